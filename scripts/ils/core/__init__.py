@@ -1,0 +1,1 @@
+"""The ground floor every stage stands on: names, settings, geometry, files, bookkeeping."""

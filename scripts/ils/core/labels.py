@@ -1,0 +1,154 @@
+"""The names the whole project agrees on: lesions, zones, locations, box classes, reason codes.
+
+Sides are the patient's: *right* is on the image's left. Sources: paper Table 9 (valid locations),
+Figure 10 (the 15 zone labels), Appendix B (lesion hierarchy), VinBigData (box classes).
+"""
+
+LESIONS = ("cardiomegaly", "pneumonia", "atelectasis", "opacity", "consolidation", "edema", "effusion")
+"""The seven lesion types, in the order of every table of the paper."""
+
+HIERARCHY: dict[str, tuple[str, ...]] = {
+    "opacity": ("consolidation",),
+    "consolidation": ("pneumonia", "atelectasis", "edema"),
+}
+"""A kind and the kinds directly under it (Appendix B): opacity > consolidation > {pneumonia, atelectasis, edema}."""
+
+INFERRED_LESIONS = ("pneumonia", "atelectasis", "edema")
+"""Lesions that a lesion-inference instruction may name (Tables 10-12)."""
+
+SIDES = ("right", "left")
+LUNGS = ("right lung", "left lung")
+ZONE_LEVELS = ("apical zone lung", "upper zone lung", "mid zone lung", "lung base")
+VALID_LOCATIONS = LUNGS + tuple(f"{side} {level}" for side in SIDES for level in ZONE_LEVELS)
+"""The ten valid locations of Table 9, in its order."""
+
+LOBES = (
+    "lung lower lobe left",
+    "lung upper lobe left",
+    "lung lower lobe right",
+    "lung middle lobe right",
+    "lung upper lobe right",
+)
+ZONE_LABELS = VALID_LOCATIONS + LOBES
+"""The 15 zone labels of Figure 10."""
+
+HEART = "heart"
+CARDIOMEDIASTINUM = "cardiomediastinum"
+ORGAN_LABELS = ("right lung", "left lung", "heart")
+"""What every organs engine must give; an engine may add more (``cardiomediastinum``)."""
+ANATOMY_LABELS = (*ZONE_LABELS, HEART)
+"""What every anatomy engine must give, in this order."""
+
+LOBE_ZONES: dict[str, tuple[str, ...]] = {
+    "lung upper lobe right": ("right apical zone lung", "right upper zone lung"),
+    "lung middle lobe right": ("right mid zone lung",),
+    "lung lower lobe right": ("right mid zone lung", "right lung base"),
+    "lung upper lobe left": ("left apical zone lung", "left upper zone lung", "left mid zone lung"),
+    "lung lower lobe left": ("left mid zone lung", "left lung base"),
+}
+"""Zones a lobe may be named by (ils.md section 7: upper: apical, upper, on the left also mid; middle: mid; lower: mid, base)."""
+
+BOX_CLASSES = (
+    "Aortic enlargement",
+    "Atelectasis",
+    "Calcification",
+    "Cardiomegaly",
+    "Consolidation",
+    "ILD",
+    "Infiltration",
+    "Lung Opacity",
+    "Nodule/Mass",
+    "Other lesion",
+    "Pleural effusion",
+    "Pleural thickening",
+    "Pneumothorax",
+    "Pulmonary fibrosis",
+)
+"""The VinBigData classes, in Kaggle's order. Resolve by name, never by index."""
+
+CATEGORIES = (
+    "thoracic spine",
+    "cervical spine",
+    "lumbar spine",
+    "clavicle",
+    "scapula",
+    "rib",
+    "sternum",
+    "diaphragm",
+    "mediastinum",
+    "abdomen",
+    "heart",
+    "breast",
+    "trachea",
+    "vessels",
+    "lung",
+    "pleura",
+    "lateral view location",
+)
+"""The 17 location categories of Figure 10, step 1."""
+
+SPLITS = ("train", "validate", "test")
+STAGES = ("cohort", "frames", "reports", "organs", "anomaly", "anatomy", "boxes", "masks", "dataset")
+"""The stages that keep a ledger, in the order in which an image is asked for."""
+
+REASONS: dict[str, str] = {
+    # cohort
+    "missing_file": "the manifest or record list names a file that does not exist",
+    "empty_file": "the file has no bytes",
+    "unreadable_header": "the header cannot be parsed",
+    "not_dicom": "the file is neither DICOM, PNG nor JPEG",
+    "wrong_modality": "the modality is not a radiograph",
+    "wrong_body_part": "the body part examined is not the chest",
+    "not_frontal": "the view is not PA or AP",
+    "unknown_view": "no header field tells the view",
+    "too_small": "fewer pixels than a radiograph can have",
+    "listed": "listed in cohort.exclude",
+    "duplicate_image": "a second row for the same image_id",
+    "bad_row": "the row lacks an identifier or holds one that cannot be used",
+    # frames
+    "undecodable": "the pixel data cannot be decoded",
+    "no_pixels": "the file holds no pixel data",
+    "multi_frame": "more than one frame",
+    "constant_image": "every pixel has the same value",
+    "not_selected": "another image of the same study was chosen",
+    # reports
+    "no_report": "the study has no report",
+    "empty_report": "the report has no text in any section that is used",
+    "quarantined": "the engine's answer breaks the schema",
+    # organs, anomaly, anatomy, boxes
+    "no_lungs": "a lung mask is empty or too small",
+    "cut_off": "the lung fields are not whole in the picture",
+    "extreme_contrast": "the picture has almost no contrast inside the chest",
+    "bad_map": "the map holds values that are not numbers",
+    "missing_anatomy": "too few anatomy masks are non-empty",
+    "organ_disagreement": "the organ masks of x and of the edited image disagree",
+    "engine_failure": "the engine failed on this image",
+    # masks, dataset
+    "no_findings": "the report has no positive finding of the seven lesion types",
+    "no_pairs": "no instruction-answer pair could be made",
+}
+"""Reason codes of the ledgers and what each means to a reader."""
+
+
+def kinds_under(lesion: str) -> tuple[str, ...]:
+    """Return every lesion type below ``lesion`` in the hierarchy, nearest first (empty for a leaf)."""
+    under: list[str] = []
+    for child in HIERARCHY.get(lesion, ()):
+        under += [child, *kinds_under(child)]
+    return tuple(under)
+
+
+def side_of(label: str) -> str | None:
+    """Return ``"right"`` or ``"left"`` for a lung label, None for one without a side."""
+    words = label.split()
+    return next((side for side in SIDES if side in words), None)
+
+
+def zones_of(side: str) -> tuple[str, ...]:
+    """Return the four zone names of one lung, from apex to base."""
+    return tuple(f"{side} {level}" for level in ZONE_LEVELS)
+
+
+def in_table_order(locations) -> list[str]:
+    """Sort valid locations into the order of Table 9, without repeats. Raises ValueError for another name."""
+    return sorted(set(locations), key=VALID_LOCATIONS.index)

@@ -1,0 +1,43 @@
+"""Nothing is lost in silence: accepted + excluded = input, at every stage."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import polars as pl
+
+from ils.core.store import EXCLUDED_SCHEMA, read_table, write_excluded, write_table
+
+
+class Ledger:
+    """Collect what a stage accepts and excludes in one shard, then prove that nothing is missing."""
+
+    def __init__(self, stage: str):
+        self.stage = stage
+        self.accepted: list[str] = []
+        self.excluded: list[dict] = []
+
+    def accept(self, image_id: str) -> None:
+        """Note that the image goes on to the next stage."""
+        self.accepted.append(image_id)
+
+    def exclude(self, image_id: str, study_id: str, reason: str, detail: str = "") -> None:
+        """Note that the image stops here. ``detail`` must hold no patient text and no path with identifiers."""
+        self.excluded.append(
+            {"image_id": image_id, "study_id": study_id, "stage": self.stage, "reason": reason, "detail": detail}
+        )
+
+    def finish(self, path: str | Path, inputs: Iterable[str]) -> None:
+        """Write the exclusions; raise AssertionError unless every input was accepted or excluded exactly once."""
+        seen = sorted([*self.accepted, *(row["image_id"] for row in self.excluded)])
+        expected = sorted(inputs)
+        if seen != expected:
+            missing = sorted(set(expected) - set(seen))[:3]
+            raise AssertionError(f"{self.stage}: {len(expected)} images in, {len(seen)} accounted for, e.g. {missing}")
+        write_excluded(path, self.excluded)
+
+
+def gather(paths: Iterable[str | Path], output: str | Path) -> None:
+    """Join the exclusions of all shards of a stage into one table, sorted."""
+    tables = [read_table(path) for path in paths]
+    joined = pl.concat(tables) if tables else pl.DataFrame(schema=EXCLUDED_SCHEMA)
+    write_table(output, joined.sort(joined.columns))

@@ -1,0 +1,62 @@
+"""Glue for scripts: the rule's log, progress, and one sentence for a user's mistake instead of a traceback."""
+
+import logging
+import sys
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
+T = TypeVar("T")
+log = logging.getLogger("ils")
+
+
+class UserError(Exception):
+    """A user's mistake: the message is one sentence that names the key, the value and the remedy."""
+
+
+def start(log_file: str) -> None:
+    """Send logging and uncaught errors to the rule's log file and to stderr.
+
+    A :class:`UserError` or :class:`ils.core.store.StoreError` prints its sentence alone; anything else, our own
+    fault, leaves its traceback in the log and one line on stderr.
+    """
+    handlers = [logging.FileHandler(log_file, mode="w", encoding="utf-8"), logging.StreamHandler(sys.stderr)]
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", handlers=handlers, force=True)
+
+    def report(kind, error, trace) -> None:
+        if kind.__name__ in {"UserError", "StoreError"}:
+            log.error("%s", error)
+        else:
+            handlers[1].setLevel(logging.CRITICAL + 1)
+            log.error("unexpected error", exc_info=(kind, error, trace))
+            print(f"unexpected error: {kind.__name__}: {error} (traceback in {log_file})", file=sys.stderr)
+
+    sys.excepthook = report
+    threading.excepthook = lambda args: report(args.exc_type, args.exc_value, args.exc_traceback)
+
+
+def progress(items: Iterable[T], total: int, what: str, every_s: float = 30.0) -> Iterator[T]:
+    """Yield the items and log a line of progress every ``every_s`` seconds and at the end."""
+    began = last = time.monotonic()
+    done = 0
+    for item in items:
+        yield item
+        done += 1
+        now = time.monotonic()
+        if now - last >= every_s:
+            rate = done / (now - began)
+            log.info("%s: %d of %d, %.1f a second, %.0f s to go", what, done, total, rate, (total - done) / rate)
+            last = now
+    log.info("%s: %d of %d in %.1f s", what, done, total, time.monotonic() - began)
+
+
+def begin(snakemake, options_class: type[T]) -> tuple[T, dict]:
+    """Start a script: open the log, turn the rule's params into the stage's options.
+
+    Returns the options and the attributes that every result carries: stage, code digest, settings.
+    """
+    start(snakemake.log[0])
+    params = dict(snakemake.params.items())
+    code = params.pop("code")
+    return options_class(**params), {"stage": snakemake.rule, "code_digest": code, "settings": params}

@@ -1,0 +1,215 @@
+"""Shards in HDF5 and small tables: written whole or not at all, one chunk per image, readable by anyone.
+
+Ten lines suffice without this module::
+
+    import h5py, hdf5plugin, numpy as np
+    with h5py.File("results/organs/00.h5") as f:
+        names = f["image_id"].asstr()[:]
+        labels = list(f["mask"].attrs["labels"])
+        packed = f["mask"][0]                          # (K, 512, 64) uint8, eight pixels a byte
+        mask = np.unpackbits(packed, axis=-1).astype(bool)   # (K, 512, 512)
+"""
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import h5py
+import hdf5plugin
+import numpy as np
+import polars as pl
+
+from ils.core.labels import REASONS
+
+
+class StoreError(Exception):
+    """A file of ours is missing, damaged or of another kind; the message names it and the remedy."""
+
+
+@contextmanager
+def atomic(path: str | Path) -> Iterator[Path]:
+    """Yield a temporary name beside ``path``; rename it to ``path`` on success, remove it on failure."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        yield temporary
+        with open(temporary, "rb") as file:
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def pack(mask: np.ndarray) -> np.ndarray:
+    """Pack bool (..., H, W) into uint8 (..., H, W / 8)."""
+    return np.packbits(mask, axis=-1)
+
+
+def unpack(packed: np.ndarray) -> np.ndarray:
+    """Unpack uint8 (..., H, W / 8) into bool (..., H, W)."""
+    return np.unpackbits(packed, axis=-1).view(bool)
+
+
+class ShardWriter:
+    """Append rows to a shard. Use inside ``with``: the file appears under its name only when the block succeeds.
+
+    Fields are made from the first row; ``key`` names the row id (``image_id`` or ``mask_id``). A bool array is stored
+    packed. ``attrs`` are written on the file, ``labels`` on each packed field, ``units`` on each field named.
+    An empty shard is valid: give ``empty`` = {field: (row shape, dtype)} so that its datasets exist.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        key: str = "image_id",
+        attrs: dict | None = None,
+        labels: list[str] | tuple[str, ...] | None = None,
+        units: dict[str, str] | None = None,
+        empty: dict[str, tuple[tuple[int, ...], object]] | None = None,
+    ):
+        self.key, self.attrs, self.labels = key, attrs or {}, labels
+        self.units, self.empty = units or {}, empty or {}
+        self._atomic = atomic(path)
+        self._ids: list[str] = []
+
+    def __enter__(self) -> "ShardWriter":
+        # A fixed superblock and no time stamps: the same rows give the same bytes.
+        self._file = h5py.File(self._atomic.__enter__(), "w", libver=("v110", "v110"))
+        for name, (shape, dtype) in self.empty.items():
+            self._create(name, shape, np.dtype(dtype))
+        return self
+
+    def _create(self, name: str, shape: tuple[int, ...], dtype: np.dtype) -> None:
+        packed = dtype == bool
+        if packed:
+            shape, dtype = (*shape[:-1], shape[-1] // 8), np.dtype(np.uint8)
+        big = int(np.prod(shape)) * dtype.itemsize >= 1024
+        data = self._file.create_dataset(
+            name,
+            shape=(0, *shape),
+            maxshape=(None, *shape),
+            chunks=(1 if big else 256, *shape),
+            dtype=dtype,
+            fletcher32=True,
+            track_times=False,
+            **(hdf5plugin.Zstd(clevel=1) if big else {}),
+        )
+        data.attrs["packed"] = packed
+        if packed and self.labels is not None:
+            data.attrs["labels"] = list(self.labels)
+        if name in self.units:
+            data.attrs["units"] = self.units[name]
+
+    def append(self, row_id: str, **arrays: np.ndarray) -> None:
+        """Add one row: ``append("img1", mask=bool_array, image=uint8_array)``."""
+        for name, value in arrays.items():
+            value = np.asarray(value)
+            if name not in self._file:
+                self._create(name, value.shape, value.dtype)
+            data = self._file[name]
+            data.resize(len(self._ids) + 1, axis=0)
+            data[len(self._ids)] = pack(value) if data.attrs["packed"] else value
+        self._ids.append(row_id)
+
+    def __exit__(self, kind, error, trace) -> bool | None:
+        if kind is None:
+            ids = np.array(self._ids, dtype=object)
+            self._file.create_dataset(self.key, data=ids, dtype=h5py.string_dtype(), track_times=False)
+            for name, value in self.attrs.items():
+                self._file.attrs[name] = json.dumps(value, sort_keys=True) if isinstance(value, dict) else value
+        self._file.close()
+        return self._atomic.__exit__(kind, error, trace)
+
+
+class Shard:
+    """Read a shard row by row with bounded memory. Use inside ``with``."""
+
+    def __init__(self, path: str | Path, key: str = "image_id"):
+        self.path, self.key = Path(path), key
+
+    def __enter__(self) -> "Shard":
+        try:
+            self._file = h5py.File(self.path, "r")
+            self.ids: list[str] = list(self._file[self.key].asstr()[:])
+        except (OSError, KeyError) as error:
+            raise StoreError(f"{self.path} is missing or damaged: delete it and run again ({error})") from None
+        self.row_of = {row_id: row for row, row_id in enumerate(self.ids)}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __contains__(self, row_id: str) -> bool:
+        return row_id in self.row_of
+
+    @property
+    def attrs(self) -> dict:
+        """Attributes of the file as builtins."""
+        return {name: (v.item() if isinstance(v, np.generic) else v) for name, v in self._file.attrs.items()}
+
+    def labels(self, field: str = "mask") -> list[str]:
+        """Label names along the K axis of a packed field."""
+        return [str(label) for label in self._file[field].attrs["labels"]]
+
+    def get(self, field: str, row_id: str) -> np.ndarray:
+        """Return one row of a field (a packed field as bool). Raises KeyError, or StoreError for a damaged chunk."""
+        data = self._file[field]
+        try:
+            value = data[self.row_of[row_id]]
+        except OSError as error:
+            raise StoreError(f"{self.path} is damaged: delete it and run again ({error})") from None
+        return unpack(value) if data.attrs["packed"] else value
+
+    def masks(self, row_id: str, field: str = "mask") -> dict[str, np.ndarray]:
+        """Return {label: bool (H, W)} of one row."""
+        return dict(zip(self.labels(field), self.get(field, row_id), strict=True))
+
+
+def write_table(path: str | Path, table: pl.DataFrame) -> None:
+    """Write a Parquet (or, by its ending, TSV or CSV) table atomically, the same bytes for the same rows."""
+    with atomic(path) as temporary:
+        if Path(path).suffix == ".parquet":
+            table.write_parquet(temporary, compression="zstd", statistics=False)
+        else:
+            table.write_csv(temporary, separator="\t" if Path(path).suffix == ".tsv" else ",")
+
+
+def read_table(path: str | Path) -> pl.DataFrame:
+    """Read a Parquet, TSV or CSV table. Raises StoreError with one sentence if it cannot be read."""
+    try:
+        if Path(path).suffix == ".parquet":
+            return pl.read_parquet(path)
+        return pl.read_csv(path, separator="\t" if Path(path).suffix == ".tsv" else ",")
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise StoreError(f"{path} is missing or damaged: delete it and run again ({error})") from None
+
+
+def write_lines(path: str | Path, rows: Iterator[dict] | list[dict]) -> None:
+    """Write JSON Lines atomically (UTF-8, keys in the order given)."""
+    with atomic(path) as temporary, open(temporary, "w", encoding="utf-8", newline="\n") as file:
+        file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+
+
+def read_lines(path: str | Path) -> Iterator[dict]:
+    """Yield the objects of a JSON Lines file."""
+    with open(path, encoding="utf-8") as file:
+        yield from (json.loads(line) for line in file)
+
+
+EXCLUDED_SCHEMA = {"image_id": pl.String, "study_id": pl.String, "stage": pl.String, "reason": pl.String, "detail": pl.String}
+
+
+def write_excluded(path: str | Path, rows: list[dict]) -> None:
+    """Write a ledger of exclusions: rows of image_id, study_id, stage, reason (a code of ``labels.REASONS``), detail."""
+    unknown = {row["reason"] for row in rows} - REASONS.keys()
+    if unknown:
+        raise ValueError(f"unknown reason codes: {sorted(unknown)}")
+    table = pl.DataFrame(rows, schema=EXCLUDED_SCHEMA)
+    write_table(path, table.sort("image_id", "study_id", "reason", "detail"))
