@@ -40,9 +40,7 @@ def to_frame(image: np.ndarray, affine: np.ndarray, size: int, *, nearest: bool 
     return _warp(image, affine, (size, size), cv2.INTER_NEAREST if nearest else cv2.INTER_LINEAR)
 
 
-def to_original(
-    frame: np.ndarray, affine: np.ndarray, shape: tuple[int, int], *, nearest: bool = True
-) -> np.ndarray:
+def to_original(frame: np.ndarray, affine: np.ndarray, shape: tuple[int, int], *, nearest: bool = True) -> np.ndarray:
     """Resample a frame (mask or map) into original pixels of ``shape`` (rows, columns)."""
     inverse = cv2.invertAffineTransform(np.asarray(affine, np.float64))
     return _warp(frame, inverse, shape, cv2.INTER_NEAREST if nearest else cv2.INTER_LINEAR)

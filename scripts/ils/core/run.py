@@ -22,7 +22,9 @@ def start(log_file: str) -> None:
     fault, leaves its traceback in the log and one line on stderr.
     """
     handlers = [logging.FileHandler(log_file, mode="w", encoding="utf-8"), logging.StreamHandler(sys.stderr)]
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", handlers=handlers, force=True)
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", handlers=handlers, force=True
+    )
 
     def report(kind, error, trace) -> None:
         if kind.__name__ in {"UserError", "StoreError"}:

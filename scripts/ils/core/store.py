@@ -203,7 +203,13 @@ def read_lines(path: str | Path) -> Iterator[dict]:
         yield from (json.loads(line) for line in file)
 
 
-EXCLUDED_SCHEMA = {"image_id": pl.String, "study_id": pl.String, "stage": pl.String, "reason": pl.String, "detail": pl.String}
+EXCLUDED_SCHEMA = {
+    "image_id": pl.String,
+    "study_id": pl.String,
+    "stage": pl.String,
+    "reason": pl.String,
+    "detail": pl.String,
+}
 
 
 def write_excluded(path: str | Path, rows: list[dict]) -> None:
