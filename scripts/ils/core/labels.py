@@ -46,7 +46,7 @@ LOBE_ZONES: dict[str, tuple[str, ...]] = {
     "lung upper lobe left": ("left apical zone lung", "left upper zone lung", "left mid zone lung"),
     "lung lower lobe left": ("left mid zone lung", "left lung base"),
 }
-"""Zones a lobe may be named by (ils.md section 7: upper: apical, upper, on the left also mid; middle: mid; lower: mid, base)."""
+"""Zones a lobe may be named by: upper: apical, upper, on the left also mid; middle: mid; lower: mid, base (ours)."""
 
 BOX_CLASSES = (
     "Aortic enlargement",

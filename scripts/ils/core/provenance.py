@@ -8,7 +8,7 @@ path, so that an edit re-runs exactly the stages that use it, and a touch, clone
 import ast
 import hashlib
 import json
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 
 SCRIPTS = Path(__file__).resolve().parents[2]
@@ -57,7 +57,7 @@ def file_digest(paths: list[Path], root: Path) -> str:
     return digest.hexdigest()[:16]
 
 
-@lru_cache(maxsize=None)
+@cache
 def code_digest(script: str, *resources: str) -> str:
     """Digest a script of ``scripts/``, the modules it imports and the named files or folders of ``resources/``."""
     files = local_sources(SCRIPTS / script)

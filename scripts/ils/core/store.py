@@ -84,7 +84,7 @@ class ShardWriter:
         return self
 
     def _create(self, name: str, shape: tuple[int, ...], dtype: np.dtype) -> None:
-        packed = dtype == bool
+        packed = dtype.kind == "b"
         if packed:
             shape, dtype = (*shape[:-1], shape[-1] // 8), np.dtype(np.uint8)
         big = int(np.prod(shape)) * dtype.itemsize >= 1024
@@ -203,17 +203,11 @@ def read_lines(path: str | Path) -> Iterator[dict]:
         yield from (json.loads(line) for line in file)
 
 
-EXCLUDED_SCHEMA = {
-    "image_id": pl.String,
-    "study_id": pl.String,
-    "stage": pl.String,
-    "reason": pl.String,
-    "detail": pl.String,
-}
+EXCLUDED_SCHEMA = dict.fromkeys(("image_id", "study_id", "stage", "reason", "detail"), pl.String)
 
 
 def write_excluded(path: str | Path, rows: list[dict]) -> None:
-    """Write a ledger of exclusions: rows of image_id, study_id, stage, reason (a code of ``labels.REASONS``), detail."""
+    """Write a ledger: rows of image_id, study_id, stage, reason (a code of ``labels.REASONS``), detail."""
     unknown = {row["reason"] for row in rows} - REASONS.keys()
     if unknown:
         raise ValueError(f"unknown reason codes: {sorted(unknown)}")
