@@ -1,0 +1,308 @@
+"""Paint a lesion, or something that merely looks like one, on a frontal chest X-ray, synthetic or real.
+
+A lesion adds absorption: the new picture is ``1 - (1 - image) * (1 - density)`` ("screen"), which brightens dark lung
+more than bone and never leaves 0..1. The density is 0 outside the region but for a soft rim of a few pixels. The
+returned mask is where the density stands out to an eye, inside the region. All sizes are fractions of the region, so
+any image size will do. Amplitudes and shapes are ours: chosen by looking, not measured.
+"""
+
+from collections.abc import Callable
+
+import cv2
+import numpy as np
+
+DISTRACTORS = ("nodule", "device", "scar")
+"""What may be painted beside the lesion types, and is none of the seven."""
+
+VISIBLE = 0.30
+"""Share of the highest density from which a pixel belongs to the lesion's mask."""
+
+
+def noise(shape: tuple[int, int], scale: float, rng: np.random.Generator, octaves: int = 3) -> np.ndarray:
+    """Return smooth noise float32 (H, W), mean about 0 and deviation about 1; ``scale`` = px of the coarsest grain."""
+    total = np.zeros(shape, np.float32)
+    weight = 1.0
+    for _ in range(octaves):
+        cell = max(scale, 1.0)
+        grid = rng.standard_normal((int(shape[0] / cell) + 3, int(shape[1] / cell) + 3), dtype=np.float32)
+        total += weight * cv2.resize(grid, (shape[1], shape[0]), interpolation=cv2.INTER_CUBIC)
+        scale, weight = scale / 2, weight * 0.6
+    return total / max(float(total.std()), 1e-6)
+
+
+def _blur(picture: np.ndarray, sigma: float) -> np.ndarray:
+    if sigma > 4:  # the same blur on a quarter of the pixels
+        small = cv2.resize(picture, None, fx=0.5, fy=0.5, interpolation=cv2.INTER_AREA)
+        small = _blur(small, sigma / 2)
+        return cv2.resize(small, (picture.shape[1], picture.shape[0]), interpolation=cv2.INTER_LINEAR)
+    return cv2.GaussianBlur(picture, (0, 0), max(sigma, 0.3))
+
+
+def _step(value: np.ndarray, width: float) -> np.ndarray:
+    """Soft step from 0 to 1 around value 0, ``width`` wide."""
+    t = np.clip(value / width + 0.5, 0.0, 1.0)
+    return (t * t * (3.0 - 2.0 * t)).astype(np.float32)
+
+
+def _grid(shape: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
+    return np.meshgrid(np.arange(shape[1], dtype=np.float32), np.arange(shape[0], dtype=np.float32))
+
+
+def _point_in(region: np.ndarray, rng: np.random.Generator, depth: float = 0.35) -> tuple[float, float]:
+    """Draw a pixel (x, y) of the region that is not at its rim: distance to it above ``depth`` of the greatest."""
+    distance = cv2.distanceTransform(region.astype(np.uint8), cv2.DIST_L2, 3)
+    ys, xs = np.nonzero(distance >= depth * distance.max())
+    at = int(rng.integers(len(xs)))
+    return float(xs[at]), float(ys[at])
+
+
+def _blob(
+    shape: tuple[int, int],
+    centre: tuple[float, float],
+    radii: tuple[float, float],
+    angle: float,
+    soft: float,
+    rng: np.random.Generator,
+    ragged: float = 0.25,
+) -> np.ndarray:
+    """One irregular ellipse, 1 inside and falling to 0 over ``soft`` (in radii)."""
+    x, y = _grid(shape)
+    x, y = x - centre[0], y - centre[1]
+    c, s = np.cos(angle), np.sin(angle)
+    r = np.sqrt(((c * x + s * y) / max(radii[0], 1.0)) ** 2 + ((c * y - s * x) / max(radii[1], 1.0)) ** 2)
+    return _step(1.0 - r + ragged * noise(shape, min(radii), rng, 2), soft)
+
+
+class _Side:
+    """One lung's part of the region, cropped: where it is and which way is lateral (-1 or +1 along x)."""
+
+    def __init__(self, region: np.ndarray, lateral: int):
+        self.region, self.lateral = region, lateral
+        self.height, self.width = region.shape
+        self.area = float(region.sum())
+        self.reach = float(np.sqrt(self.area))  # a length: side of the square of the same area
+
+    def laterality(self) -> np.ndarray:
+        """0 at the medial edge of the crop, 1 at the lateral one, float32 (1, W)."""
+        t = np.linspace(0.0, 1.0, self.width, dtype=np.float32)[None]
+        return t if self.lateral > 0 else 1.0 - t
+
+
+def _opacity(side: _Side, rng: np.random.Generator) -> np.ndarray:
+    density = np.zeros(side.region.shape, np.float32)
+    for _ in range(1 + int(rng.random() < 0.25)):
+        radius = side.reach * rng.uniform(0.16, 0.38)
+        radii = (radius, radius * rng.uniform(0.6, 1.0))
+        blob = _blob(
+            density.shape, _point_in(side.region, rng), radii, rng.uniform(0, np.pi), rng.uniform(0.7, 1.3), rng
+        )
+        density = np.maximum(density, blob * rng.uniform(0.7, 1.0))
+    return rng.uniform(0.17, 0.34) * density * (1.0 + 0.10 * noise(density.shape, side.reach / 5, rng))
+
+
+def _bronchogram(side: _Side, rng: np.random.Generator) -> np.ndarray:
+    """Dark air-filled tubes that branch from the medial side outwards, 1 on a tube."""
+    tubes = np.zeros(side.region.shape, np.float32)
+    thick = max(1, round(side.reach / 60))
+    for _ in range(int(rng.integers(3, 7))):
+        x = side.width * (0.25 if side.lateral > 0 else 0.75)
+        y = side.height * rng.uniform(0.2, 0.7)
+        angle = rng.uniform(-0.9, 0.9)
+        for _ in range(8):
+            step = side.reach * 0.09
+            after = (x + side.lateral * step * np.cos(angle), y + step * np.sin(angle))
+            cv2.line(tubes, (round(x), round(y)), (round(after[0]), round(after[1])), 1.0, thick, cv2.LINE_AA)
+            x, y = after
+            angle += rng.normal(0, 0.25)
+    return _blur(tubes, max(0.5, thick * 0.5))
+
+
+def _consolidation(side: _Side, rng: np.random.Generator) -> np.ndarray:
+    radius = side.reach * rng.uniform(0.28, 0.5)
+    radii = (radius, radius * rng.uniform(0.6, 1.0))
+    blob = _blob(
+        side.region.shape, _point_in(side.region, rng), radii, rng.uniform(0, np.pi), rng.uniform(0.4, 0.9), rng
+    )
+    texture = 1.0 + 0.08 * noise(blob.shape, side.reach / 6, rng) - rng.uniform(0.1, 0.3) * _bronchogram(side, rng)
+    return rng.uniform(0.34, 0.54) * _blur(blob * texture, max(0.6, side.reach * 0.02))
+
+
+def _pneumonia(side: _Side, rng: np.random.Generator) -> np.ndarray:
+    shape = side.region.shape
+    centre = _point_in(side.region, rng)
+    spread = side.reach * rng.uniform(0.14, 0.26)
+    patchy = np.zeros(shape, np.float32)
+    for _ in range(int(rng.integers(3, 8))):
+        at = (centre[0] + rng.normal(0, spread), centre[1] + rng.normal(0, spread))
+        radius = side.reach * rng.uniform(0.08, 0.22)
+        blob = _blob(shape, at, (radius, radius * rng.uniform(0.6, 1.0)), rng.uniform(0, np.pi), 1.0, rng)
+        patchy = np.maximum(patchy, blob * rng.uniform(0.6, 1.0))
+    patchy = 0.75 * patchy + 0.25 * _blur(patchy, spread / 2)
+    return rng.uniform(0.24, 0.44) * patchy * np.clip(1.0 + 0.22 * noise(shape, side.reach / 7, rng), 0.3, 1.6)
+
+
+def _bands(side: _Side, rng: np.random.Generator) -> np.ndarray:
+    density = np.zeros(side.region.shape, np.float32)
+    x, y = _grid(density.shape)
+    for _ in range(int(rng.integers(1, 4))):
+        cx, cy = _point_in(side.region, rng, 0.25)
+        angle = rng.normal(0, 0.3)
+        along = np.cos(angle) * (x - cx) + np.sin(angle) * (y - cy)
+        across = np.cos(angle) * (y - cy) - np.sin(angle) * (x - cx)
+        across = across + rng.normal(0, 0.3) * along**2 / side.reach
+        thick = side.reach * rng.uniform(0.025, 0.055)
+        band = np.exp(-0.5 * (across / thick) ** 2) * _step(
+            1.0 - np.abs(along) / (side.reach * rng.uniform(0.25, 0.5)), 0.6
+        )
+        density = np.maximum(density, band * rng.uniform(0.75, 1.0))
+    return rng.uniform(0.22, 0.40) * density.astype(np.float32)
+
+
+def _wedge(side: _Side, rng: np.random.Generator) -> np.ndarray:
+    """Volume loss at the base: a triangle with its edge against the mediastinum, its point to the side."""
+    _, y = _grid(side.region.shape)
+    top = side.height * rng.uniform(0.25, 0.5) * np.clip(1.0 - side.laterality() / rng.uniform(0.7, 1.1), 0.0, 1.0)
+    rise = top * (1.0 + 0.1 * noise((1, side.width), side.width / 3, rng))
+    bottoms = side.height - np.argmax(side.region[::-1], axis=0)[side.region.any(axis=0)]
+    wedge = _step((y - (np.quantile(bottoms, 0.3) - rise)) / side.reach, rng.uniform(0.06, 0.15)) * (top > 1.0)
+    return rng.uniform(0.28, 0.48) * wedge * (1.0 + 0.08 * noise(wedge.shape, side.reach / 6, rng))
+
+
+def _atelectasis(side: _Side, rng: np.random.Generator) -> np.ndarray:
+    return _wedge(side, rng) if rng.random() < 0.3 else _bands(side, rng)
+
+
+def _edema(side: _Side, rng: np.random.Generator) -> np.ndarray:
+    shape = side.region.shape
+    _, y = _grid(shape)
+    u, v = side.laterality(), y / max(side.height, 1)
+    hilum = rng.uniform(0.45, 0.6)
+    perihilar = np.exp(-((u / rng.uniform(0.55, 0.9)) ** 2) - ((v - hilum) / rng.uniform(0.28, 0.42)) ** 2)
+    haze = 0.65 * perihilar + rng.uniform(0.1, 0.3) * np.clip(v * 1.3 - 0.1, 0, 1)
+    net = 1.0 - np.clip(np.abs(noise(shape, side.reach / 9, rng, 2)) * 2.0, 0, 1)
+    lines = np.zeros(shape, np.float32)
+    for _ in range(int(rng.integers(6, 14))):  # short horizontal septal lines near the chest wall
+        at = side.width * (0.86 if side.lateral > 0 else 0.14) + rng.normal(0, 0.05 * side.width)
+        row, length = side.height * rng.uniform(0.5, 0.95), side.reach * rng.uniform(0.04, 0.1)
+        ends = [(round(at - length / 2), round(row)), (round(at + length / 2), round(row + rng.normal(0, 2)))]
+        cv2.line(lines, ends[0], ends[1], 1.0, max(1, round(side.reach / 160)), cv2.LINE_AA)
+    fluffy = np.clip(1.0 + 0.25 * noise(shape, side.reach / 4, rng), 0.3, 1.8)
+    amplitude = rng.uniform(0.20, 0.36)
+    return (amplitude * (haze * fluffy + 0.18 * net * haze) + 0.10 * lines).astype(np.float32)
+
+
+def _effusion(side: _Side, rng: np.random.Generator) -> np.ndarray:
+    _, y = _grid(side.region.shape)
+    columns = side.region.any(axis=0)
+    bottom = np.where(columns, side.height - np.argmax(side.region[::-1], axis=0), 0).astype(np.float32)
+    lowest, u = bottom.max(), side.laterality()
+    level = np.exp(rng.uniform(np.log(0.14), np.log(0.6))) * min(side.height, 1.3 * side.width)
+    rise = level * rng.uniform(0.35, 0.8) * np.clip((u - 0.3) / 0.7, 0, 1) ** 2.2
+    surface = lowest - level - rise + 0.25 * level * (1.0 - u) * rng.random()
+    fluid = _step((y - surface) / side.reach, rng.uniform(0.05, 0.14))
+    deeper = np.clip((y - surface) / max(level, 1.0), 0.0, 1.0)
+    return rng.uniform(0.40, 0.62) * fluid * (0.75 + 0.25 * deeper) * (1.0 + 0.02 * noise(y.shape, side.reach / 4, rng))
+
+
+def _nodule(side: _Side, rng: np.random.Generator) -> np.ndarray:
+    radius = max(1.5, side.reach * rng.uniform(0.025, 0.06))
+    blob = _blob(side.region.shape, _point_in(side.region, rng, 0.2), (radius, radius), 0.0, 0.6, rng, 0.06)
+    return rng.uniform(0.2, 0.4) * blob
+
+
+def _scar(side: _Side, rng: np.random.Generator) -> np.ndarray:
+    density = np.zeros(side.region.shape, np.float32)
+    cx, cy = _point_in(side.region, rng, 0.1)
+    for _ in range(int(rng.integers(2, 5))):
+        angle, length = rng.uniform(0, np.pi), side.reach * rng.uniform(0.08, 0.2)
+        dx, dy = length * np.cos(angle) / 2, length * np.sin(angle) / 2
+        ends = (round(cx - dx), round(cy - dy)), (round(cx + dx), round(cy + dy))
+        cv2.line(density, ends[0], ends[1], 1.0, max(1, round(side.reach / 110)), cv2.LINE_AA)
+    return rng.uniform(0.15, 0.3) * _blur(density, max(0.6, side.reach / 220))
+
+
+def _device(side: _Side, rng: np.random.Generator) -> np.ndarray:
+    """A tube or a lead: a long, thin, bright curve, with two parallel edges if it is a tube."""
+    t = np.linspace(0.0, 1.0, 40)
+    start = np.array([side.width * rng.random(), 0.0])
+    end = np.array([side.width * rng.random(), side.height * rng.uniform(0.4, 1.0)])
+    bend = np.array([rng.normal(0, side.width * 0.4), rng.normal(0, side.height * 0.1)])
+    curve = start + t[:, None] * (end - start) + np.sin(np.pi * t)[:, None] * bend
+    points = np.round(curve * 8).astype(np.int32)
+    density = np.zeros(side.region.shape, np.float32)
+    thick = max(1, round(side.reach * rng.uniform(0.008, 0.02)))
+    cv2.polylines(density, [points], False, 1.0, thick, cv2.LINE_AA, 3)
+    if thick >= 3:
+        cv2.polylines(density, [points], False, 0.35, thick - 2, cv2.LINE_AA, 3)
+    return rng.uniform(0.3, 0.65) * density
+
+
+_SHAPES: dict[str, Callable[[_Side, np.random.Generator], np.ndarray]] = {
+    "opacity": _opacity,
+    "consolidation": _consolidation,
+    "pneumonia": _pneumonia,
+    "atelectasis": _atelectasis,
+    "edema": _edema,
+    "effusion": _effusion,
+    "nodule": _nodule,
+    "scar": _scar,
+    "device": _device,
+}
+PAINTABLE = tuple(_SHAPES)
+"""What :func:`paint` takes; cardiomegaly is a matter of the chest, not of paint."""
+
+
+def _split(region: np.ndarray, midline: float) -> list[tuple[slice, slice, int]]:
+    """Cut the region at the midline into crops (rows, columns, lateral direction); slivers are left out."""
+    column = min(max(round(midline), 0), region.shape[1])
+    found = []
+    for first, last, lateral in ((0, column, -1), (column, region.shape[1], 1)):
+        part = region[:, first:last]
+        rows, columns = np.nonzero(part.any(axis=1))[0], np.nonzero(part.any(axis=0))[0]
+        if len(rows):
+            box = slice(rows[0], rows[-1] + 1), slice(first + columns[0], first + columns[-1] + 1)
+            found.append((*box, lateral, int(part.sum())))
+    largest = max((area for *_, area in found), default=0)
+    return [(rows, columns, lateral) for rows, columns, lateral, area in found if area >= 0.1 * largest]
+
+
+def paint(
+    image: np.ndarray,
+    lesion: str,
+    region: np.ndarray,
+    rng: np.random.Generator,
+    strength: float = 1.0,
+    *,
+    midline: float | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Paint ``lesion`` into ``region`` of a frontal X-ray.
+
+    ``image`` float32 (H, W) in 0..1, bright = dense; ``region`` bool (H, W): the zone, lung or pair of lungs in which
+    the lesion sits. Edema fills both sides of the region, the others one of them (effusion sometimes both).
+    ``strength`` scales the density (1 = ordinary, 0.5 = faint, 1.5 = dense). ``midline`` is the column that parts the
+    patient's right from left, by default the middle of the picture.
+
+    Returns the new image float32 (H, W) and the lesion's mask bool (H, W), a part of the region; an empty region gives
+    a copy of the image and an empty mask. Raises ValueError for a name not in ``PAINTABLE``.
+    """
+    if lesion not in _SHAPES:
+        raise ValueError(f"lesion must be one of {', '.join(PAINTABLE)}, not {lesion!r}")
+    new, mask = np.array(image, np.float32), np.zeros(image.shape, bool)
+    sides = _split(region, image.shape[1] / 2 if midline is None else midline)
+    if not sides:
+        return new, mask
+    if lesion != "edema" and not (lesion == "effusion" and rng.random() < 0.35):
+        sides = [sides[int(rng.integers(len(sides)))]]
+    for rows, columns, lateral in sides:
+        side = _Side(np.ascontiguousarray(region[rows, columns]), lateral)
+        if side.area < 16:
+            continue
+        density = np.clip(_SHAPES[lesion](side, rng), 0.0, None) * strength
+        rim = max(0.6, side.reach * 0.02)
+        # Soft towards the chest wall and the diaphragm, yet all of it inside: blur an eroded region.
+        inside = _blur(cv2.erode(side.region.astype(np.uint8), np.ones((3, 3), np.uint8)).astype(np.float32), rim)
+        density = np.clip(density * np.minimum(1.0, inside * 1.15), 0.0, 0.9)
+        new[rows, columns] = 1.0 - (1.0 - new[rows, columns]) * (1.0 - density)
+        top = float(np.quantile(density[side.region], 0.99))
+        mask[rows, columns] |= side.region & (density >= max(VISIBLE * top, 1e-3))
+    return np.clip(new, 0.0, 1.0), mask
