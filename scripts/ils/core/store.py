@@ -10,6 +10,7 @@ Ten lines suffice without this module::
         mask = np.unpackbits(packed, axis=-1).astype(bool)   # (K, 512, 512)
 """
 
+import hashlib
 import json
 import os
 from collections.abc import Iterator
@@ -51,6 +52,11 @@ def pack(mask: np.ndarray) -> np.ndarray:
 def unpack(packed: np.ndarray) -> np.ndarray:
     """Unpack uint8 (..., H, W / 8) into bool (..., H, W)."""
     return np.unpackbits(packed, axis=-1).view(bool)
+
+
+def mask_id(study_id: str, packed: np.ndarray) -> str:
+    """Name a packed mask by its study and content, so that equal masks share it and it says nothing of shards."""
+    return "m" + hashlib.blake2b(study_id.encode() + packed.tobytes()).hexdigest()[:16]
 
 
 class ShardWriter:
