@@ -1,11 +1,11 @@
 """Nothing is lost in silence: accepted + excluded = input, at every stage."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import polars as pl
 
-from ils.core.store import EXCLUDED_SCHEMA, read_table, write_excluded, write_table
+from ils.core.store import read_table, write_excluded, write_table
 
 
 class Ledger:
@@ -36,8 +36,11 @@ class Ledger:
         write_excluded(path, self.excluded)
 
 
-def gather(paths: Iterable[str | Path], output: str | Path) -> None:
-    """Join the exclusions of all shards of a stage into one table, sorted."""
+def gather(paths: Sequence[str | Path], output: str | Path, thresholds: Sequence[str] | None = None) -> None:
+    """Join exclusions into one sorted table; ``thresholds`` (one name a path) become a column of that name."""
     tables = [read_table(path) for path in paths]
-    joined = pl.concat(tables) if tables else pl.DataFrame(schema=EXCLUDED_SCHEMA)
+    if thresholds:
+        named = zip(tables, thresholds, strict=True)
+        tables = [table.with_columns(thresholds=pl.lit(name, dtype=pl.String)) for table, name in named]
+    joined = pl.concat(tables)
     write_table(output, joined.sort(joined.columns))

@@ -1,7 +1,7 @@
 """What made a file: digests of the code and of the settings behind it.
 
 Snakemake tracks a script file by its modification time and the modules it imports not at all. ``code_digest`` covers
-the script, every local module it imports (transitively) and the resource files it names, by content and relative
+the script, every local module it imports (transitively) and the resource files those declare, by content and relative
 path, so that an edit re-runs exactly the stages that use it, and a touch, clone or copy re-runs nothing.
 """
 
@@ -57,14 +57,32 @@ def file_digest(paths: list[Path], root: Path) -> str:
     return digest.hexdigest()[:16]
 
 
+def resource_files(source: Path) -> list[Path]:
+    """Return the files of ``resources/`` that a module declares: ``RESOURCE_FILES = ("organs/lite.onnx", "lexicon")``.
+
+    A folder stands for every file in it.
+    """
+    for node in ast.parse(source.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", None) == "RESOURCE_FILES":
+            paths = [RESOURCES / name for name in ast.literal_eval(node.value)]
+            return [file for path in paths for file in (path.rglob("*") if path.is_dir() else [path]) if file.is_file()]
+    return []
+
+
 @cache
-def code_digest(script: str, *resources: str) -> str:
-    """Digest a script of ``scripts/``, the modules it imports and the named files or folders of ``resources/``."""
-    files = local_sources(SCRIPTS / script)
-    for name in resources:
-        path = RESOURCES / name
-        files += [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else [path]
-    return file_digest(files, SCRIPTS.parent)
+def code_digest(script: str, *modules: str) -> str:
+    """Digest a script of ``scripts/``, the modules it imports, and the resource files that those declare.
+
+    ``modules`` names what is imported only at run time, an engine chosen by name: ``"ils.organs.lite"``.
+    """
+    sources = set(local_sources(SCRIPTS / script))
+    for name in modules:
+        file = _module_file(name, SCRIPTS)
+        if file is None:
+            raise FileNotFoundError(f"{name} is not a module under scripts/")
+        sources.update(local_sources(file))
+    files = sources.union(*(resource_files(source) for source in sources))
+    return file_digest(list(files), SCRIPTS.parent)
 
 
 def settings_digest(settings: dict) -> str:

@@ -1,0 +1,56 @@
+# make demo         the whole job on the embedded cohort (no GPU, no download of data or models)
+# make test         test-setup, then lint, format and every test
+# make real         the same workflow on the real X-rays of CXR_ILS_SHARED
+# make lock         remake requirements/*.txt from requirements/*.in (needs uv)
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+CORES ?= 2
+VENV := .venv
+BIN := $(VENV)/bin
+# one thread a process: parallelism is Snakemake's, and results must not depend on it
+export OMP_NUM_THREADS := 1
+
+.PHONY: demo test test-setup lint format lock clean docs
+
+demo: $(VENV)/run.stamp
+	$(BIN)/snakemake --cores $(CORES) --quiet rules
+	$(BIN)/snakemake --report results/report.html --quiet all
+	$(BIN)/python scripts/summary.py results
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/run.stamp: requirements/run.txt | $(VENV)/bin/python
+	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements/run.txt
+	touch $@
+
+$(VENV)/test.stamp: requirements/test.txt $(VENV)/run.stamp
+	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements/test.txt
+	touch $@
+
+test-setup: $(VENV)/test.stamp
+
+test: test-setup lint
+	$(BIN)/pytest -n $(CORES)
+
+lint: test-setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/snakefmt --check Snakefile rules
+	PYTHONPATH=scripts $(BIN)/lint-imports
+	$(BIN)/snakemake --lint
+
+format: test-setup
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+	$(BIN)/snakefmt Snakefile rules
+
+docs: $(VENV)/run.stamp
+	PYTHONPATH=scripts $(BIN)/python -m ils.core.settings.document
+
+lock:
+	uv pip compile --quiet --python-version 3.11 requirements/run.in -o requirements/run.txt
+	uv pip compile --quiet --python-version 3.11 requirements/test.in -o requirements/test.txt
+
+clean:
+	rm -rf results logs .snakemake

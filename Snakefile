@@ -1,0 +1,42 @@
+# cxr-ils: from chest X-rays and their reports to an instruction-guided lesion segmentation dataset.
+#
+# results/<stage>/…     one folder a stage, one file a shard, excluded.parquet = what stopped there and why
+# results/dataset/…     the instruction-answer pairs (JSONL)
+# results/tables, results/figures, results/benchmarks; logs/<stage>/…
+#
+# Every stage is a target: `snakemake reports`, `snakemake masks`, … Bare `snakemake` builds the dataset, its tables
+# and its figures. Settings: config.yaml, overridden with `--configfile mine.yaml`.
+from pathlib import Path
+
+from snakemake.utils import min_version
+
+min_version("9.27")
+
+
+configfile: Path(workflow.basedir) / "config.yaml"
+
+
+report: "report/workflow.rst"
+
+
+include: "rules/common.smk"
+include: "rules/phantom.smk"
+include: "rules/cohort.smk"
+include: "rules/frames.smk"
+include: "rules/reports.smk"
+include: "rules/organs.smk"
+include: "rules/anomaly.smk"
+include: "rules/anatomy.smk"
+include: "rules/boxes.smk"
+include: "rules/masks.smk"
+include: "rules/dataset.smk"
+include: "rules/tables.smk"
+include: "rules/figures.smk"
+
+
+rule all:
+    default_target: True
+    input:
+        rules.dataset.output,
+        rules.tables.input,
+        rules.figures.input,

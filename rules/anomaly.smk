@@ -1,0 +1,47 @@
+# Anomaly: the edited image without a lesion, and what differs from it.
+
+
+rule anomaly_shard:
+    input:
+        frames="results/frames/{shard}.h5",
+        organs="results/organs/{shard}.h5",
+    output:
+        output="results/anomaly/{shard}.h5",
+        excluded="results/anomaly/{shard}.excluded.parquet",
+    log:
+        "logs/anomaly/{shard}.log",
+    benchmark:
+        "results/benchmarks/anomaly/{shard}.tsv"
+    conda:
+        f"../envs/anomaly-{OPTIONS['anomaly']['engine']}.yaml"
+    threads: 2
+    resources:
+        mem_mb=8000,
+        runtime=240,
+    params:
+        **OPTIONS["anomaly"],
+        code=code_digest("anomaly.py", f"ils.anomaly.{OPTIONS['anomaly']['engine']}"),
+    script:
+        "../scripts/anomaly.py"
+
+
+rule anomaly:
+    input:
+        shards=expand("results/anomaly/{shard}.h5", shard=SHARDS),
+        excluded=expand("results/anomaly/{shard}.excluded.parquet", shard=SHARDS),
+    output:
+        excluded="results/anomaly/excluded.parquet",
+    log:
+        "logs/anomaly/gather.log",
+    benchmark:
+        "results/benchmarks/anomaly/gather.tsv"
+    conda:
+        "../envs/gather.yaml"
+    threads: 1
+    resources:
+        mem_mb=2000,
+        runtime=20,
+    params:
+        code=code_digest("gather.py"),
+    script:
+        "../scripts/gather.py"

@@ -1,0 +1,46 @@
+# Boxes: lesion boxes with confidences on the image.
+
+
+rule boxes_shard:
+    input:
+        frames="results/frames/{shard}.h5",
+    output:
+        output="results/boxes/{shard}.parquet",
+        excluded="results/boxes/{shard}.excluded.parquet",
+    log:
+        "logs/boxes/{shard}.log",
+    benchmark:
+        "results/benchmarks/boxes/{shard}.tsv"
+    conda:
+        f"../envs/boxes-{OPTIONS['boxes']['engine']}.yaml"
+    threads: 2
+    resources:
+        mem_mb=6000,
+        runtime=120,
+    params:
+        **OPTIONS["boxes"],
+        code=code_digest("boxes.py", f"ils.boxes.{OPTIONS['boxes']['engine']}"),
+    script:
+        "../scripts/boxes.py"
+
+
+rule boxes:
+    input:
+        shards=expand("results/boxes/{shard}.parquet", shard=SHARDS),
+        excluded=expand("results/boxes/{shard}.excluded.parquet", shard=SHARDS),
+    output:
+        excluded="results/boxes/excluded.parquet",
+    log:
+        "logs/boxes/gather.log",
+    benchmark:
+        "results/benchmarks/boxes/gather.tsv"
+    conda:
+        "../envs/gather.yaml"
+    threads: 1
+    resources:
+        mem_mb=2000,
+        runtime=20,
+    params:
+        code=code_digest("gather.py"),
+    script:
+        "../scripts/gather.py"

@@ -1,0 +1,32 @@
+# Settings, names and wildcards that every rule file uses. A wrong setting stops here, before any job.
+import sys
+
+sys.path.insert(0, str(Path(workflow.basedir) / "scripts"))
+
+from ils.cohort.check import check_inputs
+from ils.core.options import cohort_sources, stage_options
+from ils.core.provenance import code_digest
+from ils.core.run import UserError
+from ils.core.seeds import shard_names
+from ils.core.settings import SettingsError, read
+
+try:
+    SETTINGS = read(config)
+    # Each stage's own settings as plain builtins. A rule takes its stage's as params and no other's, so a change
+    # re-runs that stage and what follows from it.
+    OPTIONS = stage_options(SETTINGS)
+    COHORT = cohort_sources(SETTINGS)
+    check_inputs(OPTIONS["cohort"])
+except (SettingsError, UserError) as error:
+    sys.exit(f"cxr-ils: {error}")
+
+SHARDS = shard_names(OPTIONS["cohort"]["shards"])
+SETS = SETTINGS.thresholds.all_sets()
+BUILD = SETTINGS.thresholds.build
+
+
+wildcard_constraints:
+    # a number, so that results/masks/<set>/00.h5 never takes "findings" for a shard
+    shard=r"\d+",
+    # a declared set, so that a misspelt one is a missing rule, not a run with other thresholds
+    thresholds="|".join(SETS),

@@ -1,0 +1,108 @@
+# Dataset: instruction-answer pairs from findings and masks, one file a split, the same for any number of shards.
+
+
+rule dataset_shard:
+    input:
+        reports="results/reports/{shard}.jsonl",
+        units="results/masks/{thresholds}/{shard}.units.parquet",
+        findings="results/masks/{thresholds}/{shard}.findings.parquet",
+        studies="results/masks/{thresholds}/{shard}.studies.parquet",
+    output:
+        output="results/dataset/{thresholds}/parts/{shard}.jsonl",
+        excluded="results/dataset/{thresholds}/parts/{shard}.excluded.parquet",
+    log:
+        "logs/dataset/{thresholds}/{shard}.log",
+    benchmark:
+        "results/benchmarks/dataset/{thresholds}/{shard}.tsv"
+    conda:
+        "../envs/dataset.yaml"
+    threads: 1
+    resources:
+        mem_mb=4000,
+        runtime=60,
+    params:
+        **OPTIONS["dataset"],
+        code=code_digest("dataset.py"),
+    script:
+        "../scripts/dataset.py"
+
+
+rule dataset_merge:
+    input:
+        parts=expand("results/dataset/{{thresholds}}/parts/{shard}.jsonl", shard=SHARDS),
+        excluded_parts=expand("results/dataset/{{thresholds}}/parts/{shard}.excluded.parquet", shard=SHARDS),
+        # a line's mask_id is found through the index
+        index="results/masks/{thresholds}/index.parquet",
+    output:
+        train="results/dataset/{thresholds}/train.jsonl",
+        validate="results/dataset/{thresholds}/validate.jsonl",
+        test="results/dataset/{thresholds}/test.jsonl",
+        excluded="results/dataset/{thresholds}/excluded.parquet",
+    log:
+        "logs/dataset/{thresholds}/merge.log",
+    benchmark:
+        "results/benchmarks/dataset/{thresholds}/merge.tsv"
+    conda:
+        "../envs/dataset.yaml"
+    threads: 1
+    resources:
+        mem_mb=4000,
+        runtime=60,
+    params:
+        code=code_digest("dataset_merge.py"),
+    script:
+        "../scripts/dataset_merge.py"
+
+
+# The layout of the authors' release, for their own training code: asked for by its path.
+rule dataset_layout:
+    input:
+        train="results/dataset/{thresholds}/train.jsonl",
+        validate="results/dataset/{thresholds}/validate.jsonl",
+        test="results/dataset/{thresholds}/test.jsonl",
+        index="results/masks/{thresholds}/index.parquet",
+        masks=expand("results/masks/{{thresholds}}/{shard}.h5", shard=SHARDS),
+        cohort=expand("results/cohort/{shard}.parquet", shard=SHARDS),
+    output:
+        layout=directory("results/dataset/{thresholds}/layout"),
+    log:
+        "logs/dataset/{thresholds}/layout.log",
+    benchmark:
+        "results/benchmarks/dataset/{thresholds}/layout.tsv"
+    conda:
+        "../envs/dataset.yaml"
+    threads: 1
+    resources:
+        mem_mb=8000,
+        runtime=240,
+    params:
+        code=code_digest("dataset_layout.py"),
+    script:
+        "../scripts/dataset_layout.py"
+
+
+rule dataset:
+    input:
+        lines=expand("results/dataset/{thresholds}/{split}.jsonl", thresholds=BUILD, split=["train", "validate", "test"]),
+        excluded=expand("results/dataset/{thresholds}/excluded.parquet", thresholds=BUILD),
+        stages=expand(
+            "results/{stage}/excluded.parquet",
+            stage=["cohort", "frames", "reports", "organs", "anomaly", "anatomy", "boxes", "masks"],
+        ),
+    output:
+        excluded="results/dataset/excluded.parquet",
+    log:
+        "logs/dataset/gather.log",
+    benchmark:
+        "results/benchmarks/dataset/gather.tsv"
+    conda:
+        "../envs/gather.yaml"
+    threads: 1
+    resources:
+        mem_mb=2000,
+        runtime=20,
+    params:
+        thresholds=BUILD,
+        code=code_digest("gather.py"),
+    script:
+        "../scripts/gather.py"

@@ -1,0 +1,112 @@
+# Masks: Algorithm 1 and all that follows from a threshold: lesion masks, grounding, positive instructions.
+
+
+rule masks_shard:
+    input:
+        frames="results/frames/{shard}.h5",
+        organs="results/organs/{shard}.h5",
+        anomaly="results/anomaly/{shard}.h5",
+        anatomy="results/anatomy/{shard}.h5",
+        boxes="results/boxes/{shard}.parquet",
+        boxes_excluded="results/boxes/{shard}.excluded.parquet",
+        reports="results/reports/{shard}.jsonl",
+    output:
+        output="results/masks/{thresholds}/{shard}.h5",
+        findings="results/masks/{thresholds}/{shard}.findings.parquet",
+        units="results/masks/{thresholds}/{shard}.units.parquet",
+        studies="results/masks/{thresholds}/{shard}.studies.parquet",
+        excluded="results/masks/{thresholds}/{shard}.excluded.parquet",
+    log:
+        "logs/masks/{thresholds}/{shard}.log",
+    benchmark:
+        "results/benchmarks/masks/{thresholds}/{shard}.tsv"
+    conda:
+        "../envs/masks.yaml"
+    threads: 1
+    resources:
+        mem_mb=4000,
+        runtime=60,
+    params:
+        **OPTIONS["masks"],
+        thresholds=lambda wildcards: SETS[wildcards.thresholds].model_dump(),
+        code=code_digest("masks.py"),
+    script:
+        "../scripts/masks.py"
+
+
+rule masks_index:
+    input:
+        masks=expand("results/masks/{{thresholds}}/{shard}.h5", shard=SHARDS),
+        findings=expand("results/masks/{{thresholds}}/{shard}.findings.parquet", shard=SHARDS),
+        excluded=expand("results/masks/{{thresholds}}/{shard}.excluded.parquet", shard=SHARDS),
+    output:
+        index="results/masks/{thresholds}/index.parquet",
+        findings="results/masks/{thresholds}/findings.parquet",
+        excluded="results/masks/{thresholds}/excluded.parquet",
+    log:
+        "logs/masks/{thresholds}/index.log",
+    benchmark:
+        "results/benchmarks/masks/{thresholds}/index.tsv"
+    conda:
+        "../envs/gather.yaml"
+    threads: 1
+    resources:
+        mem_mb=4000,
+        runtime=30,
+    params:
+        code=code_digest("masks_index.py"),
+    script:
+        "../scripts/masks_index.py"
+
+
+# Every threshold set of config.yaml in one pass, for recall and yield: a grid costs little more than one set.
+rule masks_sweep:
+    input:
+        frames="results/frames/{shard}.h5",
+        organs="results/organs/{shard}.h5",
+        anomaly="results/anomaly/{shard}.h5",
+        anatomy="results/anatomy/{shard}.h5",
+        boxes="results/boxes/{shard}.parquet",
+        boxes_excluded="results/boxes/{shard}.excluded.parquet",
+        reports="results/reports/{shard}.jsonl",
+    output:
+        output="results/masks/sweep/{shard}.parquet",
+    log:
+        "logs/masks/sweep/{shard}.log",
+    benchmark:
+        "results/benchmarks/masks/sweep/{shard}.tsv"
+    conda:
+        "../envs/masks.yaml"
+    threads: 1
+    resources:
+        mem_mb=4000,
+        runtime=120,
+    params:
+        **OPTIONS["masks"],
+        sets={name: chosen.model_dump() for name, chosen in SETS.items()},
+        code=code_digest("masks_sweep.py"),
+    script:
+        "../scripts/masks_sweep.py"
+
+
+rule masks:
+    input:
+        index=expand("results/masks/{thresholds}/index.parquet", thresholds=BUILD),
+        excluded=expand("results/masks/{thresholds}/excluded.parquet", thresholds=BUILD),
+    output:
+        excluded="results/masks/excluded.parquet",
+    log:
+        "logs/masks/gather.log",
+    benchmark:
+        "results/benchmarks/masks/gather.tsv"
+    conda:
+        "../envs/gather.yaml"
+    threads: 1
+    resources:
+        mem_mb=2000,
+        runtime=20,
+    params:
+        thresholds=BUILD,
+        code=code_digest("gather.py"),
+    script:
+        "../scripts/gather.py"

@@ -1,0 +1,46 @@
+# Organs: lungs and heart on the image; pictures that are no whole chest stop here.
+
+
+rule organs_shard:
+    input:
+        frames="results/frames/{shard}.h5",
+    output:
+        output="results/organs/{shard}.h5",
+        excluded="results/organs/{shard}.excluded.parquet",
+    log:
+        "logs/organs/{shard}.log",
+    benchmark:
+        "results/benchmarks/organs/{shard}.tsv"
+    conda:
+        f"../envs/organs-{OPTIONS['organs']['engine']}.yaml"
+    threads: 2
+    resources:
+        mem_mb=4000,
+        runtime=120,
+    params:
+        **OPTIONS["organs"],
+        code=code_digest("organs.py", f"ils.organs.{OPTIONS['organs']['engine']}"),
+    script:
+        "../scripts/organs.py"
+
+
+rule organs:
+    input:
+        shards=expand("results/organs/{shard}.h5", shard=SHARDS),
+        excluded=expand("results/organs/{shard}.excluded.parquet", shard=SHARDS),
+    output:
+        excluded="results/organs/excluded.parquet",
+    log:
+        "logs/organs/gather.log",
+    benchmark:
+        "results/benchmarks/organs/gather.tsv"
+    conda:
+        "../envs/gather.yaml"
+    threads: 1
+    resources:
+        mem_mb=2000,
+        runtime=20,
+    params:
+        code=code_digest("gather.py"),
+    script:
+        "../scripts/gather.py"

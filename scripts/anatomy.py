@@ -1,0 +1,7 @@
+"""Anatomy: zones, lobes and heart on the edited image."""
+
+from ils.anatomy.stage import Options, run_shard
+from ils.core import run
+
+options, attrs = run.begin(snakemake, Options)
+run_shard(**snakemake.input, **snakemake.output, options=options, attrs=attrs, threads=snakemake.threads)

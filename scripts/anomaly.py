@@ -1,0 +1,7 @@
+"""Anomaly: the edited image without a lesion, and what differs from it."""
+
+from ils.anomaly.stage import Options, run_shard
+from ils.core import run
+
+options, attrs = run.begin(snakemake, Options)
+run_shard(**snakemake.input, **snakemake.output, options=options, attrs=attrs, threads=snakemake.threads)

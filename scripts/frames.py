@@ -1,0 +1,7 @@
+"""Frames: decode, window and fit every accepted image to 512 x 512; one image a study."""
+
+from ils.core import run
+from ils.frames.stage import Options, run_shard
+
+options, attrs = run.begin(snakemake, Options)
+run_shard(**snakemake.input, **snakemake.output, options=options, attrs=attrs, threads=snakemake.threads)

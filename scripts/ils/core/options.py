@@ -1,0 +1,42 @@
+"""From the settings to what each rule passes on: plain builtins, and no stage another stage's keys."""
+
+from ils.core.settings import Settings
+from ils.core.settings.inputs import DEFAULT_SHARDS, EMBEDDED_SHARDS
+
+EMBEDDED_MANIFEST = "results/phantom/manifest.csv"
+
+
+def stage_options(settings: Settings) -> dict[str, dict]:
+    """Return {stage: options}: the params of the stage's rule, the fields of its ``Options``."""
+    plain = settings.model_dump(mode="json", by_alias=True)
+    seed, masks, dataset = plain["seed"], plain["masks"], plain["dataset"]
+    logic = {name: dataset[name] for name in ("predicted_other", "blocking", "kinds", "joint_location", "one_answer")}
+    units = logic | {name: dataset[name] for name in ("weak_hedges", "global_requires_definitive")}
+    cohort = plain["cohort"] | {"seed": seed}
+    cohort["split"] = [cohort["split"][name] for name in ("train", "validate", "test")]
+    if cohort["source"] == "embedded":
+        cohort |= {"source": "manifest", "manifest": EMBEDDED_MANIFEST}
+        cohort["shards"] = cohort["shards"] or EMBEDDED_SHARDS
+    cohort["shards"] = cohort["shards"] or DEFAULT_SHARDS
+    return {
+        "phantom": plain["phantom"] | {"seed": seed},
+        "cohort": cohort,
+        "frames": plain["frames"] | {"per_study": cohort["per_study"]},
+        "reports": plain["reports"],
+        "organs": plain["organs"],
+        "anomaly": plain["anomaly"],
+        "anatomy": plain["anatomy"],
+        "boxes": plain["boxes"],
+        "masks": masks | units,
+        "dataset": {name: value for name, value in dataset.items() if name not in units} | logic | {"seed": seed},
+        "figures": plain["figures"] | {"seed": seed},
+    }
+
+
+def cohort_sources(settings: Settings) -> dict[str, str]:
+    """Return the files whose change makes the cohort out of date, by name."""
+    if settings.cohort.source == "embedded":
+        return {"manifest": EMBEDDED_MANIFEST}
+    if settings.cohort.source == "manifest":
+        return {"manifest": settings.cohort.manifest}
+    return {}

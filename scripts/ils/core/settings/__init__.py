@@ -1,0 +1,87 @@
+"""Every setting of the pipeline: one pydantic model, from which config.yaml, the JSON schema and the docs are made.
+
+Each key has a description, a unit where it has one, a range, and a source: ``paper`` (stated there), ``authors' code``
+(seen in their public code or release) or ``ours`` (the paper is silent). Unknown keys are refused. Only the driver
+(Snakefile) imports this package: rules pass plain values on to the scripts, so that an edit of a description here
+re-runs nothing.
+"""
+
+from typing import get_args
+
+from pydantic import BaseModel, ValidationError, model_validator
+
+from ils.core.settings.base import Section, key
+from ils.core.settings.images import Anatomy, Anomaly, Boxes, Organs
+from ils.core.settings.inputs import Cohort, Frames, Phantom, Reports
+from ils.core.settings.outputs import Dataset, Figures, Masks
+from ils.core.settings.thresholds import Thresholds
+
+
+class Settings(Section):
+    """All settings of cxr-ils."""
+
+    seed: int = key(2026, "Seed of every random choice.", ge=0)
+    cohort: Cohort = key(Cohort, "Which images and reports go in.")
+    phantom: Phantom = key(Phantom, "The embedded cohort.")
+    frames: Frames = key(Frames, "From files to frames.")
+    reports: Reports = key(Reports, "From report text to findings.")
+    organs: Organs = key(Organs, "Organ masks.")
+    anomaly: Anomaly = key(Anomaly, "Counterfactual and anomaly map.")
+    anatomy: Anatomy = key(Anatomy, "Zone masks.")
+    boxes: Boxes = key(Boxes, "Lesion boxes.")
+    thresholds: Thresholds = key(Thresholds, "Threshold sets.")
+    masks: Masks = key(Masks, "Lesion masks.")
+    dataset: Dataset = key(Dataset, "Instruction-answer pairs.")
+    figures: Figures = key(Figures, "Pictures.")
+
+    @model_validator(mode="after")
+    def _floor_below_thresholds(self) -> "Settings":
+        for name, chosen in self.thresholds.all_sets().items():
+            lowest = min(chosen.general.conf, chosen.edema.conf)
+            if self.boxes.floor > lowest:
+                raise ValueError(
+                    f"boxes.floor is {self.boxes.floor}, above tau_conf {lowest} of the set {name!r}: lower the floor"
+                )
+        return self
+
+
+class SettingsError(ValueError):
+    """A wrong setting, in one sentence that names the key, the value and the remedy."""
+
+
+def read(config: dict) -> Settings:
+    """Validate a configuration. Raises SettingsError with one sentence for the first fault."""
+    try:
+        return Settings.model_validate(config)
+    except ValidationError as error:
+        raise SettingsError(_sentence(error, config)) from None
+
+
+def _sentence(error: ValidationError, config: dict) -> str:
+    fault = error.errors()[0]
+    where = [part for part in fault["loc"] if part != "[key]"]
+    name = ".".join(str(part) for part in where) or "the configuration"
+    if fault["type"] == "extra_forbidden":
+        known = ", ".join(_keys_beside(where))
+        return f"{name} is not a setting: remove it or choose one of {known}."
+    message = fault["msg"].removeprefix("Value error, ")
+    if fault["type"] == "value_error":
+        return f"{name}: {message}."
+    more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
+    return f"{name} is {fault['input']!r}, which is wrong: {message[0].lower() + message[1:]}{more}."
+
+
+def sections(annotation: object) -> list[type[BaseModel]]:
+    """Return the sections that a field's type holds, directly or inside a dict, list or union."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [section for part in get_args(annotation) for section in sections(part)]
+
+
+def _keys_beside(where: list) -> list[str]:
+    section: type[BaseModel] = Settings
+    for part in where[:-1]:
+        if field := section.model_fields.get(str(part)):
+            inner = sections(field.annotation)
+            section = inner[0] if inner else section
+    return [field.alias or name for name, field in section.model_fields.items()]

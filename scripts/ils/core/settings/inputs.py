@@ -1,0 +1,112 @@
+"""Settings of the cohort, the frames and the reports."""
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from ils.core.settings.base import AUTHORS, OURS, PAPER, Section, Share, key
+
+EMBEDDED_SHARDS, DEFAULT_SHARDS = 3, 64
+
+
+class SplitShares(Section):
+    """Shares of the splits where a cohort has no official split."""
+
+    train: float = key(98, "Share of subjects in the training split.", unit="%", ge=0, le=100)
+    validate_: float = Field(
+        1,
+        alias="validate",
+        description="Share of subjects in the validation split.",
+        json_schema_extra={"source": OURS, "unit": "%"},
+        ge=0,
+        le=100,
+    )
+    test: float = key(1, "Share of subjects in the test split.", unit="%", ge=0, le=100)
+
+    @model_validator(mode="after")
+    def _adds_up(self) -> "SplitShares":
+        if abs(self.train + self.validate_ + self.test - 100) > 1e-9:
+            raise ValueError("train, validate and test must add up to 100")
+        return self
+
+
+class Cohort(Section):
+    """Which images and reports go in."""
+
+    source: Literal["embedded", "manifest", "mimic"] = key(
+        "embedded", "embedded: the synthetic cohort made by the project; manifest: a CSV file; mimic: a MIMIC-CXR tree."
+    )
+    root: str | None = key(None, "Folder of the MIMIC-CXR tree: the one that holds files/ (source mimic).")
+    tables: str | None = key(
+        None, "Folder of the official *-record-list, *-metadata and *-split tables; root where it is not given."
+    )
+    manifest: str | None = key(
+        None,
+        "CSV with subject_id, study_id, image_id, image_path and report_path or findings/impression (source manifest).",
+    )
+    shards: int | None = key(
+        None,
+        f"Number of shards; where it is not given {EMBEDDED_SHARDS} for the embedded cohort, else {DEFAULT_SHARDS}. "
+        "A change starts everything anew.",
+        ge=1,
+        le=4096,
+    )
+    views: list[Literal["PA", "AP"]] = key(lambda: ["PA", "AP"], "Frontal views to keep, best first.", source=PAPER)
+    unknown_view: Literal["exclude", "accept"] = key(
+        "exclude", "What to do with an image whose header does not tell its view."
+    )
+    modalities: list[str] = key(
+        lambda: ["CR", "DX", "RG"], "DICOM modalities that are radiographs; others are excluded as wrong_modality."
+    )
+    body_parts: list[str] = key(
+        lambda: ["CHEST", "THORAX", "RIBCAGE", "LUNG", "RIB", "RIBS", "PORT CHEST", "CHEST PORTABLE"],
+        "Values of BodyPartExamined that are a chest; an empty one passes, others are excluded as wrong_body_part.",
+    )
+    min_side: int = key(128, "Shortest side of an image to accept.", unit="pixels", ge=16, le=4096)
+    per_study: Literal["first", "all"] = key(
+        "first", "first: the best decodable image of a study; all: every frontal one.", source=AUTHORS
+    )
+    exclude: str | None = key(
+        None, "Text or CSV file of image or study ids to leave out (the authors leave out MS-CXR's).", source=AUTHORS
+    )
+    chexstruct: str | None = key(
+        None, "Folder of CheXStruct quality tables; images that fail one are excluded (paper D.1).", source=PAPER
+    )
+    split: SplitShares = key(SplitShares, "Shares of the splits where the cohort brings none.")
+
+    @model_validator(mode="after")
+    def _has_its_source(self) -> "Cohort":
+        for source, name in (("manifest", "manifest"), ("mimic", "root")):
+            if self.source == source and not getattr(self, name):
+                raise ValueError(f"source is {source!r}, so cohort.{name} must be set")
+        return self
+
+
+class Phantom(Section):
+    """The embedded cohort: synthetic X-rays and reports whose truth is known."""
+
+    subjects: int = key(44, "Number of synthetic patients.", ge=6, le=100_000)
+    studies: int = key(66, "Number of synthetic studies.", ge=6, le=100_000)
+
+
+class Frames(Section):
+    """From files to 8-bit frames of 512 x 512."""
+
+    size: Literal[512] = key(512, "Side of the canonical frame.", source=AUTHORS, unit="pixels")
+    fit: Literal["pad", "stretch", "crop"] = key("pad", "How a picture that is not square fits the frame.")
+    window: Literal["minmax", "voi", "percentile"] = key(
+        "minmax", "Grey range: all pixels, the header's VOI window, or the percentiles below."
+    )
+    percentiles: tuple[float, float] = key((0.5, 99.5), "Range kept by window: percentile.", unit="%")
+    max_pixels: int = key(100_000_000, "Larger pictures are refused before decoding.", unit="pixels", ge=1)
+    spike_share: Share = key(0.001, "Share of pixels that may hold half of the range before a warning is logged.")
+
+
+class Reports(Section):
+    """From report text to findings."""
+
+    engine: Literal["rules"] = key("rules", "rules: spaCy and the lexicon in resources/lexicon, no download.")
+    overrides: bool = key(True, "Apply the official per-study corrections of MIMIC-CXR's section code.")
+    effusion_without_side: Literal["both_bases", "none"] = key(
+        "both_bases", "Where an effusion without a side is looked for (after Fig. 11)."
+    )

@@ -1,0 +1,68 @@
+"""Settings of the masks, the dataset and the figures."""
+
+from typing import Literal
+
+from ils.core.labels import LESIONS
+from ils.core.settings.base import PAPER, Logic, Section, Share, key
+
+
+class Masks(Section):
+    """Algorithm 1: lesion masks, grounding, positive instructions."""
+
+    denoise: Literal["both", "components_only"] = key(
+        "both", "Whether the opened map serves c3 too, or the components alone."
+    )
+    min_component_px: int = key(64, "Smaller components are dropped.", unit="pixels", ge=0)
+    grow_tolerance: int = key(10, "Grey distance within which a component grows.", unit="grey levels", ge=0, le=255)
+    grow_px: int = key(5, "Furthest a component grows.", unit="pixels", ge=0, le=64)
+    effusion_fill_share: Share = key(0.15, "Lowest share of the lung added to a basal effusion.", unit="lung heights")
+    opposite_lung: Literal["cut", "keep"] = key(
+        "cut", "What to do with components in the lung no label of which has a productive box."
+    )
+    ground_min_px: int = key(64, "Pixels of the mask a grounded label must hold.", unit="pixels", ge=0)
+    ground_min_share: Share = key(0.05, "Share of the mask a grounded label must hold.")
+    name_min_share: Share = key(0.10, "Share of the mask a zone must hold to name a lobe.")
+
+
+class Dataset(Section):
+    """Instruction-answer pairs."""
+
+    weak_hedges: Literal["tentative", "block_only"] = key(
+        "tentative", "Weakly hedged findings: tentative pairs (paper), or they only block negatives.", source=PAPER
+    )
+    global_requires_definitive: bool = key(True, "Whether a global positive needs all its findings definitive.")
+    predicted_other: Logic = key(
+        "strict", "strict: a finding explained by something that is no lesion makes no pair, it only blocks."
+    )
+    blocking: Logic = key("strict", "strict: positive findings without labels block where they could be.")
+    kinds: Logic = key("strict", "strict: opacity includes consolidation, and that pneumonia, atelectasis, edema.")
+    joint_location: Logic = key(
+        "strict", "strict: a grounded sibling inside the named location joins, an ungrounded one drops the pair."
+    )
+    one_answer: Logic = key("strict", "strict: within a study one instruction text has one answer.")
+    ctr_negative_max: float = key(
+        0.45, "Largest cardiothoracic ratio at which cardiomegaly may be denied.", source=PAPER, ge=0, le=1
+    )
+    opacity_inference_share: Share = key(
+        0.5, "Share of opacity's negatives that are lesion inference (Table 10: 72,269 of 145,888)."
+    )
+    global_share: dict[Literal[LESIONS[1:]], Share] = key(
+        lambda: {
+            "pneumonia": 0.0212,
+            "atelectasis": 0.1163,
+            "opacity": 0.0019,
+            "consolidation": 0.0441,
+            "edema": 0.0222,
+            "effusion": 0.2326,
+        },
+        "Share of global ones among a lesion's negatives (derived from Table 10).",
+        source=PAPER,
+    )
+    released_layout: bool = key(False, "Also write the layout of the authors' release (JSON and PNG masks).")
+
+
+class Figures(Section):
+    """Pictures for people."""
+
+    studies: int = key(12, "Number of studies that get an overlay panel.", ge=0, le=1000)
+    dpi: int = key(110, "Resolution of the figures.", unit="dots per inch", ge=40, le=600)
