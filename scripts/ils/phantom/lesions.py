@@ -48,6 +48,16 @@ def _grid(shape: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
     return np.meshgrid(np.arange(shape[1], dtype=np.float32), np.arange(shape[0], dtype=np.float32))
 
 
+def _stroke(canvas: np.ndarray, points: np.ndarray, thickness: float, value: float = 1.0) -> None:
+    """Draw a polyline (N, 2) with smooth edges onto a uint8 canvas (OpenCV smooths no other)."""
+    pixels = [np.round(np.asarray(points) * 16).astype(np.int32)]
+    cv2.polylines(canvas, pixels, False, round(255 * value), max(1, round(thickness)), cv2.LINE_AA, 4)
+
+
+def _level(canvas: np.ndarray) -> np.ndarray:
+    return canvas.astype(np.float32) / 255
+
+
 def _point_in(region: np.ndarray, rng: np.random.Generator, depth: float = 0.35) -> tuple[float, float]:
     """Draw a pixel (x, y) of the region that is not at its rim: distance to it above ``depth`` of the greatest."""
     distance = cv2.distanceTransform(region.astype(np.uint8), cv2.DIST_L2, 3)
@@ -102,19 +112,14 @@ def _opacity(side: _Side, rng: np.random.Generator) -> np.ndarray:
 
 def _bronchogram(side: _Side, rng: np.random.Generator) -> np.ndarray:
     """Dark air-filled tubes that branch from the medial side outwards, 1 on a tube."""
-    tubes = np.zeros(side.region.shape, np.float32)
-    thick = max(1, round(side.reach / 60))
+    tubes = np.zeros(side.region.shape, np.uint8)
+    thick = side.reach / 60
     for _ in range(int(rng.integers(3, 7))):
-        x = side.width * (0.25 if side.lateral > 0 else 0.75)
-        y = side.height * rng.uniform(0.2, 0.7)
-        angle = rng.uniform(-0.9, 0.9)
-        for _ in range(8):
-            step = side.reach * 0.09
-            after = (x + side.lateral * step * np.cos(angle), y + step * np.sin(angle))
-            cv2.line(tubes, (round(x), round(y)), (round(after[0]), round(after[1])), 1.0, thick, cv2.LINE_AA)
-            x, y = after
-            angle += rng.normal(0, 0.25)
-    return _blur(tubes, max(0.5, thick * 0.5))
+        start = np.array([side.width * (0.25 if side.lateral > 0 else 0.75), side.height * rng.uniform(0.2, 0.7)])
+        angle = rng.uniform(-0.9, 0.9) + np.cumsum(rng.normal(0, 0.25, 8))
+        steps = side.reach * 0.09 * np.stack([side.lateral * np.cos(angle), np.sin(angle)], axis=1)
+        _stroke(tubes, np.concatenate([start[None], start + np.cumsum(steps, axis=0)]), thick)
+    return _blur(_level(tubes), max(0.5, thick * 0.5))
 
 
 def _consolidation(side: _Side, rng: np.random.Generator) -> np.ndarray:
@@ -180,15 +185,15 @@ def _edema(side: _Side, rng: np.random.Generator) -> np.ndarray:
     perihilar = np.exp(-((u / rng.uniform(0.55, 0.9)) ** 2) - ((v - hilum) / rng.uniform(0.28, 0.42)) ** 2)
     haze = 0.65 * perihilar + rng.uniform(0.1, 0.3) * np.clip(v * 1.3 - 0.1, 0, 1)
     net = 1.0 - np.clip(np.abs(noise(shape, side.reach / 9, rng, 2)) * 2.0, 0, 1)
-    lines = np.zeros(shape, np.float32)
+    lines = np.zeros(shape, np.uint8)
     for _ in range(int(rng.integers(6, 14))):  # short horizontal septal lines near the chest wall
         at = side.width * (0.86 if side.lateral > 0 else 0.14) + rng.normal(0, 0.05 * side.width)
         row, length = side.height * rng.uniform(0.5, 0.95), side.reach * rng.uniform(0.04, 0.1)
-        ends = [(round(at - length / 2), round(row)), (round(at + length / 2), round(row + rng.normal(0, 2)))]
-        cv2.line(lines, ends[0], ends[1], 1.0, max(1, round(side.reach / 160)), cv2.LINE_AA)
+        ends = [(at - length / 2, row), (at + length / 2, row + rng.normal(0, 0.01) * side.reach)]
+        _stroke(lines, ends, side.reach / 160)
     fluffy = np.clip(1.0 + 0.25 * noise(shape, side.reach / 4, rng), 0.3, 1.8)
     amplitude = rng.uniform(0.20, 0.36)
-    return (amplitude * (haze * fluffy + 0.18 * net * haze) + 0.10 * lines).astype(np.float32)
+    return (amplitude * (haze * fluffy + 0.18 * net * haze) + 0.10 * _level(lines)).astype(np.float32)
 
 
 def _effusion(side: _Side, rng: np.random.Generator) -> np.ndarray:
@@ -211,14 +216,13 @@ def _nodule(side: _Side, rng: np.random.Generator) -> np.ndarray:
 
 
 def _scar(side: _Side, rng: np.random.Generator) -> np.ndarray:
-    density = np.zeros(side.region.shape, np.float32)
-    cx, cy = _point_in(side.region, rng, 0.1)
+    lines = np.zeros(side.region.shape, np.uint8)
+    centre = np.array(_point_in(side.region, rng, 0.1))
     for _ in range(int(rng.integers(2, 5))):
         angle, length = rng.uniform(0, np.pi), side.reach * rng.uniform(0.08, 0.2)
-        dx, dy = length * np.cos(angle) / 2, length * np.sin(angle) / 2
-        ends = (round(cx - dx), round(cy - dy)), (round(cx + dx), round(cy + dy))
-        cv2.line(density, ends[0], ends[1], 1.0, max(1, round(side.reach / 110)), cv2.LINE_AA)
-    return rng.uniform(0.15, 0.3) * _blur(density, max(0.6, side.reach / 220))
+        half = 0.5 * length * np.array([np.cos(angle), np.sin(angle)])
+        _stroke(lines, [centre - half, centre + half], side.reach / 110)
+    return rng.uniform(0.15, 0.3) * _blur(_level(lines), max(0.6, side.reach / 220))
 
 
 def _device(side: _Side, rng: np.random.Generator) -> np.ndarray:
@@ -228,13 +232,12 @@ def _device(side: _Side, rng: np.random.Generator) -> np.ndarray:
     end = np.array([side.width * rng.random(), side.height * rng.uniform(0.4, 1.0)])
     bend = np.array([rng.normal(0, side.width * 0.4), rng.normal(0, side.height * 0.1)])
     curve = start + t[:, None] * (end - start) + np.sin(np.pi * t)[:, None] * bend
-    points = np.round(curve * 8).astype(np.int32)
-    density = np.zeros(side.region.shape, np.float32)
-    thick = max(1, round(side.reach * rng.uniform(0.008, 0.02)))
-    cv2.polylines(density, [points], False, 1.0, thick, cv2.LINE_AA, 3)
+    canvas = np.zeros(side.region.shape, np.uint8)
+    thick = side.reach * rng.uniform(0.008, 0.02)
+    _stroke(canvas, curve, thick)
     if thick >= 3:
-        cv2.polylines(density, [points], False, 0.35, thick - 2, cv2.LINE_AA, 3)
-    return rng.uniform(0.3, 0.65) * density
+        _stroke(canvas, curve, thick - 2, 0.35)
+    return rng.uniform(0.3, 0.65) * _level(canvas)
 
 
 _SHAPES: dict[str, Callable[[_Side, np.random.Generator], np.ndarray]] = {
