@@ -3,6 +3,7 @@
 
 rule masks_shard:
     input:
+        cohort="results/cohort/{shard}.parquet",
         frames="results/frames/{shard}.h5",
         organs="results/organs/{shard}.h5",
         anomaly="results/anomaly/{shard}.h5",
@@ -62,6 +63,7 @@ rule masks_index:
 # Every threshold set of config.yaml in one pass, for recall and yield: a grid costs little more than one set.
 rule masks_sweep:
     input:
+        cohort="results/cohort/{shard}.parquet",
         frames="results/frames/{shard}.h5",
         organs="results/organs/{shard}.h5",
         anomaly="results/anomaly/{shard}.h5",

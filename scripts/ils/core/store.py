@@ -164,14 +164,17 @@ class Shard:
         """Label names along the K axis of a packed field."""
         return [str(label) for label in self._file[field].attrs["labels"]]
 
-    def get(self, field: str, row_id: str) -> np.ndarray:
-        """Return one row of a field (a packed field as bool). Raises KeyError, or StoreError for a damaged chunk."""
-        data = self._file[field]
+    def stored(self, field: str, row_id: str) -> np.ndarray:
+        """Return one row of a field as it is stored (eight pixels a byte in a packed field). Raises like :meth:`get`."""
         try:
-            value = data[self.row_of[row_id]]
+            return self._file[field][self.row_of[row_id]]
         except OSError as error:
             raise StoreError(f"{self.path} is damaged: delete it and run again ({error})") from None
-        return unpack(value) if data.attrs["packed"] else value
+
+    def get(self, field: str, row_id: str) -> np.ndarray:
+        """Return one row of a field (a packed field as bool). Raises KeyError, or StoreError for a damaged chunk."""
+        value = self.stored(field, row_id)
+        return unpack(value) if self._file[field].attrs["packed"] else value
 
     def masks(self, row_id: str, field: str = "mask") -> dict[str, np.ndarray]:
         """Return {label: bool (H, W)} of one row."""
