@@ -36,12 +36,12 @@ class Settings(Section):
 
     @model_validator(mode="after")
     def _floor_below_thresholds(self) -> "Settings":
-        for name, chosen in self.thresholds.all_sets().items():
-            lowest = min(chosen.general.conf, chosen.edema.conf)
-            if self.boxes.floor > lowest:
-                raise ValueError(
-                    f"boxes.floor is {self.boxes.floor}, above tau_conf {lowest} of the set {name!r}: lower the floor"
-                )
+        lowest = {name: min(each.general.conf, each.edema.conf) for name, each in self.thresholds.all_sets().items()}
+        name = min(lowest, key=lowest.__getitem__)
+        if self.boxes.floor > lowest[name]:
+            raise ValueError(
+                f"boxes.floor is {self.boxes.floor}, above tau_conf {lowest[name]} of the set {name!r}: lower the floor"
+            )
         return self
 
 

@@ -1,0 +1,106 @@
+"""Telling image files apart and reading DICOM headers that may be damaged."""
+
+import io
+import logging
+import re
+import unicodedata
+import warnings
+import zlib
+from pathlib import Path
+
+import pydicom
+from pydicom.dataset import Dataset
+from pydicom.filereader import read_dataset
+from pydicom.uid import DeflatedExplicitVRLittleEndian
+
+# A damaged header is a row in the ledger, not a message; pydicom's messages may quote patient text.
+pydicom.config.settings.reading_validation_mode = pydicom.config.IGNORE
+warnings.filterwarnings("ignore", module=r"pydicom(\.|$)")
+logging.getLogger("pydicom").setLevel(logging.CRITICAL + 1)
+
+HEAD_BYTES = 132
+"""How many leading bytes :func:`file_kind` looks at."""
+
+_PIXELS = 0x7FE00008
+_VRS = re.compile(rb"[A-Z]{2}")
+
+
+class HeaderError(Exception):
+    """The bytes claim to be DICOM but their header cannot be parsed."""
+
+
+def file_kind(head: bytes) -> str | None:
+    """Return ``dicom``, ``png`` or ``jpeg`` from the first :data:`HEAD_BYTES` bytes, None for anything else.
+
+    DICOM without a preamble counts if the bytes start with a plausible first element of group 2 or 8.
+    """
+    if head[128:132] == b"DICM":
+        return "dicom"
+    if head.startswith(b"\x89PNG\r\n\x1a\n"):
+        return "png"
+    if head.startswith(b"\xff\xd8\xff"):
+        return "jpeg"
+    if len(head) < 8:
+        return None
+    for order in ("little", "big"):
+        group = int.from_bytes(head[:2], order)
+        explicit = _VRS.fullmatch(head[4:6]) is not None
+        implicit_length = int.from_bytes(head[4:8], order)
+        if group in (2, 8) and (explicit or (order == "little" and implicit_length <= 1024)):
+            return "dicom"
+    return None
+
+
+def _deflated_at(head: bytes) -> int | None:
+    """Return where the deflated dataset of a DICOM file starts, None if it is not deflated."""
+    if head[128:140] != b"DICM\x02\x00\x00\x00UL\x04\x00":
+        return None
+    end = 144 + int.from_bytes(head[140:144], "little")
+    return end if DeflatedExplicitVRLittleEndian.encode() in head[144:end] else None
+
+
+def read_dicom(data: bytes | str | Path, tags: list[str] | None = None, limit: int = 1 << 22) -> Dataset:
+    """Read a DICOM dataset: everything, or with ``tags`` only these elements of the header, without the pixels.
+
+    ``data`` is a path or the bytes of a file; preamble and file meta may be missing. With ``tags``, a deflated file
+    is inflated up to ``limit`` bytes only. Raises HeaderError if it cannot be parsed, OSError if it cannot be opened.
+    """
+    with io.BytesIO(data) if isinstance(data, bytes) else open(data, "rb") as stream:
+        try:
+            start = _deflated_at(stream.read(4096)) if tags is not None else None
+            stream.seek(start or 0)
+            if start is None:
+                return pydicom.dcmread(stream, force=True, stop_before_pixels=tags is not None, specific_tags=tags)
+            body = io.BytesIO(zlib.decompressobj(-zlib.MAX_WBITS).decompress(stream.read(), limit))
+            return read_dataset(body, False, True, stop_when=lambda tag, vr, length: tag >= _PIXELS)
+        except Exception as error:  # fuzzed bytes make pydicom fail in many ways
+            raise HeaderError(type(error).__name__) from None
+
+
+def text_of(dataset: Dataset, name: str) -> str:
+    """Return an element as upper-case ASCII text ("" if absent or unusable); several values are joined by ``\\``.
+
+    For a code sequence the text holds each item's meaning and value.
+    """
+    try:
+        value = dataset.get(name)
+        if isinstance(value, pydicom.Sequence):
+            value = [f"{text_of(item, 'CodeMeaning')} {text_of(item, 'CodeValue')}" for item in value]
+        if isinstance(value, list | pydicom.multival.MultiValue):
+            value = "\\".join(str(part) for part in value)
+        text = "" if value is None else str(value)
+    except Exception:  # a fuzzed element can fail in any way when it is converted
+        return ""
+    plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
+    return plain.replace("\0", " ").strip().upper()
+
+
+def number_of(dataset: Dataset, name: str) -> float | None:
+    """Return the first value of an element as a finite number, None if absent or unusable."""
+    try:
+        value = dataset.get(name)
+        value = value[0] if isinstance(value, list | pydicom.multival.MultiValue) else value
+        number = float(value)
+    except Exception:  # as above
+        return None
+    return number if number == number and abs(number) != float("inf") else None

@@ -1,0 +1,76 @@
+"""Charts over the whole dataset: pairs per lesion (Fig. 4), the funnel, recall over threshold sets (Table 8)."""
+
+from collections.abc import Mapping, Sequence
+
+import polars as pl
+from matplotlib.figure import Figure
+
+from ils.core.labels import LESIONS
+from ils.figures import palette
+
+
+def distribution(counts: Mapping[tuple[str, bool], int]) -> Figure:
+    """Draw positive and negative pairs per lesion type; ``counts`` by (target, is positive). After Fig. 4."""
+    figure = Figure(figsize=(9, 5), layout="constrained")
+    axes = figure.subplots()
+    for offset, positive, colour in ((-0.2, True, palette.POSITIVE), (0.2, False, palette.NEGATIVE)):
+        heights = [counts.get((lesion, positive), 0) for lesion in LESIONS]
+        places = [index + offset for index in range(len(LESIONS))]
+        bars = axes.bar(places, heights, 0.4, color=colour, label="positive" if positive else "negative")
+        axes.bar_label(bars, fontsize=8)
+    axes.set_xticks(range(len(LESIONS)), LESIONS, rotation=20)
+    axes.set_ylabel("instruction-answer pairs")
+    axes.set_title("Pairs per lesion type")
+    axes.legend()
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def funnel(steps: Sequence[tuple[str, int, Mapping[str, int]]]) -> Figure:
+    """Draw what is left after each stage; ``steps`` of (stage, images left, {reason: images lost})."""
+    figure = Figure(figsize=(11, 0.75 * len(steps) + 1.6), layout="constrained")
+    axes = figure.subplots()
+    for row, (_stage, left, lost) in enumerate(steps):
+        axes.barh(row, left, color=palette.BLUE, height=0.6)
+        axes.barh(row, sum(lost.values()), left=left, color=palette.VERMILION, height=0.6)
+        reasons = ", ".join(f"{reason} {count}" for reason, count in sorted(lost.items()))
+        axes.text(left + sum(lost.values()), row, f"  {left}" + (f"  lost: {reasons}" if reasons else ""), va="center")
+    most = max((left + sum(lost.values()) for _, left, lost in steps), default=1)
+    axes.set_xlim(0, most * 1.9)
+    axes.set_yticks(range(len(steps)), [stage for stage, _, _ in steps])
+    axes.invert_yaxis()
+    axes.set_xlabel("images")
+    axes.set_title("From input images to images with pairs: blue goes on, red stops")
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def recall(table: pl.DataFrame) -> Figure:
+    """Draw recall (Table 8) from a table of thresholds, lesion, recall in percent: one row a threshold set."""
+    names = table["thresholds"].unique(maintain_order=True).to_list()
+    lesions = table["lesion"].unique(maintain_order=True).to_list()
+    figure = Figure(figsize=(10, 0.4 * len(names) + 2.2), layout="constrained")
+    axes = figure.subplots()
+    grid = [
+        [
+            _only(table.filter((pl.col("thresholds") == name) & (pl.col("lesion") == lesion))["recall"])
+            for lesion in lesions
+        ]
+        for name in names
+    ]
+    shown = axes.imshow(grid, cmap="cividis", vmin=0, vmax=100, aspect="auto")
+    for row, values in enumerate(grid):
+        for column, value in enumerate(values):
+            text = "–" if value != value else f"{value:.0f}"
+            axes.text(
+                column, row, text, ha="center", va="center", color="white" if not value > 55 else "black", fontsize=8
+            )
+    axes.set_xticks(range(len(lesions)), lesions, rotation=20)
+    axes.set_yticks(range(len(names)), names)
+    axes.set_title("Recall by threshold set, %")
+    figure.colorbar(shown, ax=axes, shrink=0.8)
+    return figure
+
+
+def _only(values: pl.Series) -> float:
+    return float(values[0]) if len(values) and values[0] is not None else float("nan")

@@ -1,0 +1,274 @@
+"""The ground floor: store, ledger, seeds, provenance, run."""
+
+import json
+import logging
+import subprocess
+import sys
+from pathlib import Path
+
+import h5py
+import hdf5plugin  # noqa: F401
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ils.core import labels, ledger, provenance, run, seeds, store
+
+
+def shard(path: Path, rows: dict[str, np.ndarray], **more) -> Path:
+    with store.ShardWriter(path, labels=["right lung", "left lung"], attrs={"settings": {"a": 1}}, **more) as writer:
+        for row_id, mask in rows.items():
+            writer.append(row_id, mask=mask, area=mask.sum(dtype=np.int64))
+    return path
+
+
+@pytest.fixture
+def masks() -> dict[str, np.ndarray]:
+    random = np.random.default_rng(0)
+    return {f"image{i}": random.random((2, 64, 64)) < 0.3 for i in range(4)}
+
+
+def test_shard_gives_back_what_was_put_in(tmp_path, masks):
+    with store.Shard(shard(tmp_path / "00.h5", masks)) as reader:
+        assert reader.ids == list(masks)
+        for row_id, mask in masks.items():
+            np.testing.assert_array_equal(reader.get("mask", row_id), mask)
+            np.testing.assert_array_equal(reader.masks(row_id)["left lung"], mask[1])
+            assert reader.get("area", row_id) == mask.sum()
+        assert json.loads(reader.attrs["settings"]) == {"a": 1}
+
+
+def test_shard_is_readable_with_the_documented_lines(tmp_path, masks):
+    with h5py.File(shard(tmp_path / "00.h5", masks)) as file:
+        assert file["image_id"].asstr()[:].tolist() == list(masks)
+        assert list(file["mask"].attrs["labels"]) == ["right lung", "left lung"]
+        mask = np.unpackbits(file["mask"][1], axis=-1).astype(bool)
+        assert file["mask"].chunks[0] == 1
+    np.testing.assert_array_equal(mask, masks["image1"])
+
+
+def test_same_rows_same_bytes(tmp_path, masks):
+    first, second = shard(tmp_path / "a.h5", masks), shard(tmp_path / "b.h5", masks)
+    assert first.read_bytes() == second.read_bytes()
+
+
+def test_empty_shard_is_valid(tmp_path):
+    with store.ShardWriter(tmp_path / "00.h5", labels=["x"], empty={"mask": ((1, 64, 64), bool)}):
+        pass
+    with store.Shard(tmp_path / "00.h5") as reader:
+        assert len(reader) == 0
+        assert reader.labels() == ["x"]
+
+
+def test_nothing_appears_when_writing_fails(tmp_path, masks):
+    def explode():
+        with store.ShardWriter(tmp_path / "00.h5") as writer:
+            writer.append("a", mask=masks["image0"])
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        explode()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failed_write_keeps_the_old_file(tmp_path):
+    path = tmp_path / "table.tsv"
+    store.write_table(path, pl.DataFrame({"a": [1]}))
+    before = path.read_bytes()
+
+    def explode():
+        with store.atomic(path) as temporary:
+            temporary.write_bytes(b"half")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        explode()
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_damage_is_noticed_and_named(tmp_path, masks):
+    path = shard(tmp_path / "00.h5", masks)
+    with h5py.File(path) as file:
+        chunk = file["mask"].id.get_chunk_info(2)
+    data = bytearray(path.read_bytes())
+    data[chunk.byte_offset + chunk.size // 2] ^= 0xFF
+    path.write_bytes(bytes(data))
+    with store.Shard(path) as reader:
+        reader.get("mask", "image0")
+        with pytest.raises(store.StoreError, match=r"00\.h5 is damaged: delete it and run again"):
+            reader.get("mask", "image2")
+    path.write_bytes(bytes(data[: len(data) // 2]))
+    with pytest.raises(store.StoreError, match="missing or damaged"), store.Shard(path):
+        pass
+
+
+def test_a_row_that_cannot_be_written_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="unknown reason"):
+        store.write_excluded(
+            tmp_path / "x.parquet",
+            [{"image_id": "a", "study_id": "s", "stage": "frames", "reason": "because", "detail": ""}],
+        )
+
+
+def test_tables_are_byte_stable(tmp_path):
+    table = pl.DataFrame({"a": [1, 2], "b": ["x", None]})
+    for name in ("a.parquet", "b.parquet"):
+        store.write_table(tmp_path / name, table)
+    assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
+    assert store.read_table(tmp_path / "a.parquet").equals(table)
+
+
+@given(st.lists(st.sampled_from("abcdef"), unique=True), st.data())
+def test_ledger_balances_only_if_every_image_is_seen_once(images, data):
+    accepted = data.draw(st.sets(st.sampled_from(images))) if images else set()
+    book = ledger.Ledger("frames")
+    for image in images:
+        if image in accepted:
+            book.accept(image)
+        else:
+            book.exclude(image, "s", "undecodable")
+    target = Path(data.draw(st.just("/tmp"))) / "cxr-ils-ledger-test.parquet"
+    book.finish(target, images)
+    assert store.read_table(target)["image_id"].to_list() == sorted(set(images) - accepted)
+    target.unlink()
+    with pytest.raises(AssertionError):
+        book.finish(target, [*images, "lost"])
+    book.accept("twice")
+    book.accept("twice")
+    with pytest.raises(AssertionError):
+        book.finish(target, [*images, "twice"])
+
+
+def test_gather_joins_and_names_the_threshold_sets(tmp_path):
+    for name in ("b", "a"):
+        book = ledger.Ledger("masks")
+        book.exclude(f"image-{name}", "s", "no_findings")
+        book.finish(tmp_path / f"{name}.parquet", [f"image-{name}"])
+    paths = [tmp_path / "b.parquet", tmp_path / "a.parquet"]
+    ledger.gather(paths, tmp_path / "all.parquet")
+    assert store.read_table(tmp_path / "all.parquet")["image_id"].to_list() == ["image-a", "image-b"]
+    ledger.gather(paths, tmp_path / "named.parquet", ["default", "half"])
+    assert store.read_table(tmp_path / "named.parquet")["thresholds"].to_list() == ["half", "default"]
+
+
+def test_seeds_do_not_depend_on_the_process():
+    code = "from ils.core.seeds import rng, shard_of; print(rng(1, 's1', 'edema').random(), shard_of('p1', 64))"
+    outputs = {
+        subprocess.run(
+            [sys.executable, "-c", code], env={"PYTHONPATH": str(provenance.SCRIPTS), "PYTHONHASHSEED": seed},
+            capture_output=True, text=True, check=True,
+        ).stdout
+        for seed in ("0", "1")
+    }  # fmt: skip
+    assert outputs == {f"{seeds.rng(1, 's1', 'edema').random()} {seeds.shard_of('p1', 64)}\n"}
+
+
+def test_subjects_fall_evenly_into_shards():
+    counts = np.bincount([seeds.shard_of(f"p{i}", 8) for i in range(8000)], minlength=8)
+    assert counts.min() > 850
+    assert counts.max() < 1150
+
+
+@pytest.mark.parametrize(("shards", "last"), [(1, "00"), (3, "02"), (64, "63"), (256, "255")])
+def test_shard_names_are_zero_padded(shards, last):
+    names = seeds.shard_names(shards)
+    assert len(names) == shards
+    assert names[-1] == last
+    assert names == sorted(names)
+
+
+def test_hierarchy_and_locations():
+    assert labels.kinds_under("opacity") == ("consolidation", "pneumonia", "atelectasis", "edema")
+    assert labels.kinds_under("effusion") == ()
+    assert labels.in_table_order(["left lung base", "right lung", "left lung base"]) == ["right lung", "left lung base"]
+    assert len(labels.ZONE_LABELS) == 15
+    assert len(labels.VALID_LOCATIONS) == 10
+    assert labels.side_of("lung lower lobe left") == "left"
+    assert labels.side_of("heart") is None
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A little project: stage a uses helper and an engine with a weight, stage b uses nothing of it."""
+    scripts, resources = tmp_path / "scripts", tmp_path / "resources"
+    (scripts / "ils" / "a").mkdir(parents=True)
+    resources.mkdir()
+    for folder in ("ils", "ils/a"):
+        (scripts / folder / "__init__.py").write_text("")
+    (scripts / "a.py").write_text("from ils.a.stage import run\n")
+    (scripts / "b.py").write_text("import json\n")
+    (scripts / "ils" / "a" / "stage.py").write_text("from ils import helper\n\n\ndef run():\n    return helper\n")
+    (scripts / "ils" / "a" / "lite.py").write_text('RESOURCE_FILES = ("lite.onnx",)\n')
+    (scripts / "ils" / "helper.py").write_text("x = 1\n")
+    (resources / "lite.onnx").write_bytes(b"1")
+    monkeypatch.setattr(provenance, "SCRIPTS", scripts)
+    monkeypatch.setattr(provenance, "RESOURCES", resources)
+    # the defaults of the functions were bound at import
+    monkeypatch.setattr(provenance.local_sources, "__defaults__", (scripts,))
+    provenance.code_digest.cache_clear()
+    yield tmp_path
+    provenance.code_digest.cache_clear()
+
+
+def digests() -> tuple[str, str]:
+    provenance.code_digest.cache_clear()
+    return provenance.code_digest("a.py", "ils.a.lite"), provenance.code_digest("b.py")
+
+
+@pytest.mark.parametrize(
+    ("file", "changes_a", "changes_b"),
+    [
+        ("scripts/ils/helper.py", True, False),
+        ("scripts/ils/a/lite.py", True, False),
+        ("scripts/a.py", True, False),
+        ("resources/lite.onnx", True, False),
+        ("scripts/b.py", False, True),
+    ],
+)
+def test_an_edit_changes_the_digest_of_what_uses_it(project, file, changes_a, changes_b):
+    before = digests()
+    path = project / file
+    path.write_bytes(path.read_bytes() + b"\n# edited\n")
+    after = digests()
+    assert (before[0] != after[0], before[1] != after[1]) == (changes_a, changes_b)
+
+
+def test_a_touch_or_an_unrelated_module_changes_no_digest(project):
+    before = digests()
+    (project / "scripts/ils/helper.py").touch()
+    (project / "scripts/ils/unrelated.py").write_text("y = 2\n")
+    assert digests() == before
+
+
+def test_an_unknown_engine_module_is_refused(project):
+    with pytest.raises(FileNotFoundError, match=r"ils\.a\.nothing"):
+        provenance.code_digest("a.py", "ils.a.nothing")
+
+
+def test_a_users_mistake_is_one_sentence_and_ours_leaves_a_trace(tmp_path):
+    code = (
+        "import sys; from ils.core import run; run.start(sys.argv[1])\n"
+        "raise {error}('boxes.table is x.csv: give a file that exists.')"
+    )
+    seen = {}
+    for error in ("run.UserError", "ValueError"):
+        log = tmp_path / f"{error}.log"
+        done = subprocess.run(
+            [sys.executable, "-c", code.format(error=error), str(log)],
+            env={"PYTHONPATH": str(provenance.SCRIPTS)}, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 1
+        assert "Traceback" not in done.stderr
+        seen[error] = (done.stderr, log.read_text())
+    assert "boxes.table is x.csv: give a file that exists." in seen["run.UserError"][0]
+    assert "Traceback" not in seen["run.UserError"][1]
+    assert "Traceback" in seen["ValueError"][1]
+
+
+def test_progress_reports_the_end(caplog):
+    with caplog.at_level(logging.INFO, logger="ils"):
+        assert list(run.progress(iter("abc"), 3, "images", every_s=0)) == ["a", "b", "c"]
+    assert "images: 3 of 3" in caplog.text

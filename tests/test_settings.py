@@ -1,0 +1,155 @@
+"""Settings: the documents agree with the model, and a wrong value is answered with one sentence."""
+
+import dataclasses
+import importlib
+import json
+
+import pytest
+import yaml
+
+from ils.core import options, settings
+from ils.core.provenance import SCRIPTS
+from ils.core.settings import document
+
+ROOT = SCRIPTS.parent
+
+
+@pytest.mark.parametrize("name", document.documents())
+def test_documents_are_those_of_the_model(name):
+    made = document.documents()[name]
+    assert (ROOT / name).read_text(encoding="utf-8") == made, "run `make docs`"
+
+
+def test_config_yaml_holds_every_default():
+    config = yaml.safe_load(document.config_yaml())
+    assert settings.read(config) == settings.Settings()
+    assert config == settings.Settings().model_dump(mode="json", by_alias=True)
+
+
+def test_every_key_is_described_and_sourced():
+    def fields(section):
+        for name, field in section.model_fields.items():
+            yield f"{section.__name__}.{name}", field
+            for inner in settings.sections(field.annotation):
+                yield from fields(inner)
+
+    for name, field in fields(settings.Settings):
+        assert field.description, name
+        assert field.description.endswith("."), name
+        assert field.json_schema_extra["source"] in {"paper", "authors' code", "ours"}, name
+
+
+def test_schema_refuses_unknown_keys():
+    schema = json.loads(document.json_schema())
+    assert all(part.get("additionalProperties") is False for part in [schema, *schema["$defs"].values()])
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ({"organs": {"engine": "best"}}, ["organs.engine", "'best'", "'lite'"]),
+        ({"organ": {}}, ["organ is not a setting", "organs"]),
+        ({"cohort": {"shard": 2}}, ["cohort.shard is not a setting", "shards"]),
+        ({"cohort": {"shards": 0}}, ["cohort.shards is 0", "greater than or equal to 1"]),
+        ({"cohort": {"source": "mimic"}}, ["cohort.root must be set"]),
+        ({"cohort": {"source": "manifest"}}, ["cohort.manifest must be set"]),
+        ({"cohort": {"split": {"train": 90}}}, ["cohort.split", "add up to 100"]),
+        ({"boxes": {"floor": 0.05}}, ["boxes.floor is 0.05", "0.005", "'half'", "lower the floor"]),
+        ({"boxes": {"engine": "table"}}, ["boxes.table must be set"]),
+        ({"thresholds": {"build": ["defualt"]}}, ["build names 'defualt'", "default, half"]),
+        ({"thresholds": {"grid": {"base": "x"}}}, ["grid.base is 'x'", "default, half"]),
+        ({"thresholds": {"sets": {"a/b": {}}}}, ["a/b", "pattern"]),
+        (
+            {"thresholds": {"sets": {"mine": {"general": {"ano": 1.5}}}}},
+            ["mine.general.ano is 1.5", "less than"],
+        ),
+        ({"thresholds": {"sets": {"mine": {"general": {"anno": 0.1}}}}}, ["general.anno is not a setting", "signal"]),
+        ({"thresholds": {"grid": {"general": {"ano": [2]}}}}, ["grid.general.ano.0 is 2"]),
+    ],
+)
+def test_a_wrong_setting_is_one_sentence(config, words):
+    defaults = settings.Settings().model_dump(mode="json", by_alias=True)
+    with pytest.raises(settings.SettingsError) as caught:
+        settings.read(_merge(defaults, config))
+    sentence = str(caught.value)
+    assert "\n" not in sentence
+    assert sentence.endswith(".")
+    for word in words:
+        assert word in sentence
+
+
+def _merge(base: dict, over: dict) -> dict:
+    return base | {
+        key: _merge(base.get(key) or {}, value) if isinstance(value, dict) else value for key, value in over.items()
+    }
+
+
+def test_grid_names_are_the_values_as_written():
+    chosen = settings.read({"thresholds": {"grid": {"general": {"ano": [0.05, 0.1]}, "edema": {"conf": [0.02]}}}})
+    grid = chosen.thresholds.grid_sets()
+    assert list(grid) == ["ano0.05_edema-conf0.02", "ano0.1_edema-conf0.02"]
+    first = grid["ano0.05_edema-conf0.02"]
+    assert (first.general.ano, first.general.conf, first.edema.conf, first.edema.ano) == (0.05, 0.2, 0.02, 0.01)
+
+
+def test_paper_thresholds():
+    sets = settings.Settings().thresholds.sets
+    assert sets["default"].general.model_dump() == {
+        "ano": 0.1,
+        "anatomy": 0.25,
+        "conf": 0.2,
+        "signal": 0.2,
+        "size": 0.1,
+    }
+    assert sets["default"].edema.model_dump() == {
+        "ano": 0.01,
+        "anatomy": 0.25,
+        "conf": 0.01,
+        "signal": 0.2,
+        "size": 0.1,
+    }
+    for half, whole in ((sets["half"].general, sets["default"].general), (sets["half"].edema, sets["default"].edema)):
+        assert all(getattr(half, tau) * 2 == getattr(whole, tau) for tau in type(half).model_fields)
+
+
+def test_a_partial_edema_set_keeps_edemas_other_thresholds():
+    chosen = settings.read({"thresholds": {"sets": {"mine": {"edema": {"ano": 0.02}}}}})
+    assert chosen.thresholds.sets["mine"].edema.conf == 0.01
+
+
+STAGES_WITH_OPTIONS = (
+    "phantom",
+    "cohort",
+    "frames",
+    "reports",
+    "organs",
+    "anomaly",
+    "anatomy",
+    "boxes",
+    "dataset",
+    "figures",
+)
+
+
+@pytest.mark.parametrize("stage", STAGES_WITH_OPTIONS)
+def test_a_stage_gets_exactly_the_options_it_declares(stage):
+    given = options.stage_options(settings.Settings())[stage]
+    declared = importlib.import_module(f"ils.{stage}.stage").Options
+    assert given.keys() == {field.name for field in dataclasses.fields(declared)}
+
+
+def test_masks_get_their_options_and_thresholds():
+    given = options.stage_options(settings.Settings())["masks"]
+    declared = importlib.import_module("ils.masks.stage").Options
+    assert given.keys() | {"thresholds"} == {field.name for field in dataclasses.fields(declared)}
+
+
+def test_options_are_plain_builtins():
+    def plain(value):
+        if isinstance(value, dict):
+            return all(isinstance(key, str) and plain(item) for key, item in value.items())
+        if isinstance(value, list):
+            return all(plain(item) for item in value)
+        return value is None or type(value) in (str, int, float, bool)
+
+    assert plain(options.stage_options(settings.Settings()))
