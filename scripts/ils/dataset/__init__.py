@@ -1,0 +1,1 @@
+"""Instruction-answer pairs: language meets masks (ils.md section 7)."""
