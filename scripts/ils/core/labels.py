@@ -103,6 +103,7 @@ REASONS: dict[str, str] = {
     "unknown_view": "no header field tells the view",
     "too_small": "fewer pixels than a radiograph can have",
     "listed": "listed in cohort.exclude",
+    "failed_quality_table": "a CheXStruct quality table fails the image",
     "duplicate_image": "a second row for the same image_id",
     "bad_row": "the row lacks an identifier or holds one that cannot be used",
     # frames

@@ -1,0 +1,152 @@
+"""What an image file says of itself before its pixels are decoded, and whether it can be a frontal chest X-ray."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from PIL import Image, UnidentifiedImageError
+from pydicom.dataset import Dataset
+
+from ils.cohort.view import FIELDS, OTHER, view_of_header
+from ils.core.media import HEAD_BYTES, HeaderError, file_kind, number_of, read_dicom, text_of
+
+# Only the size is read here; frames has a limit of its own.
+Image.MAX_IMAGE_PIXELS = None
+
+_TIMES = (
+    ("AcquisitionDate", "AcquisitionTime"),
+    ("ContentDate", "ContentTime"),
+    ("SeriesDate", "SeriesTime"),
+    ("StudyDate", "StudyTime"),
+)
+_TAGS = [
+    *FIELDS,
+    "SOPClassUID",
+    "Modality",
+    "BodyPartExamined",
+    "AnatomicRegionSequence",
+    "Rows",
+    "Columns",
+    "AcquisitionDateTime",
+    *(name for pair in _TIMES for name in pair),
+]
+_MODALITY_OF_CLASS = {
+    "1.2.840.10008.5.1.4.1.1.1": "CR",
+    "1.2.840.10008.5.1.4.1.1.1.1": "DX",
+    "1.2.840.10008.5.1.4.1.1.1.1.1": "DX",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """Facts of one image file; ``modality`` and ``body_part`` are None for a picture that has no such field."""
+
+    size: tuple[int, int] | None
+    modality: str | None = None
+    body_part: str | None = None
+    view: str | None = None
+    view_field: str = ""
+    acquired: str | None = None
+
+
+class Rejected(Exception):
+    """The file is no usable image: ``reason`` is a code of ``labels.REASONS``."""
+
+    def __init__(self, reason: str, detail: str = ""):
+        super().__init__(reason, detail)
+        self.reason, self.detail = reason, detail
+
+
+def _acquired(dataset: Dataset) -> str | None:
+    whole = text_of(dataset, "AcquisitionDateTime")
+    for date, time in _TIMES:
+        if re.match(r"\d{8}", whole):
+            break
+        whole = text_of(dataset, date) + text_of(dataset, time)
+    found = re.match(r"\d{8}(\d{2,6}(\.\d{1,6})?)?", whole)
+    return found.group() if found else None
+
+
+def _dicom_header(path: str, magic: bool) -> Header:
+    try:
+        dataset = read_dicom(path, _TAGS)
+    except HeaderError as error:
+        raise Rejected("unreadable_header" if magic else "not_dicom", str(error)) from None
+    except MemoryError:
+        raise Rejected("unreadable_header", "MemoryError") from None
+    if not any(text_of(dataset, name) for name in ("SOPClassUID", "Modality", "Rows")):
+        raise Rejected("unreadable_header" if magic else "not_dicom", "no SOPClassUID, Modality or Rows")
+    rows, columns = number_of(dataset, "Rows"), number_of(dataset, "Columns")
+    view, view_field = view_of_header(dataset)
+    return Header(
+        size=None if rows is None or columns is None else (int(rows), int(columns)),
+        modality=text_of(dataset, "Modality") or _MODALITY_OF_CLASS.get(text_of(dataset, "SOPClassUID"), ""),
+        body_part=text_of(dataset, "BodyPartExamined") or text_of(dataset, "AnatomicRegionSequence"),
+        view=view,
+        view_field=view_field,
+        acquired=_acquired(dataset),
+    )
+
+
+def _picture_header(path: str) -> Header:
+    try:
+        with Image.open(path) as picture:
+            return Header(size=(picture.height, picture.width))
+    except (UnidentifiedImageError, OSError, ValueError, SyntaxError, MemoryError) as error:
+        raise Rejected("unreadable_header", type(error).__name__) from None
+
+
+def read_header(path: str) -> Header:
+    """Read the header of a DICOM, PNG or JPEG file, told apart by their first bytes. Raises :class:`Rejected`."""
+    if not Path(path).is_file():
+        raise Rejected("missing_file")
+    try:
+        with open(path, "rb") as file:
+            head = file.read(HEAD_BYTES)
+    except OSError as error:
+        raise Rejected("unreadable_header", type(error).__name__) from None
+    if not head:
+        raise Rejected("empty_file")
+    kind = file_kind(head)
+    if kind is None:
+        raise Rejected("not_dicom")
+    try:
+        return _dicom_header(path, head[128:132] == b"DICM") if kind == "dicom" else _picture_header(path)
+    except OSError as error:
+        raise Rejected("unreadable_header", type(error).__name__) from None
+
+
+def _shown(text: str) -> str:
+    """Return a coded value fit for a ledger: short, and nothing but letters."""
+    return " ".join(re.findall(r"[A-Z]+", text))[:16]
+
+
+def check_kind(header: Header, modalities: list[str], body_parts: list[str]) -> None:
+    """Raise :class:`Rejected` for another modality or body part than those listed.
+
+    A body part passes if one of its words is listed ("PORT CHEST"), or if the field is empty and "" is listed.
+    """
+    if header.modality is not None and header.modality not in modalities:
+        raise Rejected("wrong_modality", _shown(header.modality) or "no modality")
+    if header.body_part is not None:
+        words = re.findall(r"[A-Z]+", header.body_part) or [""]
+        if not set(words) & set(body_parts):
+            raise Rejected("wrong_body_part", _shown(header.body_part))
+
+
+def check_view(view: str | None, told_by: str, views: list[str], accept_unknown: bool) -> str:
+    """Return the view of an accepted image ("" if unknown); raise :class:`Rejected` for another one."""
+    if view in views:
+        return view
+    if view is not None:
+        detail = "lateral, oblique or other" if view == OTHER else view
+        raise Rejected("not_frontal", f"{detail}, by {told_by}")
+    if not accept_unknown:
+        raise Rejected("unknown_view")
+    return ""
+
+
+def check_size(size: tuple[int, int] | None, min_side: int) -> None:
+    """Raise :class:`Rejected` for a picture with a side under ``min_side`` pixels; an unknown size passes."""
+    if size is not None and min(size) < min_side:
+        raise Rejected("too_small", f"{size[0]} x {size[1]}")

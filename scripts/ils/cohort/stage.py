@@ -1,0 +1,181 @@
+"""Every input image once: accepted into a shard, or excluded with its reason."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from ils.cohort.check import check_inputs
+from ils.cohort.header import Rejected, check_kind, check_size, check_view, read_header
+from ils.cohort.lists import exclude_failed, exclude_listed
+from ils.cohort.manifest import read_manifest
+from ils.cohort.mimic import read_mimic
+from ils.cohort.rows import Row, settle_ids
+from ils.cohort.split import subject_splits
+from ils.core.ledger import Ledger
+from ils.core.run import log, progress
+from ils.core.seeds import shard_names, shard_of
+from ils.core.store import write_table
+
+SHARD_SCHEMA = {
+    "image_id": pl.String,
+    "study_id": pl.String,
+    "subject_id": pl.String,
+    "split": pl.String,
+    "path": pl.String,
+    "view": pl.String,
+    "rank": pl.Int32,
+    "report_path": pl.String,
+    "findings": pl.String,
+    "impression": pl.String,
+    "acquired": pl.String,
+}
+IMAGES_SCHEMA = dict.fromkeys(("image_id", "study_id", "subject_id", "split", "shard", "view", "reason"), pl.String)
+
+
+@dataclass(frozen=True)
+class Options:
+    """Settings of the cohort stage; see ``config.yaml``, section ``cohort``."""
+
+    source: str
+    root: str
+    tables: str
+    manifest: str
+    shards: int
+    views: list[str]
+    unknown_view: str
+    modalities: list[str]
+    body_parts: list[str]
+    min_side: int
+    exclude: str
+    chexstruct: str
+    chexstruct_tables: list[str]
+    split_shares: list[int]
+    seed: int
+
+
+def inspect(row: Row, options: Options) -> None:
+    """Complete a row from its file's header and exclude it if it is no frontal chest X-ray.
+
+    A table's word on the view goes before the header's; a row of which a table told view and size is not opened.
+    """
+    told_by = "the table"
+    try:
+        view = row.view or None
+        if view is None or row.size is None:
+            header = read_header(row.path)
+            check_kind(header, options.modalities, options.body_parts)
+            row.size = row.size or header.size
+            row.acquired = row.acquired or header.acquired
+            if view is None:
+                view, told_by = header.view, header.view_field
+                row.view = view or ""
+        row.view = check_view(view, told_by, options.views, options.unknown_view == "accept")
+        check_size(row.size, options.min_side)
+    except Rejected as rejected:
+        row.exclude(rejected.reason, rejected.detail)
+
+
+def ranks(rows: Iterable[Row], views: list[str]) -> dict[str, int]:
+    """Return {image_id: rank in its study}: by the order of ``views`` (unknown last), acquisition, image_id."""
+    studies: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        studies[row.study_id].append(row)
+
+    def order(row: Row) -> tuple:
+        place = views.index(row.view) if row.view in views else len(views)
+        return place, row.acquired is None, row.acquired or "", row.image_id
+
+    return {row.image_id: rank for images in studies.values() for rank, row in enumerate(sorted(images, key=order))}
+
+
+def _collect(options: Options, pool: ThreadPoolExecutor) -> list[Row]:
+    if options.source == "mimic":
+        rows = read_mimic(options.root, options.tables, pool)
+    else:
+        rows = read_manifest(options.manifest)
+        exists = dict.fromkeys(row.report_path for row in rows if row.report_path)
+        for path, found in zip(exists, pool.map(lambda path: Path(path).is_file(), exists), strict=True):
+            exists[path] = found
+        for row in rows:
+            row.report_path = row.report_path if exists.get(row.report_path) else None
+    settle_ids(rows)
+    if options.exclude and (unused := exclude_listed(rows, options.exclude)):
+        log.warning("cohort.exclude: %d of its ids name no image of this cohort", unused)
+    if options.chexstruct:
+        exclude_failed(rows, options.chexstruct, options.chexstruct_tables)
+    open_rows = [row for row in rows if row.reason is None]
+    for _ in progress(pool.map(lambda row: inspect(row, options), open_rows), len(open_rows), "headers"):
+        pass
+    return sorted(rows, key=lambda row: row.image_id)
+
+
+def _shard_table(rows: list[Row], rank: dict[str, int], splits: dict[str, str]) -> pl.DataFrame:
+    records = [
+        {
+            **{name: getattr(row, name) for name in SHARD_SCHEMA if name not in ("split", "rank")},
+            "split": splits[row.subject_id],
+            "rank": rank[row.image_id],
+        }
+        for row in rows
+    ]
+    return pl.DataFrame(records, schema=SHARD_SCHEMA)
+
+
+def _images_table(rows: list[Row], shard: dict[str, str], splits: dict[str, str]) -> pl.DataFrame:
+    carried = sorted({name for row in rows for name in row.extra})
+    # A column of the user's that we use for something else comes along under another name.
+    names = {name: f"manifest_{name}" if name in IMAGES_SCHEMA else name for name in carried}
+    records = [
+        {
+            "image_id": row.image_id,
+            "study_id": row.study_id,
+            "subject_id": row.subject_id,
+            "split": splits.get(row.subject_id),
+            "shard": shard.get(row.subject_id),
+            "view": row.view,
+            "reason": row.reason,
+            **{names[name]: row.extra.get(name) for name in carried},
+        }
+        for row in rows
+    ]
+    return pl.DataFrame(records, schema={**IMAGES_SCHEMA, **{names[name]: pl.String for name in carried}})
+
+
+def run(
+    *, shards: list[str], images: str, excluded: str, options: Options, attrs: dict, threads: int, **sources: object
+) -> None:
+    """Write the accepted images of every shard, the table of all images, and the ledger.
+
+    ``shards`` are the output paths in the order of ``seeds.shard_names``; ``sources`` are the rule's inputs, whose
+    paths the options repeat. Raises UserError for a mistake in the settings or in the manifest as a whole.
+    """
+    check_inputs(options)
+    with ThreadPoolExecutor(max(1, threads)) as pool:
+        rows = _collect(options, pool)
+    named = [row for row in rows if row.reason != "bad_row"]
+    splits = subject_splits(((row.subject_id, row.split) for row in named), options.split_shares, options.seed)
+    names = shard_names(options.shards)
+    shard = {row.subject_id: names[shard_of(row.subject_id, options.shards)] for row in named}
+
+    accepted = [row for row in rows if row.reason is None]
+    rank = ranks(accepted, options.views)
+    by_shard: dict[str, list[Row]] = {name: [] for name in names}
+    for row in accepted:
+        by_shard[shard[row.subject_id]].append(row)
+    for name, path in zip(names, [shards] if isinstance(shards, str) else shards, strict=True):
+        write_table(path, _shard_table(by_shard[name], rank, splits))
+    write_table(images, _images_table(rows, shard, splits))
+
+    ledger = Ledger("cohort")
+    for row in rows:
+        if row.reason is None:
+            ledger.accept(row.image_id)
+        else:
+            ledger.exclude(row.image_id, row.study_id, row.reason, row.detail)
+    ledger.finish(excluded, (row.image_id for row in rows))
+    reasons = Counter(row.reason for row in rows if row.reason)
+    log.info("%d images, %d accepted; excluded: %s", len(rows), len(accepted), dict(sorted(reasons.items())))
