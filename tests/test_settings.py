@@ -113,7 +113,8 @@ def test_paper_thresholds():
 
 
 def test_a_partial_edema_set_keeps_edemas_other_thresholds():
-    chosen = settings.read({"thresholds": {"sets": {"mine": {"edema": {"ano": 0.02}}}}})
+    defaults = settings.Settings().model_dump(mode="json", by_alias=True)
+    chosen = settings.read(_merge(defaults, {"thresholds": {"sets": {"mine": {"edema": {"ano": 0.02}}}}}))
     assert chosen.thresholds.sets["mine"].edema.conf == 0.01
 
 

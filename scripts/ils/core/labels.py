@@ -66,6 +66,9 @@ BOX_CLASSES = (
 )
 """The VinBigData classes, in Kaggle's order. Resolve by name, never by index."""
 
+BOX_CONDITIONS = ("anatomy", "conf", "signal", "size", "zero_area", "empty_after_refine")
+"""Why a box is not productive, one bit each of its verdict: c1 to c4 of Algorithm 1, no area, nothing left to mask."""
+
 CATEGORIES = (
     "thoracic spine",
     "cervical spine",

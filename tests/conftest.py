@@ -1,0 +1,79 @@
+"""What tests share: where the real data are, and one run of the workflow on a slice of the embedded cohort."""
+
+import fcntl
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+SHARED = (ROOT / os.environ.get("CXR_ILS_SHARED", "../shared")).resolve()
+SLICE = {"phantom": {"subjects": 6, "studies": 9}, "figures": {"studies": 2}}
+"""Settings of the slice on which whole runs are tested."""
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """Folder of the real test data; skips visibly where it is absent."""
+    if not SHARED.is_dir():
+        pytest.skip(f"no real data: CXR_ILS_SHARED is {SHARED}")
+    return SHARED
+
+
+def snakemake(directory: Path, *arguments: str, cores: int = 2, check: bool = True) -> subprocess.CompletedProcess:
+    """Run the workflow in ``directory`` as a user would; the settings are those of ``directory``/mine.yaml."""
+    command = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile"), "--directory", str(directory)]
+    command += ["--configfile", str(directory / "mine.yaml"), "--cores", str(cores), *arguments]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    if check and done.returncode:
+        logs = "\n".join(f"{log}: {log.read_text()[-2000:]}" for log in sorted(directory.glob("logs/**/*.log")))
+        raise AssertionError(f"snakemake {' '.join(arguments)} failed\n{done.stderr[-6000:]}\n{logs[-6000:]}")
+    return done
+
+
+def write_settings(directory: Path, settings: dict) -> Path:
+    """Write ``directory``/mine.yaml (JSON is YAML) and return the directory."""
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "mine.yaml").write_text(json.dumps(settings))
+    return directory
+
+
+@pytest.fixture(scope="session")
+def workflow_run(tmp_path_factory, worker_id) -> Path:
+    """The working directory of one finished run on the slice: 3 shards, 2 cores. Tests must not write in it."""
+    base = tmp_path_factory.getbasetemp()
+    directory = (base if worker_id == "master" else base.parent) / "slice"
+    with open(f"{directory}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # one worker runs it, the others wait
+        if not (directory / "done").exists():
+            write_settings(directory, SLICE)
+            snakemake(directory, "all")
+            (directory / "done").touch()
+    return directory
+
+
+@pytest.fixture(scope="session")
+def dry_run() -> Callable[..., dict[str, int]]:
+    """Return a function that gives {rule: jobs} of a dry run."""
+
+    def count(directory: Path, *arguments: str) -> dict[str, int]:
+        done = snakemake(directory, "--dry-run", *arguments)
+        lines = done.stdout.splitlines() + done.stderr.splitlines()
+        jobs: dict[str, int] = {}
+        table = iter(lines)
+        for line in table:
+            if line.split() == ["job", "count"]:
+                next(table)
+                for row in table:
+                    if not row.strip() or row.startswith("total"):
+                        return jobs
+                    name, number = row.split()
+                    jobs[name] = int(number)
+        return jobs
+
+    return count

@@ -1,0 +1,246 @@
+"""The workflow as a whole: targets, profiles, wrong input, reproducibility, what re-runs and what does not."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import polars as pl
+import pytest
+import yaml
+
+from conftest import ROOT, SLICE, snakemake, write_settings
+from ils.core.labels import SPLITS, STAGES
+from ils.core.store import Shard, read_lines, read_table
+
+IMAGE_STAGES = ("frames", "organs", "anomaly", "anatomy", "boxes")
+SHARDS = ("00", "01", "02")
+
+
+def pair_lines(directory: Path) -> dict[str, bytes]:
+    return {split: (directory / f"results/dataset/default/{split}.jsonl").read_bytes() for split in SPLITS}
+
+
+def arrays(directory: Path) -> dict[tuple[str, str, str], bytes]:
+    """Every array row of every image stage and of the masks, by (stage, field, id): no word of shards."""
+    rows = {}
+    for stage, key, fields in (
+        ("frames", "image_id", ("image", "to_original", "original_shape")),
+        ("organs", "image_id", ("mask",)),
+        ("anomaly", "image_id", ("edited", "anomaly")),
+        ("anatomy", "image_id", ("mask",)),
+        ("masks/default", "mask_id", ("mask",)),
+    ):
+        for path in sorted((directory / "results" / stage).glob("*.h5")):
+            with Shard(path, key=key) as shard:
+                for row_id in shard.ids:
+                    for field in fields:
+                        rows[stage, field, row_id] = shard.get(field, row_id).tobytes()
+    return rows
+
+
+def test_a_run_makes_what_the_contract_names(workflow_run):
+    results = workflow_run / "results"
+    for shard in SHARDS:
+        for name in (
+            f"cohort/{shard}.parquet", f"frames/{shard}.h5", f"reports/{shard}.jsonl", f"organs/{shard}.h5",
+            f"anomaly/{shard}.h5", f"anatomy/{shard}.h5", f"boxes/{shard}.parquet", f"masks/default/{shard}.h5",
+        ):  # fmt: skip
+            assert (results / name).is_file(), name
+    for stage in STAGES:
+        assert (results / stage / "excluded.parquet").is_file(), stage
+    for name in ("masks/default/findings.parquet", "masks/default/index.parquet", "cohort/images.parquet"):
+        assert (results / name).is_file(), name
+    assert all(lines for lines in pair_lines(workflow_run).values())
+
+
+def test_nothing_is_lost(workflow_run):
+    results = workflow_run / "results"
+    images = read_table(results / "cohort/images.parquet")
+    manifest = pl.read_csv(results / "phantom/manifest.csv", infer_schema=False)
+    assert sorted(images["image_id"]) == sorted(manifest["image_id"])
+    funnel = read_table(results / "tables/funnel.tsv")
+    assert funnel.filter(pl.col("reason") != "")["images"].sum() + funnel["left"][-1] == len(images)
+    assert set(read_table(results / "tables/conservation.tsv")["balanced"]) == {"yes"}
+
+
+def test_every_mask_id_is_found_through_the_index(workflow_run):
+    masks = workflow_run / "results/masks/default"
+    index = {row["mask_id"]: row for row in read_table(masks / "index.parquet").iter_rows(named=True)}
+    lines = [line for split in SPLITS for line in read_lines(workflow_run / f"results/dataset/default/{split}.jsonl")]
+    named = {line["mask_id"] for line in lines} - {None}
+    assert named
+    for mask_id in named:
+        with Shard(masks / f"{index[mask_id]['shard']}.h5", key="mask_id") as shard:
+            assert shard.ids[index[mask_id]["row"]] == mask_id
+            assert shard.get("mask", mask_id).any()
+    assert all((line["mask_id"] is not None) == line["seg"] for line in lines)
+
+
+def test_one_shard_and_one_core_give_the_same_bytes(workflow_run, tmp_path):
+    write_settings(tmp_path, SLICE | {"cohort": {"shards": 1}})
+    snakemake(tmp_path, "dataset", cores=1)
+    assert pair_lines(tmp_path) == pair_lines(workflow_run)
+    assert arrays(tmp_path) == arrays(workflow_run)
+
+
+def test_a_killed_run_goes_on_to_the_same_bytes(workflow_run, tmp_path):
+    write_settings(tmp_path, SLICE)
+    command = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile"), "--directory", str(tmp_path)]
+    command += ["--configfile", str(tmp_path / "mine.yaml"), "--cores", "2", "dataset"]
+    process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL, start_new_session=True)
+    try:
+        for _ in range(1200):
+            if (tmp_path / "results/organs").is_dir() or process.poll() is not None:
+                break
+            time.sleep(0.1)
+        assert process.poll() is None, "the run ended before it could be killed"
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    assert not (tmp_path / "results/dataset/default/train.jsonl").exists()
+    snakemake(tmp_path, "--unlock")
+    snakemake(tmp_path, "dataset", "--rerun-incomplete")
+    assert pair_lines(tmp_path) == pair_lines(workflow_run)
+    assert arrays(tmp_path) == arrays(workflow_run)
+    assert not list(tmp_path.glob("results/**/.*.part"))
+
+
+@pytest.fixture
+def copy(workflow_run, tmp_path) -> Path:
+    """A copy of the finished run that a test may change."""
+    shutil.copytree(workflow_run, tmp_path / "copy", symlinks=True)
+    return tmp_path / "copy"
+
+
+def test_a_finished_run_has_nothing_to_do(workflow_run, dry_run):
+    assert dry_run(workflow_run) == {}
+
+
+def test_a_copy_and_a_touched_script_re_run_nothing(copy, dry_run):
+    for script in (ROOT / "scripts").glob("*.py"):
+        script.touch()
+    assert dry_run(copy) == {}
+
+
+@pytest.mark.parametrize(
+    ("change", "first", "untouched"),
+    [
+        (
+            {"thresholds": {"sets": {"default": {"general": {"ano": 0.12}}}}},
+            "masks_shard",
+            {"frames_shard", "reports_shard", "organs_shard", "anomaly_shard", "anatomy_shard", "boxes_shard"},
+        ),
+        ({"dataset": {"ctr_negative_max": 0.44}}, "dataset_shard", {"masks_shard", "masks_sweep", "boxes_shard"}),
+        ({"anatomy": {"min_labels": 13}}, "anatomy_shard", {"organs_shard", "anomaly_shard", "boxes_shard"}),
+        ({"figures": {"dpi": 90}}, "figures_panels", {"dataset_shard", "tables", "masks_shard"}),
+        ({"cohort": {"min_side": 100}}, "cohort_shards", {"phantom"}),
+    ],
+)
+def test_a_setting_re_runs_its_stage_and_what_follows(copy, dry_run, change, first, untouched):
+    write_settings(copy, SLICE | change)
+    jobs = dry_run(copy)
+    assert first in jobs
+    assert not untouched & jobs.keys()
+
+
+def test_every_stage_is_a_target(workflow_run, dry_run):
+    for stage in (*STAGES, "tables", "figures"):
+        assert dry_run(workflow_run, stage) == {}, stage
+
+
+def test_the_full_cohort_has_the_expected_jobs(tmp_path, dry_run):
+    jobs = dry_run(write_settings(tmp_path, {"cohort": {"shards": 5}}))
+    for stage in (*IMAGE_STAGES, "reports", "masks", "dataset"):
+        assert jobs[f"{stage}_shard"] == 5
+    assert jobs["masks_sweep"] == 5
+    assert jobs["cohort_shards"] == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"organs": {"engine": "best"}}, "organs.engine is 'best'"),
+        ({"cohort": {"source": "manifest", "manifest": "nowhere.csv"}}, "nowhere.csv"),
+        ({"cohort": {"source": "mimic", "root": "nowhere"}}, "nowhere"),
+        ({"thresholds": {"build": ["defualt"]}}, "'defualt'"),
+        ({"treshold": {}}, "treshold is not a setting"),
+    ],
+)
+def test_a_users_mistake_stops_before_any_job(tmp_path, change, words):
+    done = snakemake(write_settings(tmp_path, change), "all", check=False)
+    assert done.returncode == 1
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert not (tmp_path / "results").exists()
+
+
+def test_a_missing_column_is_named(tmp_path):
+    (tmp_path / "manifest.csv").write_text("subject_id,study_id,image_path\np1,s1,a.png\n")
+    settings = {"cohort": {"source": "manifest", "manifest": str(tmp_path / "manifest.csv")}}
+    done = snakemake(write_settings(tmp_path, settings), "all", check=False)
+    assert done.returncode == 1
+    assert "image_id" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_an_undeclared_threshold_set_is_no_target(tmp_path):
+    done = snakemake(write_settings(tmp_path, SLICE), "results/dataset/ano0.99/train.jsonl", check=False)
+    assert done.returncode != 0
+    assert "MissingRuleException" in done.stderr + done.stdout
+
+
+def test_a_grid_point_is_a_target(tmp_path, dry_run):
+    jobs = dry_run(write_settings(tmp_path, SLICE), "results/dataset/ano0.05_conf0.1/train.jsonl")
+    assert jobs["masks_shard"] == 3
+
+
+def profile(name: str) -> dict:
+    return yaml.safe_load((ROOT / "profiles" / name / "config.yaml").read_text())
+
+
+def test_the_default_profile_leaves_other_profiles_alone():
+    # profiles/default is laid over --profile and wins key by key
+    assert not profile("default").keys() & profile("slurm").keys()
+    assert "code" not in profile("default")["rerun-triggers"]
+
+
+def test_the_slurm_profile_is_found_at_the_root():
+    assert (ROOT / "slurm").is_symlink()
+    assert os.readlink(ROOT / "slurm") == "profiles/slurm"
+    command = [sys.executable, "-m", "snakemake", "--profile", "slurm", "--dry-run", "--quiet", "all"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_rule_declares_what_a_user_relies_on():
+    for path in sorted((ROOT / "rules").glob("*.smk")):
+        text = path.read_text()
+        assert len(text.splitlines()) <= 150, path.name
+        for name, body in re.findall(r"^rule (\w+):\n(.*?)(?=^\w|\Z)", text, flags=re.M | re.S):
+            if "script:" not in body:
+                assert "output:" not in body, name
+                continue
+            for directive in ("log:", "benchmark:", "conda:", "threads:", "resources:", "params:", "code=code_digest("):
+                assert directive in body, f"{name}: {directive}"
+            assert "retries:" not in body, name
+
+
+def test_the_report_is_made_offline(workflow_run, tmp_path):
+    report = tmp_path / "report.html"
+    snakemake(workflow_run, "--report", str(report))
+    text = report.read_text()
+    assert "Pairs per lesion" in text or "distribution" in text
+    assert len(text) > 1_000_000
+
+
+def test_results_hold_no_time_and_no_machine(workflow_run):
+    for path in workflow_run.glob("results/dataset/default/*.jsonl"):
+        for line in path.read_text().splitlines():
+            assert str(workflow_run) not in json.dumps(json.loads(line))
