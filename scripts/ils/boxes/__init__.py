@@ -1,0 +1,1 @@
+"""Boxes: a detector's lesion boxes on the frame, whatever the lesion of the report."""

@@ -1,0 +1,98 @@
+"""The boxes stage: frames in, one table of boxes out. No threshold of Algorithm 1 is known here."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from ils.boxes import lite, table
+from ils.boxes.engine import BoxEngine, Detections, Options
+from ils.core.ledger import Ledger
+from ils.core.run import UserError, progress
+from ils.core.store import Shard, write_table
+
+__all__ = ["ENGINES", "SCHEMA", "Options", "load", "run_shard"]
+
+ENGINES = {module.__name__.rpartition(".")[2]: module.load for module in (lite, table)}
+"""Every engine by the name of its module. A module imports what is heavy in its ``load`` alone."""
+
+SCHEMA = {
+    "image_id": pl.String,
+    **dict.fromkeys(("x1", "y1", "x2", "y2", "confidence"), pl.Float64),
+    "class_name": pl.String,
+    "kept": pl.Boolean,
+}
+
+
+def load(options: Options) -> BoxEngine:
+    """Load the engine ``options.engine`` and check the names of the excluded classes against its own.
+
+    Raises UserError for an engine or a class that does not exist.
+    """
+    if options.engine not in ENGINES:
+        raise UserError(f"boxes.engine is {options.engine!r}: choose one of {', '.join(ENGINES)}")
+    engine = ENGINES[options.engine](options)
+    for name in options.excluded_classes:
+        if name not in engine.class_names:
+            raise UserError(
+                f"boxes.excluded_classes holds {name!r}, which {options.engine} does not know: "
+                f"choose among {', '.join(engine.class_names)}"
+            )
+    return engine
+
+
+def _detect(engine: BoxEngine, image_id: str, image: np.ndarray, to_original: np.ndarray) -> Detections | str:
+    """Return the boxes, or the name of the error class if the engine failed on this image."""
+    try:
+        return engine.detect(image, image_id, to_original)
+    except UserError:
+        raise
+    except Exception as error:  # one bad image must not end the shard
+        return type(error).__name__
+
+
+def detect_all(engine: BoxEngine, shard: Shard, threads: int) -> Iterator[tuple[str, Detections | str]]:
+    """Yield (image_id, boxes or error name) in order of the shard; only a few images are in memory at a time."""
+    with ThreadPoolExecutor(max(1, threads)) as pool:
+        batch = 4 * max(1, threads)
+        for first in range(0, len(shard), batch):
+            names = shard.ids[first : first + batch]
+            images = [shard.get("image", name) for name in names]
+            affines = [shard.get("to_original", name) for name in names]
+            yield from zip(names, pool.map(partial(_detect, engine), names, images, affines), strict=True)
+
+
+def rows_of(image_id: str, found: Detections, excluded_classes: set[str]) -> list[tuple]:
+    """Return the table rows of one image; ``kept`` is false for the excluded classes."""
+    return [
+        (image_id, *map(float, box), float(confidence), name, name not in excluded_classes)
+        for box, confidence, name in zip(*found, strict=True)
+    ]
+
+
+def run_shard(
+    *, frames: str | Path, output: str | Path, excluded: str | Path, options: Options, attrs: dict, threads: int
+) -> None:
+    """Detect boxes on every frame of a shard.
+
+    Writes ``output`` (Parquet: :data:`SCHEMA`, sorted by image_id, falling confidence, coordinates, class) and the
+    ledger ``excluded``. An image without boxes has no row; an image the engine failed on is excluded. Raises UserError
+    for an unknown engine or class.
+    """
+    engine = load(options)
+    unused = set(options.excluded_classes)
+    ledger, rows = Ledger("boxes"), []
+    with Shard(frames) as shard:
+        for image_id, found in progress(detect_all(engine, shard, threads), len(shard), "boxes"):
+            if isinstance(found, str):
+                ledger.exclude(image_id, "", "engine_failure", found)
+                continue
+            ledger.accept(image_id)
+            rows += rows_of(image_id, found, unused)
+        ledger.finish(excluded, shard.ids)
+    boxes = pl.DataFrame(rows, schema=SCHEMA, orient="row")
+    order = ["image_id", "confidence", "x1", "y1", "x2", "y2", "class_name"]
+    write_table(output, boxes.sort(order, descending=[name == "confidence" for name in order]))
