@@ -1,10 +1,11 @@
 # Settings, names and wildcards that every rule file uses. A wrong setting stops here, before any job.
 import sys
+from types import SimpleNamespace
 
 sys.path.insert(0, str(Path(workflow.basedir) / "scripts"))
 
-from ils.cohort.check import check_inputs
-from ils.core.options import cohort_sources, stage_options
+from ils.cohort.check import check_inputs, source_files
+from ils.core.options import stage_options
 from ils.core.provenance import code_digest
 from ils.core.run import UserError
 from ils.core.seeds import shard_names
@@ -15,8 +16,9 @@ try:
     # Each stage's own settings as plain builtins. A rule takes its stage's as params and no other's, so a change
     # re-runs that stage and what follows from it.
     OPTIONS = stage_options(SETTINGS)
-    COHORT = cohort_sources(SETTINGS)
-    check_inputs(OPTIONS["cohort"])
+    if SETTINGS.cohort.source != "embedded":
+        check_inputs(SimpleNamespace(**OPTIONS["cohort"]))
+    COHORT = source_files(SimpleNamespace(**OPTIONS["cohort"]))
 except (SettingsError, UserError) as error:
     sys.exit(f"cxr-ils: {error}")
 

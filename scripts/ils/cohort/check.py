@@ -163,3 +163,13 @@ def check_inputs(options) -> None:
             _need(path, "cohort.chexstruct", header, ("label",))
             if not set(CHEXSTRUCT_IDS) & set(header):
                 _need(path, "cohort.chexstruct", header, ("image_id",))
+
+
+def source_files(options) -> dict[str, str]:
+    """Return the files whose change makes the cohort out of date, by name: the manifest, or the official tables."""
+    if options.source == "mimic":
+        found = mimic_tables(options.root, options.tables)
+        files = {name.replace("-", "_"): str(path) for name, path in found.items()}
+    else:
+        files = {"manifest": options.manifest}
+    return files | ({"exclude": options.exclude} if options.exclude else {})

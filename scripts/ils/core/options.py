@@ -1,5 +1,6 @@
 """From the settings to what each rule passes on: plain builtins, and no stage another stage's keys."""
 
+from ils.core.labels import SPLITS
 from ils.core.settings import Settings
 from ils.core.settings.inputs import DEFAULT_SHARDS, EMBEDDED_SHARDS
 
@@ -13,7 +14,8 @@ def stage_options(settings: Settings) -> dict[str, dict]:
     logic = {name: dataset[name] for name in ("predicted_other", "blocking", "kinds", "joint_location", "one_answer")}
     units = logic | {name: dataset[name] for name in ("weak_hedges", "global_requires_definitive")}
     cohort = plain["cohort"] | {"seed": seed}
-    cohort["split"] = [cohort["split"][name] for name in ("train", "validate", "test")]
+    shares, per_study = cohort.pop("split"), cohort.pop("per_study")
+    cohort["split_shares"] = [shares[name] for name in SPLITS]
     if cohort["source"] == "embedded":
         cohort |= {"source": "manifest", "manifest": EMBEDDED_MANIFEST}
         cohort["shards"] = cohort["shards"] or EMBEDDED_SHARDS
@@ -21,7 +23,7 @@ def stage_options(settings: Settings) -> dict[str, dict]:
     return {
         "phantom": plain["phantom"] | {"seed": seed},
         "cohort": cohort,
-        "frames": plain["frames"] | {"per_study": cohort["per_study"]},
+        "frames": plain["frames"] | {"per_study": per_study},
         "reports": plain["reports"],
         "organs": plain["organs"],
         "anomaly": plain["anomaly"],
@@ -31,12 +33,3 @@ def stage_options(settings: Settings) -> dict[str, dict]:
         "dataset": {name: value for name, value in dataset.items() if name not in units} | logic | {"seed": seed},
         "figures": plain["figures"] | {"seed": seed},
     }
-
-
-def cohort_sources(settings: Settings) -> dict[str, str]:
-    """Return the files whose change makes the cohort out of date, by name."""
-    if settings.cohort.source == "embedded":
-        return {"manifest": EMBEDDED_MANIFEST}
-    if settings.cohort.source == "manifest":
-        return {"manifest": settings.cohort.manifest}
-    return {}

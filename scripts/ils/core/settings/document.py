@@ -1,6 +1,6 @@
-"""Write config.yaml, the JSON schema and docs/settings.md from the settings model: ``python -m ils.core.settings.document``.
+"""Write config.yaml, the JSON schema and docs/settings.md from the settings model.
 
-Run it in the repository's root after every change of the model; a test fails while they differ.
+Run ``make docs`` in the repository's root after every change of the model; a test fails while they differ.
 """
 
 import json

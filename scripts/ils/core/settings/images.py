@@ -13,8 +13,12 @@ class Organs(Section):
 
     engine: Literal["lite"] = key("lite", "lite: a small U-Net on the CPU.")
     min_lung_share: Share = key(0.02, "Share of the picture each lung must cover, else no_lungs.")
+    max_lung_ratio: float = key(
+        5.0, "How many times the smaller lung mask the larger may be, else no_lungs.", unit="areas", ge=1, le=1000
+    )
     max_border_share: Share = key(0.2, "Share of a lung's outline that may lie on the picture's edge, else cut_off.")
     min_contrast: float = key(12.0, "Smallest standard deviation inside the chest.", unit="grey levels", ge=0, le=128)
+    max_saturated: Share = key(0.5, "Share of pure black or white pixels in the chest, else extreme_contrast.")
 
 
 class Anomaly(Section):
@@ -28,7 +32,24 @@ class Anatomy(Section):
 
     engine: Literal["lite"] = key("lite", "lite: the organ net on the edited image, zones by geometry.")
     zone_cuts: tuple[Share, Share, Share] = key(
-        (0.15, 0.40, 0.68), "Where apical|upper|mid|base end, from apex (0) to base (1) of each lung."
+        (0.17, 0.42, 0.68),
+        "Where the apical, upper and mid zone end, from apex (0) to base (1) of each lung.",
+        unit="lung heights",
+    )
+    right_upper_lobe_end: tuple[Share, Share] = key(
+        (0.50, 0.55), "Minor fissure: where the right upper lobe ends, (medial, lateral).", unit="lung heights"
+    )
+    middle_lobe_end: tuple[Share, Share] = key(
+        (0.95, 0.70), "Where the middle lobe ends, (medial, lateral).", unit="lung heights"
+    )
+    left_upper_lobe_end: tuple[Share, Share] = key(
+        (0.80, 0.62), "Where the left upper lobe with its lingula ends, (medial, lateral).", unit="lung heights"
+    )
+    lower_lobe_begin: tuple[Share, Share] = key(
+        (0.38, 0.55), "Where both lower lobes begin behind the others, (medial, lateral).", unit="lung heights"
+    )
+    max_tilt: float = key(
+        15.0, "Largest tilt of the chest that the cuts follow; 0 keeps them level.", unit="degrees", ge=0, le=45
     )
     min_labels: int = key(14, "Non-empty masks of 16 an image must have, else missing_anatomy (D.1).", ge=0, le=16)
     disagreement: Share = key(

@@ -36,12 +36,12 @@ class Cohort(Section):
     source: Literal["embedded", "manifest", "mimic"] = key(
         "embedded", "embedded: the synthetic cohort made by the project; manifest: a CSV file; mimic: a MIMIC-CXR tree."
     )
-    root: str | None = key(None, "Folder of the MIMIC-CXR tree: the one that holds files/ (source mimic).")
-    tables: str | None = key(
-        None, "Folder of the official *-record-list, *-metadata and *-split tables; root where it is not given."
+    root: str = key("", "Folder of the MIMIC-CXR tree: the one that holds files/ (source mimic).")
+    tables: str = key(
+        "", "Folder of the official *-record-list, *-metadata and *-split tables; root where it is not given."
     )
-    manifest: str | None = key(
-        None,
+    manifest: str = key(
+        "",
         "CSV with subject_id, study_id, image_id, image_path and report_path or findings/impression (source manifest).",
     )
     shards: int | None = key(
@@ -66,11 +66,15 @@ class Cohort(Section):
     per_study: Literal["first", "all"] = key(
         "first", "first: the best decodable image of a study; all: every frontal one.", source=AUTHORS
     )
-    exclude: str | None = key(
-        None, "Text or CSV file of image or study ids to leave out (the authors leave out MS-CXR's).", source=AUTHORS
+    exclude: str = key(
+        "", "Text or CSV file of image or study ids to leave out (the authors leave out MS-CXR's).", source=AUTHORS
     )
-    chexstruct: str | None = key(
-        None, "Folder of CheXStruct quality tables; images that fail one are excluded (paper D.1).", source=PAPER
+    chexstruct: str = key(
+        "", "Folder of CheXStruct quality tables; images that fail one are excluded (paper D.1).", source=PAPER
+    )
+    chexstruct_tables: list[Literal["mask_number", "abdominal_xray", "window", "inclusion"]] = key(
+        lambda: ["mask_number", "abdominal_xray", "window", "inclusion"],
+        "Which of the CheXStruct tables an image must pass (the paper names the first kind and full visibility).",
     )
     split: SplitShares = key(SplitShares, "Shares of the splits where the cohort brings none.")
 
