@@ -1,0 +1,45 @@
+"""What every anatomy engine offers, and how one is found by its name."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from ils.core.engines import engine_module
+
+
+@dataclass(frozen=True)
+class Options:
+    """Settings of the anatomy stage (section ``anatomy`` of the configuration).
+
+    The cuts are shares of a lung's height, 0 at the apex and 1 at the base; see :mod:`ils.anatomy.zones`.
+    """
+
+    engine: str
+    zone_cuts: tuple[float, float, float] | list[float]
+    right_upper_lobe_end: tuple[float, float] | list[float]
+    middle_lobe_end: tuple[float, float] | list[float]
+    left_upper_lobe_end: tuple[float, float] | list[float]
+    lower_lobe_begin: tuple[float, float] | list[float]
+    max_tilt: float
+    min_labels: int
+    disagreement: float
+
+
+class AnatomyEngine(Protocol):
+    """A source of the 15 zone labels and the heart."""
+
+    def segment(self, image: np.ndarray) -> np.ndarray:
+        """Return bool (16, 512, 512) masks, in the order of ``labels.ANATOMY_LABELS``, of an edited frame.
+
+        A mask is empty where the label is not found. Called from several threads at once.
+        """
+        ...
+
+
+def load(name: str, options: Options) -> AnatomyEngine:
+    """Load an engine: the module ``ils.anatomy.<name>`` makes one with ``load(options)``.
+
+    Raises UserError for an unknown name.
+    """
+    return engine_module("ils.anatomy", name).load(options)

@@ -1,0 +1,78 @@
+"""The anatomy stage: edited images in, the masks of 15 zone labels and the heart out."""
+
+from pathlib import Path
+
+import numpy as np
+
+from ils.anatomy.agreement import disagreement
+from ils.anatomy.engine import Options, load
+from ils.core.labels import ANATOMY_LABELS
+from ils.core.ledger import Ledger
+from ils.core.parallel import map_rows
+from ils.core.run import progress
+from ils.core.store import Shard, ShardWriter
+
+__all__ = ["Options", "fault", "run_shard"]
+
+SIZE = 512
+
+
+def fault(anatomy: np.ndarray, organs: dict[str, np.ndarray], options: Options) -> tuple[str, str] | None:
+    """Return the reason code and a detail why the masks cannot be used, or None.
+
+    ``anatomy`` bool (16, H, W) of the edited image, ``organs`` {label: bool (H, W)} of the image itself. The checks are
+    those the paper names in D.1 (count of masks that could be extracted) and D.2 (agreement of the two models).
+    """
+    found = int(anatomy.any(axis=(1, 2)).sum())
+    if found < options.min_labels:
+        return "missing_anatomy", f"{found} of {len(ANATOMY_LABELS)} masks are not empty"
+    distance, where = disagreement(organs, dict(zip(ANATOMY_LABELS, anatomy, strict=True)))
+    if distance > options.disagreement:
+        return "organ_disagreement", f"{where} differs by {distance:.3f} of the width"
+    return None
+
+
+def run_shard(
+    *,
+    anomaly: str | Path,
+    organs: str | Path,
+    output: str | Path,
+    excluded: str | Path,
+    options: Options,
+    attrs: dict,
+    threads: int,
+) -> None:
+    """Segment every edited image of a shard and keep those whose anatomy is whole and agrees with the organs.
+
+    Writes ``output`` (HDF5: ``mask`` packed bool (16, 512, 512) for each accepted image) and the ledger ``excluded``.
+    Raises UserError for an unknown engine or cuts that make no sense.
+    """
+    engine = load(options.engine, options)
+    ledger = Ledger("anatomy")
+
+    def work(edited: np.ndarray, organ_masks: dict[str, np.ndarray]):
+        masks = engine.segment(edited)
+        return masks, fault(masks, organ_masks, options)
+
+    empty = {"mask": ((len(ANATOMY_LABELS), SIZE, SIZE), bool)}
+    with (
+        Shard(anomaly) as shard,
+        Shard(organs) as organ_shard,
+        ShardWriter(output, attrs=attrs, labels=ANATOMY_LABELS, empty=empty) as writer,
+    ):
+
+        def read(name: str) -> tuple:
+            return shard.get("edited", name), organ_shard.masks(name)
+
+        rows = map_rows(sorted(shard.ids), read, work, threads)
+        for image_id, _, result in progress(rows, len(shard), "anatomy"):
+            if isinstance(result, str):
+                ledger.exclude(image_id, "", "engine_failure", result)
+                continue
+            masks, reason = result
+            if reason:
+                ledger.exclude(image_id, "", *reason)
+            else:
+                ledger.accept(image_id)
+                writer.append(image_id, mask=masks)
+        ledger.finish(excluded, shard.ids)

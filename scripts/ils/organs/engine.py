@@ -1,0 +1,46 @@
+"""What every organ engine offers, and how one is found by its name."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from ils.core.engines import engine_module
+from ils.core.labels import ORGAN_LABELS
+from ils.core.run import UserError
+
+
+@dataclass(frozen=True)
+class Options:
+    """Settings of the organs stage (section ``organs`` of the configuration)."""
+
+    engine: str
+    min_lung_share: float
+    max_lung_ratio: float
+    max_border_share: float
+    min_contrast: float
+    max_saturated: float
+
+
+class OrganEngine(Protocol):
+    """A source of organ masks. ``labels`` hold at least right lung, left lung and heart; sides are the patient's."""
+
+    labels: tuple[str, ...]
+
+    def segment(self, image: np.ndarray) -> np.ndarray:
+        """Return bool (K, 512, 512) masks, in the order of ``labels``, of a frame uint8 (512, 512).
+
+        A mask is empty where the organ is not found. Called from several threads at once.
+        """
+        ...
+
+
+def load(name: str, options: Options) -> OrganEngine:
+    """Load an engine: the module ``ils.organs.<name>`` makes one with ``load(options)``.
+
+    Raises UserError for an unknown name, or for an engine that lacks an organ every engine must give.
+    """
+    engine = engine_module("ils.organs", name).load(options)
+    if missing := [label for label in ORGAN_LABELS if label not in engine.labels]:
+        raise UserError(f"organs.engine {name!r} gives no {', '.join(missing)}: choose another engine")
+    return engine
