@@ -6,16 +6,23 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 CORES ?= 2
 VENV := .venv
+CXR_ILS_SHARED ?= ../shared
 BIN := $(VENV)/bin
 # one thread a process: parallelism is Snakemake's, and results must not depend on it
 export OMP_NUM_THREADS := 1
 
-.PHONY: demo test test-setup lint format lock clean docs
+.PHONY: demo real test test-setup lint format lock clean docs
 
 demo: $(VENV)/run.stamp
 	$(BIN)/snakemake --cores $(CORES) --quiet rules
 	$(BIN)/snakemake --report results/report.html --quiet all
 	$(BIN)/python scripts/summary.py results
+
+real: $(VENV)/run.stamp
+	$(BIN)/python scripts/real.py $(CXR_ILS_SHARED)/data real
+	$(BIN)/snakemake --cores $(CORES) --directory real --configfile real/mine.yaml --quiet rules
+	$(BIN)/snakemake --directory real --configfile real/mine.yaml --report real/results/report.html --quiet all
+	$(BIN)/python scripts/summary.py real/results
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
