@@ -1,0 +1,98 @@
+"""Environments: what a stage imports is declared in its conda environment, pinned as it is tested here."""
+
+import re
+import sys
+from importlib.metadata import packages_distributions
+from pathlib import Path
+from typing import get_args
+
+import pytest
+import yaml
+
+from conftest import ROOT
+from ils.core.provenance import SCRIPTS, _module_file, imported_names, local_sources
+from ils.core.settings import Settings
+
+ENVS = ROOT / "envs"
+
+
+def engines(stage: str) -> tuple[str, ...]:
+    return get_args(Settings.model_fields[stage].annotation.model_fields["engine"].annotation)
+
+
+def jobs() -> list[tuple[str, str, tuple[str, ...]]]:
+    """Every (environment file, script, engine module) a rule can run."""
+    found = []
+    for path in sorted((ROOT / "rules").glob("*.smk")):
+        for body in re.findall(r"^rule \w+:\n(.*?)(?=^\w|\Z)", path.read_text(), flags=re.M | re.S):
+            if "script:" not in body:
+                continue
+            script = re.search(r'"\.\./scripts/(\w+\.py)"', body).group(1)
+            env = re.search(r'"\.\./envs/([^"]+)"', body).group(1)
+            if "{" in env:
+                stage = env.split("-{")[0]
+                found += [(f"{stage}-{name}.yaml", script, (f"ils.{stage}.{name}",)) for name in engines(stage)]
+            else:
+                found.append((env, script, ()))
+    return found
+
+
+def pins(text: str) -> dict[str, str]:
+    return {
+        name.lower().replace("_", "-"): version for name, version in re.findall(r"^([\w.-]+)==([\w.+-]+)", text, re.M)
+    }
+
+
+def declared(env: str) -> dict[str, str]:
+    parts = yaml.safe_load((ENVS / env).read_text())["dependencies"]
+    pip = next((part["pip"] for part in parts if isinstance(part, dict)), [])
+    assert "python=3.11" in parts
+    assert all("==" in line for line in pip), f"{env}: pin every package"
+    return pins("\n".join(pip))
+
+
+def needed(script: str, modules: tuple[str, ...]) -> set[str]:
+    """Names of the distributions that a script, its local modules and its engine import."""
+    sources = set(local_sources(SCRIPTS / script))
+    for module in modules:
+        file = _module_file(module, SCRIPTS)
+        assert file, f"no module {module}"
+        sources.update(local_sources(file))
+    tops = {name.split(".")[0] for source in sources for name in imported_names(source)}
+    tops -= set(sys.stdlib_module_names) | {"ils"}
+    known = packages_distributions()
+    return {known[top][0].lower().replace("_", "-") for top in tops}
+
+
+@pytest.mark.parametrize(("env", "script", "modules"), jobs(), ids=lambda value: str(value))
+def test_every_import_is_declared(env, script, modules):
+    missing = needed(script, modules) - declared(env).keys()
+    assert not missing, f"envs/{env} lacks {sorted(missing)} (script {script})"
+
+
+@pytest.mark.parametrize("env", sorted(path.name for path in ENVS.glob("*.yaml")))
+def test_pins_are_those_that_are_tested(env):
+    tested = pins((ROOT / "requirements" / "run.txt").read_text())
+    for name, version in declared(env).items():
+        assert tested.get(name) == version, f"envs/{env}: {name}=={version}, tested with {tested.get(name)}"
+
+
+def test_every_environment_is_used():
+    assert {path.name for path in ENVS.glob("*.yaml")} == {env for env, _, _ in jobs()}
+
+
+def test_the_drivers_packages_are_not_relied_on():
+    # Snakemake lends its own packages to a script whose environment lacks them: no stage may live off that
+    assert not any("snakemake" in declared(path.name) for path in ENVS.glob("*.yaml"))
+
+
+def test_no_rule_imports_what_the_demo_does_not_install():
+    for _, script, modules in jobs():
+        assert not needed(script, modules) & {"torch", "transformers", "diffusers", "ultralytics"}
+
+
+def test_modules_declare_the_resources_they_name():
+    for path in Path(SCRIPTS / "ils").rglob("*.py"):
+        text = path.read_text()
+        if re.search(r"\bRESOURCES\b", text) and path.name != "provenance.py":
+            assert "RESOURCE_FILES = (" in text, f"{path.relative_to(ROOT)} reads resources/ but declares none"
