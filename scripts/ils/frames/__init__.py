@@ -1,0 +1,1 @@
+"""From an image file to the canonical 8-bit frame."""

@@ -1,0 +1,39 @@
+"""An image file to pixel values, or the reason why not."""
+
+from pathlib import Path
+
+import numpy as np
+
+from ils.core.media import HEAD_BYTES, file_kind
+from ils.frames.dicom import decode_dicom
+from ils.frames.picture import Picture, Rejected
+from ils.frames.raster import decode_jpeg, decode_png
+
+
+def decode(path: str, max_pixels: int) -> Picture:
+    """Decode a DICOM, PNG or JPEG file, told apart by their first bytes.
+
+    Raises :class:`Rejected` with one of the reasons missing_file, empty_file, not_dicom, no_pixels, multi_frame,
+    undecodable, constant_image.
+    """
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise Rejected("missing_file", type(error).__name__) from None
+    if not data:
+        raise Rejected("empty_file")
+    kind = file_kind(data[:HEAD_BYTES])
+    if kind is None:
+        raise Rejected("not_dicom")
+    if kind == "dicom":
+        picture = decode_dicom(path, data, max_pixels)
+    else:
+        picture = (decode_png if kind == "png" else decode_jpeg)(data, max_pixels)
+    if picture.values.dtype.kind == "f":
+        finite = np.isfinite(picture.values)
+        if not finite.all():
+            picture.valid = finite if picture.valid is None else finite & picture.valid
+            picture.values = np.where(finite, picture.values, 0)
+            if not picture.valid.any():
+                raise Rejected("constant_image", "no finite value")
+    return picture

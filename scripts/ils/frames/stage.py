@@ -1,0 +1,144 @@
+"""The cohort's images of one shard to canonical frames."""
+
+import tempfile
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+
+from ils.core.ledger import Ledger
+from ils.core.run import log, progress
+from ils.core.store import ShardWriter, read_table
+from ils.frames.isolate import Workers
+
+T, R = TypeVar("T"), TypeVar("R")
+
+
+@dataclass(frozen=True)
+class Options:
+    """Settings of the frames stage; see ``config.yaml``, section ``frames`` (``per_study``: section ``cohort``)."""
+
+    per_study: str
+    size: int
+    fit: str
+    window: str
+    percentiles: list[float]
+    outlier_share: float
+    outlier_range: float
+    max_pixels: int
+    max_memory_mb: int
+    timeout_s: int
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """An accepted image of the cohort."""
+
+    image_id: str
+    study_id: str
+    path: str
+
+
+def studies(cohort: str, per_study: str) -> list[list[Candidate]]:
+    """Return groups of candidates, best first, of which one is to be used: a study's, or with ``all`` each alone."""
+    table = read_table(cohort).sort("study_id", "rank", "image_id")
+    groups: dict[str, list[Candidate]] = {}
+    for image_id, study_id, path in table.select("image_id", "study_id", "path").iter_rows():
+        groups.setdefault(image_id if per_study == "all" else study_id, []).append(Candidate(image_id, study_id, path))
+    return list(groups.values())
+
+
+def ahead(pool: Executor, function: Callable[[T], R], items: Iterable[T], depth: int) -> Iterator[R]:
+    """Yield ``function(item)`` in order, computed by the pool at most ``depth`` items ahead."""
+    waiting: deque = deque()
+    for item in items:
+        waiting.append(pool.submit(function, item))
+        if len(waiting) >= depth:
+            yield waiting.popleft().result()
+    while waiting:
+        yield waiting.popleft().result()
+
+
+class Spool:
+    """Frames put aside on disk in any order and taken out by id: memory stays small however large the shard is."""
+
+    def __init__(self, folder: Path, size: int):
+        folder.mkdir(parents=True, exist_ok=True)
+        self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
+        self._size = size
+        self._rows: dict[str, tuple[int, np.ndarray, tuple[int, int]]] = {}
+
+    def put(self, image_id: str, frame: np.ndarray, affine: np.ndarray, shape: tuple[int, int]) -> None:
+        """Put one frame (size, size) aside."""
+        self._rows[image_id] = (len(self._rows), affine, shape)
+        self._file.write(frame.tobytes())
+
+    def __iter__(self) -> Iterator[tuple[str, np.ndarray, np.ndarray, tuple[int, int]]]:
+        """Yield (image_id, frame, affine, original shape) in order of image_id."""
+        for image_id in sorted(self._rows):
+            place, affine, shape = self._rows[image_id]
+            self._file.seek(place * self._size**2)
+            frame = np.frombuffer(self._file.read(self._size**2), np.uint8).reshape(self._size, self._size)
+            yield image_id, frame, affine, shape
+
+    def close(self) -> None:
+        """Give the disk space back."""
+        self._file.close()
+
+
+def first_decodable(group: list[Candidate], ask: Callable[[str], tuple]) -> tuple[list[tuple], tuple | None]:
+    """Return ([(candidate, reason, detail) of those not used], (candidate, frame, affine, shape, narrow) or None)."""
+    excluded: list[tuple] = []
+    for place, candidate in enumerate(group):
+        answer = ask(candidate.path)
+        if answer[0] == "frame":
+            excluded += [(other, "not_selected", "") for other in group[place + 1 :]]
+            return excluded, (candidate, *answer[1:])
+        excluded.append((candidate, *answer[1:]))
+    return excluded, None
+
+
+def run_shard(*, cohort: str, output: str, excluded: str, options: Options, attrs: dict, threads: int) -> None:
+    """Write the frames of one shard: per study the first image that can be decoded (or every one), and the ledger."""
+    groups = studies(cohort, options.per_study)
+    ledger = Ledger("frames")
+    narrow = 0
+    spool = Spool(Path(output).parent, options.size)
+    with Workers(asdict(options), options.timeout_s) as workers, ThreadPoolExecutor(max(1, threads)) as pool:
+        results = ahead(pool, lambda group: first_decodable(group, workers.ask), groups, 4 * max(1, threads))
+        for failed, chosen in progress(results, len(groups), "frames"):
+            for candidate, reason, detail in failed:
+                ledger.exclude(candidate.image_id, candidate.study_id, reason, detail)
+            if chosen is not None:
+                candidate, frame, affine, shape, squeezed = chosen
+                ledger.accept(candidate.image_id)
+                spool.put(candidate.image_id, frame, affine, shape)
+                narrow += squeezed
+    if narrow:
+        log.warning(
+            "%d of %d images: over %g of the grey range is held by under %g of the pixels (markers, metal); "
+            "frames.window: percentile gives the chest more of it",
+            narrow,
+            len(ledger.accepted),
+            options.outlier_range,
+            options.outlier_share,
+        )
+    empty = {
+        "image": ((options.size, options.size), np.uint8),
+        "to_original": ((2, 3), np.float64),
+        "original_shape": ((2,), np.int32),
+    }
+    units = {
+        "image": "grey level 0..255",
+        "to_original": "original pixels from frame pixels, x and y, pixel centres at .5",
+        "original_shape": "rows, columns",
+    }
+    with ShardWriter(output, attrs=attrs, empty=empty, units=units) as writer:
+        for image_id, frame, affine, shape in spool:
+            writer.append(image_id, image=frame, to_original=affine, original_shape=np.array(shape, np.int32))
+    spool.close()
+    ledger.finish(excluded, (candidate.image_id for group in groups for candidate in group))
