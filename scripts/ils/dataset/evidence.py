@@ -25,20 +25,17 @@ _STATE = re.compile(
     r"|within normal limits|sharp|no (?:acute|focal|active|evidence))\b",
     re.IGNORECASE,
 )
-_NEW_ONLY = re.compile(
-    r"\b(?:no|without|nor)(?: (?:\w+ )?(?:evidence|signs?) (?:of|for))?(?: (?:any|definite|acute|significant))?"
-    r" (?:new\b|newly\b|interval (?:development|appearance) of)",
-    re.IGNORECASE,
-)
 
 
 def evidence(study: dict, line: dict) -> Evidence:
-    """Gather what one study says. ``study`` is a row of the studies table, ``line`` the study's report line."""
+    """Gather what one study says. ``study`` is a row of the studies table, ``line`` the study's report line.
+
+    A negative tuple whose ``denies`` is false says only that the finding is not new.
+    """
     sentences = [sentence_text(sentence) for sentence in line["sentences"]]
     negative = [row for row in line["tuples"] if row["presence"] == "negative" and row["lesion_type"] in LESIONS]
-    unclear = {row["lesion_type"] for row in negative if rests_on_comparison(row, sentences)}
-    plain = [row for row in negative if not rests_on_comparison(row, sentences)]
-    definite = [row for row in plain if row["certainty"] == "definitive"]
+    denials = [row for row in negative if row.get("denies", True)]
+    definite = [row for row in denials if row["certainty"] == "definitive"]
     negated: dict[str, frozenset[str]] = {}
     for row in definite:
         negated[row["lesion_type"]] = negated.get(row["lesion_type"], frozenset()) | inside(row)
@@ -51,8 +48,8 @@ def evidence(study: dict, line: dict) -> Evidence:
         related=frozenset(study["related"]),
         negated=negated,
         everywhere=frozenset(row["lesion_type"] for row in definite if not row["location"]),
-        unclear=frozenset(unclear),
-        doubted=frozenset(row["lesion_type"] for row in plain if row["certainty"] != "definitive"),
+        unclear=frozenset(row["lesion_type"] for row in negative if not row.get("denies", True)),
+        doubted=frozenset(row["lesion_type"] for row in denials if row["certainty"] != "definitive"),
         about_lungs=about_lungs(sentences, line["tuples"]),
         ctr=study["ctr"],
     )
@@ -79,24 +76,12 @@ def inside(row: dict) -> frozenset[str]:
     return frozenset(found)
 
 
-def rests_on_comparison(row: dict, sentences: list[str]) -> bool:
-    """Return whether a negated tuple denies only that the finding is new ("no new consolidation")."""
-    index = row["sentence_index"]
-    text = sentences[index - 1] if index is not None and 1 <= index <= len(sentences) else ""
-    words = re.escape(row["entity"].split()[-1][:6]) if row["entity"].split() else ""
-    # The list that "no new" opens runs to the end of its clause: "no new effusion or consolidation".
-    return any(
-        re.search(words, clause[found.end() :], re.IGNORECASE)
-        for clause in re.split(r"[.;]|\b(?:but|however|although)\b", text)
-        if (found := _NEW_ONLY.search(clause))
-    )
-
-
 def about_lungs(sentences: Iterable[str], tuples: Iterable[dict]) -> bool:
     """Return whether a sentence says something about lungs or pleura and is not a comparison alone.
 
     A sentence says something about them if it names them or yields a tuple there. It is a comparison alone if it
-    compares and neither affirms a finding nor calls a state by name ("the lungs are unchanged", "no new opacity").
+    compares and neither affirms or denies a finding nor calls a state by name ("the lungs are unchanged", "no new
+    opacity").
     """
     by_sentence: dict[int, list[dict]] = {}
     for row in tuples:
@@ -105,7 +90,7 @@ def about_lungs(sentences: Iterable[str], tuples: Iterable[dict]) -> bool:
         rows = [row for row in by_sentence.get(number, []) if row["category"] in LUNG_CATEGORIES]
         if not rows and not _LUNGS.search(text):
             continue
-        affirms = any(row["presence"] == "positive" for row in rows)
-        if affirms or _STATE.search(text) or not _COMPARISON.search(text):
+        says = any(row["presence"] == "positive" or row.get("denies", True) for row in rows)
+        if says or _STATE.search(text) or not _COMPARISON.search(text):
             return True
     return False

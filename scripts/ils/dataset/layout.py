@@ -104,15 +104,18 @@ def write_release(
     test: str,
     index: str,
     masks: list[str],
-    output: str,
+    layout: str,
     frames: list[str] | None = None,
+    options: object = None,
+    attrs: dict | None = None,
+    threads: int = 1,
 ) -> None:
-    """Write the release into the folder ``output``, which appears only when it is whole.
+    """Write the release into the folder ``layout``, which appears only when it is whole.
 
     ``masks`` are the mask shards that ``index`` names. With ``frames`` (the shards of the same names) the masks are
     written in the original image's pixels, else in the 512 x 512 frame.
     """
-    final = Path(output)
+    final = Path(layout)
     folder = final.with_name(f".{final.name}.{os.getpid()}.part")
     shutil.rmtree(folder, ignore_errors=True)
     (folder / MASK_FOLDER).mkdir(parents=True)

@@ -7,13 +7,12 @@ At most one per lesion type and study. A *basic* one names a random location of 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from ils.core.labels import LESIONS, VALID_LOCATIONS
+from ils.core.labels import LESIONS, VALID_LOCATIONS, kinds_under
 from ils.core.seeds import rng
 from ils.dataset import pairs, templates
 from ils.dataset.pairs import Pair
 
 CARDIOMEGALY, OPACITY = templates.CARDIOMEGALY, templates.OPACITY
-LUNG_LESIONS = tuple(lesion for lesion in LESIONS if lesion != CARDIOMEGALY)
 
 
 @dataclass(frozen=True)
@@ -54,24 +53,26 @@ class Choice:
     reason: str | None = None
 
 
-def choice(lesion: str, evidence: Evidence, ctr_negative_max: float) -> Choice:
-    """Return what may be denied of ``lesion``."""
+def choice(lesion: str, evidence: Evidence, *, kinds: str, ctr_negative_max: float) -> Choice:
+    """Return what may be denied of ``lesion``. ``kinds`` strict: an opacity is not denied where a kind of it may be."""
     if lesion == CARDIOMEGALY:
         return _heart(evidence, ctr_negative_max)
     if lesion in evidence.related:
         return Choice(reason="related_term")
     denied, positive = lesion in evidence.negated, lesion in evidence.standing
-    if lesion in evidence.unclear and not (denied or positive):
+    under = (lesion, *kinds_under(lesion)) if kinds == "strict" else (lesion,)
+    unclear = evidence.unclear.intersection(under)
+    if unclear - evidence.standing - evidence.negated.keys() and not (denied or positive):
         return Choice(reason="neither_affirmed_nor_denied")
     if not (denied or positive or lesion in evidence.doubted or evidence.about_lungs):
         return Choice(reason="section_silent")
 
     allowed = (evidence.empty | evidence.negated.get(lesion, frozenset())) - evidence.blocked.get(lesion, frozenset())
+    forbidden = evidence.global_blocked | evidence.standing | evidence.doubted
     whole = (
         (lesion in evidence.everywhere or evidence.about_lungs)
-        and not any(
-            lesion in said for said in (evidence.global_blocked, evidence.standing, evidence.unclear, evidence.doubted)
-        )
+        and lesion not in forbidden
+        and not unclear
         and (lesion != OPACITY or len(evidence.empty) == len(VALID_LOCATIONS))
     )
     basic = tuple(location for location in VALID_LOCATIONS if location in allowed)
@@ -93,6 +94,7 @@ def negatives(
     seed: int,
     global_share: Mapping[str, float],
     opacity_inference_share: float,
+    kinds: str,
     ctr_negative_max: float,
     taken: Collection[str] = (),
 ) -> tuple[list[Pair], dict[str, str]]:
@@ -105,7 +107,7 @@ def negatives(
     made: list[Pair] = []
     reasons: dict[str, str] = {}
     for lesion in LESIONS:
-        open_ = choice(lesion, evidence, ctr_negative_max)
+        open_ = choice(lesion, evidence, kinds=kinds, ctr_negative_max=ctr_negative_max)
         random = rng(seed, evidence.study_id, lesion)
         draws = {name: random.random() for name in ("global", "inference", "place")}
         wants_global = lesion == CARDIOMEGALY or draws["global"] < global_share[lesion]

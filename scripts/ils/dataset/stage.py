@@ -40,6 +40,7 @@ class Options:
     ctr_negative_max: float
     global_share: dict[str, float]
     opacity_inference_share: float
+    kinds: str
     one_answer: str
 
 
@@ -110,6 +111,7 @@ def image_pairs(
         seed=options.seed,
         global_share=options.global_share,
         opacity_inference_share=options.opacity_inference_share,
+        kinds=options.kinds,
         ctr_negative_max=options.ctr_negative_max,
         taken=taken,
     )
