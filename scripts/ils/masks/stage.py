@@ -14,10 +14,11 @@ they only block), ``related`` (lesion types a neighbouring term of which stands)
 ``findings``, sorted by (study_id, image_id, finding): one row per positive tuple of the used section, of the seven
 types or not (then ``target`` is null and ``reason`` tells why it only blocks).
     study_id, image_id, subject_id, split; finding (index of the tuple in the line's ``tuples``); entity;
-    sentence_index; target; word ("opacity" if tentative, the target otherwise); certainty; hedge;
+    sentence_index; target; word ("opacity" if tentative, the target otherwise); certainty; hedge (the weaker of the
+    finding's own grade and of its explanation's);
     reported, grounded (zone labels, in the order of ``labels.ZONE_LABELS``); named, named_reported (valid locations,
     in the order of Table 9); mask_id; area (px); productive_boxes (count); reason (null for a grounded mask, else
-    ``no_lesion`` ``predicted_other`` ``weak_hedge`` ``no_labels`` ``no_anatomy`` ``no_productive_box``
+    ``no_lesion`` ``predicted_other`` ``related_term`` ``weak_hedge`` ``no_labels`` ``no_anatomy`` ``no_productive_box``
     ``empty_after_refine`` ``no_grounded_label`` ``no_name`` ``no_heart``); share_outside (of the mask, outside its own
     labels); shared_with (findings whose masks overlap it, the heart left out); box_verdicts (one uint8 per kept box of
     the image, in the order of the boxes table: the bits of ``algorithm.VERDICTS``, 0 = productive).
@@ -28,11 +29,9 @@ types or not (then ``target`` is null and ``reason`` tells why it only blocks).
     in the order of Table 9, ["heart"] for cardiomegaly); grounded_location, reported_location (zone labels; ["heart"]
     for cardiomegaly); finding (list of tuple indexes: the finding itself, then those joined or merged); mask_id (null
     if dropped); area (px); inference (true: the basic gets a lesion-inference twin with the same mask, location,
-    target, certainty); inference_mask_id (the twin's mask, null without one: it is ``mask_id`` or, where two twins
-    have one text and one answer, the union of theirs, written at the first of them only);
-    dropped (null, or the reason it makes no pair: ``ungrounded_sibling`` ``conflicting_answer``);
-    inference_dropped (null, or why a basic of pneumonia, atelectasis or edema has no twin: ``several_candidates``
-    ``several_types`` ``conflicting_answer`` ``same_text``). A pair is made of every row whose ``dropped`` is null.
+    target, certainty); dropped (null, or the reason it makes no pair: ``ungrounded_sibling``); inference_dropped
+    (null, or why a basic of pneumonia, atelectasis or edema has no twin: ``several_candidates`` ``several_types``
+    ``conflicting_answer``). A pair is made of every row whose ``dropped`` is null.
 
 ``studies``, sorted by (study_id, image_id): one row per image.
     study_id, image_id, subject_id, split; ctr (float, null without heart or lungs; original pixels);
@@ -46,3 +45,233 @@ types or not (then ``target`` is null and ``reason`` tells why it only blocks).
     whether a global negative is forbidden by one, by a related term of it or of a kind under it, or, for opacity, by a
     location that is not empty). All location lists are in the order of Table 9.
 """
+
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import cv2
+import numpy as np
+import polars as pl
+
+from ils.core.ledger import Ledger
+from ils.core.run import progress
+from ils.core.store import ShardWriter, mask_id, unpack, write_table
+from ils.masks.evidence import evidence
+from ils.masks.inputs import Case, Population
+from ils.masks.options import Rules
+from ils.masks.outcomes import Outcome, outcome
+from ils.masks.thresholds import ThresholdSet
+from ils.masks.units import Unit, positive_units
+from ils.masks.zones import pixels
+
+TEXTS, NUMBERS = pl.List(pl.String), pl.List(pl.Int64)
+NAMES = dict.fromkeys(("study_id", "image_id", "subject_id", "split"), pl.String)
+FINDINGS = NAMES | {
+    "finding": pl.Int64,
+    "entity": pl.String,
+    "sentence_index": pl.Int64,
+    "target": pl.String,
+    "word": pl.String,
+    "certainty": pl.String,
+    "hedge": pl.String,
+    "reported": TEXTS,
+    "grounded": TEXTS,
+    "named": TEXTS,
+    "named_reported": TEXTS,
+    "mask_id": pl.String,
+    "area": pl.Int64,
+    "productive_boxes": pl.Int64,
+    "reason": pl.String,
+    "share_outside": pl.Float64,
+    "shared_with": NUMBERS,
+    "box_verdicts": pl.List(pl.UInt8),
+}
+UNITS = NAMES | {
+    "unit": pl.Int64,
+    "kind": pl.String,
+    "target": pl.String,
+    "word": pl.String,
+    "certainty": pl.String,
+    "sentence_index": pl.Int64,
+    "location": TEXTS,
+    "grounded_location": TEXTS,
+    "reported_location": TEXTS,
+    "finding": NUMBERS,
+    "mask_id": pl.String,
+    "area": pl.Int64,
+    "inference": pl.Boolean,
+    "dropped": pl.String,
+    "inference_dropped": pl.String,
+}
+STUDIES = NAMES | {
+    "ctr": pl.Float64,
+    "reported": TEXTS,
+    "blocked": TEXTS,
+    "occupied": TEXTS,
+    "empty": TEXTS,
+    "standing": pl.List(pl.Struct({"lesion": pl.String, "locations": TEXTS})),
+    "related": TEXTS,
+    "lesion_blocked": pl.List(
+        pl.Struct({"lesion": pl.String, "locations": TEXTS, "anywhere": pl.Boolean, "global_blocked": pl.Boolean})
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Options(Rules):
+    """The rules of the masks, and the threshold set."""
+
+    thresholds: dict
+    """``{"general": {"ano", "anatomy", "conf", "signal", "size"}, "edema": {...}}``, plain floats."""
+
+
+def outcomes_of(case: Case, thresholds: ThresholdSet, rules: Rules) -> list[Outcome]:
+    """Return what becomes of every positive finding of an image under one threshold set."""
+    return [outcome(finding, case.picture, case.zones, case.heart, thresholds, rules) for finding in case.findings]
+
+
+class Masks:
+    """The distinct masks of a shard, small enough in memory to be written in the order of their names."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, bytes] = {}
+        self._shape: tuple[int, int] | None = None
+
+    def add(self, study_id: str, packed: np.ndarray | None) -> str | None:
+        """Keep a mask (uint8 packed (H, W / 8)); return its name, None for none."""
+        if packed is None:
+            return None
+        name = mask_id(study_id, packed)
+        if name not in self._kept:
+            self._shape = packed.shape
+            self._kept[name] = zlib.compress(packed.tobytes(), 1)
+        return name
+
+    def write(self, path: str | Path, attrs: dict) -> None:
+        """Write them, sorted by name."""
+        with ShardWriter(path, key="mask_id", attrs=attrs, empty={"mask": ((512, 512), bool)}) as writer:
+            for name, data in sorted(self._kept.items()):
+                packed = np.frombuffer(zlib.decompress(data), np.uint8).reshape(self._shape)
+                writer.append(name, mask=unpack(packed))
+
+
+def finding_rows(case: Case, outcomes: list[Outcome], masks: Masks) -> list[dict]:
+    """Return the rows of the findings table for one image."""
+    rows = []
+    for one in outcomes:
+        finding = one.finding
+        shared = [other.finding.index for other in outcomes if other is not one and _overlap(one, other)]
+        rows.append(
+            case.names
+            | {
+                "finding": finding.index,
+                "entity": finding.entity,
+                "sentence_index": finding.sentence_index,
+                "target": finding.target,
+                "word": finding.word if finding.target else None,
+                "certainty": finding.certainty,
+                "hedge": finding.hedge,
+                "reported": list(finding.reported),
+                "grounded": list(one.grounded),
+                "named": list(one.named),
+                "named_reported": list(one.named_reported),
+                "mask_id": masks.add(case.study_id, one.mask),
+                "area": one.area,
+                "productive_boxes": one.productive,
+                "reason": one.reason,
+                "share_outside": one.outside / one.area if one.area and not finding.heart else None,
+                "shared_with": shared,
+                "box_verdicts": one.verdicts.tolist(),
+            }
+        )
+    return rows
+
+
+def _overlap(one: Outcome, other: Outcome) -> bool:
+    if one.mask is None or other.mask is None or one.finding.heart or other.finding.heart:
+        return False
+    return bool((one.mask & other.mask).any())
+
+
+def unit_rows(case: Case, units: Iterable[Unit], masks: Masks) -> list[dict]:
+    """Return the rows of the units table for one image."""
+    return [
+        case.names
+        | {
+            "unit": number,
+            "kind": unit.kind,
+            "target": unit.target,
+            "word": unit.word,
+            "certainty": unit.certainty,
+            "sentence_index": unit.sentence_index,
+            "location": list(unit.location),
+            "grounded_location": unit.grounded,
+            "reported_location": unit.reported,
+            "finding": unit.findings,
+            "mask_id": masks.add(case.study_id, unit.mask),
+            "area": 0 if unit.mask is None else pixels(unit.mask),
+            "inference": unit.inference,
+            "dropped": unit.dropped,
+            "inference_dropped": unit.inference_dropped,
+        }
+        for number, unit in enumerate(units)
+    ]
+
+
+def run_shard(
+    *,
+    cohort: str | Path,
+    frames: str | Path,
+    organs: str | Path,
+    anomaly: str | Path,
+    anatomy: str | Path,
+    boxes: str | Path,
+    reports: str | Path,
+    boxes_excluded: str | Path,
+    output: str | Path,
+    findings: str | Path,
+    units: str | Path,
+    studies: str | Path,
+    excluded: str | Path,
+    options: Options,
+    attrs: dict,
+    threads: int,
+) -> None:
+    """Make the lesion masks, findings, units and study evidence of one shard under one threshold set.
+
+    One image is in memory at a time, and the shard's masks compressed. The work is arithmetic on one image: it runs on
+    one core whatever ``threads`` says, and many shards run side by side. Raises StoreError for a damaged input.
+    """
+    cv2.setNumThreads(1)
+    thresholds = ThresholdSet.of(options.thresholds)
+    masks, ledger = Masks(), Ledger("masks")
+    tables: dict[str, list[dict]] = {"findings": [], "units": [], "studies": []}
+    population = Population(
+        cohort=cohort,
+        frames=frames,
+        organs=organs,
+        anomaly=anomaly,
+        anatomy=anatomy,
+        boxes=boxes,
+        reports=reports,
+        boxes_excluded=boxes_excluded,
+        rules=options,
+        smallest_level=thresholds.smallest_level,
+    )
+    with population:
+        for case in progress(population, len(population), "masks"):
+            outcomes = outcomes_of(case, thresholds, options)
+            tables["findings"] += finding_rows(case, outcomes, masks)
+            made = positive_units(outcomes, case.zones.union, options)
+            tables["units"] += unit_rows(case, made, masks)
+            row = evidence(outcomes, case.others, case.related, case.zones, options)
+            tables["studies"].append(case.names | {"ctr": case.ratio()} | row)
+            ledger.accept(case.image_id)
+        inputs = [row["image_id"] for row in population.rows]
+    masks.write(output, attrs)
+    write_table(findings, pl.DataFrame(tables["findings"], schema=FINDINGS))
+    write_table(units, pl.DataFrame(tables["units"], schema=UNITS))
+    write_table(studies, pl.DataFrame(tables["studies"], schema=STUDIES))
+    ledger.finish(excluded, inputs)

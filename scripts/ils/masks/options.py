@@ -1,0 +1,30 @@
+"""What the masks stage can be told besides thresholds; every default lives in the settings."""
+
+from dataclasses import dataclass
+
+STRICT = "strict"
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Numbers and logic of ils.md sections 5 to 7. Pixels are those of the 512 frame."""
+
+    denoise: str
+    """``both``: components and c3 use the opened map; ``components_only``: c3 uses the map as it is."""
+    min_component_px: int
+    grow_tolerance: int
+    grow_px: int
+    effusion_fill_share: float
+    opposite_lung: str
+    """``cut`` or ``keep``."""
+    ground_min_px: int
+    ground_min_share: float
+    name_min_share: float
+    weak_hedges: str
+    """``tentative`` or ``block_only``."""
+    global_requires_definitive: bool
+    predicted_other: str
+    blocking: str
+    kinds: str
+    joint_location: str
+    one_answer: str

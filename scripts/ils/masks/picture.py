@@ -1,0 +1,274 @@
+"""One image with all that Algorithm 1 asks of it, each thing worked out once for all findings and threshold sets."""
+
+from functools import cached_property
+from typing import NamedTuple
+
+import cv2
+import numpy as np
+
+from ils.core.geometry import clip_boxes
+from ils.core.labels import LUNGS, SIDES, VALID_LOCATIONS, side_of
+from ils.masks import algorithm, refine
+from ils.masks.algorithm import VERDICTS, Measures
+from ils.masks.grounding import grounded
+from ils.masks.options import Rules
+from ils.masks.refine import Region
+from ils.masks.thresholds import Taus, exact
+from ils.masks.zones import Zones
+
+
+class Lesion(NamedTuple):
+    """What Algorithm 1 gives for one finding.
+
+    ``mask`` uint8 packed (H, W / 8), None where it is empty; ``verdicts`` uint8 (N,), one per box; ``grounded`` zone
+    labels; ``held`` pixels of the mask in each zone label; ``outside`` pixels outside the finding's own labels.
+    """
+
+    mask: np.ndarray | None
+    area: int
+    verdicts: np.ndarray
+    grounded: tuple[str, ...]
+    held: dict[str, int]
+    outside: int
+
+
+class Level:
+    """The anomaly map at one grey level: the signal in every box, components, and their refined shapes."""
+
+    def __init__(self, picture: "Picture", level: int):
+        self._picture = picture
+        binary = cv2.compare(picture.anomaly, level, cv2.CMP_GE) & 1
+        opened = algorithm.opened(binary)
+        self.signal = algorithm.counts(opened if picture.rules.denoise == "both" else binary, picture.boxes)
+        self._opened = opened
+        self._touched: dict[int, list[int]] = {}
+        self._grown: dict[int, Region] = {}
+
+    @cached_property
+    def components(self) -> algorithm.Components:
+        """Components of the opened map."""
+        return algorithm.components(self._opened)
+
+    def touched(self, box: int) -> list[int]:
+        """Return the components of at least the smallest size that share a pixel with a box."""
+        if box not in self._touched:
+            found = algorithm.touched(self.components.labels, self._picture.boxes[box])
+            smallest = self._picture.rules.min_component_px
+            self._touched[box] = [label for label in found if self.components.areas[label] >= smallest]
+        return self._touched[box]
+
+    def grown(self, label: int) -> Region:
+        """Return a component after growth."""
+        if label not in self._grown:
+            picture, steps = self._picture, self._picture.rules.grow_px
+            height, width = picture.anomaly.shape
+            x1, y1, x2, y2 = self.components.boxes[label].tolist()
+            x1, y1, x2, y2 = max(x1 - steps, 0), max(y1 - steps, 0), min(x2 + steps, width), min(y2 + steps, height)
+            place = slice(y1, y2), slice(x1, x2)
+            component = (self.components.labels[place] == label).view(np.uint8)
+            patch = refine.grow(
+                component, picture.image[place], picture.lungs[place], picture.rules.grow_tolerance, steps
+            )
+            self._grown[label] = Region(y1, x1, patch)
+        return self._grown[label]
+
+
+class Picture:
+    """An image's maps inside the window that holds all of them, and its kept boxes.
+
+    Args: ``anomaly`` and ``image`` uint8 (H, W), W a multiple of 8; ``zones`` the anatomy of the same frame; ``boxes``
+    float (N, 4: x1, y1, x2, y2) in frame pixels, anywhere; ``confidence`` float (N,); ``smallest_level`` the lowest
+    grey level that will be asked for: at level 0 every pixel of the frame counts, not only those of the window.
+    """
+
+    def __init__(
+        self,
+        *,
+        anomaly: np.ndarray,
+        image: np.ndarray,
+        zones: Zones,
+        boxes: np.ndarray,
+        confidence: np.ndarray,
+        rules: Rules,
+        smallest_level: int = 1,
+    ):
+        self.rules = rules
+        self.shape = anomaly.shape
+        self.zones = zones
+        self.window = _window(anomaly, zones.packed) if smallest_level > 0 else _whole_frame(anomaly)
+        rows, columns = self.window
+        self.anomaly = np.ascontiguousarray(anomaly[rows, columns])
+        self.image = np.ascontiguousarray(image[rows, columns])
+        self.confidence = np.asarray(confidence, np.float64)
+        frame_boxes = clip_boxes(boxes, *self.shape)
+        self.area = algorithm.areas(frame_boxes)
+        corner = np.array([columns.start, rows.start] * 2)
+        height, width = self.anomaly.shape
+        self.boxes = np.clip(frame_boxes - corner, 0, [width, height, width, height])
+        self._levels: dict[int, Level] = {}
+        self._unpacked: dict[str, np.ndarray] = {}
+        self._unions: dict[tuple[str, ...], tuple[np.ndarray, int, np.ndarray]] = {}
+        self._lesions: dict[tuple, Lesion] = {}
+
+    @cached_property
+    def lungs(self) -> np.ndarray:
+        """Both lungs, uint8 (h, w) in the window."""
+        return self.zone(LUNGS[0]) | self.zone(LUNGS[1])
+
+    def zone(self, label: str) -> np.ndarray:
+        """Return a zone mask in the window, uint8 (h, w)."""
+        if label not in self._unpacked:
+            rows, columns = self.window
+            packed = self.zones[label][rows, columns.start // 8 : columns.stop // 8]
+            self._unpacked[label] = np.unpackbits(packed, axis=-1)
+        return self._unpacked[label]
+
+    def union(self, labels: tuple[str, ...]) -> tuple[np.ndarray, int, np.ndarray]:
+        """Return the union of zone masks (uint8, window), its pixels, and the pixels of it in every box."""
+        if labels not in self._unions:
+            mask = self.zone(labels[0])
+            for label in labels[1:]:
+                mask = mask | self.zone(label)
+            self._unions[labels] = mask, cv2.countNonZero(mask), algorithm.counts(mask, self.boxes)
+        return self._unions[labels]
+
+    def level(self, level: int) -> Level:
+        """Return the anomaly map at a grey level."""
+        if level not in self._levels:
+            self._levels[level] = Level(self, level)
+        return self._levels[level]
+
+    def failed(self, labels: tuple[str, ...], taus: Taus) -> np.ndarray:
+        """Return the conditions that each box fails for a finding with these labels, uint8 (N,)."""
+        _, anatomy_area, anatomy = self.union(labels)
+        lungs = [self.union((lung,)) for lung in LUNGS]
+        measures = Measures(
+            area=self.area,
+            confidence=self.confidence,
+            anatomy=anatomy,
+            anatomy_area=anatomy_area,
+            signal=self.level(taus.level).signal,
+            lungs=(lungs[0][2], lungs[1][2]),
+            lung_areas=(lungs[0][1], lungs[1][1]),
+        )
+        return algorithm.failed(measures, taus)
+
+    def lesion(self, labels: tuple[str, ...], taus: Taus, *, fill: bool) -> Lesion:
+        """Run Algorithm 1, refinement and grounding for a finding.
+
+        ``labels``: its zone labels, at least one; ``fill``: it is an effusion that may be filled down to the base.
+        """
+        failed = self.failed(labels, taus)
+        passing = tuple(np.flatnonzero(failed == 0).tolist())
+        key = labels, taus.level, passing, fill
+        if key not in self._lesions:
+            self._lesions[key] = self._lesion(labels, self.level(taus.level), passing, fill)
+        lesion, productive = self._lesions[key]
+        verdicts = failed
+        verdicts[[box for box in passing if box not in productive]] |= VERDICTS["empty_after_refine"]
+        return lesion._replace(verdicts=verdicts)
+
+    def _lesion(
+        self, labels: tuple[str, ...], level: Level, passing: tuple[int, ...], fill: bool
+    ) -> tuple[Lesion, frozenset[int]]:
+        regions, productive = self._refined(labels, level, passing)
+        mask = np.zeros(self.anomaly.shape, np.uint8)
+        for region in regions:
+            mask[region.place] |= region.patch
+        if fill and productive:
+            mask = self._filled(mask, labels, productive)
+        area = cv2.countNonZero(mask)
+        if not area:
+            return Lesion(None, 0, np.zeros(0, np.uint8), (), {}, 0), frozenset()
+        held = {
+            label: cv2.countNonZero(mask & self.zone(label)) for label in dict.fromkeys((*labels, *VALID_LOCATIONS))
+        }
+        confirmed = self._grounded(labels, held, area, productive)
+        outside = area - cv2.countNonZero(mask & self.union(labels)[0])
+        return Lesion(self._whole(mask), area, np.zeros(0, np.uint8), confirmed, held, outside), productive
+
+    def _refined(
+        self, labels: tuple[str, ...], level: Level, passing: tuple[int, ...]
+    ) -> tuple[list[Region], frozenset[int]]:
+        """Return the refined components of the passing boxes, and the boxes that are productive.
+
+        Cutting can leave a box without a component, and the side that only this box held open closes: repeated until
+        nothing changes, which at most two sides and a shrinking set of boxes bring about.
+        """
+        touched = {box: level.touched(box) for box in passing}
+        shapes: dict[int, Region | None] = {label: level.grown(label) for found in touched.values() for label in found}
+        productive = frozenset(box for box in passing if touched[box])
+        opened = None
+        while self.rules.opposite_lung == "cut" and (sides := self._open_sides(labels, productive)) != opened:
+            opened = sides
+            closed, open_ = self._closed(sides)
+            shapes = {
+                label: refine.cut(level.grown(label), closed, open_, self.rules.min_component_px) for label in shapes
+            }
+            productive = frozenset(box for box in productive if any(shapes[label] for label in touched[box]))
+        return [shape for shape in shapes.values() if shape is not None], productive
+
+    def _open_sides(self, labels: tuple[str, ...], productive: frozenset[int]) -> frozenset[str]:
+        return frozenset(side_of(label) for label in labels if self._meets(label, productive))
+
+    def _closed(self, open_sides: frozenset[str]) -> tuple[np.ndarray, np.ndarray]:
+        nothing = np.zeros(self.anomaly.shape, np.uint8)
+        open_ = closed = nothing
+        for side, lung in zip(SIDES, LUNGS, strict=True):
+            if side in open_sides:
+                open_ = open_ | self.zone(lung)
+            else:
+                closed = closed | self.zone(lung)
+        return closed & (1 - open_), open_
+
+    def _meets(self, label: str, productive: frozenset[int]) -> bool:
+        shared = self.union((label,))[2]
+        return any(shared[box] > 0 for box in productive)
+
+    def _grounded(
+        self, labels: tuple[str, ...], held: dict[str, int], area: int, productive: frozenset[int]
+    ) -> tuple[str, ...]:
+        meets = {label: self._meets(label, productive) for label in labels}
+        return grounded(
+            labels, held, area, meets, min_px=self.rules.ground_min_px, min_share=self.rules.ground_min_share
+        )
+
+    def _filled(self, mask: np.ndarray, labels: tuple[str, ...], productive: frozenset[int]) -> np.ndarray:
+        """Add the lowest part of each lung whose base the mask grounds as it stands, both sides judged before any."""
+        area = cv2.countNonZero(mask)
+        held = {label: cv2.countNonZero(mask & self.zone(label)) for label in labels}
+        share = exact(self.rules.effusion_fill_share)
+        confirmed = self._grounded(labels, held, area, productive)
+        filled = mask
+        for side, lung in zip(SIDES, LUNGS, strict=True):
+            base = f"{side} lung base"
+            if base in confirmed and held[base]:
+                filled = filled | refine.lowest(self.zone(lung), share)
+        return filled
+
+    def _whole(self, mask: np.ndarray) -> np.ndarray:
+        """Return a mask of the window as packed bits of the whole frame."""
+        rows, columns = self.window
+        packed = np.zeros((self.shape[0], self.shape[1] // 8), np.uint8)
+        packed[rows, columns.start // 8 : columns.stop // 8] = np.packbits(mask, axis=-1)
+        return packed
+
+
+def _window(anomaly: np.ndarray, zones: np.ndarray) -> tuple[slice, slice]:
+    """Return the smallest rows and whole bytes of columns that hold every zone and every anomalous pixel.
+
+    Zones come packed, uint8 (K, H, W / 8). The whole frame where there is nothing.
+    """
+    height, width = anomaly.shape
+    some = np.bitwise_or.reduce(zones, axis=0)
+    rows, columns = np.flatnonzero(some.any(axis=1)), np.flatnonzero(some.any(axis=0)) * 8
+    x, y, w, h = cv2.boundingRect(anomaly)
+    top = min([*rows[:1].tolist(), *([y] if h else [])], default=0)
+    bottom = max([*(rows[-1:] + 1).tolist(), *([y + h] if h else [])], default=height)
+    left = min([*columns[:1].tolist(), *([x // 8 * 8] if w else [])], default=0)
+    right = max([*(columns[-1:] + 8).tolist(), *([-(-(x + w) // 8) * 8] if w else [])], default=width)
+    return slice(top, bottom), slice(left, right)
+
+
+def _whole_frame(anomaly: np.ndarray) -> tuple[slice, slice]:
+    return slice(0, anomaly.shape[0]), slice(0, anomaly.shape[1])

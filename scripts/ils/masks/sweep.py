@@ -1,0 +1,110 @@
+"""A whole grid of threshold sets in one pass over a shard, for recall (Table 8) and yield.
+
+``output`` (Parquet), sorted by thresholds in the order given, study, image and lesion type: one row for every set and
+every (study, lesion type but cardiomegaly) with a finding that asks for a mask.
+    thresholds; study_id, image_id, subject_id, split; lesion; findings (count); has_labels (any of them has a zone
+    label); masks (findings with a mask); grounded (findings with a grounded mask); mask_px (pixels of the union of the
+    grounded masks).
+Recall of a lesion = studies with ``grounded`` > 0 over all its studies, those without labels in the denominator.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import cv2
+import numpy as np
+import polars as pl
+
+from ils.core.labels import LESIONS
+from ils.core.run import progress
+from ils.core.store import write_table
+from ils.masks.findings import CARDIOMEGALY
+from ils.masks.inputs import Case, Population
+from ils.masks.options import Rules
+from ils.masks.outcomes import Outcome, outcome
+from ils.masks.thresholds import ThresholdSet
+from ils.masks.zones import pixels
+
+SCHEMA = {
+    "thresholds": pl.String,
+    **dict.fromkeys(("study_id", "image_id", "subject_id", "split", "lesion"), pl.String),
+    "findings": pl.Int64,
+    "has_labels": pl.Boolean,
+    "masks": pl.Int64,
+    "grounded": pl.Int64,
+    "mask_px": pl.Int64,
+}
+
+
+@dataclass(frozen=True)
+class Options(Rules):
+    """The rules of the masks, and the threshold sets by name."""
+
+    sets: dict
+    """``{name: {"general": {...}, "edema": {...}}}``, plain floats."""
+
+
+def rows_of(case: Case, name: str, thresholds: ThresholdSet, rules: Rules) -> list[dict]:
+    """Return the rows of one image under one threshold set."""
+    by_lesion: dict[str, list[Outcome]] = {}
+    for finding in case.findings:
+        if finding.target and finding.target != CARDIOMEGALY:
+            found = outcome(finding, case.picture, case.zones, case.heart, thresholds, rules)
+            by_lesion.setdefault(finding.target, []).append(found)
+    return [_row(case, name, lesion, by_lesion[lesion]) for lesion in LESIONS if lesion in by_lesion]
+
+
+def _row(case: Case, name: str, lesion: str, outcomes: list[Outcome]) -> dict:
+    grounded = [one.mask for one in outcomes if one.grounded]
+    return {
+        "thresholds": name,
+        **case.names,
+        "lesion": lesion,
+        "findings": len(outcomes),
+        "has_labels": any(one.finding.reported for one in outcomes),
+        "masks": sum(one.mask is not None for one in outcomes),
+        "grounded": len(grounded),
+        "mask_px": pixels(np.bitwise_or.reduce(grounded)) if grounded else 0,
+    }
+
+
+def run_shard(
+    *,
+    cohort: str | Path,
+    frames: str | Path,
+    organs: str | Path,
+    anomaly: str | Path,
+    anatomy: str | Path,
+    boxes: str | Path,
+    reports: str | Path,
+    boxes_excluded: str | Path,
+    output: str | Path,
+    options: Options,
+    attrs: dict,
+    threads: int,
+) -> None:
+    """Evaluate every threshold set on one shard. Each image is read once, and what two sets share is done once.
+
+    ``attrs`` has no place in a table, and the work runs on one core whatever ``threads`` says. Raises StoreError for
+    a damaged input.
+    """
+    cv2.setNumThreads(1)
+    sets = {name: ThresholdSet.of(values) for name, values in options.sets.items()}
+    rows: dict[str, list[dict]] = {name: [] for name in sets}
+    population = Population(
+        cohort=cohort,
+        frames=frames,
+        organs=organs,
+        anomaly=anomaly,
+        anatomy=anatomy,
+        boxes=boxes,
+        reports=reports,
+        boxes_excluded=boxes_excluded,
+        rules=options,
+        smallest_level=min((thresholds.smallest_level for thresholds in sets.values()), default=1),
+    )
+    with population:
+        for case in progress(population, len(population), "masks"):
+            for name, thresholds in sets.items():
+                rows[name] += rows_of(case, name, thresholds, options)
+    write_table(output, pl.DataFrame([row for part in rows.values() for row in part], schema=SCHEMA))

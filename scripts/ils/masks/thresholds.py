@@ -1,0 +1,86 @@
+"""Thresholds as exact numbers, so that a tie is a tie (ils.md sections 4 and 5, Tables 7 and 8).
+
+A share is taken for the decimal that its shortest text shows: 0.1 is one tenth, not the binary number beside it.
+"""
+
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from math import ceil
+
+import numpy as np
+
+EDEMA = "edema"
+
+
+def exact(share: float) -> Fraction:
+    """Return the decimal that ``share`` is written as: ``exact(0.1) == Fraction(1, 10)``."""
+    return Fraction(Decimal(repr(share)))
+
+
+def level(share: float) -> int:
+    """Return the smallest grey level (0..255) that reaches ``share`` of 255: .10 -> 26, .05 -> 13, .01 -> 3."""
+    return ceil(255 * exact(share))
+
+
+@dataclass(frozen=True)
+class Taus:
+    """The five thresholds of Algorithm 1, ready to compare."""
+
+    level: int
+    anatomy: Fraction
+    conf: float
+    signal: Fraction
+    size: Fraction
+
+    @classmethod
+    def of(cls, values: dict[str, float]) -> "Taus":
+        """Make them from plain floats ``ano``, ``anatomy``, ``conf``, ``signal``, ``size``."""
+        return cls(
+            level(values["ano"]),
+            exact(values["anatomy"]),
+            values["conf"],
+            exact(values["signal"]),
+            exact(values["size"]),
+        )
+
+
+@dataclass(frozen=True)
+class ThresholdSet:
+    """The thresholds of one data set: those of edema and those of every other target (Table 7)."""
+
+    general: Taus
+    edema: Taus
+
+    @classmethod
+    def of(cls, values: dict[str, dict[str, float]]) -> "ThresholdSet":
+        """Make it from plain builtins ``{"general": {...}, "edema": {...}}``."""
+        return cls(Taus.of(values["general"]), Taus.of(values["edema"]))
+
+    @property
+    def smallest_level(self) -> int:
+        """The lowest grey level that any target asks for."""
+        return min(self.general.level, self.edema.level)
+
+    def for_target(self, target: str) -> Taus:
+        """Return the thresholds that hold for a lesion type."""
+        return self.edema if target == EDEMA else self.general
+
+
+def halves(values: dict[str, dict[str, float]]) -> dict[str, dict[str, float]]:
+    """Return a threshold set with every value halved, exactly in decimals (Table 8)."""
+    return {
+        part: {name: float(Decimal(repr(share)) / 2) for name, share in taus.items()} for part, taus in values.items()
+    }
+
+
+def at_least(part: np.ndarray, whole: np.ndarray, share: Fraction) -> np.ndarray:
+    """Return part / whole >= share, element by element, without rounding; where ``whole`` is 0 the ratio counts as 0.
+
+    ``part`` and ``whole`` are pixel counts (integers, any one shape).
+    """
+    part, whole = np.asarray(part, np.int64), np.asarray(whole, np.int64)
+    top, bottom = share.numerator, share.denominator
+    if max(top, bottom) * int(whole.max(initial=1)) >= 2**63:
+        part, whole = part.astype(object), whole.astype(object)
+    return np.asarray((part * bottom >= top * whole) & ((whole > 0) | (top <= 0)), bool)
