@@ -1,0 +1,84 @@
+"""Where the reach of a denial or hedge ends inside a sentence."""
+
+from ils.reports.rules.lexicon import Lexicon
+from ils.reports.rules.mentions import Hit, Mention
+
+_COMMA = {",", "(", ")"}
+
+
+def starts(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon) -> set[int]:
+    """Return the tokens of one sentence at which a new clause begins (the first token not among them)."""
+    kept = _longest(hits, ("end", "not_end", "link", "deny_not", "bound"))
+    found = {s for tag, s, _ in kept if tag == "end"}
+    affirming = {s for tag, _, s, _ in hits if tag == "affirming"}
+    inside = {i for m in mentions for i in range(m.start + 1, m.end)}
+    for token in affirming:
+        before = words[token - 1] if token else ""
+        if before in _COMMA or (before == "with" and words[token] in lexicon.affirming_after_with):
+            found.add(token)
+        elif token > 1 and before in ("and", "with") and words[token - 2] == ",":
+            found.add(token - 1)
+    found |= _verb_halves(words, hits, mentions)
+    found |= {s for _, s, _ in links(words, hits, mentions, lexicon)}
+    return {token for token in found if token > 0 and token not in inside}
+
+
+def links(
+    words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon
+) -> list[tuple[str, int, int]]:
+    """Return (grade, start, end) of the links that stand between a finding to be explained and a next mention.
+
+    A link after a denial ("no opacity suggesting pneumonia") ties nothing: the denial reaches both.
+    """
+    found = []
+    denials = [(s, e) for tag, s, e in _longest(hits, ("deny", "deny_not", "no_new")) if tag == "deny"]
+    for grade, start, end in _longest(hits, ("link", "bound")):
+        before = [m for m in mentions if m.end <= start]
+        after = [m for m in mentions if m.start >= end]
+        if grade is None or not before or not after or before[-1].entity is None or not before[-1].entity.explained:
+            continue
+        if not _leads(words[end : after[0].start], lexicon):
+            continue
+        if any(s < before[-1].start and not _ended(words, s, before[-1].start) for s, _ in denials):
+            continue
+        found.append((grade, start, end))
+    return found
+
+
+def _leads(gap: list[str], lexicon: Lexicon) -> bool:
+    """Tell whether the words after a link lead straight to the disease."""
+    return len(gap) <= lexicon.link_gap and lexicon.link_breaks.isdisjoint(gap)
+
+
+def _ended(words: list[str], start: int, end: int) -> bool:
+    return not {";", "but", "however", "although", "though", "there", "except"}.isdisjoint(words[start:end])
+
+
+def _longest(hits: list[Hit], tags: tuple[str, ...]) -> list[tuple]:
+    """Return (tag or link grade, start, end) of phrases of these tags, the longest of those that overlap."""
+    taken: set[int] = set()
+    kept = []
+    for tag, value, s, e in sorted((h for h in hits if h[0] in tags), key=lambda h: (h[2] - h[3], h[2], h[0])):
+        if taken.isdisjoint(range(s, e)):
+            taken.update(range(s, e))
+            kept.append((value if tag == "link" else None if tag == "bound" else tag, s, e))
+    return sorted(kept, key=lambda item: item[1])
+
+
+def _verb_halves(words: list[str], hits: list[Hit], mentions: list[Mention]) -> set[int]:
+    """Return joints ("and", a comma) with a verb of their own and a mention on both sides."""
+    verbs = sorted({s for tag, _, s, _ in hits if tag == "verb"})
+    if len(verbs) < 2:
+        return set()
+    found = set()
+    joints = [i for i, word in enumerate(words) if word in ("and", ",", "or")]
+    for joint in joints:
+        left = [v for v in verbs if v < joint]
+        right = [v for v in verbs if v > joint]
+        if not left or not right:
+            continue
+        nearer = [j for j in joints if joint < j < right[0] and words[j] != "or"]
+        starts_here = any(joint < m.start < right[0] for m in mentions) or right[0] - joint <= 5
+        if not nearer and starts_here and right[0] - joint > 1 and any(m.start < joint for m in mentions):
+            found.add(joint)
+    return found

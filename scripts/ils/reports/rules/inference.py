@@ -1,0 +1,50 @@
+"""Which disease a non-specific finding is said to stand for (paper A.2: one tuple, with a predicted lesion type)."""
+
+from ils.reports.rules import clauses
+from ils.reports.rules.lexicon import Lexicon
+from ils.reports.rules.mentions import Hit, Mention
+from ils.reports.rules.scope import worst
+
+
+def explain(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon) -> None:
+    """Move each disease behind a link into the candidates of the finding before it; one sentence.
+
+    Only an affirmed finding is explained, and only by an affirmed disease.
+    """
+    for grade, start, end in clauses.links(words, hits, mentions, lexicon):
+        number = max(i for i, m in enumerate(mentions) if m.end <= start)
+        finding, disease = mentions[number], mentions[number + 1]
+        if _usable(finding) and _usable(disease) and not finding.consumed:
+            _take(finding, disease, worst(grade, disease.hedge))
+            joint = not lexicon.joint.isdisjoint(words[end : disease.start])
+            _take_alternatives(finding, words, mentions, number + 1, joint, hits)
+
+
+def _take_alternatives(finding, words, mentions, number: int, joint: bool, hits: list[Hit]) -> None:
+    verbs = {s for tag, _, s, _ in hits if tag == "verb"}
+    for last, following in zip(mentions[number:], mentions[number + 1 :], strict=False):
+        gap = words[last.end : following.start]
+        tied = not {"or", "versus", "vs", "/", "possibly"}.isdisjoint(gap) or (joint and "and" in gap)
+        tied = tied or gap == [","]
+        if not tied or len(gap) > 6 or not _usable(following) or verbs & set(range(last.end, following.start)):
+            return
+        _take(finding, following, worst(finding.predicted_hedge, following.hedge, "strong"))
+
+
+def _usable(mention: Mention) -> bool:
+    return mention.entity is not None and not {"negation", "elsewhere"} & mention.flags
+
+
+def _take(finding: Mention, disease: Mention, grade: str) -> None:
+    name = disease.entity.lesion or disease.entity.name
+    if name not in finding.candidates:
+        finding.candidates.append(name)
+    finding.predicted_hedge = worst(finding.predicted_hedge or "definite", grade)
+    disease.consumed = True
+    disease.flags.add("explains")
+    finding.places = finding.places + [place for place in disease.places if place not in finding.places]
+
+
+def refers_back(words: list[str], lexicon: Lexicon) -> bool:
+    """Tell whether a sentence begins with a word for what was told before ("This likely represents ...")."""
+    return any(tuple(words[: len(phrase)]) == phrase for phrase in lexicon.anaphora)

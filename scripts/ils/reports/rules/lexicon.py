@@ -1,0 +1,167 @@
+"""The radiology knowledge, read from ``resources/lexicon/*.yaml`` into matchers. No wording lives in code."""
+
+import hashlib
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import spacy
+import yaml
+from negspacy.negation import Negex
+from spacy.matcher import PhraseMatcher
+from spacy.tokens import Doc
+
+from ils.reports.rules.tokens import Tokenizer
+
+FILES = ("entities", "scope", "links", "locations")
+CUE_SETS = ("negation", "no_new", "strong", "weak", "elsewhere")
+"""Scope sets; each is one negspacy component with an extension attribute of that name."""
+
+
+@dataclass(frozen=True)
+class Entity:
+    """A row of ``entities.yaml``; the file explains the fields."""
+
+    name: str
+    lesion: str | None = None
+    related: str | None = None
+    explained: bool = False
+    predicted: bool = False
+    category: str | None = None
+
+
+@dataclass(frozen=True)
+class Composite:
+    """A finding told by a subject and a state, at most ``gap`` words apart."""
+
+    entity: Entity
+    gap: int
+    rank: int
+
+
+class Lexicon:
+    """Everything the rules engine knows, ready to match.
+
+    ``match(doc)`` gives (tag, value, start, end) of every phrase; tags: entity, cancel, subject, state, side, level,
+    fused, place, link, bound, alternative, end, affirming, verb, deny, comparison, normal, lung.
+    """
+
+    def __init__(self, folder: str | Path):
+        data = {name: yaml.safe_load((Path(folder) / f"{name}.yaml").read_text(encoding="utf-8")) for name in FILES}
+        self.nlp = spacy.blank("en")
+        self.nlp.tokenizer = Tokenizer(self.nlp.vocab)
+        self.entities = {row["name"]: _entity(row) for row in data["entities"]["entities"]}
+        self.entities |= {row["name"]: _entity(row) for row in data["entities"]["composite_entities"]}
+        self.locations = data["locations"]
+        self.links, self.scope = data["links"], data["scope"]
+        self.place_category = {}
+        self._matcher = PhraseMatcher(self.nlp.vocab, attr="LOWER")
+        self._values: dict[int, list[tuple[str, object]]] = {}
+        self._phrases: dict[str, list[tuple[str, object]]] = {}
+        self._add_entities(data["entities"])
+        self._add_locations(data["locations"])
+        self._add_scope(data["scope"], data["links"])
+        for phrase, values in self._phrases.items():
+            key = self.nlp.vocab.strings.add("ils:" + phrase)
+            self._values[key] = values
+            self._matcher.add("ils:" + phrase, [self.nlp.make_doc(phrase)])
+        self.cues = [self._negex(name) for name in CUE_SETS]
+        self.adjacent = frozenset(self.scope["negation"]["adjacent"])
+        self.affirming_after_with = frozenset(self.scope["affirming_after_with_only"])
+        self.anaphora = tuple(sorted(({tuple(p.split()) for p in self.links["anaphora"]}), key=len, reverse=True))
+        self.breaks = frozenset(data["entities"]["composite_breaks"])
+        self.joins = frozenset(data["entities"]["composite_joins"])
+        self.link_gap, self.link_breaks = self.links["gap"], frozenset(self.links["breaks"])
+        self.joint = frozenset(self.links["joint"])
+        self.gap_breaks = frozenset(self.locations["gap_breaks"])
+        self.shares, self.beside = frozenset(self.locations["shares"]), frozenset(self.locations["beside"])
+        self.inside = frozenset(self.locations["inside"])
+        self.before_place = frozenset(self.locations["before_place"])
+
+    def match(self, doc: Doc) -> list[tuple[str, object, int, int]]:
+        """Return (tag, value, start, end) of all phrases of the lexicon in ``doc``, by start."""
+        found = [(tag, v, s, e) for key, s, e in self._matcher(doc) for tag, v in self._values[key]]
+        found.sort(key=lambda hit: (hit[2], -hit[3], hit[0], str(hit[1])))
+        return found
+
+    def _put(self, tag: str, value: object, phrases: list[str], plural: bool = False) -> None:
+        for phrase in phrases:
+            words = " ".join(word.text for word in self.nlp.make_doc(str(phrase).lower()))
+            for form in {words, *(_plurals(words) if plural else ())}:
+                self._phrases.setdefault(form, []).append((tag, value))
+
+    def _add_entities(self, data: dict) -> None:
+        for row in data["entities"]:
+            self._put("entity", self.entities[row["name"]], row["words"], plural=True)
+        for rank, row in enumerate(data["composites"]):
+            composite = Composite(self.entities[row["name"]], row["gap"], rank)
+            self._put("subject", composite, row["subjects"], plural=True)
+            self._put("state", composite, row["states"])
+        for phrases in data["not_findings"].values():
+            self._put("cancel", None, phrases, plural=True)
+        self._put("lung", None, data["lung_words"], plural=True)
+
+    def _add_locations(self, data: dict) -> None:
+        for side, phrases in data["sides"].items():
+            self._put("side", side, phrases)
+        for level, row in data["levels"].items():
+            self._put("level", level, row["words"])
+        for half in data["halves"]:
+            self._put("half", half, [half])
+        for phrase, (side, level) in data["fused"].items():
+            self._put("fused", (side, level), [phrase])
+        for category, row in data["elsewhere"].items():
+            self._put("place", category, row["words"] if isinstance(row, dict) else row, plural=True)
+
+    def _add_scope(self, scope: dict, links: dict) -> None:
+        for grade, phrases in links["links"].items():
+            self._put("link", grade, phrases)
+        self._put("bound", None, links["bound"])
+        self._put("alternative", None, links["alternatives"])
+        self._put("end", None, scope["ends"])
+        self._put("not_end", None, scope["not_ends"])
+        self._put("affirming", None, scope["affirming"])
+        self._put("verb", None, scope["verbs"])
+        self._put("deny", None, scope["negation"]["before"])
+        self._put("deny_not", None, scope["negation"]["not"])
+        self._put("comparison", None, scope["comparison"])
+        self._put("normal", None, scope["normal_lungs"])
+
+    def _negex(self, name: str) -> Negex:
+        """One negspacy component: its terms from the YAML, its clauses from our own sentence starts."""
+        row = self.scope[name]
+        if isinstance(row, list):
+            row = {"before": row, "after": [], "not": []}
+        phrases = {key: [str(phrase).lower() for phrase in row[key]] for key in ("before", "after", "not")}
+        terms = {
+            "pseudo_negations": phrases["not"],
+            "preceding_negations": phrases["before"],
+            "following_negations": phrases["after"],
+            "termination": [],
+        }
+        return Negex(self.nlp, name, terms, extension_name=name, span_keys=["mentions"])
+
+
+def _entity(row: dict) -> Entity:
+    return Entity(**{key: value for key, value in row.items() if key != "words"})
+
+
+def _plurals(phrase: str) -> list[str]:
+    """Return the plural of the last word, and of the first noun in "elevation of the hemidiaphragm"-like phrases."""
+    if phrase.endswith(("s", "ed", "ing", "ic", "ous")):
+        return []
+    return [phrase[:-1] + "ies"] if phrase.endswith("y") and phrase[-2] not in "aeiou" else [phrase + "s"]
+
+
+@cache
+def load(folder: str) -> Lexicon:
+    """Read a lexicon once a process."""
+    return Lexicon(folder)
+
+
+def digest(folder: str | Path) -> str:
+    """Return a short digest of the lexicon's files: the same rules and the same digest give the same tuples."""
+    state = hashlib.blake2b(digest_size=8)
+    for name in FILES:
+        state.update((Path(folder) / f"{name}.yaml").read_bytes())
+    return state.hexdigest()

@@ -1,0 +1,225 @@
+"""Places: which words of a sentence name one, to which finding each belongs, and what sides and levels it means."""
+
+from dataclasses import dataclass
+
+from ils.reports.rules.lexicon import Lexicon
+from ils.reports.rules.mentions import Hit, Mention
+
+_TAGS = ("side", "level", "fused", "half", "place")
+_JOINTS = {"and", "or", ",", "/", "than", "versus", "vs", "&", "to"}
+_MODIFIER_GAP = 6
+
+
+@dataclass(frozen=True)
+class Place:
+    """A place as the text means it: ``sides`` (empty: not told), a ``level`` of the lung or another ``category``."""
+
+    text: str
+    sides: tuple[str, ...]
+    level: str | None
+    category: str | None = None
+
+
+@dataclass
+class _Part:
+    items: list[tuple[str, object, int, int]]
+    owner: Mention | None = None
+
+    @property
+    def start(self) -> int:
+        return self.items[0][2]
+
+    @property
+    def end(self) -> int:
+        return self.items[-1][3]
+
+
+def attach(words: list[str], hits: list[Hit], mentions: list[Mention], clause_starts: set[int], lexicon: Lexicon) -> None:
+    """Give every mention of one sentence its places."""
+    parts = _parts(words, hits, mentions)
+    verbs = {s for tag, _, s, _ in hits if tag == "verb"}
+    adjectives = {s for tag, _, s, _ in hits if tag == "affirming"}
+    for part in reversed(parts):
+        part.owner = _described(words, part, mentions, verbs, lexicon)
+    for number in range(len(parts) - 2, -1, -1):
+        _share_forward(words, parts[number], parts[number + 1], mentions, adjectives, lexicon)
+    for number, part in enumerate(parts):
+        if part.owner is None:
+            part.owner = _placed(words, part, parts[number - 1] if number else None, mentions, adjectives, lexicon)
+        if part.owner is None:
+            part.owner = _led(words, part, mentions, clause_starts, lexicon)
+    for mention in mentions:
+        own = [item for part in parts if part.owner is mention for item in part.items]
+        mention.places = resolve(own, lexicon)
+    _share_between(words, mentions, lexicon)
+
+
+def _parts(words: list[str], hits: list[Hit], mentions: list[Mention]) -> list[_Part]:
+    """Return runs of place words with nothing between, the longest wording first, outside the findings' own words."""
+    blocked = {i for m in mentions if m.entity is None or "composite" not in m.flags for i in range(m.start, m.end)}
+    blocked |= {i for m in mentions if "composite" in m.flags for i in range(*m.scope)}
+    hearts = [m for m in mentions if m.entity is not None and m.entity.category == "heart"]
+    blocked |= {i for m in hearts for i in range(m.start, m.end)}
+    items = []
+    taken: set[int] = set(blocked)
+    for tag, value, s, e in sorted((h for h in hits if h[0] in _TAGS), key=lambda h: (h[2] - h[3], h[2], h[0])):
+        if taken.isdisjoint(range(s, e)):
+            taken.update(range(s, e))
+            items.append((tag, value, s, e))
+    items.sort(key=lambda item: item[2])
+    parts: list[_Part] = []
+    for item in items:
+        if parts and parts[-1].end == item[2] and not (parts[-1].items[-1][0] != "side" and item[0] == "side"):
+            parts[-1].items.append(item)
+        else:
+            parts.append(_Part([item]))
+    return parts
+
+
+def _described(words, part: _Part, mentions, verbs: set[int], lexicon: Lexicon) -> Mention | None:
+    """The finding that the place describes from the left ("left basilar streaky opacity"), or that it stands in."""
+    inside = next((m for m in mentions if m.start <= part.start and part.end <= m.end), None)
+    if inside is not None:
+        return inside
+    following = next((m for m in mentions if m.start >= part.end), None)
+    if following is None or following.start - part.end > _MODIFIER_GAP:
+        return None
+    gap = words[part.end : following.start]
+    barred = lexicon.gap_breaks | _JOINTS - {"to"}
+    if any(word in barred for word in gap) or verbs & set(range(part.end, following.start)):
+        return None
+    return following
+
+
+def _share_forward(words, part: _Part, following: _Part, mentions, adjectives: set[int], lexicon: Lexicon) -> None:
+    """"Right upper and lower lobe opacities": the first place goes with the second."""
+    if part.owner is not None or following.owner is None or following.owner.end <= part.end:
+        return
+    if not _joint(words, part.end, following.start, adjectives, lexicon):
+        return
+    earlier = [m for m in mentions if m.end <= part.start]
+    if earlier and _leading_word(words, part.start, earlier[-1].end, lexicon) in lexicon.before_place - {",", "is", "are"}:
+        return
+    part.owner = following.owner
+
+
+def _joint(words, start: int, end: int, adjectives: set[int], lexicon: Lexicon) -> bool:
+    """Tell whether the words between two places only join them."""
+    gap = range(start, end)
+    joined = any(words[i] in _JOINTS for i in gap)
+    return joined and len(gap) <= 6 and all(words[i] in lexicon.inside or i in adjectives for i in gap)
+
+
+def _placed(words, part: _Part, before: _Part | None, mentions, adjectives, lexicon: Lexicon) -> Mention | None:
+    """The finding that stands before the place ("opacity in the left base and the right mid lung")."""
+    earlier = [m for m in mentions if m.end <= part.start]
+    if not earlier:
+        return None
+    finding = earlier[-1]
+    if before is not None and before.start >= finding.start and before.owner is finding:
+        gap = words[before.end : part.start]
+        if len(gap) <= 8 and all(w in lexicon.inside or before.end + i in adjectives for i, w in enumerate(gap)):
+            return finding
+    if part.start == finding.end or _leading_word(words, part.start, finding.end, lexicon) in lexicon.before_place:
+        return finding
+    return None
+
+
+def _leading_word(words, start: int, floor: int, lexicon: Lexicon) -> str:
+    """Return the word that leads to a place, articles and aspects skipped."""
+    token = start - 1
+    while token >= floor and words[token] in lexicon.inside - lexicon.before_place - {"and", "or", "/"}:
+        token -= 1
+    return words[token] if token >= floor else ""
+
+
+def _led(words, part: _Part, mentions, clause_starts: set[int], lexicon: Lexicon) -> Mention | None:
+    """The finding after a place that opens the statement ("In the right upper lobe, there is ...")."""
+    if any(item[0] == "place" and item[1] != "lateral view location" for item in part.items):
+        return None
+    following = next((m for m in mentions if m.start >= part.end), None)
+    if following is None or any(m.end <= part.start for m in mentions):
+        return None
+    opened = _leading_word(words, part.start, 0, lexicon) in ("in", "within", "at", "on", "involving", "along", "over")
+    gap = words[part.end : following.start]
+    if lexicon.breaks & set(gap) - {",", "with"} or len(gap) > 12:
+        return None
+    crossed = any(part.end <= token <= following.start for token in clause_starts)
+    return following if opened or not crossed else None
+
+
+def _share_between(words, mentions: list[Mention], lexicon: Lexicon) -> None:
+    """"Left effusion and atelectasis", "effusion and atelectasis at the left base": one place for both."""
+    for first, second in zip(mentions, mentions[1:], strict=False):
+        if first.entity is None or second.entity is None or not (_pulmonary(first) and _pulmonary(second)):
+            continue
+        gap = words[first.end : second.start]
+        bare = bool(gap) and len(gap) <= 3 and lexicon.shares.issuperset(gap)
+        beside = len(gap) <= 5 and not lexicon.beside.isdisjoint(gap)
+        if first.places and not second.places and (bare or beside):
+            second.places = list(first.places)
+        elif second.places and not first.places and bare and second.places:
+            first.places = list(second.places)
+
+
+def _pulmonary(mention: Mention) -> bool:
+    return mention.entity.category in ("lung", "pleura")
+
+
+def resolve(items: list[tuple[str, object, int, int]], lexicon: Lexicon) -> list[Place]:
+    """Turn place words in their order into places: sides and nouns are shared along a list."""
+    places: list[Place] = []
+    sides: list[str] = []
+    fresh = False
+    for number, (tag, value, _, _) in enumerate(items):
+        if tag == "side":
+            new = ["right", "left"] if value == "both" else [value]
+            sides = list(dict.fromkeys([*sides, *new])) if fresh else new
+            fresh = True
+            continue
+        if tag == "place":
+            places.append(Place(str(value), tuple(sides) if fresh else (), None, str(value)))
+            fresh = False
+            continue
+        level = value
+        if tag == "half":
+            level = _level_of_half(str(value), items[number + 1 :], lexicon)
+            if level is None:
+                continue
+        elif tag == "fused":
+            side, level = value
+            sides = ["right", "left"] if side == "both" else [side]
+        places.append(_place(tuple(sides), str(level), lexicon))
+        fresh = False
+    if fresh:
+        places = _trailing(places, tuple(sides), items, lexicon)
+    return list(dict.fromkeys(places))
+
+
+def _trailing(places: list[Place], sides: tuple[str, ...], items, lexicon: Lexicon) -> list[Place]:
+    """Use sides told after the level ("at the base on the left"); "right greater than left" after both adds nothing."""
+    if not places:
+        return [Place(" and ".join(sides) if len(sides) < 2 else "bilateral", sides, None)]
+    if all(not place.sides for place in places):
+        return [_place(sides, place.level, lexicon) if place.level else place for place in places]
+    told = {side for place in places for side in place.sides}
+    rest = tuple(side for side in sides if side not in told)
+    return [*places, Place(" and ".join(rest), rest, places[-1].level)] if rest else places
+
+
+def _place(sides: tuple[str, ...], level: str, lexicon: Lexicon) -> Place:
+    only = lexicon.locations["levels"][level].get("side")
+    if only is not None:
+        sides = (only,)
+    side = "bilateral" if len(sides) == 2 else "".join(sides)
+    return Place(f"{side} {level}".strip(), sides, level)
+
+
+def _level_of_half(half: str, following: list, lexicon: Lexicon) -> str | None:
+    """Return the level of "upper" in "upper and lower lobe" from the noun that comes later, None without one."""
+    for tag, value, _, _ in following:
+        if tag in ("level", "fused"):
+            level = value[1] if tag == "fused" else value
+            noun = "lobe" if "lobe" in level else "lung"
+            return lexicon.locations["heads"][noun].get(half)
+    return None

@@ -1,0 +1,64 @@
+"""Denials, hedges and dates: negspacy's reach, inside our clauses, with our terms."""
+
+from collections.abc import Iterable
+
+from spacy.tokens import Doc
+
+from ils.reports.rules.lexicon import CUE_SETS, Lexicon
+from ils.reports.rules.mentions import Mention
+
+GRADES = ("definite", "strong", "weak")
+
+
+def apply(doc: Doc, mentions: Iterable[Mention], clause_starts: Iterable[int], lexicon: Lexicon) -> None:
+    """Set the flags ``negation``, ``no_new``, ``strong``, ``weak``, ``elsewhere`` of every mention of the document."""
+    opening = set(clause_starts)
+    for token in range(len(doc)):
+        doc[token].is_sent_start = token == 0 or token in opening
+    spans = {}
+    for mention in mentions:
+        spans.setdefault(mention.scope, []).append(mention)
+    doc.spans["mentions"] = [doc[s:e] for s, e in spans]
+    for name, component in zip(CUE_SETS, lexicon.cues, strict=True):
+        component(doc)
+        for span in doc.spans["mentions"]:
+            if span._.get(name):
+                for mention in spans[(span.start, span.end)]:
+                    mention.flags.add(name)
+
+
+def adjacent(words: list[str], mentions: list[Mention], lexicon: Lexicon) -> None:
+    """Deny the finding right after "resolved" and the like; one sentence."""
+    for mention in mentions:
+        before = words[max(0, mention.start - 3) : mention.start]
+        if lexicon.adjacent & set(before) and not {",", "and", ";", "has", "have", "is", "are", "now", "been"} & set(before):
+            mention.flags.add("negation")
+
+
+def worst(*grades: str) -> str:
+    """Return the weakest of several grades."""
+    return max(grades, key=GRADES.index)
+
+
+def grade(mentions: list[Mention], words: list[str], lexicon: Lexicon) -> None:
+    """Set the hedge of every mention of a sentence from its flags and from "X or Y"."""
+    for mention in mentions:
+        mention.hedge = "weak" if "weak" in mention.flags else "strong" if "strong" in mention.flags else "definite"
+    alternatives = {"or", "versus", "vs", "/"}
+    for first, second in zip(mentions, mentions[1:], strict=False):
+        gap = words[first.end : second.start]
+        if len(gap) > 6 or alternatives.isdisjoint(gap) or {";", "."} & set(gap):
+            continue
+        if first.entity is None or second.entity is None:
+            continue
+        if "negation" in first.flags or "negation" in second.flags:
+            continue
+        if not _coordinates(gap, alternatives):
+            continue
+        first.hedge, second.hedge = worst(first.hedge, "strong"), worst(second.hedge, "strong")
+
+
+def _coordinates(gap: list[str], alternatives: set[str]) -> bool:
+    """Tell whether the alternative joins the two nouns, not two adjectives of the second ("new or increased")."""
+    place = next(i for i, word in enumerate(gap) if word in alternatives)
+    return place <= 2 or gap[place - 1] == ","

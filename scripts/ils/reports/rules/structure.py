@@ -1,0 +1,142 @@
+"""Sentences in, tuples out: mentions, clauses, scope, hedges, places, inference, mapping, in this order."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from spacy.tokens import Doc
+
+from ils.reports import schema
+from ils.reports.rules import clauses, inference, locations, mapping, mentions, scope
+from ils.reports.rules.lexicon import Lexicon
+from ils.reports.rules.tokens import words_of
+
+_BATCH_WORDS = 400
+"""Words that share one spaCy document; a longer sentence is read in windows, so that no text costs more than linear time."""
+
+
+@dataclass
+class _Piece:
+    sentence: int
+    text: str
+    tokens: list[tuple[str, int, int]]
+    found: list[mentions.Mention] | None = None
+
+    @property
+    def words(self) -> list[str]:
+        return [word for word, _, _ in self.tokens]
+
+
+def structure(sentences: list[str], lexicon: Lexicon, unsided_effusion: bool) -> list[dict]:
+    """Return the tuples of a section as in :mod:`ils.reports.schema`; ``span`` in characters of its sentence."""
+    tuples: list[schema.Finding] = []
+    last: list[mentions.Mention] = []
+    for batch in _batches(sentences):
+        words = [word for piece in batch for word in piece.words]
+        doc = Doc(lexicon.nlp.vocab, words=words)
+        hits = lexicon.match(doc)
+        starts, everything, offset, cursor, later = set(), [], 0, 0, []
+        for piece in batch:
+            end = offset + len(piece.tokens)
+            own = []
+            while cursor < len(hits) and hits[cursor][2] < end:
+                tag, value, s, e = hits[cursor]
+                if e <= end:
+                    own.append((tag, value, s - offset, e - offset))
+                cursor += 1
+            found = mentions.find(piece.words, own, lexicon)
+            cut = clauses.starts(piece.words, own, found, lexicon)
+            later.append((piece, own, found, cut, offset))
+            starts |= {offset, *(offset + token for token in cut)}
+            everything += found
+            offset = end
+        _scope(doc, later, starts, everything, lexicon)
+        for piece, own, found, cut, _ in later:
+            last = _finish(piece, own, found, cut, last, lexicon)
+            tuples += _tuples(piece, own, found, unsided_effusion, lexicon)
+    return [schema.as_dict(finding) for finding in tuples]
+
+
+def _batches(sentences: list[str]) -> Iterator[list[_Piece]]:
+    batch, size = [], 0
+    for number, text in enumerate(sentences, start=1):
+        tokens = words_of(text)
+        for start in range(0, len(tokens), _BATCH_WORDS):
+            window = tokens[start : start + _BATCH_WORDS]
+            if batch and size + len(window) > _BATCH_WORDS:
+                yield batch
+                batch, size = [], 0
+            batch.append(_Piece(number, text, window))
+            size += len(window)
+    if batch:
+        yield batch
+
+
+def _scope(doc: Doc, later: list, starts: set[int], everything: list, lexicon: Lexicon) -> None:
+    """Run the scope engine over the whole document: mentions are moved to its tokens and back."""
+    for _, _, found, _, offset in later:
+        for mention in found:
+            mention.scope = (mention.scope[0] + offset, mention.scope[1] + offset)
+    if everything:
+        scope.apply(doc, everything, starts, lexicon)
+    for _, _, found, _, offset in later:
+        for mention in found:
+            mention.scope = (mention.scope[0] - offset, mention.scope[1] - offset)
+
+
+def _finish(piece: _Piece, own, found, cut, last, lexicon: Lexicon) -> list[mentions.Mention]:
+    """Places, hedges and inference of one sentence; returns its affirmed findings, for the next sentence's "this"."""
+    if not found:
+        return []
+    words = piece.words
+    scope.adjacent(words, found, lexicon)
+    locations.attach(words, own, found, cut, lexicon)
+    scope.grade(found, words, lexicon)
+    inference.explain(words, own, found, lexicon)
+    real = [m for m in found if m.entity is not None and not {"negation", "elsewhere"} & m.flags]
+    if last and real and inference.refers_back(words, lexicon):
+        for mention in real:
+            if not mention.places and mention.entity.category in ("lung", "pleura"):
+                mention.places = list(last[-1].places)
+    return [m for m in real if not m.consumed]
+
+
+def _tuples(piece: _Piece, own, found, unsided_effusion: bool, lexicon: Lexicon) -> list[schema.Finding]:
+    made = []
+    for mention in found:
+        if mention.entity is None or mention.consumed or mention.entity.predicted or "elsewhere" in mention.flags:
+            continue
+        made.append(_finding(piece, mention, unsided_effusion, lexicon))
+    unique = {}
+    for finding in made:
+        key = (finding.entity, finding.presence, tuple(finding.location or ()))
+        unique.setdefault(key, finding)
+    return list(unique.values())
+
+
+def _finding(piece: _Piece, mention: mentions.Mention, unsided_effusion: bool, lexicon: Lexicon) -> schema.Finding:
+    entity, places = mention.entity, mention.places
+    negative = "negation" in mention.flags or "no_new" in mention.flags
+    where = mapping.category(entity, places)
+    labels = mapping.labels(entity, places, where, unsided_effusion, lexicon)
+    texts = [place.text for place in places]
+    certain = mention.hedge == "definite" and mention.predicted_hedge in (None, "definite")
+    sure = "weak" not in mention.flags if negative else certain
+    start, end = piece.tokens[mention.start][1], piece.tokens[mention.end - 1][2]
+    return schema.Finding(
+        entity=entity.name,
+        sentence_index=piece.sentence,
+        presence="negative" if negative else "positive",
+        certainty="definitive" if sure else "tentative",
+        location=texts or None,
+        predicted_lesion_type=mention.candidates[0] if len(mention.candidates) == 1 else None,
+        category=where,
+        labels=labels,
+        lesion_type=mapping.lesion(entity, where),
+        hedge="definite" if negative and sure else mention.hedge,
+        span=[start, end],
+        candidates=list(mention.candidates),
+        predicted_hedge=mention.predicted_hedge,
+        related=entity.related,
+        block=[] if negative else mapping.block(entity, places, texts, where, labels, lexicon),
+        denies="no_new" not in mention.flags,
+    )

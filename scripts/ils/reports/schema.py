@@ -1,0 +1,105 @@
+"""What every engine must answer: one tuple per finding that a sentence affirms or denies, and one line per study."""
+
+from dataclasses import asdict, dataclass, field
+
+from ils.core.labels import CATEGORIES, LESIONS, VALID_LOCATIONS, ZONE_LABELS
+
+PRESENCE = ("positive", "negative")
+CERTAINTY = ("definitive", "tentative")
+HEDGES = ("definite", "strong", "weak")
+"""Grades of an assertion, surest first. Certainty is ``definitive`` for definite ones without a hedged explanation."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One finding of a report (ils.md sections 3 and 10; paper Figure 9).
+
+    entity: name of the finding without its place.
+    sentence_index: sentence of the section, from 1.
+    presence, certainty: as in Figure 9.
+    location: the places as the text names them, null if it names none.
+    predicted_lesion_type: the one disease that the finding is said to stand for: one of the seven lesion types or
+        another name ("scar", "nipple shadow"); null if none or several.
+    category: one of the 17 of Figure 10, null if unmapped.
+    labels: zone labels of Figure 10, for positive and negative tuples.
+    lesion_type: the entity's own type of the seven, null for another finding.
+    hedge: grade of the statement that the entity is there (or not).
+    span: [start, end) in characters of the section's text.
+    candidates: every disease the finding may stand for (also the single one); empty if none.
+    predicted_hedge: grade of the statement that links the entity to ``candidates``; null without one.
+    related: lesion type whose negatives this affirmed finding blocks in the whole study; equal to ``lesion_type`` (a
+        borderline heart) it makes no pair of its own either.
+    block: valid locations that a positive finding without labels could be in; empty where it has labels or is no
+        finding of lung or pleura.
+    denies: whether a negative tuple denies the finding ("no new X" does not); true for positives.
+    """
+
+    entity: str
+    sentence_index: int
+    presence: str
+    certainty: str
+    location: list[str] | None
+    predicted_lesion_type: str | None
+    category: str | None
+    labels: list[str]
+    lesion_type: str | None
+    hedge: str
+    span: list[int]
+    candidates: list[str] = field(default_factory=list)
+    predicted_hedge: str | None = None
+    related: str | None = None
+    block: list[str] = field(default_factory=list)
+    denies: bool = True
+
+
+def _nullable(schema: dict) -> dict:
+    return {"anyOf": [schema, {"type": "null"}]}
+
+
+def json_schema() -> dict:
+    """Return the JSON schema of a list of tuples (draft 2020-12), as an LLM engine is held to."""
+    text = {"type": "string", "minLength": 1}
+    properties = {
+        "entity": text,
+        "sentence_index": {"type": "integer", "minimum": 1},
+        "presence": {"enum": list(PRESENCE)},
+        "certainty": {"enum": list(CERTAINTY)},
+        "location": _nullable({"type": "array", "items": text, "minItems": 1}),
+        "predicted_lesion_type": _nullable(text),
+        "category": {"enum": [*CATEGORIES, None]},
+        "labels": {"type": "array", "items": {"enum": list(ZONE_LABELS)}, "uniqueItems": True},
+        "lesion_type": {"enum": [*LESIONS, None]},
+        "hedge": {"enum": list(HEDGES)},
+        "span": {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 2, "maxItems": 2},
+        "candidates": {"type": "array", "items": text},
+        "predicted_hedge": {"enum": [*HEDGES, None]},
+        "related": {"enum": [*LESIONS, None]},
+        "block": {"type": "array", "items": {"enum": list(VALID_LOCATIONS)}, "uniqueItems": True},
+        "denies": {"type": "boolean"},
+    }
+    item = {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "type": "array", "items": item}
+
+
+def problems(tuples: list[dict], sentences: int) -> list[str]:
+    """Return what breaks the schema or its logic, empty if nothing does. ``sentences`` = how many the section has.
+
+    No text of the report is repeated, so that the answer may stand in a ledger.
+    """
+    import jsonschema
+
+    validator = jsonschema.Draft202012Validator(json_schema())
+    found = [f"{'.'.join(map(str, e.absolute_path)) or 'answer'}: {e.validator}" for e in validator.iter_errors(tuples)]
+    if found:
+        return found
+    for number, item in enumerate(tuples):
+        if item["sentence_index"] > sentences:
+            found.append(f"{number}.sentence_index: beyond the last sentence")
+        if item["span"][0] > item["span"][1]:
+            found.append(f"{number}.span: ends before it starts")
+    return found
+
+
+def as_dict(finding: Finding) -> dict:
+    """Return the tuple as builtins, in the order of the schema."""
+    return asdict(finding)

@@ -1,0 +1,126 @@
+"""Sections of a MIMIC-CXR report, by the rules of the official section parser; and the one section to use.
+
+The tables (header names, view phrases, overrides) are data: ``resources/sections.yaml``. The parser's quirks are kept:
+a header needs a line that starts with one space, capitals and a colon; a header on the line right after another header
+is swallowed; of several sections of one name the last one counts.
+"""
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import yaml
+
+HEADER = re.compile(r"\n ([A-Z ()/,-]+):\s")
+BLANK_LINE = "\n \n"
+SECTION_NAMES = ("findings", "impression", "last_paragraph")
+"""Names of sections that may be used, in the paper's order of preference (A.1)."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The official tables: see ``resources/sections.yaml``."""
+
+    names: dict[str, str]
+    main_sections: tuple[str, ...]
+    view_phrases: tuple[str, ...]
+    custom_section_names: dict[str, str]
+    custom_indices: dict[str, tuple[int, int]]
+
+
+class Section(NamedTuple):
+    """A named piece of a report and the character at which it starts."""
+
+    name: str
+    text: str
+    start: int
+
+
+@cache
+def load_rules(path: str | Path) -> Rules:
+    """Read the official tables from YAML. Raises OSError if the file is missing."""
+    data = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    return Rules(
+        names=data["names"],
+        main_sections=tuple(data["main_sections"]),
+        view_phrases=tuple(data["view_phrases"]),
+        custom_section_names=data["custom_section_names"],
+        custom_indices={study: tuple(pair) for study, pair in data["custom_indices"].items()},
+    )
+
+
+def normal_name(header: str, rules: Rules) -> str:
+    """Return the usual name of a header: the table, else a main section inside it, else a view phrase, else itself."""
+    name = header.lower().strip()
+    if name in rules.names:
+        return rules.names[name]
+    inside = next((main for main in rules.main_sections if main in name), None)
+    if inside:
+        return inside
+    return "findings" if any(phrase in name for phrase in rules.view_phrases) else name
+
+
+def split(text: str, rules: Rules) -> list[Section]:
+    """Cut a report into its sections, in order. A text without any header is one section ``full report``."""
+    header = HEADER.search(text)
+    if header is None:
+        return _with_last_paragraph([Section("full report", text, 0)])
+    found = [Section("preamble", text[: header.start(1)], 0)]
+    while header is not None:
+        start = header.end()
+        line_end = text.find("\n", start)
+        following = HEADER.search(text, line_end if line_end >= 0 else start)
+        end = following.start() if following else len(text)
+        found.append(Section(normal_name(header.group(1), rules), text[start:end], start))
+        header = following
+    kept = [s for s in found if s.name not in ("findings", "impression") or s.text.strip()]
+    return _with_last_paragraph(kept)
+
+
+def _with_last_paragraph(found: list[Section]) -> list[Section]:
+    """Cut the last section at its first blank line where the report has neither findings nor impression."""
+    if any(s.name in ("findings", "impression") for s in found) or BLANK_LINE not in found[-1].text:
+        return found
+    last = found[-1]
+    head, tail = last.text.split(BLANK_LINE, 1)
+    return [*found[:-1], last._replace(text=head), Section("last_paragraph", tail, last.start + len(head))]
+
+
+def named(found: list[Section]) -> dict[str, str]:
+    """Return {name: stripped text}; of several sections of one name the last one counts."""
+    return {section.name: section.text.strip() for section in found}
+
+
+def override(text: str, study_id: str, rules: Rules) -> dict[str, str] | None:
+    """Return the sections of a study that the official code treats by hand, None for any other study.
+
+    ``study_id`` with or without its leading ``s``. Text at custom offsets is used as findings (the table's ``[0, 0]``:
+    none); text in a section of an unusual name is used as the impression.
+    """
+    key = "s" + str(study_id).removeprefix("s")
+    if key in rules.custom_indices:
+        start, end = rules.custom_indices[key]
+        return {"findings": text[start:end].strip()}
+    if key in rules.custom_section_names:
+        sections = named(split(text, rules))
+        return {"impression": sections.get(rules.custom_section_names[key], "")}
+    return None
+
+
+def choose(sections: dict[str, str]) -> tuple[str, str] | None:
+    """Return (name, text) of the section to use: findings, else impression, else last paragraph; blank is absent."""
+    return next(((name, sections[name]) for name in SECTION_NAMES if (sections.get(name) or "").strip()), None)
+
+
+def other(sections: dict[str, str], chosen: str) -> tuple[str, str] | None:
+    """Return the section beside the chosen one that must not be contradicted, None if there is none."""
+    names = [name for name in ("findings", "impression") if name != chosen and chosen != "last_paragraph"]
+    return next(((name, sections[name]) for name in names if (sections.get(name) or "").strip()), None)
+
+
+def conclusion(sections: dict[str, str]) -> str:
+    """Return the official parser's text of record: impression, findings, last paragraph, else comparison."""
+    order = ("impression", "findings", "last_paragraph", "comparison")
+    return next((sections[name] for name in order if sections.get(name)), "")
