@@ -1,9 +1,12 @@
-"""What every detector offers, and the settings it is given."""
+"""What every detector offers, and how one is found by its name."""
 
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import numpy as np
+
+from ils.core.engines import engine_module
+from ils.core.run import UserError
 
 
 @dataclass(frozen=True)
@@ -39,3 +42,18 @@ class BoxEngine(Protocol):
         threads at once.
         """
         ...
+
+
+def load_engine(options: Options) -> BoxEngine:
+    """Load the engine ``options.engine``: the module ``ils.boxes.<name>`` makes one with ``load(options)``.
+
+    Raises UserError for an unknown engine, or for an excluded class that it does not know.
+    """
+    engine = engine_module("ils.boxes", options.engine).load(options)
+    for name in options.excluded_classes:
+        if name not in engine.class_names:
+            raise UserError(
+                f"boxes.excluded_classes holds {name!r}, which {options.engine} does not know: "
+                f"choose among {', '.join(engine.class_names)}"
+            )
+    return engine

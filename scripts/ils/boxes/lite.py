@@ -16,7 +16,8 @@ from ils.core import onnx
 from ils.core.labels import BOX_CLASSES
 from ils.core.provenance import RESOURCES
 
-WEIGHTS = RESOURCES / "boxes" / "lite.onnx"
+RESOURCE_FILES = ("boxes/lite.onnx",)
+WEIGHTS = RESOURCES / RESOURCE_FILES[0]
 CANDIDATES = 400
 """Most boxes looked at before suppression: four times the default of ``max_boxes``."""
 CONFIDENCE_DIGITS, PIXEL_DIGITS = 6, 2

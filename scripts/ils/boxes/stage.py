@@ -8,16 +8,12 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from ils.boxes import lite, table
-from ils.boxes.engine import BoxEngine, Detections, Options
+from ils.boxes.engine import BoxEngine, Detections, Options, load_engine
 from ils.core.ledger import Ledger
 from ils.core.run import UserError, progress
 from ils.core.store import Shard, write_table
 
-__all__ = ["ENGINES", "SCHEMA", "Options", "load", "run_shard"]
-
-ENGINES = {module.__name__.rpartition(".")[2]: module.load for module in (lite, table)}
-"""Every engine by the name of its module. A module imports what is heavy in its ``load`` alone."""
+__all__ = ["SCHEMA", "Options", "run_shard"]
 
 SCHEMA = {
     "image_id": pl.String,
@@ -25,23 +21,6 @@ SCHEMA = {
     "class_name": pl.String,
     "kept": pl.Boolean,
 }
-
-
-def load(options: Options) -> BoxEngine:
-    """Load the engine ``options.engine`` and check the names of the excluded classes against its own.
-
-    Raises UserError for an engine or a class that does not exist.
-    """
-    if options.engine not in ENGINES:
-        raise UserError(f"boxes.engine is {options.engine!r}: choose one of {', '.join(ENGINES)}")
-    engine = ENGINES[options.engine](options)
-    for name in options.excluded_classes:
-        if name not in engine.class_names:
-            raise UserError(
-                f"boxes.excluded_classes holds {name!r}, which {options.engine} does not know: "
-                f"choose among {', '.join(engine.class_names)}"
-            )
-    return engine
 
 
 def _detect(engine: BoxEngine, image_id: str, image: np.ndarray, to_original: np.ndarray) -> Detections | str:
@@ -82,7 +61,7 @@ def run_shard(
     ledger ``excluded``. An image without boxes has no row; an image the engine failed on is excluded. Raises UserError
     for an unknown engine or class.
     """
-    engine = load(options)
+    engine = load_engine(options)
     unused = set(options.excluded_classes)
     ledger, rows = Ledger("boxes"), []
     with Shard(frames) as shard:

@@ -64,6 +64,9 @@ class Boxes(Section):
         "lite", "lite: a small detector on the CPU; table: boxes from elsewhere (boxes.table)."
     )
     table: str | None = key(None, "CSV or Parquet: image_id, x1, y1, x2, y2, confidence, class_name (engine table).")
+    table_pixels: Literal["frame", "original"] = key(
+        "frame", "Pixels the table's corners are in: those of the frame or of the original image (engine table)."
+    )
     floor: Share = key(0.001, "Smallest confidence kept; must not exceed the smallest tau_conf in use.")
     nms_iou: Share = key(0.5, "Overlap (IoU) above which the weaker of two boxes of one class is dropped.")
     max_boxes: int = key(100, "Most boxes kept for an image.", ge=1, le=1000)
