@@ -65,13 +65,8 @@ def test_record_has_every_field_of_the_contract_in_order():
         "seg": False,
         "mask_id": None,
     }
-    assert (
-        missing
-        == [
-            {"polarity": "negative", "type": None, "target": "cardiomegaly", "reason": "wide_heart"},
-            {"polarity": "negative", "type": None, "target": "opacity", "reason": "global_not_drawn"},
-        ][: len(missing)]
-    )
+    reasons = {row["target"]: row["reason"] for row in missing}
+    assert reasons == {"cardiomegaly": "wide_heart"}
 
 
 @pytest.fixture(scope="module")

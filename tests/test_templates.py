@@ -47,7 +47,7 @@ def test_join_and_split(locations, text):
 
 @pytest.mark.parametrize("locations", [[], ["heart"], ["lung upper lobe left"]])
 def test_join_refuses_what_no_instruction_may_name(locations):
-    with pytest.raises(ValueError, match="at least one location|not in tuple"):
+    with pytest.raises(ValueError, match=r"at least one location|not in tuple"):
         templates.join(locations)
 
 
@@ -156,7 +156,7 @@ def test_negative_texts_round_trip(kind, lesion, places):
     ],
 )
 def test_parse_refuses_texts_that_no_template_makes(question, answer):
-    with pytest.raises(ValueError, match="answer|instruction|locations"):
+    with pytest.raises(ValueError, match=r"answer|instruction|locations"):
         templates.parse(question, answer)
 
 
