@@ -1,0 +1,237 @@
+"""Write pictures as the kinds of files that archives hold: DICOM in many encodings, PNG, JPEG, and broken ones.
+
+Identifiers, dates and UIDs are made from the image's name, so the bytes depend on nothing else.
+"""
+
+import hashlib
+import logging
+import tempfile
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+
+import cv2
+import gdcm
+import numpy as np
+import pydicom
+from pydicom.dataset import Dataset, FileMetaDataset
+from pydicom.encaps import encapsulate
+from pydicom.uid import (
+    JPEG2000,
+    UID,
+    DeflatedExplicitVRLittleEndian,
+    ExplicitVRLittleEndian,
+    ImplicitVRLittleEndian,
+    JPEG2000Lossless,
+    JPEGBaseline8Bit,
+    JPEGLosslessSV1,
+    JPEGLSLossless,
+    JPEGLSNearLossless,
+    RLELossless,
+)
+
+# The encoder announces every tile.
+logging.getLogger("openjpeg.encode").setLevel(logging.WARNING)
+
+PADDING_VALUE = 0
+PADDED_ROWS = 6
+"""Rows of padding at the top and the bottom of a padded image."""
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """How pixels are stored. ``tolerance``: largest difference a lossy encoding may leave, as a share of the range."""
+
+    syntax: UID
+    bits: int
+    mono1: bool = False
+    signed: bool = False
+    slope: float = 1.0
+    intercept: float = 0.0
+    padded: bool = False
+    tolerance: float = 0.0
+
+
+DICOM_ENCODINGS: dict[str, Encoding] = {
+    "explicit_12": Encoding(ExplicitVRLittleEndian, 12),
+    "implicit_16": Encoding(ImplicitVRLittleEndian, 16),
+    "implicit_10": Encoding(ImplicitVRLittleEndian, 10),
+    "deflated_12_mono1": Encoding(DeflatedExplicitVRLittleEndian, 12, mono1=True),
+    "rle_12": Encoding(RLELossless, 12),
+    "rle_8_mono1": Encoding(RLELossless, 8, mono1=True),
+    "jpeg_baseline_8": Encoding(JPEGBaseline8Bit, 8, tolerance=0.10),
+    "jpeg_lossless_12": Encoding(JPEGLosslessSV1, 12),
+    "signed_12_jpeg_lossless": Encoding(JPEGLosslessSV1, 12, signed=True, intercept=2048.0),
+    "jpegls_12_mono1": Encoding(JPEGLSLossless, 12, mono1=True),
+    "jpegls_near_10": Encoding(JPEGLSNearLossless, 10, tolerance=0.004),
+    "j2k_lossless_16": Encoding(JPEG2000Lossless, 16),
+    "j2k_lossy_12": Encoding(JPEG2000, 12, tolerance=0.10),
+    "signed_16_rescaled": Encoding(ExplicitVRLittleEndian, 16, signed=True, slope=0.5, intercept=-1024.0),
+    "rescaled_16_mono1": Encoding(ExplicitVRLittleEndian, 16, mono1=True, slope=0.25, intercept=100.0),
+    "padded_12": Encoding(ExplicitVRLittleEndian, 12, padded=True),
+}
+PLUGINS = {
+    RLELossless: "pydicom",
+    JPEGLSLossless: "pyjpegls",
+    JPEGLSNearLossless: "pyjpegls",
+    JPEG2000Lossless: "pylibjpeg",
+    JPEG2000: "pylibjpeg",
+}
+"""pydicom's encoder of each transfer syntax, named so that an installed package cannot change the bytes. (GDCM's RLE
+encoder ends the process on some sizes.)"""
+FILE_ENCODINGS = {"png_8": ".png", "png_16": ".png", "jpeg_file": ".jpg"}
+"""Encodings that are no DICOM, and their endings."""
+
+
+def _uid(*parts: str) -> str:
+    digest = hashlib.blake2b("/".join(parts).encode(), digest_size=16).digest()
+    return f"2.25.{uuid.UUID(bytes=digest).int}"
+
+
+def stored_values(image: np.ndarray, encoding: Encoding) -> np.ndarray:
+    """Return the stored pixels (H, W) of a picture in 0..1: the full range of the bits, inverted for MONOCHROME1."""
+    top = 2**encoding.bits - 1
+    values = np.round((1.0 - image if encoding.mono1 else image) * top).astype(np.int64)
+    if encoding.padded:
+        values = np.clip(values, top // 8, top)
+        values[:PADDED_ROWS] = values[-PADDED_ROWS:] = PADDING_VALUE
+    if encoding.signed:
+        return (values - 2 ** (encoding.bits - 1)).astype(np.int16)
+    return values.astype(np.uint8 if encoding.bits == 8 else np.uint16)
+
+
+def _header(image_id: str, study_id: str, subject_id: str, view: str, acquired: str) -> Dataset:
+    ds = Dataset()
+    ds.file_meta = FileMetaDataset()
+    ds.file_meta.TransferSyntaxUID = ExplicitVRLittleEndian
+    ds.SOPClassUID = "1.2.840.10008.5.1.4.1.1.1.1"
+    ds.SOPInstanceUID = _uid("image", image_id)
+    ds.StudyInstanceUID = _uid("study", study_id)
+    ds.SeriesInstanceUID = _uid("series", image_id)
+    ds.PatientID = subject_id
+    ds.PatientName = "SYNTHETIC^PHANTOM"
+    ds.PatientBirthDate = ds.PatientSex = ds.AccessionNumber = ds.ReferringPhysicianName = ""
+    ds.StudyID = ds.SeriesNumber = ds.InstanceNumber = "1"
+    date, time = acquired.split("T")
+    ds.StudyDate = ds.AcquisitionDate = date.replace("-", "")
+    ds.StudyTime = ds.AcquisitionTime = time.replace(":", "")
+    ds.Manufacturer = "cxr-ils synthetic"
+    ds.Modality, ds.BodyPartExamined = "DX", "CHEST"
+    # The view stands where archives put it: mostly in ViewPosition, else in another field.
+    where = int.from_bytes(hashlib.blake2b(image_id.encode(), digest_size=1).digest(), "big") % 10
+    ds.ViewPosition = view if where < 7 else ""
+    if 7 <= where < 9:
+        ds.PatientPosition = view
+    elif where == 9:
+        ds.SeriesDescription = f"CHEST {view}"
+    return ds
+
+
+def _describe_pixels(ds: Dataset, values: np.ndarray, encoding: Encoding) -> None:
+    ds.Rows, ds.Columns = values.shape
+    ds.SamplesPerPixel = 1
+    ds.PhotometricInterpretation = "MONOCHROME1" if encoding.mono1 else "MONOCHROME2"
+    ds.BitsAllocated = 8 * values.itemsize
+    ds.BitsStored, ds.HighBit = encoding.bits, encoding.bits - 1
+    ds.PixelRepresentation = int(encoding.signed)
+    if (encoding.slope, encoding.intercept) != (1.0, 0.0):
+        ds.RescaleSlope, ds.RescaleIntercept, ds.RescaleType = encoding.slope, encoding.intercept, "US"
+    if encoding.padded:
+        ds.PixelPaddingValue = PADDING_VALUE
+    ds.PixelData = values.tobytes()
+    ds["PixelData"].VR = "OB" if values.itemsize == 1 else "OW"
+
+
+def _jpeg_lossless(ds: Dataset) -> bytes:
+    """Return the frame as lossless JPEG (process 14, first-order prediction), which pydicom cannot write."""
+    with tempfile.TemporaryDirectory() as folder:
+        plain, packed = Path(folder, "plain.dcm"), Path(folder, "packed.dcm")
+        ds.save_as(plain, enforce_file_format=True)
+        reader = gdcm.ImageReader()
+        reader.SetFileName(str(plain))
+        change = gdcm.ImageChangeTransferSyntax()
+        change.SetTransferSyntax(gdcm.TransferSyntax(gdcm.TransferSyntax.JPEGLosslessProcess14_1))
+        if not reader.Read():
+            raise RuntimeError("gdcm cannot read what pydicom wrote")
+        change.SetInput(reader.GetImage())
+        writer = gdcm.ImageWriter()
+        writer.SetFileName(str(packed))
+        writer.SetFile(reader.GetFile())
+        if not change.Change():
+            raise RuntimeError("gdcm cannot encode lossless JPEG")
+        writer.SetImage(change.GetOutput())
+        if not writer.Write():
+            raise RuntimeError("gdcm cannot write lossless JPEG")
+        return pydicom.dcmread(packed).PixelData
+
+
+def _compress(ds: Dataset, values: np.ndarray, encoding: Encoding) -> None:
+    syntax = encoding.syntax
+    if syntax == JPEGBaseline8Bit:
+        done, stream = cv2.imencode(".jpg", values, [cv2.IMWRITE_JPEG_QUALITY, 92])
+        if not done:
+            raise RuntimeError("OpenCV cannot encode JPEG")
+        ds.PixelData = encapsulate([stream.tobytes()])
+        ds.LossyImageCompression, ds.LossyImageCompressionMethod = "01", "ISO_10918_1"
+    elif syntax == JPEGLosslessSV1:
+        ds.PixelData = _jpeg_lossless(ds)
+    elif syntax.is_compressed and syntax != DeflatedExplicitVRLittleEndian:
+        options = {JPEG2000: {"j2k_cr": [10]}, JPEGLSNearLossless: {"jls_error": 2}}.get(syntax, {})
+        ds.compress(syntax, encoding_plugin=PLUGINS[syntax], generate_instance_uid=False, **options)
+    ds.file_meta.TransferSyntaxUID = syntax
+    if syntax.is_encapsulated:
+        ds["PixelData"].VR = "OB"
+        ds["PixelData"].is_undefined_length = True
+
+
+def dicom(image: np.ndarray, name: str, *, image_id: str, study_id: str, subject_id: str, view: str, acquired: str):
+    """Return a pydicom Dataset of the picture (float32 in 0..1) in the encoding ``name`` of ``DICOM_ENCODINGS``."""
+    encoding = DICOM_ENCODINGS[name]
+    values = stored_values(image, encoding)
+    ds = _header(image_id, study_id, subject_id, view, acquired)
+    _describe_pixels(ds, values, encoding)
+    _compress(ds, values, encoding)
+    return ds
+
+
+def write_picture(path: Path, image: np.ndarray, name: str) -> None:
+    """Write a PNG (8 or 16 bit) or a JPEG."""
+    top, kind = (65535, np.uint16) if name == "png_16" else (255, np.uint8)
+    values = np.round(image * top).astype(kind)
+    quality = [cv2.IMWRITE_JPEG_QUALITY, 93] if name == "jpeg_file" else []
+    done, data = cv2.imencode(FILE_ENCODINGS[name], values, quality)
+    if not done:
+        raise RuntimeError(f"OpenCV cannot encode {name}")
+    path.write_bytes(data.tobytes())
+
+
+def write_broken(path: Path, ds: Dataset, fault: str) -> None:
+    """Write the good explicit-VR Dataset ``ds`` with one fault. Raises ValueError for an unknown one.
+
+    ``missing`` writes nothing.
+    """
+    if fault == "missing":
+        return
+    if fault == "empty":
+        path.write_bytes(b"")
+        return
+    if fault == "text":
+        path.write_text("This is a text file whose name ends like that of an image.\n", encoding="utf-8")
+        return
+    if fault == "ct":
+        ds.Modality = "CT"
+    elif fault == "knee":
+        ds.BodyPartExamined = "KNEE"
+    elif fault == "no_view":
+        ds.ViewPosition = ""
+        for name in ("PatientPosition", "SeriesDescription"):
+            ds.pop(name, None)
+    elif fault == "multi_frame":
+        ds.NumberOfFrames = 2
+        ds.PixelData = ds.PixelData * 2
+    elif fault not in ("truncated", "lateral"):
+        raise ValueError(f"unknown fault {fault!r}")
+    ds.save_as(path, enforce_file_format=True)
+    if fault == "truncated":
+        data = path.read_bytes()
+        path.write_bytes(data[: len(data) * 6 // 10])
