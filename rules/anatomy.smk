@@ -29,6 +29,7 @@ rule anatomy:
     input:
         shards=expand("results/anatomy/{shard}.h5", shard=SHARDS),
         excluded=expand("results/anatomy/{shard}.excluded.parquet", shard=SHARDS),
+        images="results/cohort/images.parquet",
     output:
         excluded="results/anatomy/excluded.parquet",
     log:

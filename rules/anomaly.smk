@@ -29,6 +29,7 @@ rule anomaly:
     input:
         shards=expand("results/anomaly/{shard}.h5", shard=SHARDS),
         excluded=expand("results/anomaly/{shard}.excluded.parquet", shard=SHARDS),
+        images="results/cohort/images.parquet",
     output:
         excluded="results/anomaly/excluded.parquet",
     log:

@@ -28,6 +28,7 @@ rule boxes:
     input:
         shards=expand("results/boxes/{shard}.parquet", shard=SHARDS),
         excluded=expand("results/boxes/{shard}.excluded.parquet", shard=SHARDS),
+        images="results/cohort/images.parquet",
     output:
         excluded="results/boxes/excluded.parquet",
     log:

@@ -5,11 +5,11 @@ rule dataset_shard:
     input:
         reports="results/reports/{shard}.jsonl",
         units="results/masks/{thresholds}/{shard}.units.parquet",
-        findings="results/masks/{thresholds}/{shard}.findings.parquet",
         studies="results/masks/{thresholds}/{shard}.studies.parquet",
     output:
         output="results/dataset/{thresholds}/parts/{shard}.jsonl",
         excluded="results/dataset/{thresholds}/parts/{shard}.excluded.parquet",
+        dropped="results/dataset/{thresholds}/parts/{shard}.dropped.parquet",
     log:
         "logs/dataset/{thresholds}/{shard}.log",
     benchmark:
@@ -31,13 +31,14 @@ rule dataset_merge:
     input:
         parts=expand("results/dataset/{{thresholds}}/parts/{shard}.jsonl", shard=SHARDS),
         excluded_parts=expand("results/dataset/{{thresholds}}/parts/{shard}.excluded.parquet", shard=SHARDS),
-        # a line's mask_id is found through the index
-        index="results/masks/{thresholds}/index.parquet",
+        dropped_parts=expand("results/dataset/{{thresholds}}/parts/{shard}.dropped.parquet", shard=SHARDS),
     output:
         train="results/dataset/{thresholds}/train.jsonl",
         validate="results/dataset/{thresholds}/validate.jsonl",
         test="results/dataset/{thresholds}/test.jsonl",
         excluded="results/dataset/{thresholds}/excluded.parquet",
+        # pairs that were not made, and why
+        dropped="results/dataset/{thresholds}/dropped.parquet",
     log:
         "logs/dataset/{thresholds}/merge.log",
     benchmark:
@@ -62,7 +63,7 @@ rule dataset_layout:
         test="results/dataset/{thresholds}/test.jsonl",
         index="results/masks/{thresholds}/index.parquet",
         masks=expand("results/masks/{{thresholds}}/{shard}.h5", shard=SHARDS),
-        cohort=expand("results/cohort/{shard}.parquet", shard=SHARDS),
+        frames=expand("results/frames/{shard}.h5", shard=SHARDS),
     output:
         layout=directory("results/dataset/{thresholds}/layout"),
     log:
@@ -89,6 +90,7 @@ rule dataset:
             "results/{stage}/excluded.parquet",
             stage=["cohort", "frames", "reports", "organs", "anomaly", "anatomy", "boxes", "masks"],
         ),
+        images="results/cohort/images.parquet",
     output:
         excluded="results/dataset/excluded.parquet",
     log:

@@ -28,6 +28,7 @@ rule frames:
     input:
         shards=expand("results/frames/{shard}.h5", shard=SHARDS),
         excluded=expand("results/frames/{shard}.excluded.parquet", shard=SHARDS),
+        images="results/cohort/images.parquet",
     output:
         excluded="results/frames/excluded.parquet",
     log:

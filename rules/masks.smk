@@ -38,8 +38,8 @@ rule masks_shard:
 rule masks_index:
     input:
         masks=expand("results/masks/{{thresholds}}/{shard}.h5", shard=SHARDS),
-        findings=expand("results/masks/{{thresholds}}/{shard}.findings.parquet", shard=SHARDS),
-        excluded=expand("results/masks/{{thresholds}}/{shard}.excluded.parquet", shard=SHARDS),
+        findings_parts=expand("results/masks/{{thresholds}}/{shard}.findings.parquet", shard=SHARDS),
+        excluded_parts=expand("results/masks/{{thresholds}}/{shard}.excluded.parquet", shard=SHARDS),
     output:
         index="results/masks/{thresholds}/index.parquet",
         findings="results/masks/{thresholds}/findings.parquet",
@@ -49,7 +49,7 @@ rule masks_index:
     benchmark:
         "results/benchmarks/masks/{thresholds}/index.tsv"
     conda:
-        "../envs/gather.yaml"
+        "../envs/masks.yaml"
     threads: 1
     resources:
         mem_mb=4000,
@@ -95,6 +95,7 @@ rule masks:
     input:
         index=expand("results/masks/{thresholds}/index.parquet", thresholds=BUILD),
         excluded=expand("results/masks/{thresholds}/excluded.parquet", thresholds=BUILD),
+        images="results/cohort/images.parquet",
     output:
         excluded="results/masks/excluded.parquet",
     log:

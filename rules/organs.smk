@@ -28,6 +28,7 @@ rule organs:
     input:
         shards=expand("results/organs/{shard}.h5", shard=SHARDS),
         excluded=expand("results/organs/{shard}.excluded.parquet", shard=SHARDS),
+        images="results/cohort/images.parquet",
     output:
         excluded="results/organs/excluded.parquet",
     log:

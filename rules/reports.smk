@@ -28,6 +28,7 @@ rule reports:
     input:
         shards=expand("results/reports/{shard}.jsonl", shard=SHARDS),
         excluded=expand("results/reports/{shard}.excluded.parquet", shard=SHARDS),
+        images="results/cohort/images.parquet",
     output:
         excluded="results/reports/excluded.parquet",
     log:

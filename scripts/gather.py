@@ -3,4 +3,6 @@
 from ils.core import ledger, run
 
 run.start(snakemake.log[0])
-ledger.gather(snakemake.input.excluded, snakemake.output.excluded, snakemake.params.get("thresholds"))
+ledger.gather(
+    snakemake.input.excluded, snakemake.input.images, snakemake.output.excluded, snakemake.params.get("thresholds")
+)

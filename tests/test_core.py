@@ -142,15 +142,19 @@ def test_ledger_balances_only_if_every_image_is_seen_once(images, data):
         book.finish(target, [*images, "twice"])
 
 
-def test_gather_joins_and_names_the_threshold_sets(tmp_path):
-    for name in ("b", "a"):
+def test_gather_joins_names_the_threshold_sets_and_finds_the_study(tmp_path):
+    for name, study in (("b", ""), ("a", "given")):
         book = ledger.Ledger("masks")
-        book.exclude(f"image-{name}", "s", "no_findings")
+        book.exclude(f"image-{name}", study, "no_findings")
         book.finish(tmp_path / f"{name}.parquet", [f"image-{name}"])
+    images = tmp_path / "images.parquet"
+    store.write_table(images, pl.DataFrame({"image_id": ["image-b", "image-a"], "study_id": ["of-b", "of-a"]}))
     paths = [tmp_path / "b.parquet", tmp_path / "a.parquet"]
-    ledger.gather(paths, tmp_path / "all.parquet")
-    assert store.read_table(tmp_path / "all.parquet")["image_id"].to_list() == ["image-a", "image-b"]
-    ledger.gather(paths, tmp_path / "named.parquet", ["default", "half"])
+    ledger.gather(paths, images, tmp_path / "all.parquet")
+    table = store.read_table(tmp_path / "all.parquet")
+    assert table["image_id"].to_list() == ["image-a", "image-b"]
+    assert table["study_id"].to_list() == ["given", "of-b"]
+    ledger.gather(paths, images, tmp_path / "named.parquet", ["default", "half"])
     assert store.read_table(tmp_path / "named.parquet")["thresholds"].to_list() == ["half", "default"]
 
 

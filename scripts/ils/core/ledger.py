@@ -36,11 +36,22 @@ class Ledger:
         write_excluded(path, self.excluded)
 
 
-def gather(paths: Sequence[str | Path], output: str | Path, thresholds: Sequence[str] | None = None) -> None:
-    """Join exclusions into one sorted table; ``thresholds`` (one name a path) become a column of that name."""
+def gather(
+    paths: Sequence[str | Path], images: str | Path, output: str | Path, thresholds: Sequence[str] | None = None
+) -> None:
+    """Join exclusions into one sorted table, with the study of each image from the cohort's table ``images``.
+
+    ``thresholds`` (one name a path) become a column of that name.
+    """
     tables = [read_table(path) for path in paths]
     if thresholds:
         named = zip(tables, thresholds, strict=True)
         tables = [table.with_columns(thresholds=pl.lit(name, dtype=pl.String)) for table, name in named]
-    joined = pl.concat(tables)
+    # an image stage knows images, not studies
+    studies = (
+        read_table(images).select("image_id", known="study_id").unique("image_id", keep="first", maintain_order=True)
+    )
+    known = pl.when(pl.col("study_id") == "").then(pl.col("known")).otherwise(pl.col("study_id"))
+    joined = pl.concat(tables).join(studies, on="image_id", how="left", maintain_order="left")
+    joined = joined.with_columns(study_id=known).drop("known")
     write_table(output, joined.sort(joined.columns))
