@@ -1,7 +1,7 @@
 """Frame <-> original pixels, and boxes on the pixel grid.
 
 An affine here is a float64 (2, 3) matrix that takes frame coordinates to original coordinates, both continuous with
-pixel centres at integer + 0.5: ``x_original = a[0, 0] * x + a[0, 1] * y + a[0, 2]``.
+pixel centres at integer + 0.5: ``x_original = a[0, 0] * x + a[0, 2]``; it never turns or shears (``a[0, 1]`` is 0).
 """
 
 import cv2
@@ -30,10 +30,10 @@ def to_frame(image: np.ndarray, affine: np.ndarray, size: int, *, nearest: bool 
 
     Shrinking averages over the covered pixels (no aliasing); ``nearest`` is for masks and labels.
     """
-    scale = max(affine[0, 0], affine[1, 1])
-    if scale > 1 and not nearest:
-        # warpAffine samples points: shrink by area first so that no pixel is skipped.
-        shape = (max(1, round(image.shape[1] / affine[0, 0])), max(1, round(image.shape[0] / affine[1, 1])))
+    scale = np.maximum([affine[0, 0], affine[1, 1]], 1.0)
+    if scale.max() > 1 and not nearest:
+        # warpAffine samples points: shrink by area first so that no pixel is skipped; an axis that grows is left alone.
+        shape = (max(1, round(image.shape[1] / scale[0])), max(1, round(image.shape[0] / scale[1])))
         factors = np.array([shape[0] / image.shape[1], shape[1] / image.shape[0]])
         image = cv2.resize(image, shape, interpolation=cv2.INTER_AREA)
         affine = affine * factors[:, None]
@@ -50,9 +50,22 @@ def _warp(image: np.ndarray, affine: np.ndarray, shape: tuple[int, int], interpo
     # OpenCV counts from pixel centres: x_cv = x - 0.5 on both sides.
     shifted = affine.copy()
     shifted[:, 2] += affine[:, :2].sum(axis=1) * 0.5 - 0.5
-    return cv2.warpAffine(
-        image, shifted, (shape[1], shape[0]), flags=interpolation | cv2.WARP_INVERSE_MAP, borderMode=cv2.BORDER_CONSTANT
+    warped = cv2.warpAffine(
+        image,
+        shifted,
+        (shape[1], shape[0]),
+        flags=interpolation | cv2.WARP_INVERSE_MAP,
+        borderMode=cv2.BORDER_REPLICATE,
     )
+    # Pixels whose centre lies outside the picture are 0; with a constant border its outer pixels would be darkened.
+    for axis, length in ((0, shape[1]), (1, shape[0])):
+        along = affine[axis, axis] * (np.arange(length) + 0.5) + affine[axis, 2]
+        outside = (along < 0) | (along >= image.shape[1 - axis])
+        if axis == 0:
+            warped[:, outside] = 0
+        else:
+            warped[outside] = 0
+    return warped
 
 
 def points_to_original(points: np.ndarray, affine: np.ndarray) -> np.ndarray:

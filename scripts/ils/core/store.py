@@ -165,7 +165,7 @@ class Shard:
         return [str(label) for label in self._file[field].attrs["labels"]]
 
     def stored(self, field: str, row_id: str) -> np.ndarray:
-        """Return one row of a field as it is stored (eight pixels a byte in a packed field). Raises like :meth:`get`."""
+        """Return one row of a field as it is stored (eight pixels a byte if packed). Raises like :meth:`get`."""
         try:
             return self._file[field][self.row_of[row_id]]
         except OSError as error:

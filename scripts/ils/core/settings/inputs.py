@@ -103,7 +103,12 @@ class Frames(Section):
     )
     percentiles: tuple[float, float] = key((0.5, 99.5), "Range kept by window: percentile.", unit="%")
     max_pixels: int = key(100_000_000, "Larger pictures are refused before decoding.", unit="pixels", ge=1)
-    spike_share: Share = key(0.001, "Share of pixels that may hold half of the range before a warning is logged.")
+    spike_share: Share = key(0.001, "A warning is logged if fewer pixels than this hold spike_range of the grey range.")
+    spike_range: Share = key(0.5, "Share of the grey range meant by spike_share (markers, metal).")
+    max_memory_mb: int = key(
+        4096, "Memory one decoding process may take; an image that needs more is undecodable.", unit="MB", ge=1024
+    )
+    timeout_s: int = key(300, "Time one image may take to decode before it is undecodable.", unit="s", ge=10)
 
 
 class Reports(Section):
