@@ -144,6 +144,24 @@ def _check_manifest(options) -> None:
         )
 
 
+def source_files(options) -> dict[str, str | list[str]]:
+    """Return the files that the cohort is read from (names of rule inputs): a change in one makes the cohort anew.
+
+    The images and reports are not among them, and a tree without tables has none: there, ask with ``--forcerun``.
+    """
+    files: dict[str, str | list[str]] = {}
+    if options.source == "mimic":
+        files["tables"] = [str(path) for path in mimic_tables(options.root, options.tables).values()]
+    else:
+        files["manifest"] = options.manifest
+    if options.exclude:
+        files["exclude"] = options.exclude
+    if options.chexstruct:
+        tables = chexstruct_tables(options.chexstruct, options.chexstruct_tables)
+        files["chexstruct"] = [str(path) for path in tables.values()]
+    return files
+
+
 def check_inputs(options) -> None:
     """Raise UserError with one sentence if the cohort's settings name something that is not there.
 
@@ -163,13 +181,3 @@ def check_inputs(options) -> None:
             _need(path, "cohort.chexstruct", header, ("label",))
             if not set(CHEXSTRUCT_IDS) & set(header):
                 _need(path, "cohort.chexstruct", header, ("image_id",))
-
-
-def source_files(options) -> dict[str, str]:
-    """Return the files whose change makes the cohort out of date, by name: the manifest, or the official tables."""
-    if options.source == "mimic":
-        found = mimic_tables(options.root, options.tables)
-        files = {name.replace("-", "_"): str(path) for name, path in found.items()}
-    else:
-        files = {"manifest": options.manifest}
-    return files | ({"exclude": options.exclude} if options.exclude else {})

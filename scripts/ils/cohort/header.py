@@ -124,14 +124,13 @@ def _shown(text: str) -> str:
 def check_kind(header: Header, modalities: list[str], body_parts: list[str]) -> None:
     """Raise :class:`Rejected` for another modality or body part than those listed.
 
-    A body part passes if one of its words is listed ("PORT CHEST"), or if the field is empty and "" is listed.
+    A body part passes if it or one of its words is listed ("CHEST PORTABLE"), or if the field is empty.
     """
     if header.modality is not None and header.modality not in modalities:
         raise Rejected("wrong_modality", _shown(header.modality) or "no modality")
-    if header.body_part is not None:
-        words = re.findall(r"[A-Z]+", header.body_part) or [""]
-        if not set(words) & set(body_parts):
-            raise Rejected("wrong_body_part", _shown(header.body_part))
+    words = re.findall(r"[A-Z]+", header.body_part or "")
+    if words and not {*words, " ".join(words)} & set(body_parts):
+        raise Rejected("wrong_body_part", _shown(" ".join(words)))
 
 
 def check_view(view: str | None, told_by: str, views: list[str], accept_unknown: bool) -> str:

@@ -145,13 +145,12 @@ def _images_table(rows: list[Row], shard: dict[str, str], splits: dict[str, str]
     return pl.DataFrame(records, schema={**IMAGES_SCHEMA, **{names[name]: pl.String for name in carried}})
 
 
-def run(
-    *, shards: list[str], images: str, excluded: str, options: Options, attrs: dict, threads: int, **sources: object
-) -> None:
+def run(*, shards: list[str], images: str, excluded: str, options: Options, attrs: dict, threads: int) -> None:
     """Write the accepted images of every shard, the table of all images, and the ledger.
 
-    ``shards`` are the output paths in the order of ``seeds.shard_names``; ``sources`` are the rule's inputs, whose
-    paths the options repeat. Raises UserError for a mistake in the settings or in the manifest as a whole.
+    ``shards`` are the output paths in the order of ``seeds.shard_names``. The tables carry no ``attrs``: a shard
+    without new studies must keep its bytes. Raises UserError for a mistake in the settings or in the manifest as a
+    whole.
     """
     check_inputs(options)
     with ThreadPoolExecutor(max(1, threads)) as pool:

@@ -27,8 +27,8 @@ class Options:
     fit: str
     window: str
     percentiles: list[float]
-    outlier_share: float
-    outlier_range: float
+    spike_share: float
+    spike_range: float
     max_pixels: int
     max_memory_mb: int
     timeout_s: int
@@ -124,8 +124,8 @@ def run_shard(*, cohort: str, output: str, excluded: str, options: Options, attr
             "frames.window: percentile gives the chest more of it",
             narrow,
             len(ledger.accepted),
-            options.outlier_range,
-            options.outlier_share,
+            options.spike_range,
+            options.spike_share,
         )
     empty = {
         "image": ((options.size, options.size), np.uint8),

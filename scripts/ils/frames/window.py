@@ -49,13 +49,13 @@ def to_grey(picture: Picture, method: str, percentiles: list[float]) -> np.ndarr
     return grey if valid is None else np.where(valid, grey, np.uint8(0))
 
 
-def is_narrow(grey: np.ndarray, outlier_share: float, outlier_range: float) -> bool:
-    """Tell whether over ``outlier_range`` of the grey range is held by under ``outlier_share`` of the pixels.
+def is_narrow(grey: np.ndarray, spike_share: float, spike_range: float) -> bool:
+    """Tell whether over ``spike_range`` of the grey range is held by under ``spike_share`` of the pixels.
 
     True for a chest squeezed into a part of the range by a marker or metal: some span of at most
-    1 - ``outlier_range`` of the range holds all but that share.
+    1 - ``spike_range`` of the range holds all but that share.
     """
     counts = np.cumsum(np.concatenate([[0], np.bincount(grey.ravel(), minlength=256)]))
-    span = int(255 * (1 - outlier_range))
+    span = int(255 * (1 - spike_range))
     held = (counts[span + 1 :] - counts[: -span - 1]).max()
-    return bool(counts[-1] - held < outlier_share * counts[-1])
+    return bool(counts[-1] - held < spike_share * counts[-1])

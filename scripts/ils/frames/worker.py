@@ -25,7 +25,7 @@ def prepare(path: str, options: dict) -> tuple[np.ndarray, np.ndarray, tuple[int
     except MemoryError:
         raise Rejected("undecodable", "more memory than frames.max_memory_mb") from None
     affine = fit_affine(grey.shape, options["size"], options["fit"])
-    narrow = is_narrow(grey, options["outlier_share"], options["outlier_range"])
+    narrow = is_narrow(grey, options["spike_share"], options["spike_range"])
     return to_frame(grey, affine, options["size"]), affine, grey.shape, narrow
 
 
