@@ -41,7 +41,6 @@ def unit(number: int, kind: str, target: str, location: list[str], **changes: ob
         "mask_id": f"m{number}",
         "area": 100,
         "inference": twin,
-        "inference_mask_id": f"m{number}" if twin else None,
         "dropped": None,
         "inference_dropped": None,
     }

@@ -31,14 +31,13 @@ def release_input(tmp_path) -> dict[str, str]:
         (
             study(**first, subject_id="10000032", split="validate", empty=["left lung"], ctr=0.6),
             [
-                unit(0, "basic", "atelectasis", ["right lung base"], mask_id=ids["a"], inference_mask_id=ids["a"]),
+                unit(0, "basic", "atelectasis", ["right lung base"], mask_id=ids["a"]),
                 unit(
                     1,
                     "basic",
                     "atelectasis",
                     ["right upper zone lung"],
                     mask_id=ids["b"],
-                    inference_mask_id=ids["b"],
                     word="opacity",
                     certainty="tentative",
                     sentence_index=4,

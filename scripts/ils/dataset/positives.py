@@ -27,7 +27,7 @@ def positives(units: Iterable[dict], *, one_answer: str) -> tuple[list[Pair], li
         if unit["inference_dropped"] is not None:
             dropped.append(_drop(templates.INFERENCE, unit["target"], unit["inference_dropped"]))
         elif unit["inference"]:
-            made.append(_pair(unit, templates.INFERENCE, unit["inference_mask_id"]))
+            made.append(_pair(unit, templates.INFERENCE, unit["mask_id"]))
     if one_answer == "strict":
         made, conflicts = _without_conflicts(made)
         dropped += conflicts

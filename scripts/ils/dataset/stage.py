@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from ils.core.labels import SPLITS
-from ils.core.ledger import Ledger, gather
+from ils.core.ledger import Ledger
 from ils.core.store import atomic, read_lines, read_table, write_lines, write_table
 from ils.dataset.evidence import evidence
 from ils.dataset.negatives import negatives
@@ -148,10 +148,9 @@ def merge(
         sources = [stack.enter_context(open(path, encoding="utf-8")) for path in parts]
         for _, split, text in heapq.merge(*map(_keyed, sources), key=lambda item: item[0]):
             files[split].write(text)
-    gather(excluded_parts, excluded)
-    tables = [read_table(path) for path in dropped_parts] or [pl.DataFrame(schema=DROPPED_SCHEMA)]
-    joined = pl.concat(tables)
-    write_table(dropped, joined.sort(joined.columns))
+    for tables, output in ((excluded_parts, excluded), (dropped_parts, dropped)):
+        joined = pl.concat([read_table(path) for path in tables])
+        write_table(output, joined.sort(joined.columns))
 
 
 def _keyed(lines: Iterable[str]) -> Iterator[tuple[str, str, str]]:
