@@ -1,9 +1,7 @@
 """Texts of Table 2 and the way back."""
 
 import json
-import os
 from itertools import chain
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -14,15 +12,11 @@ from ils.dataset import pairs, templates
 
 LUNG_LESIONS = [lesion for lesion in LESIONS if lesion != "cardiomegaly"]
 PLACES = st.sets(st.sampled_from(VALID_LOCATIONS), min_size=1).map(sorted)
-SHARED = Path(os.environ.get("CXR_ILS_SHARED", Path(__file__).parents[1] / "../shared"))
 
 
-@pytest.fixture(scope="module")
-def paper_examples() -> dict:
-    path = SHARED / "fixtures" / "paper_examples.json"
-    if not path.exists():
-        pytest.skip(f"CXR_ILS_SHARED has no {path.name}")
-    return json.loads(path.read_text(encoding="utf-8"))
+@pytest.fixture
+def paper_examples(shared) -> dict:
+    return json.loads((shared / "fixtures" / "paper_examples.json").read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize(
@@ -160,10 +154,8 @@ def test_parse_refuses_texts_that_no_template_makes(question, answer):
         templates.parse(question, answer)
 
 
-def test_types_follow_the_released_rule():
-    metric = SHARED / "fixtures" / "lisa_reference" / "prompts_and_text_metric.json"
-    if not metric.exists():
-        pytest.skip("CXR_ILS_SHARED has no prompts_and_text_metric.json")
+def test_types_follow_the_released_rule(shared):
+    metric = shared / "fixtures" / "lisa_reference" / "prompts_and_text_metric.json"
     cases = json.loads(metric.read_text(encoding="utf-8"))["text_metric"]
     assert len(cases) >= 15
     for case in cases:

@@ -4,6 +4,8 @@ from ils.core.labels import SPLITS
 from ils.core.settings import Settings
 from ils.core.settings.inputs import DEFAULT_SHARDS, EMBEDDED_SHARDS
 
+DATASET = ("ctr_negative_max", "global_share", "opacity_inference_share", "kinds", "one_answer")
+"""Keys of the section ``dataset`` that no mask depends on, and the two both stages heed."""
 EMBEDDED_MANIFEST = "results/phantom/manifest.csv"
 
 
@@ -30,6 +32,6 @@ def stage_options(settings: Settings) -> dict[str, dict]:
         "anatomy": plain["anatomy"],
         "boxes": plain["boxes"],
         "masks": masks | units,
-        "dataset": {name: value for name, value in dataset.items() if name not in units} | logic | {"seed": seed},
+        "dataset": {name: dataset[name] for name in DATASET} | {"seed": seed},
         "figures": plain["figures"] | {"seed": seed},
     }
