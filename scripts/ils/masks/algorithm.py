@@ -8,9 +8,10 @@ from typing import NamedTuple
 import cv2
 import numpy as np
 
+from ils.core.labels import BOX_CONDITIONS
 from ils.masks.thresholds import Taus, at_least
 
-VERDICTS = {"anatomy": 1, "conf": 2, "signal": 4, "size": 8, "zero_area": 16, "empty_after_refine": 32}
+VERDICTS = {name: 1 << bit for bit, name in enumerate(BOX_CONDITIONS)}
 """Bits of a box's verdict for one finding: the conditions that failed. 0 is a productive box."""
 
 _CROSS = cv2.getStructuringElement(cv2.MORPH_CROSS, (3, 3))

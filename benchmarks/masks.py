@@ -1,0 +1,222 @@
+"""How fast the masks stage is: images a second for one threshold set, and how time grows with the number of sets.
+
+    python benchmarks/masks.py [--images 60] [--brute 2] [--output benchmarks/masks.tsv]
+
+One core, synthetic 512x512 images made here (smooth blobs in lungs, textured noise, 40 boxes an image), every image
+with findings; reading and writing are included. The brute-force version is the oracle of the tests (sets of pixels),
+run on a few of the same images without files, and must give the same masks.
+"""
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "tests")]
+
+import cv2  # noqa: E402
+import numpy as np  # noqa: E402
+import polars as pl  # noqa: E402
+
+import masks_oracle as oracle  # noqa: E402
+from ils.core.labels import LOBE_ZONES, SIDES, ZONE_LEVELS  # noqa: E402
+from ils.core.settings import Settings  # noqa: E402
+from ils.core.store import read_table, write_table  # noqa: E402
+from ils.masks import stage, sweep  # noqa: E402
+from ils.masks.options import Rules  # noqa: E402
+from masks_shard import outputs, said, write_inputs  # noqa: E402
+
+SIZE = 512
+REPORTS = (
+    [
+        said("atelectasis", ["right lung base", "left lung base"], lesion="atelectasis"),
+        said("heart", lesion="cardiomegaly"),
+    ],
+    [
+        said("edema", ["right lung", "left lung"], lesion="edema"),
+        said("effusion", ["left lung base"], lesion="effusion"),
+    ],
+    [
+        said("opacity", ["lung upper lobe right"], certainty="tentative"),
+        said("nodule", ["left mid zone lung"], lesion=None),
+    ],
+    [
+        said("pneumonia", ["lung lower lobe left"], lesion="pneumonia", certainty="tentative"),
+        said("consolidation", ["right mid zone lung", "right lung base"], lesion="consolidation", sentence=2),
+        said("effusion", ["right lung base"], lesion="effusion", sentence=3),
+    ],
+)
+
+
+def smooth(random: np.random.Generator, sigma: float) -> np.ndarray:
+    """Gaussian noise of a scale, mean 0, standard deviation 1."""
+    noise = cv2.GaussianBlur(random.standard_normal((SIZE, SIZE)).astype(np.float32), (0, 0), sigma)
+    return (noise - noise.mean()) / noise.std()
+
+
+def zones(random: np.random.Generator) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """The 15 zone labels from two half ellipses, and a heart."""
+    y, x = np.mgrid[:SIZE, :SIZE]
+    masks = {}
+    for side, sign in zip(SIDES, (-1, 1), strict=True):
+        cx, cy = 256 + sign * random.integers(95, 110), random.integers(225, 245)
+        rx, ry = random.integers(75, 90), random.integers(170, 190)
+        lung = (((x - cx) / rx) ** 2 + ((y - cy) / ry) ** 2 < 1) & (y < cy + 0.8 * ry)
+        masks[f"{side} lung"] = lung
+        edges = np.linspace(cy - ry, cy + 0.8 * ry, 5)
+        for level, top, bottom in zip(ZONE_LEVELS, edges, edges[1:], strict=False):
+            masks[f"{side} {level}"] = lung & (y >= top) & (y < bottom)
+    for lobe, parts in LOBE_ZONES.items():
+        masks[lobe] = np.logical_or.reduce([masks[part] for part in parts])
+    return masks, ((x - 285) / 70) ** 2 + ((y - 350) / 60) ** 2 < 1
+
+
+def study(number: int) -> dict:
+    """One image with findings: blobs where the report has some, a few elsewhere, weak noise all over the lungs."""
+    random = np.random.default_rng(number)
+    masks, heart = zones(random)
+    tuples = REPORTS[number % len(REPORTS)]
+    lungs = masks["right lung"] | masks["left lung"]
+    anomaly = np.maximum(smooth(random, 3) * 3 + smooth(random, 12) * 4, 0)
+    boxes = []
+    y, x = np.mgrid[:SIZE, :SIZE]
+    for label in {label for one in tuples for label in one["labels"]}:
+        ys, xs = np.nonzero(masks[label])
+        cy, cx, ry, rx = ys.mean(), xs.mean(), np.ptp(ys) / 2, np.ptp(xs) / 2
+        bump = np.exp(-(((x - cx) / (0.6 * rx)) ** 2 + ((y - cy) / (0.6 * ry)) ** 2))
+        anomaly += bump * random.uniform(30, 80) * (1 + 0.3 * smooth(random, 8))
+        box = np.array([cx - rx, cy - ry, cx + rx, cy + ry]) + random.normal(0, 6, 4)
+        boxes.append((*box, random.uniform(0.15, 0.9)))
+    for _ in range(40 - len(boxes)):
+        corner, size = random.uniform(60, 400, 2), random.uniform(20, 200, 2)
+        boxes.append((*corner, *(corner + size), random.beta(1, 12)))
+    image = 120 + 25 * smooth(random, 20) + 6 * smooth(random, 1.5) - 40 * lungs + 0.8 * anomaly
+    name = f"s{number:05d}"
+    return {
+        "study_id": name,
+        "image_id": f"i{number:05d}",
+        "zones": masks,
+        "heart": heart,
+        "anomaly": (np.clip(anomaly, 0, 255) * (lungs | heart)).astype(np.uint8),
+        "image": np.clip(image, 0, 255).astype(np.uint8),
+        "boxes": boxes,
+        "tuples": tuples,
+    }
+
+
+def rules() -> dict:
+    """Return the default rules of the masks, as builtins."""
+    settings = Settings().model_dump(mode="json", by_alias=True)
+    known = settings["masks"] | settings["dataset"]
+    return {name: known[name] for name in Rules.__dataclass_fields__}
+
+
+def threshold_sets(number: int) -> dict[str, dict]:
+    """The default set, then sets around it: every tau_ano of six beside every tau_conf and tau_signal."""
+    default = {name: value.model_dump() for name, value in Settings().thresholds.sets.items()}["default"]
+    sets = {"default": default}
+    for step in range(1, number):
+        ano, conf = (0.05, 0.075, 0.1, 0.125, 0.15, 0.2)[step % 6], (0.1, 0.15, 0.2, 0.3)[step % 4]
+        sets[f"set{step}"] = {part: taus | {"conf": conf} for part, taus in default.items()}
+        sets[f"set{step}"]["general"]["ano"] = ano
+        sets[f"set{step}"]["edema"]["ano"] = (0.005, 0.01, 0.02)[step % 3]
+    return sets
+
+
+@contextmanager
+def stopwatch(times: list[float]):
+    """Append the processor time of the block, in seconds: other programs on the machine do not count."""
+    began = time.process_time()
+    yield
+    times.append(time.process_time() - began)
+
+
+def brute_force(studies: list[dict], options: stage.Options) -> dict[tuple[str, int], tuple[int, list[str]]]:
+    """Return {(study, finding): (area, grounded)} of the oracle."""
+    made = {}
+    for one in studies:
+        sets = {label: oracle.set_of(mask) for label, mask in one["zones"].items()}
+        boxes, sure = np.array([box[:4] for box in one["boxes"]]), np.array([box[4] for box in one["boxes"]])
+        for index, told in enumerate(one["tuples"]):
+            lesion = told["lesion_type"]
+            if lesion in (None, "cardiomegaly"):
+                continue
+            taus = options.thresholds["edema" if lesion == "edema" else "general"]
+            _, mask, grounded = oracle.lesion(
+                one["anomaly"],
+                one["image"],
+                sets,
+                boxes,
+                sure,
+                told["labels"],
+                taus,
+                asdict(options),
+                lesion == "effusion",
+            )
+            made[one["study_id"], index] = len(mask), grounded
+    return made
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--images", type=int, default=60)
+    parser.add_argument("--brute", type=int, default=2, help="images the brute-force version runs on")
+    parser.add_argument("--output", default="benchmarks/masks.tsv")
+    given = parser.parse_args()
+    cv2.setNumThreads(1)
+    studies = [study(number) for number in range(given.images)]
+    base = rules()
+    one_set = stage.Options(**base, thresholds=threshold_sets(1)["default"])
+    rows = []
+
+    def note(what: str, sets: int, images: int, seconds: float) -> None:
+        rows.append(
+            {"what": what, "sets": sets, "images": images, "seconds": seconds, "images_per_s": images / seconds}
+        )
+
+    with tempfile.TemporaryDirectory() as folder:
+        inputs, made = write_inputs(Path(folder) / "in", studies), outputs(Path(folder) / "out")
+        shared = {"attrs": {}, "threads": 1}
+        stage.run_shard(**inputs, **made, options=one_set, **shared)  # warm: libraries loaded, files cached
+        seconds: list[float] = []
+        for _ in range(3):
+            with stopwatch(seconds):
+                stage.run_shard(**inputs, **made, options=one_set, **shared)
+        note("vectorised, files included", 1, given.images, min(seconds))
+        table = read_table(made["findings"])
+        for number in (1, 2, 5, 10, 20):
+            many = sweep.Options(**base, sets=threshold_sets(number))
+            seconds = []
+            for _ in range(3):
+                with stopwatch(seconds):
+                    sweep.run_shard(**inputs, output=str(Path(folder) / "sweep.parquet"), options=many, **shared)
+            note("sweep, files included", number, given.images, min(seconds))
+    if given.brute:
+        seconds = []
+        with stopwatch(seconds):
+            slow = brute_force(studies[: given.brute], one_set)
+        note("brute force, no files", 1, given.brute, seconds[0])
+        fast = {
+            (row["study_id"], row["finding"]): (row["area"], row["grounded"]) for row in table.iter_rows(named=True)
+        }
+        assert slow == {key: fast[key] for key in slow}, "the two versions disagree"
+
+    first_sweep = next(row["seconds"] for row in rows if row["what"].startswith("sweep"))
+    for row in rows:
+        row["times_one_set"] = row["seconds"] / first_sweep if row["what"].startswith("sweep") else None
+        row["times_brute"] = row["images_per_s"] / rows[-1]["images_per_s"] if given.brute else None
+    result = pl.DataFrame(rows).with_columns(pl.col(pl.Float64).round_sig_figs(4))
+    write_table(given.output, result)
+    with pl.Config(tbl_rows=-1, tbl_hide_dataframe_shape=True, tbl_hide_column_data_types=True):
+        print(result)
+    print(f"findings with a mask: {table['mask_id'].is_not_null().sum()} of {len(table)}; table in {given.output}")
+
+
+if __name__ == "__main__":
+    main()
