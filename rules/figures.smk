@@ -1,0 +1,84 @@
+# Figures: overlay panels of some studies, and charts of the whole, for people and for the report.
+
+
+rule figures_panels:
+    input:
+        findings=expand("results/masks/{{thresholds}}/{shard}.findings.parquet", shard=SHARDS),
+        masks=expand("results/masks/{{thresholds}}/{shard}.h5", shard=SHARDS),
+        boxes=expand("results/boxes/{shard}.parquet", shard=SHARDS),
+        frames=expand("results/frames/{shard}.h5", shard=SHARDS),
+        organs=expand("results/organs/{shard}.h5", shard=SHARDS),
+        anomaly=expand("results/anomaly/{shard}.h5", shard=SHARDS),
+        anatomy=expand("results/anatomy/{shard}.h5", shard=SHARDS),
+        lines=expand("results/dataset/{{thresholds}}/{split}.jsonl", split=["train", "validate", "test"]),
+    output:
+        panels=report(
+            directory("results/figures/{thresholds}/panels"),
+            patterns=["{image}.png"],
+            caption="../report/panel.rst",
+            category="Studies",
+            subcategory="{thresholds}",
+            labels={"image": "{image}"},
+        ),
+    log:
+        "logs/figures/{thresholds}/panels.log",
+    benchmark:
+        "results/benchmarks/figures/{thresholds}/panels.tsv"
+    conda:
+        "../envs/figures.yaml"
+    threads: 1
+    resources:
+        mem_mb=4000,
+        runtime=60,
+    params:
+        **OPTIONS["figures"],
+        code=code_digest("figures_panels.py"),
+    script:
+        "../scripts/figures_panels.py"
+
+
+rule figures_charts:
+    input:
+        lines=expand("results/dataset/{{thresholds}}/{split}.jsonl", split=["train", "validate", "test"]),
+        funnel_table="results/tables/{thresholds}/funnel.tsv",
+        recall_table="results/tables/recall.tsv",
+    output:
+        distribution=report(
+            "results/figures/{thresholds}/distribution.png",
+            caption="../report/distribution.rst",
+            category="Dataset",
+            labels={"figure": "pairs per lesion type (Fig. 4)", "thresholds": "{thresholds}"},
+        ),
+        funnel=report(
+            "results/figures/{thresholds}/funnel.png",
+            caption="../report/funnel.rst",
+            category="Dataset",
+            labels={"figure": "from images to pairs", "thresholds": "{thresholds}"},
+        ),
+        recall=report(
+            "results/figures/{thresholds}/recall.png",
+            caption="../report/recall.rst",
+            category="Dataset",
+            labels={"figure": "recall (Table 8)", "thresholds": "all"},
+        ),
+    log:
+        "logs/figures/{thresholds}/charts.log",
+    benchmark:
+        "results/benchmarks/figures/{thresholds}/charts.tsv"
+    conda:
+        "../envs/figures.yaml"
+    threads: 1
+    resources:
+        mem_mb=4000,
+        runtime=30,
+    params:
+        **OPTIONS["figures"],
+        code=code_digest("figures_charts.py"),
+    script:
+        "../scripts/figures_charts.py"
+
+
+rule figures:
+    input:
+        expand("results/figures/{thresholds}/panels", thresholds=BUILD),
+        expand("results/figures/{thresholds}/{chart}.png", thresholds=BUILD, chart=["distribution", "funnel", "recall"]),
