@@ -6,7 +6,7 @@ import cv2
 import numpy as np
 
 from ils.core.geometry import fit_affine, to_frame
-from ils.core.labels import ANATOMY_LABELS, CARDIOMEDIASTINUM, LESIONS, SIDES
+from ils.core.labels import ANATOMY_LABELS, CARDIOMEDIASTINUM, LESIONS, SIDES, side_of
 from ils.phantom import lesions
 from ils.phantom.chest import Chest, sample
 from ils.phantom.plan import ImagePlan, StudyPlan, generator
@@ -14,6 +14,9 @@ from ils.phantom.prose import Finding
 
 TRUTH_LABELS = (*ANATOMY_LABELS, CARDIOMEDIASTINUM, *LESIONS)
 """Rows of the truth masks of an image: anatomy, then the union of what was painted of each lesion type."""
+
+EXTENT = (1.0, 1.8)
+"""Size of a lesion against :func:`ils.phantom.lesions.paint`'s ordinary one: large enough to fill much of a zone."""
 
 FRAME = 512
 """Side of the canonical frame (ils.md section 2)."""
@@ -56,7 +59,12 @@ def _regions(finding: Finding, chest: Chest) -> list[np.ndarray]:
     labels = finding.labels
     if finding.target == "effusion":  # a meniscus climbs along the whole lung
         labels = tuple(f"{side} lung" for side in SIDES if any(side in label.split() for label in labels))
-    masks = [chest.masks[label] for label in labels]
+    # A lesion named by a zone sits there but does not end at a line: it may reach a little beyond, inside the lung.
+    reach = np.ones((2 * round(0.025 * chest.image.shape[0]) + 1, 3), np.uint8)
+    masks = []
+    for label in labels:
+        lung = chest.masks[f"{side_of(label)} lung"]
+        masks.append(lung & (cv2.dilate(chest.masks[label].astype(np.uint8), reach) > 0))
     return [np.logical_or.reduce(masks)] if finding.target == "edema" else masks
 
 
@@ -75,7 +83,10 @@ def draw(plan: StudyPlan, image: ImagePlan, seed: int) -> Picture:
             for side, region in enumerate(_regions(finding, chest)):
                 brush = generator(seed, image.image_id, number, side)
                 strength = plan.strength * (0.7 if finding.hedge == "weak" else 1.0)
-                picture, new = lesions.paint(picture, finding.target, region, brush, strength, midline=chest.midline)
+                extent = float(brush.uniform(*EXTENT))
+                picture, new = lesions.paint(
+                    picture, finding.target, region, brush, strength, midline=chest.midline, extent=extent
+                )
                 mask |= new
         painted.append(mask)
     return Picture(picture, chest, painted)

@@ -93,7 +93,7 @@ def stored_values(image: np.ndarray, encoding: Encoding) -> np.ndarray:
     top = 2**encoding.bits - 1
     values = np.round((1.0 - image if encoding.mono1 else image) * top).astype(np.int64)
     if encoding.padded:
-        values = np.clip(values, top // 8, top)
+        values = np.clip(values, PADDING_VALUE + 1, top)
         values[:PADDED_ROWS] = values[-PADDED_ROWS:] = PADDING_VALUE
     if encoding.signed:
         return (values - 2 ** (encoding.bits - 1)).astype(np.int16)

@@ -1,6 +1,6 @@
 """Paint a lesion, or something that merely looks like one, on a frontal chest X-ray, synthetic or real.
 
-A lesion adds absorption: the new picture is ``1 - (1 - image) * (1 - density)`` ("screen"), which brightens dark lung
+A lesion adds absorption: the new picture is ``image + (1 - image) * density`` ("screen"), which brightens dark lung
 more than bone and never leaves 0..1. The density is 0 outside the region but for a soft rim of a few pixels. The
 returned mask is where the density stands out to an eye, inside the region. All sizes are fractions of the region, so
 any image size will do. Amplitudes and shapes are ours: chosen by looking, not measured.
@@ -13,6 +13,9 @@ import numpy as np
 
 DISTRACTORS = ("nodule", "device", "scar")
 """What may be painted beside the lesion types, and is none of the seven."""
+
+RIMS = {"opacity": 0.05, "consolidation": 0.04, "pneumonia": 0.05}
+"""How softly a lesion ends at the edge of its region (deviation of a blur, in region sizes); others: 0.02."""
 
 VISIBLE = 0.30
 """Share of the highest density from which a pixel belongs to the lesion's mask."""
@@ -86,8 +89,8 @@ def _blob(
 class _Side:
     """One lung's part of the region, cropped: where it is and which way is lateral (-1 or +1 along x)."""
 
-    def __init__(self, region: np.ndarray, lateral: int):
-        self.region, self.lateral = region, lateral
+    def __init__(self, region: np.ndarray, lateral: int, extent: float):
+        self.region, self.lateral, self.extent = region, lateral, extent
         self.height, self.width = region.shape
         self.area = float(region.sum())
         self.reach = float(np.sqrt(self.area))  # a length: side of the square of the same area
@@ -101,7 +104,7 @@ class _Side:
 def _opacity(side: _Side, rng: np.random.Generator) -> np.ndarray:
     density = np.zeros(side.region.shape, np.float32)
     for _ in range(1 + int(rng.random() < 0.25)):
-        radius = side.reach * rng.uniform(0.16, 0.38)
+        radius = side.reach * side.extent * rng.uniform(0.16, 0.38)
         radii = (radius, radius * rng.uniform(0.6, 1.0))
         blob = _blob(
             density.shape, _point_in(side.region, rng), radii, rng.uniform(0, np.pi), rng.uniform(0.7, 1.3), rng
@@ -123,7 +126,7 @@ def _bronchogram(side: _Side, rng: np.random.Generator) -> np.ndarray:
 
 
 def _consolidation(side: _Side, rng: np.random.Generator) -> np.ndarray:
-    radius = side.reach * rng.uniform(0.28, 0.5)
+    radius = side.reach * side.extent * rng.uniform(0.28, 0.5)
     radii = (radius, radius * rng.uniform(0.6, 1.0))
     blob = _blob(
         side.region.shape, _point_in(side.region, rng), radii, rng.uniform(0, np.pi), rng.uniform(0.4, 0.9), rng
@@ -135,11 +138,11 @@ def _consolidation(side: _Side, rng: np.random.Generator) -> np.ndarray:
 def _pneumonia(side: _Side, rng: np.random.Generator) -> np.ndarray:
     shape = side.region.shape
     centre = _point_in(side.region, rng)
-    spread = side.reach * rng.uniform(0.14, 0.26)
+    spread = side.reach * side.extent * rng.uniform(0.14, 0.26)
     patchy = np.zeros(shape, np.float32)
     for _ in range(int(rng.integers(3, 8))):
         at = (centre[0] + rng.normal(0, spread), centre[1] + rng.normal(0, spread))
-        radius = side.reach * rng.uniform(0.08, 0.22)
+        radius = side.reach * side.extent * rng.uniform(0.08, 0.22)
         blob = _blob(shape, at, (radius, radius * rng.uniform(0.6, 1.0)), rng.uniform(0, np.pi), 1.0, rng)
         patchy = np.maximum(patchy, blob * rng.uniform(0.6, 1.0))
     patchy = 0.75 * patchy + 0.25 * _blur(patchy, spread / 2)
@@ -157,7 +160,7 @@ def _bands(side: _Side, rng: np.random.Generator) -> np.ndarray:
         across = across + rng.normal(0, 0.3) * along**2 / side.reach
         thick = side.reach * rng.uniform(0.025, 0.055)
         band = np.exp(-0.5 * (across / thick) ** 2) * _step(
-            1.0 - np.abs(along) / (side.reach * rng.uniform(0.25, 0.5)), 0.6
+            1.0 - np.abs(along) / (side.reach * side.extent * rng.uniform(0.25, 0.5)), 0.6
         )
         density = np.maximum(density, band * rng.uniform(0.75, 1.0))
     return rng.uniform(0.22, 0.40) * density.astype(np.float32)
@@ -166,7 +169,12 @@ def _bands(side: _Side, rng: np.random.Generator) -> np.ndarray:
 def _wedge(side: _Side, rng: np.random.Generator) -> np.ndarray:
     """Volume loss at the base: a triangle with its edge against the mediastinum, its point to the side."""
     _, y = _grid(side.region.shape)
-    top = side.height * rng.uniform(0.25, 0.5) * np.clip(1.0 - side.laterality() / rng.uniform(0.7, 1.1), 0.0, 1.0)
+    top = (
+        side.height
+        * side.extent
+        * rng.uniform(0.25, 0.5)
+        * np.clip(1.0 - side.laterality() / rng.uniform(0.7, 1.1), 0.0, 1.0)
+    )
     rise = top * (1.0 + 0.1 * noise((1, side.width), side.width / 3, rng))
     bottoms = side.height - np.argmax(side.region[::-1], axis=0)[side.region.any(axis=0)]
     wedge = _step((y - (np.quantile(bottoms, 0.3) - rise)) / side.reach, rng.uniform(0.06, 0.15)) * (top > 1.0)
@@ -174,7 +182,7 @@ def _wedge(side: _Side, rng: np.random.Generator) -> np.ndarray:
 
 
 def _atelectasis(side: _Side, rng: np.random.Generator) -> np.ndarray:
-    return _wedge(side, rng) if rng.random() < 0.3 else _bands(side, rng)
+    return _wedge(side, rng) if rng.random() < 0.4 else _bands(side, rng)
 
 
 def _edema(side: _Side, rng: np.random.Generator) -> np.ndarray:
@@ -277,13 +285,15 @@ def paint(
     strength: float = 1.0,
     *,
     midline: float | None = None,
+    extent: float = 1.0,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Paint ``lesion`` into ``region`` of a frontal X-ray.
 
     ``image`` float32 (H, W) in 0..1, bright = dense; ``region`` bool (H, W): the zone, lung or pair of lungs in which
     the lesion sits. Edema fills both sides of the region, the others one of them (effusion sometimes both).
     ``strength`` scales the density (1 = ordinary, 0.5 = faint, 1.5 = dense). ``midline`` is the column that parts the
-    patient's right from left, by default the middle of the picture.
+    patient's right from left, by default the middle of the picture. ``extent`` scales the size of
+    opacities, consolidations, pneumonias and atelectases (1: a sixth to a half of the region across).
 
     Returns the new image float32 (H, W) and the lesion's mask bool (H, W), a part of the region; an empty region gives
     a copy of the image and an empty mask. Raises ValueError for a name not in ``PAINTABLE``.
@@ -297,15 +307,15 @@ def paint(
     if lesion != "edema" and not (lesion == "effusion" and rng.random() < 0.35):
         sides = [sides[int(rng.integers(len(sides)))]]
     for rows, columns, lateral in sides:
-        side = _Side(np.ascontiguousarray(region[rows, columns]), lateral)
+        side = _Side(np.ascontiguousarray(region[rows, columns]), lateral, extent)
         if side.area < 16:
             continue
         density = np.clip(_SHAPES[lesion](side, rng), 0.0, None) * strength
-        rim = max(0.6, side.reach * 0.02)
-        # Soft towards the chest wall and the diaphragm, yet all of it inside: blur an eroded region.
-        inside = _blur(cv2.erode(side.region.astype(np.uint8), np.ones((3, 3), np.uint8)).astype(np.float32), rim)
-        density = np.clip(density * np.minimum(1.0, inside * 1.15), 0.0, 0.9)
-        new[rows, columns] = 1.0 - (1.0 - new[rows, columns]) * (1.0 - density)
+        rim = max(0.6, side.reach * RIMS.get(lesion, 0.02))
+        # Soft towards the edge of the region, and nearly all of it inside.
+        inside = _blur(side.region.astype(np.float32), rim)
+        density = np.clip(density * np.clip(2.0 * inside - 0.5, 0.0, 1.0), 0.0, 0.9)
+        new[rows, columns] += (1.0 - new[rows, columns]) * density
         top = float(np.quantile(density[side.region], 0.99))
         mask[rows, columns] |= side.region & (density >= max(VISIBLE * top, 1e-3))
     return np.clip(new, 0.0, 1.0), mask

@@ -138,7 +138,7 @@ def _findings(number: int, rng: np.random.Generator) -> tuple[Finding, ...]:
             hedge = str(rng.choice(["definite", "strong", "weak"], p=[0.15, 0.65, 0.2]))
         if target not in LESIONS:
             hedge = "definite"
-        hard = target in LESIONS and hedge == "definite" and not linked and rng.random() < 0.09
+        hard = target in LESIONS and hedge == "definite" and not linked and rng.random() < 0.16
         found.append(Finding(target, free[int(rng.integers(len(free)))], hedge, bool(linked), bool(hard)))
     return tuple(found)
 

@@ -275,7 +275,7 @@ def organ_masks(anatomy: Anatomy, view: View) -> dict[str, np.ndarray]:
     for side in SIDES:
         lung = lungs[f"{side} lung"]
         top, bottom = anatomy.lung_box[f"{side} lung"]
-        depth = (y - top) / (bottom - top)
+        depth = np.clip((y - top) / (bottom - top), 0.0, 1.0)
         for zone, first, last in zip(ZONE_LEVELS, ZONE_STEPS, ZONE_STEPS[1:], strict=False):
             masks[f"{side} {zone}"] = lung & (depth >= first) & (depth < last if last < 1 else True)
         lateral = np.abs(x) / 0.4
