@@ -1,0 +1,36 @@
+"""What every counterfactual engine offers, and how one is found by its name."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from ils.core.engines import engine_module
+
+
+@dataclass(frozen=True)
+class Options:
+    """Settings of the anomaly stage (section ``anomaly`` of the configuration)."""
+
+    engine: str
+
+
+class AnomalyEngine(Protocol):
+    """An editor that takes lesions out of a chest X-ray."""
+
+    def edit(self, image: np.ndarray, organs: dict[str, np.ndarray]) -> np.ndarray:
+        """Return the image without lesions, grey levels 0..255, uint8 or float (512, 512).
+
+        ``image`` is a frame uint8 (512, 512), ``organs`` its masks {label: bool (512, 512)}, at least right lung, left
+        lung and heart. The stage restores the pixels outside the edit region and checks the values, so an engine may
+        return any picture of this shape. Called from several threads at once.
+        """
+        ...
+
+
+def load(name: str, options: Options) -> AnomalyEngine:
+    """Load an engine: the module ``ils.anomaly.<name>`` makes one with ``load(options)``.
+
+    Raises UserError for an unknown name.
+    """
+    return engine_module("ils.anomaly", name).load(options)
