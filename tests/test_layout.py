@@ -137,13 +137,18 @@ def test_release_in_original_pixels(release_input, tmp_path):
                     original_shape=np.array([1024, 1024], np.int32),
                 )
         frames.append(str(path))
-    layout.write_release(**release_input, frames=frames, layout=str(tmp_path / "release"))
+    layout.write_release(**release_input, frames=frames, layout=str(tmp_path / "frame"))
+    image = cv2.imread(str(tmp_path / "frame/lesion_mask/study-x/study-x_cardiomegaly_0.png"), -1)
+    assert np.array_equal(image == 255, square(300))
+    layout.write_release(**release_input, frames=frames, layout=str(tmp_path / "release"), pixels="original")
     image = cv2.imread(str(tmp_path / "release/lesion_mask/study-x/study-x_cardiomegaly_0.png"), -1)
     assert image.shape == (1024, 1024)
     assert np.array_equal(image == 255, square(300).repeat(2, 0).repeat(2, 1))
 
 
 def test_release_that_cannot_be(release_input, tmp_path):
+    with pytest.raises(UserError, match="pixels is 'original'"):
+        layout.write_release(**release_input, layout=str(tmp_path / "release"), pixels="original")
     with pytest.raises(UserError, match="holds no readable"):
         list(layout.read_release(tmp_path / "nothing"))
     rows = list(read_lines(release_input["train"]))

@@ -40,6 +40,7 @@ from ils.dataset.pairs import FIELDS
 
 JSON_NAME, MASK_FOLDER = "mimic_ils_instruction_answer.json", "lesion_mask"
 SPLIT_NAMES = {"train": "train", "validate": "val", "test": "test"}
+PIXELS = ("frame", "original")
 LISTS = {True: "positive_pairs", False: "negative_pairs"}
 
 
@@ -106,15 +107,16 @@ def write_release(
     masks: list[str],
     layout: str,
     frames: list[str] | None = None,
-    options: object = None,
-    attrs: dict | None = None,
-    threads: int = 1,
+    pixels: str = "frame",
 ) -> None:
     """Write the release into the folder ``layout``, which appears only when it is whole.
 
-    ``masks`` are the mask shards that ``index`` names. With ``frames`` (the shards of the same names) the masks are
-    written in the original image's pixels, else in the 512 x 512 frame.
+    ``masks`` are the mask shards that ``index`` names. ``pixels``: ``frame`` for masks of 512 x 512 as the authors'
+    are, ``original`` for masks in the pixels of the image as it came, which needs ``frames`` (shards of the same
+    names). Raises UserError for what the layout cannot hold.
     """
+    if pixels not in PIXELS or (pixels == "original" and not frames):
+        raise UserError(f"pixels is {pixels!r}: choose one of {', '.join(PIXELS)}, the latter with the frames")
     final = Path(layout)
     folder = final.with_name(f".{final.name}.{os.getpid()}.part")
     shutil.rmtree(folder, ignore_errors=True)
@@ -123,7 +125,8 @@ def write_release(
         with ExitStack() as stack:
             place = {row[0]: row[1] for row in read_table(index).select("mask_id", "shard").iter_rows()}
             shards = {Path(path).stem: stack.enter_context(Shard(path, key="mask_id")) for path in masks}
-            originals = {Path(path).stem: stack.enter_context(Shard(path)) for path in frames or []}
+            wanted = frames if frames and pixels == "original" else []
+            originals = {Path(path).stem: stack.enter_context(Shard(path)) for path in wanted}
             file = stack.enter_context(open(folder / JSON_NAME, "w", encoding="utf-8", newline="\n"))
             file.write("{")
             for number, (split, path) in enumerate({"train": train, "validate": validate, "test": test}.items()):
