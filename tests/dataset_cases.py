@@ -87,16 +87,17 @@ def tuple_(lesion: str | None, presence: str = "negative", **changes: object) ->
     return row | changes
 
 
-def line(tuples: list[dict], sentences: list[str] | None = None, **changes: object) -> dict:
+def line(tuples: list[dict], **changes: object) -> dict:
     """One report line."""
-    sentences = ["The lungs are clear."] if sentences is None else sentences
     row = {
         "study_id": "s1",
         "subject_id": "p1",
         "section_name": "findings",
-        "section_text": " ".join(sentences),
-        "sentences": sentences,
+        "section_text": "The lungs are clear.",
+        "sentences": ["The lungs are clear."],
         "tuples": tuples,
+        "mentions_lungs": True,
+        "comparison_only": False,
     }
     return row | changes
 
@@ -152,10 +153,9 @@ def random_cohort(size: int, seed: int = 3) -> list[tuple[dict, list[dict], dict
         ids = {"study_id": f"{50000000 + number}", "image_id": f"img-{number:03d}"}
         split = random_.choice(("train", "train", "validate", "test"))
         row = study(**ids, subject_id=f"1{number // 2:07d}", split=split, ctr=random_.choice([0.4, 0.5, None]))
-        units, tuples, sentences = [], [], ["The lungs are clear."]
+        units, tuples = [], []
         if number % 7 == 0:
             row |= {"empty": [], "ctr": 0.6}
-            sentences = ["Unchanged."]
         elif number % 2:
             place = random_.choice(VALID_LOCATIONS)
             target = random_.choice(LUNG_LESIONS)
@@ -163,7 +163,8 @@ def random_cohort(size: int, seed: int = 3) -> list[tuple[dict, list[dict], dict
             row["standing"] = [{"lesion": target, "locations": [place]}]
             units = [unit(n, kind, target, [place], **ids) for n, kind in enumerate(("basic", "global"))]
             tuples = [tuple_(target, "positive", labels=[place])]
-        cohort.append((row, units, line(tuples, sentences, study_id=ids["study_id"], subject_id=row["subject_id"])))
+        report = line(tuples, study_id=ids["study_id"], subject_id=row["subject_id"], comparison_only=number % 7 == 0)
+        cohort.append((row, units, report))
     return cohort
 
 

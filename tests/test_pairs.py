@@ -1,7 +1,6 @@
 """Positive and negative pairs: what is said of a study, and what may be denied."""
 
 from collections import Counter
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -10,7 +9,7 @@ from hypothesis import strategies as st
 from dataset_cases import ALL, LEFT, LUNG_LESIONS, RIGHT, deny, line, may, said, study, tuple_, unit
 from ils.core.labels import LESIONS, VALID_LOCATIONS, in_table_order
 from ils.dataset import templates
-from ils.dataset.evidence import about_lungs, evidence
+from ils.dataset.evidence import evidence
 from ils.dataset.negatives import Evidence
 from ils.dataset.positives import positives
 
@@ -200,31 +199,16 @@ def test_cardiomegaly_needs_a_narrow_heart_and_a_report_that_does_not_affirm(cha
 
 
 @pytest.mark.parametrize(
-    ("sentences", "tuples", "expected"),
-    [
-        (["The lungs are clear."], [], True),
-        (["No acute cardiopulmonary process."], [], True),
-        (["No pneumothorax."], [tuple_(None, category="pleura")], True),
-        (["Heart size is normal."], [], False),
-        (["No fracture."], [tuple_(None, category="rib")], False),
-        (["Lungs are unchanged."], [], False),
-        (["No significant interval change in the lungs since the prior study."], [], False),
-        (["No new consolidation."], [tuple_("consolidation", denies=False)], False),
-        (["Heart size is normal.", "Unchanged, the lungs are clear."], [], True),
-        (["Stable effusion."], [tuple_("effusion", "positive", category="pleura")], True),
-        (["Unchanged."], [], False),
-        ([], [], False),
-    ],
+    ("mentions_lungs", "comparison_only", "silent"), [(True, False, False), (True, True, True), (False, False, True)]
 )
-def test_what_the_section_says_of_the_lungs(sentences, tuples, expected):
-    assert about_lungs(sentences, tuples) == expected
-
-
-def test_silent_types_need_a_section_about_the_lungs():
-    known = evidence(study(), line([tuple_("effusion")], ["Unchanged. No effusion."]))
-    known = replace(known, about_lungs=False)
-    assert may("edema", known).reason == "section_silent"
+def test_silent_types_need_a_section_about_the_lungs(mentions_lungs, comparison_only, silent):
+    report = line([tuple_("effusion")], mentions_lungs=mentions_lungs, comparison_only=comparison_only)
+    known = evidence(study(), report)
+    assert (may("edema", known).reason == "section_silent") == silent
     assert may("effusion", known).global_
+    placed = evidence(study(), report | {"tuples": [tuple_("effusion", location=["left"], labels=["left lung"])]})
+    assert set(may("effusion", placed).basic) == ALL
+    assert may("effusion", placed).global_ == (not silent)
 
 
 # Negatives: what is drawn
