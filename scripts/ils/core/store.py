@@ -144,7 +144,15 @@ class Shard:
         except (OSError, KeyError) as error:
             raise StoreError(f"{self.path} is missing or damaged: delete it and run again ({error})") from None
         self.row_of = {row_id: row for row, row_id in enumerate(self.ids)}
+        self._fields: dict[str, tuple[h5py.Dataset, bool]] = {}
         return self
+
+    def _field(self, name: str) -> tuple[h5py.Dataset, bool]:
+        """Return a dataset and whether it is packed; looking one up anew for each row would take as long as reading."""
+        if name not in self._fields:
+            data = self._file[name]
+            self._fields[name] = data, bool(data.attrs["packed"])
+        return self._fields[name]
 
     def __exit__(self, *_: object) -> None:
         self._file.close()
@@ -167,14 +175,14 @@ class Shard:
     def stored(self, field: str, row_id: str) -> np.ndarray:
         """Return one row of a field as it is stored (eight pixels a byte if packed). Raises like :meth:`get`."""
         try:
-            return self._file[field][self.row_of[row_id]]
+            return self._field(field)[0][self.row_of[row_id]]
         except OSError as error:
             raise StoreError(f"{self.path} is damaged: delete it and run again ({error})") from None
 
     def get(self, field: str, row_id: str) -> np.ndarray:
         """Return one row of a field (a packed field as bool). Raises KeyError, or StoreError for a damaged chunk."""
         value = self.stored(field, row_id)
-        return unpack(value) if self._file[field].attrs["packed"] else value
+        return unpack(value) if self._field(field)[1] else value
 
     def masks(self, row_id: str, field: str = "mask") -> dict[str, np.ndarray]:
         """Return {label: bool (H, W)} of one row."""

@@ -20,7 +20,7 @@ from ils.masks.zones import Zones
 COORDINATES = ("x1", "y1", "x2", "y2")
 
 
-@dataclass(frozen=True)
+@dataclass
 class Shards:
     """The open shards of the stages before."""
 
@@ -28,6 +28,16 @@ class Shards:
     organs: Shard
     anomaly: Shard
     anatomy: Shard
+
+    @cached_property
+    def zone_labels(self) -> list[str]:
+        """Labels of the anatomy masks."""
+        return self.anatomy.labels()
+
+    @cached_property
+    def organ_labels(self) -> list[str]:
+        """Labels of the organ masks."""
+        return self.organs.labels()
 
 
 class Case:
@@ -65,13 +75,11 @@ class Case:
     @cached_property
     def zones(self) -> Zones:
         """The anatomy masks."""
-        anatomy = self._shards.anatomy
-        return Zones(anatomy.stored("mask", self.image_id), anatomy.labels())
+        return Zones(self._shards.anatomy.stored("mask", self.image_id), self._shards.zone_labels)
 
     @cached_property
     def _organs(self) -> Zones:
-        organs = self._shards.organs
-        return Zones(organs.stored("mask", self.image_id), organs.labels())
+        return Zones(self._shards.organs.stored("mask", self.image_id), self._shards.organ_labels)
 
     def heart(self) -> np.ndarray:
         """Return the organ engine's heart, uint8 packed (H, W / 8)."""
@@ -156,8 +164,8 @@ class Population:
 
 def _boxes_by_image(table: pl.DataFrame) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Return {image_id: (boxes (N, 4), confidence (N,))} of the kept boxes, in the order of the table."""
-    kept = table.filter(pl.col("kept"))
-    groups = kept.partition_by("image_id", maintain_order=True, as_dict=True)
-    return {
-        key[0]: (group.select(COORDINATES).to_numpy(), group["confidence"].to_numpy()) for key, group in groups.items()
-    }
+    kept = table.filter(pl.col("kept")).sort("image_id", maintain_order=True)
+    images, first = np.unique(kept["image_id"].to_numpy(), return_index=True)
+    boxes = np.split(kept.select(COORDINATES).to_numpy(), first[1:])
+    confidence = np.split(kept["confidence"].to_numpy(), first[1:])
+    return dict(zip(images.tolist(), zip(boxes, confidence, strict=True), strict=True)) if len(kept) else {}

@@ -21,7 +21,8 @@ types or not (then ``target`` is null and ``reason`` tells why it only blocks).
     ``no_lesion`` ``predicted_other`` ``related_term`` ``weak_hedge`` ``no_labels`` ``no_anatomy`` ``no_productive_box``
     ``empty_after_refine`` ``no_grounded_label`` ``no_name`` ``no_heart``); share_outside (of the mask, outside its own
     labels); shared_with (findings whose masks overlap it, the heart left out); box_verdicts (one uint8 per kept box of
-    the image, in the order of the boxes table: the bits of ``algorithm.VERDICTS``, 0 = productive).
+    the image, in the order of the boxes table: the bits of ``labels.BOX_CONDITIONS``, 0 = productive; an empty list
+    where Algorithm 1 did not run).
 
 ``units``, sorted by (study_id, image_id, unit): the positive instructions before their text.
     study_id, image_id, unit (from 0 in each image: basics in the order of their findings, then globals in the order of
@@ -151,9 +152,10 @@ class Masks:
 
     def write(self, path: str | Path, attrs: dict) -> None:
         """Write them, sorted by name."""
-        with ShardWriter(path, key="mask_id", attrs=attrs, empty={"mask": ((512, 512), bool)}) as writer:
+        rows, width = self._shape or (512, 64)
+        with ShardWriter(path, key="mask_id", attrs=attrs, empty={"mask": ((rows, 8 * width), bool)}) as writer:
             for name, data in sorted(self._kept.items()):
-                packed = np.frombuffer(zlib.decompress(data), np.uint8).reshape(self._shape)
+                packed = np.frombuffer(zlib.decompress(data), np.uint8).reshape(rows, width)
                 writer.append(name, mask=unpack(packed))
 
 
