@@ -5,6 +5,7 @@ from types import SimpleNamespace
 sys.path.insert(0, str(Path(workflow.basedir) / "scripts"))
 
 from ils.cohort.check import check_inputs, source_files
+from ils.core.labels import SPLITS, STAGES
 from ils.core.options import stage_options
 from ils.core.provenance import code_digest
 from ils.core.run import UserError
@@ -25,6 +26,9 @@ except (SettingsError, UserError) as error:
 SHARDS = shard_names(OPTIONS["cohort"]["shards"])
 SETS = SETTINGS.thresholds.all_sets()
 BUILD = SETTINGS.thresholds.build
+TABLES = ["splits", "funnel", "conservation", "counts", "recall"]
+if SETTINGS.cohort.source == "embedded":
+    TABLES.append("truth")
 
 
 wildcard_constraints:

@@ -84,12 +84,9 @@ rule dataset_layout:
 
 rule dataset:
     input:
-        lines=expand("results/dataset/{thresholds}/{split}.jsonl", thresholds=BUILD, split=["train", "validate", "test"]),
+        lines=expand("results/dataset/{thresholds}/{split}.jsonl", thresholds=BUILD, split=SPLITS),
         excluded=expand("results/dataset/{thresholds}/excluded.parquet", thresholds=BUILD),
-        stages=expand(
-            "results/{stage}/excluded.parquet",
-            stage=["cohort", "frames", "reports", "organs", "anomaly", "anatomy", "boxes", "masks"],
-        ),
+        stages=expand("results/{stage}/excluded.parquet", stage=STAGES[:-1]),
         images="results/cohort/images.parquet",
     output:
         excluded="results/dataset/excluded.parquet",

@@ -10,7 +10,7 @@ rule figures_panels:
         organs=expand("results/organs/{shard}.h5", shard=SHARDS),
         anomaly=expand("results/anomaly/{shard}.h5", shard=SHARDS),
         anatomy=expand("results/anatomy/{shard}.h5", shard=SHARDS),
-        lines=expand("results/dataset/{{thresholds}}/{split}.jsonl", split=["train", "validate", "test"]),
+        lines=expand("results/dataset/{{thresholds}}/{split}.jsonl", split=SPLITS),
     output:
         panels=report(
             directory("results/figures/{thresholds}/panels"),
@@ -39,8 +39,8 @@ rule figures_panels:
 
 rule figures_charts:
     input:
-        lines=expand("results/dataset/{{thresholds}}/{split}.jsonl", split=["train", "validate", "test"]),
-        funnel_table="results/tables/{thresholds}/funnel.tsv",
+        lines=expand("results/dataset/{{thresholds}}/{split}.jsonl", split=SPLITS),
+        funnel_table="results/tables/funnel.tsv",
         recall_table="results/tables/recall.tsv",
     output:
         distribution=report(

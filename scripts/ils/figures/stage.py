@@ -67,11 +67,12 @@ def run_panels(
 
 
 def run_charts(*, lines: list[str], funnel_table: str, recall_table: str, distribution: str, funnel: str, recall: str,
-               options: Options) -> None:  # fmt: skip
-    """Draw the three charts from the dataset's lines and the tables stage's funnel and recall."""
+               name: str, options: Options) -> None:  # fmt: skip
+    """Draw the three charts of the threshold set ``name`` from its lines and the tables stage's funnel and recall."""
+    of_set = read_table(funnel_table).filter(pl.col("thresholds") == name)
     counts = Counter((row["target"], row["mask_id"] is not None) for path in lines for row in read_lines(path))
     save(charts.distribution(counts), distribution, options.dpi)
-    save(charts.funnel(funnel_steps(read_table(funnel_table))), funnel, options.dpi)
+    save(charts.funnel(funnel_steps(of_set)), funnel, options.dpi)
     save(charts.recall(read_table(recall_table)), recall, options.dpi)
 
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError, model_validator
 from ils.core.settings.base import Section, key
 from ils.core.settings.images import Anatomy, Anomaly, Boxes, Organs
 from ils.core.settings.inputs import Cohort, Frames, Phantom, Reports
-from ils.core.settings.outputs import Dataset, Figures, Masks
+from ils.core.settings.outputs import Dataset, Figures, Masks, Tables
 from ils.core.settings.thresholds import Thresholds
 
 
@@ -32,6 +32,7 @@ class Settings(Section):
     thresholds: Thresholds = key(Thresholds, "Threshold sets.")
     masks: Masks = key(Masks, "Lesion masks.")
     dataset: Dataset = key(Dataset, "Instruction-answer pairs.")
+    tables: Tables = key(Tables, "Tables.")
     figures: Figures = key(Figures, "Pictures.")
 
     @model_validator(mode="after")

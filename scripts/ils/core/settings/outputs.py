@@ -61,6 +61,14 @@ class Dataset(Section):
     released_layout: bool = key(False, "Also write the layout of the authors' release (JSON and PNG masks).")
 
 
+class Tables(Section):
+    """The paper's tables from this data."""
+
+    truth_min_px: int = key(
+        64, "Pixels of a known lesion a zone must hold to truly have it (embedded cohort).", unit="pixels", ge=1
+    )
+
+
 class Figures(Section):
     """Pictures for people."""
 

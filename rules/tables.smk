@@ -1,0 +1,122 @@
+# Tables: the paper's tables from this data, the proof that nothing is lost, and the embedded cohort beside its truth.
+
+
+rule tables_counts:
+    input:
+        images="results/cohort/images.parquet",
+        excluded=expand("results/{stage}/excluded.parquet", stage=STAGES),
+        cohort=expand("results/cohort/{shard}.parquet", shard=SHARDS),
+        frames=expand("results/frames/{shard}.h5", shard=SHARDS),
+        reports=expand("results/reports/{shard}.jsonl", shard=SHARDS),
+        organs=expand("results/organs/{shard}.h5", shard=SHARDS),
+        anomaly=expand("results/anomaly/{shard}.h5", shard=SHARDS),
+        anatomy=expand("results/anatomy/{shard}.h5", shard=SHARDS),
+        boxes=expand("results/boxes/{shard}.parquet", shard=SHARDS),
+        studies=expand("results/masks/{thresholds}/{shard}.studies.parquet", thresholds=BUILD, shard=SHARDS),
+        findings=expand("results/masks/{thresholds}/findings.parquet", thresholds=BUILD),
+        lines=expand("results/dataset/{thresholds}/{split}.jsonl", thresholds=BUILD, split=SPLITS),
+    output:
+        splits_table=report(
+            "results/tables/splits.tsv",
+            caption="../report/table.rst",
+            category="Tables",
+            labels={"table": "pairs per split (Tables 10-12)"},
+        ),
+        funnel_table=report(
+            "results/tables/funnel.tsv",
+            caption="../report/funnel.rst",
+            category="Tables",
+            labels={"table": "funnel"},
+        ),
+        conservation_table=report(
+            "results/tables/conservation.tsv",
+            caption="../report/conservation.rst",
+            category="Tables",
+            labels={"table": "conservation"},
+        ),
+        counts_table=report(
+            "results/tables/counts.tsv",
+            caption="../report/table.rst",
+            category="Tables",
+            labels={"table": "counts"},
+        ),
+    log:
+        "logs/tables/counts.log",
+    benchmark:
+        "results/benchmarks/tables/counts.tsv"
+    conda:
+        "../envs/tables.yaml"
+    threads: 1
+    resources:
+        mem_mb=8000,
+        runtime=60,
+    params:
+        thresholds=BUILD,
+        code=code_digest("tables_counts.py"),
+    script:
+        "../scripts/tables_counts.py"
+
+
+rule tables_recall:
+    input:
+        sweep=expand("results/masks/sweep/{shard}.parquet", shard=SHARDS),
+    output:
+        recall_table=report(
+            "results/tables/recall.tsv",
+            caption="../report/recall.rst",
+            category="Tables",
+            labels={"table": "recall (Table 8)"},
+        ),
+    log:
+        "logs/tables/recall.log",
+    benchmark:
+        "results/benchmarks/tables/recall.tsv"
+    conda:
+        "../envs/tables.yaml"
+    threads: 1
+    resources:
+        mem_mb=4000,
+        runtime=30,
+    params:
+        sets=list(SETS),
+        code=code_digest("tables_recall.py"),
+    script:
+        "../scripts/tables_recall.py"
+
+
+# Only the embedded cohort has a known truth.
+rule tables_truth:
+    input:
+        truth_lines="results/phantom/truth.jsonl",
+        truth_masks="results/phantom/truth.h5",
+        reports=expand("results/reports/{shard}.jsonl", shard=SHARDS),
+        findings=expand("results/masks/{thresholds}/findings.parquet", thresholds=BUILD),
+        masks=expand("results/masks/{thresholds}/{shard}.h5", thresholds=BUILD, shard=SHARDS),
+    output:
+        truth_table=report(
+            "results/tables/truth.tsv",
+            caption="../report/truth.rst",
+            category="Tables",
+            labels={"table": "beside the known truth"},
+        ),
+    log:
+        "logs/tables/truth.log",
+    benchmark:
+        "results/benchmarks/tables/truth.tsv"
+    conda:
+        "../envs/tables.yaml"
+    threads: 1
+    resources:
+        mem_mb=4000,
+        runtime=30,
+    params:
+        **OPTIONS["tables"],
+        thresholds=BUILD,
+        code=code_digest("tables_truth.py"),
+    script:
+        "../scripts/tables_truth.py"
+
+
+rule tables:
+    input:
+        expand("results/tables/{table}.tsv", table=TABLES),
