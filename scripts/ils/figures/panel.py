@@ -93,8 +93,8 @@ def failed_conditions(verdict: int) -> list[str]:
 
 def _boxes(axes: Axes, story: Story) -> None:
     _picture(axes, story.image, "boxes: productive, or what failed")
-    best = [min((finding["box_verdicts"][i] for finding in story.findings), key=int.bit_count, default=None)
-            for i in range(len(story.boxes))]  # fmt: skip
+    judged = [finding["box_verdicts"] for finding in story.findings if finding["box_verdicts"]]
+    best = [min((verdicts[i] for verdicts in judged), key=int.bit_count, default=None) for i in range(len(story.boxes))]
     shown = sorted(range(len(story.boxes)), key=lambda i: (best[i] != 0, -story.boxes[i]["confidence"]))[:8]
     for i in reversed(shown):
         box, verdict = story.boxes[i], best[i]
