@@ -5,7 +5,8 @@
 REPORTS: one report a line: findings, impression, lesions (list of the seven), gold (list of {lesion, sides, zones,
 zone_family, side_implied}), text_group (reports of one text: kept in one half and resampled together).
 CASES: one sentence a line: report, expected (list of tuples), alternatives. The text scored is findings, newline,
-impression. A lesion counts as found where an affirmed tuple of it, or a disease that explains one, is not weakly hedged.
+impression. A lesion counts as found where an affirmed tuple of it, or a disease that explains one, is not weakly
+hedged.
 """
 
 import argparse
@@ -25,7 +26,14 @@ from ils.core.labels import LESIONS  # noqa: E402
 from ils.reports import engine  # noqa: E402
 from ils.reports.rules import sentences  # noqa: E402
 
-FAMILY = {"lung base": "lower", "lower lobe": "lower", "mid zone": "mid", "middle lobe": "mid", "upper": "upper", "apical": "upper"}
+FAMILY = {
+    "lung base": "lower",
+    "lower lobe": "lower",
+    "mid zone": "mid",
+    "middle lobe": "mid",
+    "upper": "upper",
+    "apical": "upper",
+}
 SKIP = "cardiomegaly"
 """A lesion without side or zone."""
 WAYS = {"weak dropped": ("definite", "strong"), "all": ("definite", "strong", "weak"), "definite only": ("definite",)}
@@ -170,7 +178,9 @@ def report_table(reports: list[dict], answers: list[list[dict]], rounds: int) ->
         value = ratio(total[k], total[k + 1])
         main[name] = value
         with np.errstate(divide="ignore", invalid="ignore"):
-            print(f"{name} exact {value:.3f} ({interval(drawn_places[:, k] / drawn_places[:, k + 1])}) n={total[k + 1]}")
+            print(
+                f"{name} exact {value:.3f} ({interval(drawn_places[:, k] / drawn_places[:, k + 1])}) n={total[k + 1]}"
+            )
     return main
 
 
@@ -178,7 +188,8 @@ def same_tuple(ours: dict, expected: dict) -> bool:
     """Tell whether a tuple of ours is the expected one; keys that the case leaves out are not compared."""
     names = {expected["entity"].lower(), *(name.lower() for name in expected.get("entity_alts", []))}
     seven = ours["lesion_type"] is not None and ours["lesion_type"] == expected.get("lesion")
-    if not seven and not any(ours["entity"] in name or name in ours["entity"] for name in names):
+    own = ours["entity"].lower()
+    if not seven and not any(own in name or name in own for name in names):
         return False
     pairs = [("lesion", "lesion_type"), ("sentence_index", "sentence_index"), ("presence", "presence")]
     if any(key in expected and expected[key] != ours[mine] for key, mine in pairs):

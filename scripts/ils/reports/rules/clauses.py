@@ -23,9 +23,7 @@ def starts(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: 
     return {token for token in found if token > 0 and token not in inside}
 
 
-def links(
-    words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon
-) -> list[tuple[str, int, int]]:
+def links(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon) -> list[tuple[str, int, int]]:
     """Return (grade, start, end) of the links that stand between a finding to be explained and a next mention.
 
     A link after a denial ("no opacity suggesting pneumonia") ties nothing: the denial reaches both.
@@ -36,6 +34,8 @@ def links(
         before = [m for m in mentions if m.end <= start]
         after = [m for m in mentions if m.start >= end]
         if grade is None or not before or not after or before[-1].entity is None or not before[-1].entity.explained:
+            continue
+        if words[start - 1] in ("and", "with") and lexicon.link_adjectives.issuperset(words[start:end]):
             continue
         if not _leads(words[end : after[0].start], lexicon):
             continue
@@ -67,7 +67,7 @@ def _longest(hits: list[Hit], tags: tuple[str, ...]) -> list[tuple]:
 
 def _verb_halves(words: list[str], hits: list[Hit], mentions: list[Mention]) -> set[int]:
     """Return joints ("and", a comma) with a verb of their own and a mention on both sides."""
-    verbs = sorted({s for tag, _, s, _ in hits if tag == "verb"})
+    verbs = sorted({s for tag, _, s, _ in hits if tag == "verb" and (s == 0 or words[s - 1] != "to")})
     if len(verbs) < 2:
         return set()
     found = set()

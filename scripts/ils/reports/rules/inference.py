@@ -11,6 +11,7 @@ def explain(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon:
 
     Only an affirmed finding is explained, and only by an affirmed disease.
     """
+    _explain_by_apposition(words, mentions, lexicon)
     for grade, start, end in clauses.links(words, hits, mentions, lexicon):
         number = max(i for i, m in enumerate(mentions) if m.end <= start)
         finding, disease = mentions[number], mentions[number + 1]
@@ -20,12 +21,27 @@ def explain(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon:
             _take_alternatives(finding, words, mentions, number + 1, joint, hits)
 
 
+def _explain_by_apposition(words: list[str], mentions: list[Mention], lexicon: Lexicon) -> None:
+    """ "Opacity in the left base, atelectasis versus infiltrate": alternatives after a comma explain the finding."""
+    for finding, first, second in zip(mentions, mentions[1:], mentions[2:], strict=False):
+        if not all(_usable(m) for m in (finding, first, second)) or not finding.entity.explained:
+            continue
+        gap = words[first.end : second.start]
+        listed = len(gap) <= 3 and not {"or", "versus", "vs", "/"}.isdisjoint(gap)
+        apart = words[first.start - 1] in (",", "either", "xxxx", "(") or words[first.start - 2 : first.start - 1] == [
+            ","
+        ]
+        if listed and apart and first.places == finding.places and first.entity.name in lexicon.inherits:
+            _take(finding, first, worst("strong", first.hedge))
+            _take(finding, second, worst("strong", second.hedge))
+
+
 def _take_alternatives(finding, words, mentions, number: int, joint: bool, hits: list[Hit]) -> None:
     verbs = {s for tag, _, s, _ in hits if tag == "verb"}
     for last, following in zip(mentions[number:], mentions[number + 1 :], strict=False):
         gap = words[last.end : following.start]
         tied = not {"or", "versus", "vs", "/", "possibly"}.isdisjoint(gap) or (joint and "and" in gap)
-        tied = tied or gap == [","]
+        tied = tied or gap == [","] or (gap == ["and"] and not following.places)
         if not tied or len(gap) > 6 or not _usable(following) or verbs & set(range(last.end, following.start)):
             return
         _take(finding, following, worst(finding.predicted_hedge, following.hedge, "strong"))

@@ -1,4 +1,7 @@
-"""The radiology knowledge, read from ``resources/lexicon/*.yaml`` into matchers. No wording lives in code."""
+"""The radiology knowledge, read from ``resources/lexicon/*.yaml`` into matchers.
+
+Findings, cues and places are data; the code knows only function words ("and", "or", "the").
+"""
 
 import hashlib
 from dataclasses import dataclass
@@ -28,6 +31,7 @@ class Entity:
     explained: bool = False
     predicted: bool = False
     category: str | None = None
+    hedge: str = "definite"
 
 
 @dataclass(frozen=True)
@@ -43,7 +47,7 @@ class Lexicon:
     """Everything the rules engine knows, ready to match.
 
     ``match(doc)`` gives (tag, value, start, end) of every phrase; tags: entity, cancel, subject, state, side, level,
-    fused, place, link, bound, alternative, end, affirming, verb, deny, comparison, normal, lung.
+    fused, place, link, bound, alternative, end, affirming, verb, deny, deny_not, not_end, half.
     """
 
     def __init__(self, folder: str | Path):
@@ -66,13 +70,17 @@ class Lexicon:
             self._values[key] = values
             self._matcher.add("ils:" + phrase, [self.nlp.make_doc(phrase)])
         self.cues = [self._negex(name) for name in CUE_SETS]
+        self.not_adjacent = frozenset(self.scope["negation"]["not_adjacent"])
         self.adjacent = frozenset(self.scope["negation"]["adjacent"])
         self.affirming_after_with = frozenset(self.scope["affirming_after_with_only"])
         self.anaphora = tuple(sorted(({tuple(p.split()) for p in self.links["anaphora"]}), key=len, reverse=True))
         self.breaks = frozenset(data["entities"]["composite_breaks"])
         self.joins = frozenset(data["entities"]["composite_joins"])
         self.link_gap, self.link_breaks = self.links["gap"], frozenset(self.links["breaks"])
+        self.link_adjectives = frozenset(self.links["adjectives"])
         self.joint = frozenset(self.links["joint"])
+        for name in ("within", "place_led", "carried", "portions", "inherits", "inherit_words", "pointers"):
+            setattr(self, name, frozenset(self.locations[name]))
         self.gap_breaks = frozenset(self.locations["gap_breaks"])
         self.shares, self.beside = frozenset(self.locations["shares"]), frozenset(self.locations["beside"])
         self.inside = frozenset(self.locations["inside"])
@@ -99,7 +107,7 @@ class Lexicon:
             self._put("state", composite, row["states"])
         for phrases in data["not_findings"].values():
             self._put("cancel", None, phrases, plural=True)
-        self._put("lung", None, data["lung_words"], plural=True)
+        self.lung_words = tuple(data["lung_words"])
 
     def _add_locations(self, data: dict) -> None:
         for side, phrases in data["sides"].items():
@@ -124,8 +132,6 @@ class Lexicon:
         self._put("verb", None, scope["verbs"])
         self._put("deny", None, scope["negation"]["before"])
         self._put("deny_not", None, scope["negation"]["not"])
-        self._put("comparison", None, scope["comparison"])
-        self._put("normal", None, scope["normal_lungs"])
 
     def _negex(self, name: str) -> Negex:
         """One negspacy component: its terms from the YAML, its clauses from our own sentence starts."""

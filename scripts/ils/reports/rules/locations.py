@@ -1,6 +1,7 @@
 """Places: which words of a sentence name one, to which finding each belongs, and what sides and levels it means."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 from ils.reports.rules.lexicon import Lexicon
 from ils.reports.rules.mentions import Hit, Mention
@@ -34,9 +35,11 @@ class _Part:
         return self.items[-1][3]
 
 
-def attach(words: list[str], hits: list[Hit], mentions: list[Mention], clause_starts: set[int], lexicon: Lexicon) -> None:
+def attach(
+    words: list[str], hits: list[Hit], mentions: list[Mention], clause_starts: set[int], lexicon: Lexicon
+) -> None:
     """Give every mention of one sentence its places."""
-    parts = _parts(words, hits, mentions)
+    parts = _parts(words, hits, mentions, lexicon)
     verbs = {s for tag, _, s, _ in hits if tag == "verb"}
     adjectives = {s for tag, _, s, _ in hits if tag == "affirming"}
     for part in reversed(parts):
@@ -50,11 +53,11 @@ def attach(words: list[str], hits: list[Hit], mentions: list[Mention], clause_st
             part.owner = _led(words, part, mentions, clause_starts, lexicon)
     for mention in mentions:
         own = [item for part in parts if part.owner is mention for item in part.items]
-        mention.places = resolve(own, lexicon)
-    _share_between(words, mentions, lexicon)
+        mention.places = resolve(words, own, lexicon)
+    _share_between(words, mentions, parts, lexicon)
 
 
-def _parts(words: list[str], hits: list[Hit], mentions: list[Mention]) -> list[_Part]:
+def _parts(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon) -> list[_Part]:
     """Return runs of place words with nothing between, the longest wording first, outside the findings' own words."""
     blocked = {i for m in mentions if m.entity is None or "composite" not in m.flags for i in range(m.start, m.end)}
     blocked |= {i for m in mentions if "composite" in m.flags for i in range(*m.scope)}
@@ -69,11 +72,31 @@ def _parts(words: list[str], hits: list[Hit], mentions: list[Mention]) -> list[_
     items.sort(key=lambda item: item[2])
     parts: list[_Part] = []
     for item in items:
-        if parts and parts[-1].end == item[2] and not (parts[-1].items[-1][0] != "side" and item[0] == "side"):
+        if parts and _continues(words, parts[-1], item, lexicon):
             parts[-1].items.append(item)
         else:
             parts.append(_Part([item]))
-    return parts
+    return [part for part in parts if not _portion(words, part, lexicon)]
+
+
+def _portion(words: list[str], part: _Part, lexicon: Lexicon) -> bool:
+    """Tell whether the words only say which part of the next place is meant ("basilar portion of the ...")."""
+    after = words[part.end : part.end + 2]
+    return len(after) == 2 and after[0] in lexicon.portions and after[1] == "of" and part.items[0][0] == "level"
+
+
+def _continues(words: list[str], part: _Part, item, lexicon: Lexicon) -> bool:
+    """Tell whether a place word goes on with the part before it: at once, or past "lateral" or "anterior fifth"."""
+    last, gap = part.items[-1][0], words[part.end : item[2]]
+    if item[0] == "side":
+        return not gap and last == "side"
+    if not gap:
+        return True
+    if last != "side":
+        return False
+    if item[0] == "place" and len(gap) <= 5:
+        return all(word in lexicon.within or word.isdigit() or word == "and" for word in gap)
+    return len(gap) == 1 and gap[0] in lexicon.within
 
 
 def _described(words, part: _Part, mentions, verbs: set[int], lexicon: Lexicon) -> Mention | None:
@@ -85,20 +108,42 @@ def _described(words, part: _Part, mentions, verbs: set[int], lexicon: Lexicon) 
     if following is None or following.start - part.end > _MODIFIER_GAP:
         return None
     gap = words[part.end : following.start]
+    earlier = next((m for m in reversed(mentions) if m.end <= part.start), None)
+    if earlier is not None and ("with" in gap or _led_by(words, part.start, earlier, lexicon)):
+        return None
     barred = lexicon.gap_breaks | _JOINTS - {"to"}
     if any(word in barred for word in gap) or verbs & set(range(part.end, following.start)):
         return None
     return following
 
 
+def _led_by(words, start: int, earlier: Mention, lexicon: Lexicon) -> bool:
+    """Tell whether a preposition right after the earlier finding leads to the place."""
+    token = start - 1
+    while token >= earlier.end and words[token] in lexicon.inside - lexicon.place_led - {"and", "or", "/", ","}:
+        token -= 1
+    if token - 2 >= earlier.end and words[token - 1] == "the" and words[token - 2] in lexicon.place_led:
+        token -= 2
+    return (
+        token >= earlier.end
+        and words[token] in lexicon.place_led
+        and lexicon.carried.issuperset(words[earlier.end : token])
+        and earlier.entity is not None
+    )
+
+
 def _share_forward(words, part: _Part, following: _Part, mentions, adjectives: set[int], lexicon: Lexicon) -> None:
-    """"Right upper and lower lobe opacities": the first place goes with the second."""
+    """ "Right upper and lower lobe opacities": the first place goes with the second."""
     if part.owner is not None or following.owner is None or following.owner.end <= part.end:
         return
     if not _joint(words, part.end, following.start, adjectives, lexicon):
         return
     earlier = [m for m in mentions if m.end <= part.start]
-    if earlier and _leading_word(words, part.start, earlier[-1].end, lexicon) in lexicon.before_place - {",", "is", "are"}:
+    if earlier and _leading_word(words, part.start, earlier[-1].end, lexicon) in lexicon.before_place - {
+        ",",
+        "is",
+        "are",
+    }:
         return
     part.owner = following.owner
 
@@ -120,7 +165,10 @@ def _placed(words, part: _Part, before: _Part | None, mentions, adjectives, lexi
         gap = words[before.end : part.start]
         if len(gap) <= 8 and all(w in lexicon.inside or before.end + i in adjectives for i, w in enumerate(gap)):
             return finding
-    if part.start == finding.end or _leading_word(words, part.start, finding.end, lexicon) in lexicon.before_place:
+    start = part.start
+    while start - 1 in adjectives and start - 1 >= finding.end:
+        start -= 1
+    if _leading_word(words, start, finding.end, lexicon) in lexicon.before_place | {""}:
         return finding
     return None
 
@@ -130,6 +178,8 @@ def _leading_word(words, start: int, floor: int, lexicon: Lexicon) -> str:
     token = start - 1
     while token >= floor and words[token] in lexicon.inside - lexicon.before_place - {"and", "or", "/"}:
         token -= 1
+    if token - 2 >= floor and words[token] not in lexicon.before_place and words[token - 1] in ("the", "a", "an"):
+        token -= 2
     return words[token] if token >= floor else ""
 
 
@@ -148,17 +198,23 @@ def _led(words, part: _Part, mentions, clause_starts: set[int], lexicon: Lexicon
     return following if opened or not crossed else None
 
 
-def _share_between(words, mentions: list[Mention], lexicon: Lexicon) -> None:
-    """"Left effusion and atelectasis", "effusion and atelectasis at the left base": one place for both."""
-    for first, second in zip(mentions, mentions[1:], strict=False):
+def _share_between(words, mentions: list[Mention], parts: list[_Part], lexicon: Lexicon) -> None:
+    """ "Left effusion and atelectasis", "effusion and atelectasis at the left base": one place for both."""
+    for first, second in pairwise(mentions):
         if first.entity is None or second.entity is None or not (_pulmonary(first) and _pulmonary(second)):
             continue
         gap = words[first.end : second.start]
+        told = max(
+            (p.end for p in parts if p.owner is first and first.end <= p.start < second.start), default=first.end
+        )
+        rest = words[told : second.start]
         bare = bool(gap) and len(gap) <= 3 and lexicon.shares.issuperset(gap)
-        beside = len(gap) <= 5 and not lexicon.beside.isdisjoint(gap)
-        if first.places and not second.places and (bare or beside):
+        beside = len(rest) <= 5 and not lexicon.beside.isdisjoint(rest)
+        same = first.entity.explained and second.entity.name in lexicon.inherits
+        apposed = same and len(rest) <= 6 and lexicon.inherit_words.issuperset(rest)
+        if first.places and not second.places and (bare or beside or apposed):
             second.places = list(first.places)
-        elif second.places and not first.places and bare and second.places:
+        elif second.places and not first.places and bare:
             first.places = list(second.places)
 
 
@@ -166,19 +222,22 @@ def _pulmonary(mention: Mention) -> bool:
     return mention.entity.category in ("lung", "pleura")
 
 
-def resolve(items: list[tuple[str, object, int, int]], lexicon: Lexicon) -> list[Place]:
+def resolve(words: list[str], items: list[tuple[str, object, int, int]], lexicon: Lexicon) -> list[Place]:
     """Turn place words in their order into places: sides and nouns are shared along a list."""
     places: list[Place] = []
     sides: list[str] = []
     fresh = False
-    for number, (tag, value, _, _) in enumerate(items):
+    items = _turned(items, lexicon)
+    for number, (tag, value, start, end) in enumerate(items):
         if tag == "side":
             new = ["right", "left"] if value == "both" else [value]
             sides = list(dict.fromkeys([*sides, *new])) if fresh else new
             fresh = True
             continue
         if tag == "place":
-            places.append(Place(str(value), tuple(sides) if fresh else (), None, str(value)))
+            told = tuple(sides) if fresh else ()
+            text = " ".join(["bilateral"] * (len(told) == 2) or [*told]) + " " + " ".join(words[start:end])
+            places.append(Place(text.strip(), told, None, str(value)))
             fresh = False
             continue
         level = value
@@ -193,7 +252,22 @@ def resolve(items: list[tuple[str, object, int, int]], lexicon: Lexicon) -> list
         fresh = False
     if fresh:
         places = _trailing(places, tuple(sides), items, lexicon)
-    return list(dict.fromkeys(places))
+    places = list(dict.fromkeys(places))
+    real = [place for place in places if place.category != "lateral view location"]
+    return real if any(item[1] == "lateral view location" for item in items) and real else places
+
+
+def _turned(items: list, lexicon: Lexicon) -> list:
+    """Read "mid right lung" as "right mid lung"."""
+    turned: list = []
+    for item in items:
+        before = turned[-2:]
+        if item[:2] == ("level", "lung") and [i[0] for i in before] == ["half", "side"]:
+            level = lexicon.locations["heads"]["lung"][before[0][1]]
+            turned[-2:] = [before[1], ("level", level, before[0][2], item[3])]
+        else:
+            turned.append(item)
+    return turned
 
 
 def _trailing(places: list[Place], sides: tuple[str, ...], items, lexicon: Lexicon) -> list[Place]:

@@ -1,13 +1,13 @@
 """From places to the 17 categories and the 15 zone labels (Figure 10), and what an unlabelled finding blocks."""
 
-from ils.core.labels import LUNGS, SIDES, ZONE_LABELS, side_of
+from ils.core.labels import LESIONS, LUNGS, SIDES, ZONE_LABELS, side_of
 from ils.reports.rules.lexicon import Entity, Lexicon
 from ils.reports.rules.locations import Place
 
-_NOT_LUNG = {
-    "thoracic spine", "cervical spine", "lumbar spine", "clavicle", "scapula", "rib", "sternum", "abdomen", "heart", "breast",
-    "mediastinum", "vessels", "trachea",
-}  # fmt: skip
+_LUNG = ("lung", "pleura", "lateral view location", "diaphragm", None)
+
+
+_PULMONARY = frozenset(LESIONS) - {"cardiomegaly"}
 
 
 def category(entity: Entity, places: list[Place]) -> str | None:
@@ -22,11 +22,13 @@ def category(entity: Entity, places: list[Place]) -> str | None:
 
 
 def lesion(entity: Entity, where: str | None) -> str | None:
-    """Return the entity's lesion type; none where the text puts it outside lungs and pleura (a density of the breast)."""
-    return None if entity.lesion not in (None, "cardiomegaly") and where in _NOT_LUNG else entity.lesion
+    """Return the entity's lesion type; none where the text puts it outside the lungs (a density of the breast)."""
+    return None if entity.lesion in _PULMONARY and where not in _LUNG else entity.lesion
 
 
-def labels(entity: Entity, places: list[Place], where: str | None, unsided_effusion: bool, lexicon: Lexicon) -> list[str]:
+def labels(
+    entity: Entity, places: list[Place], where: str | None, unsided_effusion: bool, lexicon: Lexicon
+) -> list[str]:
     """Return the zone labels in the order of ``labels.ZONE_LABELS``.
 
     A lung finding without a place means both lungs; an effusion with a side means that base (Figure 11), one without a
@@ -56,9 +58,12 @@ def _in_order(found: set[str]) -> list[str]:
     return sorted(found & set(ZONE_LABELS), key=ZONE_LABELS.index)
 
 
-def block(entity: Entity, places: list[Place], texts: list[str], where: str | None, found: list[str], lexicon: Lexicon) -> list[str]:
+def block(
+    entity: Entity, places: list[Place], texts: list[str], where: str | None, found: list[str], lexicon: Lexicon
+) -> list[str]:
     """Return the valid locations an affirmed finding without labels could be in (ils.md section 6, blocking)."""
-    if found or where not in ("lung", "pleura", "lateral view location", None) or entity.name == "subcutaneous emphysema":
+    somewhere = where in ("lung", "pleura", "lateral view location", None) or entity.lesion in _PULMONARY
+    if found or not somewhere or entity.name == "subcutaneous emphysema":
         return []
     if where == "lateral view location":
         for phrase, blocked in lexicon.locations["blocks"].items():

@@ -38,8 +38,18 @@ def find(words: list[str], hits: list[Hit], lexicon: Lexicon) -> list[Mention]:
         if taken.isdisjoint(range(start, end)):
             taken.update(range(start, end))
             found.append(Mention(entity, start, end, (start, end)))
-    found.sort(key=lambda mention: mention.start)
+    found = _joined_twins(sorted(found, key=lambda mention: mention.start))
     return _with_composites(words, hits, found, lexicon)
+
+
+def _joined_twins(found: list[Mention]) -> list[Mention]:
+    """Make one mention of two of the same finding without a word between ("atelectatic collapse")."""
+    kept: list[Mention] = []
+    for mention in found:
+        if kept and kept[-1].end == mention.start and kept[-1].entity is mention.entity is not None:
+            mention = Mention(mention.entity, kept[-1].start, mention.end, (kept.pop().start, mention.end))
+        kept.append(mention)
+    return kept
 
 
 def _with_composites(words: list[str], hits: list[Hit], found: list[Mention], lexicon: Lexicon) -> list[Mention]:

@@ -1,6 +1,7 @@
 """Denials, hedges and dates: negspacy's reach, inside our clauses, with our terms."""
 
 from collections.abc import Iterable
+from itertools import pairwise
 
 from spacy.tokens import Doc
 
@@ -31,7 +32,9 @@ def adjacent(words: list[str], mentions: list[Mention], lexicon: Lexicon) -> Non
     """Deny the finding right after "resolved" and the like; one sentence."""
     for mention in mentions:
         before = words[max(0, mention.start - 3) : mention.start]
-        if lexicon.adjacent & set(before) and not {",", "and", ";", "has", "have", "is", "are", "now", "been"} & set(before):
+        if lexicon.adjacent & set(before) and not {",", "and", ";", "has", "have", "is", "are", "now", "been"} & set(
+            before
+        ):
             mention.flags.add("negation")
 
 
@@ -44,8 +47,10 @@ def grade(mentions: list[Mention], words: list[str], lexicon: Lexicon) -> None:
     """Set the hedge of every mention of a sentence from its flags and from "X or Y"."""
     for mention in mentions:
         mention.hedge = "weak" if "weak" in mention.flags else "strong" if "strong" in mention.flags else "definite"
+        if mention.entity is not None:
+            mention.hedge = worst(mention.hedge, mention.entity.hedge)
     alternatives = {"or", "versus", "vs", "/"}
-    for first, second in zip(mentions, mentions[1:], strict=False):
+    for first, second in pairwise(mentions):
         gap = words[first.end : second.start]
         if len(gap) > 6 or alternatives.isdisjoint(gap) or {";", "."} & set(gap):
             continue

@@ -4,7 +4,9 @@ import re
 
 _END = re.compile(r"[.!?]+[\"')\]]*(?=\s|$|[A-Z])|\n[ \t]*\n|\n(?=[ \t]*(?:\d{1,2}[.)]|[-*•])[ \t])")
 _ENUMERATOR = re.compile(r"(?:\(?\d{1,2}[.)]+|[-*•]+)(?=\s|[A-Z]|$)")
-_ABBREVIATION = re.compile(r"(?:\b(?:dr|drs|mr|mrs|ms|vs|approx|e\.g|i\.e|etc|st|ca|cf|fig|resp)|\b[ap]\.m|\b[a-z])$", re.I)
+_ABBREVIATION = re.compile(
+    r"(?:\b(?:dr|drs|mr|mrs|ms|vs|approx|e\.g|i\.e|etc|st|ca|cf|fig|resp)|\b[ap]\.m|\b[a-z])$", re.I
+)
 _WORD = re.compile(r"\w")
 
 

@@ -11,7 +11,7 @@ from ils.reports.rules.lexicon import Lexicon
 from ils.reports.rules.tokens import words_of
 
 _BATCH_WORDS = 400
-"""Words that share one spaCy document; a longer sentence is read in windows, so that no text costs more than linear time."""
+"""Words that share one spaCy document; a longer sentence is read in windows: time stays linear in the text."""
 
 
 @dataclass
@@ -30,6 +30,7 @@ def structure(sentences: list[str], lexicon: Lexicon, unsided_effusion: bool) ->
     """Return the tuples of a section as in :mod:`ils.reports.schema`; ``span`` in characters of its sentence."""
     tuples: list[schema.Finding] = []
     last: list[mentions.Mention] = []
+    told: dict[str, list[locations.Place]] = {}
     for batch in _batches(sentences):
         words = [word for piece in batch for word in piece.words]
         doc = Doc(lexicon.nlp.vocab, words=words)
@@ -51,7 +52,7 @@ def structure(sentences: list[str], lexicon: Lexicon, unsided_effusion: bool) ->
             offset = end
         _scope(doc, later, starts, everything, lexicon)
         for piece, own, found, cut, _ in later:
-            last = _finish(piece, own, found, cut, last, lexicon)
+            last = _finish(piece, own, found, cut, last, told, lexicon)
             tuples += _tuples(piece, own, found, unsided_effusion, lexicon)
     return [schema.as_dict(finding) for finding in tuples]
 
@@ -83,7 +84,7 @@ def _scope(doc: Doc, later: list, starts: set[int], everything: list, lexicon: L
             mention.scope = (mention.scope[0] - offset, mention.scope[1] - offset)
 
 
-def _finish(piece: _Piece, own, found, cut, last, lexicon: Lexicon) -> list[mentions.Mention]:
+def _finish(piece: _Piece, own, found, cut, last, told: dict, lexicon: Lexicon) -> list[mentions.Mention]:
     """Places, hedges and inference of one sentence; returns its affirmed findings, for the next sentence's "this"."""
     if not found:
         return []
@@ -97,6 +98,11 @@ def _finish(piece: _Piece, own, found, cut, last, lexicon: Lexicon) -> list[ment
         for mention in real:
             if not mention.places and mention.entity.category in ("lung", "pleura"):
                 mention.places = list(last[-1].places)
+    for mention in real:
+        if not mention.places and not lexicon.pointers.isdisjoint(words[max(0, mention.start - 2) : mention.start]):
+            mention.places = list(told.get(mention.entity.name, ()))
+        if mention.places:
+            told[mention.entity.name] = mention.places
     return [m for m in real if not m.consumed]
 
 
