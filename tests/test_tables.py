@@ -19,7 +19,7 @@ from ils.core.store import (
     write_table,
 )
 from ils.tables import counts, paper, recall, splits
-from ils.tables.stage import CountOptions, RecallOptions, run_counts, run_recall
+from ils.tables.stage import CountsOptions, RecallOptions, run_counts, run_recall
 
 NUMBERS = paper.read(RESOURCES / "paper_tables.yaml")
 
@@ -265,7 +265,7 @@ def write_run(root: Path) -> dict:
         "findings": [str(findings)],
         "lines": paths,
         **{f"{name}_table": path for name, path in outputs.items()},
-        "options": CountOptions(["default"]),
+        "options": CountsOptions(["default"]),
     }
 
 

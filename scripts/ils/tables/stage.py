@@ -20,7 +20,7 @@ RESOURCE_FILES = ("paper_tables.yaml",)
 
 
 @dataclass(frozen=True)
-class CountOptions:
+class CountsOptions:
     """Which threshold sets the dataset was built for."""
 
     thresholds: list[str]
@@ -59,7 +59,7 @@ def run_counts(
     funnel_table: str,
     conservation_table: str,
     counts_table: str,
-    options: CountOptions,
+    options: CountsOptions,
     attrs: dict | None = None,
     threads: int = 1,
 ) -> None:
