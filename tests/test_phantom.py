@@ -49,7 +49,7 @@ def small(tmp_path_factory):
 @pytest.fixture(scope="module")
 def full():
     """The plan of the cohort of `make demo`: no pictures needed to count it."""
-    return plan.make_plan(20240607, 44, 66)
+    return plan.make_plan(2026, 44, 66)
 
 
 @pytest.fixture(scope="module")
@@ -363,6 +363,20 @@ def test_every_encoding_decodes_to_the_intended_picture(name, tmp_path):
     pixels = shown(ds)
     inner = slice(files.PADDED_ROWS, -files.PADDED_ROWS) if encoding.padded else slice(None)
     assert np.corrcoef(pixels[inner].ravel(), image[inner].ravel())[0, 1] > 0.999
+
+
+@pytest.mark.parametrize("number", range(12))
+def test_a_lateral_says_so_wherever_the_view_of_its_id_would_stand(number, tmp_path):
+    ids = {
+        "image_id": f"i{number}",
+        "study_id": "s",
+        "subject_id": "p",
+        "view": "LL",
+        "acquired": "2199-01-02T03:04:05",
+    }
+    ds = files.dicom(cohort.lateral(0, "i", 128), "explicit_12", **ids)
+    files.write_broken(tmp_path / "a.dcm", ds, "lateral")
+    assert pydicom.dcmread(tmp_path / "a.dcm").ViewPosition == "LL"
 
 
 def test_good_files_show_their_truth_and_broken_ones_do_not_decode(small):

@@ -222,14 +222,14 @@ def write_broken(path: Path, ds: Dataset, fault: str) -> None:
         ds.Modality = "CT"
     elif fault == "knee":
         ds.BodyPartExamined = "KNEE"
-    elif fault == "no_view":
-        ds.ViewPosition = ""
+    elif fault in ("no_view", "lateral"):
+        ds.ViewPosition = "LL" if fault == "lateral" else ""
         for name in ("PatientPosition", "SeriesDescription"):
             ds.pop(name, None)
     elif fault == "multi_frame":
         ds.NumberOfFrames = 2
         ds.PixelData = ds.PixelData * 2
-    elif fault not in ("truncated", "lateral"):
+    elif fault != "truncated":
         raise ValueError(f"unknown fault {fault!r}")
     ds.save_as(path, enforce_file_format=True)
     if fault == "truncated":

@@ -138,7 +138,7 @@ def _findings(number: int, rng: np.random.Generator) -> tuple[Finding, ...]:
             hedge = str(rng.choice(["definite", "strong", "weak"], p=[0.15, 0.65, 0.2]))
         if target not in LESIONS:
             hedge = "definite"
-        hard = target in LESIONS and hedge == "definite" and not linked and rng.random() < 0.16
+        hard = target in LESIONS and hedge == "definite" and not linked and rng.random() < 0.08
         found.append(Finding(target, free[int(rng.integers(len(free)))], hedge, bool(linked), bool(hard)))
     return tuple(found)
 
@@ -158,7 +158,8 @@ def make_plan(seed: int, subjects: int, studies: int) -> list[StudyPlan]:
     owners = people + [
         people[int(i)] for i in generator(seed, "owners").integers(0, subjects, max(0, studies - subjects))
     ]
-    order = generator(seed, "faults").permutation(len(owners))
+    # Faults that cost a study fall on second studies first, so that few patients are lost.
+    order = sorted(generator(seed, "faults").permutation(len(owners)), key=lambda number: number < subjects)
     alone = {int(order[i]): BROKEN_ALONE[i % len(BROKEN_ALONE)] for i in range(len(owners) // 16)}
     rest = [int(i) for i in order if int(i) not in alone]
     mute = {rest[i]: REPORTLESS[i % len(REPORTLESS)] for i in range(len(owners) // 22)}
