@@ -27,7 +27,7 @@ METADATA_VIEWS = {
 
 def _table(path: Path, kind: str) -> pl.DataFrame:
     try:
-        table = pl.read_csv(path, infer_schema=False, missing_utf8_is_empty_string=True)
+        table = pl.read_csv(path, infer_schema=False).fill_null("")
     except (pl.exceptions.PolarsError, OSError) as error:
         raise UserError(f"cohort.tables: {path} cannot be read as CSV ({error}): download it again") from None
     missing = [name for name in TABLE_COLUMNS[kind] if name not in table.columns]

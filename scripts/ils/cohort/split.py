@@ -17,7 +17,7 @@ def split_name(text: str) -> str | None:
     return text if text in (*SPLITS, "") else None
 
 
-def hashed_split(subject_id: str, shares: list[int], seed: int) -> str:
+def hashed_split(subject_id: str, shares: list[float], seed: int) -> str:
     """Return the split of a subject by hash; ``shares`` are the weights of train, validate and test."""
     place = stable_hash("split", seed, subject_id) / 2**64 * sum(shares)
     for name, share in zip(SPLITS, shares, strict=True):
@@ -27,7 +27,7 @@ def hashed_split(subject_id: str, shares: list[int], seed: int) -> str:
     return SPLITS[max(index for index, share in enumerate(shares) if share > 0)]
 
 
-def subject_splits(given: Iterable[tuple[str, str]], shares: list[int], seed: int) -> dict[str, str]:
+def subject_splits(given: Iterable[tuple[str, str]], shares: list[float], seed: int) -> dict[str, str]:
     """Return the split of every subject from (subject_id, given split or "") pairs.
 
     A subject of whom one image has a split has it for all images. Raises UserError if a subject is given two.

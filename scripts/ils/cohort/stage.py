@@ -53,7 +53,7 @@ class Options:
     exclude: str
     chexstruct: str
     chexstruct_tables: list[str]
-    split_shares: list[int]
+    split_shares: list[float]
     seed: int
 
 
