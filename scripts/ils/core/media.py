@@ -29,6 +29,14 @@ class HeaderError(Exception):
     """The bytes claim to be DICOM but their header cannot be parsed."""
 
 
+class Rejected(Exception):
+    """The image cannot be used: ``reason`` is a code of ``labels.REASONS``, ``detail`` holds no patient text."""
+
+    def __init__(self, reason: str, detail: str = ""):
+        super().__init__(reason, detail)
+        self.reason, self.detail = reason, detail
+
+
 def file_kind(head: bytes) -> str | None:
     """Return ``dicom``, ``png`` or ``jpeg`` from the first :data:`HEAD_BYTES` bytes, None for anything else.
 

@@ -115,7 +115,7 @@ class Reports(Section):
     """From report text to findings."""
 
     engine: Literal["rules"] = key("rules", "rules: spaCy and the lexicon in resources/lexicon, no download.")
-    overrides: bool = key(True, "Apply the official per-study corrections of MIMIC-CXR's section code.")
+    section_overrides: bool = key(True, "Apply the official per-study corrections of MIMIC-CXR's section code.")
     effusion_without_side: Literal["both_bases", "none"] = key(
         "both_bases", "Where an effusion without a side is looked for (after Fig. 11)."
     )
