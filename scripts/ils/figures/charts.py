@@ -28,7 +28,7 @@ def distribution(counts: Mapping[tuple[str, bool], int]) -> Figure:
 
 def funnel(steps: Sequence[tuple[str, int, Mapping[str, int]]]) -> Figure:
     """Draw what is left after each stage; ``steps`` of (stage, images left, {reason: images lost})."""
-    figure = Figure(figsize=(11, 0.75 * len(steps) + 1.6), layout="constrained")
+    figure = Figure(figsize=(11, 0.4 * len(steps) + 1.4), layout="constrained")
     axes = figure.subplots()
     for row, (_stage, left, lost) in enumerate(steps):
         axes.barh(row, left, color=palette.BLUE, height=0.6)

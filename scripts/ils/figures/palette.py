@@ -17,5 +17,5 @@ LESIONS = {
 }
 POSITIVE, NEGATIVE = BLUE, ORANGE
 """Positive and negative pairs."""
-KEPT, DROPPED = GREEN, GREY
+KEPT, DROPPED = SKY, ORANGE
 """Productive boxes, and boxes that failed a condition."""

@@ -11,6 +11,8 @@ from matplotlib.patches import Patch, Rectangle
 from ils.core.labels import BOX_CONDITIONS, SIDES, zones_of
 from ils.figures import palette
 
+SHADE = {"facecolor": "black", "alpha": 0.55, "edgecolor": "none", "pad": 1}
+
 
 @dataclass(frozen=True)
 class Story:
@@ -103,7 +105,7 @@ def _boxes(axes: Axes, story: Story) -> None:
         axes.add_patch(Rectangle((box["x1"], box["y1"]), width, height, fill=False, edgecolor=colour, linewidth=1.5))
         failed = "no finding" if verdict is None else ", ".join(failed_conditions(verdict)) or "productive"
         words = f"{box['class_name']} {box['confidence']:.2f}: {failed}"
-        axes.text(box["x1"] + 3, box["y1"] + 3, words, color=colour, fontsize=6, va="top")
+        axes.text(box["x1"] + 3, box["y1"] + 3, words, color=colour, fontsize=6, va="top", bbox=SHADE)
     _legend(axes, {"productive for a finding": palette.KEPT, "failed": palette.DROPPED})
 
 

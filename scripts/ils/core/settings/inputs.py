@@ -89,8 +89,8 @@ class Cohort(Section):
 class Phantom(Section):
     """The embedded cohort: synthetic X-rays and reports whose truth is known."""
 
-    subjects: int = key(44, "Number of synthetic patients.", ge=6, le=100_000)
-    studies: int = key(66, "Number of synthetic studies.", ge=6, le=100_000)
+    subjects: int = key(48, "Number of synthetic patients.", ge=6, le=100_000)
+    studies: int = key(72, "Number of synthetic studies.", ge=6, le=100_000)
 
 
 class Frames(Section):
