@@ -1,0 +1,50 @@
+"""The workflow on a slice of real X-rays: what has no report ends as maps, what is no chest stops with its reason."""
+
+import sys
+from subprocess import run
+
+import polars as pl
+import pytest
+
+from conftest import ROOT, snakemake
+from ils.core.store import Shard, read_lines, read_table
+
+
+@pytest.fixture(scope="module")
+def real_run(shared, tmp_path_factory):
+    directory = tmp_path_factory.mktemp("real")
+    run([sys.executable, ROOT / "scripts/real.py", shared / "data", directory, "6"], check=True)
+    snakemake(directory, "all")
+    return directory
+
+
+def test_every_image_ends_somewhere(real_run):
+    results = real_run / "results"
+    manifest = pl.read_csv(real_run / "manifest.csv", infer_schema=False)
+    funnel = read_table(results / "tables/funnel.tsv")
+    assert funnel["left"][0] == len(manifest)
+    assert funnel["images"].sum() - funnel["images"][0] == len(manifest)
+    assert set(read_table(results / "tables/conservation.tsv")["balanced"]) == {"yes"}
+
+
+def test_images_without_a_report_get_maps_and_the_reason(real_run):
+    results = real_run / "results"
+    reasons = {row["image_id"]: row["reason"] for row in read_table(results / "reports/excluded.parquet").to_dicts()}
+    nih = {name for name in reasons if name.startswith("nih-")}
+    assert nih
+    assert {reasons[name] for name in nih} == {"no_report"}
+    mapped = set()
+    for path in (results / "anomaly").glob("*.h5"):
+        with Shard(path) as shard:
+            mapped |= set(shard.ids)
+    assert len(nih & mapped) >= 0.8 * len(nih)
+
+
+def test_notes_become_pairs(real_run):
+    lines = [
+        line
+        for split in ("train", "validate", "test")
+        for line in read_lines(real_run / f"results/dataset/default/{split}.jsonl")
+    ]
+    assert {line["study_id"].split("-")[0] for line in lines} == {"covid"}
+    assert any(not line["seg"] for line in lines)
