@@ -331,6 +331,14 @@ def test_a_component_wholly_in_the_other_lung_makes_no_box_productive(run):
     assert kept["reason"] == "no_grounded_label"
 
 
+def test_a_side_closes_when_its_only_box_is_left_with_nothing(run):
+    """tau_anatomy 0 lets in a box that meets no label: once the right base has no productive box, it goes, too."""
+    upper, wide = blob("right upper zone lung"), (20, 46, 50, 60)
+    made = study("s1", [said(labels=[R_BASE])], [upper, blob(L_BASE)], boxes=[upper, wide])
+    row = run(made, taus={"general": TAUS | {"anatomy": 0.0}, "edema": TAUS}).findings[0]
+    assert (row["reason"], row["box_verdicts"]) == ("empty_after_refine", [32, 32])
+
+
 # --- grounding and names -------------------------------------------------------------------------------------------
 
 

@@ -207,6 +207,5 @@ def _wholly_grounded(outcome: Outcome, rules: Rules) -> bool:
     return (
         bool(outcome.named)
         and outcome.grounded == finding.reported
-        and not finding.blocks
         and (finding.definitive or not rules.global_requires_definitive)
     )
