@@ -8,7 +8,7 @@ from PIL import Image, UnidentifiedImageError
 from pydicom.dataset import Dataset
 
 from ils.cohort.view import FIELDS, OTHER, view_of_header
-from ils.core.media import HEAD_BYTES, HeaderError, file_kind, number_of, read_dicom, text_of
+from ils.core.media import HEAD_BYTES, HeaderError, Rejected, file_kind, number_of, read_dicom, text_of
 
 # Only the size is read here; frames has a limit of its own.
 Image.MAX_IMAGE_PIXELS = None
@@ -47,14 +47,6 @@ class Header:
     view: str | None = None
     view_field: str = ""
     acquired: str | None = None
-
-
-class Rejected(Exception):
-    """The file is no usable image: ``reason`` is a code of ``labels.REASONS``."""
-
-    def __init__(self, reason: str, detail: str = ""):
-        super().__init__(reason, detail)
-        self.reason, self.detail = reason, detail
 
 
 def _acquired(dataset: Dataset) -> str | None:

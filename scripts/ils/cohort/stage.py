@@ -9,13 +9,14 @@ from pathlib import Path
 import polars as pl
 
 from ils.cohort.check import check_inputs
-from ils.cohort.header import Rejected, check_kind, check_size, check_view, read_header
+from ils.cohort.header import check_kind, check_size, check_view, read_header
 from ils.cohort.lists import exclude_failed, exclude_listed
 from ils.cohort.manifest import read_manifest
 from ils.cohort.mimic import read_mimic
 from ils.cohort.rows import Row, settle_ids
 from ils.cohort.split import subject_splits
 from ils.core.ledger import Ledger
+from ils.core.media import Rejected
 from ils.core.run import log, progress
 from ils.core.seeds import shard_names, shard_of
 from ils.core.store import write_table

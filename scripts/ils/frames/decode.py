@@ -4,9 +4,9 @@ from pathlib import Path
 
 import numpy as np
 
-from ils.core.media import HEAD_BYTES, file_kind
+from ils.core.media import HEAD_BYTES, Rejected, file_kind
 from ils.frames.dicom import decode_dicom
-from ils.frames.picture import Picture, Rejected
+from ils.frames.picture import Picture
 from ils.frames.raster import decode_jpeg, decode_png
 
 

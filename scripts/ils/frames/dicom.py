@@ -9,8 +9,8 @@ from pydicom.dataset import Dataset, FileMetaDataset
 from pydicom.encaps import generate_frames
 from pydicom.pixels import apply_color_lut, apply_modality_lut, apply_voi, pixel_array
 
-from ils.core.media import HeaderError, number_of, read_dicom, text_of
-from ils.frames.picture import Picture, Rejected, check_area, luma
+from ils.core.media import HeaderError, Rejected, number_of, read_dicom, text_of
+from ils.frames.picture import Picture, check_area, luma
 from ils.frames.raster import jpeg_is_complete
 
 _JPEG = (uid.JPEGBaseline8Bit, uid.JPEGExtended12Bit, uid.JPEGLossless, uid.JPEGLosslessSV1)

@@ -6,13 +6,7 @@ from dataclasses import dataclass
 import cv2
 import numpy as np
 
-
-class Rejected(Exception):
-    """The image cannot be used: ``reason`` is a code of ``labels.REASONS``, ``detail`` holds no patient text."""
-
-    def __init__(self, reason: str, detail: str = ""):
-        super().__init__(reason, detail)
-        self.reason, self.detail = reason, detail
+from ils.core.media import Rejected
 
 
 @dataclass(slots=True)

@@ -6,7 +6,8 @@ import zlib
 import cv2
 import numpy as np
 
-from ils.frames.picture import Picture, Rejected, check_area, luma
+from ils.core.media import Rejected
+from ils.frames.picture import Picture, check_area, luma
 
 _START_OF_SCAN, _END_OF_IMAGE = b"\xff\xda", b"\xff\xd9"
 # SOF0..SOF15 without DHT, JPG and DAC.

@@ -1,8 +1,10 @@
 """Pixel values to 8-bit grey."""
 
+import cv2
 import numpy as np
 
-from ils.frames.picture import Picture, Rejected
+from ils.core.media import Rejected
+from ils.frames.picture import Picture
 
 METHODS = ("minmax", "voi", "percentile")
 
@@ -13,7 +15,7 @@ def _scaled(values: np.ndarray, low: float, high: float) -> np.ndarray:
         limits = np.iinfo(values.dtype)
         grid = np.arange(limits.min, limits.max + 1, dtype=np.float64)
         table = np.rint(np.clip((grid - low) / (high - low), 0, 1) * 255).astype(np.uint8)
-        return table[values.astype(np.int32) - limits.min]
+        return table[values if limits.min == 0 else values.astype(np.int32) - limits.min]
     share = (values.astype(np.float64) - low) / (high - low)
     return np.rint(np.clip(share, 0, 1) * 255).astype(np.uint8)
 
@@ -55,7 +57,8 @@ def is_narrow(grey: np.ndarray, spike_share: float, spike_range: float) -> bool:
     True for a chest squeezed into a part of the range by a marker or metal: some span of at most
     1 - ``spike_range`` of the range holds all but that share.
     """
-    counts = np.cumsum(np.concatenate([[0], np.bincount(grey.ravel(), minlength=256)]))
+    histogram = cv2.calcHist([grey], [0], None, [256], [0, 256]).ravel()
+    counts = np.cumsum(np.concatenate([[0], histogram]), dtype=np.int64)
     span = int(255 * (1 - spike_range))
     held = (counts[span + 1 :] - counts[: -span - 1]).max()
     return bool(counts[-1] - held < spike_share * counts[-1])

@@ -10,8 +10,8 @@ import sys
 import numpy as np
 
 from ils.core.geometry import fit_affine, to_frame
+from ils.core.media import Rejected
 from ils.frames.decode import decode
-from ils.frames.picture import Rejected
 from ils.frames.window import is_narrow, to_grey
 
 
