@@ -1,6 +1,6 @@
 """What every engine must answer: one tuple per finding that a sentence affirms or denies, and one line per study."""
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
 from ils.core.labels import CATEGORIES, LESIONS, VALID_LOCATIONS, ZONE_LABELS
 
@@ -102,4 +102,4 @@ def problems(tuples: list[dict], sentences: int) -> list[str]:
 
 def as_dict(finding: Finding) -> dict:
     """Return the tuple as builtins, in the order of the schema."""
-    return asdict(finding)
+    return dict(vars(finding))

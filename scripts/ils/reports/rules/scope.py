@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from itertools import pairwise
 
+import numpy as np
+from spacy.attrs import SENT_START
 from spacy.tokens import Doc
 
 from ils.reports.rules.lexicon import CUE_SETS, Lexicon
@@ -13,9 +15,9 @@ GRADES = ("definite", "strong", "weak")
 
 def apply(doc: Doc, mentions: Iterable[Mention], clause_starts: Iterable[int], lexicon: Lexicon) -> None:
     """Set the flags ``negation``, ``no_new``, ``strong``, ``weak``, ``elsewhere`` of every mention of the document."""
-    opening = set(clause_starts)
-    for token in range(len(doc)):
-        doc[token].is_sent_start = token == 0 or token in opening
+    opening = np.full((len(doc), 1), -1, np.int64)
+    opening[[0, *clause_starts]] = 1
+    doc.from_array([SENT_START], opening.view(np.uint64))
     spans = {}
     for mention in mentions:
         spans.setdefault(mention.scope, []).append(mention)

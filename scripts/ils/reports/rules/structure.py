@@ -10,7 +10,7 @@ from ils.reports.rules import clauses, inference, locations, mapping, mentions, 
 from ils.reports.rules.lexicon import Lexicon
 from ils.reports.rules.tokens import words_of
 
-_BATCH_WORDS = 400
+_BATCH_WORDS = 150
 """Words that share one spaCy document; a longer sentence is read in windows: time stays linear in the text."""
 
 
