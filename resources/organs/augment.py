@@ -2,8 +2,11 @@
 
 import math
 
+import numpy as np
 import torch
 from torch.nn import functional
+
+TURNED, HALVED = 0.05, 0.05  # shares of pictures made into what is no whole chest
 
 
 def smooth_noise(count: int, cells: int, size: int) -> torch.Tensor:
@@ -87,6 +90,30 @@ def _frame(image: torch.Tensor) -> torch.Tensor:
     limit_x, limit_y = uniform(count, 0.88, 1.1), uniform(count, 0.88, 1.1)
     shown = ((xs.abs() < limit_x) & (ys.abs() < limit_y)).float()
     return image * torch.where(chance(count, 0.3) > 0, shown, torch.ones_like(shown))
+
+
+def spoil(row: tuple[torch.Tensor, ...], random: np.random.Generator) -> tuple[torch.Tensor, ...]:
+    """Now and then turn a row (image, target, weight) into what is no whole chest.
+
+    A picture on its side or upside down has no organs to find; one cut at the middle has those of one side.
+    """
+    image, target, weight = row
+    size, draw = image.shape[-1], random.random()
+    if draw < TURNED:
+        turned = torch.rot90(image, int(random.integers(1, 4)), (1, 2))
+        return turned, torch.zeros_like(target), torch.full_like(weight, float(weight.max()))
+    if draw < TURNED + HALVED:
+        cut = size // 2 + int(random.integers(-size // 16, size // 16))
+        kept = slice(0, cut) if random.random() < 0.5 else slice(cut, size)
+        parts = [torch.zeros_like(part) for part in (image, target)]
+        start = (size - (kept.stop - kept.start)) // 2
+        place = slice(start, start + kept.stop - kept.start)
+        for new, old in zip(parts, (image, target), strict=True):
+            new[..., place] = old[..., kept]
+        known = torch.full_like(weight, float(weight.max()))
+        known[..., place] = weight[..., kept]
+        return parts[0], parts[1], known
+    return row
 
 
 def stretch(image: torch.Tensor, percentiles: tuple[float, float]) -> torch.Tensor:

@@ -17,6 +17,7 @@ class Options:
     engine: str
     min_lung_share: float
     max_lung_ratio: float
+    border_margin: float
     max_border_share: float
     min_contrast: float
     max_saturated: float

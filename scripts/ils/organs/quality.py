@@ -11,8 +11,6 @@ from ils.core.geometry import points_to_frame
 from ils.core.labels import HEART, LUNGS
 from ils.organs.engine import Options
 
-EDGE = 2  # pixels: an outline this close to the edge of the picture touches it
-
 
 def content_rectangle(
     to_original: np.ndarray, original_shape: tuple[int, int], size: int
@@ -26,14 +24,17 @@ def content_rectangle(
     return tuple(float(value) for value in corners.ravel())
 
 
-def border_share(mask: np.ndarray, rectangle: tuple[float, float, float, float]) -> float:
-    """Return the share of the mask's outline that lies on the edge of the picture, 0 for an empty mask."""
+def border_share(mask: np.ndarray, rectangle: tuple[float, float, float, float], margin: float) -> float:
+    """Return the share of the mask's outline less than ``margin`` pixels from the picture's edge, 0 for an empty mask.
+
+    A net that has learnt whole lungs closes a truncated one shortly before the edge, hence the margin.
+    """
     outline = mask & (cv2.erode(mask.astype(np.uint8), np.ones((3, 3), np.uint8), borderValue=0) == 0)
     ys, xs = np.nonzero(outline)
     if not xs.size:
         return 0.0
     x1, y1, x2, y2 = rectangle
-    touches = (xs < x1 + EDGE) | (xs >= x2 - EDGE) | (ys < y1 + EDGE) | (ys >= y2 - EDGE)
+    touches = (xs < x1 + margin) | (xs >= x2 - margin) | (ys < y1 + margin) | (ys >= y2 - margin)
     return float(touches.mean())
 
 
@@ -74,9 +75,9 @@ def fault(
     if not side_by_side(masks):
         return "no_lungs", "the lungs do not lie side by side"
     for name in LUNGS:
-        share = border_share(masks[name], rectangle)
+        share = border_share(masks[name], rectangle, options.border_margin * image.shape[0])
         if share > options.max_border_share:
-            return "cut_off", f"{share:.2f} of the outline of the {name} lies on the picture's edge"
+            return "cut_off", f"{share:.2f} of the outline of the {name} lies at the picture's edge"
     values = chest_pixels(image, masks)
     if (contrast := float(values.std())) < options.min_contrast:
         return "extreme_contrast", f"standard deviation inside the chest {contrast:.1f}"

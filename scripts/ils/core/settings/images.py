@@ -16,8 +16,9 @@ class Organs(Section):
     max_lung_ratio: float = key(
         5.0, "How many times the smaller lung mask the larger may be, else no_lungs.", unit="areas", ge=1, le=1000
     )
-    max_border_share: Share = key(0.2, "Share of a lung's outline that may lie on the picture's edge, else cut_off.")
-    min_contrast: float = key(12.0, "Smallest standard deviation inside the chest.", unit="grey levels", ge=0, le=128)
+    border_margin: Share = key(0.027, "How close to the picture's edge an outline touches it.", unit="frame widths")
+    max_border_share: Share = key(0.17, "Share of a lung's outline that may touch the picture's edge, else cut_off.")
+    min_contrast: float = key(8.0, "Smallest standard deviation inside the chest.", unit="grey levels", ge=0, le=128)
     max_saturated: Share = key(0.5, "Share of pure black or white pixels in the chest, else extreme_contrast.")
 
 
