@@ -1,20 +1,21 @@
 """The reports stage: one line a study with the section used, its sentences and its tuples."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
 
 from ils.core.ledger import Ledger
+from ils.core.provenance import RESOURCES
 from ils.core.run import UserError, progress
 from ils.core.store import read_table, write_lines
 from ils.reports import engine, schema, sections
 from ils.reports.rules import lexicon as rules_lexicon
 from ils.reports.rules import sentences, statements
 
-RESOURCES = Path(__file__).resolve().parents[3] / "resources"
+RESOURCE_FILES = ("lexicon", "sections.yaml")
 EFFUSION = ("both_bases", "none")
 
 
@@ -58,15 +59,11 @@ def run_shard(
     options: Options,
     attrs: dict,
     threads: int = 1,
-    lexicon: str | Iterable[str] | None = None,
-    section_rules: str | None = None,
 ) -> None:
     """Structure the reports of one cohort shard.
 
     Writes ``output`` (JSON Lines, one study a line, by study_id) and ``excluded`` (a row for each image of a study
-    without a usable report). ``lexicon`` = the YAML files of the lexicon, or their folder; ``section_rules`` =
-    ``sections.yaml``; both default to the repository's ``resources/``. ``threads`` is not used: one core reads
-    hundreds of reports a second. Raises UserError for an unknown engine or value of an option.
+    without a usable report). ``threads`` is not used: one core reads hundreds of reports a second. Raises UserError for an unknown engine or value of an option.
     """
     del threads
     if options.effusion_without_side not in EFFUSION:
@@ -74,11 +71,11 @@ def run_shard(
             f"reports.effusion_without_side: {options.effusion_without_side!r} is unknown, "
             f"choose one of {', '.join(EFFUSION)}"
         )
-    folder = _folder(lexicon)
+    folder, section_rules = (RESOURCES / name for name in RESOURCE_FILES)
     settings = _EngineOptions(str(folder), options.effusion_without_side)
     reader = _Reader(
         options=options,
-        rules=sections.load_rules(str(section_rules or RESOURCES / "sections.yaml")),
+        rules=sections.load_rules(str(section_rules)),
         lexicon=rules_lexicon.load(str(folder)),
         structure=engine.load(options.engine, settings),
         plain=engine.load("rules", settings),
@@ -88,13 +85,6 @@ def run_shard(
     ledger = Ledger("reports")
     write_lines(output, _lines(rows, reader, ledger))
     ledger.finish(excluded, rows["image_id"])
-
-
-def _folder(lexicon: str | Iterable[str] | None) -> Path:
-    if lexicon is None:
-        return RESOURCES / "lexicon"
-    first = Path(lexicon if isinstance(lexicon, str) else next(iter(lexicon)))
-    return first if first.is_dir() else first.parent
 
 
 def _lines(rows: pl.DataFrame, reader: _Reader, ledger: Ledger) -> Iterator[dict]:
