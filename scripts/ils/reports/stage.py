@@ -63,7 +63,8 @@ def run_shard(
     """Structure the reports of one cohort shard.
 
     Writes ``output`` (JSON Lines, one study a line, by study_id) and ``excluded`` (a row for each image of a study
-    without a usable report). ``threads`` is not used: one core reads hundreds of reports a second. Raises UserError for an unknown engine or value of an option.
+    without a usable report). ``threads`` is not used: one core reads hundreds of reports a second. Raises UserError for
+    an unknown engine or value of an option.
     """
     del threads
     if options.effusion_without_side not in EFFUSION:
