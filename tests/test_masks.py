@@ -161,10 +161,11 @@ def test_only_edema_has_thresholds_of_its_own():
 
 @pytest.mark.parametrize("share", [0.1, 0.2, 0.3, 0.7, 1 / 3, 0.1 + 0.2])
 def test_ratios_are_compared_without_rounding(share):
-    """Every part of every whole up to 60, against fractions; the last two shares overflow 64 bits."""
+    """Every part of every whole up to 60, against fractions; times 4096 the products of the last two exceed 64 bits."""
     part, whole = np.mgrid[:61, :61]
     expected = [[w > 0 and Fraction(int(p), int(w)) >= thresholds.exact(share) for w in range(61)] for p in range(61)]
     assert thresholds.at_least(part, whole, thresholds.exact(share)).tolist() == expected
+    assert thresholds.at_least(part * 4096, whole * 4096, thresholds.exact(share)).tolist() == expected
     huge = np.array([2**18])
     assert not thresholds.at_least(huge - 1, huge, Fraction(1)).any()
 
@@ -492,6 +493,14 @@ def test_blocking_of_the_lung_around_an_empty_zone_mask(run):
     assert {"right lung", apex} <= set(paper["empty"])
 
 
+def test_blocking_of_the_lung_that_a_zone_belongs_to_by_name(run):
+    """Masks made one by one need not nest: a base outside its lung mask still lies in that lung."""
+    made = study("s1", [said(labels=[L_BASE])], [])
+    made["zones"]["left lung"] = made["zones"]["left lung"] & ~made["zones"][L_BASE]
+    assert "left lung" not in run(made).studies[0]["empty"]
+    assert "left lung" in run(made, blocking="paper").studies[0]["empty"]
+
+
 def test_a_location_without_pixels_is_never_called_empty(run):
     made = study("s1", [], [])
     made["zones"][L_BASE] = np.zeros((SIZE, SIZE), bool)
@@ -617,6 +626,16 @@ def test_one_answer_of_equal_instructions(run):
     assert strict.basics()[0]["finding"] == [0, 1]
     assert (strict.basics()[0]["inference"], strict.basics()[0]["inference_dropped"]) == (False, "several_types")
     assert len(paper.made()) == 2
+
+
+def test_one_answer_falls_if_one_of_its_findings_does(run):
+    """The first opacity also lies in a lobe that is not found, which could be the base the second one is asked at."""
+    lobe = "lung lower lobe right"
+    made = study("s1", [said(labels=[R_BASE, lobe]), said(labels=[R_BASE])], [blob(R_BASE)])
+    made["zones"][lobe] = np.zeros((SIZE, SIZE), bool)
+    strict = run(made)
+    assert strict.made() == []
+    assert [(unit["finding"], unit["dropped"]) for unit in strict.basics()] == [([0, 1], "ungrounded_sibling")]
 
 
 def test_one_answer_of_lesion_inference(run):
