@@ -586,6 +586,17 @@ def test_joint_location_of_a_grounded_sibling(run):
     assert paper.mask(paper.basics()[0]).sum() == 156
 
 
+@pytest.mark.parametrize(("lesion", "why"), [("pneumonia", "several_types"), ("consolidation", None)])
+def test_joint_location_and_lesion_inference(run, lesion, why):
+    """'Possible atelectasis of the right lung. Right basal pneumonia.': the opacity there is not of one type."""
+    tuples = [said("atelectasis", ["right lung"], lesion="atelectasis", certainty="tentative")]
+    tuples.append(said(lesion, [R_BASE], lesion=lesion))
+    made = study("s1", tuples, [blob("right upper zone lung"), blob(R_BASE)], boxes=[(4, 14, 28, 40), blob(R_BASE)])
+    unit = run(made, taus={"general": TAUS | {"anatomy": 0.2}, "edema": TAUS}).basics()[0]
+    assert (unit["word"], unit["finding"]) == ("opacity", [0, 1])
+    assert (unit["inference"], unit["inference_dropped"]) == (why is None, why)
+
+
 def test_joint_location_of_an_ungrounded_sibling(run):
     """The consolidation at the base is not found: no mask answers 'the opacity in the right lung'."""
     tuples = [said(labels=["right lung"]), said("consolidation", [R_BASE], lesion="consolidation")]
