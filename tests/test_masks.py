@@ -373,8 +373,10 @@ def test_a_lobe_is_never_named_by_an_ungrounded_label(run):
     mid, lobe = "left mid zone lung", "lung upper lobe left"
     blobs = [blob("left upper zone lung"), blob(mid, rows=5, columns=8)]
     made = study("s1", [said(labels=[mid, lobe])], blobs, boxes=[blobs[0]])
-    made["anomaly"][32:34, 40:48] = 60  # joins both blobs
-    row = run(made, ground_min_px=60).findings[0]
+    made["anomaly"][30:34, 40:48] = 60  # joins both blobs
+    result = run(made, ground_min_px=60)
+    row = result.findings[0]
+    assert (result.mask(row) & made["zones"][mid]).sum() == 7 * 8 - 2
     assert row["grounded"] == [lobe]
     assert row["named"] == ["left upper zone lung"]
 
