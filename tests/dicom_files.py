@@ -128,3 +128,16 @@ def damaged(data: bytes, kind: str, rng: random.Random) -> bytes:
     for _ in range(rng.choice([1, 3, 20, 100])):
         mangled[rng.randrange(start, end)] ^= 1 << rng.randrange(8)
     return bytes(mangled)
+
+
+def write(folder: Path, data: bytes, name: str = "a.dcm") -> str:
+    path = folder / name
+    path.write_bytes(data)
+    return str(path)
+
+
+def expected_grey(values: np.ndarray, low: float | None = None, high: float | None = None) -> np.ndarray:
+    """Min-max to 0..255, in float, from the definition."""
+    values = values.astype(np.float64)
+    low, high = values.min() if low is None else low, values.max() if high is None else high
+    return np.rint(np.clip((values - low) / (high - low), 0, 1) * 255).astype(np.uint8)

@@ -29,7 +29,7 @@ def _table(path: Path, kind: str) -> pl.DataFrame:
     try:
         table = pl.read_csv(path, infer_schema=False).fill_null("")
     except (pl.exceptions.PolarsError, OSError) as error:
-        raise UserError(f"cohort.tables: {path} cannot be read as CSV ({error}): download it again") from None
+        raise UserError(f"cohort.tables: {path} cannot be read as CSV ({type(error).__name__}): download it again") from None
     missing = [name for name in TABLE_COLUMNS[kind] if name not in table.columns]
     if missing:
         raise UserError(f"cohort.tables: {path} lacks the column {missing[0]}: download it again")
