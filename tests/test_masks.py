@@ -466,6 +466,9 @@ def test_blocking_of_a_retrocardiac_opacity(run):
         ({"category": "mediastinum"}, ["right", "left"]),
         ({"category": "lung", "location": ["bilateral", "left greater than right"], "lesion": None}, ["right", "left"]),
         ({"category": "heart", "lesion": "cardiomegaly"}, []),
+        # The engine names the lungs: a negative at a zone of them would contradict it too.
+        ({"category": "pleura", "lesion": None, "block": ["right lung", "left lung"]}, ["right", "left"]),
+        ({"category": "lateral view location", "lesion": "effusion", "block": ["left lung"]}, ["left"]),
     ],
 )
 def test_blocking_by_side(run, more, sides):

@@ -137,13 +137,16 @@ def _text(said: Mapping) -> str:
 def blocked(said: Mapping, reported: tuple[str, ...], lesion: str | None) -> frozenset[str]:
     """Return the valid locations that a positive tuple blocks beyond its labels (section 6, ``blocking``).
 
-    The tuple's own ``block`` where it names any; else, without labels: retrocardiac, the left lung and its base; the
-    stated side; both lungs. What is neither a lesion of the lungs nor placed in them (a rib, the spine) blocks
-    nothing; what the engine could not place at all (no category) does, unless the engine says that it blocks nothing.
+    The tuple's own ``block`` where it names any (a whole lung without a zone of it stands for all of them); else,
+    without labels: retrocardiac, the left lung and its base; the stated side; both lungs. What is neither a lesion of
+    the lungs nor placed in them (a rib, the spine) blocks nothing; what the engine could not place at all (no category)
+    does, unless the engine says that it blocks nothing.
     """
     given = said.get("block")
     if given:
-        return frozenset(place for place in given if place in VALID_LOCATIONS)
+        places = frozenset(given).intersection(VALID_LOCATIONS)
+        whole = [side for side in SIDES if f"{side} lung" in places and places.isdisjoint(zones_of(side))]
+        return places.union(*map(zones_of, whole))
     category = said.get("category")
     placed = category in LUNG_CATEGORIES or (not category and given is None)
     if reported or (lesion is None and not placed):
