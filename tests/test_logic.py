@@ -97,18 +97,27 @@ def shown(finding: Finding, labels: tuple[str, ...]) -> Outcome:
 
 
 def pairs_of(
-    tuples: list[dict], grounded: dict[int, list[str]] | None = None, ctr: float = 0.4, seed: int = 7, **logic: str
+    tuples: list[dict],
+    grounded: dict[int, list[str]] | None = None,
+    ctr: float = 0.4,
+    seed: int = 7,
+    more: dict | None = None,
+    **logic: str,
 ) -> list[Pair]:
-    """Go from tuples to pairs. ``grounded``: tuple index -> the labels its mask shows (default: all of them)."""
+    """Go from tuples to pairs. ``grounded``: tuple index -> the labels its mask shows (default: all of them).
+
+    ``more``: further fields of the report line.
+    """
     rules = replace(RULES, **logic)
     options = replace(OPTIONS, seed=seed, kinds=rules.kinds, one_answer=rules.one_answer)
-    report = line(tuples)
+    report = line(tuples, **more or {})
     outcomes = []
     for finding in positives(tuples, rules):
         labels = finding.reported if grounded is None else grounded.get(finding.index, finding.reported)
         outcomes.append(shown(finding, tuple(label for label in ZONE_LABELS if label in labels)))
     units = unit_rows(Case(), positive_units(outcomes, ZONES.union, rules), Masks())
-    row = evidence(outcomes, [], related_lesions(report), ZONES, rules)
+    others = positives(report.get("other_tuples", []), rules)
+    row = evidence(outcomes, others, related_lesions(report), ZONES, rules)
     made, _ = image_pairs(Case().names | {"ctr": ctr} | row, units, report, options)
     return made
 
@@ -250,6 +259,18 @@ def test_no_finding_of_any_kind_is_under_a_silent_negative():
     denied = negated_texts(report)
     assert not any("right upper zone" in text or "the right lung." in text for text in denied)
     assert any("right lung base" in text for text in denied)
+
+
+@pytest.mark.parametrize(
+    ("tuples", "silent"),
+    [([], {"mentions_lungs": False}), ([], {"comparison_only": True}), ([tuple_("pneumonia", denies=False)], {})],
+)
+def test_the_other_section_only_vetoes(tuples, silent):
+    """The findings say nothing of a pneumonia that may be denied; the impression affirms one at the right base."""
+    other = {"other_tuples": [says("pneumonia", ["right lung base"])]}
+    assert not any("pneumonia" in text for text in negated_texts(tuples, more=silent))
+    assert not any("pneumonia" in text for text in negated_texts(tuples, more=silent | other))
+    assert any("pneumonia" in text for text in negated_texts([], more=other))
 
 
 # Properties over random reports

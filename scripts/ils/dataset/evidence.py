@@ -18,12 +18,14 @@ def evidence(study: dict, line: dict) -> Evidence:
     negated: dict[str, frozenset[str]] = {}
     for row in definite:
         negated[row["lesion_type"]] = negated.get(row["lesion_type"], frozenset()) | inside(row)
+    standing = [row["lesion"] for row in study["standing"]]
     return Evidence(
         study_id=study["study_id"],
         empty=frozenset(study["empty"]),
         blocked={row["lesion"]: frozenset(row["locations"]) for row in study["lesion_blocked"]},
         global_blocked=frozenset(row["lesion"] for row in study["lesion_blocked"] if row["global_blocked"]),
-        standing=frozenset(row["lesion"] for row in study["standing"]),
+        standing=frozenset(standing),
+        elsewhere=frozenset(standing) - affirmed(line["tuples"]),
         related=frozenset(study["related"]),
         negated=negated,
         everywhere=frozenset(row["lesion_type"] for row in definite if not row["location"]),
@@ -32,6 +34,15 @@ def evidence(study: dict, line: dict) -> Evidence:
         about_lungs=line["mentions_lungs"] and not line["comparison_only"],
         ctr=study["ctr"],
     )
+
+
+def affirmed(tuples: list[dict]) -> set[str]:
+    """Return the names of what the positive tuples of a section affirm, hedge or name as a candidate."""
+    found: set[str] = set()
+    for row in tuples:
+        if row["presence"] == "positive":
+            found |= {row["lesion_type"], row["predicted_lesion_type"], *(row.get("candidates") or ())} - {None}
+    return found
 
 
 def inside(row: dict) -> frozenset[str]:

@@ -28,6 +28,8 @@ class Evidence:
     """Lesion types that such a finding, or a related term, forbids to deny of the whole picture."""
     standing: frozenset[str] = frozenset()
     """Lesion types that are affirmed, hedged, a candidate or blocking themselves."""
+    elsewhere: frozenset[str] = frozenset()
+    """Those of ``standing`` that only the section that is not used names: it forbids denials and allows none."""
     related: frozenset[str] = frozenset()
     """Lesion types a neighbouring term of which stands (vascular congestion: edema): not denied anywhere."""
     negated: Mapping[str, frozenset[str]] = field(default_factory=dict)
@@ -59,10 +61,11 @@ def choice(lesion: str, evidence: Evidence, *, kinds: str, ctr_negative_max: flo
         return _heart(evidence, ctr_negative_max)
     if lesion in evidence.related:
         return Choice(reason="related_term")
-    denied, positive = lesion in evidence.negated, lesion in evidence.standing
+    affirmed = evidence.standing - evidence.elsewhere
+    denied, positive = lesion in evidence.negated, lesion in affirmed
     under = (lesion, *kinds_under(lesion)) if kinds == "strict" else (lesion,)
     unclear = evidence.unclear.intersection(under)
-    if unclear - evidence.standing - evidence.negated.keys() and not (denied or positive):
+    if unclear - affirmed - evidence.negated.keys() and not (denied or positive):
         return Choice(reason="neither_affirmed_nor_denied")
     if not (denied or positive or lesion in evidence.doubted or evidence.about_lungs):
         return Choice(reason="section_silent")
