@@ -410,6 +410,16 @@ def test_good_files_show_their_truth_and_broken_ones_do_not_decode(small):
         assert sorted(masks.ids) == sorted(accepted)
 
 
+def test_some_lesions_are_misread_and_the_truth_knows():
+    studies = plan.make_plan(2026, 48, 72)
+    errors = [(study, number, lesion) for study in studies for number, lesion in study.misread]
+    assert 3 <= len(errors) <= 16
+    for study, number, lesion in errors:
+        assert lesion != study.findings[number].target
+        assert study.painted[number] == lesion
+    assert not any(study.misread for study in plan.make_plan(2026, 6, 9))
+
+
 def test_lesions_of_the_lungs_lie_in_the_lungs_and_in_their_zones(small):
     with Shard(small / "truth.h5") as masks:
         for row in read_lines(small / "truth.jsonl"):
@@ -423,7 +433,7 @@ def test_lesions_of_the_lungs_lie_in_the_lungs_and_in_their_zones(small):
                 for finding in row["findings"]:
                     if finding["painted"] and finding["target"] in LESIONS:
                         zone = [truth[label] for label in finding["labels"]] or [lungs | truth[HEART]]
-                        assert (truth[finding["target"]] & np.logical_or.reduce(zone)).any()
+                        assert (truth[finding["painted_as"]] & np.logical_or.reduce(zone)).any()
                 assert np.array_equal(truth["cardiomegaly"], truth[HEART]) or not truth["cardiomegaly"].any()
                 for lesion in LESIONS:
                     assert truth[lesion].any() == (lesion in row["shown"])

@@ -125,7 +125,7 @@ def _text(axes: Axes, story: Story) -> None:
     for finding in story.findings:
         place = ", ".join(finding["reported"]) or "no place"
         what = f"{finding['target'] or finding['entity']} ({finding['certainty']}) in {place}"
-        outcome = finding["reason"] or "grounded: " + ", ".join(finding["grounded"])
+        outcome = finding["reason"] or "grounded: " + ", ".join(finding["grounded"] or finding["named"])
         lines += textwrap.wrap(f"- {what}: {outcome}", 62, subsequent_indent="  ")
     lines += ["", "PAIRS"]
     for pair in story.pairs:

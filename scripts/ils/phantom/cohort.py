@@ -35,9 +35,9 @@ class Picture:
     def truth(self, plan: StudyPlan) -> np.ndarray:
         """Return the truth in the canonical frame, bool (24, 512, 512) in the order of ``TRUTH_LABELS``."""
         found = {name: np.zeros(self.image.shape, bool) for name in TRUTH_LABELS} | self.chest.masks
-        for finding, mask in zip((*plan.findings, *plan.unsaid), self.painted, strict=True):
-            if finding.target in LESIONS:
-                found[finding.target] = found[finding.target] | mask
+        for lesion, mask in zip(plan.painted, self.painted, strict=True):
+            if lesion in LESIONS:
+                found[lesion] = found[lesion] | mask
         affine = fit_affine(self.image.shape, FRAME, "pad")
         return np.stack(
             [to_frame(found[name].astype(np.uint8), affine, FRAME, nearest=True) > 0 for name in TRUTH_LABELS]
@@ -85,7 +85,7 @@ def draw(plan: StudyPlan, image: ImagePlan, seed: int) -> Picture:
                 strength = plan.strength * (0.7 if finding.hedge == "weak" else 1.0)
                 extent = float(brush.uniform(*EXTENT))
                 picture, new = lesions.paint(
-                    picture, finding.target, region, brush, strength, midline=chest.midline, extent=extent
+                    picture, plan.painted[number], region, brush, strength, midline=chest.midline, extent=extent
                 )
                 mask |= new
         painted.append(mask)

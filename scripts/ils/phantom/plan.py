@@ -56,6 +56,9 @@ RECIPES: tuple[tuple[tuple[str, tuple[str, ...]], ...], ...] = (
 )
 """Findings that occur together: (target, places to draw from). The first six: all seven types, a normal chest."""
 
+LOOKALIKES = ("pneumonia", "atelectasis", "consolidation", "opacity")
+"""Lesions that a reader may take for one another."""
+
 ENCODINGS = (
     "explicit_12",
     "jpeg_lossless_12",
@@ -109,11 +112,19 @@ class StudyPlan:
     """Findings that are said but not painted (weak hedges are often about nothing)."""
     unsaid: tuple[Finding, ...]
     """Lesions that are painted but not said."""
+    misread: tuple[tuple[int, str], ...]
+    """(finding, lesion): what is painted is another lesion than the report says (readers err)."""
     strength: float
     layout: str
     images: tuple[ImagePlan, ...]
     report: str = ""
     """Empty for an ordinary report, else one of ``REPORTLESS``."""
+
+    @property
+    def painted(self) -> tuple[str, ...]:
+        """What is painted for each finding, then for each unsaid lesion."""
+        said = [finding.target for finding in (*self.findings, *self.unsaid)]
+        return tuple(dict(self.misread).get(number, target) for number, target in enumerate(said))
 
 
 def generator(seed: int, *parts: object) -> np.random.Generator:
@@ -141,6 +152,16 @@ def _findings(number: int, rng: np.random.Generator) -> tuple[Finding, ...]:
         hard = target in LESIONS and hedge == "definite" and not linked and rng.random() < 0.08
         found.append(Finding(target, free[int(rng.integers(len(free)))], hedge, bool(linked), bool(hard)))
     return tuple(found)
+
+
+def _misread(findings: tuple[Finding, ...], rng: np.random.Generator) -> tuple[tuple[int, str], ...]:
+    """Return which findings are really another lesion: one in five of those that look alike."""
+    errors = []
+    for number, finding in enumerate(findings):
+        if finding.target in LOOKALIKES and rng.random() < 0.2:
+            others = [lesion for lesion in LOOKALIKES if lesion != finding.target]
+            errors.append((number, str(rng.choice(others))))
+    return tuple(errors)
 
 
 def _frontal_views(rng: np.random.Generator) -> list[str]:
@@ -196,6 +217,8 @@ def make_plan(seed: int, subjects: int, studies: int) -> list[StudyPlan]:
                 findings,
                 hidden,
                 unsaid,
+                # not in the first round, so that a small cohort still shows every lesion type as it is called
+                _misread(findings, generator(seed, study, "misread")) if recipe > len(RECIPES) else (),
                 STRENGTHS[int(rng.integers(len(STRENGTHS)))],
                 str(rng.choice(["findings", "impression", "last_paragraph"], p=[0.66, 0.22, 0.12])),
                 tuple(images),

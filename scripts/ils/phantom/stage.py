@@ -92,9 +92,9 @@ def _truth(plan: StudyPlan, report: Report, pictures: dict[str, Picture | None])
     findings = []
     for number, row in enumerate(said):
         areas = [] if first is None else [int(p.painted[number].sum()) for p in pictures.values() if p is not None]
-        findings.append({"finding": number, **row, "painted": bool(areas) and min(areas) > 0})
-    shown = [] if first is None else [f.target for i, f in enumerate(plan.findings) if first.painted[i].any()]
-    shown += [f.target for f in plan.unsaid] if first is not None else []
+        painted = bool(areas) and min(areas) > 0
+        findings.append({"finding": number, **row, "painted": painted, "painted_as": plan.painted[number]})
+    shown = [] if first is None else [plan.painted[i] for i, mask in enumerate(first.painted) if mask.any()]
     return {
         "study_id": plan.study_id,
         "subject_id": plan.subject_id,
