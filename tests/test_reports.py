@@ -200,7 +200,14 @@ SENTENCES = [
                 certainty="tentative", block=["left lung", "left lung base"])
     ]),
     ("Opacity in the right lower lobe, pneumonia versus aspiration.", [
-        finding("opacity", labels=["lung lower lobe right"], of=["pneumonia", "aspiration"], predicted_lesion_type=None)
+        finding("opacity", labels=["lung lower lobe right"], of=["pneumonia", "aspiration"], predicted_lesion_type=None,
+                related="pneumonia")
+    ]),
+    ("Hazy opacities of both lungs may reflect fluid overload.", [
+        finding("opacity", labels=BOTH, of=["CHF"], predicted_lesion_type="CHF", related="edema")
+    ]),
+    ("Opacities may reflect prominent interstitial markings.", [
+        finding("opacity", labels=BOTH, of=["interstitial markings"], related=None)
     ]),
     ("Right base opacity is due to overlapping structures.", [
         finding("opacity", labels=["right lung base"], of=["overlap of structures"], certainty="definitive")

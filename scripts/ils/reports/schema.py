@@ -27,8 +27,8 @@ class Finding:
     span: [start, end) in characters of the section's text.
     candidates: every disease the finding may stand for (also the single one); empty if none.
     predicted_hedge: grade of the statement that links the entity to ``candidates``; null without one.
-    related: lesion type whose negatives this affirmed finding blocks in the whole study; equal to ``lesion_type`` (a
-        borderline heart) it makes no pair of its own either.
+    related: lesion type whose negatives this affirmed finding, or else a disease it may stand for, blocks in the whole
+        study; equal to ``lesion_type`` (a borderline heart) it makes no pair of its own either.
     block: valid locations that a positive finding without labels could be in; empty where it has labels or is no
         finding of lung or pleura.
     denies: whether a negative tuple denies the finding ("no new X" does not); true for positives.

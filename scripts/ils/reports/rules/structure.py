@@ -142,7 +142,7 @@ def _finding(piece: _Piece, mention: mentions.Mention, unsided_effusion: bool, l
         span=[start, end],
         candidates=list(mention.candidates),
         predicted_hedge=mention.predicted_hedge,
-        related=entity.related,
+        related=entity.related or mention.related,
         block=[] if negative else mapping.block(entity, places, texts, where, labels, lexicon),
         denies="no_new" not in mention.flags,
     )
