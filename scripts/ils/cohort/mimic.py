@@ -29,7 +29,8 @@ def _table(path: Path, kind: str) -> pl.DataFrame:
     try:
         table = pl.read_csv(path, infer_schema=False).fill_null("")
     except (pl.exceptions.PolarsError, OSError) as error:
-        raise UserError(f"cohort.tables: {path} cannot be read as CSV ({type(error).__name__}): download it again") from None
+        kind_of_error = type(error).__name__  # its text may quote a row
+        raise UserError(f"cohort.tables: {path} cannot be read as CSV ({kind_of_error}): download it again") from None
     missing = [name for name in TABLE_COLUMNS[kind] if name not in table.columns]
     if missing:
         raise UserError(f"cohort.tables: {path} lacks the column {missing[0]}: download it again")
