@@ -3,6 +3,7 @@
 
 rule boxes_shard:
     input:
+        **BOXES,
         frames="results/frames/{shard}.h5",
     output:
         output="results/boxes/{shard}.parquet",

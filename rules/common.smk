@@ -1,14 +1,15 @@
 # Settings, names and wildcards that every rule file uses. A wrong setting stops here, before any job.
+import re
 import sys
 from types import SimpleNamespace
 
 sys.path.insert(0, str(Path(workflow.basedir) / "scripts"))
 
-from ils.cohort.check import check_inputs, source_files
+from ils.cohort.check import check_inputs, check_lists, source_files
 from ils.core.labels import SPLITS, STAGES
 from ils.core.options import stage_options
 from ils.core.provenance import code_digest
-from ils.core.run import UserError
+from ils.core.run import UserError, existing_file
 from ils.core.seeds import shard_names
 from ils.core.settings import SettingsError, read
 
@@ -17,15 +18,20 @@ try:
     # Each stage's own settings as plain builtins. A rule takes its stage's as params and no other's, so a change
     # re-runs that stage and what follows from it.
     OPTIONS = stage_options(SETTINGS)
-    if SETTINGS.cohort.source != "embedded":
-        check_inputs(SimpleNamespace(**OPTIONS["cohort"]))
+    # the embedded cohort's manifest is made by a job
+    check = check_lists if SETTINGS.cohort.source == "embedded" else check_inputs
+    check(SimpleNamespace(**OPTIONS["cohort"]))
     COHORT = source_files(SimpleNamespace(**OPTIONS["cohort"]))
+    BOXES = {}
+    if SETTINGS.boxes.engine == "table":
+        BOXES["table"] = str(existing_file("boxes.table", SETTINGS.boxes.table))
 except (SettingsError, UserError) as error:
     sys.exit(f"cxr-ils: {error}")
 
 SHARDS = shard_names(OPTIONS["cohort"]["shards"])
 SETS = SETTINGS.thresholds.all_sets()
 BUILD = SETTINGS.thresholds.build
+LAYOUTS = BUILD if SETTINGS.dataset.released_layout else []
 TABLES = ["splits", "funnel", "conservation", "counts", "recall"]
 if SETTINGS.cohort.source == "embedded":
     TABLES.append("truth")
@@ -35,4 +41,4 @@ wildcard_constraints:
     # a number, so that results/masks/<set>/00.h5 never takes "findings" for a shard
     shard=r"\d+",
     # a declared set, so that a misspelt one is a missing rule, not a run with other thresholds
-    thresholds="|".join(SETS),
+    thresholds="|".join(map(re.escape, SETS)),

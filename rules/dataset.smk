@@ -55,7 +55,7 @@ rule dataset_merge:
         "../scripts/dataset_merge.py"
 
 
-# The layout of the authors' release, for their own training code: asked for by its path.
+# The layout of the authors' release, for their own training code: with dataset.released_layout, or by its path.
 rule dataset_layout:
     input:
         train="results/dataset/{thresholds}/train.jsonl",
@@ -77,6 +77,7 @@ rule dataset_layout:
         mem_mb=8000,
         runtime=240,
     params:
+        **OPTIONS["layout"],
         code=code_digest("dataset_layout.py"),
     script:
         "../scripts/dataset_layout.py"
@@ -86,6 +87,7 @@ rule dataset:
     input:
         lines=expand("results/dataset/{thresholds}/{split}.jsonl", thresholds=BUILD, split=SPLITS),
         excluded=expand("results/dataset/{thresholds}/excluded.parquet", thresholds=BUILD),
+        layout=expand("results/dataset/{thresholds}/layout", thresholds=LAYOUTS),
         stages=expand("results/{stage}/excluded.parquet", stage=STAGES[:-1]),
         images="results/cohort/images.parquet",
     output:

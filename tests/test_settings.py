@@ -56,6 +56,19 @@ def test_schema_refuses_unknown_keys():
         ({"cohort": {"split": {"train": 90}}}, ["cohort.split", "add up to 100"]),
         ({"boxes": {"floor": 0.05}}, ["boxes.floor is 0.05", "0.005", "'half'", "lower the floor"]),
         ({"boxes": {"engine": "table"}}, ["boxes.table must be set"]),
+        ({"cohort": None}, ["cohort is empty (null)", "leave the key out"]),
+        ({"cohort": {"views": []}}, ["cohort.views is []"]),
+        ({"organs": {"engine": None}}, ["organs.engine is empty (null)"]),
+        ({"phantom": {"subjects": 80, "studies": 10}}, ["phantom", "studies is 10", "80 subjects"]),
+        ({"frames": {"percentiles": [99, 1]}}, ["frames", "percentiles is [99.0, 1.0]", "lower one first"]),
+        ({"frames": {"percentiles": [0, 101]}}, ["frames.percentiles.1 is 101"]),
+        ({"anatomy": {"zone_cuts": [0.5, 0.2, 0.9]}}, ["zone_cuts is [0.5, 0.2, 0.9]", "rising"]),
+        ({"dataset": {"released_layout": True}, "cohort": {"per_study": "all"}}, ["released_layout", "per_study"]),
+        ({"thresholds": {"build": []}}, ["thresholds.build is []"]),
+        ({"thresholds": {"build": ["half", "half"]}}, ["build names 'half' twice"]),
+        ({"thresholds": {"sets": {"sweep": {}}}}, ["'sweep'", "rename"]),
+        ({"thresholds": {"sets": {"paper": {}}}}, ["'paper'", "rename"]),
+        ({"thresholds": {"grid": {"general": {"conf": None}}}}, ["grid.general.conf is empty (null)"]),
         ({"thresholds": {"build": ["defualt"]}}, ["build names 'defualt'", "default, half"]),
         ({"thresholds": {"grid": {"base": "x"}}}, ["grid.base is 'x'", "default, half"]),
         ({"thresholds": {"sets": {"a/b": {}}}}, ["a/b", "pattern"]),
@@ -90,6 +103,16 @@ def test_grid_names_are_the_values_as_written():
     assert list(grid) == ["ano0.05_edema-conf0.02", "ano0.1_edema-conf0.02"]
     first = grid["ano0.05_edema-conf0.02"]
     assert (first.general.ano, first.general.conf, first.edema.conf, first.edema.ano) == (0.05, 0.2, 0.02, 0.01)
+
+
+def test_an_empty_axis_leaves_the_grid():
+    config = yaml.safe_load(document.config_yaml())
+    over = {"thresholds": {"grid": {"general": {"ano": [0.05, 0.1], "conf": [], "signal": [0.1]}}}}
+    grid = settings.read(_merge(config, over)).thresholds.grid_sets()
+    assert list(grid) == ["ano0.05_signal0.1", "ano0.1_signal0.1"]
+    assert grid["ano0.1_signal0.1"].general.conf == 0.2
+    over["thresholds"]["grid"]["general"] = {"ano": [], "conf": []}
+    assert settings.read(_merge(config, over)).thresholds.grid_sets() == {}
 
 
 def test_paper_thresholds():

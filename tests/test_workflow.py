@@ -170,6 +170,8 @@ def test_the_full_cohort_has_the_expected_jobs(tmp_path, dry_run):
         ({"cohort": {"source": "mimic", "root": "nowhere"}}, "nowhere"),
         ({"thresholds": {"build": ["defualt"]}}, "'defualt'"),
         ({"treshold": {}}, "treshold is not a setting"),
+        ({"boxes": {"engine": "table", "table": "nowhere.csv"}}, "boxes.table: there is no file 'nowhere.csv'"),
+        ({"cohort": {"exclude": "nowhere.txt"}}, "cohort.exclude: there is no file 'nowhere.txt'"),
     ],
 )
 def test_a_users_mistake_stops_before_any_job(tmp_path, change, words):
@@ -177,7 +179,9 @@ def test_a_users_mistake_stops_before_any_job(tmp_path, change, words):
     assert done.returncode == 1
     assert words in done.stderr
     assert "Traceback" not in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
+    ours = [line for line in done.stderr.splitlines() if not line.startswith(("Using workflow specific", "Config file "))]
+    assert len(ours) == 1
+    assert ours[0].startswith("cxr-ils: ")
     assert not (tmp_path / "results").exists()
 
 
@@ -199,6 +203,18 @@ def test_an_undeclared_threshold_set_is_no_target(tmp_path):
 def test_a_grid_point_is_a_target(tmp_path, dry_run):
     jobs = dry_run(write_settings(tmp_path, SLICE), "results/dataset/ano0.05_conf0.1/train.jsonl")
     assert jobs["masks_shard"] == 3
+
+
+def test_the_released_layout_is_a_setting(tmp_path, dry_run):
+    assert "dataset_layout" not in dry_run(write_settings(tmp_path / "without", SLICE), "dataset")
+    settings = SLICE | {"dataset": {"released_layout": True}, "thresholds": {"build": ["default", "half"]}}
+    assert dry_run(write_settings(tmp_path / "with", settings), "dataset")["dataset_layout"] == 2
+
+
+def test_a_new_table_of_boxes_is_an_input_of_the_boxes_alone(tmp_path, dry_run):
+    (tmp_path / "found.csv").write_text("image_id,x1,y1,x2,y2,confidence,class_name\n")
+    settings = SLICE | {"boxes": {"engine": "table", "table": "found.csv"}}
+    assert dry_run(write_settings(tmp_path, settings), "boxes")["boxes_shard"] == 3
 
 
 def profile(name: str) -> dict:

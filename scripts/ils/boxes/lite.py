@@ -18,8 +18,8 @@ from ils.core.provenance import RESOURCES
 
 RESOURCE_FILES = ("boxes/lite.onnx",)
 WEIGHTS = RESOURCES / RESOURCE_FILES[0]
-CANDIDATES = 400
-"""Most boxes looked at before suppression: four times the default of ``max_boxes``."""
+CANDIDATES = 4
+"""Boxes looked at before suppression for each that ``max_boxes`` lets through."""
 CONFIDENCE_DIGITS, PIXEL_DIGITS = 6, 2
 
 
@@ -47,7 +47,7 @@ def select(boxes: np.ndarray, confidence: np.ndarray, options: Options) -> tuple
     boxes = boxes[classes, rows, columns].round(PIXEL_DIGITS)
     confidence = confidence[classes, rows, columns].astype(np.float64).round(CONFIDENCE_DIGITS)
     solid = np.nonzero((boxes[:, 2] > boxes[:, 0]) & (boxes[:, 3] > boxes[:, 1]) & (confidence >= options.floor))[0]
-    best = solid[preference(boxes[solid], confidence[solid], classes[solid])[:CANDIDATES]]
+    best = solid[preference(boxes[solid], confidence[solid], classes[solid])[: CANDIDATES * options.max_boxes]]
     chosen = best[suppress(boxes[best], confidence[best], classes[best], options.nms_iou)[: options.max_boxes]]
     return boxes[chosen], confidence[chosen], classes[chosen]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ils.core.run import UserError
+from ils.core.run import UserError, existing_file
 
 ID_COLUMNS = ("subject_id", "study_id", "image_id", "image_path")
 REPORT_COLUMNS = ("report_path", "findings", "impression")
@@ -45,14 +45,6 @@ def _folder(key: str, value: str) -> Path:
         raise UserError(f"{key} is empty: give the folder")
     if not Path(value).is_dir():
         raise UserError(f"{key}: there is no folder {value!r}: correct the path")
-    return Path(value)
-
-
-def _file(key: str, value: str) -> Path:
-    if not value:
-        raise UserError(f"{key} is empty: give the file")
-    if not Path(value).is_file():
-        raise UserError(f"{key}: there is no file {value!r}: correct the path")
     return Path(value)
 
 
@@ -134,7 +126,7 @@ def _check_mimic(options) -> None:
 
 
 def _check_manifest(options) -> None:
-    path = _file("cohort.manifest", options.manifest)
+    path = existing_file("cohort.manifest", options.manifest)
     header = header_of(path, "cohort.manifest")
     _need(path, "cohort.manifest", header, ID_COLUMNS)
     if not set(REPORT_COLUMNS) & set(header):
@@ -173,8 +165,13 @@ def check_inputs(options) -> None:
         _check_manifest(options)
     else:
         raise UserError(f"cohort.source is {options.source!r}: set it to mimic or manifest")
+    check_lists(options)
+
+
+def check_lists(options) -> None:
+    """Raise UserError with one sentence if a list of images to leave out is not there or lacks a column."""
     if options.exclude:
-        _file("cohort.exclude", options.exclude)
+        existing_file("cohort.exclude", options.exclude)
     if options.chexstruct:
         for path in chexstruct_tables(options.chexstruct, options.chexstruct_tables).values():
             header = header_of(path, "cohort.chexstruct")

@@ -33,6 +33,7 @@ def stage_options(settings: Settings) -> dict[str, dict]:
         "boxes": plain["boxes"],
         "masks": masks | units,
         "dataset": {name: dataset[name] for name in DATASET} | {"seed": seed},
+        "layout": {"pixels": dataset["layout_pixels"]},
         "tables": {"min_px": plain["tables"]["truth_min_px"]},
         "figures": plain["figures"] | {"seed": seed},
     }

@@ -5,6 +5,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -13,6 +14,15 @@ log = logging.getLogger("ils")
 
 class UserError(Exception):
     """A user's mistake: the message is one sentence that names the key, the value and the remedy."""
+
+
+def existing_file(key: str, value: str | None) -> Path:
+    """Return the file that a setting names. Raises UserError if it names none."""
+    if not value:
+        raise UserError(f"{key} is empty: give the file")
+    if not Path(value).is_file():
+        raise UserError(f"{key}: there is no file {value!r}: correct the path")
+    return Path(value)
 
 
 def start(log_file: str) -> None:

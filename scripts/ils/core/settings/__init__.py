@@ -45,6 +45,14 @@ class Settings(Section):
             )
         return self
 
+    @model_validator(mode="after")
+    def _layout_holds_one_image_a_study(self) -> "Settings":
+        if self.dataset.released_layout and self.cohort.per_study == "all":
+            raise ValueError(
+                "dataset.released_layout holds one image a study: set cohort.per_study to first, or take it away"
+            )
+        return self
+
 
 class SettingsError(ValueError):
     """A wrong setting, in one sentence that names the key, the value and the remedy."""
@@ -65,6 +73,8 @@ def _sentence(error: ValidationError, config: dict) -> str:
     if fault["type"] == "extra_forbidden":
         known = ", ".join(_keys_beside(where))
         return f"{name} is not a setting: remove it or choose one of {known}."
+    if fault["input"] is None:
+        return f"{name} is empty (null): give a value, or leave the key out."
     message = fault["msg"].removeprefix("Value error, ")
     if fault["type"] == "value_error":
         return f"{name}: {message}."

@@ -6,6 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 PAPER, AUTHORS, OURS = "paper", "authors' code", "ours"
 Share = Annotated[float, Field(ge=0, le=1)]
+Percent = Annotated[float, Field(ge=0, le=100)]
 Logic = Literal["strict", "paper"]
 
 

@@ -57,6 +57,12 @@ class Anatomy(Section):
         0.05, "Largest distance of outer lung or lowest heart edge between organs and anatomy (D.2).", unit="widths"
     )
 
+    @model_validator(mode="after")
+    def _cuts_rise(self) -> "Anatomy":
+        if not 0 < self.zone_cuts[0] < self.zone_cuts[1] < self.zone_cuts[2] < 1:
+            raise ValueError(f"zone_cuts is {list(self.zone_cuts)}: give three rising numbers between 0 and 1")
+        return self
+
 
 class Boxes(Section):
     """Lesion boxes with confidences."""

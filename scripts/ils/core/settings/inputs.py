@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from ils.core.settings.base import AUTHORS, OURS, PAPER, Section, Share, key
+from ils.core.settings.base import AUTHORS, OURS, PAPER, Percent, Section, Share, key
 
 EMBEDDED_SHARDS, DEFAULT_SHARDS = 3, 64
 
@@ -51,7 +51,9 @@ class Cohort(Section):
         ge=1,
         le=4096,
     )
-    views: list[Literal["PA", "AP"]] = key(lambda: ["PA", "AP"], "Frontal views to keep, best first.", source=PAPER)
+    views: list[Literal["PA", "AP"]] = key(
+        lambda: ["PA", "AP"], "Frontal views to keep, best first.", source=PAPER, min_length=1
+    )
     unknown_view: Literal["exclude", "accept"] = key(
         "exclude", "What to do with an image whose header does not tell its view."
     )
@@ -92,6 +94,12 @@ class Phantom(Section):
     subjects: int = key(48, "Number of synthetic patients.", ge=6, le=100_000)
     studies: int = key(72, "Number of synthetic studies.", ge=6, le=100_000)
 
+    @model_validator(mode="after")
+    def _every_subject_has_a_study(self) -> "Phantom":
+        if self.studies < self.subjects:
+            raise ValueError(f"studies is {self.studies}, but every one of {self.subjects} subjects has one: raise it")
+        return self
+
 
 class Frames(Section):
     """From files to 8-bit frames of 512 x 512."""
@@ -101,7 +109,7 @@ class Frames(Section):
     window: Literal["minmax", "voi", "percentile"] = key(
         "minmax", "Grey range: all pixels, the header's VOI window, or the percentiles below."
     )
-    percentiles: tuple[float, float] = key((0.5, 99.5), "Range kept by window: percentile.", unit="%")
+    percentiles: tuple[Percent, Percent] = key((0.5, 99.5), "Range kept by window: percentile.", unit="%")
     max_pixels: int = key(100_000_000, "Larger pictures are refused before decoding.", unit="pixels", ge=1)
     spike_share: Share = key(0.001, "A warning is logged if fewer pixels than this hold spike_range of the grey range.")
     spike_range: Share = key(0.5, "Share of the grey range meant by spike_share (markers, metal).")
@@ -109,6 +117,13 @@ class Frames(Section):
         4096, "Memory one decoding process may take; an image that needs more is undecodable.", unit="MB", ge=1024
     )
     timeout_s: int = key(300, "Time one image may take to decode before it is undecodable.", unit="s", ge=10)
+
+    @model_validator(mode="after")
+    def _percentiles_rise(self) -> "Frames":
+        low, high = self.percentiles
+        if low >= high:
+            raise ValueError(f"percentiles is [{low}, {high}]: give the lower one first")
+        return self
 
 
 class Reports(Section):

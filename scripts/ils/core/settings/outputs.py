@@ -3,7 +3,7 @@
 from typing import Literal
 
 from ils.core.labels import LESIONS
-from ils.core.settings.base import PAPER, Logic, Section, Share, key
+from ils.core.settings.base import AUTHORS, PAPER, Logic, Section, Share, key
 
 
 class Masks(Section):
@@ -59,6 +59,11 @@ class Dataset(Section):
         source=PAPER,
     )
     released_layout: bool = key(False, "Also write the layout of the authors' release (JSON and PNG masks).")
+    layout_pixels: Literal["frame", "original"] = key(
+        "frame",
+        "Pixels of that layout's masks: the frame's as in the release, or the image's own.",
+        source=AUTHORS,
+    )
 
 
 class Tables(Section):

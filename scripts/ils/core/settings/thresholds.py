@@ -9,6 +9,8 @@ from pydantic import Field, model_validator
 from ils.core.settings.base import PAPER, Section, Share, key
 
 ThresholdName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
+RESERVED = ("sweep", "count", "paper")
+"""Names a set cannot have: a folder beside the sets', and columns of the table of counts."""
 TauName = Literal["ano", "anatomy", "conf", "signal", "size"]
 
 
@@ -48,7 +50,8 @@ class Grid(Section):
 
     base: str = key("default", "Named set that gives every threshold the grid does not vary.")
     general: dict[TauName, list[Share]] = key(
-        lambda: {"ano": [0.05, 0.10, 0.15], "conf": [0.10, 0.20, 0.30]}, "Values to try for all targets but edema."
+        lambda: {"ano": [0.05, 0.10, 0.15], "conf": [0.10, 0.20, 0.30]},
+        "Values to try for all targets but edema; none: as in base.",
     )
     edema: dict[TauName, list[Share]] = key(dict, "Values to try for edema.")
 
@@ -60,7 +63,7 @@ class Thresholds(Section):
         lambda: {"default": ThresholdSet(), "half": _half()}, "Named sets (Tables 7 and 8).", source=PAPER
     )
     grid: Grid = key(Grid, "A sweep for the recall table; each point can also be built by its name.")
-    build: list[str] = key(lambda: ["default"], "Sets whose dataset bare `snakemake` builds.")
+    build: list[str] = key(lambda: ["default"], "Sets whose dataset bare `snakemake` builds.", min_length=1)
 
     @model_validator(mode="after")
     def _names_exist(self) -> "Thresholds":
@@ -69,6 +72,11 @@ class Thresholds(Section):
         clash = self.sets.keys() & self.grid_sets().keys()
         if clash:
             raise ValueError(f"the set {min(clash)!r} has the name of a grid point: rename it")
+        reserved = [name for name in RESERVED if name in self.sets]
+        if reserved:
+            raise ValueError(f"a set cannot be named {reserved[0]!r}: rename it")
+        if len(set(self.build)) < len(self.build):
+            raise ValueError(f"build names {max(self.build, key=self.build.count)!r} twice: leave one out")
         for name in self.build:
             if name not in self.all_sets():
                 raise ValueError(f"build names {name!r}, but the sets are {', '.join(self.all_sets())}")
@@ -78,6 +86,7 @@ class Thresholds(Section):
         """Return the grid's points by name, for example ``ano0.05_conf0.1``; edema's keys are prefixed ``edema-``."""
         axes = [("general", tau, values) for tau, values in self.grid.general.items()]
         axes += [("edema", tau, values) for tau, values in self.grid.edema.items()]
+        axes = [axis for axis in axes if axis[2]]
         if not axes:
             return {}
         points = {}
