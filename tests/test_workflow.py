@@ -179,7 +179,9 @@ def test_a_users_mistake_stops_before_any_job(tmp_path, change, words):
     assert done.returncode == 1
     assert words in done.stderr
     assert "Traceback" not in done.stderr
-    ours = [line for line in done.stderr.splitlines() if not line.startswith(("Using workflow specific", "Config file "))]
+    ours = [
+        line for line in done.stderr.splitlines() if not line.startswith(("Using workflow specific", "Config file "))
+    ]
     assert len(ours) == 1
     assert ours[0].startswith("cxr-ils: ")
     assert not (tmp_path / "results").exists()
