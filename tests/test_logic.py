@@ -273,6 +273,15 @@ def test_the_other_section_only_vetoes(tuples, silent):
     assert any("pneumonia" in text for text in negated_texts([], more=other))
 
 
+def test_one_of_several_candidates_is_no_part_of_a_global_answer():
+    """A pneumonia of the left base; an opacity of the right one, surely there, is "atelectasis or pneumonia"."""
+    pneumonia = says("pneumonia", ["left lung base"])
+    doubtful = says("opacity", ["right lung base"], candidates=["atelectasis", "pneumonia"])
+    whole = ("Segment the pneumonia.", "[SEG] It is located in the left lung base.")
+    assert whole in texts(pairs_of([pneumonia]))
+    assert not any(asked == whole[0] for asked, _ in texts(pairs_of([pneumonia, doubtful])))
+
+
 # Properties over random reports
 
 

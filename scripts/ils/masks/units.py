@@ -3,7 +3,7 @@
 A rule marked ``strict`` forbids a pair that the report contradicts though the paper's letter allows it.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -184,7 +184,7 @@ def global_unit(lesion: str, outcomes: Sequence[Outcome], rules: Rules) -> Unit 
         kinds = family(lesion, rules)
         members = [one for one in outcomes if one.finding.kinds & kinds] if rules.kinds == STRICT else []
         members = members or [one for one in outcomes if one.finding.target == lesion]
-        if not all(_wholly_grounded(one, rules) for one in members):
+        if not all(_wholly_grounded(one, kinds, rules) for one in members):
             return None
         location = tuple(joined(place for one in members for place in one.named))
     if not any(one.finding.target == lesion for one in members):
@@ -202,10 +202,10 @@ def global_unit(lesion: str, outcomes: Sequence[Outcome], rules: Rules) -> Unit 
     )
 
 
-def _wholly_grounded(outcome: Outcome, rules: Rules) -> bool:
+def _wholly_grounded(outcome: Outcome, kinds: Collection[str], rules: Rules) -> bool:
     finding = outcome.finding
+    # One of several candidates is tentative, however sure the report is of the finding that it explains.
+    sure = finding.definitive and finding.target in kinds
     return (
-        bool(outcome.named)
-        and outcome.grounded == finding.reported
-        and (finding.definitive or not rules.global_requires_definitive)
+        bool(outcome.named) and outcome.grounded == finding.reported and (sure or not rules.global_requires_definitive)
     )
