@@ -24,12 +24,14 @@ def shared() -> Path:
     return SHARED
 
 
-def snakemake(directory: Path, *arguments: str, cores: int = 2, check: bool = True) -> subprocess.CompletedProcess:
-    """Run the workflow in ``directory`` as a user would; the settings are those of ``directory``/mine.yaml."""
-    command = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile"), "--directory", str(directory)]
+def snakemake(
+    directory: Path, *arguments: str, cores: int = 2, check: bool = True, root: Path = ROOT
+) -> subprocess.CompletedProcess:
+    """Run the workflow of ``root`` in ``directory`` as a user would; settings are those of ``directory``/mine.yaml."""
+    command = [sys.executable, "-m", "snakemake", "--snakefile", str(root / "Snakefile"), "--directory", str(directory)]
     command += ["--configfile", str(directory / "mine.yaml"), "--cores", str(cores), *arguments]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
     if check and done.returncode:
         logs = "\n".join(f"{log}: {log.read_text()[-2000:]}" for log in sorted(directory.glob("logs/**/*.log")))
         raise AssertionError(f"snakemake {' '.join(arguments)} failed\n{done.stderr[-6000:]}\n{logs[-6000:]}")
@@ -61,8 +63,8 @@ def workflow_run(tmp_path_factory, worker_id) -> Path:
 def dry_run() -> Callable[..., dict[str, int]]:
     """Return a function that gives {rule: jobs} of a dry run."""
 
-    def count(directory: Path, *arguments: str) -> dict[str, int]:
-        done = snakemake(directory, "--dry-run", *arguments)
+    def count(directory: Path, *arguments: str, root: Path = ROOT) -> dict[str, int]:
+        done = snakemake(directory, "--dry-run", *arguments, root=root)
         lines = done.stdout.splitlines() + done.stderr.splitlines()
         jobs: dict[str, int] = {}
         table = iter(lines)

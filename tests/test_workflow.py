@@ -149,6 +149,39 @@ def test_a_setting_re_runs_its_stage_and_what_follows(copy, dry_run, change, fir
     assert not untouched & jobs.keys()
 
 
+@pytest.fixture
+def clone(tmp_path) -> Path:
+    """The repository's working files elsewhere, for a test that edits them."""
+    names = ("config.yaml", "Snakefile", "envs", "profiles", "report", "resources", "rules", "scripts")
+    for path in (ROOT / name for name in names):
+        target = tmp_path / "clone" / path.name
+        target.parent.mkdir(exist_ok=True)
+        if path.is_dir():
+            shutil.copytree(path, target, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(path, target)
+    return tmp_path / "clone"
+
+
+@pytest.mark.parametrize(
+    ("edited", "begun", "untouched"),
+    [
+        ("scripts/ils/masks/refine.py", {"masks_shard", "masks_sweep"}, {"boxes_shard", "anatomy_shard"}),
+        ("scripts/ils/core/mapnet.py", {"organs_shard"}, {"frames_shard", "reports_shard", "boxes_shard"}),
+        ("resources/lexicon/scope.yaml", {"reports_shard"}, {"frames_shard", "organs_shard", "boxes_shard"}),
+        ("scripts/ils/boxes/lite.py", {"boxes_shard"}, {"organs_shard", "anatomy_shard", "reports_shard"}),
+        ("scripts/ils/core/settings/images.py", set(), {"organs_shard", "boxes_shard", "masks_shard"}),
+    ],
+)
+def test_an_edited_helper_re_runs_the_stages_that_use_it(copy, clone, dry_run, edited, begun, untouched):
+    assert dry_run(copy, root=clone) == {}
+    (clone / edited).write_text((clone / edited).read_text() + "\n# edited\n")
+    jobs = dry_run(copy, root=clone).keys()
+    assert begun <= jobs
+    assert not untouched & jobs
+    assert begun or not jobs
+
+
 def test_every_stage_is_a_target(workflow_run, dry_run):
     for stage in (*STAGES, "tables", "figures"):
         assert dry_run(workflow_run, stage) == {}, stage
