@@ -194,6 +194,12 @@ SENTENCES = [
     ("Retrocardiac consolidation.", [
         finding("consolidation", labels=[], category="lateral view location", block=["left lung", "left lung base"])
     ]),
+    # beside a place of the other side it is a tuple of its own: one with labels would block nothing
+    ("Right basilar and retrocardiac opacities.", [
+        finding("opacity", labels=["right lung base"], block=[]),
+        finding("opacity", labels=[], block=["left lung", "left lung base"]),
+    ]),
+    ("Left lower lobe retrocardiac opacity.", [finding("opacity", labels=["lung lower lobe left"], block=[])]),
     # inference: one tuple, the disease is its prediction
     ("Left retrocardiac opacity, probably atelectasis.", [
         finding("opacity", labels=[], of=["atelectasis"], predicted_lesion_type="atelectasis", predicted_hedge="strong",

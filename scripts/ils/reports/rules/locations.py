@@ -254,7 +254,16 @@ def resolve(words: list[str], items: list[tuple[str, object, int, int]], lexicon
         places = _trailing(places, tuple(sides), items, lexicon)
     places = list(dict.fromkeys(places))
     real = [place for place in places if place.category != "lateral view location"]
-    return real if any(item[1] == "lateral view location" for item in items) and real else places
+    return [*real, *(place for place in places if beyond(place, real, lexicon))] if real else places
+
+
+def beyond(place: Place, others: list[Place], lexicon: Lexicon) -> bool:
+    """Tell whether a place of the lateral view lies on no side of the others: retrocardiac beside the right base."""
+    if place.category != "lateral view location":
+        return False
+    blocks = lexicon.locations["blocks"].items()
+    sides = {label.split()[0] for phrase, found in blocks if phrase in place.text for label in found}
+    return bool(sides) and all(other.sides and sides.isdisjoint(other.sides) for other in others)
 
 
 def _turned(items: list, lexicon: Lexicon) -> list:

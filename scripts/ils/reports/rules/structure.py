@@ -111,7 +111,8 @@ def _tuples(piece: _Piece, own, found, unsided_effusion: bool, lexicon: Lexicon)
     for mention in found:
         if mention.entity is None or mention.consumed or mention.entity.predicted or "elsewhere" in mention.flags:
             continue
-        made.append(_finding(piece, mention, unsided_effusion, lexicon))
+        for places in _parted(mention.places, lexicon):
+            made.append(_finding(piece, mention, places, unsided_effusion, lexicon))
     unique = {}
     for finding in made:
         key = (finding.entity, finding.presence, tuple(finding.location or ()))
@@ -119,8 +120,21 @@ def _tuples(piece: _Piece, own, found, unsided_effusion: bool, lexicon: Lexicon)
     return list(unique.values())
 
 
-def _finding(piece: _Piece, mention: mentions.Mention, unsided_effusion: bool, lexicon: Lexicon) -> schema.Finding:
-    entity, places = mention.entity, mention.places
+def _parted(places: list[locations.Place], lexicon: Lexicon) -> list[list[locations.Place]]:
+    """Part places that have no zone label from those of the other side: a tuple with labels blocks nothing."""
+    zones = [place for place in places if place.level is not None]
+    apart = [place for place in places if zones and locations.beyond(place, zones, lexicon)]
+    return [[place for place in places if place not in apart], apart] if apart else [places]
+
+
+def _finding(
+    piece: _Piece,
+    mention: mentions.Mention,
+    places: list[locations.Place],
+    unsided_effusion: bool,
+    lexicon: Lexicon,
+) -> schema.Finding:
+    entity = mention.entity
     negative = "negation" in mention.flags or "no_new" in mention.flags
     where = mapping.category(entity, places)
     labels = mapping.labels(entity, places, where, unsided_effusion, lexicon)
