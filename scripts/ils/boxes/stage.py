@@ -1,16 +1,14 @@
 """The boxes stage: frames in, one table of boxes out. No threshold of Algorithm 1 is known here."""
 
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 
-from ils.boxes.engine import BoxEngine, Detections, Options, load_engine
+from ils.boxes.engine import Detections, Options, load_engine
 from ils.core.ledger import Ledger
-from ils.core.run import UserError, progress
+from ils.core.parallel import map_rows
+from ils.core.run import progress
 from ils.core.store import Shard, write_table
 
 __all__ = ["SCHEMA", "Options", "run_shard"]
@@ -21,27 +19,6 @@ SCHEMA = {
     "class_name": pl.String,
     "kept": pl.Boolean,
 }
-
-
-def _detect(engine: BoxEngine, image_id: str, image: np.ndarray, to_original: np.ndarray) -> Detections | str:
-    """Return the boxes, or the name of the error class if the engine failed on this image."""
-    try:
-        return engine.detect(image, image_id, to_original)
-    except UserError:
-        raise
-    except Exception as error:  # one bad image must not end the shard
-        return type(error).__name__
-
-
-def detect_all(engine: BoxEngine, shard: Shard, threads: int) -> Iterator[tuple[str, Detections | str]]:
-    """Yield (image_id, boxes or error name) in order of the shard; only a few images are in memory at a time."""
-    with ThreadPoolExecutor(max(1, threads)) as pool:
-        batch = 4 * max(1, threads)
-        for first in range(0, len(shard), batch):
-            names = shard.ids[first : first + batch]
-            images = [shard.get("image", name) for name in names]
-            affines = [shard.get("to_original", name) for name in names]
-            yield from zip(names, pool.map(partial(_detect, engine), names, images, affines), strict=True)
 
 
 def rows_of(image_id: str, found: Detections, excluded_classes: set[str]) -> list[tuple]:
@@ -64,8 +41,14 @@ def run_shard(
     engine = load_engine(options)
     unused = set(options.excluded_classes)
     ledger, rows = Ledger("boxes"), []
+
     with Shard(frames) as shard:
-        for image_id, found in progress(detect_all(engine, shard, threads), len(shard), "boxes"):
+
+        def read(name: str) -> tuple[np.ndarray, str, np.ndarray]:
+            return shard.get("image", name), name, shard.get("to_original", name)
+
+        found_rows = map_rows(sorted(shard.ids), read, engine.detect, threads)
+        for image_id, _, found in progress(found_rows, len(shard), "boxes"):
             if isinstance(found, str):
                 ledger.exclude(image_id, "", "engine_failure", found)
                 continue
