@@ -32,7 +32,7 @@ SEED = 1
 STEPS, BATCH, RATE = 800, 12, 2e-3
 PHANTOMS, PHANTOM_SHARE, PHANTOM_SEED = 240, 0.35, 1000
 VISIBLE = 0.05  # share of the picture's range from which an excess counts as a lesion
-FLOOR, FULL, GAIN = 0.10, 0.70, 2.0
+FLOOR, FULL, GAIN = 0.10, 0.70, 2.6
 TEST_SEED, TEST_PHANTOMS = 500_000, 36
 LESIONS = ("opacity", "consolidation", "pneumonia", "atelectasis", "edema", "effusion")
 
