@@ -240,6 +240,16 @@ def test_tentative_effusion_stands_against_no_opacity():
     assert "Segment the opacity." not in denied
 
 
+def test_tentative_effusion_is_an_opacity_beside_no_new_opacity():
+    report = [
+        says("effusion", ["left lung base"], certainty="tentative", hedge="strong"),
+        tuple_("opacity", denies=False),
+    ]
+    denied = {text for text in negated_texts(report) if "opacity" in text}
+    assert "Segment the opacity in the right lung." in denied
+    assert not any("left lung." in text or "left lung base" in text for text in denied)
+
+
 def test_weakly_hedged_heart_is_neither_affirmed_nor_denied():
     report = [says("cardiomegaly", None, certainty="tentative", hedge="weak", category="heart")]
     assert not [pair for pair in pairs_of(report, ctr=0.3) if pair.target == "cardiomegaly"]

@@ -4,7 +4,7 @@ What stands where comes from the masks stage, which saw the zone masks; what the
 """
 
 from ils.core.labels import LESIONS, LUNGS, VALID_LOCATIONS, side_of, zones_of
-from ils.dataset.negatives import Evidence
+from ils.dataset.negatives import OPACITY, Evidence
 
 
 def evidence(study: dict, line: dict) -> Evidence:
@@ -37,11 +37,15 @@ def evidence(study: dict, line: dict) -> Evidence:
 
 
 def affirmed(tuples: list[dict]) -> set[str]:
-    """Return the names of what the positive tuples of a section affirm, hedge or name as a candidate."""
+    """Return the names of what the positive tuples of a section affirm, hedge or name as a candidate.
+
+    A tentative one affirms an opacity too: its text says so.
+    """
     found: set[str] = set()
     for row in tuples:
         if row["presence"] == "positive":
-            found |= {row["lesion_type"], row["predicted_lesion_type"], *(row.get("candidates") or ())} - {None}
+            names = {row["lesion_type"], row["predicted_lesion_type"], *(row.get("candidates") or ())} - {None}
+            found |= names | ({OPACITY} if names and row["certainty"] != "definitive" else set())
     return found
 
 
