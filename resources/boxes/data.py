@@ -1,0 +1,257 @@
+"""What the detector learns from: lesions painted on healthy X-rays and on phantoms, and boxes drawn by people.
+
+Boxes are (class index, x1, y1, x2, y2) in cells of the net's grid. Every random choice is a function of the seed and
+the sample's number.
+"""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import cv2
+import numpy as np
+import polars as pl
+from net import CLASSES, GRID, SIZE
+
+from ils.boxes.overlap import box_iou
+from ils.core.geometry import fit_affine, to_frame
+from ils.core.mapnet import MapNet
+from ils.phantom.chest import sample
+from ils.phantom.lesions import paint
+
+FRAME = 512
+CELL = FRAME / GRID
+PAINTED = {
+    "opacity": ("Lung Opacity",),
+    "consolidation": ("Lung Opacity", "Consolidation"),
+    "pneumonia": ("Lung Opacity", "Infiltration"),
+    "edema": ("Lung Opacity", "ILD"),
+    "atelectasis": ("Atelectasis",),
+    "effusion": ("Pleural effusion",),
+    "nodule": ("Nodule/Mass",),
+}
+"""Classes a painted lesion is given. Readers of RSNA and NIH call each airspace disease an opacity, so all of it is."""
+CHANCES = {
+    "opacity": 0.24,
+    "consolidation": 0.16,
+    "pneumonia": 0.18,
+    "edema": 0.10,
+    "atelectasis": 0.10,
+    "effusion": 0.16,
+    "nodule": 0.06,
+}
+AIRSPACE = ("opacity", "consolidation", "pneumonia")
+BANDS = ((0.0, 1.0), (0.0, 1.0), (0.0, 0.40), (0.15, 0.40), (0.15, 0.68), (0.40, 0.68), (0.40, 1.0), (0.68, 1.0))
+"""Parts of a lung, from apex (0) to base (1), that a lesion is painted into."""
+NOT_HEALTHY = (1986,)
+"""Patients whose "No Finding" is contradicted by the picture: one hemithorax is opaque."""
+OPACITY_LABELS = ("Pneumonia", "Infiltrate", "Lung Opacity")
+
+
+@dataclass
+class Sample:
+    """One picture uint8 (256, 256), its boxes in cells, what is known about it, and whose it is."""
+
+    image: np.ndarray
+    boxes: list[tuple]
+    patient: str
+    kind: str
+    name: str = ""
+    known: list[int] = field(default_factory=lambda: list(range(len(CLASSES))))
+
+
+@dataclass
+class Chest:
+    """A picture without a lesion, float32 (512, 512) in 0..1, with its lungs bool (512, 512), right and left."""
+
+    image: np.ndarray
+    right: np.ndarray
+    left: np.ndarray
+    patient: str
+    boxes: list[tuple] = field(default_factory=list)
+
+
+def shrink(image: np.ndarray) -> np.ndarray:
+    """Return the frame, uint8 or float in 0..1, as uint8 at the size of the net."""
+    picture = np.clip(image * 255 + 0.5, 0, 255).astype(np.uint8) if image.dtype != np.uint8 else image
+    return cv2.resize(picture, (SIZE, SIZE), interpolation=cv2.INTER_AREA)
+
+
+def _read(path: Path) -> np.ndarray:
+    return cv2.resize(cv2.imread(str(path), cv2.IMREAD_GRAYSCALE), (FRAME, FRAME), interpolation=cv2.INTER_AREA)
+
+
+def opacity_boxes(row: dict) -> np.ndarray | None:
+    """Return the boxes (N, 4) in original pixels that NIH and RSNA agree to call an opacity, None to leave out.
+
+    RSNA's boxes are the truth where it has any; NIH's are added where they overlap none of those by 0.3. An image that
+    RSNA calls Normal or Not Normal beside an NIH box is left out; one without any box says nothing.
+    """
+    corners = {
+        name: np.array(
+            [
+                [b["x"], b["y"], b["x"] + b["w"], b["y"] + b["h"]]
+                for b in json.loads(row[name])
+                if b["label"] in OPACITY_LABELS
+            ]
+        ).reshape(-1, 4)
+        for name in ("nih_boxes", "rsna_boxes")
+    }
+    if row["rsna_class"] not in (None, "Lung Opacity"):
+        return None
+    nih, rsna = corners["nih_boxes"], corners["rsna_boxes"]
+    boxes = np.concatenate([rsna, nih[box_iou(nih, rsna).max(axis=1, initial=0) < 0.3]])
+    if len(boxes) > 1:  # readers of NIH sometimes gave one region two names
+        keep = [i for i in range(len(boxes)) if not (box_iou(boxes[i : i + 1], boxes[:i]) > 0.6).any()]
+        boxes = boxes[keep]
+    return boxes if len(boxes) else None
+
+
+def real(folder: Path) -> list[Sample]:
+    """Return the NIH images with opacity boxes; nothing is known of the other classes there."""
+    found = []
+    for row in pl.read_csv(folder / "nih.csv").sort("image").iter_rows(named=True):
+        boxes = opacity_boxes(row) if row["nih_labels"] != "No Finding" else None
+        if boxes is not None:
+            scaled = boxes * (GRID / np.array([row["width"], row["height"]] * 2))
+            image = shrink(_read(folder / "images" / row["image"]))
+            found.append(Sample(image, [(0, *box) for box in scaled], str(row["patient_id"]), "nih", row["image"], [0]))
+    return found
+
+
+def healthy(folder: Path, organs: Path) -> list[Chest]:
+    """Return the NIH images without a finding, that RSNA does not contradict, with their lungs."""
+    net = MapNet(organs)
+    found = []
+    for row in pl.read_csv(folder / "nih.csv").sort("image").iter_rows(named=True):
+        without = row["nih_labels"] == "No Finding" and row["rsna_class"] in (None, "Normal")
+        if without and row["patient_id"] not in NOT_HEALTHY:
+            image = _read(folder / "images" / row["image"])
+            masks = dict(zip(net.labels, net.masks(image), strict=True))
+            right, left = masks["right lung"], masks["left lung"]
+            if min(right.sum(), left.sum()) > 0.03 * FRAME**2:
+                found.append(Chest(image.astype(np.float32) / 255, right, left, str(row["patient_id"])))
+    return found
+
+
+def _band(lung: np.ndarray, low: float, high: float) -> np.ndarray:
+    rows = np.nonzero(lung.any(axis=1))[0]
+    top, height = rows[0], rows[-1] + 1 - rows[0]
+    part = np.zeros_like(lung)
+    span = slice(round(top + low * height), round(top + high * height))
+    part[span] = lung[span]
+    return part
+
+
+def mask_boxes(mask: np.ndarray, right: np.ndarray, left: np.ndarray) -> np.ndarray:
+    """Return the boxes (N, 4) in frame pixels around a lesion, one for each lung it lies in, without its specks."""
+    count, labels, stats, _ = cv2.connectedComponentsWithStats(mask.astype(np.uint8), connectivity=8)
+    sizes = stats[:, cv2.CC_STAT_AREA]
+    large = np.isin(labels, [i for i in range(1, count) if sizes[i] >= 0.05 * mask.sum()])
+    boxes = []
+    for lung in (right, left):
+        rows, columns = np.nonzero(large & lung)
+        if len(rows) >= 0.1 * max(mask.sum(), 1) and len(rows) >= 20:
+            boxes.append([columns.min(), rows.min(), columns.max() + 1, rows.max() + 1])
+    return np.array(boxes, np.float64).reshape(-1, 4)
+
+
+def paint_sample(chest: Chest, rng: np.random.Generator, kind: str) -> Sample:
+    """Paint none to three lesions and now and then a line or a scar on a chest."""
+    image, boxes = chest.image, list(chest.boxes)
+    used = np.zeros(image.shape, bool)
+    both = chest.right | chest.left
+    midline = (np.nonzero(chest.right)[1].mean() + np.nonzero(chest.left)[1].mean()) / 2
+    if rng.random() < 0.25:
+        image, _ = paint(image, str(rng.choice(["device", "scar"])), both, rng, midline=midline)
+    for _ in range(int(rng.choice(4, p=[0.12, 0.5, 0.28, 0.1]))):
+        lesion = str(rng.choice(list(CHANCES), p=list(CHANCES.values())))
+        lung = chest.right if rng.random() < 0.5 else chest.left
+        region = _band(lung, *BANDS[int(rng.integers(len(BANDS)))])
+        if lesion in ("edema", "effusion"):
+            region = both if rng.random() < (0.75 if lesion == "edema" else 0.4) else lung
+        if (region & used).sum() > 0.2 * region.sum():
+            continue
+        mask = np.zeros_like(used)
+        again = lesion in AIRSPACE and rng.random() < 0.25
+        for _ in range(int(rng.integers(2, 5)) if again else 1):  # what is diffuse is boxed as one
+            image, part = paint(image, lesion, region, rng, float(rng.uniform(0.5, 1.4)), midline=midline)
+            mask |= part
+        used |= mask
+        for box in mask_boxes(mask, chest.right, chest.left) / CELL:
+            boxes += [(CLASSES.index(name), *box) for name in PAINTED[lesion]]
+    return Sample(shrink(image), boxes, chest.patient, kind)
+
+
+def external(folder: Path) -> list[Sample]:
+    """Return the COVID-19 images on which radiologists outlined ground glass or consolidation; never trained on."""
+    found = []
+    for row in pl.read_csv(folder / "covid.csv").sort("image").iter_rows(named=True):
+        names = json.loads(row["masks"] or "{}")
+        lesions = [names[name] for name in ("ground_glass_opacity", "consolidation") if name in names]
+        if not lesions or not {"lung_right", "lung_left"} <= names.keys():
+            continue
+        picture = cv2.imread(str(folder / "images" / row["image"]), cv2.IMREAD_GRAYSCALE)
+        affine = fit_affine(picture.shape, FRAME, "pad")
+
+        def mask(path: str, shape=picture.shape, affine=affine) -> np.ndarray:
+            drawn = cv2.imread(str(folder / path), cv2.IMREAD_GRAYSCALE)
+            drawn = cv2.resize(drawn, shape[::-1], interpolation=cv2.INTER_NEAREST)
+            return to_frame((drawn > 0).astype(np.uint8), affine, FRAME, nearest=True) > 0
+
+        lungs = mask(names["lung_right"]), mask(names["lung_left"])
+        boxes = np.concatenate([mask_boxes(mask(path), *lungs) for path in lesions]) / CELL
+        image = shrink(to_frame(picture, affine, FRAME))
+        found.append(Sample(image, [(0, *b) for b in boxes], str(row["patient_id"]), "covid", row["image"], [0]))
+    return [sample for sample in found if sample.boxes]
+
+
+def painted(chests: list[Chest], count: int, seed: int, kind: str) -> list[Sample]:
+    """Return ``count`` painted samples, the chests taken in turn."""
+    return [
+        paint_sample(chests[number % len(chests)], np.random.default_rng([seed, number]), kind)
+        for number in range(count)
+    ]
+
+
+def phantoms(count: int, seed: int) -> list[Sample]:
+    """Return ``count`` synthetic chests with painted lesions; one in six has a large heart, which is boxed."""
+    found = []
+    for number in range(count):
+        rng = np.random.default_rng([seed, 1, number])
+        large = rng.random() < 1 / 6
+        drawn = sample(rng, FRAME, cardiomegaly=large, ap=bool(rng.random() < 0.5))
+        rows, columns = np.nonzero(drawn.masks["heart"])
+        heart = np.array([columns.min(), rows.min(), columns.max() + 1, rows.max() + 1]) / CELL
+        boxes = [(CLASSES.index("Cardiomegaly"), *heart)] if large else []
+        chest = Chest(drawn.image, drawn.masks["right lung"], drawn.masks["left lung"], f"phantom {number}", boxes)
+        found.append(paint_sample(chest, rng, "phantom"))
+    return found
+
+
+def augment(source: Sample, rng: np.random.Generator) -> tuple[np.ndarray, list[tuple]]:
+    """Return a moved and re-exposed copy of a sample: float32 (256, 256) in 0..1 and its boxes in cells."""
+    angle, scale = rng.normal(0, 5), np.exp(rng.normal(0, 0.10))
+    affine = cv2.getRotationMatrix2D((SIZE / 2, SIZE / 2), angle, scale)
+    affine[:, 2] += rng.normal(0, 0.04 * SIZE, 2)
+    flip = rng.random() < 0.5
+    if flip:
+        affine = affine @ np.array([[-1, 0, SIZE], [0, 1, 0], [0, 0, 1.0]])
+    border = cv2.BORDER_CONSTANT if rng.random() < 0.6 else cv2.BORDER_REPLICATE
+    picture = cv2.equalizeHist(source.image) if rng.random() < 0.12 else source.image
+    image = cv2.warpAffine(picture, affine, (SIZE, SIZE), flags=cv2.INTER_LINEAR, borderMode=border)
+    image = image.astype(np.float32) / 255
+    image = image ** np.exp(rng.normal(0, 0.25)) * rng.uniform(0.7, 1.15) + rng.uniform(-0.05, 0.1)
+    if rng.random() < 0.3:
+        image = cv2.GaussianBlur(image, (0, 0), rng.uniform(0.3, 1.0))
+    image += rng.normal(0, rng.uniform(0, 0.025), image.shape).astype(np.float32)
+    boxes = []
+    for label, x1, y1, x2, y2 in source.boxes:
+        # A rotated box grows: turn the middles of its sides instead of its corners.
+        middle = np.array([[x1, (y1 + y2) / 2], [x2, (y1 + y2) / 2], [(x1 + x2) / 2, y1], [(x1 + x2) / 2, y2]])
+        turned = middle @ affine[:, :2].T + affine[:, 2] * (GRID / SIZE)
+        low, high = turned.min(axis=0), turned.max(axis=0)
+        seen_low, seen_high = np.clip(low, 0, GRID), np.clip(high, 0, GRID)
+        if np.prod(seen_high - seen_low) >= 0.4 * np.prod(high - low):
+            boxes.append((label, *seen_low, *seen_high))
+    return np.clip(image, 0, 1).astype(np.float32), boxes

@@ -1,0 +1,307 @@
+"""Train the lite detector, measure it and write lite.onnx and scores.json beside this file.
+
+    python resources/boxes/train.py                  # cross-validate, train, calibrate, export, score: about 35 minutes
+    python resources/boxes/train.py --keep build     # the same, keeping and reusing each trained net in build/
+
+Needs torch and onnx beside the pipeline's own packages, no GPU, the organ net (resources/organs/lite.onnx) and the
+shared data (``CXR_ILS_SHARED``, default ``../shared``). One core, fixed seeds. What is learnt from is in CARD.md.
+"""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parents[1] / "scripts")]
+
+import data  # noqa: E402
+from data import CELL, FRAME, Sample  # noqa: E402
+from net import CLASSES, GROUPS, SIZE, Detector, assign, loss  # noqa: E402
+
+from ils.boxes.engine import Options  # noqa: E402
+from ils.boxes.lite import decode, select  # noqa: E402
+from ils.boxes.scoring import match, score  # noqa: E402
+from ils.core.seeds import stable_hash  # noqa: E402
+
+SEED = 7
+FOLDS = 3
+BATCH = 16
+PHANTOMS, MORE_PHANTOMS, PAINTED, CALIBRATION, TEST = 1500, 300, 600, 80, 100
+PRETRAIN, TUNE = (1600, 2e-3), (220, 8e-4)
+MIX = {"nih": 5, "healthy": 6, "phantom": 5}
+OPTIONS = Options("lite", None, "frame", 1e-3, 0.5, 100, [])
+OWN_CLASS = ("Lung Opacity", "Nodule/Mass", "Cardiomegaly")
+HIT = 0.3
+"""Overlap at which a box counts as a hit when confidences are calibrated."""
+Scored = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+"""Boxes of one image in frame pixels, confidences, class indices (all best first), true boxes (M, 5)."""
+
+
+def fit(net: Detector, pools: dict[str, list[Sample]], schedule: tuple[int, float], seed: int, note: str) -> Detector:
+    """Train on batches mixed from the pools as MIX says; return a net of the running mean of the weights."""
+    steps, rate = schedule
+    torch.manual_seed(seed)
+    random = np.random.default_rng(seed)
+    names = np.repeat([name for name in MIX if name in pools], [MIX[name] for name in MIX if name in pools])
+    net.train()
+    optimiser = torch.optim.AdamW(net.parameters(), rate, weight_decay=1e-2)
+    plan = torch.optim.lr_scheduler.OneCycleLR(optimiser, rate, total_steps=steps, pct_start=0.15)
+    mean = {name: value.detach().clone() for name, value in net.state_dict().items()}
+    losses = []
+    for step in range(steps):
+        picks = [pools[name][int(random.integers(len(pools[name])))] for name in random.choice(names, BATCH)]
+        moved = [data.augment(sample, random) for sample in picks]
+        image = torch.from_numpy(np.stack([picture for picture, _ in moved]))[:, None]
+        target = assign([boxes for _, boxes in moved], [sample.known for sample in picks])
+        value = loss(*net(image.to(memory_format=torch.channels_last)), target)
+        optimiser.zero_grad()
+        value.backward()
+        nn.utils.clip_grad_norm_(net.parameters(), 5.0)
+        optimiser.step()
+        plan.step()
+        losses.append(value.item())
+        decay = min(0.99, step / (step + 20))
+        for name, now in net.state_dict().items():
+            mean[name] = mean[name] * decay + now * (1 - decay) if now.is_floating_point() else now.clone()
+        if step % 100 == 99:
+            print(f"{note} {step + 1}/{steps} loss {np.mean(losses[-100:]):.3f}", flush=True)
+    averaged = Detector().to(memory_format=torch.channels_last)
+    averaged.load_state_dict(mean)
+    return averaged.eval()
+
+
+def kept(folder: Path | None, name: str, make: Callable[[], Detector]) -> Detector:
+    """Return the net kept under ``name``, or make and keep it."""
+    net = Detector().to(memory_format=torch.channels_last)
+    path = folder / f"{name}.pt" if folder else None
+    if path and path.is_file():
+        net.load_state_dict(torch.load(path, weights_only=True))
+        return net.eval()
+    net = make()
+    if path:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        torch.save(net.state_dict(), path)
+    return net
+
+
+def twin(net: Detector) -> Detector:
+    """Return a copy to train on."""
+    copy = Detector().to(memory_format=torch.channels_last)
+    copy.load_state_dict(net.state_dict())
+    return copy
+
+
+@torch.no_grad()
+def outputs(net: Detector, samples: list[Sample]) -> list[tuple[np.ndarray, np.ndarray, Sample]]:
+    """Return logits, distances and the sample, one image at a time as the engine does."""
+    found = []
+    for sample in samples:
+        logit, distance = net(torch.from_numpy(sample.image.astype(np.float32) / 255)[None, None])
+        found.append((logit[0].numpy(), distance[0].numpy(), sample))
+    return found
+
+
+def detect(logit: np.ndarray, distance: np.ndarray, sample: Sample, slope: np.ndarray, offset: np.ndarray) -> Scored:
+    """Decode one image as the engine does, with the given calibration."""
+    calibrated = logit * slope[:, None, None] + offset[:, None, None]
+    chosen = select(decode(distance, list(GROUPS), FRAME), 1 / (1 + np.exp(-calibrated)), OPTIONS)
+    truth = np.array(sample.boxes, np.float64).reshape(-1, 5)
+    return *chosen, truth * np.array([1, *[CELL] * 4])
+
+
+def of_class(image: Scored, label: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return boxes, confidences and true boxes (M, 4) of one class."""
+    boxes, confidence, classes, truth = image
+    return boxes[classes == label], confidence[classes == label], truth[truth[:, 0] == label][:, 1:]
+
+
+def any_class(image: Scored) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return boxes, confidences and true boxes whatever the class, but the heart's: Algorithm 1 does not compare it."""
+    boxes, confidence, classes, truth = image
+    heart = CLASSES.index("Cardiomegaly")
+    return boxes[classes != heart], confidence[classes != heart], np.unique(truth[truth[:, 0] != heart][:, 1:], axis=0)
+
+
+def platt(confidence: np.ndarray, hit: np.ndarray) -> tuple[float, float]:
+    """Fit slope and offset on the logit so that the sigmoid is the share of hits (weak prior: slope 1)."""
+    logit = np.log(confidence / (1 - confidence))
+    x, y = torch.from_numpy(logit), torch.from_numpy(hit.astype(np.float64))
+    line = torch.tensor([1.0, 0.0], dtype=torch.float64, requires_grad=True)
+    optimiser = torch.optim.LBFGS([line], max_iter=200, line_search_fn="strong_wolfe")
+
+    def step() -> torch.Tensor:
+        optimiser.zero_grad()
+        value = nn.functional.binary_cross_entropy_with_logits(x * line[0] + line[1], y, reduction="sum")
+        value = value + 2.0 * (line[0] - 1) ** 2 + 0.1 * line[1] ** 2
+        value.backward()
+        return value
+
+    optimiser.step(step)
+    return tuple(float(v) for v in line.detach())
+
+
+def calibration(raw: list[tuple[np.ndarray, np.ndarray, Sample]], labels: list[int]) -> dict[int, tuple[float, float]]:
+    """Fit the calibration of the given classes on the nets' outputs for images they did not see.
+
+    A box of OWN_CLASS hits if it overlaps a true one of its class by HIT; any other if it overlaps any lesion so,
+    because Algorithm 1 does not compare classes.
+    """
+    plain = np.ones(len(CLASSES)), np.zeros(len(CLASSES))
+    images, lines = [detect(*image, *plain) for image in raw], {}
+    for label in labels:
+        chosen = [of_class(image, label) for image in images]
+        if CLASSES[label] not in OWN_CLASS:
+            chosen = [(*one[:2], any_class(image)[2]) for one, image in zip(chosen, images, strict=True)]
+        hits = [match(boxes, truth, HIT)[0] for boxes, _, truth in chosen]
+        confidence = np.clip(np.concatenate([confidence for _, confidence, _ in chosen]), 1e-6, 1 - 1e-6)
+        lines[label] = platt(confidence, np.concatenate(hits))
+    return lines
+
+
+def table(images: list[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> dict:
+    """Score at both overlaps and both confidences that Algorithm 1 uses (0.20, and 0.01 for edema)."""
+    return {
+        f"iou {iou} confidence {confidence}": {
+            name: round(value, 3) for name, value in score(images, iou=iou, confidence=confidence).items()
+        }
+        for iou in (0.3, 0.5)
+        for confidence in (0.2, 0.01)
+    }
+
+
+def train_all(base: Detector, real: list[Sample], chests: list[data.Chest], keep: Path | None) -> tuple:
+    """Tune the net on everything, then once per fold without its patients.
+
+    Returns the net and, per kind of image (boxed, healthy, painted), (fold, outputs) of the nets that did not see it.
+    """
+    phantoms = cache(lambda: data.phantoms(MORE_PHANTOMS, SEED + 3))
+    painted = data.painted(chests, PAINTED, SEED, "healthy")
+    healthy = [Sample(data.shrink(c.image), [], c.patient, "healthy") for c in chests]
+    found = {"nih": [], "healthy": [], "painted": []}
+
+    def fold_of(sample: Sample) -> int:
+        return stable_hash("fold", sample.patient) % FOLDS
+
+    def tuned(name: str, seed: int, without: int | None) -> Detector:
+        def make() -> Detector:
+            pools = {"nih": real, "healthy": painted}
+            pools = {name: [s for s in samples if fold_of(s) != without] for name, samples in pools.items()}
+            return fit(twin(base), pools | {"phantom": phantoms()}, TUNE, seed, name)
+
+        return kept(keep, name, make)
+
+    final = tuned("final", SEED + 50, None)
+    for fold in range(FOLDS):
+        net = tuned(f"fold{fold}", SEED + fold, fold)
+        for name, samples in (("nih", real), ("healthy", healthy), ("painted", painted[: PAINTED // 3])):
+            found[name] += [(fold, image) for image in outputs(net, [s for s in samples if fold_of(s) == fold])]
+    return final, found
+
+
+def all_lines(found: dict, phantoms: list, without: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Fit every class without one fold: Lung Opacity on real images alone, the others on painted ones too."""
+    seen = {name: [image for fold, image in pairs if fold != without] for name, pairs in found.items()}
+    real = seen["nih"] + seen["healthy"]
+    lines = calibration(real, [0]) | calibration(real + seen["painted"] + phantoms, list(range(1, len(CLASSES))))
+    both = np.array([lines[label] for label in range(len(CLASSES))])
+    return both[:, 0], both[:, 1]
+
+
+def held_out_scores(found: dict, phantoms: list) -> dict:
+    """Score the held-out NIH images, calibrated without the fold in question."""
+    scored = {"nih": [], "healthy": []}
+    for fold in range(FOLDS):
+        lines = all_lines(found, phantoms, fold)
+        for name in scored:
+            scored[name] += [detect(*image, *lines) for other, image in found[name] if other == fold]
+    return {
+        "NIH boxes, Lung Opacity": table([of_class(image, 0) for image in scored["nih"]]),
+        "NIH boxes, any class": table([any_class(image) for image in scored["nih"]]),
+        "NIH without a finding, any class": table([any_class(image) for image in scored["healthy"]]),
+    }
+
+
+def phantom_scores(net: Detector, slope: np.ndarray, offset: np.ndarray) -> dict:
+    """Score phantoms that no net was trained or calibrated on."""
+    images = [detect(*image, slope, offset) for image in outputs(net, data.phantoms(TEST, SEED + 2))]
+    report = {f"phantoms, {name}": table([of_class(i, k) for i in images]) for k, name in enumerate(CLASSES)}
+    return report | {"phantoms, any class": table([any_class(image) for image in images])}
+
+
+def export(net: Detector, slope: np.ndarray, offset: np.ndarray, path: Path) -> None:
+    """Write the net with its calibration as ONNX (opset 17, float32) and what the engine must know as metadata."""
+    import onnx
+
+    net = twin(net).eval().to(memory_format=torch.contiguous_format)
+    net.slope.copy_(torch.from_numpy(slope))
+    net.offset.copy_(torch.from_numpy(offset))
+    names = {"input_names": ["image"], "output_names": ["logit", "distance"]}
+    torch.onnx.export(net, torch.zeros(1, 1, SIZE, SIZE), str(path), opset_version=17, dynamo=False, **names)
+    model = onnx.load(str(path))
+    notes = {
+        "classes": json.dumps(CLASSES),
+        "groups": json.dumps(GROUPS),
+        "size": str(SIZE),
+        "licence": "academic, non-commercial use only (RSNA boxes), see CARD.md",
+    }
+    for key, value in notes.items():
+        model.metadata_props.add(key=key, value=value)
+    onnx.save(model, str(path))
+
+
+def main() -> None:
+    """Parse the command line and run."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--keep", type=Path, help="folder for the trained nets; those found there are not made again")
+    keep = parser.parse_args().keep
+    torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(True)
+    shared = Path(os.environ.get("CXR_ILS_SHARED", HERE.parents[2] / "shared"))
+    nih = shared / "data" / "nih"
+
+    base = kept(
+        keep,
+        "base",
+        lambda: fit(
+            Detector().to(memory_format=torch.channels_last),
+            {"phantom": data.phantoms(PHANTOMS, SEED)},
+            PRETRAIN,
+            SEED,
+            "phantoms",
+        ),
+    )
+    real, chests = data.real(nih), data.healthy(nih, HERE.parent / "organs" / "lite.onnx")
+    final, found = train_all(base, real, chests, keep)
+    phantoms = outputs(final, data.phantoms(CALIBRATION, SEED + 1))
+    report = held_out_scores(found, phantoms)
+    slope, offset = all_lines(found, phantoms)
+    export(final, slope, offset, HERE / "lite.onnx")
+    report |= phantom_scores(final, slope, offset)
+    outside = [detect(*image, slope, offset) for image in outputs(final, data.external(shared / "data" / "covid"))]
+    report |= {"COVID-19 images, any class": table([any_class(image) for image in outside])}
+    counts = {
+        "NIH images with boxes": len(real),
+        "NIH boxes": sum(len(sample.boxes) for sample in real),
+        "NIH patients": len({sample.patient for sample in real}),
+        "NIH images without a finding": len(chests),
+        "parameters": sum(p.numel() for p in final.parameters()),
+    }
+    report = {
+        "counts": counts,
+        "scores": report,
+        "calibration": {CLASSES[k]: [round(slope[k], 4), round(offset[k], 4)] for k in range(len(CLASSES))},
+    }
+    (HERE / "scores.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    print(json.dumps(report, indent=1))
+
+
+if __name__ == "__main__":
+    main()
