@@ -19,7 +19,8 @@ rule cohort_shards:
         mem_mb=8000,
         runtime=240,
     params:
-        **OPTIONS["cohort"],
+        # the manifest may be another rule's output: it is named once, among the inputs
+        **(OPTIONS["cohort"] | {"manifest": lambda wildcards, input: input.get("manifest", "")}),
         code=code_digest("cohort.py"),
     script:
         "../scripts/cohort.py"
