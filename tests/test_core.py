@@ -4,6 +4,7 @@ import json
 import logging
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import h5py
@@ -38,6 +39,7 @@ def test_shard_gives_back_what_was_put_in(tmp_path, masks):
             np.testing.assert_array_equal(reader.masks(row_id)["left lung"], mask[1])
             assert reader.get("area", row_id) == mask.sum()
         assert json.loads(reader.attrs["settings"]) == {"a": 1}
+        assert "right is on the image's left" in reader.attrs["frame"]
 
 
 def test_shard_is_readable_with_the_documented_lines(tmp_path, masks):
@@ -130,22 +132,30 @@ def test_ledger_balances_only_if_every_image_is_seen_once(images, data):
             book.accept(image)
         else:
             book.exclude(image, "s", "undecodable")
-    target = Path(data.draw(st.just("/tmp"))) / "cxr-ils-ledger-test.parquet"
-    book.finish(target, images)
-    assert store.read_table(target)["image_id"].to_list() == sorted(set(images) - accepted)
-    target.unlink()
-    with pytest.raises(AssertionError):
-        book.finish(target, [*images, "lost"])
-    book.accept("twice")
-    book.accept("twice")
-    with pytest.raises(AssertionError):
-        book.finish(target, [*images, "twice"])
+    with tempfile.TemporaryDirectory() as folder:
+        target = Path(folder) / "excluded.parquet"
+        book.finish(target, images)
+        assert store.read_table(target)["image_id"].to_list() == sorted(set(images) - accepted)
+        target.unlink()
+        with pytest.raises(AssertionError):
+            book.finish(target, [*images, "lost"])
+        book.accept("twice")
+        book.accept("twice")
+        with pytest.raises(AssertionError):
+            book.finish(target, [*images, "twice"])
+        assert not target.exists()
+
+
+def test_every_reason_is_documented():
+    text = (provenance.SCRIPTS.parent / "docs" / "files.md").read_text(encoding="utf-8")
+    rows = [f"| `{reason}` | {meaning} |" for reason, meaning in labels.REASONS.items()]
+    assert "\n".join(rows) in text
 
 
 def test_gather_joins_names_the_threshold_sets_and_finds_the_study(tmp_path):
     for name, study in (("b", ""), ("a", "given")):
         book = ledger.Ledger("masks")
-        book.exclude(f"image-{name}", study, "no_findings")
+        book.exclude(f"image-{name}", study, "no_pairs")
         book.finish(tmp_path / f"{name}.parquet", [f"image-{name}"])
     images = tmp_path / "images.parquet"
     store.write_table(images, pl.DataFrame({"image_id": ["image-b", "image-a"], "study_id": ["of-b", "of-a"]}))

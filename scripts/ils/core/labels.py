@@ -127,8 +127,7 @@ REASONS: dict[str, str] = {
     "missing_anatomy": "too few anatomy masks are non-empty",
     "organ_disagreement": "the organ masks of x and of the edited image disagree",
     "engine_failure": "the engine failed on this image",
-    # masks, dataset
-    "no_findings": "the report has no positive finding of the seven lesion types",
+    # dataset
     "no_pairs": "no instruction-answer pair could be made",
 }
 """Reason codes of the ledgers and what each means to a reader."""

@@ -24,6 +24,8 @@ import polars as pl
 
 from ils.core.labels import REASONS
 
+FRAME = "512 x 512 pixels; sides are the patient's: right is on the image's left; frames hold to_original, the way back"
+
 
 class StoreError(Exception):
     """A file of ours is missing, damaged or of another kind; the message names it and the remedy."""
@@ -125,7 +127,7 @@ class ShardWriter:
         if kind is None:
             ids = np.array(self._ids, dtype=object)
             self._file.create_dataset(self.key, data=ids, dtype=h5py.string_dtype(), track_times=False)
-            for name, value in self.attrs.items():
+            for name, value in ({"frame": FRAME} | self.attrs).items():
                 self._file.attrs[name] = json.dumps(value, sort_keys=True) if isinstance(value, dict) else value
         self._file.close()
         return self._atomic.__exit__(kind, error, trace)
