@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from conftest import ROOT
+from ils.core.engines import engine_names
 from ils.core.provenance import SCRIPTS, _module_file, imported_names, local_sources
 from ils.core.settings import Settings
 
@@ -75,6 +76,11 @@ def test_pins_are_those_that_are_tested(env):
     tested = pins((ROOT / "requirements" / "run.txt").read_text())
     for name, version in declared(env).items():
         assert tested.get(name) == version, f"envs/{env}: {name}=={version}, tested with {tested.get(name)}"
+
+
+@pytest.mark.parametrize("stage", ["reports", "organs", "anomaly", "anatomy", "boxes"])
+def test_every_engine_can_be_chosen(stage):
+    assert engine_names(f"ils.{stage}") == tuple(sorted(engines(stage)))
 
 
 def test_every_environment_is_used():

@@ -424,7 +424,7 @@ def test_schema_finds_what_is_wrong():
 
 
 def test_unknown_engine_is_one_sentence():
-    with pytest.raises(UserError, match=r"reports\.engine: 'x' is not an engine, choose one of rules"):
+    with pytest.raises(UserError, match=r"reports\.engine is 'x', which does not exist: choose one of rules$"):
         engine.load("x", None)
 
 

@@ -1,4 +1,4 @@
-"""Engines by name: an engine of a stage is a module of the stage's package that has a function ``load``."""
+"""Engines by name: an engine of a stage is a module or package in the stage's that has a function ``load``."""
 
 import importlib
 import pkgutil
@@ -7,15 +7,19 @@ from types import ModuleType
 
 from ils.core.run import UserError
 
+INTERFACE = "engine"
+"""The module of a stage's package that says what an engine is, and is none itself."""
+
 
 def engine_names(package: str) -> tuple[str, ...]:
     """Return the names of the engines in a package, without importing them: some need heavy libraries."""
-    folders = [Path(folder) for folder in importlib.import_module(package).__path__]
-    names = sorted(module.name for module in pkgutil.iter_modules([str(folder) for folder in folders]))
-    sources = {name: (folder / f"{name}.py") for folder in folders for name in names}
-    return tuple(
-        name for name, path in sources.items() if path.is_file() and "\ndef load(" in path.read_text(encoding="utf-8")
-    )
+    names = []
+    for folder in map(Path, importlib.import_module(package).__path__):
+        for module in pkgutil.iter_modules([str(folder)]):
+            source = folder / module.name / "__init__.py" if module.ispkg else folder / f"{module.name}.py"
+            if module.name != INTERFACE and "\ndef load(" in source.read_text(encoding="utf-8"):
+                names.append(module.name)
+    return tuple(sorted(names))
 
 
 def engine_module(package: str, name: str) -> ModuleType:

@@ -23,7 +23,7 @@ EFFUSION = ("both_bases", "none")
 class Options:
     """Settings of the stage.
 
-    engine: which engine structures the section (``ils.reports.engine.ENGINES``).
+    engine: which engine structures the section (a package of ``ils.reports`` with ``load``).
     section_overrides: use the official code's hand-made sections of its 54 odd MIMIC-CXR studies.
     effusion_without_side: zone labels of an effusion whose side the text leaves out: ``both_bases`` or ``none``.
     """
