@@ -3,6 +3,7 @@
 import dataclasses
 import importlib
 import json
+import re
 
 import pytest
 import yaml
@@ -95,6 +96,17 @@ def _merge(base: dict, over: dict) -> dict:
     return base | {
         key: _merge(base.get(key) or {}, value) if isinstance(value, dict) else value for key, value in over.items()
     }
+
+
+def test_the_readmes_settings_are_right():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    blocks = [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", text, flags=re.S)]
+    assert len(blocks) >= 3
+    config = yaml.safe_load(document.config_yaml())
+    made = [settings.read(_merge(config, block)).thresholds for block in blocks]
+    targets = re.findall(r"snakemake results/dataset/([^/`]+)/train\.jsonl", text)
+    assert targets
+    assert all(any(name in thresholds.all_sets() for thresholds in made) for name in targets)
 
 
 def test_grid_names_are_the_values_as_written():
