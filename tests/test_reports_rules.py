@@ -1,0 +1,248 @@
+"""Reports: what the rules engine makes of one sentence and of one section."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from ils.core.labels import LUNGS, ZONE_LABELS
+from ils.reports import engine
+from ils.reports.rules import lexicon as rules_lexicon
+from ils.reports.rules import sentences, statements
+from ils.reports.stage import RESOURCES
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "benchmarks"))
+import reports_accuracy as accuracy  # noqa: E402
+
+LEXICON = rules_lexicon.load(str(RESOURCES / "lexicon"))
+STRUCTURE = engine.load("rules", accuracy.EngineOptions())
+
+
+def tuples_of(text: str) -> list[dict]:
+    return accuracy.tuples_of(STRUCTURE, text)
+
+
+# ---- sentences -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1. Stable heart. 2. No fluid.", ["Stable heart.", "No fluid."]),
+        ("A 1.5 cm nodule. Read by Dr. Low at 3 p.m. today.", ["A 1.5 cm nodule.", "Read by Dr. Low at 3 p.m. today."]),
+        ("Left lung is\n clear.. Right lung is not.", ["Left lung is\n clear..", "Right lung is not."]),
+        ("Edema vs. pneumonia.Heart large", ["Edema vs. pneumonia.", "Heart large"]),
+        ("First line\n\nSecond line", ["First line", "Second line"]),
+        ("Wedging of T12. Fluid?", ["Wedging of T12.", "Fluid?"]),
+        ("... !!! \n - \n", []),
+    ],
+)
+def test_sentences(text, expected):
+    assert [text[a:b] for a, b in sentences.split(text)] == expected
+
+
+# ---- tuples of our own sentences -------------------------------------------------------------------------------------
+
+BASES, APICES = ["right lung base", "left lung base"], ["right apical zone lung", "left apical zone lung"]
+BOTH = list(LUNGS)
+NO = "negative"
+
+
+def finding(name, lesion="same", labels=None, *, presence="positive", hedge="definite", of=(), index=1, **rest):
+    """An expected tuple, only what is compared: entity, type, sentence, presence, hedge, candidates, labels."""
+    lesion = name if lesion == "same" else lesion
+    expected = {"entity": name, "lesion_type": lesion, "sentence_index": index, "presence": presence, "hedge": hedge}
+    expected |= {"candidates": list(of), **rest}
+    return expected if labels is None else expected | {"labels": labels}
+
+
+def effusion(labels=None, **rest):
+    return finding("pleural effusion", "effusion", labels, **rest)
+
+
+def pneumothorax(labels=None, **rest):
+    return finding("pneumothorax", None, labels, **rest)
+
+
+SENTENCES = [
+    # denial runs through lists and ends where a new statement begins
+    (
+        "No pneumothorax, layering fluid or lobar consolidation.",
+        [pneumothorax(presence=NO), effusion(presence=NO), finding("consolidation", presence=NO)],
+    ),
+    (
+        "Without effusion, edema, or collapse.",
+        [effusion(presence=NO), finding("edema", presence=NO), finding("atelectasis", presence=NO)],
+    ),
+    ("Negative for edema and for pneumothorax.", [finding("edema", presence=NO), pneumothorax(presence=NO)]),
+    (
+        "No large effusion, but minimal edema is present.",
+        [effusion(presence=NO), finding("edema", labels=BOTH)],
+    ),
+    (
+        "No pneumothorax, mild left basal collapse.",
+        [pneumothorax(presence=NO), finding("atelectasis", labels=["left lung base"])],
+    ),
+    (
+        "An effusion is present and pneumothorax is not seen.",
+        [effusion(BASES), pneumothorax(presence=NO)],
+    ),
+    (
+        "No consolidation and there is right basal atelectasis.",
+        [finding("consolidation", presence=NO), finding("atelectasis", labels=["right lung base"])],
+    ),
+    ("The heart is not enlarged.", [finding("cardiomegaly", presence=NO)]),
+    ("Consolidation: absent.", [finding("consolidation", presence=NO)]),
+    ("No opacity to suggest pneumonia.", [finding("opacity", presence=NO), finding("pneumonia", presence=NO)]),
+    # look-alikes of a denial
+    ("There is no increase in the right effusion.", [effusion(["right lung base"])]),
+    ("No interval change in the edema.", [finding("edema", labels=BOTH)]),
+    ("Left effusion cannot be excluded.", [effusion(["left lung base"], hedge="weak", certainty="tentative")]),
+    # hedges
+    ("Question small right effusion.", [effusion(["right lung base"], hedge="weak")]),
+    ("Probable pneumonia at the right base.", [finding("pneumonia", labels=["right lung base"], hedge="strong")]),
+    ("Atelectasis or consolidation in the left lower lobe.", [
+        finding("atelectasis", labels=["lung lower lobe left"], hedge="strong"),
+        finding("consolidation", labels=["lung lower lobe left"], hedge="strong"),
+    ]),
+    ("New or enlarging left effusion.", [effusion(["left lung base"])]),
+    ("Edema is unlikely.", [finding("edema", presence=NO, hedge="weak", certainty="tentative")]),
+    # change
+    ("The previously noted right upper lobe opacity is unchanged.", [
+        finding("opacity", labels=["lung upper lobe right"])
+    ]),
+    ("The edema has cleared.", [finding("edema", presence=NO)]),
+    ("The left effusion is no longer visualized.", [effusion(presence=NO)]),
+    ("Resolved left pneumothorax.", [pneumothorax(presence=NO)]),
+    ("Improving edema.", [finding("edema", labels=BOTH)]),
+    ("No new opacity.", [finding("opacity", presence=NO, denies=False)]),
+    # places
+    ("Right perihilar and left basal consolidation.", [
+        finding("consolidation", labels=["right mid zone lung", "left lung base"])
+    ]),
+    ("LUL and RML opacities.", [finding("opacity", labels=["lung upper lobe left", "lung middle lobe right"])]),
+    ("Opacities in the upper lobes.", [finding("opacity", labels=["lung upper lobe left", "lung upper lobe right"])]),
+    ("Hazy opacity at both apices.", [finding("opacity", labels=APICES)]),
+    ("Consolidation of the lingula.", [finding("consolidation", labels=["left mid zone lung"])]),
+    ("Opacity in the mid right lung.", [finding("opacity", labels=["right mid zone lung"])]),
+    ("Right greater than left basilar atelectasis.", [finding("atelectasis", labels=BASES)]),
+    ("In the left apex, there is a consolidation.", [finding("consolidation", labels=["left apical zone lung"])]),
+    ("Atelectasis and effusion at the left base.", [
+        finding("atelectasis", labels=["left lung base"]), effusion(["left lung base"])
+    ]),
+    ("Patchy densities throughout both lungs.", [finding("density", "opacity", BOTH)]),
+    # effusions
+    ("Bilateral effusions, larger on the right.", [effusion(BASES)]),
+    ("Effusions.", [effusion(BASES, category="pleura", location=None)]),
+    ("Small effusion on the left.", [effusion(["left lung base"], category="lung")]),
+    ("Pericardial effusion.", [finding("pericardial effusion", None, [], category="heart", block=[])]),
+    # retrocardiac: no zone label, but it blocks
+    ("Retrocardiac consolidation.", [
+        finding("consolidation", labels=[], category="lateral view location", block=["left lung", "left lung base"])
+    ]),
+    # beside a place of the other side it is a tuple of its own: one with labels would block nothing
+    ("Right basilar and retrocardiac opacities.", [
+        finding("opacity", labels=["right lung base"], block=[]),
+        finding("opacity", labels=[], block=["left lung", "left lung base"]),
+    ]),
+    ("Left lower lobe retrocardiac opacity.", [finding("opacity", labels=["lung lower lobe left"], block=[])]),
+    # inference: one tuple, the disease is its prediction
+    ("Left retrocardiac opacity, probably atelectasis.", [
+        finding("opacity", labels=[], of=["atelectasis"], predicted_lesion_type="atelectasis", predicted_hedge="strong",
+                certainty="tentative", block=["left lung", "left lung base"])
+    ]),
+    ("Opacity in the right lower lobe, pneumonia versus aspiration.", [
+        finding("opacity", labels=["lung lower lobe right"], of=["pneumonia", "aspiration"], predicted_lesion_type=None,
+                related="pneumonia")
+    ]),
+    ("Hazy opacities of both lungs may reflect fluid overload.", [
+        finding("opacity", labels=BOTH, of=["CHF"], predicted_lesion_type="CHF", related="edema")
+    ]),
+    ("Opacities may reflect prominent interstitial markings.", [
+        finding("opacity", labels=BOTH, of=["interstitial markings"], related=None)
+    ]),
+    ("Right base opacity is due to overlapping structures.", [
+        finding("opacity", labels=["right lung base"], of=["overlap of structures"], certainty="definitive")
+    ]),
+    ("Linear opacities at the left base. These likely represent atelectasis.", [
+        finding("opacity", labels=["left lung base"]),
+        finding("atelectasis", labels=["left lung base"], hedge="strong", index=2),
+    ]),
+    ("New right lower lobe infiltrate suspicious for aspiration.", [
+        finding("infiltrate", "opacity", ["lung lower lobe right"], of=["aspiration"], related="pneumonia")
+    ]),
+    # neighbours of the seven
+    ("Borderline cardiac size.", [
+        finding("borderline heart size", "cardiomegaly", [], hedge="strong", related="cardiomegaly", category="heart")
+    ]),
+    ("Mild vascular congestion without frank edema.", [
+        finding("vascular congestion", None, [], related="edema"), finding("edema", presence=NO)
+    ]),
+    ("Blunted left costophrenic angle.", [finding("blunting", None, ["left lung base"], related="effusion")]),
+    ("Heart is moderately enlarged.", [finding("cardiomegaly", labels=[], category="heart")]),
+    # other findings occupy zones
+    ("Tiny left apical pneumothorax.", [pneumothorax(["left apical zone lung"])]),
+    ("Small pneumothorax.", [pneumothorax([], category="pleura", block=BOTH)]),
+    ("Calcified granuloma in the right upper lobe.", [finding("granuloma", None, ["lung upper lobe right"])]),
+    ("Old fracture of the left sixth rib.", [finding("fracture", None, [], category="rib", block=[])]),
+    # no finding at all
+    ("A left pleural catheter and a right chest tube are in place.", []),
+    ("Left-sided pacemaker with leads in the right ventricle.", []),
+    ("History of pneumonia.", []),
+    ("Evaluate for pneumonia.", []),
+    ("The cardiac silhouette is within normal limits.", []),
+    ("Soft tissue density projects over the right breast.", []),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "expected"), SENTENCES, ids=[text for text, _ in SENTENCES])
+def test_tuples(text, expected):
+    ours = tuples_of(text)
+    assert [item["entity"] for item in ours] == [item["entity"] for item in expected]
+    for item, wanted in zip(ours, expected, strict=True):
+        got = {key: item[key] for key in wanted}
+        assert got == wanted | ({"labels": sort_labels(wanted["labels"])} if "labels" in wanted else {})
+
+
+def sort_labels(found):
+    return sorted(found, key=ZONE_LABELS.index)
+
+
+def test_there_are_enough_sentences():
+    assert len(SENTENCES) >= 40
+
+
+def test_effusion_without_side_can_be_left_without_labels():
+    options = accuracy.EngineOptions(effusion_without_side="none")
+    (item,) = engine.load("rules", options)(["Small effusion."])
+    assert (item["category"], item["labels"], item["block"]) == ("pleura", [], BOTH)
+
+
+def test_spans_are_the_words_of_the_finding():
+    text = "1. The heart is   enlarged.\n2. Small LEFT pleural effusion."
+    spans = sentences.split(text)
+    for item, words in zip(tuples_of(text), ("heart is   enlarged", "pleural effusion"), strict=True):
+        start = spans[item["sentence_index"] - 1][0]
+        assert text[start + item["span"][0] : start + item["span"][1]] == words
+
+
+# ---- the section as a whole ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "comparison", "lungs"),
+    [
+        ("No significant change since the prior study.", True, False),
+        ("Unchanged. No new opacity or effusion.", True, True),
+        ("Unchanged. The lungs are clear.", False, True),
+        ("No change. No pneumothorax.", False, True),
+        ("Left basal opacity. Otherwise unchanged.", False, True),
+        ("The heart is enlarged.", False, False),
+    ],
+)
+def test_statements(text, comparison, lungs):
+    texts = [text[a:b] for a, b in sentences.split(text)]
+    tuples = STRUCTURE(texts)
+    assert statements.comparison_only(texts, tuples, LEXICON) is comparison
+    assert statements.mentions_lungs(texts, tuples, LEXICON) is lungs
