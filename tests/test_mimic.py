@@ -8,7 +8,7 @@ import pytest
 
 from cohort_runs import options, run_cohort, write_csv
 from dicom_files import dataset, encoded, picture, stored_values
-from ils.cohort.check import check_inputs, source_files
+from ils.cohort.check import check_inputs, mimic_tables, source_files
 from ils.cohort.mimic import acquired_at
 from ils.core.run import UserError
 
@@ -119,6 +119,9 @@ def test_wrong_trees_and_tables_stop_with_one_sentence(tmp_path, xray):
     check_inputs(options(source="mimic", root=str(root)))
     with pytest.raises(UserError, match=r"cohort\.tables: there is no folder"):
         check_inputs(options(source="mimic", root=str(root), tables=str(tmp_path / "none")))
+    (tmp_path / "elsewhere").mkdir()
+    with pytest.raises(UserError, match=r"cohort\.tables: .*elsewhere holds none of .*-split\.csv"):
+        check_inputs(options(source="mimic", root=str(root), tables=str(tmp_path / "elsewhere")))
     write_csv(root / "mimic-cxr-2.1.0-split.csv", ("dicom_id", "split"), [("a", "train")])
     with pytest.raises(UserError, match=r"mimic-cxr-2\.0\.0-split\.csv and mimic-cxr-2\.1\.0-split\.csv"):
         check_inputs(options(source="mimic", root=str(root)))
@@ -130,6 +133,16 @@ def test_wrong_trees_and_tables_stop_with_one_sentence(tmp_path, xray):
     (root / "cxr-record-list.csv.gz").write_bytes(b"\x1f\x8bnonsense")
     with pytest.raises(UserError, match="cannot be read as CSV"):
         check_inputs(options(source="mimic", root=str(root)))
+
+
+def test_tables_of_two_folders(tmp_path, xray):
+    root, more = tmp_path / "mimic", tmp_path / "jpg"
+    mimic_tree(root, xray)
+    write_tables(root)
+    more.mkdir()
+    write_csv(more / "mimic-cxr-2.0.0-split.csv", ("dicom_id", "split"), [("a", "test")])
+    found = mimic_tables(str(root), str(more))
+    assert {kind: path.parent for kind, path in found.items()} == {"record-list": root, "metadata": root, "split": more}
 
 
 def test_acquisition_times_of_the_table():

@@ -2,6 +2,7 @@
 
 import csv
 import gzip
+import itertools
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -80,11 +81,12 @@ def mimic_base(root: str) -> Path:
 def mimic_tables(root: str, tables: str) -> dict[str, Path]:
     """Return the official tables present, by kind (``record-list``, ``metadata``, ``split``).
 
-    They are looked for in ``tables`` (a folder), else in ``root``. Raises UserError if two could be meant.
+    They are looked for in ``tables`` (a folder) where it is given, then in ``root``. Raises UserError if two could be
+    meant, or if the folder given has none.
     """
-    folder = _folder("cohort.tables", tables) if tables else mimic_base(root)
+    folders = ([_folder("cohort.tables", tables)] if tables else []) + [mimic_base(root)]
     found = {}
-    for kind in TABLE_COLUMNS:
+    for kind, folder in itertools.product(TABLE_COLUMNS, folders):
         matches = sorted(path for ending in ("csv", "csv.gz") for path in folder.glob(f"*-{kind}.{ending}"))
         stems = sorted({path.name.removesuffix(".gz") for path in matches})
         if len(stems) > 1:
@@ -93,7 +95,12 @@ def mimic_tables(root: str, tables: str) -> dict[str, Path]:
                 "or set cohort.tables to another folder"
             )
         if matches:
-            found[kind] = matches[0]
+            found.setdefault(kind, matches[0])
+    if tables and not any(path.parent == folders[0] for path in found.values()):
+        names = ", ".join(f"*-{kind}.csv" for kind in TABLE_COLUMNS)
+        raise UserError(
+            f"cohort.tables: {folders[0]} holds none of {names}: correct the path, or leave the key out to do without"
+        )
     return found
 
 

@@ -38,7 +38,7 @@ class Cohort(Section):
     )
     root: str = key("", "Folder of the MIMIC-CXR tree: the one that holds files/ (source mimic).")
     tables: str = key(
-        "", "Folder of the official *-record-list, *-metadata and *-split tables; root where it is not given."
+        "", "Folder of the official *-record-list, *-metadata and *-split tables; what it lacks is looked for in root."
     )
     manifest: str = key(
         "",
