@@ -24,6 +24,14 @@ def shared() -> Path:
     return SHARED
 
 
+@pytest.fixture
+def segment(tmp_path) -> Callable:
+    """Return a function that runs the masks stage on constructed chests (:func:`masks_chest.segmenter`)."""
+    from masks_chest import segmenter  # here: other tests need none of it
+
+    return segmenter(tmp_path)
+
+
 def snakemake(
     directory: Path, *arguments: str, cores: int = 2, check: bool = True, root: Path = ROOT
 ) -> subprocess.CompletedProcess:

@@ -9,6 +9,25 @@ from ils.core.labels import ANATOMY_LABELS, ORGAN_LABELS
 from ils.core.store import ShardWriter, write_excluded, write_lines, write_table
 
 COLUMNS = ("x1", "y1", "x2", "y2")
+RULES = {
+    "denoise": "both",
+    "min_component_px": 4,
+    "grow_tolerance": 10,
+    "grow_px": 0,
+    "effusion_fill_share": 0.25,
+    "opposite_lung": "cut",
+    "ground_min_px": 4,
+    "ground_min_share": 0.05,
+    "name_min_share": 0.10,
+    "weak_hedges": "tentative",
+    "global_requires_definitive": True,
+    "predicted_other": "strict",
+    "blocking": "strict",
+    "kinds": "strict",
+    "joint_location": "strict",
+    "one_answer": "strict",
+}
+"""Rules of the stage for pictures of 24 to 64 pixels."""
 
 
 def said(entity="opacity", labels=(), *, lesion="opacity", certainty="definitive", sentence=1, **more) -> dict:

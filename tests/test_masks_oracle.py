@@ -13,26 +13,10 @@ from ils.masks.options import Rules
 from ils.masks.picture import Picture
 from ils.masks.thresholds import Taus
 from ils.masks.zones import Zones
+from masks_shard import RULES
 
 SIZE = 24
-SMALL = {
-    "denoise": "both",
-    "min_component_px": 5,
-    "grow_tolerance": 10,
-    "grow_px": 2,
-    "effusion_fill_share": 0.15,
-    "opposite_lung": "cut",
-    "ground_min_px": 4,
-    "ground_min_share": 0.05,
-    "name_min_share": 0.10,
-    "weak_hedges": "tentative",
-    "global_requires_definitive": True,
-    "predicted_other": "strict",
-    "blocking": "strict",
-    "kinds": "strict",
-    "joint_location": "strict",
-    "one_answer": "strict",
-}
+SMALL = RULES | {"min_component_px": 5, "grow_px": 2, "effusion_fill_share": 0.15}
 
 
 def blobs(random, number, low, high, radius):

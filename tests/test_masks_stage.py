@@ -1,0 +1,168 @@
+"""The masks stage as a whole: its files, what holds over random studies, and the sweep of threshold sets."""
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ils.core.labels import LESIONS, LOBE_ZONES, VALID_LOCATIONS
+from ils.core.settings import Settings
+from ils.core.store import Shard, StoreError, read_table, write_excluded
+from ils.masks import sweep, thresholds
+from masks_chest import SIZE, TAUS, blob, chest, study
+from masks_shard import RULES, said, write_inputs
+
+# --- files -----------------------------------------------------------------------------------------------------------
+
+
+def random_study(number: int) -> dict:
+    """A study with one to four random findings, blobs and boxes."""
+    random = np.random.default_rng(number)
+    zones = VALID_LOCATIONS[2:]
+    blobs = [
+        blob(zones[random.integers(8)], rows=int(random.integers(3, 12)), columns=int(random.integers(3, 20)))
+        for _ in range(random.integers(0, 5))
+    ]
+    boxes = [np.array(one) + random.normal(0, 2, 4) for one in blobs]
+    tuples = []
+    for _ in range(random.integers(0, 5)):
+        lesion = str(random.choice(LESIONS))
+        labels = [str(label) for label in random.permutation([*VALID_LOCATIONS, *LOBE_ZONES])[: random.integers(0, 3)]]
+        certainty = str(random.choice(["definitive", "definitive", "tentative"]))
+        tuples.append(said(lesion, [] if lesion == "cardiomegaly" else labels, lesion=lesion, certainty=certainty))
+    made = study(f"s{number:03d}", tuples, blobs, boxes=boxes, subject_id=f"p{number // 2}")
+    made["boxes"] = [(*box[:4], float(random.uniform(0, 1))) for box in made["boxes"]]
+    made["anomaly"] = np.maximum(made["anomaly"] - random.integers(0, 37, (SIZE, SIZE)), 0).astype(np.uint8)
+    return made
+
+
+def files(folder: Path) -> dict[str, str]:
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.glob("00*"))}
+
+
+def test_the_same_input_gives_the_same_bytes(segment):
+    studies = [random_study(number) for number in range(30)]
+    first, second = segment(*studies), segment(*studies[::-1])
+    assert files(first.folder) == files(second.folder)
+    assert len(files(first.folder)) == 5
+    assert first.units
+
+
+def test_masks_and_rows_do_not_depend_on_the_shard(segment):
+    studies = [random_study(number) for number in range(20)]
+    whole, parts = segment(*studies), [segment(*studies[:9]), segment(*studies[9:])]
+    for table in ("findings", "units", "studies"):
+        assert getattr(whole, table) == [row for part in parts for row in getattr(part, table)]
+    for part in parts:
+        for row in part.units:
+            if row["mask_id"]:
+                assert np.array_equal(part.mask(row), whole.mask(row))
+
+
+def test_masks_are_named_by_study_and_pixels_and_stored_once(segment):
+    result = segment(*(random_study(number) for number in range(20)))
+    with Shard(result.folder / "00.h5", key="mask_id") as shard:
+        assert shard.ids == sorted(set(shard.ids))
+        rows = [row for row in [*result.findings, *result.units] if row["mask_id"]]
+        assert {row["mask_id"] for row in rows} == set(shard.ids)
+        assert len(rows) > len(shard.ids) > 5
+        for row in rows:
+            mask = shard.get("mask", row["mask_id"])
+            digest = hashlib.blake2b(row["study_id"].encode() + np.packbits(mask, axis=-1).tobytes()).hexdigest()
+            assert row["mask_id"] == "m" + digest[:16]
+            assert row["area"] == mask.sum() > 0
+
+
+def test_every_image_is_accepted_and_those_excluded_before_are_not_asked(segment):
+    def edit(inputs):
+        row = {"image_id": "i-s001", "study_id": "", "stage": "boxes", "reason": "engine_failure", "detail": ""}
+        write_excluded(inputs["boxes_excluded"], [row])
+        lines = Path(inputs["reports"]).read_text().splitlines()
+        Path(inputs["reports"]).write_text("\n".join(line for line in lines if "s002" not in line) + "\n")
+
+    result = segment(*(random_study(number) for number in range(4)), edit=edit)
+    assert [row["image_id"] for row in result.studies] == ["i-s000", "i-s003"]
+    assert result.excluded == []
+
+
+def test_a_shard_without_images(segment):
+    result = segment()
+    assert result.findings == result.units == result.studies == []
+    with Shard(result.folder / "00.h5", key="mask_id") as shard:
+        assert len(shard) == 0
+
+
+def test_a_damaged_input_is_named(segment):
+    def edit(inputs):
+        Path(inputs["anatomy"]).write_bytes(b"no HDF5")
+
+    with pytest.raises(StoreError, match=r"anatomy\.h5 is missing or damaged"):
+        segment(random_study(1), edit=edit)
+
+
+def test_no_unit_names_an_ungrounded_label_and_no_negative_place_meets_a_finding(segment):
+    """Invariants over random studies."""
+    result = segment(*(random_study(number) for number in range(100, 160)))
+    zones = chest()
+    by_study = {row["study_id"]: row for row in result.studies}
+    assert sum(unit["dropped"] is None for unit in result.units) > 20
+    for unit in result.units:
+        rows = {row["finding"]: row for row in result.findings if row["study_id"] == unit["study_id"]}
+        members = [rows[number] for number in unit["finding"]]
+        ungrounded = {label for row in members for label in row["reported"]} - {
+            x for row in members for x in row["grounded"]
+        }
+        if unit["kind"] == "basic" and len(members) == 1:
+            assert not ungrounded & set(unit["location"])
+        if unit["kind"] == "global":
+            assert not ungrounded
+            assert all(row["certainty"] == "definitive" for row in members) or unit["target"] == "cardiomegaly"
+    for row in result.findings:
+        places = [zones[place] for place in by_study[row["study_id"]]["empty"]]
+        assert not any((zones[label] & place).any() for label in row["reported"] for place in places)
+        if row["mask_id"] and row["target"] != "cardiomegaly":
+            assert not any((result.mask(row) & place).any() for place in places)
+    texts = [(u["study_id"], u["kind"], u["word"], tuple(u["location"])) for u in result.units if not u["dropped"]]
+    assert len(texts) == len(set(texts))
+
+
+# --- sweep -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_sweep_agrees_with_one_run_for_each_set(segment, tmp_path):
+    studies = [random_study(number) for number in range(40)]
+    default = {name: chosen.model_dump() for name, chosen in Settings().thresholds.sets.items()}["default"]
+    sets = {"table7": default, "half": thresholds.halves(default), "own": {"general": TAUS, "edema": TAUS}}
+    sets["zero"] = {part: dict.fromkeys(TAUS, 0.0) for part in ("general", "edema")}
+    sets["loose"] = {"general": TAUS | {"ano": 0.05}, "edema": TAUS | {"ano": 0.01, "conf": 0.0}}
+    inputs = write_inputs(tmp_path / "sweep", studies)
+    output = str(tmp_path / "sweep.parquet")
+    sweep.run_shard(**inputs, output=output, options=sweep.Options(**RULES, sets=sets), attrs={}, threads=1)
+    swept = read_table(output).to_dicts()
+    assert {row["thresholds"] for row in swept} == set(sets)
+    for name, chosen in sets.items():
+        single = segment(*studies, taus=chosen)
+        expected = []
+        for one in single.studies:
+            rows = [row for row in single.findings if row["study_id"] == one["study_id"]]
+            for lesion in LESIONS[1:]:
+                found = [row for row in rows if row["target"] == lesion]
+                grounded = [single.mask(row) for row in found if row["grounded"]]
+                if found:
+                    expected.append(
+                        {
+                            "thresholds": name,
+                            **{key: one[key] for key in ("study_id", "image_id", "subject_id", "split")},
+                            "lesion": lesion,
+                            "findings": len(found),
+                            "has_labels": any(row["reported"] for row in found),
+                            "masks": sum(row["mask_id"] is not None for row in found),
+                            "grounded": len(grounded),
+                            "mask_px": int(np.logical_or.reduce(grounded).sum()) if grounded else 0,
+                        }
+                    )
+        assert [row for row in swept if row["thresholds"] == name] == expected
+    counts = {name: sum(row["grounded"] > 0 for row in swept if row["thresholds"] == name) for name in sets}
+    assert counts["table7"] < counts["own"]
+    assert counts["half"] >= counts["table7"]
