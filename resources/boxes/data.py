@@ -32,13 +32,13 @@ PAINTED = {
 }
 """Classes a painted lesion is given. Readers of RSNA and NIH call each airspace disease an opacity, so all of it is."""
 CHANCES = {
-    "opacity": 0.24,
-    "consolidation": 0.16,
-    "pneumonia": 0.18,
+    "opacity": 0.22,
+    "consolidation": 0.15,
+    "pneumonia": 0.17,
     "edema": 0.10,
     "atelectasis": 0.10,
-    "effusion": 0.16,
-    "nodule": 0.06,
+    "effusion": 0.14,
+    "nodule": 0.12,
 }
 AIRSPACE = ("opacity", "consolidation", "pneumonia")
 BANDS = ((0.0, 1.0), (0.0, 1.0), (0.0, 0.40), (0.15, 0.40), (0.15, 0.68), (0.40, 0.68), (0.40, 1.0), (0.68, 1.0))
@@ -168,6 +168,8 @@ def paint_sample(chest: Chest, rng: np.random.Generator, kind: str) -> Sample:
         lesion = str(rng.choice(list(CHANCES), p=list(CHANCES.values())))
         lung = chest.right if rng.random() < 0.5 else chest.left
         region = _band(lung, *BANDS[int(rng.integers(len(BANDS)))])
+        if lesion == "nodule":  # its size is a share of the region's, so that of a whole lung
+            region = lung
         if lesion in ("edema", "effusion"):
             region = both if rng.random() < (0.75 if lesion == "edema" else 0.4) else lung
         if (region & used).sum() > 0.2 * region.sum():

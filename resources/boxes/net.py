@@ -23,6 +23,8 @@ GROUPS = (0, 0, 0, 0, 0, 0, 1, 2)
 SIZE, GRID = 256, 16
 RADIUS = 1.5
 """A cell is positive if its centre lies in the box and within this many cells of the box's centre."""
+IMPORTANCE = (1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 5.0, 1.0)
+"""Weight of a positive cell of each class: a nodule has one such cell, another lesion about eight."""
 
 
 class Block(nn.Module):
@@ -128,10 +130,11 @@ def loss(logit: Tensor, distance: Tensor, target: dict[str, Tensor]) -> Tensor:
     positive = target["positive"]
     quality = torch.zeros_like(logit)
     sides = logit.sum() * 0
+    weight = torch.where(positive, torch.tensor(IMPORTANCE)[:, None, None], 1.0)
     if positive.any():
         iou, giou = overlap(boxes.permute(0, 1, 3, 4, 2)[positive], target["truth"].permute(0, 1, 3, 4, 2)[positive])
-        sides = (1 - giou).mean()
+        sides = ((1 - giou) * weight[positive]).sum() / weight[positive].sum()
         quality[positive] = iou.detach().clamp(0.05, 1.0)
     gap = (quality - torch.sigmoid(logit)).abs() ** 2
-    focal = F.binary_cross_entropy_with_logits(logit, quality, reduction="none") * gap * target["weight"]
+    focal = F.binary_cross_entropy_with_logits(logit, quality, reduction="none") * gap * weight * target["weight"]
     return focal.sum() / positive.sum().clamp(1) + 1.5 * sides

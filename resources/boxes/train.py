@@ -261,7 +261,10 @@ def main() -> None:
     """Parse the command line and run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--keep", type=Path, help="folder for the trained nets; those found there are not made again")
-    keep = parser.parse_args().keep
+    parser.add_argument("--output", type=Path, default=HERE, help="folder for lite.onnx and scores.json")
+    arguments = parser.parse_args()
+    keep, output = arguments.keep, arguments.output
+    output.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
     shared = Path(os.environ.get("CXR_ILS_SHARED", HERE.parents[2] / "shared"))
@@ -283,7 +286,7 @@ def main() -> None:
     phantoms = outputs(final, data.phantoms(CALIBRATION, SEED + 1))
     report = held_out_scores(found, phantoms)
     slope, offset = all_lines(found, phantoms)
-    export(final, slope, offset, HERE / "lite.onnx")
+    export(final, slope, offset, output / "lite.onnx")
     report |= phantom_scores(final, slope, offset)
     outside = [detect(*image, slope, offset) for image in outputs(final, data.external(shared / "data" / "covid"))]
     report |= {"COVID-19 images, any class": table([any_class(image) for image in outside])}
@@ -299,7 +302,7 @@ def main() -> None:
         "scores": report,
         "calibration": {CLASSES[k]: [round(slope[k], 4), round(offset[k], 4)] for k in range(len(CLASSES))},
     }
-    (HERE / "scores.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    (output / "scores.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     print(json.dumps(report, indent=1))
 
 

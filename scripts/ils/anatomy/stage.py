@@ -8,14 +8,10 @@ from ils.anatomy.agreement import disagreement
 from ils.anatomy.engine import Options, load
 from ils.core.labels import ANATOMY_LABELS
 from ils.core.ledger import Ledger
-from ils.core.parallel import map_rows
-from ils.core.run import progress
-from ils.core.store import Shard, ShardWriter
+from ils.core.parallel import sift
+from ils.core.store import FRAME_SIZE, Shard, ShardWriter
 
 __all__ = ["Options", "fault", "run_shard"]
-
-SIZE = 512
-
 
 def fault(anatomy: np.ndarray, organs: dict[str, np.ndarray], options: Options) -> tuple[str, str] | None:
     """Return the reason code and a detail why the masks cannot be used, or None.
@@ -54,7 +50,7 @@ def run_shard(
         masks = engine.segment(edited)
         return masks, fault(masks, organ_masks, options)
 
-    empty = {"mask": ((len(ANATOMY_LABELS), SIZE, SIZE), bool)}
+    empty = {"mask": ((len(ANATOMY_LABELS), FRAME_SIZE, FRAME_SIZE), bool)}
     with (
         Shard(anomaly) as shard,
         Shard(organs) as organ_shard,
@@ -64,15 +60,6 @@ def run_shard(
         def read(name: str) -> tuple:
             return shard.get("edited", name), organ_shard.masks(name)
 
-        rows = map_rows(sorted(shard.ids), read, work, threads)
-        for image_id, _, result in progress(rows, len(shard), "anatomy"):
-            if isinstance(result, str):
-                ledger.exclude(image_id, "", "engine_failure", result)
-                continue
-            masks, reason = result
-            if reason:
-                ledger.exclude(image_id, "", *reason)
-            else:
-                ledger.accept(image_id)
-                writer.append(image_id, mask=masks)
+        for image_id, masks in sift(ledger, shard.ids, read, work, threads):
+            writer.append(image_id, mask=masks)
         ledger.finish(excluded, shard.ids)

@@ -7,13 +7,11 @@ import numpy as np
 from ils.anomaly.compose import BadMap, compose, edit_region
 from ils.anomaly.engine import Options, load
 from ils.core.ledger import Ledger
-from ils.core.parallel import map_rows
-from ils.core.run import progress
-from ils.core.store import Shard, ShardWriter
+from ils.core.parallel import sift
+from ils.core.store import FRAME_SIZE, Shard, ShardWriter
 
 __all__ = ["Options", "run_shard"]
 
-SIZE = 512
 UNITS = {"edited": "grey levels", "anomaly": "grey levels"}
 
 
@@ -36,13 +34,13 @@ def run_shard(
     engine = load(options.engine, options)
     ledger = Ledger("anomaly")
 
-    def work(image: np.ndarray, masks: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray] | BadMap:
+    def work(image: np.ndarray, masks: dict[str, np.ndarray]):
         try:
-            return compose(image, np.asarray(engine.edit(image.copy(), masks)), edit_region(masks))
+            return compose(image, np.asarray(engine.edit(image.copy(), masks)), edit_region(masks)), None
         except BadMap as fault:
-            return fault
+            return None, ("bad_map", str(fault))
 
-    empty = dict.fromkeys(UNITS, ((SIZE, SIZE), np.uint8))
+    empty = dict.fromkeys(UNITS, ((FRAME_SIZE, FRAME_SIZE), np.uint8))
     with (
         Shard(frames) as frame_shard,
         Shard(organs) as shard,
@@ -52,14 +50,6 @@ def run_shard(
         def read(name: str) -> tuple[np.ndarray, dict[str, np.ndarray]]:
             return frame_shard.get("image", name), shard.masks(name)
 
-        rows = map_rows(sorted(shard.ids), read, work, threads)
-        for image_id, _, result in progress(rows, len(shard), "anomaly"):
-            if isinstance(result, str):
-                ledger.exclude(image_id, "", "engine_failure", result)
-            elif isinstance(result, BadMap):
-                ledger.exclude(image_id, "", "bad_map", str(result))
-            else:
-                ledger.accept(image_id)
-                edited, anomaly = result
-                writer.append(image_id, edited=edited, anomaly=anomaly)
+        for image_id, (edited, difference) in sift(ledger, shard.ids, read, work, threads):
+            writer.append(image_id, edited=edited, anomaly=difference)
         ledger.finish(excluded, shard.ids)

@@ -31,9 +31,13 @@ class Detections(NamedTuple):
 
 
 class BoxEngine(Protocol):
-    """A source of boxes. ``class_names`` are all names it may ever give."""
+    """A source of boxes.
+
+    ``class_names`` are all names it may ever give; ``image_ids`` all images it may have boxes of, None for any.
+    """
 
     class_names: tuple[str, ...]
+    image_ids: frozenset[str] | None
 
     def detect(self, image: np.ndarray, image_id: str, to_original: np.ndarray) -> Detections:
         """Return the boxes of one frame, best first.

@@ -56,6 +56,7 @@ class LiteEngine:
     """The embedded detector. It knows all classes of the set, but was trained on those of ``trained`` only."""
 
     class_names = BOX_CLASSES
+    image_ids = None
 
     def __init__(self, options: Options):
         facts = onnx.metadata(WEIGHTS)

@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from ils.boxes.engine import Detections, Options, load_engine
+from ils.boxes.engine import BoxEngine, Detections, Options, load_engine
 from ils.core.ledger import Ledger
-from ils.core.parallel import map_rows
-from ils.core.run import progress
+from ils.core.parallel import sift
+from ils.core.run import log
 from ils.core.store import Shard, write_table
 
 __all__ = ["SCHEMA", "Options", "run_shard"]
@@ -29,6 +29,17 @@ def rows_of(image_id: str, found: Detections, excluded_classes: set[str]) -> lis
     ]
 
 
+def warn_of_strangers(engine: BoxEngine, image_ids: list[str]) -> None:
+    """Log a warning if an engine that knows only some images knows none of these."""
+    if engine.image_ids is not None and image_ids and engine.image_ids.isdisjoint(image_ids):
+        log.warning(
+            "boxes: none of the %d images of this shard is among the %d that the table has boxes of: "
+            "its image_id must be that of the cohort",
+            len(image_ids),
+            len(engine.image_ids),
+        )
+
+
 def run_shard(
     *, frames: str | Path, output: str | Path, excluded: str | Path, options: Options, attrs: dict, threads: int
 ) -> None:
@@ -47,12 +58,11 @@ def run_shard(
         def read(name: str) -> tuple[np.ndarray, str, np.ndarray]:
             return shard.get("image", name), name, shard.get("to_original", name)
 
-        found_rows = map_rows(sorted(shard.ids), read, engine.detect, threads)
-        for image_id, _, found in progress(found_rows, len(shard), "boxes"):
-            if isinstance(found, str):
-                ledger.exclude(image_id, "", "engine_failure", found)
-                continue
-            ledger.accept(image_id)
+        def work(image: np.ndarray, name: str, to_original: np.ndarray):
+            return engine.detect(image, name, to_original), None
+
+        warn_of_strangers(engine, shard.ids)
+        for image_id, found in sift(ledger, shard.ids, read, work, threads):
             rows += rows_of(image_id, found, unused)
         ledger.finish(excluded, shard.ids)
     boxes = pl.DataFrame(rows, schema=SCHEMA, orient="row")

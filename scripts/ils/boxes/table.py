@@ -78,6 +78,7 @@ class TableEngine:
             counts = ", ".join(f"{count} {reason}" for reason, count in self.dropped.items())
             log.warning("%d rows of boxes.table dropped: %s", sum(self.dropped.values()), counts)
         self.rows = {key[0]: group for key, group in table.partition_by("image_id", as_dict=True).items()}
+        self.image_ids = frozenset(self.rows)
 
     def detect(self, image: np.ndarray, image_id: str, to_original: np.ndarray) -> Detections:
         """See :class:`ils.boxes.engine.BoxEngine`."""

@@ -1,4 +1,4 @@
-"""What made a file: digests of the code and of the settings behind it.
+"""What made a file: a digest of the code behind it.
 
 Snakemake tracks a script file by its modification time and the modules it imports not at all. ``code_digest`` covers
 the script, every local module it imports (transitively) and the resource files those declare, by content and relative
@@ -7,7 +7,6 @@ path, so that an edit re-runs exactly the stages that use it, and a touch, clone
 
 import ast
 import hashlib
-import json
 from functools import cache
 from pathlib import Path
 
@@ -83,8 +82,3 @@ def code_digest(script: str, *modules: str) -> str:
         sources.update(local_sources(file))
     files = sources.union(*(resource_files(source) for source in sources))
     return file_digest(list(files), SCRIPTS.parent)
-
-
-def settings_digest(settings: dict) -> str:
-    """Digest the settings a job was given (plain builtins)."""
-    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]

@@ -24,7 +24,12 @@ import polars as pl
 
 from ils.core.labels import REASONS
 
-FRAME = "512 x 512 pixels; sides are the patient's: right is on the image's left; frames hold to_original, the way back"
+FRAME_SIZE = 512
+"""Side of the canonical frame, px."""
+FRAME = (
+    f"{FRAME_SIZE} x {FRAME_SIZE} pixels; sides are the patient's: right is on the image's left; "
+    "frames hold to_original, the way back"
+)
 
 
 class StoreError(Exception):
@@ -192,20 +197,29 @@ class Shard:
 
 
 def write_table(path: str | Path, table: pl.DataFrame) -> None:
-    """Write a Parquet (or, by its ending, TSV or CSV) table atomically, the same bytes for the same rows."""
+    """Write a Parquet (or, by its ending, TSV or CSV) table atomically, the same bytes for the same rows.
+
+    In TSV and CSV a null and an empty text are the same empty cell.
+    """
     with atomic(path) as temporary:
         if Path(path).suffix == ".parquet":
             table.write_parquet(temporary, compression="zstd", statistics=False)
         else:
-            table.write_csv(temporary, separator="\t" if Path(path).suffix == ".tsv" else ",")
+            # polars would write an empty text as "" to tell it from null; people and spreadsheets do not
+            plain = table.with_columns(pl.col(pl.String).replace("", None))
+            plain.write_csv(temporary, separator="\t" if Path(path).suffix == ".tsv" else ",")
 
 
 def read_table(path: str | Path) -> pl.DataFrame:
-    """Read a Parquet, TSV or CSV table. Raises StoreError with one sentence if it cannot be read."""
+    """Read a Parquet, TSV or CSV table; an empty cell of a text column of the latter two is "".
+
+    Raises StoreError with one sentence if it cannot be read.
+    """
     try:
         if Path(path).suffix == ".parquet":
             return pl.read_parquet(path)
-        return pl.read_csv(path, separator="\t" if Path(path).suffix == ".tsv" else ",")
+        table = pl.read_csv(path, separator="\t" if Path(path).suffix == ".tsv" else ",")
+        return table.with_columns(pl.col(pl.String).fill_null(""))
     except (OSError, pl.exceptions.PolarsError) as error:
         raise StoreError(f"{path} is missing or damaged: delete it and run again ({error})") from None
 

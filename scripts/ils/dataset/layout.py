@@ -25,6 +25,7 @@ import polars as pl
 from ils.core.geometry import to_original
 from ils.core.run import UserError
 from ils.core.store import (
+    FRAME_SIZE,
     Shard,
     ShardWriter,
     StoreError,
@@ -259,7 +260,7 @@ def import_release(*, folder: str, train: str, validate: str, test: str, masks: 
             packed[line["mask_id"]] = pack(mask)
         lines[line["split"]].append(line)
     shard = Path(masks).stem
-    with ShardWriter(masks, key="mask_id", empty={"mask": (shape or (512, 512), bool)}) as writer:
+    with ShardWriter(masks, key="mask_id", empty={"mask": (shape or (FRAME_SIZE, FRAME_SIZE), bool)}) as writer:
         for identifier in sorted(packed):
             writer.append(identifier, mask=np.unpackbits(packed[identifier], axis=-1).view(bool))
     write_table(index, index_table((identifier, shard, row) for row, identifier in enumerate(sorted(packed))))

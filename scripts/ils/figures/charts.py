@@ -1,5 +1,6 @@
 """Charts over the whole dataset: pairs per lesion (Fig. 4), the funnel, recall over threshold sets (Table 8)."""
 
+import textwrap
 from collections.abc import Mapping, Sequence
 
 import polars as pl
@@ -33,8 +34,14 @@ def funnel(steps: Sequence[tuple[str, int, Mapping[str, int]]]) -> Figure:
     for row, (_stage, left, lost) in enumerate(steps):
         axes.barh(row, left, color=palette.BLUE, height=0.6)
         axes.barh(row, sum(lost.values()), left=left, color=palette.VERMILION, height=0.6)
-        reasons = ", ".join(f"{reason} {count}" for reason, count in sorted(lost.items()))
-        axes.text(left + sum(lost.values()), row, f"  {left}" + (f"  lost: {reasons}" if reasons else ""), va="center")
+        reasons = textwrap.fill(", ".join(f"{reason} {count}" for reason, count in sorted(lost.items())), 58)
+        axes.text(
+            left + sum(lost.values()),
+            row,
+            f"  {left}" + (f"  lost: {reasons}" if reasons else ""),
+            va="center",
+            fontsize=8,
+        )
     most = max((left + sum(lost.values()) for _, left, lost in steps), default=1)
     axes.set_xlim(0, most * 1.9)
     axes.set_yticks(range(len(steps)), [stage for stage, _, _ in steps])

@@ -16,8 +16,6 @@ from ils.core.store import Shard, atomic, read_lines, read_table
 from ils.figures import charts
 from ils.figures.panel import Story, draw
 
-IMAGE_STAGES = ("frames", "organs", "anomaly", "anatomy")
-
 
 @dataclass(frozen=True)
 class Options:

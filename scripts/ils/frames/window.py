@@ -6,8 +6,6 @@ import numpy as np
 from ils.core.media import Rejected
 from ils.frames.picture import Picture
 
-METHODS = ("minmax", "voi", "percentile")
-
 
 def _scaled(values: np.ndarray, low: float, high: float) -> np.ndarray:
     """Map low..high to 0..255 (uint8), rounding to the nearest, clipping outside."""

@@ -58,7 +58,7 @@ import polars as pl
 
 from ils.core.ledger import Ledger
 from ils.core.run import progress
-from ils.core.store import ShardWriter, mask_id, unpack, write_table
+from ils.core.store import FRAME_SIZE, ShardWriter, mask_id, unpack, write_table
 from ils.masks.evidence import evidence
 from ils.masks.inputs import Case, Population
 from ils.masks.options import Rules
@@ -152,7 +152,7 @@ class Masks:
 
     def write(self, path: str | Path, attrs: dict) -> None:
         """Write them, sorted by name."""
-        rows, width = self._shape or (512, 64)
+        rows, width = self._shape or (FRAME_SIZE, FRAME_SIZE // 8)
         with ShardWriter(path, key="mask_id", attrs=attrs, empty={"mask": ((rows, 8 * width), bool)}) as writer:
             for name, data in sorted(self._kept.items()):
                 packed = np.frombuffer(zlib.decompress(data), np.uint8).reshape(rows, width)
@@ -224,14 +224,6 @@ def unit_rows(case: Case, units: Iterable[Unit], masks: Masks) -> list[dict]:
 
 def run_shard(
     *,
-    cohort: str | Path,
-    frames: str | Path,
-    organs: str | Path,
-    anomaly: str | Path,
-    anatomy: str | Path,
-    boxes: str | Path,
-    reports: str | Path,
-    boxes_excluded: str | Path,
     output: str | Path,
     findings: str | Path,
     units: str | Path,
@@ -240,9 +232,11 @@ def run_shard(
     options: Options,
     attrs: dict,
     threads: int,
+    **inputs: str | Path,
 ) -> None:
     """Make the lesion masks, findings, units and study evidence of one shard under one threshold set.
 
+    ``inputs`` are the paths that :class:`ils.masks.inputs.Population` takes.
     One image is in memory at a time, and the shard's masks compressed. The work is arithmetic on one image: it runs on
     one core whatever ``threads`` says, and many shards run side by side. Raises StoreError for a damaged input.
     """
@@ -250,19 +244,7 @@ def run_shard(
     thresholds = ThresholdSet.of(options.thresholds)
     masks, ledger = Masks(), Ledger("masks")
     tables: dict[str, list[dict]] = {"findings": [], "units": [], "studies": []}
-    population = Population(
-        cohort=cohort,
-        frames=frames,
-        organs=organs,
-        anomaly=anomaly,
-        anatomy=anatomy,
-        boxes=boxes,
-        reports=reports,
-        boxes_excluded=boxes_excluded,
-        rules=options,
-        smallest_level=thresholds.smallest_level,
-    )
-    with population:
+    with Population(**inputs, rules=options, smallest_level=thresholds.smallest_level) as population:
         for case in progress(population, len(population), "masks"):
             outcomes = outcomes_of(case, thresholds, options)
             tables["findings"] += finding_rows(case, outcomes, masks)
@@ -271,9 +253,8 @@ def run_shard(
             row = evidence(outcomes, case.others, case.related, case.zones, options)
             tables["studies"].append(case.names | {"ctr": case.ratio()} | row)
             ledger.accept(case.image_id)
-        inputs = [row["image_id"] for row in population.rows]
     masks.write(output, attrs)
     write_table(findings, pl.DataFrame(tables["findings"], schema=FINDINGS))
     write_table(units, pl.DataFrame(tables["units"], schema=UNITS))
     write_table(studies, pl.DataFrame(tables["studies"], schema=STUDIES))
-    ledger.finish(excluded, inputs)
+    ledger.finish(excluded, (row["image_id"] for row in population.rows))

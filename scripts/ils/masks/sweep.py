@@ -69,40 +69,19 @@ def _row(case: Case, name: str, lesion: str, outcomes: list[Outcome]) -> dict:
 
 
 def run_shard(
-    *,
-    cohort: str | Path,
-    frames: str | Path,
-    organs: str | Path,
-    anomaly: str | Path,
-    anatomy: str | Path,
-    boxes: str | Path,
-    reports: str | Path,
-    boxes_excluded: str | Path,
-    output: str | Path,
-    options: Options,
-    attrs: dict,
-    threads: int,
+    *, output: str | Path, options: Options, attrs: dict, threads: int, **inputs: str | Path
 ) -> None:
     """Evaluate every threshold set on one shard. Each image is read once, and what two sets share is done once.
 
+    ``inputs`` are the paths that :class:`ils.masks.inputs.Population` takes.
     ``attrs`` has no place in a table, and the work runs on one core whatever ``threads`` says. Raises StoreError for
     a damaged input.
     """
     cv2.setNumThreads(1)
     sets = {name: ThresholdSet.of(values) for name, values in options.sets.items()}
     rows: dict[str, list[dict]] = {name: [] for name in sets}
-    population = Population(
-        cohort=cohort,
-        frames=frames,
-        organs=organs,
-        anomaly=anomaly,
-        anatomy=anatomy,
-        boxes=boxes,
-        reports=reports,
-        boxes_excluded=boxes_excluded,
-        rules=options,
-        smallest_level=min((thresholds.smallest_level for thresholds in sets.values()), default=1),
-    )
+    smallest_level = min((thresholds.smallest_level for thresholds in sets.values()), default=1)
+    population = Population(**inputs, rules=options, smallest_level=smallest_level)
     with population:
         for case in progress(population, len(population), "masks"):
             for name, thresholds in sets.items():

@@ -67,13 +67,6 @@ class ThresholdSet:
         return self.edema if target == EDEMA else self.general
 
 
-def halves(values: dict[str, dict[str, float]]) -> dict[str, dict[str, float]]:
-    """Return a threshold set with every value halved, exactly in decimals (Table 8)."""
-    return {
-        part: {name: float(Decimal(repr(share)) / 2) for name, share in taus.items()} for part, taus in values.items()
-    }
-
-
 def at_least(part: np.ndarray, whole: np.ndarray, share: Fraction) -> np.ndarray:
     """Return part / whole >= share, element by element, without rounding; where ``whole`` is 0 the ratio counts as 0.
 

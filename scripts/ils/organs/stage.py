@@ -5,15 +5,12 @@ from pathlib import Path
 import numpy as np
 
 from ils.core.ledger import Ledger
-from ils.core.parallel import map_rows
-from ils.core.run import progress
-from ils.core.store import Shard, ShardWriter
+from ils.core.parallel import sift
+from ils.core.store import FRAME_SIZE, Shard, ShardWriter
 from ils.organs.engine import Options, load
 from ils.organs.quality import fault
 
 __all__ = ["Options", "run_shard"]
-
-SIZE = 512
 
 
 def run_shard(
@@ -32,21 +29,12 @@ def run_shard(
         named = dict(zip(engine.labels, masks, strict=True))
         return masks, fault(image, named, to_original, tuple(original_shape), options)
 
-    empty = {"mask": ((len(engine.labels), SIZE, SIZE), bool)}
+    empty = {"mask": ((len(engine.labels), FRAME_SIZE, FRAME_SIZE), bool)}
     with Shard(frames) as shard, ShardWriter(output, attrs=attrs, labels=engine.labels, empty=empty) as writer:
 
         def read(name: str) -> tuple:
             return tuple(shard.get(field, name) for field in ("image", "to_original", "original_shape"))
 
-        rows = map_rows(sorted(shard.ids), read, work, threads)
-        for image_id, _, result in progress(rows, len(shard), "organs"):
-            if isinstance(result, str):
-                ledger.exclude(image_id, "", "engine_failure", result)
-                continue
-            masks, reason = result
-            if reason:
-                ledger.exclude(image_id, "", *reason)
-            else:
-                ledger.accept(image_id)
-                writer.append(image_id, mask=masks)
+        for image_id, masks in sift(ledger, shard.ids, read, work, threads):
+            writer.append(image_id, mask=masks)
         ledger.finish(excluded, shard.ids)

@@ -7,6 +7,7 @@ import numpy as np
 
 from ils.core.geometry import fit_affine, to_frame
 from ils.core.labels import ANATOMY_LABELS, CARDIOMEDIASTINUM, LESIONS, SIDES, side_of
+from ils.core.store import FRAME_SIZE
 from ils.phantom import lesions
 from ils.phantom.chest import Chest, sample
 from ils.phantom.plan import ImagePlan, StudyPlan, generator
@@ -18,7 +19,6 @@ TRUTH_LABELS = (*ANATOMY_LABELS, CARDIOMEDIASTINUM, *LESIONS)
 EXTENT = (1.0, 1.8)
 """Size of a lesion against :func:`ils.phantom.lesions.paint`'s ordinary one: large enough to fill much of a zone."""
 
-FRAME = 512
 """Side of the canonical frame (ils.md section 2)."""
 
 
@@ -38,9 +38,9 @@ class Picture:
         for lesion, mask in zip(plan.painted, self.painted, strict=True):
             if lesion in LESIONS:
                 found[lesion] = found[lesion] | mask
-        affine = fit_affine(self.image.shape, FRAME, "pad")
+        affine = fit_affine(self.image.shape, FRAME_SIZE, "pad")
         return np.stack(
-            [to_frame(found[name].astype(np.uint8), affine, FRAME, nearest=True) > 0 for name in TRUTH_LABELS]
+            [to_frame(found[name].astype(np.uint8), affine, FRAME_SIZE, nearest=True) > 0 for name in TRUTH_LABELS]
         )
 
 

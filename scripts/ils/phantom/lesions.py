@@ -11,9 +11,6 @@ from collections.abc import Callable
 import cv2
 import numpy as np
 
-DISTRACTORS = ("nodule", "device", "scar")
-"""What may be painted beside the lesion types, and is none of the seven."""
-
 RIMS = {"opacity": 0.05, "consolidation": 0.04, "pneumonia": 0.05}
 """How softly a lesion ends at the edge of its region (deviation of a blur, in region sizes); others: 0.02."""
 

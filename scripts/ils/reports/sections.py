@@ -118,9 +118,3 @@ def other(sections: dict[str, str], chosen: str) -> tuple[str, str] | None:
     """Return the section beside the chosen one that must not be contradicted, None if there is none."""
     names = [name for name in ("findings", "impression") if name != chosen and chosen != "last_paragraph"]
     return next(((name, sections[name]) for name in names if (sections.get(name) or "").strip()), None)
-
-
-def conclusion(sections: dict[str, str]) -> str:
-    """Return the official parser's text of record: impression, findings, last paragraph, else comparison."""
-    order = ("impression", "findings", "last_paragraph", "comparison")
-    return next((sections[name] for name in order if sections.get(name)), "")

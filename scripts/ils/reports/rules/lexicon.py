@@ -58,7 +58,6 @@ class Lexicon:
         self.entities |= {row["name"]: _entity(row) for row in data["entities"]["composite_entities"]}
         self.locations = data["locations"]
         self.links, self.scope = data["links"], data["scope"]
-        self.place_category = {}
         self._matcher = PhraseMatcher(self.nlp.vocab, attr="LOWER")
         self._values: dict[int, list[tuple[str, object]]] = {}
         self._phrases: dict[str, list[tuple[str, object]]] = {}
@@ -70,7 +69,6 @@ class Lexicon:
             self._values[key] = values
             self._matcher.add("ils:" + phrase, [self.nlp.make_doc(phrase)])
         self.cues = [self._negex(name) for name in CUE_SETS]
-        self.not_adjacent = frozenset(self.scope["negation"]["not_adjacent"])
         self.adjacent = frozenset(self.scope["negation"]["adjacent"])
         self.affirming_after_with = frozenset(self.scope["affirming_after_with_only"])
         self.anaphora = tuple(sorted(({tuple(p.split()) for p in self.links["anaphora"]}), key=len, reverse=True))
