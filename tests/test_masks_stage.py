@@ -9,7 +9,7 @@ import pytest
 from ils.core.labels import LESIONS, LOBE_ZONES, VALID_LOCATIONS
 from ils.core.settings import Settings
 from ils.core.store import Shard, StoreError, read_table, write_excluded
-from ils.masks import sweep, thresholds
+from ils.masks import sweep
 from masks_chest import SIZE, TAUS, blob, chest, study
 from masks_shard import RULES, said, write_inputs
 
@@ -132,8 +132,8 @@ def test_no_unit_names_an_ungrounded_label_and_no_negative_place_meets_a_finding
 
 def test_a_sweep_agrees_with_one_run_for_each_set(segment, tmp_path):
     studies = [random_study(number) for number in range(40)]
-    default = {name: chosen.model_dump() for name, chosen in Settings().thresholds.sets.items()}["default"]
-    sets = {"table7": default, "half": thresholds.halves(default), "own": {"general": TAUS, "edema": TAUS}}
+    given = {name: chosen.model_dump() for name, chosen in Settings().thresholds.sets.items()}
+    sets = {"table7": given["default"], "half": given["half"], "own": {"general": TAUS, "edema": TAUS}}
     sets["zero"] = {part: dict.fromkeys(TAUS, 0.0) for part in ("general", "edema")}
     sets["loose"] = {"general": TAUS | {"ano": 0.05}, "edema": TAUS | {"ano": 0.01, "conf": 0.0}}
     inputs = write_inputs(tmp_path / "sweep", studies)

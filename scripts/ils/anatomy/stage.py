@@ -13,6 +13,7 @@ from ils.core.store import FRAME_SIZE, Shard, ShardWriter
 
 __all__ = ["Options", "fault", "run_shard"]
 
+
 def fault(anatomy: np.ndarray, organs: dict[str, np.ndarray], options: Options) -> tuple[str, str] | None:
     """Return the reason code and a detail why the masks cannot be used, or None.
 

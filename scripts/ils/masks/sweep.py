@@ -68,9 +68,7 @@ def _row(case: Case, name: str, lesion: str, outcomes: list[Outcome]) -> dict:
     }
 
 
-def run_shard(
-    *, output: str | Path, options: Options, attrs: dict, threads: int, **inputs: str | Path
-) -> None:
+def run_shard(*, output: str | Path, options: Options, attrs: dict, threads: int, **inputs: str | Path) -> None:
     """Evaluate every threshold set on one shard. Each image is read once, and what two sets share is done once.
 
     ``inputs`` are the paths that :class:`ils.masks.inputs.Population` takes.
