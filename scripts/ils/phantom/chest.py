@@ -28,8 +28,6 @@ class Chest:
     """Cardiothoracic ratio: width of the heart over the outer width of both lungs."""
     view: str
     """PA or AP."""
-    anatomy: Anatomy
-    placement: View
 
 
 def _blur(picture: np.ndarray, sigma: float) -> np.ndarray:
@@ -299,4 +297,4 @@ def sample(
         image[:, :edge] *= 0.05
         image[:, -edge:] *= 0.05
     middle = float(view.pixels(np.array([[0.0, 0.45]]))[0, 0])
-    return Chest(image.astype(np.float32), masks, middle, anatomy.ctr, "AP" if ap else "PA", anatomy, view)
+    return Chest(image.astype(np.float32), masks, middle, anatomy.ctr, "AP" if ap else "PA")
