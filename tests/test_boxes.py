@@ -295,6 +295,16 @@ def test_engine_failure_is_a_ledger_row(frames, tmp_path, monkeypatch):
     ]
 
 
+@pytest.mark.parametrize(("image_id", "warned"), [("i3", False), ("other", True)])
+def test_a_table_of_other_images_is_warned_of_with_counts(frames, tmp_path, caplog, image_id, warned):
+    path = tmp_path / "boxes.csv"
+    path.write_text(HEADER + f"{image_id},10,20,30,40,0.5,ILD\nelsewhere,10,20,30,40,0.5,ILD\n")
+    found = run(frames, tmp_path, engine="table", table=str(path))
+    assert found.is_empty() == warned
+    assert ("none of the 6 images of this shard is among the 2 that the table" in caplog.text) == warned
+    assert "elsewhere" not in caplog.text
+
+
 def test_excluded_classes_only_mark(frames, tmp_path):
     every = run(frames, tmp_path, excluded_classes=[])
     some = run(frames, tmp_path, excluded_classes=["Lung Opacity"])

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ils.core import labels, ledger, provenance, run, seeds, store
+from ils.core import labels, ledger, parallel, provenance, run, seeds, store
 
 
 def shard(path: Path, rows: dict[str, np.ndarray], **more) -> Path:
@@ -89,6 +89,21 @@ def test_a_failed_write_keeps_the_old_file(tmp_path):
         explode()
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(("ending", "mark"), [("tsv", "\t"), ("csv", ",")])
+def test_cells_of_text_tables_are_plain_and_null_is_no_text(tmp_path, ending, mark):
+    path, exact = tmp_path / f"table.{ending}", tmp_path / "table.parquet"
+    table = pl.DataFrame(
+        {"a": ["x", "", None], "none": ["", "", ""], "n": [1, None, 3], "said": ['"a"', "b\tc,d", "e"]}
+    )
+    store.write_table(path, table)
+    lines = ["a,none,n,said", 'x,,1,"""a"""', ',,,"b\tc,d"', ",,3,e", ""]
+    assert path.read_text() == "\n".join(line.replace(",", mark, 3) for line in lines)
+    read = store.read_table(path)
+    assert read.equals(table.with_columns(pl.col("a").fill_null("")))
+    store.write_table(exact, table)
+    assert store.read_table(exact).equals(table)
 
 
 def test_damage_is_noticed_and_named(tmp_path, masks):
@@ -260,6 +275,35 @@ def test_a_touch_or_an_unrelated_module_changes_no_digest(project):
 def test_an_unknown_engine_module_is_refused(project):
     with pytest.raises(FileNotFoundError, match=r"ils\.a\.nothing"):
         provenance.code_digest("a.py", "ils.a.nothing")
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_sift_enters_every_image_once_and_yields_those_that_stay(tmp_path, threads):
+    def work(number: int) -> tuple:
+        if number % 5 == 0:
+            raise ZeroDivisionError("secret detail")
+        return number, ("no_lungs", "small") if number % 3 == 0 else None
+
+    book = ledger.Ledger("organs")
+    names = [f"{number:02}" for number in range(30)]
+    stayed = list(parallel.sift(book, names[::-1], lambda name: (int(name),), work, threads))
+    assert stayed == [(f"{number:02}", number) for number in range(30) if number % 5 and number % 3]
+    book.finish(tmp_path / "excluded.parquet", names)
+    rows = store.read_table(tmp_path / "excluded.parquet").select("image_id", "stage", "reason", "detail").rows()
+    assert rows[:3] == [
+        ("00", "organs", "engine_failure", "ZeroDivisionError"),
+        ("03", "organs", "no_lungs", "small"),
+        ("05", "organs", "engine_failure", "ZeroDivisionError"),
+    ]
+    assert len(rows) + len(stayed) == 30
+
+
+def test_a_users_mistake_in_the_work_ends_the_shard():
+    def work(number: int) -> tuple:
+        raise run.UserError("boxes.table is x.csv: give a file that exists.")
+
+    with pytest.raises(run.UserError):
+        list(parallel.sift(ledger.Ledger("boxes"), ["1"], lambda name: (int(name),), work, 2))
 
 
 def test_a_users_mistake_is_one_sentence_and_ours_leaves_a_trace(tmp_path):
