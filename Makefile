@@ -1,6 +1,7 @@
 # make demo         the whole job on the embedded cohort (no GPU, no download of data or models)
 # make test         test-setup, then lint, format and every test
 # make real         the same workflow on the real X-rays of CXR_ILS_SHARED
+# make train        remake the weights of the lite engines from the data of CXR_ILS_SHARED (torch, about an hour)
 # make lock         remake requirements/*.txt from requirements/*.in (needs uv)
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
@@ -11,7 +12,7 @@ BIN := $(VENV)/bin
 # one thread a process: parallelism is Snakemake's, and results must not depend on it
 export OMP_NUM_THREADS := 1
 
-.PHONY: demo real test test-setup lint format lock clean docs
+.PHONY: demo real train test test-setup lint format lock clean docs
 
 demo: $(VENV)/run.stamp
 	$(BIN)/snakemake --cores $(CORES) --quiet rules
@@ -51,6 +52,17 @@ format: test-setup
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 	$(BIN)/snakefmt Snakefile rules
+
+# in this order: the lungs of the organ net serve the other two
+train: .venv-training/stamp
+	.venv-training/bin/python resources/organs/train.py
+	.venv-training/bin/python resources/anomaly/train.py
+	.venv-training/bin/python resources/boxes/train.py
+
+.venv-training/stamp: requirements/training.in
+	$(PYTHON) -m venv .venv-training
+	.venv-training/bin/pip install --quiet --disable-pip-version-check -r requirements/training.in
+	touch $@
 
 docs: $(VENV)/run.stamp
 	PYTHONPATH=scripts $(BIN)/python -m ils.core.settings.document
