@@ -37,6 +37,8 @@ def test_several_candidates(segment):
         (None, None, [], None, "no_lesion"),
         ("opacity", "overlap", ["overlap"], None, "predicted_other"),
         ("opacity", None, ["scar", "nipple shadow"], None, "predicted_other"),
+        ("opacity", "infection", ["infection"], "opacity", None),
+        ("opacity", None, ["scar", "infection"], "opacity", None),
         ("opacity", None, ["scar", "atelectasis"], "opacity", None),
         ("opacity", ["atelectasis", "pneumonia"], None, "opacity", None),
     ],

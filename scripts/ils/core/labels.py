@@ -16,6 +16,9 @@ HIERARCHY: dict[str, tuple[str, ...]] = {
 INFERRED_LESIONS = ("pneumonia", "atelectasis", "edema")
 """Lesions that a lesion-inference instruction may name (Tables 10-12)."""
 
+NO_LESION = ("nipple", "overlap", "superimpos", "summation", "artifact", "artefact", "skin fold", "fat pad")
+"""Words of explanations by which a finding turns out to be no lesion at all ("likely a nipple shadow")."""
+
 SIDES = ("right", "left")
 LUNGS = ("right lung", "left lung")
 ZONE_LEVELS = ("apical zone lung", "upper zone lung", "mid zone lung", "lung base")

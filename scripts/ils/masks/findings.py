@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from ils.core.labels import LESIONS, SIDES, VALID_LOCATIONS, ZONE_LABELS, zones_of
+from ils.core.labels import LESIONS, NO_LESION, SIDES, VALID_LOCATIONS, ZONE_LABELS, zones_of
 from ils.masks.options import STRICT, Rules
 
 CARDIOMEGALY, EFFUSION, OPACITY = "cardiomegaly", "effusion", "opacity"
@@ -34,6 +34,8 @@ class Finding:
     """Zone labels, in the order of ``ZONE_LABELS``."""
     kinds: frozenset[str]
     """Every lesion type that the statement affirms, hedges, names as a candidate or blocks."""
+    several: bool
+    """Explained by more than one disease, so that none can be inferred."""
     candidates: tuple[str, ...]
     """Lesion types of several predicted ones; empty where one or none was predicted."""
     blocks: frozenset[str]
@@ -60,14 +62,16 @@ def finding(index: int, said: Mapping, rules: Rules) -> Finding:
     """Return the finding of one positive tuple.
 
     Target (paper Fig. 11): the predicted lesion type where it is exactly one of the seven, else the entity's own. A
-    prediction that is no lesion only blocks (``predicted_other``); of several the entity keeps its own type.
+    finding that may be no lesion at all (a nipple shadow) only blocks (``predicted_other``); explained by several
+    types, or by another disease (infection, scar), the entity keeps its own type.
     """
     own = _lesion(said.get("lesion_type"))
     predicted = _predictions(said)
-    candidates = tuple(name for name in map(_lesion, predicted) if name) if len(predicted) > 1 else ()
+    several = len(predicted) > 1
+    candidates = tuple(name for name in map(_lesion, predicted) if name) if several else ()
     certainty = said.get("certainty") or "tentative"
     hedge = _hedge(said, own)
-    target, reason = _target(own, predicted, candidates, rules)
+    target, reason = _target(own, predicted, rules)
     if target and own and said.get("related") == own:
         target, reason = None, "related_term"
     word = target
@@ -91,6 +95,7 @@ def finding(index: int, said: Mapping, rules: Rules) -> Finding:
         hedge=hedge,
         reported=reported,
         kinds=frozenset(kind for kind in kinds if kind),
+        several=several,
         candidates=candidates,
         blocks=frozenset() if heart or rules.blocking != STRICT else blocked(said, reported, own or target),
         basal=target == EFFUSION and not _NOT_BASAL.search(_text(said)) and not any("apical" in x for x in reported),
@@ -98,14 +103,12 @@ def finding(index: int, said: Mapping, rules: Rules) -> Finding:
     )
 
 
-def _target(
-    own: str | None, predicted: tuple[str, ...], candidates: tuple[str, ...], rules: Rules
-) -> tuple[str | None, str | None]:
+def _target(own: str | None, predicted: tuple[str, ...], rules: Rules) -> tuple[str | None, str | None]:
     """Return the target and the reason why there is none."""
     target = own
     if len(predicted) == 1 and _lesion(predicted[0]):
         target = _lesion(predicted[0])
-    elif predicted and not candidates and rules.predicted_other == STRICT:
+    elif rules.predicted_other == STRICT and any(word in name for name in predicted for word in NO_LESION):
         return None, "predicted_other"
     return target, None if target else "no_lesion"
 

@@ -162,7 +162,7 @@ def with_twins(basics: Sequence[Unit], rules: Rules) -> list[Unit]:
 
 
 def _no_twin(unit: Unit) -> str | None:
-    if any(one.finding.candidates for one in unit.members):
+    if any(one.finding.several for one in unit.members):
         return "several_candidates"
     types = {one.finding.target for one in unit.members}
     types |= {one.finding.target for one in unit.joins} - set(UNTYPED)

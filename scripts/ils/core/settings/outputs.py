@@ -32,7 +32,8 @@ class Dataset(Section):
     )
     global_requires_definitive: bool = key(True, "Whether a global positive needs all its findings definitive.")
     predicted_other: Logic = key(
-        "strict", "strict: a finding explained by something that is no lesion makes no pair, it only blocks."
+        "strict",
+        "strict: a finding explained by what is no lesion (nipple shadow, overlap) makes no pair, it only blocks.",
     )
     blocking: Logic = key("strict", "strict: positive findings without labels block where they could be.")
     kinds: Logic = key("strict", "strict: opacity includes consolidation, and that pneumonia, atelectasis, edema.")
