@@ -107,6 +107,27 @@ SENTENCES = [
         finding("consolidation", labels=["lung lower lobe left"], hedge="strong"),
     ]),
     ("New or enlarging left effusion.", [effusion(["left lung base"])]),
+    # suggestion and suspicion are weak for a finding, and no doubt of a denial
+    ("Findings suggest interstitial edema.", [finding("edema", labels=BOTH, hedge="weak")]),
+    ("Small right effusion suspected.", [effusion(["right lung base"], hedge="weak")]),
+    ("Nothing to suggest edema.", [finding("edema", presence=NO, certainty="definitive")]),
+    ("No opacity suspicious for pneumonia.", [
+        finding("opacity", presence=NO), finding("pneumonia", presence=NO, certainty="definitive")
+    ]),
+    # a hedge behind its finding, past a comma it means the nearest alone, along "or" all
+    ("Edema is also possible.", [finding("edema", labels=BOTH, hedge="weak")]),
+    ("Small pneumothorax can't be excluded.", [pneumothorax(hedge="weak")]),
+    ("Right basal opacity, pneumonia not excluded.", [
+        finding("opacity", labels=["right lung base"]), finding("pneumonia", hedge="weak")
+    ]),
+    ("The heart is large although edema or consolidation cannot be excluded.", [
+        finding("cardiomegaly"), finding("edema", hedge="weak"), finding("consolidation", hedge="weak")
+    ]),
+    ("Considerations would include edema.", [finding("edema", hedge="weak")]),
+    ("Atelectasis is favored over pneumonia.", [
+        finding("atelectasis", hedge="strong"), finding("pneumonia", hedge="weak")
+    ]),
+    ("Edema versus chronic change.", [finding("edema", hedge="strong")]),
     ("Edema is unlikely.", [finding("edema", presence=NO, hedge="weak", certainty="tentative")]),
     # change
     ("The previously noted right upper lobe opacity is unchanged.", [
@@ -132,6 +153,21 @@ SENTENCES = [
         finding("atelectasis", labels=["left lung base"]), effusion(["left lung base"])
     ]),
     ("Patchy densities throughout both lungs.", [finding("density", "opacity", BOTH)]),
+    # places that are the object of a verb
+    ("Dense consolidation occupies the right mid lung.", [finding("consolidation", labels=["right mid zone lung"])]),
+    ("Pneumonia involves the left upper lobe.", [finding("pneumonia", labels=["lung upper lobe left"])]),
+    ("Opacities now fill both bases.", [finding("opacity", labels=BASES)]),
+    # what lies beside a finding lies on its side, or in its place
+    ("Elevated right hemidiaphragm with associated basilar atelectasis.", [
+        finding("elevated hemidiaphragm", None), finding("atelectasis", labels=["right lung base"])
+    ]),
+    ("Left upper lobe mass. Surrounding consolidation.", [
+        finding("mass", None, ["lung upper lobe left"]),
+        finding("consolidation", labels=["lung upper lobe left"], index=2),
+    ]),
+    ("Increased lung markings in the right base.", [
+        finding("interstitial markings", None, ["right lung base"], related="opacity")
+    ]),
     # effusions
     ("Bilateral effusions, larger on the right.", [effusion(BASES)]),
     ("Effusions.", [effusion(BASES, category="pleura", location=None)]),
@@ -173,6 +209,9 @@ SENTENCES = [
         finding("infiltrate", "opacity", ["lung lower lobe right"], of=["aspiration"], related="pneumonia")
     ]),
     # neighbours of the seven
+    ("Prominent interstitial markings may reflect vascular congestion.", [
+        finding("interstitial markings", None, BOTH, of=["vascular congestion"], related=["opacity", "edema"])
+    ]),
     ("Borderline cardiac size.", [
         finding("borderline heart size", "cardiomegaly", [], hedge="strong", related="cardiomegaly", category="heart")
     ]),
@@ -191,6 +230,8 @@ SENTENCES = [
     ("Left-sided pacemaker with leads in the right ventricle.", []),
     ("History of pneumonia.", []),
     ("Evaluate for pneumonia.", []),
+    ("Followup radiograph to resolution of the consolidation is advised.", []),
+    ("Scarring from prior pneumonia.", [finding("scar", None)]),
     ("The cardiac silhouette is within normal limits.", []),
     ("Soft tissue density projects over the right breast.", []),
 ]  # fmt: skip

@@ -27,8 +27,9 @@ class Finding:
     span: [start, end) in characters of the section's text.
     candidates: every disease the finding may stand for (also the single one); empty if none.
     predicted_hedge: grade of the statement that links the entity to ``candidates``; null without one.
-    related: lesion type whose negatives this affirmed finding, or else a disease it may stand for, blocks in the whole
-        study; equal to ``lesion_type`` (a borderline heart) it makes no pair of its own either.
+    related: lesion type whose negatives this affirmed finding, or a disease it may stand for, blocks in the whole
+        study, a list if they are several types; equal to ``lesion_type`` (a borderline heart) it makes no pair of its
+        own either.
     block: valid locations that a positive finding without labels could be in; empty where it has labels or is no
         finding of lung or pleura.
     denies: whether a negative tuple denies the finding ("no new X" does not); true for positives.
@@ -47,7 +48,7 @@ class Finding:
     span: list[int]
     candidates: list[str] = field(default_factory=list)
     predicted_hedge: str | None = None
-    related: str | None = None
+    related: str | list[str] | None = None
     block: list[str] = field(default_factory=list)
     denies: bool = True
 
@@ -59,6 +60,7 @@ def _nullable(schema: dict) -> dict:
 def json_schema() -> dict:
     """Return the JSON schema of a list of tuples (draft 2020-12), as an LLM engine is held to."""
     text = {"type": "string", "minLength": 1}
+    lesions = {"type": "array", "items": {"enum": list(LESIONS)}, "uniqueItems": True}
     properties = {
         "entity": text,
         "sentence_index": {"type": "integer", "minimum": 1},
@@ -73,7 +75,7 @@ def json_schema() -> dict:
         "span": {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 2, "maxItems": 2},
         "candidates": {"type": "array", "items": text},
         "predicted_hedge": {"enum": [*HEDGES, None]},
-        "related": {"enum": [*LESIONS, None]},
+        "related": {"anyOf": [{"enum": [*LESIONS, None]}, {**lesions, "minItems": 2}]},
         "block": {"type": "array", "items": {"enum": list(VALID_LOCATIONS)}, "uniqueItems": True},
         "denies": {"type": "boolean"},
     }

@@ -4,6 +4,7 @@ from ils.reports.rules.lexicon import Lexicon
 from ils.reports.rules.mentions import Hit, Mention
 
 _COMMA = {",", "(", ")"}
+_LISTED = {"or", "and", "nor", "/", "versus", "vs"}
 
 
 def starts(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon) -> set[int]:
@@ -18,7 +19,8 @@ def starts(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: 
             found.add(token)
         elif token > 1 and before in ("and", "with") and words[token - 2] == ",":
             found.add(token - 1)
-    found |= _verb_halves(words, hits, mentions)
+    found |= _verb_halves(words, hits, mentions, found)
+    found |= _hedged_after_comma(words, hits, mentions)
     found |= {s for _, s, _ in links(words, hits, mentions, lexicon)}
     return {token for token in found if token > 0 and token not in inside}
 
@@ -65,15 +67,29 @@ def _longest(hits: list[Hit], tags: tuple[str, ...]) -> list[tuple]:
     return sorted(kept, key=lambda item: item[1])
 
 
-def _verb_halves(words: list[str], hits: list[Hit], mentions: list[Mention]) -> set[int]:
-    """Return joints ("and", a comma) with a verb of their own and a mention on both sides."""
+def _hedged_after_comma(words: list[str], hits: list[Hit], mentions: list[Mention]) -> set[int]:
+    """Return the comma of "opacity, pneumonia not excluded": only the finding next to the hedge is meant."""
+    found = set()
+    for hedge in {s for tag, _, s, _ in hits if tag == "hedged"}:
+        before = [m for m in mentions if m.end <= hedge][-2:]
+        if len(before) < 2 or hedge - before[1].end > 1:
+            continue
+        gap = words[before[0].end : before[1].start]
+        if "," in gap and _LISTED.isdisjoint(gap):
+            found.add(before[1].start - gap[::-1].index(",") - 1)
+    return found
+
+
+def _verb_halves(words: list[str], hits: list[Hit], mentions: list[Mention], ends: set[int]) -> set[int]:
+    """Return joints ("and", a comma) with a verb of their own and a mention on both sides; ``ends``: clauses so far."""
     verbs = sorted({s for tag, _, s, _ in hits if tag == "verb" and (s == 0 or words[s - 1] != "to")})
     if len(verbs) < 2:
         return set()
     found = set()
     joints = [i for i, word in enumerate(words) if word in ("and", ",", "or")]
     for joint in joints:
-        left = [v for v in verbs if v < joint]
+        clause = max((end for end in ends if end <= joint), default=0)
+        left = [v for v in verbs if clause <= v < joint]
         right = [v for v in verbs if v > joint]
         if not left or not right:
             continue

@@ -57,8 +57,8 @@ def _take(finding: Mention, disease: Mention, grade: str) -> None:
         finding.candidates.append(name)
     finding.predicted_hedge = worst(finding.predicted_hedge or "definite", grade)
     # An opacity that may be aspiration is aspiration that may be there: its neighbour is not denied either.
-    if disease.entity.related != finding.entity.lesion:
-        finding.related = finding.related or disease.entity.related
+    if disease.entity.related not in (None, finding.entity.lesion, *finding.related):
+        finding.related.append(disease.entity.related)
     disease.consumed = True
     disease.flags.add("explains")
     finding.places = finding.places + [place for place in disease.places if place not in finding.places]

@@ -17,7 +17,7 @@ from spacy.tokens import Doc
 from ils.reports.rules.tokens import Tokenizer
 
 FILES = ("entities", "scope", "links", "locations")
-CUE_SETS = ("negation", "no_new", "strong", "weak", "elsewhere")
+CUE_SETS = ("negation", "no_new", "strong", "suspicion", "weak", "elsewhere")
 """Scope sets; each is one negspacy component with an extension attribute of that name."""
 
 
@@ -47,7 +47,7 @@ class Lexicon:
     """Everything the rules engine knows, ready to match.
 
     ``match(doc)`` gives (tag, value, start, end) of every phrase; tags: entity, cancel, subject, state, side, level,
-    fused, place, link, bound, alternative, end, affirming, verb, deny, deny_not, not_end, half.
+    fused, place, link, bound, alternative, end, affirming, verb, hedged, deny, deny_not, not_end, half.
     """
 
     def __init__(self, folder: str | Path):
@@ -128,6 +128,7 @@ class Lexicon:
         self._put("not_end", None, scope["not_ends"])
         self._put("affirming", None, scope["affirming"])
         self._put("verb", None, scope["verbs"])
+        self._put("hedged", None, scope["weak"]["after"])
         self._put("deny", None, scope["negation"]["before"])
         self._put("deny_not", None, scope["negation"]["not"])
 
@@ -152,7 +153,7 @@ def _entity(row: dict) -> Entity:
 
 def _plurals(phrase: str) -> list[str]:
     """Return the plural of the last word, and of the first noun in "elevation of the hemidiaphragm"-like phrases."""
-    if phrase.endswith(("s", "ed", "ing", "ic", "ous")):
+    if phrase.endswith(("s", "ed", "ing", "ic", "ous")) and not phrase.endswith("marking"):
         return []
     return [phrase[:-1] + "ies"] if phrase.endswith("y") and phrase[-2] not in "aeiou" else [phrase + "s"]
 

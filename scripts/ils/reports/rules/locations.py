@@ -201,7 +201,9 @@ def _led(words, part: _Part, mentions, clause_starts: set[int], lexicon: Lexicon
 def _share_between(words, mentions: list[Mention], parts: list[_Part], lexicon: Lexicon) -> None:
     """ "Left effusion and atelectasis", "effusion and atelectasis at the left base": one place for both."""
     for first, second in pairwise(mentions):
-        if first.entity is None or second.entity is None or not (_pulmonary(first) and _pulmonary(second)):
+        if first.entity is None or second.entity is None or not _pulmonary(second):
+            continue
+        if not _pulmonary(first) and first.entity.category != "diaphragm":
             continue
         gap = words[first.end : second.start]
         told = max(
@@ -214,8 +216,18 @@ def _share_between(words, mentions: list[Mention], parts: list[_Part], lexicon: 
         apposed = same and len(rest) <= 6 and lexicon.inherit_words.issuperset(rest)
         if first.places and not second.places and (bare or beside or apposed):
             second.places = list(first.places)
+        elif first.places and second.places and beside:
+            second.places = _on_the_side_of(first.places, second.places, lexicon)
         elif second.places and not first.places and bare:
             first.places = list(second.places)
+
+
+def _on_the_side_of(told: list[Place], places: list[Place], lexicon: Lexicon) -> list[Place]:
+    """ "Elevated right hemidiaphragm with adjacent basilar atelectasis": a level without a side takes the one told."""
+    sides = {place.sides for place in told}
+    if len(sides) != 1 or any(place.sides or place.level is None for place in places):
+        return places
+    return [_place(*sides, place.level, lexicon) for place in places]
 
 
 def _pulmonary(mention: Mention) -> bool:
@@ -253,6 +265,9 @@ def resolve(words: list[str], items: list[tuple[str, object, int, int]], lexicon
     if fresh:
         places = _trailing(places, tuple(sides), items, lexicon)
     places = list(dict.fromkeys(places))
+    if any(place.level not in (None, "lung") for place in places):
+        # "Increased lung markings in the right base": the noun's own word names no second place.
+        places = [place for place in places if place.level != "lung" or place.sides]
     real = [place for place in places if place.category != "lateral view location"]
     return [*real, *(place for place in places if beyond(place, real, lexicon))] if real else places
 

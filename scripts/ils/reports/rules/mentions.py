@@ -23,7 +23,7 @@ class Mention:
     places: list = field(default_factory=list)
     candidates: list = field(default_factory=list)
     predicted_hedge: str | None = None
-    related: str | None = None
+    related: list = field(default_factory=list)
     consumed: bool = False
 
 

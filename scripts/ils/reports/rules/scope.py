@@ -11,10 +11,11 @@ from ils.reports.rules.lexicon import CUE_SETS, Lexicon
 from ils.reports.rules.mentions import Mention
 
 GRADES = ("definite", "strong", "weak")
+_VERSUS = frozenset(("versus", "vs"))
 
 
 def apply(doc: Doc, mentions: Iterable[Mention], clause_starts: Iterable[int], lexicon: Lexicon) -> None:
-    """Set the flags ``negation``, ``no_new``, ``strong``, ``weak``, ``elsewhere`` of every mention of the document."""
+    """Set the flags named in ``CUE_SETS`` of every mention of the document."""
     opening = np.full((len(doc), 1), -1, np.int64)
     opening[[0, *clause_starts]] = 1
     doc.from_array([SENT_START], opening.view(np.uint64))
@@ -48,7 +49,11 @@ def worst(*grades: str) -> str:
 def grade(mentions: list[Mention], words: list[str], lexicon: Lexicon) -> None:
     """Set the hedge of every mention of a sentence from its flags and from "X or Y"."""
     for mention in mentions:
-        mention.hedge = "weak" if "weak" in mention.flags else "strong" if "strong" in mention.flags else "definite"
+        versus = not _VERSUS.isdisjoint(words[mention.end : mention.end + 2])
+        if {"weak", "suspicion"} & mention.flags:
+            mention.hedge = "weak"
+        else:
+            mention.hedge = "strong" if "strong" in mention.flags or versus else "definite"
         if mention.entity is not None:
             mention.hedge = worst(mention.hedge, mention.entity.hedge)
     alternatives = {"or", "versus", "vs", "/"}

@@ -98,12 +98,21 @@ def _finish(piece: _Piece, own, found, cut, last, told: dict, lexicon: Lexicon) 
         for mention in real:
             if not mention.places and mention.entity.category in ("lung", "pleura"):
                 mention.places = list(last[-1].places)
+    elif last and real and _beside_told(words, real[0], last[-1], lexicon):
+        real[0].places = list(last[-1].places)
     for mention in real:
         if not mention.places and not lexicon.pointers.isdisjoint(words[max(0, mention.start - 2) : mention.start]):
             mention.places = list(told.get(mention.entity.name, ()))
         if mention.places:
             told[mention.entity.name] = mention.places
     return [m for m in real if not m.consumed]
+
+
+def _beside_told(words: list[str], mention: mentions.Mention, told: mentions.Mention, lexicon: Lexicon) -> bool:
+    """Tell whether a finding without a place lies beside the one told last ("Adjacent atelectasis.")."""
+    pulmonary = all(m.entity.category in ("lung", "pleura") for m in (mention, told))
+    near = words[max(0, mention.start - 3) : mention.start]
+    return pulmonary and not mention.places and not lexicon.beside.isdisjoint(near)
 
 
 def _tuples(piece: _Piece, own, found, unsided_effusion: bool, lexicon: Lexicon) -> list[schema.Finding]:
@@ -118,6 +127,12 @@ def _tuples(piece: _Piece, own, found, unsided_effusion: bool, lexicon: Lexicon)
         key = (finding.entity, finding.presence, tuple(finding.location or ()))
         unique.setdefault(key, finding)
     return list(unique.values())
+
+
+def _neighbours(own: str | None, of_candidates: list[str]) -> str | list[str] | None:
+    """Return the neighbouring lesion types as the schema has them: the one, a list of several, or None."""
+    found = list(dict.fromkeys([*([own] if own else []), *of_candidates]))
+    return found if len(found) > 1 else next(iter(found), None)
 
 
 def _parted(places: list[locations.Place], lexicon: Lexicon) -> list[list[locations.Place]]:
@@ -156,7 +171,7 @@ def _finding(
         span=[start, end],
         candidates=list(mention.candidates),
         predicted_hedge=mention.predicted_hedge,
-        related=entity.related or mention.related,
+        related=_neighbours(entity.related, mention.related),
         block=[] if negative else mapping.block(entity, places, texts, where, labels, lexicon),
         denies="no_new" not in mention.flags,
     )
