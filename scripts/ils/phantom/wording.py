@@ -130,15 +130,26 @@ DIRECT: dict[str, tuple[str, ...]] = {
 """Plain statements. A place without a label would be wrong for effusion: its place is always a base."""
 
 HARD: dict[str, tuple[str, ...]] = {
-    "opacity": ("the {noun} looks whiter than its fellow", "there is veiling of the {noun}"),
-    "consolidation": ("the {noun} is airless apart from a few patent bronchi",),
+    "opacity": (
+        "the {noun} looks whiter than its fellow",
+        "there is veiling of the {noun}",
+        "there is an opacity level with the sixth posterior rib",
+    ),
+    "consolidation": (
+        "the {noun} is airless apart from a few patent bronchi",
+        "consolidation with its upper border at the fifth posterior rib",
+    ),
     "pneumonia": ("the {noun} shows an infective process",),
-    "atelectasis": ("the {noun} is partly deflated", "crowding of bronchi at the {noun} from loss of volume"),
+    "atelectasis": (
+        "the {noun} is partly deflated",
+        "crowding of bronchi at the {noun} from loss of volume",
+        "plate-like atelectasis two fingers above the diaphragm",
+    ),
     "edema": ("the lungs are wet", "fluid overload pattern in the lungs"),
     "effusion": ("{adj} pleural fluid obscures the hemidiaphragm", "meniscus at the {noun}"),
     "cardiomegaly": ("the transverse diameter of the heart exceeds half of that of the chest",),
 }
-"""True statements in words that a lexicon may well not know."""
+"""True statements in words, or with places, that a lexicon may well not know."""
 
 STRONG: dict[str, tuple[str, ...]] = {
     "opacity": ("probable {adj} opacity", "there is likely a {size} opacity in the {noun}"),
