@@ -1,6 +1,6 @@
 """Train the lite detector, measure it and write lite.onnx and scores.json beside this file.
 
-    python resources/boxes/train.py                  # cross-validate, train, calibrate, export, score: about 35 minutes
+    python resources/boxes/train.py                  # cross-validate, train, calibrate, export, score: about 25 minutes
     python resources/boxes/train.py --keep build     # the same, keeping and reusing each trained net in build/
 
 Needs torch and onnx beside the pipeline's own packages, no GPU, the organ net (resources/organs/lite.onnx) and the
@@ -28,6 +28,7 @@ from net import CLASSES, GROUPS, SIZE, Detector, assign, loss  # noqa: E402
 
 from ils.boxes.engine import Options  # noqa: E402
 from ils.boxes.lite import decode, select  # noqa: E402
+from ils.boxes.overlap import box_iou  # noqa: E402
 from ils.boxes.scoring import match, score  # noqa: E402
 from ils.core.seeds import stable_hash  # noqa: E402
 
@@ -41,6 +42,10 @@ OPTIONS = Options("lite", None, "frame", 1e-3, 0.5, 100, [])
 OWN_CLASS = ("Lung Opacity", "Nodule/Mass", "Cardiomegaly")
 HIT = 0.3
 """Overlap at which a box counts as a hit when confidences are calibrated."""
+UNSEEN = ("Consolidation", "Infiltration", "Atelectasis", "ILD", "Pleural effusion", "Nodule/Mass")
+"""Classes of which no real lesion was seen: their confidence is lowered where healthy X-rays reach CONFIDENCE."""
+CONFIDENCE, QUIET, FOUND = 0.2, 0.9, 0.8
+"""Shares of healthy images that are to stay under CONFIDENCE, and of painted lesions that must not fall under it."""
 Scored = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 """Boxes of one image in frame pixels, confidences, class indices (all best first), true boxes (M, 5)."""
 
@@ -166,6 +171,27 @@ def calibration(raw: list[tuple[np.ndarray, np.ndarray, Sample]], labels: list[i
     return lines
 
 
+def lowered(
+    line: tuple[float, float],
+    label: int,
+    healthy: list[tuple[np.ndarray, np.ndarray, Sample]],
+    painted: list[tuple[np.ndarray, np.ndarray, Sample]],
+) -> tuple[float, float]:
+    """Lower a class's line so far that QUIET of the healthy images stay under CONFIDENCE, FOUND of its lesions do not.
+
+    Where both cannot be, the lesions have their way. A line is never raised.
+    """
+    plain = np.ones(len(CLASSES)), np.zeros(len(CLASSES))
+    noise = [of_class(detect(*image, *plain), label)[1].max(initial=1e-6) for image in healthy]
+    best = []
+    for image in painted:
+        boxes, confidence, truth = of_class(detect(*image, *plain), label)
+        best += [confidence[row >= HIT].max(initial=1e-6) for row in box_iou(truth, boxes)]
+    level = min(np.quantile(noise, QUIET), np.quantile(best, 1 - FOUND))
+    slope, offset = line
+    return slope, min(offset, np.log(CONFIDENCE / (1 - CONFIDENCE)) - slope * np.log(level / (1 - level)))
+
+
 def table(images: list[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> dict:
     """Score at both overlaps and both confidences that Algorithm 1 uses (0.20, and 0.01 for edema)."""
     return {
@@ -207,10 +233,15 @@ def train_all(base: Detector, real: list[Sample], chests: list[data.Chest], keep
 
 
 def all_lines(found: dict, phantoms: list, without: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Fit every class without one fold: Lung Opacity on real images alone, the others on painted ones too."""
+    """Fit every class without one fold: Lung Opacity on real images alone, the others on painted ones too.
+
+    Then quieten the UNSEEN classes on healthy images.
+    """
     seen = {name: [image for fold, image in pairs if fold != without] for name, pairs in found.items()}
     real = seen["nih"] + seen["healthy"]
     lines = calibration(real, [0]) | calibration(real + seen["painted"] + phantoms, list(range(1, len(CLASSES))))
+    for label in map(CLASSES.index, UNSEEN):
+        lines[label] = lowered(lines[label], label, seen["healthy"], seen["painted"] + phantoms)
     both = np.array([lines[label] for label in range(len(CLASSES))])
     return both[:, 0], both[:, 1]
 
