@@ -123,6 +123,11 @@ SENTENCES = [
     ("The heart is large although edema or consolidation cannot be excluded.", [
         finding("cardiomegaly"), finding("edema", hedge="weak"), finding("consolidation", hedge="weak")
     ]),
+    ("Consistent with mild edema.", [finding("edema", hedge="strong")]),
+    ("No findings compatible with mild edema.", [finding("edema", presence=NO)]),
+    ("Right basal consolidation, pneumonia in the appropriate clinical setting.", [
+        finding("consolidation", labels=["right lung base"]), finding("pneumonia", hedge="weak")
+    ]),
     ("Considerations would include edema.", [finding("edema", hedge="weak")]),
     ("Atelectasis is favored over pneumonia.", [
         finding("atelectasis", hedge="strong"), finding("pneumonia", hedge="weak")
@@ -165,6 +170,12 @@ SENTENCES = [
         finding("mass", None, ["lung upper lobe left"]),
         finding("consolidation", labels=["lung upper lobe left"], index=2),
     ]),
+    ("Left basal infiltrate with small effusion.", [
+        finding("infiltrate", "opacity", ["left lung base"]), effusion(["left lung base"])
+    ]),
+    ("Right effusion with mild edema.", [effusion(["right lung base"]), finding("edema", labels=BOTH)]),
+    ("Right lower lobe collapse.", [finding("atelectasis", labels=["lung lower lobe right"])]),
+    ("Fluid in the left pleural space.", [effusion(["left lung base"])]),
     ("Increased lung markings in the right base.", [
         finding("interstitial markings", None, ["right lung base"], related="opacity")
     ]),

@@ -13,9 +13,11 @@ def starts(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: 
     found = {s for tag, s, _ in kept if tag == "end"}
     affirming = {s for tag, _, s, _ in hits if tag == "affirming"}
     inside = {i for m in mentions for i in range(m.start + 1, m.end)}
+    cued = {e for tag, _, _, e in hits if tag == "cue_with"}  # "consistent with mild edema" goes on
     for token in affirming:
         before = words[token - 1] if token else ""
-        if before in _COMMA or (before == "with" and words[token] in lexicon.affirming_after_with):
+        opens = before == "with" and token not in cued and words[token] in lexicon.affirming_after_with
+        if before in _COMMA or opens:
             found.add(token)
         elif token > 1 and before in ("and", "with") and words[token - 2] == ",":
             found.add(token - 1)

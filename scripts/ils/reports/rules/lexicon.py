@@ -47,7 +47,7 @@ class Lexicon:
     """Everything the rules engine knows, ready to match.
 
     ``match(doc)`` gives (tag, value, start, end) of every phrase; tags: entity, cancel, subject, state, side, level,
-    fused, place, link, bound, alternative, end, affirming, verb, hedged, deny, deny_not, not_end, half.
+    fused, place, link, bound, alternative, end, affirming, verb, hedged, cue_with, deny, deny_not, not_end, half.
     """
 
     def __init__(self, folder: str | Path):
@@ -77,7 +77,7 @@ class Lexicon:
         self.link_gap, self.link_breaks = self.links["gap"], frozenset(self.links["breaks"])
         self.link_adjectives = frozenset(self.links["adjectives"])
         self.joint = frozenset(self.links["joint"])
-        for name in ("within", "place_led", "carried", "portions", "inherits", "inherit_words", "pointers"):
+        for name in ("within", "place_led", "carried", "portions", "inherits", "inherit_words", "local", "pointers"):
             setattr(self, name, frozenset(self.locations[name]))
         self.gap_breaks = frozenset(self.locations["gap_breaks"])
         self.shares, self.beside = frozenset(self.locations["shares"]), frozenset(self.locations["beside"])
@@ -130,6 +130,9 @@ class Lexicon:
         self._put("verb", None, scope["verbs"])
         self._put("hedged", None, scope["weak"]["after"])
         self._put("deny", None, scope["negation"]["before"])
+        cues = [p for row in scope.values() if isinstance(row, dict) for p in row.get("before", ())]
+        cues += [p for phrases in links["links"].values() for p in phrases]
+        self._put("cue_with", None, sorted({str(p) for p in cues if str(p).endswith(" with")}))
         self._put("deny_not", None, scope["negation"]["not"])
 
     def _negex(self, name: str) -> Negex:

@@ -54,7 +54,7 @@ def attach(
     for mention in mentions:
         own = [item for part in parts if part.owner is mention for item in part.items]
         mention.places = resolve(words, own, lexicon)
-    _share_between(words, mentions, parts, lexicon)
+    _share_between(words, mentions, parts, adjectives, lexicon)
 
 
 def _parts(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon) -> list[_Part]:
@@ -198,7 +198,7 @@ def _led(words, part: _Part, mentions, clause_starts: set[int], lexicon: Lexicon
     return following if opened or not crossed else None
 
 
-def _share_between(words, mentions: list[Mention], parts: list[_Part], lexicon: Lexicon) -> None:
+def _share_between(words, mentions: list[Mention], parts: list[_Part], adjectives: set[int], lexicon: Lexicon) -> None:
     """ "Left effusion and atelectasis", "effusion and atelectasis at the left base": one place for both."""
     for first, second in pairwise(mentions):
         if first.entity is None or second.entity is None or not _pulmonary(second):
@@ -214,7 +214,9 @@ def _share_between(words, mentions: list[Mention], parts: list[_Part], lexicon: 
         beside = len(rest) <= 5 and not lexicon.beside.isdisjoint(rest)
         same = first.entity.explained and second.entity.name in lexicon.inherits
         apposed = same and len(rest) <= 6 and lexicon.inherit_words.issuperset(rest)
-        if first.places and not second.places and (bare or beside or apposed):
+        alone = rest[:1] == ["with"] and all(i in adjectives for i in range(told + 1, second.start))
+        joined = alone and second.entity.name in lexicon.local
+        if first.places and not second.places and (bare or beside or apposed or joined):
             second.places = list(first.places)
         elif first.places and second.places and beside:
             second.places = _on_the_side_of(first.places, second.places, lexicon)
