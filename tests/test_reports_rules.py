@@ -92,6 +92,14 @@ SENTENCES = [
         "No consolidation and there is right basal atelectasis.",
         [finding("consolidation", presence=NO), finding("atelectasis", labels=["right lung base"])],
     ),
+    (
+        "No effusion and the cardiac silhouette is enlarged.",
+        [effusion(presence=NO), finding("cardiomegaly")],
+    ),
+    ("Resolution of the edema with persistent right effusion.", [
+        finding("edema", presence=NO), effusion(["right lung base"])
+    ]),
+    ("Left effusion is present, none on the right.", [effusion(["left lung base"])]),
     ("The heart is not enlarged.", [finding("cardiomegaly", presence=NO)]),
     ("Consolidation: absent.", [finding("consolidation", presence=NO)]),
     ("No opacity to suggest pneumonia.", [finding("opacity", presence=NO), finding("pneumonia", presence=NO)]),
@@ -176,6 +184,10 @@ SENTENCES = [
     ("Right effusion with mild edema.", [effusion(["right lung base"]), finding("edema", labels=BOTH)]),
     ("Right lower lobe collapse.", [finding("atelectasis", labels=["lung lower lobe right"])]),
     ("Fluid in the left pleural space.", [effusion(["left lung base"])]),
+    ("Left base consolidation, right base clear.", [finding("consolidation", labels=["left lung base"])]),
+    ("Bilateral opacities, most pronounced in the left upper lobe.", [
+        finding("opacity", labels=["right lung", "lung upper lobe left"])
+    ]),
     ("Increased lung markings in the right base.", [
         finding("interstitial markings", None, ["right lung base"], related="opacity")
     ]),

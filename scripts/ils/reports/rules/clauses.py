@@ -22,6 +22,7 @@ def starts(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: 
         elif token > 1 and before in ("and", "with") and words[token - 2] == ",":
             found.add(token - 1)
     found |= _verb_halves(words, hits, mentions, found)
+    found |= _told_in_full(words, hits, mentions)
     found |= _hedged_after_comma(words, hits, mentions)
     found |= {s for _, s, _ in links(words, hits, mentions, lexicon)}
     return {token for token in found if token > 0 and token not in inside}
@@ -67,6 +68,18 @@ def _longest(hits: list[Hit], tags: tuple[str, ...]) -> list[tuple]:
             taken.update(range(s, e))
             kept.append((value if tag == "link" else None if tag == "bound" else tag, s, e))
     return sorted(kept, key=lambda item: item[1])
+
+
+def _told_in_full(words: list[str], hits: list[Hit], mentions: list[Mention]) -> set[int]:
+    """Return the joint before a subject with its own verb and state: "no effusion *and* the heart is enlarged"."""
+    verbs = {s for tag, _, s, _ in hits if tag == "verb"}
+    found = set()
+    for mention in mentions:
+        if "composite" in mention.flags and verbs & set(range(mention.start, mention.end)):
+            joint = mention.start - 1 - (words[mention.start - 1 : mention.start] == ["the"])
+            if joint > 0 and words[joint] in ("and", ","):
+                found.add(joint)
+    return found
 
 
 def _hedged_after_comma(words: list[str], hits: list[Hit], mentions: list[Mention]) -> set[int]:

@@ -77,7 +77,18 @@ class Lexicon:
         self.link_gap, self.link_breaks = self.links["gap"], frozenset(self.links["breaks"])
         self.link_adjectives = frozenset(self.links["adjectives"])
         self.joint = frozenset(self.links["joint"])
-        for name in ("within", "place_led", "carried", "portions", "inherits", "inherit_words", "local", "pointers"):
+        for name in (
+            "within",
+            "place_led",
+            "carried",
+            "portions",
+            "inherits",
+            "inherit_words",
+            "local",
+            "pointers",
+            "healthy",
+            "without",
+        ):
             setattr(self, name, frozenset(self.locations[name]))
         self.gap_breaks = frozenset(self.locations["gap_breaks"])
         self.shares, self.beside = frozenset(self.locations["shares"]), frozenset(self.locations["beside"])

@@ -161,6 +161,9 @@ def _placed(words, part: _Part, before: _Part | None, mentions, adjectives, lexi
     if not earlier:
         return None
     finding = earlier[-1]
+    after = [word for word in words[part.end : part.end + 3] if word not in ("is", "are", "remains", "remain")]
+    if not lexicon.healthy.isdisjoint(after[:1]) or not lexicon.without.isdisjoint(words[finding.end : part.start]):
+        return None
     if before is not None and before.start >= finding.start and before.owner is finding:
         gap = words[before.end : part.start]
         if len(gap) <= 8 and all(w in lexicon.inside or before.end + i in adjectives for i, w in enumerate(gap)):
@@ -245,6 +248,10 @@ def resolve(words: list[str], items: list[tuple[str, object, int, int]], lexicon
     for number, (tag, value, start, end) in enumerate(items):
         if tag == "side":
             new = ["right", "left"] if value == "both" else [value]
+            if fresh and len(sides) == 2 and start - items[number - 1][3] > 2:
+                # "Bilateral opacities, worst in the right apex": both lungs, and the apex.
+                places.append(Place("bilateral", tuple(sides), None))
+                fresh = False
             sides = list(dict.fromkeys([*sides, *new])) if fresh else new
             fresh = True
             continue
