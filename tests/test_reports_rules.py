@@ -140,6 +140,15 @@ SENTENCES = [
     ("Atelectasis is favored over pneumonia.", [
         finding("atelectasis", hedge="strong"), finding("pneumonia", hedge="weak")
     ]),
+    ("Opacities favoring atelectasis over pneumonia.", [
+        finding("opacity", of=["atelectasis"], predicted_hedge="strong"), finding("pneumonia", hedge="weak")
+    ]),
+    ("Small right effusion likely.", [effusion(["right lung base"], hedge="strong")]),
+    ("Left base atelectasis possible.", [finding("atelectasis", labels=["left lung base"], hedge="weak")]),
+    ("Opacity, less likely pneumonia.", [finding("opacity"), finding("pneumonia", hedge="weak")]),
+    ("Opacity, likely atelectasis, pneumonia not excluded.", [
+        finding("opacity", of=["atelectasis"], predicted_hedge="strong"), finding("pneumonia", hedge="weak")
+    ]),
     ("Edema versus chronic change.", [finding("edema", hedge="strong")]),
     ("Edema is unlikely.", [finding("edema", presence=NO, hedge="weak", certainty="tentative")]),
     # change

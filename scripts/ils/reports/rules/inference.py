@@ -44,6 +44,8 @@ def _take_alternatives(finding, words, mentions, number: int, joint: bool, hits:
         tied = tied or gap == [","] or (gap == ["and"] and not following.places)
         if not tied or len(gap) > 6 or not _usable(following) or verbs & set(range(last.end, following.start)):
             return
+        if gap == [","] and following.hedge == "weak" != finding.predicted_hedge:
+            return  # "likely atelectasis, pneumonia not excluded": a statement of its own
         _take(finding, following, worst(finding.predicted_hedge, following.hedge, "strong"))
 
 

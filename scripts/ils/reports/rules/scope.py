@@ -54,8 +54,10 @@ def grade(mentions: list[Mention], words: list[str], lexicon: Lexicon) -> None:
             mention.hedge = "weak"
         else:
             mention.hedge = "strong" if "strong" in mention.flags or versus else "definite"
+        mention.hedge = worst(mention.hedge, _behind(words, mention.end, lexicon))
         if mention.entity is not None:
             mention.hedge = worst(mention.hedge, mention.entity.hedge)
+    _rank(mentions, words)
     alternatives = {"or", "versus", "vs", "/"}
     for first, second in pairwise(mentions):
         gap = words[first.end : second.start]
@@ -68,6 +70,23 @@ def grade(mentions: list[Mention], words: list[str], lexicon: Lexicon) -> None:
         if not _coordinates(gap, alternatives):
             continue
         first.hedge, second.hedge = worst(first.hedge, "strong"), worst(second.hedge, "strong")
+
+
+def _behind(words: list[str], end: int, lexicon: Lexicon) -> str:
+    """Return the grade of an adjective that follows the finding and closes its statement ("effusions likely.")."""
+    while end < len(words) and words[end] in lexicon.behind["skip"]:
+        end += 1
+    if end < len(words) and (end + 1 == len(words) or words[end + 1] in lexicon.behind["ends"]):
+        return next((name for name in ("strong", "weak") if words[end] in lexicon.behind[name]), "definite")
+    return "definite"
+
+
+def _rank(mentions: list[Mention], words: list[str]) -> None:
+    """ "Favoring atelectasis over pneumonia": the second disease is the less likely one."""
+    for first, second in pairwise(mentions):
+        gap = words[first.end : second.start]
+        if "over" in gap[:1] and len(gap) <= 3 and any(word.startswith("favor") for word in words[: second.start]):
+            second.hedge = "weak"
 
 
 def _coordinates(gap: list[str], alternatives: set[str]) -> bool:
