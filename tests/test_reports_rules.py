@@ -149,6 +149,12 @@ SENTENCES = [
     ("Opacity, likely atelectasis, pneumonia not excluded.", [
         finding("opacity", of=["atelectasis"], predicted_hedge="strong"), finding("pneumonia", hedge="weak")
     ]),
+    ("Left base opacity in the proper clinical setting may represent pneumonia.", [
+        finding("opacity", labels=["left lung base"], of=["pneumonia"], predicted_hedge="weak")
+    ]),
+    ("Left base opacity unlikely to represent pneumonia.", [
+        finding("opacity", labels=["left lung base"]), finding("pneumonia", presence=NO)
+    ]),
     ("Edema versus chronic change.", [finding("edema", hedge="strong")]),
     ("Edema is unlikely.", [finding("edema", presence=NO, hedge="weak", certainty="tentative")]),
     # change

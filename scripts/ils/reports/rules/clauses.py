@@ -22,6 +22,7 @@ def starts(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: 
         elif token > 1 and before in ("and", "with") and words[token - 2] == ",":
             found.add(token - 1)
     found |= _verb_halves(words, hits, mentions, found)
+    found |= _unlikely_next(words, mentions)
     found |= _told_in_full(words, hits, mentions)
     found |= _hedged_after_comma(words, hits, mentions)
     found |= {s for _, s, _ in links(words, hits, mentions, lexicon)}
@@ -68,6 +69,20 @@ def _longest(hits: list[Hit], tags: tuple[str, ...]) -> list[tuple]:
             taken.update(range(s, e))
             kept.append((value if tag == "link" else None if tag == "bound" else tag, s, e))
     return sorted(kept, key=lambda item: item[1])
+
+
+def _unlikely_next(words: list[str], mentions: list[Mention]) -> set[int]:
+    """Return the "unlikely" that speaks of the finding right after it: "opacity, unlikely to represent pneumonia"."""
+    begins = {mention.start for mention in mentions}
+    found = set()
+    for token, word in enumerate(words):
+        if word == "unlikely" or words[token : token + 2] == ["less", "likely"]:
+            after = token + (1 if word == "unlikely" else 2)
+            if words[after : after + 1] == ["to"]:
+                after += 2
+            if after in begins:
+                found.add(token)
+    return found
 
 
 def _told_in_full(words: list[str], hits: list[Hit], mentions: list[Mention]) -> set[int]:

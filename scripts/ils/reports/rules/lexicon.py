@@ -70,6 +70,7 @@ class Lexicon:
             self._matcher.add("ils:" + phrase, [self.nlp.make_doc(phrase)])
         self.cues = [self._negex(name) for name in CUE_SETS]
         self.behind = {key: frozenset(words) for key, words in self.scope["behind"].items()}
+        self.settings = tuple(sorted(self.behind["setting"]))
         self.adjacent = frozenset(self.scope["negation"]["adjacent"])
         self.affirming_after_with = frozenset(self.scope["affirming_after_with_only"])
         self.anaphora = tuple(sorted(({tuple(p.split()) for p in self.links["anaphora"]}), key=len, reverse=True))

@@ -57,6 +57,9 @@ def grade(mentions: list[Mention], words: list[str], lexicon: Lexicon) -> None:
         mention.hedge = worst(mention.hedge, _behind(words, mention.end, lexicon))
         if mention.entity is not None:
             mention.hedge = worst(mention.hedge, mention.entity.hedge)
+            after = " ".join(words[mention.end : mention.end + 6])
+            if not mention.entity.explained and after.startswith(lexicon.settings):
+                mention.hedge = "weak"
     _rank(mentions, words)
     alternatives = {"or", "versus", "vs", "/"}
     for first, second in pairwise(mentions):
