@@ -16,7 +16,7 @@ from spacy.tokens import Doc
 
 from ils.reports.rules.tokens import Tokenizer
 
-FILES = ("entities", "scope", "links", "locations")
+FILES = ("entities", "composites", "scope", "links", "locations")
 CUE_SETS = ("negation", "no_new", "strong", "suspicion", "weak", "elsewhere")
 """Scope sets; each is one negspacy component with an extension attribute of that name."""
 
@@ -55,13 +55,13 @@ class Lexicon:
         self.nlp = spacy.blank("en")
         self.nlp.tokenizer = Tokenizer(self.nlp.vocab)
         self.entities = {row["name"]: _entity(row) for row in data["entities"]["entities"]}
-        self.entities |= {row["name"]: _entity(row) for row in data["entities"]["composite_entities"]}
+        self.entities |= {row["name"]: _entity(row) for row in data["composites"]["composite_entities"]}
         self.locations = data["locations"]
         self.links, self.scope = data["links"], data["scope"]
         self._matcher = PhraseMatcher(self.nlp.vocab, attr="LOWER")
         self._values: dict[int, list[tuple[str, object]]] = {}
         self._phrases: dict[str, list[tuple[str, object]]] = {}
-        self._add_entities(data["entities"])
+        self._add_entities(data["entities"], data["composites"]["composites"])
         self._add_locations(data["locations"])
         self._add_scope(data["scope"], data["links"])
         for phrase, values in self._phrases.items():
@@ -74,8 +74,8 @@ class Lexicon:
         self.adjacent = frozenset(self.scope["negation"]["adjacent"])
         self.affirming_after_with = frozenset(self.scope["affirming_after_with_only"])
         self.anaphora = tuple(sorted(({tuple(p.split()) for p in self.links["anaphora"]}), key=len, reverse=True))
-        self.breaks = frozenset(data["entities"]["composite_breaks"])
-        self.joins = frozenset(data["entities"]["composite_joins"])
+        self.breaks = frozenset(data["composites"]["composite_breaks"])
+        self.joins = frozenset(data["composites"]["composite_joins"])
         self.link_gap, self.link_breaks = self.links["gap"], frozenset(self.links["breaks"])
         self.link_adjectives = frozenset(self.links["adjectives"])
         self.joint = frozenset(self.links["joint"])
@@ -109,10 +109,10 @@ class Lexicon:
             for form in {words, *(_plurals(words) if plural else ())}:
                 self._phrases.setdefault(form, []).append((tag, value))
 
-    def _add_entities(self, data: dict) -> None:
+    def _add_entities(self, data: dict, composites: list[dict]) -> None:
         for row in data["entities"]:
             self._put("entity", self.entities[row["name"]], row["words"], plural=True)
-        for rank, row in enumerate(data["composites"]):
+        for rank, row in enumerate(composites):
             composite = Composite(self.entities[row["name"]], row["gap"], rank)
             self._put("subject", composite, row["subjects"], plural=True)
             self._put("state", composite, row["states"])
