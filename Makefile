@@ -8,6 +8,9 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 CORES ?= 2
 VENV := .venv
 CXR_ILS_SHARED ?= ../shared
+# where `make real` works, and whether it takes every image or every n-th
+REAL ?= real
+EVERY ?=
 BIN := $(VENV)/bin
 # one thread a process: parallelism is Snakemake's, and results must not depend on it
 export OMP_NUM_THREADS := 1
@@ -20,10 +23,10 @@ demo: $(VENV)/run.stamp
 	$(BIN)/python scripts/summary.py results
 
 real: $(VENV)/run.stamp
-	$(BIN)/python scripts/real.py $(CXR_ILS_SHARED)/data real
-	$(BIN)/snakemake --cores $(CORES) --directory real --configfile real/mine.yaml --quiet rules
-	$(BIN)/snakemake --directory real --configfile real/mine.yaml --report real/results/report.html --quiet all
-	$(BIN)/python scripts/summary.py real/results
+	$(BIN)/python scripts/real.py $(CXR_ILS_SHARED)/data $(REAL) $(EVERY)
+	$(BIN)/snakemake --cores $(CORES) --directory $(REAL) --configfile $(REAL)/mine.yaml --quiet rules
+	$(BIN)/snakemake --directory $(REAL) --configfile $(REAL)/mine.yaml --report results/report.html --quiet all
+	$(BIN)/python scripts/summary.py $(REAL)/results
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

@@ -39,7 +39,7 @@ def _table(path: Path) -> Iterator[dict[str, str]]:
 
 
 def main(data: Path, out: Path, keep: int | None = None) -> None:
-    """Write ``out``/manifest.csv and ``out``/mine.yaml; ``keep`` takes every so-manieth row (for a quick look)."""
+    """Write ``out``/manifest.csv and ``out``/mine.yaml; ``keep`` takes every n-th row (for a quick look)."""
     if not data.is_dir():
         sys.exit(
             f"CXR_ILS_SHARED: there is no folder {data}: set it to the folder that holds data/covid, dicom and nih."
