@@ -50,9 +50,9 @@ rule dataset_merge:
         mem_mb=4000,
         runtime=60,
     params:
-        code=code_digest("dataset_merge.py"),
+        code=code_digest("dataset.py"),
     script:
-        "../scripts/dataset_merge.py"
+        "../scripts/dataset.py"
 
 
 # The layout of the authors' release, for their own training code: with dataset.released_layout, or by its path.
@@ -78,9 +78,9 @@ rule dataset_layout:
         runtime=240,
     params:
         **OPTIONS["layout"],
-        code=code_digest("dataset_layout.py"),
+        code=code_digest("dataset.py"),
     script:
-        "../scripts/dataset_layout.py"
+        "../scripts/dataset.py"
 
 
 rule dataset:

@@ -32,9 +32,9 @@ rule figures_panels:
         runtime=60,
     params:
         **OPTIONS["figures"],
-        code=code_digest("figures_panels.py"),
+        code=code_digest("figures.py"),
     script:
-        "../scripts/figures_panels.py"
+        "../scripts/figures.py"
 
 
 rule figures_charts:
@@ -73,9 +73,9 @@ rule figures_charts:
         runtime=30,
     params:
         **OPTIONS["figures"],
-        code=code_digest("figures_charts.py"),
+        code=code_digest("figures.py"),
     script:
-        "../scripts/figures_charts.py"
+        "../scripts/figures.py"
 
 
 rule figures:

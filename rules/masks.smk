@@ -55,9 +55,9 @@ rule masks_index:
         mem_mb=4000,
         runtime=30,
     params:
-        code=code_digest("masks_index.py"),
+        code=code_digest("masks.py"),
     script:
-        "../scripts/masks_index.py"
+        "../scripts/masks.py"
 
 
 # Every threshold set of config.yaml in one pass, for recall and yield: a grid costs little more than one set.
@@ -86,9 +86,9 @@ rule masks_sweep:
     params:
         **OPTIONS["masks"],
         sets={name: chosen.model_dump() for name, chosen in SETS.items()},
-        code=code_digest("masks_sweep.py"),
+        code=code_digest("masks.py"),
     script:
-        "../scripts/masks_sweep.py"
+        "../scripts/masks.py"
 
 
 rule masks:

@@ -52,9 +52,9 @@ rule tables_counts:
         runtime=60,
     params:
         thresholds=BUILD,
-        code=code_digest("tables_counts.py"),
+        code=code_digest("tables.py"),
     script:
-        "../scripts/tables_counts.py"
+        "../scripts/tables.py"
 
 
 rule tables_recall:
@@ -79,9 +79,9 @@ rule tables_recall:
         runtime=30,
     params:
         sets=list(SETS),
-        code=code_digest("tables_recall.py"),
+        code=code_digest("tables.py"),
     script:
-        "../scripts/tables_recall.py"
+        "../scripts/tables.py"
 
 
 # Only the embedded cohort has a known truth.
@@ -112,9 +112,9 @@ rule tables_truth:
     params:
         **OPTIONS["tables"],
         thresholds=BUILD,
-        code=code_digest("tables_truth.py"),
+        code=code_digest("tables.py"),
     script:
-        "../scripts/tables_truth.py"
+        "../scripts/tables.py"
 
 
 rule tables:

@@ -297,3 +297,15 @@ def test_results_hold_no_time_and_no_machine(workflow_run):
     for path in workflow_run.glob("results/dataset/default/*.jsonl"):
         for line in path.read_text().splitlines():
             assert str(workflow_run) not in json.dumps(json.loads(line))
+
+
+def test_one_stage_one_name():
+    shared_by_stages = {"gather", "summary", "real"}
+    stages = {path.stem for path in (ROOT / "rules").glob("*.smk")} - {"common"}
+    assert {path.stem for path in (ROOT / "scripts").glob("*.py")} == stages | shared_by_stages
+    for stage in stages:
+        assert (ROOT / "scripts/ils" / stage / "stage.py").is_file(), stage
+        assert (ROOT / "tests" / f"test_{stage}.py").is_file(), stage
+        assert list((ROOT / "envs").glob(f"{stage}*.yaml")), stage
+        scripts = set(re.findall(r'"\.\./scripts/(\w+)\.py"', (ROOT / f"rules/{stage}.smk").read_text()))
+        assert scripts <= {stage, "gather"}, stage
