@@ -4,6 +4,7 @@ from ils.reports.rules.lexicon import Lexicon
 from ils.reports.rules.mentions import Hit, Mention
 
 _COMMA = {",", "(", ")"}
+_REVERSED_GAP = 6
 _LISTED = {"or", "and", "nor", "/", "versus", "vs"}
 
 
@@ -25,7 +26,9 @@ def starts(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: 
     found |= _unlikely_next(words, mentions)
     found |= _told_in_full(words, hits, mentions)
     found |= _hedged_after_comma(words, hits, mentions)
+    found |= _past_history(words, hits, mentions)
     found |= {s for _, s, _ in links(words, hits, mentions, lexicon)}
+    found |= {mention.start for *_, mention in reversed_links(hits, mentions)}
     return {token for token in found if token > 0 and token not in inside}
 
 
@@ -41,13 +44,26 @@ def links(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: L
         after = [m for m in mentions if m.start >= end]
         if grade is None or not before or not after or before[-1].entity is None or not before[-1].entity.explained:
             continue
-        if words[start - 1] in ("and", "with") and lexicon.link_adjectives.issuperset(words[start:end]):
+        if words[start - 1] in lexicon.not_linked and lexicon.link_adjectives.issuperset(words[start:end]):
             continue
         if not _leads(words[end : after[0].start], lexicon):
             continue
         if any(s < before[-1].start and not _ended(words, s, before[-1].start) for s, _ in denials):
             continue
         found.append((grade, start, end))
+    return found
+
+
+def reversed_links(hits: list[Hit], mentions: list[Mention]) -> list[tuple[str, Mention, Mention]]:
+    """Return (grade, disease, finding) of links that tell the disease first ("atelectasis explains the opacity")."""
+    found = []
+    for grade, start, end in _longest(hits, ("reversed",)):
+        before = [m for m in mentions if m.end <= start]
+        after = [m for m in mentions if m.start >= end]
+        if before and after and before[-1].entity is not None and after[0].entity is not None:
+            near = start - before[-1].end <= _REVERSED_GAP and after[0].start - end <= _REVERSED_GAP
+            if near and after[0].entity.explained and not before[-1].entity.explained:
+                found.append((grade, before[-1], after[0]))
     return found
 
 
@@ -67,7 +83,7 @@ def _longest(hits: list[Hit], tags: tuple[str, ...]) -> list[tuple]:
     for tag, value, s, e in sorted((h for h in hits if h[0] in tags), key=lambda h: (h[2] - h[3], h[2], h[0])):
         if taken.isdisjoint(range(s, e)):
             taken.update(range(s, e))
-            kept.append((value if tag == "link" else None if tag == "bound" else tag, s, e))
+            kept.append((value if tag in ("link", "reversed") else None if tag == "bound" else tag, s, e))
     return sorted(kept, key=lambda item: item[1])
 
 
@@ -94,6 +110,18 @@ def _told_in_full(words: list[str], hits: list[Hit], mentions: list[Mention]) ->
             joint = mention.start - 1 - (words[mention.start - 1 : mention.start] == ["the"])
             if joint > 0 and words[joint] in ("and", ","):
                 found.add(joint)
+    return found
+
+
+def _past_history(words: list[str], hits: list[Hit], mentions: list[Mention]) -> set[int]:
+    """Return the comma after a history or a request: "history of cough, pneumonia *is* possible"."""
+    verbs = {s for tag, _, s, _ in hits if tag == "verb"}
+    first = min((s for tag, _, s, _ in hits if tag == "aside"), default=len(words))
+    found = set()
+    for mention in mentions:
+        commas = [i for i in range(first, mention.start) if words[i] == ","]
+        if commas and not verbs.isdisjoint(range(mention.end, mention.end + 3)):
+            found.add(commas[-1])
     return found
 
 

@@ -19,6 +19,9 @@ def explain(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon:
             _take(finding, disease, worst(grade, disease.hedge))
             joint = not lexicon.joint.isdisjoint(words[end : disease.start])
             _take_alternatives(finding, words, mentions, number + 1, joint, hits)
+    for grade, disease, finding in clauses.reversed_links(hits, mentions):
+        if _usable(finding) and _usable(disease) and not disease.consumed:
+            _take(finding, disease, worst(grade, disease.hedge))
 
 
 def _explain_by_apposition(words: list[str], mentions: list[Mention], lexicon: Lexicon) -> None:

@@ -14,9 +14,10 @@ from negspacy.negation import Negex
 from spacy.matcher import PhraseMatcher
 from spacy.tokens import Doc
 
+from ils.reports.rules import wordings
 from ils.reports.rules.tokens import Tokenizer
 
-FILES = ("entities", "composites", "scope", "links", "locations")
+FILES = ("entities", "composites", "scope", "links", "locations", "slots", "spelling")
 CUE_SETS = ("negation", "no_new", "strong", "suspicion", "weak", "elsewhere")
 """Scope sets; each is one negspacy component with an extension attribute of that name."""
 
@@ -47,11 +48,13 @@ class Lexicon:
     """Everything the rules engine knows, ready to match.
 
     ``match(doc)`` gives (tag, value, start, end) of every phrase; tags: entity, cancel, subject, state, side, level,
-    fused, place, link, bound, alternative, end, affirming, verb, hedged, cue_with, deny, deny_not, not_end, half.
+    fused, place, link, bound, alternative, end, affirming, verb, hedged, cue_with, deny, deny_not, not_end, half, setting,
+    reversed, aside, carries.
     """
 
     def __init__(self, folder: str | Path):
         data = {name: yaml.safe_load((Path(folder) / f"{name}.yaml").read_text(encoding="utf-8")) for name in FILES}
+        data = wordings.filled(data, data.pop("slots"))
         self.nlp = spacy.blank("en")
         self.nlp.tokenizer = Tokenizer(self.nlp.vocab)
         self.entities = {row["name"]: _entity(row) for row in data["entities"]["entities"]}
@@ -64,20 +67,25 @@ class Lexicon:
         self._add_entities(data["entities"], data["composites"]["composites"])
         self._add_locations(data["locations"])
         self._add_scope(data["scope"], data["links"])
+        self.spelling = wordings.misspellings(
+            data["spelling"]["words"], {*data["spelling"]["keep"], *(w for form in self._phrases for w in form.split())}
+        )
         for phrase, values in self._phrases.items():
             key = self.nlp.vocab.strings.add("ils:" + phrase)
             self._values[key] = values
             self._matcher.add("ils:" + phrase, [self.nlp.make_doc(phrase)])
         self.cues = [self._negex(name) for name in CUE_SETS]
         self.behind = {key: frozenset(words) for key, words in self.scope["behind"].items()}
-        self.settings = tuple(sorted(self.behind["setting"]))
         self.adjacent = frozenset(self.scope["negation"]["adjacent"])
+        self.not_adjacent = frozenset(self.scope["negation"]["not_adjacent"])
+        self.touching = frozenset(self.scope["negation"]["touching"])
         self.affirming_after_with = frozenset(self.scope["affirming_after_with_only"])
         self.anaphora = tuple(sorted(({tuple(p.split()) for p in self.links["anaphora"]}), key=len, reverse=True))
         self.breaks = frozenset(data["composites"]["composite_breaks"])
         self.joins = frozenset(data["composites"]["composite_joins"])
         self.link_gap, self.link_breaks = self.links["gap"], frozenset(self.links["breaks"])
         self.link_adjectives = frozenset(self.links["adjectives"])
+        self.not_linked = frozenset(self.links["not_linked"])
         self.joint = frozenset(self.links["joint"])
         for name in (
             "within",
@@ -90,6 +98,7 @@ class Lexicon:
             "pointers",
             "healthy",
             "without",
+            "views",
         ):
             setattr(self, name, frozenset(self.locations[name]))
         self.gap_breaks = frozenset(self.locations["gap_breaks"])
@@ -106,7 +115,7 @@ class Lexicon:
     def _put(self, tag: str, value: object, phrases: list[str], plural: bool = False) -> None:
         for phrase in phrases:
             words = " ".join(word.text for word in self.nlp.make_doc(str(phrase).lower()))
-            for form in {words, *(_plurals(words) if plural else ())}:
+            for form in {words, *(wordings.plurals(words) if plural else ())}:
                 self._phrases.setdefault(form, []).append((tag, value))
 
     def _add_entities(self, data: dict, composites: list[dict]) -> None:
@@ -135,6 +144,8 @@ class Lexicon:
     def _add_scope(self, scope: dict, links: dict) -> None:
         for grade, phrases in links["links"].items():
             self._put("link", grade, phrases)
+        for grade, phrases in links["reversed"].items():
+            self._put("reversed", grade, phrases)
         self._put("bound", None, links["bound"])
         self._put("alternative", None, links["alternatives"])
         self._put("end", None, scope["ends"])
@@ -147,6 +158,9 @@ class Lexicon:
         cues += [p for phrases in links["links"].values() for p in phrases]
         self._put("cue_with", None, sorted({str(p) for p in cues if str(p).endswith(" with")}))
         self._put("deny_not", None, scope["negation"]["not"])
+        self._put("aside", None, scope["elsewhere"]["before"])
+        self._put("carries", None, scope["carries_hedge"])
+        self._put("setting", None, scope["behind"]["setting"])
 
     def _negex(self, name: str) -> Negex:
         """One negspacy component: its terms from the YAML, its clauses from our own sentence starts."""
@@ -165,13 +179,6 @@ class Lexicon:
 
 def _entity(row: dict) -> Entity:
     return Entity(**{key: value for key, value in row.items() if key != "words"})
-
-
-def _plurals(phrase: str) -> list[str]:
-    """Return the plural of the last word, and of the first noun in "elevation of the hemidiaphragm"-like phrases."""
-    if phrase.endswith(("s", "ed", "ing", "ic", "ous")) and not phrase.endswith("marking"):
-        return []
-    return [phrase[:-1] + "ies"] if phrase.endswith("y") and phrase[-2] not in "aeiou" else [phrase + "s"]
 
 
 @cache

@@ -9,6 +9,7 @@ from ils.reports.rules.mentions import Hit, Mention
 _TAGS = ("side", "level", "fused", "half", "place")
 _JOINTS = {"and", "or", ",", "/", "than", "versus", "vs", "&", "to"}
 _MODIFIER_GAP = 6
+_LATERAL = "lateral view location"
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,9 @@ def attach(
             part.owner = _led(words, part, mentions, clause_starts, lexicon)
     for mention in mentions:
         own = [item for part in parts if part.owner is mention for item in part.items]
+        if mention.entity is not None and mention.entity.lesion and any(item[1] == _LATERAL for item in own):
+            # On a lateral view the spine is but what the lung lies in front of.
+            own = [item for item in own if item[1] != "thoracic spine"]
         mention.places = resolve(words, own, lexicon)
     _share_between(words, mentions, parts, adjectives, lexicon)
 
@@ -188,7 +192,7 @@ def _leading_word(words, start: int, floor: int, lexicon: Lexicon) -> str:
 
 def _led(words, part: _Part, mentions, clause_starts: set[int], lexicon: Lexicon) -> Mention | None:
     """The finding after a place that opens the statement ("In the right upper lobe, there is ...")."""
-    if any(item[0] == "place" and item[1] != "lateral view location" for item in part.items):
+    if any(item[0] == "place" and item[1] != _LATERAL for item in part.items):
         return None
     following = next((m for m in mentions if m.start >= part.end), None)
     if following is None or any(m.end <= part.start for m in mentions):
@@ -244,6 +248,8 @@ def resolve(words: list[str], items: list[tuple[str, object, int, int]], lexicon
     places: list[Place] = []
     sides: list[str] = []
     fresh = False
+    # "The lateral view shows a left effusion": the view is a place only where no other is told.
+    items = [item for item in items if " ".join(words[item[2] : item[3]]) not in lexicon.views] or items
     items = _turned(items, lexicon)
     for number, (tag, value, start, end) in enumerate(items):
         if tag == "side":
@@ -277,13 +283,13 @@ def resolve(words: list[str], items: list[tuple[str, object, int, int]], lexicon
     if any(place.level not in (None, "lung") for place in places):
         # "Increased lung markings in the right base": the noun's own word names no second place.
         places = [place for place in places if place.level != "lung" or place.sides]
-    real = [place for place in places if place.category != "lateral view location"]
+    real = [place for place in places if place.category != _LATERAL]
     return [*real, *(place for place in places if beyond(place, real, lexicon))] if real else places
 
 
 def beyond(place: Place, others: list[Place], lexicon: Lexicon) -> bool:
     """Tell whether a place of the lateral view lies on no side of the others: retrocardiac beside the right base."""
-    if place.category != "lateral view location":
+    if place.category != _LATERAL:
         return False
     blocks = lexicon.locations["blocks"].items()
     sides = {label.split()[0] for phrase, found in blocks if phrase in place.text for label in found}

@@ -69,7 +69,7 @@ def _with_composites(words: list[str], hits: list[Hit], found: list[Mention], le
     for *_, (s, e), state, composite in sorted(pairs, key=lambda pair: pair[:4]):
         first, last = min(s, state[0]), max(e, state[1])
         crossing = [m for m in found if m.start < last and first < m.end]
-        if all(_same(m, composite) for m in crossing):
+        if all(_same(m, composite) or _part_itself(m, (s, e), state) for m in crossing):
             found = [m for m in found if m not in crossing]
             found.append(Mention(composite.entity, first, last, state, {"composite"}))
     return sorted(found, key=lambda mention: mention.start)
@@ -81,6 +81,12 @@ def _same(mention: Mention, composite: Composite) -> bool:
     if entity is None or "composite" in mention.flags:
         return False
     return entity.name == composite.entity.name or (entity.lesion == "cardiomegaly" == composite.entity.related)
+
+
+def _part_itself(mention: Mention, *parts: tuple[int, int]) -> bool:
+    """Tell whether a plain mention is but one part: the "collapse" of a vertebra is no collapse of the lung."""
+    plain = mention.entity is not None and "composite" not in mention.flags
+    return plain and any(s <= mention.start and mention.end <= e for s, e in parts)
 
 
 def _joined(words, subject, state, composite: Composite, nouns: set[int], lexicon: Lexicon) -> bool:

@@ -8,7 +8,7 @@ from spacy.attrs import SENT_START
 from spacy.tokens import Doc
 
 from ils.reports.rules.lexicon import CUE_SETS, Lexicon
-from ils.reports.rules.mentions import Mention
+from ils.reports.rules.mentions import Hit, Mention
 
 GRADES = ("definite", "strong", "weak")
 _VERSUS = frozenset(("versus", "vs"))
@@ -35,9 +35,8 @@ def adjacent(words: list[str], mentions: list[Mention], lexicon: Lexicon) -> Non
     """Deny the finding right after "resolved" and the like; one sentence."""
     for mention in mentions:
         before = words[max(0, mention.start - 3) : mention.start]
-        if lexicon.adjacent & set(before) and not {",", "and", ";", "has", "have", "is", "are", "now", "been"} & set(
-            before
-        ):
+        near = not lexicon.adjacent.isdisjoint(before) and lexicon.not_adjacent.isdisjoint(before)
+        if near or not lexicon.touching.isdisjoint(before[-1:]):
             mention.flags.add("negation")
 
 
@@ -46,8 +45,9 @@ def worst(*grades: str) -> str:
     return max(grades, key=GRADES.index)
 
 
-def grade(mentions: list[Mention], words: list[str], lexicon: Lexicon) -> None:
+def grade(mentions: list[Mention], words: list[str], hits: list[Hit], lexicon: Lexicon) -> None:
     """Set the hedge of every mention of a sentence from its flags and from "X or Y"."""
+    settings = [(s, e) for tag, _, s, e in hits if tag == "setting"]
     for mention in mentions:
         versus = not _VERSUS.isdisjoint(words[mention.end : mention.end + 2])
         if {"weak", "suspicion"} & mention.flags:
@@ -57,9 +57,10 @@ def grade(mentions: list[Mention], words: list[str], lexicon: Lexicon) -> None:
         mention.hedge = worst(mention.hedge, _behind(words, mention.end, lexicon))
         if mention.entity is not None:
             mention.hedge = worst(mention.hedge, mention.entity.hedge)
-            after = " ".join(words[mention.end : mention.end + 6])
-            if not mention.entity.explained and after.startswith(lexicon.settings):
+            # "Pneumonia in the proper clinical setting", and what follows such a phrase: an opacity is there in any.
+            if not mention.entity.explained and any(e <= mention.start or s == mention.end for s, e in settings):
                 mention.hedge = "weak"
+    _carry(mentions, hits)
     _rank(mentions, words)
     alternatives = {"or", "versus", "vs", "/"}
     for first, second in pairwise(mentions):
@@ -82,6 +83,15 @@ def _behind(words: list[str], end: int, lexicon: Lexicon) -> str:
     if end < len(words) and (end + 1 == len(words) or words[end + 1] in lexicon.behind["ends"]):
         return next((name for name in ("strong", "weak") if words[end] in lexicon.behind[name]), "definite")
     return "definite"
+
+
+def _carry(mentions: list[Mention], hits: list[Hit]) -> None:
+    """ "May be scar associated with atelectasis": the doubt is of both."""
+    for _, _, s, e in (hit for hit in hits if hit[0] == "carries"):
+        before = [m for m in mentions if m.end <= s]
+        after = [m for m in mentions if m.start >= e]
+        if before and after and "weak" in before[-1].flags and "negation" not in after[0].flags:
+            after[0].hedge = worst(after[0].hedge, "weak")
 
 
 def _rank(mentions: list[Mention], words: list[str]) -> None:

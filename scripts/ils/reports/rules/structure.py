@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 from spacy.tokens import Doc
 
@@ -31,7 +32,7 @@ def structure(sentences: list[str], lexicon: Lexicon, unsided_effusion: bool) ->
     tuples: list[schema.Finding] = []
     last: list[mentions.Mention] = []
     told: dict[str, list[locations.Place]] = {}
-    for batch in _batches(sentences):
+    for batch in _batches(sentences, lexicon):
         words = [word for piece in batch for word in piece.words]
         doc = Doc(lexicon.nlp.vocab, words=words)
         hits = lexicon.match(doc)
@@ -57,10 +58,10 @@ def structure(sentences: list[str], lexicon: Lexicon, unsided_effusion: bool) ->
     return [schema.as_dict(finding) for finding in tuples]
 
 
-def _batches(sentences: list[str]) -> Iterator[list[_Piece]]:
+def _batches(sentences: list[str], lexicon: Lexicon) -> Iterator[list[_Piece]]:
     batch, size = [], 0
     for number, text in enumerate(sentences, start=1):
-        tokens = words_of(text)
+        tokens = [(lexicon.spelling.get(word, word), start, end) for word, start, end in words_of(text)]
         for start in range(0, len(tokens), _BATCH_WORDS):
             window = tokens[start : start + _BATCH_WORDS]
             if batch and size + len(window) > _BATCH_WORDS:
@@ -91,7 +92,7 @@ def _finish(piece: _Piece, own, found, cut, last, told: dict, lexicon: Lexicon) 
     words = piece.words
     scope.adjacent(words, found, lexicon)
     locations.attach(words, own, found, cut, lexicon)
-    scope.grade(found, words, lexicon)
+    scope.grade(found, words, own, lexicon)
     inference.explain(words, own, found, lexicon)
     real = [m for m in found if m.entity is not None and not {"negation", "elsewhere"} & m.flags]
     if last and real and inference.refers_back(words, lexicon):
@@ -100,6 +101,10 @@ def _finish(piece: _Piece, own, found, cut, last, told: dict, lexicon: Lexicon) 
                 mention.places = list(last[-1].places)
     elif last and real and _beside_told(words, real[0], last[-1], lexicon):
         real[0].places = list(last[-1].places)
+        for first, second in pairwise(real):
+            if second.places or not lexicon.shares.issuperset(words[first.end : second.start]):
+                break
+            second.places = list(first.places)
     for mention in real:
         if not mention.places and not lexicon.pointers.isdisjoint(words[max(0, mention.start - 2) : mention.start]):
             mention.places = list(told.get(mention.entity.name, ()))
