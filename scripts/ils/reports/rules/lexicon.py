@@ -48,8 +48,8 @@ class Lexicon:
     """Everything the rules engine knows, ready to match.
 
     ``match(doc)`` gives (tag, value, start, end) of every phrase; tags: entity, cancel, subject, state, side, level,
-    fused, place, link, bound, alternative, end, affirming, verb, hedged, cue_with, deny, deny_not, not_end, half, setting,
-    reversed, aside, carries.
+    fused, place, link, bound, alternative, end, affirming, verb, hedged, cue_with, deny, deny_not, not_end, half,
+    setting, reversed, aside, carries.
     """
 
     def __init__(self, folder: str | Path):
@@ -99,6 +99,8 @@ class Lexicon:
             "healthy",
             "without",
             "views",
+            "choices",
+            "causes",
         ):
             setattr(self, name, frozenset(self.locations[name]))
         self.gap_breaks = frozenset(self.locations["gap_breaks"])

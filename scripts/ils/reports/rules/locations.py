@@ -53,11 +53,11 @@ def attach(
         if part.owner is None:
             part.owner = _led(words, part, mentions, clause_starts, lexicon)
     for mention in mentions:
-        own = [item for part in parts if part.owner is mention for item in part.items]
-        if mention.entity is not None and mention.entity.lesion and any(item[1] == _LATERAL for item in own):
+        own = [part.items for part in parts if part.owner is mention]
+        if mention.entity is not None and mention.entity.lesion and any(i[1] == _LATERAL for part in own for i in part):
             # On a lateral view the spine is but what the lung lies in front of.
-            own = [item for item in own if item[1] != "thoracic spine"]
-        mention.places = resolve(words, own, lexicon)
+            own = [part for part in own if all(item[1] != "thoracic spine" for item in part)]
+        mention.places = resolve(words, [item for part in own for item in part], lexicon)
     _share_between(words, mentions, parts, adjectives, lexicon)
 
 
@@ -99,13 +99,18 @@ def _continues(words: list[str], part: _Part, item, lexicon: Lexicon) -> bool:
     if last != "side":
         return False
     if item[0] == "place" and len(gap) <= 5:
-        return all(word in lexicon.within or word.isdigit() or word == "and" for word in gap)
+        return _aspects(gap, lexicon)
     return len(gap) == 1 and gap[0] in lexicon.within
+
+
+def _aspects(gap: list[str], lexicon: Lexicon) -> bool:
+    """Tell whether the words between a side and its noun only say which part ("right *anterior fifth* rib")."""
+    return all(word in lexicon.within or word.isdigit() or word == "and" for word in gap)
 
 
 def _described(words, part: _Part, mentions, verbs: set[int], lexicon: Lexicon) -> Mention | None:
     """The finding that the place describes from the left ("left basilar streaky opacity"), or that it stands in."""
-    inside = next((m for m in mentions if m.start <= part.start and part.end <= m.end), None)
+    inside = next((m for m in mentions if m.start < part.end and part.start < m.end), None)
     if inside is not None:
         return inside
     following = next((m for m in mentions if m.start >= part.end), None)
@@ -187,6 +192,8 @@ def _leading_word(words, start: int, floor: int, lexicon: Lexicon) -> str:
         token -= 1
     if token - 2 >= floor and words[token] not in lexicon.before_place and words[token - 1] in ("the", "a", "an"):
         token -= 2
+    if token > floor and words[token] == "to" and words[token - 1] in lexicon.causes:
+        return "due to"
     return words[token] if token >= floor else ""
 
 
@@ -195,7 +202,7 @@ def _led(words, part: _Part, mentions, clause_starts: set[int], lexicon: Lexicon
     if any(item[0] == "place" and item[1] != _LATERAL for item in part.items):
         return None
     following = next((m for m in mentions if m.start >= part.end), None)
-    if following is None or any(m.end <= part.start for m in mentions):
+    if following is None or any(m.end <= part.start and m.entity is not None for m in mentions):
         return None
     opened = _leading_word(words, part.start, 0, lexicon) in ("in", "within", "at", "on", "involving", "along", "over")
     gap = words[part.end : following.start]
@@ -217,18 +224,27 @@ def _share_between(words, mentions: list[Mention], parts: list[_Part], adjective
             (p.end for p in parts if p.owner is first and first.end <= p.start < second.start), default=first.end
         )
         rest = words[told : second.start]
+        either = not lexicon.choices.isdisjoint(gap)
         bare = bool(gap) and len(gap) <= 3 and lexicon.shares.issuperset(gap)
+        bare = bare or (either and len(gap) <= 4 and lexicon.before_place.isdisjoint(gap[1:]))
         beside = len(rest) <= 5 and not lexicon.beside.isdisjoint(rest)
         same = first.entity.explained and second.entity.name in lexicon.inherits
         apposed = same and len(rest) <= 6 and lexicon.inherit_words.issuperset(rest)
         alone = rest[:1] == ["with"] and all(i in adjectives for i in range(told + 1, second.start))
         joined = alone and second.entity.name in lexicon.local
         if first.places and not second.places and (bare or beside or apposed or joined):
-            second.places = list(first.places)
-        elif first.places and second.places and beside:
+            second.places = _beside(first, lexicon)
+        elif first.places and second.places and (beside or rest[:1] == ["with"]):
             second.places = _on_the_side_of(first.places, second.places, lexicon)
-        elif second.places and not first.places and bare:
+        elif second.places and not first.places and (bare or beside):
             first.places = list(second.places)
+
+
+def _beside(told: Mention, lexicon: Lexicon) -> list[Place]:
+    """Return where a finding beside another lies: in its place, beside a diaphragm in the base above."""
+    if told.entity.category != "diaphragm":
+        return list(told.places)
+    return [_place(place.sides, "base", lexicon) for place in told.places]
 
 
 def _on_the_side_of(told: list[Place], places: list[Place], lexicon: Lexicon) -> list[Place]:
@@ -262,6 +278,10 @@ def resolve(words: list[str], items: list[tuple[str, object, int, int]], lexicon
             fresh = True
             continue
         if tag == "place":
+            if fresh and not _aspects(words[items[number - 1][3] : start], lexicon):
+                # "Left effusion along the chest wall": the side is the effusion's.
+                places.append(Place("bilateral" if len(sides) == 2 else sides[0], tuple(sides), None))
+                fresh = False
             told = tuple(sides) if fresh else ()
             text = " ".join(["bilateral"] * (len(told) == 2) or [*told]) + " " + " ".join(words[start:end])
             places.append(Place(text.strip(), told, None, str(value)))
