@@ -1,0 +1,43 @@
+"""The floors of the reports engine (``reports_floors.yaml``) and whether measures meet them."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import yaml
+
+from reports_measures import Measure
+
+TABLE = Path(__file__).with_suffix(".yaml")
+
+
+class Verdict(NamedTuple):
+    """One floor held against its measure. ``word``: met, not met, or no cases; ``by_interval``: the few-cases rule."""
+
+    name: str
+    measure: Measure
+    floor: float
+    word: str
+    by_interval: bool
+
+
+def read(path: Path = TABLE) -> dict:
+    """Return the table: ``whole`` and ``lesions`` ({name: floor}), ``few`` (cases)."""
+    return yaml.safe_load(path.read_text(encoding="utf-8"))
+
+
+def verdict(name: str, measure: Measure, floor: float, few: int = 0) -> Verdict:
+    """Hold a measure of ``few`` or more cases to its value, one of fewer to the upper end of its interval."""
+    by_interval = measure.cases < few
+    reached = measure.high if by_interval else measure.value
+    if np.isnan(reached) or not measure.cases:
+        return Verdict(name, measure, floor, "no cases", by_interval)
+    return Verdict(name, measure, floor, "met" if reached >= floor else "not met", by_interval)
+
+
+def verdicts(whole: dict[str, Measure], lesions: dict[str, Measure], floors: dict) -> list[Verdict]:
+    """Return a verdict for every floor whose measure is given, in the order of the table."""
+    found = [verdict(name, whole[name], floor) for name, floor in floors["whole"].items() if name in whole]
+    return found + [
+        verdict(f"F1 {name}", lesions[name], floor, floors["few"]) for name, floor in floors["lesions"].items()
+    ]

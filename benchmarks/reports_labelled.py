@@ -1,0 +1,117 @@
+"""Labelled reports and sentences as JSON Lines: what a line holds, and one sentence for a line that does not.
+
+A missing key of ``Expected`` is not scored, so it matters which keys a line gives (pydantic's ``model_fields_set``).
+"""
+
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
+
+from ils.core.labels import LESIONS
+from ils.core.run import UserError
+
+Lesion = Literal[LESIONS]
+Line = TypeVar("Line", bound="_Line")
+
+
+class _Line(BaseModel):
+    """Other keys of a line are its author's own."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class Gold(_Line):
+    """A finding that people labelled. ``side_implied``: they left the side out, so that it is not scored."""
+
+    lesion: Lesion | None
+    term: str | None = None
+    sides: tuple[Literal["left", "right"], ...] = ()
+    zone_family: tuple[Literal["lower", "mid", "upper"], ...] = ()
+    side_implied: bool = False
+
+
+class Report(_Line):
+    """A report, the lesion types it affirms, and where. Reports of one ``text_group`` have the same text."""
+
+    lesions: tuple[Lesion, ...]
+    findings: str | None = None
+    impression: str | None = None
+    gold: tuple[Gold, ...] = ()
+    text_group: str | int | None = None
+    uid: str | int | None = None
+
+    @model_validator(mode="after")
+    def _has_text(self) -> "Report":
+        if self.findings is None and self.impression is None:
+            raise PydanticCustomError("no_text", "findings and impression are both missing")
+        return self
+
+    @property
+    def text(self) -> str:
+        """What is scored: findings, newline, impression."""
+        return f"{self.findings or ''}\n{self.impression or ''}"
+
+    @property
+    def group(self) -> str:
+        """Reports of one group stay in one fold and are resampled together."""
+        return self.text if self.text_group is None else str(self.text_group)
+
+
+class Expected(_Line):
+    """One tuple of an accepted reading of a sentence; names are those of the fixtures, see :func:`same_tuple`."""
+
+    entity: str
+    entity_alts: tuple[str, ...] = ()
+    lesion: Lesion | None = None
+    sentence_index: int = 1
+    presence: str = "positive"
+    certainty: str | None = None
+    certainty_free: bool = False
+    labels15: frozenset[str] = frozenset()
+    labels15_alt: frozenset[str] = frozenset()
+    category17: str | None = None
+    predicted_lesion_type: str | tuple[str, ...] | None = None
+
+
+class Case(_Line):
+    """A sentence with the tuples it asks for; ``alternatives`` are other accepted readings of the whole sentence."""
+
+    report: str
+    expected: tuple[Expected, ...]
+    alternatives: tuple[tuple[Expected, ...], ...] = ()
+    id: str | int | None = None
+    note: str | None = None
+
+
+def read(path: str | Path, kind: type[Line]) -> list[Line]:
+    """Read a JSON Lines file; blank lines are skipped.
+
+    Raises UserError with one sentence (file, line, what is wrong; never text of a report) for a file that cannot be
+    read, holds no line, or has a line that is not of this kind.
+    """
+    lines = []
+    try:
+        with open(path, encoding="utf-8-sig") as file:
+            for number, text in enumerate(file, start=1):
+                if text.strip():
+                    lines.append(_line(text.strip(), kind, f"{path}, line {number}"))
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError:
+        raise UserError(f"{path} is not UTF-8 text.") from None
+    if not lines:
+        raise UserError(f"{path} holds no line.")
+    return lines
+
+
+def _line(text: str, kind: type[Line], where: str) -> Line:
+    try:
+        return kind.model_validate_json(text)
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False)[0]
+    key = ".".join(map(str, first["loc"]))
+    said = f"{key}: {first['msg']}" if key else first["msg"]
+    problem = f"{key} is missing" if first["type"] == "missing" else said
+    raise UserError(f"{where}: {problem.replace(' at line 1 column', ' at column')}.")

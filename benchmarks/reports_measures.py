@@ -1,0 +1,122 @@
+"""The measures of labelled reports with bootstrap intervals, and the folds of the reports."""
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+import reports_scores as scores
+from ils.core.labels import LESIONS
+from reports_labelled import Report
+
+
+class Measure(NamedTuple):
+    """A number, the 95 % interval of its bootstrap (NaN where there is none), and of how many cases it is."""
+
+    value: float
+    low: float
+    high: float
+    cases: int
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Counts summed over all reports (...) and over each drawing of reports (rounds, ...)."""
+
+    whole: np.ndarray
+    drawn: np.ndarray
+
+    def measure(self, score: Callable[[np.ndarray], np.ndarray], cases: int) -> Measure:
+        """Return the score of the sums with its percentile interval; drawings without a case are left out."""
+        values = score(self.drawn)
+        values = values[np.isfinite(values)]
+        low, high = np.percentile(values, [2.5, 97.5]) if len(values) else (np.nan, np.nan)
+        return Measure(float(score(self.whole)), float(low), float(high), int(cases))
+
+    def part(self, index: tuple) -> "Sums":
+        """Return the sums of a part of the counts, such as one lesion."""
+        return Sums(self.whole[index], self.drawn[(slice(None), *index)])
+
+    def total(self) -> "Sums":
+        """Return the sums over the first axis of the counts, the lesions."""
+        return Sums(self.whole.sum(0), self.drawn.sum(1))
+
+
+def sums(counts: np.ndarray, groups: list[str], rounds: int) -> Sums:
+    """Sum counts (reports, ...) over all reports, and ``rounds`` times over groups of reports drawn with return.
+
+    The same groups give the same drawings, whatever is counted.
+    """
+    names, index = np.unique(groups, return_inverse=True)
+    grouped = np.zeros((len(names), *counts.shape[1:]), int)
+    np.add.at(grouped, index, counts)
+    random, chance = np.random.default_rng(0), np.full(len(names), 1 / len(names))
+    drawn = [np.tensordot(random.multinomial(len(names), chance), grouped, 1) for _ in range(rounds)]
+    return Sums(counts.sum(0), np.array(drawn))
+
+
+def fold_of(groups: list[str], folds: int) -> np.ndarray:
+    """Return int (reports,): the fold of each report, from 0; a group stays together, folds have as many groups."""
+    order = sorted(set(groups), key=lambda group: hashlib.md5(group.encode()).digest())
+    number = {group: place % folds for place, group in enumerate(order)}
+    return np.array([number[group] for group in groups])
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """Measures of labelled reports.
+
+    ways: {way to count: {"P", "R", "micro-F1", "macro-F1": Measure}}; lesions: {lesion: {"P", "R", "F1": Measure}};
+    places: {"laterality", "zone_family": Measure}; place_counts: int (7 lesions, 2 kinds, right and told).
+    """
+
+    ways: dict[str, dict[str, Measure]]
+    lesions: dict[str, dict[str, Measure]]
+    places: dict[str, Measure]
+    place_counts: np.ndarray
+
+    @property
+    def whole(self) -> dict[str, Measure]:
+        """The measures that have floors, by the names of ``reports_floors.yaml``."""
+        return {
+            "micro-F1": self.ways["weak dropped"]["micro-F1"],
+            "macro-F1": self.ways["weak dropped"]["macro-F1"],
+            "precision, definite": self.ways["definite only"]["P"],
+            "recall, all certainties": self.ways["all"]["R"],
+            **self.places,
+        }
+
+
+def measured(reports: list[Report], answers: list[list[dict]], rounds: int) -> Accuracy:
+    """Score the answers; ``rounds`` drawings of groups of equal texts give the intervals."""
+    groups = [report.group for report in reports]
+    ways, lesions = {}, {}
+    for way, grades in scores.WAYS.items():
+        by_lesion = sums(scores.count(reports, answers, grades), groups, rounds)
+        everything, cases = by_lesion.total(), by_lesion.whole[:, [0, 2]].sum()
+        ways[way] = {
+            "P": everything.measure(scores.precision, cases),
+            "R": everything.measure(scores.recall, cases),
+            "micro-F1": everything.measure(scores.f1, cases),
+            "macro-F1": by_lesion.measure(scores.macro_f1, cases),
+        }
+        if grades == scores.USUAL:
+            for column, lesion in enumerate(LESIONS):
+                own, n = by_lesion.part((column,)), by_lesion.whole[column, [0, 2]].sum()
+                parts = (("P", scores.precision), ("R", scores.recall), ("F1", scores.f1))
+                lesions[lesion] = {name: own.measure(score, n) for name, score in parts}
+    placed = sums(scores.count_places(reports, answers), groups, rounds)
+    places = {}
+    for kind, name in enumerate(("laterality", "zone_family")):
+        own = placed.total().part((kind,))
+        places[name] = own.measure(scores.part_right, own.whole[1])
+    return Accuracy(ways, lesions, places, placed.whole)
+
+
+def of_cases(right: list[bool], rounds: int) -> Measure:
+    """Return the share of sentences that are wholly right, each drawn by itself."""
+    counts = np.array([[good, 1] for good in right], int)
+    drawn = sums(counts, [str(number) for number in range(len(right))], rounds)
+    return drawn.measure(scores.part_right, len(right))
