@@ -2,6 +2,7 @@
 # make test         test-setup, then lint, format and every test
 # make real         the same workflow on the real X-rays of CXR_ILS_SHARED
 # make train        remake the weights of the lite engines from the data of CXR_ILS_SHARED (torch, about an hour)
+# make accuracy LABELLED=reports.jsonl [CASES=sentences.jsonl]   how well reports are read (docs/benchmarks.md)
 # make lock         remake requirements/*.txt from requirements/*.in (needs uv)
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
@@ -15,7 +16,7 @@ BIN := $(VENV)/bin
 # one thread a process: parallelism is Snakemake's, and results must not depend on it
 export OMP_NUM_THREADS := 1
 
-.PHONY: demo real train test test-setup lint format lock clean docs
+.PHONY: demo real train accuracy test test-setup lint format lock clean docs
 
 demo: $(VENV)/run.stamp
 	$(BIN)/snakemake --cores $(CORES) --quiet rules
@@ -66,6 +67,11 @@ train: .venv-training/stamp
 	$(PYTHON) -m venv .venv-training
 	.venv-training/bin/pip install --quiet --disable-pip-version-check -r requirements/training.in
 	touch $@
+
+# the page holds the texts of the reports: git ignores results/
+accuracy: $(VENV)/run.stamp
+	$(BIN)/python benchmarks/reports_accuracy.py "$(or $(LABELLED),$(error give LABELLED=reports.jsonl))" \
+		$(if $(CASES),--cases "$(CASES)") --browser results/accuracy.html
 
 docs: $(VENV)/run.stamp
 	PYTHONPATH=scripts $(BIN)/python -m ils.core.settings.document
