@@ -48,6 +48,8 @@ def links(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: L
             continue
         if not _leads(words[end : after[0].start], lexicon):
             continue
+        if any(before[-1].end <= s < after[0].start for s, _ in denials):
+            continue
         if any(s < before[-1].start and not _ended(words, s, before[-1].start) for s, _ in denials):
             continue
         found.append((grade, start, end))

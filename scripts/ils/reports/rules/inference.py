@@ -18,7 +18,7 @@ def explain(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon:
         if _usable(finding) and _usable(disease) and not finding.consumed:
             _take(finding, disease, worst(grade, disease.hedge))
             joint = not lexicon.joint.isdisjoint(words[end : disease.start])
-            _take_alternatives(finding, words, mentions, number + 1, joint, hits)
+            _take_alternatives(finding, words, mentions, number + 1, joint, hits, lexicon)
     for grade, disease, finding in clauses.reversed_links(hits, mentions):
         if _usable(finding) and _usable(disease) and not disease.consumed:
             _take(finding, disease, worst(grade, disease.hedge))
@@ -31,20 +31,21 @@ def _explain_by_apposition(words: list[str], mentions: list[Mention], lexicon: L
             continue
         gap = words[first.end : second.start]
         listed = len(gap) <= 3 and not {"or", "versus", "vs", "/"}.isdisjoint(gap)
-        apart = words[first.start - 1] in (",", "either", "xxxx", "(") or words[first.start - 2 : first.start - 1] == [
-            ","
-        ]
-        if listed and apart and first.places == finding.places and first.entity.name in lexicon.inherits:
+        apart = words[first.start - 1] in (",", "either", "xxxx", "(", ":") or words[
+            first.start - 2 : first.start - 1
+        ] == [","]
+        if listed and apart and first.places in ([], finding.places) and first.entity.name in lexicon.inherits:
             _take(finding, first, worst("strong", first.hedge))
             _take(finding, second, worst("strong", second.hedge))
 
 
-def _take_alternatives(finding, words, mentions, number: int, joint: bool, hits: list[Hit]) -> None:
+def _take_alternatives(finding, words, mentions, number: int, joint: bool, hits: list[Hit], lexicon: Lexicon) -> None:
     verbs = {s for tag, _, s, _ in hits if tag == "verb"}
     for last, following in zip(mentions[number:], mentions[number + 1 :], strict=False):
         gap = words[last.end : following.start]
         tied = not {"or", "versus", "vs", "/", "possibly"}.isdisjoint(gap) or (joint and "and" in gap)
-        tied = tied or gap == [","] or (gap == ["and"] and not following.places)
+        listed = gap[:1] == ["and"] and lexicon.inherit_words.issuperset(gap)
+        tied = tied or gap == [","] or (listed and following.places in ([], last.places))
         if not tied or len(gap) > 6 or not _usable(following) or verbs & set(range(last.end, following.start)):
             return
         if gap == [","] and following.hedge == "weak" != finding.predicted_hedge:

@@ -54,9 +54,9 @@ def attach(
             part.owner = _led(words, part, mentions, clause_starts, lexicon)
     for mention in mentions:
         own = [part.items for part in parts if part.owner is mention]
-        if mention.entity is not None and mention.entity.lesion and any(i[1] == _LATERAL for part in own for i in part):
-            # On a lateral view the spine is but what the lung lies in front of.
-            own = [part for part in own if all(item[1] != "thoracic spine" for item in part)]
+        if mention.entity is not None and mention.entity.lesion:
+            # "Opacity over the spine", "at T8": the spine is but what the lung lies in front of.
+            own = [part for part in own if part[0][2] < mention.start or all(i[1] != "thoracic spine" for i in part)]
         mention.places = resolve(words, [item for part in own for item in part], lexicon)
     _share_between(words, mentions, parts, adjectives, lexicon)
 

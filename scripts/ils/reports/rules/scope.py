@@ -1,5 +1,6 @@
 """Denials, hedges and dates: negspacy's reach, inside our clauses, with our terms."""
 
+import re
 from collections.abc import Iterable
 from itertools import pairwise
 
@@ -11,6 +12,7 @@ from ils.reports.rules.lexicon import CUE_SETS, Lexicon
 from ils.reports.rules.mentions import Hit, Mention
 
 GRADES = ("definite", "strong", "weak")
+_PREFERENCE = re.compile(r"\bfavou?r|\b(?:more|rather) ")
 _VERSUS = frozenset(("versus", "vs"))
 
 
@@ -36,7 +38,8 @@ def adjacent(words: list[str], mentions: list[Mention], lexicon: Lexicon) -> Non
     for mention in mentions:
         before = words[max(0, mention.start - 3) : mention.start]
         near = not lexicon.adjacent.isdisjoint(before) and lexicon.not_adjacent.isdisjoint(before)
-        if near or not lexicon.touching.isdisjoint(before[-1:]):
+        lesion = mention.entity is not None and mention.entity.lesion is not None
+        if near or (lesion and not lexicon.touching.isdisjoint(before[-1:])):
             mention.flags.add("negation")
 
 
@@ -98,7 +101,7 @@ def _rank(mentions: list[Mention], words: list[str]) -> None:
     """ "Favoring atelectasis over pneumonia": the second disease is the less likely one."""
     for first, second in pairwise(mentions):
         gap = words[first.end : second.start]
-        if "over" in gap[:1] and len(gap) <= 3 and any(word.startswith("favor") for word in words[: second.start]):
+        if gap[:1] in (["over"], ["than"]) and len(gap) <= 3 and _PREFERENCE.search(" ".join(words[: second.start])):
             second.hedge = "weak"
 
 
