@@ -22,7 +22,7 @@ rule dataset_shard:
         runtime=60,
     params:
         **OPTIONS["dataset"],
-        code=code_digest("dataset.py"),
+        code=code_digest("dataset.py", "ils.dataset.stage"),
     script:
         "../scripts/dataset.py"
 
@@ -50,7 +50,7 @@ rule dataset_merge:
         mem_mb=4000,
         runtime=60,
     params:
-        code=code_digest("dataset.py"),
+        code=code_digest("dataset.py", "ils.dataset.stage"),
     script:
         "../scripts/dataset.py"
 
@@ -78,7 +78,7 @@ rule dataset_layout:
         runtime=240,
     params:
         **OPTIONS["layout"],
-        code=code_digest("dataset.py"),
+        code=code_digest("dataset.py", "ils.dataset.layout"),
     script:
         "../scripts/dataset.py"
 

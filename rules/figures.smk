@@ -32,7 +32,7 @@ rule figures_panels:
         runtime=60,
     params:
         **OPTIONS["figures"],
-        code=code_digest("figures.py"),
+        code=code_digest("figures.py", "ils.figures.stage"),
     script:
         "../scripts/figures.py"
 
@@ -73,7 +73,7 @@ rule figures_charts:
         runtime=30,
     params:
         **OPTIONS["figures"],
-        code=code_digest("figures.py"),
+        code=code_digest("figures.py", "ils.figures.stage"),
     script:
         "../scripts/figures.py"
 

@@ -30,7 +30,7 @@ rule masks_shard:
     params:
         **OPTIONS["masks"],
         thresholds=lambda wildcards: SETS[wildcards.thresholds].model_dump(),
-        code=code_digest("masks.py"),
+        code=code_digest("masks.py", "ils.masks.stage"),
     script:
         "../scripts/masks.py"
 
@@ -55,7 +55,7 @@ rule masks_index:
         mem_mb=4000,
         runtime=30,
     params:
-        code=code_digest("masks.py"),
+        code=code_digest("masks.py", "ils.masks.index"),
     script:
         "../scripts/masks.py"
 
@@ -86,7 +86,7 @@ rule masks_sweep:
     params:
         **OPTIONS["masks"],
         sets={name: chosen.model_dump() for name, chosen in SETS.items()},
-        code=code_digest("masks.py"),
+        code=code_digest("masks.py", "ils.masks.sweep"),
     script:
         "../scripts/masks.py"
 

@@ -52,7 +52,7 @@ rule tables_counts:
         runtime=60,
     params:
         thresholds=BUILD,
-        code=code_digest("tables.py"),
+        code=code_digest("tables.py", "ils.tables.stage"),
     script:
         "../scripts/tables.py"
 
@@ -79,7 +79,7 @@ rule tables_recall:
         runtime=30,
     params:
         sets=list(SETS),
-        code=code_digest("tables.py"),
+        code=code_digest("tables.py", "ils.tables.stage"),
     script:
         "../scripts/tables.py"
 
@@ -112,7 +112,7 @@ rule tables_truth:
     params:
         **OPTIONS["tables"],
         thresholds=BUILD,
-        code=code_digest("tables.py"),
+        code=code_digest("tables.py", "ils.tables.stage"),
     script:
         "../scripts/tables.py"
 

@@ -1,11 +1,6 @@
 """Figures: one overlay panel for each of some studies, and charts of the whole dataset."""
 
 from ils.core import run
-from ils.figures import stage
 
-options, _ = run.begin(snakemake, stage.Options)
-if snakemake.rule == "figures_panels":
-    stage.run_panels(**snakemake.input, **snakemake.output, options=options)
-else:
-    name = snakemake.wildcards.thresholds
-    stage.run_charts(**snakemake.input, **snakemake.output, name=name, options=options)
+PARTS = {"figures_panels": "figures.stage.run_panels", "figures_charts": "figures.stage.run_charts"}
+run.part(snakemake, PARTS[snakemake.rule], name=snakemake.wildcards.get("thresholds"))

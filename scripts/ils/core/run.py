@@ -1,12 +1,14 @@
 """Glue for scripts: the rule's log, progress, and one sentence for a user's mistake instead of a traceback."""
 
+import importlib
+import inspect
 import logging
 import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, get_type_hints
 
 T = TypeVar("T")
 log = logging.getLogger("ils")
@@ -72,3 +74,21 @@ def begin(snakemake, options_class: type[T]) -> tuple[T, dict]:
     params = dict(snakemake.params.items())
     code = params.pop("code")
     return options_class(**params), {"stage": snakemake.rule, "code_digest": code, "settings": params}
+
+
+def part(snakemake, name: str, **more: object) -> None:
+    """Run one of a stage's several parts: ``name`` is module and function below ``ils``, "masks.sweep.run_shard".
+
+    The part is named and not imported by the script, so that the rule's digest holds its own code and not its
+    sisters'. It gets the rule's inputs and outputs, and of options (of the class its signature says), attrs, threads
+    and ``more`` those it asks for.
+    """
+    start(snakemake.log[0])
+    module, _, attribute = f"ils.{name}".rpartition(".")
+    function = getattr(importlib.import_module(module), attribute)
+    wanted, hints = inspect.signature(function).parameters, get_type_hints(function)
+    if "options" in wanted:
+        options, attrs = begin(snakemake, hints["options"])
+        more |= {"options": options, "attrs": attrs}
+    more |= {"threads": snakemake.threads}
+    function(**snakemake.input, **snakemake.output, **{key: more[key] for key in more if key in wanted})

@@ -134,9 +134,6 @@ def merge(
     test: str,
     excluded: str,
     dropped: str,
-    options: Options | None = None,
-    attrs: dict | None = None,
-    threads: int = 1,
 ) -> None:
     """Join the shards into one file per split, sorted by study: the same bytes for any number of shards."""
     outputs = dict(zip(SPLITS, (train, validate, test), strict=True))
