@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from ils.core.labels import LUNGS, ZONE_LABELS
-from ils.reports import engine
+from ils.reports import engine, sentences
 from ils.reports.rules import lexicon as rules_lexicon
-from ils.reports.rules import sentences, statements
+from ils.reports.rules import statements
 from ils.reports.stage import RESOURCES
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -263,6 +263,129 @@ SENTENCES = [
     ("Small pneumothorax.", [pneumothorax([], category="pleura", block=BOTH)]),
     ("Calcified granuloma in the right upper lobe.", [finding("granuloma", None, ["lung upper lobe right"])]),
     ("Old fracture of the left sixth rib.", [finding("fracture", None, [], category="rib", block=[])]),
+    # a slot of words: one doubt, one denial, one setting in many wordings
+    ("It would be hard to confidently exclude edema.", [finding("edema", hedge="weak")]),
+    ("Edema couldn't be definitely ruled out.", [finding("edema", hedge="weak")]),
+    ("Right effusion is no longer clearly visualized.", [effusion(presence=NO)]),
+    ("No substantial interval change of the edema.", [finding("edema", labels=BOTH)]),
+    ("There is no increase in cardiac size.", []),
+    ("In the proper clinical context, this is consistent with pneumonia.", [finding("pneumonia", hedge="weak")]),
+    ("Differential diagnosis would include edema and atypical infection.", [
+        finding("edema", hedge="weak"), finding("infection", None, hedge="weak")
+    ]),
+    ("Lingular density may be compatible with atelectasis.", [
+        finding("density", "opacity", ["left mid zone lung"], of=["atelectasis"], predicted_hedge="weak")
+    ]),
+    ("Trace, if any, right effusion.", [effusion(["right lung base"], hedge="weak")]),
+    ("Not seen on the lateral view, a right base opacity is questioned.", [
+        finding("opacity", labels=["right lung base"], hedge="weak")
+    ]),
+    ("A right apical density is not identified on the lateral view.", [
+        finding("density", "opacity", ["right apical zone lung"])
+    ]),
+    ("Both lungs are clear focal consolidation.", [finding("consolidation", presence=NO)]),
+    ("Clear but hyperexpanded lungs.", [finding("hyperexpansion", None)]),
+    ("No edema, with only minimal left effusion.", [finding("edema", presence=NO), effusion(["left lung base"])]),
+    # a blank stands for the likelihood that was blanked
+    ("Basilar opacities, XXXX discoid atelectasis and scarring.", [
+        finding("opacity", labels=BASES, of=["atelectasis", "scar"], predicted_hedge="strong")
+    ]),
+    ("Left apical nodule without XXXX calcification.", [
+        finding("nodule", None, ["left apical zone lung"]), finding("calcification", None, presence=NO)
+    ]),
+    # a hedge goes past what is told along with its disease, a denial does not
+    ("There may be fibrosis accompanied by consolidation.", [
+        finding("scar", None, hedge="weak"), finding("consolidation", hedge="weak")
+    ]),
+    ("The opacity is rather edema than pneumonia.", [
+        finding("opacity", of=["edema"], predicted_hedge="definite"), finding("pneumonia", hedge="weak")
+    ]),
+    # a history ends where a statement with its own verb begins
+    ("Known history of fever, consolidation is suspected.", [finding("consolidation", hedge="weak")]),
+    ("Scar from old infectious process.", [finding("scar", None)]),
+    # the disease before its opacity
+    ("Edema or aspiration might explain the hilar opacities.", [
+        finding("opacity", labels=["right mid zone lung", "left mid zone lung"], of=["aspiration", "edema"],
+                predicted_hedge="weak")
+    ]),
+    ("Right effusion probably accounts for the basilar density.", [
+        finding("density", "opacity", BASES, of=["effusion"], predicted_hedge="strong")
+    ]),
+    ("Patchy opacities at the left base (pneumonia or atelectasis).", [
+        finding("opacity", labels=["left lung base"], of=["pneumonia", "atelectasis"], predicted_hedge="strong")
+    ]),
+    ("Right apical opacity as well as possible left effusion.", [
+        finding("opacity", labels=["right apical zone lung"]), effusion(["left lung base"], hedge="weak")
+    ]),
+    ("There is prominence of the lung markings and there are tiny effusions.", [
+        finding("interstitial markings", None, BOTH), effusion(BASES)
+    ]),
+    # the head noun says what it is
+    ("Mass-like opacity in the right apex.", [finding("opacity", labels=["right apical zone lung"])]),
+    ("Nodular infiltrate of the lingula.", [finding("infiltrate", "opacity", ["left mid zone lung"])]),
+    ("A dense right apical nodule.", [finding("density", "opacity", ["right apical zone lung"])]),
+    ("Radiopaque density outside the patient.", []),
+    # hearts between normal and large
+    ("Heart size is top normal to slightly enlarged.", [
+        finding("borderline heart size", "cardiomegaly", [], hedge="strong")
+    ]),
+    ("Heart: moderately enlarged.", [finding("cardiomegaly", labels=[])]),
+    ("The cardiac silhouette is larger than normal.", [finding("cardiomegaly", labels=[])]),
+    # the same word of a bone and of a lung
+    ("Collapse of the L1 vertebral body.", [finding("compression deformity", None, [], category="lumbar spine")]),
+    ("The right middle lobe is collapsed.", [finding("atelectasis", labels=["lung middle lobe right"])]),
+    ("Chronic left clavicular fracture.", [finding("fracture", None, [], category="clavicle")]),
+    ("Flattened hemidiaphragms.", [finding("flattened diaphragm", None, [], category="diaphragm")]),
+    # fluid, and what it hides
+    ("Tiny amount of fluid in the left costophrenic angle.", [effusion(["left lung base"])]),
+    ("Air-fluid level in the stomach.", []),
+    ("The right hemidiaphragm is obscured.", [finding("obscuration", None, [], related="opacity")]),
+    ("The right base is hazy.", [finding("opacity", labels=["right lung base"])]),
+    ("Right costophrenic angle is blunted.", [finding("blunting", None, ["right lung base"])]),
+    # views are no place where another is told; the spine is what the lung lies in front of
+    ("On the lateral view, a density overlies the spine.", [
+        finding("density", "opacity", [], category="lateral view location", block=BOTH)
+    ]),
+    ("Nodular opacity at the level of T7.", [finding("opacity", labels=BOTH)]),
+    ("The lateral view shows a moderate right effusion.", [effusion(["right lung base"])]),
+    ("On the basis of the exam, edema is possible.", [finding("edema", labels=BOTH, hedge="weak")]),
+    # places of neighbours
+    ("Elevated left hemidiaphragm with adjacent atelectasis.", [
+        finding("elevated hemidiaphragm", None), finding("atelectasis", labels=["left lung base"])
+    ]),
+    ("Right upper lobe consolidation, now with small effusion.", [
+        finding("consolidation", labels=["lung upper lobe right"]), effusion(["right lung base"])
+    ]),
+    ("Atelectasis versus early infiltrate at the left base.", [
+        finding("atelectasis", labels=["left lung base"], hedge="strong"),
+        finding("infiltrate", "opacity", ["left lung base"], hedge="strong"),
+    ]),
+    ("Right lung mass. Mild adjacent consolidation and/or atelectasis.", [
+        finding("mass", None, ["right lung"]),
+        finding("consolidation", labels=["right lung"], hedge="strong", index=2),
+        finding("atelectasis", labels=["right lung"], hedge="strong", index=2),
+    ]),
+    ("Moderate left effusion along the chest wall.", [effusion(["left lung base"])]),
+    ("Small right effusion. The effusion is unchanged.", [
+        effusion(["right lung base"]), effusion(["right lung base"], index=2)
+    ]),
+    ("Right upper lobe opacity. Differential includes pneumonia.", [
+        finding("opacity", labels=["lung upper lobe right"]),
+        finding("pneumonia", labels=["lung upper lobe right"], hedge="weak", index=2),
+    ]),
+    ("The right lung is clear and the left apex shows consolidation.", [
+        finding("consolidation", labels=["left apical zone lung"])
+    ]),
+    ("Opacities in the mid and lower right lung.", [
+        finding("opacity", labels=["right mid zone lung", "right lung base"])
+    ]),
+    ("Thickening of the left major fissure.", [finding("pleural thickening", None)]),
+    ("L > R effusions, R juxtahilar opacity.", [effusion(BASES), finding("opacity", labels=["right mid zone lung"])]),
+    ("Rt. lower lobe consolidation: lt. apex clear.", [finding("consolidation", labels=["lung lower lobe right"])]),
+    # one slip of the keys
+    ("Bibasilar atelctasis.", [finding("atelectasis", labels=BASES)]),
+    ("No plueral effusoin; cardiomegally.", [effusion(presence=NO), finding("cardiomegaly")]),
+    ("An enema was given.", []),
     # no finding at all
     ("A left pleural catheter and a right chest tube are in place.", []),
     ("Left-sided pacemaker with leads in the right ventricle.", []),

@@ -15,8 +15,9 @@ def starts(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: 
     affirming = {s for tag, _, s, _ in hits if tag == "affirming"}
     inside = {i for m in mentions for i in range(m.start + 1, m.end)}
     cued = {e for tag, _, _, e in hits if tag == "cue_with"}  # "consistent with mild edema" goes on
+    aside = {i for tag, s, e in kept if tag == "not_end" for i in range(s, e)}
     for token in affirming:
-        before = words[token - 1] if token else ""
+        before = words[token - 1] if token and token - 1 not in aside else ""
         opens = before == "with" and token not in cued and words[token] in lexicon.affirming_after_with
         if before in _COMMA or opens:
             found.add(token)

@@ -1,9 +1,13 @@
 """Which disease a non-specific finding is said to stand for (paper A.2: one tuple, with a predicted lesion type)."""
 
+from itertools import pairwise
+
 from ils.reports.rules import clauses
 from ils.reports.rules.lexicon import Lexicon
 from ils.reports.rules.mentions import Hit, Mention
 from ils.reports.rules.scope import worst
+
+_JOINTS = frozenset((",", "or", "and", "/", "versus", "vs"))
 
 
 def explain(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon) -> None:
@@ -22,6 +26,16 @@ def explain(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon:
     for grade, disease, finding in clauses.reversed_links(hits, mentions):
         if _usable(finding) and _usable(disease) and not disease.consumed:
             _take(finding, disease, worst(grade, disease.hedge))
+            _take_before(finding, disease, words, mentions)
+
+
+def _take_before(finding: Mention, disease: Mention, words: list[str], mentions: list[Mention]) -> None:
+    """Take the diseases that "or" joins to the one before a reversed link ("edema or infection explains ...")."""
+    for last, following in pairwise(reversed(mentions[: mentions.index(disease) + 1])):
+        gap = words[following.end : last.start]
+        if len(gap) > 3 or _JOINTS.isdisjoint(gap) or not _usable(following) or following.entity.explained:
+            return
+        _take(finding, following, worst(finding.predicted_hedge, following.hedge, "strong"))
 
 
 def _explain_by_apposition(words: list[str], mentions: list[Mention], lexicon: Lexicon) -> None:

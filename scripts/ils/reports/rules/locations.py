@@ -1,25 +1,17 @@
-"""Places: which words of a sentence name one, to which finding each belongs, and what sides and levels it means."""
+"""Which words of a sentence name a place, and to which finding each belongs."""
 
 from dataclasses import dataclass
-from itertools import pairwise
 
+from ils.reports.rules import neighbours
 from ils.reports.rules.lexicon import Lexicon
 from ils.reports.rules.mentions import Hit, Mention
+from ils.reports.rules.places import Place as Place  # the language model engine takes it from here
+from ils.reports.rules.places import aspects, resolve
 
 _TAGS = ("side", "level", "fused", "half", "place")
-_JOINTS = {"and", "or", ",", "/", "than", "versus", "vs", "&", "to"}
+_JOINTS = {"and", "or", ",", "/", "than", "versus", "vs", "&", "to", ">", "<"}
 _MODIFIER_GAP = 6
 _LATERAL = "lateral view location"
-
-
-@dataclass(frozen=True)
-class Place:
-    """A place as the text means it: ``sides`` (empty: not told), a ``level`` of the lung or another ``category``."""
-
-    text: str
-    sides: tuple[str, ...]
-    level: str | None
-    category: str | None = None
 
 
 @dataclass
@@ -58,7 +50,7 @@ def attach(
             # "Opacity over the spine", "at T8": the spine is but what the lung lies in front of.
             own = [part for part in own if part[0][2] < mention.start or all(i[1] != "thoracic spine" for i in part)]
         mention.places = resolve(words, [item for part in own for item in part], lexicon)
-    _share_between(words, mentions, parts, adjectives, lexicon)
+    neighbours.share(words, mentions, parts, adjectives, lexicon)
 
 
 def _parts(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon) -> list[_Part]:
@@ -99,13 +91,8 @@ def _continues(words: list[str], part: _Part, item, lexicon: Lexicon) -> bool:
     if last != "side":
         return False
     if item[0] == "place" and len(gap) <= 5:
-        return _aspects(gap, lexicon)
+        return aspects(gap, lexicon)
     return len(gap) == 1 and gap[0] in lexicon.within
-
-
-def _aspects(gap: list[str], lexicon: Lexicon) -> bool:
-    """Tell whether the words between a side and its noun only say which part ("right *anterior fifth* rib")."""
-    return all(word in lexicon.within or word.isdigit() or word == "and" for word in gap)
 
 
 def _described(words, part: _Part, mentions, verbs: set[int], lexicon: Lexicon) -> Mention | None:
@@ -210,149 +197,3 @@ def _led(words, part: _Part, mentions, clause_starts: set[int], lexicon: Lexicon
         return None
     crossed = any(part.end <= token <= following.start for token in clause_starts)
     return following if opened or not crossed else None
-
-
-def _share_between(words, mentions: list[Mention], parts: list[_Part], adjectives: set[int], lexicon: Lexicon) -> None:
-    """ "Left effusion and atelectasis", "effusion and atelectasis at the left base": one place for both."""
-    for first, second in pairwise(mentions):
-        if first.entity is None or second.entity is None or not _pulmonary(second):
-            continue
-        if not _pulmonary(first) and first.entity.category != "diaphragm":
-            continue
-        gap = words[first.end : second.start]
-        told = max(
-            (p.end for p in parts if p.owner is first and first.end <= p.start < second.start), default=first.end
-        )
-        rest = words[told : second.start]
-        either = not lexicon.choices.isdisjoint(gap)
-        bare = bool(gap) and len(gap) <= 3 and lexicon.shares.issuperset(gap)
-        bare = bare or (either and len(gap) <= 4 and lexicon.before_place.isdisjoint(gap[1:]))
-        beside = len(rest) <= 5 and not lexicon.beside.isdisjoint(rest)
-        same = first.entity.explained and second.entity.name in lexicon.inherits
-        apposed = same and len(rest) <= 6 and lexicon.inherit_words.issuperset(rest)
-        alone = rest[:1] == ["with"] and all(i in adjectives for i in range(told + 1, second.start))
-        joined = alone and second.entity.name in lexicon.local
-        if first.places and not second.places and (bare or beside or apposed or joined):
-            second.places = _beside(first, lexicon)
-        elif first.places and second.places and (beside or rest[:1] == ["with"]):
-            second.places = _on_the_side_of(first.places, second.places, lexicon)
-        elif second.places and not first.places and (bare or beside):
-            first.places = list(second.places)
-
-
-def _beside(told: Mention, lexicon: Lexicon) -> list[Place]:
-    """Return where a finding beside another lies: in its place, beside a diaphragm in the base above."""
-    if told.entity.category != "diaphragm":
-        return list(told.places)
-    return [_place(place.sides, "base", lexicon) for place in told.places]
-
-
-def _on_the_side_of(told: list[Place], places: list[Place], lexicon: Lexicon) -> list[Place]:
-    """ "Elevated right hemidiaphragm with adjacent basilar atelectasis": a level without a side takes the one told."""
-    sides = {place.sides for place in told}
-    if len(sides) != 1 or any(place.sides or place.level is None for place in places):
-        return places
-    return [_place(*sides, place.level, lexicon) for place in places]
-
-
-def _pulmonary(mention: Mention) -> bool:
-    return mention.entity.category in ("lung", "pleura")
-
-
-def resolve(words: list[str], items: list[tuple[str, object, int, int]], lexicon: Lexicon) -> list[Place]:
-    """Turn place words in their order into places: sides and nouns are shared along a list."""
-    places: list[Place] = []
-    sides: list[str] = []
-    fresh = False
-    # "The lateral view shows a left effusion": the view is a place only where no other is told.
-    items = [item for item in items if " ".join(words[item[2] : item[3]]) not in lexicon.views] or items
-    items = _turned(items, lexicon)
-    for number, (tag, value, start, end) in enumerate(items):
-        if tag == "side":
-            new = ["right", "left"] if value == "both" else [value]
-            if fresh and len(sides) == 2 and start - items[number - 1][3] > 2:
-                # "Bilateral opacities, worst in the right apex": both lungs, and the apex.
-                places.append(Place("bilateral", tuple(sides), None))
-                fresh = False
-            sides = list(dict.fromkeys([*sides, *new])) if fresh else new
-            fresh = True
-            continue
-        if tag == "place":
-            if fresh and not _aspects(words[items[number - 1][3] : start], lexicon):
-                # "Left effusion along the chest wall": the side is the effusion's.
-                places.append(Place("bilateral" if len(sides) == 2 else sides[0], tuple(sides), None))
-                fresh = False
-            told = tuple(sides) if fresh else ()
-            text = " ".join(["bilateral"] * (len(told) == 2) or [*told]) + " " + " ".join(words[start:end])
-            places.append(Place(text.strip(), told, None, str(value)))
-            fresh = False
-            continue
-        level = value
-        if tag == "half":
-            level = _level_of_half(str(value), items[number + 1 :], lexicon)
-            if level is None:
-                continue
-        elif tag == "fused":
-            side, level = value
-            sides = ["right", "left"] if side == "both" else [side]
-        places.append(_place(tuple(sides), str(level), lexicon))
-        fresh = False
-    if fresh:
-        places = _trailing(places, tuple(sides), items, lexicon)
-    places = list(dict.fromkeys(places))
-    if any(place.level not in (None, "lung") for place in places):
-        # "Increased lung markings in the right base": the noun's own word names no second place.
-        places = [place for place in places if place.level != "lung" or place.sides]
-    real = [place for place in places if place.category != _LATERAL]
-    return [*real, *(place for place in places if beyond(place, real, lexicon))] if real else places
-
-
-def beyond(place: Place, others: list[Place], lexicon: Lexicon) -> bool:
-    """Tell whether a place of the lateral view lies on no side of the others: retrocardiac beside the right base."""
-    if place.category != _LATERAL:
-        return False
-    blocks = lexicon.locations["blocks"].items()
-    sides = {label.split()[0] for phrase, found in blocks if phrase in place.text for label in found}
-    return bool(sides) and all(other.sides and sides.isdisjoint(other.sides) for other in others)
-
-
-def _turned(items: list, lexicon: Lexicon) -> list:
-    """Read "mid right lung" as "right mid lung"."""
-    turned: list = []
-    for item in items:
-        before = turned[-2:]
-        if item[:2] == ("level", "lung") and [i[0] for i in before] == ["half", "side"]:
-            level = lexicon.locations["heads"]["lung"][before[0][1]]
-            turned[-2:] = [before[1], ("level", level, before[0][2], item[3])]
-        else:
-            turned.append(item)
-    return turned
-
-
-def _trailing(places: list[Place], sides: tuple[str, ...], items, lexicon: Lexicon) -> list[Place]:
-    """Use sides told after the level ("at the base on the left"); "right greater than left" after both adds nothing."""
-    if not places:
-        return [Place(" and ".join(sides) if len(sides) < 2 else "bilateral", sides, None)]
-    if all(not place.sides for place in places):
-        return [_place(sides, place.level, lexicon) if place.level else place for place in places]
-    told = {side for place in places for side in place.sides}
-    rest = tuple(side for side in sides if side not in told)
-    return [*places, Place(" and ".join(rest), rest, places[-1].level)] if rest else places
-
-
-def _place(sides: tuple[str, ...], level: str, lexicon: Lexicon) -> Place:
-    only = lexicon.locations["levels"][level].get("side")
-    if only is not None:
-        sides = (only,)
-    side = "bilateral" if len(sides) == 2 else "".join(sides)
-    return Place(f"{side} {level}".strip(), sides, level)
-
-
-def _level_of_half(half: str, following: list, lexicon: Lexicon) -> str | None:
-    """Return the level of "upper" in "upper and lower lobe" from the noun that comes later, None without one."""
-    for tag, value, _, _ in following:
-        if tag in ("level", "fused"):
-            level = value[1] if tag == "fused" else value
-            noun = "lobe" if "lobe" in level else "lung"
-            return lexicon.locations["heads"][noun].get(half)
-    return None

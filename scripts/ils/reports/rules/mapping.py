@@ -2,7 +2,7 @@
 
 from ils.core.labels import LESIONS, LUNGS, SIDES, ZONE_LABELS, side_of
 from ils.reports.rules.lexicon import Entity, Lexicon
-from ils.reports.rules.locations import Place
+from ils.reports.rules.places import Place
 
 _LUNG = ("lung", "pleura", "lateral view location", "diaphragm", None)
 

@@ -93,6 +93,8 @@ def _joined(words, subject, state, composite: Composite, nouns: set[int], lexico
     """Tell whether subject and state are close enough, and nothing between parts them."""
     if subject[1] <= state[0]:
         gap = words[subject[1] : state[0]]
+        if gap[:1] == [":"] and len(gap) <= 3:
+            gap = gap[1:]  # "Heart: mildly enlarged."
         return len(gap) <= composite.gap and lexicon.breaks.isdisjoint(gap) and state[1] not in nouns
     if state[1] <= subject[0]:
         gap = words[state[1] : subject[0]]

@@ -9,6 +9,7 @@ from spacy.tokens import Doc
 from ils.reports import schema
 from ils.reports.rules import clauses, inference, locations, mapping, mentions, scope
 from ils.reports.rules.lexicon import Lexicon
+from ils.reports.rules.places import Place, beyond
 from ils.reports.rules.tokens import words_of
 
 _BATCH_WORDS = 150
@@ -31,7 +32,7 @@ def structure(sentences: list[str], lexicon: Lexicon, unsided_effusion: bool) ->
     """Return the tuples of a section as in :mod:`ils.reports.schema`; ``span`` in characters of its sentence."""
     tuples: list[schema.Finding] = []
     last: list[mentions.Mention] = []
-    told: dict[str, list[locations.Place]] = {}
+    told: dict[str, list[Place]] = {}
     for batch in _batches(sentences, lexicon):
         words = [word for piece in batch for word in piece.words]
         doc = Doc(lexicon.nlp.vocab, words=words)
@@ -140,17 +141,17 @@ def _neighbours(own: str | None, of_candidates: list[str]) -> str | list[str] | 
     return found if len(found) > 1 else next(iter(found), None)
 
 
-def _parted(places: list[locations.Place], lexicon: Lexicon) -> list[list[locations.Place]]:
+def _parted(places: list[Place], lexicon: Lexicon) -> list[list[Place]]:
     """Part places that have no zone label from those of the other side: a tuple with labels blocks nothing."""
     zones = [place for place in places if place.level is not None]
-    apart = [place for place in places if zones and locations.beyond(place, zones, lexicon)]
+    apart = [place for place in places if zones and beyond(place, zones, lexicon)]
     return [[place for place in places if place not in apart], apart] if apart else [places]
 
 
 def _finding(
     piece: _Piece,
     mention: mentions.Mention,
-    places: list[locations.Place],
+    places: list[Place],
     unsided_effusion: bool,
     lexicon: Lexicon,
 ) -> schema.Finding:
