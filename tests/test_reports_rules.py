@@ -268,6 +268,9 @@ SENTENCES = [
     ("Edema couldn't be definitely ruled out.", [finding("edema", hedge="weak")]),
     ("Right effusion is no longer clearly visualized.", [effusion(presence=NO)]),
     ("No substantial interval change of the edema.", [finding("edema", labels=BOTH)]),
+    ("No change in the left effusion or the right apical opacity.", [
+        effusion(["left lung base"]), finding("opacity", labels=["right apical zone lung"])
+    ]),
     ("There is no increase in cardiac size.", []),
     ("In the proper clinical context, this is consistent with pneumonia.", [finding("pneumonia", hedge="weak")]),
     ("Differential diagnosis would include edema and atypical infection.", [

@@ -74,9 +74,15 @@ def grade(mentions: list[Mention], words: list[str], hits: list[Hit], lexicon: L
             continue
         if "negation" in first.flags or "negation" in second.flags:
             continue
-        if not _coordinates(gap, alternatives):
+        if not _coordinates(gap, alternatives) or _unchanged(words, first, hits):
             continue
         first.hedge, second.hedge = worst(first.hedge, "strong"), worst(second.hedge, "strong")
+
+
+def _unchanged(words: list[str], mention: Mention, hits: list[Hit]) -> bool:
+    """Tell whether "no change in" stands before: "no change in the effusion or opacity" leaves no choice of the two."""
+    ends = [e for tag, _, s, e in hits if tag == "deny_not" and e <= mention.start]
+    return any({";", ",", "but", "there"}.isdisjoint(words[end : mention.start]) for end in ends)
 
 
 def _behind(words: list[str], end: int, lexicon: Lexicon) -> str:
