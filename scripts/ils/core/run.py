@@ -76,15 +76,15 @@ def begin(snakemake, options_class: type[T]) -> tuple[T, dict]:
     return options_class(**params), {"stage": snakemake.rule, "code_digest": code, "settings": params}
 
 
-def part(snakemake, name: str, **more: object) -> None:
-    """Run one of a stage's several parts: ``name`` is module and function below ``ils``, "masks.sweep.run_shard".
+def part(snakemake, function_name: str, /, **more: object) -> None:
+    """Run one of a stage's several parts: ``function_name`` is module and function below ``ils``, "masks.sweep.run_shard".
 
     The part is named and not imported by the script, so that the rule's digest holds its own code and not its
     sisters'. It gets the rule's inputs and outputs, and of options (of the class its signature says), attrs, threads
     and ``more`` those it asks for.
     """
     start(snakemake.log[0])
-    module, _, attribute = f"ils.{name}".rpartition(".")
+    module, _, attribute = f"ils.{function_name}".rpartition(".")
     function = getattr(importlib.import_module(module), attribute)
     wanted, hints = inspect.signature(function).parameters, get_type_hints(function)
     if "options" in wanted:
