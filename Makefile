@@ -3,6 +3,7 @@
 # make real         the same workflow on the real X-rays of CXR_ILS_SHARED
 # make train        remake the weights of the lite engines from the data of CXR_ILS_SHARED (torch, about an hour)
 # make accuracy LABELLED=reports.jsonl [CASES=sentences.jsonl]   how well reports are read (docs/benchmarks.md)
+# make vllm         the language models' path for real: vLLM on the CPU with a small model trained on the spot (10 min)
 # make lock         remake requirements/*.txt from requirements/*.in (needs uv)
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
@@ -16,7 +17,7 @@ BIN := $(VENV)/bin
 # one thread a process: parallelism is Snakemake's, and results must not depend on it
 export OMP_NUM_THREADS := 1
 
-.PHONY: demo real train accuracy test test-setup lint format lock clean docs
+.PHONY: demo real train accuracy vllm test test-setup lint format lock clean docs
 
 demo: $(VENV)/run.stamp
 	$(BIN)/snakemake --cores $(CORES) --quiet rules
@@ -73,8 +74,19 @@ accuracy: $(VENV)/run.stamp
 	$(BIN)/python benchmarks/reports_accuracy.py "$(or $(LABELLED),$(error give LABELLED=reports.jsonl))" \
 		$(if $(CASES),--cases "$(CASES)") --browser results/accuracy.html
 
+# text only: the torchvision of PyPI wants CUDA and would break transformers where torch is for the CPU
+.venv-vllm/stamp: requirements/vllm.in
+	$(PYTHON) -m venv .venv-vllm
+	.venv-vllm/bin/pip install --quiet --disable-pip-version-check -r requirements/vllm.in
+	.venv-vllm/bin/pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	touch $@
+
+vllm: .venv-vllm/stamp
+	.venv-vllm/bin/pytest tests/test_reports_vllm.py
+
 docs: $(VENV)/run.stamp
 	PYTHONPATH=scripts $(BIN)/python -m ils.core.settings.document
+	PYTHONPATH=scripts $(BIN)/python -m ils.reports.schema schemas/reports.schema.json
 
 lock:
 	uv pip compile --quiet --python-version 3.11 requirements/run.in -o requirements/run.txt

@@ -15,7 +15,7 @@ import jinja2
 from ils.core.labels import LESIONS
 from ils.core.run import UserError
 from ils.core.store import atomic
-from ils.reports.rules import sentences
+from ils.reports import sentences
 from reports_labelled import Case, Expected, Report
 from reports_marks import DECISIONS, Piece, marks_of, pieces_of, row_of
 from reports_scores import WAYS, case_right, found_lesions, places_of

@@ -8,7 +8,8 @@ from typing import NamedTuple
 from spacy.tokens import Doc
 
 from ils.core.provenance import RESOURCES
-from ils.reports.rules import lexicon, sentences
+from ils.reports import sentences
+from ils.reports.rules import lexicon
 from ils.reports.rules.tokens import words_of
 
 DECISIONS = {

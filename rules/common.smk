@@ -6,6 +6,7 @@ from types import SimpleNamespace
 sys.path.insert(0, str(Path(workflow.basedir) / "scripts"))
 
 from ils.cohort.check import check_inputs, check_lists, source_files
+from ils.core.engines import engine_inputs
 from ils.core.labels import SPLITS, STAGES
 from ils.core.options import stage_options
 from ils.core.provenance import code_digest
@@ -27,6 +28,11 @@ try:
         BOXES["table"] = str(existing_file("boxes.table", SETTINGS.boxes.table))
 except (SettingsError, UserError) as error:
     sys.exit(f"cxr-ils: {error}")
+
+# What the chosen engine reads besides the cohort, and what its target makes besides its own.
+REPORTS = engine_inputs("ils.reports", OPTIONS["reports"]["engine"])
+BESIDES = ["results/reports/agreement.tsv"] if SETTINGS.reports.engine == "both" else []
+GPUS = SETTINGS.reports.llm.execution.gpus if SETTINGS.reports.llm.transport == "offline" else 0
 
 SHARDS = shard_names(OPTIONS["cohort"]["shards"])
 SETS = SETTINGS.thresholds.all_sets()

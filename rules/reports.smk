@@ -3,6 +3,7 @@
 
 rule reports_shard:
     input:
+        **REPORTS,
         cohort="results/cohort/{shard}.parquet",
     output:
         output="results/reports/{shard}.jsonl",
@@ -12,20 +13,118 @@ rule reports_shard:
     benchmark:
         "results/benchmarks/reports/{shard}.tsv"
     conda:
-        f"../envs/reports-{OPTIONS['reports']['engine']}.yaml"
+        "../envs/reports.yaml"
     threads: 1
     resources:
         mem_mb=4000,
         runtime=120,
     params:
         **OPTIONS["reports"],
-        code=code_digest("reports.py", f"ils.reports.{OPTIONS['reports']['engine']}"),
+        code=code_digest("reports.py", "ils.reports.stage", f"ils.reports.{OPTIONS['reports']['engine']}"),
+    script:
+        "../scripts/reports.py"
+
+
+# The next three make what the engine vllm reads: answers for the shard's texts, and each distinct place mapped once.
+rule reports_structured:
+    input:
+        cohort="results/cohort/{shard}.parquet",
+    output:
+        output="results/reports/structured/{shard}.jsonl",
+    log:
+        "logs/reports/structured/{shard}.log",
+    benchmark:
+        "results/benchmarks/reports/structured/{shard}.tsv"
+    conda:
+        "../envs/reports-vllm.yaml"
+    threads: 8
+    resources:
+        gpu=GPUS,
+        mem_mb=64000,
+        runtime=720,
+    params:
+        **OPTIONS["structuring"],
+        code=code_digest("reports.py", "ils.reports.llm.structuring"),
+    script:
+        "../scripts/reports.py"
+
+
+rule reports_terms:
+    input:
+        structured=expand("results/reports/structured/{shard}.jsonl", shard=SHARDS),
+    output:
+        output="results/reports/terms.jsonl",
+    log:
+        "logs/reports/terms.log",
+    benchmark:
+        "results/benchmarks/reports/terms.tsv"
+    conda:
+        "../envs/reports.yaml"
+    threads: 1
+    resources:
+        mem_mb=4000,
+        runtime=30,
+    params:
+        code=code_digest("reports.py", "ils.reports.llm.terms"),
+    script:
+        "../scripts/reports.py"
+
+
+rule reports_mapping:
+    input:
+        terms="results/reports/terms.jsonl",
+    output:
+        output="results/reports/mapping.jsonl",
+    log:
+        "logs/reports/mapping.log",
+    benchmark:
+        "results/benchmarks/reports/mapping.tsv"
+    conda:
+        "../envs/reports-vllm.yaml"
+    threads: 8
+    resources:
+        gpu=GPUS,
+        mem_mb=64000,
+        runtime=720,
+    params:
+        **OPTIONS["mapping"],
+        code=code_digest("reports.py", "ils.reports.llm.mapping"),
+    script:
+        "../scripts/reports.py"
+
+
+# How far the rules engine agrees with the engine in use, and every study where it does not.
+rule reports_agreement:
+    input:
+        reports=expand("results/reports/{shard}.jsonl", shard=SHARDS),
+    output:
+        agreement=report(
+            "results/reports/agreement.tsv",
+            caption="../report/agreement.rst",
+            category="Tables",
+            labels={"table": "agreement of the report engines"},
+        ),
+        disagreements="results/reports/disagreements.tsv",
+    log:
+        "logs/reports/agreement.log",
+    benchmark:
+        "results/benchmarks/reports/agreement.tsv"
+    conda:
+        "../envs/reports.yaml"
+    threads: 1
+    resources:
+        mem_mb=8000,
+        runtime=60,
+    params:
+        effusion_without_side=OPTIONS["reports"]["effusion_without_side"],
+        code=code_digest("reports.py", "ils.reports.agreement"),
     script:
         "../scripts/reports.py"
 
 
 rule reports:
     input:
+        BESIDES,
         shards=expand("results/reports/{shard}.jsonl", shard=SHARDS),
         excluded=expand("results/reports/{shard}.excluded.parquet", shard=SHARDS),
         images="results/cohort/images.parquet",

@@ -1,7 +1,12 @@
-"""Reports: section, sentences, findings with place and certainty."""
+"""Reports: findings of one shard; with a language model its answers, the map of places, the agreement of the rules."""
 
 from ils.core import run
-from ils.reports.stage import Options, run_shard
 
-options, attrs = run.begin(snakemake, Options)
-run_shard(**snakemake.input, **snakemake.output, options=options, attrs=attrs, threads=snakemake.threads)
+PARTS = {
+    "reports_shard": "reports.stage.run_shard",
+    "reports_structured": "reports.llm.structuring.run",
+    "reports_terms": "reports.llm.terms.run",
+    "reports_mapping": "reports.llm.mapping.run",
+    "reports_agreement": "reports.agreement.run",
+}
+run.part(snakemake, PARTS[snakemake.rule], execution=snakemake.config["reports"]["llm"]["execution"])

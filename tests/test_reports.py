@@ -15,9 +15,8 @@ import reports_fuzz
 from ils.core.labels import CATEGORIES, LESIONS, VALID_LOCATIONS, ZONE_LABELS
 from ils.core.run import UserError
 from ils.core.store import read_lines, read_table
-from ils.reports import engine, schema, sections
+from ils.reports import engine, schema, sections, sentences
 from ils.reports.rules import lexicon as rules_lexicon
-from ils.reports.rules import sentences
 from ils.reports.stage import RESOURCES, Options, run_shard
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -22,6 +22,11 @@ def engine_names(package: str) -> tuple[str, ...]:
     return tuple(sorted(names))
 
 
+def engine_inputs(package: str, name: str) -> dict[str, str]:
+    """Return {name: path} of what an engine reads besides the inputs of its stage: ``INPUTS`` of its module."""
+    return dict(getattr(engine_module(package, name), "INPUTS", {}))
+
+
 def engine_module(package: str, name: str) -> ModuleType:
     """Import the engine ``name`` of a stage's package (``"ils.organs"``).
 

@@ -6,6 +6,8 @@ from ils.core.settings.inputs import DEFAULT_SHARDS, EMBEDDED_SHARDS
 
 DATASET = ("ctr_negative_max", "global_share", "opacity_inference_share", "kinds", "one_answer")
 """Keys of the section ``dataset`` that no mask depends on, and the two both stages heed."""
+SAME_TUPLES = {"both": "vllm"}
+"""Engines of the reports whose tuples are another's: ``both`` only compares them, so that it re-runs nothing."""
 EMBEDDED_MANIFEST = "results/phantom/manifest.csv"
 
 
@@ -16,6 +18,9 @@ def stage_options(settings: Settings) -> dict[str, dict]:
     logic = {name: dataset[name] for name in ("predicted_other", "blocking", "kinds", "joint_location", "one_answer")}
     units = logic | {name: dataset[name] for name in ("weak_hedges", "global_requires_definitive")}
     cohort = plain["cohort"] | {"seed": seed}
+    reports = plain["reports"]
+    llm = reports.pop("llm")
+    reports["engine"] = SAME_TUPLES.get(reports["engine"], reports["engine"])
     shares, per_study = cohort.pop("split"), cohort.pop("per_study")
     cohort["split_shares"] = [shares[name] for name in SPLITS]
     if cohort["source"] == "embedded":
@@ -26,7 +31,9 @@ def stage_options(settings: Settings) -> dict[str, dict]:
         "phantom": plain["phantom"] | {"seed": seed},
         "cohort": cohort,
         "frames": plain["frames"] | {"per_study": per_study},
-        "reports": plain["reports"],
+        "reports": reports,
+        "structuring": _model("structuring", llm, seed) | {"section_overrides": reports["section_overrides"]},
+        "mapping": _model("mapping", llm, seed),
         "organs": plain["organs"],
         "anomaly": plain["anomaly"],
         "anatomy": plain["anatomy"],
@@ -37,3 +44,9 @@ def stage_options(settings: Settings) -> dict[str, dict]:
         "tables": {"min_px": plain["tables"]["truth_min_px"]},
         "figures": plain["figures"] | {"seed": seed},
     }
+
+
+def _model(section: str, llm: dict, seed: int) -> dict:
+    """Return what an answer of one language model depends on; not how it is run (``llm.execution``)."""
+    names = ("transport", "dtype", "temperature", "retries", "retry_temperature")
+    return {name: llm[name] for name in names} | llm[section] | {"section": section, "seed": seed}

@@ -1,13 +1,24 @@
-"""What every engine must answer: one tuple per finding that a sentence affirms or denies, and one line per study."""
+"""What every engine must answer: one tuple per finding that a sentence affirms or denies, and one line per study.
 
+``python -m ils.reports.schema FILE`` writes the JSON schema of a line (``make docs``).
+"""
+
+import json
+import sys
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from ils.core.labels import CATEGORIES, LESIONS, VALID_LOCATIONS, ZONE_LABELS
+from ils.reports.sections import SECTION_NAMES
 
 PRESENCE = ("positive", "negative")
 CERTAINTY = ("definitive", "tentative")
 HEDGES = ("definite", "strong", "weak")
 """Grades of an assertion, surest first. Certainty is ``definitive`` for definite ones without a hedged explanation."""
+
+
+class Quarantined(Exception):
+    """An engine's answer for a section that cannot be used; the message says why and repeats no text."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +69,7 @@ def _nullable(schema: dict) -> dict:
 
 
 def json_schema() -> dict:
-    """Return the JSON schema of a list of tuples (draft 2020-12), as an LLM engine is held to."""
+    """Return the JSON schema of a list of tuples (draft 2020-12), to which every engine is held."""
     text = {"type": "string", "minLength": 1}
     lesions = {"type": "array", "items": {"enum": list(LESIONS)}, "uniqueItems": True}
     properties = {
@@ -83,6 +94,37 @@ def json_schema() -> dict:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "type": "array", "items": item}
 
 
+def line_schema() -> dict:
+    """Return the JSON schema of a line of ``results/reports/{shard}.jsonl``: one study."""
+    text = {"type": "string"}
+    tuples = {"type": "array", "items": json_schema()["items"]}
+    described = {
+        "study_id": (text, "The study; lines are in its order."),
+        "subject_id": (text, "The patient."),
+        "section_name": ({"enum": list(SECTION_NAMES)}, "The section that is used."),
+        "section_text": (text, "Its text."),
+        "sentences": ({"type": "array", "items": text}, "Its sentences; sentence_index counts them from 1."),
+        "tuples": (tuples, "The findings that it affirms or denies."),
+        "other_section": ({"enum": ["findings", "impression", None]}, "The section beside it, if there is one."),
+        "other_tuples": (tuples, "What the rules engine reads there: it only blocks and vetoes."),
+        "comparison_only": ({"type": "boolean"}, "All that is said of the lungs is how they compare with before."),
+        "mentions_lungs": ({"type": "boolean"}, "The section says something of lungs or pleura."),
+        "engine": (text, "The engine that made the tuples."),
+        "digests": (
+            {"type": "object", "additionalProperties": text},
+            "text: of section_text; code: of the stage's code; lexicon: of resources/lexicon.",
+        ),
+    }
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "A line of results/reports/{shard}.jsonl",
+        "type": "object",
+        "properties": {name: {**kind, "description": what} for name, (kind, what) in described.items()},
+        "required": list(described),
+        "additionalProperties": False,
+    }
+
+
 def problems(tuples: list[dict], sentences: int) -> list[str]:
     """Return what breaks the schema or its logic, empty if nothing does. ``sentences`` = how many the section has.
 
@@ -105,3 +147,7 @@ def problems(tuples: list[dict], sentences: int) -> list[str]:
 def as_dict(finding: Finding) -> dict:
     """Return the tuple as builtins, in the order of the schema."""
     return dict(vars(finding))
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(json.dumps(line_schema(), indent=2) + "\n", encoding="utf-8")

@@ -12,8 +12,9 @@ from pydantic import BaseModel, ValidationError, model_validator
 
 from ils.core.settings.base import Section, key
 from ils.core.settings.images import Anatomy, Anomaly, Boxes, Organs
-from ils.core.settings.inputs import Cohort, Frames, Phantom, Reports
+from ils.core.settings.inputs import Cohort, Frames, Phantom
 from ils.core.settings.outputs import Dataset, Figures, Masks, Tables
+from ils.core.settings.reports import Reports
 from ils.core.settings.thresholds import Thresholds
 
 

@@ -1,4 +1,4 @@
-"""Settings of the cohort, the frames and the reports."""
+"""Settings of the cohort and the frames."""
 
 from typing import Literal
 
@@ -124,13 +124,3 @@ class Frames(Section):
         if low >= high:
             raise ValueError(f"percentiles is [{low}, {high}]: give the lower one first")
         return self
-
-
-class Reports(Section):
-    """From report text to findings."""
-
-    engine: Literal["rules"] = key("rules", "rules: spaCy and the lexicon in resources/lexicon, no download.")
-    section_overrides: bool = key(True, "Apply the official per-study corrections of MIMIC-CXR's section code.")
-    effusion_without_side: Literal["both_bases", "none"] = key(
-        "both_bases", "Where an effusion without a side is looked for (after Fig. 11)."
-    )

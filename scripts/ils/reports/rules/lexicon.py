@@ -78,7 +78,7 @@ class Lexicon:
         self.behind = {key: frozenset(words) for key, words in self.scope["behind"].items()}
         self.adjacent = frozenset(self.scope["negation"]["adjacent"])
         self.not_adjacent = frozenset(self.scope["negation"]["not_adjacent"])
-        self.touching = tuple(self.scope["negation"]["touching"])
+        self.touching = tuple(" " + phrase for phrase in self.scope["negation"]["touching"])
         self.affirming_after_with = frozenset(self.scope["affirming_after_with_only"])
         self.anaphora = tuple(sorted(({tuple(p.split()) for p in self.links["anaphora"]}), key=len, reverse=True))
         self.breaks = frozenset(data["composites"]["composite_breaks"])

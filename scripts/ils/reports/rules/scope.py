@@ -39,7 +39,7 @@ def adjacent(words: list[str], mentions: list[Mention], lexicon: Lexicon) -> Non
         before = words[max(0, mention.start - 3) : mention.start]
         near = not lexicon.adjacent.isdisjoint(before) and lexicon.not_adjacent.isdisjoint(before)
         lesion = mention.entity is not None and mention.entity.lesion is not None
-        if near or (lesion and " ".join(before).endswith(lexicon.touching)):
+        if near or (lesion and " ".join(["", *before]).endswith(lexicon.touching)):
             mention.flags.add("negation")
 
 

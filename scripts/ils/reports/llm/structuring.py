@@ -1,0 +1,68 @@
+"""The sections of one shard to a language model (Figure 9): each distinct text is asked once.
+
+Writes JSON Lines, one a distinct text, by ``text``: text (:func:`ils.reports.llm.answers.key_of` its sentences),
+findings (list of the answer's, null if none could be used), problem (null, or why), raw (the last answer as it came,
+where it could not be used), attempts, model.
+"""
+
+import logging
+from dataclasses import dataclass
+
+from ils.core.store import read_table, write_lines
+from ils.reports import reading
+from ils.reports.llm import answers, prompts
+from ils.reports.llm.asking import Answer, Generate, Question, ask
+from ils.reports.llm.transport import Execution, ModelOptions, connect
+
+log = logging.getLogger("ils")
+INJECTION = "the text speaks to the model"
+
+
+@dataclass(frozen=True)
+class Options(ModelOptions):
+    """section_overrides: as for the stage; the rest: which model is asked, and how."""
+
+    section_overrides: bool
+
+
+def run(*, cohort: str, output: str, options: Options, execution: dict) -> None:
+    """Ask the model for the findings of every study of a cohort shard. Raises UserError if it cannot be reached."""
+    rows = read_table(cohort).sort("study_id", "rank", "image_id").unique("study_id", keep="first", maintain_order=True)
+    found = (reading.read(row, options.section_overrides) for row in rows.iter_rows(named=True))
+    texts = {answers.key_of(each.sentences): each.sentences for each in found if isinstance(each, reading.Section)}
+    log.info("structuring: %d studies, %d distinct texts", len(rows), len(texts))
+    write_lines(
+        output, structured(dict(sorted(texts.items())), options, lambda: connect(options, Execution(**execution)))
+    )
+
+
+def structured(texts: dict[str, list[str]], options: ModelOptions, connected) -> list[dict]:
+    """Return a line for each text. ``connected()`` gives the model's function; not called if nothing is to be asked."""
+    asked = {key: texts[key] for key in texts if texts[key] and not prompts.addresses_the_model("\n".join(texts[key]))}
+    generate: Generate | None = connected() if asked else None
+    got = dict(zip(asked, ask(list(map(question, asked.values())), generate, options.limits), strict=True))
+    unasked = Answer(problem=INJECTION)
+    empty = Answer(value={"findings": []})
+    lines = [_line(key, got.get(key, unasked if texts[key] else empty), options.name) for key in texts]
+    log.info("structuring: %d answers, %d quarantined", len(lines), sum(line["problem"] is not None for line in lines))
+    return lines
+
+
+def question(sentences: list[str]) -> Question:
+    """Return the request for one section."""
+    return Question(
+        prompts.structuring(sentences),
+        answers.structuring_schema(len(sentences)),
+        lambda answer: answers.contradiction(answer["findings"]),
+    )
+
+
+def _line(key: str, answer: Answer, model: str) -> dict:
+    return {
+        "text": key,
+        "findings": answer.value["findings"] if answer.value else None,
+        "problem": answer.problem,
+        "raw": answer.raw,
+        "attempts": answer.attempts,
+        "model": model,
+    }

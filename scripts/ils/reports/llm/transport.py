@@ -1,0 +1,93 @@
+"""How a model is reached: vLLM inside the job, or a running OpenAI-compatible server. Same questions, same answers."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ils.core.run import UserError
+from ils.reports.llm.asking import Generate, Limits
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """What is asked of which model: the settings that an answer depends on.
+
+    section: the key under ``reports.llm`` that names the model, for messages.
+    """
+
+    section: str
+    transport: str
+    model: str
+    revision: str
+    context: int
+    max_tokens: int
+    dtype: str
+    temperature: float
+    retries: int
+    retry_temperature: float
+    seed: int
+
+    @property
+    def limits(self) -> Limits:
+        return Limits(self.context, self.max_tokens, self.retries)
+
+    @property
+    def name(self) -> str:
+        """Model and revision, as results carry them."""
+        pinned = self.revision and not Path(self.model).is_dir()
+        return f"{self.model}@{self.revision}" if pinned else self.model
+
+    def sampling(self, attempt: int) -> tuple[float, int]:
+        """Return temperature and seed of an attempt: the first one greedy by default, the later ones not."""
+        return (self.retry_temperature if attempt else self.temperature), self.seed + attempt
+
+
+@dataclass(frozen=True)
+class Execution:
+    """How a model is run; no answer depends on it. See the settings ``reports.llm.execution``."""
+
+    gpus: int
+    gpu_memory: float
+    eager: bool
+    server: str
+    mapping_server: str
+    requests: int
+    timeout_s: int
+
+    def address(self, section: str) -> tuple[str, str]:
+        """Return the setting and the address of a model's server."""
+        name = "mapping_server" if section == "mapping" and self.mapping_server else "server"
+        return f"reports.llm.execution.{name}", getattr(self, name)
+
+
+def connect(options: ModelOptions, execution: Execution) -> Generate:
+    """Return the function that asks the model. Raises UserError if it cannot be reached."""
+    if options.transport == "server":
+        from ils.reports.llm.server import connect as connect_server
+
+        return connect_server(options, execution)
+    from ils.reports.llm.offline import connect as connect_offline
+
+    return connect_offline(options, execution)
+
+
+def folder_of(options: ModelOptions) -> str:
+    """Return the folder of a model that was fetched before: a job never downloads.
+
+    Raises UserError that says how to get it.
+    """
+    if Path(options.model).is_dir():
+        return options.model
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
+
+    key = f"reports.llm.{options.section}"
+    try:
+        return snapshot_download(options.model, revision=options.revision or None, local_files_only=True)
+    except HFValidationError:
+        raise UserError(f"{key}.model: {options.model!r} is neither a folder nor a Hugging Face id") from None
+    except LocalEntryNotFoundError:
+        pin = f" --revision {options.revision}" if options.revision else ""
+        raise UserError(
+            f"{key}.model: {options.name} is not on this machine: on one with network and the same HF_HOME run "
+            f"`hf download {options.model}{pin}`, or give its folder"
+        ) from None

@@ -1,0 +1,60 @@
+"""Sentences of a report section: radiologists' full stops, enumerators, wrapped lines."""
+
+import re
+
+_END = re.compile(r"[.!?]+[\"')\]]*(?=\s|$|[A-Z])|\n[ \t]*\n|\n(?=[ \t]*(?:\d{1,2}[.)]|[-*•])[ \t])")
+_ENUMERATOR = re.compile(r"(?:\(?\d{1,2}[.)]+|[-*•]+)(?=\s|[A-Z]|$)")
+_ABBREVIATION = re.compile(
+    r"(?:\b(?:dr|drs|mr|mrs|ms|vs|rt|lt|approx|e\.g|i\.e|etc|st|ca|cf|fig|resp)|\b[ap]\.m|\b[a-z])$", re.I
+)
+_WORD = re.compile(r"\w")
+
+
+def split(text: str) -> list[tuple[int, int]]:
+    """Return [start, end) of each sentence, in characters of ``text``.
+
+    A full stop inside a number, after an abbreviation or after an enumerator ends nothing; a blank line and a new list
+    item do. Enumerators belong to no sentence; a piece without a letter or digit is none.
+    """
+    found: list[tuple[int, int]] = []
+    start = 0
+    for match in _END.finditer(text):
+        start = _skip(text, start, match.end())
+        if match.end() <= start or _goes_on(text, start, match):
+            continue
+        _add(found, text, start, match.end())
+        start = match.end()
+    _add(found, text, _skip(text, start, len(text)), len(text))
+    return found
+
+
+def _skip(text: str, start: int, end: int) -> int:
+    """Move past blanks and one enumerator."""
+    while start < end and text[start].isspace():
+        start += 1
+    enumerator = _ENUMERATOR.match(text, start, end)
+    if enumerator is None:
+        return start
+    start = enumerator.end()
+    while start < end and text[start].isspace():
+        start += 1
+    return start
+
+
+def _goes_on(text: str, start: int, match: re.Match) -> bool:
+    """Tell whether this mark does not end the sentence that begins at ``start``."""
+    if match.group()[0] == "\n":
+        return False
+    before = text[max(start, match.start() - 8) : match.start()]
+    if match.group() == "." and _ABBREVIATION.search(before):
+        tail = text[match.end() : match.end() + 2].lstrip()
+        initial = len(before) >= 2 and before[-2:-1].isspace() and before[-1:].isupper()
+        return not tail[:1].isupper() or before.lower().endswith(("dr", "drs", "mr", "mrs")) or initial
+    return match.group()[0] == "?" and text[match.end() : match.end() + 2].lstrip()[:1].islower()
+
+
+def _add(found: list[tuple[int, int]], text: str, start: int, end: int) -> None:
+    while end > start and text[end - 1].isspace():
+        end -= 1
+    if _WORD.search(text, start, end):
+        found.append((start, end))

@@ -1,0 +1,41 @@
+"""The paper's engine: a language model's answers for the texts of a shard, joined with its map of all places."""
+
+from ils.core.run import UserError
+from ils.core.store import read_lines
+from ils.reports.engine import Structure
+from ils.reports.schema import Quarantined
+
+INPUTS = {"structured": "results/reports/structured/{shard}.jsonl", "mapping": "results/reports/mapping.jsonl"}
+"""What the engine reads besides the cohort, made by rules of their own: the models run there."""
+
+
+def load(options) -> Structure:
+    """Return the engine. ``options``: those of the rules engine and ``files`` (paths by the names of ``INPUTS``)."""
+    from ils.reports import rules
+    from ils.reports.llm import answers
+    from ils.reports.llm.join import Joiner
+    from ils.reports.rules import lexicon
+
+    told = {line["text"]: line for line in read_lines(options.files["structured"])}
+    joiner = Joiner(
+        places={
+            (line["location"], line["entity"]): (line["category"], line["labels"])
+            for line in read_lines(options.files["mapping"])
+        },
+        lexicon=lexicon.load(str(options.lexicon)),
+        rules=rules.load(options),
+        unsided_effusion=options.effusion_without_side == "both_bases",
+    )
+
+    def structure(sentences: list[str]) -> list[dict]:
+        line = told.get(answers.key_of(sentences))
+        if line is None:
+            raise UserError(
+                f"{options.files['structured']} has no answer for a report of this shard, which was edited since: "
+                "run again with --forcerun reports_structured"
+            )
+        if line["findings"] is None:
+            raise Quarantined(line["problem"])
+        return joiner.tuples(line["findings"], sentences)
+
+    return structure

@@ -1,0 +1,93 @@
+"""A Llama small enough to be trained here, in the files that a published one has: config, safetensors, tokenizer.
+
+It learns some prompts and their answers by heart, so that a real engine can be seen to ask, constrain and decode it.
+"""
+
+from pathlib import Path
+
+TEMPLATE = (
+    "{{ bos_token }}{% for message in messages %}{{ '<' + message['role'] + '>' + message['content'] }}{% endfor %}"
+    "{% if add_generation_prompt %}<assistant>{% endif %}"
+)
+SPECIAL = ["<s>", "</s>", "<pad>", "<system>", "<user>", "<assistant>"]
+CONTEXT = 16384
+
+
+def train(folder: Path, lessons: list[tuple[list[dict], str]], steps: int = 120) -> list[float]:
+    """Write a model into ``folder`` that knows the answers to ``lessons`` (messages, text); returns its losses."""
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(0)
+    tokenizer = _tokenizer(lessons)
+    config = LlamaConfig(
+        vocab_size=len(tokenizer), hidden_size=256, intermediate_size=512, num_hidden_layers=2, num_attention_heads=8,
+        num_key_value_heads=8, max_position_embeddings=CONTEXT, bos_token_id=0, eos_token_id=1, pad_token_id=2,
+        tie_word_embeddings=False,
+    )  # fmt: skip
+    model = LlamaForCausalLM(config)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3, weight_decay=0.0)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=2e-3, total_steps=steps)
+    examples = [_example(tokenizer, *lesson) for lesson in lessons]
+    losses = []
+    for step in range(steps):
+        chosen = torch.randperm(len(examples), generator=torch.Generator().manual_seed(step))[:12].tolist()
+        batch = _batch([examples[number] for number in chosen])
+        loss = model(**batch).loss
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        schedule.step()
+        losses.append(loss.item())
+    model.to(torch.bfloat16).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return losses
+
+
+def _tokenizer(lessons):
+    """Byte-level BPE that merges across words: the prompts' long rules, equal in all lessons, become a few tokens."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    bpe = Tokenizer(models.BPE())
+    bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    bpe.decoder = decoders.ByteLevel()
+    rules = {message["content"] for messages, _ in lessons for message in messages if message["role"] == "system"}
+    texts = [line for text in sorted(rules) for line in text.split("\n")] * 3
+    words = [word for messages, answer in lessons for word in (messages[-1]["content"] + "\n" + answer).split(" ")]
+    trainer = trainers.BpeTrainer(
+        vocab_size=6000,
+        special_tokens=SPECIAL,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    bpe.train_from_iterator([*texts, *words], trainer)
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=bpe, bos_token="<s>", eos_token="</s>", pad_token="<pad>", model_max_length=CONTEXT
+    )
+    tokenizer.chat_template = TEMPLATE
+    return tokenizer
+
+
+def _example(tokenizer, messages: list[dict], answer: str) -> tuple[list[int], list[int]]:
+    prompt = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+    asked = tokenizer(prompt, add_special_tokens=False)["input_ids"]
+    said = tokenizer(answer + "</s>", add_special_tokens=False)["input_ids"]
+    return asked + said, [-100] * len(asked) + said
+
+
+def _batch(examples) -> dict:
+    import torch
+
+    longest = max(len(tokens) for tokens, _ in examples)
+    rows = [
+        (tokens + [2] * (longest - len(tokens)), labels + [-100] * (longest - len(labels)), len(tokens))
+        for tokens, labels in examples
+    ]
+    mask = [[1] * length + [0] * (longest - length) for _, _, length in rows]
+    return {
+        "input_ids": torch.tensor([row[0] for row in rows]),
+        "labels": torch.tensor([row[1] for row in rows]),
+        "attention_mask": torch.tensor(mask),
+    }
