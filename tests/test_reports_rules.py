@@ -306,6 +306,10 @@ SENTENCES = [
     # a history ends where a statement with its own verb begins
     ("Known history of fever, consolidation is suspected.", [finding("consolidation", hedge="weak")]),
     ("Scar from old infectious process.", [finding("scar", None)]),
+    ("Status post left lower lobectomy with right effusion.", [effusion(["right lung base"])]),
+    ("CT is advised to further evaluate the mass.", []),
+    ("The right effusion is not well visualized.", [effusion(["right lung base"], hedge="weak")]),
+    ("Calcified hilar lymph nodes.", [finding("adenopathy", None)]),
     # the disease before its opacity
     ("Edema or aspiration might explain the hilar opacities.", [
         finding("opacity", labels=["right mid zone lung", "left mid zone lung"], of=["aspiration", "edema"],

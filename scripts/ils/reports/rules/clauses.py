@@ -117,7 +117,7 @@ def _told_in_full(words: list[str], hits: list[Hit], mentions: list[Mention]) ->
 
 
 def _past_history(words: list[str], hits: list[Hit], mentions: list[Mention]) -> set[int]:
-    """Return the comma after a history or a request: "history of cough, pneumonia *is* possible"."""
+    """Return where a history or a request ends: at the comma of "history of cough, pneumonia *is* possible"."""
     verbs = {s for tag, _, s, _ in hits if tag == "verb"}
     first = min((s for tag, _, s, _ in hits if tag == "aside"), default=len(words))
     found = set()
@@ -125,7 +125,8 @@ def _past_history(words: list[str], hits: list[Hit], mentions: list[Mention]) ->
         commas = [i for i in range(first, mention.start) if words[i] == ","]
         if commas and not verbs.isdisjoint(range(mention.end, mention.end + 3)):
             found.add(commas[-1])
-    return found
+    operations = [e for tag, _, _, e in hits if tag == "operation"]
+    return found | {i for end in operations for i in range(end, len(words)) if words[i] == "with"}
 
 
 def _hedged_after_comma(words: list[str], hits: list[Hit], mentions: list[Mention]) -> set[int]:

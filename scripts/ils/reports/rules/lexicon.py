@@ -49,7 +49,7 @@ class Lexicon:
 
     ``match(doc)`` gives (tag, value, start, end) of every phrase; tags: entity, cancel, subject, state, side, level,
     fused, place, link, bound, alternative, end, affirming, verb, hedged, cue_with, deny, deny_not, not_end, half,
-    setting, reversed, aside, carries.
+    setting, reversed, aside, operation, carries.
     """
 
     def __init__(self, folder: str | Path):
@@ -161,6 +161,7 @@ class Lexicon:
         self._put("cue_with", None, sorted({str(p) for p in cues if str(p).endswith(" with")}))
         self._put("deny_not", None, scope["negation"]["not"])
         self._put("aside", None, scope["elsewhere"]["before"])
+        self._put("operation", None, scope["operations"])
         self._put("carries", None, scope["carries_hedge"])
         self._put("setting", None, scope["behind"]["setting"])
 
