@@ -321,6 +321,13 @@ SENTENCES = [
     ("Patchy opacities at the left base (pneumonia or atelectasis).", [
         finding("opacity", labels=["left lung base"], of=["pneumonia", "atelectasis"], predicted_hedge="strong")
     ]),
+    ("Basilar opacities: aspiration, edema or atelectasis.", [
+        finding("opacity", labels=BASES, of=["aspiration", "edema", "atelectasis"], predicted_hedge="strong")
+    ]),
+    ("Nodule or superimposed structures at the left apex.", [
+        finding("nodule", None, ["left apical zone lung"], hedge="strong")
+    ]),
+    ("Consolidative right middle lobe opacity.", [finding("consolidation", labels=["lung middle lobe right"])]),
     ("Right apical opacity as well as possible left effusion.", [
         finding("opacity", labels=["right apical zone lung"]), effusion(["left lung base"], hedge="weak")
     ]),

@@ -40,17 +40,21 @@ def _take_before(finding: Mention, disease: Mention, words: list[str], mentions:
 
 def _explain_by_apposition(words: list[str], mentions: list[Mention], lexicon: Lexicon) -> None:
     """ "Opacity in the left base, atelectasis versus infiltrate": alternatives after a comma explain the finding."""
-    for finding, first, second in zip(mentions, mentions[1:], mentions[2:], strict=False):
-        if not all(_usable(m) for m in (finding, first, second)) or not finding.entity.explained:
+    for number, finding in enumerate(mentions[:-2]):
+        if not _usable(finding) or not finding.entity.explained or not _usable(mentions[number + 1]):
             continue
-        gap = words[first.end : second.start]
-        listed = len(gap) <= 3 and not {"or", "versus", "vs", "/"}.isdisjoint(gap)
-        apart = words[first.start - 1] in (",", "either", "xxxx", "(", ":") or words[
-            first.start - 2 : first.start - 1
-        ] == [","]
-        if listed and apart and first.places in ([], finding.places) and first.entity.name in lexicon.inherits:
-            _take(finding, first, worst("strong", first.hedge))
-            _take(finding, second, worst("strong", second.hedge))
+        listed, choice = [mentions[number + 1]], False
+        for following in mentions[number + 2 :]:
+            gap = words[listed[-1].end : following.start]
+            if len(gap) > 3 or _JOINTS.isdisjoint(gap) or not _usable(following):
+                break
+            choice = choice or not lexicon.choices.isdisjoint(gap)
+            listed.append(following)
+        first, before = listed[0], words[: listed[0].start]
+        apart = before[-1:] in ([","], ["either"], ["xxxx"], ["("], [":"]) or before[-2:-1] == [","]
+        if choice and apart and first.places in ([], finding.places) and first.entity.name in lexicon.inherits:
+            for disease in listed:
+                _take(finding, disease, worst("strong", disease.hedge))
 
 
 def _take_alternatives(finding, words, mentions, number: int, joint: bool, hits: list[Hit], lexicon: Lexicon) -> None:

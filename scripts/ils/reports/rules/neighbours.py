@@ -11,7 +11,9 @@ from ils.reports.rules.places import Place
 def share(words: list[str], mentions: list[Mention], parts: list, adjectives: set[int], lexicon: Lexicon) -> None:
     """ "Left effusion and atelectasis", "effusion and atelectasis at the left base": one place for both."""
     for first, second in pairwise(mentions):
-        if first.entity is None or second.entity is None or not _pulmonary(second):
+        if first.entity is None or second.entity is None:
+            continue
+        if not _pulmonary(second) and not second.entity.predicted:
             continue
         if not _pulmonary(first) and first.entity.category != "diaphragm":
             continue
