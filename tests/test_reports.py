@@ -1,6 +1,7 @@
 """Reports: official section rules, the given fixtures as floors, robustness, schema and engines, the stage."""
 
 import json
+import re
 import sys
 from itertools import pairwise
 from pathlib import Path
@@ -189,8 +190,24 @@ def test_schema_finds_what_is_wrong():
     assert schema.problems([good | {"span": [9, 3]}], 1) == ["0.span: ends before it starts"]
 
 
+def test_the_schema_of_a_line_is_written_and_kept(workflow_run):
+    written = json.loads((ROOT / "schemas/reports.schema.json").read_text(encoding="utf-8"))
+    assert written == schema.line_schema(), "run `make docs`"
+    validator = jsonschema.Draft202012Validator(written)
+    lines = [line for path in workflow_run.glob("results/reports/*.jsonl") for line in read_lines(path)]
+    assert len(lines) > 5
+    for line in lines:
+        validator.validate(line)
+        for item in line["tuples"]:
+            start, end = item["span"]
+            assert line["section_text"][start:end] in line["sentences"][item["sentence_index"] - 1]
+    text = (ROOT / "docs/files.md").read_text(encoding="utf-8").split("## Reports")[1].split("## Findings")[0]
+    of_tuple = written["properties"]["tuples"]["items"]["properties"]
+    assert {*written["properties"], *of_tuple} <= set(re.findall(r"`(\w+)`", text))
+
+
 def test_unknown_engine_is_one_sentence():
-    with pytest.raises(UserError, match=r"reports\.engine is 'x', which does not exist: choose one of rules"):
+    with pytest.raises(UserError, match=r"reports\.engine is 'x', which does not exist: choose one of rules, vllm$"):
         engine.load("x", None)
 
 

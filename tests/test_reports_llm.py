@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -90,6 +91,11 @@ def test_no_text_ends_its_turn_or_fills_a_slot(texts):
 )
 def test_a_text_that_speaks_to_the_model_is_known(text):
     assert prompts.addresses_the_model(text)
+
+
+def test_every_pattern_is_a_text():
+    patterns = yaml.safe_load((ROOT / "resources/prompts.yaml").read_text(encoding="utf-8"))["suspicious"]
+    assert all(isinstance(pattern, str) for pattern in patterns)
 
 
 def test_no_real_report_speaks_to_the_model(shared):

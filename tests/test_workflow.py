@@ -272,6 +272,18 @@ def test_the_slurm_profile_is_found_at_the_root():
     assert done.returncode == 0, done.stderr
 
 
+def test_the_slurm_profile_names_rules_that_need_a_gpu():
+    rules = dict(
+        re.findall(
+            r"^rule (\w+):\n(.*?)(?=^\w|\Z)",
+            "".join(p.read_text() for p in (ROOT / "rules").glob("*.smk")),
+            re.M | re.S,
+        )
+    )
+    with_gpu = {name for name, body in rules.items() if "gpu=" in body}
+    assert profile("slurm")["set-resources"].keys() == with_gpu
+
+
 def test_every_rule_declares_what_a_user_relies_on():
     for path in sorted((ROOT / "rules").glob("*.smk")):
         text = path.read_text()
