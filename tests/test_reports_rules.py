@@ -339,6 +339,8 @@ SENTENCES = [
     ("Nodular infiltrate of the lingula.", [finding("infiltrate", "opacity", ["left mid zone lung"])]),
     ("A dense right apical nodule.", [finding("density", "opacity", ["right apical zone lung"])]),
     ("Radiopaque density outside the patient.", []),
+    ("Linear densities are consistent with surgical clips.", []),
+    ("Linear density may be a surgical clip.", [finding("density", "opacity", BOTH)]),
     # hearts between normal and large
     ("Heart size is top normal to slightly enlarged.", [
         finding("borderline heart size", "cardiomegaly", [], hedge="strong")
@@ -394,6 +396,12 @@ SENTENCES = [
         finding("opacity", labels=["right mid zone lung", "right lung base"])
     ]),
     ("Thickening of the left major fissure.", [finding("pleural thickening", None)]),
+    ("Bibasilar opacities, right greater than left, and tiny right effusion.", [
+        finding("opacity", labels=BASES), effusion(["right lung base"])
+    ]),
+    ("Edema in the left lung, especially the apex.", [finding("edema", labels=["left apical zone lung"])]),
+    ("Pleural-based density of the left chest.", [finding("density", "opacity", ["left lung"])]),
+    ("Right lung volume loss.", [finding("volume loss", None, ["right lung"])]),
     ("L > R effusions, R juxtahilar opacity.", [effusion(BASES), finding("opacity", labels=["right mid zone lung"])]),
     ("Rt. lower lobe consolidation: lt. apex clear.", [finding("consolidation", labels=["lung lower lobe right"])]),
     # one slip of the keys

@@ -19,6 +19,8 @@ def explain(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon:
     for grade, start, end in clauses.links(words, hits, mentions, lexicon):
         number = max(i for i, m in enumerate(mentions) if m.end <= start)
         finding, disease = mentions[number], mentions[number + 1]
+        if grade != "weak" and any(tag == "device" and s == disease.start for tag, _, s, _ in hits):
+            finding.flags.add("elsewhere")  # "densities consistent with surgical clips"
         if _usable(finding) and _usable(disease) and not finding.consumed:
             _take(finding, disease, worst(grade, disease.hedge))
             joint = not lexicon.joint.isdisjoint(words[end : disease.start])

@@ -49,7 +49,7 @@ class Lexicon:
 
     ``match(doc)`` gives (tag, value, start, end) of every phrase; tags: entity, cancel, subject, state, side, level,
     fused, place, link, bound, alternative, end, affirming, verb, hedged, cue_with, deny, deny_not, not_end, half,
-    setting, reversed, aside, operation, carries.
+    setting, reversed, aside, operation, carries, device.
     """
 
     def __init__(self, folder: str | Path):
@@ -127,6 +127,7 @@ class Lexicon:
             composite = Composite(self.entities[row["name"]], row["gap"], rank)
             self._put("subject", composite, row["subjects"], plural=True)
             self._put("state", composite, row["states"])
+        self._put("device", None, data["not_findings"]["devices"], plural=True)
         for phrases in data["not_findings"].values():
             self._put("cancel", None, phrases, plural=True)
         self.lung_words = tuple(data["lung_words"])

@@ -132,7 +132,7 @@ def _share_forward(words, part: _Part, following: _Part, mentions, adjectives: s
     """ "Right upper and lower lobe opacities": the first place goes with the second."""
     if part.owner is not None or following.owner is None or following.owner.end <= part.end:
         return
-    if not _joint(words, part.end, following.start, adjectives, lexicon):
+    if not _joint(words, part.end, following.start, adjectives, lexicon) or words[part.start - 1] in ("than", ">"):
         return
     earlier = [m for m in mentions if m.end <= part.start]
     if earlier and _leading_word(words, part.start, earlier[-1].end, lexicon) in lexicon.before_place - {

@@ -63,7 +63,7 @@ def resolve(words: list[str], items: list[tuple[str, object, int, int]], lexicon
     if fresh:
         places = _trailing(places, tuple(sides), items, lexicon)
     places = list(dict.fromkeys(places))
-    if any(place.level not in (None, "lung") for place in places):
+    if any(place.level not in (None, "lung") or (place.level and place.sides) for place in places):
         # "Increased lung markings in the right base": the noun's own word names no second place.
         places = [place for place in places if place.level != "lung" or place.sides]
     real = [place for place in places if place.category != _LATERAL]
