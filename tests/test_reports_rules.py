@@ -8,7 +8,7 @@ import pytest
 from ils.core.labels import LUNGS, ZONE_LABELS
 from ils.reports import engine, sentences
 from ils.reports.rules import lexicon as rules_lexicon
-from ils.reports.rules import statements
+from ils.reports.rules import statements, wordings
 from ils.reports.stage import RESOURCES
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -449,6 +449,23 @@ def test_spans_are_the_words_of_the_finding():
     for item, words in zip(tuples_of(text), ("heart is   enlarged", "pleural effusion"), strict=True):
         start = spans[item["sentence_index"] - 1][0]
         assert text[start + item["span"][0] : start + item["span"][1]] == words
+
+
+# ---- forms of the lexicon's phrases -----------------------------------------------------------------------------------
+
+
+def test_slots_are_filled_in_also_inside_slots():
+    slots = {"very": ["", "quite {how}"], "how": ["so", "too"]}
+    tree = {"before": ["{very} large", "old"], "gap": 3}
+    assert wordings.filled(tree, slots) == {"before": ["large", "quite so large", "quite too large", "old"], "gap": 3}
+    with pytest.raises(KeyError, match="size"):
+        wordings.filled(["{size} heart"], slots)
+
+
+def test_a_slip_between_two_words_stands_for_neither():
+    found = wordings.misspellings(["edemas", "edemic"], known={"edema"})
+    assert (found["deemas"], found["edmic"]) == ("edemas", "edemic")
+    assert found.keys().isdisjoint({"edema", "edemas", "edemis"})
 
 
 # ---- the section as a whole ------------------------------------------------------------------------------------------
