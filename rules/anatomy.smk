@@ -3,6 +3,7 @@
 
 rule anatomy_shard:
     input:
+        **ENGINE_FILES["anatomy"],
         anomaly="results/anomaly/{shard}.h5",
         organs="results/organs/{shard}.h5",
     output:
@@ -16,6 +17,7 @@ rule anatomy_shard:
         f"../envs/anatomy-{OPTIONS['anatomy']['engine']}.yaml"
     threads: 2
     resources:
+        gpu=GPUS["anatomy"],
         mem_mb=6000,
         runtime=120,
     params:

@@ -3,6 +3,7 @@
 
 rule anomaly_shard:
     input:
+        **ENGINE_FILES["anomaly"],
         frames="results/frames/{shard}.h5",
         organs="results/organs/{shard}.h5",
     output:
@@ -16,6 +17,7 @@ rule anomaly_shard:
         f"../envs/anomaly-{OPTIONS['anomaly']['engine']}.yaml"
     threads: 2
     resources:
+        gpu=GPUS["anomaly"],
         mem_mb=8000,
         runtime=240,
     params:

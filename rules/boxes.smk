@@ -3,7 +3,7 @@
 
 rule boxes_shard:
     input:
-        **BOXES,
+        **ENGINE_FILES["boxes"],
         frames="results/frames/{shard}.h5",
     output:
         output="results/boxes/{shard}.parquet",
@@ -16,6 +16,7 @@ rule boxes_shard:
         f"../envs/boxes-{OPTIONS['boxes']['engine']}.yaml"
     threads: 2
     resources:
+        gpu=GPUS["boxes"],
         mem_mb=6000,
         runtime=120,
     params:

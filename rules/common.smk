@@ -6,9 +6,9 @@ from types import SimpleNamespace
 sys.path.insert(0, str(Path(workflow.basedir) / "scripts"))
 
 from ils.cohort.check import check_inputs, check_lists, source_files
-from ils.core.engines import engine_inputs
+from ils.core.engines import declared, engine_inputs
 from ils.core.labels import SPLITS, STAGES
-from ils.core.options import stage_options
+from ils.core.options import ENGINE_STAGES, stage_options
 from ils.core.provenance import code_digest
 from ils.core.run import UserError, existing_file
 from ils.core.seeds import shard_names
@@ -23,16 +23,22 @@ try:
     check = check_lists if SETTINGS.cohort.source == "embedded" else check_inputs
     check(SimpleNamespace(**OPTIONS["cohort"]))
     COHORT = source_files(SimpleNamespace(**OPTIONS["cohort"]))
-    BOXES = {}
+    # What the chosen engines read besides their stages' inputs.
+    ENGINE_FILES = {
+        stage: engine_inputs(stage, OPTIONS[stage]["engine"], OPTIONS[stage].get("own")) for stage in ENGINE_STAGES
+    }
     if SETTINGS.boxes.engine == "table":
-        BOXES["table"] = str(existing_file("boxes.table", SETTINGS.boxes.table))
+        ENGINE_FILES["boxes"] = {"table": str(existing_file("boxes.table", SETTINGS.boxes.table))}
 except (SettingsError, UserError) as error:
     sys.exit(f"cxr-ils: {error}")
 
-# What the chosen engine reads besides the cohort, and what its target makes besides its own.
-REPORTS = engine_inputs("ils.reports", OPTIONS["reports"]["engine"])
+# What the target of the reports makes besides its own.
 BESIDES = ["results/reports/agreement.tsv"] if SETTINGS.reports.engine == "both" else []
-GPUS = SETTINGS.reports.llm.execution.gpus if SETTINGS.reports.llm.transport == "offline" else 0
+GPUS = {
+    stage: SETTINGS.compute.gpus if declared(f"ils.{stage}", OPTIONS[stage]["engine"], "GPU", False) else 0
+    for stage in ENGINE_STAGES
+}
+GPUS["reports"] = SETTINGS.reports.llm.execution.gpus if SETTINGS.reports.llm.transport == "offline" else 0
 
 SHARDS = shard_names(OPTIONS["cohort"]["shards"])
 SETS = SETTINGS.thresholds.all_sets()

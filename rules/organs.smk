@@ -3,6 +3,7 @@
 
 rule organs_shard:
     input:
+        **ENGINE_FILES["organs"],
         frames="results/frames/{shard}.h5",
     output:
         output="results/organs/{shard}.h5",
@@ -15,6 +16,7 @@ rule organs_shard:
         f"../envs/organs-{OPTIONS['organs']['engine']}.yaml"
     threads: 2
     resources:
+        gpu=GPUS["organs"],
         mem_mb=4000,
         runtime=120,
     params:

@@ -3,7 +3,7 @@
 
 rule reports_shard:
     input:
-        **REPORTS,
+        **ENGINE_FILES["reports"],
         cohort="results/cohort/{shard}.parquet",
     output:
         output="results/reports/{shard}.jsonl",
@@ -39,7 +39,7 @@ rule reports_structured:
         "../envs/reports-vllm.yaml"
     threads: 8
     resources:
-        gpu=GPUS,
+        gpu=GPUS["reports"],
         mem_mb=64000,
         runtime=720,
     params:
@@ -83,7 +83,7 @@ rule reports_mapping:
         "../envs/reports-vllm.yaml"
     threads: 8
     resources:
-        gpu=GPUS,
+        gpu=GPUS["reports"],
         mem_mb=64000,
         runtime=720,
     params:

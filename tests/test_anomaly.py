@@ -150,7 +150,7 @@ def test_ledger_keeps_every_image(tmp_path, monkeypatch):
     chests = {f"i{code}": simple_chest(code) for code in range(5)}
     for code, (image, _) in enumerate(chests.values()):
         image[0, 0] = code
-    monkeypatch.setattr(stage, "load", lambda name, options: Scripted())
+    monkeypatch.setattr(stage, "load", lambda name, options, setup: Scripted())
     output, excluded = run(tmp_path / "out", write_inputs(tmp_path, chests, missing=("i4",)))
     assert excluded["image_id"].to_list() == ["i1", "i2"]
     assert excluded["reason"].to_list() == ["bad_map", "engine_failure"]

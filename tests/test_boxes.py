@@ -287,7 +287,7 @@ def test_engine_failure_is_a_ledger_row(frames, tmp_path, monkeypatch):
                 raise ZeroDivisionError("secret detail")
             return super().detect(image, image_id, to_original)
 
-    monkeypatch.setattr(lite, "load", Broken)
+    monkeypatch.setattr(lite, "load", lambda options, setup: Broken(options))
     found = run(frames, tmp_path)
     assert "i1" not in set(found["image_id"])
     assert read_table(tmp_path / "00.excluded.parquet").rows() == [

@@ -298,6 +298,63 @@ def test_sift_enters_every_image_once_and_yields_those_that_stay(tmp_path, threa
     assert len(rows) + len(stayed) == 30
 
 
+@pytest.mark.parametrize(("batch", "fits"), [(1, 1), (4, 4), (8, 3), (64, 30)])
+def test_batches_shrink_to_what_fits_and_one_bad_image_takes_no_other(tmp_path, batch, fits):
+    sizes, alive = [], []
+
+    def work(rows: list[tuple]) -> list[tuple]:
+        sizes.append(len(rows))
+        if len(rows) > fits:
+            raise MemoryError
+        if any(number == 13 for (number,) in rows):
+            raise ZeroDivisionError
+        return [(number, ("no_lungs", "small") if number % 3 == 0 else None) for (number,) in rows]
+
+    def read(name: str) -> tuple:
+        alive.append(name)
+        return (int(name),)
+
+    book = ledger.Ledger("organs")
+    names = [f"{number:02}" for number in range(30)]
+    stayed = []
+    for item in parallel.sift_batches(book, names[::-1], read, work, batch):
+        stayed.append(item)
+        assert len(alive) <= int(item[0]) + 1 + 2 * batch  # no more is read ahead than the next batch
+    assert stayed == [(f"{number:02}", number) for number in range(30) if number != 13 and number % 3]
+    assert alive == names
+    small = next(number for number, size in enumerate(sizes) if size <= fits)
+    assert max(sizes[small:]) <= fits
+    book.finish(tmp_path / "excluded.parquet", names)
+    rows = store.read_table(tmp_path / "excluded.parquet").select("image_id", "reason", "detail").rows()
+    assert ("13", "engine_failure", "ZeroDivisionError") in rows
+    assert len(rows) + len(stayed) == 30
+
+
+def test_one_image_that_never_fits_is_excluded(tmp_path):
+    class OutOfMemoryError(RuntimeError):
+        """By the name of torch's."""
+
+    def work(rows: list[tuple]) -> list[tuple]:
+        if ("7",) in rows:
+            raise OutOfMemoryError
+        return [(name, None) for (name,) in rows]
+
+    book = ledger.Ledger("anomaly")
+    names = [str(number) for number in range(10)]
+    stayed = list(parallel.sift_batches(book, names, lambda name: (name,), work, 4))
+    assert [name for name, _ in stayed] == [name for name in names if name != "7"]
+    book.finish(tmp_path / "excluded.parquet", names)
+    assert store.read_table(tmp_path / "excluded.parquet")["detail"].to_list() == ["OutOfMemoryError"]
+
+
+def test_an_engine_declares_what_the_workflow_must_know(tmp_path):
+    from ils.core import engines
+
+    assert engines.engine_inputs("reports", "vllm").keys() == {"structured", "mapping"}
+    assert engines.engine_inputs("organs", "lite", {}) == {}
+    assert engines.declared("ils.organs", "lite", "GPU", False) is False
+
+
 def test_a_users_mistake_in_the_work_ends_the_shard():
     def work(number: int) -> tuple:
         raise run.UserError("boxes.table is x.csv: give a file that exists.")

@@ -1,11 +1,11 @@
 """What every anatomy engine offers, and how one is found by its name."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 
-from ils.core.engines import engine_module
+from ils.core.engines import Setup, engine_module
 
 
 @dataclass(frozen=True)
@@ -13,6 +13,7 @@ class Options:
     """Settings of the anatomy stage (section ``anatomy`` of the configuration).
 
     The cuts are shares of a lung's height, 0 at the apex and 1 at the base; see :mod:`ils.anatomy.zones`.
+    own: settings of the engine alone.
     """
 
     engine: str
@@ -24,6 +25,7 @@ class Options:
     max_tilt: float
     min_labels: int
     disagreement: float
+    own: dict = field(default_factory=dict)
 
 
 class AnatomyEngine(Protocol):
@@ -33,13 +35,16 @@ class AnatomyEngine(Protocol):
         """Return bool (16, 512, 512) masks, in the order of ``labels.ANATOMY_LABELS``, of an edited frame.
 
         A mask is empty where the label is not found. Called from several threads at once.
+
+        An engine of a large net has ``segment_batch(images)`` instead, lists in and out, and ``batch``, how many at a
+        time: it is called from one thread.
         """
         ...
 
 
-def load(name: str, options: Options) -> AnatomyEngine:
-    """Load an engine: the module ``ils.anatomy.<name>`` makes one with ``load(options)``.
+def load(name: str, options: Options, setup: Setup | None = None) -> AnatomyEngine:
+    """Load an engine: the module ``ils.anatomy.<name>`` makes one with ``load(options, setup)``.
 
     Raises UserError for an unknown name.
     """
-    return engine_module("ils.anatomy", name).load(options)
+    return engine_module("ils.anatomy", name).load(options, setup or Setup())

@@ -26,7 +26,7 @@ class LiteAnatomy:
         return np.stack([masks[label] for label in ANATOMY_LABELS])
 
 
-def load(options: Options) -> LiteAnatomy:
+def load(options: Options, setup: object = None) -> LiteAnatomy:
     """Load the engine with the cuts of the settings. Raises UserError for cuts that make no sense."""
     cuts = Cuts(
         zones=options.zone_cuts,

@@ -6,9 +6,10 @@ import numpy as np
 
 from ils.anatomy.agreement import disagreement
 from ils.anatomy.engine import Options, load
+from ils.core.engines import Setup
 from ils.core.labels import ANATOMY_LABELS
 from ils.core.ledger import Ledger
-from ils.core.parallel import sift
+from ils.core.parallel import sift, sift_batches
 from ils.core.store import FRAME_SIZE, Shard, ShardWriter
 
 __all__ = ["Options", "fault", "run_shard"]
@@ -38,18 +39,25 @@ def run_shard(
     options: Options,
     attrs: dict,
     threads: int,
+    compute: dict | None = None,
+    **files: str,
 ) -> None:
     """Segment every edited image of a shard and keep those whose anatomy is whole and agrees with the organs.
 
     Writes ``output`` (HDF5: ``mask`` packed bool (16, 512, 512) for each accepted image) and the ledger ``excluded``.
-    Raises UserError for an unknown engine or cuts that make no sense.
+    ``files``: what the engine reads besides; ``compute``: how its net is run. Raises UserError for an unknown engine or
+    cuts that make no sense.
     """
-    engine = load(options.engine, options)
+    engine = load(options.engine, options, Setup.of(options.own, files, compute))
     ledger = Ledger("anatomy")
 
     def work(edited: np.ndarray, organ_masks: dict[str, np.ndarray]):
         masks = engine.segment(edited)
         return masks, fault(masks, organ_masks, options)
+
+    def work_batch(rows: list[tuple]):
+        found = engine.segment_batch([edited for edited, _ in rows])
+        return [(masks, fault(masks, organ, options)) for masks, (_, organ) in zip(found, rows, strict=True)]
 
     empty = {"mask": ((len(ANATOMY_LABELS), FRAME_SIZE, FRAME_SIZE), bool)}
     with (
@@ -61,6 +69,10 @@ def run_shard(
         def read(name: str) -> tuple:
             return shard.get("edited", name), organ_shard.masks(name)
 
-        for image_id, masks in sift(ledger, shard.ids, read, work, threads):
+        if hasattr(engine, "segment_batch"):
+            rows = sift_batches(ledger, shard.ids, read, work_batch, engine.batch)
+        else:
+            rows = sift(ledger, shard.ids, read, work, threads)
+        for image_id, masks in rows:
             writer.append(image_id, mask=masks)
         ledger.finish(excluded, shard.ids)

@@ -1,18 +1,19 @@
 """What every counterfactual engine offers, and how one is found by its name."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 
-from ils.core.engines import engine_module
+from ils.core.engines import Setup, engine_module
 
 
 @dataclass(frozen=True)
 class Options:
-    """Settings of the anomaly stage (section ``anomaly`` of the configuration)."""
+    """Settings of the anomaly stage (section ``anomaly`` of the configuration); own: those of the engine alone."""
 
     engine: str
+    own: dict = field(default_factory=dict)
 
 
 class AnomalyEngine(Protocol):
@@ -24,13 +25,16 @@ class AnomalyEngine(Protocol):
         ``image`` is a frame uint8 (512, 512), ``organs`` its masks {label: bool (512, 512)}, at least right lung, left
         lung and heart. The stage restores the pixels outside the edit region and checks the values, so an engine may
         return any picture of this shape. Called from several threads at once.
+
+        An engine of a large net has ``edit_batch(images, organs, image_ids)`` instead, lists in and a list out, and
+        ``batch``, how many at a time: it is called from one thread, and no picture depends on the others.
         """
         ...
 
 
-def load(name: str, options: Options) -> AnomalyEngine:
-    """Load an engine: the module ``ils.anomaly.<name>`` makes one with ``load(options)``.
+def load(name: str, options: Options, setup: Setup | None = None) -> AnomalyEngine:
+    """Load an engine: the module ``ils.anomaly.<name>`` makes one with ``load(options, setup)``.
 
     Raises UserError for an unknown name.
     """
-    return engine_module("ils.anomaly", name).load(options)
+    return engine_module("ils.anomaly", name).load(options, setup or Setup())

@@ -88,6 +88,6 @@ class LiteEditor:
         return image.astype(np.float32) - self.excess(image, organs)
 
 
-def load(options: object) -> LiteEditor:
+def load(options: object, setup: object = None) -> LiteEditor:
     """Load the engine; it has no settings of its own."""
     return LiteEditor()

@@ -6,8 +6,9 @@ import numpy as np
 
 from ils.anomaly.compose import BadMap, compose, edit_region
 from ils.anomaly.engine import Options, load
+from ils.core.engines import Setup
 from ils.core.ledger import Ledger
-from ils.core.parallel import sift
+from ils.core.parallel import sift, sift_batches
 from ils.core.store import FRAME_SIZE, Shard, ShardWriter
 
 __all__ = ["Options", "run_shard"]
@@ -24,21 +25,32 @@ def run_shard(
     options: Options,
     attrs: dict,
     threads: int,
+    compute: dict | None = None,
+    **files: str,
 ) -> None:
     """Take the lesions out of every image of a shard that has organ masks.
 
     Writes ``output`` (HDF5: ``edited`` and ``anomaly`` uint8 (512, 512) for each accepted image; outside lungs and
     heart ``edited`` equals the frame, and ``anomaly`` = max(frame - edited, 0)) and the ledger ``excluded`` (reasons
-    ``bad_map``, ``engine_failure``). Raises UserError for an unknown engine.
+    ``bad_map``, ``engine_failure``). ``files``: what the engine reads besides; ``compute``: how its net is run. Raises
+    UserError for an unknown engine.
     """
-    engine = load(options.engine, options)
+    engine = load(options.engine, options, Setup.of(options.own, files, compute))
     ledger = Ledger("anomaly")
 
-    def work(image: np.ndarray, masks: dict[str, np.ndarray]):
+    def composed(image: np.ndarray, masks: dict[str, np.ndarray], edited: np.ndarray):
         try:
-            return compose(image, np.asarray(engine.edit(image.copy(), masks)), edit_region(masks)), None
+            return compose(image, np.asarray(edited), edit_region(masks)), None
         except BadMap as fault:
             return None, ("bad_map", str(fault))
+
+    def work(image: np.ndarray, masks: dict[str, np.ndarray], name: str):
+        return composed(image, masks, engine.edit(image.copy(), masks))
+
+    def work_batch(rows: list[tuple]):
+        images, masks, names = map(list, zip(*rows, strict=True))
+        edited = engine.edit_batch([image.copy() for image in images], masks, names)
+        return [composed(*row) for row in zip(images, masks, edited, strict=True)]
 
     empty = dict.fromkeys(UNITS, ((FRAME_SIZE, FRAME_SIZE), np.uint8))
     with (
@@ -47,9 +59,13 @@ def run_shard(
         ShardWriter(output, attrs=attrs, units=UNITS, empty=empty) as writer,
     ):
 
-        def read(name: str) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-            return frame_shard.get("image", name), shard.masks(name)
+        def read(name: str) -> tuple[np.ndarray, dict[str, np.ndarray], str]:
+            return frame_shard.get("image", name), shard.masks(name), name
 
-        for image_id, (edited, difference) in sift(ledger, shard.ids, read, work, threads):
+        if hasattr(engine, "edit_batch"):
+            rows = sift_batches(ledger, shard.ids, read, work_batch, engine.batch)
+        else:
+            rows = sift(ledger, shard.ids, read, work, threads)
+        for image_id, (edited, difference) in rows:
             writer.append(image_id, edited=edited, anomaly=difference)
         ledger.finish(excluded, shard.ids)

@@ -1,17 +1,17 @@
 """What every detector offers, and how one is found by its name."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from ils.core.engines import engine_module
+from ils.core.engines import Setup, engine_module
 from ils.core.run import UserError
 
 
 @dataclass(frozen=True)
 class Options:
-    """Settings of the boxes stage (section ``boxes`` of the configuration)."""
+    """Settings of the boxes stage (section ``boxes`` of the configuration); own: those of the engine alone."""
 
     engine: str
     table: str | None
@@ -20,6 +20,7 @@ class Options:
     nms_iou: float
     max_boxes: int
     excluded_classes: tuple[str, ...] | list[str]
+    own: dict = field(default_factory=dict)
 
 
 class Detections(NamedTuple):
@@ -44,16 +45,19 @@ class BoxEngine(Protocol):
 
         ``image`` is uint8 (512, 512), ``to_original`` the frame-to-original affine (2, 3). Called from several
         threads at once.
+
+        An engine of a large net has ``detect_batch(images)`` instead, a list in and a list out, and ``batch``, how many
+        at a time: it is called from one thread.
         """
         ...
 
 
-def load_engine(options: Options) -> BoxEngine:
-    """Load the engine ``options.engine``: the module ``ils.boxes.<name>`` makes one with ``load(options)``.
+def load_engine(options: Options, setup: Setup | None = None) -> BoxEngine:
+    """Load the engine ``options.engine``: the module ``ils.boxes.<name>`` makes one with ``load(options, setup)``.
 
     Raises UserError for an unknown engine, or for an excluded class that it does not know.
     """
-    engine = engine_module("ils.boxes", options.engine).load(options)
+    engine = engine_module("ils.boxes", options.engine).load(options, setup or Setup())
     for name in options.excluded_classes:
         if name not in engine.class_names:
             raise UserError(

@@ -78,6 +78,6 @@ class LiteEngine:
         return Detections(boxes, confidence, [self.trained[index] for index in classes])
 
 
-def load(options: Options) -> LiteEngine:
+def load(options: Options, setup: object = None) -> LiteEngine:
     """Load the engine. Raises UserError if its weights are missing."""
     return LiteEngine(options)

@@ -6,8 +6,9 @@ import numpy as np
 import polars as pl
 
 from ils.boxes.engine import BoxEngine, Detections, Options, load_engine
+from ils.core.engines import Setup
 from ils.core.ledger import Ledger
-from ils.core.parallel import sift
+from ils.core.parallel import sift, sift_batches
 from ils.core.run import log
 from ils.core.store import Shard, write_table
 
@@ -41,15 +42,23 @@ def warn_of_strangers(engine: BoxEngine, image_ids: list[str]) -> None:
 
 
 def run_shard(
-    *, frames: str | Path, output: str | Path, excluded: str | Path, options: Options, attrs: dict, threads: int
+    *,
+    frames: str | Path,
+    output: str | Path,
+    excluded: str | Path,
+    options: Options,
+    attrs: dict,
+    threads: int,
+    compute: dict | None = None,
+    **files: str,
 ) -> None:
     """Detect boxes on every frame of a shard.
 
     Writes ``output`` (Parquet: :data:`SCHEMA`, sorted by image_id, falling confidence, coordinates, class) and the
-    ledger ``excluded``. An image without boxes has no row; an image the engine failed on is excluded. Raises UserError
-    for an unknown engine or class.
+    ledger ``excluded``. An image without boxes has no row; an image the engine failed on is excluded. ``files``: what
+    the engine reads besides; ``compute``: how its net is run. Raises UserError for an unknown engine or class.
     """
-    engine = load_engine(options)
+    engine = load_engine(options, Setup.of(options.own, files, compute))
     unused = set(options.excluded_classes)
     ledger, rows = Ledger("boxes"), []
 
@@ -61,8 +70,15 @@ def run_shard(
         def work(image: np.ndarray, name: str, to_original: np.ndarray):
             return engine.detect(image, name, to_original), None
 
+        def work_batch(rows: list[tuple]):
+            return [(found, None) for found in engine.detect_batch([image for image, _, _ in rows])]
+
         warn_of_strangers(engine, shard.ids)
-        for image_id, found in sift(ledger, shard.ids, read, work, threads):
+        if hasattr(engine, "detect_batch"):
+            found_in = sift_batches(ledger, shard.ids, read, work_batch, engine.batch)
+        else:
+            found_in = sift(ledger, shard.ids, read, work, threads)
+        for image_id, found in found_in:
             rows += rows_of(image_id, found, unused)
         ledger.finish(excluded, shard.ids)
     boxes = pl.DataFrame(rows, schema=SCHEMA, orient="row")

@@ -97,6 +97,6 @@ class TableEngine:
         return Detections(boxes[order], confidence[order], [names[i] for i in order])
 
 
-def load(options: Options) -> TableEngine:
+def load(options: Options, setup: object = None) -> TableEngine:
     """Load the table. Raises UserError if it cannot be used."""
     return TableEngine(options)

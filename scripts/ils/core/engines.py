@@ -1,11 +1,21 @@
-"""Engines by name: an engine of a stage is a module or package in the stage's that has a function ``load``."""
+"""Engines by name: an engine of a stage is a module or package in the stage's that has a function ``load``.
 
+What the workflow must know of an engine before any job, its module declares in literals, which are read without
+importing it (its libraries may be in the job's environment alone):
+
+INPUTS: {name: path} of files that it reads besides its stage's inputs, made by other rules.
+FILES: names among its own settings that are a user's files; they become inputs.
+GPU: whether it wants one.
+"""
+
+import ast
 import importlib
 import pkgutil
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 
-from ils.core.run import UserError
+from ils.core.run import UserError, existing_file
 
 INTERFACE = "engine"
 """The module of a stage's package that says what an engine is, and is none itself."""
@@ -22,9 +32,46 @@ def engine_names(package: str) -> tuple[str, ...]:
     return tuple(sorted(names))
 
 
-def engine_inputs(package: str, name: str) -> dict[str, str]:
-    """Return {name: path} of what an engine reads besides the inputs of its stage: ``INPUTS`` of its module."""
-    return dict(getattr(engine_module(package, name), "INPUTS", {}))
+@dataclass(frozen=True)
+class Setup:
+    """What an engine is given besides its stage's options.
+
+    own: its own settings, the section of its name; files: paths by the names of its ``INPUTS`` and ``FILES``.
+    device: ``auto``, ``cpu`` or ``cuda``; batch: images at a time. No result depends on these two.
+    """
+
+    own: dict = field(default_factory=dict)
+    files: dict[str, str] = field(default_factory=dict)
+    device: str = "auto"
+    batch: int = 1
+
+    @classmethod
+    def of(cls, own: dict, files: dict[str, str], compute: dict | None) -> "Setup":
+        """Put together what a stage was given; ``compute`` is the settings' section of that name."""
+        compute = compute or {}
+        return cls(own, files, compute.get("device", "auto"), compute.get("batch", 1))
+
+
+def declared(package: str, name: str, constant: str, default: object) -> object:
+    """Return a literal that an engine's module declares, without importing the module."""
+    folder = Path(importlib.import_module(package).__path__[0])
+    source = next(path for path in (folder / f"{name}.py", folder / name / "__init__.py") if path.is_file())
+    for node in ast.parse(source.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", None) == constant:
+            return ast.literal_eval(node.value)
+    return default
+
+
+def engine_inputs(stage: str, name: str, own: dict | None = None) -> dict[str, str]:
+    """Return {name: path} of what an engine reads besides its stage's inputs.
+
+    Raises UserError for a user's file that is not there.
+    """
+    package = f"ils.{stage}"
+    files = {key: own[key] for key in declared(package, name, "FILES", ())} if own else {}
+    for key, value in files.items():
+        existing_file(f"{stage}.{name}.{key}", value)
+    return declared(package, name, "INPUTS", {}) | files
 
 
 def engine_module(package: str, name: str) -> ModuleType:

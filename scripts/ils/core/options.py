@@ -6,6 +6,10 @@ from ils.core.settings.inputs import DEFAULT_SHARDS, EMBEDDED_SHARDS
 
 DATASET = ("ctr_negative_max", "global_share", "opacity_inference_share", "kinds", "one_answer")
 """Keys of the section ``dataset`` that no mask depends on, and the two both stages heed."""
+ENGINE_STAGES = ("reports", "organs", "anomaly", "anatomy", "boxes")
+"""The stages with a choice of engines."""
+ENGINE_SECTIONS = ("chexmask", "radedit", "cxas", "ultralytics", "scaled_yolov4")
+"""Sections of a stage's settings that belong to the engine of that name."""
 SAME_TUPLES = {"both": "vllm"}
 """Engines of the reports whose tuples are another's: ``both`` only compares them, so that it re-runs nothing."""
 EMBEDDED_MANIFEST = "results/phantom/manifest.csv"
@@ -34,16 +38,23 @@ def stage_options(settings: Settings) -> dict[str, dict]:
         "reports": reports,
         "structuring": _model("structuring", llm, seed) | {"section_overrides": reports["section_overrides"]},
         "mapping": _model("mapping", llm, seed),
-        "organs": plain["organs"],
-        "anomaly": plain["anomaly"],
-        "anatomy": plain["anatomy"],
-        "boxes": plain["boxes"],
+        "organs": _stage("organs", plain),
+        "anomaly": _stage("anomaly", plain, seed=seed),
+        "anatomy": _stage("anatomy", plain),
+        "boxes": _stage("boxes", plain),
         "masks": masks | units,
         "dataset": {name: dataset[name] for name in DATASET} | {"seed": seed},
         "layout": {"pixels": dataset["layout_pixels"]},
         "tables": {"min_px": plain["tables"]["truth_min_px"]},
         "figures": plain["figures"] | {"seed": seed},
     }
+
+
+def _stage(name: str, plain: dict, **shared: object) -> dict:
+    """Return a stage's own keys, and as ``own`` the section of the chosen engine alone, with ``shared`` keys."""
+    keys = {key: value for key, value in plain[name].items() if key not in ENGINE_SECTIONS}
+    own = plain[name][keys["engine"]] | shared if keys["engine"] in ENGINE_SECTIONS else {}
+    return keys | {"own": own}
 
 
 def _model(section: str, llm: dict, seed: int) -> dict:

@@ -1,5 +1,6 @@
-"""Work on the images of a shard with a pool of threads, in the shard's order and with bounded memory."""
+"""Work on the images of a shard, in its order and with bounded memory: in a pool of threads, or in batches."""
 
+import logging
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -8,6 +9,7 @@ from ils.core.ledger import Ledger
 from ils.core.run import UserError, progress
 
 R = TypeVar("R")
+log = logging.getLogger("ils")
 Fault = tuple[str, str]
 """Why an image stops here: a code of ``labels.REASONS``, and a detail."""
 
@@ -25,8 +27,26 @@ def sift(
     image is excluded as ``engine_failure`` with the error's class name, for one bad image must not end the shard (a
     UserError does). ``read`` runs in this thread, because HDF5 files are not for sharing; ``work`` runs in the pool.
     """
-    rows = _worked(sorted(image_ids), read, work, max(1, threads))
-    for image_id, (result, fault) in progress(rows, len(image_ids), ledger.stage):
+    yield from _entered(ledger, _worked(sorted(image_ids), read, work, max(1, threads)), len(image_ids))
+
+
+def sift_batches(
+    ledger: Ledger,
+    image_ids: list[str],
+    read: Callable[[str], tuple],
+    work: Callable[[list[tuple]], list[tuple[R, Fault | None]]],
+    batch: int,
+) -> Iterator[tuple[str, R]]:
+    """Do as :func:`sift` with ``work`` on up to ``batch`` rows at a time, while one thread reads the next ones.
+
+    Where a batch does not fit into memory it is halved, for the rest of the shard too; where it fails otherwise its
+    rows are tried one by one, so that one bad image takes no other with it.
+    """
+    yield from _entered(ledger, _batched(sorted(image_ids), read, work, max(1, batch)), len(image_ids))
+
+
+def _entered(ledger: Ledger, rows: Iterator[tuple[str, tuple]], total: int) -> Iterator[tuple[str, R]]:
+    for image_id, (result, fault) in progress(rows, total, ledger.stage):
         if fault:
             ledger.exclude(image_id, "", *fault)
         else:
@@ -49,3 +69,42 @@ def _attempt(work: Callable, arguments: tuple) -> tuple:
         raise
     except Exception as error:
         return None, ("engine_failure", type(error).__name__)
+
+
+def _batched(names: list[str], read: Callable, work: Callable, batch: int) -> Iterator[tuple[str, tuple]]:
+    with ThreadPoolExecutor(1) as reader:
+        ahead = [reader.submit(read, name) for name in names[:batch]]
+        first = 0
+        while first < len(names):
+            rows = [future.result() for future in ahead[:batch]]
+            ahead = ahead[len(rows) :]
+            wanted = names[first + len(rows) + len(ahead) : first + 2 * len(rows)]
+            ahead += [reader.submit(read, name) for name in wanted]
+            done, batch = _fitting(work, rows, batch)
+            yield from zip(names[first : first + len(rows)], done, strict=True)
+            first += len(rows)
+
+
+def _fitting(work: Callable, rows: list[tuple], batch: int) -> tuple[list[tuple], int]:
+    """Return the results of some rows, and the batch that fits into memory."""
+    done: list[tuple] = []
+    while len(done) < len(rows):
+        part = rows[len(done) : len(done) + batch]
+        try:
+            done += work(part)
+        except UserError:
+            raise
+        except Exception as error:
+            if len(part) == 1:
+                done.append((None, ("engine_failure", type(error).__name__)))
+            elif _out_of_memory(error):
+                batch = len(part) // 2
+                log.warning("a batch of %d does not fit into memory: %d from here on", len(part), batch)
+            else:
+                done += [result for row in part for result in _fitting(work, [row], 1)[0]]
+    return done, batch
+
+
+def _out_of_memory(error: Exception) -> bool:
+    # torch's own class, by name: the core knows no torch
+    return isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"

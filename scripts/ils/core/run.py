@@ -77,7 +77,7 @@ def begin(snakemake, options_class: type[T]) -> tuple[T, dict]:
 
 
 def part(snakemake, function_name: str, /, **more: object) -> None:
-    """Run one of a stage's several parts: ``function_name`` is module and function below ``ils``, "masks.sweep.run_shard".
+    """Run one of a stage's several parts: ``function_name`` is "masks.sweep.run_shard", below ``ils``.
 
     The part is named and not imported by the script, so that the rule's digest holds its own code and not its
     sisters'. It gets the rule's inputs and outputs, and of options (of the class its signature says), attrs, threads

@@ -1,18 +1,18 @@
 """What every organ engine offers, and how one is found by its name."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 
-from ils.core.engines import engine_module
+from ils.core.engines import Setup, engine_module
 from ils.core.labels import ORGAN_LABELS
 from ils.core.run import UserError
 
 
 @dataclass(frozen=True)
 class Options:
-    """Settings of the organs stage (section ``organs`` of the configuration)."""
+    """Settings of the organs stage (section ``organs`` of the configuration); own: those of the engine alone."""
 
     engine: str
     min_lung_share: float
@@ -21,6 +21,7 @@ class Options:
     max_border_share: float
     min_contrast: float
     max_saturated: float
+    own: dict = field(default_factory=dict)
 
 
 class OrganEngine(Protocol):
@@ -28,20 +29,21 @@ class OrganEngine(Protocol):
 
     labels: tuple[str, ...]
 
-    def segment(self, image: np.ndarray) -> np.ndarray:
+    def segment(self, image: np.ndarray, image_id: str, to_original: np.ndarray) -> np.ndarray:
         """Return bool (K, 512, 512) masks, in the order of ``labels``, of a frame uint8 (512, 512).
 
-        A mask is empty where the organ is not found. Called from several threads at once.
+        ``to_original`` is the frame-to-original affine (2, 3). A mask is empty where the organ is not found. Called
+        from several threads at once.
         """
         ...
 
 
-def load(name: str, options: Options) -> OrganEngine:
-    """Load an engine: the module ``ils.organs.<name>`` makes one with ``load(options)``.
+def load(name: str, options: Options, setup: Setup | None = None) -> OrganEngine:
+    """Load an engine: the module ``ils.organs.<name>`` makes one with ``load(options, setup)``.
 
     Raises UserError for an unknown name, or for an engine that lacks an organ every engine must give.
     """
-    engine = engine_module("ils.organs", name).load(options)
+    engine = engine_module("ils.organs", name).load(options, setup or Setup())
     if missing := [label for label in ORGAN_LABELS if label not in engine.labels]:
         raise UserError(f"organs.engine {name!r} gives no {', '.join(missing)}: choose another engine")
     return engine

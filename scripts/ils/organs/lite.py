@@ -15,11 +15,11 @@ class LiteOrgans:
         self._net = MapNet(RESOURCES / RESOURCE_FILES[0])
         self.labels = self._net.labels
 
-    def segment(self, image: np.ndarray) -> np.ndarray:
+    def segment(self, image: np.ndarray, image_id: str = "", to_original: np.ndarray | None = None) -> np.ndarray:
         """Return bool (4, 512, 512) masks of a frame uint8 (512, 512)."""
         return self._net.masks(image)
 
 
-def load(options: object) -> LiteOrgans:
+def load(options: object, setup: object = None) -> LiteOrgans:
     """Load the engine; it has no settings of its own."""
     return LiteOrgans()

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ils.core.engines import Setup
 from ils.core.ledger import Ledger
 from ils.core.parallel import sift
 from ils.core.store import FRAME_SIZE, Shard, ShardWriter
@@ -14,18 +15,26 @@ __all__ = ["Options", "run_shard"]
 
 
 def run_shard(
-    *, frames: str | Path, output: str | Path, excluded: str | Path, options: Options, attrs: dict, threads: int
+    *,
+    frames: str | Path,
+    output: str | Path,
+    excluded: str | Path,
+    options: Options,
+    attrs: dict,
+    threads: int,
+    compute: dict | None = None,
+    **files: str,
 ) -> None:
     """Segment every frame of a shard and keep the pictures that pass the checks of :mod:`ils.organs.quality`.
 
     Writes ``output`` (HDF5: ``mask`` packed bool (K, 512, 512) for each accepted image) and the ledger ``excluded``.
-    Raises UserError for an unknown engine.
+    ``files``: what the engine reads besides; ``compute``: how its net is run. Raises UserError for an unknown engine.
     """
-    engine = load(options.engine, options)
+    engine = load(options.engine, options, Setup.of(options.own, files, compute))
     ledger = Ledger("organs")
 
-    def work(image: np.ndarray, to_original: np.ndarray, original_shape: np.ndarray):
-        masks = engine.segment(image)
+    def work(image: np.ndarray, name: str, to_original: np.ndarray, original_shape: np.ndarray):
+        masks = engine.segment(image, name, to_original)
         named = dict(zip(engine.labels, masks, strict=True))
         return masks, fault(image, named, to_original, tuple(original_shape), options)
 
@@ -33,7 +42,7 @@ def run_shard(
     with Shard(frames) as shard, ShardWriter(output, attrs=attrs, labels=engine.labels, empty=empty) as writer:
 
         def read(name: str) -> tuple:
-            return tuple(shard.get(field, name) for field in ("image", "to_original", "original_shape"))
+            return shard.get("image", name), name, shard.get("to_original", name), shard.get("original_shape", name)
 
         for image_id, masks in sift(ledger, shard.ids, read, work, threads):
             writer.append(image_id, mask=masks)

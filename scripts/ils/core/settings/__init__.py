@@ -11,7 +11,7 @@ from typing import get_args
 from pydantic import BaseModel, ValidationError, model_validator
 
 from ils.core.settings.base import Section, key
-from ils.core.settings.images import Anatomy, Anomaly, Boxes, Organs
+from ils.core.settings.images import Anatomy, Anomaly, Boxes, Compute, Organs
 from ils.core.settings.inputs import Cohort, Frames, Phantom
 from ils.core.settings.outputs import Dataset, Figures, Masks, Tables
 from ils.core.settings.reports import Reports
@@ -30,6 +30,7 @@ class Settings(Section):
     anomaly: Anomaly = key(Anomaly, "Counterfactual and anomaly map.")
     anatomy: Anatomy = key(Anatomy, "Zone masks.")
     boxes: Boxes = key(Boxes, "Lesion boxes.")
+    compute: Compute = key(Compute, "How the engines with a large net are run.")
     thresholds: Thresholds = key(Thresholds, "Threshold sets.")
     masks: Masks = key(Masks, "Lesion masks.")
     dataset: Dataset = key(Dataset, "Instruction-answer pairs.")

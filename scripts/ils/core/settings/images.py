@@ -5,13 +5,33 @@ from typing import Literal
 from pydantic import model_validator
 
 from ils.core.labels import BOX_CLASSES
-from ils.core.settings.base import PAPER, Section, Share, key
+from ils.core.settings.base import AUTHORS, PAPER, Section, Share, key
+
+
+class Compute(Section):
+    """How the engines with a large net are run, not what they make: a change re-runs nothing."""
+
+    device: Literal["auto", "cpu", "cuda"] = key("auto", "Where the nets run; auto: on a GPU if the job has one.")
+    batch: int = key(8, "Images at a time; halved where they do not fit into memory.", unit="images", ge=1, le=1024)
+    gpus: int = key(1, "GPUs that a job of an engine with a large net asks for.", unit="GPUs", ge=0, le=8)
+
+
+class Chexmask(Section):
+    """The engine chexmask: masks that were published, for MIMIC-CXR."""
+
+    table: str = key("", "The CSV of MIMIC-CXR masks of the CheXmask database (original resolution).")
+    min_dice: Share = key(0.7, "Smallest estimated Dice, column Dice RCA (Mean), else no_lungs.", source=AUTHORS)
 
 
 class Organs(Section):
     """Right lung, left lung and heart of the image."""
 
-    engine: Literal["lite"] = key("lite", "lite: a small U-Net on the CPU.")
+    engine: Literal["lite", "hybridgnet", "chexmask"] = key(
+        "lite",
+        "lite: a small U-Net on the CPU; hybridgnet: the paper's net with the CheXmask weights; chexmask: the masks of "
+        "the CheXmask database.",
+    )
+    chexmask: Chexmask = key(Chexmask, "Settings of the engine chexmask.")
     min_lung_share: Share = key(0.02, "Share of the picture each lung must cover, else no_lungs.")
     max_lung_ratio: float = key(
         5.0, "How many times the smaller lung mask the larger may be, else no_lungs.", unit="areas", ge=1, le=1000
@@ -22,16 +42,47 @@ class Organs(Section):
     max_saturated: Share = key(0.5, "Share of pure black or white pixels in the chest, else extreme_contrast.")
 
 
+class Radedit(Section):
+    """The engine radedit: edit-friendly DDPM inversion inside the edit region."""
+
+    model: str = key(
+        "", "Folder in the layout of Stable Diffusion to use instead (RoentGen, a model of yours); empty: RadEdit."
+    )
+    prompt: str = key("No acute cardiopulmonary process", "What the edited picture shows.", source=PAPER)
+    invert_prompt: str = key("", "What the picture shows as it is; empty: nothing is said.", source=AUTHORS)
+    steps: int = key(200, "Diffusion steps of the whole schedule.", source=AUTHORS, ge=2, le=1000)
+    guidance: float = key(7.5, "Weight of the prompt inside the edit region.", source=AUTHORS, ge=0, le=50)
+    skip_ratio: Share = key(0.3, "Share of the noisiest steps that are skipped; more keeps more.", source=AUTHORS)
+    dtype: Literal["bfloat16", "float32"] = key("bfloat16", "Number type of the U-Net; the VAE is float32.")
+    published_bugs: bool = key(
+        False, "Paste back one step too noisy, and everywhere outside the edit region, as the published code does."
+    )
+
+
 class Anomaly(Section):
     """The counterfactual without a lesion, and the map of what differs."""
 
-    engine: Literal["lite"] = key("lite", "lite: a small network trained to take lesions out, on the CPU.")
+    engine: Literal["lite", "radedit"] = key(
+        "lite",
+        "lite: a small network trained to take lesions out, on the CPU; radedit: the paper's diffusion editor, or any "
+        "model in the layout of Stable Diffusion.",
+    )
+    radedit: Radedit = key(Radedit, "Settings of the engine radedit.")
+
+
+class Cxas(Section):
+    """The engine cxas."""
+
+    threshold: Share = key(0.5, "Probability from which a pixel belongs to a structure.", source=AUTHORS)
 
 
 class Anatomy(Section):
     """The 15 zone labels and the heart, on the edited image (paper)."""
 
-    engine: Literal["lite"] = key("lite", "lite: the organ net on the edited image, zones by geometry.")
+    engine: Literal["lite", "cxas"] = key(
+        "lite", "lite: the organ net on the edited image, zones by geometry; cxas: the paper's net of 159 structures."
+    )
+    cxas: Cxas = key(Cxas, "Settings of the engine cxas.")
     zone_cuts: tuple[Share, Share, Share] = key(
         (0.17, 0.42, 0.68),
         "Where the apical, upper and mid zone end, from apex (0) to base (1) of each lung.",
@@ -64,12 +115,36 @@ class Anatomy(Section):
         return self
 
 
+class Ultralytics(Section):
+    """The engine ultralytics."""
+
+    image_size: int = key(1024, "Side to which the frame is scaled.", unit="pixels", ge=64, le=4096)
+    class_names: dict[str, str] = key(
+        dict, "VinBigData names of the checkpoint's classes where they are called otherwise: {theirs: VinBigData's}."
+    )
+
+
+class ScaledYolov4(Section):
+    """The engine scaled_yolov4: five folds, joined by non-maximum suppression."""
+
+    image_size: int = key(1024, "Side to which the frame is scaled.", source=AUTHORS, unit="pixels", ge=128, le=4096)
+    fold_iou: Share = key(0.65, "Overlap above which the weaker of two boxes of one fold is dropped.", source=AUTHORS)
+    ensemble_iou: Share = key(0.5, "The same between the folds.", source=AUTHORS)
+    wrap_white: bool = key(
+        False, "Turn pure white into black as the public code does: (x * 256) overflows in eight bits."
+    )
+
+
 class Boxes(Section):
     """Lesion boxes with confidences."""
 
-    engine: Literal["lite", "table"] = key(
-        "lite", "lite: a small detector on the CPU; table: boxes from elsewhere (boxes.table)."
+    engine: Literal["lite", "table", "ultralytics", "scaled_yolov4"] = key(
+        "lite",
+        "lite: a small detector on the CPU; table: boxes from elsewhere (boxes.table); ultralytics: any YOLO "
+        "checkpoint; scaled_yolov4: the public five-fold ensemble for VinBigData.",
     )
+    ultralytics: Ultralytics = key(Ultralytics, "Settings of the engine ultralytics.")
+    scaled_yolov4: ScaledYolov4 = key(ScaledYolov4, "Settings of the engine scaled_yolov4.")
     table: str | None = key(None, "CSV or Parquet: image_id, x1, y1, x2, y2, confidence, class_name (engine table).")
     table_pixels: Literal["frame", "original"] = key(
         "frame", "Pixels the table's corners are in: those of the frame or of the original image (engine table)."
