@@ -4,6 +4,7 @@ What the workflow must know of an engine before any job, its module declares in 
 importing it (its libraries may be in the job's environment alone):
 
 INPUTS: {name: path} of files that it reads besides its stage's inputs, made by other rules.
+INSTEAD: the name of one of its own settings, a folder that replaces all ``INPUTS`` where it is given.
 FILES: names among its own settings that are a user's files; they become inputs.
 GPU: whether it wants one.
 """
@@ -68,6 +69,11 @@ def engine_inputs(stage: str, name: str, own: dict | None = None) -> dict[str, s
     Raises UserError for a user's file that is not there.
     """
     package = f"ils.{stage}"
+    folder = (own or {}).get(declared(package, name, "INSTEAD", None))
+    if folder and not Path(folder).is_dir():
+        raise UserError(f"{stage}.{name}: there is no folder {folder!r}: correct the path")
+    if folder:
+        return {"folder": folder}
     files = {key: own[key] for key in declared(package, name, "FILES", ())} if own else {}
     for key, value in files.items():
         existing_file(f"{stage}.{name}.{key}", value)
