@@ -451,7 +451,7 @@ def test_spans_are_the_words_of_the_finding():
         assert text[start + item["span"][0] : start + item["span"][1]] == words
 
 
-# ---- forms of the lexicon's phrases -----------------------------------------------------------------------------------
+# ---- forms of the lexicon's phrases ----------------------------------------------------------------------------------
 
 
 def test_slots_are_filled_in_also_inside_slots():
