@@ -1,53 +1,64 @@
-"""Large nets in torch: the device they run on, and weights that are exactly the net's or refused in one sentence."""
+"""Large nets in torch: the device that they run on, weights that fit to the last tensor, and how they are run.
 
-from collections.abc import Iterable
+The one module of the core that needs torch: the lite engines do without.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
 from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file
 
-from ils.core.engines import Setup
 from ils.core.run import UserError
 
-REMEDY = "delete it and run `snakemake weights` again (docs/models.md)"
 
+def device_of(wanted: str) -> torch.device:
+    """Return the device for ``compute.device``: ``auto`` takes a GPU if the job has one, else the CPU.
 
-def device_of(setup: Setup) -> torch.device:
-    """Return where an engine's net runs. Raises UserError if a GPU is asked for and there is none."""
-    there = torch.cuda.is_available()
-    if setup.device == "cuda" and not there:
-        raise UserError("compute.device is 'cuda', but torch sees no GPU here: choose auto or cpu")
-    return torch.device("cuda" if there and setup.device != "cpu" else "cpu")
-
-
-def read_tensors(path: str | Path, remedy: str = REMEDY) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
-    """Return the tensors of a safetensors file and its header's metadata. Raises UserError."""
-    if not Path(path).is_file():
-        raise UserError(f"there is no file {path}: run `snakemake weights` (docs/models.md)")
-    try:
-        with safe_open(path, framework="pt") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
-    except (SafetensorError, OSError) as error:
-        reason = str(error).splitlines()[0].rstrip(".")
-        raise UserError(f"{path} is damaged or no safetensors file ({reason}): {remedy}") from None
-
-
-def fill(net: torch.nn.Module, tensors: dict[str, torch.Tensor], path: str | Path, remedy: str = REMEDY) -> None:
-    """Give a net its weights, all of them and nothing else; it may have been made on the device ``meta``.
-
-    The weights keep the number type of the file. Raises UserError if one is missing, left over or of another shape.
+    Raises UserError where a GPU is asked for and there is none.
     """
-    wanted = net.state_dict()
-    missing = sorted(wanted.keys() - tensors.keys())
-    foreign = sorted(tensors.keys() - wanted.keys())
-    shaped = sorted(name for name in wanted.keys() & tensors.keys() if wanted[name].shape != tensors[name].shape)
-    faults = [_told(missing, "missing"), _told(foreign, "left over"), _told(shaped, "of another shape")]
-    if any(faults):
-        told = "; ".join(filter(None, faults))
-        raise UserError(f"{path} holds the weights of another net than {type(net).__name__} ({told}): {remedy}")
-    net.load_state_dict(tensors, assign=True)
+    there = torch.cuda.is_available()
+    if wanted == "cuda" and not there:
+        raise UserError("compute.device is 'cuda', but this job sees no GPU: set it to auto, or ask for one")
+    return torch.device("cuda" if there and wanted != "cpu" else "cpu")
 
 
-def _told(names: Iterable[str], what: str) -> str:
-    names = list(names)
-    return f"{len(names)} {what}, the first {names[0]}" if names else ""
+def load_strict(net: torch.nn.Module, path: str | Path) -> None:
+    """Give a net (also one on the device ``meta``) the weights of a safetensors file, which must fit exactly.
+
+    Raises UserError with one sentence for a file that is missing, damaged or another net's.
+    """
+    wanted = {name: tuple(value.shape) for name, value in net.state_dict().items()}
+    remedy = "delete it and run snakemake weights again (docs/models.md)"
+    try:
+        with safe_open(path, "pt") as file:
+            held = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118 (no mapping)
+    except (SafetensorError, OSError):
+        raise UserError(f"{path} is missing, damaged or no safetensors file: {remedy}") from None
+    if fault := misfit(wanted, held):
+        raise UserError(f"{path} holds the weights of another net, for {fault}: {remedy}")
+    net.load_state_dict(load_file(path), assign=True)
+
+
+def misfit(wanted: dict[str, tuple[int, ...]], held: dict[str, tuple[int, ...]]) -> str:
+    """Say in a clause how the tensors of a file ({name: shape}) differ from those of a net; empty where they do not."""
+    clauses = {
+        "it lacks": wanted.keys() - held.keys(),
+        "the net has no": held.keys() - wanted.keys(),
+        "the shape differs of": {name for name in wanted.keys() & held.keys() if wanted[name] != held[name]},
+    }
+    for clause, names in clauses.items():
+        if names:
+            more = f" and {len(names) - 1} more of {len(wanted)}" if len(names) > 1 else ""
+            return f"{clause} {min(names)}{more}"
+    return ""
+
+
+@contextmanager
+def inference() -> Iterator[None]:
+    """Run nets without gradients, in full float32 and by the same algorithms each time."""
+    exact = torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=False)
+    with torch.inference_mode(), exact:
+        yield
