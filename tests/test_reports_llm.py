@@ -315,6 +315,9 @@ def test_an_unmapped_place_blocks_its_side():
     assert (item["labels"], item["block"]) == ([], ["left lung"])
     item = one(finding(), "Opacity.")
     assert item["block"] == ["right lung", "left lung"]
+    half = finding(location=["left base", "right somewhere"])
+    item = one(half, "Opacity, left base, right somewhere.", {("left base", "opacity"): ("lung", ["left lung base"])})
+    assert (item["labels"], item["block"]) == ([], ["right lung", "left lung"])
 
 
 def test_grades_and_denials_are_the_rules_reading_or_cautious():
@@ -478,7 +481,10 @@ def test_a_quarantined_answer_is_a_row_of_the_ledger(tmp_path):
         {"text": answers.key_of(["Edema."]), "findings": None, "problem": "not JSON"},
     ]
     write_lines(paths["structured"], lines)
-    write_lines(paths["mapping"], [{"location": "left", "entity": "effusion", "category": "pleura", "labels": []}])
+    write_lines(
+        paths["mapping"],
+        [{"location": "left", "entity": "effusion", "category": "pleura", "labels": [], "problem": None}],
+    )
     excluded = str(tmp_path / "excluded.parquet")
     inputs = {"cohort": str(tmp_path / "cohort.parquet"), "excluded": excluded, "attrs": {}}
     run_shard(**inputs, **paths, options=Options("vllm", True, "both_bases"))

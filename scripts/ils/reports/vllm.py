@@ -21,6 +21,7 @@ def load(options) -> Structure:
         places={
             (line["location"], line["entity"]): (line["category"], line["labels"])
             for line in read_lines(options.files["mapping"])
+            if line["problem"] is None
         },
         lexicon=lexicon.load(str(options.lexicon)),
         rules=rules.load(options),

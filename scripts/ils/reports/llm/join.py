@@ -26,7 +26,7 @@ _STEM = 5
 class Joiner:
     """All that turns an answer into tuples.
 
-    places: (location, entity) to (category, labels), of all shards; rules: the rules engine on the same sentences;
+    places: (location, entity) to (category, labels) of all pairs that were mapped; rules: the rules engine on the same sentences;
     unsided_effusion: an effusion without a side lies in both bases.
     """
 
@@ -116,7 +116,9 @@ class Joiner:
 
     def _place(self, finding: dict, entity: Entity) -> tuple[str | None, list[str]]:
         """Return category and zone labels; the rules engine's conventions where Figure 10 is silent."""
-        told = [self.places.get(term, (None, [])) for term in terms_of(finding)]
+        told = [self.places.get(term) for term in terms_of(finding)]
+        if None in told:
+            return entity.category, []  # a place that was not mapped could be anywhere: the finding blocks
         found = {label for _, labels in told for label in labels}
         categories = [category for category, _ in told if category]
         where = "lung" if "lung" in categories else next(iter(categories), entity.category)
