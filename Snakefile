@@ -24,6 +24,7 @@ include: "rules/phantom.smk"
 include: "rules/cohort.smk"
 include: "rules/frames.smk"
 include: "rules/reports.smk"
+include: "rules/weights.smk"
 include: "rules/organs.smk"
 include: "rules/anomaly.smk"
 include: "rules/anatomy.smk"
@@ -40,3 +41,4 @@ rule all:
         rules.dataset.output,
         rules.tables.input,
         rules.figures.input,
+        rules.weights.output if WEIGHTS_NEEDED else [],

@@ -13,6 +13,7 @@ from ils.core.provenance import code_digest
 from ils.core.run import UserError, existing_file
 from ils.core.seeds import shard_names
 from ils.core.settings import SettingsError, read
+from ils.weights.catalogue import check_placed, needed, placed, rule_params
 
 try:
     SETTINGS = read(config)
@@ -29,6 +30,11 @@ try:
     }
     if SETTINGS.boxes.engine == "table":
         ENGINE_FILES["boxes"] = {"table": str(existing_file("boxes.table", SETTINGS.boxes.table))}
+    # The published weights among them, and what their rules are told.
+    WEIGHTS_NEEDED = needed(ENGINE_FILES)
+    WEIGHTS = rule_params(SETTINGS.weights.sha256)
+    PLACED = placed(SETTINGS.weights.folder)
+    check_placed(WEIGHTS_NEEDED, SETTINGS.weights.folder)
 except (SettingsError, UserError) as error:
     sys.exit(f"cxr-ils: {error}")
 

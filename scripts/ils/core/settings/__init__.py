@@ -16,6 +16,7 @@ from ils.core.settings.inputs import Cohort, Frames, Phantom
 from ils.core.settings.outputs import Dataset, Figures, Masks, Tables
 from ils.core.settings.reports import Reports
 from ils.core.settings.thresholds import Thresholds
+from ils.core.settings.weights import Weights
 
 
 class Settings(Section):
@@ -31,6 +32,7 @@ class Settings(Section):
     anatomy: Anatomy = key(Anatomy, "Zone masks.")
     boxes: Boxes = key(Boxes, "Lesion boxes.")
     compute: Compute = key(Compute, "How the engines with a large net are run.")
+    weights: Weights = key(Weights, "Published weights of those engines.")
     thresholds: Thresholds = key(Thresholds, "Threshold sets.")
     masks: Masks = key(Masks, "Lesion masks.")
     dataset: Dataset = key(Dataset, "Instruction-answer pairs.")

@@ -1,0 +1,100 @@
+# Weights: what the engines with a large net read. From the hub they are fetched where snakemake was started (no compute
+# node need reach it), what was placed by hand is converted in a job; results/weights/<artefact>.json tells the origin.
+
+
+rule weights_radedit:
+    output:
+        weights=directory("results/weights/radedit"),
+        manifest="results/weights/radedit.json",
+    log:
+        "logs/weights/radedit.log",
+    benchmark:
+        "results/benchmarks/weights/radedit.tsv"
+    localrule: True
+    conda:
+        "../envs/weights.yaml"
+    threads: 1
+    resources:
+        mem_mb=4000,
+        runtime=120,
+    params:
+        **WEIGHTS["radedit"],
+        code=code_digest("weights.py", "ils.weights.hub"),
+    script:
+        "../scripts/weights.py"
+
+
+use rule weights_radedit as weights_sdxl_vae with:
+    output:
+        weights=directory("results/weights/sdxl_vae"),
+        manifest="results/weights/sdxl_vae.json",
+    log:
+        "logs/weights/sdxl_vae.log",
+    benchmark:
+        "results/benchmarks/weights/sdxl_vae.tsv"
+    params:
+        **WEIGHTS["sdxl_vae"],
+        code=code_digest("weights.py", "ils.weights.hub"),
+
+
+use rule weights_radedit as weights_biovil_t with:
+    output:
+        weights=directory("results/weights/biovil_t"),
+        manifest="results/weights/biovil_t.json",
+    log:
+        "logs/weights/biovil_t.log",
+    benchmark:
+        "results/benchmarks/weights/biovil_t.tsv"
+    params:
+        **WEIGHTS["biovil_t"],
+        code=code_digest("weights.py", "ils.weights.hub"),
+
+
+rule weights_hybridgnet:
+    input:
+        sources=PLACED["hybridgnet"],
+    output:
+        weights=["results/weights/hybridgnet.safetensors"],
+        manifest="results/weights/hybridgnet.json",
+    log:
+        "logs/weights/hybridgnet.log",
+    benchmark:
+        "results/benchmarks/weights/hybridgnet.tsv"
+    conda:
+        "../envs/weights.yaml"
+    threads: 1
+    resources:
+        mem_mb=8000,
+        runtime=30,
+    params:
+        **WEIGHTS["hybridgnet"],
+        code=code_digest("weights.py", "ils.weights.placed", "ils.weights.hybridgnet"),
+    script:
+        "../scripts/weights.py"
+
+
+rule weights:
+    input:
+        manifests=expand("results/weights/{artefact}.json", artefact=WEIGHTS_NEEDED),
+    output:
+        table=report(
+            "results/weights/manifest.tsv",
+            caption="../report/weights.rst",
+            category="Tables",
+            labels={"table": "published weights"},
+        ),
+    log:
+        "logs/weights/weights.log",
+    benchmark:
+        "results/benchmarks/weights/weights.tsv"
+    localrule: True
+    conda:
+        "../envs/weights.yaml"
+    threads: 1
+    resources:
+        mem_mb=1000,
+        runtime=10,
+    params:
+        code=code_digest("weights.py", "ils.weights.stage"),
+    script:
+        "../scripts/weights.py"

@@ -1,0 +1,42 @@
+"""State dicts that were published as pickles: read without running what is in them, written as safetensors."""
+
+import pickle
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+
+from ils.core.run import UserError
+
+WRAPPERS = ("model", "state_dict", "model_state_dict")
+"""Keys under which training code keeps the state dict."""
+
+
+def read(source: Path) -> dict[str, torch.Tensor]:
+    """Return the tensors of a checkpoint: a state dict, alone or under one of ``WRAPPERS``.
+
+    Raises UserError with one sentence for a file that is damaged, holds more than tensors, or holds none.
+    """
+    try:
+        held = torch.load(source, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError:
+        raise UserError(
+            f"{source} is damaged or holds more than tensors, and is not read for safety: download it again "
+            "(docs/models.md)"
+        ) from None
+    except (RuntimeError, EOFError, OSError, ValueError, KeyError, AttributeError):
+        raise UserError(f"{source} is damaged or cut short: download it again (docs/models.md)") from None
+    for key in WRAPPERS:
+        if isinstance(held, dict) and isinstance(held.get(key), dict):
+            held = held[key]
+    if not isinstance(held, dict) or not held or not all(isinstance(value, torch.Tensor) for value in held.values()):
+        raise UserError(f"{source} holds no state dict: it is not the file that docs/models.md names")
+    return {str(name).removeprefix("module."): value for name, value in held.items()}
+
+
+def convert(source: Path, target: Path) -> dict:
+    """Write the state dict of ``source`` as the safetensors file ``target``; return how much it holds."""
+    tensors = read(source)
+    # each tensor on its own: safetensors refuses two names for one memory, as tied weights have
+    save_file({name: value.detach().clone().contiguous() for name, value in tensors.items()}, target)
+    return {"tensors": len(tensors), "values": sum(value.numel() for value in tensors.values())}
