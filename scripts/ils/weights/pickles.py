@@ -1,0 +1,189 @@
+"""Read a PyTorch checkpoint that holds whole modules, without importing or calling anything that it names.
+
+``torch.save(model)`` writes a pickle, and reading a pickle runs whatever it names. Here every class or function of a
+checkpoint becomes a :class:`~ils.weights.stubs.Stub`, an object that keeps what it is given and does nothing; a tensor
+stays a description until :meth:`Saved.tensors` reads its numbers. Both containers of ``torch.save`` are read: the
+archive (since PyTorch 1.6) and the plain stream before it. Source: the format as torch.serialization documents it.
+"""
+
+import io
+import pickle
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+import torch
+
+from ils.core.run import UserError
+from ils.weights.stubs import Array, Storage, Stub, Unpickler
+
+MAGIC = 0x1950A86A20F9469CFC6C
+"""First number of the plain stream."""
+FOREIGN = "it was saved on a big-endian machine"
+DEEPEST = 100
+"""Modules inside one another that are still followed."""
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A checkpoint as it was saved: ``root`` of plain objects, :class:`Stub` and :class:`Array`."""
+
+    path: Path
+    root: object
+    offsets: dict[str, int] | None
+    """Where each storage begins in a plain stream; None for an archive."""
+
+    def tensors(self, module: Stub) -> dict[str, torch.Tensor]:
+        """Return the state dict of a module: parameters and persistent buffers by their dotted names, in its order.
+
+        Raises UserError if a tensor does not fit the file or the module holds none.
+        """
+        try:
+            arrays = {
+                f"{path}.{name}".lstrip("."): array
+                for path, inner in named_modules(module)
+                for name, array in _own_arrays(inner)
+            }
+            with open(self.path, "rb") as file:
+                archive = zipfile.ZipFile(file) if self.offsets is None else None
+                found = {name: self._tensor(file, archive, array) for name, array in arrays.items()}
+        except (*FAULTS, zipfile.BadZipFile) as error:
+            refuse(self.path, f"a tensor does not fit the file ({error})")
+        return found or refuse(self.path, "it holds no network")
+
+    def tensor(self, array: Array) -> torch.Tensor:
+        """Return one tensor of the file. Raises like :meth:`tensors`."""
+        return self.tensors(_module({"_": array}))["_"]
+
+    def _tensor(self, file: io.IOBase, archive: zipfile.ZipFile | None, array: Array) -> torch.Tensor:
+        (dtype, key, count), offset, shape, stride = array
+        if torch.Size(shape).numel() > count:
+            raise ValueError("it is larger than its storage")
+        if archive:
+            data = archive.read(_member(archive, f"data/{key}"))
+        else:
+            file.seek(self.offsets[key])
+            data = file.read(count * dtype.itemsize)
+        if len(data) != count * dtype.itemsize:
+            raise ValueError(f"storage {key} is cut off")
+        if not count:
+            return torch.zeros(shape, dtype=dtype)
+        return torch.frombuffer(bytearray(data), dtype=dtype).as_strided(shape, stride, offset).clone()
+
+
+FAULTS = (
+    pickle.UnpicklingError,
+    ArithmeticError,
+    AttributeError,
+    EOFError,
+    ImportError,
+    LookupError,
+    MemoryError,
+    OSError,
+    RecursionError,
+    RuntimeError,
+    TypeError,
+    UnicodeError,
+    ValueError,
+)
+"""What a damaged or malicious file can raise while it is read."""
+
+
+def refuse(path: Path, fault: str) -> NoReturn:
+    """Raise UserError: a file cannot be used as weights."""
+    fault = " ".join(fault.split())
+    raise UserError(f"{path} cannot be used: {fault}: delete it and get it again (docs/models.md)")
+
+
+def read(path: str | Path) -> Saved:
+    """Read a checkpoint of ``torch.save``. Raises UserError if it is none, is damaged or names what it should not."""
+    path = Path(path)
+    try:
+        with open(path, "rb") as file:
+            if zipfile.is_zipfile(file):
+                with zipfile.ZipFile(file) as archive:
+                    if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
+                        refuse(path, "its archive is compressed, which PyTorch never does")
+                    # the numbers are read as they lie there
+                    order = [name for name in archive.namelist() if name.endswith("/byteorder")]
+                    if order and archive.read(order[0]) != b"little":
+                        raise ValueError(FOREIGN)
+                    pickled = io.BytesIO(archive.read(_member(archive, "data.pkl")))
+                    return Saved(path, Unpickler(pickled).load(), None)
+            file.seek(0)
+            return Saved(path, *_stream(file))
+    except (*FAULTS, zipfile.BadZipFile) as error:
+        refuse(path, f"it is no whole PyTorch checkpoint ({error})")
+
+
+def _member(archive: zipfile.ZipFile, name: str) -> str:
+    """Return the archive's name of ``<folder>/<name>``, whatever the folder. Raises KeyError."""
+    folder = archive.namelist()[0].partition("/")[0] if archive.namelist() else ""
+    return archive.getinfo(f"{folder}/{name}").filename
+
+
+def _stream(file: io.BufferedReader) -> tuple[object, dict[str, int]]:
+    """Return the object of a plain stream and where each of its storages begins."""
+    if Unpickler(file).load() != MAGIC:
+        raise ValueError("it begins like none")
+    _, machine = Unpickler(file).load(), Unpickler(file).load()
+    if not machine["little_endian"]:
+        raise ValueError(FOREIGN)
+    reader = Unpickler(file)
+    root, keys = reader.load(), Unpickler(file).load()
+    offsets, begin = {}, file.tell()
+    for key in map(str, keys):
+        storage = reader.storages[key]
+        file.seek(begin)
+        if int.from_bytes(file.read(8), "little") != storage.count:
+            raise ValueError(f"storage {key} has another length")
+        offsets[key] = begin + 8
+        begin = offsets[key] + storage.count * storage.dtype.itemsize
+    return root, offsets
+
+
+def network(saved: Saved) -> Stub:
+    """Return the network of a YOLO checkpoint: its entry "model", or "ema", the average kept while it trains.
+
+    Raises UserError if there is none.
+    """
+    entries = saved.root if isinstance(saved.root, dict) else {}
+    found = [entries[key] for key in ("ema", "model") if isinstance(entries.get(key), Stub) and entries[key].children]
+    return found[0] if found else refuse(saved.path, "it holds no network")
+
+
+def named_modules(module: Stub, path: str = "", depth: int = 0) -> Iterator[tuple[str, Stub]]:
+    """Yield (dotted path, module) of a module and all inside it, "" for itself. Raises ValueError if it has no end."""
+    if depth > DEEPEST:
+        raise ValueError("its modules hold one another")
+    yield path, module
+    for name, child in module.children.items():
+        if isinstance(child, Stub):
+            yield from named_modules(child, f"{path}.{name}".lstrip("."), depth + 1)
+
+
+def _own_arrays(module: Stub) -> Iterator[tuple[str, Array]]:
+    passing = module.state.get("_non_persistent_buffers_set") or ()
+    for kind in ("_parameters", "_buffers"):
+        for name, array in (module.state.get(kind) or {}).items():
+            if isinstance(array, Array) and name not in passing:
+                yield name, array
+
+
+def _module(parameters: dict[str, Array]) -> Stub:
+    stub = Stub()
+    stub.state["_parameters"] = parameters
+    return stub
+
+
+def plain(value: object) -> object:
+    """Return settings of a checkpoint as JSON can hold them. Raises ValueError for what is not plain."""
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple) and not isinstance(value, Array | Storage):
+        return [plain(item) for item in value]
+    raise ValueError(f"it holds a {type(value).__name__} where a plain value belongs")

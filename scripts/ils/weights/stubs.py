@@ -1,0 +1,140 @@
+"""Unpickling that runs nothing: every name becomes a stub, every tensor a description."""
+
+import io
+import pickle
+import sys
+from collections import OrderedDict
+from typing import NamedTuple
+
+import torch
+
+BUILTINS = {kind.__name__: kind for kind in (set, frozenset, list, dict, tuple, int, float, complex, bool, str, slice)}
+INERT = ("_codecs", "argparse", "collections", "copyreg", "datetime", "enum", "functools", "pathlib", "types")
+"""Modules of the standard library whose objects a network may have among its attributes."""
+INERT_BUILTINS = ("bytearray", "bytes", "getattr", "object", "range")
+STORAGES = {
+    "DoubleStorage": torch.float64,
+    "FloatStorage": torch.float32,
+    "HalfStorage": torch.float16,
+    "BFloat16Storage": torch.bfloat16,
+    "LongStorage": torch.int64,
+    "IntStorage": torch.int32,
+    "ShortStorage": torch.int16,
+    "CharStorage": torch.int8,
+    "ByteStorage": torch.uint8,
+    "BoolStorage": torch.bool,
+}
+
+
+class Stub:
+    """An object of a class that is not known here: what it was made of and given, and no behaviour."""
+
+    kind = ""
+
+    def __new__(cls, *args: object, **keywords: object) -> "Stub":
+        stub = super().__new__(cls)
+        stub.args, stub.state, stub.items = (*args, *keywords.values()), {}, []
+        return stub
+
+    def __init__(self, *args: object, **keywords: object):
+        pass
+
+    def __setstate__(self, state: object) -> None:
+        first = state[0] if isinstance(state, tuple) and state else state
+        if isinstance(first, dict):
+            self.state.update(first)
+
+    def append(self, item: object) -> None:
+        self.items.append(item)
+
+    add = append
+
+    def extend(self, items: list) -> None:
+        self.items += items
+
+    def __setitem__(self, key: object, value: object) -> None:
+        self.items.append((key, value))
+
+    @property
+    def name(self) -> str:
+        """Name of the class without its module."""
+        return self.kind.rpartition(".")[2]
+
+    @property
+    def children(self) -> dict:
+        """The modules inside this one by name, none for an object that is no module."""
+        found = self.state.get("_modules")
+        return {name: child for name, child in found.items() if child is not None} if isinstance(found, dict) else {}
+
+
+class Storage(NamedTuple):
+    """Numbers of the file: their type, name and how many."""
+
+    dtype: torch.dtype
+    key: str
+    count: int
+
+
+class Array(NamedTuple):
+    """A tensor of the file that is not read yet."""
+
+    storage: Storage
+    offset: int
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+
+
+class Unpickler(pickle.Unpickler):
+    """Turns every name of a pickle into a stub, but for plain containers and the ways to make a tensor."""
+
+    def __init__(self, file: io.IOBase):
+        super().__init__(file, encoding="utf-8")
+        self.storages: dict[str, Storage] = {}
+
+    def find_class(self, module: str, name: str) -> object:
+        module = "builtins" if module == "__builtin__" else module
+        if module == "builtins" and name in BUILTINS:
+            return BUILTINS[name]
+        if (module, name) == ("collections", "OrderedDict"):
+            return OrderedDict
+        if module == "torch" and name in STORAGES:
+            return STORAGES[name]
+        if module == "torch" and isinstance(getattr(torch, name, None), torch.dtype):
+            return getattr(torch, name)
+        if module == "torch" and name == "Size":
+            return tuple
+        own = getattr(self, f"make{name}", None) if module in ("torch._utils", "torch._tensor") else None
+        if own:
+            return own
+        if module.partition(".")[0] in sys.stdlib_module_names and not (
+            module in INERT or (module == "builtins" and name in INERT_BUILTINS)
+        ):
+            # it would do nothing here, but it says what the file is
+            raise pickle.UnpicklingError(f"it names {module}.{name}, as no network does but an attack may")
+        return type("Stub", (Stub,), {"kind": f"{module}.{name}"})
+
+    def persistent_load(self, pid: tuple) -> Storage | type:
+        if pid[0] == "module":  # in a stream: a class with its source code
+            return pid[1]
+        tag, dtype, key, _, count, *view = pid
+        if tag != "storage" or not isinstance(dtype, torch.dtype) or (view and view[0] is not None):
+            raise pickle.UnpicklingError("it holds a storage of an unknown kind")
+        self.storages[str(key)] = Storage(dtype, str(key), int(count))
+        return self.storages[str(key)]
+
+    # named as the functions of torch that a pickle names, after "make"
+
+    def make_rebuild_tensor(self, storage: Storage, offset: int, shape: tuple, stride: tuple, *_: object) -> Array:
+        return Array(storage, offset, tuple(shape), tuple(stride))
+
+    make_rebuild_tensor_v2 = make_rebuild_tensor
+
+    def make_rebuild_parameter(self, data: Array, *_: object) -> Array:
+        return data
+
+    make_rebuild_parameter_with_state = make_rebuild_parameter
+
+    def make_rebuild_from_type_v2(self, function: object, kind: object, arguments: tuple, _: object) -> Array:
+        if getattr(function, "__self__", None) is not self:
+            raise pickle.UnpicklingError("it holds a tensor of an unknown kind")
+        return function(*arguments)
