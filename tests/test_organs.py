@@ -279,10 +279,10 @@ def test_engine_failure_costs_one_image(tmp_path, engine, monkeypatch):
     class Fails:
         labels = engine.labels
 
-        def segment(self, image, image_id, to_original):
+        def segment(self, image, image_id, to_original, original_shape):
             if not image.any():
                 raise RuntimeError("a detail that must not reach the ledger")
-            return engine.segment(image, image_id, to_original)
+            return engine.segment(image)
 
     monkeypatch.setattr(stage, "load", lambda *_: Fails())
     pictures = good_pictures() | {"black": np.zeros((512, 512), np.uint8)}

@@ -24,16 +24,26 @@ class Options:
     own: dict = field(default_factory=dict)
 
 
+class NoOrgans(Exception):
+    """There are no masks of an image, which stops as ``no_lungs``; the message is the detail, without patient text."""
+
+
 class OrganEngine(Protocol):
-    """A source of organ masks. ``labels`` hold at least right lung, left lung and heart; sides are the patient's."""
+    """A source of organ masks. ``labels`` hold at least right lung, left lung and heart; sides are the patient's.
+
+    An engine that looks masks up has ``prepare(image_ids)`` too, which is called once, before all else.
+    """
 
     labels: tuple[str, ...]
 
-    def segment(self, image: np.ndarray, image_id: str, to_original: np.ndarray) -> np.ndarray:
+    def segment(
+        self, image: np.ndarray, image_id: str, to_original: np.ndarray, original_shape: tuple[int, int]
+    ) -> np.ndarray:
         """Return bool (K, 512, 512) masks, in the order of ``labels``, of a frame uint8 (512, 512).
 
-        ``to_original`` is the frame-to-original affine (2, 3). A mask is empty where the organ is not found. Called
-        from several threads at once.
+        ``to_original`` is the frame-to-original affine (2, 3), ``original_shape`` (rows, columns) of the original. A
+        mask is empty where the organ is not found. Called from several threads at once. Raises NoOrgans where nothing
+        can be said of the image.
         """
         ...
 

@@ -15,7 +15,7 @@ class LiteOrgans:
         self._net = MapNet(RESOURCES / RESOURCE_FILES[0])
         self.labels = self._net.labels
 
-    def segment(self, image: np.ndarray, image_id: str = "", to_original: np.ndarray | None = None) -> np.ndarray:
+    def segment(self, image: np.ndarray, *_: object) -> np.ndarray:
         """Return bool (4, 512, 512) masks of a frame uint8 (512, 512)."""
         return self._net.masks(image)
 

@@ -8,7 +8,7 @@ from ils.core.engines import Setup
 from ils.core.ledger import Ledger
 from ils.core.parallel import sift
 from ils.core.store import FRAME_SIZE, Shard, ShardWriter
-from ils.organs.engine import Options, load
+from ils.organs.engine import NoOrgans, Options, load
 from ils.organs.quality import fault
 
 __all__ = ["Options", "run_shard"]
@@ -34,9 +34,13 @@ def run_shard(
     ledger = Ledger("organs")
 
     def work(image: np.ndarray, name: str, to_original: np.ndarray, original_shape: np.ndarray):
-        masks = engine.segment(image, name, to_original)
+        shape = tuple(map(int, original_shape))
+        try:
+            masks = engine.segment(image, name, to_original, shape)
+        except NoOrgans as reason:
+            return None, ("no_lungs", str(reason))
         named = dict(zip(engine.labels, masks, strict=True))
-        return masks, fault(image, named, to_original, tuple(original_shape), options)
+        return masks, fault(image, named, to_original, shape, options)
 
     empty = {"mask": ((len(engine.labels), FRAME_SIZE, FRAME_SIZE), bool)}
     with Shard(frames) as shard, ShardWriter(output, attrs=attrs, labels=engine.labels, empty=empty) as writer:
@@ -44,6 +48,8 @@ def run_shard(
         def read(name: str) -> tuple:
             return shard.get("image", name), name, shard.get("to_original", name), shard.get("original_shape", name)
 
+        if hasattr(engine, "prepare"):
+            engine.prepare(shard.ids)
         for image_id, masks in sift(ledger, shard.ids, read, work, threads):
             writer.append(image_id, mask=masks)
         ledger.finish(excluded, shard.ids)

@@ -1,0 +1,151 @@
+"""Masks that were published: the MIMIC-CXR table of the CheXmask database (PhysioNet), looked up by image.
+
+A row: dicom_id, estimated Dice, 120 landmarks (x, y), runs of pixels for each organ, Height and Width, all in pixels
+of the original picture. Runs are "start length" pairs along the rows, the first pixel being 1. The public code that
+made the table takes the height of a picture for its width; where a row says so, its runs were cut off at the wrong
+border, and the outlines are drawn from the landmarks instead.
+"""
+
+import logging
+import math
+import re
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from ils.core.engines import Setup
+from ils.core.geometry import to_frame
+from ils.core.labels import ORGAN_LABELS
+from ils.core.run import UserError
+from ils.core.store import FRAME_SIZE
+from ils.organs.engine import NoOrgans
+from ils.organs.outline import LANDMARKS, fill
+
+FILES = ("table",)
+IDS, DICE, HEIGHT, WIDTH, POINTS = "dicom_id", "Dice RCA (Mean)", "Height", "Width", "Landmarks"
+RUNS = {"right lung": "Right Lung", "left lung": "Left Lung", "heart": "Heart"}
+COLUMNS = [IDS, DICE, HEIGHT, WIDTH, POINTS, *RUNS.values()]
+BATCH = 64
+"""Rows of the table that are handed on at a time; one takes about 60 kB."""
+log = logging.getLogger("ils.organs")
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of the table: estimated Dice, size in pixels, landmarks and runs as the text that they are."""
+
+    dice: float
+    shape: tuple[int, int]
+    points: str
+    runs: tuple[str, ...]
+
+
+def decode_runs(text: str, shape: tuple[int, int]) -> np.ndarray:
+    """Return uint8 (rows, columns), 1 in the runs. Raises ValueError for runs that are none or leave the picture."""
+    numbers = np.array(text.split(), np.int64)
+    if numbers.size % 2:
+        raise ValueError("a run without a length")
+    starts, lengths = numbers[::2] - 1, numbers[1::2]
+    flat = np.zeros(shape[0] * shape[1], np.uint8)
+    if ((starts < 0) | (lengths < 0) | (starts + lengths > flat.size)).any():
+        raise ValueError("a run outside the picture")
+    for start, end in zip(starts, starts + lengths, strict=True):
+        flat[start:end] = 1
+    return flat.reshape(shape)
+
+
+def decode_points(text: str) -> np.ndarray:
+    """Return float64 (120, 2: x, y) of a list or a printed array. Raises ValueError for another count of numbers."""
+    numbers = [float(number) for number in re.findall(r"-?\d+(?:\.\d*)?(?:e[+-]?\d+)?", text)]
+    if len(numbers) != 2 * LANDMARKS:
+        raise ValueError(f"{len(numbers)} numbers instead of {2 * LANDMARKS}")
+    return np.array(numbers).reshape(LANDMARKS, 2)
+
+
+def _row(values: dict[str, str | None]) -> Row | None:
+    """Return a row, or None where one of its numbers is none."""
+    try:
+        dice, height, width = (float(values[name]) for name in (DICE, HEIGHT, WIDTH))
+        shape = int(height), int(width)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    runs = tuple(values[name] or "" for name in RUNS.values())
+    return None if math.isnan(dice) else Row(dice, shape, values[POINTS] or "", runs)
+
+
+def read_rows(path: str, image_ids: list[str]) -> dict[str, Row | None]:
+    """Return {image_id: row} of some images, of repeated rows the one with the highest Dice; None: not readable.
+
+    The table (15 GB) streams by: no more is held than the rows asked for and what is just being read. Raises UserError
+    with one sentence for a file that is no such table.
+    """
+    rows: dict[str, Row | None] = {}
+    try:
+        table = pl.scan_csv(path, infer_schema=False)
+        if missing := [name for name in COLUMNS if name not in table.collect_schema()]:
+            raise UserError(
+                f"organs.chexmask.table {path!r} lacks the column {', '.join(missing)}: give the CheXmask database's "
+                "OriginalResolution/MIMIC-CXR-JPG.csv"
+            )
+        wanted = table.select(COLUMNS).filter(pl.col(IDS).is_in(image_ids))
+        for batch in wanted.collect_batches(chunk_size=BATCH, maintain_order=True):
+            for values in batch.iter_rows(named=True):
+                image_id, row = values[IDS], _row(values)
+                held = rows.get(image_id)
+                if held is None or (row is not None and row.dice > held.dice):
+                    rows[image_id] = row
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise UserError(
+            f"organs.chexmask.table is {path!r}, which is no whole CSV ({type(error).__name__}): get it anew"
+        ) from None
+    return rows
+
+
+class ChexmaskOrgans:
+    """Right lung, left lung and heart as published, for images of good estimated quality."""
+
+    labels = ORGAN_LABELS
+
+    def __init__(self, table: str, min_dice: float):
+        self._table, self._min_dice = table, min_dice
+        self._rows: dict[str, Row | None] = {}
+
+    def prepare(self, image_ids: list[str]) -> None:
+        """Read the rows of these images. Raises UserError as :func:`read_rows` does."""
+        self._rows = read_rows(self._table, image_ids)
+        log.info("chexmask: the table has %d of the %d images", len(self._rows), len(image_ids))
+        if image_ids and not self._rows:
+            log.warning("chexmask: none of the images is in the table: an image_id must be MIMIC-CXR's dicom_id")
+
+    def segment(
+        self, image: np.ndarray, image_id: str, to_original: np.ndarray, original_shape: tuple[int, int]
+    ) -> np.ndarray:
+        """See :class:`ils.organs.engine.OrganEngine`. Raises NoOrgans that says why there are no masks."""
+        if image_id not in self._rows:
+            raise NoOrgans("the CheXmask table has no row of the image")
+        row = self._rows[image_id]
+        if row is None:
+            raise NoOrgans(f"{DICE}, {HEIGHT} or {WIDTH} is no number")
+        if row.dice < self._min_dice:
+            raise NoOrgans(f"{DICE} is {row.dice:.3f}, below {self._min_dice}")
+        masks = _masks(row, original_shape)
+        return np.stack([to_frame(mask, to_original, FRAME_SIZE, nearest=True) for mask in masks]).astype(bool)
+
+
+def _masks(row: Row, shape: tuple[int, int]) -> np.ndarray:
+    """Return uint8 (3, rows, columns) in pixels of the original. Raises NoOrgans for a row of another picture."""
+    try:
+        if row.shape == shape:
+            return np.stack([decode_runs(text, shape) for text in row.runs])
+        if row.shape == shape[::-1]:
+            return fill(decode_points(row.points), shape)
+    except ValueError as error:
+        raise NoOrgans(f"the row in the CheXmask table is damaged: {error}") from None
+    sizes = " x ".join(map(str, row.shape)), " x ".join(map(str, shape))
+    raise NoOrgans("the CheXmask table has a picture of {} pixels, the image is {}".format(*sizes))
+
+
+def load(options: object, setup: Setup) -> ChexmaskOrgans:
+    """Load the engine; the table is read when the images are known."""
+    return ChexmaskOrgans(setup.files["table"], setup.own["min_dice"])

@@ -1,0 +1,183 @@
+"""HybridGNet with two image-to-graph skip connections, the net behind CheXmask, in plain torch.
+
+A convolutional encoder turns a picture of 1024 x 1024 pixels into 64 numbers, and a graph decoder these into 120
+landmarks on three rings; twice the decoder looks up what the encoder saw around the landmarks that it has so far.
+Architecture: Gaggion et al., IEEE TMI 2022 and Scientific Data 2024; parameters are called as in the published weights
+(107 tensors, 17,511,090 values). The graphs are no weights: they are made here.
+"""
+
+from itertools import pairwise
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+SIZE = 1024
+"""Side of the picture that the net takes, px."""
+RINGS = (44, 50, 26)
+"""Landmarks of right lung, left lung and heart; the coarse graph has half of each."""
+LATENT, WIDE, NARROW, ORDER = 64, 32, 16, 6
+"""Numbers between encoder and decoder; features of a node on the fine and coarse graph; terms of a graph filter."""
+CHANNELS = (1, 8, 16, 32, 64, 128, 128)
+"""Channels before and after each of the encoder's six blocks."""
+BACK, ON, SAMPLES = 1.0, 2.0, 4
+"""A look-up's window, before and after the landmark in pixels of the feature map, and the most samples along it."""
+
+
+def scaled_laplacian(rings: tuple[int, ...]) -> torch.Tensor:
+    """Return (N, N): the normalized Laplacian of some rings, scaled to -1..1 and without its diagonal.
+
+    With the largest eigenvalue taken as 2 it is -D^(-1/2) A D^(-1/2): minus one half between neighbours on a ring.
+    """
+    parts = []
+    for count in rings:
+        shift = torch.eye(count, device="cpu").roll(1, dims=1)
+        parts.append(-(shift + shift.T) / 2)
+    return torch.block_diag(*parts)
+
+
+def doubling(rings: tuple[int, ...]) -> torch.Tensor:
+    """Return (N, N / 2), which puts a new landmark half-way between neighbours of the coarse graph; even rings only."""
+    parts = []
+    for count in rings:
+        coarse = torch.eye(count // 2, device="cpu")
+        between = (coarse + coarse.roll(1, dims=1)) / 2
+        parts.append(torch.stack([coarse, between], dim=1).flatten(0, 1))
+    return torch.block_diag(*parts)
+
+
+def _norm(channels: int) -> nn.Module:
+    # The published blocks normalize a batch by its own statistics, and were used on one picture at a time: on that
+    # this is the same, and it stays so whatever the batch.
+    return nn.InstanceNorm2d(channels, affine=True)
+
+
+class Block(nn.Module):
+    """Two 3 x 3 convolutions beside a shortcut: (B, C, H, W) -> (B, C', H, W)."""
+
+    def __init__(self, before: int, after: int):
+        super().__init__()
+        self.skip = None
+        if before != after:
+            self.skip = nn.Sequential(nn.Conv2d(before, after, 1, bias=False), _norm(after))
+        first, second = nn.Conv2d(before, after, 3, padding=1), nn.Conv2d(after, after, 3, padding=1)
+        self.block = nn.Sequential(_norm(before), nn.ReLU(), first, _norm(after), nn.ReLU(), second)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return F.relu(self.block(x) + (x if self.skip is None else self.skip(x)))
+
+
+class Encoder(nn.Module):
+    """Picture (B, 1, 1024, 1024) -> latent (B, 64) and the features of 64 x 64 and 32 x 32 pixels (B, 128, ., .)."""
+
+    def __init__(self):
+        super().__init__()
+        for number, (before, after) in enumerate(pairwise(CHANNELS), 1):
+            setattr(self, f"dconv_down{number}", Block(before, after))
+        flat = CHANNELS[-1] * (SIZE // 32) ** 2
+        self.fc_mu = nn.Linear(flat, LATENT)
+        self.fc_logvar = nn.Linear(flat, LATENT)  # for training alone: the mean is used
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        for block in (self.dconv_down1, self.dconv_down2, self.dconv_down3, self.dconv_down4):
+            x = F.max_pool2d(block(x), 2)
+        fine = self.dconv_down5(x)
+        coarse = self.dconv_down6(F.max_pool2d(fine, 2))
+        return self.fc_mu(coarse.flatten(1)), fine, coarse
+
+
+class GraphConv(nn.Module):
+    """A graph filter by Chebyshev polynomials of the scaled Laplacian: (B, N, C) -> (B, N, C')."""
+
+    def __init__(self, before: int, after: int, order: int = ORDER, bias: bool = True):
+        super().__init__()
+        self.lins = nn.ModuleList(nn.Linear(before, after, bias=False) for _ in range(order))
+        self.bias = nn.Parameter(torch.zeros(after)) if bias else None
+
+    def forward(self, x: torch.Tensor, laplacian: torch.Tensor) -> torch.Tensor:
+        """T0 = x, T1 = L x, Tk = 2 L T(k-1) - T(k-2); each term has its own weights."""
+        terms = [x]
+        while len(terms) < len(self.lins):
+            moved = laplacian @ terms[-1]
+            terms.append(2 * moved - terms[-2] if len(terms) > 1 else moved)
+        found = sum(lin(term) for lin, term in zip(self.lins, terms, strict=True))
+        return found if self.bias is None else found + self.bias
+
+
+def _taps(centre: torch.Tensor, length: int) -> torch.Tensor:
+    """Return (..., length): how much each pixel along an axis counts in the mean over a window around ``centre``.
+
+    Bilinear samples in the midst of equal parts of the window, as in region-of-interest alignment with one aligned
+    cell and as many samples as the window is wide, rounded up: three, or four where float32 makes it slightly wider.
+    """
+    begin, end = centre - BACK - 0.5, centre + ON - 0.5
+    width = end - begin
+    samples = torch.ceil(width).clamp(min=1)
+    steps = torch.arange(SAMPLES, device=centre.device, dtype=centre.dtype)
+    at = begin[..., None] + (steps + 0.5) * width[..., None] / samples[..., None]
+    used = (steps < samples[..., None]) & (at >= -1) & (at <= length)
+    low = at.clamp(0, length - 1).floor()
+    share = at.clamp(0, length - 1) - low
+    pixels = torch.arange(length, device=centre.device, dtype=centre.dtype)
+    weight = (pixels == low[..., None]) * (1 - share)[..., None] + (pixels == low[..., None] + 1) * share[..., None]
+    return (weight * used[..., None]).sum(-2) / samples[..., None]
+
+
+def look_up(features: torch.Tensor, points: torch.Tensor) -> torch.Tensor:
+    """Return (B, N, C): the mean of ``features`` (B, C, H, H) around each of ``points`` (B, N, 2: x, y in 0..1)."""
+    size = features.shape[-1]
+    across, down = _taps(points[..., 0] * size, size), _taps(points[..., 1] * size, size)
+    return torch.einsum("bnh,bchw,bnw->bnc", down, features, across)
+
+
+class Skip(nn.Module):
+    """Adds to each node the landmark that it stands for so far, and the encoder's features around it."""
+
+    def __init__(self, features: int):
+        super().__init__()
+        self.graphConv_pre = GraphConv(features, 2, order=1, bias=False)
+
+    def forward(self, x: torch.Tensor, laplacian: torch.Tensor, features: torch.Tensor) -> torch.Tensor:
+        points = self.graphConv_pre(x, laplacian)
+        return torch.cat((x, look_up(features, points), points), dim=2)
+
+
+def _normalized(x: torch.Tensor) -> torch.Tensor:
+    # over the features of each node, without weights
+    return F.relu(F.layer_norm(x, x.shape[-1:]))
+
+
+class HybridGNet(nn.Module):
+    """Picture (B, 1, 1024, 1024) in 0..1 -> landmarks (B, 120, 2: x, y), mostly in 0..1 of the picture."""
+
+    def __init__(self):
+        super().__init__()
+        seen = CHANNELS[-1] + 2
+        self.encoder = Encoder()
+        self.dec_lin = nn.Linear(LATENT, NARROW * sum(RINGS) // 2)
+        self.graphConv_up6 = GraphConv(NARROW, NARROW)
+        self.graphConv_up5 = GraphConv(NARROW, NARROW)
+        self.SC_1 = Skip(NARROW)
+        self.graphConv_up4 = GraphConv(NARROW + seen, WIDE)
+        self.graphConv_up3 = GraphConv(WIDE, WIDE)
+        self.SC_2 = Skip(WIDE)
+        self.graphConv_up2 = GraphConv(WIDE + seen, WIDE)
+        self.graphConv_up1 = GraphConv(WIDE, 2, order=1, bias=False)
+        self.register_buffer("fine", scaled_laplacian(RINGS), persistent=False)
+        self.register_buffer("coarse", scaled_laplacian(tuple(count // 2 for count in RINGS)), persistent=False)
+        self.register_buffer("doubling", doubling(RINGS), persistent=False)
+
+    def decode(self, latent: torch.Tensor, fine: torch.Tensor, coarse: torch.Tensor) -> torch.Tensor:
+        """Return the landmarks for what :class:`Encoder` gives."""
+        x = F.relu(self.dec_lin(latent)).unflatten(1, (-1, NARROW))
+        x = _normalized(self.graphConv_up6(x, self.coarse))
+        x = _normalized(self.graphConv_up5(x, self.coarse))
+        x = self.SC_1(x, self.coarse, coarse)
+        x = self.doubling @ _normalized(self.graphConv_up4(x, self.coarse))
+        x = _normalized(self.graphConv_up3(x, self.fine))
+        x = self.SC_2(x, self.fine, fine)
+        x = _normalized(self.graphConv_up2(x, self.fine))
+        return self.graphConv_up1(x, self.fine)
+
+    def forward(self, picture: torch.Tensor) -> torch.Tensor:
+        return self.decode(*self.encoder(picture))
