@@ -246,6 +246,16 @@ SENTENCES = [
     ("New right lower lobe infiltrate suspicious for aspiration.", [
         finding("infiltrate", "opacity", ["lung lower lobe right"], of=["aspiration"], related="pneumonia")
     ]),
+    ("Opacities most suggestive of edema.", [
+        finding("opacity", labels=BOTH, of=["edema"], predicted_hedge="strong", certainty="tentative")
+    ]),
+    ("Pneumonia superimposed on mild edema is a consideration.", [
+        finding("pneumonia", labels=BOTH, hedge="weak"), finding("edema", labels=BOTH, hedge="weak")
+    ]),
+    ("Pneumonia superimposed on possible edema.", [
+        finding("pneumonia", labels=BOTH), finding("edema", labels=BOTH, hedge="weak")
+    ]),
+    ("Left basilar atelectasis in this region on old CT scans.", []),
     # neighbours of the seven
     ("Prominent interstitial markings may reflect vascular congestion.", [
         finding("interstitial markings", None, BOTH, of=["vascular congestion"], related=["opacity", "edema"])

@@ -15,7 +15,7 @@ from ils.reports.llm.terms import Term, terms_of
 from ils.reports.rules import mapping as rules_mapping
 from ils.reports.rules import mentions
 from ils.reports.rules.lexicon import Entity, Lexicon
-from ils.reports.rules.locations import Place
+from ils.reports.rules.places import Place
 from ils.reports.rules.tokens import words_of
 
 _STEM = 5
@@ -26,8 +26,8 @@ _STEM = 5
 class Joiner:
     """All that turns an answer into tuples.
 
-    places: (location, entity) to (category, labels) of all pairs that were mapped; rules: the rules engine on the same sentences;
-    unsided_effusion: an effusion without a side lies in both bases.
+    places: (location, entity) to (category, labels) of all pairs that were mapped. rules: the rules engine on the same
+    sentences. unsided_effusion: an effusion without a side lies in both bases.
     """
 
     places: Mapping[Term, tuple[str | None, list[str]]]

@@ -164,6 +164,7 @@ class Lexicon:
         self._put("aside", None, scope["elsewhere"]["before"])
         self._put("operation", None, scope["operations"])
         self._put("carries", None, scope["carries_hedge"])
+        self._put("bears", None, scope["bears_hedge"])
         self._put("setting", None, scope["behind"]["setting"])
 
     def _negex(self, name: str) -> Negex:

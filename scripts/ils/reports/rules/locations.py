@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from ils.reports.rules import neighbours
 from ils.reports.rules.lexicon import Lexicon
 from ils.reports.rules.mentions import Hit, Mention
-from ils.reports.rules.places import Place as Place  # the language model engine takes it from here
 from ils.reports.rules.places import aspects, resolve
 
 _TAGS = ("side", "level", "fused", "half", "place")

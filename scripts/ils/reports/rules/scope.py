@@ -95,12 +95,18 @@ def _behind(words: list[str], end: int, lexicon: Lexicon) -> str:
 
 
 def _carry(mentions: list[Mention], hits: list[Hit]) -> None:
-    """ "May be scar associated with atelectasis": the doubt is of both."""
+    """ "May be scar associated with atelectasis", "edema superimposed on scar is possible": the doubt is of both."""
     for _, _, s, e in (hit for hit in hits if hit[0] == "carries"):
         before = [m for m in mentions if m.end <= s]
         after = [m for m in mentions if m.start >= e]
         if before and after and "weak" in before[-1].flags and "negation" not in after[0].flags:
             after[0].hedge = worst(after[0].hedge, "weak")
+    doubts = [s for tag, _, s, _ in hits if tag == "hedged"]
+    for _, _, s, e in (hit for hit in hits if hit[0] == "bears"):
+        before = [m for m in mentions if m.end <= s]
+        after = [m for m in mentions if m.start >= e]
+        if before and after and "weak" in after[0].flags and any(after[0].end <= doubt for doubt in doubts):
+            before[-1].hedge = worst(before[-1].hedge, "weak")
 
 
 def _rank(mentions: list[Mention], words: list[str]) -> None:
