@@ -6,19 +6,17 @@ import cv2
 import numpy as np
 import pytest
 
-from ils.core import options as core_options
 from ils.core.geometry import fit_affine, to_frame
 from ils.core.labels import CARDIOMEDIASTINUM, LUNGS, ORGAN_LABELS
 from ils.core.mapnet import clean_mask, prepare
 from ils.core.provenance import RESOURCES
 from ils.core.run import UserError
-from ils.core.settings import Settings
 from ils.core.store import Shard, ShardWriter, read_table
 from ils.organs import quality, stage
-from ils.organs.engine import Options, load
+from ils.organs.engine import load
 from ils.phantom.chest import sample
+from organs_runs import OPTIONS, verdicts_of, write_frames
 
-OPTIONS = Options(**core_options.stage_options(Settings())["organs"])
 LABELS = (*ORGAN_LABELS, CARDIOMEDIASTINUM)
 FOLDER = RESOURCES / "organs"
 WANTED = {"right lung": 0.92, "left lung": 0.90, CARDIOMEDIASTINUM: 0.88}
@@ -213,30 +211,8 @@ def good_pictures() -> dict[str, np.ndarray]:
     }
 
 
-def write_frames(path, pictures: dict[str, np.ndarray]) -> str:
-    with ShardWriter(path) as writer:
-        for name, picture in pictures.items():
-            affine = fit_affine(picture.shape, 512, "pad")
-            writer.append(
-                name,
-                image=to_frame(picture, affine, 512),
-                to_original=affine,
-                original_shape=np.array(picture.shape, np.int32),
-            )
-    return str(path)
-
-
 def run(folder, frames: str, threads: int = 1) -> dict[str, str]:
-    """Run the stage; return {image_id: reason}, "" for an accepted one. Nothing may be lost."""
-    output, excluded = folder / f"out{threads}.h5", folder / f"excluded{threads}.parquet"
-    stage.run_shard(
-        frames=frames, output=output, excluded=excluded, options=OPTIONS, attrs={"stage": "organs"}, threads=threads
-    )
-    with Shard(output) as shard:
-        accepted = dict.fromkeys(shard.ids, "")
-    rows = read_table(excluded).select("image_id", "reason").rows()
-    assert len(accepted) + len(rows) == len({*accepted, *dict(rows)})
-    return accepted | dict(rows)
+    return {name: reason for name, (reason, _) in verdicts_of(folder, frames, threads=threads).items()}
 
 
 def test_shard_keeps_chests_and_gives_a_reason_for_the_rest(tmp_path):
