@@ -4,6 +4,7 @@
 # make train        remake the weights of the lite engines from the data of CXR_ILS_SHARED (torch, about an hour)
 # make accuracy LABELLED=reports.jsonl [CASES=sentences.jsonl]   how well reports are read (docs/benchmarks.md)
 # make vllm         the language models' path for real: vLLM on the CPU with a small model trained on the spot (10 min)
+# make test-cxas    the engine cxas in its own environment, with the published class (docs/models.md)
 # make lock         remake requirements/*.txt from requirements/*.in (needs uv)
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
@@ -17,7 +18,7 @@ BIN := $(VENV)/bin
 # one thread a process: parallelism is Snakemake's, and results must not depend on it
 export OMP_NUM_THREADS := 1
 
-.PHONY: demo real train accuracy vllm test test-setup lint format lock clean docs
+.PHONY: demo real train accuracy vllm test-cxas test test-setup lint format lock clean docs
 
 demo: $(VENV)/run.stamp
 	$(BIN)/snakemake --cores $(CORES) --quiet rules
@@ -83,6 +84,14 @@ accuracy: $(VENV)/run.stamp
 
 vllm: .venv-vllm/stamp
 	.venv-vllm/bin/pytest tests/test_reports_vllm.py
+
+.venv-cxas/stamp: requirements/cxas.in
+	$(PYTHON) -m venv .venv-cxas
+	.venv-cxas/bin/pip install --quiet --disable-pip-version-check -r requirements/cxas.in
+	touch $@
+
+test-cxas: .venv-cxas/stamp
+	.venv-cxas/bin/pytest tests/test_anatomy_cxas.py tests/test_weights_cxas.py
 
 docs: $(VENV)/run.stamp
 	PYTHONPATH=scripts $(BIN)/python -m ils.core.settings.document

@@ -1,0 +1,82 @@
+"""CXAS as it was published: a state dict under ``model``, its names prefixed by the training code."""
+
+import re
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+
+from ils.core.nets import misfit
+from ils.core.run import UserError
+from ils.weights import state_dict
+
+CLASSES = 159
+BLOCKS = {"layer1": (64, 3), "layer2": (128, 4), "layer3": (256, 6), "layer4": (512, 3)}
+"""The stages of ResNet-50: width, and number of blocks (He et al., 2016)."""
+HEAD = {
+    "up1.conv1.conv": ((2048, 1024),),
+    "up1.conv2.double_conv": ((2048, 1024), (1024, 512)),
+    "up2.conv.double_conv": ((1024, 512), (512, 256)),
+    "up3.conv.double_conv": ((512, 256), (256, 64)),
+    "up4.conv.double_conv": ((128, 64), (64, 128)),
+}
+"""The decoder: channels in and out of each 3 x 3 convolution of a block, normalisation and ReLU behind each."""
+OWN = re.compile(r"backbone\.|head\.")
+"""What the net computes with; what else a checkpoint of its training may hold is left out."""
+Shapes = dict[str, tuple[int, ...]]
+
+
+def _convolution(name: str, ins: int, outs: int, size: int, bias: bool = False) -> Shapes:
+    return {f"{name}.weight": (outs, ins, size, size)} | ({f"{name}.bias": (outs,)} if bias else {})
+
+
+def _normalisation(name: str, channels: int) -> Shapes:
+    kinds = ("weight", "bias", "running_mean", "running_var")
+    return {f"{name}.{kind}": (channels,) for kind in kinds} | {f"{name}.num_batches_tracked": ()}
+
+
+def _bottleneck(name: str, ins: int, width: int) -> Shapes:
+    outs, shapes = 4 * width, {}
+    for index, (into, out, size) in enumerate([(ins, width, 1), (width, width, 3), (width, outs, 1)], 1):
+        shapes |= _convolution(f"{name}.conv{index}", into, out, size) | _normalisation(f"{name}.bn{index}", out)
+    if ins != outs:
+        shapes |= _convolution(f"{name}.downsample.0", ins, outs, 1) | _normalisation(f"{name}.downsample.1", outs)
+    return shapes
+
+
+def shapes() -> Shapes:
+    """Return {name: shape} of the net's 383 tensors."""
+    stem = "backbone.backbone.layer0"
+    found = _convolution(f"{stem}.0", 3, 64, 7) | _normalisation(f"{stem}.1", 64)
+    ins = 64
+    for layer, (width, blocks) in BLOCKS.items():
+        for block in range(blocks):
+            found |= _bottleneck(f"backbone.backbone.{layer}.{block}", ins, width)
+            ins = 4 * width
+    for name, steps in HEAD.items():
+        for step, (into, out) in enumerate(steps):
+            place = f"head.{name}.{{}}".format
+            found |= _convolution(place(3 * step), into, out, 3, bias=True) | _normalisation(place(3 * step + 1), out)
+    return found | _convolution("head.out.conv", 128, CLASSES, 1, bias=True)
+
+
+def convert_cxas(source: Path, target: Path) -> dict:
+    """Write the net of ``source`` as the safetensors file ``target``, in float32.
+
+    Returns how much it holds and what the checkpoint held besides. Raises UserError with one sentence for a file that
+    is damaged, or a net that differs in a tensor or a shape.
+    """
+    tensors, wanted = state_dict.read(source), shapes()
+    held = {name: tuple(value.shape) for name, value in tensors.items() if name in wanted or OWN.match(name)}
+    if fault := misfit(wanted, held):
+        remedy = "download that (docs/models.md)"
+        raise UserError(f"{source} is not UNet_ResNet50_default.pth of CXAS, for {fault}: {remedy}")
+    kept = {name: _stored(tensors[name]) for name in wanted}
+    save_file(kept, target)
+    values = sum(value.numel() for value in kept.values())
+    return {"tensors": len(kept), "values": values, "left_out": sorted(tensors.keys() - wanted.keys())}
+
+
+def _stored(value: torch.Tensor) -> torch.Tensor:
+    # each tensor on its own: safetensors refuses two names for one memory
+    return (value.float() if value.is_floating_point() else value).clone(memory_format=torch.contiguous_format)
