@@ -95,6 +95,20 @@ def test_given_sentences(shared):
     assert len(wrong) <= 0.07 * len(cases), wrong
 
 
+@pytest.mark.parametrize(("half", "floor"), [("dev", 1.0), ("check", 0.95)])
+def test_sentences_by_somebody_who_had_not_seen_the_rules(half, floor):
+    """The half ``check`` is for scoring alone: whoever works on the rules does not read it."""
+    lines = (ROOT / "tests/report_sentences.jsonl").read_text(encoding="utf-8").splitlines()
+    cases = [
+        labelled.Case(**{k: v for k, v in json.loads(line).items() if k != "half"})
+        for line in lines
+        if f'"half": "{half}"' in line
+    ]
+    assert len(cases) == 120
+    right = [scores.case_right(case, tuples_of(case.report)) for case in cases]
+    assert sum(right) >= floor * len(cases)
+
+
 def test_given_reports(shared):
     reports = labelled.read(shared / "fixtures/openi_reports.jsonl", labelled.Report)
     answers = [tuples_of(report.text) for report in reports]
