@@ -52,10 +52,22 @@ class Radedit(Section):
     invert_prompt: str = key("", "What the picture shows as it is; empty: nothing is said.", source=AUTHORS)
     steps: int = key(200, "Diffusion steps of the whole schedule.", source=AUTHORS, ge=2, le=1000)
     guidance: float = key(7.5, "Weight of the prompt inside the edit region.", source=AUTHORS, ge=0, le=50)
+    invert_guidance: float = key(
+        3.5, "Weight of invert_prompt, if there is one, when the picture is inverted.", source=AUTHORS, ge=0, le=50
+    )
     skip_ratio: Share = key(0.3, "Share of the noisiest steps that are skipped; more keeps more.", source=AUTHORS)
+    keep_margin: int = key(
+        0,
+        "How far from the edit region the latent is held to the original's; between, it may follow the edit.",
+        unit="pixels",
+        ge=0,
+        le=1024,
+    )
     dtype: Literal["bfloat16", "float32"] = key("bfloat16", "Number type of the U-Net; the VAE is float32.")
     published_bugs: bool = key(
-        False, "Paste back one step too noisy, and everywhere outside the edit region, as the published code does."
+        False,
+        "Paste back one step too noisy, everywhere outside the edit region, and end without the last correction, as "
+        "the published code does.",
     )
 
 
@@ -73,7 +85,7 @@ class Anomaly(Section):
 class Cxas(Section):
     """The engine cxas."""
 
-    threshold: Share = key(0.5, "Probability from which a pixel belongs to a structure.", source=AUTHORS)
+    threshold: Share = key(0.5, "Probability above which a pixel belongs to a structure.", source=AUTHORS)
 
 
 class Anatomy(Section):
@@ -118,9 +130,13 @@ class Anatomy(Section):
 class Ultralytics(Section):
     """The engine ultralytics."""
 
-    image_size: int = key(1024, "Side to which the frame is scaled.", unit="pixels", ge=64, le=4096)
+    image_size: int = key(
+        1024, "Side to which the frame is scaled: a multiple of the net's stride.", unit="pixels", ge=64, le=4096
+    )
     class_names: dict[str, str] = key(
-        dict, "VinBigData names of the checkpoint's classes where they are called otherwise: {theirs: VinBigData's}."
+        dict,
+        "VinBigData names of the checkpoint's classes where they are called otherwise: {theirs: VinBigData's}; '' leaves "
+        "a class out.",
     )
 
 
@@ -128,6 +144,9 @@ class ScaledYolov4(Section):
     """The engine scaled_yolov4: five folds, joined by non-maximum suppression."""
 
     image_size: int = key(1024, "Side to which the frame is scaled.", source=AUTHORS, unit="pixels", ge=128, le=4096)
+    border: int = key(
+        32, "Grey border round the scaled frame, as in the public evaluation.", source=AUTHORS, unit="pixels", ge=0, le=512
+    )
     fold_iou: Share = key(0.65, "Overlap above which the weaker of two boxes of one fold is dropped.", source=AUTHORS)
     ensemble_iou: Share = key(0.5, "The same between the folds.", source=AUTHORS)
     wrap_white: bool = key(

@@ -1,0 +1,66 @@
+"""The noise schedule as a list of steps, and the two formulas of a step (DDPM; edit-friendly inversion).
+
+With abar_t the share of the signal's variance that is left at a time t, and u the time before t::
+
+    x_t = sqrt(abar_t) x_0 + sqrt(1 - abar_t) n                          n standard normal
+    mean of x_u given x_t and the predicted noise e
+        = sqrt(abar_u) x_0' + sqrt(1 - abar_u - v) e                 x_0' = (x_t - sqrt(1 - abar_t) e) / sqrt(abar_t)
+    v = (1 - abar_u) / (1 - abar_t) (1 - abar_t / abar_u)                the variance, eta = 1
+"""
+
+import math
+from typing import NamedTuple
+
+import torch
+
+SPACING = "trailing"
+"""Which times are taken: from the noisiest one in equal strides. The last step ends in the clean picture."""
+PREDICTIONS = ("epsilon", "v_prediction")
+"""What a net may predict: the noise, or the velocity sqrt(abar_t) n - sqrt(1 - abar_t) x_0."""
+
+
+class Step(NamedTuple):
+    """One step of denoising, from the time ``time`` to the one before it."""
+
+    time: int
+    abar: float
+    """Share of the signal's variance at ``time``."""
+    before: float
+    """The same after the step; 1 at the last step, whose variance is therefore exactly 0."""
+
+
+def times(steps: int, trained: int) -> list[int]:
+    """Return ``steps`` times of a schedule of ``trained`` ones, noisiest first: 999, 994, ... 4 for 200 of 1000."""
+    return [round(trained * left / steps) - 1 for left in range(steps, 0, -1)]
+
+
+def kept_steps(abars: list[float], steps: int, skip_ratio: float) -> list[Step]:
+    """Return the steps that are taken, noisiest first: all but the noisiest ``skip_ratio``, rounded down.
+
+    ``abars``: the share of the signal's variance at each trained time.
+    """
+    chosen = times(steps, len(abars))
+    before = [*(abars[time] for time in chosen[1:]), 1.0]
+    every = [Step(time, abars[time], after) for time, after in zip(chosen, before, strict=True)]
+    return every[math.floor(steps * skip_ratio + 1e-9) :]
+
+
+def diffused(clean: torch.Tensor, noise: torch.Tensor, abar: float) -> torch.Tensor:
+    """Return the latent with the share ``abar`` of its variance left; ``clean`` itself where that is 1."""
+    return math.sqrt(abar) * clean + math.sqrt(1 - abar) * noise
+
+
+def variance(step: Step) -> float:
+    """Return the variance of the step's result around :func:`mean`."""
+    return (1 - step.before) / (1 - step.abar) * (1 - step.abar / step.before)
+
+
+def mean(latent: torch.Tensor, predicted: torch.Tensor, step: Step, prediction: str) -> torch.Tensor:
+    """Return the mean of the latent after a step, given what the net predicts for the latent before it."""
+    signal, noise = math.sqrt(step.abar), math.sqrt(1 - step.abar)
+    clean_share, noise_share = math.sqrt(step.before), math.sqrt(max(0.0, 1 - step.before - variance(step)))
+    if prediction == "epsilon":
+        return clean_share / signal * latent + (noise_share - clean_share * noise / signal) * predicted
+    return (clean_share * signal + noise_share * noise) * latent + (
+        noise_share * signal - clean_share * noise
+    ) * predicted
