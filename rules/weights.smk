@@ -73,6 +73,21 @@ rule weights_hybridgnet:
         "../scripts/weights.py"
 
 
+use rule weights_hybridgnet as weights_cxas with:
+    input:
+        sources=PLACED["cxas"],
+    output:
+        weights=["results/weights/cxas.safetensors"],
+        manifest="results/weights/cxas.json",
+    log:
+        "logs/weights/cxas.log",
+    benchmark:
+        "results/benchmarks/weights/cxas.tsv"
+    params:
+        **WEIGHTS["cxas"],
+        code=code_digest("weights.py", "ils.weights.placed", "ils.weights.cxas"),
+
+
 rule weights:
     input:
         manifests=expand("results/weights/{artefact}.json", artefact=WEIGHTS_NEEDED),

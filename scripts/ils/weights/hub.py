@@ -10,7 +10,7 @@ from huggingface_hub import errors, hf_hub_download
 
 from ils.core.run import UserError
 from ils.weights import manifest as manifests
-from ils.weights import state_dict, verify
+from ils.weights import verify
 from ils.weights.manifest import Options, file_facts
 
 PICKLES = {
@@ -34,6 +34,8 @@ def run(*, weights: str, manifest: str, options: Options, attrs: dict) -> None:
         target = Path(weights, name)
         target.parent.mkdir(parents=True, exist_ok=True)
         if source.suffix == ".bin":
+            from ils.weights import state_dict  # here: the others need no torch
+
             state_dict.convert(source, target)
         else:
             shutil.copyfile(source, target)

@@ -54,7 +54,7 @@ def safetensors_file(
     Raises UserError, which speaks of ``named``, the file as it was published.
     """
     try:
-        with safe_open(path, "pt") as file:
+        with safe_open(path, "numpy") as file:
             shapes = [file.get_slice(name).get_shape() for name in file.keys()]  # noqa: SIM118 (no mapping)
     except (SafetensorError, OSError):
         raise UserError(f"{named} is damaged or no safetensors file: {remedy}") from None
