@@ -559,6 +559,7 @@ def test_without_a_step_the_autoencoder_alone_is_left(files):
 def test_the_prompt_holds_in_the_region_alone(files):
     """The latents that are decoded: outside the region those of an edit of nothing, inside others in every cell."""
     images, masks, names = small_chests(1, side=128)
+    masks[0]["right lung"][16:48, 8:28] = True  # to the middle of a cell, which is edited then
     editor = load(files, steps=6)
     nowhere = [{label: np.zeros_like(mask) for label, mask in masks[0].items()}]
     seen = []

@@ -74,9 +74,9 @@ def edit_latents(
 
     ``edit`` and ``keep``, bool (B, 1, h, w): where the prompt holds, and where the original's latent is pasted back
     after every step; between them the edit goes on as the original was inverted. ``draw`` returns standard normal noise
-    of the latents' shape. A step whose correction was taken without the prompt returns the original exactly, the last
-    one included. With ``how.published_bugs`` the pasted latent is the one before the step, everything outside ``edit``
-    is pasted whatever ``keep`` says, and the last step has no correction.
+    of the latents' shape. With the prompt and weight of the inversion ``clean`` comes back, the last step included.
+    With ``how.published_bugs`` the pasted latent is the one before the step, everything outside ``edit`` is pasted
+    whatever ``keep`` says, and the last step has no correction.
     """
     if not steps:
         return clean
