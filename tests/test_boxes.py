@@ -129,7 +129,7 @@ def test_matching_gives_each_true_box_one_hit():
 
 
 def test_unknown_engine_is_named():
-    with pytest.raises(UserError, match=r"boxes.engine is 'yolo'.*: choose one of lite, table$"):
+    with pytest.raises(UserError, match=r"engine is 'yolo'.*: choose one of lite, scaled_yolov4, table, ultralytics$"):
         load_engine(options(engine="yolo"))
 
 

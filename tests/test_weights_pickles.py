@@ -90,7 +90,7 @@ def test_attributes_and_classes_are_kept(saved):
         ("model.1", "Linear"),
     ]
     assert inner["model.0.bn"].state["eps"] == 1e-3
-    with pytest.raises(ValueError, match="it holds a Array where a plain value belongs"):
+    with pytest.raises(ValueError, match="it holds Array where a plain value belongs"):
         pickles.plain(network.state["stride"])
 
 

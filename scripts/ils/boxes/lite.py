@@ -11,7 +11,7 @@ import cv2
 import numpy as np
 
 from ils.boxes.engine import Detections, Options
-from ils.boxes.overlap import preference, suppress
+from ils.boxes.overlap import CONFIDENCE_DIGITS, PIXEL_DIGITS, preference, suppress
 from ils.core import onnx
 from ils.core.labels import BOX_CLASSES
 from ils.core.provenance import RESOURCES
@@ -20,7 +20,6 @@ RESOURCE_FILES = ("boxes/lite.onnx",)
 WEIGHTS = RESOURCES / RESOURCE_FILES[0]
 CANDIDATES = 4
 """Boxes looked at before suppression for each that ``max_boxes`` lets through."""
-CONFIDENCE_DIGITS, PIXEL_DIGITS = 6, 2
 
 
 def decode(distance: np.ndarray, groups: list[int], side: int) -> np.ndarray:
@@ -48,7 +47,7 @@ def select(boxes: np.ndarray, confidence: np.ndarray, options: Options) -> tuple
     confidence = confidence[classes, rows, columns].astype(np.float64).round(CONFIDENCE_DIGITS)
     solid = np.nonzero((boxes[:, 2] > boxes[:, 0]) & (boxes[:, 3] > boxes[:, 1]) & (confidence >= options.floor))[0]
     best = solid[preference(boxes[solid], confidence[solid], classes[solid])[: CANDIDATES * options.max_boxes]]
-    chosen = best[suppress(boxes[best], confidence[best], classes[best], options.nms_iou)[: options.max_boxes]]
+    chosen = best[suppress(boxes[best], confidence[best], classes[best], options.nms_iou, options.max_boxes)]
     return boxes[chosen], confidence[chosen], classes[chosen]
 
 

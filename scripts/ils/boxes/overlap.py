@@ -2,6 +2,9 @@
 
 import numpy as np
 
+CONFIDENCE_DIGITS, PIXEL_DIGITS = 6, 2
+"""Digits that a detector's confidences and corners are rounded to, which hides how a sum was ordered."""
+
 
 def box_area(boxes: np.ndarray) -> np.ndarray:
     """Return the areas (N,) of boxes (N, 4: x1, y1, x2, y2); an inverted box has none."""
@@ -22,17 +25,20 @@ def preference(boxes: np.ndarray, confidence: np.ndarray, classes: np.ndarray) -
     return np.lexsort((classes, boxes[:, 3], boxes[:, 2], boxes[:, 1], boxes[:, 0], -confidence))
 
 
-def suppress(boxes: np.ndarray, confidence: np.ndarray, classes: np.ndarray, iou: float) -> np.ndarray:
+def suppress(
+    boxes: np.ndarray, confidence: np.ndarray, classes: np.ndarray, iou: float, most: int | None = None
+) -> np.ndarray:
     """Greedy non-maximum suppression within each class.
 
-    Takes boxes (N, 4), confidences (N,) and class indices (N,); returns the indices kept, in order of
-    :func:`preference`. A box goes if a preferred one of its class that stays overlaps it by more than ``iou``.
+    Takes boxes (N, 4), confidences (N,) and class indices (N,); returns the indices kept, the first ``most``, in order
+    of :func:`preference`. A box goes if a preferred one of its class that stays overlaps it by more than ``iou``.
     """
-    order = preference(boxes, confidence, classes)
-    boxes, classes = boxes[order], classes[order]
-    beats = (box_iou(boxes, boxes) > iou) & (classes[:, None] == classes[None])
-    alive = np.ones(len(order), bool)
-    for index in range(len(order)):
-        if alive[index]:
-            alive[index + 1 :] &= ~beats[index, index + 1 :]
-    return order[alive]
+    left = preference(boxes, confidence, classes)
+    kept = []
+    # one row of overlaps at a time: a net may give a hundred thousand boxes
+    while len(left) and len(kept) != most:
+        best, left = left[0], left[1:]
+        kept.append(best)
+        rivals = box_iou(boxes[best][None], boxes[left])[0] > iou
+        left = left[~(rivals & (classes[left] == classes[best]))]
+    return np.array(kept, dtype=np.int64)

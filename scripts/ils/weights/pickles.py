@@ -186,4 +186,5 @@ def plain(value: object) -> object:
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple) and not isinstance(value, Array | Storage):
         return [plain(item) for item in value]
-    raise ValueError(f"it holds a {type(value).__name__} where a plain value belongs")
+    kind = value.kind if isinstance(value, Stub) else type(value).__name__
+    raise ValueError(f"it holds {kind} where a plain value belongs")

@@ -135,8 +135,8 @@ class Ultralytics(Section):
     )
     class_names: dict[str, str] = key(
         dict,
-        "VinBigData names of the checkpoint's classes where they are called otherwise: {theirs: VinBigData's}; '' leaves "
-        "a class out.",
+        "VinBigData names of the checkpoint's classes where they are called otherwise: {theirs: VinBigData's}; '' "
+        "leaves a class out.",
     )
 
 
@@ -145,7 +145,7 @@ class ScaledYolov4(Section):
 
     image_size: int = key(1024, "Side to which the frame is scaled.", source=AUTHORS, unit="pixels", ge=128, le=4096)
     border: int = key(
-        32, "Grey border round the scaled frame, as in the public evaluation.", source=AUTHORS, unit="pixels", ge=0, le=512
+        32, "Grey border round the scaled frame, as the public code has.", source=AUTHORS, unit="pixels", ge=0, le=512
     )
     fold_iou: Share = key(0.65, "Overlap above which the weaker of two boxes of one fold is dropped.", source=AUTHORS)
     ensemble_iou: Share = key(0.5, "The same between the folds.", source=AUTHORS)

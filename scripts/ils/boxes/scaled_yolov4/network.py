@@ -1,0 +1,210 @@
+"""The ScaledYOLOv4 family in plain PyTorch: a net built from the plan that its checkpoint carries.
+
+A plan lists layers as [from, number, module, arguments]: where a layer's input comes from (-1: the layer before;
+several for a joint), how many blocks it has, what it is, and its channels, kernel and stride. Facts: the published
+plans and descriptions (Wang et al., Scaled-YOLOv4, CVPR 2021; Cross Stage Partial nets); attribute names are those of
+the published state dicts. Only what the plans P5 to P7 name is known here.
+"""
+
+import math
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+POOLS = (5, 9, 13)
+"""Windows of the spatial pyramid, cells."""
+
+
+class Conv(nn.Module):
+    """Convolution, batch normalisation, Mish."""
+
+    def __init__(self, inputs: int, outputs: int, kernel: int = 1, stride: int = 1):
+        super().__init__()
+        self.conv = nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, bias=False)
+        self.bn = nn.BatchNorm2d(outputs)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return functional.mish(self.bn(self.conv(x)))
+
+
+class Residual(nn.Module):
+    """A 1 x 1 and a 3 x 3 convolution, added to the input where ``adds``."""
+
+    def __init__(self, channels: int, adds: bool):
+        super().__init__()
+        self.cv1, self.cv2 = Conv(channels, channels), Conv(channels, channels, 3)
+        self.adds = adds
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.cv2(self.cv1(x))
+        return x + y if self.adds else y
+
+
+class _Split(nn.Module):
+    """Two paths over the same input, normalised together: what the stages have in common."""
+
+    def joined(self, first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
+        return functional.mish(self.bn(torch.cat((first, second), dim=1)))
+
+
+class BottleneckCSP(_Split):
+    """A stage of the backbone: half of the channels go through ``number`` residual blocks."""
+
+    def __init__(self, inputs: int, outputs: int, number: int, adds: bool = True):
+        super().__init__()
+        half = outputs // 2
+        self.cv1, self.cv4 = Conv(inputs, half), Conv(2 * half, outputs)
+        self.cv2 = nn.Conv2d(inputs, half, 1, bias=False)
+        self.cv3 = nn.Conv2d(half, half, 1, bias=False)
+        self.bn = nn.BatchNorm2d(2 * half)
+        self.m = nn.Sequential(*(Residual(half, adds) for _ in range(number)))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.cv4(self.joined(self.cv3(self.m(self.cv1(x))), self.cv2(x)))
+
+
+class BottleneckCSP2(_Split):
+    """A stage of the head: ``number`` blocks beside a 1 x 1 convolution, on channels reduced before."""
+
+    def __init__(self, inputs: int, outputs: int, number: int, adds: bool = False):
+        super().__init__()
+        self.cv1, self.cv3 = Conv(inputs, outputs), Conv(2 * outputs, outputs)
+        self.cv2 = nn.Conv2d(outputs, outputs, 1, bias=False)
+        self.bn = nn.BatchNorm2d(2 * outputs)
+        self.m = nn.Sequential(*(Residual(outputs, adds) for _ in range(number)))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.cv1(x)
+        return self.cv3(self.joined(self.m(x), self.cv2(x)))
+
+
+class SPPCSP(_Split):
+    """Spatial pyramid pooling in one of two paths."""
+
+    def __init__(self, inputs: int, outputs: int, number: int = 1):
+        super().__init__()
+        self.cv1, self.cv3, self.cv4 = Conv(inputs, outputs), Conv(outputs, outputs, 3), Conv(outputs, outputs)
+        self.cv2 = nn.Conv2d(inputs, outputs, 1, bias=False)
+        self.cv5, self.cv6 = Conv((1 + len(POOLS)) * outputs, outputs), Conv(outputs, outputs, 3)
+        self.bn = nn.BatchNorm2d(2 * outputs)
+        self.cv7 = Conv(2 * outputs, outputs)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.cv4(self.cv3(self.cv1(x)))
+        pooled = [functional.max_pool2d(y, window, stride=1, padding=window // 2) for window in POOLS]
+        y = self.cv6(self.cv5(torch.cat((y, *pooled), dim=1)))
+        return self.cv7(self.joined(y, self.cv2(x)))
+
+
+class Concat(nn.Module):
+    """Channels of several layers, one after the other."""
+
+    def forward(self, *parts: torch.Tensor) -> torch.Tensor:
+        return torch.cat(parts, dim=1)
+
+
+class Upsample(nn.Module):
+    """Every cell twice as wide and high."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return functional.interpolate(x, scale_factor=2, mode="nearest")
+
+
+class Detect(nn.Module):
+    """The head: for each scale, cell and anchor a box, whether there is something, and what."""
+
+    def __init__(self, inputs: list[int], classes: int, anchors: int, strides: list[float]):
+        super().__init__()
+        self.strides, self.outputs = strides, 5 + classes
+        self.register_buffer("anchors", torch.zeros(len(inputs), anchors, 2))
+        self.register_buffer("anchor_grid", torch.zeros(len(inputs), 1, anchors, 1, 1, 2))
+        self.m = nn.ModuleList(nn.Conv2d(channels, anchors * self.outputs, 1) for channels in inputs)
+
+    def forward(self, *scales: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return boxes (B, N, 4: x1, y1, x2, y2) in pixels and scores (B, N, C), N over scale, anchor, row, column."""
+        boxes, scores = [], []
+        for layer, x, stride, anchors in zip(self.m, scales, self.strides, self.anchor_grid, strict=True):
+            decoded = decode(layer(x).unflatten(1, (-1, self.outputs)), stride, anchors)
+            boxes.append(decoded[0].flatten(1, 3))
+            scores.append(decoded[1].flatten(1, 3))
+        return torch.cat(boxes, dim=1), torch.cat(scores, dim=1)
+
+
+def decode(raw: torch.Tensor, stride: float, anchors: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Turn one scale's raw values (B, A, 5 + C, rows, columns) into boxes (B, A, rows, columns, 4) and scores (…, C).
+
+    With s the sigmoid, a box's centre is (2 s - 0.5 + cell) * stride and its sides are (2 s)² times those of its anchor
+    (``anchors``: (1, A, 1, 1, 2) px); a class's score is s(object) * s(class).
+    """
+    rows, columns = raw.shape[-2:]
+    value = raw.sigmoid().movedim(2, -1)
+    y, x = torch.meshgrid(torch.arange(rows), torch.arange(columns), indexing="ij")
+    cell = torch.stack((x, y), dim=-1).to(value)
+    centre = (2 * value[..., :2] - 0.5 + cell) * stride
+    half = (2 * value[..., 2:4]) ** 2 * anchors / 2
+    return torch.cat((centre - half, centre + half), dim=-1), value[..., 4:5] * value[..., 5:]
+
+
+STAGES = {"BottleneckCSP": BottleneckCSP, "BottleneckCSP2": BottleneckCSP2, "SPPCSP": SPPCSP}
+
+
+class Network(nn.Module):
+    """A net built from a plan.
+
+    plan: ``nc`` classes, ``anchors`` (per scale a flat list of widths and heights), ``depth_multiple`` and
+    ``width_multiple``, and the layers ``backbone`` and ``head``, the last of which is Detect. strides: px per scale.
+    Raises ValueError, KeyError, TypeError or IndexError for a plan of another kind.
+    """
+
+    def __init__(self, plan: dict, strides: list[float]):
+        super().__init__()
+        self.classes, self.anchors = plan["nc"], len(plan["anchors"][0]) // 2
+        self.sources: list[list[int]] = []
+        built, channels = [], [3]
+        for index, (source, number, kind, arguments) in enumerate(plan["backbone"] + plan["head"]):
+            # as steps into the list of outputs, whose first is the picture
+            given = source if isinstance(source, list) else [source]
+            self.sources.append([index + 1 + one if one < 0 else one + 1 for one in given])
+            if any(not 0 <= one <= index for one in self.sources[-1]):
+                raise ValueError(f"layer {index} takes what comes after it")
+            inputs = [channels[one] for one in self.sources[-1]]
+            layer, outputs = self._layer(plan, kind, inputs, number, arguments, strides)
+            built.append(layer)
+            channels.append(outputs)
+        if not isinstance(built[-1], Detect):
+            raise ValueError("its last layer is no Detect")
+        self.model = nn.ModuleList(built)
+
+    def _layer(
+        self, plan: dict, kind: str, inputs: list[int], number: int, arguments: list, strides: list[float]
+    ) -> tuple[nn.Module, int]:
+        """Return a layer and its number of channels."""
+        if kind == "Concat":
+            return Concat(), sum(inputs)
+        if kind == "nn.Upsample":
+            if arguments[1:] != [2, "nearest"]:
+                raise ValueError(f"it enlarges by {arguments}")
+            return Upsample(), inputs[0]
+        if kind == "Detect":
+            return Detect(inputs, self.classes, self.anchors, strides), 0
+        outputs = arguments[0]
+        if outputs != self.anchors * (5 + self.classes):
+            outputs = math.ceil(outputs * plan["width_multiple"] / 8) * 8
+        if kind == "Conv" and number == 1 and len(arguments) <= 3:
+            return Conv(inputs[0], outputs, *arguments[1:]), outputs
+        if kind in STAGES and len(arguments) == 1:
+            blocks = max(round(number * plan["depth_multiple"]), 1) if number > 1 else number
+            return STAGES[kind](inputs[0], outputs, blocks), outputs
+        raise ValueError(f"{kind} with {arguments} is not known")
+
+    def forward(self, pictures: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return boxes (B, N, 4) in pixels and scores (B, N, C) of pictures (B, 3, H, W) between 0 and 1."""
+        last_use = {one: index for index, sources in enumerate(self.sources) for one in sources}
+        outputs: list[torch.Tensor | None] = [pictures]
+        for index, (layer, sources) in enumerate(zip(self.model, self.sources, strict=True)):
+            outputs.append(layer(*(outputs[one] for one in sources)))
+            for one in sources:  # a large picture's maps take memory
+                if last_use[one] == index:
+                    outputs[one] = None
+        return outputs[-1]
