@@ -5,6 +5,7 @@
 # make accuracy LABELLED=reports.jsonl [CASES=sentences.jsonl]   how well reports are read (docs/benchmarks.md)
 # make vllm         the language models' path for real: vLLM on the CPU with a small model trained on the spot (10 min)
 # make test-cxas    the engine cxas in its own environment, with the published class (docs/models.md)
+# make test-ultralytics   the engine ultralytics (AGPL) in its own environment (docs/models.md)
 # make lock         remake requirements/*.txt from requirements/*.in (needs uv)
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
@@ -18,7 +19,7 @@ BIN := $(VENV)/bin
 # one thread a process: parallelism is Snakemake's, and results must not depend on it
 export OMP_NUM_THREADS := 1
 
-.PHONY: demo real train accuracy vllm test-cxas test test-setup lint format lock clean docs
+.PHONY: demo real train accuracy vllm test-cxas test-ultralytics test test-setup lint format lock clean docs
 
 demo: $(VENV)/run.stamp
 	$(BIN)/snakemake --cores $(CORES) --quiet rules
@@ -92,6 +93,14 @@ vllm: .venv-vllm/stamp
 
 test-cxas: .venv-cxas/stamp
 	.venv-cxas/bin/pytest tests/test_anatomy_cxas.py tests/test_weights_cxas.py
+
+.venv-ultralytics/stamp: requirements/ultralytics.in
+	$(PYTHON) -m venv .venv-ultralytics
+	.venv-ultralytics/bin/pip install --quiet --disable-pip-version-check -r requirements/ultralytics.in
+	touch $@
+
+test-ultralytics: .venv-ultralytics/stamp
+	.venv-ultralytics/bin/pytest tests/test_boxes_ultralytics.py
 
 docs: $(VENV)/run.stamp
 	PYTHONPATH=scripts $(BIN)/python -m ils.core.settings.document

@@ -69,7 +69,8 @@ def needed(script: str, modules: tuple[str, ...]) -> set[str]:
     tops = {name.split(".")[0] for source in sources for name in imported_names(source)}
     tops -= set(sys.stdlib_module_names) | {"ils"}
     known = packages_distributions()
-    # what only the language models' environment holds is not installed here: its distribution has the module's name
+    known |= {"ultralytics": ["ultralytics-opencv-headless"]}
+    # what only another environment holds is not installed here: its distribution has the module's name
     return {known.get(top, [top])[0].lower().replace("_", "-") for top in tops}
 
 
