@@ -33,12 +33,20 @@ def suppress(
     Takes boxes (N, 4), confidences (N,) and class indices (N,); returns the indices kept, the first ``most``, in order
     of :func:`preference`. A box goes if a preferred one of its class that stays overlaps it by more than ``iou``.
     """
-    left = preference(boxes, confidence, classes)
+    order = preference(boxes, confidence, classes)
+    # of each class, the places in that order which are still alive; one row of overlaps at a time, because a net may
+    # give a hundred thousand boxes
+    left = {kind: np.nonzero(classes[order] == kind)[0] for kind in np.unique(classes)}
+    alive = np.ones(len(order), bool)
     kept = []
-    # one row of overlaps at a time: a net may give a hundred thousand boxes
-    while len(left) and len(kept) != most:
-        best, left = left[0], left[1:]
-        kept.append(best)
-        rivals = box_iou(boxes[best][None], boxes[left])[0] > iou
-        left = left[~(rivals & (classes[left] == classes[best]))]
+    for place, index in enumerate(order):
+        if len(kept) == most:
+            break
+        if alive[place]:
+            kept.append(index)
+            later = left[classes[index]]
+            later = later[later > place]
+            beaten = box_iou(boxes[index][None], boxes[order[later]])[0] > iou
+            alive[later[beaten]] = False
+            left[classes[index]] = later[~beaten]
     return np.array(kept, dtype=np.int64)

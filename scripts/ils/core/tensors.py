@@ -9,7 +9,7 @@ from typing import NoReturn
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import nn
 
 from ils.core.run import UserError
@@ -29,7 +29,8 @@ def write(path: str | Path, tensors: dict[str, torch.Tensor], facts: dict) -> di
         name: (tensor.float() if tensor.is_floating_point() else tensor).clone().contiguous()
         for name, tensor in tensors.items()
     }
-    save_file(plain, path, {FACTS: json.dumps(facts, sort_keys=True)})
+    # not save_file, which makes files that nobody else may read
+    Path(path).write_bytes(save(plain, {FACTS: json.dumps(facts, sort_keys=True)}))
     return {"tensors": len(plain), "values": sum(tensor.numel() for tensor in plain.values())}
 
 
