@@ -27,13 +27,13 @@ STORAGES = {
 
 
 class Stub:
-    """An object of a class that is not known here: what it was made of and given, and no behaviour."""
+    """An object of a class that is not known here: its attributes, no items and no behaviour."""
 
     kind = ""
 
     def __new__(cls, *args: object, **keywords: object) -> "Stub":
         stub = super().__new__(cls)
-        stub.args, stub.state, stub.items = (*args, *keywords.values()), {}, []
+        stub.state = {}
         return stub
 
     def __init__(self, *args: object, **keywords: object):
@@ -45,15 +45,12 @@ class Stub:
             self.state.update(first)
 
     def append(self, item: object) -> None:
-        self.items.append(item)
+        pass
 
-    add = append
-
-    def extend(self, items: list) -> None:
-        self.items += items
+    add = extend = append
 
     def __setitem__(self, key: object, value: object) -> None:
-        self.items.append((key, value))
+        pass
 
     @property
     def name(self) -> str:

@@ -20,7 +20,7 @@ def facts(saved: Saved, network: Stub, kind: str) -> dict:
         return {
             "kind": kind,
             "yaml": plain(network.state["yaml"]),
-            "names": list(names.values()) if isinstance(names, dict) else names,
+            "names": [names[str(index)] for index in range(len(names))] if isinstance(names, dict) else names,
             "stride": [float(step) for step in stride],
             "eps": float(norms.pop()),
         }
