@@ -16,6 +16,7 @@ from ils.boxes.engine import Detections, Options
 from ils.core import tensors
 from ils.core.engines import Setup
 from ils.core.labels import BOX_CLASSES
+from ils.core.nets import device_of, inference
 from ils.core.run import UserError
 
 GPU = True
@@ -60,7 +61,7 @@ class UltralyticsEngine:
         self.size = setup.own["image_size"]
         path = setup.files["weights"]
         weights, facts = tensors.read(path, "ultralytics")
-        self.device = tensors.device_of(setup.device)
+        self.device = device_of(setup.device)
         self.net = build(weights, facts, path).to(self.device).eval()
         self.classes = nets.indices(facts["names"], setup.own["class_names"], path)
         self.channels = self.net.yaml["channels"]
@@ -68,7 +69,7 @@ class UltralyticsEngine:
         if self.size % largest:
             raise UserError(f"boxes.ultralytics.image_size is {self.size}: choose a multiple of {largest}")
 
-    @torch.inference_mode()
+    @inference()
     def detect_batch(self, images: list[np.ndarray]) -> list[Detections]:
         """See :class:`ils.boxes.engine.BoxEngine`."""
         batch = nets.as_input([nets.resized(image, self.size) for image in images], self.channels, self.device)

@@ -12,6 +12,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import nn
 
+from ils.core.nets import misfit
 from ils.core.run import UserError
 
 FACTS = "facts"
@@ -51,27 +52,7 @@ def read(path: str | Path, kind: str) -> tuple[dict[str, torch.Tensor], dict]:
 
 def fill(net: nn.Module, tensors: dict[str, torch.Tensor], path: str | Path) -> None:
     """Give a net its tensors, as they are, each in its place. Raises UserError unless all fit and none is left over."""
-    wanted = {name: tensor.shape for name, tensor in net.state_dict().items()}
-    found = {name: tensor.shape for name, tensor in tensors.items()}
-    faults = {
-        "are missing": sorted(wanted.keys() - found.keys()),
-        "are left over": sorted(found.keys() - wanted.keys()),
-        "have another shape": sorted(name for name in wanted.keys() & found.keys() if wanted[name] != found[name]),
-    }
-    for fault, names in faults.items():
-        if names:
-            refuse(path, f"does not fit its net, {len(names)} tensors {fault}, the first {names[0]}")
+    wanted = {name: tuple(tensor.shape) for name, tensor in net.state_dict().items()}
+    if fault := misfit(wanted, {name: tuple(tensor.shape) for name, tensor in tensors.items()}):
+        refuse(path, f"holds the weights of another net, for {fault}")
     net.load_state_dict(tensors, assign=True)
-
-
-def device_of(name: str) -> torch.device:
-    """Return the device that ``compute.device`` means. Raises UserError if there is no such GPU.
-
-    On a GPU, convolutions are kept from rounding their factors to ten bits, so that it finds what a CPU finds.
-    """
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    if name == "cuda" and not torch.cuda.is_available():
-        raise UserError("compute.device is 'cuda', but PyTorch sees no GPU: choose 'auto' or 'cpu'")
-    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
-    return torch.device(name)

@@ -15,6 +15,7 @@ from ils.boxes.scaled_yolov4.network import Network
 from ils.core import tensors
 from ils.core.engines import Setup
 from ils.core.labels import BOX_CLASSES
+from ils.core.nets import device_of, inference
 from ils.core.run import UserError
 
 GPU = True
@@ -79,7 +80,7 @@ class ScaledYolov4Engine:
         self.options, self.batch = options, setup.batch
         self.size, self.border = own["image_size"], own["border"]
         self.fold_iou, self.ensemble_iou, self.wrap_white = own["fold_iou"], own["ensemble_iou"], own["wrap_white"]
-        self.device = tensors.device_of(setup.device)
+        self.device = device_of(setup.device)
         self.folds = [build(setup.files[name], self.device) for name in INPUTS]
         largest = int(max(max(net.model[-1].strides) for net, _ in self.folds))
         whole = self.size + 2 * self.border
@@ -95,7 +96,7 @@ class ScaledYolov4Engine:
             frame = np.where(frame == 255, 0, frame).astype(np.uint8)
         return np.pad(nets.resized(frame, self.size), self.border, constant_values=GREY)
 
-    @torch.inference_mode()
+    @inference()
     def detect_batch(self, images: list[np.ndarray]) -> list[Detections]:
         """See :class:`ils.boxes.engine.BoxEngine`."""
         batch = nets.as_input([self.picture(image) for image in images], 3, self.device)
