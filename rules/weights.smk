@@ -88,6 +88,36 @@ use rule weights_hybridgnet as weights_cxas with:
         code=code_digest("weights.py", "ils.weights.placed", "ils.weights.cxas"),
 
 
+use rule weights_hybridgnet as weights_ultralytics with:
+    input:
+        sources=PLACED["ultralytics"],
+    output:
+        weights=["results/weights/ultralytics.safetensors"],
+        manifest="results/weights/ultralytics.json",
+    log:
+        "logs/weights/ultralytics.log",
+    benchmark:
+        "results/benchmarks/weights/ultralytics.tsv"
+    params:
+        **WEIGHTS["ultralytics"],
+        code=code_digest("weights.py", "ils.weights.placed", "ils.weights.ultralytics"),
+
+
+use rule weights_hybridgnet as weights_scaled_yolov4 with:
+    input:
+        sources=PLACED["scaled_yolov4"],
+    output:
+        weights=[f"results/weights/scaled_yolov4/fold{fold}.safetensors" for fold in range(5)],
+        manifest="results/weights/scaled_yolov4.json",
+    log:
+        "logs/weights/scaled_yolov4.log",
+    benchmark:
+        "results/benchmarks/weights/scaled_yolov4.tsv"
+    params:
+        **WEIGHTS["scaled_yolov4"],
+        code=code_digest("weights.py", "ils.weights.placed", "ils.weights.scaled_yolov4"),
+
+
 rule weights:
     input:
         manifests=expand("results/weights/{artefact}.json", artefact=WEIGHTS_NEEDED),

@@ -4,16 +4,19 @@ import hashlib
 import json
 import os
 import re
+import textwrap
 from dataclasses import replace
 from pathlib import Path
 
 import huggingface_hub.constants as hub_constants
 import pytest
 import torch
+import yaml
 from safetensors.torch import load_file, save
 
 from conftest import ROOT, SLICE, snakemake, write_settings
 from fake_hub import serve
+from ils.core import settings
 from ils.core.engines import declared, engine_names
 from ils.core.options import ENGINE_STAGES
 from ils.core.run import UserError
@@ -190,7 +193,7 @@ def test_another_file_than_the_pinned_one_is_refused(fake_hub, tmp_path):
     found = sha256(REPOSITORIES["stabilityai/sdxl-vae"]["diffusion_pytorch_model.safetensors"])
     pinned = "1598f3d24932bcfe6634e8b618ea1e30ab1d57f5aad13a6d2de446d2199f2341"
     assert f"has sha256 {found} and not {pinned}" in sentence(caught)
-    assert f"weights.sha256: {{sdxl_vae/diffusion_pytorch_model.safetensors: {found}}}" in sentence(caught)
+    assert f"weights.sha256: {{sdxl_vae/diffusion_pytorch_model.safetensors: '{found}'}}" in sentence(caught)
 
 
 def convert(folder: Path, source: Path, **changes: object) -> Path:
@@ -296,6 +299,18 @@ def test_every_entry_says_how_it_is_had():
         assert ("repository" in entry) == bool(re.fullmatch("[0-9a-f]{40}", entry["revision"] or "")), artefact
         assert "repository" in entry or entry["get"], artefact
         assert all(value is None or re.fullmatch("[0-9a-f]{64}", value) for value in entry["files"].values())
+
+
+def test_the_docs_tell_how_each_is_had():
+    text = (ROOT / "docs/models.md").read_text(encoding="utf-8")
+    blocks = [textwrap.dedent(block) for block in re.findall(r"```yaml\n(.*?)```", text, flags=re.S)]
+    assert len(blocks) >= 3
+    for block in blocks:
+        chosen = settings.read(yaml.safe_load(block.replace("<64 hex digits>", "0" * 64)))
+        catalogue.rule_params(chosen.weights.sha256)
+    for artefact, entry in catalogue.read().items():
+        names = [entry["repository"]] if "repository" in entry else [f"{file}`" for file in entry["files"]]
+        assert all(name in text for name in [*names, f"engine: {entry['used_by'].split('.')[1]}"]), artefact
 
 
 def test_a_rule_makes_each_weight_that_an_engine_reads():

@@ -34,7 +34,7 @@ def published_file(path: Path, pin: str, sha256: str | None, remedy: str) -> Non
     if sha256 and (found := sha256_of(path)) != sha256:
         raise UserError(
             f"{path} has sha256 {found} and not {sha256}: {remedy}, or, if you mean this file, set "
-            f"weights.sha256: {{{pin}: {found}}}"
+            f"weights.sha256: {{{pin}: '{found}'}}"
         )
 
 
