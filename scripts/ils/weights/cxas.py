@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import save
 
 from ils.core.nets import misfit
 from ils.core.run import UserError
@@ -72,7 +72,7 @@ def convert_cxas(source: Path, target: Path) -> dict:
         remedy = "download that (docs/models.md)"
         raise UserError(f"{source} is not UNet_ResNet50_default.pth of CXAS, for {fault}: {remedy}")
     kept = {name: _stored(tensors[name]) for name in wanted}
-    save_file(kept, target)
+    Path(target).write_bytes(save(kept))  # not save_file, which makes files that nobody else may read
     values = sum(value.numel() for value in kept.values())
     return {"tensors": len(kept), "values": values, "left_out": sorted(tensors.keys() - wanted.keys())}
 

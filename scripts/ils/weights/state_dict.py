@@ -4,7 +4,7 @@ import pickle
 from pathlib import Path
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import save
 
 from ils.core.run import UserError
 
@@ -38,5 +38,6 @@ def convert(source: Path, target: Path) -> dict:
     """Write the state dict of ``source`` as the safetensors file ``target``; return how much it holds."""
     tensors = read(source)
     # each tensor on its own: safetensors refuses two names for one memory, as tied weights have
-    save_file({name: value.detach().clone().contiguous() for name, value in tensors.items()}, target)
+    plain = {name: value.detach().clone().contiguous() for name, value in tensors.items()}
+    Path(target).write_bytes(save(plain))  # not save_file, which makes files that nobody else may read
     return {"tensors": len(tensors), "values": sum(value.numel() for value in tensors.values())}
