@@ -19,7 +19,7 @@ rule anomaly_shard:
     resources:
         gpu=GPUS["anomaly"],
         mem_mb=8000,
-        runtime=240,
+        runtime=1440 if GPUS["anomaly"] else 240,  # hundreds of passes through a large net for each image
     params:
         **OPTIONS["anomaly"],
         code=code_digest("anomaly.py", f"ils.anomaly.{OPTIONS['anomaly']['engine']}"),

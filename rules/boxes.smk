@@ -18,7 +18,7 @@ rule boxes_shard:
     resources:
         gpu=GPUS["boxes"],
         mem_mb=6000,
-        runtime=120,
+        runtime=480 if GPUS["boxes"] else 120,
     params:
         **OPTIONS["boxes"],
         code=code_digest("boxes.py", f"ils.boxes.{OPTIONS['boxes']['engine']}"),
