@@ -1,0 +1,44 @@
+"""The text around an instruction, as LISA writes it, and the answer in what a model wrote."""
+
+SEG = "[SEG]"
+"""The token at which a mask is asked for."""
+IMAGE_START, IMAGE, IMAGE_END = "<im_start>", "<image>", "<im_end>"
+END = "</s>"
+CONVERSATIONS = ("llava_v1", "llava_llama_2")
+"""Names of the two frames, LISA's."""
+ANSWER_AFTER = {"llava_v1": "ASSISTANT:", "llava_llama_2": "[/INST]"}
+"""What stands right before an answer: a prompt to be continued ends with it, without a space."""
+SYSTEMS = {
+    "llava_v1": (
+        "A chat between a curious human and an artificial intelligence assistant. "
+        "The assistant gives helpful, detailed, and polite answers to the human's questions."
+    ),
+    "llava_llama_2": (
+        "You are a helpful language and vision assistant. "
+        "You are able to understand the visual content that the user provides, "
+        "and assist the user with a variety of tasks using natural language."
+    ),
+}
+
+
+def prompt(instruction: str, answer: str | None, conversation: str) -> str:
+    """Return the text of one exchange; with ``answer`` None it ends where the answer begins.
+
+    The instruction goes in word for word (authors' code). Raises ValueError for an unknown conversation.
+    """
+    asked = f"{IMAGE_START}{IMAGE}{IMAGE_END}\n{instruction}"
+    if conversation == "llava_v1":
+        text = f"{SYSTEMS[conversation]} USER: {asked} ASSISTANT:"
+        return text if answer is None else f"{text} {answer}{END}"
+    if conversation == "llava_llama_2":
+        text = f"[INST] <<SYS>>\n{SYSTEMS[conversation]}\n<</SYS>>\n\n{asked} [/INST]"
+        return text if answer is None else f"{text} {answer} {END}"
+    raise ValueError(f"conversation must be one of {', '.join(CONVERSATIONS)}, not {conversation!r}")
+
+
+def answer_of(text: str) -> str:
+    """Return the answer in a decoded exchange, or in its continuation alone, cleaned as LISA's evaluation does it."""
+    plain = text.replace("\n", "").replace("  ", " ")
+    for mark in ANSWER_AFTER.values():
+        plain = plain.rpartition(mark)[2]
+    return plain.partition(END)[0].strip()

@@ -1,0 +1,275 @@
+"""Pairs as the model takes them, one at a time and in batches.
+
+Where a picture is not square, three squares must agree: the picture's, the reference mask's and the prediction's.
+
+* ``pad``: a mask of a square frame belongs to the picture in the middle of a black square, a mask of the picture's own
+  shape to the picture padded at the right and bottom; predictions are compared in that whole square.
+* ``stretch``: picture and mask are stretched to the square.
+* ``published_mismatch`` (with ``pad``): masks are padded as SAM's picture is, while predictions are cut to the part
+  that shows the image and stretched over the square, as the authors' code does. With square pictures all are the same;
+  with masks that are stretched frames (their later code) this one is right.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import cv2
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from ils.core.run import UserError
+from ils.core.store import StoreError
+from ils.rosalia.draws import Draw, Draws
+from ils.rosalia.pictures import FITS, centred, clip_pixels, equalise, mask_target, sam_pixels
+from ils.rosalia.prompts import CONVERSATIONS
+from ils.rosalia.sources import Frames, Lines, Masks, PictureSource, PictureTable
+from ils.rosalia.tokens import IGNORED, Tokens
+
+__all__ = ["Batch", "Draw", "Draws", "Options", "Pairs", "PictureTable", "Sample", "collate", "loader", "sentences"]
+
+
+@dataclass(frozen=True)
+class Options:
+    """How pairs are made ready. ``target``: side of the square of masks and predictions; 0: the picture's own shape."""
+
+    conversation: str
+    max_length: int
+    features: int
+    sam_side: int
+    clip_side: int
+    target: int
+    fit: str
+    published_mismatch: bool
+    answers: bool
+    """Whether the answer follows the prompt (training) or is to be predicted."""
+    equalise: bool
+    """Whether pictures that no :class:`Draw` asks for are equalised (evaluation)."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One pair: L tokens, SAM's side S, CLIP's side c, target side T."""
+
+    pair_id: str
+    image_id: str
+    equalised: bool
+    input_ids: torch.Tensor
+    """int64 (L,)"""
+    labels: torch.Tensor
+    """int64 (L,), -100 where there is nothing to learn"""
+    sam: torch.Tensor
+    """float32 (3, S, S)"""
+    clip: torch.Tensor
+    """float32 (3, c, c)"""
+    mask: np.ndarray | None
+    """uint8 (T, T) of 0 and 1, empty for a negative; None where no masks are read"""
+    resized: tuple[int, int]
+    """Rows and columns of SAM's square that a prediction is cut to"""
+    original: tuple[int, int]
+    """Rows and columns that it is brought to then"""
+    positive: bool
+
+
+@dataclass(frozen=True)
+class Batch:
+    """B samples of I different pictures, texts padded at the right."""
+
+    input_ids: torch.Tensor
+    """int64 (B, L)"""
+    attention: torch.Tensor
+    """int64 (B, L), 0 at padding (by length: an unknown word has the same id)"""
+    labels: torch.Tensor
+    """int64 (B, L)"""
+    images: torch.Tensor
+    """(I, 3, S, S)"""
+    clip: torch.Tensor
+    """(I, 3, c, c)"""
+    image_of: torch.Tensor
+    """int64 (B,), the row of images"""
+    masks: list[torch.Tensor]
+    """B of float32 (n, H, W); n is 1, or 0 where no masks are read"""
+    resized: list[tuple[int, int]]
+    """I"""
+    original: list[tuple[int, int]]
+    """B"""
+    pair_ids: list[str]
+    """B"""
+
+    def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> "Batch":
+        """Return the batch on a device, its pictures in ``dtype``; masks stay float32."""
+        names = ("input_ids", "attention", "labels", "image_of")
+        moved = {name: getattr(self, name).to(device, non_blocking=True) for name in names}
+        moved |= {name: getattr(self, name).to(device, dtype, non_blocking=True) for name in ("images", "clip")}
+        return replace(self, **moved, masks=[mask.to(device, non_blocking=True) for mask in self.masks])
+
+
+class Pairs(Dataset):
+    """The pairs of a JSONL file with their pictures and masks, by row or by :class:`Draw`.
+
+    ``frames``: shards of canonical frames, or else ``pictures``; without ``masks`` samples have none. Every process
+    opens the files that it needs by itself. Raises UserError, at once, for a pair whose mask or picture is missing.
+    """
+
+    def __init__(
+        self,
+        *,
+        lines: str,
+        tokens: Tokens,
+        options: Options,
+        index: str | None = None,
+        masks: list[str] | None = None,
+        frames: list[str] | None = None,
+        pictures: PictureSource | None = None,
+    ):
+        if options.conversation not in CONVERSATIONS:
+            raise UserError(f"conversation is {options.conversation!r}: choose one of {', '.join(CONVERSATIONS)}")
+        if options.fit not in FITS or (options.published_mismatch and options.fit != "pad"):
+            raise UserError(f"fit is {options.fit!r}: choose pad or stretch, and pad with published_mismatch")
+        if (frames is None) == (pictures is None):
+            raise ValueError("give frames or pictures")
+        if masks and not options.target:
+            raise ValueError("masks need a target")
+        self.lines, self.tokens, self.options = Lines(lines), tokens, options
+        self.pictures = Frames(frames) if pictures is None else pictures
+        self.masks = Masks(index, masks) if masks else None
+        self._last: tuple[tuple[str, bool], tuple] | None = None
+        self._check()
+
+    def _check(self) -> None:
+        missing = {number for number, name in enumerate(self.lines.images) if name not in self.pictures}
+        for row in np.flatnonzero(self.lines.positive) if self.masks else ():
+            line = self.lines[row]
+            if line["mask_id"] not in self.masks:
+                raise UserError(
+                    f"{self.lines.path}: the mask {line['mask_id']} of the pair {line['pair_id']} is not among "
+                    f"{self.masks.name} and its shards: give those of the same threshold set"
+                )
+        if missing:
+            line = self.lines[int(np.flatnonzero(np.isin(self.lines.image, list(missing)))[0])]
+            raise UserError(
+                f"{self.lines.path}: the image {line['image_id']} of the pair {line['pair_id']} is not among "
+                f"{self.pictures.name} ({len(missing)} of {len(self.lines.images)} images are missing): add it"
+            )
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    def __getitem__(self, which: int | Draw) -> Sample:
+        row, equalised = which if isinstance(which, tuple) else (int(which), self.options.equalise)
+        if not 0 <= row < len(self):
+            raise IndexError(row)
+        line, options = self.lines[row], self.options
+        try:
+            input_ids, labels = self.tokens.encode(
+                line["instruction"],
+                line["answer"] if options.answers else None,
+                options.conversation,
+                options.features,
+                options.max_length,
+            )
+            (sam, clip, resized, shape), mask = self._pixels(line["image_id"], equalised), self._mask(line)
+        except (UserError, StoreError) as error:
+            raise UserError(f"pair {line['pair_id']}: {error}") from None
+        whole = (options.sam_side, options.sam_side)
+        return Sample(
+            pair_id=line["pair_id"],
+            image_id=line["image_id"],
+            equalised=equalised,
+            input_ids=input_ids,
+            labels=labels,
+            sam=sam,
+            clip=clip,
+            mask=mask,
+            resized=resized if options.published_mismatch or not options.target else whole,
+            original=(options.target, options.target) if options.target else shape,
+            positive=line["seg"],
+        )
+
+    def _pixels(self, image_id: str, equalised: bool) -> tuple:
+        key = (image_id, equalised)
+        if self._last is None or self._last[0] != key:  # the pairs of an image follow one another in a file
+            image = self.pictures.get(image_id)
+            shape, options = image.shape, self.options
+            if equalised:
+                image = equalise(image)
+            if self._centres(shape):
+                image = centred(image)
+            sam, resized = sam_pixels(image, options.sam_side, options.fit)
+            self._last = key, (sam, clip_pixels(image, options.clip_side, options.fit), resized, shape)
+        return self._last[1]
+
+    def _centres(self, shape: tuple[int, int]) -> bool:
+        """Tell whether a picture of ``shape`` must be padded to the frame of square masks."""
+        square = self.masks is not None and self.masks.shape is not None and len(set(self.masks.shape)) == 1
+        return square and shape[0] != shape[1] and self.options.fit == "pad" and not self.options.published_mismatch
+
+    def _mask(self, line: dict) -> np.ndarray | None:
+        if self.masks is None:
+            return None
+        side = self.options.target
+        if not line["seg"]:
+            return np.zeros((side, side), np.uint8)
+        return mask_target(self.masks.get(line["mask_id"]), side, self.options.fit)
+
+
+def collate(samples: list[Sample], pad_id: int) -> Batch:
+    """Join samples; equal pictures (of the same equalisation) share one row, so that each is embedded once."""
+    keys = [(sample.image_id, sample.equalised) for sample in samples]
+    first = {key: samples[place] for place, key in reversed(list(enumerate(keys)))}
+    unique = list(dict.fromkeys(keys))
+    rows = {key: row for row, key in enumerate(unique)}
+    texts, labels = [sample.input_ids for sample in samples], [sample.labels for sample in samples]
+    lengths = torch.tensor([len(text) for text in texts])
+    return Batch(
+        input_ids=torch.nn.utils.rnn.pad_sequence(texts, batch_first=True, padding_value=pad_id),
+        attention=(torch.arange(int(lengths.max())) < lengths[:, None]).long(),
+        labels=torch.nn.utils.rnn.pad_sequence(labels, batch_first=True, padding_value=IGNORED),
+        images=torch.stack([first[key].sam for key in unique]),
+        clip=torch.stack([first[key].clip for key in unique]),
+        image_of=torch.tensor([rows[key] for key in keys]),
+        masks=[_as_float(sample) for sample in samples],
+        resized=[first[key].resized for key in unique],
+        original=[sample.original for sample in samples],
+        pair_ids=[sample.pair_id for sample in samples],
+    )
+
+
+def _as_float(sample: Sample) -> torch.Tensor:
+    if sample.mask is None:
+        return torch.zeros((0, *sample.original))
+    return torch.from_numpy(sample.mask)[None].float()
+
+
+class _Joined:
+    """:func:`collate` with its pad id, for workers (a lambda could not be sent to them)."""
+
+    def __init__(self, pad_id: int):
+        self.pad_id = pad_id
+
+    def __call__(self, samples: list[Sample]) -> Batch:
+        return collate(samples, self.pad_id)
+
+
+def _alone(_: int) -> None:
+    cv2.setNumThreads(1)  # many workers on as many cores
+
+
+def loader(pairs: Pairs, batches: Draws | list[list[int]], workers: int, *, pin: bool = False) -> DataLoader:
+    """Return a loader of :class:`Batch`: of a :class:`Draws`, or of lists of rows. Iterate it in :func:`sentences`."""
+    return DataLoader(
+        pairs,
+        batch_sampler=batches,
+        num_workers=workers,
+        collate_fn=_Joined(pairs.tokens.pad),
+        worker_init_fn=_alone,
+        pin_memory=pin,
+    )
+
+
+def sentences(batches: DataLoader) -> Iterator[Batch]:
+    """Yield the batches; a worker's UserError, which torch wraps in its traceback, is its sentence alone again."""
+    try:
+        yield from batches
+    except UserError as error:
+        raise UserError(str(error).rstrip().rpartition("UserError: ")[2]) from None
