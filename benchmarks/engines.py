@@ -1,0 +1,142 @@
+"""How fast the engines with a large net are, and how much memory they take: nets of true size with random weights.
+
+    python benchmarks/engines.py [--device auto|cpu|cuda] [--engines a,b] [--images 16] [--batch 8] [--steps N]
+        [--folds 5] [--python cxas=.venv-cxas/bin/python]… [--output benchmarks/engines.tsv]
+
+Each engine goes through its own ``load``, with weights in its own file format first made in a temporary folder
+(TMPDIR; 5 GB for radedit); one image at a time and then ``--batch`` at a time, each in a process of its own: the memory
+is the most that it held, weights included (on a GPU: tensors). On a GPU the first batch is not counted. With
+``--steps`` radedit takes so many of its steps, with ``--folds`` scaled_yolov4 so many of its nets; the time of all is
+computed from theirs, the autoencoder's counted once. Reading frames and writing results are not included.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "scripts"))
+
+import polars as pl  # noqa: E402
+
+from ils.core.options import stage_options  # noqa: E402
+from ils.core.settings import read  # noqa: E402
+from ils.core.store import write_table  # noqa: E402
+
+ENGINES = {
+    "hybridgnet": "organs",
+    "radedit": "anomaly",
+    "cxas": "anatomy",
+    "scaled_yolov4": "boxes",
+    "ultralytics": "boxes",
+}
+"""The engines with a large net, and their stages."""
+COLUMNS = {
+    "stage": pl.String, "engine": pl.String, "values_million": pl.Float64, "device": pl.String, "dtype": pl.String,
+    "batch": pl.Int64, "images": pl.Int64, "parts": pl.Int64, "of_parts": pl.Int64, "s_per_part": pl.Float64,
+    "s_besides": pl.Float64, "s_per_image": pl.Float64, "images_per_s": pl.Float64, "peak_gb": pl.Float64,
+}  # fmt: skip
+"""Of the table. Parts are radedit's steps and scaled_yolov4's folds: those that ran, and those of the settings."""
+
+
+class Refused(Exception):
+    """Why something was not measured, in one sentence."""
+
+
+def child(python: str, **job: object) -> dict:
+    """Return what a job of `engines_run.py` tells. Raises Refused."""
+    command = [python, str(ROOT / "benchmarks" / "engines_run.py"), json.dumps(job)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise Refused(f"{python} does not run ({error.strerror}): correct --python") from None
+    try:
+        told = json.loads(done.stdout.splitlines()[-1])
+    except (IndexError, ValueError):
+        last = [f"ended with {done.returncode}", *done.stderr.splitlines()][-1]
+        raise Refused(f"its process broke off ({last})") from None
+    if "refused" in told:
+        raise Refused(told["refused"])
+    return told
+
+
+def sentence(row: dict) -> str:
+    """Return a row as a line."""
+    line = f"{row['stage']} {row['engine']} on {row['device']} in {row['dtype']}, {row['batch']} at a time: "
+    line += f"{row['s_per_image']:.3g} s an image, at most {row['peak_gb']:.2g} GB"
+    if row["of_parts"]:
+        part = "step" if row["engine"] == "radedit" else "fold"
+        line += f"; {row['s_per_part']:.3g} s a {part}, {row['parts']} of {row['of_parts']} {part}s run"
+    return line
+
+
+def rows_of(name: str, given: argparse.Namespace, python: str, folder: str) -> Iterator[dict]:
+    """Make an engine's files and measure it, one image at a time and batched. Raises Refused."""
+    stage = ENGINES[name]
+    options = stage_options(read({stage: {"engine": name}}))[stage]
+    shared = {"stage": stage, "name": name, "options": options, "device": given.device}
+    made = child(python, task="make", folder=folder, **shared)
+    parts = {"radedit": given.steps, "scaled_yolov4": given.folds}.get(name)
+    for batch in sorted({1, given.batch}):
+        job = {"files": made["files"], "batch": batch, "images": given.images, "parts": parts}
+        row = child(python, task="measure", **shared, **job)
+        if not row:
+            print(f"{stage} {name}: takes one image at a time here, whatever the batch", flush=True)
+            continue
+        yield {"stage": stage, "engine": name, "values_million": made["values"] / 1e6} | row
+
+
+def positive(text: str) -> int:
+    """Return a whole number above 0."""
+    if (number := int(text)) < 1:
+        raise ValueError
+    return number
+
+
+def arguments(given: list[str] | None = None) -> argparse.Namespace:
+    """Return the command line, which is refused in a sentence."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
+    parser.add_argument("--engines", default=",".join(ENGINES), help="which, by commas")
+    parser.add_argument("--images", type=positive, default=16)
+    parser.add_argument("--batch", type=positive, default=8, help="images at a time, as compute.batch")
+    parser.add_argument("--steps", type=positive, help="diffusion steps that radedit takes (default: all)")
+    parser.add_argument("--folds", type=positive, default=5, help="nets of scaled_yolov4")
+    parser.add_argument("--python", action="append", default=[], help="ENGINE=interpreter of its environment")
+    parser.add_argument("--output", default="benchmarks/engines.tsv")
+    known = parser.parse_args(given)
+    known.engines = known.engines.split(",")
+    known.python = dict(one.partition("=")[::2] for one in known.python)
+    for name in [*known.engines, *known.python]:
+        if name not in ENGINES:
+            parser.error(f"{name!r} is no engine with a large net: choose among {', '.join(ENGINES)}")
+    return known
+
+
+def main() -> None:
+    given = arguments()
+    rows, refused = [], 0
+    for name in given.engines:
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                for row in rows_of(name, given, given.python.get(name, sys.executable), folder):
+                    rows.append(row)
+                    print(sentence(row), flush=True)
+            except Refused as error:
+                refused += 1
+                print(f"{ENGINES[name]} {name} skipped: {error}", flush=True)
+    if not rows:
+        raise SystemExit("nothing was measured")
+    table = pl.DataFrame(rows, schema=COLUMNS).with_columns(pl.col(pl.Float64).round_sig_figs(3))
+    write_table(given.output, table)
+    print(f"table in {given.output}; {refused} of {len(given.engines)} engines skipped or broken off")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,207 @@
+"""One engine with a large net, made or measured in a process of its own: part of `engines.py`, which starts it.
+
+    python benchmarks/engines_run.py '{"task": "make" or "measure", …}'
+
+The last line that it prints is the result in JSON. It imports no settings, so that it runs in any engine's environment.
+"""
+
+import importlib.util
+import json
+import math
+import os
+import resource
+import sys
+import time
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import NamedTuple
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / name) for name in ("scripts", "tests", "benchmarks")]
+
+import cv2  # noqa: E402
+import numpy as np  # noqa: E402
+import torch  # noqa: E402
+
+from ils.core import geometry  # noqa: E402
+from ils.core.engines import Setup, engine_module  # noqa: E402
+from ils.core.labels import ORGAN_LABELS  # noqa: E402
+from ils.core.nets import device_of  # noqa: E402
+from ils.core.run import UserError  # noqa: E402
+from ils.core.store import FRAME_SIZE  # noqa: E402
+
+PACKAGES = {"radedit": ("diffusers", "transformers"), "cxas": ("cxas",), "ultralytics": ("ultralytics",)}
+ORIGINAL = (2500, 2500)
+"""Rows and columns of the pictures that the frames were made of."""
+OVALS = {"right lung": (170, 245, 75, 160), "left lung": (345, 245, 70, 160), "heart": (285, 340, 75, 65)}
+"""Centre and half axes (x, y) of the organs, px."""
+
+
+class Frame(NamedTuple):
+    """A frame uint8 (512, 512), its organ masks {label: bool (512, 512)}, and a name."""
+
+    image: np.ndarray
+    organs: dict[str, np.ndarray]
+    name: str
+
+
+def frame(name: str = "image") -> Frame:
+    """Return a smooth picture with two dark lungs."""
+    y, x = np.mgrid[:FRAME_SIZE, :FRAME_SIZE]
+    ovals = {label: OVALS[label] for label in ORGAN_LABELS}
+    organs = {label: ((x - cx) / rx) ** 2 + ((y - cy) / ry) ** 2 < 1 for label, (cx, cy, rx, ry) in ovals.items()}
+    rough = np.random.default_rng(0).normal(150, 40, (16, 16))
+    image = cv2.resize(rough, (FRAME_SIZE, FRAME_SIZE), interpolation=cv2.INTER_CUBIC)
+    image -= 60 * (organs["right lung"] | organs["left lung"])
+    return Frame(np.clip(image, 5, 255).astype(np.uint8), organs, name)
+
+
+def segment_organs(engine: object, frames: list[Frame]) -> None:
+    affine = geometry.fit_affine(ORIGINAL, FRAME_SIZE, "pad")
+    for one in frames:
+        engine.segment(one.image, one.name, affine, ORIGINAL)
+
+
+def edit(engine: object, frames: list[Frame]) -> None:
+    engine.edit_batch(*(list(part) for part in zip(*frames, strict=True)))
+
+
+def segment_anatomy(engine: object, frames: list[Frame]) -> None:
+    engine.segment_batch([one.image for one in frames])
+
+
+def detect(engine: object, frames: list[Frame]) -> None:
+    engine.detect_batch([one.image for one in frames])
+
+
+WORK = {"organs": segment_organs, "anomaly": edit, "anatomy": segment_anatomy, "boxes": detect}
+"""What a stage asks of its engine for some frames."""
+
+
+def load(stage: str, name: str, options: dict, files: dict, device: str, batch: int, folds: int | None) -> object:
+    """Load an engine as its stage does; of an ensemble ``folds`` alone."""
+    module = engine_module(f"ils.{stage}", name)
+    if folds:
+        module.INPUTS = dict(list(module.INPUTS.items())[:folds])
+    kind = import_module(f"ils.{stage}.engine").Options
+    return module.load(kind(**options), Setup(options["own"], files, device, batch))
+
+
+def seconds_an_image(
+    work: Callable[[list], None], frames: list, batch: int, clock: Callable[[], float] = time.perf_counter
+) -> float:
+    """Return the seconds that ``work`` takes for an image, ``batch`` frames at a time."""
+    began = clock()
+    for first in range(0, len(frames), batch):
+        work(frames[first : first + batch])
+    return (clock() - began) / len(frames)
+
+
+def whole(seconds: float, fixed: float, parts: int, of: int) -> float:
+    """Return the seconds of all ``of`` parts (steps, folds), where ``parts`` of them took ``seconds``.
+
+    ``fixed`` seconds among these do not grow with the parts.
+    """
+    return fixed + (seconds - fixed) / parts * of
+
+
+def peak_bytes(device: torch.device) -> int:
+    """Return the most memory held so far: on a GPU by tensors, on a CPU by this process."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def device_name(device: torch.device) -> str:
+    """Return what a row calls the device."""
+    threads = torch.get_num_threads()
+    return torch.cuda.get_device_name() if device.type == "cuda" else f"CPU, {threads} thread{'s'[: threads > 1]}"
+
+
+def measure(
+    stage: str, name: str, options: dict, files: dict, device: str, batch: int, images: int, parts: int | None = None
+) -> dict:
+    """Return a row: how fast an engine is with ``batch`` images at a time, and how much memory it takes.
+
+    parts: the diffusion steps or folds to run; the row tells the time of all (``s_per_image``) from theirs. Empty where
+    the engine takes one image at a time whatever the batch.
+    """
+    of = len(engine_module(f"ils.{stage}", name).INPUTS) if name == "scaled_yolov4" else None
+    engine = load(stage, name, options, files, device, batch, parts if of else None)
+    used = device_of(device)
+    if min(batch, getattr(engine, "batch", 1)) < batch:
+        return {}
+    # one picture: of another, a detector with random weights would give quite another number of boxes
+    frames = [frame(f"image{number}") for number in range(images)]
+
+    def work(some: list[Frame]) -> None:
+        WORK[stage](engine, some)
+
+    fixed = 0.0
+    if hasattr(engine, "steps"):  # without a step the autoencoder is left
+        steps, engine.steps = engine.steps, []
+        parts, of = min(parts or len(steps), len(steps)), len(steps)
+        if used.type == "cuda":
+            work(frames[:batch])
+        fixed = seconds_an_image(work, frames, batch)
+        engine.steps = steps[:parts]
+    elif of:
+        parts = len(engine.folds)
+    if used.type == "cuda":  # libraries are loaded and algorithms chosen
+        work(frames[:batch])
+    seconds = seconds_an_image(work, frames, batch)
+    total = whole(seconds, fixed, parts, of) if of else seconds
+    return {
+        "device": device_name(used),
+        "dtype": options["own"].get("dtype", "float32"),
+        "batch": batch,
+        "images": images,
+        "parts": parts if of else None,
+        "of_parts": of,
+        "s_per_part": (seconds - fixed) / parts if of else None,
+        "s_besides": fixed if of else None,
+        "s_per_image": total,
+        "images_per_s": 1 / total,
+        "peak_gb": peak_bytes(used) / 1e9,
+    }
+
+
+def make(stage: str, name: str, options: dict, folder: str, device: str) -> dict:
+    """Write the engine's files into ``folder``; return them, and how many values one engine holds.
+
+    Raises UserError without the GPU that is asked for, or where a package of the engine is missing.
+    """
+    device_of(device)
+    for package in PACKAGES.get(name, ()):
+        if importlib.util.find_spec(package) is None:
+            raise UserError(
+                f"the package {package} is not in {sys.executable}: name the interpreter of the engine's environment, "
+                f"--python {name}=…/bin/python"
+            )
+    nets = import_module("engines_nets")
+    torch.manual_seed(0)
+    files = getattr(nets, f"write_{name}")(Path(folder), options, frame().image)
+    return {"files": files, "values": nets.values(files)}
+
+
+def main() -> None:
+    job = json.loads(sys.argv[1])
+    cv2.setNumThreads(1)
+    try:
+        told = {"make": make, "measure": measure}[job.pop("task")](**job)
+    except UserError as error:
+        told = {"refused": str(error)}
+    except Exception as error:
+        if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+            told = {"refused": f"{job['batch']} images at a time do not fit into memory: give a smaller --batch"}
+        else:
+            told = {"refused": f"{type(error).__name__}: {' '.join(str(error).split())}"}
+    if any(isinstance(value, float) and not math.isfinite(value) for value in told.values()):
+        told = {"refused": "no time was measured"}
+    print(json.dumps(told))
+
+
+if __name__ == "__main__":
+    main()
