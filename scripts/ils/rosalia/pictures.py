@@ -41,6 +41,26 @@ def sam_pixels(image: np.ndarray, side: int, fit: str = "pad") -> tuple[torch.Te
     return torch.from_numpy(pixels), (rows, columns)
 
 
+def sam_levels(image: np.ndarray, side: int, fit: str = "pad") -> tuple[torch.Tensor, tuple[int, int]]:
+    """Return SAM's picture of a grey image before normalising, uint8 (side, side): a twelfth of the bytes.
+
+    :func:`normalised` makes the rest, where the device is.
+    """
+    rows, columns = fitted(image.shape, side, fit)
+    levels = np.zeros((side, side), np.uint8)
+    levels[:rows, :columns] = _resized(image, rows, columns, Image.Resampling.BILINEAR)
+    return torch.from_numpy(levels), (rows, columns)
+
+
+def normalised(levels: torch.Tensor, shown: list[tuple[int, int]], dtype: torch.dtype | None = None) -> torch.Tensor:
+    """Return what :func:`sam_pixels` gives, (I, 3, side, side), of the levels (I, side, side) and shown parts."""
+    mean, std = (levels.new_tensor(values, dtype=torch.float32)[:, None, None] for values in (SAM_MEAN, SAM_STD))
+    pixels = torch.zeros((len(levels), 3, *levels.shape[1:]), dtype=dtype or torch.float32, device=levels.device)
+    for out, level, (rows, columns) in zip(pixels, levels, shown, strict=True):
+        out[:, :rows, :columns] = (level[:rows, :columns].float() - mean) / std
+    return pixels
+
+
 def clip_pixels(image: np.ndarray, side: int, fit: str = "pad") -> torch.Tensor:
     """Return CLIP's picture, float32 (3, side, side): the centre of the image, or with ``stretch`` the whole."""
     rows, columns = image.shape[:2]

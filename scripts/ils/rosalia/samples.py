@@ -21,7 +21,7 @@ from torch.utils.data import DataLoader, Dataset
 from ils.core.run import UserError
 from ils.core.store import StoreError
 from ils.rosalia.draws import Draw, Draws
-from ils.rosalia.pictures import FITS, centred, clip_pixels, equalise, mask_target, sam_pixels
+from ils.rosalia.pictures import FITS, centred, clip_pixels, equalise, mask_target, normalised, sam_levels
 from ils.rosalia.prompts import CONVERSATIONS
 from ils.rosalia.sources import Frames, Lines, Masks, PictureSource, PictureTable
 from ils.rosalia.tokens import IGNORED, Tokens
@@ -58,8 +58,10 @@ class Sample:
     """int64 (L,)"""
     labels: torch.Tensor
     """int64 (L,), -100 where there is nothing to learn"""
-    sam: torch.Tensor
-    """float32 (3, S, S)"""
+    levels: torch.Tensor
+    """uint8 (S, S), SAM's picture before normalising"""
+    shown: tuple[int, int]
+    """Rows and columns of it that show the image"""
     clip: torch.Tensor
     """float32 (3, c, c)"""
     mask: np.ndarray | None
@@ -69,6 +71,11 @@ class Sample:
     original: tuple[int, int]
     """Rows and columns that it is brought to then"""
     positive: bool
+
+    @property
+    def sam(self) -> torch.Tensor:
+        """SAM's picture, float32 (3, S, S)."""
+        return normalised(self.levels[None], [self.shown])[0]
 
 
 @dataclass(frozen=True)
@@ -82,26 +89,40 @@ class Batch:
     labels: torch.Tensor
     """int64 (B, L)"""
     images: torch.Tensor
-    """(I, 3, S, S)"""
+    """(I, 3, S, S); where ``shown`` is given, uint8 (I, S, S) that :meth:`to` normalises"""
     clip: torch.Tensor
     """(I, 3, c, c)"""
     image_of: torch.Tensor
     """int64 (B,), the row of images"""
     masks: list[torch.Tensor]
-    """B of float32 (n, H, W); n is 1, or 0 where no masks are read"""
+    """B of float32 (uint8 until :meth:`to` where ``shown`` is given) (n, H, W); n is 1, or 0 where none are read"""
     resized: list[tuple[int, int]]
     """I"""
     original: list[tuple[int, int]]
     """B"""
     pair_ids: list[str]
     """B"""
+    shown: list[tuple[int, int]] | None = None
+    """I, rows and columns of images that show them; None once they are normalised"""
 
     def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> "Batch":
-        """Return the batch on a device, its pictures in ``dtype``; masks stay float32."""
+        """Return the batch on a device, its pictures normalised and in ``dtype``; masks are float32."""
         names = ("input_ids", "attention", "labels", "image_of")
         moved = {name: getattr(self, name).to(device, non_blocking=True) for name in names}
-        moved |= {name: getattr(self, name).to(device, dtype, non_blocking=True) for name in ("images", "clip")}
-        return replace(self, **moved, masks=[mask.to(device, non_blocking=True) for mask in self.masks])
+        moved["clip"] = self.clip.to(device, dtype, non_blocking=True)
+        if self.shown is None:
+            moved["images"] = self.images.to(device, dtype, non_blocking=True)
+        else:
+            moved["images"] = normalised(self.images.to(device, non_blocking=True), self.shown, dtype)
+        return replace(
+            self, **moved, masks=[mask.to(device, non_blocking=True).float() for mask in self.masks], shown=None
+        )
+
+    def pin_memory(self) -> "Batch":
+        """Return the batch in page-locked memory (torch's loader asks for it)."""
+        names = ("input_ids", "attention", "labels", "images", "clip", "image_of")
+        pinned = {name: getattr(self, name).pin_memory() for name in names}
+        return replace(self, **pinned, masks=[mask.pin_memory() for mask in self.masks])
 
 
 class Pairs(Dataset):
@@ -168,7 +189,7 @@ class Pairs(Dataset):
                 options.features,
                 options.max_length,
             )
-            (sam, clip, resized, shape), mask = self._pixels(line["image_id"], equalised), self._mask(line)
+            (levels, clip, shown, shape), mask = self._pixels(line["image_id"], equalised), self._mask(line)
         except (UserError, StoreError) as error:
             raise UserError(f"pair {line['pair_id']}: {error}") from None
         whole = (options.sam_side, options.sam_side)
@@ -178,10 +199,11 @@ class Pairs(Dataset):
             equalised=equalised,
             input_ids=input_ids,
             labels=labels,
-            sam=sam,
+            levels=levels,
+            shown=shown,
             clip=clip,
             mask=mask,
-            resized=resized if options.published_mismatch or not options.target else whole,
+            resized=shown if options.published_mismatch or not options.target else whole,
             original=(options.target, options.target) if options.target else shape,
             positive=line["seg"],
         )
@@ -195,8 +217,8 @@ class Pairs(Dataset):
                 image = equalise(image)
             if self._centres(shape):
                 image = centred(image)
-            sam, resized = sam_pixels(image, options.sam_side, options.fit)
-            self._last = key, (sam, clip_pixels(image, options.clip_side, options.fit), resized, shape)
+            levels, shown = sam_levels(image, options.sam_side, options.fit)
+            self._last = key, (levels, clip_pixels(image, options.clip_side, options.fit), shown, shape)
         return self._last[1]
 
     def _centres(self, shape: tuple[int, int]) -> bool:
@@ -213,32 +235,37 @@ class Pairs(Dataset):
         return mask_target(self.masks.get(line["mask_id"]), side, self.options.fit)
 
 
-def collate(samples: list[Sample], pad_id: int) -> Batch:
-    """Join samples; equal pictures (of the same equalisation) share one row, so that each is embedded once."""
+def collate(samples: list[Sample], pad_id: int, *, packed: bool = False) -> Batch:
+    """Join samples; equal pictures (of the same equalisation) share one row, so that each is embedded once.
+
+    ``packed``: leave SAM's pictures and the masks as uint8 until :meth:`Batch.to`.
+    """
     keys = [(sample.image_id, sample.equalised) for sample in samples]
     first = {key: samples[place] for place, key in reversed(list(enumerate(keys)))}
     unique = list(dict.fromkeys(keys))
     rows = {key: row for row, key in enumerate(unique)}
     texts, labels = [sample.input_ids for sample in samples], [sample.labels for sample in samples]
     lengths = torch.tensor([len(text) for text in texts])
+    levels, shown = torch.stack([first[key].levels for key in unique]), [first[key].shown for key in unique]
     return Batch(
         input_ids=torch.nn.utils.rnn.pad_sequence(texts, batch_first=True, padding_value=pad_id),
         attention=(torch.arange(int(lengths.max())) < lengths[:, None]).long(),
         labels=torch.nn.utils.rnn.pad_sequence(labels, batch_first=True, padding_value=IGNORED),
-        images=torch.stack([first[key].sam for key in unique]),
+        images=levels if packed else normalised(levels, shown),
         clip=torch.stack([first[key].clip for key in unique]),
         image_of=torch.tensor([rows[key] for key in keys]),
-        masks=[_as_float(sample) for sample in samples],
+        masks=[_mask_of(sample) if packed else _mask_of(sample).float() for sample in samples],
         resized=[first[key].resized for key in unique],
         original=[sample.original for sample in samples],
         pair_ids=[sample.pair_id for sample in samples],
+        shown=shown if packed else None,
     )
 
 
-def _as_float(sample: Sample) -> torch.Tensor:
+def _mask_of(sample: Sample) -> torch.Tensor:
     if sample.mask is None:
-        return torch.zeros((0, *sample.original))
-    return torch.from_numpy(sample.mask)[None].float()
+        return torch.zeros((0, *sample.original), dtype=torch.uint8)
+    return torch.from_numpy(sample.mask)[None]
 
 
 class _Joined:
@@ -248,7 +275,7 @@ class _Joined:
         self.pad_id = pad_id
 
     def __call__(self, samples: list[Sample]) -> Batch:
-        return collate(samples, self.pad_id)
+        return collate(samples, self.pad_id, packed=True)
 
 
 def _alone(_: int) -> None:
@@ -256,7 +283,10 @@ def _alone(_: int) -> None:
 
 
 def loader(pairs: Pairs, batches: Draws | list[list[int]], workers: int, *, pin: bool = False) -> DataLoader:
-    """Return a loader of :class:`Batch`: of a :class:`Draws`, or of lists of rows. Iterate it in :func:`sentences`."""
+    """Return a loader of packed batches (:meth:`Batch.to` unpacks them): of a :class:`Draws`, or of lists of rows.
+
+    Iterate it by :func:`sentences`. Raises what :class:`Pairs` raises when a sample is read.
+    """
     return DataLoader(
         pairs,
         batch_sampler=batches,
