@@ -1,0 +1,1 @@
+"""The model library of ROSALIA: LLaVA, SAM and what feeds them."""

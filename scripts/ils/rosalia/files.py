@@ -1,0 +1,205 @@
+"""Weights in files of several shards: what they hold, one tensor at a time, and writing them one shard at a time."""
+
+import json
+import os
+import pickle
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+import torch
+from huggingface_hub import split_torch_state_dict_into_shards
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from transformers import LlavaConfig, SamConfig
+from transformers.initialization import no_init_weights
+
+from ils.core.nets import misfit
+from ils.core.run import UserError
+from ils.core.store import atomic
+from ils.rosalia.model import Rosalia, RosaliaConfig
+
+CONFIG = "config.json"
+INDEX = "model.safetensors.index.json"
+_PATTERNS = ("*.safetensors", "pytorch_model*.bin", "*.pth", "*.pt")
+"""Names of files of weights in a folder; the first pattern that any name fits is the one that counts."""
+
+
+class Weights:
+    """Tensors by name in safetensors or torch files, read one at a time. Use inside ``with``.
+
+    ``shapes`` = {name: shape} of all. Raises UserError with one sentence for what is missing or damaged.
+    """
+
+    def __init__(self, *sources: str | Path):
+        """``sources``: files, or folders that hold them."""
+        self.sources = [Path(source) for source in sources]
+
+    def __enter__(self) -> "Weights":
+        self._stack = ExitStack()
+        self._get: dict[str, Callable[[], torch.Tensor]] = {}
+        self.shapes: dict[str, tuple[int, ...]] = {}
+        with ExitStack() as stack:
+            for path in [path for source in self.sources for path in _files(source)]:
+                try:
+                    self._open(path, stack)
+                except (SafetensorError, OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
+                    fault = (str(error).splitlines() or [type(error).__name__])[0]
+                    raise UserError(f"{path} is damaged or holds no weights: get it anew ({fault})") from None
+            self._stack = stack.pop_all()
+        return self
+
+    def _open(self, path: Path, stack: ExitStack) -> None:
+        if path.suffix == ".safetensors":
+            file = stack.enter_context(safe_open(path, "pt"))
+            for name in file.keys():  # noqa: SIM118 (no mapping)
+                self._add(path, name, tuple(file.get_slice(name).get_shape()), lambda name=name: file.get_tensor(name))
+            return
+        try:
+            held = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+        except RuntimeError as error:
+            if "mmap" not in str(error):
+                raise
+            held = torch.load(path, map_location="cpu", weights_only=True)  # a file of torch before 1.6
+        if not isinstance(held, dict) or not all(isinstance(each, torch.Tensor) for each in held.values()):
+            raise UserError(f"{path} holds no plain table of weights: get the published file")
+        for name, tensor in held.items():
+            self._add(path, name, tuple(tensor.shape), lambda tensor=tensor: tensor)
+
+    def _add(self, path: Path, name: str, shape: tuple[int, ...], get: Callable[[], torch.Tensor]) -> None:
+        if name in self.shapes:
+            raise UserError(f"{path} holds {name}, which another file beside it holds too: remove one")
+        self.shapes[name], self._get[name] = shape, get
+
+    def __exit__(self, *_: object) -> None:
+        self._get.clear()
+        self._stack.close()
+
+    def get(self, name: str) -> torch.Tensor:
+        """Return one tensor."""
+        return self._get[name]()
+
+
+def _files(source: Path) -> list[Path]:
+    if source.is_file():
+        return [source]
+    for pattern in _PATTERNS:
+        if found := sorted(source.glob(pattern)):
+            for index in source.glob("*.index.json"):
+                _check_complete(index, {path.name for path in found}, pattern)
+            return found
+    raise UserError(f"{source} holds no weights ({', '.join(_PATTERNS)}): correct the path or get them")
+
+
+def _check_complete(index: Path, there: set[str], pattern: str) -> None:
+    """Raise UserError if the index of a checkpoint names a shard, of the pattern's kind, that is not there."""
+    try:
+        named = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
+    except (OSError, ValueError, KeyError, AttributeError):
+        raise UserError(f"{index} is damaged: get it anew") from None
+    missing = sorted(name for name in named - there if Path(name).suffix == Path(pattern).suffix)
+    if missing:
+        raise UserError(f"{index.parent} lacks {missing[0]}, which {index.name} names: get the file")
+
+
+def write(
+    folder: str | Path,
+    kinds: dict[str, tuple[tuple[int, ...], torch.dtype]],
+    get: Callable[[str], torch.Tensor],
+    shard_bytes: int,
+) -> None:
+    """Write tensors, {name: (shape, dtype)} each made by ``get(name)``, as safetensors; one shard is held at a time.
+
+    The names are those of transformers: model.safetensors, or model-00001-of-0000N.safetensors and an index.
+    """
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    plan = split_torch_state_dict_into_shards(
+        # on meta, tensors have a size but no storage
+        {name: torch.empty(shape, dtype=dtype, device="meta") for name, (shape, dtype) in sorted(kinds.items())},
+        max_shard_size=shard_bytes,
+    )
+    for file, names in plan.filename_to_tensors.items():
+        part = {name: get(name).detach().to(device="cpu", dtype=kinds[name][1]).contiguous() for name in names}
+        with atomic(folder / file) as temporary:
+            save_file(part, temporary, {"format": "pt"})
+            os.chmod(temporary, 0o666 & ~_umask())  # save_file makes files that nobody else may read
+    if plan.is_sharded:
+        index = {"metadata": plan.metadata, "weight_map": dict(sorted(plan.tensor_to_filename.items()))}
+        write_json(folder / INDEX, index)
+    for stale in folder.glob("model*.safetensors*"):
+        if stale.name not in plan.filename_to_tensors and not (plan.is_sharded and stale.name == INDEX):
+            stale.unlink()
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def write_json(path: Path, content: dict) -> None:
+    """Write plain builtins as JSON, readable and always in the same order."""
+    with atomic(path) as temporary:
+        temporary.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def write_config(folder: str | Path, config: RosaliaConfig) -> None:
+    """Write a model's config.json."""
+    parts = {"llava": config.llava.to_dict(), "sam": config.sam.to_dict()}
+    for part in parts.values():
+        part.pop("transformers_version", None)
+    write_json(Path(folder) / CONFIG, {"model_type": "rosalia", "seg_id": config.seg_id} | parts)
+
+
+def read_config(folder: str | Path) -> RosaliaConfig:
+    """Read a model's config.json. Raises UserError if it is missing, damaged or another model's."""
+    path = Path(folder) / CONFIG
+    try:
+        held = json.loads(path.read_text(encoding="utf-8"))
+        if held.get("model_type") != "rosalia":
+            raise UserError(f"{path} is not of a ROSALIA model of ours: convert the published one first")
+        return RosaliaConfig(LlavaConfig(**held["llava"]), SamConfig(**held["sam"]), int(held["seg_id"]))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UserError(f"{path} is missing or damaged: make the model anew ({error})") from None
+
+
+def empty(config: RosaliaConfig, dtype: torch.dtype) -> Rosalia:
+    """Return a model whose weights are whatever was in memory, to be filled; untouched memory takes no room."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        with no_init_weights():
+            return Rosalia(config)
+    finally:
+        torch.set_default_dtype(before)
+
+
+def save(model: Rosalia, folder: str | Path, shard_bytes: int) -> None:
+    """Write a model; see :meth:`Rosalia.save_pretrained`."""
+    tensors = model.state_dict()
+    kinds = {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in tensors.items()}
+    write(folder, kinds, tensors.__getitem__, shard_bytes)
+    write_config(folder, model.config)
+
+
+def load(folder: str | Path, dtype: torch.dtype) -> Rosalia:
+    """Read a model; see :meth:`Rosalia.from_pretrained`."""
+    model = empty(read_config(folder), dtype)
+    with Weights(folder) as weights:
+        fill(model, weights, str(folder))
+    return model.eval()
+
+
+def fill(part: torch.nn.Module, weights: Weights, where: str, name_of: Callable[[str], str] = str) -> None:
+    """Give a module its tensors, one at a time; ``name_of(ours)`` is a tensor's name in the files.
+
+    Raises UserError unless all fit and none is left over.
+    """
+    mine = part.state_dict()
+    wanted = {name_of(name): tuple(tensor.shape) for name, tensor in mine.items()}
+    if fault := misfit(wanted, weights.shapes):
+        raise UserError(f"{where} holds the weights of another model, for {fault}: get or make it anew")
+    with torch.no_grad():
+        for name, tensor in mine.items():
+            tensor.copy_(weights.get(name_of(name)))
