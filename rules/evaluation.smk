@@ -1,0 +1,163 @@
+# Evaluation: masks and answers of ROSALIA and of other models, scored, with intervals, beside the paper's values.
+
+# Every training run, and every other model whose predictions are given.
+OTHERS = SETTINGS.evaluation.predictions
+EVALUATED = [*SETTINGS.training.runs, *OTHERS]
+
+
+def evaluated_on(run):
+    """The threshold set on whose split a run is scored."""
+    if run in OTHERS:
+        return OTHERS[run].test
+    return SETTINGS.training.runs[run].test or SETTINGS.training.runs[run].thresholds
+
+
+def predictions_of(run):
+    """The lines and, where there is one, the HDF5 of a run's predictions."""
+    split = SETTINGS.inference.split
+    if run not in OTHERS:
+        return {"lines": f"results/inference/{run}/{split}.jsonl", "masks": f"results/inference/{run}/{split}.h5"}
+    if OTHERS[run].adapter != "jsonl":
+        folder = f"results/evaluation/{run}"
+        return {"lines": f"{folder}/predictions.jsonl", "masks": f"{folder}/predictions.h5"}
+    masks = Path(OTHERS[run].path).with_suffix(".h5")
+    return {"lines": OTHERS[run].path, "masks": str(masks) if masks.is_file() else []}
+
+
+def dataset_of(run):
+    """The split's lines, the index of its masks and their shards."""
+    name = evaluated_on(run)
+    return {
+        "lines": f"results/dataset/{name}/{SETTINGS.inference.split}.jsonl",
+        "index": f"results/masks/{name}/index.parquet",
+        "masks": expand("results/masks/{thresholds}/{shard}.h5", thresholds=name, shard=SHARDS),
+    }
+
+
+# Predictions of other models (evaluation.predictions), read by the adapter of that name.
+rule evaluation_predictions:
+    input:
+        lines=lambda wildcards: dataset_of(wildcards.model)["lines"],
+        source=lambda wildcards: OTHERS[wildcards.model].path or [],
+    output:
+        predictions="results/evaluation/{model}/predictions.jsonl",
+        prediction_masks="results/evaluation/{model}/predictions.h5",
+    log:
+        "logs/evaluation/{model}/predictions.log",
+    benchmark:
+        "results/benchmarks/evaluation/{model}/predictions.tsv"
+    wildcard_constraints:
+        model="|".join(map(re.escape, OTHERS)) or "$^",
+    conda:
+        "../envs/evaluation.yaml"
+    threads: 1
+    resources:
+        mem_mb=4000,
+        runtime=120,
+    params:
+        adapter=lambda wildcards: OTHERS[wildcards.model].adapter,
+        threshold=lambda wildcards: OTHERS[wildcards.model].threshold,
+        grid=lambda wildcards: OTHERS[wildcards.model].grid,
+        size=OPTIONS["evaluation"]["size"],
+        code=code_digest("evaluation.py", "ils.evaluation.stage"),
+    script:
+        "../scripts/evaluation.py"
+
+
+rule evaluation_run:
+    input:
+        lines=lambda wildcards: dataset_of(wildcards.run)["lines"],
+        index=lambda wildcards: dataset_of(wildcards.run)["index"],
+        masks=lambda wildcards: dataset_of(wildcards.run)["masks"],
+        predictions=lambda wildcards: predictions_of(wildcards.run)["lines"],
+        prediction_masks=lambda wildcards: predictions_of(wildcards.run)["masks"],
+        reviewed=SETTINGS.evaluation.reviewed or [],
+    output:
+        pairs="results/evaluation/{run}/pairs.parquet",
+        scores_table=report(
+            "results/evaluation/{run}/scores.tsv",
+            caption="../report/evaluation_scores.rst",
+            category="Evaluation",
+            subcategory="{run}",
+            labels={"table": "masks (Tables 4, 5)"},
+        ),
+        text_table=report(
+            "results/evaluation/{run}/text.tsv",
+            caption="../report/evaluation_text.rst",
+            category="Evaluation",
+            subcategory="{run}",
+            labels={"table": "answers (Tables 6, 14)"},
+        ),
+        # pairs that are not scored as they stand, and why; lines of no pair
+        excluded="results/evaluation/{run}/excluded.parquet",
+        counts_table=report(
+            "results/evaluation/{run}/counts.tsv",
+            caption="../report/evaluation_counts.rst",
+            category="Evaluation",
+            subcategory="{run}",
+            labels={"table": "pairs and lines accounted for"},
+        ),
+    log:
+        "logs/evaluation/{run}/scores.log",
+    benchmark:
+        "results/benchmarks/evaluation/{run}/scores.tsv"
+    wildcard_constraints:
+        run="|".join(map(re.escape, EVALUATED)),
+    conda:
+        "../envs/evaluation.yaml"
+    threads: 1
+    resources:
+        mem_mb=4000,
+        runtime=120,
+    params:
+        **OPTIONS["evaluation"],
+        model=lambda wildcards: wildcards.run if wildcards.run in OTHERS else "ROSALIA",
+        code=code_digest("evaluation.py", "ils.evaluation.stage"),
+    script:
+        "../scripts/evaluation.py"
+
+
+rule evaluation_comparison:
+    input:
+        scores=expand("results/evaluation/{run}/scores.tsv", run=EVALUATED),
+        texts=expand("results/evaluation/{run}/text.tsv", run=EVALUATED),
+    output:
+        comparison_table=report(
+            "results/evaluation/comparison.tsv",
+            caption="../report/evaluation_comparison.rst",
+            category="Evaluation",
+            labels={"table": "all runs, and the paper's"},
+        ),
+        masks_figure=report(
+            "results/evaluation/masks.png",
+            caption="../report/evaluation_masks.rst",
+            category="Evaluation",
+            labels={"figure": "masks per lesion type"},
+        ),
+        text_figure=report(
+            "results/evaluation/text.png",
+            caption="../report/evaluation_answers.rst",
+            category="Evaluation",
+            labels={"figure": "answers per type of instruction"},
+        ),
+    log:
+        "logs/evaluation/comparison.log",
+    benchmark:
+        "results/benchmarks/evaluation/comparison.tsv"
+    conda:
+        "../envs/evaluation.yaml"
+    threads: 1
+    resources:
+        mem_mb=2000,
+        runtime=20,
+    params:
+        runs=EVALUATED,
+        dpi=OPTIONS["figures"]["dpi"],
+        code=code_digest("evaluation.py", "ils.evaluation.stage"),
+    script:
+        "../scripts/evaluation.py"
+
+
+rule evaluation:
+    input:
+        rules.evaluation_comparison.output,

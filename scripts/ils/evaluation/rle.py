@@ -1,0 +1,74 @@
+"""Run lengths of COCO: ``{"size": [height, width], "counts": list or text}``, counted down the columns from 0s.
+
+The text is COCO's compressed form: from the third on each count is a difference to the one two before; each number is
+written in groups of five bits, lowest first, as characters from "0" (48), with 32 set where more follow.
+"""
+
+import numpy as np
+
+MAX_SIDE = 16_384
+"""Px; a larger mask is damage, not a picture."""
+
+
+def decode(rle: dict) -> np.ndarray:
+    """Return the mask, bool (height, width). Raises ValueError for anything but a whole run-length code."""
+    try:
+        height, width = (int(side) for side in rle["size"])
+        counts = rle["counts"]
+        numbers = _uncompress(counts) if isinstance(counts, str) else [_whole(count) for count in counts]
+    except (KeyError, TypeError, IndexError, OverflowError) as error:
+        raise ValueError(f"not a run-length code ({type(error).__name__})") from None
+    if not (0 < height <= MAX_SIDE and 0 < width <= MAX_SIDE):
+        raise ValueError(f"its size is {height} x {width}")
+    if min(numbers, default=0) < 0 or sum(numbers) != height * width:
+        raise ValueError(f"its counts do not add up to {height} x {width}")
+    values = np.arange(len(numbers)) % 2 == 1
+    return np.repeat(values, numbers).reshape(width, height).T
+
+
+def encode(mask: np.ndarray) -> dict:
+    """Return the compressed code of a mask (height, width)."""
+    flat = np.asarray(mask, bool).T.ravel()
+    edges = np.flatnonzero(np.diff(flat)) + 1
+    bounds = [0, *([0] if flat.size and flat[0] else []), *edges.tolist(), flat.size]
+    counts = np.diff(bounds).tolist()
+    return {"size": [int(side) for side in mask.shape], "counts": _compress(counts)}
+
+
+def _whole(value: object) -> int:
+    if isinstance(value, bool) or int(value) != value:
+        raise ValueError(f"a count is {value!r}")
+    return int(value)
+
+
+def _uncompress(text: str) -> list[int]:
+    numbers: list[int] = []
+    value = shift = 0
+    for character in text:
+        code = ord(character) - 48
+        if not 0 <= code < 64:
+            raise ValueError(f"its text holds {character!r}")
+        value |= (code & 31) << shift
+        shift += 5
+        if code & 32:
+            continue
+        if code & 16:
+            value -= 1 << shift  # the sign
+        numbers.append(value + numbers[-2] if len(numbers) > 2 else value)
+        value = shift = 0
+    if shift:
+        raise ValueError("its text ends within a number")
+    return numbers
+
+
+def _compress(counts: list[int]) -> str:
+    characters: list[str] = []
+    for index, count in enumerate(counts):
+        value = count - counts[index - 2] if index > 2 else count
+        while True:
+            bits, value = value & 31, value >> 5
+            done = value == (-1 if bits & 16 else 0)
+            characters.append(chr(48 + bits + (0 if done else 32)))
+            if done:
+                break
+    return "".join(characters)

@@ -1,0 +1,90 @@
+"""Is an answer right: strictly, and by the looser rules of the authors' evaluation (before it left their repository).
+
+``strict``: the answer is the expected one of Table 2 to the letter, ``[SEG]`` included; only runs of blanks are one.
+``strict_lesion``: likewise, but "is highly suggestive of" and "possibly reflects" are the same.
+``authors``: the headline of the authors' code. Type, target, location and presence taken from both answers by phrases
+must be equal; in a positive lesion inference the lesion's name alone counts.
+``authors_certainty``: likewise with the certainty of a lesion inference.
+``authors_side``: likewise ``authors``, but a global answered with one whole lung is right if that side is in the
+reference ("without exact match" in their output).
+
+By the authors' rules a positive basic is right unless the answer denies it: garbage counts as right.
+"""
+
+import re
+from dataclasses import dataclass
+
+BASIC, GLOBAL, INFERENCE = "basic", "global", "lesion_inference"
+TYPES = (BASIC, GLOBAL, INFERENCE)
+RULES = ("strict", "strict_lesion", "authors", "authors_certainty", "authors_side")
+NOTHING = "not extracted"
+
+_CERTAINTY = re.compile(r"is highly suggestive of|possibly reflects")
+_INFERRED = re.compile(r"(?:highly suggestive of|possibly reflects|is no)\s+(.+?)[.\n]*$")
+_PRESENCE = (("highly suggestive of", "definite"), ("possibly reflects", "tentative"), ("is no", "no"))
+_ABSENT_HERE = re.compile(r"there is no\s+(.+?)\s+in the\s+(.+?)[.\n]*$")
+_LOCATED = re.compile(r"it is located in the\s+(.+?)[.\n]*$")
+_ABSENT = re.compile(r"there is no\s+(.+?)[.\n]*$")
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """What the authors' rules take from an answer; ``not extracted`` where they find nothing."""
+
+    type: str
+    target: str = NOTHING
+    location: str = NOTHING
+    presence: str = NOTHING
+
+
+def type_of(question: str) -> str | None:
+    """Return the type of an instruction by its phrases, None if they tell none."""
+    question = question.lower()
+    if "predict its type" in question:
+        return INFERENCE
+    if "segment" not in question:
+        return None
+    return BASIC if "in the" in question else GLOBAL
+
+
+def parse(kind: str, answer: str) -> Parsed:
+    """Read an answer to an instruction of type ``kind`` by the authors' phrases."""
+    answer = answer.strip().lower()
+    if kind == INFERENCE:
+        found = _INFERRED.search(answer)
+        presence = next((name for phrase, name in _PRESENCE if phrase in answer), NOTHING)
+        return Parsed(kind, found[1] if found else NOTHING, NOTHING, presence)
+    if kind == BASIC:
+        found = _ABSENT_HERE.search(answer)
+        return Parsed(kind, found[1], found[2], "no") if found else Parsed(kind, presence="yes")
+    if kind == GLOBAL:
+        if re.search(r"it is located in the .+", answer):
+            found = _LOCATED.search(answer)
+            return Parsed(kind, NOTHING, found[1] if found else NOTHING, "yes")
+        if re.search(r"there is no .+", answer):
+            found = _ABSENT.search(answer)
+            return Parsed(kind, found[1] if found else NOTHING, "none", "no")
+    return Parsed(kind)
+
+
+def authors(kind: str, reference: str, answer: str) -> dict[str, bool]:
+    """Return whether an answer is right by each of the authors' rules."""
+    true, said = parse(kind, reference), parse(kind, answer)
+    equal = true == said
+    inferred = kind == INFERENCE and true.presence != "no"
+    headline = true.target == said.target if inferred else equal
+    one_lung = kind == GLOBAL and said.location in ("right lung", "left lung")
+    side = said.location.removesuffix(" lung") in true.location if one_lung else headline
+    return {"authors": headline, "authors_certainty": equal, "authors_side": side}
+
+
+def strict(reference: str, answer: str) -> dict[str, bool]:
+    """Return whether an answer is right by each of the strict rules."""
+    reference, answer = (" ".join(text.split()) for text in (reference, answer))
+    alike = _CERTAINTY.sub("~", reference) == _CERTAINTY.sub("~", answer)
+    return {"strict": reference == answer, "strict_lesion": alike}
+
+
+def judge(kind: str, reference: str, answer: str) -> dict[str, bool]:
+    """Return {rule: is the answer right} for every rule of ``RULES``."""
+    return strict(reference, answer) | authors(kind, reference, answer)
