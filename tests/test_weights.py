@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import huggingface_hub.constants as hub_constants
+import numpy as np
 import pytest
 import torch
 import yaml
@@ -21,7 +22,7 @@ from ils.core.engines import declared, engine_names
 from ils.core.options import ENGINE_STAGES
 from ils.core.run import UserError
 from ils.core.store import read_table
-from ils.weights import catalogue, hub, placed
+from ils.weights import catalogue, hub, placed, state_dict
 from ils.weights.manifest import Options
 
 ATTRS = {"code_digest": "0123456789abcdef"}
@@ -272,6 +273,43 @@ def test_a_checkpoint_without_tensors_is_one_sentence(tmp_path, held):
     torch.save(held, tmp_path / "net.pt")
     with pytest.raises(UserError, match="holds no state dict"):
         convert(tmp_path, tmp_path / "net.pt")
+
+
+@pytest.mark.filterwarnings("ignore:Detected pickle protocol")
+def test_a_damaged_byte_is_one_sentence(tmp_path):
+    """What torch raises over a byte that is wrong is of many kinds, some of them no fault of a file by their name."""
+    random = np.random.default_rng(0)
+    for legacy in (False, True):
+        state = {"model": {f"module.{number}.weight": torch.ones(2, 3) for number in range(3)}}
+        torch.save(state, tmp_path / "net.pt", _use_new_zipfile_serialization=not legacy)
+        whole, told = (tmp_path / "net.pt").read_bytes(), []
+        for _ in range(300):
+            content = bytearray(whole)
+            content[random.integers(len(whole))] = random.integers(256)
+            (tmp_path / "net.pt").write_bytes(content)
+            try:
+                state_dict.read(tmp_path / "net.pt")
+            except UserError as error:
+                told.append(str(error))
+        assert len(told) > 50
+        assert all(text.startswith(f"{tmp_path / 'net.pt'} ") and "\n" not in text for text in told)
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (torch.eye(3).to_sparse(), "holds no state dict"),
+        (torch.empty(2, device="meta"), "holds no state dict"),
+        (torch.zeros(2, dtype=torch.complex128), "holds no state dict"),
+        (torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8), "holds no state dict"),
+        (torch.zeros(1), "holds a tensor with and without the prefix module."),
+    ],
+)
+def test_tensors_of_another_kind_are_one_sentence(tmp_path, value, words):
+    torch.save({"module.a": torch.ones(1), "a": value}, tmp_path / "net.pt")
+    with pytest.raises(UserError) as caught:
+        convert(tmp_path, tmp_path / "net.pt")
+    assert f"{tmp_path / 'net.pt'} {words}" in sentence(caught)
 
 
 def test_another_net_is_told_by_its_size(tmp_path):

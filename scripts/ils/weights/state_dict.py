@@ -24,14 +24,24 @@ def read(source: Path) -> dict[str, torch.Tensor]:
             f"{source} is damaged or holds more than tensors, and is not read for safety: download it again "
             "(docs/models.md)"
         ) from None
-    except (RuntimeError, EOFError, OSError, ValueError, KeyError, AttributeError):
+    except Exception:  # a damaged pickle makes torch raise whatever comes: IndexError, AssertionError, struct.error, …
         raise UserError(f"{source} is damaged or cut short: download it again (docs/models.md)") from None
     for key in WRAPPERS:
         if isinstance(held, dict) and isinstance(held.get(key), dict):
             held = held[key]
-    if not isinstance(held, dict) or not held or not all(isinstance(value, torch.Tensor) for value in held.values()):
+    if not isinstance(held, dict) or not held or not all(map(_is_plain, held.values())):
         raise UserError(f"{source} holds no state dict: it is not the file that docs/models.md names")
-    return {str(name).removeprefix("module."): value for name, value in held.items()}
+    tensors = {str(name).removeprefix("module."): value for name, value in held.items()}
+    if len(tensors) < len(held):
+        raise UserError(f"{source} holds a tensor with and without the prefix module.: it is not the published file")
+    return tensors
+
+
+def _is_plain(value: object) -> bool:
+    """Whether a value is a tensor that safetensors can hold: whole, of plain numbers."""
+    if not isinstance(value, torch.Tensor) or value.is_meta or value.is_quantized or value.is_complex():
+        return False
+    return value.layout == torch.strided
 
 
 def convert(source: Path, target: Path) -> dict:
