@@ -19,7 +19,9 @@ from ils.core.engines import Setup
 from ils.core.labels import BOX_CLASSES
 from ils.core.run import UserError
 from ils.core.store import ShardWriter, read_table
+from ils.weights import pickles
 from ils.weights.scaled_yolov4 import convert_scaled_yolov4
+from ils.weights.stubs import Stub
 from tiny_yolo import ANCHORS, PACKAGE, STRIDES, expected, plan, save, tiny_net, tiny_plan
 
 OWN = {"image_size": 128, "border": 32, "fold_iou": 0.65, "ensemble_iou": 0.5, "wrap_white": False}
@@ -153,6 +155,30 @@ def test_other_checkpoints_are_refused(tmp_path):
     with pytest.raises(UserError, match=r"state\.pt cannot be used: it holds no network: delete it and get it again"):
         convert_scaled_yolov4(tmp_path / "state.pt", tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def stub(kind: str, **state) -> Stub:
+    made = type("Stub", (Stub,), {"kind": kind})()
+    made.state.update(state)
+    return made
+
+
+def test_modules_that_no_net_has_are_refused(tmp_path, monkeypatch):
+    detect = stub("yolo.Detect", _buffers={"anchor_grid": None})
+    endless = stub("common.Conv")
+    endless.state["_modules"] = {"again": endless}
+    for layers, told in (
+        ([stub("yolo.Detect", _buffers=None)], r"it holds yolo\.Model and no ScaledYOLOv4 detector"),
+        ([endless, 3], r"it holds yolo\.Model and no ScaledYOLOv4 detector"),
+        ([endless, detect], r"its net does not say how it is built \(its modules hold one another\)"),
+        ([detect], r"its net does not say how it is built \(its batch normalisations were fused away\)"),
+    ):
+        inner = stub("Sequential", _modules=dict(enumerate(layers)))
+        net = stub("yolo.Model", _modules={"model": inner}, yaml=tiny_plan(), stride=STRIDES)
+        saved = pickles.Saved(tmp_path / "net.pt", {"model": net}, None)
+        monkeypatch.setattr(pickles, "read", lambda source, saved=saved: saved)
+        with pytest.raises(UserError, match=rf"net\.pt cannot be used: {told}: delete it and get it again"):
+            convert_scaled_yolov4(tmp_path / "net.pt", tmp_path / "out")
 
 
 # the engine
@@ -290,6 +316,13 @@ FAULTS = {
     "no plan": (lambda w, f: f.update(yaml=None), "holds a plan of layers that cannot be built"),
     "forward": (lambda w, f: f["yaml"]["head"][0].__setitem__(0, 30), "layer 13 takes what comes after it"),
     "names": (lambda w, f: f.update(names=["ILD"]), r"cannot be built \(it has 1 names for 14 classes\)"),
+    "strides": (lambda w, f: f["stride"].pop(), r"cannot be built \(it has strides \[8.0, 16.0, 32.0\] for 4 scales\)"),
+    "no stride": (lambda w, f: f.update(stride=[8.0, 16.0, 32.0, 0.0]), "cannot be built"),
+    "width": (lambda w, f: f["yaml"].update(width_multiple=float("inf")), "cannot be built"),
+    "type": (
+        lambda w, f: w.update({"model.0.conv.weight": w["model.0.conv.weight"].int()}),
+        "holds numbers of another type than the net's",
+    ),
     "eps": (lambda w, f: f.update(eps=0.0), "says 0.0 for what is added to a variance"),
     "kind": (lambda w, f: f.update(kind="ultralytics"), "holds no weights of scaled_yolov4"),
 }

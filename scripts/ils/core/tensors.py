@@ -55,4 +55,7 @@ def fill(net: nn.Module, tensors: dict[str, torch.Tensor], path: str | Path) -> 
     wanted = {name: tuple(tensor.shape) for name, tensor in net.state_dict().items()}
     if fault := misfit(wanted, {name: tuple(tensor.shape) for name, tensor in tensors.items()}):
         refuse(path, f"holds the weights of another net, for {fault}")
-    net.load_state_dict(tensors, assign=True)
+    try:
+        net.load_state_dict(tensors, assign=True)
+    except RuntimeError:  # whole numbers where a net has fractions
+        refuse(path, "holds numbers of another type than the net's")

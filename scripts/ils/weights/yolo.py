@@ -14,7 +14,7 @@ def facts(saved: Saved, network: Stub, kind: str) -> dict:
         names, stride = plain(network.state.get("names")), network.state["stride"]
         norms = {module.state["eps"] for _, module in named_modules(network) if module.name == "BatchNorm2d"}
         if len(norms) != 1:
-            raise ValueError("its batch normalisations differ")
+            raise ValueError("its batch normalisations differ" if norms else "its batch normalisations were fused away")
         if isinstance(stride, Array):
             stride = saved.tensor(stride).tolist()
         return {
@@ -31,4 +31,4 @@ def facts(saved: Saved, network: Stub, kind: str) -> dict:
 def layers(network: Stub) -> list[Stub]:
     """Return the layers of a net, first to last."""
     model = network.children.get("model")
-    return list(model.children.values()) if isinstance(model, Stub) else []
+    return [layer for layer in model.children.values() if isinstance(layer, Stub)] if isinstance(model, Stub) else []

@@ -62,7 +62,7 @@ def build(path: str, device: torch.device) -> tuple[Network, np.ndarray]:
         if len(names) != net.classes:
             raise ValueError(f"it has {len(names)} names for {net.classes} classes")
         eps = facts["eps"]
-    except (ValueError, KeyError, TypeError, IndexError, RuntimeError) as error:
+    except (ValueError, LookupError, TypeError, ArithmeticError, RuntimeError) as error:
         tensors.refuse(path, f"holds a plan of layers that cannot be built ({error})")
     tensors.fill(net, weights, path)
     nets.set_eps(net, eps, path)

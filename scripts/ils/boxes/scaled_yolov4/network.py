@@ -116,6 +116,8 @@ class Detect(nn.Module):
 
     def __init__(self, inputs: list[int], classes: int, anchors: int, strides: list[float]):
         super().__init__()
+        if len(strides) != len(inputs) or min(strides) <= 0:
+            raise ValueError(f"it has strides {strides} for {len(inputs)} scales")
         self.strides, self.outputs = strides, 5 + classes
         self.register_buffer("anchors", torch.zeros(len(inputs), anchors, 2))
         self.register_buffer("anchor_grid", torch.zeros(len(inputs), 1, anchors, 1, 1, 2))
