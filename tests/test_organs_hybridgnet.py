@@ -375,6 +375,12 @@ def test_weights_of_another_net_are_refused(tmp_path, change, told_of):
         engine(path)
 
 
+def test_whole_numbers_are_no_weights(tmp_path):
+    path = publish(tmp_path, random_weights() | {"dec_lin.bias": torch.zeros(960, dtype=torch.int64)})
+    with pytest.raises(UserError, match=rf"^{path} holds numbers of another type than the net's: delete it and run"):
+        engine(path)
+
+
 def test_damaged_weights_are_refused(tmp_path):
     path = tmp_path / "hybridgnet.safetensors"
     save_file({"dec_lin.bias": torch.zeros(960)}, path)

@@ -39,7 +39,10 @@ def load_strict(net: torch.nn.Module, path: str | Path) -> None:
         raise UserError(f"{path} is missing, damaged or no safetensors file: {remedy}") from None
     if fault := misfit(wanted, held):
         raise UserError(f"{path} holds the weights of another net, for {fault}: {remedy}")
-    net.load_state_dict(load_file(path), assign=True)
+    try:
+        net.load_state_dict(load_file(path), assign=True)
+    except RuntimeError:  # whole numbers where a net has fractions
+        raise UserError(f"{path} holds numbers of another type than the net's: {remedy}") from None
 
 
 def misfit(wanted: dict[str, tuple[int, ...]], held: dict[str, tuple[int, ...]]) -> str:
