@@ -323,6 +323,29 @@ def test_half_precision_and_shards_are_read(tmp_path, variant, dtype):
         folders.net(tmp_path, "unet", torch.float32, "again")
 
 
+def test_one_whole_set_of_files_is_enough(tmp_path):
+    """A file, shards of the same weights and some of another set, and the same under the other name."""
+    folder = tmp_path / "unet"
+    tiny.unet().save_pretrained(folder)
+    held = load_file(folder / "diffusion_pytorch_model.safetensors")
+    (folder / "diffusion_pytorch_model.safetensors").unlink()
+    tiny.unet(seed=4).save_pretrained(folder, max_shard_size="20KB")
+    shards = sorted(folder.glob("*-of-*"))
+    assert len(shards) > 2
+    shutil.copy(shards[0], folder / "diffusion_pytorch_model-00001-of-00099.safetensors")
+    assert folders.weight_files(folder, "") == shards
+    save_file(held, folder / "diffusion_pytorch_model.safetensors")
+    shutil.copy(shards[0], folder / "model.safetensors")
+    found = folders.weights(folder, "")
+    assert found.keys() == held.keys()
+    assert all(torch.equal(found[name], value) for name, value in held.items())
+    shards[-1].unlink()
+    (folder / "diffusion_pytorch_model.safetensors").unlink()
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(UserError, match="holds only some of its weights: again"):
+        folders.weight_files(folder, "again")
+
+
 def test_an_old_autoencoder_is_read(tmp_path):
     net = tiny.vae()
     net.save_pretrained(tmp_path)
@@ -426,6 +449,14 @@ WRONG = {
         r"unet/config\.json makes no UNet2DConditionModel \(\w+\)",
     ),
     "no config": (lambda at: (at / "sdxl_vae/config.json").unlink(), r"there is no file \S+sdxl_vae/config\.json"),
+    "a file for a folder": (
+        lambda at: (shutil.rmtree(at / "sdxl_vae"), (at / "sdxl_vae").touch()),
+        r"there is no file \S+sdxl_vae/config\.json",
+    ),
+    "no list of classes": (
+        lambda at: rewrite(at / "biovil_t/config.json", architectures=3),
+        r"biovil_t/config\.json describes a 3, not a CXRBertModel",
+    ),
     "cut config": (lambda at: (at / "sdxl_vae/config.json").write_text('{"a": '), r"sdxl_vae/config\.json is damaged"),
     "pickles": (lambda at: only_pickles(at / "biovil_t"), r"biovil_t holds no weights as safetensors"),
     "another text class": (

@@ -35,7 +35,7 @@ HEADS = ("cls.", "cls_projection_head.", "pooler.")
 """Parts of a BERT checkpoint that make no text states."""
 OLD_NAMES = {".query.": ".to_q.", ".key.": ".to_k.", ".value.": ".to_v.", ".proj_attn.": ".to_out.0."}
 """What the attention of a VAE was called in files of before 2023."""
-FILE = re.compile(r"(?:diffusion_pytorch_model|model)(?:\.(fp16|bf16))?(?:-\d{5}-of-(\d{5}))?\.safetensors")
+FILE = re.compile(r"(diffusion_pytorch_model|model)(?:\.(fp16|bf16))?(?:-\d{5}-of-(\d{5}))?\.safetensors")
 NOISE = (
     "num_train_timesteps", "beta_start", "beta_end", "beta_schedule", "trained_betas", "rescale_betas_zero_snr",
     "prediction_type",
@@ -100,7 +100,7 @@ def read_json(path: Path, remedy: str) -> dict:
     """Return a JSON object. Raises UserError."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    except OSError:
         raise UserError(f"there is no file {path}: {remedy}") from None
     except ValueError:
         value = None
@@ -110,15 +110,17 @@ def read_json(path: Path, remedy: str) -> dict:
 
 
 def weight_files(folder: Path, remedy: str) -> list[Path]:
-    """Return the safetensors of a folder: full precision before bf16 before fp16, all shards. Raises UserError."""
-    found: dict[str, list[Path]] = {}
-    wanted: dict[str, int] = {}
+    """Return the safetensors of a folder: full precision before bf16 before fp16, all shards of one set.
+
+    Raises UserError.
+    """
+    found: dict[tuple[int, int, str], list[Path]] = {}
     for path in sorted(folder.iterdir()):
         if match := FILE.fullmatch(path.name):
-            kind = match[1] or ""
-            found.setdefault(kind, []).append(path)
-            wanted[kind] = int(match[2] or 1)
-    whole = [found[kind] for kind in ("", "bf16", "fp16") if kind in found and len(found[kind]) == wanted[kind]]
+            kind, count = match[2] or "", int(match[3] or 1)
+            found.setdefault((("", "bf16", "fp16").index(kind), count, match[1]), []).append(path)
+    # the same weights may lie there as one file and in shards
+    whole = [files for (_, count, _), files in sorted(found.items()) if len(files) == count]
     if not whole:
         some = "only some of its weights" if found else "no weights as safetensors"
         raise UserError(f"{folder} holds {some}: {remedy}")
@@ -167,8 +169,9 @@ def text_net(folder: Path, class_name: str, remedy: str) -> torch.nn.Module:
     kind = TEXTS[class_name]
     config = read_json(folder / "config.json", remedy)
     named = config.get("architectures") or [class_name]
-    if not set(named) & {name for name, known in TEXTS.items() if known is kind}:
-        raise UserError(f"{folder / 'config.json'} describes a {named[0]}, not a {class_name}: {remedy}")
+    if not isinstance(named, list) or not any(known is kind and name in named for name, known in TEXTS.items()):
+        told = named[0] if isinstance(named, list) else named
+        raise UserError(f"{folder / 'config.json'} describes a {told}, not a {class_name}: {remedy}")
     bare = {key: value for key, value in config.items() if key not in ("model_type", "auto_map", "architectures")}
     more = {"add_pooling_layer": False} if kind is transformers.BertModel else {}
     try:
