@@ -105,7 +105,9 @@ def test_runs_count_from_one_along_the_rows():
         np.testing.assert_array_equal(decode_runs(runs_of(picture), (13, 7)), picture)
 
 
-@pytest.mark.parametrize("text", ["1 2 6", "0 2", "12 2", "3 -1", "1 two", "1.5 2"])
+@pytest.mark.parametrize(
+    "text", ["1 2 6", "0 2", "12 2", "3 -1", "1 two", "1.5 2", f"1 {10**30}", f"{2**63 - 1} {2**63 - 1}"]
+)
 def test_runs_that_are_none_are_refused(text):
     with pytest.raises(ValueError, match=r"\w"):
         decode_runs(text, (3, 4))

@@ -43,12 +43,15 @@ class Row:
 
 def decode_runs(text: str, shape: tuple[int, int]) -> np.ndarray:
     """Return uint8 (rows, columns), 1 in the runs. Raises ValueError for runs that are none or leave the picture."""
-    numbers = np.array(text.split(), np.int64)
+    try:
+        numbers = np.array(text.split(), np.int64)
+    except OverflowError:
+        raise ValueError("a number with too many digits") from None
     if numbers.size % 2:
         raise ValueError("a run without a length")
     starts, lengths = numbers[::2] - 1, numbers[1::2]
     flat = np.zeros(shape[0] * shape[1], np.uint8)
-    if ((starts < 0) | (lengths < 0) | (starts + lengths > flat.size)).any():
+    if ((starts < 0) | (lengths < 0) | (lengths > flat.size) | (starts > flat.size - lengths)).any():
         raise ValueError("a run outside the picture")
     for start, end in zip(starts, starts + lengths, strict=True):
         flat[start:end] = 1
