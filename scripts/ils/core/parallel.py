@@ -45,6 +45,22 @@ def sift_batches(
     yield from _entered(ledger, _batched(sorted(image_ids), read, work, max(1, batch)), len(image_ids))
 
 
+def sift_either(
+    ledger: Ledger,
+    image_ids: list[str],
+    read: Callable[[str], tuple],
+    work: Callable[..., tuple[R, Fault | None]],
+    work_batch: Callable[[list[tuple]], list[tuple[R, Fault | None]]],
+    *,
+    threads: int,
+    batch: int | None,
+) -> Iterator[tuple[str, R]]:
+    """Do as :func:`sift_batches` with ``work_batch`` for an engine that has a ``batch``, else as :func:`sift`."""
+    if batch is None:
+        return sift(ledger, image_ids, read, work, threads)
+    return sift_batches(ledger, image_ids, read, work_batch, batch)
+
+
 def _entered(ledger: Ledger, rows: Iterator[tuple[str, tuple]], total: int) -> Iterator[tuple[str, R]]:
     for image_id, (result, fault) in progress(rows, total, ledger.stage):
         if fault:
@@ -80,13 +96,19 @@ def _batched(names: list[str], read: Callable, work: Callable, batch: int) -> It
             ahead = ahead[len(rows) :]
             wanted = names[first + len(rows) + len(ahead) : first + 2 * len(rows)]
             ahead += [reader.submit(read, name) for name in wanted]
-            done, batch = _fitting(work, rows, batch)
+            done, batch = fitting(work, rows, batch)
             yield from zip(names[first : first + len(rows)], done, strict=True)
             first += len(rows)
 
 
-def _fitting(work: Callable, rows: list[tuple], batch: int) -> tuple[list[tuple], int]:
-    """Return the results of some rows, and the batch that fits into memory."""
+def fitting(
+    work: Callable[[list[tuple]], list[tuple[R, Fault | None]]], rows: list[tuple], batch: int
+) -> tuple[list[tuple[R | None, Fault | None]], int]:
+    """Return ``work`` of the rows, up to ``batch`` at a time, and the batch that fits into memory (at most ``batch``).
+
+    One that does not fit is halved; one that fails otherwise is tried row by row, and a row that fails alone is
+    ``(None, ("engine_failure", the error's class name))``. A UserError is raised.
+    """
     done: list[tuple] = []
     while len(done) < len(rows):
         part = rows[len(done) : len(done) + batch]
@@ -101,7 +123,7 @@ def _fitting(work: Callable, rows: list[tuple], batch: int) -> tuple[list[tuple]
                 batch = len(part) // 2
                 log.warning("a batch of %d does not fit into memory: %d from here on", len(part), batch)
             else:
-                done += [result for row in part for result in _fitting(work, [row], 1)[0]]
+                done += [result for row in part for result in fitting(work, [row], 1)[0]]
     return done, batch
 
 
