@@ -5,7 +5,9 @@ import logging
 import subprocess
 import sys
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import h5py
 import hdf5plugin  # noqa: F401
@@ -330,6 +332,22 @@ def test_batches_shrink_to_what_fits_and_one_bad_image_takes_no_other(tmp_path, 
     assert len(rows) + len(stayed) == 30
 
 
+@pytest.mark.parametrize(("batch", "sizes"), [(None, []), (1, [1] * 5), (2, [2, 2, 1])])
+def test_an_engine_with_a_batch_is_given_batches(batch, sizes):
+    seen = []
+
+    def work_batch(rows: list[tuple]) -> list[tuple]:
+        seen.append(len(rows))
+        return [(2 * number, None) for (number,) in rows]
+
+    rows = parallel.sift_either(
+        ledger.Ledger("boxes"), list("43210"), lambda name: (int(name),), lambda number: (2 * number, None), work_batch,
+        threads=2, batch=batch,
+    )  # fmt: skip
+    assert list(rows) == [(str(number), 2 * number) for number in range(5)]
+    assert seen == sizes
+
+
 def test_one_image_that_never_fits_is_excluded(tmp_path):
     class OutOfMemoryError(RuntimeError):
         """By the name of torch's."""
@@ -381,6 +399,31 @@ def test_a_users_mistake_is_one_sentence_and_ours_leaves_a_trace(tmp_path):
     assert "boxes.table is x.csv: give a file that exists." in seen["run.UserError"][0]
     assert "Traceback" not in seen["run.UserError"][1]
     assert "Traceback" in seen["ValueError"][1]
+
+
+@dataclass(frozen=True)
+class PartOptions:
+    seed: int
+
+
+def test_a_part_starts_its_log_once_and_gets_what_it_asks_for(monkeypatch):
+    started, given = [], []
+
+    def work(table: str, output: str, options: PartOptions, attrs: dict, threads: int) -> None:
+        given.extend([table, output, options, attrs, threads])
+
+    monkeypatch.setattr(run, "start", started.append)
+    monkeypatch.setitem(sys.modules, "ils.working", SimpleNamespace(work=work))
+    rule = SimpleNamespace(
+        log=["logs/a.log"], rule="boxes_part", params={"seed": 3, "code": "0f"}, threads=4,
+        input={"table": "a.csv"}, output={"output": "b.h5"},
+    )  # fmt: skip
+    run.part(rule, "working.work", compute={"device": "cpu"})
+    assert started == ["logs/a.log"]
+    attrs = {"stage": "boxes_part", "code_digest": "0f", "settings": {"seed": 3}}
+    assert given == ["a.csv", "b.h5", PartOptions(3), attrs, 4]
+    assert run.begin(rule, PartOptions) == (PartOptions(3), attrs)
+    assert started == ["logs/a.log"] * 2
 
 
 def test_progress_reports_the_end(caplog):

@@ -9,7 +9,7 @@ from ils.anatomy.engine import Options, load
 from ils.core.engines import Setup
 from ils.core.labels import ANATOMY_LABELS
 from ils.core.ledger import Ledger
-from ils.core.parallel import sift, sift_batches
+from ils.core.parallel import sift_either
 from ils.core.store import FRAME_SIZE, Shard, ShardWriter
 
 __all__ = ["Options", "fault", "run_shard"]
@@ -69,10 +69,8 @@ def run_shard(
         def read(name: str) -> tuple:
             return shard.get("edited", name), organ_shard.masks(name)
 
-        if hasattr(engine, "segment_batch"):
-            rows = sift_batches(ledger, shard.ids, read, work_batch, engine.batch)
-        else:
-            rows = sift(ledger, shard.ids, read, work, threads)
+        batch = getattr(engine, "batch", None)
+        rows = sift_either(ledger, shard.ids, read, work, work_batch, threads=threads, batch=batch)
         for image_id, masks in rows:
             writer.append(image_id, mask=masks)
         ledger.finish(excluded, shard.ids)

@@ -8,7 +8,7 @@ from ils.anomaly.compose import BadMap, compose, edit_region
 from ils.anomaly.engine import Options, load
 from ils.core.engines import Setup
 from ils.core.ledger import Ledger
-from ils.core.parallel import sift, sift_batches
+from ils.core.parallel import sift_either
 from ils.core.store import FRAME_SIZE, Shard, ShardWriter
 
 __all__ = ["Options", "run_shard"]
@@ -62,10 +62,8 @@ def run_shard(
         def read(name: str) -> tuple[np.ndarray, dict[str, np.ndarray], str]:
             return frame_shard.get("image", name), shard.masks(name), name
 
-        if hasattr(engine, "edit_batch"):
-            rows = sift_batches(ledger, shard.ids, read, work_batch, engine.batch)
-        else:
-            rows = sift(ledger, shard.ids, read, work, threads)
+        batch = getattr(engine, "batch", None)
+        rows = sift_either(ledger, shard.ids, read, work, work_batch, threads=threads, batch=batch)
         for image_id, (edited, difference) in rows:
             writer.append(image_id, edited=edited, anomaly=difference)
         ledger.finish(excluded, shard.ids)

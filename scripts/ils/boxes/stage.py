@@ -8,7 +8,7 @@ import polars as pl
 from ils.boxes.engine import BoxEngine, Detections, Options, load_engine
 from ils.core.engines import Setup
 from ils.core.ledger import Ledger
-from ils.core.parallel import sift, sift_batches
+from ils.core.parallel import sift_either
 from ils.core.run import log
 from ils.core.store import Shard, write_table
 
@@ -74,11 +74,8 @@ def run_shard(
             return [(found, None) for found in engine.detect_batch([image for image, _, _ in rows])]
 
         warn_of_strangers(engine, shard.ids)
-        if hasattr(engine, "detect_batch"):
-            found_in = sift_batches(ledger, shard.ids, read, work_batch, engine.batch)
-        else:
-            found_in = sift(ledger, shard.ids, read, work, threads)
-        for image_id, found in found_in:
+        batch = getattr(engine, "batch", None)
+        for image_id, found in sift_either(ledger, shard.ids, read, work, work_batch, threads=threads, batch=batch):
             rows += rows_of(image_id, found, unused)
         ledger.finish(excluded, shard.ids)
     boxes = pl.DataFrame(rows, schema=SCHEMA, orient="row")

@@ -71,6 +71,10 @@ def begin(snakemake, options_class: type[T]) -> tuple[T, dict]:
     Returns the options and the attributes that every result carries: stage, code digest, settings.
     """
     start(snakemake.log[0])
+    return _options(snakemake, options_class)
+
+
+def _options(snakemake, options_class: type[T]) -> tuple[T, dict]:
     params = dict(snakemake.params.items())
     code = params.pop("code")
     return options_class(**params), {"stage": snakemake.rule, "code_digest": code, "settings": params}
@@ -88,7 +92,7 @@ def part(snakemake, function_name: str, /, **more: object) -> None:
     function = getattr(importlib.import_module(module), attribute)
     wanted, hints = inspect.signature(function).parameters, get_type_hints(function)
     if "options" in wanted:
-        options, attrs = begin(snakemake, hints["options"])
+        options, attrs = _options(snakemake, hints["options"])
         more |= {"options": options, "attrs": attrs}
     more |= {"threads": snakemake.threads}
     function(**snakemake.input, **snakemake.output, **{key: more[key] for key in more if key in wanted})
