@@ -15,6 +15,7 @@ from ils.core.provenance import RESOURCES
 from ils.core.run import progress
 from ils.core.store import read_lines, write_table
 from ils.reports import rules
+from ils.reports.engine import EngineOptions
 
 RESOURCE_FILES = ("lexicon",)
 STATES = ("affirmed", "denied", "unmentioned")
@@ -27,12 +28,6 @@ class Options:
     effusion_without_side: str
 
 
-@dataclass(frozen=True)
-class _EngineOptions:
-    lexicon: str
-    effusion_without_side: str
-
-
 def run(*, reports: list[str], agreement: str, disagreements: str, options: Options) -> None:
     """Compare the engines over all shards.
 
@@ -40,7 +35,7 @@ def run(*, reports: list[str], agreement: str, disagreements: str, options: Opti
     three states and of affirmed against the rest) and ``disagreements`` (a row a study and lesion type that differ,
     with the sentences that either names).
     """
-    structure = rules.load(_EngineOptions(str(RESOURCES / RESOURCE_FILES[0]), options.effusion_without_side))
+    structure = rules.load(EngineOptions(str(RESOURCES / RESOURCE_FILES[0]), options.effusion_without_side))
     lines = [line for path in reports for line in read_lines(path)]
     counts = np.zeros((len(LESIONS), len(STATES), len(STATES)), np.int64)
     rows = []

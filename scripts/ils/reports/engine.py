@@ -1,6 +1,7 @@
 """One door to every engine that structures reports: a module ``ils.reports.<name>`` with ``load(options)``."""
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from ils.core.engines import engine_module
 
@@ -9,6 +10,15 @@ Structure = Callable[[list[str]], list[dict]]
 tuple's own sentence. The same sentences give the same tuples."""
 
 
-def load(name: str, options: object) -> Structure:
+@dataclass(frozen=True)
+class EngineOptions:
+    """What an engine is given: the lexicon's folder, a setting of the stage, and the files its ``INPUTS`` name."""
+
+    lexicon: str
+    effusion_without_side: str
+    files: dict[str, str] = field(default_factory=dict)
+
+
+def load(name: str, options: EngineOptions) -> Structure:
     """Return the engine's function. Raises UserError for an unknown name."""
     return engine_module("ils.reports", name).load(options)

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import polars as pl
 
@@ -30,15 +30,6 @@ class Options:
     engine: str
     section_overrides: bool
     effusion_without_side: str
-
-
-@dataclass(frozen=True)
-class _EngineOptions:
-    """What an engine is given: the lexicon's folder, a setting, and the files its ``INPUTS`` name."""
-
-    lexicon: str
-    effusion_without_side: str
-    files: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -75,7 +66,7 @@ def run_shard(
             f"choose one of {', '.join(EFFUSION)}"
         )
     folder = RESOURCES / RESOURCE_FILES[0]
-    settings = _EngineOptions(str(folder), options.effusion_without_side, files)
+    settings = engine.EngineOptions(str(folder), options.effusion_without_side, files)
     reader = _Reader(
         options=options,
         lexicon=rules_lexicon.load(str(folder)),
