@@ -9,6 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from boxes_frames import frames, write_frames
 from ils.boxes import nets
 from ils.boxes.engine import Options, load_engine
 from ils.boxes.scaled_yolov4 import INPUTS, PUBLISHED
@@ -18,7 +19,7 @@ from ils.core import tensors
 from ils.core.engines import Setup
 from ils.core.labels import BOX_CLASSES
 from ils.core.run import UserError
-from ils.core.store import ShardWriter, read_table
+from ils.core.store import read_table
 from ils.weights import pickles
 from ils.weights.scaled_yolov4 import convert_scaled_yolov4
 from ils.weights.stubs import Stub
@@ -53,15 +54,6 @@ def engine(folds):
     return lambda own=None, **changes: load_engine(
         options(**changes), Setup(OWN | (own or {}), folds[1], device="cpu", batch=3)
     )
-
-
-def frames(count: int) -> list[np.ndarray]:
-    """Smooth pictures with bright and dark areas, pure white and black among them."""
-    made = []
-    for number in range(count):
-        rough = np.random.default_rng(number).normal(128, 120, (9, 9))
-        made.append(np.clip(cv2.resize(rough, (512, 512), interpolation=cv2.INTER_CUBIC), 0, 255).astype(np.uint8))
-    return made
 
 
 # the net
@@ -375,10 +367,7 @@ def test_published_names_are_all_of_vinbigdata():
 
 
 def test_the_stage_writes_its_table_whatever_the_batch(folds, tmp_path):
-    shard, pictures = tmp_path / "frames.h5", frames(5)
-    with ShardWriter(shard) as writer:
-        for number, picture in enumerate(pictures):
-            writer.append(f"i{number}", image=picture, to_original=np.eye(2, 3))
+    shard = write_frames(tmp_path / "frames.h5", 5)
     tables = []
     for batch in (1, 2, 8):
         outputs = {"output": tmp_path / f"{batch}.parquet", "excluded": tmp_path / f"{batch}.excluded.parquet"}
@@ -403,10 +392,9 @@ def test_numbers_that_are_none_exclude_the_image(folds, tmp_path):
     weights = load_file(folds[1]["fold1"])
     weights["model.42.m.0.bias"][3] = torch.nan
     tensors.write(broken, weights, tensors.read(folds[1]["fold1"], "scaled_yolov4")[1])
-    with ShardWriter(tmp_path / "frames.h5") as writer:
-        writer.append("i", image=frames(1)[0], to_original=np.eye(2, 3))
+    shard = write_frames(tmp_path / "frames.h5", 1)
     outputs = {"output": tmp_path / "out.parquet", "excluded": tmp_path / "excluded.parquet"}
     files = folds[1] | {"fold1": str(broken)}
-    run_shard(frames=tmp_path / "frames.h5", options=options(), attrs={}, threads=1, **outputs, **files)
+    run_shard(frames=shard, options=options(), attrs={}, threads=1, **outputs, **files)
     row = read_table(outputs["excluded"]).row(0, named=True)
-    assert (row["image_id"], row["reason"], row["detail"]) == ("i", "engine_failure", "ArithmeticError")
+    assert (row["image_id"], row["reason"], row["detail"]) == ("i0", "engine_failure", "ArithmeticError")

@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import nn
 
+from boxes_frames import frames, write_frames
 from ils.boxes.engine import Options, load_engine
 from ils.boxes.stage import SCHEMA, run_shard
 from ils.boxes.ultralytics import QUIET
@@ -18,7 +19,7 @@ from ils.core import tensors
 from ils.core.engines import Setup
 from ils.core.labels import BOX_CLASSES
 from ils.core.run import UserError
-from ils.core.store import ShardWriter, read_table
+from ils.core.store import read_table
 from ils.weights.ultralytics import convert_ultralytics
 
 os.environ |= QUIET | {"YOLO_CONFIG_DIR": tempfile.gettempdir()}
@@ -30,6 +31,8 @@ from ultralytics.utils.torch_utils import strip_optimizer
 
 NAMES = ["ILD", "Pleural effusion", "Lung Opacity"]
 SIDE = 128
+SPREAD = 90
+"""Of the grey levels of its frames."""
 
 
 def net(plan: str, names: list[str] = NAMES, channels: int = 3) -> DetectionModel:
@@ -48,7 +51,7 @@ def net(plan: str, names: list[str] = NAMES, channels: int = 3) -> DetectionMode
     made.train()(nn.functional.interpolate(torch.rand(4, channels, 9, 9), SIDE, mode="bicubic"))
     made.eval()
     with torch.no_grad():  # no score is 1, for that would make ties
-        pictures = torch.from_numpy(np.stack(frames(4))[:, None, ::4, ::4]).float() / 255
+        pictures = torch.from_numpy(np.stack(frames(4, SPREAD))[:, None, ::4, ::4]).float() / 255
         raw = made(pictures.expand(-1, channels, -1, -1))[1]
         largest = raw.get("one2many", raw)["scores"].abs().max()
         for branch in head.cv3:
@@ -99,14 +102,6 @@ def engine(path, class_names=None, size=SIDE, **changes):
     return load_engine(options(**changes), Setup(own, {"weights": str(path)}, device="cpu", batch=3))
 
 
-def frames(count: int) -> list[np.ndarray]:
-    made = []
-    for number in range(count):
-        rough = np.random.default_rng(number).normal(128, 90, (9, 9))
-        made.append(np.clip(cv2.resize(rough, (512, 512), interpolation=cv2.INTER_CUBIC), 0, 255).astype(np.uint8))
-    return made
-
-
 # conversion
 
 
@@ -144,7 +139,7 @@ def test_other_nets_are_refused(tmp_path):
 def test_boxes_are_those_of_the_packages_validation(made, plan):
     """Oracle: the package's net with the package's own suppression, several classes to a box."""
     model, path = made(plan)
-    frame = frames(1)[0]
+    frame = frames(1, SPREAD)[0]
     found = engine(path).detect_batch([frame])[0]
     picture = torch.from_numpy(cv2.resize(frame, (SIDE, SIDE), interpolation=cv2.INTER_AREA)).float()
     halved = copy.deepcopy(model).half().float()
@@ -165,7 +160,7 @@ def test_batches_change_nothing(made):
     _, path = made()
     loaded = engine(path)
     assert loaded.batch == 3
-    pictures = frames(4)
+    pictures = frames(4, SPREAD)
     together = loaded.detect_batch(pictures)
     for picture, one in zip(pictures, together, strict=True):
         alone = loaded.detect_batch([picture])[0]
@@ -183,7 +178,7 @@ def test_batches_change_nothing(made):
 def test_a_net_for_grey_pictures(made):
     model, path = made(channels=1)
     assert model.yaml["channels"] == 1
-    assert len(engine(path).detect_batch(frames(1))[0].boxes) > 0
+    assert len(engine(path).detect_batch(frames(1, SPREAD))[0].boxes) > 0
 
 
 # classes by name
@@ -192,8 +187,8 @@ def test_a_net_for_grey_pictures(made):
 def test_classes_are_renamed_or_left_out(made):
     own = ("opacity", "No finding", "Pleural effusion")
     _, path = made(names=own)
-    every = engine(path, {"opacity": "Lung Opacity", "No finding": "ILD"}).detect_batch(frames(1))[0]
-    some = engine(path, {"opacity": "Lung Opacity", "No finding": ""}).detect_batch(frames(1))[0]
+    every = engine(path, {"opacity": "Lung Opacity", "No finding": "ILD"}).detect_batch(frames(1, SPREAD))[0]
+    some = engine(path, {"opacity": "Lung Opacity", "No finding": ""}).detect_batch(frames(1, SPREAD))[0]
     assert {"Lung Opacity", "ILD"} <= set(every.class_names)
     assert "ILD" not in some.class_names
     kept = [name != "ILD" for name in every.class_names]
@@ -273,16 +268,14 @@ def test_a_file_that_does_not_fit_is_refused(made, tmp_path, fault):
 
 def test_the_stage_writes_its_table(made, tmp_path):
     _, path = made()
-    with ShardWriter(tmp_path / "frames.h5") as writer:
-        for number, picture in enumerate(frames(3)):
-            writer.append(f"i{number}", image=picture, to_original=np.eye(2, 3))
+    shard = write_frames(tmp_path / "frames.h5", 3, SPREAD)
     results = []
     for batch in (1, 8):
         outputs = {"output": tmp_path / f"{batch}.parquet", "excluded": tmp_path / f"{batch}.excluded.parquet"}
         settings = options(own={"image_size": SIDE, "class_names": {}}, excluded_classes=["ILD"])
         compute = {"device": "cpu", "batch": batch}
         run_shard(
-            frames=tmp_path / "frames.h5",
+            frames=shard,
             options=settings,
             attrs={},
             threads=1,
