@@ -1,0 +1,93 @@
+# Training: ROSALIA fine-tuned on the dataset of a threshold set, one training for each name in training.runs.
+
+
+rule training_run:
+    input:
+        **ENGINE_FILES["training"],
+        train=lambda wildcards: RUNS[wildcards.run].lines
+        or f"results/dataset/{RUNS[wildcards.run].thresholds}/train.jsonl",
+        validate=lambda wildcards: f"results/dataset/{RUNS[wildcards.run].thresholds}/validate.jsonl",
+        index=lambda wildcards: f"results/masks/{RUNS[wildcards.run].thresholds}/index.parquet",
+        masks=lambda wildcards: expand(f"results/masks/{RUNS[wildcards.run].thresholds}/{{shard}}.h5", shard=SHARDS),
+        frames=expand("results/frames/{shard}.h5", shard=SHARDS),
+    output:
+        model=directory("results/training/{run}/model"),
+        updates="results/training/{run}/updates.tsv",
+        epochs="results/training/{run}/epochs.tsv",
+        tensorboard=directory("results/training/{run}/tensorboard"),
+    log:
+        "logs/training/{run}.log",
+    benchmark:
+        "results/benchmarks/training/{run}.tsv"
+    conda:
+        f"../envs/training-{OPTIONS['training']['engine']}.yaml"
+    threads: 4
+    resources:
+        gpu=GPUS["training"],
+        mem_mb=64000 if GPUS["training"] else 8000,
+        runtime=4320 if GPUS["training"] else 240,  # the paper's run took 2.5 days on two H100
+    params:
+        **OPTIONS["training"],
+        code=code_digest(
+            "training.py",
+            "ils.training.stage",
+            f"ils.training.{OPTIONS['training']['engine']}",
+            f"ils.training.{OPTIONS['training']['runner']}",
+        ),
+    script:
+        "../scripts/training.py"
+
+
+rule training_curves:
+    input:
+        updates="results/training/{run}/updates.tsv",
+        epochs="results/training/{run}/epochs.tsv",
+    output:
+        figure=report(
+            "results/training/{run}/curves.png",
+            caption="../report/training.rst",
+            category="Training",
+            labels={"training": "{run}"},
+        ),
+    log:
+        "logs/training/{run}.curves.log",
+    benchmark:
+        "results/benchmarks/training/{run}.curves.tsv"
+    conda:
+        "../envs/evaluation.yaml"
+    threads: 1
+    resources:
+        mem_mb=2000,
+        runtime=20,
+    params:
+        code=code_digest("training.py", "ils.training.curves"),
+    script:
+        "../scripts/training.py"
+
+
+# The model in the layout of the published checkpoints, for code that was written for LISA: asked for by its path.
+rule training_published:
+    input:
+        model="results/training/{run}/model",
+    output:
+        published=directory("results/training/{run}/published"),
+    log:
+        "logs/training/{run}.published.log",
+    benchmark:
+        "results/benchmarks/training/{run}.published.tsv"
+    conda:
+        "../envs/inference.yaml"
+    threads: 1
+    resources:
+        mem_mb=16000,
+        runtime=60,
+    params:
+        code=code_digest("training.py", "ils.training.published"),
+    script:
+        "../scripts/training.py"
+
+
+rule training:
+    input:
+        models=expand("results/training/{run}/model", run=RUNS),
+        curves=expand("results/training/{run}/curves.png", run=RUNS),

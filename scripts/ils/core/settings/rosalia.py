@@ -1,0 +1,180 @@
+"""Settings of the model half: training, inference, evaluation."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from ils.core.settings.base import AUTHORS, PAPER, Section, Share, key
+
+RunName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
+Part = Literal[
+    "language_model", "lm_head", "embed_tokens", "multi_modal_projector", "vision_tower", "project", "mask_decoder",
+    "prompt_encoder", "vision_encoder",
+]  # fmt: skip
+"""Parts of the model that can be trained in full."""
+
+
+class LossWeights(Section):
+    """Weights of the three losses."""
+
+    text: float = key(0.5, "Weight of the cross-entropy of the answer.", source=PAPER, ge=0, le=1000)
+    bce: float = key(5.0, "Weight of the binary cross-entropy of the mask.", source=PAPER, ge=0, le=1000)
+    dice: float = key(1.0, "Weight of the Dice loss of the mask.", source=PAPER, ge=0, le=1000)
+
+
+class Lora(Section):
+    """Low-rank adapters on every linear layer of the language model, its head included (authors' code)."""
+
+    rank: int = key(128, "Rank; 0 for no adapters.", source=PAPER, ge=0, le=4096)
+    alpha: int = key(256, "Scale: the adapter's output is multiplied by alpha / rank.", source=PAPER, ge=1, le=8192)
+    dropout: Share = key(0.05, "Dropout before the adapter.", source=AUTHORS)
+
+
+class Recipe(Section):
+    """How a model is trained; the paper's values."""
+
+    lora: Lora = key(Lora, "Adapters.", source=PAPER)
+    trained: list[Part] = key(
+        lambda: ["lm_head", "embed_tokens", "project", "mask_decoder"],
+        "Parts that are trained in full; the rest is frozen but for the adapters.",
+        source=AUTHORS,
+    )
+    epochs: int = key(15, "Passes over the positives.", source=PAPER, ge=1, le=100_000)
+    batch: int = key(256, "Pairs in one update, over all GPUs.", unit="pairs", source=PAPER, ge=1, le=65_536)
+    micro_batch: int = key(
+        128, "Pairs that go through the model at a time on one GPU.", unit="pairs", source=AUTHORS, ge=1, le=4096
+    )
+    learning_rate: float = key(3e-4, "Largest learning rate.", source=PAPER, gt=0, le=1)
+    warmup: int = key(100, "Updates until it is reached, from 0; then it falls to 0.", source=PAPER, ge=0)
+    betas: tuple[Share, Share] = key((0.9, 0.95), "Decay of AdamW's two moments.", source=AUTHORS)
+    weight_decay: float = key(0.0, "Weight decay of AdamW.", source=AUTHORS, ge=0, le=1)
+    clip: float = key(1.0, "Largest norm of the gradient.", source=AUTHORS, gt=0, le=1e6)
+    loss: LossWeights = key(LossWeights, "Weights of the losses.", source=PAPER)
+    dice_on: Literal["positives", "all"] = key("positives", "Which masks the Dice loss counts.", source=PAPER)
+    balance: Literal["expectation", "exact"] = key(
+        "expectation",
+        "Positives to negatives 1:1, over an epoch as in the authors' code, or within every batch.",
+        source=AUTHORS,
+    )
+    equalise: Share = key(0.5, "How often a picture's histogram is equalised.", source=AUTHORS)
+    dtype: Literal["bfloat16", "float32"] = key("bfloat16", "Number type of the model.", source=AUTHORS)
+    gradient_checkpointing: bool = key(True, "Compute activations twice to save memory.", source=AUTHORS)
+
+
+class LiteSizes(Section):
+    """Sizes of the small model of the engine lite."""
+
+    image: int = key(128, "Side of the picture of the mask branch.", unit="pixels", ge=64, le=1024)
+    patch: int = key(8, "Side of its patches.", unit="pixels", ge=4, le=32)
+    width: int = key(64, "Channels of its encoder.", ge=16, le=1024)
+    depth: int = key(4, "Layers of its encoder.", ge=1, le=32)
+    clip_image: int = key(64, "Side of the picture that the language model sees.", unit="pixels", ge=32, le=336)
+    clip_patch: int = key(16, "Side of its patches.", unit="pixels", ge=4, le=32)
+    hidden: int = key(96, "Channels of the language model.", ge=32, le=4096)
+    layers: int = key(2, "Layers of the language model.", ge=1, le=32)
+
+
+class LiteTraining(Recipe):
+    """The engine lite: a small model of the same classes, trained from nothing on a CPU."""
+
+    sizes: LiteSizes = key(LiteSizes, "Sizes of the model.")
+    lora: Lora = key(lambda: Lora(rank=0), "Adapters.")
+    trained: list[Part] = key(
+        lambda: [
+            "language_model", "lm_head", "embed_tokens", "multi_modal_projector", "vision_tower", "project",
+            "mask_decoder", "prompt_encoder", "vision_encoder",
+        ],
+        "Parts that are trained in full.",
+    )  # fmt: skip
+    epochs: int = key(30, "Passes over the positives.", ge=1, le=100_000)
+    batch: int = key(16, "Pairs in one update.", unit="pairs", ge=1, le=65_536)
+    micro_batch: int = key(16, "Pairs that go through the model at a time.", unit="pairs", ge=1, le=4096)
+    learning_rate: float = key(1e-3, "Largest learning rate.", gt=0, le=1)
+    dtype: Literal["bfloat16", "float32"] = key("float32", "Number type of the model.")
+    gradient_checkpointing: bool = key(False, "Compute activations twice to save memory.")
+
+
+class RosaliaTraining(Recipe):
+    """The engine rosalia: LISA-7B, fine-tuned as in the paper."""
+
+    init: Literal["lisa", "paper_code"] = key(
+        "lisa",
+        "lisa: all of LISA-7B-v1 (paper); paper_code: its language model alone, the mask branch anew from SAM and the "
+        "projection at random, as the published code does.",
+        source=PAPER,
+    )
+
+
+class Run(Section):
+    """One training: on which dataset, and on which test set it is scored."""
+
+    thresholds: str = key("default", "Threshold set whose dataset it is trained on.")
+    lines: str = key("", "JSONL to train on instead of that dataset's train.jsonl (paraphrased instructions).")
+    test: str = key("", "Threshold set whose test split it is scored on; empty: the one it is trained on.")
+
+
+class Training(Section):
+    """ROSALIA: fine-tuning."""
+
+    engine: Literal["lite", "rosalia"] = key(
+        "lite", "lite: a small model of the same classes, on a CPU; rosalia: the paper's model, from LISA-7B."
+    )
+    lite: LiteTraining = key(LiteTraining, "Settings of the engine lite.")
+    rosalia: RosaliaTraining = key(RosaliaTraining, "Settings of the engine rosalia.", source=PAPER)
+    runs: dict[RunName, Run] = key(lambda: {"default": Run()}, "Trainings by name; the names are the {run} wildcard.")
+    conversation: Literal["llava_v1", "llava_llama_2"] = key(
+        "llava_v1", "Frame of the prompt around an instruction.", source=AUTHORS
+    )
+    max_length: int = key(512, "Longest prompt and answer, picture included.", unit="tokens", source=AUTHORS, ge=64)
+    fit: Literal["pad", "stretch"] = key("pad", "How a picture that is not square fits the model's square.")
+    published_mismatch: bool = key(
+        False,
+        "Train and score as the published code: references padded to the square, predictions cropped and stretched.",
+        source=AUTHORS,
+    )
+    runner: Literal["plain", "deepspeed"] = key(
+        "plain", "plain: one process, torch alone; deepspeed: ZeRO-2, one process a GPU (compute.gpus).", source=AUTHORS
+    )
+    validate_every: int = key(1, "Epochs between two looks at the validation split.", unit="epochs", ge=1)
+    nan_limit: int = key(10, "Updates with a loss that is no number, skipped each, until the run stops.", ge=1)
+
+    @model_validator(mode="after")
+    def _batch_divides(self) -> "Training":
+        for name in ("lite", "rosalia"):
+            recipe = getattr(self, name)
+            if recipe.batch % recipe.micro_batch:
+                raise ValueError(
+                    f"{name}.batch is {recipe.batch}, no multiple of micro_batch {recipe.micro_batch}: change one"
+                )
+        return self
+
+
+class Inference(Section):
+    """Masks and answers of a trained model."""
+
+    split: Literal["train", "validate", "test"] = key("test", "Split whose pairs are asked.")
+    text: bool = key(True, "Also generate the answers; without, masks alone, which is much faster.")
+    max_new_tokens: int = key(512, "Longest answer.", unit="tokens", source=AUTHORS, ge=1, le=4096)
+    equalise: bool = key(
+        True, "Equalise the histogram of every picture, as in the authors' evaluation.", source=AUTHORS
+    )
+    size: int = key(1024, "Side of the masks.", unit="pixels", source=AUTHORS, ge=64, le=4096, multiple_of=8)
+
+
+class Others(Section):
+    """Predictions of another model."""
+
+    adapter: str = key("jsonl", "How they were written (docs/evaluation.md).")
+    path: str = key("", "Their file or folder.")
+
+
+class Evaluation(Section):
+    """Scores of ROSALIA and of others (Tables 4, 5, 6, 14)."""
+
+    size: int = key(
+        1024, "Side of the square in which masks are compared.", unit="pixels", source=AUTHORS, ge=64, le=4096
+    )
+    replicates: int = key(1000, "Bootstrap replicates, by patient; 0 for no intervals.", ge=0, le=100_000)
+    interval: Share = key(0.95, "Share of the replicates that an interval holds.")
+    reviewed: str = key("", "Text file of pair ids to leave out: those that reviewers rejected.", source=PAPER)
+    predictions: dict[RunName, Others] = key(dict, "Other models by name.")

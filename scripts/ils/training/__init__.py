@@ -1,0 +1,1 @@
+"""Training: fine-tuning of ROSALIA on instruction-answer pairs."""

@@ -1,0 +1,201 @@
+"""The loop: epochs of updates, a look at the validation split, the best model kept, and a way back after a kill."""
+
+import logging
+import math
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+
+import torch
+from torch.utils.tensorboard import SummaryWriter
+
+from ils.core.run import UserError, progress
+from ils.core.store import atomic
+from ils.rosalia.losses import rosalia_loss
+from ils.rosalia.model import Rosalia
+from ils.rosalia.samples import Batch, Draws, Pairs, loader, sentences
+from ils.training.engine import Options
+from ils.training.recipe import Recipe
+from ils.training.schedule import learning_rate
+from ils.training.validation import scores
+
+log = logging.getLogger("ils")
+
+
+@dataclass
+class Course:
+    """How far a training is and what it noted on the way; builtins alone, so that it can be written down."""
+
+    update: int = 0
+    skipped: int = 0
+    best: float = -math.inf
+    updates: list[dict] = field(default_factory=list)
+    epochs: list[dict] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How many updates there are, and micro-batches in them."""
+
+    micro: int
+    """micro-batches of an epoch, on each rank"""
+    together: int
+    """micro-batches of an update, on each rank; the last one of an epoch may have fewer"""
+    epochs: int
+
+    @property
+    def per_epoch(self) -> int:
+        """Updates in an epoch."""
+        return math.ceil(self.micro / self.together)
+
+    @property
+    def total(self) -> int:
+        """Updates in all."""
+        return self.per_epoch * self.epochs
+
+
+@dataclass(frozen=True)
+class Execution:
+    """How a training is run; no result depends on it."""
+
+    workers: int
+    """Processes that read the pairs; 0 to read them in between."""
+    checkpoint_every: int
+    """Updates between two states that it can go on from."""
+
+
+class Fit:
+    """A training. ``runner``: how gradients are computed and applied (:mod:`ils.training.plain`, ``…deepspeed``)."""
+
+    def __init__(
+        self, runner, pairs: Pairs, held: Pairs, recipe: Recipe, options: Options, folder: Path, how: "Execution"
+    ):
+        self.runner, self.pairs, self.held = runner, pairs, held
+        self.recipe, self.options, self.folder, self.how = recipe, options, folder, how
+        self.draws = Draws(
+            pairs.lines.positive,
+            batch=recipe.micro_batch,
+            seed=options.seed,
+            balance=recipe.balance,
+            equalise=recipe.equalise,
+            where=str(pairs.lines.path),
+            rank=runner.rank,
+            world=runner.ranks,
+        )
+        together = recipe.batch // (recipe.micro_batch * runner.ranks)
+        if together * recipe.micro_batch * runner.ranks != recipe.batch:
+            raise UserError(
+                f"training: batch is {recipe.batch}, which {runner.ranks} GPUs cannot share in micro batches of "
+                f"{recipe.micro_batch}: change batch, micro_batch or compute.gpus"
+            )
+        self.plan = Plan(self.draws.batches(), together, recipe.epochs)
+
+    def run(self, tensorboard: str) -> Course:
+        """Train from where an interrupted run was last written down, or from the beginning, to the end.
+
+        The best weights, or the last where no epoch was scored, lie in ``folder``/best.pt then.
+        """
+        held = self.runner.load(self.folder)
+        course = Course(**held) if held else Course()
+        first = course.update
+        if first:
+            log.info("training goes on at update %d of %d", first, self.plan.total)
+        board = SummaryWriter(tensorboard, purge_step=first) if self.runner.rank == 0 else None
+        for update, batches in progress(self._updates(first), self.plan.total - first, "updates"):
+            noted = self._update(update, batches, course)
+            course.updates.append(noted)
+            course.update = update + 1
+            self._plot(board, "update", course.update, noted)
+            epoch, rest = divmod(course.update, self.plan.per_epoch)
+            last = course.update == self.plan.total
+            if rest == 0 and (epoch % self.options.validate_every == 0 or last):
+                self._score(epoch, course)
+                self._plot(board, "validation", course.update, course.epochs[-1])
+            if course.update % self.how.checkpoint_every == 0 or last:
+                self.runner.save(self.folder, asdict(course))
+        if board:
+            board.close()
+        return course
+
+    def _updates(self, first: int) -> Iterator[tuple[int, list[Batch]]]:
+        """Yield each update from the ``first`` on with its micro-batches, all through the training's epochs."""
+        for epoch in range(first // self.plan.per_epoch, self.plan.epochs):
+            done = max(0, first - epoch * self.plan.per_epoch)
+            self.draws.begin(epoch, done * self.plan.together)
+            batches = sentences(loader(self.pairs, self.draws, self.how.workers, pin=self.runner.device.type == "cuda"))
+            waiting: list[Batch] = []
+            left = self.plan.micro - done * self.plan.together
+            update = epoch * self.plan.per_epoch + done
+            for batch in batches:
+                waiting.append(batch)
+                left -= 1
+                if len(waiting) == self.plan.together or left == 0:
+                    yield update, waiting
+                    update, waiting = update + 1, []
+
+    def _update(self, update: int, batches: list[Batch], course: Course) -> dict:
+        recipe, runner = self.recipe, self.runner
+        runner.model.train()
+        rate = learning_rate(update, recipe.learning_rate, recipe.warmup, self.plan.total)
+        sums = dict.fromkeys(("loss", "ce", "bce", "dice"), 0.0)
+        healthy = True
+        for number, batch in enumerate(batches, 1):
+            moved = batch.to(runner.device)
+            losses = runner.forward(partial(_losses, batch=moved, recipe=recipe))
+            healthy = runner.agree(bool(torch.isfinite(losses["loss"].detach())))
+            for name in sums:
+                sums[name] += float(losses[name].detach()) / len(batches)
+            if not healthy:
+                break
+            runner.backward(losses["loss"], len(batches), number == len(batches))
+        norm = runner.update(rate) if healthy else float("nan")
+        if not healthy:
+            self._skip(update, course)
+        positives = sum(bool(mask.any()) for batch in batches for mask in batch.masks)
+        return {
+            "update": update + 1,
+            "epoch": update // self.plan.per_epoch + 1,
+            "learning_rate": rate,
+            "loss": sums["loss"],
+            "text": sums["ce"],
+            "bce": sums["bce"],
+            "dice": sums["dice"],
+            "gradient_norm": norm,
+            "positives": positives,
+            "pairs": sum(len(batch.pair_ids) for batch in batches),
+            "skipped": not healthy,
+        }
+
+    def _skip(self, update: int, course: Course) -> None:
+        self.runner.skip()
+        course.skipped += 1
+        log.warning("update %d is skipped: its loss is no number (%d so far)", update + 1, course.skipped)
+        if course.skipped >= self.options.nan_limit:
+            raise UserError(
+                f"training: {course.skipped} updates had a loss that is no number, the limit training.nan_limit: lower "
+                "learning_rate, or set dtype to float32"
+            )
+
+    def _score(self, epoch: int, course: Course) -> None:
+        runner = self.runner
+        found = scores(runner.model, self.held, self.recipe.micro_batch, self.how.workers, runner, runner.device)
+        log.info("epoch %d: validation gIoU %.3f, N-Acc %.3f", epoch, found.giou, found.n_acc)
+        course.epochs.append({"epoch": epoch, "update": course.update} | asdict(found))
+        # without a positive in the validation split every epoch is as good: the last one is kept
+        value = -math.inf if math.isnan(found.giou) else found.giou
+        if value > course.best or math.isinf(value):
+            course.best = value
+            if runner.rank == 0:
+                with atomic(self.folder / "best.pt") as temporary:
+                    torch.save({name: tensor.detach() for name, tensor in runner.parameters.items()}, temporary)
+
+    @staticmethod
+    def _plot(board: SummaryWriter | None, group: str, update: int, noted: dict) -> None:
+        for name, value in noted.items() if board else ():
+            if name not in ("update", "epoch"):
+                board.add_scalar(f"{group}/{name}", value, update)
+
+
+def _losses(model: Rosalia, batch: Batch, recipe: Recipe) -> dict[str, torch.Tensor]:
+    return rosalia_loss(model(batch), batch, recipe.loss, recipe.dice_on)

@@ -1,0 +1,34 @@
+"""How a model is trained: the settings of the chosen engine that all engines have."""
+
+from dataclasses import dataclass, fields
+
+from ils.rosalia.losses import LossWeights
+from ils.training.parts import LoraOptions
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Section ``training.<engine>`` of the configuration, without what the engine alone knows."""
+
+    lora: LoraOptions
+    trained: list[str]
+    epochs: int
+    batch: int
+    micro_batch: int
+    learning_rate: float
+    warmup: int
+    betas: list[float]
+    weight_decay: float
+    clip: float
+    loss: LossWeights
+    dice_on: str
+    balance: str
+    equalise: float
+    dtype: str
+    gradient_checkpointing: bool
+
+    @classmethod
+    def of(cls, own: dict) -> "Recipe":
+        """Take it out of an engine's own settings."""
+        plain = {each.name: own[each.name] for each in fields(cls)}
+        return cls(**plain | {"lora": LoraOptions(**own["lora"]), "loss": LossWeights(**own["loss"])})

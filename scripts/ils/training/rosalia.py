@@ -1,0 +1,42 @@
+"""The engine rosalia: LISA-7B-v1, from which the paper's model was trained."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import torch
+
+from ils.core.engines import Setup
+from ils.core.seeds import stable_hash
+from ils.rosalia.convert import reset_mask_branch, to_ours
+from ils.rosalia.model import Rosalia
+from ils.rosalia.tokens import Tokens
+from ils.training.engine import Options
+
+INPUTS = {
+    "lisa": "results/weights/lisa",
+    "clip": "results/weights/clip",
+    "sam": "results/weights/sam.safetensors",
+}
+GPU = True
+
+
+class Lisa:
+    """Turns LISA's published weights into a model of ours; ``init``: what of them is kept."""
+
+    def __init__(self, init: str, files: dict[str, str], seed: int):
+        self.init, self.files, self.seed = init, files, seed
+
+    def make(self, folder: Path, texts: Iterable[str]) -> None:
+        """Write the model and LISA's tokenizer into ``folder``; the words are LISA's, whatever the ``texts``."""
+        tokens = Tokens.prepare(self.files["lisa"])
+        to_ours(self.files["lisa"], folder, clip=self.files["clip"], seg_id=tokens.seg, image_id=tokens.image)
+        tokens.save(folder)
+        if self.init == "paper_code":
+            model = Rosalia.from_pretrained(folder, torch.bfloat16)
+            reset_mask_branch(model, self.files["sam"], stable_hash("project", self.seed) % 2**63)
+            model.save_pretrained(folder)
+
+
+def load(options: Options, setup: Setup) -> Lisa:
+    """Return the engine."""
+    return Lisa(setup.own["init"], setup.files, options.seed)

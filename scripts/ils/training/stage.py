@@ -1,0 +1,206 @@
+"""The training stage: pairs, masks and frames in, a fine-tuned model and its course out."""
+
+import hashlib
+import importlib
+import json
+import logging
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import polars as pl
+import torch
+
+from ils.core.engines import Setup
+from ils.core.nets import device_of
+from ils.core.provenance import SCRIPTS
+from ils.core.run import UserError
+from ils.core.seeds import stable_hash
+from ils.core.store import write_table
+from ils.rosalia.model import Rosalia
+from ils.rosalia.prompts import prompt
+from ils.rosalia.samples import Options as PairOptions
+from ils.rosalia.samples import Pairs
+from ils.rosalia.sources import Lines
+from ils.rosalia.tokens import Tokens
+from ils.training import parts
+from ils.training.engine import Options, load
+from ils.training.fit import Course, Execution, Fit
+from ils.training.recipe import Recipe
+
+__all__ = ["Options", "run_training"]
+
+log = logging.getLogger("ils")
+UPDATES = {
+    "update": pl.Int64, "epoch": pl.Int64, "learning_rate": pl.Float64, "loss": pl.Float64, "text": pl.Float64,
+    "bce": pl.Float64, "dice": pl.Float64, "gradient_norm": pl.Float64, "positives": pl.Int64, "pairs": pl.Int64,
+    "skipped": pl.Boolean,
+}  # fmt: skip
+EPOCHS = {
+    "epoch": pl.Int64,
+    "update": pl.Int64,
+    "giou": pl.Float64,
+    "ciou": pl.Float64,
+    "n_acc": pl.Float64,
+}
+
+
+@dataclass(frozen=True)
+class Job:
+    """A training in plain builtins, so that it can be handed to other processes."""
+
+    files: dict
+    engine_files: dict
+    options: dict
+    attrs: dict
+    threads: int
+    compute: dict
+    folder: str
+    """Where its checkpoints are."""
+
+    def identity(self) -> str:
+        """Digest all that the result depends on: an interrupted training of another identity is not gone on with."""
+        digest = hashlib.sha256(json.dumps([self.options, self.attrs["code_digest"]], sort_keys=True).encode())
+        for name in ("train", "validate", "index"):
+            digest.update(Path(self.files[name]).read_bytes())
+        return digest.hexdigest()
+
+
+def run_training(
+    *,
+    train: str,
+    validate: str,
+    index: str,
+    masks: list[str],
+    frames: list[str],
+    model: str,
+    updates: str,
+    epochs: str,
+    tensorboard: str,
+    options: Options,
+    attrs: dict,
+    threads: int,
+    compute: dict,
+    **engine_files: str,
+) -> None:
+    """Train a model on the pairs of ``train``, score it on those of ``validate``, and write the best.
+
+    Writes the folder ``model`` (:meth:`Rosalia.save_pretrained`, adapters merged, and its tokenizer), the tables
+    ``updates`` and ``epochs`` (TSV) and the folder ``tensorboard``. Killed, it goes on where its last checkpoint was
+    written, and the tables are those of a run that was never killed. Raises UserError for a user's mistake.
+    """
+    files = {"train": train, "validate": validate, "index": index, "masks": list(masks), "frames": list(frames)}
+    files |= {"model": model, "updates": updates, "epochs": epochs, "tensorboard": tensorboard}
+    folder = Path(model).with_name("checkpoint")
+    job = Job(files, engine_files, asdict(options), attrs, threads, compute, str(folder))
+    _prepare(job)
+    _start(job, options)
+    if options.runner == "deepspeed":
+        _launch(job)
+    else:
+        work(job)
+    shutil.rmtree(folder)
+
+
+def _prepare(job: Job) -> None:
+    """Make the folder of checkpoints; one that another training left is emptied."""
+    folder, identity = Path(job.folder), job.identity()
+    mark = folder / "identity"
+    if mark.is_file() and mark.read_text() == identity:
+        return
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    mark.write_text(identity)
+
+
+def _launch(job: Job) -> None:
+    """Run :func:`work` in one process a GPU, or in one on the CPU."""
+    processes = torch.cuda.device_count() if device_of(job.compute["device"]).type == "cuda" else 1
+    processes = min(processes, job.compute["gpus"] or 1) or 1
+    path, fault = Path(job.folder, "job.json"), Path(job.folder, "fault")
+    path.write_text(json.dumps(asdict(job)))
+    fault.unlink(missing_ok=True)
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join(filter(None, (str(SCRIPTS), os.environ.get("PYTHONPATH"))))
+    }
+    done = subprocess.run([*command, "-m", "ils.training.worker", str(path)], env=environment, check=False)
+    if fault.is_file():
+        raise UserError(fault.read_text())
+    if done.returncode:
+        raise RuntimeError(f"a process of the training ended with code {done.returncode}")
+
+
+def work(job: Job) -> None:
+    """Do a training, or one process's share of it."""
+    options = Options(**job.options)
+    recipe = Recipe.of(options.own)
+    torch.manual_seed(stable_hash(options.seed, "training") % 2**63)
+    folder = Path(job.folder)
+    device = device_of(job.compute["device"])
+    tokens = Tokens.load(folder / "start")
+    low = recipe.dtype == "bfloat16" and options.runner == "deepspeed"
+    model = Rosalia.from_pretrained(folder / "start", torch.bfloat16 if low else torch.float32)
+    if recipe.gradient_checkpointing:
+        model.checkpoint_gradients()
+    adapters = parts.add_adapters(model, recipe.lora)
+    runner = importlib.import_module(f"ils.training.{options.runner}").Runner(model, recipe, device)
+    made = _pair_options(model, options)
+    shared = {name: job.files[name] for name in ("index", "masks", "frames")}
+    pairs = Pairs(lines=job.files["train"], tokens=tokens, options=made, **shared)
+    held = Pairs(
+        lines=job.files["validate"], tokens=tokens, options=replace(made, answers=False, equalise=True), **shared
+    )
+    how = Execution(workers=max(0, job.threads - 1), checkpoint_every=job.compute["checkpoint_every"])
+    course = Fit(runner, pairs, held, recipe, options, folder, how).run(job.files["tensorboard"])
+    if runner.rank == 0:
+        _finish(job, course, model, adapters, tokens, runner.parameters)
+
+
+def _start(job: Job, options: Options) -> None:
+    """Make the model that the training starts from; an interrupted training has it already."""
+    folder = Path(job.folder, "start")
+    if folder.is_dir():
+        return
+    lines = Lines(job.files["train"])
+    texts = (prompt(line["instruction"], line["answer"], options.conversation) for line in lines)
+    making = folder.with_name("start.part")
+    shutil.rmtree(making, ignore_errors=True)
+    load(options.engine, options, Setup.of(options.own, job.engine_files, job.compute)).make(making, texts)
+    making.rename(folder)
+
+
+def _pair_options(model: Rosalia, options: Options) -> PairOptions:
+    vision, side = model.config.llava.vision_config, model.config.sam.vision_config.image_size
+    return PairOptions(
+        conversation=options.conversation,
+        max_length=options.max_length,
+        features=(vision.image_size // vision.patch_size) ** 2,
+        sam_side=side,
+        clip_side=vision.image_size,
+        target=side,
+        fit=options.fit,
+        published_mismatch=options.published_mismatch,
+        answers=True,
+        equalise=False,
+    )
+
+
+def _finish(job: Job, course: Course, model: Rosalia, adapters, tokens: Tokens, trained: dict) -> None:
+    best = torch.load(Path(job.folder, "best.pt"), map_location="cpu", weights_only=True)
+    with torch.no_grad():
+        for name, value in trained.items():
+            value.copy_(best[name])
+    parts.merge_adapters(model, adapters)
+    final = Path(job.files["model"])
+    making = final.with_name(f".{final.name}.part")
+    shutil.rmtree(making, ignore_errors=True)
+    model.to("cpu").save_pretrained(making)
+    tokens.save(making)
+    shutil.rmtree(final, ignore_errors=True)
+    making.rename(final)
+    write_table(job.files["updates"], pl.DataFrame(course.updates, schema=UPDATES))
+    write_table(job.files["epochs"], pl.DataFrame(course.epochs, schema=EPOCHS))

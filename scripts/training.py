@@ -1,0 +1,10 @@
+"""Training: ROSALIA fine-tuned on the dataset, and the course of its losses and scores."""
+
+from ils.core import run
+
+PARTS = {
+    "training_run": "training.stage.run_training",
+    "training_curves": "training.curves.run_curves",
+    "training_published": "training.published.run_published",
+}
+run.part(snakemake, PARTS[snakemake.rule], compute=snakemake.config["compute"])
