@@ -7,7 +7,8 @@ Each engine goes through its own ``load``, with weights in its own file format f
 (TMPDIR; 5 GB for radedit); one image at a time and then ``--batch`` at a time, each in a process of its own: the memory
 is the most that it held, weights included (on a GPU: tensors). On a GPU the first batch is not counted. With
 ``--steps`` radedit takes so many of its steps, with ``--folds`` scaled_yolov4 so many of its nets; the time of all is
-computed from theirs, the autoencoder's counted once. Reading frames and writing results are not included.
+computed from theirs, the autoencoder's counted once. On a CPU seconds are those of its cores, on a GPU the wall's.
+Reading frames and writing results are not included.
 """
 
 import argparse

@@ -89,9 +89,7 @@ def load(stage: str, name: str, options: dict, files: dict, device: str, batch: 
     return module.load(kind(**options), Setup(options["own"], files, device, batch))
 
 
-def seconds_an_image(
-    work: Callable[[list], None], frames: list, batch: int, clock: Callable[[], float] = time.perf_counter
-) -> float:
+def seconds_an_image(work: Callable[[list], None], frames: list, batch: int, clock: Callable[[], float]) -> float:
     """Return the seconds that ``work`` takes for an image, ``batch`` frames at a time."""
     began = clock()
     for first in range(0, len(frames), batch):
@@ -105,6 +103,11 @@ def whole(seconds: float, fixed: float, parts: int, of: int) -> float:
     ``fixed`` seconds among these do not grow with the parts.
     """
     return fixed + (seconds - fixed) / parts * of
+
+
+def clock_of(device: torch.device) -> Callable[[], float]:
+    """Return what tells the seconds: on a GPU the wall's, on a CPU this process's core seconds, whatever else runs."""
+    return time.perf_counter if device.type == "cuda" else time.process_time
 
 
 def peak_bytes(device: torch.device) -> int:
@@ -136,6 +139,8 @@ def measure(
     # one picture: of another, a detector with random weights would give quite another number of boxes
     frames = [frame(f"image{number}") for number in range(images)]
 
+    clock = clock_of(used)
+
     def work(some: list[Frame]) -> None:
         WORK[stage](engine, some)
 
@@ -145,13 +150,13 @@ def measure(
         parts, of = min(parts or len(steps), len(steps)), len(steps)
         if used.type == "cuda":
             work(frames[:batch])
-        fixed = seconds_an_image(work, frames, batch)
+        fixed = seconds_an_image(work, frames, batch, clock)
         engine.steps = steps[:parts]
     elif of:
         parts = len(engine.folds)
     if used.type == "cuda":  # libraries are loaded and algorithms chosen
         work(frames[:batch])
-    seconds = seconds_an_image(work, frames, batch)
+    seconds = seconds_an_image(work, frames, batch, clock)
     total = whole(seconds, fixed, parts, of) if of else seconds
     return {
         "device": device_name(used),

@@ -76,7 +76,7 @@ class Editor:
 def test_an_engine_with_steps(monkeypatch):
     editor = Editor()
     monkeypatch.setattr(run, "load", lambda *_: editor)
-    monkeypatch.setattr(run.seconds_an_image, "__defaults__", (lambda: editor.now,))
+    monkeypatch.setattr(run, "clock_of", lambda _: lambda: editor.now)
     row = run.measure("anomaly", "radedit", {"own": {"dtype": "bfloat16"}}, {}, "cpu", batch=2, images=3, parts=5)
     assert editor.asked == [(2, 0), (1, 0), (2, 5), (1, 5)]
     told = {"batch": 2, "images": 3, "parts": 5, "of_parts": 140, "s_per_part": 1.0, "s_besides": 4.0}
