@@ -9,13 +9,14 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from matplotlib.container import BarContainer
 
 from evaluation_cases import LINES, MASKS, SIZE, box, dataset, outputs, predictions
 from ils.core.labels import LESIONS
 from ils.core.provenance import RESOURCES
 from ils.core.run import UserError
 from ils.core.store import StoreError, pack, read_table, write_lines
-from ils.evaluation import metrics, paper
+from ils.evaluation import charts, metrics, paper
 from ils.evaluation.rle import decode, encode
 from ils.evaluation.stage import ComparisonOptions, RunOptions, run_comparison, run_scores
 from ils.evaluation.summary import read_scores
@@ -216,7 +217,7 @@ def test_scores_by_hand(tmp_path):
     counts = {(of, what): number for of, what, number in made["counts_table"].iter_rows()}
     assert counts == {
         ("pairs", "in the split"): 6,
-        ("pairs", "scored as predicted"): 6,
+        ("pairs", "with a mask"): 6,
         ("lines", "in the file"): 6,
         ("lines", "first of their pair"): 6,
     }
@@ -388,6 +389,24 @@ def test_the_comparison_holds_every_run_and_the_papers_models(tmp_path):
     assert read_scores(tmp_path / "BiomedParse" / "scores.tsv").row(-1, named=True)["giou_paper"] == 23.8
     for name in ("masks.png", "text.png"):
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_bars_are_the_scores_and_the_diamonds_the_papers(tmp_path):
+    masks = {f"p{n}": np.ones((SIZE, SIZE), bool) for n in range(6)}
+    table = score(tmp_path, own(range(6)), masks, replicates=20)["scores_table"]
+    figure = charts.masks({"one": table, "two": table})
+    for axes, measure in zip(figure.axes, paper.MEASURES, strict=True):
+        known = [row for row in table.iter_rows(named=True) if row[measure] is not None]
+        assert sorted(bar.get_height() for bar in axes.patches) == sorted(2 * [row[measure] for row in known])
+        # a whisker is a line of its container, a diamond a line of its own
+        diamonds = [line.get_ydata()[0] for line in axes.lines if line.get_marker() == "D"]
+        assert sorted(diamonds) == sorted(2 * table[f"{measure}_paper"].to_list())
+        lowest = min(row[f"{measure}_low"] for row in known)
+        bars = [container for container in axes.containers if isinstance(container, BarContainer)]
+        ends = [part for bar in bars if bar.errorbar for part in bar.errorbar[2][0].get_segments()]
+        assert min(segment[0][1] for segment in ends) == pytest.approx(lowest)
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["one", "two", charts.PAPER_LABEL]
+    assert len({bar.get_facecolor() for bar in figure.axes[0].patches}) == 2
 
 
 def test_the_papers_values_are_those_of_the_specification(shared):

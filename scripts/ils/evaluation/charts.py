@@ -14,6 +14,7 @@ COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F
 HATCHES = ("", "//", "..", "xx")
 """One a round of the colours."""
 TITLES = {"giou": "gIoU, positives", "ciou": "cIoU, positives", "n_acc": "N-Acc, negatives"}
+PAPER_LABEL = "paper (ROSALIA, or the model of that name)"
 PLACES = (TOTAL, *(group for group in GROUPS if group != TOTAL))
 Cell = Mapping[str, float | None]
 
@@ -65,13 +66,10 @@ def _bars(axes: Axes, cells: Mapping[str, Sequence[Cell]], measure: str) -> None
                          error_kw={"linewidth": 1, "capsize": 2}, label=label)  # fmt: skip
                 label = None
             if paper is not None:
-                axes.plot(x, paper, marker="D", color="black", markersize=5, linestyle="none", label=PAPER_LABEL)
+                axes.plot(x, paper, "D", color="black", markeredgecolor="white", markersize=6, label=PAPER_LABEL)
     axes.set_ylim(0, 100)
     axes.set_ylabel("%")
     axes.spines[["top", "right"]].set_visible(False)
-
-
-PAPER_LABEL = "paper (ROSALIA, or the model of that name)"
 
 
 def _legend(figure: Figure) -> None:
@@ -79,5 +77,6 @@ def _legend(figure: Figure) -> None:
     for axes in figure.axes:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             handles.setdefault(label, handle)
+    labels = sorted(handles, key=lambda label: label == PAPER_LABEL)  # the runs first
     if handles:
-        figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=4)
+        figure.legend([handles[label] for label in labels], labels, loc="outside lower center", ncols=4)

@@ -150,7 +150,7 @@ def counts(rows: pl.DataFrame, lines: Lines) -> pl.DataFrame:
     """Return of (pairs or lines), what, number: nothing is lost on the way. Raises AssertionError if something is."""
     reasons = Counter(rows["reason"])
     stray = Counter(reason for reason, _ in lines.stray)
-    table = [("pairs", "in the split", len(rows)), ("pairs", "scored as predicted", reasons.pop("", 0))]
+    table = [("pairs", "in the split", len(rows)), ("pairs", "with a mask", reasons.pop("", 0))]
     table += [("pairs", reason, number) for reason, number in sorted(reasons.items())]
     table += [("lines", "in the file", lines.number), ("lines", "first of their pair", len(lines.of_pair))]
     table += [("lines", reason, number) for reason, number in sorted(stray.items())]
