@@ -79,6 +79,15 @@ def test_lisa_masks_are_joined_and_silence_is_an_empty_mask(tmp_path, folder, mo
     assert rows["strict"].to_list() == [False] * 6
 
 
+def test_what_jpeg_blurs_comes_back_exact(folder):
+    random = np.random.default_rng(0)
+    mask = cv2.GaussianBlur(random.random((203, 203)), (0, 0), 6) > 0.5
+    cv2.imwrite(str(folder / "p0_mask_0.jpg"), mask.astype(np.uint8) * 100)
+    decoded = cv2.imread(str(folder / "p0_mask_0.jpg"), cv2.IMREAD_GRAYSCALE)
+    assert len(np.unique(decoded)) > 10
+    assert (choose("lisa", str(folder), Reading(None, 24))("p0").mask == mask).all()
+
+
 def grid_text(mask: np.ndarray, label: str) -> str:
     """Text4Seg's own form: runs within a row joined by "| ", rows by a line break."""
     rows = []
