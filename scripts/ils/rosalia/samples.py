@@ -278,21 +278,18 @@ class _Joined:
         return collate(samples, self.pad_id, packed=True)
 
 
-def _alone(_: int) -> None:
-    cv2.setNumThreads(1)  # many workers on as many cores
-
-
 def loader(pairs: Pairs, batches: Draws | list[list[int]], workers: int, *, pin: bool = False) -> DataLoader:
     """Return a loader of packed batches (:meth:`Batch.to` unpacks them): of a :class:`Draws`, or of lists of rows.
 
     Iterate it by :func:`sentences`. Raises what :class:`Pairs` raises when a sample is read.
     """
+    # workers are forks, and in a fork OpenCV waits forever for the threads that it had before
+    cv2.setNumThreads(1)
     return DataLoader(
         pairs,
         batch_sampler=batches,
         num_workers=workers,
         collate_fn=_Joined(pairs.tokens.pad),
-        worker_init_fn=_alone,
         pin_memory=pin,
     )
 
