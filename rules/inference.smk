@@ -1,0 +1,135 @@
+# Inference: masks and answers of a trained model, for a split of the dataset and for one picture.
+
+
+# How a model is asked: in the number type that it was trained in. The split is a wildcard.
+ASKING = {name: value for name, value in OPTIONS["inference"].items() if name != "split"}
+ASKING["dtype"] = getattr(SETTINGS.training, SETTINGS.training.engine).dtype
+
+
+def tested_on(run):
+    """The threshold set of whose dataset a run is asked the split."""
+    return RUNS[run].test or RUNS[run].thresholds
+
+
+rule inference_run:
+    input:
+        model="results/training/{run}/model",
+        lines=lambda wildcards: f"results/dataset/{tested_on(wildcards.run)}/{wildcards.split}.jsonl",
+        frames=expand("results/frames/{shard}.h5", shard=SHARDS),
+    output:
+        predictions="results/inference/{run}/{split}.jsonl",
+        prediction_masks="results/inference/{run}/{split}.h5",
+    log:
+        "logs/inference/{run}/{split}.log",
+    benchmark:
+        "results/benchmarks/inference/{run}/{split}.tsv"
+    wildcard_constraints:
+        run="|".join(map(re.escape, RUNS)),
+        split="|".join(SPLITS),
+    conda:
+        "../envs/inference.yaml"
+    threads: 2  # one reads pictures
+    resources:
+        gpu=GPUS["training"],
+        mem_mb=32000 if GPUS["training"] else 4000,
+        runtime=720 if GPUS["training"] else 120,
+    params:
+        **ASKING,
+        code=code_digest("inference.py", "ils.inference.stage"),
+    script:
+        "../scripts/inference.py"
+
+
+rule inference_panels:
+    input:
+        lines=lambda wildcards: f"results/dataset/{tested_on(wildcards.run)}/{wildcards.split}.jsonl",
+        index=lambda wildcards: f"results/masks/{tested_on(wildcards.run)}/index.parquet",
+        masks=lambda wildcards: expand(
+            "results/masks/{thresholds}/{shard}.h5", thresholds=tested_on(wildcards.run), shard=SHARDS
+        ),
+        frames=expand("results/frames/{shard}.h5", shard=SHARDS),
+        predictions="results/inference/{run}/{split}.jsonl",
+        prediction_masks="results/inference/{run}/{split}.h5",
+    output:
+        panels=report(
+            directory("results/inference/{run}/{split}_panels"),
+            patterns=["{image}.png"],
+            caption="../report/inference.rst",
+            category="Inference",
+            subcategory="{run}",
+            labels={"image": "{image}"},
+        ),
+    log:
+        "logs/inference/{run}/{split}.panels.log",
+    benchmark:
+        "results/benchmarks/inference/{run}/{split}.panels.tsv"
+    wildcard_constraints:
+        run="|".join(map(re.escape, RUNS)),
+        split="|".join(SPLITS),
+    conda:
+        "../envs/figures.yaml"
+    threads: 1
+    resources:
+        mem_mb=2000,
+        runtime=30,
+    params:
+        **OPTIONS["figures"],
+        code=code_digest("inference.py", "ils.inference.panels"),
+    script:
+        "../scripts/inference.py"
+
+
+rule inference:
+    input:
+        expand(
+            ["results/inference/{run}/{split}.jsonl", "results/inference/{run}/{split}_panels"],
+            run=RUNS,
+            split=SETTINGS.inference.split,
+        ),
+
+
+def pictured(wildcards):
+    """The picture that `snakemake predict` was given."""
+    if not PREDICT["image"]:
+        raise UserError(
+            "predict wants a picture: snakemake predict --config image=chest.dcm instruction='Segment the edema.'"
+        )
+    return PREDICT["image"]
+
+
+# One picture: snakemake predict --config image=chest.dcm instruction='Segment the edema.' (or a list of instructions)
+rule inference_predict:
+    input:
+        model="results/training/{run}/model",
+        image=pictured,
+    output:
+        output=directory("results/inference/{run}/predict/{image}"),
+    log:
+        "logs/inference/{run}/predict/{image}.log",
+    benchmark:
+        "results/benchmarks/inference/{run}/predict/{image}.tsv"
+    wildcard_constraints:
+        run="|".join(map(re.escape, RUNS)),
+        image="[^/]+",
+    conda:
+        "../envs/inference.yaml"
+    threads: 1
+    resources:
+        gpu=GPUS["training"],
+        mem_mb=32000 if GPUS["training"] else 4000,
+        runtime=60,
+    params:
+        instructions=PREDICT["instructions"],
+        asking=ASKING,
+        cohort=OPTIONS["cohort"],
+        frames=OPTIONS["frames"],
+        code=code_digest("predict.py"),
+    script:
+        "../scripts/predict.py"
+
+
+rule predict:
+    input:
+        expand(
+            "results/inference/{run}/predict/{image}", run=PREDICT["run"], image=Path(PREDICT["image"] or "none").stem
+        ),

@@ -1,0 +1,1 @@
+"""Masks and answers of a trained ROSALIA: for a split of the dataset, and for one picture."""

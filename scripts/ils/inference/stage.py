@@ -1,0 +1,147 @@
+"""The inference stage: a trained model and the pairs of a split in, answers and masks out."""
+
+import logging
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import chain, groupby
+from pathlib import Path
+
+import numpy as np
+
+from ils.core.run import UserError, progress
+from ils.core.store import ShardWriter, write_lines
+from ils.inference.asking import DTYPES, Asker, Reply
+from ils.rosalia.samples import Pairs, Sample
+from ils.rosalia.sources import Frames
+
+log = logging.getLogger("ils")
+NO_FRAME = "no_frame"
+"""Fault of a pair whose picture is not among the frames."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a model is asked: keys of ``training`` that it was trained with, and those of ``inference``."""
+
+    conversation: str
+    max_length: int
+    fit: str
+    published_mismatch: bool
+    text: bool
+    max_new_tokens: int
+    equalise: bool
+    size: int
+    dtype: str
+    seed: int
+
+
+class _Present:
+    """The frames; one that is missing is found out only when it is wanted, so that it is its pairs' fault alone."""
+
+    def __init__(self, paths: list[str] | list[Path]):
+        self._frames = Frames(paths)
+        self.name = self._frames.name
+
+    def __contains__(self, image_id: str) -> bool:
+        return True
+
+    def get(self, image_id: str) -> np.ndarray:
+        if image_id not in self._frames:
+            raise UserError(NO_FRAME)
+        return self._frames.get(image_id)
+
+
+def run_split(
+    *,
+    model: str | Path,
+    lines: str | Path,
+    frames: list[str] | list[Path],
+    predictions: str | Path,
+    prediction_masks: str | Path,
+    options: Options,
+    attrs: dict,
+    compute: dict | None = None,
+) -> None:
+    """Ask a model every instruction of a split.
+
+    Writes ``predictions`` (JSON Lines in the order of ``lines``: pair_id, answer (null with ``text: false``), mask
+    (the pair_id, or null without [SEG]), and where there is something to say ``note`` (``no_seg``, ``several_seg``) or
+    ``failure`` with ``detail``) and ``prediction_masks`` (HDF5, key pair_id, packed field mask (size, size)).
+    ``compute``: how the nets are run. Raises UserError for a folder without a model, damaged lines, or where no pair
+    at all could be asked.
+    """
+    check(options)
+    asker = Asker.load(model, options, compute)
+    pairs = Pairs(lines=str(lines), tokens=asker.tokens, options=asker.pair_options(), pictures=_Present(frames))
+    size = options.size
+    about = attrs | {"frame": f"{size} x {size} pixels, the frame resized; right is on the image's left"}
+    faults: Counter[str] = Counter()
+    with ShardWriter(prediction_masks, key="pair_id", attrs=about, empty={"mask": ((size, size), bool)}) as writer:
+        replies = progress(_replies(asker, pairs), len(pairs), "pairs asked")
+        write_lines(predictions, _entries(replies, writer, faults))
+    if faults:
+        log.warning("%d of %d pairs have no prediction: their lines say why", faults.total(), len(pairs))
+
+
+def check(options: Options) -> None:
+    """Raise UserError for options that no model can be asked with."""
+    if options.dtype not in DTYPES:
+        raise UserError(f"inference.dtype is {options.dtype!r}: choose one of {', '.join(DTYPES)}")
+    if options.size % 8:
+        raise UserError(f"inference.size is {options.size}: give a multiple of 8")
+
+
+def windows(images: Iterable[int], count: int) -> Iterator[range]:
+    """Yield ranges of rows, each of ``count`` runs of rows of one image (the last of fewer); an image is never cut."""
+    first = end = held = 0
+    for _, run in groupby(images):
+        end += sum(1 for _ in run)
+        held += 1
+        if held == count:
+            yield range(first, end)
+            first, held = end, 0
+    if held:
+        yield range(first, end)
+
+
+def _read(pairs: Pairs, rows: range) -> list[tuple[str, Sample | str]]:
+    """Return (pair_id, its sample or what is wrong with it) of some rows."""
+    read: list[tuple[str, Sample | str]] = []
+    for row in rows:
+        pair_id = pairs.lines[row]["pair_id"]
+        try:
+            read.append((pair_id, pairs[row]))
+        except UserError as error:
+            read.append((pair_id, str(error).removeprefix(f"pair {pair_id}: ")))
+    return read
+
+
+def _replies(asker: Asker, pairs: Pairs) -> Iterator[tuple[str, Reply]]:
+    """Yield (pair_id, reply) in the order of the rows, while one thread reads the next pictures."""
+    with ThreadPoolExecutor(1) as reader:
+        reading = deque()
+        for rows in chain(windows(pairs.lines.image.tolist(), asker.batch), [None]):
+            if rows:
+                reading.append(reader.submit(_read, pairs, rows))
+            if len(reading) > 1 or not rows:
+                read = reading.popleft().result()
+                asked = iter(asker.ask([one for _, one in read if isinstance(one, Sample)], lambda logits: logits > 0))
+                for pair_id, one in read:
+                    yield pair_id, next(asked) if isinstance(one, Sample) else Reply(fault=one)
+
+
+def _entries(replies: Iterable[tuple[str, Reply]], writer: ShardWriter, faults: Counter[str]) -> Iterator[dict]:
+    number = 0
+    for pair_id, reply in replies:
+        number += 1
+        entry = {"pair_id": pair_id, "answer": reply.answer, "mask": None if reply.drawn is None else pair_id}
+        if reply.fault:
+            faults[reply.fault] += 1
+            entry |= {"failure": "failed", "detail": reply.fault}
+        if reply.drawn is not None:
+            writer.append(pair_id, mask=reply.drawn)
+        yield entry | ({"note": reply.note} if reply.note else {})
+    if faults.total() == number:
+        raise UserError(f"the model could be asked none of {number} pairs, the first because of {next(iter(faults))!r}")
