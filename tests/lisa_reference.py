@@ -9,7 +9,8 @@ import torch
 from safetensors.torch import load_file
 from transformers import CLIPVisionConfig, LlamaConfig, LlavaConfig
 
-from ils.rosalia.convert import DROPPINGS, ours_of, sam_config
+from ils.rosalia.config import sam_config
+from ils.rosalia.convert import DROPPINGS, ours_of
 from ils.rosalia.model import Rosalia
 from ils.rosalia.samples import Batch
 

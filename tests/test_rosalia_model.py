@@ -300,6 +300,17 @@ def test_the_image_token_must_stand_once_for_each_feature(reference, model):
         model(batch)
 
 
+@pytest.mark.parametrize("how", [lambda model: model.bfloat16(), lambda model: nn.ModuleList([model]).to(torch.half)])
+def test_rotary_frequencies_stay_float32(reference, how):
+    model = reference.model()
+    wanted = model.llava.model.language_model.rotary_emb.inv_freq.clone()
+    how(model)
+    assert model.llava.lm_head.weight.dtype != torch.float32
+    found = model.llava.model.language_model.rotary_emb.inv_freq
+    assert found.dtype == torch.float32
+    assert torch.equal(found, wanted)
+
+
 def test_images_one_by_one_or_all_at_once(reference):
     model, batch = reference.model(), reference.batch("A_square")
     wanted = model.encode(batch).embeddings

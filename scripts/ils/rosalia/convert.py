@@ -9,16 +9,15 @@ import re
 from pathlib import Path
 
 import torch
+from huggingface_hub.errors import StrictDataclassError
 from torch import nn
 from transformers import CLIPVisionConfig, LlamaConfig, LlavaConfig, SamConfig
-from transformers import SamMaskDecoderConfig as MaskDecoderConfig
-from transformers import SamPromptEncoderConfig as PromptEncoderConfig
-from transformers import SamVisionConfig as VisionConfig
 
 from ils.core.nets import misfit
 from ils.core.run import UserError
-from ils.rosalia.files import CONFIG, Weights, empty, fill, read_config, write, write_config, write_json
-from ils.rosalia.model import DECODER_EPS, Rosalia, RosaliaConfig
+from ils.rosalia.config import CLIP_L14, CONFIG, RosaliaConfig, read_config, sam_h, write_config
+from ils.rosalia.files import Weights, fill, write, write_json
+from ils.rosalia.model import Rosalia, empty
 
 SAM_PREFIX = "model.visual_model."
 """What the names of SAM's own file have before them in LISA's checkpoints."""
@@ -113,61 +112,41 @@ def published_of(name: str) -> str:
     return found
 
 
-CLIP_L14 = CLIPVisionConfig(
-    hidden_size=1024, intermediate_size=4096, num_hidden_layers=24, num_attention_heads=16, image_size=224,
-    patch_size=14, projection_dim=768,
-)  # fmt: skip
-"""openai/clip-vit-large-patch14, which LISA-7B sees with."""
-
-
-def sam_config(
-    image: int, patch: int, width: int, depth: int, heads: int, window: int, whole: tuple[int, ...], out: int = 256,
-    decoder_heads: int = 8, decoder_mlp: int = 2048, iou_hidden: int = 256,
-) -> SamConfig:  # fmt: skip
-    """Return SAM's sizes: side of picture and patch in pixels, of the encoder width, layers, heads, side of its window
-    in patches and layers that look at the whole picture, channels of what it gives, sizes of the mask decoder.
-    """
-    return SamConfig(
-        vision_config=VisionConfig(
-            hidden_size=width, output_channels=out, num_hidden_layers=depth, num_attention_heads=heads,
-            image_size=image, patch_size=patch, window_size=window, global_attn_indexes=list(whole),
-            num_pos_feats=out // 2, mlp_dim=4 * width, initializer_range=0.02,
-        ),
-        prompt_encoder_config=PromptEncoderConfig(hidden_size=out, image_size=image, patch_size=patch),
-        mask_decoder_config=MaskDecoderConfig(
-            hidden_size=out, mlp_dim=decoder_mlp, num_attention_heads=decoder_heads, iou_head_hidden_dim=iou_hidden,
-            layer_norm_eps=DECODER_EPS,
-        ),
-    )  # fmt: skip
-
-
-def sam_h() -> SamConfig:
-    """Return the sizes of SAM with ViT-H (sam_vit_h_4b8939), of which LISA and ROSALIA have their masks."""
-    return sam_config(1024, 16, 1280, 32, 16, 14, (7, 15, 23, 31))
-
-
 def llama_config(folder: str | Path, vocabulary: int) -> LlamaConfig:
     """Return the sizes of the language model that a published checkpoint's config.json tells.
 
     Raises UserError if the file is missing, damaged or tells of another vocabulary than ``vocabulary``.
     """
-    path = Path(folder) / CONFIG
     names = (
         "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "rms_norm_eps",
     )  # fmt: skip
     more = ("num_key_value_heads", "max_position_embeddings", "bos_token_id", "eos_token_id")
+    held = _published_config(folder)
+    if missing := [name for name in names if name not in held]:
+        raise UserError(f"{Path(folder) / CONFIG} does not tell {missing[0]}: get the published file")
+    if held["vocab_size"] != vocabulary:
+        raise UserError(
+            f"{Path(folder) / CONFIG} tells of {held['vocab_size']} tokens, but the weights beside it have "
+            f"{vocabulary}: get both anew"
+        )
+    wanted = {name: held[name] for name in (*names, *more) if held.get(name) is not None}
+    rope = {"rope_type": "default", "rope_theta": float(held.get("rope_theta") or 10000.0)}
+    try:
+        return LlamaConfig(**wanted, rope_parameters=rope, tie_word_embeddings=False)
+    except (ValueError, StrictDataclassError) as error:
+        fault = str(error).splitlines()[0]
+        raise UserError(f"{Path(folder) / CONFIG} is damaged ({fault}): get the published file") from None
+
+
+def _published_config(folder: str | Path) -> dict:
+    path = Path(folder) / CONFIG
     try:
         held = json.loads(path.read_text(encoding="utf-8"))
-        wanted = {name: held[name] for name in names} | {name: held[name] for name in more if name in held}
-        theta = float(held.get("rope_theta", 10000.0))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UserError(f"{path} is missing, damaged or lacks a size ({error}): get the published file") from None
-    if wanted["vocab_size"] != vocabulary:
-        raise UserError(
-            f"{path} tells of {wanted['vocab_size']} tokens, but the weights beside it have {vocabulary}: get both anew"
-        )
-    rope = {"rope_type": "default", "rope_theta": theta}
-    return LlamaConfig(**wanted, rope_parameters=rope, tie_word_embeddings=False)
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path} is missing or damaged ({error}): get the published file") from None
+    if not isinstance(held, dict):
+        raise UserError(f"{path} holds no table: get the published file")
+    return held
 
 
 def to_ours(
@@ -211,8 +190,8 @@ def to_ours(
         with Weights(*([] if any("vision_tower" in name for name in found) else [_given(clip, source)])) as tower:
             every = {name: (weights, theirs) for name, theirs in found.items()}
             every |= {name: (tower, theirs) for name, theirs in _named(tower, clip, CLIP_PREFIX).items()}
-            held = {name: file.shapes[theirs] for name, (file, theirs) in every.items()}
-            if fault := misfit(wanted, held):
+            held = {published_of(name): file.shapes[theirs] for name, (file, theirs) in every.items()}
+            if fault := misfit({published_of(name): shape for name, shape in wanted.items()}, held):
                 raise UserError(f"{source} holds the weights of another model, for {fault}: get the published one")
             kinds = {name: (shape, dtype) for name, shape in wanted.items()}
             write(target, kinds, lambda name: every[name][0].get(every[name][1]), shard_bytes)
@@ -260,9 +239,10 @@ def to_published(
     """
     config = read_config(source)
     rope = config.llava.text_config
-    names = {published_of(name): name for name in _shapes(config) if with_clip or ".vision_tower." not in name}
+    held, shapes = _published_config(base), _shapes(config)
+    names = {published_of(name): name for name in shapes if with_clip or ".vision_tower." not in name}
     with Weights(source) as weights:
-        if fault := misfit(_shapes(config), weights.shapes):
+        if fault := misfit(shapes, weights.shapes):
             raise UserError(f"{source} holds the weights of another model, for {fault}: make it anew")
         kinds = {theirs: (weights.shapes[ours], dtype) for theirs, ours in names.items()}
         # a table that the code of that time keeps among the weights
@@ -270,7 +250,6 @@ def to_published(
         tables = {f"model.layers.{n}.self_attn.rotary_emb.inv_freq" for n in range(rope.num_hidden_layers)}
         kinds |= dict.fromkeys(tables, (tuple(angles.shape), torch.float32))
         write(target, kinds, lambda name: angles.clone() if name in tables else weights.get(names[name]), shard_bytes)
-    held = json.loads((Path(base) / CONFIG).read_text(encoding="utf-8"))
     write_json(Path(target) / CONFIG, held | {"vocab_size": rope.vocab_size})
 
 

@@ -11,15 +11,11 @@ import torch
 from huggingface_hub import split_torch_state_dict_into_shards
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
-from transformers import LlavaConfig, SamConfig
-from transformers.initialization import no_init_weights
 
 from ils.core.nets import misfit
 from ils.core.run import UserError
 from ils.core.store import atomic
-from ils.rosalia.model import Rosalia, RosaliaConfig
 
-CONFIG = "config.json"
 INDEX = "model.safetensors.index.json"
 _PATTERNS = ("*.safetensors", "pytorch_model*.bin", "*.pth", "*.pt")
 """Names of files of weights in a folder; the first pattern that any name fits is the one that counts."""
@@ -124,6 +120,7 @@ def write(
         with atomic(folder / file) as temporary:
             save_file(part, temporary, {"format": "pt"})
             os.chmod(temporary, 0o666 & ~_umask())  # save_file makes files that nobody else may read
+        part.clear()  # before the next one is read
     if plan.is_sharded:
         index = {"metadata": plan.metadata, "weight_map": dict(sorted(plan.tensor_to_filename.items()))}
         write_json(folder / INDEX, index)
@@ -142,53 +139,6 @@ def write_json(path: Path, content: dict) -> None:
     """Write plain builtins as JSON, readable and always in the same order."""
     with atomic(path) as temporary:
         temporary.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-
-
-def write_config(folder: str | Path, config: RosaliaConfig) -> None:
-    """Write a model's config.json."""
-    parts = {"llava": config.llava.to_dict(), "sam": config.sam.to_dict()}
-    for part in parts.values():
-        part.pop("transformers_version", None)
-    write_json(Path(folder) / CONFIG, {"model_type": "rosalia", "seg_id": config.seg_id} | parts)
-
-
-def read_config(folder: str | Path) -> RosaliaConfig:
-    """Read a model's config.json. Raises UserError if it is missing, damaged or another model's."""
-    path = Path(folder) / CONFIG
-    try:
-        held = json.loads(path.read_text(encoding="utf-8"))
-        if held.get("model_type") != "rosalia":
-            raise UserError(f"{path} is not of a ROSALIA model of ours: convert the published one first")
-        return RosaliaConfig(LlavaConfig(**held["llava"]), SamConfig(**held["sam"]), int(held["seg_id"]))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UserError(f"{path} is missing or damaged: make the model anew ({error})") from None
-
-
-def empty(config: RosaliaConfig, dtype: torch.dtype) -> Rosalia:
-    """Return a model whose weights are whatever was in memory, to be filled; untouched memory takes no room."""
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(dtype)
-    try:
-        with no_init_weights():
-            return Rosalia(config)
-    finally:
-        torch.set_default_dtype(before)
-
-
-def save(model: Rosalia, folder: str | Path, shard_bytes: int) -> None:
-    """Write a model; see :meth:`Rosalia.save_pretrained`."""
-    tensors = model.state_dict()
-    kinds = {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in tensors.items()}
-    write(folder, kinds, tensors.__getitem__, shard_bytes)
-    write_config(folder, model.config)
-
-
-def load(folder: str | Path, dtype: torch.dtype) -> Rosalia:
-    """Read a model; see :meth:`Rosalia.from_pretrained`."""
-    model = empty(read_config(folder), dtype)
-    with Weights(folder) as weights:
-        fill(model, weights, str(folder))
-    return model.eval()
 
 
 def fill(part: torch.nn.Module, weights: Weights, where: str, name_of: Callable[[str], str] = str) -> None:

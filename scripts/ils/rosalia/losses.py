@@ -59,7 +59,7 @@ def rosalia_loss(
     for name, mask, found in zip(batch.pair_ids, masks, output.masks, strict=True):
         if mask.shape != found.shape:
             raise ValueError(f"{name}: its masks are {tuple(mask.shape)}, its predictions {tuple(found.shape)}")
-    counted = [dice_on == "all" or bool(mask.any()) for mask in masks]
+    counted = [dice_on == "all" or some for some in torch.stack([mask.any() for mask in masks]).tolist()]
     parts = {
         "ce": weights.text * text_loss(output),
         "bce": weights.bce * _mean(bce, output.masks, masks, [True] * len(masks)),

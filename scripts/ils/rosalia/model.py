@@ -4,7 +4,7 @@ The architecture is LISA's. Both halves are those of transformers; what is here 
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,32 +12,13 @@ from pathlib import Path
 import torch
 from torch import nn
 from transformers import DynamicCache, LlavaConfig, LlavaForConditionalGeneration, SamConfig, SamModel
+from transformers.initialization import no_init_weights
 
+from ils.rosalia.config import DECODER_EPS, RosaliaConfig, read_config, write_config
+from ils.rosalia.files import Weights, fill, write
 from ils.rosalia.pictures import to_frame
 from ils.rosalia.samples import Batch
 from ils.rosalia.tokens import IGNORED
-
-DECODER_EPS = 1e-5
-"""Epsilon of the layer norms in SAM's mask decoder: that of the original, where transformers' default is 1e-6."""
-
-
-@dataclass(frozen=True)
-class RosaliaConfig:
-    """Sizes of both halves, and the token that stands for a mask."""
-
-    llava: LlavaConfig
-    sam: SamConfig
-    seg_id: int
-
-    @property
-    def image_id(self) -> int:
-        """Id that stands in the input once for each feature of the image; it needs no row in the embedding."""
-        return self.llava.image_token_index
-
-    @property
-    def eos_id(self) -> int:
-        """Id that ends an answer."""
-        return self.llava.text_config.eos_token_id
 
 
 @dataclass(frozen=True)
@@ -120,20 +101,34 @@ class Rosalia(nn.Module):
 
         Raises UserError if it is missing, damaged or does not fit to the last tensor.
         """
-        from ils.rosalia.files import load  # which needs this class
-
-        return load(folder, dtype)
+        model = empty(read_config(folder), dtype)
+        with Weights(folder) as weights:
+            fill(model, weights, str(folder))
+        return model.eval()
 
     def save_pretrained(self, folder: str | Path, shard_bytes: int = 5 * 10**9) -> None:
         """Write config.json and safetensors of at most ``shard_bytes`` each (plus what one tensor is larger)."""
-        from ils.rosalia.files import save
-
-        save(self, folder, shard_bytes)
+        tensors = self.state_dict()
+        kinds = {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in tensors.items()}
+        write(folder, kinds, tensors.__getitem__, shard_bytes)
+        write_config(folder, self.config)
 
     @property
     def device(self) -> torch.device:
         """Where the weights are."""
         return self.llava.lm_head.weight.device
+
+    def _apply(self, fn: Callable, recurse: bool = True) -> "Rosalia":
+        """Move or convert all tensors (what ``to``, ``bfloat16`` and ``cuda`` call) but keep the angles exact.
+
+        Frequencies of the rotary positions in bfloat16 would turn late tokens by wrong angles.
+        """
+        rotary = self.llava.model.language_model.rotary_emb
+        exact = dict(rotary.named_buffers())
+        super()._apply(fn, recurse)
+        for name, buffer in exact.items():
+            setattr(rotary, name, buffer.to(getattr(rotary, name).device))
+        return self
 
     def checkpoint_gradients(self) -> None:
         """From now on compute activations twice in training, to save memory."""
@@ -299,6 +294,17 @@ class Rosalia(nn.Module):
             for owner, some in zip(counts, drawn, strict=True):
                 masks[owner] = some
         return masks
+
+
+def empty(config: RosaliaConfig, dtype: torch.dtype) -> Rosalia:
+    """Return a model whose weights are whatever was in memory, to be filled; untouched memory takes no room."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        with no_init_weights():
+            return Rosalia(config)
+    finally:
+        torch.set_default_dtype(before)
 
 
 @contextmanager
