@@ -6,9 +6,9 @@ from types import SimpleNamespace
 sys.path.insert(0, str(Path(workflow.basedir) / "scripts"))
 
 from ils.cohort.check import check_inputs, check_lists, source_files
-from ils.core.engines import declared, engine_inputs
+from ils.core.engines import declared, engine_inputs, engine_sources
 from ils.core.labels import SPLITS, STAGES
-from ils.core.options import ENGINE_STAGES, stage_options
+from ils.core.options import ENGINE_STAGES, evaluated, runs, stage_options
 from ils.core.provenance import code_digest
 from ils.core.run import UserError, existing_file
 from ils.core.seeds import shard_names
@@ -28,6 +28,10 @@ try:
     ENGINE_FILES = {
         stage: engine_inputs(stage, OPTIONS[stage]["engine"], OPTIONS[stage].get("own")) for stage in ENGINE_STAGES
     }
+    # A user's files that only rules of those engines read.
+    ENGINE_SOURCES = {
+        stage: engine_sources(stage, OPTIONS[stage]["engine"], OPTIONS[stage].get("own")) for stage in ENGINE_STAGES
+    }
     if SETTINGS.boxes.engine == "table":
         ENGINE_FILES["boxes"] = {"table": str(existing_file("boxes.table", SETTINGS.boxes.table))}
     # The published weights among them, and what their rules are told.
@@ -45,6 +49,12 @@ GPUS = {
     for stage in ENGINE_STAGES
 }
 GPUS["reports"] = SETTINGS.reports.llm.execution.gpus if SETTINGS.reports.llm.transport == "offline" else 0
+
+# The trainings, what is evaluated (they and other models), and on which split.
+RUNS = runs(SETTINGS)
+EVALUATED = evaluated(SETTINGS)
+OTHERS = SETTINGS.evaluation.predictions
+SPLIT = SETTINGS.inference.split
 
 SHARDS = shard_names(OPTIONS["cohort"]["shards"])
 SETS = SETTINGS.thresholds.all_sets()

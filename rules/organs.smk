@@ -21,7 +21,30 @@ rule organs_shard:
         runtime=120,
     params:
         **OPTIONS["organs"],
-        code=code_digest("organs.py", f"ils.organs.{OPTIONS['organs']['engine']}"),
+        code=code_digest("organs.py", "ils.organs.stage", f"ils.organs.{OPTIONS['organs']['engine']}"),
+    script:
+        "../scripts/organs.py"
+
+
+# For the engine chexmask: the published table, 15 GB, is read once and not once a shard.
+rule organs_chexmask:
+    input:
+        table=ENGINE_SOURCES["organs"].get("table", []),
+        cohort=expand("results/cohort/{shard}.parquet", shard=SHARDS),
+    output:
+        output=expand("results/organs/chexmask/{shard}.csv.gz", shard=SHARDS),
+    log:
+        "logs/organs/chexmask.log",
+    benchmark:
+        "results/benchmarks/organs/chexmask.tsv"
+    conda:
+        "../envs/organs-chexmask.yaml"
+    threads: 2
+    resources:
+        mem_mb=6000,
+        runtime=120,
+    params:
+        code=code_digest("organs.py", "ils.organs.published"),
     script:
         "../scripts/organs.py"
 

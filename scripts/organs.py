@@ -1,10 +1,7 @@
-"""Organs: lungs and heart on the image; pictures that are no whole chest stop here."""
+"""Organs: lungs and heart on the image; pictures that are no whole chest stop here; the split of a published table."""
 
 from ils.core import run
-from ils.organs.stage import Options, run_shard
 
-options, attrs = run.begin(snakemake, Options)
+PARTS = {"organs_shard": "organs.stage.run_shard", "organs_chexmask": "organs.published.split"}
 compute = snakemake.config["compute"]  # no param: how a net is run re-runs nothing
-run_shard(
-    **snakemake.input, **snakemake.output, options=options, attrs=attrs, threads=snakemake.threads, compute=compute
-)
+run.part(snakemake, PARTS[snakemake.rule], compute=compute)

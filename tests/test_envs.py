@@ -39,7 +39,7 @@ def jobs() -> list[tuple[str, str, tuple[str, ...]]]:
             parts = tuple(re.findall(r'[^f]"(ils\.[\w.]+)"', named))
             if "{" in env:
                 stage = env.split("-{")[0]
-                found += [(f"{stage}-{name}.yaml", script, (f"ils.{stage}.{name}",)) for name in engines(stage)]
+                found += [(f"{stage}-{name}.yaml", script, (*parts, f"ils.{stage}.{name}")) for name in engines(stage)]
             else:
                 found.append((env, script, parts))
     return found

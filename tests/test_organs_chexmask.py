@@ -8,13 +8,17 @@ from pathlib import Path
 
 import cv2
 import numpy as np
+import polars as pl
 import pytest
 
+from conftest import SLICE, snakemake, write_settings
+from ils.core import store
 from ils.core.engines import Setup
 from ils.core.geometry import fit_affine, to_frame
 from ils.core.labels import ORGAN_LABELS
 from ils.core.run import UserError
 from ils.core.store import Shard
+from ils.organs import published
 from ils.organs.chexmask import decode_points, decode_runs, read_rows
 from ils.organs.engine import load
 from ils.organs.outline import fill
@@ -89,10 +93,19 @@ def chest() -> np.ndarray:
     return np.round(sample(np.random.default_rng(3), SHAPE).image * 255).astype(np.uint8)
 
 
+def shards_of(folder: Path, table: str, *shards: list[str]) -> list[str]:
+    """Split a table over shards of these images; return the files."""
+    cohort, output = ([str(folder / f"{kind}{n}.{kind}") for n in range(len(shards))] for kind in ("parquet", "csv.gz"))
+    for path, names in zip(cohort, shards, strict=True):
+        store.write_table(path, pl.DataFrame({"image_id": names}, schema={"image_id": pl.String}))
+    published.split(table=table, cohort=cohort, output=output)
+    return output
+
+
 def run(folder, table: str, names: list[str], shape: tuple[int, int] = SHAPE) -> dict[str, tuple[str, str]]:
     frames = write_frames(folder / "frames.h5", dict.fromkeys(names, cv2.resize(chest(), shape[::-1])))
     options = replace(OPTIONS, engine="chexmask", own={"table": table, "min_dice": 0.7})
-    return verdicts_of(folder, frames, options, table=table)
+    return verdicts_of(folder, frames, options, rows=shards_of(folder, table, names)[0])
 
 
 def test_runs_count_from_one_along_the_rows():
@@ -192,6 +205,51 @@ def test_only_the_rows_asked_for_are_kept_and_of_repeated_ones_the_best(tmp_path
     assert {name: row.dice for name, row in found.items()} == {"a": 0.9, "c": 0.5}
 
 
+@pytest.mark.parametrize("held", [0, 100, 2**26])
+def test_each_shard_gets_its_own_rows_whole_and_in_order(tmp_path, good, monkeypatch, held):
+    """However often what waits is written; 'a' is there twice, 'e' and 'none' are of no image and no row."""
+    monkeypatch.setattr(published, "HELD", held)
+    rows = [good | {"dicom_id": name, "Dice RCA (Mean)": dice} for name, dice in zip("cabeda", range(6), strict=True)]
+    rows[3] |= {"Landmarks": "", "Height": ""}
+    table = write_table(tmp_path / "table.csv.gz", rows)
+    files = shards_of(tmp_path, table, ["a", "b", "none"], [], ["d", "c"])
+    wanted = ["a1 b2 a5", "", "c0 d4"]
+    for path, told in zip(files, wanted, strict=True):
+        with gzip.open(path, "rt", newline="") as file:
+            read = list(csv.DictReader(file))
+        assert [row["dicom_id"] + row["Dice RCA (Mean)"] for row in read] == told.split()
+        for row in read:
+            original = next(old for old in rows if str(old["Dice RCA (Mean)"]) == row["Dice RCA (Mean)"])
+            assert row == {name: str(original[name]) for name in published.COLUMNS}
+    first = [Path(path).read_bytes() for path in files]
+    assert [Path(path).read_bytes() for path in shards_of(tmp_path, table, ["a", "b", "none"], [], ["d", "c"])] == first
+    assert {name: row.dice for name, row in read_rows(files[0], ["a", "b", "none"]).items()} == {"a": 5, "b": 2}
+    assert read_rows(files[1], []) == {}
+
+
+def test_a_damaged_shard_of_rows_is_told(tmp_path, good):
+    whole = Path(shards_of(tmp_path, write_table(tmp_path / "table.csv", [good]), ["good"])[0]).read_bytes()
+    for content in (whole[: len(whole) // 2], b"", b"dicom_id\n"):
+        path = tmp_path / "rows.csv.gz"
+        path.write_bytes(content)
+        engine = load("chexmask", OPTIONS, Setup(own={"table": "", "min_dice": 0.7}, files={"rows": str(path)}))
+        with pytest.raises(store.StoreError, match=rf"^{path} is missing or damaged: delete it and run again$"):
+            engine.prepare(["good"])
+
+
+def test_the_workflow_reads_the_table_once(tmp_path, dry_run):
+    table = tmp_path / "masks.csv"
+    settings = SLICE | {"organs": {"engine": "chexmask", "chexmask": {"table": str(table)}}}
+    done = snakemake(write_settings(tmp_path, settings), "--dry-run", "organs", check=False)
+    assert done.returncode == 1
+    assert f"cxr-ils: organs.chexmask.table: there is no file '{table}': correct the path" in done.stderr
+    table.write_text(",".join(COLUMNS) + "\n")
+    jobs = dry_run(tmp_path, "organs")
+    assert (jobs["organs_chexmask"], jobs["organs_shard"]) == (1, 3)
+    write_settings(tmp_path, SLICE)
+    assert "organs_chexmask" not in dry_run(tmp_path, "organs")
+
+
 def test_a_table_of_other_images_is_warned_of(tmp_path, good, caplog):
     table = write_table(tmp_path / "table.csv", [good])
     assert set(run(tmp_path, table, ["a", "b"]).values()) == {
@@ -201,9 +259,9 @@ def test_a_table_of_other_images_is_warned_of(tmp_path, good, caplog):
 
 
 def refused(path) -> str:
-    engine = load("chexmask", OPTIONS, Setup(own={"table": str(path), "min_dice": 0.7}, files={"table": str(path)}))
     with pytest.raises(UserError) as error:
-        engine.prepare(["good"])
+        shards_of(path.parent, str(path), ["good"])
+    assert not list(path.parent.glob("csv.gz*"))
     return str(error.value)
 
 

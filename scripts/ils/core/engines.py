@@ -6,6 +6,7 @@ importing it (its libraries may be in the job's environment alone):
 INPUTS: {name: path} of files that it reads besides its stage's inputs, made by other rules.
 INSTEAD: the name of one of its own settings, a folder that replaces all ``INPUTS`` where it is given.
 FILES: names among its own settings that are a user's files; they become inputs.
+SOURCES: such names too, but of files that only rules of the engine's own read.
 GPU: whether it wants one.
 """
 
@@ -74,10 +75,22 @@ def engine_inputs(stage: str, name: str, own: dict | None = None) -> dict[str, s
         raise UserError(f"{stage}.{name}: there is no folder {folder!r}: correct the path")
     if folder:
         return {"folder": folder}
-    files = {key: own[key] for key in declared(package, name, "FILES", ())} if own else {}
+    return declared(package, name, "INPUTS", {}) | _users_files(stage, name, own, "FILES")
+
+
+def engine_sources(stage: str, name: str, own: dict | None = None) -> dict[str, str]:
+    """Return {name: path} of a user's files that rules of the engine's own read.
+
+    Raises UserError for one that is not there.
+    """
+    return _users_files(stage, name, own, "SOURCES")
+
+
+def _users_files(stage: str, name: str, own: dict | None, constant: str) -> dict[str, str]:
+    files = {key: own[key] for key in declared(f"ils.{stage}", name, constant, ())} if own else {}
     for key, value in files.items():
         existing_file(f"{stage}.{name}.{key}", value)
-    return declared(package, name, "INPUTS", {}) | files
+    return files
 
 
 def engine_module(package: str, name: str) -> ModuleType:

@@ -12,22 +12,19 @@ import re
 from dataclasses import dataclass
 
 import numpy as np
-import polars as pl
 
 from ils.core.engines import Setup
 from ils.core.geometry import to_frame
 from ils.core.labels import ORGAN_LABELS
 from ils.core.run import UserError
-from ils.core.store import FRAME_SIZE
+from ils.core.store import FRAME_SIZE, StoreError
 from ils.organs.engine import NoOrgans
 from ils.organs.outline import LANDMARKS, fill
+from ils.organs.published import DICE, HEIGHT, IDS, POINTS, RUNS, WIDTH, rows_of
 
-FILES = ("table",)
-IDS, DICE, HEIGHT, WIDTH, POINTS = "dicom_id", "Dice RCA (Mean)", "Height", "Width", "Landmarks"
-RUNS = {"right lung": "Right Lung", "left lung": "Left Lung", "heart": "Heart"}
-COLUMNS = [IDS, DICE, HEIGHT, WIDTH, POINTS, *RUNS.values()]
-BATCH = 64
-"""Rows of the table that are handed on at a time; one takes about 60 kB."""
+SOURCES = ("table",)
+INPUTS = {"rows": "results/organs/chexmask/{shard}.csv.gz"}
+"""The shard's rows of the table, which a rule of its own splits once (:mod:`ils.organs.published`)."""
 log = logging.getLogger("ils.organs")
 
 
@@ -80,28 +77,14 @@ def _row(values: dict[str, str | None]) -> Row | None:
 def read_rows(path: str, image_ids: list[str]) -> dict[str, Row | None]:
     """Return {image_id: row} of some images, of repeated rows the one with the highest Dice; None: not readable.
 
-    The table (15 GB) streams by: no more is held than the rows asked for and what is just being read. Raises UserError
-    with one sentence for a file that is no such table.
+    Raises UserError as :func:`rows_of` does.
     """
     rows: dict[str, Row | None] = {}
-    try:
-        table = pl.scan_csv(path, infer_schema=False)
-        if missing := [name for name in COLUMNS if name not in table.collect_schema()]:
-            raise UserError(
-                f"organs.chexmask.table {path!r} lacks the column {', '.join(missing)}: give the CheXmask database's "
-                "OriginalResolution/MIMIC-CXR-JPG.csv"
-            )
-        wanted = table.select(COLUMNS).filter(pl.col(IDS).is_in(image_ids))
-        for batch in wanted.collect_batches(chunk_size=BATCH, maintain_order=True):
-            for values in batch.iter_rows(named=True):
-                image_id, row = values[IDS], _row(values)
-                held = rows.get(image_id)
-                if held is None or (row is not None and row.dice > held.dice):
-                    rows[image_id] = row
-    except (OSError, pl.exceptions.PolarsError) as error:
-        raise UserError(
-            f"organs.chexmask.table is {path!r}, which is no whole CSV ({type(error).__name__}): get it anew"
-        ) from None
+    for values in rows_of(path, image_ids):
+        image_id, row = values[IDS], _row(values)
+        held = rows.get(image_id)
+        if held is None or (row is not None and row.dice > held.dice):
+            rows[image_id] = row
     return rows
 
 
@@ -110,13 +93,16 @@ class ChexmaskOrgans:
 
     labels = ORGAN_LABELS
 
-    def __init__(self, table: str, min_dice: float):
-        self._table, self._min_dice = table, min_dice
+    def __init__(self, path: str, min_dice: float):
+        self._path, self._min_dice = path, min_dice
         self._rows: dict[str, Row | None] = {}
 
     def prepare(self, image_ids: list[str]) -> None:
-        """Read the rows of these images. Raises UserError as :func:`read_rows` does."""
-        self._rows = read_rows(self._table, image_ids)
+        """Read the rows of these images. Raises StoreError for a damaged file."""
+        try:
+            self._rows = read_rows(self._path, image_ids)
+        except UserError:
+            raise StoreError(f"{self._path} is missing or damaged: delete it and run again") from None
         log.info("chexmask: the table has %d of the %d images", len(self._rows), len(image_ids))
         if image_ids and not self._rows:
             log.warning("chexmask: none of the images is in the table: an image_id must be MIMIC-CXR's dicom_id")
@@ -150,5 +136,5 @@ def _masks(row: Row, shape: tuple[int, int]) -> np.ndarray:
 
 
 def load(options: object, setup: Setup) -> ChexmaskOrgans:
-    """Load the engine; the table is read when the images are known."""
-    return ChexmaskOrgans(setup.files["table"], setup.own["min_dice"])
+    """Load the engine; the rows are read when the images are known."""
+    return ChexmaskOrgans(setup.files["rows"], setup.own["min_dice"])
