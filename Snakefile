@@ -33,6 +33,9 @@ include: "rules/masks.smk"
 include: "rules/dataset.smk"
 include: "rules/tables.smk"
 include: "rules/figures.smk"
+include: "rules/training.smk"
+include: "rules/inference.smk"
+include: "rules/evaluation.smk"
 
 
 rule all:

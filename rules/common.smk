@@ -15,6 +15,9 @@ from ils.core.seeds import shard_names
 from ils.core.settings import SettingsError, read
 from ils.weights.catalogue import check_placed, needed, placed, rule_params
 
+# What `snakemake predict` is asked: no settings, but given the same way.
+PREDICT = {name: config.pop(name, "") for name in ("image", "instruction", "run")}
+
 try:
     SETTINGS = read(config)
     # Each stage's own settings as plain builtins. A rule takes its stage's as params and no other's, so a change

@@ -1,43 +1,9 @@
 # Evaluation: masks and answers of ROSALIA and of other models, scored, with intervals, beside the paper's values.
 
-# Every training run, and every other model whose predictions are given.
-OTHERS = SETTINGS.evaluation.predictions
-EVALUATED = [*SETTINGS.training.runs, *OTHERS]
-
-
-def evaluated_on(run):
-    """The threshold set on whose split a run is scored."""
-    if run in OTHERS:
-        return OTHERS[run].test
-    return SETTINGS.training.runs[run].test or SETTINGS.training.runs[run].thresholds
-
-
-def predictions_of(run):
-    """The lines and, where there is one, the HDF5 of a run's predictions."""
-    split = SETTINGS.inference.split
-    if run not in OTHERS:
-        return {"lines": f"results/inference/{run}/{split}.jsonl", "masks": f"results/inference/{run}/{split}.h5"}
-    if OTHERS[run].adapter != "jsonl":
-        folder = f"results/evaluation/{run}"
-        return {"lines": f"{folder}/predictions.jsonl", "masks": f"{folder}/predictions.h5"}
-    masks = Path(OTHERS[run].path).with_suffix(".h5")
-    return {"lines": OTHERS[run].path, "masks": str(masks) if masks.is_file() else []}
-
-
-def dataset_of(run):
-    """The split's lines, the index of its masks and their shards."""
-    name = evaluated_on(run)
-    return {
-        "lines": f"results/dataset/{name}/{SETTINGS.inference.split}.jsonl",
-        "index": f"results/masks/{name}/index.parquet",
-        "masks": expand("results/masks/{thresholds}/{shard}.h5", thresholds=name, shard=SHARDS),
-    }
-
-
 # Predictions of other models (evaluation.predictions), read by the adapter of that name.
 rule evaluation_predictions:
     input:
-        lines=lambda wildcards: dataset_of(wildcards.model)["lines"],
+        lines=lambda wildcards: f"results/dataset/{EVALUATED[wildcards.model]['test']}/{SPLIT}.jsonl",
         source=lambda wildcards: OTHERS[wildcards.model].path or [],
     output:
         predictions="results/evaluation/{model}/predictions.jsonl",
@@ -66,11 +32,13 @@ rule evaluation_predictions:
 
 rule evaluation_run:
     input:
-        lines=lambda wildcards: dataset_of(wildcards.run)["lines"],
-        index=lambda wildcards: dataset_of(wildcards.run)["index"],
-        masks=lambda wildcards: dataset_of(wildcards.run)["masks"],
-        predictions=lambda wildcards: predictions_of(wildcards.run)["lines"],
-        prediction_masks=lambda wildcards: predictions_of(wildcards.run)["masks"],
+        lines=lambda wildcards: f"results/dataset/{EVALUATED[wildcards.run]['test']}/{SPLIT}.jsonl",
+        index=lambda wildcards: f"results/masks/{EVALUATED[wildcards.run]['test']}/index.parquet",
+        masks=lambda wildcards: expand(
+            "results/masks/{thresholds}/{shard}.h5", thresholds=EVALUATED[wildcards.run]["test"], shard=SHARDS
+        ),
+        predictions=lambda wildcards: EVALUATED[wildcards.run]["predictions"],
+        prediction_masks=lambda wildcards: EVALUATED[wildcards.run]["masks"],
         reviewed=SETTINGS.evaluation.reviewed or [],
     output:
         pairs="results/evaluation/{run}/pairs.parquet",
@@ -151,7 +119,7 @@ rule evaluation_comparison:
         mem_mb=2000,
         runtime=20,
     params:
-        runs=EVALUATED,
+        runs=list(EVALUATED),
         dpi=OPTIONS["figures"]["dpi"],
         code=code_digest("evaluation.py", "ils.evaluation.stage"),
     script:

@@ -4,11 +4,12 @@
 rule training_run:
     input:
         **ENGINE_FILES["training"],
-        train=lambda wildcards: RUNS[wildcards.run].lines
-        or f"results/dataset/{RUNS[wildcards.run].thresholds}/train.jsonl",
-        validate=lambda wildcards: f"results/dataset/{RUNS[wildcards.run].thresholds}/validate.jsonl",
-        index=lambda wildcards: f"results/masks/{RUNS[wildcards.run].thresholds}/index.parquet",
-        masks=lambda wildcards: expand(f"results/masks/{RUNS[wildcards.run].thresholds}/{{shard}}.h5", shard=SHARDS),
+        train=lambda wildcards: RUNS[wildcards.run]["train"],
+        validate=lambda wildcards: f"results/dataset/{RUNS[wildcards.run]['thresholds']}/validate.jsonl",
+        index=lambda wildcards: f"results/masks/{RUNS[wildcards.run]['thresholds']}/index.parquet",
+        masks=lambda wildcards: expand(
+            "results/masks/{thresholds}/{shard}.h5", thresholds=RUNS[wildcards.run]["thresholds"], shard=SHARDS
+        ),
         frames=expand("results/frames/{shard}.h5", shard=SHARDS),
     output:
         model=directory("results/training/{run}/model"),
@@ -21,7 +22,7 @@ rule training_run:
         "results/benchmarks/training/{run}.tsv"
     conda:
         f"../envs/training-{OPTIONS['training']['engine']}.yaml"
-    threads: 4
+    threads: 8 if GPUS["training"] else 1  # all but one read pairs
     resources:
         gpu=GPUS["training"],
         mem_mb=64000 if GPUS["training"] else 8000,
@@ -32,7 +33,7 @@ rule training_run:
             "training.py",
             "ils.training.stage",
             f"ils.training.{OPTIONS['training']['engine']}",
-            f"ils.training.{OPTIONS['training']['runner']}",
+            f"ils.training.{OPTIONS['training']['own']['runner']}",
         ),
     script:
         "../scripts/training.py"

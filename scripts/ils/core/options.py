@@ -1,23 +1,30 @@
 """From the settings to what each rule passes on: plain builtins, and no stage another stage's keys."""
 
+from pathlib import Path
+
 from ils.core.labels import SPLITS
 from ils.core.settings import Settings
 from ils.core.settings.inputs import DEFAULT_SHARDS, EMBEDDED_SHARDS
 
 DATASET = ("ctr_negative_max", "global_share", "opacity_inference_share", "kinds", "one_answer")
 """Keys of the section ``dataset`` that no mask depends on, and the two both stages heed."""
-ENGINE_STAGES = ("reports", "organs", "anomaly", "anatomy", "boxes")
+ENGINE_STAGES = ("reports", "organs", "anomaly", "anatomy", "boxes", "training")
 """The stages with a choice of engines."""
-ENGINE_SECTIONS = ("chexmask", "radedit", "cxas", "ultralytics", "scaled_yolov4")
+ENGINE_SECTIONS = ("chexmask", "radedit", "cxas", "ultralytics", "scaled_yolov4", "lite", "rosalia")
 """Sections of a stage's settings that belong to the engine of that name."""
 SAME_TUPLES = {"both": "vllm"}
 """Engines of the reports whose tuples are another's: ``both`` only compares them, so that it re-runs nothing."""
+PICTURES = ("conversation", "max_length", "fit", "published_mismatch")
+"""Keys of the section ``training`` that a model must be asked with too."""
 EMBEDDED_MANIFEST = "results/phantom/manifest.csv"
 
 
 def stage_options(settings: Settings) -> dict[str, dict]:
     """Return {stage: options}: the params of the stage's rule, the fields of its ``Options``."""
     plain = settings.model_dump(mode="json", by_alias=True)
+    plain["training"].pop("runs")  # which rules there are, not what one of them does
+    for files in ("predictions", "reviewed"):
+        plain["evaluation"].pop(files)
     seed, masks, dataset = plain["seed"], plain["masks"], plain["dataset"]
     logic = {name: dataset[name] for name in ("predicted_other", "blocking", "kinds", "joint_location", "one_answer")}
     units = logic | {name: dataset[name] for name in ("weak_hedges", "global_requires_definitive")}
@@ -47,17 +54,49 @@ def stage_options(settings: Settings) -> dict[str, dict]:
         "layout": {"pixels": dataset["layout_pixels"]},
         "tables": {"min_px": plain["tables"]["truth_min_px"]},
         "figures": plain["figures"] | {"seed": seed},
+        "training": _stage("training", plain) | {"seed": seed},
+        "inference": {name: plain["training"][name] for name in PICTURES} | plain["inference"] | {"seed": seed},
+        "evaluation": plain["evaluation"] | {"seed": seed},
     }
 
 
 def _stage(name: str, plain: dict, **shared: object) -> dict:
     """Return a stage's own keys, and as ``own`` the section of the chosen engine alone, with ``shared`` keys."""
     keys = {key: value for key, value in plain[name].items() if key not in ENGINE_SECTIONS}
-    own = plain[name][keys["engine"]] | shared if keys["engine"] in ENGINE_SECTIONS else {}
-    return keys | {"own": own}
+    section = plain[name].get(keys["engine"]) if keys["engine"] in ENGINE_SECTIONS else None
+    return keys | {"own": section | shared if section else {}}
 
 
 def _model(section: str, llm: dict, seed: int) -> dict:
     """Return what an answer of one language model depends on; not how it is run (``llm.execution``)."""
     names = ("transport", "dtype", "temperature", "retries", "retry_temperature")
     return {name: llm[name] for name in names} | llm[section] | {"section": section, "seed": seed}
+
+
+def runs(settings: Settings) -> dict[str, dict]:
+    """Return {run: train, thresholds, test}: the lines it is trained on, and the sets of its dataset and its test."""
+    found = {}
+    for name, run in settings.training.runs.items():
+        lines = run.lines or f"results/dataset/{run.thresholds}/train.jsonl"
+        found[name] = {"train": lines, "thresholds": run.thresholds, "test": run.test or run.thresholds}
+    return found
+
+
+def evaluated(settings: Settings) -> dict[str, dict]:
+    """Return {run or other model: test, predictions, masks}: the set of its test split, and its predictions."""
+    split = settings.inference.split
+    found = {}
+    for name, run in runs(settings).items():
+        stem = f"results/inference/{name}/{split}"
+        found[name] = {"test": run["test"], "predictions": f"{stem}.jsonl", "masks": f"{stem}.h5"}
+    for name, other in settings.evaluation.predictions.items():
+        found[name] = {"test": other.test} | _predictions(name, other.adapter, other.path)
+    return found
+
+
+def _predictions(name: str, adapter: str, path: str) -> dict:
+    if adapter == "jsonl":  # our own format; masks may be beside it, or named by its lines
+        beside = Path(path).with_suffix(".h5")
+        return {"predictions": path, "masks": str(beside) if beside.is_file() else []}
+    stem = f"results/evaluation/{name}/predictions"
+    return {"predictions": f"{stem}.jsonl", "masks": f"{stem}.h5"}

@@ -17,7 +17,6 @@ class Options:
     max_length: int
     fit: str
     published_mismatch: bool
-    runner: str
     validate_every: int
     nan_limit: int
     seed: int

@@ -141,7 +141,7 @@ class Fit:
         sums = dict.fromkeys(("loss", "ce", "bce", "dice"), 0.0)
         healthy = True
         for number, batch in enumerate(batches, 1):
-            moved = batch.to(runner.device)
+            moved = batch.to(runner.device, next(runner.model.parameters()).dtype)
             losses = runner.forward(partial(_losses, batch=moved, recipe=recipe))
             healthy = runner.agree(bool(torch.isfinite(losses["loss"].detach())))
             for name in sums:

@@ -26,6 +26,7 @@ class Recipe:
     equalise: float
     dtype: str
     gradient_checkpointing: bool
+    runner: str
 
     @classmethod
     def of(cls, own: dict) -> "Recipe":

@@ -13,7 +13,13 @@ from ils.rosalia.tokens import Tokens
 from ils.training.engine import Options
 
 INPUTS = {
-    "lisa": "results/weights/lisa",
+    "lisa": "results/weights/lisa/config.json",
+    "lisa_added_tokens": "results/weights/lisa/added_tokens.json",
+    "lisa_special_tokens": "results/weights/lisa/special_tokens_map.json",
+    "lisa_tokenizer": "results/weights/lisa/tokenizer.model",
+    "lisa_tokenizer_config": "results/weights/lisa/tokenizer_config.json",
+    "lisa_shard_1": "results/weights/lisa/model-00001-of-00002.safetensors",
+    "lisa_shard_2": "results/weights/lisa/model-00002-of-00002.safetensors",
     "clip": "results/weights/clip",
     "sam": "results/weights/sam.safetensors",
 }
@@ -28,8 +34,9 @@ class Lisa:
 
     def make(self, folder: Path, texts: Iterable[str]) -> None:
         """Write the model and LISA's tokenizer into ``folder``; the words are LISA's, whatever the ``texts``."""
-        tokens = Tokens.prepare(self.files["lisa"])
-        to_ours(self.files["lisa"], folder, clip=self.files["clip"], seg_id=tokens.seg, image_id=tokens.image)
+        lisa = Path(self.files["lisa"]).parent
+        tokens = Tokens.prepare(lisa)
+        to_ours(lisa, folder, clip=self.files["clip"], seg_id=tokens.seg, image_id=tokens.image)
         tokens.save(folder)
         if self.init == "paper_code":
             model = Rosalia.from_pretrained(folder, torch.bfloat16)

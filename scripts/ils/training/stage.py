@@ -98,7 +98,7 @@ def run_training(
     job = Job(files, engine_files, asdict(options), attrs, threads, compute, str(folder))
     _prepare(job)
     _start(job, options)
-    if options.runner == "deepspeed":
+    if options.own["runner"] == "deepspeed":
         _launch(job)
     else:
         work(job)
@@ -142,12 +142,13 @@ def work(job: Job) -> None:
     folder = Path(job.folder)
     device = device_of(job.compute["device"])
     tokens = Tokens.load(folder / "start")
-    low = recipe.dtype == "bfloat16" and options.runner == "deepspeed"
+    low = recipe.dtype == "bfloat16" and recipe.runner == "deepspeed"
     model = Rosalia.from_pretrained(folder / "start", torch.bfloat16 if low else torch.float32)
+    model.images_at_once = job.compute["images_at_once"]
     if recipe.gradient_checkpointing:
         model.checkpoint_gradients()
     adapters = parts.add_adapters(model, recipe.lora)
-    runner = importlib.import_module(f"ils.training.{options.runner}").Runner(model, recipe, device)
+    runner = importlib.import_module(f"ils.training.{recipe.runner}").Runner(model, recipe, device)
     made = _pair_options(model, options)
     shared = {name: job.files[name] for name in ("index", "masks", "frames")}
     pairs = Pairs(lines=job.files["train"], tokens=tokens, options=made, **shared)

@@ -25,7 +25,10 @@ def run(*, sources: list[str], weights: list[str], manifest: str, options: Optio
         verify.published_file(source, name, sha256, REMEDY)
         with atomic(target) as temporary:
             facts[name] = convert(source, temporary)
-            verify.safetensors_file(temporary, source, REMEDY, options.tensors, options.values)
+            if target.suffix == ".safetensors":
+                verify.safetensors_file(temporary, source, REMEDY, options.tensors, options.values)
+            elif target.suffix == ".json":
+                verify.json_file(temporary, source, REMEDY)
         published.append(file_facts(name, source))
         used.append(file_facts(target.name, target))
     manifests.write(manifest, options, attrs, published, used, facts)

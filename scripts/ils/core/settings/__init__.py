@@ -15,6 +15,7 @@ from ils.core.settings.images import Anatomy, Anomaly, Boxes, Compute, Organs
 from ils.core.settings.inputs import Cohort, Frames, Phantom
 from ils.core.settings.outputs import Dataset, Figures, Masks, Tables
 from ils.core.settings.reports import Reports
+from ils.core.settings.rosalia import Evaluation, Inference, Training
 from ils.core.settings.thresholds import Thresholds
 from ils.core.settings.weights import Weights
 
@@ -38,6 +39,9 @@ class Settings(Section):
     dataset: Dataset = key(Dataset, "Instruction-answer pairs.")
     tables: Tables = key(Tables, "Tables.")
     figures: Figures = key(Figures, "Pictures.")
+    training: Training = key(Training, "ROSALIA: fine-tuning.")
+    inference: Inference = key(Inference, "Masks and answers of a trained model.")
+    evaluation: Evaluation = key(Evaluation, "Scores of ROSALIA and of other models.")
 
     @model_validator(mode="after")
     def _floor_below_thresholds(self) -> "Settings":
@@ -47,6 +51,20 @@ class Settings(Section):
             raise ValueError(
                 f"boxes.floor is {self.boxes.floor}, above tau_conf {lowest[name]} of the set {name!r}: lower the floor"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _runs_are_of_known_thresholds(self) -> "Settings":
+        known = self.thresholds.all_sets()
+        for name, run in self.training.runs.items():
+            for chosen in filter(None, (run.thresholds, run.test)):
+                if chosen not in known:
+                    raise ValueError(f"training.runs.{name} names {chosen!r}, but the sets are {', '.join(known)}")
+        for name, other in self.evaluation.predictions.items():
+            if other.test not in known:
+                raise ValueError(f"evaluation.predictions.{name} names {other.test!r}, but the sets are {', '.join(known)}")
+        if both := self.training.runs.keys() & self.evaluation.predictions.keys():
+            raise ValueError(f"evaluation.predictions.{min(both)} has the name of a run of training.runs: rename it")
         return self
 
     @model_validator(mode="after")

@@ -14,6 +14,12 @@ class Compute(Section):
     device: Literal["auto", "cpu", "cuda"] = key("auto", "Where the nets run; auto: on a GPU if the job has one.")
     batch: int = key(8, "Images at a time; halved where they do not fit into memory.", unit="images", ge=1, le=1024)
     gpus: int = key(1, "GPUs that a job of an engine with a large net asks for.", unit="GPUs", ge=0, le=8)
+    images_at_once: int = key(
+        4, "Images that SAM's encoder takes at a time (its attention is large).", unit="images", ge=1, le=1024
+    )
+    checkpoint_every: int = key(
+        100, "Updates of a training between two states that it can go on from.", unit="updates", ge=1, le=1_000_000
+    )
 
 
 class Chexmask(Section):

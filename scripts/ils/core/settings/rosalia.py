@@ -66,17 +66,18 @@ class LiteSizes(Section):
 
     image: int = key(128, "Side of the picture of the mask branch.", unit="pixels", ge=64, le=1024)
     patch: int = key(8, "Side of its patches.", unit="pixels", ge=4, le=32)
-    width: int = key(64, "Channels of its encoder.", ge=16, le=1024)
-    depth: int = key(4, "Layers of its encoder.", ge=1, le=32)
+    width: int = key(32, "Channels of its encoder.", ge=16, le=1024, multiple_of=16)
+    depth: int = key(3, "Layers of its encoder.", ge=1, le=32)
     clip_image: int = key(64, "Side of the picture that the language model sees.", unit="pixels", ge=32, le=336)
     clip_patch: int = key(16, "Side of its patches.", unit="pixels", ge=4, le=32)
-    hidden: int = key(96, "Channels of the language model.", ge=32, le=4096)
+    hidden: int = key(96, "Channels of the language model.", ge=32, le=4096, multiple_of=16)
     layers: int = key(2, "Layers of the language model.", ge=1, le=32)
 
 
 class LiteTraining(Recipe):
     """The engine lite: a small model of the same classes, trained from nothing on a CPU."""
 
+    runner: Literal["plain"] = key("plain", "One process.")
     sizes: LiteSizes = key(LiteSizes, "Sizes of the model.")
     lora: Lora = key(lambda: Lora(rank=0), "Adapters.")
     trained: list[Part] = key(
@@ -86,10 +87,11 @@ class LiteTraining(Recipe):
         ],
         "Parts that are trained in full.",
     )  # fmt: skip
-    epochs: int = key(30, "Passes over the positives.", ge=1, le=100_000)
+    epochs: int = key(40, "Passes over the positives.", ge=1, le=100_000)
     batch: int = key(16, "Pairs in one update.", unit="pairs", ge=1, le=65_536)
     micro_batch: int = key(16, "Pairs that go through the model at a time.", unit="pairs", ge=1, le=4096)
-    learning_rate: float = key(1e-3, "Largest learning rate.", gt=0, le=1)
+    learning_rate: float = key(2e-3, "Largest learning rate.", gt=0, le=1)
+    warmup: int = key(20, "Updates until it is reached, from 0; then it falls to 0.", ge=0)
     dtype: Literal["bfloat16", "float32"] = key("float32", "Number type of the model.")
     gradient_checkpointing: bool = key(False, "Compute activations twice to save memory.")
 
@@ -97,6 +99,9 @@ class LiteTraining(Recipe):
 class RosaliaTraining(Recipe):
     """The engine rosalia: LISA-7B, fine-tuned as in the paper."""
 
+    runner: Literal["plain", "deepspeed"] = key(
+        "deepspeed", "deepspeed: ZeRO-2, one process a GPU (compute.gpus); plain: one process.", source=AUTHORS
+    )
     init: Literal["lisa", "paper_code"] = key(
         "lisa",
         "lisa: all of LISA-7B-v1 (paper); paper_code: its language model alone, the mask branch anew from SAM and the "
@@ -132,9 +137,6 @@ class Training(Section):
         "Train and score as the published code: references padded to the square, predictions cropped and stretched.",
         source=AUTHORS,
     )
-    runner: Literal["plain", "deepspeed"] = key(
-        "plain", "plain: one process, torch alone; deepspeed: ZeRO-2, one process a GPU (compute.gpus).", source=AUTHORS
-    )
     validate_every: int = key(1, "Epochs between two looks at the validation split.", unit="epochs", ge=1)
     nan_limit: int = key(10, "Updates with a loss that is no number, skipped each, until the run stops.", ge=1)
 
@@ -164,17 +166,38 @@ class Inference(Section):
 class Others(Section):
     """Predictions of another model."""
 
-    adapter: str = key("jsonl", "How they were written (docs/evaluation.md).")
+    adapter: Literal[
+        "jsonl", "png", "lisa", "text4seg", "text4seg_sam", "pixellm", "biomedparse", "reclmis", "imisnet", "everything"
+    ] = key("jsonl", "How they were written (docs/evaluation.md); everything: the whole picture, as a baseline.")
     path: str = key("", "Their file or folder.")
+    test: str = key("default", "Threshold set whose split they were made for.")
+    threshold: float | None = key(None, "Value above which a pixel is foreground; null for the model's own.")
+    grid: int = key(24, "Side of Text4Seg's grid of text: 24 for its p24, 16 for p16.", unit="cells", ge=4, le=128)
 
 
 class Evaluation(Section):
     """Scores of ROSALIA and of others (Tables 4, 5, 6, 14)."""
 
     size: int = key(
-        1024, "Side of the square in which masks are compared.", unit="pixels", source=AUTHORS, ge=64, le=4096
+        1024,
+        "Side of the square in which masks are compared.",
+        unit="pixels",
+        source=AUTHORS,
+        ge=64,
+        le=4096,
+        multiple_of=8,
     )
     replicates: int = key(1000, "Bootstrap replicates, by patient; 0 for no intervals.", ge=0, le=100_000)
     interval: Share = key(0.95, "Share of the replicates that an interval holds.")
+    failed: Literal["wrong", "leave_out"] = key(
+        "wrong", "What a pair counts whose prediction is missing or damaged: 0, or nothing."
+    )
     reviewed: str = key("", "Text file of pair ids to leave out: those that reviewers rejected.", source=PAPER)
     predictions: dict[RunName, Others] = key(dict, "Other models by name.")
+
+    @model_validator(mode="after")
+    def _predictions_have_a_path(self) -> "Evaluation":
+        for name, other in self.predictions.items():
+            if not other.path and other.adapter != "everything":
+                raise ValueError(f"predictions.{name}.path is empty: give the file or folder of the predictions")
+        return self

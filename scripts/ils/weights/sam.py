@@ -1,0 +1,10 @@
+"""SAM as it was published: a plain state dict."""
+
+from pathlib import Path
+
+from ils.weights import state_dict
+
+
+def convert_sam(source: Path, target: Path) -> dict:
+    """Write the net of ``source`` as the safetensors file ``target``; return how much it holds. Raises UserError."""
+    return state_dict.convert(source, target)
