@@ -8,12 +8,15 @@ sys.path.insert(0, str(Path(workflow.basedir) / "scripts"))
 from ils.cohort.check import check_inputs, check_lists, source_files
 from ils.core.engines import declared, engine_inputs, engine_sources
 from ils.core.labels import SPLITS, STAGES
-from ils.core.options import ENGINE_STAGES, stage_options
+from ils.core.options import ENGINE_STAGES, evaluated, runs, stage_options
 from ils.core.provenance import code_digest
 from ils.core.run import UserError, existing_file
 from ils.core.seeds import shard_names
 from ils.core.settings import SettingsError, read
 from ils.weights.catalogue import check_placed, needed, placed, rule_params
+
+# What `snakemake predict` is asked: no settings, but given the same way.
+PREDICT = {name: config.pop(name, "") for name in ("image", "instruction", "run")}
 
 try:
     SETTINGS = read(config)
@@ -49,6 +52,12 @@ GPUS = {
     for stage in ENGINE_STAGES
 }
 GPUS["reports"] = SETTINGS.reports.llm.execution.gpus if SETTINGS.reports.llm.transport == "offline" else 0
+
+# The trainings, what is evaluated (they and other models), and on which split.
+RUNS = runs(SETTINGS)
+EVALUATED = evaluated(SETTINGS)
+OTHERS = SETTINGS.evaluation.predictions
+SPLIT = SETTINGS.inference.split
 
 SHARDS = shard_names(OPTIONS["cohort"]["shards"])
 SETS = SETTINGS.thresholds.all_sets()
