@@ -67,7 +67,7 @@ rule inference_panels:
         run="|".join(map(re.escape, RUNS)),
         split="|".join(SPLITS),
     conda:
-        "../envs/figures.yaml"
+        "../envs/evaluation.yaml"
     threads: 1
     resources:
         mem_mb=2000,

@@ -80,6 +80,15 @@ def test_the_batch_changes_no_byte(tiny, whole, batch, tmp_path):
     assert [path.read_bytes() for path in made] == [path.read_bytes() for path in whole]
 
 
+def test_half_the_bits_give_the_same_words_and_nearly_the_same_masks(tiny, whole, tmp_path):
+    lines, masks = run(tiny, tmp_path, replace(OPTIONS, dtype="bfloat16"))
+    assert lines.read_bytes() == whole[0].read_bytes()
+    with Shard(masks, key="pair_id") as low, Shard(whole[1], key="pair_id") as full:
+        both = [(low.get("mask", name), full.get("mask", name)) for name in full.ids]
+    assert min(iou(*pair) for pair in both) > 0.9
+    assert any((one != other).any() for one, other in both)
+
+
 def test_without_text_the_masks_are_those_that_follow_a_leading_seg(tiny, whole, tmp_path):
     lines, masks = run(tiny, tmp_path, replace(OPTIONS, text=False), batch=4)
     assert {entry["answer"] for entry in read(lines)} == {None}
@@ -118,6 +127,19 @@ def test_replies_come_in_the_order_of_the_samples(asker, samples):
     straight = [reply.answer for reply in asker.ask(samples)]
     assert [reply.answer for reply in asker.ask([samples[place] for place in order])] == [straight[p] for p in order]
     assert asker.ask([]) == []
+
+
+def test_pairs_of_a_picture_are_answered_together_the_short_ones_first(tiny, samples, monkeypatch):
+    together, plain = [], Rosalia.generate
+    monkeypatch.setattr(
+        Rosalia, "generate", lambda self, batch, *rest: together.append(batch.pair_ids) or plain(self, batch, *rest)
+    )
+    order = np.random.default_rng(4).permutation(len(samples))
+    Asker.load(tiny.model, OPTIONS, {"device": "cpu", "batch": 3}).ask([samples[place] for place in order])
+    assert [{name.partition("_")[0] for name in some} for some in together] == [
+        {name} for name in dict.fromkeys(f"p{place // 3}" for place in order)
+    ]
+    assert all(some[-1].endswith("_2") for some in together)  # the longest instruction
 
 
 def counting(monkeypatch, limit: tuple[int, int] = (1000, 1000)) -> dict[str, list[int]]:

@@ -27,6 +27,8 @@ from ils.inference.stage import run_split
 from test_inference import OPTIONS
 from tiny_rosalia import ANSWERS, NONE, ONE, TWO, Tiny, disc_of, frame, lines_of, make, read
 
+DX = uid.DigitalXRayImageStorageForPresentation
+PLACE = {"FrameOfReferenceUID": "1.2.9", "ImagePositionPatient": [0, 0, 0]}
 STUDY = {
     "StudyInstanceUID": "1.2.3", "SeriesInstanceUID": "1.2.3.4", "PatientID": "secret-id", "PatientName": "Müller^Eva",
     "SpecificCharacterSet": "ISO_IR 100",
@@ -129,6 +131,14 @@ def test_nothing_is_marked_outside_of_a_frame_that_crops():
     assert not found[:, 450:].any()
 
 
+def test_a_mask_is_as_smooth_as_its_logits():
+    """Eight columns of logits that rise by one each cross zero where they say, not at the edge of a column."""
+    logits = np.tile(np.arange(8, dtype=np.float32) + 0.5 - 5.3, (8, 1))
+    whole = Picture(np.zeros((512, 512), np.uint8), np.zeros((512, 512), np.uint8), fit_affine((512, 512), 512, "pad"))
+    first = in_picture(logits, whole).argmax(axis=1)
+    assert np.abs(first - 5.3 * 64).max() <= 2
+
+
 def read_back(path) -> tuple[pydicom.Dataset, np.ndarray]:
     """The segmentation as pydicom and as highdicom read it, bool (segments, rows, columns)."""
     plain, read_by = pydicom.dcmread(path), highdicom.seg.segread(path)
@@ -139,7 +149,8 @@ def read_back(path) -> tuple[pydicom.Dataset, np.ndarray]:
     return plain, by_pydicom
 
 
-def test_a_dicom_gets_a_segmentation_in_its_own_geometry(tiny, tmp_path, capfd):
+def test_a_dicom_gets_a_segmentation_in_its_own_geometry(tiny, tmp_path, capfd, caplog):
+    caplog.set_level("INFO")
     source = dataset(wide(), 12, **STUDY)
     about = ask(tiny, write(tmp_path, encoded(source)), tmp_path / "out", *ANSWERS)
     seg, masks = read_back(tmp_path / "out" / about["segmentation"])
@@ -167,7 +178,8 @@ def test_a_dicom_gets_a_segmentation_in_its_own_geometry(tiny, tmp_path, capfd):
         assert (named.AlgorithmName, "runs/tiny" in named.AlgorithmParameters) == ("cxr-ils", True)
     said = capfd.readouterr()
     written = (tmp_path / "out/answers.json").read_text(encoding="utf-8")
-    assert not any("Müller" in text or "secret" in text for text in (said.out, said.err, written))
+    for text in (said.out, said.err, written, caplog.text):
+        assert not any(private in text for private in ("Müller", "secret", source.SOPInstanceUID))
 
 
 def test_inverted_pictures_and_any_encoding_give_the_same_mask(tiny, tmp_path):
@@ -178,7 +190,7 @@ def test_inverted_pictures_and_any_encoding_give_the_same_mask(tiny, tmp_path):
         "wavelets": encoded(dataset(values, 12, **STUDY), uid.JPEG2000Lossless),
         "deflated": encoded(dataset(values, 12, **STUDY), uid.DeflatedExplicitVRLittleEndian),
         "swapped": encoded(dataset(values, 12, **STUDY), uid.ExplicitVRBigEndian),
-        "placed": encoded(dataset(values, 12, FrameOfReferenceUID="1.2.9", **STUDY)),
+        "placed": encoded(dataset(values, 12, SOPClassUID=DX, **PLACE, **STUDY)),
     }
     found = {}
     for name, data in files.items():
@@ -297,11 +309,11 @@ def test_the_lesion_that_an_instruction_names(instruction, lesion):
     assert lesion_of(instruction) == lesion
 
 
-def test_every_lesion_has_a_code_and_an_unknown_one_is_a_lesion():
+def test_every_lesion_has_a_code_and_an_unknown_one_is_a_lesion(tmp_path):
     assert tuple(CODES) == LESIONS
     assert len({code.value for code in CODES.values()}) == len(LESIONS)
     header = dataset(np.zeros((8, 16), np.uint16), **STUDY)
-    asked = "Zeige bitte den Rundherd über dem Zwerchfell, so genau wie es überhaupt nur möglich ist."
+    asked = "Zeige bitte den Rundherd (결절) über dem Zwerchfell, so genau wie es überhaupt nur möglich ist."
     mask = np.zeros((8, 16), bool)
     mask[2:4, 3:9] = True
     made = segmentation(header, [Segment(asked, mask)], version="1", model="m", made=datetime(2024, 1, 2, 3, 4, 5))
@@ -310,7 +322,10 @@ def test_every_lesion_has_a_code_and_an_unknown_one_is_a_lesion():
     assert segment.SegmentLabel == asked[:64]
     assert segment.SegmentDescription == asked
     assert (made.ContentDate, made.ContentTime) == ("20240102", "030405")
-    np.testing.assert_array_equal(made.pixel_array > 0, mask)
+    made.save_as(tmp_path / "seg.dcm")
+    seg, (held,) = read_back(tmp_path / "seg.dcm")
+    np.testing.assert_array_equal(held, mask)
+    assert (seg.SegmentSequence[0].SegmentDescription, str(seg.PatientName)) == (asked, "Müller^Eva")
     with pytest.raises(ValueError, match="rows and columns"):
         segmentation(header, [Segment("a", mask.T)], version="1", model="m", made=datetime(2024, 1, 2))
     with pytest.raises(NoSegmentation, match="all masks are empty"):

@@ -1,6 +1,7 @@
 """Masks as a DICOM Segmentation of the X-ray that they were drawn on, in its own pixels."""
 
 import copy
+import logging
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,6 +14,9 @@ from pydicom.sr.coding import Code
 from pydicom.uid import UID, generate_uid
 
 from ils.core.labels import LESIONS
+
+# It tells of every object by its identifier what it copies from it.
+logging.getLogger("highdicom").setLevel(logging.WARNING)
 
 NAME = "cxr-ils"
 CODES = {
@@ -109,7 +113,7 @@ def _referable(header: Dataset) -> Dataset:
     if missing:
         raise NoSegmentation(f"the picture's header lacks {', '.join(missing)}")
     source = copy.copy(header)
-    # A projection has no place in the patient's space; with this element highdicom would ask for one.
+    # A projection has no place in the patient's space; where a header claims one, highdicom would want all of it.
     if "FrameOfReferenceUID" in source:
         del source.FrameOfReferenceUID
     for name in MAY_BE_EMPTY:
