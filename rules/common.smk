@@ -8,18 +8,15 @@ sys.path.insert(0, str(Path(workflow.basedir) / "scripts"))
 from ils.cohort.check import check_inputs, check_lists, source_files
 from ils.core.engines import declared, engine_inputs, engine_sources
 from ils.core.labels import SPLITS, STAGES
-from ils.core.options import ENGINE_STAGES, evaluated, runs, stage_options
+from ils.core.options import ASKED, ENGINE_STAGES, asked, evaluated, runs, stage_options
 from ils.core.provenance import code_digest
 from ils.core.run import UserError, existing_file
 from ils.core.seeds import shard_names
 from ils.core.settings import SettingsError, read
 from ils.weights.catalogue import check_placed, needed, placed, rule_params
 
-# What `snakemake predict` is asked: no settings, but given the same way.
-PREDICT = {name: config.pop(name, "") for name in ("image", "instruction", "run")}
-
 try:
-    SETTINGS = read(config)
+    SETTINGS = read({key: value for key, value in config.items() if key not in ASKED})
     # Each stage's own settings as plain builtins. A rule takes its stage's as params and no other's, so a change
     # re-runs that stage and what follows from it.
     OPTIONS = stage_options(SETTINGS)
@@ -42,6 +39,10 @@ try:
     WEIGHTS = rule_params(SETTINGS.weights.sha256)
     PLACED = placed(SETTINGS.weights.folder)
     check_placed(WEIGHTS_NEEDED, SETTINGS.weights.folder)
+    # The trainings, what is evaluated (they and other models) and on which split, and what `predict` was given.
+    RUNS = runs(SETTINGS)
+    EVALUATED = evaluated(SETTINGS)
+    PREDICT = asked(config, RUNS)
 except (SettingsError, UserError) as error:
     sys.exit(f"cxr-ils: {error}")
 
@@ -53,9 +54,6 @@ GPUS = {
 }
 GPUS["reports"] = SETTINGS.reports.llm.execution.gpus if SETTINGS.reports.llm.transport == "offline" else 0
 
-# The trainings, what is evaluated (they and other models), and on which split.
-RUNS = runs(SETTINGS)
-EVALUATED = evaluated(SETTINGS)
 OTHERS = SETTINGS.evaluation.predictions
 SPLIT = SETTINGS.inference.split
 

@@ -1,5 +1,6 @@
 # Evaluation: masks and answers of ROSALIA and of other models, scored, with intervals, beside the paper's values.
 
+
 # Predictions of other models (evaluation.predictions), read by the adapter of that name.
 rule evaluation_predictions:
     input:

@@ -1,20 +1,10 @@
 # Inference: masks and answers of a trained model, for a split of the dataset and for one picture.
 
 
-# How a model is asked: in the number type that it was trained in. The split is a wildcard.
-ASKING = {name: value for name, value in OPTIONS["inference"].items() if name != "split"}
-ASKING["dtype"] = getattr(SETTINGS.training, SETTINGS.training.engine).dtype
-
-
-def tested_on(run):
-    """The threshold set of whose dataset a run is asked the split."""
-    return RUNS[run].test or RUNS[run].thresholds
-
-
 rule inference_run:
     input:
         model="results/training/{run}/model",
-        lines=lambda wildcards: f"results/dataset/{tested_on(wildcards.run)}/{wildcards.split}.jsonl",
+        lines=lambda wildcards: f"results/dataset/{RUNS[wildcards.run]['test']}/{wildcards.split}.jsonl",
         frames=expand("results/frames/{shard}.h5", shard=SHARDS),
     output:
         predictions="results/inference/{run}/{split}.jsonl",
@@ -34,7 +24,7 @@ rule inference_run:
         mem_mb=32000 if GPUS["training"] else 4000,
         runtime=720 if GPUS["training"] else 120,
     params:
-        **ASKING,
+        **OPTIONS["inference"],
         code=code_digest("inference.py", "ils.inference.stage"),
     script:
         "../scripts/inference.py"
@@ -42,10 +32,10 @@ rule inference_run:
 
 rule inference_panels:
     input:
-        lines=lambda wildcards: f"results/dataset/{tested_on(wildcards.run)}/{wildcards.split}.jsonl",
-        index=lambda wildcards: f"results/masks/{tested_on(wildcards.run)}/index.parquet",
+        lines=lambda wildcards: f"results/dataset/{RUNS[wildcards.run]['test']}/{wildcards.split}.jsonl",
+        index=lambda wildcards: f"results/masks/{RUNS[wildcards.run]['test']}/index.parquet",
         masks=lambda wildcards: expand(
-            "results/masks/{thresholds}/{shard}.h5", thresholds=tested_on(wildcards.run), shard=SHARDS
+            "results/masks/{thresholds}/{shard}.h5", thresholds=RUNS[wildcards.run]["test"], shard=SHARDS
         ),
         frames=expand("results/frames/{shard}.h5", shard=SHARDS),
         predictions="results/inference/{run}/{split}.jsonl",
@@ -88,20 +78,12 @@ rule inference:
         ),
 
 
-def pictured(wildcards):
-    """The picture that `snakemake predict` was given."""
-    if not PREDICT["image"]:
-        raise UserError(
-            "predict wants a picture: snakemake predict --config image=chest.dcm instruction='Segment the edema.'"
-        )
-    return PREDICT["image"]
-
-
 # One picture: snakemake predict --config image=chest.dcm instruction='Segment the edema.' (or a list of instructions)
 rule inference_predict:
     input:
-        model="results/training/{run}/model",
-        image=pictured,
+        # nothing is trained for a question that was not asked
+        model=lambda wildcards: f"results/training/{wildcards.run}/model" if PREDICT["image"] else [],
+        image=PREDICT["image"] or [],
     output:
         output=directory("results/inference/{run}/predict/{image}"),
     log:
@@ -120,7 +102,7 @@ rule inference_predict:
         runtime=60,
     params:
         instructions=PREDICT["instructions"],
-        asking=ASKING,
+        asking=OPTIONS["inference"],
         cohort=OPTIONS["cohort"],
         frames=OPTIONS["frames"],
         code=code_digest("predict.py"),

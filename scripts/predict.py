@@ -74,6 +74,8 @@ def predict_file(
     ``asking``, ``cohort``, ``frames``: options of the stages inference, cohort and frames. Raises UserError for a
     user's mistake.
     """
+    if not image or not instructions:
+        raise UserError("predict wants --config image=chest.dcm instruction='Segment the edema.'")
     options = Options(**asking)
     check(options)
     picture, header = picture_of(image, cohort, frames)
@@ -97,8 +99,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         settings = read(_configuration(given.configfile))
         options = stage_options(settings)
-        asking = {name: value for name, value in options["inference"].items() if name != "split"}
-        asking["dtype"] = getattr(settings.training, settings.training.engine).dtype
+        asking = options["inference"]
         asking["text"] &= not given.no_text
         about = predict_file(
             model=given.model, image=given.image, instructions=given.instruction, output=given.output, asking=asking,

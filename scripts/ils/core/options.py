@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from ils.core.labels import SPLITS
+from ils.core.run import UserError
 from ils.core.settings import Settings
 from ils.core.settings.inputs import DEFAULT_SHARDS, EMBEDDED_SHARDS
 
@@ -16,6 +17,8 @@ SAME_TUPLES = {"both": "vllm"}
 """Engines of the reports whose tuples are another's: ``both`` only compares them, so that it re-runs nothing."""
 PICTURES = ("conversation", "max_length", "fit", "published_mismatch")
 """Keys of the section ``training`` that a model must be asked with too."""
+ASKED = ("image", "instruction", "run")
+"""What `snakemake predict --config` takes; no settings."""
 EMBEDDED_MANIFEST = "results/phantom/manifest.csv"
 
 
@@ -55,7 +58,7 @@ def stage_options(settings: Settings) -> dict[str, dict]:
         "tables": {"min_px": plain["tables"]["truth_min_px"]},
         "figures": plain["figures"] | {"seed": seed},
         "training": _stage("training", plain) | {"seed": seed},
-        "inference": {name: plain["training"][name] for name in PICTURES} | plain["inference"] | {"seed": seed},
+        "inference": _inference(plain, seed),
         "evaluation": plain["evaluation"] | {"seed": seed},
     }
 
@@ -65,6 +68,16 @@ def _stage(name: str, plain: dict, **shared: object) -> dict:
     keys = {key: value for key, value in plain[name].items() if key not in ENGINE_SECTIONS}
     section = plain[name].get(keys["engine"]) if keys["engine"] in ENGINE_SECTIONS else None
     return keys | {"own": section | shared if section else {}}
+
+
+def _inference(plain: dict, seed: int) -> dict:
+    """Return how a model is asked, in the number type that it was trained in; the split is a wildcard."""
+    training, asking = plain["training"], {key: value for key, value in plain["inference"].items() if key != "split"}
+    return (
+        {name: training[name] for name in PICTURES}
+        | asking
+        | {"dtype": training[training["engine"]]["dtype"], "seed": seed}
+    )
 
 
 def _model(section: str, llm: dict, seed: int) -> dict:
@@ -100,3 +113,15 @@ def _predictions(name: str, adapter: str, path: str) -> dict:
         return {"predictions": path, "masks": str(beside) if beside.is_file() else []}
     stem = f"results/evaluation/{name}/predictions"
     return {"predictions": f"{stem}.jsonl", "masks": f"{stem}.h5"}
+
+
+def asked(config: dict, known: dict) -> dict:
+    """Return what `snakemake predict --config` was given: image, instructions, run (the first of ``known`` if none).
+
+    These are no settings: what is made of them depends on nothing else that is set. Raises UserError for another run.
+    """
+    given, run = config.get("instruction", []), str(config.get("run") or next(iter(known)))
+    if run not in known:
+        raise UserError(f"run is {run!r}, but the runs are {', '.join(known)} (training.runs)")
+    instructions = [given] if isinstance(given, str) else list(given)
+    return {"image": str(config.get("image", "")), "instructions": instructions, "run": run}

@@ -9,6 +9,7 @@ how it treats added tokens, makes no difference.
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 import torch
@@ -157,13 +158,11 @@ def _read(folder: str | Path) -> PreTrainedTokenizerBase:
     try:
         return AutoTokenizer.from_pretrained(str(folder), local_files_only=True, padding_side="right")
     except (OSError, ValueError, ImportError, KeyError, TypeError) as error:
-        if (folder / "tokenizer.model").is_file() and not (folder / "tokenizer.json").is_file():
-            try:
-                import sentencepiece  # noqa: F401
-            except ImportError:
-                raise UserError(
-                    f"{folder} holds its tokenizer as tokenizer.model alone: install sentencepiece to read it"
-                ) from None
+        alone = (folder / "tokenizer.model").is_file() and not (folder / "tokenizer.json").is_file()
+        if alone and find_spec("sentencepiece") is None:
+            raise UserError(
+                f"{folder} holds its tokenizer as tokenizer.model alone: install sentencepiece to read it"
+            ) from None
         fault = next(iter(str(error).splitlines()), type(error).__name__)
         raise UserError(f"{folder} holds no readable tokenizer: get its files anew ({fault})") from None
 

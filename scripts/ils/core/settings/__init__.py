@@ -62,7 +62,9 @@ class Settings(Section):
                     raise ValueError(f"training.runs.{name} names {chosen!r}, but the sets are {', '.join(known)}")
         for name, other in self.evaluation.predictions.items():
             if other.test not in known:
-                raise ValueError(f"evaluation.predictions.{name} names {other.test!r}, but the sets are {', '.join(known)}")
+                raise ValueError(
+                    f"evaluation.predictions.{name} names {other.test!r}, but the sets are {', '.join(known)}"
+                )
         if both := self.training.runs.keys() & self.evaluation.predictions.keys():
             raise ValueError(f"evaluation.predictions.{min(both)} has the name of a run of training.runs: rename it")
         return self
