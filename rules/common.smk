@@ -8,7 +8,7 @@ sys.path.insert(0, str(Path(workflow.basedir) / "scripts"))
 from ils.cohort.check import check_inputs, check_lists, source_files
 from ils.core.engines import declared, engine_inputs, engine_sources
 from ils.core.labels import SPLITS, STAGES
-from ils.core.options import ASKED, ENGINE_STAGES, asked, evaluated, runs, stage_options
+from ils.core.options import ASKED, ENGINE_STAGES, asked, data, evaluated, runs, stage_options
 from ils.core.provenance import code_digest
 from ils.core.run import UserError, existing_file
 from ils.core.seeds import shard_names
@@ -58,6 +58,7 @@ OTHERS = SETTINGS.evaluation.predictions
 SPLIT = SETTINGS.inference.split
 
 SHARDS = shard_names(OPTIONS["cohort"]["shards"])
+DATA = data(SETTINGS, SHARDS)
 SETS = SETTINGS.thresholds.all_sets()
 BUILD = SETTINGS.thresholds.build
 LAYOUTS = BUILD if SETTINGS.dataset.released_layout else []

@@ -83,6 +83,34 @@ rule dataset_layout:
         "../scripts/dataset.py"
 
 
+# The way back: a release as the dataset of the threshold set `release`, to train and score on.
+rule dataset_release:
+    input:
+        folder=SETTINGS.dataset.release or [],
+    output:
+        train="results/dataset/release/train.jsonl",
+        validate="results/dataset/release/validate.jsonl",
+        test="results/dataset/release/test.jsonl",
+        pictures="results/dataset/release/pictures.tsv",
+        masks="results/masks/release/release.h5",
+        index="results/masks/release/index.parquet",
+    log:
+        "logs/dataset/release.log",
+    benchmark:
+        "results/benchmarks/dataset/release.tsv"
+    conda:
+        "../envs/dataset.yaml"
+    threads: 1
+    resources:
+        mem_mb=16000,  # all masks of the authors' release, packed, and all lines
+        runtime=240,
+    params:
+        **OPTIONS["release"],
+        code=code_digest("dataset.py", "ils.dataset.layout"),
+    script:
+        "../scripts/dataset.py"
+
+
 rule dataset:
     input:
         lines=expand("results/dataset/{thresholds}/{split}.jsonl", thresholds=BUILD, split=SPLITS),

@@ -34,10 +34,8 @@ rule evaluation_predictions:
 rule evaluation_run:
     input:
         lines=lambda wildcards: f"results/dataset/{EVALUATED[wildcards.run]['test']}/{SPLIT}.jsonl",
-        index=lambda wildcards: f"results/masks/{EVALUATED[wildcards.run]['test']}/index.parquet",
-        masks=lambda wildcards: expand(
-            "results/masks/{thresholds}/{shard}.h5", thresholds=EVALUATED[wildcards.run]["test"], shard=SHARDS
-        ),
+        index=lambda wildcards: DATA[EVALUATED[wildcards.run]["test"]]["index"],
+        masks=lambda wildcards: DATA[EVALUATED[wildcards.run]["test"]]["masks"],
         predictions=lambda wildcards: EVALUATED[wildcards.run]["predictions"],
         prediction_masks=lambda wildcards: EVALUATED[wildcards.run]["masks"],
         reviewed=SETTINGS.evaluation.reviewed or [],

@@ -5,7 +5,8 @@ rule inference_run:
     input:
         model="results/training/{run}/model",
         lines=lambda wildcards: f"results/dataset/{RUNS[wildcards.run]['test']}/{wildcards.split}.jsonl",
-        frames=expand("results/frames/{shard}.h5", shard=SHARDS),
+        frames=lambda wildcards: DATA[RUNS[wildcards.run]["test"]]["frames"],
+        pictures=lambda wildcards: DATA[RUNS[wildcards.run]["test"]]["pictures"],
     output:
         predictions="results/inference/{run}/{split}.jsonl",
         prediction_masks="results/inference/{run}/{split}.h5",
@@ -71,10 +72,12 @@ rule inference_panels:
 
 rule inference:
     input:
-        expand(
-            ["results/inference/{run}/{split}.jsonl", "results/inference/{run}/{split}_panels"],
-            run=RUNS,
-            split=SETTINGS.inference.split,
+        predictions=expand("results/inference/{run}/{split}.jsonl", run=RUNS, split=SPLIT),
+        # sheets show frames, which a release does not have
+        panels=expand(
+            "results/inference/{run}/{split}_panels",
+            run=[name for name, run in RUNS.items() if DATA[run["test"]]["frames"]],
+            split=SPLIT,
         ),
 
 

@@ -6,11 +6,10 @@ rule training_run:
         **ENGINE_FILES["training"],
         train=lambda wildcards: RUNS[wildcards.run]["train"],
         validate=lambda wildcards: f"results/dataset/{RUNS[wildcards.run]['thresholds']}/validate.jsonl",
-        index=lambda wildcards: f"results/masks/{RUNS[wildcards.run]['thresholds']}/index.parquet",
-        masks=lambda wildcards: expand(
-            "results/masks/{thresholds}/{shard}.h5", thresholds=RUNS[wildcards.run]["thresholds"], shard=SHARDS
-        ),
-        frames=expand("results/frames/{shard}.h5", shard=SHARDS),
+        index=lambda wildcards: DATA[RUNS[wildcards.run]["thresholds"]]["index"],
+        masks=lambda wildcards: DATA[RUNS[wildcards.run]["thresholds"]]["masks"],
+        frames=lambda wildcards: DATA[RUNS[wildcards.run]["thresholds"]]["frames"],
+        pictures=lambda wildcards: DATA[RUNS[wildcards.run]["thresholds"]]["pictures"],
     output:
         model=directory("results/training/{run}/model"),
         updates="results/training/{run}/updates.tsv",

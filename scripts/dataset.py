@@ -6,5 +6,7 @@ PARTS = {
     "dataset_shard": "dataset.stage.run_shard",
     "dataset_merge": "dataset.stage.merge",
     "dataset_layout": "dataset.layout.write_release",
+    "dataset_release": "dataset.layout.import_release",
 }
-run.part(snakemake, PARTS[snakemake.rule], pixels=snakemake.params.get("pixels"))
+more = {name: snakemake.params.get(name) for name in ("pixels", "images")}
+run.part(snakemake, PARTS[snakemake.rule], **more)

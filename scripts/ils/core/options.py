@@ -4,7 +4,7 @@ from pathlib import Path
 
 from ils.core.labels import SPLITS
 from ils.core.run import UserError
-from ils.core.settings import Settings
+from ils.core.settings import RELEASE, Settings
 from ils.core.settings.inputs import DEFAULT_SHARDS, EMBEDDED_SHARDS
 
 DATASET = ("ctr_negative_max", "global_share", "opacity_inference_share", "kinds", "one_answer")
@@ -55,6 +55,7 @@ def stage_options(settings: Settings) -> dict[str, dict]:
         "masks": masks | units,
         "dataset": {name: dataset[name] for name in DATASET} | {"seed": seed},
         "layout": {"pixels": dataset["layout_pixels"]},
+        "release": {"images": dataset["release_images"]},
         "tables": {"min_px": plain["tables"]["truth_min_px"]},
         "figures": plain["figures"] | {"seed": seed},
         "training": _stage("training", plain) | {"seed": seed},
@@ -84,6 +85,25 @@ def _model(section: str, llm: dict, seed: int) -> dict:
     """Return what an answer of one language model depends on; not how it is run (``llm.execution``)."""
     names = ("transport", "dtype", "temperature", "retries", "retry_temperature")
     return {name: llm[name] for name in names} | llm[section] | {"section": section, "seed": seed}
+
+
+def data(settings: Settings, shards: list[str]) -> dict[str, dict]:
+    """Return {set: index, masks, frames, pictures}: the files that its pairs name; pictures are a release's images."""
+    own = {name: f"results/masks/{name}" for name in settings.thresholds.all_sets()}
+    found = {
+        name: {
+            "index": f"{folder}/index.parquet",
+            "masks": [f"{folder}/{shard}.h5" for shard in shards],
+            "frames": [f"results/frames/{shard}.h5" for shard in shards],
+            "pictures": [],
+        }
+        for name, folder in own.items()
+    }
+    if settings.dataset.release:
+        folder = f"results/masks/{RELEASE}"
+        files = {"index": f"{folder}/index.parquet", "masks": [f"{folder}/{RELEASE}.h5"], "frames": []}
+        found[RELEASE] = files | {"pictures": f"results/dataset/{RELEASE}/pictures.tsv"}
+    return found
 
 
 def runs(settings: Settings) -> dict[str, dict]:

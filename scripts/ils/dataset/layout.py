@@ -177,15 +177,27 @@ def read_release(folder: str | Path) -> Iterator[tuple[dict, Path | None]]:
 
     A positive line's ``mask_id`` is None until the mask is read. Raises UserError if the folder holds no release.
     """
-    folder = Path(folder)
-    try:
-        release = json.loads((folder / JSON_NAME).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UserError(f"{folder} holds no readable {JSON_NAME}: point to a folder of the release ({error})") from None
+    folder, release = Path(folder), _release(folder)
     for split, name in SPLIT_NAMES.items():
         studies = {study_of(key): entry for key, entry in release.get(name, {}).items()}
         for study_id in sorted(studies):
             yield from _lines(folder, split, study_id, studies[study_id])
+
+
+def _release(folder: str | Path) -> dict:
+    try:
+        return json.loads((Path(folder) / JSON_NAME).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(f"{folder} holds no readable {JSON_NAME}: point to a folder of the release ({error})") from None
+
+
+def _pictures(release: dict, images: str) -> pl.DataFrame:
+    if not Path(images).is_dir():
+        raise UserError(f"dataset.release_images: there is no folder {images!r}: correct the path")
+    entries = [entry for name in SPLIT_NAMES.values() for entry in release.get(name, {}).values()]
+    root = Path(images).resolve()
+    places = {entry["dicom_id"]: str(root / entry["image_path"]) for entry in entries}
+    return pl.DataFrame(sorted(places.items()), schema={"image_id": pl.String, "path": pl.String}, orient="row")
 
 
 def _lines(folder: Path, split: str, study_id: str, entry: dict) -> Iterator[tuple[dict, Path | None]]:
@@ -239,11 +251,24 @@ def certainty_of(pair: dict) -> str | None:
     return None if meaning.word == templates.OPACITY else "definitive"
 
 
-def import_release(*, folder: str, train: str, validate: str, test: str, masks: str, index: str) -> None:
+def import_release(
+    *,
+    folder: str,
+    train: str,
+    validate: str,
+    test: str,
+    masks: str,
+    index: str,
+    pictures: str | None = None,
+    images: str = "",
+) -> None:
     """Turn a release into our files: three JSONL files, one mask shard and its index.
 
-    Raises StoreError for a mask that is missing, UserError for one that is no whole frame like the others.
+    ``pictures``: a table of image_id and path, of its images in the tree ``images``. Raises StoreError for a mask that
+    is missing, UserError for one that is no whole frame like the others, or where there is no such tree.
     """
+    if pictures:
+        write_table(pictures, _pictures(_release(folder), images))
     outputs = {"train": train, "validate": validate, "test": test}
     lines: dict[str, list[dict]] = {split: [] for split in outputs}
     packed: dict[str, np.ndarray] = {}

@@ -14,7 +14,7 @@ from ils.core.run import UserError, progress
 from ils.core.store import ShardWriter, write_lines
 from ils.inference.asking import DTYPES, Asker, Reply
 from ils.rosalia.samples import Pairs, Sample
-from ils.rosalia.sources import Frames
+from ils.rosalia.sources import PictureSource, picture_source
 
 log = logging.getLogger("ils")
 NO_FRAME = "no_frame"
@@ -40,9 +40,9 @@ class Options:
 class _Present:
     """The frames; one that is missing is found out only when it is wanted, so that it is its pairs' fault alone."""
 
-    def __init__(self, paths: list[str] | list[Path]):
-        self._frames = Frames(paths)
-        self.name = self._frames.name
+    def __init__(self, source: PictureSource):
+        self._frames = source
+        self.name = source.name
 
     def __contains__(self, image_id: str) -> bool:
         return True
@@ -57,7 +57,8 @@ def run_split(
     *,
     model: str | Path,
     lines: str | Path,
-    frames: list[str] | list[Path],
+    frames: list[str] | list[Path] | None = None,
+    pictures: str | Path | None = None,
     predictions: str | Path,
     prediction_masks: str | Path,
     options: Options,
@@ -74,7 +75,8 @@ def run_split(
     """
     check(options)
     asker = Asker.load(model, options, compute)
-    pairs = Pairs(lines=str(lines), tokens=asker.tokens, options=asker.pair_options(), pictures=_Present(frames))
+    source = _Present(picture_source(frames, pictures))
+    pairs = Pairs(lines=str(lines), tokens=asker.tokens, options=asker.pair_options(), pictures=source)
     size = options.size
     about = attrs | {"frame": f"{size} x {size} pixels, the frame resized; right is on the image's left"}
     faults: Counter[str] = Counter()

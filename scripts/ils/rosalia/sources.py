@@ -147,6 +147,11 @@ class PictureTable:
             raise UserError(f"{path} is missing or damaged: fetch it again ({type(error).__name__})") from None
 
 
+def picture_source(frames: list[str] | list[Path] | None, pictures: str | Path | None) -> PictureSource:
+    """Return the pictures of the table ``pictures`` where it is given, else the shards ``frames``."""
+    return PictureTable(pictures) if pictures else Frames(frames or [])
+
+
 class Masks(_PerProcess):
     """The masks of all shards, by mask id; ``index`` says which shard holds one."""
 

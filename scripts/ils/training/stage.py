@@ -1,11 +1,13 @@
 """The training stage: pairs, masks and frames in, a fine-tuned model and its course out."""
 
+import ctypes
 import hashlib
 import importlib
 import json
 import logging
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from dataclasses import asdict, dataclass, replace
@@ -20,11 +22,12 @@ from ils.core.provenance import SCRIPTS
 from ils.core.run import UserError
 from ils.core.seeds import stable_hash
 from ils.core.store import write_table
+from ils.rosalia.config import RosaliaConfig, read_config
 from ils.rosalia.model import Rosalia
 from ils.rosalia.prompts import prompt
 from ils.rosalia.samples import Options as PairOptions
 from ils.rosalia.samples import Pairs
-from ils.rosalia.sources import Lines
+from ils.rosalia.sources import Lines, picture_source
 from ils.rosalia.tokens import Tokens
 from ils.training import parts
 from ils.training.engine import Options, load
@@ -64,8 +67,11 @@ class Job:
     def identity(self) -> str:
         """Digest all that the result depends on: an interrupted training of another identity is not gone on with."""
         digest = hashlib.sha256(json.dumps([self.options, self.attrs["code_digest"]], sort_keys=True).encode())
-        for name in ("train", "validate", "index"):
-            digest.update(Path(self.files[name]).read_bytes())
+        for name in ("train", "validate", "index", "pictures"):
+            digest.update(Path(self.files[name]).read_bytes() if self.files[name] else b"")
+        # these are large: their sizes, which tell any but the most unlikely change
+        for path in (*self.files["masks"], *self.files["frames"], *sorted(self.engine_files.values())):
+            digest.update(f"{Path(path).name} {Path(path).stat().st_size}\n".encode())
         return digest.hexdigest()
 
 
@@ -75,7 +81,8 @@ def run_training(
     validate: str,
     index: str,
     masks: list[str],
-    frames: list[str],
+    frames: list[str] | None = None,
+    pictures: str | None = None,
     model: str,
     updates: str,
     epochs: str,
@@ -88,11 +95,14 @@ def run_training(
 ) -> None:
     """Train a model on the pairs of ``train``, score it on those of ``validate``, and write the best.
 
+    Images are in the shards ``frames``, or at the paths of the table ``pictures`` (image_id, path).
+
     Writes the folder ``model`` (:meth:`Rosalia.save_pretrained`, adapters merged, and its tokenizer), the tables
     ``updates`` and ``epochs`` (TSV) and the folder ``tensorboard``. Killed, it goes on where its last checkpoint was
     written, and the tables are those of a run that was never killed. Raises UserError for a user's mistake.
     """
-    files = {"train": train, "validate": validate, "index": index, "masks": list(masks), "frames": list(frames)}
+    files = {"train": train, "validate": validate, "index": index, "masks": list(masks)}
+    files |= {"frames": list(frames or []), "pictures": pictures or ""}
     files |= {"model": model, "updates": updates, "epochs": epochs, "tensorboard": tensorboard}
     folder = Path(model).with_name("checkpoint")
     job = Job(files, engine_files, asdict(options), attrs, threads, compute, str(folder))
@@ -119,42 +129,60 @@ def _prepare(job: Job) -> None:
 def _launch(job: Job) -> None:
     """Run :func:`work` in one process a GPU, or in one on the CPU."""
     processes = torch.cuda.device_count() if device_of(job.compute["device"]).type == "cuda" else 1
-    processes = min(processes, job.compute["gpus"] or 1) or 1
+    processes = max(1, min(processes, job.compute["gpus"]))
+    Recipe.of(job.options["own"]).together(processes)  # or raises, before any process is started
     path, fault = Path(job.folder, "job.json"), Path(job.folder, "fault")
-    path.write_text(json.dumps(asdict(job)))
+    path.write_text(json.dumps(asdict(job)), encoding="utf-8")
     fault.unlink(missing_ok=True)
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
-    environment = os.environ | {
-        "PYTHONPATH": os.pathsep.join(filter(None, (str(SCRIPTS), os.environ.get("PYTHONPATH"))))
-    }
-    done = subprocess.run([*command, "-m", "ils.training.worker", str(path)], env=environment, check=False)
+    command += ["-m", "ils.training.worker", str(path)]
+    paths = os.pathsep.join(filter(None, (str(SCRIPTS), os.environ.get("PYTHONPATH"))))
+    with subprocess.Popen(
+        command,
+        env=os.environ | {"PYTHONPATH": paths},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        preexec_fn=_end_with_parent,
+    ) as launched:
+        for line in launched.stdout:
+            if not fault.is_file():  # after it, the launcher reports at length that a process ended
+                log.info("%s", line.rstrip())
     if fault.is_file():
-        raise UserError(fault.read_text())
-    if done.returncode:
-        raise RuntimeError(f"a process of the training ended with code {done.returncode}")
+        raise UserError(fault.read_text(encoding="utf-8"))
+    if launched.returncode:
+        raise RuntimeError(f"a process of the training ended with code {launched.returncode}")
+
+
+def _end_with_parent() -> None:
+    """Let the kernel end this process when its parent dies: two trainings must not write into one folder."""
+    if sys.platform == "linux":
+        PR_SET_PDEATHSIG = 1
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def work(job: Job) -> None:
     """Do a training, or one process's share of it."""
     options = Options(**job.options)
     recipe = Recipe.of(options.own)
-    torch.manual_seed(stable_hash(options.seed, "training") % 2**63)
     folder = Path(job.folder)
     device = device_of(job.compute["device"])
     tokens = Tokens.load(folder / "start")
+    # first, for it is soon done and finds most mistakes
+    made = _pair_options(read_config(folder / "start"), options)
+    shared = {name: job.files[name] for name in ("index", "masks")} | {"tokens": tokens}
+    shared["pictures"] = picture_source(job.files["frames"], job.files["pictures"])
+    pairs = Pairs(lines=job.files["train"], options=made, **shared)
+    held = Pairs(lines=job.files["validate"], options=replace(made, answers=False, equalise=True), **shared)
     low = recipe.dtype == "bfloat16" and recipe.runner == "deepspeed"
     model = Rosalia.from_pretrained(folder / "start", torch.bfloat16 if low else torch.float32)
     model.images_at_once = job.compute["images_at_once"]
     if recipe.gradient_checkpointing:
         model.checkpoint_gradients()
+    torch.manual_seed(stable_hash(options.seed, "adapters") % 2**63)
     adapters = parts.add_adapters(model, recipe.lora)
     runner = importlib.import_module(f"ils.training.{recipe.runner}").Runner(model, recipe, device)
-    made = _pair_options(model, options)
-    shared = {name: job.files[name] for name in ("index", "masks", "frames")}
-    pairs = Pairs(lines=job.files["train"], tokens=tokens, options=made, **shared)
-    held = Pairs(
-        lines=job.files["validate"], tokens=tokens, options=replace(made, answers=False, equalise=True), **shared
-    )
     how = Execution(workers=max(0, job.threads - 1), checkpoint_every=job.compute["checkpoint_every"])
     course = Fit(runner, pairs, held, recipe, options, folder, how).run(job.files["tensorboard"])
     if runner.rank == 0:
@@ -174,8 +202,8 @@ def _start(job: Job, options: Options) -> None:
     making.rename(folder)
 
 
-def _pair_options(model: Rosalia, options: Options) -> PairOptions:
-    vision, side = model.config.llava.vision_config, model.config.sam.vision_config.image_size
+def _pair_options(config: RosaliaConfig, options: Options) -> PairOptions:
+    vision, side = config.llava.vision_config, config.sam.vision_config.image_size
     return PairOptions(
         conversation=options.conversation,
         max_length=options.max_length,

@@ -55,7 +55,7 @@ class Settings(Section):
 
     @model_validator(mode="after")
     def _runs_are_of_known_thresholds(self) -> "Settings":
-        known = self.thresholds.all_sets()
+        known = [*self.thresholds.all_sets(), *([RELEASE] if self.dataset.release else [])]
         for name, run in self.training.runs.items():
             for chosen in filter(None, (run.thresholds, run.test)):
                 if chosen not in known:
@@ -76,6 +76,10 @@ class Settings(Section):
                 "dataset.released_layout holds one image a study: set cohort.per_study to first, or take it away"
             )
         return self
+
+
+RELEASE = "release"
+"""What the runs of the model half call the dataset of ``dataset.release``."""
 
 
 class SettingsError(ValueError):

@@ -2,6 +2,8 @@
 
 from typing import Literal
 
+from pydantic import model_validator
+
 from ils.core.labels import LESIONS
 from ils.core.settings.base import AUTHORS, PAPER, Logic, Section, Share, key
 
@@ -60,11 +62,23 @@ class Dataset(Section):
         source=PAPER,
     )
     released_layout: bool = key(False, "Also write the layout of the authors' release (JSON and PNG masks).")
+    release: str = key(
+        "", "Folder of the authors' release, or of that layout, to train and score on: as the threshold set `release`."
+    )
+    release_images: str = key(
+        "", "Folder of its images (pNN/p<subject>/s<study>/<image>.jpg); 8-bit JPEG or PNG.", source=AUTHORS
+    )
     layout_pixels: Literal["frame", "original"] = key(
         "frame",
         "Pixels of that layout's masks: the frame's as in the release, or the image's own.",
         source=AUTHORS,
     )
+
+    @model_validator(mode="after")
+    def _release_has_images(self) -> "Dataset":
+        if self.release and not self.release_images:
+            raise ValueError("release is set, so dataset.release_images must be too: give the folder of its images")
+        return self
 
 
 class Tables(Section):

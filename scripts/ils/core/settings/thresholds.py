@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from ils.core.settings.base import PAPER, Section, Share, key
 
 ThresholdName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
-RESERVED = ("sweep", "count", "paper")
+RESERVED = ("sweep", "count", "paper", "release")
 """Names a set cannot have: a folder beside the sets', and columns of the table of counts."""
 TauName = Literal["ano", "anatomy", "conf", "signal", "size"]
 
