@@ -75,7 +75,7 @@ def write_config(folder: str | Path, config: RosaliaConfig) -> None:
     parts = {"llava": config.llava.to_dict(), "sam": config.sam.to_dict()}
     for part in parts.values():
         part.pop("transformers_version", None)
-    write_json(Path(folder) / CONFIG, {"model_type": "rosalia", "seg_id": config.seg_id} | parts)
+    write_json(Path(folder) / CONFIG, {"kind": "rosalia", "seg_id": config.seg_id} | parts)
 
 
 def read_config(folder: str | Path) -> RosaliaConfig:
@@ -83,7 +83,7 @@ def read_config(folder: str | Path) -> RosaliaConfig:
     path = Path(folder) / CONFIG
     try:
         held = json.loads(path.read_text(encoding="utf-8"))
-        if held.get("model_type") != "rosalia":
+        if held.get("kind") != "rosalia":
             raise UserError(f"{path} is not of a ROSALIA model of ours: convert the published one first")
         return RosaliaConfig(LlavaConfig(**held["llava"]), SamConfig(**held["sam"]), int(held["seg_id"]))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, StrictDataclassError) as error:
