@@ -1,5 +1,7 @@
 """The runner deepspeed: ZeRO-2, one process a GPU, as the published code trains."""
 
+import math
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +12,6 @@ from deepspeed import comm
 
 from ils.rosalia.model import Rosalia
 from ils.training import parts
-from ils.training.plain import random_state, set_random_state
 from ils.training.recipe import Recipe
 
 
@@ -21,9 +22,11 @@ class Runner:
     """
 
     def __init__(self, model: Rosalia, recipe: Recipe, device: torch.device):
+        if device.type == "cuda":
+            device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+            torch.cuda.set_device(device)
         deepspeed.init_distributed(dist_backend="nccl" if device.type == "cuda" else "gloo", verbose=False)
-        self.rank, self.ranks = comm.get_rank(), comm.get_world_size()
-        self.device = torch.device("cuda", torch.cuda.current_device()) if device.type == "cuda" else device
+        self.rank, self.ranks, self.device = comm.get_rank(), comm.get_world_size(), device
         self.parameters = parts.choose(model, recipe.trained)
         self.engine, self.optimiser, _, _ = deepspeed.initialize(
             model=model.to(self.device),
@@ -31,7 +34,7 @@ class Runner:
             optimizer=parts.optimiser(self.parameters, recipe),
             config={
                 "train_micro_batch_size_per_gpu": recipe.micro_batch,
-                "gradient_accumulation_steps": recipe.batch // (recipe.micro_batch * self.ranks),
+                "gradient_accumulation_steps": recipe.together(self.ranks),
                 "gradient_clipping": recipe.clip,
                 "bf16": {"enabled": recipe.dtype == "bfloat16"},
                 "zero_allow_untested_optimizer": True,
@@ -59,21 +62,14 @@ class Runner:
             self.engine.step()  # which only counts
 
     def update(self, rate: float) -> float:
-        """Change the weights at the learning rate ``rate``; return the norm of the gradient before it was clipped."""
+        """Change the weights at the learning rate ``rate``; return the norm of the gradient before it was clipped.
+
+        Where that is no finite number nothing changes, on any rank.
+        """
         for group in self.optimiser.param_groups:
             group["lr"] = rate
         self.engine.step()
-        return float(self.engine.get_global_grad_norm())
-
-    def skip(self) -> None:
-        """Forget the gradient of an update."""
-        self.optimiser.averaged_gradients = {}
-        self.engine.zero_grad()
-        self.optimiser.zero_grad()
-
-    def agree(self, healthy: bool) -> bool:
-        """Return whether an update is healthy on all ranks."""
-        return bool(self.sum(torch.tensor([float(not healthy)]))[0] == 0)
+        return math.nan if self.optimiser.overflow else float(self.engine.get_global_grad_norm())
 
     def sum(self, values: torch.Tensor) -> torch.Tensor:
         """Add up a tensor over the ranks."""
@@ -84,8 +80,6 @@ class Runner:
     def save(self, folder: Path, state: dict) -> None:
         """Write all that a training goes on from into ``folder``; what was there before goes when it is whole."""
         tag = f"update{state['update']}"
-        (folder / tag).mkdir(parents=True, exist_ok=True)
-        torch.save(random_state(), folder / tag / f"random{self.rank}.pt")
         self.engine.save_checkpoint(str(folder), tag=tag, client_state={"state": state}, exclude_frozen_parameters=True)
         comm.barrier()
         if self.rank == 0:
@@ -97,6 +91,5 @@ class Runner:
         """Take up what :meth:`save` wrote last and return its ``state``; None if there is nothing."""
         if not (folder / "latest").is_file():
             return None
-        path, held = self.engine.load_checkpoint(str(folder), load_module_strict=False)
-        set_random_state(torch.load(Path(path).parent / f"random{self.rank}.pt", weights_only=True))
+        _, held = self.engine.load_checkpoint(str(folder), load_module_strict=False)
         return held["state"]

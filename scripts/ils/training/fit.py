@@ -2,6 +2,7 @@
 
 import logging
 import math
+import shutil
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -11,6 +12,7 @@ import torch
 from torch.utils.tensorboard import SummaryWriter
 
 from ils.core.run import UserError, progress
+from ils.core.seeds import stable_hash
 from ils.core.store import atomic
 from ils.rosalia.losses import rosalia_loss
 from ils.rosalia.model import Rosalia
@@ -21,6 +23,9 @@ from ils.training.schedule import learning_rate
 from ils.training.validation import scores
 
 log = logging.getLogger("ils")
+LOSSES = ("loss", "text", "bce", "dice")
+NOTED = (*LOSSES, "positives", "pairs")
+"""What is noted of an update: means over its micro-batches, and numbers of pairs."""
 
 
 @dataclass
@@ -83,13 +88,7 @@ class Fit:
             rank=runner.rank,
             world=runner.ranks,
         )
-        together = recipe.batch // (recipe.micro_batch * runner.ranks)
-        if together * recipe.micro_batch * runner.ranks != recipe.batch:
-            raise UserError(
-                f"training: batch is {recipe.batch}, which {runner.ranks} GPUs cannot share in micro batches of "
-                f"{recipe.micro_batch}: change batch, micro_batch or compute.gpus"
-            )
-        self.plan = Plan(self.draws.batches(), together, recipe.epochs)
+        self.plan = Plan(self.draws.batches(), recipe.together(runner.ranks), recipe.epochs)
 
     def run(self, tensorboard: str) -> Course:
         """Train from where an interrupted run was last written down, or from the beginning, to the end.
@@ -101,22 +100,32 @@ class Fit:
         first = course.update
         if first:
             log.info("training goes on at update %d of %d", first, self.plan.total)
-        board = SummaryWriter(tensorboard, purge_step=first) if self.runner.rank == 0 else None
+        board = self._board(tensorboard, course) if self.runner.rank == 0 else None
         for update, batches in progress(self._updates(first), self.plan.total - first, "updates"):
             noted = self._update(update, batches, course)
             course.updates.append(noted)
             course.update = update + 1
-            self._plot(board, "update", course.update, noted)
+            _plot(board, "update", noted)
             epoch, rest = divmod(course.update, self.plan.per_epoch)
             last = course.update == self.plan.total
             if rest == 0 and (epoch % self.options.validate_every == 0 or last):
                 self._score(epoch, course)
-                self._plot(board, "validation", course.update, course.epochs[-1])
+                _plot(board, "validation", course.epochs[-1])
             if course.update % self.how.checkpoint_every == 0 or last:
                 self.runner.save(self.folder, asdict(course))
         if board:
             board.close()
         return course
+
+    @staticmethod
+    def _board(folder: str, course: Course) -> SummaryWriter:
+        """Open TensorBoard's files anew, with the course so far: what a killed run had written may be gone."""
+        shutil.rmtree(folder, ignore_errors=True)
+        board = SummaryWriter(folder)
+        for group, notes in (("update", course.updates), ("validation", course.epochs)):
+            for noted in notes:
+                _plot(board, group, noted)
+        return board
 
     def _updates(self, first: int) -> Iterator[tuple[int, list[Batch]]]:
         """Yield each update from the ``first`` on with its micro-batches, all through the training's epochs."""
@@ -137,44 +146,43 @@ class Fit:
     def _update(self, update: int, batches: list[Batch], course: Course) -> dict:
         recipe, runner = self.recipe, self.runner
         runner.model.train()
+        # dropout depends on the update alone, not on what was drawn before: after a kill it is the same
+        torch.manual_seed(stable_hash(self.options.seed, "update", update, runner.rank) % 2**63)
         rate = learning_rate(update, recipe.learning_rate, recipe.warmup, self.plan.total)
-        sums = dict.fromkeys(("loss", "ce", "bce", "dice"), 0.0)
-        healthy = True
+        sums = torch.zeros(len(NOTED), dtype=torch.float64)
         for number, batch in enumerate(batches, 1):
             moved = batch.to(runner.device, next(runner.model.parameters()).dtype)
             losses = runner.forward(partial(_losses, batch=moved, recipe=recipe))
-            healthy = runner.agree(bool(torch.isfinite(losses["loss"].detach())))
-            for name in sums:
-                sums[name] += float(losses[name].detach()) / len(batches)
-            if not healthy:
-                break
-            runner.backward(losses["loss"], len(batches), number == len(batches))
-        norm = runner.update(rate) if healthy else float("nan")
-        if not healthy:
-            self._skip(update, course)
-        positives = sum(bool(mask.any()) for batch in batches for mask in batch.masks)
+            values = torch.stack([losses[name].detach().double() for name in LOSSES]).cpu() / len(batches)
+            positives = sum(bool(mask.any()) for mask in batch.masks)
+            sums += torch.cat([values / runner.ranks, torch.tensor([positives, len(batch.pair_ids)])])
+            # a loss that is no number must reach the gradient, by which all ranks see that the update is to be skipped
+            healthy = bool(values.isfinite().all())
+            runner.backward(
+                losses["loss"] if healthy else losses["loss"] * math.nan, len(batches), number == len(batches)
+            )
+        norm = runner.update(rate)
+        if not math.isfinite(norm):
+            self._skipped(update, course)
+        noted = dict(zip(NOTED, runner.sum(sums).tolist(), strict=True))
         return {
             "update": update + 1,
             "epoch": update // self.plan.per_epoch + 1,
             "learning_rate": rate,
-            "loss": sums["loss"],
-            "text": sums["ce"],
-            "bce": sums["bce"],
-            "dice": sums["dice"],
+            **{name: noted[name] for name in LOSSES},
             "gradient_norm": norm,
-            "positives": positives,
-            "pairs": sum(len(batch.pair_ids) for batch in batches),
-            "skipped": not healthy,
+            "positives": int(noted["positives"]),
+            "pairs": int(noted["pairs"]),
+            "skipped": not math.isfinite(norm),
         }
 
-    def _skip(self, update: int, course: Course) -> None:
-        self.runner.skip()
+    def _skipped(self, update: int, course: Course) -> None:
         course.skipped += 1
-        log.warning("update %d is skipped: its loss is no number (%d so far)", update + 1, course.skipped)
+        log.warning("update %d is skipped: its loss or gradient is no number (%d so far)", update + 1, course.skipped)
         if course.skipped >= self.options.nan_limit:
             raise UserError(
-                f"training: {course.skipped} updates had a loss that is no number, the limit training.nan_limit: lower "
-                "learning_rate, or set dtype to float32"
+                f"training: {course.skipped} updates had a loss or gradient that is no number, the limit "
+                "training.nan_limit: lower learning_rate, or set dtype to float32"
             )
 
     def _score(self, epoch: int, course: Course) -> None:
@@ -190,12 +198,13 @@ class Fit:
                 with atomic(self.folder / "best.pt") as temporary:
                     torch.save({name: tensor.detach() for name, tensor in runner.parameters.items()}, temporary)
 
-    @staticmethod
-    def _plot(board: SummaryWriter | None, group: str, update: int, noted: dict) -> None:
-        for name, value in noted.items() if board else ():
-            if name not in ("update", "epoch"):
-                board.add_scalar(f"{group}/{name}", value, update)
+
+def _plot(board: SummaryWriter | None, group: str, noted: dict) -> None:
+    for name, value in noted.items() if board else ():
+        if name not in ("update", "epoch") and math.isfinite(value):
+            board.add_scalar(f"{group}/{name}", value, noted["update"])
 
 
 def _losses(model: Rosalia, batch: Batch, recipe: Recipe) -> dict[str, torch.Tensor]:
-    return rosalia_loss(model(batch), batch, recipe.loss, recipe.dice_on)
+    losses = rosalia_loss(model(batch), batch, recipe.loss, recipe.dice_on)
+    return losses | {"text": losses["ce"]}

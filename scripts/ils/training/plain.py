@@ -1,5 +1,6 @@
 """The runner plain: one process and torch alone."""
 
+import math
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -23,7 +24,7 @@ class Runner:
         self.optimiser = parts.optimiser(self.parameters, recipe)
 
     def forward(self, work: Callable[[Rosalia], dict]) -> dict:
-        """Return what ``work(model)`` gives, in the recipe's number type."""
+        """Return what ``work(model)`` gives, computed in the recipe's number type."""
         low = self.recipe.dtype == "bfloat16"
         with torch.autocast(self.device.type, torch.bfloat16) if low else nullcontext():
             return work(self.model)
@@ -33,33 +34,28 @@ class Runner:
         (loss / parts).backward()
 
     def update(self, rate: float) -> float:
-        """Change the weights at the learning rate ``rate``; return the norm of the gradient before it was clipped."""
-        norm = torch.nn.utils.clip_grad_norm_(self.parameters.values(), self.recipe.clip)
+        """Change the weights at the learning rate ``rate``; return the norm of the gradient before it was clipped.
+
+        Where that is no finite number nothing changes: one such step would spoil all weights and moments for good.
+        """
+        norm = float(torch.nn.utils.clip_grad_norm_(self.parameters.values(), self.recipe.clip))
         for group in self.optimiser.param_groups:
             group["lr"] = rate
-        self.optimiser.step()
+        if math.isfinite(norm):
+            self.optimiser.step()
         self.optimiser.zero_grad(set_to_none=True)
-        return float(norm)
-
-    def skip(self) -> None:
-        """Forget the gradient of an update."""
-        self.optimiser.zero_grad(set_to_none=True)
-
-    def agree(self, healthy: bool) -> bool:
-        """Return whether an update is healthy on all ranks."""
-        return healthy
+        return norm
 
     def sum(self, values: torch.Tensor) -> torch.Tensor:
         """Add up a tensor over the ranks."""
         return values
 
     def save(self, folder: Path, state: dict) -> None:
-        """Write weights, optimiser, random state and ``state`` into ``folder``, all or nothing."""
+        """Write weights, optimiser and ``state`` into ``folder``, all or nothing."""
         everything = {
             "state": state,
             "weights": {name: value.detach() for name, value in self.parameters.items()},
             "optimiser": self.optimiser.state_dict(),
-            "random": random_state(),
         }
         with atomic(folder / "checkpoint.pt") as temporary:
             torch.save(everything, temporary)
@@ -74,18 +70,4 @@ class Runner:
             for name, value in self.parameters.items():
                 value.copy_(held["weights"][name])
         self.optimiser.load_state_dict(held["optimiser"])
-        set_random_state(held["random"])
         return held["state"]
-
-
-def random_state() -> dict[str, torch.Tensor]:
-    """Return the state of torch's generators, that dropout draws from."""
-    state = {"cpu": torch.get_rng_state()}
-    return state | ({"cuda": torch.cuda.get_rng_state()} if torch.cuda.is_available() else {})
-
-
-def set_random_state(state: dict[str, torch.Tensor]) -> None:
-    """Undo :func:`random_state`."""
-    torch.set_rng_state(state["cpu"])
-    if "cuda" in state and torch.cuda.is_available():
-        torch.cuda.set_rng_state(state["cuda"])

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, fields
 
+from ils.core.run import UserError
 from ils.rosalia.losses import LossWeights
 from ils.training.parts import LoraOptions
 
@@ -33,3 +34,13 @@ class Recipe:
         """Take it out of an engine's own settings."""
         plain = {each.name: own[each.name] for each in fields(cls)}
         return cls(**plain | {"lora": LoraOptions(**own["lora"]), "loss": LossWeights(**own["loss"])})
+
+    def together(self, ranks: int) -> int:
+        """Return how many micro-batches each rank adds up for an update. Raises UserError if they do not come out."""
+        count, rest = divmod(self.batch, self.micro_batch * ranks)
+        if rest or not count:
+            raise UserError(
+                f"training: batch is {self.batch}, no multiple of micro_batch {self.micro_batch} times the "
+                f"{ranks} GPUs at work: change batch, micro_batch or compute.gpus"
+            )
+        return count
