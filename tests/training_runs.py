@@ -44,7 +44,9 @@ def outputs(folder: Path) -> dict:
     return {name: str(folder / place) for name, place in names.items()}
 
 
-def train(folder: Path, given: dict, made: Options | None = None, *, code: str = "1", threads: int = 1, **compute) -> Path:
+def train(
+    folder: Path, given: dict, made: Options | None = None, *, code: str = "1", threads: int = 1, **compute: object
+) -> Path:
     """Run the stage; return the folder with what it wrote."""
     run_training(
         **given, **outputs(folder), options=made or options(), attrs={"code_digest": code}, threads=threads,

@@ -37,6 +37,7 @@ from ils.training.recipe import Recipe
 __all__ = ["Options", "run_training"]
 
 log = logging.getLogger("ils")
+WORKER = "ils.training.worker"
 UPDATES = {
     "update": pl.Int64, "epoch": pl.Int64, "learning_rate": pl.Float64, "loss": pl.Float64, "text": pl.Float64,
     "bce": pl.Float64, "dice": pl.Float64, "gradient_norm": pl.Float64, "positives": pl.Int64, "pairs": pl.Int64,
@@ -126,16 +127,21 @@ def _prepare(job: Job) -> None:
     mark.write_text(identity)
 
 
+def _processes(job: Job) -> int:
+    """Return how many processes share the training: one a GPU, or one on the CPU."""
+    there = torch.cuda.device_count() if device_of(job.compute["device"]).type == "cuda" else 1
+    return max(1, min(there, job.compute["gpus"]))
+
+
 def _launch(job: Job) -> None:
-    """Run :func:`work` in one process a GPU, or in one on the CPU."""
-    processes = torch.cuda.device_count() if device_of(job.compute["device"]).type == "cuda" else 1
-    processes = max(1, min(processes, job.compute["gpus"]))
+    """Run :func:`work` in processes of their own, and put what they report into the log."""
+    processes = _processes(job)
     Recipe.of(job.options["own"]).together(processes)  # or raises, before any process is started
     path, fault = Path(job.folder, "job.json"), Path(job.folder, "fault")
     path.write_text(json.dumps(asdict(job)), encoding="utf-8")
     fault.unlink(missing_ok=True)
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
-    command += ["-m", "ils.training.worker", str(path)]
+    command += ["-m", WORKER, str(path)]
     paths = os.pathsep.join(filter(None, (str(SCRIPTS), os.environ.get("PYTHONPATH"))))
     with subprocess.Popen(
         command,
