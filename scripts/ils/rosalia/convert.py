@@ -23,6 +23,8 @@ SAM_PREFIX = "model.visual_model."
 """What the names of SAM's own file have before them in LISA's checkpoints."""
 CLIP_PREFIX = "model.vision_tower.vision_tower."
 """What the names of CLIP's own file have before them; the published models come without."""
+CLIP_LAYER = "mm_vision_select_layer"
+"""Key of the published config.json: whose hidden states of CLIP the language model sees, counted from the last."""
 _ENCODER, _PROMPTS, _DECODER = (SAM_PREFIX + part for part in ("image_encoder.", "prompt_encoder.", "mask_decoder."))
 _HEADS = ("output_hypernetworks_mlps.#", "iou_prediction_head")
 TABLE: tuple[tuple[str, str], ...] = (
@@ -182,7 +184,7 @@ def to_ours(
             image_token_index=image_id,
             image_seq_length=(clip_config.image_size // clip_config.patch_size) ** 2,
             projector_hidden_act="linear",
-            vision_feature_layer=-2,
+            vision_feature_layer=_published_config(source).get(CLIP_LAYER, -2),
             vision_feature_select_strategy="default",
         )
         config = RosaliaConfig(llava, sam or sam_h(), seg_id)
@@ -228,18 +230,19 @@ def to_published(
     source: str | Path,
     target: str | Path,
     *,
-    base: str | Path,
+    base: str | Path | None = None,
     with_clip: bool = False,
     dtype: torch.dtype = torch.bfloat16,
     shard_bytes: int = 5 * 10**9,
 ) -> None:
     """Turn a folder of ours into one that the published code reads (safetensors), CLIP's weights left out as there.
 
-    ``base``: folder of the published model that it came from, whose config.json is taken over.
+    ``base``: folder of the published model that it came from, whose config.json is taken over; without it one is
+    written that tells the model's sizes. Raises UserError for a model or a config.json that is missing or damaged.
     """
     config = read_config(source)
     rope = config.llava.text_config
-    held, shapes = _published_config(base), _shapes(config)
+    held, shapes = written_config(config) if base is None else _published_config(base), _shapes(config)
     names = {published_of(name): name for name in shapes if with_clip or ".vision_tower." not in name}
     with Weights(source) as weights:
         if fault := misfit(shapes, weights.shapes):
@@ -251,6 +254,23 @@ def to_published(
         kinds |= dict.fromkeys(tables, (tuple(angles.shape), torch.float32))
         write(target, kinds, lambda name: angles.clone() if name in tables else weights.get(names[name]), shard_bytes)
     write_json(Path(target) / CONFIG, held | {"vocab_size": rope.vocab_size})
+
+
+def written_config(config: RosaliaConfig) -> dict:
+    """Return a config.json of the published layout that tells a model's sizes, in LLaMA's and LLaVA's names."""
+    text, vision = config.llava.text_config, config.llava.vision_config
+    names = (
+        "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
+        "num_key_value_heads", "max_position_embeddings", "rms_norm_eps", "bos_token_id", "eos_token_id",
+        "pad_token_id", "hidden_act", "initializer_range",
+    )  # fmt: skip
+    held = {name: getattr(text, name) for name in names}
+    held |= {"model_type": "llava", "rope_theta": text.rope_parameters["rope_theta"], "tie_word_embeddings": False}
+    held |= {"mm_hidden_size": vision.hidden_size, "mm_use_im_start_end": True, "mm_vision_select_feature": "patch"}
+    return held | {
+        CLIP_LAYER: config.llava.vision_feature_layer,
+        "out_dim": config.sam.prompt_encoder_config.hidden_size,
+    }
 
 
 def _inverse_frequencies(config: LlamaConfig) -> torch.Tensor:

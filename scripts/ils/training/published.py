@@ -1,0 +1,35 @@
+"""A trained model in the layout of the published checkpoints, for code that was written for LISA."""
+
+import shutil
+from pathlib import Path
+
+from ils.core.run import UserError
+from ils.rosalia.convert import to_published
+
+TOKENIZER = (
+    "tokenizer.json", "tokenizer_config.json", "tokenizer.model", "special_tokens_map.json", "added_tokens.json",
+)  # fmt: skip
+
+
+def run_published(*, model: str | Path, published: str | Path, base: str | Path | None = None) -> None:
+    """Turn the folder ``model`` of a training into the folder ``published``, bfloat16 as published models are.
+
+    CLIP's weights go with it, for they may have been trained. ``base``: folder of the published model that the training
+    began from, whose config.json and tokenizer are taken over; without it both tell of ``model``. The folder is there
+    only when it is whole. Raises UserError for a model that is missing or damaged.
+    """
+    target = Path(published)
+    making = target.with_name(f".{target.name}.part")
+    shutil.rmtree(making, ignore_errors=True)
+    try:
+        to_published(model, making, base=base, with_clip=True)
+        words = Path(model if base is None else base)
+        found = [words / name for name in TOKENIZER if (words / name).is_file()]
+        if not found:
+            raise UserError(f"{words} holds no tokenizer ({', '.join(TOKENIZER[:3])}): make or get it anew")
+        for path in found:
+            shutil.copyfile(path, making / path.name)
+        shutil.rmtree(target, ignore_errors=True)
+        making.rename(target)
+    finally:
+        shutil.rmtree(making, ignore_errors=True)
