@@ -65,6 +65,28 @@ rule training_curves:
         "../scripts/training.py"
 
 
+# The model in the layout of the published checkpoints, for code that was written for LISA: asked for by its path.
+rule training_published:
+    input:
+        model="results/training/{run}/model",
+    output:
+        published=directory("results/training/{run}/published"),
+    log:
+        "logs/training/{run}.published.log",
+    benchmark:
+        "results/benchmarks/training/{run}.published.tsv"
+    conda:
+        "../envs/inference.yaml"
+    threads: 1
+    resources:
+        mem_mb=16000,
+        runtime=60,
+    params:
+        code=code_digest("training.py", "ils.training.published"),
+    script:
+        "../scripts/training.py"
+
+
 rule training:
     input:
         models=expand("results/training/{run}/model", run=RUNS),
