@@ -1,0 +1,379 @@
+"""How fast ROSALIA is trained and evaluated here, against a plain port of the published loop, in one run.
+
+    python benchmarks/rosalia.py [--size lite|7b] [--layers N] [--device auto|cpu|cuda] [--dtype float32|bfloat16]
+        [--results results] [--batches 1,4,16] [--images 8] [--steps 3] [--updates 60] [--rounds 3]
+        [--max-new-tokens 64] [--output benchmarks/rosalia.tsv]
+
+`lite` has the sizes of `training.lite.sizes`; `7b` those of LLaMA-7B, CLIP ViT-L/14 and SAM ViT-H with random weights,
+made on the device (`--layers` cuts each down to so many layers, for a try). The pairs are those of the dataset in
+`--results` (`make demo` makes one). Both loops begin at pairs whose pictures are read and resized, use the same weights
+and the same kernels, and take turns. A training step is forward, backward, clipping and AdamW on the paper's trained
+parts, SAM's and CLIP's encoders frozen. In float32 losses, masks and answers must agree, or the benchmark stops; in
+bfloat16 the table tells how far they do. `lite` is first trained for `--updates` updates, so that it gives answers that
+end; random weights (`7b`, or `--updates 0`), whose head is changed so that [SEG] comes first, then say nothing up to
+`--max-new-tokens`. Seconds are those of the CPU's cores, or a GPU's wall; memory is the most held (GPU: tensors; Linux:
+the process).
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import SimpleNamespace
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "benchmarks")]
+
+import numpy as np  # noqa: E402
+import polars as pl  # noqa: E402
+import torch  # noqa: E402
+from torch import nn  # noqa: E402
+
+import rosalia_original as original  # noqa: E402
+from ils.core.nets import device_of, inference  # noqa: E402
+from ils.core.settings import Settings  # noqa: E402
+from ils.core.store import write_table  # noqa: E402
+from ils.inference.asking import Asker  # noqa: E402
+from ils.inference.stage import windows  # noqa: E402
+from ils.rosalia.lite import make_lite  # noqa: E402
+from ils.rosalia.losses import rosalia_loss  # noqa: E402
+from ils.rosalia.model import Rosalia  # noqa: E402
+from ils.rosalia.prompts import answer_of, prompt  # noqa: E402
+from ils.rosalia.samples import Batch, Draws, Pairs, Sample, collate  # noqa: E402
+from ils.rosalia.sources import Lines  # noqa: E402
+from ils.rosalia.tokens import Tokens, word_tokenizer  # noqa: E402
+from ils.training import parts  # noqa: E402
+from ils.training.recipe import Recipe  # noqa: E402
+from rosalia_nets import Meter, random_7b  # noqa: E402
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+LOSS_OFF, PIXELS_OFF = 1e-4, 1e-6
+"""How far the loops may differ in float32: a loss relative to its size, and the share of a mask's pixels."""
+COLUMNS = {
+    "what": pl.String, "size": pl.String, "device": pl.String, "dtype": pl.String, "batch": pl.Int64,
+    "pairs": pl.Int64, "images": pl.Int64, "tokens": pl.Int64, "ours_pairs_per_s": pl.Float64,
+    "original_pairs_per_s": pl.Float64, "ratio": pl.Float64, "ours_peak_gb": pl.Float64,
+    "original_peak_gb": pl.Float64, "agreement": pl.Float64,
+}  # fmt: skip
+"""Of the table. agreement: of the pairs, the mean share of equal pixels, 0 where the answers differ; of training steps,
+1 - the largest relative difference of a loss."""
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What is measured, and on what."""
+
+    size: str
+    recipe: Recipe
+    model: Rosalia
+    tokens: Tokens
+    device: torch.device
+    dtype: torch.dtype
+    results: Path
+    rounds: int
+    max_new_tokens: int
+    random: bool
+    """Whether the weights are random, so that the model says nothing."""
+
+    def asker(self, batch: int, *, text: bool) -> Asker:
+        """Return our evaluation with the settings' defaults."""
+        plain = Settings()
+        asking = plain.inference.model_dump() | plain.training.model_dump(
+            include={"conversation", "max_length", "fit", "published_mismatch"}
+        )
+        asking |= {"text": text, "max_new_tokens": self.max_new_tokens, "dtype": str(self.dtype).removeprefix("torch.")}
+        return Asker(self.model, self.tokens, SimpleNamespace(**asking), self.device, batch)
+
+    def pairs(self, split: str, *, answers: bool, masks: bool) -> Pairs:
+        """Return the pairs of a split; in training the target is the side of the model's own square."""
+        options = replace(self.asker(1, text=True).pair_options(), answers=answers)
+        if masks:
+            options = replace(options, target=options.sam_side)
+        shards = {"frames": sorted(map(str, self.results.glob("frames/[0-9]*.h5")))}
+        if masks:
+            folder = self.results / "masks/default"
+            shards |= {"masks": sorted(map(str, folder.glob("[0-9]*.h5"))), "index": str(folder / "index.parquet")}
+        return Pairs(lines=lines_of(self.results, split), tokens=self.tokens, options=options, **shards)
+
+    def to(self, batch: Batch) -> Batch:
+        """Return a batch on the device, in the model's number type."""
+        return batch.to(self.device, self.dtype)
+
+
+def lines_of(results: Path, split: str) -> str:
+    """Return the file of a split's pairs."""
+    return str(results / f"dataset/default/{split}.jsonl")
+
+
+def make(given: argparse.Namespace) -> Bench:
+    """Make the model and its tokenizer."""
+    device = device_of(given.device)
+    training = Settings().training
+    recipe = (training.lite if given.size == "lite" else training.rosalia).model_dump()
+    recipe |= {"runner": "plain", "trained": training.rosalia.trained}
+    recipe["lora"] |= {"dropout": 0.0}  # drawn anew by each loop
+    texts = (
+        prompt(line["instruction"], line["answer"], training.conversation)
+        for split in ("train", "validate", "test")
+        for line in Lines(lines_of(given.results, split))
+    )
+    tokens = Tokens.prepare(word_tokenizer(texts))
+    dtype = DTYPES[given.dtype or ("float32" if device.type == "cpu" else "bfloat16")]
+    if given.size == "lite":
+        model = make_lite(training.lite.sizes, tokens, 0).to(device, dtype)
+    else:
+        model = random_7b(tokens, given.layers, device, dtype)
+    model.images_at_once = Settings().compute.images_at_once if device.type == "cuda" else None
+    size = given.size + (f", {given.layers} layers" if given.layers else "")
+    return Bench(
+        size, Recipe.of(recipe), model, tokens, device, dtype, given.results, given.rounds, given.max_new_tokens,
+        random=given.size != "lite" or not given.updates,
+    )  # fmt: skip
+
+
+def in_turns(
+    bench: Bench, works: list[Callable[[], object]], before: Callable[[], None] = lambda: None
+) -> tuple[list[Meter], list[object]]:
+    """Do each work once to warm up, then ``rounds`` times in turns; return the meters and what the first gave.
+
+    ``before`` is done before each that warms up.
+    """
+    given = []
+    for work in works:
+        before()
+        given.append(work())
+    meters = [Meter(bench.device) for _ in works]
+    for _ in range(bench.rounds):
+        for meter, work in zip(meters, works, strict=True):
+            with meter:
+                work()
+    return meters, given
+
+
+def row(bench: Bench, what: str, batch: int, pairs: int, images: int, tokens: int, meters: list[Meter], agreement):
+    """Return a line of the table; the meters are ours and the original's."""
+    ours, theirs = meters
+    name = torch.cuda.get_device_name() if bench.device.type == "cuda" else f"CPU, {torch.get_num_threads()} thread"
+    values = {
+        "what": what, "size": bench.size, "device": name, "dtype": str(bench.dtype).removeprefix("torch."),
+        "batch": batch, "pairs": pairs, "images": images, "tokens": tokens, "ours_pairs_per_s": pairs / ours.seconds,
+        "original_pairs_per_s": pairs / theirs.seconds, "ratio": theirs.seconds / ours.seconds,
+        "ours_peak_gb": ours.peak, "original_peak_gb": theirs.peak, "agreement": float(agreement),
+    }  # fmt: skip
+    print(
+        f"{what}, {batch} at a time: {values['ours_pairs_per_s']:.3g} pairs/s, original "
+        f"{values['original_pairs_per_s']:.3g}, ratio {values['ratio']:.2f}",
+        flush=True,
+    )
+    return values
+
+
+def agreed(bench: Bench, what: str, off: float, limit: float) -> None:
+    """Stop if the loops do not agree in float32."""
+    if bench.dtype == torch.float32 and not off <= limit:
+        sys.exit(f"{what}: the two loops differ by {off:.3g}, more than {limit:.3g}: one of them is wrong")
+
+
+# training
+
+
+def batches_of(pairs: Pairs, recipe: Recipe, size: int, count: int, *, distinct: bool) -> list[Batch]:
+    """Return ``count`` batches as the training draws them; ``distinct``: of as many pictures as pairs, where it can."""
+    if not distinct:
+        draws = Draws(
+            pairs.lines.positive, batch=size, seed=0, balance=recipe.balance, equalise=recipe.equalise, where="train"
+        )
+        chosen = [batch for batch in draws if len(batch) == size][:count]
+    else:
+        rows = np.unique(pairs.lines.image, return_index=True)[1]
+        every = np.concatenate([rows, (rows + 1) % len(pairs)])
+        rows = np.resize(every, size * count).reshape(count, size)
+        chosen = [list(map(int, some)) for some in rows]
+    return [collate([pairs[one] for one in some], pairs.tokens.pad, packed=True) for some in chosen]
+
+
+def stepper(bench: Bench, forward: Callable[[Rosalia, Batch], dict], batches: list[Batch], parameters, optimiser):
+    """Return a work that makes one training step a batch and gives their losses."""
+    model, clip = bench.model, bench.recipe.clip
+
+    def work() -> list[float]:
+        model.train()
+        told = []
+        for batch in batches:
+            losses = forward(model, bench.to(batch))
+            losses["loss"].backward()
+            nn.utils.clip_grad_norm_(parameters.values(), clip)
+            optimiser.step()
+            optimiser.zero_grad(set_to_none=True)
+            told.append(float(losses["loss"].detach()))
+        return told
+
+    return work
+
+
+def bench_training(bench: Bench, sizes: list[int], count: int) -> list[dict]:
+    """Measure training steps of several batch sizes."""
+    pairs, rows = bench.pairs("train", answers=True, masks=True), []
+    model, recipe = bench.model, bench.recipe
+    forwards = (
+        lambda model, batch: rosalia_loss(model(batch), batch, recipe.loss, recipe.dice_on),
+        lambda model, batch: original.losses(model, batch, recipe.loss),
+    )
+    parts.add_adapters(model, recipe.lora)
+    model.to(bench.dtype)
+    if recipe.gradient_checkpointing:
+        model.checkpoint_gradients()
+    parameters = parts.choose(model, recipe.trained)
+    start = {name: value.detach().cpu().clone() for name, value in parameters.items()}
+    # one optimiser for both loops: memory is that of one
+    optimiser = parts.optimiser(parameters, recipe)
+    for group in optimiser.param_groups:
+        group["lr"] = 1e-5  # large enough to be an update, small enough that rounding stays rounding
+
+    def reset() -> None:
+        optimiser.state.clear()
+        for name, value in parameters.items():
+            value.data.copy_(start[name])
+
+    for distinct in (False, True):
+        for size in sizes:
+            batches = batches_of(pairs, recipe, size, count, distinct=distinct)
+            works = [stepper(bench, forward, batches, parameters, optimiser) for forward in forwards]
+            meters, told = in_turns(bench, works, reset)
+            off = max(abs(one - two) / abs(two) for one, two in zip(*told, strict=True))
+            what = "training step" + (", all pictures different" if distinct else "")
+            agreed(bench, what, off, LOSS_OFF)
+            images, tokens = sum(len(each.images) for each in batches), sum(each.input_ids.numel() for each in batches)
+            rows.append(row(bench, what, size, size * len(batches), images, tokens, meters, 1 - off))
+    return rows
+
+
+# evaluation
+
+
+def ours_evaluated(bench: Bench, samples: list[Sample], images: list[int], batch: int, *, text: bool) -> list[tuple]:
+    """Return (answer or None, mask) of each sample, as the inference stage asks."""
+    asker, replies = bench.asker(batch, text=text), []
+    for rows in windows(images, batch):
+        replies += asker.ask([samples[place] for place in rows], lambda logits: logits > 0)
+    if faults := {reply.fault for reply in replies if reply.fault}:
+        sys.exit(f"our evaluation failed: {min(faults)}")
+    return [(reply.answer, reply.drawn) for reply in replies]
+
+
+def theirs_evaluated(bench: Bench, samples: list[Sample], *, text: bool) -> list[tuple]:
+    """Return the same by the original loop, one pair at a time; masks alone: from texts with their answers."""
+    found, tokens = [], bench.tokens
+    with inference():
+        for sample in samples:
+            batch = bench.to(collate([sample], tokens.pad, packed=True))
+            if text:
+                said, masks = original.evaluate(bench.model, batch, bench.max_new_tokens)
+                answer = answer_of(tokens.decode([*batch.input_ids[0].tolist(), *said]))
+            else:
+                answer, masks = None, original.predicted(bench.model, batch)[1][0]
+            found.append((answer, (masks > 0).any(0).cpu().numpy() if len(masks) else None))
+    return found
+
+
+def likeness(one: tuple, two: tuple) -> float:
+    """Return the share of a mask's pixels that are equal; 0 for another answer."""
+    if one[0] != two[0] or (one[1] is None) != (two[1] is None):
+        return 0.0
+    return 1.0 if one[1] is None else float(np.mean(one[1] == two[1]))
+
+
+def bench_evaluation(bench: Bench, sizes: list[int], count: int) -> list[dict]:
+    """Measure masks with texts, and masks alone, of the first ``count`` pictures of the test split."""
+    rows = []
+    bench.model.eval()
+    pairs = bench.pairs("test", answers=False, masks=False)
+    images = [int(image) for image in pairs.lines.image if image < count]
+    samples = [pairs[place] for place in range(len(images))]
+    answered = bench.pairs("test", answers=True, masks=False)
+    whole = [answered[place] for place in range(len(images))]
+    tokens = sum(len(sample.input_ids) for sample in samples)
+    if bench.random:
+        let_it_say_seg(bench, samples[0])
+    for text in (True, False):
+        theirs = None
+        for size in sizes:
+            works = [lambda size=size, text=text: ours_evaluated(bench, samples, images, size, text=text)]
+            if theirs is None:  # it takes one pair at a time whatever the batch
+                works.append(lambda text=text: theirs_evaluated(bench, samples if text else whole, text=text))
+            meters, found = in_turns(bench, works)
+            theirs = theirs or (meters[1], found[1])
+            alike = [likeness(one, two) for one, two in zip(found[0], theirs[1], strict=True)]
+            what = "evaluation, masks and answers" if text else "evaluation, masks alone"
+            agreed(bench, what, 1 - min(alike), PIXELS_OFF)
+            if not any(mask is not None and mask.any() for _, mask in theirs[1]):
+                sys.exit(f"{what}: no mask has a pixel, so there is nothing to compare: raise --updates")
+            both = [meters[0], theirs[0]]
+            rows.append(row(bench, what, size, len(images), len(set(images)), tokens, both, np.mean(alike)))
+    return rows
+
+
+def let_it_say_seg(bench: Bench, sample: Sample) -> None:
+    """Change the head of random weights so that the answer to a sample begins with [SEG]."""
+    batch = bench.to(collate([sample], bench.tokens.pad, packed=True))
+    head = bench.model.llava.lm_head.weight
+    with torch.no_grad():
+        first = bench.model.generate(batch, 1).ids[0][0]
+        head[bench.tokens.seg] = 1.01 * head[first]  # the largest logit, and a little more
+
+
+def learn(bench: Bench, updates: int) -> None:
+    """Train all parts of the small model for a while, so that its answers are such."""
+    pairs, parameters = bench.pairs("train", answers=True, masks=True), list(bench.model.parameters())
+    optimiser = torch.optim.AdamW(parameters, 2e-3)
+    draws = Draws(pairs.lines.positive, batch=16, seed=1, balance="exact", equalise=1.0, where="train")
+    done = 0
+    while done < updates:
+        draws.begin(done)
+        for some in draws:
+            batch = bench.to(collate([pairs[one] for one in some], bench.tokens.pad, packed=True))
+            bench.model.train()
+            rosalia_loss(bench.model(batch), batch, bench.recipe.loss)["loss"].backward()
+            nn.utils.clip_grad_norm_(parameters, 1.0)
+            optimiser.step()
+            optimiser.zero_grad(set_to_none=True)
+            done += 1
+
+
+def arguments(given: list[str] | None = None) -> argparse.Namespace:
+    """Return the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--size", choices=("lite", "7b"), default="lite")
+    parser.add_argument("--layers", type=int, help="layers of each net, for a try of 7b")
+    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
+    parser.add_argument("--dtype", choices=tuple(DTYPES), help="default: float32 on a CPU, bfloat16 on a GPU")
+    parser.add_argument("--results", type=Path, default=Path("results"))
+    parser.add_argument("--batches", default="1,4,16", help="batch sizes")
+    parser.add_argument("--steps", type=int, default=3, help="training steps in a round")
+    parser.add_argument("--images", type=int, default=8, help="pictures of the test split to evaluate")
+    parser.add_argument("--updates", type=int, default=60, help="of the training of lite before all else")
+    parser.add_argument("--rounds", type=int, default=3, help="the fastest of so many counts")
+    parser.add_argument("--max-new-tokens", type=int, default=64)
+    parser.add_argument("--output", default="benchmarks/rosalia.tsv")
+    return parser.parse_args(given)
+
+
+def main(wanted: list[str] | None = None) -> None:
+    given = arguments(wanted)
+    if not Path(lines_of(given.results, "test")).is_file():
+        sys.exit(f"{given.results} holds no dataset: run make demo, or give another --results")
+    bench = make(given)
+    if given.size == "lite":
+        learn(bench, given.updates)
+    sizes = [int(size) for size in given.batches.split(",")]
+    rows = bench_evaluation(bench, sizes, given.images)  # before adapters and updates
+    rows += bench_training(bench, sizes, given.steps)
+    write_table(given.output, pl.DataFrame(rows, schema=COLUMNS).with_columns(pl.col(pl.Float64).round_sig_figs(4)))
+    print(f"table in {given.output}")
+
+
+if __name__ == "__main__":
+    main()

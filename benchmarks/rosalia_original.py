@@ -1,0 +1,118 @@
+"""The loop of the published code, ported plainly onto our modules: what `benchmarks/rosalia.py` measures ours against.
+
+The same weights and the same transformers modules, hence the same kernels; the order of work is LISA's. SAM's encoder
+takes one image at a time and runs again for each instruction; the language model reads everything again for each token
+(use_cache=False), CLIP's features are computed anew each time; logits and projection are those of all positions;
+SAM's decoder draws one image at a time. `tests/test_benchmarks_rosalia.py` holds it to the arrays of the original.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch.nn import functional
+
+from ils.rosalia.losses import LossWeights, bce, dice
+from ils.rosalia.model import Rosalia
+from ils.rosalia.pictures import to_frame
+from ils.rosalia.samples import Batch
+from ils.rosalia.tokens import IGNORED
+
+
+@dataclass(frozen=True)
+class Read:
+    """What the language model made of texts: hidden states and logits (B, L, ·), projections (B, L, C)."""
+
+    hidden: torch.Tensor
+    logits: torch.Tensor
+    projected: torch.Tensor
+
+
+def read(model: Rosalia, ids: torch.Tensor, clip: torch.Tensor, attention: torch.Tensor | None) -> Read:
+    """Run CLIP and the language model over whole texts (B, L), each with its own picture (B, 3, c, c)."""
+    llava = model.llava.model
+    with torch.no_grad():
+        states = llava.vision_tower(clip, output_hidden_states=True).hidden_states
+    features = llava.multi_modal_projector(states[model.config.llava.vision_feature_layer][:, 1:])
+    places = ids == model.config.image_id
+    words = llava.language_model.embed_tokens(ids.masked_fill(places, 0))
+    embedded = words.masked_scatter(places[:, :, None], features.to(words.dtype))
+    made = llava.language_model(
+        inputs_embeds=embedded, attention_mask=attention, use_cache=False, output_hidden_states=True
+    )
+    hidden = made.hidden_states[-1]  # after the last norm, as LISA takes it
+    return Read(hidden, model.llava.lm_head(hidden), model.project(hidden))
+
+
+def asked(model: Rosalia, ids: torch.Tensor) -> torch.Tensor:
+    """Return where [SEG] comes next: bool (B, L)."""
+    return torch.cat([ids[:, 1:] == model.config.seg_id, torch.zeros_like(ids[:, :1], dtype=torch.bool)], 1)
+
+
+def embedding(model: Rosalia, image: torch.Tensor) -> torch.Tensor:
+    """Return what SAM's encoder makes of one picture (1, 3, S, S)."""
+    with torch.no_grad():
+        return model.sam.vision_encoder(image).last_hidden_state
+
+
+def draw(model: Rosalia, seg: torch.Tensor, embedded: torch.Tensor, resized: tuple, target: tuple) -> torch.Tensor:
+    """Return mask logits (n, H, W) of the n prompts (n, C) of one picture (1, C, h, w)."""
+    sam = model.sam
+    low_res, _ = sam.mask_decoder(
+        image_embeddings=embedded,
+        image_positional_embeddings=sam.get_image_wide_positional_embeddings(),
+        sparse_prompt_embeddings=seg[None, :, None],
+        dense_prompt_embeddings=sam.prompt_encoder.no_mask_embed.weight[:, :, None, None],
+        multimask_output=False,
+    )
+    return to_frame(low_res[0, :, 0], model.config.sam.vision_config.image_size, resized, target)
+
+
+def predicted(model: Rosalia, batch: Batch) -> tuple[Read, list[torch.Tensor]]:
+    """Read texts with their answers and return the mask logits (n, H, W) of each sample: LISA's forward."""
+    pictures = batch.image_of.tolist()
+    embedded = [embedding(model, batch.images[image : image + 1]) for image in pictures]
+    found = read(model, batch.input_ids, batch.clip[batch.image_of], batch.attention)
+    where = asked(model, batch.input_ids) & batch.attention.bool()
+    masks = [
+        draw(model, found.projected[row][where[row]], embedded[row], batch.resized[image], batch.original[row])
+        for row, image in enumerate(pictures)
+    ]
+    return found, masks
+
+
+def losses(model: Rosalia, batch: Batch, weights: LossWeights) -> dict[str, torch.Tensor]:
+    """Return the losses of a training step: loss, ce, bce, dice, weighted; Dice over positives (the authors' fork)."""
+    found, masks = predicted(model, batch)
+    ce = functional.cross_entropy(
+        found.logits[:, :-1].float().flatten(0, 1), batch.labels[:, 1:].flatten(), ignore_index=IGNORED
+    )
+    sums, counts = dict.fromkeys(("bce", "dice"), 0.0), dict.fromkeys(("bce", "dice"), 0)
+    for drawn, wanted in zip(masks, batch.masks, strict=True):
+        for name, function in (("bce", bce), ("dice", dice)):
+            if name == "bce" or bool(wanted.any()):
+                sums[name] = sums[name] + function(drawn, wanted).sum()
+                counts[name] += len(wanted)
+    parts = {"ce": weights.text * ce}
+    for name in sums:
+        parts[name] = getattr(weights, name) * sums[name] / (counts[name] + 1e-8)
+    return {"loss": sum(parts.values())} | parts
+
+
+@torch.no_grad()
+def evaluate(model: Rosalia, batch: Batch, max_new_tokens: int) -> tuple[list[int], torch.Tensor]:
+    """Answer one prompt greedily: ids of the answer, and the mask logits (n, H, W) of its [SEG]: LISA's evaluate."""
+    ids = batch.input_ids
+    for _ in range(max_new_tokens):
+        found = read(model, ids, batch.clip, None)
+        token = found.logits[:, -1].float().argmax(-1)
+        ids = torch.cat([ids, token[:, None]], 1)
+        if token.item() == model.config.eos_id:
+            break
+    # the last step's states are those of every token but the last
+    where = asked(model, ids)[0, :-1]
+    embedded = embedding(model, batch.images)
+    said = ids[0, batch.input_ids.shape[1] :].tolist()
+    seg = found.projected[0][where]
+    if not len(seg):
+        return said, seg.new_zeros((0, *batch.original[0]), dtype=torch.float32)
+    return said, draw(model, seg, embedded, batch.resized[0], batch.original[0])
