@@ -6,6 +6,7 @@
 # make vllm         the language models' path for real: vLLM on the CPU with a small model trained on the spot (10 min)
 # make test-cxas    the engine cxas in its own environment, with the published class (docs/models.md)
 # make test-ultralytics   the engine ultralytics (AGPL) in its own environment (docs/models.md)
+# make test-deepspeed     the training's path over several processes, on the CPU (first two minutes of building)
 # make lock         remake requirements/*.txt from requirements/*.in (needs uv)
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
@@ -19,7 +20,7 @@ BIN := $(VENV)/bin
 # one thread a process: parallelism is Snakemake's, and results must not depend on it
 export OMP_NUM_THREADS := 1
 
-.PHONY: demo real train accuracy vllm test-cxas test-ultralytics test test-setup lint format lock clean docs
+.PHONY: demo real train accuracy vllm test-cxas test-ultralytics test-deepspeed test test-setup lint format lock clean docs
 
 demo: $(VENV)/run.stamp
 	$(BIN)/snakemake --cores $(CORES) --quiet rules
@@ -101,6 +102,14 @@ test-cxas: .venv-cxas/stamp
 
 test-ultralytics: .venv-ultralytics/stamp
 	.venv-ultralytics/bin/pytest tests/test_boxes_ultralytics.py
+
+.venv-deepspeed/stamp: requirements/deepspeed.in
+	$(PYTHON) -m venv .venv-deepspeed
+	DS_BUILD_OPS=0 .venv-deepspeed/bin/pip install --quiet --disable-pip-version-check -r requirements/deepspeed.in
+	touch $@
+
+test-deepspeed: .venv-deepspeed/stamp
+	.venv-deepspeed/bin/pytest tests/test_training_deepspeed.py
 
 docs: $(VENV)/run.stamp
 	PYTHONPATH=scripts $(BIN)/python -m ils.core.settings.document
