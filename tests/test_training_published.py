@@ -73,12 +73,13 @@ def test_the_layout_is_the_published_one(trained, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "published"]
 
 
-def test_config_and_words_of_the_base_are_taken_over(trained, tmp_path):
+@pytest.mark.parametrize("named", ["base", "base/config.json"])
+def test_config_and_words_of_the_base_are_taken_over(trained, tmp_path, named):
     base = tmp_path / "base"
     base.mkdir()
     (base / "config.json").write_text(json.dumps({"vocab_size": 7, "of": "the base"}))
     (base / "tokenizer.model").write_bytes(b"its words")
-    run_published(model=trained, published=tmp_path / "published", base=base)
+    run_published(model=trained, published=tmp_path / "published", base=tmp_path / named)
     rows = len(load_file(tmp_path / "published/model.safetensors")["lm_head.weight"])
     held = json.loads((tmp_path / "published/config.json").read_text())
     assert held == {"vocab_size": rows, "of": "the base"}

@@ -14,16 +14,18 @@ TOKENIZER = (
 def run_published(*, model: str | Path, published: str | Path, base: str | Path | None = None) -> None:
     """Turn the folder ``model`` of a training into the folder ``published``, bfloat16 as published models are.
 
-    CLIP's weights go with it, for they may have been trained. ``base``: folder of the published model that the training
-    began from, whose config.json and tokenizer are taken over; without it both tell of ``model``. The folder is there
-    only when it is whole. Raises UserError for a model that is missing or damaged.
+    CLIP's weights go with it, for they may have been trained. ``base``: folder, or config.json in it, of the published
+    model that the training began from, whose config.json and tokenizer are taken over; without it both tell of
+    ``model``. The folder is there only when it is whole. Raises UserError for a model that is missing or damaged.
     """
+    if base:
+        base = Path(base).parent if Path(base).is_file() else Path(base)
     target = Path(published)
     making = target.with_name(f".{target.name}.part")
     shutil.rmtree(making, ignore_errors=True)
     try:
-        to_published(model, making, base=base, with_clip=True)
-        words = Path(model if base is None else base)
+        to_published(model, making, base=base or None, with_clip=True)
+        words = Path(base or model)
         found = [words / name for name in TOKENIZER if (words / name).is_file()]
         if not found:
             raise UserError(f"{words} holds no tokenizer ({', '.join(TOKENIZER[:3])}): make or get it anew")
