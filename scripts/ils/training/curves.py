@@ -40,7 +40,7 @@ def curves(updates: pl.DataFrame, epochs: pl.DataFrame) -> Figure:
         best = epochs["epoch"][epochs["giou"].fill_nan(-1).arg_max()]
         right.axvline(best, color="#7F7F7F", ls="--", lw=1)
         right.text(best, 1.02, " kept", color="#7F7F7F", transform=right.get_xaxis_transform(), ha="center")
-    right.set(xlabel="epoch", ylim=(0, 1), title="Validation")
+    right.set(xlabel="epoch", ylim=(-0.02, 1.02), title="Validation")
     right.legend()
     for axes in (left, right):
         axes.spines[["top", "right"]].set_visible(False)
