@@ -69,6 +69,7 @@ rule training_curves:
 rule training_published:
     input:
         model="results/training/{run}/model",
+        base=ENGINE_FILES["training"].get("lisa", []),
     output:
         published=directory("results/training/{run}/published"),
     log:

