@@ -185,3 +185,18 @@ def test_a_release_of_others_is_read_leniently(tmp_path):
     assert path == tmp_path / "lesion_mask/s7/s7_edema_0.png"
     assert (row["study_id"], row["subject_id"], row["pair_id"]) == ("7", "17", "7_positive_0")
     assert (row["type"], row["location"], row["certainty"]) == ("lesion_inference", ["left lung"], None)
+
+
+def test_a_release_brings_its_images_as_a_table(release_input, tmp_path):
+    layout.write_release(**release_input, layout=str(tmp_path / "release"))
+    outputs = {name: str(tmp_path / f"{name}.jsonl") for name in ("train", "validate", "test")}
+    outputs |= {"masks": str(tmp_path / "release.h5"), "index": str(tmp_path / "index.parquet")}
+    pictures = str(tmp_path / "pictures.tsv")
+    (tmp_path / "jpg").mkdir()
+    layout.import_release(folder=str(tmp_path / "release"), **outputs, pictures=pictures, images=str(tmp_path / "jpg"))
+    table = dict(read_table(pictures).iter_rows())
+    assert table["dicom-1"] == str(tmp_path / "jpg" / "p10" / "p10000032" / "s50000001" / "dicom-1.jpg")
+    named = {line["image_id"] for name in ("train", "validate", "test") for line in read_lines(outputs[name])}
+    assert table.keys() == named == {"dicom-1", "dicom-2"}
+    with pytest.raises(UserError, match="dataset.release_images: there is no folder 'nowhere'"):
+        layout.import_release(folder=str(tmp_path / "release"), **outputs, pictures=pictures, images="nowhere")
