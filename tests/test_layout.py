@@ -198,5 +198,5 @@ def test_a_release_brings_its_images_as_a_table(release_input, tmp_path):
     assert table["dicom-1"] == str(tmp_path / "jpg" / "p10" / "p10000032" / "s50000001" / "dicom-1.jpg")
     named = {line["image_id"] for name in ("train", "validate", "test") for line in read_lines(outputs[name])}
     assert table.keys() == named == {"dicom-1", "dicom-2"}
-    with pytest.raises(UserError, match="dataset.release_images: there is no folder 'nowhere'"):
+    with pytest.raises(UserError, match=r"dataset\.release_images: there is no folder 'nowhere'"):
         layout.import_release(folder=str(tmp_path / "release"), **outputs, pictures=pictures, images="nowhere")
