@@ -144,7 +144,11 @@ def test_a_checkpoint_of_another_training_is_not_gone_on_with(tmp_path, given, m
         more = tmp_path / "00.h5"
         more.write_bytes(Path(given["masks"][0]).read_bytes() + b"0")
         given = given | {"masks": [str(more), given["masks"][1]]}
-    went_on = train(tmp_path / "out", given, made, code=code)
+    done, original = [], Fit._update
+    with monkeypatch.context() as patched:
+        patched.setattr(Fit, "_update", lambda *given: done.append(given[1]) or original(*given))
+        went_on = train(tmp_path / "out", given, made, code=code)
+    assert done == [0, 1, 2, 3]
     assert written(went_on) == written(train(tmp_path / "fresh", given, made, code=code))
 
 
