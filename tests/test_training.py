@@ -148,7 +148,7 @@ def test_a_checkpoint_of_another_training_is_not_gone_on_with(tmp_path, given, m
     with monkeypatch.context() as patched:
         patched.setattr(Fit, "_update", lambda *given: done.append(given[1]) or original(*given))
         went_on = train(tmp_path / "out", given, made, code=code)
-    assert done == [0, 1, 2, 3]
+    assert done == list(range(len(updates(went_on))))
     assert written(went_on) == written(train(tmp_path / "fresh", given, made, code=code))
 
 
