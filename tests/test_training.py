@@ -1,6 +1,5 @@
 """The loop of a training: the way back after a kill, updates of several micro-batches, updates that are skipped."""
 
-import json
 import math
 import signal
 import subprocess
@@ -17,12 +16,11 @@ from ils.core.run import UserError
 from ils.core.store import read_table
 from ils.rosalia.model import Rosalia
 from ils.training import fit, plain
-from ils.training.engine import Options
 from ils.training.fit import Fit
 from ils.training.recipe import Recipe
 from ils.training.schedule import learning_rate
 from ils.training.validation import Scores
-from training_runs import as_json, data, options, train, updates, written
+from training_runs import Killed, as_json, data, options, run_until, train, updates, written
 
 
 @pytest.fixture(scope="module")
@@ -34,25 +32,6 @@ def given(tmp_path_factory) -> dict:
 def whole(tmp_path_factory, given) -> Path:
     """A training that nothing interrupted: 3 epochs of 4 updates, the fourth of 2 pairs."""
     return train(tmp_path_factory.mktemp("whole"), given)
-
-
-class Killed(Exception):
-    pass
-
-
-def run_until(folder: Path, given: dict, monkeypatch, update: int, made: Options | None = None) -> None:
-    """Run a training that stops before it works on the given update, counted from 0."""
-    original = Fit._update
-
-    def stop(self, number, *rest):
-        if number == update:
-            raise Killed
-        return original(self, number, *rest)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Fit, "_update", stop)
-        with pytest.raises(Killed):
-            train(folder, given, made)
 
 
 def test_a_whole_run(whole):
@@ -329,72 +308,6 @@ def test_a_batch_that_does_not_come_out():
     for batch, ranks in ((24, 4), (4, 2), (6, 1)):
         with pytest.raises(UserError, match=rf"^training: batch is {batch}, no multiple of micro_batch 4 times the"):
             replace(recipe, batch=batch, micro_batch=4).together(ranks)
-
-
-def damaged(given: dict, folder: Path, fault: str) -> tuple[dict, dict]:
-    """Return inputs and settings with one mistake in them."""
-    lines = [json.loads(text) for text in Path(given["train"]).read_text().splitlines()]
-    changed, recipe = folder / "changed.jsonl", {}
-    if fault == "mask":
-        lines[0] |= {"seg": True, "mask_id": "m99"}
-    elif fault == "image":
-        lines[3]["image_id"] = "i99"
-    elif fault == "positives":
-        lines = [line for line in lines if not line["seg"]]
-    elif fault == "validate":
-        changed.write_text("")
-        return given | {"validate": str(changed)}, recipe
-    elif fault == "odd":
-        recipe = {"batch": 3, "micro_batch": 3, "balance": "exact"}
-    changed.write_text("\n".join(json.dumps(line) for line in lines))
-    return given | {"train": str(changed)}, recipe
-
-
-@pytest.mark.parametrize(
-    ("fault", "sentence"),
-    [
-        ("mask", r"^\S+changed\.jsonl: the mask m99 of the pair \S+ is not among .*: give those of the same"),
-        ("image", r"^\S+changed\.jsonl: the image i99 of the pair \S+ is not among .*: add it$"),
-        ("positives", r"^\S+changed\.jsonl holds no positive pair: train on a dataset with both"),
-        ("validate", r"^\S+changed\.jsonl holds no pair: choose another split"),
-        ("odd", r"^micro_batch is 3, which has no half: make it even or set balance to expectation$"),
-    ],
-)
-def test_mistakes_are_one_sentence(tmp_path, given, fault, sentence):
-    wrong, recipe = damaged(given, tmp_path, fault)
-    with pytest.raises(UserError, match=sentence) as found:
-        train(tmp_path / "out", wrong, options(recipe))
-    assert "\n" not in str(found.value)
-    # and once it is mended the training starts
-    if fault == "mask":
-        train(tmp_path / "out", given, options({"epochs": 1}))
-
-
-def test_a_start_of_another_shape_is_one_sentence(tmp_path, given, monkeypatch):
-    run_until(tmp_path, given, monkeypatch, 1)
-    config = tmp_path / "checkpoint/start/config.json"
-    held = json.loads(config.read_text())
-    held["llava"]["text_config"]["intermediate_size"] *= 2
-    config.write_text(json.dumps(held))
-    with pytest.raises(UserError, match=r"start holds the weights of another model, for the shape differs of llava"):
-        train(tmp_path, given)
-
-
-def test_a_damaged_mask_is_one_sentence_from_a_reading_process_too(tmp_path, given):
-    path = tmp_path / "00.h5"
-    raw = bytearray(Path(given["masks"][0]).read_bytes())
-    import h5py
-
-    with h5py.File(given["masks"][0]) as file:
-        chunk = file["mask"].id.get_chunk_info(0) if file["mask"].chunks else None
-        place = chunk.byte_offset if chunk else file["mask"].id.get_offset()
-    raw[place + 5 : place + 25] = b"\xff" * 20
-    path.write_bytes(raw)
-    wrong = given | {"masks": [str(path), given["masks"][1]]}
-    for threads in (1, 2):
-        with pytest.raises(UserError, match=r"^pair \S+: \S+00\.h5 is damaged: delete it and run again") as found:
-            train(tmp_path / "out", wrong, threads=threads)
-        assert "\n" not in str(found.value)
 
 
 def test_bfloat16_keeps_float32_weights_and_trains(tmp_path, given):

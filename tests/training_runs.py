@@ -5,12 +5,14 @@ from dataclasses import asdict
 from pathlib import Path
 
 import polars as pl
+import pytest
 
 import rosalia_pairs
 from ils.core.options import stage_options
 from ils.core.settings import Settings
 from ils.core.store import read_table, write_lines
 from ils.training.engine import Options
+from ils.training.fit import Fit
 from ils.training.stage import run_training
 
 SIZES = {
@@ -70,3 +72,22 @@ def as_json(folder: Path, given: dict, made: Options, compute: dict) -> str:
         {**given, **outputs(folder), "options": asdict(made), "attrs": {"code_digest": "1"}, "threads": 1}
         | {"compute": COMPUTE | compute}
     )
+
+
+class Killed(Exception):
+    pass
+
+
+def run_until(folder: Path, given: dict, monkeypatch, update: int, made: Options | None = None) -> None:
+    """Run a training that stops before it works on the given update, counted from 0."""
+    original = Fit._update
+
+    def stop(self, number, *rest):
+        if number == update:
+            raise Killed
+        return original(self, number, *rest)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Fit, "_update", stop)
+        with pytest.raises(Killed):
+            train(folder, given, made)
