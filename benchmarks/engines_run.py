@@ -82,11 +82,15 @@ WORK = {"organs": segment_organs, "anomaly": edit, "anatomy": segment_anatomy, "
 
 def load(stage: str, name: str, options: dict, files: dict, device: str, batch: int, folds: int | None) -> object:
     """Load an engine as its stage does; of an ensemble ``folds`` alone."""
-    module = engine_module(f"ils.{stage}", name)
+    module, kind = engine_module(f"ils.{stage}", name), import_module(f"ils.{stage}.engine").Options
+    whole = getattr(module, "INPUTS", {})
     if folds:
-        module.INPUTS = dict(list(module.INPUTS.items())[:folds])
-    kind = import_module(f"ils.{stage}.engine").Options
-    return module.load(kind(**options), Setup(options["own"], files, device, batch))
+        module.INPUTS = dict(list(whole.items())[:folds])
+    try:
+        return module.load(kind(**options), Setup(options["own"], files, device, batch))
+    finally:
+        if folds:
+            module.INPUTS = whole
 
 
 def seconds_an_image(work: Callable[[list], None], frames: list, batch: int, clock: Callable[[], float]) -> float:

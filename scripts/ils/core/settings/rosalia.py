@@ -148,6 +148,10 @@ class Training(Section):
                 raise ValueError(
                     f"{name}.batch is {recipe.batch}, no multiple of micro_batch {recipe.micro_batch}: change one"
                 )
+            if recipe.balance == "exact" and recipe.micro_batch % 2:
+                raise ValueError(
+                    f"{name}.micro_batch is {recipe.micro_batch}, which has no half for balance exact: make it even"
+                )
         return self
 
 
