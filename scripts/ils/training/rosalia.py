@@ -4,9 +4,11 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import torch
+from transformers import CLIPVisionConfig
 
 from ils.core.engines import Setup
 from ils.core.seeds import stable_hash
+from ils.rosalia.config import sam_h
 from ils.rosalia.convert import reset_mask_branch, to_ours
 from ils.rosalia.model import Rosalia
 from ils.rosalia.tokens import Tokens
@@ -36,7 +38,9 @@ class Lisa:
         """Write the model and LISA's tokenizer into ``folder``; the words are LISA's, whatever the ``texts``."""
         lisa = Path(self.files["lisa"]).parent
         tokens = Tokens.prepare(lisa)
-        to_ours(lisa, folder, clip=self.files["clip"], seg_id=tokens.seg, image_id=tokens.image)
+        clip = self.files["clip"]
+        sizes = {"clip_config": CLIPVisionConfig.from_pretrained(clip, local_files_only=True), "sam": sam_h()}
+        to_ours(lisa, folder, clip=clip, seg_id=tokens.seg, image_id=tokens.image, **sizes)
         tokens.save(folder)
         if self.init == "paper_code":
             model = Rosalia.from_pretrained(folder, torch.bfloat16)
