@@ -1,4 +1,4 @@
-"""The engine rosalia: from files as LISA, CLIP and SAM are published, of tiny sizes, to a training by the paper's recipe."""
+"""The engine rosalia: from published files, of tiny sizes, to a training by the paper's recipe."""
 
 import json
 import shutil
