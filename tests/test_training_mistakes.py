@@ -7,6 +7,7 @@ import h5py
 import pytest
 
 from ils.core.run import UserError
+from ils.core.settings import SettingsError, read
 from training_runs import data, options, run_until, train
 
 
@@ -15,10 +16,10 @@ def given(tmp_path_factory) -> dict:
     return data(tmp_path_factory.mktemp("data"))
 
 
-def damaged(given: dict, folder: Path, fault: str) -> tuple[dict, dict]:
-    """Return inputs and settings with one mistake in them."""
+def damaged(given: dict, folder: Path, fault: str) -> dict:
+    """Return inputs with one mistake in them."""
     lines = [json.loads(text) for text in Path(given["train"]).read_text().splitlines()]
-    changed, recipe = folder / "changed.jsonl", {}
+    changed = folder / "changed.jsonl"
     if fault == "mask":
         lines[0] |= {"seg": True, "mask_id": "m99"}
     elif fault == "image":
@@ -27,11 +28,9 @@ def damaged(given: dict, folder: Path, fault: str) -> tuple[dict, dict]:
         lines = [line for line in lines if not line["seg"]]
     elif fault == "validate":
         changed.write_text("")
-        return given | {"validate": str(changed)}, recipe
-    elif fault == "odd":
-        recipe = {"batch": 3, "micro_batch": 3, "balance": "exact"}
+        return given | {"validate": str(changed)}
     changed.write_text("\n".join(json.dumps(line) for line in lines))
-    return given | {"train": str(changed)}, recipe
+    return given | {"train": str(changed)}
 
 
 @pytest.mark.parametrize(
@@ -41,13 +40,12 @@ def damaged(given: dict, folder: Path, fault: str) -> tuple[dict, dict]:
         ("image", r"^\S+changed\.jsonl: the image i99 of the pair \S+ is not among .*: add it$"),
         ("positives", r"^\S+changed\.jsonl holds no positive pair: train on a dataset with both"),
         ("validate", r"^\S+changed\.jsonl holds no pair: choose another split"),
-        ("odd", r"^micro_batch is 3, which has no half: make it even or set balance to expectation$"),
     ],
 )
 def test_mistakes_are_one_sentence(tmp_path, given, fault, sentence):
-    wrong, recipe = damaged(given, tmp_path, fault)
+    wrong = damaged(given, tmp_path, fault)
     with pytest.raises(UserError, match=sentence) as found:
-        train(tmp_path / "out", wrong, options(recipe))
+        train(tmp_path / "out", wrong, options())
     assert "\n" not in str(found.value)
     # and once it is mended the training starts
     if fault == "mask":
@@ -77,3 +75,12 @@ def test_a_damaged_mask_is_one_sentence_from_a_reading_process_too(tmp_path, giv
         with pytest.raises(UserError, match=r"^pair \S+: \S+00\.h5 is damaged: delete it and run again") as found:
             train(tmp_path / "out", wrong, threads=threads)
         assert "\n" not in str(found.value)
+
+
+@pytest.mark.parametrize("name", ["lite", "rosalia"])
+def test_a_batch_without_a_half_is_refused_with_the_settings(name):
+    recipe = {"batch": 3, "micro_batch": 3, "balance": "exact"}
+    with pytest.raises(SettingsError) as found:
+        read({"training": {name: recipe}})
+    assert str(found.value) == f"training: {name}.micro_batch is 3, which has no half for balance exact: make it even."
+    assert getattr(read({"training": {name: recipe | {"balance": "expectation"}}}).training, name).micro_batch == 3
