@@ -19,16 +19,22 @@ def _module_file(name: str, root: Path) -> Path | None:
     return next((path for path in (base.with_suffix(".py"), base / "__init__.py") if path.is_file()), None)
 
 
-def imported_names(path: Path) -> set[str]:
+def imported_names(path: Path) -> frozenset[str]:
     """Return the absolute module names a Python file imports anywhere, ``from a import b`` giving ``a`` and ``a.b``."""
+    return _names_in(path.read_text(encoding="utf-8"))
+
+
+# by content, not by path: the rules' digests share most modules, and parsing them anew takes most of the start-up
+@cache
+def _names_in(source: str) -> frozenset[str]:
     names: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
             names.add(node.module)
             names.update(f"{node.module}.{alias.name}" for alias in node.names)
-    return names
+    return frozenset(names)
 
 
 def local_sources(script: Path, root: Path = SCRIPTS) -> list[Path]:
@@ -61,11 +67,16 @@ def resource_files(source: Path) -> list[Path]:
 
     A folder stands for every file in it.
     """
-    for node in ast.parse(source.read_text(encoding="utf-8")).body:
+    paths = [RESOURCES / name for name in _resources_in(source.read_text(encoding="utf-8"))]
+    return [file for path in paths for file in (path.rglob("*") if path.is_dir() else [path]) if file.is_file()]
+
+
+@cache
+def _resources_in(source: str) -> tuple[str, ...]:
+    for node in ast.parse(source).body:
         if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", None) == "RESOURCE_FILES":
-            paths = [RESOURCES / name for name in ast.literal_eval(node.value)]
-            return [file for path in paths for file in (path.rglob("*") if path.is_dir() else [path]) if file.is_file()]
-    return []
+            return tuple(ast.literal_eval(node.value))
+    return ()
 
 
 @cache
