@@ -8,7 +8,7 @@ sys.path.insert(0, str(Path(workflow.basedir) / "scripts"))
 from ils.cohort.check import check_inputs, check_lists, source_files
 from ils.core.engines import declared, engine_inputs, engine_sources
 from ils.core.labels import SPLITS, STAGES
-from ils.core.options import ASKED, ENGINE_STAGES, asked, data, evaluated, runs, stage_options
+from ils.core.options import ASKED, ENGINE_STAGES, asked, check_files, data, evaluated, runs, stage_options
 from ils.core.provenance import code_digest
 from ils.core.run import UserError, existing_file
 from ils.core.seeds import shard_names
@@ -43,6 +43,7 @@ try:
     RUNS = runs(SETTINGS)
     EVALUATED = evaluated(SETTINGS)
     PREDICT = asked(config, RUNS)
+    check_files(SETTINGS, PREDICT["image"])
 except (SettingsError, UserError) as error:
     sys.exit(f"cxr-ils: {error}")
 

@@ -4,12 +4,14 @@ import dataclasses
 import importlib
 import json
 import re
+from pathlib import Path
 
 import pytest
 import yaml
 
 from ils.core import options, settings
 from ils.core.provenance import SCRIPTS
+from ils.core.run import UserError
 from ils.core.settings import document
 
 ROOT = SCRIPTS.parent
@@ -79,6 +81,29 @@ def test_schema_refuses_unknown_keys():
         ),
         ({"thresholds": {"sets": {"mine": {"general": {"anno": 0.1}}}}}, ["general.anno is not a setting", "signal"]),
         ({"thresholds": {"grid": {"general": {"ano": [2]}}}}, ["grid.general.ano.0 is 2"]),
+        ({"dataset": {"release": "there"}}, ["dataset.release_images", "give the folder of its images"]),
+        (
+            {"training": {"lite": {"sizes": {"image": 100, "patch": 16}}}},
+            ["training.lite.sizes", "image is 100, no multiple of its patch 16"],
+        ),
+        (
+            {"training": {"lite": {"sizes": {"clip_image": 70}}}},
+            ["training.lite.sizes", "clip_image is 70, no multiple of its patch 16"],
+        ),
+        (
+            {"training": {"published_mismatch": True, "fit": "stretch"}},
+            ["training", "published_mismatch is set, but fit is 'stretch'", "set fit to pad"],
+        ),
+        ({"training": {"lite": {"trained": []}}}, ["training", "lite.trained is empty", "name a part"]),
+        (
+            {"training": {"rosalia": {"trained": [], "lora": {"rank": 0}}}},
+            ["training", "rosalia.trained is empty and lora.rank 0", "name a part"],
+        ),
+        ({"evaluation": {"predictions": {"mine": {}}}}, ["evaluation", "predictions.mine.path is empty"]),
+        (
+            {"evaluation": {"predictions": {"all": {"adapter": "everything", "path": "there"}}}},
+            ["predictions.all.path is 'there'", "leave it out"],
+        ),
     ],
 )
 def test_a_wrong_setting_is_one_sentence(config, words):
@@ -90,6 +115,64 @@ def test_a_wrong_setting_is_one_sentence(config, words):
     assert sentence.endswith(".")
     for word in words:
         assert word in sentence
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        {"published_mismatch": True},
+        {"fit": "stretch"},
+        {"lite": {"trained": [], "lora": {"rank": 1}}},
+        {"rosalia": {"trained": ["project"], "lora": {"rank": 0}}},
+        {"lite": {"sizes": {"image": 96, "patch": 16}}},
+    ],
+)
+def test_a_training_beside_the_refused_ones_is_accepted(chosen):
+    settings.read({"training": chosen})
+
+
+def _other(adapter: str, path: str) -> dict:
+    return {"evaluation": {"predictions": {"other": {"adapter": adapter, "path": path}}}}
+
+
+@pytest.mark.parametrize(
+    ("config", "image", "sentence"),
+    [
+        ({"training": {"runs": {"mine": {"lines": "gone"}}}}, "", "training.runs.mine.lines: there is no file 'gone'"),
+        ({"training": {"runs": {"mine": {"lines": "d"}}}}, "", "training.runs.mine.lines: there is no file 'd'"),
+        ({"dataset": {"release": "gone", "release_images": "d"}}, "", "dataset.release: there is no folder 'gone'"),
+        ({"dataset": {"release": "d", "release_images": "f"}}, "", "dataset.release_images: there is no folder 'f'"),
+        ({"evaluation": {"reviewed": "gone"}}, "", "evaluation.reviewed: there is no file 'gone'"),
+        (_other("jsonl", "d"), "", "evaluation.predictions.other.path: there is no file 'd'"),
+        (_other("text4seg", "gone"), "", "evaluation.predictions.other.path: there is no file 'gone'"),
+        (_other("png", "f"), "", "evaluation.predictions.other.path: there is no folder 'f'"),
+        (_other("text4seg_sam", "gone"), "", "evaluation.predictions.other.path: there is no folder 'gone'"),
+        ({}, "gone.dcm", "image: there is no file 'gone.dcm'"),
+        ({}, "d", "image: there is no file 'd'"),
+    ],
+)
+def test_a_wrong_path_of_the_model_half_is_one_sentence(tmp_path, monkeypatch, config, image, sentence):
+    monkeypatch.chdir(tmp_path)
+    Path("d").mkdir()
+    Path("f").touch()
+    with pytest.raises(UserError) as caught:
+        options.check_files(settings.read(config), image)
+    assert str(caught.value) == f"{sentence}: correct the path"
+
+
+def test_the_right_paths_of_the_model_half_are_accepted(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("d").mkdir()
+    Path("f").touch()
+    others = {adapter: {"adapter": adapter, "path": "f"} for adapter in ("jsonl", "text4seg")}
+    others |= {adapter: {"adapter": adapter, "path": "d"} for adapter in ("png", "lisa", "text4seg_sam")}
+    config = {
+        "training": {"runs": {"default": {}, "mine": {"lines": "f"}}},
+        "dataset": {"release": "d", "release_images": "d"},
+        "evaluation": {"reviewed": "f", "predictions": others | {"everything": {"adapter": "everything"}}},
+    }
+    options.check_files(settings.read(config), "f")
+    options.check_files(settings.Settings(), "")
 
 
 def _merge(base: dict, over: dict) -> dict:

@@ -204,6 +204,7 @@ def test_the_full_cohort_has_the_expected_jobs(tmp_path, dry_run):
         ({"treshold": {}}, "treshold is not a setting"),
         ({"boxes": {"engine": "table", "table": "nowhere.csv"}}, "boxes.table: there is no file 'nowhere.csv'"),
         ({"cohort": {"exclude": "nowhere.txt"}}, "cohort.exclude: there is no file 'nowhere.txt'"),
+        ({"evaluation": {"reviewed": "nowhere.txt"}}, "evaluation.reviewed: there is no file 'nowhere.txt'"),
     ],
 )
 def test_a_users_mistake_stops_before_any_job(tmp_path, change, words):

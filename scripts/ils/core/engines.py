@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 
-from ils.core.run import UserError, existing_file
+from ils.core.run import UserError, existing_file, existing_folder
 
 INTERFACE = "engine"
 """The module of a stage's package that says what an engine is, and is none itself."""
@@ -71,10 +71,8 @@ def engine_inputs(stage: str, name: str, own: dict | None = None) -> dict[str, s
     """
     package = f"ils.{stage}"
     folder = (own or {}).get(declared(package, name, "INSTEAD", None))
-    if folder and not Path(folder).is_dir():
-        raise UserError(f"{stage}.{name}: there is no folder {folder!r}: correct the path")
     if folder:
-        return {"folder": folder}
+        return {"folder": str(existing_folder(f"{stage}.{name}", folder))}
     return declared(package, name, "INPUTS", {}) | _users_files(stage, name, own, "FILES")
 
 

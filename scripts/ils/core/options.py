@@ -3,9 +3,10 @@
 from pathlib import Path
 
 from ils.core.labels import SPLITS
-from ils.core.run import UserError
+from ils.core.run import UserError, existing_file, existing_folder
 from ils.core.settings import RELEASE, Settings
 from ils.core.settings.inputs import DEFAULT_SHARDS, EMBEDDED_SHARDS
+from ils.core.settings.rosalia import FILE_ADAPTERS
 
 DATASET = ("ctr_negative_max", "global_share", "opacity_inference_share", "kinds", "one_answer")
 """Keys of the section ``dataset`` that no mask depends on, and the two both stages heed."""
@@ -113,6 +114,27 @@ def runs(settings: Settings) -> dict[str, dict]:
         lines = run.lines or f"results/dataset/{run.thresholds}/train.jsonl"
         found[name] = {"train": lines, "thresholds": run.thresholds, "test": run.test or run.thresholds}
     return found
+
+
+def check_files(settings: Settings, image: str) -> None:
+    """Raise UserError for a file or folder that the model half is given and that is not there.
+
+    ``image``: the picture that `snakemake predict` is asked about, or "".
+    """
+    for name, run in settings.training.runs.items():
+        if run.lines:
+            existing_file(f"training.runs.{name}.lines", run.lines)
+    if settings.dataset.release:
+        existing_folder("dataset.release", settings.dataset.release)
+        existing_folder("dataset.release_images", settings.dataset.release_images)
+    if settings.evaluation.reviewed:
+        existing_file("evaluation.reviewed", settings.evaluation.reviewed)
+    for name, other in settings.evaluation.predictions.items():
+        if other.path:
+            existing = existing_file if other.adapter in FILE_ADAPTERS else existing_folder
+            existing(f"evaluation.predictions.{name}.path", other.path)
+    if image:
+        existing_file("image", image)
 
 
 def evaluated(settings: Settings) -> dict[str, dict]:

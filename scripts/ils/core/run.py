@@ -27,6 +27,15 @@ def existing_file(key: str, value: str | None) -> Path:
     return Path(value)
 
 
+def existing_folder(key: str, value: str | None) -> Path:
+    """Return the folder that a setting names. Raises UserError if it names none."""
+    if not value:
+        raise UserError(f"{key} is empty: give the folder")
+    if not Path(value).is_dir():
+        raise UserError(f"{key}: there is no folder {value!r}: correct the path")
+    return Path(value)
+
+
 def start(log_file: str) -> None:
     """Send logging and uncaught errors to the rule's log file and to stderr.
 

@@ -23,7 +23,7 @@ import numpy as np
 import polars as pl
 
 from ils.core.geometry import to_original
-from ils.core.run import UserError
+from ils.core.run import UserError, existing_folder
 from ils.core.store import (
     FRAME_SIZE,
     Shard,
@@ -192,10 +192,8 @@ def _release(folder: str | Path) -> dict:
 
 
 def _pictures(release: dict, images: str) -> pl.DataFrame:
-    if not Path(images).is_dir():
-        raise UserError(f"dataset.release_images: there is no folder {images!r}: correct the path")
+    root = existing_folder("dataset.release_images", images).resolve()
     entries = [entry for name in SPLIT_NAMES.values() for entry in release.get(name, {}).values()]
-    root = Path(images).resolve()
     places = {entry["dicom_id"]: str(root / entry["image_path"]) for entry in entries}
     return pl.DataFrame(sorted(places.items()), schema={"image_id": pl.String, "path": pl.String}, orient="row")
 

@@ -73,6 +73,13 @@ class LiteSizes(Section):
     hidden: int = key(96, "Channels of the language model.", ge=32, le=4096, multiple_of=16)
     layers: int = key(2, "Layers of the language model.", ge=1, le=32)
 
+    @model_validator(mode="after")
+    def _patches_fill_the_picture(self) -> "LiteSizes":
+        for side, patch in (("image", self.patch), ("clip_image", self.clip_patch)):
+            if getattr(self, side) % patch:
+                raise ValueError(f"{side} is {getattr(self, side)}, no multiple of its patch {patch}: change one")
+        return self
+
 
 class LiteTraining(Recipe):
     """The engine lite: a small model of the same classes, trained from nothing on a CPU."""
@@ -141,9 +148,17 @@ class Training(Section):
     nan_limit: int = key(10, "Updates with a loss that is no number, skipped each, until the run stops.", ge=1)
 
     @model_validator(mode="after")
-    def _batch_divides(self) -> "Training":
+    def _mismatch_is_of_padded_pictures(self) -> "Training":
+        if self.published_mismatch and self.fit != "pad":
+            raise ValueError(f"published_mismatch is set, but fit is {self.fit!r}: set fit to pad")
+        return self
+
+    @model_validator(mode="after")
+    def _recipes_can_be_followed(self) -> "Training":
         for name in ("lite", "rosalia"):
             recipe = getattr(self, name)
+            if not recipe.trained and not recipe.lora.rank:
+                raise ValueError(f"{name}.trained is empty and lora.rank 0, so nothing is trained: name a part")
             if recipe.batch % recipe.micro_batch:
                 raise ValueError(
                     f"{name}.batch is {recipe.batch}, no multiple of micro_batch {recipe.micro_batch}: change one"
@@ -165,6 +180,10 @@ class Inference(Section):
         True, "Equalise the histogram of every picture, as in the authors' evaluation.", source=AUTHORS
     )
     size: int = key(1024, "Side of the masks.", unit="pixels", source=AUTHORS, ge=64, le=4096, multiple_of=8)
+
+
+FILE_ADAPTERS = ("jsonl", "text4seg")
+"""Adapters that read one file; the others read a folder."""
 
 
 class Others(Section):
@@ -204,4 +223,6 @@ class Evaluation(Section):
         for name, other in self.predictions.items():
             if not other.path and other.adapter != "everything":
                 raise ValueError(f"predictions.{name}.path is empty: give the file or folder of the predictions")
+            if other.path and other.adapter == "everything":
+                raise ValueError(f"predictions.{name}.path is {other.path!r}, but everything reads none: leave it out")
         return self
