@@ -10,6 +10,7 @@ import pytest
 from evaluation_cases import LINES, MASKS, SIZE, box, dataset, outputs
 from ils.core.provenance import RESOURCES
 from ils.core.run import UserError
+from ils.core.settings.rosalia import FILE_ADAPTERS
 from ils.core.store import Shard, read_lines, read_table
 from ils.evaluation import paper
 from ils.evaluation.adapters import ADAPTERS, Reading, choose, read_grid
@@ -220,6 +221,16 @@ def test_a_pair_asked_twice_has_failed(tmp_path, folder):
     (folder / "out.jsonl").write_text("".join(f"{json.dumps(entry)}\n" for entry in entries))
     rows, _ = evaluate(tmp_path, "text4seg", folder / "out.jsonl", grid=16)
     assert rows["reason"].to_list()[:2] == ["duplicate", ""]
+
+
+@pytest.mark.parametrize("adapter", sorted(ADAPTERS.keys() - {"everything"}))
+def test_the_settings_know_which_adapters_read_a_file(tmp_path, adapter):
+    (tmp_path / "file").touch()
+    (tmp_path / "folder").mkdir()
+    right, wrong = ("file", "folder") if adapter in FILE_ADAPTERS else ("folder", "file")
+    choose(adapter, str(tmp_path / right), Reading(None, 24))
+    with pytest.raises(UserError, match=f"is no {right}"):
+        choose(adapter, str(tmp_path / wrong), Reading(None, 24))
 
 
 @pytest.mark.parametrize(
