@@ -21,7 +21,6 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import SimpleNamespace
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 ROOT = Path(__file__).resolve().parents[1]
@@ -36,7 +35,7 @@ import rosalia_original as original  # noqa: E402
 from ils.core.nets import device_of, inference  # noqa: E402
 from ils.core.settings import Settings  # noqa: E402
 from ils.core.store import write_table  # noqa: E402
-from ils.inference.asking import Asker  # noqa: E402
+from ils.inference.asking import Asker, Options  # noqa: E402
 from ils.inference.stage import windows  # noqa: E402
 from ils.rosalia.lite import make_lite  # noqa: E402
 from ils.rosalia.losses import rosalia_loss  # noqa: E402
@@ -81,11 +80,11 @@ class Bench:
     def asker(self, batch: int, *, text: bool) -> Asker:
         """Return our evaluation with the settings' defaults."""
         plain = Settings()
-        asking = plain.inference.model_dump() | plain.training.model_dump(
+        asking = plain.inference.model_dump(exclude={"split"}) | plain.training.model_dump(
             include={"conversation", "max_length", "fit", "published_mismatch"}
         )
         asking |= {"text": text, "max_new_tokens": self.max_new_tokens, "dtype": str(self.dtype).removeprefix("torch.")}
-        return Asker(self.model, self.tokens, SimpleNamespace(**asking), self.device, batch)
+        return Asker(self.model, self.tokens, Options(**asking), self.device, batch)
 
     def pairs(self, split: str, *, answers: bool, masks: bool) -> Pairs:
         """Return the pairs of a split; in training the target is the side of the model's own square."""

@@ -24,9 +24,9 @@ from ils.core.settings import SettingsError, read
 from ils.core.store import StoreError
 from ils.frames.decode import decode
 from ils.frames.window import to_grey
-from ils.inference.asking import Asker
+from ils.inference.asking import Asker, Options
 from ils.inference.predict import Picture, predict, sides_of, write
-from ils.inference.stage import Options, check
+from ils.inference.stage import check
 
 
 def picture_of(path: str, cohort: dict, frames: dict) -> tuple[Picture, object]:

@@ -15,15 +15,15 @@ from ils.core.run import UserError
 from ils.core.store import Shard, ShardWriter, write_lines
 from ils.evaluation.predictions import Predictions
 from ils.inference import panels
-from ils.inference.asking import NO_SEG, SEVERAL_SEG, Asker
-from ils.inference.stage import Options, run_split, windows
+from ils.inference.asking import NO_SEG, SEVERAL_SEG, Asker, Options
+from ils.inference.stage import run_split, windows
 from ils.rosalia.model import Rosalia
 from ils.rosalia.samples import Pairs, collate
 from tiny_rosalia import ANSWERS, IMAGES, NONE, ONE, TARGET, TWO, Tiny, disc_of, lines_of, make, read
 
 OPTIONS = Options(
     conversation="llava_v1", max_length=512, fit="pad", published_mismatch=False, text=True, max_new_tokens=24,
-    equalise=True, size=TARGET, dtype="float32", seed=1,
+    equalise=True, size=TARGET, dtype="float32",
 )  # fmt: skip
 
 

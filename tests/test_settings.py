@@ -247,6 +247,8 @@ STAGES_WITH_OPTIONS = (
     "boxes",
     "dataset",
     "figures",
+    "training",
+    "inference",
 )
 
 

@@ -60,7 +60,7 @@ def stage_options(settings: Settings) -> dict[str, dict]:
         "tables": {"min_px": plain["tables"]["truth_min_px"]},
         "figures": plain["figures"] | {"seed": seed},
         "training": _stage("training", plain) | {"seed": seed},
-        "inference": _inference(plain, seed),
+        "inference": _inference(plain),
         "evaluation": plain["evaluation"] | {"seed": seed},
     }
 
@@ -72,14 +72,10 @@ def _stage(name: str, plain: dict, **shared: object) -> dict:
     return keys | {"own": section | shared if section else {}}
 
 
-def _inference(plain: dict, seed: int) -> dict:
+def _inference(plain: dict) -> dict:
     """Return how a model is asked, in the number type that it was trained in; the split is a wildcard."""
     training, asking = plain["training"], {key: value for key, value in plain["inference"].items() if key != "split"}
-    return (
-        {name: training[name] for name in PICTURES}
-        | asking
-        | {"dtype": training[training["engine"]]["dtype"], "seed": seed}
-    )
+    return {name: training[name] for name in PICTURES} | asking | {"dtype": training[training["engine"]]["dtype"]}
 
 
 def _model(section: str, llm: dict, seed: int) -> dict:

@@ -7,7 +7,6 @@ sums: a pixel whose logit is zero within them could fall either way.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -25,8 +24,9 @@ NO_SEG, SEVERAL_SEG = "no_seg", "several_seg"
 """Notes on answers: without [SEG], so without a mask; with more than one, whose masks are united."""
 
 
-class Asking(Protocol):
-    """How a model is asked (settings ``training`` and ``inference``)."""
+@dataclass(frozen=True)
+class Options:
+    """How a model is asked: keys of ``training`` that it was trained with, and those of ``inference``."""
 
     conversation: str
     max_length: int
@@ -60,7 +60,7 @@ class Asker:
 
     model: Rosalia
     tokens: Tokens
-    options: Asking
+    options: Options
     device: torch.device
     batch: int = 8
     images: int = field(init=False)
@@ -70,7 +70,7 @@ class Asker:
         self.images = self.pairs = max(1, self.batch)
 
     @classmethod
-    def load(cls, folder: str | Path, options: Asking, compute: dict | None = None) -> "Asker":
+    def load(cls, folder: str | Path, options: Options, compute: dict | None = None) -> "Asker":
         """Read a model that the training wrote, with its tokenizer; ``compute``: the settings' section of that name.
 
         Raises UserError with one sentence for a folder that holds none, or for a device that is not there.

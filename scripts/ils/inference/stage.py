@@ -4,7 +4,6 @@ import logging
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from itertools import chain, groupby
 from pathlib import Path
 
@@ -12,29 +11,13 @@ import numpy as np
 
 from ils.core.run import UserError, progress
 from ils.core.store import ShardWriter, write_lines
-from ils.inference.asking import DTYPES, Asker, Reply
+from ils.inference.asking import DTYPES, Asker, Options, Reply
 from ils.rosalia.samples import Pairs, Sample
 from ils.rosalia.sources import PictureSource, picture_source
 
 log = logging.getLogger("ils")
 NO_FRAME = "no_frame"
 """Fault of a pair whose picture is not among the frames."""
-
-
-@dataclass(frozen=True)
-class Options:
-    """How a model is asked: keys of ``training`` that it was trained with, and those of ``inference``."""
-
-    conversation: str
-    max_length: int
-    fit: str
-    published_mismatch: bool
-    text: bool
-    max_new_tokens: int
-    equalise: bool
-    size: int
-    dtype: str
-    seed: int
 
 
 class _Present:
