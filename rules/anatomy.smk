@@ -21,7 +21,7 @@ rule anatomy_shard:
         mem_mb=6000,
         runtime=120,
     params:
-        **OPTIONS["anatomy"],
+        options=OPTIONS["anatomy"],
         code=code_digest("anatomy.py", f"ils.anatomy.{OPTIONS['anatomy']['engine']}"),
     script:
         "../scripts/anatomy.py"

@@ -21,7 +21,7 @@ rule anomaly_shard:
         mem_mb=8000,
         runtime=1440 if GPUS["anomaly"] else 240,  # hundreds of passes through a large net for each image
     params:
-        **OPTIONS["anomaly"],
+        options=OPTIONS["anomaly"],
         code=code_digest("anomaly.py", f"ils.anomaly.{OPTIONS['anomaly']['engine']}"),
     script:
         "../scripts/anomaly.py"

@@ -20,7 +20,7 @@ rule boxes_shard:
         mem_mb=6000,
         runtime=480 if GPUS["boxes"] else 120,
     params:
-        **OPTIONS["boxes"],
+        options=OPTIONS["boxes"],
         code=code_digest("boxes.py", f"ils.boxes.{OPTIONS['boxes']['engine']}"),
     script:
         "../scripts/boxes.py"

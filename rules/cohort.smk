@@ -20,7 +20,8 @@ rule cohort_shards:
         runtime=240,
     params:
         # the manifest may be another rule's output: it is named once, among the inputs
-        **(OPTIONS["cohort"] | {"manifest": lambda wildcards, input: input.get("manifest", "")}),
+        options={key: value for key, value in OPTIONS["cohort"].items() if key != "manifest"},
+        manifest=lambda wildcards, input: input.get("manifest", ""),
         code=code_digest("cohort.py"),
     script:
         "../scripts/cohort.py"

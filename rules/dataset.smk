@@ -21,7 +21,7 @@ rule dataset_shard:
         mem_mb=4000,
         runtime=60,
     params:
-        **OPTIONS["dataset"],
+        options=OPTIONS["dataset"],
         code=code_digest("dataset.py", "ils.dataset.stage"),
     script:
         "../scripts/dataset.py"
@@ -77,7 +77,7 @@ rule dataset_layout:
         mem_mb=8000,
         runtime=240,
     params:
-        **OPTIONS["layout"],
+        pixels=OPTIONS["layout"]["pixels"],
         code=code_digest("dataset.py", "ils.dataset.layout"),
     script:
         "../scripts/dataset.py"
@@ -105,7 +105,7 @@ rule dataset_release:
         mem_mb=16000,  # all masks of the authors' release, packed, and all lines
         runtime=240,
     params:
-        **OPTIONS["release"],
+        images=OPTIONS["release"]["images"],
         code=code_digest("dataset.py", "ils.dataset.layout"),
     script:
         "../scripts/dataset.py"

@@ -22,10 +22,8 @@ rule evaluation_predictions:
         mem_mb=4000,
         runtime=120,
     params:
-        adapter=lambda wildcards: OTHERS[wildcards.model].adapter,
-        threshold=lambda wildcards: OTHERS[wildcards.model].threshold,
-        grid=lambda wildcards: OTHERS[wildcards.model].grid,
-        size=OPTIONS["evaluation"]["size"],
+        options=lambda wildcards: OTHERS[wildcards.model].model_dump(include={"adapter", "threshold", "grid"})
+        | {"size": OPTIONS["evaluation"]["size"]},
         code=code_digest("evaluation.py", "ils.evaluation.stage"),
     script:
         "../scripts/evaluation.py"
@@ -77,7 +75,7 @@ rule evaluation_run:
         mem_mb=4000,
         runtime=120,
     params:
-        **OPTIONS["evaluation"],
+        options=OPTIONS["evaluation"],
         model=lambda wildcards: wildcards.run if wildcards.run in OTHERS else "ROSALIA",
         code=code_digest("evaluation.py", "ils.evaluation.stage"),
     script:

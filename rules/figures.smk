@@ -31,7 +31,7 @@ rule figures_panels:
         mem_mb=4000,
         runtime=60,
     params:
-        **OPTIONS["figures"],
+        options=OPTIONS["figures"],
         code=code_digest("figures.py", "ils.figures.stage"),
     script:
         "../scripts/figures.py"
@@ -72,7 +72,7 @@ rule figures_charts:
         mem_mb=4000,
         runtime=30,
     params:
-        **OPTIONS["figures"],
+        options=OPTIONS["figures"],
         code=code_digest("figures.py", "ils.figures.stage"),
     script:
         "../scripts/figures.py"

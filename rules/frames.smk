@@ -18,7 +18,7 @@ rule frames_shard:
         mem_mb=4000,
         runtime=120,
     params:
-        **OPTIONS["frames"],
+        options=OPTIONS["frames"],
         code=code_digest("frames.py"),
     script:
         "../scripts/frames.py"

@@ -25,7 +25,7 @@ rule inference_run:
         mem_mb=32000 if GPUS["training"] else 4000,
         runtime=720 if GPUS["training"] else 120,
     params:
-        **OPTIONS["inference"],
+        options=OPTIONS["inference"],
         code=code_digest("inference.py", "ils.inference.stage"),
     script:
         "../scripts/inference.py"
@@ -64,7 +64,7 @@ rule inference_panels:
         mem_mb=2000,
         runtime=30,
     params:
-        **OPTIONS["figures"],
+        options=OPTIONS["figures"],
         code=code_digest("inference.py", "ils.inference.panels"),
     script:
         "../scripts/inference.py"

@@ -28,7 +28,7 @@ rule masks_shard:
         mem_mb=4000,
         runtime=60,
     params:
-        **OPTIONS["masks"],
+        options=OPTIONS["masks"],
         thresholds=lambda wildcards: SETS[wildcards.thresholds].model_dump(),
         code=code_digest("masks.py", "ils.masks.stage"),
     script:
@@ -84,7 +84,7 @@ rule masks_sweep:
         mem_mb=4000,
         runtime=120,
     params:
-        **OPTIONS["masks"],
+        options=OPTIONS["masks"],
         sets={name: chosen.model_dump() for name, chosen in SETS.items()},
         code=code_digest("masks.py", "ils.masks.sweep"),
     script:

@@ -20,7 +20,7 @@ rule organs_shard:
         mem_mb=4000,
         runtime=120,
     params:
-        **OPTIONS["organs"],
+        options=OPTIONS["organs"],
         code=code_digest("organs.py", "ils.organs.stage", f"ils.organs.{OPTIONS['organs']['engine']}"),
     script:
         "../scripts/organs.py"

@@ -17,7 +17,7 @@ rule phantom:
         mem_mb=4000,
         runtime=30,
     params:
-        **OPTIONS["phantom"],
+        options=OPTIONS["phantom"],
         code=code_digest("phantom.py"),
     script:
         "../scripts/phantom.py"

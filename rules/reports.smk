@@ -19,7 +19,7 @@ rule reports_shard:
         mem_mb=4000,
         runtime=120,
     params:
-        **OPTIONS["reports"],
+        options=OPTIONS["reports"],
         code=code_digest("reports.py", "ils.reports.stage", f"ils.reports.{OPTIONS['reports']['engine']}"),
     script:
         "../scripts/reports.py"
@@ -43,7 +43,7 @@ rule reports_structured:
         mem_mb=64000,
         runtime=720,
     params:
-        **OPTIONS["structuring"],
+        options=OPTIONS["structuring"],
         code=code_digest("reports.py", "ils.reports.llm.structuring"),
     script:
         "../scripts/reports.py"
@@ -87,7 +87,7 @@ rule reports_mapping:
         mem_mb=64000,
         runtime=720,
     params:
-        **OPTIONS["mapping"],
+        options=OPTIONS["mapping"],
         code=code_digest("reports.py", "ils.reports.llm.mapping"),
     script:
         "../scripts/reports.py"

@@ -110,7 +110,7 @@ rule tables_truth:
         mem_mb=4000,
         runtime=30,
     params:
-        **OPTIONS["tables"],
+        options=OPTIONS["tables"],
         thresholds=BUILD,
         code=code_digest("tables.py", "ils.tables.stage"),
     script:

@@ -27,7 +27,7 @@ rule training_run:
         mem_mb=64000 if GPUS["training"] else 8000,
         runtime=4320 if GPUS["training"] else 240,  # the paper's run took 2.5 days on two H100
     params:
-        **OPTIONS["training"],
+        options=OPTIONS["training"],
         code=code_digest(
             "training.py",
             "ils.training.stage",

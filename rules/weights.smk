@@ -18,7 +18,7 @@ rule weights_radedit:
         mem_mb=4000,
         runtime=120,
     params:
-        **WEIGHTS["radedit"],
+        options=WEIGHTS["radedit"],
         code=code_digest("weights.py", "ils.weights.hub"),
     script:
         "../scripts/weights.py"
@@ -33,7 +33,7 @@ use rule weights_radedit as weights_sdxl_vae with:
     benchmark:
         "results/benchmarks/weights/sdxl_vae.tsv"
     params:
-        **WEIGHTS["sdxl_vae"],
+        options=WEIGHTS["sdxl_vae"],
         code=code_digest("weights.py", "ils.weights.hub"),
 
 
@@ -46,7 +46,7 @@ use rule weights_radedit as weights_biovil_t with:
     benchmark:
         "results/benchmarks/weights/biovil_t.tsv"
     params:
-        **WEIGHTS["biovil_t"],
+        options=WEIGHTS["biovil_t"],
         code=code_digest("weights.py", "ils.weights.hub"),
 
 
@@ -67,7 +67,7 @@ rule weights_hybridgnet:
         mem_mb=8000,
         runtime=30,
     params:
-        **WEIGHTS["hybridgnet"],
+        options=WEIGHTS["hybridgnet"],
         code=code_digest("weights.py", "ils.weights.placed", "ils.weights.hybridgnet"),
     script:
         "../scripts/weights.py"
@@ -84,7 +84,7 @@ use rule weights_hybridgnet as weights_cxas with:
     benchmark:
         "results/benchmarks/weights/cxas.tsv"
     params:
-        **WEIGHTS["cxas"],
+        options=WEIGHTS["cxas"],
         code=code_digest("weights.py", "ils.weights.placed", "ils.weights.cxas"),
 
 
@@ -99,7 +99,7 @@ use rule weights_hybridgnet as weights_ultralytics with:
     benchmark:
         "results/benchmarks/weights/ultralytics.tsv"
     params:
-        **WEIGHTS["ultralytics"],
+        options=WEIGHTS["ultralytics"],
         code=code_digest("weights.py", "ils.weights.placed", "ils.weights.ultralytics"),
 
 
@@ -114,7 +114,7 @@ use rule weights_hybridgnet as weights_scaled_yolov4 with:
     benchmark:
         "results/benchmarks/weights/scaled_yolov4.tsv"
     params:
-        **WEIGHTS["scaled_yolov4"],
+        options=WEIGHTS["scaled_yolov4"],
         code=code_digest("weights.py", "ils.weights.placed", "ils.weights.scaled_yolov4"),
 
 

@@ -23,7 +23,7 @@ use rule weights_hybridgnet as weights_lisa with:
         mem_mb=40000,  # a shard of ten gigabytes, as it comes and as it goes
         runtime=60,
     params:
-        **WEIGHTS["lisa"],
+        options=WEIGHTS["lisa"],
         code=code_digest("weights.py", "ils.weights.placed", "ils.weights.lisa"),
 
 
@@ -36,7 +36,7 @@ use rule weights_radedit as weights_clip with:
     benchmark:
         "results/benchmarks/weights/clip.tsv"
     params:
-        **WEIGHTS["clip"],
+        options=WEIGHTS["clip"],
         code=code_digest("weights.py", "ils.weights.hub"),
 
 
@@ -51,5 +51,5 @@ use rule weights_hybridgnet as weights_sam with:
     benchmark:
         "results/benchmarks/weights/sam.tsv"
     params:
-        **WEIGHTS["sam"],
+        options=WEIGHTS["sam"],
         code=code_digest("weights.py", "ils.weights.placed", "ils.weights.sam"),

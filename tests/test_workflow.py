@@ -292,6 +292,8 @@ def test_every_rule_declares_what_a_user_relies_on():
             for directive in ("log:", "benchmark:", "conda:", "threads:", "resources:", "params:", "code=code_digest("):
                 assert directive in body, f"{name}: {directive}"
             assert "retries:" not in body, name
+            # Snakemake compares the set of the values, whatever their names: settings are one param, a dict
+            assert not re.search(r"^        \*\*", body.split("params:")[1], flags=re.M), name
 
 
 def test_the_report_is_made_offline(workflow_run, tmp_path):

@@ -77,6 +77,8 @@ def progress(items: Iterable[T], total: int, what: str, every_s: float = 30.0) -
 def begin(snakemake, options_class: type[T]) -> tuple[T, dict]:
     """Start a script: open the log, turn the rule's params into the stage's options.
 
+    The settings come as one param, ``options``: Snakemake compares the set of a rule's values whatever their names, so
+    a value that moves from one key to another, or that another key has too, would not be seen to change.
     Returns the options and the attributes that every result carries: stage, code digest, settings.
     """
     start(snakemake.log[0])
@@ -85,7 +87,8 @@ def begin(snakemake, options_class: type[T]) -> tuple[T, dict]:
 
 def _options(snakemake, options_class: type[T]) -> tuple[T, dict]:
     params = dict(snakemake.params.items())
-    code = params.pop("code")
+    code, settings = params.pop("code"), params.pop("options", {})
+    params = settings | params
     return options_class(**params), {"stage": snakemake.rule, "code_digest": code, "settings": params}
 
 
