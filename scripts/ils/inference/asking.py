@@ -83,19 +83,8 @@ class Asker:
 
     def pair_options(self) -> PairOptions:
         """Return how pairs are made ready for this model."""
-        vision, options = self.model.config.llava.vision_config, self.options
-        return PairOptions(
-            conversation=options.conversation,
-            max_length=options.max_length,
-            features=(vision.image_size // vision.patch_size) ** 2,
-            sam_side=self.model.config.sam.vision_config.image_size,
-            clip_side=vision.image_size,
-            target=options.size,
-            fit=options.fit,
-            published_mismatch=options.published_mismatch,
-            answers=False,
-            equalise=options.equalise,
-        )
+        options = self.options
+        return PairOptions.of(self.model.config, options, target=options.size, answers=False, equalise=options.equalise)
 
     def ask(
         self, samples: Sequence[Sample], keep: Callable[[torch.Tensor], torch.Tensor] = torch.Tensor.float

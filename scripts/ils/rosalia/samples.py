@@ -12,6 +12,7 @@ Where a picture is not square, three squares must agree: the picture's, the refe
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import cv2
 import numpy as np
@@ -20,6 +21,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from ils.core.run import UserError
 from ils.core.store import StoreError
+from ils.rosalia.config import RosaliaConfig
 from ils.rosalia.draws import Draw, Draws
 from ils.rosalia.pictures import FITS, centred, clip_pixels, equalise, mask_target, normalised, sam_levels
 from ils.rosalia.prompts import CONVERSATIONS
@@ -27,6 +29,15 @@ from ils.rosalia.sources import Frames, Lines, Masks, PictureSource, PictureTabl
 from ils.rosalia.tokens import IGNORED, Tokens
 
 __all__ = ["Batch", "Draw", "Draws", "Options", "Pairs", "PictureTable", "Sample", "collate", "loader", "sentences"]
+
+
+class Wording(Protocol):
+    """What a model must be asked with as it was trained (settings ``training``)."""
+
+    conversation: str
+    max_length: int
+    fit: str
+    published_mismatch: bool
 
 
 @dataclass(frozen=True)
@@ -45,6 +56,25 @@ class Options:
     """Whether the answer follows the prompt (training) or is to be predicted."""
     equalise: bool
     """Whether pictures that no :class:`Draw` asks for are equalised (evaluation)."""
+
+    @classmethod
+    def of(
+        cls, config: RosaliaConfig, wording: Wording, *, target: int | None = None, answers: bool, equalise: bool
+    ) -> "Options":
+        """Return how pairs are made ready for a model of these sizes; ``target``: by default SAM's own side."""
+        vision, side = config.llava.vision_config, config.sam.vision_config.image_size
+        return cls(
+            conversation=wording.conversation,
+            max_length=wording.max_length,
+            features=(vision.image_size // vision.patch_size) ** 2,
+            sam_side=side,
+            clip_side=vision.image_size,
+            target=side if target is None else target,
+            fit=wording.fit,
+            published_mismatch=wording.published_mismatch,
+            answers=answers,
+            equalise=equalise,
+        )
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from ils.core.provenance import SCRIPTS
 from ils.core.run import UserError
 from ils.core.seeds import stable_hash
 from ils.core.store import write_table
-from ils.rosalia.config import RosaliaConfig, read_config
+from ils.rosalia.config import read_config
 from ils.rosalia.model import Rosalia
 from ils.rosalia.prompts import prompt
 from ils.rosalia.samples import Options as PairOptions
@@ -176,7 +176,7 @@ def work(job: Job) -> None:
     device = device_of(job.compute["device"])
     tokens = Tokens.load(folder / "start")
     # first, for it is soon done and finds most mistakes
-    made = _pair_options(read_config(folder / "start"), options)
+    made = PairOptions.of(read_config(folder / "start"), options, answers=True, equalise=False)
     shared = {name: job.files[name] for name in ("index", "masks")} | {"tokens": tokens}
     shared["pictures"] = picture_source(job.files["frames"], job.files["pictures"])
     pairs = Pairs(lines=job.files["train"], options=made, **shared)
@@ -206,22 +206,6 @@ def _start(job: Job, options: Options) -> None:
     shutil.rmtree(making, ignore_errors=True)
     load(options.engine, options, Setup.of(options.own, job.engine_files, job.compute)).make(making, texts)
     making.rename(folder)
-
-
-def _pair_options(config: RosaliaConfig, options: Options) -> PairOptions:
-    vision, side = config.llava.vision_config, config.sam.vision_config.image_size
-    return PairOptions(
-        conversation=options.conversation,
-        max_length=options.max_length,
-        features=(vision.image_size // vision.patch_size) ** 2,
-        sam_side=side,
-        clip_side=vision.image_size,
-        target=side,
-        fit=options.fit,
-        published_mismatch=options.published_mismatch,
-        answers=True,
-        equalise=False,
-    )
 
 
 def _finish(job: Job, course: Course, model: Rosalia, adapters, tokens: Tokens, trained: dict) -> None:
