@@ -95,18 +95,18 @@ class Asker:
         ``fault``.
         """
         rows = [(place, sample) for place, sample in enumerate(samples)]
-        first = {_key(sample): sample for _, sample in reversed(rows)}
+        first = {sample.view: sample for _, sample in reversed(rows)}
         replies: dict[int, Reply] = {}
         with inference():
             encoded, self.images = fitting(self._encoded, [(sample,) for sample in first.values()], self.images)
             views = dict(zip(first, encoded, strict=True))
             # the prompts of one picture begin alike, and the model reads that part once for those in a batch:
             # so they stay together, and among them those of similar length
-            order = {key: number for number, key in enumerate(dict.fromkeys(_key(sample) for sample in samples))}
-            rows.sort(key=lambda row: (order[_key(row[1])], len(row[1].input_ids)))
+            order = {key: number for number, key in enumerate(dict.fromkeys(sample.view for sample in samples))}
+            rows.sort(key=lambda row: (order[row[1].view], len(row[1].input_ids)))
             ready = []
             for place, sample in rows:
-                seen, fault = views[_key(sample)]
+                seen, fault = views[sample.view]
                 if fault:
                     replies[place] = Reply(fault=f"{fault[0]}: {fault[1]}")
                 else:
@@ -126,7 +126,7 @@ class Asker:
         self, rows: list[tuple[int, Sample, Views]], keep: Callable[[torch.Tensor], torch.Tensor]
     ) -> list[tuple[Reply, None]]:
         samples = [sample for _, sample, _ in rows]
-        each = list({_key(sample): views for _, sample, views in rows}.values())  # as collate orders pictures
+        each = list({sample.view: views for _, sample, views in rows}.values())  # as collate orders pictures
         views = Views(torch.stack([one.features for one in each]), torch.stack([one.embeddings for one in each]))
         batch = _without_pixels(collate(samples, self.tokens.pad, packed=True)).to(self.device, self._dtype())
         if not self.options.text:
@@ -141,10 +141,6 @@ class Asker:
 
     def _dtype(self) -> torch.dtype:
         return self.model.llava.lm_head.weight.dtype
-
-
-def _key(sample: Sample) -> tuple[str, bool]:
-    return sample.image_id, sample.equalised
 
 
 def _without_pixels(batch: Batch) -> Batch:

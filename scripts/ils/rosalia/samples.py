@@ -103,6 +103,11 @@ class Sample:
     positive: bool
 
     @property
+    def view(self) -> tuple[str, bool]:
+        """Name of the picture as the model sees it: samples that share it share their embeddings."""
+        return self.image_id, self.equalised
+
+    @property
     def sam(self) -> torch.Tensor:
         """SAM's picture, float32 (3, S, S)."""
         return normalised(self.levels[None], [self.shown])[0]
@@ -270,7 +275,7 @@ def collate(samples: list[Sample], pad_id: int, *, packed: bool = False) -> Batc
 
     ``packed``: leave SAM's pictures and the masks as uint8 until :meth:`Batch.to`.
     """
-    keys = [(sample.image_id, sample.equalised) for sample in samples]
+    keys = [sample.view for sample in samples]
     first = {key: samples[place] for place, key in reversed(list(enumerate(keys)))}
     unique = list(dict.fromkeys(keys))
     rows = {key: row for row, key in enumerate(unique)}
