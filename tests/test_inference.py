@@ -10,6 +10,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from transformers.models.sam.modeling_sam import SamVisionEncoder
 
 from ils.core.run import UserError
 from ils.core.store import Shard, ShardWriter, write_lines
@@ -38,12 +39,12 @@ def whole(tiny, tmp_path_factory):
     return run(tiny, tmp_path_factory.mktemp("whole"))
 
 
-def run(tiny: Tiny, folder, options: Options = OPTIONS, batch: int = 8, lines=None, frames=None) -> tuple:
+def run(tiny: Tiny, folder, options: Options = OPTIONS, lines=None, frames=None, **compute: int) -> tuple:
     made = folder / "test.jsonl", folder / "test.h5"
     run_split(
         model=tiny.model, lines=lines or tiny.lines, frames=frames or tiny.frames, predictions=made[0],
         prediction_masks=made[1], options=options, attrs={"stage": "inference"},
-        compute={"device": "cpu", "batch": batch},
+        compute={"device": "cpu", "batch": 8} | compute,
     )  # fmt: skip
     return made
 
@@ -165,6 +166,18 @@ def test_a_picture_is_embedded_once_for_all_its_instructions(tiny, monkeypatch, 
     assert seen["encode"] == [2, 2, 1]
     assert sum(seen["generate"]) == len(IMAGES) * len(ANSWERS)
     assert max(seen["generate"]) == 2
+
+
+def test_sams_encoder_takes_no_more_pictures_at_a_time_than_the_settings_say(tiny, whole, monkeypatch, tmp_path):
+    seen, encoder = [], SamVisionEncoder.forward
+    monkeypatch.setattr(
+        SamVisionEncoder,
+        "forward",
+        lambda self, pixels, **rest: seen.append(len(pixels)) or encoder(self, pixels, **rest),
+    )
+    made = run(tiny, tmp_path, images_at_once=2)
+    assert [path.read_bytes() for path in made] == [path.read_bytes() for path in whole]
+    assert seen == [2, 2, 1]
 
 
 def test_a_batch_that_does_not_fit_is_halved_and_changes_nothing(tiny, whole, monkeypatch, tmp_path):

@@ -79,6 +79,7 @@ class Asker:
         device = device_of(compute.get("device", "auto"))
         tokens = Tokens.load(folder)
         model = Rosalia.from_pretrained(folder, DTYPES[options.dtype]).to(device)
+        model.images_at_once = compute.get("images_at_once")
         return cls(model.eval(), tokens, options, device, compute.get("batch", 8))
 
     def pair_options(self) -> PairOptions:
