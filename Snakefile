@@ -39,6 +39,13 @@ include: "rules/inference.smk"
 include: "rules/evaluation.smk"
 
 
+onstart:
+    try:
+        refuse_orphans(Path.cwd())
+    except UserError as error:
+        sys.exit(f"cxr-ils: {error}")
+
+
 rule all:
     default_target: True
     input:

@@ -13,13 +13,15 @@ rule anatomy_shard:
         "logs/anatomy/{shard}.log",
     benchmark:
         "results/benchmarks/anatomy/{shard}.tsv"
+    group:
+        GROUPS["anatomy"]
     conda:
         f"../envs/anatomy-{OPTIONS['anatomy']['engine']}.yaml"
     threads: 2
     resources:
         gpu=GPUS["anatomy"],
-        mem_mb=6000,
-        runtime=120,
+        mem_mb=growing(6000),
+        runtime=growing(120),
     params:
         options=OPTIONS["anatomy"],
         code=code_digest("anatomy.py", f"ils.anatomy.{OPTIONS['anatomy']['engine']}"),
@@ -38,12 +40,14 @@ rule anatomy:
         "logs/anatomy/gather.log",
     benchmark:
         "results/benchmarks/anatomy/gather.tsv"
+    group:
+        "tables"
     conda:
         "../envs/gather.yaml"
     threads: 1
     resources:
-        mem_mb=2000,
-        runtime=20,
+        mem_mb=growing(2000),
+        runtime=growing(20),
     params:
         code=code_digest("gather.py"),
     script:

@@ -13,13 +13,15 @@ rule anomaly_shard:
         "logs/anomaly/{shard}.log",
     benchmark:
         "results/benchmarks/anomaly/{shard}.tsv"
+    group:
+        GROUPS["anomaly"]
     conda:
         f"../envs/anomaly-{OPTIONS['anomaly']['engine']}.yaml"
     threads: 2
     resources:
         gpu=GPUS["anomaly"],
-        mem_mb=8000,
-        runtime=1440 if GPUS["anomaly"] else 240,  # hundreds of passes through a large net for each image
+        mem_mb=growing(8000),
+        runtime=growing(1440 if GPUS["anomaly"] else 240),  # hundreds of passes through a large net for each image
     params:
         options=OPTIONS["anomaly"],
         code=code_digest("anomaly.py", f"ils.anomaly.{OPTIONS['anomaly']['engine']}"),
@@ -38,12 +40,14 @@ rule anomaly:
         "logs/anomaly/gather.log",
     benchmark:
         "results/benchmarks/anomaly/gather.tsv"
+    group:
+        "tables"
     conda:
         "../envs/gather.yaml"
     threads: 1
     resources:
-        mem_mb=2000,
-        runtime=20,
+        mem_mb=growing(2000),
+        runtime=growing(20),
     params:
         code=code_digest("gather.py"),
     script:

@@ -12,13 +12,15 @@ rule boxes_shard:
         "logs/boxes/{shard}.log",
     benchmark:
         "results/benchmarks/boxes/{shard}.tsv"
+    group:
+        GROUPS["boxes"]
     conda:
         f"../envs/boxes-{OPTIONS['boxes']['engine']}.yaml"
     threads: 2
     resources:
         gpu=GPUS["boxes"],
-        mem_mb=6000,
-        runtime=480 if GPUS["boxes"] else 120,
+        mem_mb=growing(6000),
+        runtime=growing(480 if GPUS["boxes"] else 120),
     params:
         options=OPTIONS["boxes"],
         code=code_digest("boxes.py", f"ils.boxes.{OPTIONS['boxes']['engine']}"),
@@ -37,12 +39,14 @@ rule boxes:
         "logs/boxes/gather.log",
     benchmark:
         "results/benchmarks/boxes/gather.tsv"
+    group:
+        "tables"
     conda:
         "../envs/gather.yaml"
     threads: 1
     resources:
-        mem_mb=2000,
-        runtime=20,
+        mem_mb=growing(2000),
+        runtime=growing(20),
     params:
         code=code_digest("gather.py"),
     script:

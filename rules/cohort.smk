@@ -16,8 +16,8 @@ rule cohort_shards:
         "../envs/cohort.yaml"
     threads: 2
     resources:
-        mem_mb=8000,
-        runtime=240,
+        mem_mb=growing(8000),
+        runtime=growing(240),
     params:
         # the manifest may be another rule's output: it is named once, among the inputs
         options={key: value for key, value in OPTIONS["cohort"].items() if key != "manifest"},

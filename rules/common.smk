@@ -6,6 +6,7 @@ from types import SimpleNamespace
 sys.path.insert(0, str(Path(workflow.basedir) / "scripts"))
 
 from ils.cohort.check import check_inputs, check_lists, source_files
+from ils.core.cluster import growing, refuse_orphans
 from ils.core.engines import declared, engine_inputs, engine_sources
 from ils.core.labels import SPLITS, STAGES
 from ils.core.options import ASKED, ENGINE_STAGES, asked, check_files, data, evaluated, runs, stage_options
@@ -54,6 +55,9 @@ GPUS = {
     for stage in ENGINE_STAGES
 }
 GPUS["reports"] = SETTINGS.reports.llm.execution.gpus if SETTINGS.reports.llm.transport == "offline" else 0
+
+# Jobs of one SLURM job (a profile's group-components says how many shards): GPU and CPU never share one.
+GROUPS = {stage: f"{stage}-{'gpu' if gpus else 'cpu'}" for stage, gpus in GPUS.items()}
 
 OTHERS = SETTINGS.evaluation.predictions
 SPLIT = SETTINGS.inference.split

@@ -14,12 +14,14 @@ rule dataset_shard:
         "logs/dataset/{thresholds}/{shard}.log",
     benchmark:
         "results/benchmarks/dataset/{thresholds}/{shard}.tsv"
+    group:
+        "masks"
     conda:
         "../envs/dataset.yaml"
     threads: 1
     resources:
-        mem_mb=4000,
-        runtime=60,
+        mem_mb=growing(4000),
+        runtime=growing(60),
     params:
         options=OPTIONS["dataset"],
         code=code_digest("dataset.py", "ils.dataset.stage"),
@@ -43,12 +45,14 @@ rule dataset_merge:
         "logs/dataset/{thresholds}/merge.log",
     benchmark:
         "results/benchmarks/dataset/{thresholds}/merge.tsv"
+    group:
+        "tables"
     conda:
         "../envs/dataset.yaml"
     threads: 1
     resources:
-        mem_mb=4000,
-        runtime=60,
+        mem_mb=growing(4000),
+        runtime=growing(60),
     params:
         code=code_digest("dataset.py", "ils.dataset.stage"),
     script:
@@ -74,8 +78,8 @@ rule dataset_layout:
         "../envs/dataset.yaml"
     threads: 1
     resources:
-        mem_mb=8000,
-        runtime=240,
+        mem_mb=growing(8000),
+        runtime=growing(240),
     params:
         pixels=OPTIONS["layout"]["pixels"],
         code=code_digest("dataset.py", "ils.dataset.layout"),
@@ -102,8 +106,8 @@ rule dataset_release:
         "../envs/dataset.yaml"
     threads: 1
     resources:
-        mem_mb=16000,  # all masks of the authors' release, packed, and all lines
-        runtime=240,
+        mem_mb=growing(16000),  # all masks of the authors' release, packed, and all lines
+        runtime=growing(240),
     params:
         images=OPTIONS["release"]["images"],
         code=code_digest("dataset.py", "ils.dataset.layout"),
@@ -124,12 +128,14 @@ rule dataset:
         "logs/dataset/gather.log",
     benchmark:
         "results/benchmarks/dataset/gather.tsv"
+    group:
+        "tables"
     conda:
         "../envs/gather.yaml"
     threads: 1
     resources:
-        mem_mb=2000,
-        runtime=20,
+        mem_mb=growing(2000),
+        runtime=growing(20),
     params:
         thresholds=BUILD,
         code=code_digest("gather.py"),

@@ -15,12 +15,14 @@ rule evaluation_predictions:
         "results/benchmarks/evaluation/{model}/predictions.tsv"
     wildcard_constraints:
         model="|".join(map(re.escape, OTHERS)) or "$^",
+    group:
+        "evaluation"
     conda:
         "../envs/evaluation.yaml"
     threads: 1
     resources:
-        mem_mb=4000,
-        runtime=120,
+        mem_mb=growing(4000),
+        runtime=growing(120),
     params:
         options=lambda wildcards: OTHERS[wildcards.model].model_dump(include={"adapter", "threshold", "grid"})
         | {"size": OPTIONS["evaluation"]["size"]},
@@ -68,12 +70,14 @@ rule evaluation_run:
         "results/benchmarks/evaluation/{run}/scores.tsv"
     wildcard_constraints:
         run="|".join(map(re.escape, EVALUATED)),
+    group:
+        "evaluation"
     conda:
         "../envs/evaluation.yaml"
     threads: 1
     resources:
-        mem_mb=4000,
-        runtime=120,
+        mem_mb=growing(4000),
+        runtime=growing(120),
     params:
         options=OPTIONS["evaluation"],
         model=lambda wildcards: wildcards.run if wildcards.run in OTHERS else "ROSALIA",
@@ -109,12 +113,14 @@ rule evaluation_comparison:
         "logs/evaluation/comparison.log",
     benchmark:
         "results/benchmarks/evaluation/comparison.tsv"
+    group:
+        "evaluation"
     conda:
         "../envs/evaluation.yaml"
     threads: 1
     resources:
-        mem_mb=2000,
-        runtime=20,
+        mem_mb=growing(2000),
+        runtime=growing(20),
     params:
         runs=list(EVALUATED),
         dpi=OPTIONS["figures"]["dpi"],

@@ -24,12 +24,14 @@ rule figures_panels:
         "logs/figures/{thresholds}/panels.log",
     benchmark:
         "results/benchmarks/figures/{thresholds}/panels.tsv"
+    group:
+        "tables"
     conda:
         "../envs/figures.yaml"
     threads: 1
     resources:
-        mem_mb=4000,
-        runtime=60,
+        mem_mb=growing(4000),
+        runtime=growing(60),
     params:
         options=OPTIONS["figures"],
         code=code_digest("figures.py", "ils.figures.stage"),
@@ -65,12 +67,14 @@ rule figures_charts:
         "logs/figures/{thresholds}/charts.log",
     benchmark:
         "results/benchmarks/figures/{thresholds}/charts.tsv"
+    group:
+        "tables"
     conda:
         "../envs/figures.yaml"
     threads: 1
     resources:
-        mem_mb=4000,
-        runtime=30,
+        mem_mb=growing(4000),
+        runtime=growing(30),
     params:
         options=OPTIONS["figures"],
         code=code_digest("figures.py", "ils.figures.stage"),

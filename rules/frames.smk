@@ -11,12 +11,14 @@ rule frames_shard:
         "logs/frames/{shard}.log",
     benchmark:
         "results/benchmarks/frames/{shard}.tsv"
+    group:
+        "frames"
     conda:
         "../envs/frames.yaml"
     threads: 2
     resources:
-        mem_mb=4000,
-        runtime=120,
+        mem_mb=growing(4000),
+        runtime=growing(120),
     params:
         options=OPTIONS["frames"],
         code=code_digest("frames.py"),
@@ -35,12 +37,14 @@ rule frames:
         "logs/frames/gather.log",
     benchmark:
         "results/benchmarks/frames/gather.tsv"
+    group:
+        "tables"
     conda:
         "../envs/gather.yaml"
     threads: 1
     resources:
-        mem_mb=2000,
-        runtime=20,
+        mem_mb=growing(2000),
+        runtime=growing(20),
     params:
         code=code_digest("gather.py"),
     script:

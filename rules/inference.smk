@@ -22,8 +22,8 @@ rule inference_run:
     threads: 2  # one reads pictures
     resources:
         gpu=GPUS["training"],
-        mem_mb=32000 if GPUS["training"] else 4000,
-        runtime=720 if GPUS["training"] else 120,
+        mem_mb=growing(32000 if GPUS["training"] else 4000),
+        runtime=growing(720 if GPUS["training"] else 120),
     params:
         options=OPTIONS["inference"],
         code=code_digest("inference.py", "ils.inference.stage"),
@@ -57,12 +57,14 @@ rule inference_panels:
     wildcard_constraints:
         run="|".join(map(re.escape, RUNS)),
         split="|".join(SPLITS),
+    group:
+        "evaluation"
     conda:
         "../envs/evaluation.yaml"
     threads: 1
     resources:
-        mem_mb=2000,
-        runtime=30,
+        mem_mb=growing(2000),
+        runtime=growing(30),
     params:
         options=OPTIONS["figures"],
         code=code_digest("inference.py", "ils.inference.panels"),
@@ -101,8 +103,8 @@ rule inference_predict:
     threads: 1
     resources:
         gpu=GPUS["training"],
-        mem_mb=32000 if GPUS["training"] else 4000,
-        runtime=60,
+        mem_mb=growing(32000 if GPUS["training"] else 4000),
+        runtime=growing(60),
     params:
         instructions=PREDICT["instructions"],
         asking=OPTIONS["inference"],

@@ -21,12 +21,14 @@ rule masks_shard:
         "logs/masks/{thresholds}/{shard}.log",
     benchmark:
         "results/benchmarks/masks/{thresholds}/{shard}.tsv"
+    group:
+        "masks"
     conda:
         "../envs/masks.yaml"
     threads: 1
     resources:
-        mem_mb=4000,
-        runtime=60,
+        mem_mb=growing(4000),
+        runtime=growing(60),
     params:
         options=OPTIONS["masks"],
         thresholds=lambda wildcards: SETS[wildcards.thresholds].model_dump(),
@@ -48,12 +50,14 @@ rule masks_index:
         "logs/masks/{thresholds}/index.log",
     benchmark:
         "results/benchmarks/masks/{thresholds}/index.tsv"
+    group:
+        "tables"
     conda:
         "../envs/masks.yaml"
     threads: 1
     resources:
-        mem_mb=4000,
-        runtime=30,
+        mem_mb=growing(4000),
+        runtime=growing(30),
     params:
         code=code_digest("masks.py", "ils.masks.index"),
     script:
@@ -77,12 +81,14 @@ rule masks_sweep:
         "logs/masks/sweep/{shard}.log",
     benchmark:
         "results/benchmarks/masks/sweep/{shard}.tsv"
+    group:
+        "sweep"
     conda:
         "../envs/masks.yaml"
     threads: 1
     resources:
-        mem_mb=4000,
-        runtime=120,
+        mem_mb=growing(4000),
+        runtime=growing(120),
     params:
         options=OPTIONS["masks"],
         sets={name: chosen.model_dump() for name, chosen in SETS.items()},
@@ -102,12 +108,14 @@ rule masks:
         "logs/masks/gather.log",
     benchmark:
         "results/benchmarks/masks/gather.tsv"
+    group:
+        "tables"
     conda:
         "../envs/gather.yaml"
     threads: 1
     resources:
-        mem_mb=2000,
-        runtime=20,
+        mem_mb=growing(2000),
+        runtime=growing(20),
     params:
         thresholds=BUILD,
         code=code_digest("gather.py"),

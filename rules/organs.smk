@@ -12,13 +12,15 @@ rule organs_shard:
         "logs/organs/{shard}.log",
     benchmark:
         "results/benchmarks/organs/{shard}.tsv"
+    group:
+        GROUPS["organs"]
     conda:
         f"../envs/organs-{OPTIONS['organs']['engine']}.yaml"
     threads: 2
     resources:
         gpu=GPUS["organs"],
-        mem_mb=4000,
-        runtime=120,
+        mem_mb=growing(4000),
+        runtime=growing(120),
     params:
         options=OPTIONS["organs"],
         code=code_digest("organs.py", "ils.organs.stage", f"ils.organs.{OPTIONS['organs']['engine']}"),
@@ -41,8 +43,8 @@ rule organs_chexmask:
         "../envs/organs-chexmask.yaml"
     threads: 2
     resources:
-        mem_mb=6000,
-        runtime=120,
+        mem_mb=growing(6000),
+        runtime=growing(120),
     params:
         code=code_digest("organs.py", "ils.organs.published"),
     script:
@@ -60,12 +62,14 @@ rule organs:
         "logs/organs/gather.log",
     benchmark:
         "results/benchmarks/organs/gather.tsv"
+    group:
+        "tables"
     conda:
         "../envs/gather.yaml"
     threads: 1
     resources:
-        mem_mb=2000,
-        runtime=20,
+        mem_mb=growing(2000),
+        runtime=growing(20),
     params:
         code=code_digest("gather.py"),
     script:

@@ -14,8 +14,8 @@ rule phantom:
         "../envs/phantom.yaml"
     threads: 2
     resources:
-        mem_mb=4000,
-        runtime=30,
+        mem_mb=growing(4000),
+        runtime=growing(30),
     params:
         options=OPTIONS["phantom"],
         code=code_digest("phantom.py"),

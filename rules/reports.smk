@@ -12,12 +12,14 @@ rule reports_shard:
         "logs/reports/{shard}.log",
     benchmark:
         "results/benchmarks/reports/{shard}.tsv"
+    group:
+        "reports"
     conda:
         "../envs/reports.yaml"
     threads: 1
     resources:
-        mem_mb=4000,
-        runtime=120,
+        mem_mb=growing(4000),
+        runtime=growing(120),
     params:
         options=OPTIONS["reports"],
         code=code_digest("reports.py", "ils.reports.stage", f"ils.reports.{OPTIONS['reports']['engine']}"),
@@ -40,8 +42,8 @@ rule reports_structured:
     threads: 8
     resources:
         gpu=GPUS["reports"],
-        mem_mb=64000,
-        runtime=720,
+        mem_mb=growing(64000),
+        runtime=growing(720),
     params:
         options=OPTIONS["structuring"],
         code=code_digest("reports.py", "ils.reports.llm.structuring"),
@@ -58,12 +60,13 @@ rule reports_terms:
         "logs/reports/terms.log",
     benchmark:
         "results/benchmarks/reports/terms.tsv"
+    localrule: True
     conda:
         "../envs/reports.yaml"
     threads: 1
     resources:
-        mem_mb=4000,
-        runtime=30,
+        mem_mb=growing(4000),
+        runtime=growing(30),
     params:
         code=code_digest("reports.py", "ils.reports.llm.terms"),
     script:
@@ -84,8 +87,8 @@ rule reports_mapping:
     threads: 8
     resources:
         gpu=GPUS["reports"],
-        mem_mb=64000,
-        runtime=720,
+        mem_mb=growing(64000),
+        runtime=growing(720),
     params:
         options=OPTIONS["mapping"],
         code=code_digest("reports.py", "ils.reports.llm.mapping"),
@@ -109,12 +112,14 @@ rule reports_agreement:
         "logs/reports/agreement.log",
     benchmark:
         "results/benchmarks/reports/agreement.tsv"
+    group:
+        "tables"
     conda:
         "../envs/reports.yaml"
     threads: 1
     resources:
-        mem_mb=8000,
-        runtime=60,
+        mem_mb=growing(8000),
+        runtime=growing(60),
     params:
         effusion_without_side=OPTIONS["reports"]["effusion_without_side"],
         code=code_digest("reports.py", "ils.reports.agreement"),
@@ -134,12 +139,14 @@ rule reports:
         "logs/reports/gather.log",
     benchmark:
         "results/benchmarks/reports/gather.tsv"
+    group:
+        "tables"
     conda:
         "../envs/gather.yaml"
     threads: 1
     resources:
-        mem_mb=2000,
-        runtime=20,
+        mem_mb=growing(2000),
+        runtime=growing(20),
     params:
         code=code_digest("gather.py"),
     script:

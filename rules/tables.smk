@@ -44,12 +44,14 @@ rule tables_counts:
         "logs/tables/counts.log",
     benchmark:
         "results/benchmarks/tables/counts.tsv"
+    group:
+        "tables"
     conda:
         "../envs/tables.yaml"
     threads: 1
     resources:
-        mem_mb=8000,
-        runtime=60,
+        mem_mb=growing(8000),
+        runtime=growing(60),
     params:
         thresholds=BUILD,
         code=code_digest("tables.py", "ils.tables.stage"),
@@ -71,12 +73,14 @@ rule tables_recall:
         "logs/tables/recall.log",
     benchmark:
         "results/benchmarks/tables/recall.tsv"
+    group:
+        "tables"
     conda:
         "../envs/tables.yaml"
     threads: 1
     resources:
-        mem_mb=4000,
-        runtime=30,
+        mem_mb=growing(4000),
+        runtime=growing(30),
     params:
         sets=list(SETS),
         code=code_digest("tables.py", "ils.tables.stage"),
@@ -103,12 +107,14 @@ rule tables_truth:
         "logs/tables/truth.log",
     benchmark:
         "results/benchmarks/tables/truth.tsv"
+    group:
+        "tables"
     conda:
         "../envs/tables.yaml"
     threads: 1
     resources:
-        mem_mb=4000,
-        runtime=30,
+        mem_mb=growing(4000),
+        runtime=growing(30),
     params:
         options=OPTIONS["tables"],
         thresholds=BUILD,

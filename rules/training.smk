@@ -24,8 +24,8 @@ rule training_run:
     threads: 8 if GPUS["training"] else 1  # all but one read pairs
     resources:
         gpu=GPUS["training"],
-        mem_mb=64000 if GPUS["training"] else 8000,
-        runtime=4320 if GPUS["training"] else 240,  # the paper's run took 2.5 days on two H100
+        mem_mb=growing(64000 if GPUS["training"] else 8000),
+        runtime=growing(4320 if GPUS["training"] else 240),  # the paper's run took 2.5 days on two H100
     params:
         options=OPTIONS["training"],
         code=code_digest(
@@ -53,12 +53,14 @@ rule training_curves:
         "logs/training/{run}.curves.log",
     benchmark:
         "results/benchmarks/training/{run}.curves.tsv"
+    group:
+        "evaluation"
     conda:
         "../envs/evaluation.yaml"
     threads: 1
     resources:
-        mem_mb=2000,
-        runtime=20,
+        mem_mb=growing(2000),
+        runtime=growing(20),
     params:
         code=code_digest("training.py", "ils.training.curves"),
     script:
@@ -80,8 +82,8 @@ rule training_published:
         "../envs/inference.yaml"
     threads: 1
     resources:
-        mem_mb=16000,
-        runtime=60,
+        mem_mb=growing(16000),
+        runtime=growing(60),
     params:
         code=code_digest("training.py", "ils.training.published"),
     script:

@@ -15,8 +15,8 @@ rule weights_radedit:
         "../envs/weights.yaml"
     threads: 1
     resources:
-        mem_mb=4000,
-        runtime=120,
+        mem_mb=growing(4000),
+        runtime=growing(120),
     params:
         options=WEIGHTS["radedit"],
         code=code_digest("weights.py", "ils.weights.hub"),
@@ -64,8 +64,8 @@ rule weights_hybridgnet:
         "../envs/weights.yaml"
     threads: 1
     resources:
-        mem_mb=8000,
-        runtime=30,
+        mem_mb=growing(8000),
+        runtime=growing(30),
     params:
         options=WEIGHTS["hybridgnet"],
         code=code_digest("weights.py", "ils.weights.placed", "ils.weights.hybridgnet"),
@@ -137,8 +137,8 @@ rule weights:
         "../envs/weights.yaml"
     threads: 1
     resources:
-        mem_mb=1000,
-        runtime=10,
+        mem_mb=growing(1000),
+        runtime=growing(10),
     params:
         code=code_digest("weights.py", "ils.weights.stage"),
     script:

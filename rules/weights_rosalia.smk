@@ -20,8 +20,8 @@ use rule weights_hybridgnet as weights_lisa with:
     benchmark:
         "results/benchmarks/weights/lisa.tsv"
     resources:
-        mem_mb=40000,  # a shard of ten gigabytes, as it comes and as it goes
-        runtime=60,
+        mem_mb=growing(40000),  # a shard of ten gigabytes, as it comes and as it goes
+        runtime=growing(60),
     params:
         options=WEIGHTS["lisa"],
         code=code_digest("weights.py", "ils.weights.placed", "ils.weights.lisa"),

@@ -1,0 +1,68 @@
+"""What the workflow has to know of a cluster: resources that grow with each try, and jobs of a run that was killed."""
+
+import getpass
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+from ils.core.run import UserError
+
+RUN_NAME = re.compile(r"(?:[\w-]+_)?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+"""Names that the executor gives to the jobs of one run: a prefix and a UUID."""
+PATIENCE_S = 20
+"""How long SLURM may take to answer, seconds."""
+
+
+def growing(amount: int) -> Callable:
+    """Return a rule's resource that is ``amount`` at the first try, twice that at the second and so on.
+
+    A job that ran out of memory or of time is tried again with more, as often as the profile's ``retries`` says.
+    """
+    return lambda wildcards, attempt: amount * attempt
+
+
+def refuse_orphans(directory: str | Path) -> None:
+    """Raise UserError if SLURM jobs of an earlier run still write into ``directory`` (its ``.snakemake``).
+
+    Snakemake killed with -9 leaves its jobs in the queue. Started again it knows nothing of them and submits the same
+    work once more: two jobs would write one file.
+    """
+    names = orphans(Path(directory))
+    if names:
+        raise UserError(
+            f"jobs of an earlier run still work in this folder ({', '.join(names)}): wait until `squeue --me` no longer "
+            f"shows them, or end them with `scancel --name={','.join(names)}`, then start again"
+        )
+
+
+def orphans(directory: Path) -> list[str]:
+    """Return the names of the runs whose jobs are in SLURM's queue and have their logs below ``directory``.
+
+    Nothing is found where SLURM is absent or does not answer: what cannot submit cannot be disturbed.
+    """
+    if not shutil.which("squeue"):
+        return []
+    queued = _answer("squeue", "--noheader", f"--user={getpass.getuser()}", "--format=%i %j")
+    first = {}  # jobs of one run have one folder: asking for one of them is enough
+    for line in queued.splitlines():
+        job, _, name = line.partition(" ")
+        if RUN_NAME.fullmatch(name.strip()):
+            first.setdefault(name.strip(), job)
+    logs = f"{os.path.realpath(directory)}{os.sep}.snakemake{os.sep}"
+    return sorted(name for name, job in first.items() if os.path.realpath(_log_of(job)).startswith(logs))
+
+
+def _log_of(job: str) -> str:
+    found = re.search(r"\bStdOut=(.*)", _answer("scontrol", "show", "job", job))
+    return found.group(1).strip() if found else ""
+
+
+def _answer(*command: str) -> str:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout if done.returncode == 0 else ""
