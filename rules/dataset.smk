@@ -21,7 +21,7 @@ rule dataset_shard:
     threads: 1
     resources:
         mem_mb=growing(4000),
-        runtime=growing(60),
+        runtime=growing(3),
     params:
         options=OPTIONS["dataset"],
         code=code_digest("dataset.py", "ils.dataset.stage"),
@@ -52,7 +52,7 @@ rule dataset_merge:
     threads: 1
     resources:
         mem_mb=growing(4000),
-        runtime=growing(60),
+        runtime=growing(30),
     params:
         code=code_digest("dataset.py", "ils.dataset.stage"),
     script:
@@ -135,7 +135,7 @@ rule dataset:
     threads: 1
     resources:
         mem_mb=growing(2000),
-        runtime=growing(20),
+        runtime=growing(5),
     params:
         thresholds=BUILD,
         code=code_digest("gather.py"),

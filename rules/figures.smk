@@ -31,7 +31,7 @@ rule figures_panels:
     threads: 1
     resources:
         mem_mb=growing(4000),
-        runtime=growing(60),
+        runtime=growing(30),
     params:
         options=OPTIONS["figures"],
         code=code_digest("figures.py", "ils.figures.stage"),
@@ -74,7 +74,7 @@ rule figures_charts:
     threads: 1
     resources:
         mem_mb=growing(4000),
-        runtime=growing(30),
+        runtime=growing(10),
     params:
         options=OPTIONS["figures"],
         code=code_digest("figures.py", "ils.figures.stage"),

@@ -64,7 +64,7 @@ rule inference_panels:
     threads: 1
     resources:
         mem_mb=growing(2000),
-        runtime=growing(30),
+        runtime=growing(15),
     params:
         options=OPTIONS["figures"],
         code=code_digest("inference.py", "ils.inference.panels"),

@@ -20,7 +20,7 @@ rule organs_shard:
     resources:
         gpu=GPUS["organs"],
         mem_mb=growing(4000),
-        runtime=growing(120),
+        runtime=growing(60 if GPUS["organs"] else 30),
     params:
         options=OPTIONS["organs"],
         code=code_digest("organs.py", "ils.organs.stage", f"ils.organs.{OPTIONS['organs']['engine']}"),
@@ -69,7 +69,7 @@ rule organs:
     threads: 1
     resources:
         mem_mb=growing(2000),
-        runtime=growing(20),
+        runtime=growing(5),
     params:
         code=code_digest("gather.py"),
     script:

@@ -19,7 +19,7 @@ rule reports_shard:
     threads: 1
     resources:
         mem_mb=growing(4000),
-        runtime=growing(120),
+        runtime=growing(5),
     params:
         options=OPTIONS["reports"],
         code=code_digest("reports.py", "ils.reports.stage", f"ils.reports.{OPTIONS['reports']['engine']}"),
@@ -119,7 +119,7 @@ rule reports_agreement:
     threads: 1
     resources:
         mem_mb=growing(8000),
-        runtime=growing(60),
+        runtime=growing(20),
     params:
         effusion_without_side=OPTIONS["reports"]["effusion_without_side"],
         code=code_digest("reports.py", "ils.reports.agreement"),
@@ -146,7 +146,7 @@ rule reports:
     threads: 1
     resources:
         mem_mb=growing(2000),
-        runtime=growing(20),
+        runtime=growing(5),
     params:
         code=code_digest("gather.py"),
     script:

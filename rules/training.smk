@@ -60,7 +60,7 @@ rule training_curves:
     threads: 1
     resources:
         mem_mb=growing(2000),
-        runtime=growing(20),
+        runtime=growing(10),
     params:
         code=code_digest("training.py", "ils.training.curves"),
     script:
