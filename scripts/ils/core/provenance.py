@@ -7,11 +7,16 @@ path, so that an edit re-runs exactly the stages that use it, and a touch, clone
 
 import ast
 import hashlib
+import re
 from functools import cache
 from pathlib import Path
 
 SCRIPTS = Path(__file__).resolve().parents[2]
 RESOURCES = SCRIPTS.parent / "resources"
+
+_IMPORT = re.compile(r"^[ \t]*((?:from[ \t]+[\w.]+[ \t]+)?import\b[ \t]*(?:\([^)]*\)|[^\n]*))", re.MULTILINE)
+_NOT_CUT = re.compile(r"[:;][ \t]*(?:from|import)\b|\b(?:from|import)\b[^\n]*\\\n")
+"""An import that shares its line with something else, or goes on after a backslash."""
 
 
 def _module_file(name: str, root: Path) -> Path | None:
@@ -28,7 +33,7 @@ def imported_names(path: Path) -> frozenset[str]:
 @cache
 def _names_in(source: str) -> frozenset[str]:
     names: set[str] = set()
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(_imports_in(source)):
         if isinstance(node, ast.Import):
             names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
@@ -37,19 +42,32 @@ def _names_in(source: str) -> frozenset[str]:
     return frozenset(names)
 
 
+def _imports_in(source: str) -> ast.Module:
+    """Return the import statements of a source, parsed; of a source that they cannot be cut out of, all of it.
+
+    Every job of a cluster does this at its start, and to parse all of every module took half of that. A line of a text
+    in quotes that reads like an import counts as one: that is a module too many in a digest, never one too few.
+    """
+    try:
+        if not _NOT_CUT.search(source):
+            return ast.parse("\n".join(_IMPORT.findall(source)))
+    except SyntaxError:
+        pass
+    return ast.parse(source)
+
+
 def local_sources(script: Path, root: Path = SCRIPTS) -> list[Path]:
     """Return ``script`` and every module under ``root`` that it imports, directly or not, sorted."""
-    seen: set[Path] = set()
-    waiting = [script]
+    ours = {path.stem for path in root.iterdir()}
+    seen, looked_up, waiting = {script}, set(), [script]
     while waiting:
-        path = waiting.pop()
-        if path in seen:
-            continue
-        seen.add(path)
-        for name in imported_names(path):
+        for name in imported_names(waiting.pop()):
             parts = name.split(".")
-            prefixes = (".".join(parts[: n + 1]) for n in range(len(parts)))
-            waiting += [file for prefix in prefixes if (file := _module_file(prefix, root))]
+            prefixes = {".".join(parts[: n + 1]) for n in range(len(parts))} if parts[0] in ours else set()
+            files = {_module_file(prefix, root) for prefix in prefixes - looked_up} - {None} - seen
+            looked_up |= prefixes
+            seen |= files
+            waiting += files
     return sorted(seen)
 
 
@@ -73,6 +91,8 @@ def resource_files(source: Path) -> list[Path]:
 
 @cache
 def _resources_in(source: str) -> tuple[str, ...]:
+    if "RESOURCE_FILES" not in source:
+        return ()
     for node in ast.parse(source).body:
         if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", None) == "RESOURCE_FILES":
             return tuple(ast.literal_eval(node.value))
