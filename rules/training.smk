@@ -90,6 +90,28 @@ rule training_published:
         "../scripts/training.py"
 
 
+# SAM of the model in the layout of SAM's own file: asked for by its path.
+rule training_sam:
+    input:
+        model="results/training/{run}/model",
+    output:
+        sam="results/training/{run}/sam.safetensors",
+    log:
+        "logs/training/{run}.sam.log",
+    benchmark:
+        "results/benchmarks/training/{run}.sam.tsv"
+    conda:
+        "../envs/inference.yaml"
+    threads: 1
+    resources:
+        mem_mb=growing(8000),
+        runtime=growing(20),
+    params:
+        code=code_digest("training.py", "ils.training.published"),
+    script:
+        "../scripts/training.py"
+
+
 rule training:
     input:
         models=expand("results/training/{run}/model", run=RUNS),

@@ -6,5 +6,6 @@ PARTS = {
     "training_run": "training.stage.run_training",
     "training_curves": "training.curves.run_curves",
     "training_published": "training.published.run_published",
+    "training_sam": "training.published.run_sam",
 }
 run.part(snakemake, PARTS[snakemake.rule], compute=snakemake.config["compute"])

@@ -302,6 +302,40 @@ def test_a_wrong_file_of_sam(reference, original, tmp_path):
     refused(lambda: convert.reset_mask_branch(model, file, 1), str(file), "shape differs of image_encoder.pos_embed")
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_sam_goes_into_its_own_layout_and_back(reference, original, tmp_path, dtype):
+    reference.model().to(dtype).save_pretrained(tmp_path / "model", 100_000)
+    convert.to_sam(tmp_path / "model", tmp_path / "sam.safetensors")
+    # the names and numbers of the original code's own SAM
+    prefix = convert.SAM_PREFIX
+    wanted = {name.removeprefix(prefix): value for name, value in original.items() if name.startswith(prefix)}
+    held = load_file(tmp_path / "sam.safetensors")
+    assert held.keys() == wanted.keys()
+    for name, value in wanted.items():
+        assert held[name].dtype == torch.float32
+        assert torch.equal(held[name], value.to(dtype).float()), name
+    other = reference.model()
+    with torch.no_grad():
+        for value in other.sam.state_dict().values():
+            value.add_(1)
+    convert.reset_mask_branch(other, tmp_path / "sam.safetensors", 1)
+    for name, value in reference.model().to(dtype).float().sam.state_dict().items():
+        assert torch.equal(other.sam.state_dict()[name], value), name
+
+
+def test_no_sam_of_a_model_that_is_not_whole(reference, tmp_path):
+    folder, target = tmp_path / "model", tmp_path / "sam.safetensors"
+    refused(lambda: convert.to_sam(folder, target), "config.json is missing")
+    reference.model().save_pretrained(folder)
+    held, file = load_file(folder / "model.safetensors"), folder / "model.safetensors"
+    lost = "sam.mask_decoder.iou_token.weight"
+    save_file({name: value for name, value in held.items() if name != lost}, file)
+    refused(lambda: convert.to_sam(folder, target), str(folder), f"lacks {lost}")
+    save_file(held | {"sam.more": torch.ones(2)}, file)
+    refused(lambda: convert.to_sam(folder, target), str(folder), "no sam.more")
+    assert list(tmp_path.iterdir()) == [folder]
+
+
 def test_a_file_of_sam_from_before_torch_1_6(reference, original, tmp_path):
     model, file = reference.model(), tmp_path / "sam.pth"
     prefix = convert.SAM_PREFIX

@@ -14,7 +14,7 @@ from ils.rosalia.lite import make_lite
 from ils.rosalia.model import Rosalia
 from ils.rosalia.samples import collate
 from ils.rosalia.tokens import Tokens
-from ils.training.published import run_published
+from ils.training.published import run_published, run_sam
 from rosalia_pairs import OPTIONS, pairs, tokens, write
 from tiny_rosalia import SIZES
 
@@ -71,6 +71,15 @@ def test_the_layout_is_the_published_one(trained, tmp_path):
     }  # fmt: skip
     assert {name: config[name] for name in wanted} == wanted
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "published"]
+
+
+def test_a_training_may_begin_from_the_sam_of_another(trained, tmp_path):
+    run_sam(model=trained, sam=tmp_path / "sam.safetensors")
+    model, other = Rosalia.from_pretrained(trained), make_lite(SIZES, tokens(), 4)
+    assert not torch.equal(other.sam.vision_encoder.pos_embed, model.sam.vision_encoder.pos_embed)
+    convert.reset_mask_branch(other, tmp_path / "sam.safetensors", 1)
+    for name, value in model.sam.state_dict().items():
+        assert torch.equal(other.sam.state_dict()[name], value), name
 
 
 @pytest.mark.parametrize("named", ["base", "base/config.json"])

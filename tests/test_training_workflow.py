@@ -60,6 +60,12 @@ def test_what_a_training_leaves(trained):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("name", "rule"), [("published", "training_published"), ("sam.safetensors", "training_sam")])
+def test_published_layouts_are_made_when_asked_for(trained, dry_run, name, rule):
+    assert dry_run(trained, f"results/training/default/{name}") == {rule: 1}
+
+
+@pytest.mark.slow
 def test_a_training_is_run_again_for_its_own_settings_alone(trained, dry_run):
     others = {
         "compute": {"checkpoint_every": 7, "images_at_once": 2, "gpus": 3},

@@ -16,7 +16,7 @@ from transformers import CLIPVisionConfig, LlamaConfig, LlavaConfig, SamConfig
 from ils.core.nets import misfit
 from ils.core.run import UserError
 from ils.rosalia.config import CLIP_L14, CONFIG, RosaliaConfig, read_config, sam_h, write_config
-from ils.rosalia.files import Weights, fill, write, write_json
+from ils.rosalia.files import Weights, fill, write, write_file, write_json
 from ils.rosalia.model import Rosalia, empty
 
 SAM_PREFIX = "model.visual_model."
@@ -278,6 +278,26 @@ def _inverse_frequencies(config: LlamaConfig) -> torch.Tensor:
     return 1.0 / (config.rope_parameters["rope_theta"] ** (places / config.head_dim))
 
 
+def to_sam(source: str | Path, target: str | Path) -> None:
+    """Write SAM of a folder of ours as the safetensors file ``target``: names and numbers (float32) of SAM's own file.
+
+    :func:`reset_mask_branch` reads it, and so does the published code of SAM. Raises UserError for a model that is
+    missing, damaged or of another shape than its config.json says.
+    """
+    shapes = _shapes(read_config(source))
+    names = {_sams_own(name): name for name in shapes if name.startswith("sam.")}
+    with Weights(source) as weights:
+        if fault := misfit(shapes, weights.shapes):
+            raise UserError(f"{source} holds the weights of another model, for {fault}: make it anew")
+        kinds = {theirs: (shapes[ours], torch.float32) for theirs, ours in sorted(names.items())}
+        write_file(target, kinds, lambda name: weights.get(names[name]))
+
+
+def _sams_own(name: str) -> str:
+    """Return the name in SAM's own file of a tensor of our model's SAM."""
+    return published_of(name).removeprefix(SAM_PREFIX)
+
+
 def reset_mask_branch(model: Rosalia, sam: str | Path, seed: int) -> None:
     """Do, in place, what the published training code does after it loaded LISA-7B: forget LISA's mask branch.
 
@@ -285,7 +305,7 @@ def reset_mask_branch(model: Rosalia, sam: str | Path, seed: int) -> None:
     ones (torch's own for linear layers, from ``seed``). Raises UserError if the file does not fit.
     """
     with Weights(sam) as weights:
-        fill(model.sam, weights, str(sam), lambda name: published_of(f"sam.{name}").removeprefix(SAM_PREFIX))
+        fill(model.sam, weights, str(sam), lambda name: _sams_own(f"sam.{name}"))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         for layer in model.project:

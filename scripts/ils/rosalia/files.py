@@ -16,6 +16,8 @@ from ils.core.nets import misfit
 from ils.core.run import UserError
 from ils.core.store import atomic
 
+Kinds = dict[str, tuple[tuple[int, ...], torch.dtype]]
+"""Shapes and number types of tensors by name."""
 INDEX = "model.safetensors.index.json"
 _PATTERNS = ("*.safetensors", "pytorch_model*.bin", "*.pth", "*.pt")
 """Names of files of weights in a folder; the first pattern that any name fits is the one that counts."""
@@ -98,12 +100,7 @@ def _check_complete(index: Path, there: set[str], pattern: str) -> None:
         raise UserError(f"{index.parent} lacks {missing[0]}, which {index.name} names: get the file")
 
 
-def write(
-    folder: str | Path,
-    kinds: dict[str, tuple[tuple[int, ...], torch.dtype]],
-    get: Callable[[str], torch.Tensor],
-    shard_bytes: int,
-) -> None:
+def write(folder: str | Path, kinds: Kinds, get: Callable[[str], torch.Tensor], shard_bytes: int) -> None:
     """Write tensors, {name: (shape, dtype)} each made by ``get(name)``, as safetensors; one shard is held at a time.
 
     The names are those of transformers: model.safetensors, or model-00001-of-0000N.safetensors and an index.
@@ -116,17 +113,21 @@ def write(
         max_shard_size=shard_bytes,
     )
     for file, names in plan.filename_to_tensors.items():
-        part = {name: get(name).detach().to(device="cpu", dtype=kinds[name][1]).contiguous() for name in names}
-        with atomic(folder / file) as temporary:
-            save_file(part, temporary, {"format": "pt"})
-            os.chmod(temporary, 0o666 & ~_umask())  # save_file makes files that nobody else may read
-        part.clear()  # before the next one is read
+        write_file(folder / file, {name: kinds[name] for name in names}, get)
     if plan.is_sharded:
         index = {"metadata": plan.metadata, "weight_map": dict(sorted(plan.tensor_to_filename.items()))}
         write_json(folder / INDEX, index)
     for stale in folder.glob("model*.safetensors*"):
         if stale.name not in plan.filename_to_tensors and not (plan.is_sharded and stale.name == INDEX):
             stale.unlink()
+
+
+def write_file(path: str | Path, kinds: Kinds, get: Callable[[str], torch.Tensor]) -> None:
+    """Write tensors, {name: (shape, dtype)} each made by ``get(name)``, into one file of safetensors."""
+    held = {name: get(name).detach().to(device="cpu", dtype=dtype).contiguous() for name, (_, dtype) in kinds.items()}
+    with atomic(path) as temporary:
+        save_file(held, temporary, {"format": "pt"})
+        os.chmod(temporary, 0o666 & ~_umask())  # save_file makes files that nobody else may read
 
 
 def _umask() -> int:

@@ -1,10 +1,10 @@
-"""A trained model in the layout of the published checkpoints, for code that was written for LISA."""
+"""A trained model in the layouts of published checkpoints, for code that was written for LISA or for SAM."""
 
 import shutil
 from pathlib import Path
 
 from ils.core.run import UserError
-from ils.rosalia.convert import to_published
+from ils.rosalia.convert import to_published, to_sam
 
 TOKENIZER = (
     "tokenizer.json", "tokenizer_config.json", "tokenizer.model", "special_tokens_map.json", "added_tokens.json",
@@ -35,3 +35,11 @@ def run_published(*, model: str | Path, published: str | Path, base: str | Path 
         making.rename(target)
     finally:
         shutil.rmtree(making, ignore_errors=True)
+
+
+def run_sam(*, model: str | Path, sam: str | Path) -> None:
+    """Write SAM of the folder ``model`` of a training as ``sam``: safetensors with the names of sam_vit_h_4b8939.pth.
+
+    Raises UserError for a model that is missing or damaged.
+    """
+    to_sam(model, sam)
