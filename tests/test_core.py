@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import subprocess
 import sys
 import tempfile
@@ -10,11 +11,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import h5py
-import hdf5plugin  # noqa: F401
+import hdf5plugin
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ils.core import labels, ledger, parallel, provenance, run, seeds, store
@@ -56,6 +57,84 @@ def test_shard_is_readable_with_the_documented_lines(tmp_path, masks):
 def test_same_rows_same_bytes(tmp_path, masks):
     first, second = shard(tmp_path / "a.h5", masks), shard(tmp_path / "b.h5", masks)
     assert first.read_bytes() == second.read_bytes()
+
+
+PICTURES = {
+    "noise": np.random.default_rng(1).integers(0, 256, (96, 64), np.uint8),
+    "steps": (np.arange(96 * 64) * 5 % 256).astype(np.uint8).reshape(96, 64),
+    "extremes": np.where(np.random.default_rng(2).random((96, 64)) < 0.5, 0, 255).astype(np.uint8),
+    "nothing": np.zeros((96, 64), np.uint8),
+}
+
+
+def pictures(path: Path) -> Path:
+    with store.ShardWriter(path, pictures=("image",)) as writer:
+        for name, picture in PICTURES.items():
+            writer.append(name, image=picture, map=picture, mask=picture > 127)
+    return path
+
+
+def test_every_codec_gives_back_every_bit(tmp_path):
+    with store.Shard(pictures(tmp_path / "00.h5")) as reader:
+        for name, picture in PICTURES.items():
+            for field, expected in {"image": picture, "map": picture, "mask": picture > 127}.items():
+                np.testing.assert_array_equal(reader.get(field, name), expected, strict=True)
+
+
+@given(
+    side=st.tuples(st.integers(1, 70), st.integers(1, 9).map(lambda width: 8 * width)),
+    levels=st.integers(1, 256),
+    seed=st.integers(0, 2**32 - 1),
+)
+@settings(max_examples=40, deadline=None)
+def test_arrays_of_any_shape_come_back(side, levels, seed):
+    picture = np.random.default_rng(seed).integers(0, levels, side, np.uint8)
+    with tempfile.TemporaryDirectory() as folder:
+        with store.ShardWriter(Path(folder) / "00.h5", pictures=("image",)) as writer:
+            for name in ("a", "b"):
+                writer.append(name, image=picture, map=picture, mask=picture > 0)
+        with store.Shard(Path(folder) / "00.h5") as reader:
+            np.testing.assert_array_equal(reader.get("image", "b"), picture, strict=True)
+            np.testing.assert_array_equal(reader.get("map", "b"), picture, strict=True)
+            np.testing.assert_array_equal(reader.get("mask", "b"), picture > 0, strict=True)
+
+
+def test_pictures_are_smaller_than_with_a_plain_codec(tmp_path):
+    x = np.linspace(0, 220, 512) + np.random.default_rng(0).normal(0, 3, (512, 512)).cumsum(axis=1) / 8
+    picture = np.clip(x, 0, 255).astype(np.uint8)
+    with store.ShardWriter(tmp_path / "00.h5", pictures=("image",)) as writer:
+        writer.append("a", image=picture, plain=picture)
+    with h5py.File(tmp_path / "00.h5") as file:
+        sizes = {name: file[name].id.get_storage_size() for name in ("image", "plain")}
+        filters = {name: file[name].id.get_create_plist() for name in sizes}
+        for name, made_by in {"image": hdf5plugin.BLOSC2_ID, "plain": hdf5plugin.ZSTD_ID}.items():
+            last = filters[name].get_nfilters() - 1
+            assert filters[name].get_filter(0)[0] == made_by
+            assert filters[name].get_filter(last)[0] == h5py.h5z.FILTER_FLETCHER32
+    assert sizes["image"] < 0.8 * sizes["plain"]
+
+
+def test_the_codec_does_not_heed_the_environment(tmp_path):
+    # Blosc reads these, and writes the blocks of several threads in the order they end
+    code = f"import sys; sys.path[:0] = {[str(Path(__file__).parent), *sys.path]}; import test_core as t; "
+    strange = {"BLOSC_NTHREADS": "2", "BLOSC_CLEVEL": "9", "BLOSC_BLOCKSIZE": "1024", "BLOSC_COMPRESSOR": "lz4"}
+    code += f"t.pictures(t.Path({str(tmp_path / 'other.h5')!r}))"
+    subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, **strange})
+    assert (tmp_path / "other.h5").read_bytes() == pictures(tmp_path / "here.h5").read_bytes()
+
+
+def test_files_of_earlier_codecs_are_read(tmp_path):
+    picture = PICTURES["noise"]
+    with h5py.File(tmp_path / "00.h5", "w") as file:
+        file["image_id"] = ["a", "b"]
+        for name, rows in {"image": picture, "mask": np.packbits(picture > 127, axis=-1)}.items():
+            data = file.create_dataset(
+                name, data=[rows] * 2, chunks=(1, *rows.shape), fletcher32=True, **hdf5plugin.Zstd(clevel=1)
+            )
+            data.attrs["packed"] = name == "mask"
+    with store.Shard(tmp_path / "00.h5") as reader:
+        np.testing.assert_array_equal(reader.get("image", "b"), picture, strict=True)
+        np.testing.assert_array_equal(reader.get("mask", "b"), picture > 127, strict=True)
 
 
 def test_empty_shard_is_valid(tmp_path):
@@ -348,29 +427,34 @@ def test_an_engine_with_a_batch_is_given_batches(batch, sizes):
     assert seen == sizes
 
 
-def test_one_image_that_never_fits_is_excluded(tmp_path):
-    class OutOfMemoryError(RuntimeError):
-        """By the name of torch's."""
+class OutOfMemoryError(RuntimeError):
+    """By the name of torch's."""
 
-    def work(rows: list[tuple]) -> list[tuple]:
-        if ("7",) in rows:
-            raise OutOfMemoryError
-        return [(name, None) for (name,) in rows]
+
+@pytest.mark.parametrize("error", [MemoryError, OutOfMemoryError])
+@pytest.mark.parametrize("batch", [None, 4])
+def test_too_little_memory_for_one_image_ends_the_job_and_excludes_nobody(tmp_path, error, batch):
+    # all images have one size: it is the machine that is too small, and the next try has more
+    def work(name: str) -> tuple:
+        if name == "7":
+            raise error
+        return name, None
+
+    def work_batch(rows: list[tuple]) -> list[tuple]:
+        return [work(name) for (name,) in rows]
 
     book = ledger.Ledger("anomaly")
     names = [str(number) for number in range(10)]
-    stayed = list(parallel.sift_batches(book, names, lambda name: (name,), work, 4))
-    assert [name for name, _ in stayed] == [name for name in names if name != "7"]
-    book.finish(tmp_path / "excluded.parquet", names)
-    assert store.read_table(tmp_path / "excluded.parquet")["detail"].to_list() == ["OutOfMemoryError"]
+    with pytest.raises(MemoryError):
+        list(parallel.sift_either(book, names, lambda name: (name,), work, work_batch, threads=2, batch=batch))
 
 
 def test_an_engine_declares_what_the_workflow_must_know(tmp_path):
-    from ils.core import engines
+    from ils.core import declarations
 
-    assert engines.engine_inputs("reports", "vllm").keys() == {"structured", "mapping"}
-    assert engines.engine_inputs("organs", "lite", {}) == {}
-    assert engines.declared("ils.organs", "lite", "GPU", False) is False
+    assert declarations.engine_inputs("reports", "vllm").keys() == {"structured", "mapping"}
+    assert declarations.engine_inputs("organs", "lite", {}) == {}
+    assert declarations.declared("ils.organs", "lite", "GPU", False) is False
 
 
 def test_a_users_mistake_in_the_work_ends_the_shard():

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from ils.core.ledger import Ledger
-from ils.core.run import UserError, progress
+from ils.core.run import UserError, out_of_memory, progress
 
 R = TypeVar("R")
 log = logging.getLogger("ils")
@@ -25,7 +25,7 @@ def sift(
 
     ``work(*read(image_id))`` returns the result and the fault that excludes the image, if any; where it raises, the
     image is excluded as ``engine_failure`` with the error's class name, for one bad image must not end the shard (a
-    UserError does). ``read`` runs in this thread, because HDF5 files are not for sharing; ``work`` runs in the pool.
+    UserError does, and so does a lack of memory, which says nothing of the image: the job is tried again with more). ``read`` runs in this thread, because HDF5 files are not for sharing; ``work`` runs in the pool.
     """
     yield from _entered(ledger, _worked(sorted(image_ids), read, work, max(1, threads)), len(image_ids))
 
@@ -84,6 +84,8 @@ def _attempt(work: Callable, arguments: tuple) -> tuple:
     except UserError:
         raise
     except Exception as error:
+        if out_of_memory(error):
+            raise MemoryError("one image alone does not fit") from error
         return None, ("engine_failure", type(error).__name__)
 
 
@@ -107,7 +109,8 @@ def fitting(
     """Return ``work`` of the rows, up to ``batch`` at a time, and the batch that fits into memory (at most ``batch``).
 
     One that does not fit is halved; one that fails otherwise is tried row by row, and a row that fails alone is
-    ``(None, ("engine_failure", the error's class name))``. A UserError is raised.
+    ``(None, ("engine_failure", the error's class name))``. A UserError is raised, and so is the lack of memory for a
+    single row.
     """
     done: list[tuple] = []
     while len(done) < len(rows):
@@ -117,16 +120,13 @@ def fitting(
         except UserError:
             raise
         except Exception as error:
+            if len(part) == 1 and out_of_memory(error):
+                raise MemoryError("one image alone does not fit") from error
             if len(part) == 1:
                 done.append((None, ("engine_failure", type(error).__name__)))
-            elif _out_of_memory(error):
+            elif out_of_memory(error):
                 batch = len(part) // 2
                 log.warning("a batch of %d does not fit into memory: %d from here on", len(part), batch)
             else:
                 done += [result for row in part for result in fitting(work, [row], 1)[0]]
     return done, batch
-
-
-def _out_of_memory(error: Exception) -> bool:
-    # torch's own class, by name: the core knows no torch
-    return isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"

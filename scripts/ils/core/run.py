@@ -1,8 +1,10 @@
 """Glue for scripts: the rule's log, progress, and one sentence for a user's mistake instead of a traceback."""
 
+import errno
 import importlib
 import inspect
 import logging
+import re
 import sys
 import threading
 import time
@@ -12,6 +14,8 @@ from typing import TypeVar, get_type_hints
 
 T = TypeVar("T")
 log = logging.getLogger("ils")
+FULL = {errno.ENOSPC, errno.EDQUOT}
+"""Numbers of the errors of a file system that takes nothing more."""
 
 
 class UserError(Exception):
@@ -39,9 +43,10 @@ def existing_folder(key: str, value: str | None) -> Path:
 def start(log_file: str) -> None:
     """Send logging and uncaught errors to the rule's log file and to stderr.
 
-    A :class:`UserError` or :class:`ils.core.store.StoreError` prints its sentence alone; anything else, our own
-    fault, leaves its traceback in the log and one line on stderr.
+    A :class:`UserError` or :class:`ils.core.store.StoreError` prints its sentence alone, and so does a lack of memory
+    or of disk; anything else, our own fault, leaves its traceback in the log and one line on stderr.
     """
+    logging.raiseExceptions = False  # a log on a full disk is no reason for a traceback
     handlers = [logging.FileHandler(log_file, mode="w", encoding="utf-8"), logging.StreamHandler(sys.stderr)]
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", handlers=handlers, force=True
@@ -50,6 +55,8 @@ def start(log_file: str) -> None:
     def report(kind, error, trace) -> None:
         if kind.__name__ in {"UserError", "StoreError"}:
             log.error("%s", error)
+        elif remedy := _shortage(error):
+            log.error("%s", remedy)
         else:
             handlers[1].setLevel(logging.CRITICAL + 1)
             log.error("unexpected error", exc_info=(kind, error, trace))
@@ -57,6 +64,23 @@ def start(log_file: str) -> None:
 
     sys.excepthook = report
     threading.excepthook = lambda args: report(args.exc_type, args.exc_value, args.exc_traceback)
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Tell whether an error is a lack of memory, the computer's or the GPU's."""
+    # torch's own class, by name: the core knows no torch
+    return isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+
+
+def _shortage(error: BaseException) -> str:
+    """Return what to do about a machine that is too small, "" if the error is of another kind."""
+    if out_of_memory(error):
+        return "out of memory: give the rule more (--set-resources RULE:mem_mb=…), or make compute.batch smaller"
+    # HDF5 and polars tell the number in their texts only
+    told = re.search(r"(?:errno = |os error )(\d+)", str(error))
+    if getattr(error, "errno", None) in FULL or (told and int(told.group(1)) in FULL):
+        return "no space left on the device, or no more of its quota: free some and run again, what is finished stays"
+    return ""
 
 
 def progress(items: Iterable[T], total: int, what: str, every_s: float = 30.0) -> Iterator[T]:
