@@ -20,7 +20,8 @@ from ils.anomaly.compose import edit_region
 from ils.anomaly.radedit import INPUTS, RadEditor, folders, kept_region, nets
 from ils.anomaly.radedit.edit import Editing, cells, edit_latents, guided
 from ils.anomaly.radedit.schedule import diffused, kept_steps, mean, times, variance
-from ils.core.engines import Setup, engine_inputs
+from ils.core.declarations import engine_inputs
+from ils.core.engines import Setup
 from ils.core.run import UserError
 from ils.core.settings.images import Radedit
 from ils.core.store import Shard, read_table

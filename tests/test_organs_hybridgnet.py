@@ -12,7 +12,8 @@ from safetensors.torch import save_file
 from scipy.signal import correlate2d
 
 from ils.core import geometry
-from ils.core.engines import Setup, declared
+from ils.core.declarations import declared
+from ils.core.engines import Setup
 from ils.core.labels import ORGAN_LABELS
 from ils.core.run import UserError
 from ils.core.store import Shard

@@ -18,7 +18,8 @@ from safetensors.torch import load_file, save
 from conftest import ROOT, SLICE, snakemake, write_settings
 from fake_hub import serve
 from ils.core import settings
-from ils.core.engines import declared, engine_names
+from ils.core.declarations import declared
+from ils.core.engines import engine_names
 from ils.core.options import ENGINE_STAGES
 from ils.core.run import UserError
 from ils.core.store import read_table

@@ -6,7 +6,7 @@ from ils.anatomy.engine import Options
 from ils.anatomy.zones import Cuts, zone_masks
 from ils.core.labels import ANATOMY_LABELS, HEART, LUNGS
 from ils.core.mapnet import MapNet
-from ils.core.provenance import RESOURCES
+from ils.core.places import RESOURCES
 
 RESOURCE_FILES = ("organs/lite.onnx",)
 

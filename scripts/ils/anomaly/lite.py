@@ -12,7 +12,7 @@ import numpy as np
 
 from ils.core import geometry, onnx
 from ils.core.labels import LUNGS
-from ils.core.provenance import RESOURCES
+from ils.core.places import RESOURCES
 
 RESOURCE_FILES = ("anomaly/lite.onnx",)
 SIDE = 128

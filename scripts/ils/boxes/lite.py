@@ -14,7 +14,7 @@ from ils.boxes.engine import Detections, Options
 from ils.boxes.overlap import CONFIDENCE_DIGITS, PIXEL_DIGITS, preference, suppress
 from ils.core import onnx
 from ils.core.labels import BOX_CLASSES
-from ils.core.provenance import RESOURCES
+from ils.core.places import RESOURCES
 
 RESOURCE_FILES = ("boxes/lite.onnx",)
 WEIGHTS = RESOURCES / RESOURCE_FILES[0]

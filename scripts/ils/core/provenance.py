@@ -11,8 +11,7 @@ import re
 from functools import cache
 from pathlib import Path
 
-SCRIPTS = Path(__file__).resolve().parents[2]
-RESOURCES = SCRIPTS.parent / "resources"
+from ils.core.places import RESOURCES, SCRIPTS
 
 _IMPORT = re.compile(r"^[ \t]*((?:from[ \t]+[\w.]+[ \t]+)?import\b[ \t]*(?:\([^)]*\)|[^\n]*))", re.MULTILINE)
 _NOT_CUT = re.compile(r"[:;][ \t]*(?:from|import)\b|\b(?:from|import)\b[^\n]*\\\n")

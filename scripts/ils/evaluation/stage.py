@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
-from matplotlib.figure import Figure
 
-from ils.core.provenance import RESOURCES
+from ils.core.places import RESOURCES
+from ils.core.plots import save
 from ils.core.run import UserError
-from ils.core.store import atomic, read_lines, write_table
+from ils.core.store import read_lines, write_table
 from ils.evaluation import adapters, charts, paper, scoring, summary
 from ils.evaluation.convert import convert
 from ils.evaluation.predictions import Lines, Predictions
@@ -126,8 +126,8 @@ def run_comparison(
     score_tables = dict(zip(options.runs, map(summary.read_scores, scores), strict=True))
     text_tables = dict(zip(options.runs, map(summary.read_scores, texts), strict=True))
     write_table(comparison_table, comparison(score_tables, text_tables, paper.read(RESOURCES / RESOURCE_FILES[0])))
-    _save(charts.masks(score_tables), masks_figure, options.dpi)
-    _save(charts.texts(text_tables), text_figure, options.dpi)
+    save(charts.masks(score_tables), masks_figure, options.dpi)
+    save(charts.texts(text_tables), text_figure, options.dpi)
 
 
 def read_reviewed(path: str) -> set[str]:
@@ -192,8 +192,3 @@ def _needed(line: dict, source: str) -> dict:
     """Return what is scored of a line; the rest, the report's text above all, is not kept."""
     scoring.check_line(line, source)
     return {name: line[name] for name in scoring.REQUIRED}
-
-
-def _save(figure: Figure, path: str, dpi: int) -> None:
-    with atomic(path) as temporary:
-        figure.savefig(temporary, dpi=dpi, format="png", metadata={"Software": None})

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 
-from ils.core.provenance import SCRIPTS
+from ils.core.places import SCRIPTS
 from ils.frames import worker
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from ils.core.mapnet import MapNet
-from ils.core.provenance import RESOURCES
+from ils.core.places import RESOURCES
 
 RESOURCE_FILES = ("organs/lite.onnx",)
 

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from ils.core.labels import LESIONS
-from ils.core.provenance import RESOURCES
+from ils.core.places import RESOURCES
 from ils.core.run import progress
 from ils.core.store import read_lines, write_table
 from ils.reports import rules

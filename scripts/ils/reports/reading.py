@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from ils.core.provenance import RESOURCES
+from ils.core.places import RESOURCES
 from ils.reports import sections
 from ils.reports.sentences import split
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from ils.core.ledger import Ledger
-from ils.core.provenance import RESOURCES
+from ils.core.places import RESOURCES
 from ils.core.run import UserError, progress
 from ils.core.store import read_table, write_lines
 from ils.reports import engine, reading, schema, sentences

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from ils.core.provenance import RESOURCES
+from ils.core.places import RESOURCES
 from ils.core.store import Shard, read_lines, read_table, write_table
 from ils.tables import counts, flows, paper, recall, splits, truth
 from ils.tables.conservation import conservation, funnel, require_balance

@@ -18,7 +18,7 @@ import torch
 
 from ils.core.engines import Setup
 from ils.core.nets import device_of
-from ils.core.provenance import SCRIPTS
+from ils.core.places import SCRIPTS
 from ils.core.run import UserError
 from ils.core.seeds import stable_hash
 from ils.core.store import write_table

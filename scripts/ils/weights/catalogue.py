@@ -5,7 +5,7 @@ from pathlib import Path
 
 import yaml
 
-from ils.core.provenance import RESOURCES
+from ils.core.places import RESOURCES
 from ils.core.run import UserError
 
 RESOURCE_FILES = ("weights.yaml",)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import yaml
 
-from ils.core.provenance import RESOURCES
+from ils.core.places import RESOURCES
 
 RESOURCE_FILES = ("prompts.yaml",)
 _HARMLESS = str.maketrans("<>[]{}", "‹›()()")
