@@ -67,7 +67,7 @@ def write_inputs(folder: Path, studies: list[dict]) -> dict[str, str]:
     shape = rows[0]["anomaly"].shape if rows else (512, 512)
     none = np.zeros(shape, bool)
     with (
-        ShardWriter(names["frames"], empty={"image": (shape, np.uint8)}) as frames,
+        ShardWriter(names["frames"], pictures=("image",), empty={"image": (shape, np.uint8)}) as frames,
         ShardWriter(names["organs"], labels=ORGAN_LABELS, empty={"mask": ((3, *shape), bool)}) as organs,
         ShardWriter(names["anomaly"], empty={"anomaly": (shape, np.uint8)}) as anomaly,
         ShardWriter(names["anatomy"], labels=ANATOMY_LABELS, empty={"mask": ((16, *shape), bool)}) as anatomy,

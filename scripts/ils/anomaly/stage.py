@@ -56,7 +56,7 @@ def run_shard(
     with (
         Shard(frames) as frame_shard,
         Shard(organs) as shard,
-        ShardWriter(output, attrs=attrs, units=UNITS, empty=empty) as writer,
+        ShardWriter(output, attrs=attrs, units=UNITS, pictures=("edited",), empty=empty) as writer,
     ):
 
         def read(name: str) -> tuple[np.ndarray, dict[str, np.ndarray], str]:

@@ -8,6 +8,9 @@ Ten lines suffice without this module::
         labels = list(f["mask"].attrs["labels"])
         packed = f["mask"][0]                          # (K, 512, 64) uint8, eight pixels a byte
         mask = np.unpackbits(packed, axis=-1).astype(bool)   # (K, 512, 512)
+
+The codecs are those that were smallest among the fast in ``benchmarks/storage.py`` (docs/benchmarks.md). HDF5 notes in
+each dataset how it is compressed: files of other codecs are read alike.
 """
 
 import hashlib
@@ -30,6 +33,20 @@ FRAME = (
     f"{FRAME_SIZE} x {FRAME_SIZE} pixels; sides are the patient's: right is on the image's left; "
     "frames hold to_original, the way back"
 )
+
+MASK = hdf5plugin.Zstd(clevel=3)
+"""Codec of packed masks."""
+MAP = hdf5plugin.Zstd(clevel=9)
+"""Codec of what is mostly zero and made by a net, beside which the slower writing does not count."""
+PICTURE = {"compression": hdf5plugin.BLOSC2_ID, "compression_opts": (0, 0, 0, 0, 1, 35, 5)}
+"""Codec of grey pictures: zstd (5) at level 1 of the differences between neighbours in a row.
+
+35 is Blosc2's filter bytedelta, which hdf5plugin brings along but has no name for. Levels above 1 look harder for
+repetitions, and noise has none.
+"""
+# Blosc takes these in place of a file's options, and with more than one thread the order of its blocks is chance.
+for _name in [name for name in os.environ if name.startswith("BLOSC_")]:
+    del os.environ[_name]
 
 
 class StoreError(Exception):
@@ -70,7 +87,8 @@ class ShardWriter:
     """Append rows to a shard. Use inside ``with``: the file appears under its name only when the block succeeds.
 
     Fields are made from the first row; ``key`` names the row id (``image_id`` or ``mask_id``). A bool array is stored
-    packed. ``attrs`` are written on the file, ``labels`` on each packed field, ``units`` on each field named.
+    packed. ``attrs`` are written on the file, ``labels`` on each packed field, ``units`` on each field named;
+    ``pictures`` names the uint8 fields that are pictures, for their codec.
     An empty shard is valid: give ``empty`` = {field: (row shape, dtype)} so that its datasets exist.
     """
 
@@ -82,10 +100,11 @@ class ShardWriter:
         attrs: dict | None = None,
         labels: list[str] | tuple[str, ...] | None = None,
         units: dict[str, str] | None = None,
+        pictures: tuple[str, ...] = (),
         empty: dict[str, tuple[tuple[int, ...], object]] | None = None,
     ):
         self.key, self.attrs, self.labels = key, attrs or {}, labels
-        self.units, self.empty = units or {}, empty or {}
+        self.units, self.pictures, self.empty = units or {}, pictures, empty or {}
         self._atomic = atomic(path)
         self._ids: list[str] = []
 
@@ -101,6 +120,7 @@ class ShardWriter:
         if packed:
             shape, dtype = (*shape[:-1], shape[-1] // 8), np.dtype(np.uint8)
         big = int(np.prod(shape)) * dtype.itemsize >= 1024
+        codec = MASK if packed else PICTURE if name in self.pictures else MAP
         data = self._file.create_dataset(
             name,
             shape=(0, *shape),
@@ -109,7 +129,7 @@ class ShardWriter:
             dtype=dtype,
             fletcher32=True,
             track_times=False,
-            **(hdf5plugin.Zstd(clevel=1) if big else {}),
+            **(codec if big else {}),
         )
         data.attrs["packed"] = packed
         if packed and self.labels is not None:

@@ -137,7 +137,7 @@ def run_shard(*, cohort: str, output: str, excluded: str, options: Options, attr
         "to_original": "original pixels from frame pixels, x and y, pixel centres at .5",
         "original_shape": "rows, columns",
     }
-    with ShardWriter(output, attrs=attrs, empty=empty, units=units) as writer:
+    with ShardWriter(output, attrs=attrs, units=units, pictures=("image",), empty=empty) as writer:
         for image_id, frame, affine, shape in spool:
             writer.append(image_id, image=frame, to_original=affine, original_shape=np.array(shape, np.int32))
     spool.close()
