@@ -7,6 +7,7 @@ import polars as pl
 from matplotlib.figure import Figure
 
 from ils.core.labels import LESIONS
+from ils.core.plots import BLUE, VERMILION
 from ils.figures import palette
 
 
@@ -32,8 +33,8 @@ def funnel(steps: Sequence[tuple[str, int, Mapping[str, int]]]) -> Figure:
     figure = Figure(figsize=(11, 0.4 * len(steps) + 1.4), layout="constrained")
     axes = figure.subplots()
     for row, (_stage, left, lost) in enumerate(steps):
-        axes.barh(row, left, color=palette.BLUE, height=0.6)
-        axes.barh(row, sum(lost.values()), left=left, color=palette.VERMILION, height=0.6)
+        axes.barh(row, left, color=BLUE, height=0.6)
+        axes.barh(row, sum(lost.values()), left=left, color=VERMILION, height=0.6)
         reasons = textwrap.fill(", ".join(f"{reason} {count}" for reason, count in sorted(lost.items())), 58)
         axes.text(
             left + sum(lost.values()),

@@ -1,7 +1,6 @@
-"""Colours that stay apart for colour-blind readers (Okabe and Ito), one meaning each."""
+"""What each colour means in this stage's figures."""
 
-ORANGE, SKY, GREEN, YELLOW = "#E69F00", "#56B4E9", "#009E73", "#F0E442"
-BLUE, VERMILION, PURPLE, GREY = "#0072B2", "#D55E00", "#CC79A7", "#7F7F7F"
+from ils.core.plots import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION, YELLOW
 
 ORGANS = {"right lung": SKY, "left lung": GREEN, "heart": VERMILION, "cardiomediastinum": PURPLE}
 LEVELS = (ORANGE, SKY, GREEN, PURPLE)

@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
 from ils.core.labels import BOX_CONDITIONS, SIDES, zones_of
+from ils.core.plots import GREY
 from ils.figures import palette
 
 SHADE = {"facecolor": "black", "alpha": 0.55, "edgecolor": "none", "pad": 1}
@@ -76,8 +77,8 @@ def _legend(axes: Axes, entries: dict[str, str]) -> None:
 def _organs(axes: Axes, story: Story) -> None:
     _picture(axes, story.image, "organs on x")
     for name, mask in story.organs.items():
-        _outline(axes, mask, palette.ORGANS.get(name, palette.GREY))
-    _legend(axes, {name: palette.ORGANS.get(name, palette.GREY) for name in story.organs})
+        _outline(axes, mask, palette.ORGANS.get(name, GREY))
+    _legend(axes, {name: palette.ORGANS.get(name, GREY) for name in story.organs})
 
 
 def _zones(axes: Axes, story: Story) -> None:

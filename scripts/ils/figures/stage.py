@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
-from matplotlib.figure import Figure
 
 from ils.core.labels import LESIONS, ZONE_LABELS
+from ils.core.plots import save
 from ils.core.run import progress
 from ils.core.seeds import stable_hash
-from ils.core.store import Shard, atomic, read_lines, read_table
+from ils.core.store import Shard, read_lines, read_table
 from ils.figures import charts
 from ils.figures.panel import Story, draw
 
@@ -72,12 +72,6 @@ def run_charts(*, lines: list[str], funnel_table: str, recall_table: str, distri
     save(charts.distribution(counts), distribution, options.dpi)
     save(charts.funnel(funnel_steps(of_set)), funnel, options.dpi)
     save(charts.recall(read_table(recall_table)), recall, options.dpi)
-
-
-def save(figure: Figure, path: str | Path, dpi: int) -> None:
-    """Save a figure as PNG under its name only when it is whole."""
-    with atomic(path) as temporary:
-        figure.savefig(temporary, dpi=dpi, format="png", metadata={"Software": None})
 
 
 def choose(findings: list[pl.DataFrame], options: Options) -> list[tuple[int, str]]:

@@ -1,4 +1,4 @@
-"""Masks drawn over pictures, in colours that colour-blind readers can tell apart (Okabe and Ito)."""
+"""Masks drawn over pictures."""
 
 import textwrap
 
@@ -8,8 +8,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-PREDICTED, REFERENCE = "#E69F00", "#56B4E9"
-"""Orange and sky blue."""
+from ils.core.plots import ORANGE, SKY
+
+PREDICTED, REFERENCE = ORANGE, SKY
 FILL = 0.3
 """Opacity of a mask's inside."""
 LONGEST = 1024

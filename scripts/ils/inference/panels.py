@@ -14,9 +14,10 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from ils.core.labels import LESIONS
+from ils.core.plots import save
 from ils.core.run import progress
 from ils.core.seeds import stable_hash
-from ils.core.store import Shard, atomic, read_lines, read_table
+from ils.core.store import Shard, read_lines, read_table
 from ils.inference.overlay import PREDICTED, REFERENCE, show
 
 ROWS = 6
@@ -76,10 +77,7 @@ def run_panels(
                 continue
             image = shard.get("image", image_id)
             sheet = [_row(row, said.get(row["pair_id"], {}), held, of_mask, drawn, image.shape) for row in rows]
-            with atomic(folder / f"{image_id}.png") as temporary:
-                draw(image_id, image, sheet).savefig(
-                    temporary, dpi=options.dpi, format="png", metadata={"Software": None}
-                )
+            save(draw(image_id, image, sheet), folder / f"{image_id}.png", options.dpi)
 
 
 def choose(lines: str, options: PanelOptions) -> dict[str, list[dict]]:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import cv2
 import numpy as np
-from matplotlib.figure import Figure
 from pydicom.dataset import Dataset
 
 from ils.core.geometry import to_original
+from ils.core.plots import save
 from ils.core.run import UserError
 from ils.core.store import atomic
 from ils.inference.asking import NO_SEG, SEVERAL_SEG, Asker
@@ -123,7 +123,7 @@ def write(
         _save_mask(finding.mask, folder / mask)
         said = finding.answer if finding.answer is not None else "(no answer was asked for)"
         figure = overlay(picture.grey, finding.mask, finding.instruction, said, picture.sides)
-        _save_figure(figure, folder / drawn)
+        save(figure, folder / drawn, DPI)
         number += bool(finding.mask.any())
         rows.append(
             {"instruction": finding.instruction, "answer": finding.answer, "note": finding.note,
@@ -154,8 +154,3 @@ def _save_mask(mask: np.ndarray, path: Path) -> None:
     encoded = cv2.imencode(".png", mask.astype(np.uint8) * 255)[1]
     with atomic(path) as temporary:
         temporary.write_bytes(encoded.tobytes())
-
-
-def _save_figure(figure: Figure, path: Path) -> None:
-    with atomic(path) as temporary:
-        figure.savefig(temporary, dpi=DPI, format="png", metadata={"Software": None})

@@ -6,20 +6,19 @@ import numpy as np
 import polars as pl
 from matplotlib.figure import Figure
 
-from ils.core.store import atomic, read_table
+from ils.core.plots import BLACK, BLUE, GREEN, GREY, ORANGE, VERMILION, save
+from ils.core.store import read_table
 
-COLOURS = {"loss": "#000000", "text": "#0072B2", "bce": "#D55E00", "dice": "#009E73"}
-"""Colours that colour-blind readers can tell apart (Okabe and Ito)."""
-SCORES = {"giou": ("gIoU", "#0072B2", "o"), "ciou": ("cIoU", "#E69F00", "s"), "n_acc": ("N-Acc", "#009E73", "^")}
+COLOURS = {"loss": BLACK, "text": BLUE, "bce": VERMILION, "dice": GREEN}
+SCORES = {"giou": ("gIoU", BLUE, "o"), "ciou": ("cIoU", ORANGE, "s"), "n_acc": ("N-Acc", GREEN, "^")}
+DPI = 110
 POINTS = 200
 """Most points of a curve: updates are averaged in as many groups."""
 
 
 def run_curves(*, updates: str, epochs: str, figure: str) -> None:
     """Draw the tables ``updates`` and ``epochs`` of a training into the picture ``figure``."""
-    drawn = curves(read_table(updates), read_table(epochs))
-    with atomic(figure) as temporary:
-        drawn.savefig(temporary, format="png", dpi=110, metadata={"Software": None})
+    save(curves(read_table(updates), read_table(epochs)), figure, DPI)
 
 
 def curves(updates: pl.DataFrame, epochs: pl.DataFrame) -> Figure:
@@ -38,8 +37,8 @@ def curves(updates: pl.DataFrame, epochs: pl.DataFrame) -> Figure:
         right.plot(epochs["epoch"], epochs[name], color=colour, marker=mark, ms=4, label=label)
     if epochs["giou"].is_not_nan().any():
         best = epochs["epoch"][epochs["giou"].fill_nan(-1).arg_max()]
-        right.axvline(best, color="#7F7F7F", ls="--", lw=1)
-        right.text(best, 1.02, " kept", color="#7F7F7F", transform=right.get_xaxis_transform(), ha="center")
+        right.axvline(best, color=GREY, ls="--", lw=1)
+        right.text(best, 1.02, " kept", color=GREY, transform=right.get_xaxis_transform(), ha="center")
     right.set(xlabel="epoch", ylim=(-0.02, 1.02), title="Validation")
     right.legend()
     for axes in (left, right):

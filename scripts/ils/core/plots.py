@@ -1,0 +1,17 @@
+"""What all figures share: colours that stay apart for colour-blind readers (Okabe and Ito), and how they are saved."""
+
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from ils.core.store import atomic
+
+ORANGE, SKY, GREEN, YELLOW = "#E69F00", "#56B4E9", "#009E73", "#F0E442"
+BLUE, VERMILION, PURPLE, GREY = "#0072B2", "#D55E00", "#CC79A7", "#7F7F7F"
+BLACK = "#000000"
+
+
+def save(figure: Figure, path: str | Path, dpi: int) -> None:
+    """Save a figure as PNG under its name only when it is whole, the same bytes whatever made it."""
+    with atomic(path) as temporary:
+        figure.savefig(temporary, dpi=dpi, format="png", metadata={"Software": None})
