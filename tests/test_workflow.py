@@ -17,31 +17,10 @@ import yaml
 from conftest import ROOT, SLICE, snakemake, write_settings
 from ils.core.labels import SPLITS, STAGES
 from ils.core.store import Shard, read_lines, read_table
+from whole_runs import arrays, copy_repository, pair_lines
 
 IMAGE_STAGES = ("frames", "organs", "anomaly", "anatomy", "boxes")
 SHARDS = ("00", "01", "02")
-
-
-def pair_lines(directory: Path) -> dict[str, bytes]:
-    return {split: (directory / f"results/dataset/default/{split}.jsonl").read_bytes() for split in SPLITS}
-
-
-def arrays(directory: Path) -> dict[tuple[str, str, str], bytes]:
-    """Every array row of every image stage and of the masks, by (stage, field, id): no word of shards."""
-    rows = {}
-    for stage, key, fields in (
-        ("frames", "image_id", ("image", "to_original", "original_shape")),
-        ("organs", "image_id", ("mask",)),
-        ("anomaly", "image_id", ("edited", "anomaly")),
-        ("anatomy", "image_id", ("mask",)),
-        ("masks/default", "mask_id", ("mask",)),
-    ):
-        for path in sorted((directory / "results" / stage).glob("*.h5")):
-            with Shard(path, key=key) as shard:
-                for row_id in shard.ids:
-                    for field in fields:
-                        rows[stage, field, row_id] = shard.get(field, row_id).tobytes()
-    return rows
 
 
 def test_a_run_makes_what_the_contract_names(workflow_run):
@@ -152,15 +131,7 @@ def test_a_setting_re_runs_its_stage_and_what_follows(copy, dry_run, change, fir
 @pytest.fixture
 def clone(tmp_path) -> Path:
     """The repository's working files elsewhere, for a test that edits them."""
-    names = ("config.yaml", "Snakefile", "envs", "profiles", "report", "resources", "rules", "scripts")
-    for path in (ROOT / name for name in names):
-        target = tmp_path / "clone" / path.name
-        target.parent.mkdir(exist_ok=True)
-        if path.is_dir():
-            shutil.copytree(path, target, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            shutil.copy(path, target)
-    return tmp_path / "clone"
+    return copy_repository(tmp_path / "clone")
 
 
 @pytest.mark.parametrize(
