@@ -8,6 +8,7 @@ from pathlib import Path
 
 import polars as pl
 
+from ils.cohort.batches import in_batches
 from ils.cohort.check import TABLE_COLUMNS, mimic_base, mimic_tables
 from ils.cohort.rows import Row
 from ils.cohort.split import split_name
@@ -23,6 +24,8 @@ METADATA_VIEWS = {
     "ProcedureCodeSequence_CodeMeaning": "StudyDescription",
 }
 """Columns of the metadata table that may tell the view, and the header field each is read like."""
+_SIZE_AND_TIME = ("Rows", "Columns", "StudyDate", "StudyTime")
+_LISTED = TABLE_COLUMNS["record-list"]
 
 
 def _table(path: Path, kind: str) -> pl.DataFrame:
@@ -67,7 +70,7 @@ def walk(base: str, pool: Executor) -> Iterable[tuple[str, str, str, str]]:
     patients = [
         patient for group in _folders(os.path.join(base, "files"), r"p\d+") for patient in _folders(group, r"p\d+")
     ]
-    for images in pool.map(lambda patient: _images_of(patient, base), patients):
+    for images in in_batches(pool, lambda patient: _images_of(patient, base), patients):
         yield from images
 
 
@@ -81,31 +84,75 @@ def acquired_at(date: str, time: str) -> str | None:
     return f"{date}{whole:0>6}.{fraction[:6]:0<6}"
 
 
-def _apply_metadata(row: Row, cells: dict[str, str]) -> None:
-    view, _ = first_view((field, cells.get(column, "").upper()) for column, field in METADATA_VIEWS.items())
-    row.view = view or ""
-    row.acquired = acquired_at(cells.get("StudyDate", ""), cells.get("StudyTime", ""))
-    sides = (cells.get("Rows", ""), cells.get("Columns", ""))
+def _views(metadata: pl.DataFrame) -> pl.DataFrame:
+    """Return the metadata with a column ``view``, "" if no column tells it: each combination of cells is read once."""
+    columns = [column for column in METADATA_VIEWS if column in metadata.columns]
+    if not columns:
+        return metadata.with_columns(view=pl.lit(""))
+    kinds = metadata.select(columns).unique()
+    told = [
+        first_view((METADATA_VIEWS[column], cell.upper()) for column, cell in zip(columns, cells, strict=True))[0] or ""
+        for cells in kinds.iter_rows()
+    ]
+    return metadata.join(kinds.with_columns(view=pl.Series(told, dtype=pl.String)), on=columns, how="left")
+
+
+def _with_tables(listed: pl.DataFrame, given: dict[str, pl.DataFrame]) -> pl.DataFrame:
+    """Return the listed images with the columns view, Rows, Columns, StudyDate, StudyTime and split, "" if not told."""
+    for kind, columns in (("metadata", ("view", *_SIZE_AND_TIME)), ("split", ("split",))):
+        if kind in given:
+            table = _views(given[kind]) if kind == "metadata" else given[kind]
+            table = table.select("dicom_id", *(name for name in columns if name in table.columns))
+            table = table.unique("dicom_id", keep="last")
+            listed = listed.join(table, on="dicom_id", how="left", maintain_order="left")
+        listed = listed.with_columns(pl.lit("").alias(name) for name in columns if name not in listed.columns)
+    return listed.fill_null("")
+
+
+def _row(base: str, cells: dict[str, str]) -> Row:
+    row = Row(
+        image_id=cells["dicom_id"],
+        study_id=cells["study_id"],
+        subject_id=cells["subject_id"],
+        path=os.path.normpath(os.path.join(base, cells["path"])),
+        view=cells["view"],
+        acquired=acquired_at(cells["StudyDate"], cells["StudyTime"]),
+    )
+    sides = (cells["Rows"], cells["Columns"])
     if all(side.isdecimal() for side in sides):
         row.size = (int(sides[0]), int(sides[1]))
+    split = split_name(cells["split"])
+    if split is None:
+        row.exclude("bad_row", "the split is none of train, validate, test")
+    row.split = split or ""
+    if not row.path.startswith(os.path.join(os.path.normpath(base), "files", "")):
+        row.exclude("bad_row", "the path is not below files/")
+    return row
 
 
-def _missing(rows: list[Row], pool: Executor) -> None:
-    folders = sorted({os.path.dirname(row.path) for row in rows})
-    names = dict(zip(folders, pool.map(listing, folders), strict=True))
+def _by_folder(rows: list[Row]) -> dict[str, list[Row]]:
+    folders: dict[str, list[Row]] = {}
     for row in rows:
-        folder, name = os.path.split(row.path)
-        if name not in names[folder]:
-            row.exclude("missing_file")
+        folders.setdefault(os.path.dirname(row.path), []).append(row)
+    return folders
 
 
-def _reports(rows: list[Row], pool: Executor) -> None:
-    patients = sorted({os.path.dirname(os.path.dirname(row.path)) for row in rows})
-    names = dict(zip(patients, pool.map(listing, patients), strict=True))
-    for row in rows:
-        patient, study = os.path.split(os.path.dirname(row.path))
-        if f"{study}.txt" in names[patient]:
-            row.report_path = os.path.join(patient, f"{study}.txt")
+def _look_for_files(rows: list[Row], pool: Executor) -> None:
+    """Exclude the rows whose image is not there, and note the reports that are: one listing a folder."""
+    studies = _by_folder(rows)
+    patients: dict[str, list[str]] = {}
+    for study in studies:
+        patients.setdefault(os.path.dirname(study), []).append(study)
+    for images, names in zip(studies.values(), in_batches(pool, listing, list(studies)), strict=True):
+        for row in images:
+            if os.path.basename(row.path) not in names:
+                row.exclude("missing_file")
+    for (patient, folders), names in zip(patients.items(), in_batches(pool, listing, list(patients)), strict=True):
+        for study in folders:
+            report = f"{os.path.basename(study)}.txt"
+            if report in names:
+                for row in studies[study]:
+                    row.report_path = os.path.join(patient, report)
 
 
 def read_mimic(root: str, tables: str, pool: Executor) -> list[Row]:
@@ -117,32 +164,13 @@ def read_mimic(root: str, tables: str, pool: Executor) -> list[Row]:
     base = str(mimic_base(root))
     given = {kind: _table(path, kind) for kind, path in mimic_tables(root, tables).items()}
     if "record-list" in given:
-        listed = given["record-list"].select(TABLE_COLUMNS["record-list"]).iter_rows()
+        listed = given["record-list"].select(_LISTED)
     else:
-        listed = walk(base, pool)
-    rows = [
-        Row(image_id=image, study_id=study, subject_id=subject, path=os.path.normpath(os.path.join(base, path)))
-        for subject, study, image, path in listed
-    ]
-    if not rows:
+        listed = pl.DataFrame(list(walk(base, pool)), schema=dict.fromkeys(_LISTED, pl.String), orient="row")
+    if listed.is_empty():
         raise UserError(
             f"cohort.root: no image below {base}/files: set it to the folder that holds files/p10/p10000032/…"
         )
-    if "metadata" in given:
-        by_id = {cells["dicom_id"]: cells for cells in given["metadata"].iter_rows(named=True)}
-        for row in rows:
-            if row.image_id in by_id:
-                _apply_metadata(row, by_id[row.image_id])
-    if "split" in given:
-        splits = dict(given["split"].select("dicom_id", "split").iter_rows())
-        for row in rows:
-            split = split_name(splits.get(row.image_id, ""))
-            if split is None:
-                row.exclude("bad_row", "the split is none of train, validate, test")
-            row.split = split or ""
-    for row in rows:
-        if not row.path.startswith(os.path.join(os.path.normpath(base), "files", "")):
-            row.exclude("bad_row", "the path is not below files/")
-    _missing(rows, pool)
-    _reports(rows, pool)
+    rows = [_row(base, cells) for cells in _with_tables(listed, given).iter_rows(named=True)]
+    _look_for_files(rows, pool)
     return rows

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import polars as pl
 
+from ils.cohort.batches import in_batches
 from ils.cohort.check import check_inputs
 from ils.cohort.header import check_kind, check_size, check_view, read_header
 from ils.cohort.lists import exclude_failed, exclude_listed
@@ -35,6 +36,9 @@ SHARD_SCHEMA = {
     "acquired": pl.String,
 }
 IMAGES_SCHEMA = dict.fromkeys(("image_id", "study_id", "subject_id", "split", "shard", "view", "reason"), pl.String)
+
+WAITING = 8
+"""Files and folders asked for at a time, for each thread: on a shared file system the answer takes milliseconds."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +103,7 @@ def _collect(options: Options, pool: ThreadPoolExecutor) -> list[Row]:
     else:
         rows = read_manifest(options.manifest)
         exists = dict.fromkeys(row.report_path for row in rows if row.report_path)
-        for path, found in zip(exists, pool.map(lambda path: Path(path).is_file(), exists), strict=True):
+        for path, found in zip(exists, in_batches(pool, lambda path: Path(path).is_file(), list(exists)), strict=True):
             exists[path] = found
         for row in rows:
             row.report_path = row.report_path if exists.get(row.report_path) else None
@@ -109,41 +113,29 @@ def _collect(options: Options, pool: ThreadPoolExecutor) -> list[Row]:
     if options.chexstruct:
         exclude_failed(rows, options.chexstruct, options.chexstruct_tables)
     open_rows = [row for row in rows if row.reason is None]
-    for _ in progress(pool.map(lambda row: inspect(row, options), open_rows), len(open_rows), "headers"):
+    for _ in progress(in_batches(pool, lambda row: inspect(row, options), open_rows), len(open_rows), "headers"):
         pass
     return sorted(rows, key=lambda row: row.image_id)
 
 
 def _shard_table(rows: list[Row], rank: dict[str, int], splits: dict[str, str]) -> pl.DataFrame:
-    records = [
-        {
-            **{name: getattr(row, name) for name in SHARD_SCHEMA if name not in ("split", "rank")},
-            "split": splits[row.subject_id],
-            "rank": rank[row.image_id],
-        }
-        for row in rows
-    ]
-    return pl.DataFrame(records, schema=SHARD_SCHEMA)
+    columns = {name: [getattr(row, name) for row in rows] for name in SHARD_SCHEMA if name not in ("split", "rank")}
+    columns["split"] = [splits[row.subject_id] for row in rows]
+    columns["rank"] = [rank[row.image_id] for row in rows]
+    return pl.DataFrame({name: columns[name] for name in SHARD_SCHEMA}, schema=SHARD_SCHEMA)
 
 
 def _images_table(rows: list[Row], shard: dict[str, str], splits: dict[str, str]) -> pl.DataFrame:
+    columns = {name: [getattr(row, name) for row in rows] for name in IMAGES_SCHEMA if name not in ("split", "shard")}
+    columns["split"] = [splits.get(row.subject_id) for row in rows]
+    columns["shard"] = [shard.get(row.subject_id) for row in rows]
+    table = pl.DataFrame({name: columns[name] for name in IMAGES_SCHEMA}, schema=IMAGES_SCHEMA)
     carried = sorted({name for row in rows for name in row.extra})
     # A column of the user's that we use for something else comes along under another name.
     names = {name: f"manifest_{name}" if name in IMAGES_SCHEMA else name for name in carried}
-    records = [
-        {
-            "image_id": row.image_id,
-            "study_id": row.study_id,
-            "subject_id": row.subject_id,
-            "split": splits.get(row.subject_id),
-            "shard": shard.get(row.subject_id),
-            "view": row.view,
-            "reason": row.reason,
-            **{names[name]: row.extra.get(name) for name in carried},
-        }
-        for row in rows
-    ]
-    return pl.DataFrame(records, schema={**IMAGES_SCHEMA, **{names[name]: pl.String for name in carried}})
+    return table.with_columns(
+        pl.Series(names[name], [row.extra.get(name) for row in rows], dtype=pl.String) for name in carried
+    )
 
 
 def run(*, shards: list[str], images: str, excluded: str, options: Options, attrs: dict, threads: int) -> None:
@@ -154,12 +146,12 @@ def run(*, shards: list[str], images: str, excluded: str, options: Options, attr
     whole.
     """
     check_inputs(options)
-    with ThreadPoolExecutor(max(1, threads)) as pool:
+    with ThreadPoolExecutor(WAITING * max(1, threads)) as pool:
         rows = _collect(options, pool)
     named = [row for row in rows if row.reason != "bad_row"]
     splits = subject_splits(((row.subject_id, row.split) for row in named), options.split_shares, options.seed)
     names = shard_names(options.shards)
-    shard = {row.subject_id: names[shard_of(row.subject_id, options.shards)] for row in named}
+    shard = {subject: names[shard_of(subject, options.shards)] for subject in splits}
 
     accepted = [row for row in rows if row.reason is None]
     rank = ranks(accepted, options.views)

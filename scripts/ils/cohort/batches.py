@@ -1,0 +1,16 @@
+"""Much small work on files, which waits more than it computes."""
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
+from itertools import chain
+from typing import TypeVar
+
+T, R = TypeVar("T"), TypeVar("R")
+BATCH = 256
+"""Items handed over together: for one alone that takes longer than to list a folder."""
+
+
+def in_batches(pool: Executor, function: Callable[[T], R], items: Sequence[T]) -> Iterator[R]:
+    """Yield ``function(item)`` in order, computed by the pool."""
+    batches = [items[first : first + BATCH] for first in range(0, len(items), BATCH)]
+    return chain.from_iterable(pool.map(lambda batch: [function(item) for item in batch], batches))
