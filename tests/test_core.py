@@ -1,11 +1,13 @@
 """The ground floor: store, ledger, seeds, provenance, run."""
 
+import errno
 import json
 import logging
 import os
 import subprocess
 import sys
 import tempfile
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -196,11 +198,43 @@ def test_damage_is_noticed_and_named(tmp_path, masks):
     path.write_bytes(bytes(data))
     with store.Shard(path) as reader:
         reader.get("mask", "image0")
-        with pytest.raises(store.StoreError, match=r"00\.h5 is damaged: delete it and run again"):
+        with pytest.raises(store.StoreError, match=r"00\.h5 is damaged: delete it and run again") as found:
             reader.get("mask", "image2")
+    assert found.value.damaged == path
     path.write_bytes(bytes(data[: len(data) // 2]))
-    with pytest.raises(store.StoreError, match="missing or damaged"), store.Shard(path):
+    with pytest.raises(store.StoreError, match="is damaged") as found, store.Shard(path):
         pass
+    assert found.value.damaged == path
+    path.unlink()
+    with pytest.raises(store.StoreError, match="is missing: run again") as found, store.Shard(path):
+        pass
+    assert found.value.damaged is None
+
+
+def test_a_file_that_cannot_be_read_now_is_not_taken_for_damaged(tmp_path, masks, monkeypatch):
+    path = shard(tmp_path / "00.h5", masks)
+
+    def fails(*_: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(store.h5py, "File", fails)
+    with pytest.raises(store.StoreError, match="damaged") as found, store.Shard(path):
+        pass
+    assert found.value.damaged is None
+
+
+def test_what_a_killed_job_left_of_a_file_is_removed_by_the_next(tmp_path):
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    old = time.time() - 2 * store.LEFT_S
+    here, living = f".a.json.{store.HOST}.{ended.pid}.part", f".a.json.{store.HOST}.{os.getppid()}.part"
+    there, forgotten = ".a.json.elsewhere.7.part", ".a.json.elsewhere.8.part"
+    other = f".b.json.{store.HOST}.{ended.pid}.part"
+    for name in (here, living, there, forgotten, other):
+        (tmp_path / name).touch()
+    os.utime(tmp_path / forgotten, (old, old))
+    store.write_lines(tmp_path / "a.json", [])
+    assert {path.name for path in tmp_path.iterdir()} == {"a.json", living, there, other}
 
 
 def test_a_row_that_cannot_be_written_is_refused(tmp_path):
@@ -463,6 +497,29 @@ def test_a_users_mistake_in_the_work_ends_the_shard():
 
     with pytest.raises(run.UserError):
         list(parallel.sift(ledger.Ledger("boxes"), ["1"], lambda name: (int(name),), work, 2))
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        ("MemoryError()", "out of memory: give the rule more (--set-resources"),
+        ("type('OutOfMemoryError', (RuntimeError,), {})('CUDA out of memory')", "out of memory: give the rule more"),
+        ("OSError(28, 'No space left on device')", "no space left on the device"),
+        ("OSError(122, 'Disk quota exceeded')", "no space left on the device, or no more of its quota"),
+        ("RuntimeError('write failed: errno = 28, error message = x')", "no space left on the device"),
+        ("Exception('No space left on device (os error 28)')", "no space left on the device"),
+    ],
+)
+def test_a_machine_that_is_too_small_is_one_sentence(tmp_path, error, words):
+    code = f"import sys; from ils.core import run; run.start(sys.argv[1])\nraise {error}"
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "log")],
+        env={"PYTHONPATH": str(provenance.SCRIPTS)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert words in line
+    assert "Traceback" not in (tmp_path / "log").read_text()
 
 
 def test_a_users_mistake_is_one_sentence_and_ours_leaves_a_trace(tmp_path):

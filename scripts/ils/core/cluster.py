@@ -33,8 +33,8 @@ def refuse_orphans(directory: str | Path) -> None:
     names = orphans(Path(directory))
     if names:
         raise UserError(
-            f"jobs of an earlier run still work in this folder ({', '.join(names)}): wait until `squeue --me` no longer "
-            f"shows them, or end them with `scancel --name={','.join(names)}`, then start again"
+            f"jobs of an earlier run still work in this folder ({', '.join(names)}): wait until `squeue --me` shows "
+            f"none of them, or end them with `scancel --name={','.join(names)}`, then start again"
         )
 
 

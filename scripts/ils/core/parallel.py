@@ -24,8 +24,9 @@ def sift(
     """Yield (image_id, result) of the images that stay, in order of image_id, and enter every image in the ledger.
 
     ``work(*read(image_id))`` returns the result and the fault that excludes the image, if any; where it raises, the
-    image is excluded as ``engine_failure`` with the error's class name, for one bad image must not end the shard (a
-    UserError does, and so does a lack of memory, which says nothing of the image: the job is tried again with more). ``read`` runs in this thread, because HDF5 files are not for sharing; ``work`` runs in the pool.
+    image is excluded as ``engine_failure`` with the error's class name, for one bad image must not end the shard. A
+    UserError does, and so does a lack of memory, which says nothing of the image: the job is tried again with more.
+    ``read`` runs in this thread, because HDF5 files are not for sharing; ``work`` runs in the pool.
     """
     yield from _entered(ledger, _worked(sorted(image_ids), read, work, max(1, threads)), len(image_ids))
 

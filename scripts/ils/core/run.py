@@ -44,7 +44,8 @@ def start(log_file: str) -> None:
     """Send logging and uncaught errors to the rule's log file and to stderr.
 
     A :class:`UserError` or :class:`ils.core.store.StoreError` prints its sentence alone, and so does a lack of memory
-    or of disk; anything else, our own fault, leaves its traceback in the log and one line on stderr.
+    or of disk; anything else, our own fault, leaves its traceback in the log and one line on stderr. A result that is
+    found damaged is renamed.
     """
     logging.raiseExceptions = False  # a log on a full disk is no reason for a traceback
     handlers = [logging.FileHandler(log_file, mode="w", encoding="utf-8"), logging.StreamHandler(sys.stderr)]
@@ -54,7 +55,7 @@ def start(log_file: str) -> None:
 
     def report(kind, error, trace) -> None:
         if kind.__name__ in {"UserError", "StoreError"}:
-            log.error("%s", error)
+            log.error("%s", _set_aside(getattr(error, "damaged", None)) or error)
         elif remedy := _shortage(error):
             log.error("%s", remedy)
         else:
@@ -64,6 +65,18 @@ def start(log_file: str) -> None:
 
     sys.excepthook = report
     threading.excepthook = lambda args: report(args.exc_type, args.exc_value, args.exc_traceback)
+
+
+def _set_aside(damaged: Path | None) -> str:
+    """Rename a damaged result, so that the next run makes it anew, and say so; a user's own file is left alone."""
+    if damaged is None or damaged.parts[0] != "results":
+        return ""
+    aside = damaged.with_name(f"{damaged.name}.damaged")
+    try:
+        damaged.replace(aside)
+    except OSError:  # another job was faster, or we may not
+        return ""
+    return f"{damaged} is damaged and now called {aside.name}: run again, and it is made anew with all that needs it"
 
 
 def out_of_memory(error: BaseException) -> bool:

@@ -13,9 +13,12 @@ The codecs are those that were smallest among the fast in ``benchmarks/storage.p
 each dataset how it is compressed: files of other codecs are read alike.
 """
 
+import glob
 import hashlib
 import json
 import os
+import platform
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,6 +30,10 @@ import polars as pl
 
 from ils.core.labels import REASONS
 
+HOST = platform.node().partition(".")[0]
+"""Name of this computer: process numbers are its own, and a shared folder has many writers."""
+LEFT_S = 86400
+"""After this time without a change, what another computer was writing is taken for left behind, seconds."""
 FRAME_SIZE = 512
 """Side of the canonical frame, px."""
 FRAME = (
@@ -50,7 +57,23 @@ for _name in [name for name in os.environ if name.startswith("BLOSC_")]:
 
 
 class StoreError(Exception):
-    """A file of ours is missing, damaged or of another kind; the message names it and the remedy."""
+    """A file of ours is missing, damaged or of another kind; the message names it and the remedy.
+
+    ``damaged`` is the file that cannot be what was once written whole: a checksum or the format is broken, it is not
+    that reading failed.
+    """
+
+    damaged: Path | None = None
+
+
+def _unreadable(path: Path, error: Exception) -> StoreError:
+    if not path.is_file():
+        return StoreError(f"{path} is missing: run again")
+    found = StoreError(f"{path} is damaged: delete it and run again ({error})")
+    # an error with a number is the file system's: the file may be whole
+    if getattr(error, "errno", None) is None and "errno = " not in str(error):
+        found.damaged = path
+    return found
 
 
 @contextmanager
@@ -58,7 +81,8 @@ def atomic(path: str | Path) -> Iterator[Path]:
     """Yield a temporary name beside ``path``; rename it to ``path`` on success, remove it on failure."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    _clear(path)
+    temporary = path.with_name(f".{path.name}.{HOST}.{os.getpid()}.part")
     try:
         yield temporary
         with open(temporary, "rb") as file:
@@ -66,6 +90,15 @@ def atomic(path: str | Path) -> Iterator[Path]:
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _clear(path: Path) -> None:
+    """Remove what killed jobs left of a file: they could not, and it fills the disk."""
+    for left in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
+        *_, host, process, _ = left.name.split(".")
+        gone = host == HOST and Path("/proc/self").exists() and not Path(f"/proc/{process}").exists()
+        if gone or time.time() - left.stat().st_mtime > LEFT_S:
+            left.unlink(missing_ok=True)
 
 
 def pack(mask: np.ndarray) -> np.ndarray:
@@ -169,7 +202,7 @@ class Shard:
             self._file = h5py.File(self.path, "r")
             self.ids: list[str] = list(self._file[self.key].asstr()[:])
         except (OSError, KeyError) as error:
-            raise StoreError(f"{self.path} is missing or damaged: delete it and run again ({error})") from None
+            raise _unreadable(self.path, error) from None
         self.row_of = {row_id: row for row, row_id in enumerate(self.ids)}
         self._fields: dict[str, tuple[h5py.Dataset, bool]] = {}
         return self
@@ -204,7 +237,7 @@ class Shard:
         try:
             return self._field(field)[0][self.row_of[row_id]]
         except OSError as error:
-            raise StoreError(f"{self.path} is damaged: delete it and run again ({error})") from None
+            raise _unreadable(self.path, error) from None
 
     def get(self, field: str, row_id: str) -> np.ndarray:
         """Return one row of a field (a packed field as bool). Raises KeyError, or StoreError for a damaged chunk."""
@@ -241,7 +274,7 @@ def read_table(path: str | Path) -> pl.DataFrame:
         table = pl.read_csv(path, separator="\t" if Path(path).suffix == ".tsv" else ",")
         return table.with_columns(pl.col(pl.String).fill_null(""))
     except (OSError, pl.exceptions.PolarsError) as error:
-        raise StoreError(f"{path} is missing or damaged: delete it and run again ({error})") from None
+        raise _unreadable(Path(path), error) from None
 
 
 def write_lines(path: str | Path, rows: Iterator[dict] | list[dict]) -> None:
