@@ -5,9 +5,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from ils.core.labels import LESIONS
+from ils.core.labels import ANATOMY_LABELS, LESIONS
 from ils.core.settings import Settings
 from ils.masks import algorithm, thresholds
+from ils.masks.zones import Zones
 from masks_chest import R_BASE, SIZE, TAUS, blob, study
 from masks_shard import said
 
@@ -56,6 +57,53 @@ def test_opening_takes_what_holds_no_cross_and_erodes_from_the_border():
     binary[5, 5:8] = 1  # one row on the border: outside is background
     binary[1, 6] = 1
     assert np.argwhere(algorithm.opened(binary)).tolist() == [[0, 1], [1, 0], [1, 1], [1, 2], [2, 1]]
+
+
+@pytest.mark.parametrize("side", [8, 16, 510, 512])
+def test_components_of_the_most_crowded_map(side):
+    """One pixel in every second row and column, as many components as there can be: 65536 in a whole frame."""
+    binary = np.zeros((side, side), np.uint8)
+    binary[::2, ::2] = 1
+    found = algorithm.components(binary)
+    assert sorted(found.labels[::2, ::2].ravel().tolist()) == list(range(1, side * side // 4 + 1))
+    assert not found.labels[1::2].any()
+    assert not found.labels[:, 1::2].any()
+
+
+def test_components_met_by_a_box():
+    binary = np.zeros((6, 9), np.uint8)
+    binary[1:3, 0:2] = binary[3, 2] = 1  # 8-connected: five pixels
+    binary[0:6, 6] = 1
+    binary[5, 8] = 1
+    found = algorithm.components(binary)
+    left, bar, corner = (int(found.labels[place]) for place in ((1, 0), (0, 6), (5, 8)))
+    assert [found.extent(label) for label in (left, bar, corner)] == [
+        (5, (0, 1, 3, 4)),
+        (6, (6, 0, 7, 6)),
+        (1, (8, 5, 9, 6)),
+    ]
+    for box, met in (
+        ((0, 0, 9, 6), {left, bar, corner}),
+        ((2, 3, 3, 4), {left}),
+        ((2, 0, 6, 3), set()),
+        ((5, 5, 9, 6), {bar, corner}),
+        ((6, 2, 6, 5), set()),  # without area
+        ((8, 0, 9, 5), set()),
+    ):
+        assert found.touched(np.array(box)) == sorted(met)
+
+
+@pytest.mark.parametrize(("height", "width"), [(16, 32), (16, 64)])
+def test_pixels_shared_with_each_label(height, width):
+    """Rows of half a word and of a whole one; a mask without a pixel, and one on the last row."""
+    random = np.random.default_rng(width)
+    masks = random.random((len(ANATOMY_LABELS), height, width)) < 0.5
+    zones = Zones(np.packbits(masks, axis=-1), ANATOMY_LABELS)
+    for rows in (slice(0, 0), slice(3, 9), slice(height - 1, height)):
+        mask = np.zeros((height, width), bool)
+        mask[rows] = random.random((rows.stop - rows.start, width)) < 0.7
+        held = zones.held(np.packbits(mask, axis=-1))
+        assert held == {label: int((mask & one).sum()) for label, one in zip(ANATOMY_LABELS, masks, strict=True)}
 
 
 def test_each_condition_fails_alone_and_a_tie_holds(segment):

@@ -26,7 +26,7 @@ def reaches(finding: Finding, zones: Zones, rules: Rules) -> tuple[set[str], set
         met = zones.met_by(label)
         reported |= met
         if rules.blocking == STRICT:
-            if zones[label].any():
+            if not zones.empty(label):
                 reported |= {lung_of(label)} if label in LOBES else related_by_name(label)
             else:
                 blocked |= related_by_name(label)

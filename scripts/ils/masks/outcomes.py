@@ -9,7 +9,7 @@ from ils.masks.algorithm import VERDICTS
 from ils.masks.findings import Finding
 from ils.masks.grounding import joined, names, possible_names
 from ils.masks.options import Rules
-from ils.masks.picture import Lesion, Picture
+from ils.masks.picture import Decision, Lesion, Picture
 from ils.masks.thresholds import ThresholdSet
 from ils.masks.zones import Zones, pixels
 
@@ -56,10 +56,24 @@ def outcome(
         return Outcome(finding, mask, area) if area else Outcome(finding, reason="no_heart")
     if not reported:
         return Outcome(finding, reason="no_labels")
-    if not any(zones[label].any() for label in reported):
+    if all(zones.empty(label) for label in reported):
         return Outcome(finding, reason="no_anatomy", named_reported=tuple(_all_names(reported)))
     lesion = picture().lesion(reported, thresholds.for_target(finding.target), fill=finding.basal)
     return _named(finding, lesion, rules)
+
+
+def decision(
+    finding: Finding, picture: Callable[[], Picture], zones: Zones, thresholds: ThresholdSet
+) -> Decision | None:
+    """Return all that thresholds decide of a finding's outcome but the verdicts of boxes that count for nothing.
+
+    Threshold sets with the same decision give the finding the same mask, labels, names and reason. None where no
+    threshold matters.
+    """
+    reported = finding.reported
+    if finding.target is None or finding.heart or all(zones.empty(label) for label in reported):
+        return None
+    return picture().decision(reported, thresholds.for_target(finding.target), fill=finding.basal)
 
 
 def _named(finding: Finding, lesion: Lesion, rules: Rules) -> Outcome:

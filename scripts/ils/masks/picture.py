@@ -1,5 +1,7 @@
 """One image with all that Algorithm 1 asks of it, each thing worked out once for all findings and threshold sets."""
 
+from collections.abc import Callable
+from fractions import Fraction
 from functools import cached_property
 from typing import NamedTuple
 
@@ -7,13 +9,13 @@ import cv2
 import numpy as np
 
 from ils.core.geometry import clip_boxes
-from ils.core.labels import LUNGS, SIDES, VALID_LOCATIONS, side_of
+from ils.core.labels import LUNGS, SIDES, side_of
 from ils.masks import algorithm, refine
-from ils.masks.algorithm import VERDICTS, Measures
+from ils.masks.algorithm import VERDICTS
 from ils.masks.grounding import grounded
 from ils.masks.options import Rules
 from ils.masks.refine import Region
-from ils.masks.thresholds import Taus, exact
+from ils.masks.thresholds import Taus, at_least, exact
 from ils.masks.zones import Zones
 
 
@@ -32,6 +34,23 @@ class Lesion(NamedTuple):
     outside: int
 
 
+class Decision(NamedTuple):
+    """All that a lesion depends on besides its image: threshold sets that come to the same have the same lesion.
+
+    ``passing_boxes``: for each box whether it holds all conditions, one byte.
+    """
+
+    labels: tuple[str, ...]
+    level: int
+    passing_boxes: bytes
+    fill: bool
+
+    @property
+    def passing(self) -> tuple[int, ...]:
+        """Indexes of the boxes that hold all conditions."""
+        return tuple(box for box, holds in enumerate(self.passing_boxes) if holds)
+
+
 class Level:
     """The anomaly map at one grey level: the signal in every box, components, and their refined shapes."""
 
@@ -39,8 +58,9 @@ class Level:
         self._picture = picture
         binary = cv2.compare(picture.anomaly, level, cv2.CMP_GE) & 1
         opened = algorithm.opened(binary)
-        self.signal = algorithm.counts(opened if picture.rules.denoise == "both" else binary, picture.boxes)
+        self.signal = algorithm.counts(opened if picture.rules.denoise == "both" else binary, picture.corners)
         self._opened = opened
+        self._extents: dict[int, tuple[int, tuple[int, int, int, int]]] = {}
         self._touched: dict[int, list[int]] = {}
         self._grown: dict[int, Region] = {}
 
@@ -52,17 +72,22 @@ class Level:
     def touched(self, box: int) -> list[int]:
         """Return the components of at least the smallest size that share a pixel with a box."""
         if box not in self._touched:
-            found = algorithm.touched(self.components.labels, self._picture.boxes[box])
+            found = self.components.touched(self._picture.boxes[box])
             smallest = self._picture.rules.min_component_px
-            self._touched[box] = [label for label in found if self.components.areas[label] >= smallest]
+            self._touched[box] = [label for label in found if self._extent(label)[0] >= smallest]
         return self._touched[box]
+
+    def _extent(self, label: int) -> tuple[int, tuple[int, int, int, int]]:
+        if label not in self._extents:
+            self._extents[label] = self.components.extent(label)
+        return self._extents[label]
 
     def grown(self, label: int) -> Region:
         """Return a component after growth."""
         if label not in self._grown:
             picture, steps = self._picture, self._picture.rules.grow_px
             height, width = picture.anomaly.shape
-            x1, y1, x2, y2 = self.components.boxes[label].tolist()
+            _, (x1, y1, x2, y2) = self._extent(label)
             x1, y1, x2, y2 = max(x1 - steps, 0), max(y1 - steps, 0), min(x2 + steps, width), min(y2 + steps, height)
             place = slice(y1, y2), slice(x1, x2)
             component = (self.components.labels[place] == label).view(np.uint8)
@@ -105,10 +130,13 @@ class Picture:
         corner = np.array([columns.start, rows.start] * 2)
         height, width = self.anomaly.shape
         self.boxes = np.clip(frame_boxes - corner, 0, [width, height, width, height])
+        self.corners = algorithm.corners(self.boxes, width)
         self._levels: dict[int, Level] = {}
         self._unpacked: dict[str, np.ndarray] = {}
         self._unions: dict[tuple[str, ...], tuple[np.ndarray, int, np.ndarray]] = {}
-        self._lesions: dict[tuple, Lesion] = {}
+        self._verdicts: dict[tuple, np.ndarray] = {}
+        self._closings: dict[frozenset[str], tuple[np.ndarray, np.ndarray]] = {}
+        self._lesions: dict[Decision, tuple[Lesion, frozenset[int]]] = {}
 
     @cached_property
     def lungs(self) -> np.ndarray:
@@ -129,7 +157,7 @@ class Picture:
             mask = self.zone(labels[0])
             for label in labels[1:]:
                 mask = mask | self.zone(label)
-            self._unions[labels] = mask, cv2.countNonZero(mask), algorithm.counts(mask, self.boxes)
+            self._unions[labels] = mask, cv2.countNonZero(mask), algorithm.counts(mask, self.corners)
         return self._unions[labels]
 
     def level(self, level: int) -> Level:
@@ -139,39 +167,60 @@ class Picture:
         return self._levels[level]
 
     def failed(self, labels: tuple[str, ...], taus: Taus) -> np.ndarray:
-        """Return the conditions that each box fails for a finding with these labels, uint8 (N,)."""
-        _, anatomy_area, anatomy = self.union(labels)
-        lungs = [self.union((lung,)) for lung in LUNGS]
-        measures = Measures(
-            area=self.area,
-            confidence=self.confidence,
-            anatomy=anatomy,
-            anatomy_area=anatomy_area,
-            signal=self.level(taus.level).signal,
-            lungs=(lungs[0][2], lungs[1][2]),
-            lung_areas=(lungs[0][1], lungs[1][1]),
+        """Return the conditions c1..c4 that each box fails for a finding, uint8 (N,) of ``VERDICTS`` bits; 0 = none.
+
+        c1 = IoU(B, M) >= anatomy, c2 = confidence >= conf, c3 = |B and A| / |B| >= signal, c4 = IoU(B, either lung) >=
+        size. A box without area is skipped, whatever its conditions. Each condition is kept: the sets of a grid share
+        most of them.
+        """
+        verdict = self._verdict
+        return (
+            verdict("anatomy", labels, taus.anatomy, lambda: self._overlaps(labels, taus.anatomy))
+            | verdict("conf", None, taus.conf, lambda: self.confidence >= taus.conf)
+            | verdict("signal", taus.level, taus.signal, lambda: self._has_signal(taus))
+            | verdict("size", None, taus.size, lambda: self._lung_sized(taus.size))
+            | verdict("zero_area", None, None, lambda: self.area > 0)
         )
-        return algorithm.failed(measures, taus)
+
+    def _verdict(self, condition: str, of: object, threshold: object, holds: Callable[[], np.ndarray]) -> np.ndarray:
+        key = condition, of, threshold
+        if key not in self._verdicts:
+            self._verdicts[key] = algorithm.verdict(condition, holds())
+        return self._verdicts[key]
+
+    def _overlaps(self, labels: tuple[str, ...], share: Fraction) -> np.ndarray:
+        _, mask_area, shared = self.union(labels)
+        return algorithm.overlaps(self.area, shared, mask_area, share)
+
+    def _has_signal(self, taus: Taus) -> np.ndarray:
+        return at_least(self.level(taus.level).signal, self.area, taus.signal)
+
+    def _lung_sized(self, share: Fraction) -> np.ndarray:
+        return np.logical_or(*(self._overlaps((lung,), share) for lung in LUNGS))
+
+    def decision(self, labels: tuple[str, ...], taus: Taus, *, fill: bool) -> Decision:
+        """Return what decides the lesion of a finding; see :meth:`lesion`."""
+        return Decision(labels, taus.level, (self.failed(labels, taus) == 0).tobytes(), fill)
 
     def lesion(self, labels: tuple[str, ...], taus: Taus, *, fill: bool) -> Lesion:
         """Run Algorithm 1, refinement and grounding for a finding.
 
         ``labels``: its zone labels, at least one; ``fill``: it is an effusion that may be filled down to the base.
         """
-        failed = self.failed(labels, taus)
-        passing = tuple(np.flatnonzero(failed == 0).tolist())
-        key = labels, taus.level, passing, fill
-        if key not in self._lesions:
-            self._lesions[key] = self._lesion(labels, self.level(taus.level), passing, fill)
-        lesion, productive = self._lesions[key]
-        verdicts = failed
-        verdicts[[box for box in passing if box not in productive]] |= VERDICTS["empty_after_refine"]
+        verdicts = self.failed(labels, taus)
+        decision = Decision(labels, taus.level, (verdicts == 0).tobytes(), fill)
+        if decision not in self._lesions:
+            self._lesions[decision] = self._lesion(decision)
+        lesion, productive = self._lesions[decision]
+        verdicts[[box for box in decision.passing if box not in productive]] |= VERDICTS["empty_after_refine"]
         return lesion._replace(verdicts=verdicts)
 
-    def _lesion(
-        self, labels: tuple[str, ...], level: Level, passing: tuple[int, ...], fill: bool
-    ) -> tuple[Lesion, frozenset[int]]:
-        regions, productive = self._refined(labels, level, passing)
+    def _lesion(self, decision: Decision) -> tuple[Lesion, frozenset[int]]:
+        nothing = Lesion(None, 0, np.zeros(0, np.uint8), (), {}, 0), frozenset()
+        labels, fill = decision.labels, decision.fill
+        if not decision.passing:
+            return nothing
+        regions, productive = self._refined(labels, self.level(decision.level), decision.passing)
         mask = np.zeros(self.anomaly.shape, np.uint8)
         for region in regions:
             mask[region.place] |= region.patch
@@ -179,13 +228,12 @@ class Picture:
             mask = self._filled(mask, labels, productive)
         area = cv2.countNonZero(mask)
         if not area:
-            return Lesion(None, 0, np.zeros(0, np.uint8), (), {}, 0), frozenset()
-        held = {
-            label: cv2.countNonZero(mask & self.zone(label)) for label in dict.fromkeys((*labels, *VALID_LOCATIONS))
-        }
+            return nothing
+        whole = self._whole(mask)
+        held = self.zones.held(whole)
         confirmed = self._grounded(labels, held, area, productive)
         outside = area - cv2.countNonZero(mask & self.union(labels)[0])
-        return Lesion(self._whole(mask), area, np.zeros(0, np.uint8), confirmed, held, outside), productive
+        return Lesion(whole, area, np.zeros(0, np.uint8), confirmed, held, outside), productive
 
     def _refined(
         self, labels: tuple[str, ...], level: Level, passing: tuple[int, ...]
@@ -212,6 +260,11 @@ class Picture:
         return frozenset(side_of(label) for label in labels if self._meets(label, productive))
 
     def _closed(self, open_sides: frozenset[str]) -> tuple[np.ndarray, np.ndarray]:
+        if open_sides not in self._closings:
+            self._closings[open_sides] = self._closing(open_sides)
+        return self._closings[open_sides]
+
+    def _closing(self, open_sides: frozenset[str]) -> tuple[np.ndarray, np.ndarray]:
         nothing = np.zeros(self.anomaly.shape, np.uint8)
         open_ = closed = nothing
         for side, lung in zip(SIDES, LUNGS, strict=True):
@@ -236,7 +289,7 @@ class Picture:
     def _filled(self, mask: np.ndarray, labels: tuple[str, ...], productive: frozenset[int]) -> np.ndarray:
         """Add the lowest part of each lung whose base the mask grounds as it stands, both sides judged before any."""
         area = cv2.countNonZero(mask)
-        held = {label: cv2.countNonZero(mask & self.zone(label)) for label in labels}
+        held = self.zones.held(self._whole(mask))
         share = exact(self.rules.effusion_fill_share)
         confirmed = self._grounded(labels, held, area, productive)
         filled = mask

@@ -34,19 +34,18 @@ def grow(component: np.ndarray, image: np.ndarray, lungs: np.ndarray, tolerance:
     A neighbour joins if it lies in ``lungs`` (uint8 0/1) and its grey level in ``image`` (uint8) is within
     ``tolerance`` of the mean of the ungrown component, compared without rounding. The component itself stays whole.
     """
-    inside = component.astype(bool)
-    number = int(np.count_nonzero(inside))
-    total = int(image[inside].sum(dtype=np.int64))
+    number = cv2.countNonZero(component)
+    total = int(cv2.sumElems(image * component)[0])  # exact: a double holds every integer below 2 ** 53
     lowest = -((number * tolerance - total) // number)  # ceil(mean - tolerance)
     highest = (total + number * tolerance) // number
     allowed = cv2.inRange(image, max(lowest, 0), min(highest, 255)) & lungs
     allowed |= component
     grown = component
     for _ in range(steps):
-        wider = cv2.dilate(grown, _SQUARE, borderType=cv2.BORDER_CONSTANT, borderValue=0) & allowed
-        if np.array_equal(wider, grown):
+        grown = cv2.dilate(grown, _SQUARE, borderType=cv2.BORDER_CONSTANT, borderValue=0) & allowed
+        before, number = number, cv2.countNonZero(grown)
+        if number == before:  # it never shrinks
             break
-        grown = wider
     return grown
 
 

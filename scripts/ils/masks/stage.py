@@ -139,12 +139,20 @@ class Masks:
     def __init__(self) -> None:
         self._kept: dict[str, bytes] = {}
         self._shape: tuple[int, int] | None = None
+        self._study: str | None = None
+        self._named: dict[int, tuple[np.ndarray, str]] = {}
 
     def add(self, study_id: str, packed: np.ndarray | None) -> str | None:
-        """Keep a mask (uint8 packed (H, W / 8)); return its name, None for none."""
+        """Keep a mask (uint8 packed (H, W / 8), not changed afterwards); return its name, None for none."""
         if packed is None:
             return None
-        name = mask_id(study_id, packed)
+        if study_id != self._study:
+            self._study, self._named = study_id, {}
+        # a unit often has the very array of its finding; the array is held, so its id stays its own
+        _, name = self._named.get(id(packed), (packed, None))
+        if name is None:
+            name = mask_id(study_id, packed)
+            self._named[id(packed)] = packed, name
         if name not in self._kept:
             self._shape = packed.shape
             self._kept[name] = zlib.compress(packed.tobytes(), 1)
@@ -222,6 +230,11 @@ def unit_rows(case: Case, units: Iterable[Unit], masks: Masks) -> list[dict]:
     ]
 
 
+def _by_column(rows: list[dict], schema: dict) -> pl.DataFrame:
+    """Make a table of rows, twice as fast as polars does where many columns are lists."""
+    return pl.DataFrame({name: [row[name] for row in rows] for name in schema}, schema=schema)
+
+
 def run_shard(
     *,
     output: str | Path,
@@ -254,7 +267,7 @@ def run_shard(
             tables["studies"].append(case.names | {"ctr": case.ratio()} | row)
             ledger.accept(case.image_id)
     masks.write(output, attrs)
-    write_table(findings, pl.DataFrame(tables["findings"], schema=FINDINGS))
-    write_table(units, pl.DataFrame(tables["units"], schema=UNITS))
+    write_table(findings, _by_column(tables["findings"], FINDINGS))
+    write_table(units, _by_column(tables["units"], UNITS))
     write_table(studies, pl.DataFrame(tables["studies"], schema=STUDIES))
     ledger.finish(excluded, (row["image_id"] for row in population.rows))

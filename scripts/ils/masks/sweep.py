@@ -8,22 +8,22 @@ every (study, lesion type but cardiomegaly) with a finding that asks for a mask.
 Recall of a lesion = studies with ``grounded`` > 0 over all its studies, those without labels in the denominator.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import cv2
-import numpy as np
 import polars as pl
 
 from ils.core.labels import LESIONS
 from ils.core.run import progress
 from ils.core.store import write_table
-from ils.masks.findings import CARDIOMEGALY
+from ils.masks.findings import CARDIOMEGALY, Finding
 from ils.masks.inputs import Case, Population
 from ils.masks.options import Rules
-from ils.masks.outcomes import Outcome, outcome
+from ils.masks.outcomes import Outcome, decision, outcome
 from ils.masks.thresholds import ThresholdSet
-from ils.masks.zones import pixels
+from ils.masks.zones import pixels, union
 
 SCHEMA = {
     "thresholds": pl.String,
@@ -44,27 +44,32 @@ class Options(Rules):
     """``{name: {"general": {...}, "edema": {...}}}``, plain floats."""
 
 
-def rows_of(case: Case, name: str, thresholds: ThresholdSet, rules: Rules) -> list[dict]:
-    """Return the rows of one image under one threshold set."""
-    by_lesion: dict[str, list[Outcome]] = {}
+def rows_of(case: Case, sets: Mapping[str, ThresholdSet], rules: Rules) -> dict[str, list[dict]]:
+    """Return the rows of one image under each threshold set; sets that decide the same of a lesion share the work."""
+    by_lesion: dict[str, list[Finding]] = {}
     for finding in case.findings:
         if finding.target and finding.target != CARDIOMEGALY:
-            found = outcome(finding, case.picture, case.zones, case.heart, thresholds, rules)
-            by_lesion.setdefault(finding.target, []).append(found)
-    return [_row(case, name, lesion, by_lesion[lesion]) for lesion in LESIONS if lesion in by_lesion]
+            by_lesion.setdefault(finding.target, []).append(finding)
+    rows: dict[str, list[dict]] = {name: [] for name in sets}
+    for lesion in (lesion for lesion in LESIONS if lesion in by_lesion):
+        findings, known = by_lesion[lesion], {}
+        for name, thresholds in sets.items():
+            decisions = tuple(decision(one, case.picture, case.zones, thresholds) for one in findings)
+            if decisions not in known:
+                outcomes = [outcome(one, case.picture, case.zones, case.heart, thresholds, rules) for one in findings]
+                known[decisions] = case.names | {"lesion": lesion} | _counts(outcomes)
+            rows[name].append({"thresholds": name} | known[decisions])
+    return rows
 
 
-def _row(case: Case, name: str, lesion: str, outcomes: list[Outcome]) -> dict:
+def _counts(outcomes: list[Outcome]) -> dict:
     grounded = [one.mask for one in outcomes if one.grounded]
     return {
-        "thresholds": name,
-        **case.names,
-        "lesion": lesion,
         "findings": len(outcomes),
         "has_labels": any(one.finding.reported for one in outcomes),
         "masks": sum(one.mask is not None for one in outcomes),
         "grounded": len(grounded),
-        "mask_px": pixels(np.bitwise_or.reduce(grounded)) if grounded else 0,
+        "mask_px": pixels(union(grounded)) if grounded else 0,
     }
 
 
@@ -82,6 +87,6 @@ def run_shard(*, output: str | Path, options: Options, attrs: dict, threads: int
     population = Population(**inputs, rules=options, smallest_level=smallest_level)
     with population:
         for case in progress(population, len(population), "masks"):
-            for name, thresholds in sets.items():
-                rows[name] += rows_of(case, name, thresholds, options)
+            for name, made in rows_of(case, sets, options).items():
+                rows[name] += made
     write_table(output, pl.DataFrame([row for part in rows.values() for row in part], schema=SCHEMA))

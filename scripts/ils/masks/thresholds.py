@@ -6,6 +6,7 @@ A share is taken for the decimal that its shortest text shows: 0.1 is one tenth,
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from functools import cache
 from math import ceil
 
 import numpy as np
@@ -13,6 +14,7 @@ import numpy as np
 EDEMA = "edema"
 
 
+@cache
 def exact(share: float) -> Fraction:
     """Return the decimal that ``share`` is written as: ``exact(0.1) == Fraction(1, 10)``."""
     return Fraction(Decimal(repr(share)))

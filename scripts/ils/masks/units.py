@@ -13,6 +13,7 @@ from ils.masks.findings import CARDIOMEGALY
 from ils.masks.grounding import joined, lies_in, possible_names
 from ils.masks.options import STRICT, Rules
 from ils.masks.outcomes import Outcome
+from ils.masks.zones import union
 
 UNTYPED = ("opacity", "consolidation")
 """Lesion types that say how it looks, not what it is: they leave the type of an opacity open."""
@@ -133,7 +134,7 @@ def _union(same: Sequence[Unit]) -> Unit:
         same[0],
         members=members,
         joins=tuple({id(one): one for one in joins}.values()),
-        mask=np.bitwise_or.reduce([unit.mask for unit in same]),
+        mask=union([unit.mask for unit in same]),
         dropped=next((unit.dropped for unit in same if unit.dropped), None),
     )
 
@@ -198,7 +199,7 @@ def global_unit(lesion: str, outcomes: Sequence[Outcome], rules: Rules) -> Unit 
         sentence_index=members[0].finding.sentence_index,
         location=location,
         members=tuple(members),
-        mask=np.bitwise_or.reduce([one.mask for one in members]),
+        mask=union([one.mask for one in members]),
     )
 
 

@@ -15,25 +15,39 @@ class Zones:
         self.packed = packed
         self._row = {label: row for row, label in enumerate(labels)}
         self._met: dict[str, frozenset[str]] = {}
+        self._empty: dict[str, bool] = {}
 
     def __getitem__(self, label: str) -> np.ndarray:
         """Return the mask of a label, uint8 packed (H, W / 8)."""
         return self.packed[self._row[label]]
 
+    def empty(self, label: str) -> bool:
+        """Whether the mask of a label has no pixel."""
+        if label not in self._empty:
+            self._empty[label] = not self[label].any()
+        return self._empty[label]
+
+    @cached_property
+    def _words(self) -> np.ndarray:
+        return words(self.packed)
+
     @cached_property
     def places(self) -> np.ndarray:
-        """The ten valid locations in the order of Table 9, uint8 packed (10, H, W / 8)."""
-        return self.packed[[self._row[place] for place in VALID_LOCATIONS]]
+        """The ten valid locations in the order of Table 9, packed (10, H, W / 8), in words as :func:`words` gives."""
+        return self._words[[self._row[place] for place in VALID_LOCATIONS]]
 
     @cached_property
     def visible(self) -> frozenset[str]:
         """The valid locations whose mask is not empty."""
-        return self.met(np.array(255, np.uint8))
+        return self._those(self.places.any(axis=(1, 2)))
 
     def met(self, mask: np.ndarray) -> frozenset[str]:
         """Return the valid locations that share a pixel with a mask, uint8 packed (H, W / 8)."""
-        shared = (self.places & mask).any(axis=(1, 2))
-        return frozenset(place for place, meets in zip(VALID_LOCATIONS, shared, strict=True) if meets)
+        return self._those((self.places & words(mask)).any(axis=(1, 2)))
+
+    @staticmethod
+    def _those(meets: np.ndarray) -> frozenset[str]:
+        return frozenset(place for place, meet in zip(VALID_LOCATIONS, meets.tolist(), strict=True) if meet)
 
     def met_by(self, label: str) -> frozenset[str]:
         """Return the valid locations that share a pixel with the mask of a label."""
@@ -41,11 +55,29 @@ class Zones:
             self._met[label] = self.met(self[label])
         return self._met[label]
 
+    def held(self, mask: np.ndarray) -> dict[str, int]:
+        """Return the pixels that each label's mask shares with a mask, uint8 packed (H, W / 8)."""
+        wanted = words(mask)
+        rows = np.flatnonzero(wanted.any(axis=1))
+        some = slice(rows[0], rows[-1] + 1) if len(rows) else slice(0)
+        shared = np.bitwise_count(self._words[:, some] & wanted[some]).sum(axis=(1, 2), dtype=np.int64)
+        return dict(zip(self._row, shared.tolist(), strict=True))
+
     def union(self, labels: Sequence[str]) -> np.ndarray:
         """Return the union of masks, uint8 packed (H, W / 8). ``labels``: at least one."""
-        return np.bitwise_or.reduce([self[label] for label in labels])
+        return union([self[label] for label in labels])
+
+
+def union(masks: Sequence[np.ndarray]) -> np.ndarray:
+    """Return the union of masks, at least one; of one alone that very array."""
+    return masks[0] if len(masks) == 1 else np.bitwise_or.reduce(masks)
+
+
+def words(packed: np.ndarray) -> np.ndarray:
+    """Return packed masks (..., H, W / 8) as words of 8 bytes where a row is whole words: fewer to go through."""
+    return np.ascontiguousarray(packed).view(np.uint64) if packed.shape[-1] % 8 == 0 else packed
 
 
 def pixels(packed: np.ndarray) -> int:
     """Return the number of pixels of a packed mask."""
-    return int(np.bitwise_count(packed).sum())
+    return int(np.bitwise_count(words(packed)).sum())
