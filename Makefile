@@ -8,6 +8,7 @@
 # make test-ultralytics   the engine ultralytics (AGPL) in its own environment (docs/models.md)
 # make test-deepspeed     the training's path over several processes, on the CPU (first two minutes of building)
 # make lock         remake requirements/*.txt from requirements/*.in (needs uv)
+# make containers   remake containers/: the locks of envs/ and the Apptainer definition (needs the network)
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 CORES ?= 2
@@ -20,7 +21,7 @@ BIN := $(VENV)/bin
 # one thread a process: parallelism is Snakemake's, and results must not depend on it
 export OMP_NUM_THREADS := 1
 
-.PHONY: demo real train accuracy vllm test-cxas test-ultralytics test-deepspeed test test-setup lint format lock clean docs
+.PHONY: demo real train accuracy vllm test-cxas test-ultralytics test-deepspeed test test-setup lint format lock containers clean docs
 
 demo: $(VENV)/run.stamp
 	$(BIN)/snakemake --cores $(CORES) --quiet rules
@@ -114,6 +115,9 @@ test-deepspeed: .venv-deepspeed/stamp
 docs: $(VENV)/run.stamp
 	PYTHONPATH=scripts $(BIN)/python -m ils.core.settings.document
 	PYTHONPATH=scripts $(BIN)/python -m ils.reports.schema schemas/reports.schema.json
+
+containers: test-setup
+	$(BIN)/python containers/make.py
 
 lock:
 	uv pip compile --quiet --python-version 3.11 requirements/run.in -o requirements/run.txt

@@ -20,6 +20,14 @@ report: "report/workflow.rst"
 
 
 include: "rules/common.smk"
+
+
+if SETTINGS.compute.container:
+
+    # the environments of envs/ lie in the image: used with --sdm conda apptainer, else without effect
+    containerized: SETTINGS.compute.container
+
+
 include: "rules/phantom.smk"
 include: "rules/cohort.smk"
 include: "rules/frames.smk"

@@ -113,7 +113,7 @@ def runs(settings: Settings) -> dict[str, dict]:
 
 
 def check_files(settings: Settings, image: str) -> None:
-    """Raise UserError for a file or folder that the model half is given and that is not there.
+    """Raise UserError for a file or folder that the model half or the whole run is given and that is not there.
 
     ``image``: the picture that `snakemake predict` is asked about, or "".
     """
@@ -131,6 +131,8 @@ def check_files(settings: Settings, image: str) -> None:
             existing(f"evaluation.predictions.{name}.path", other.path)
     if image:
         existing_file("image", image)
+    if settings.compute.container and "://" not in settings.compute.container:
+        existing_file("compute.container", settings.compute.container)
 
 
 def evaluated(settings: Settings) -> dict[str, dict]:

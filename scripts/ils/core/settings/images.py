@@ -20,6 +20,11 @@ class Compute(Section):
     checkpoint_every: int = key(
         100, "Updates of a training between two states that it can go on from.", unit="updates", ge=1, le=1_000_000
     )
+    container: str = key(
+        "",
+        "Apptainer image that holds the environments, with --sdm conda apptainer (docs/containers.md); empty: none. To "
+        "Snakemake another image is other software.",
+    )
 
 
 class Chexmask(Section):
