@@ -62,7 +62,7 @@ def stage_options(settings: Settings) -> dict[str, dict]:
         "training": _stage("training", plain) | {"seed": seed},
         "inference": _inference(plain),
         "evaluation": plain["evaluation"] | {"seed": seed},
-    }
+    } | _ablation(settings, plain)
 
 
 def _stage(name: str, plain: dict, **shared: object) -> dict:
@@ -70,6 +70,17 @@ def _stage(name: str, plain: dict, **shared: object) -> dict:
     keys = {key: value for key, value in plain[name].items() if key not in ENGINE_SECTIONS}
     section = plain[name].get(keys["engine"]) if keys["engine"] in ENGINE_SECTIONS else None
     return keys | {"own": section | shared if section else {}}
+
+
+def _ablation(settings: Settings, plain: dict) -> dict[str, dict]:
+    """Return what the table of all threshold sets and grid points takes, and what its figures do."""
+    thresholds, grid = settings.thresholds, settings.thresholds.grid
+    sets = {name: chosen.model_dump() for name, chosen in thresholds.all_sets().items()}
+    axes = [{"part": part, "tau": tau, "values": values} for part, tau, values in grid.axes()]
+    return {
+        "ablation": plain["ablation"] | {"sets": sets, "grid": list(thresholds.grid_sets())},
+        "ablation_charts": {"axes": axes, "base": sets[grid.base], "dpi": plain["figures"]["dpi"]},
+    }
 
 
 def _inference(plain: dict) -> dict:

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError, model_validator
 from ils.core.settings.base import Section, key
 from ils.core.settings.images import Anatomy, Anomaly, Boxes, Compute, Organs
 from ils.core.settings.inputs import Cohort, Frames, Phantom
-from ils.core.settings.outputs import Dataset, Figures, Masks, Tables
+from ils.core.settings.outputs import Ablation, Dataset, Figures, Masks, Tables
 from ils.core.settings.reports import Reports
 from ils.core.settings.rosalia import Evaluation, Inference, Training
 from ils.core.settings.thresholds import Thresholds
@@ -38,6 +38,7 @@ class Settings(Section):
     masks: Masks = key(Masks, "Lesion masks.")
     dataset: Dataset = key(Dataset, "Instruction-answer pairs.")
     tables: Tables = key(Tables, "Tables.")
+    ablation: Ablation = key(Ablation, "Sweep of thresholds.")
     figures: Figures = key(Figures, "Pictures.")
     training: Training = key(Training, "ROSALIA: fine-tuning.")
     inference: Inference = key(Inference, "Masks and answers of a trained model.")

@@ -89,6 +89,12 @@ class Tables(Section):
     )
 
 
+class Ablation(Section):
+    """Recall and yield of every threshold set and grid point."""
+
+    interval: float = key(0.95, "Share of the chance that an interval of a recall holds.", gt=0, lt=1)
+
+
 class Figures(Section):
     """Pictures for people."""
 

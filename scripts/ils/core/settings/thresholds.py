@@ -55,6 +55,12 @@ class Grid(Section):
     )
     edema: dict[TauName, list[Share]] = key(dict, "Values to try for edema.")
 
+    def axes(self) -> list[tuple[str, TauName, list[float]]]:
+        """Return (part, tau, values) of every threshold that the grid names a value of."""
+        axes = [("general", tau, values) for tau, values in self.general.items()]
+        axes += [("edema", tau, values) for tau, values in self.edema.items()]
+        return [axis for axis in axes if axis[2]]
+
 
 class Thresholds(Section):
     """Named threshold sets and a grid; the names are the {thresholds} wildcard."""
@@ -84,9 +90,7 @@ class Thresholds(Section):
 
     def grid_sets(self) -> dict[str, ThresholdSet]:
         """Return the grid's points by name, for example ``ano0.05_conf0.1``; edema's keys are prefixed ``edema-``."""
-        axes = [("general", tau, values) for tau, values in self.grid.general.items()]
-        axes += [("edema", tau, values) for tau, values in self.grid.edema.items()]
-        axes = [axis for axis in axes if axis[2]]
+        axes = self.grid.axes()
         if not axes:
             return {}
         points = {}
