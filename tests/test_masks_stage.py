@@ -130,12 +130,36 @@ def test_no_unit_names_an_ungrounded_label_and_no_negative_place_meets_a_finding
 # --- sweep -----------------------------------------------------------------------------------------------------------
 
 
+VALUES = {
+    "ano": (0.0, 0.005, 0.05, 0.1, 0.1001, 0.2, 1.0),
+    "anatomy": (0.0, 0.04, 0.125, 0.25, 0.476190476190476, 1.0),
+    "conf": (0.0, 0.005, 0.2, 0.5, 1.0),
+    "signal": (0.0, 0.1, 0.2, 0.475, 1.0),
+    "size": (0.0, 0.04, 0.1, 0.119047619047619, 1.0),
+}
+"""Both ends of each threshold, those of the paper, and ratios that a box of the constructed chest has exactly."""
+
+
+def random_point(random: np.random.Generator) -> dict[str, dict[str, float]]:
+    """A point of the grid over all ten thresholds; three of each five are taken from the loose half."""
+    return {
+        part: {
+            tau: float(random.choice(values[: 3 if loose else None]))
+            for (tau, values), loose in zip(VALUES.items(), random.random(5) < 0.6, strict=True)
+        }
+        for part in ("general", "edema")
+    }
+
+
 def test_a_sweep_agrees_with_one_run_for_each_set(segment, tmp_path):
+    """The named sets, some of our own, and 24 random points of a grid over all thresholds, edema's too."""
     studies = [random_study(number) for number in range(40)]
     given = {name: chosen.model_dump() for name, chosen in Settings().thresholds.sets.items()}
     sets = {"table7": given["default"], "half": given["half"], "own": {"general": TAUS, "edema": TAUS}}
     sets["zero"] = {part: dict.fromkeys(TAUS, 0.0) for part in ("general", "edema")}
     sets["loose"] = {"general": TAUS | {"ano": 0.05}, "edema": TAUS | {"ano": 0.01, "conf": 0.0}}
+    random = np.random.default_rng(6)
+    sets |= {f"point{number}": random_point(random) for number in range(24)}
     inputs = write_inputs(tmp_path / "sweep", studies)
     output = str(tmp_path / "sweep.parquet")
     sweep.run_shard(**inputs, output=output, options=sweep.Options(**RULES, sets=sets), attrs={}, threads=1)
@@ -166,3 +190,6 @@ def test_a_sweep_agrees_with_one_run_for_each_set(segment, tmp_path):
     counts = {name: sum(row["grounded"] > 0 for row in swept if row["thresholds"] == name) for name in sets}
     assert counts["table7"] < counts["own"]
     assert counts["half"] >= counts["table7"]
+    points = [tuple(tuple(row.items())[1:] for row in swept if row["thresholds"] == name) for name in sets]
+    assert len(set(points)) >= 12  # they decide differently
+    assert sum(counts[name] > 0 for name in sets if name.startswith("point")) >= 12
