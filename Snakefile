@@ -19,6 +19,10 @@ configfile: Path(workflow.basedir) / "config.yaml"
 report: "report/workflow.rst"
 
 
+resource_scopes:
+    serial="local",
+
+
 include: "rules/common.smk"
 
 

@@ -59,6 +59,11 @@ GPUS["reports"] = SETTINGS.reports.llm.execution.gpus if SETTINGS.reports.llm.tr
 # Jobs of one SLURM job (a profile's group-components says how many shards): GPU and CPU never share one.
 GROUPS = {stage: f"{stage}-{'gpu' if gpus else 'cpu'}" for stage, gpus in GPUS.items()}
 
+# The executor runs a group's jobs one after the other, but counts them as if at once: with this limit (and `serial: 1`
+# for each job, from the profile) it asks for the memory and cores of the largest and the time of all. It is set here and
+# not in the profile, whose limits a job on a node does not get to see.
+workflow.register_resource("serial", 1)
+
 OTHERS = SETTINGS.evaluation.predictions
 SPLIT = SETTINGS.inference.split
 
