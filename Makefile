@@ -7,6 +7,8 @@
 # make test-cxas    the engine cxas in its own environment, with the published class (docs/models.md)
 # make test-ultralytics   the engine ultralytics (AGPL) in its own environment (docs/models.md)
 # make test-deepspeed     the training's path over several processes, on the CPU (first two minutes of building)
+# make slurm-check  what this cluster lacks for `snakemake --profile slurm` (ARGS="--configfile mine.yaml --submit")
+# make test-slurm   the workflow on a real cluster, with jobs that fail; make test-faults   every other fault (docs/cluster.md)
 # make lock         remake requirements/*.txt from requirements/*.in (needs uv)
 # make containers   remake containers/: the locks of envs/ and the Apptainer definition (needs the network)
 
@@ -21,7 +23,7 @@ BIN := $(VENV)/bin
 # one thread a process: parallelism is Snakemake's, and results must not depend on it
 export OMP_NUM_THREADS := 1
 
-.PHONY: demo real train accuracy vllm test-cxas test-ultralytics test-deepspeed test test-setup lint format lock containers clean docs
+.PHONY: demo real train accuracy vllm test-cxas test-ultralytics test-deepspeed slurm-check test-slurm test-faults test test-setup lint format lock containers clean docs
 
 demo: $(VENV)/run.stamp
 	$(BIN)/snakemake --cores $(CORES) --quiet rules
@@ -111,6 +113,15 @@ test-ultralytics: .venv-ultralytics/stamp
 
 test-deepspeed: .venv-deepspeed/stamp
 	.venv-deepspeed/bin/pytest tests/test_training_deepspeed.py
+
+slurm-check: $(VENV)/run.stamp
+	$(BIN)/python scripts/slurm_check.py $(ARGS)
+
+test-slurm: test-setup
+	$(BIN)/pytest tests/test_slurm.py
+
+test-faults: test-setup
+	CXR_ILS_FAULTS=1 $(BIN)/pytest tests/test_slurm.py tests/test_faults.py
 
 docs: $(VENV)/run.stamp
 	PYTHONPATH=scripts $(BIN)/python -m ils.core.settings.document

@@ -228,8 +228,8 @@ def profile(name: str) -> dict:
 
 
 def test_the_default_profile_leaves_other_profiles_alone():
-    # profiles/default is laid over --profile and wins key by key
-    assert not profile("default").keys() & profile("slurm").keys()
+    # it is laid over --profile and wins key by key
+    assert not profile("default").keys() & (profile("slurm").keys() | profile("local").keys())
     assert "code" not in profile("default")["rerun-triggers"]
 
 
@@ -241,15 +241,6 @@ def test_the_slurm_profile_is_found_at_the_root():
         command += ["--sdm", "env-modules"]  # another way of deployment that no rule uses: the profile asks for conda
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-
-
-def test_the_slurm_profile_names_rules_that_may_want_a_gpu():
-    text = "".join(path.read_text() for path in (ROOT / "rules").glob("*.smk"))
-    rules = re.findall(r"^rule (\w+):\n(.*?)(?=^\w|\Z)", text, flags=re.M | re.S)
-    with_gpu = {name for name, body in rules if "gpu=" in body}
-    lines = (ROOT / "profiles/slurm/config.yaml").read_text().split("set-resources:")[1].split("\n\n")[0]
-    assert set(re.findall(r"^  (?:# )?(\w+_\w+):", lines, flags=re.M)) == with_gpu
-    assert profile("slurm")["set-resources"].keys() <= with_gpu
 
 
 def test_every_rule_declares_what_a_user_relies_on():
@@ -282,7 +273,7 @@ def test_results_hold_no_time_and_no_machine(workflow_run):
 
 
 def test_one_stage_one_name():
-    shared_by_stages = {"gather", "summary", "real", "predict"}
+    shared_by_stages = {"gather", "summary", "real", "predict", "slurm_check"}
     stages = {path.stem for path in (ROOT / "rules").glob("*.smk")} - {"common", "weights_rosalia"}
     assert {path.stem for path in (ROOT / "scripts").glob("*.py")} == stages | shared_by_stages
     for stage in stages:
