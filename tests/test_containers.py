@@ -205,7 +205,7 @@ def index() -> None:
     """Skip where the package index cannot be reached."""
     done = resolved(["packaging"])
     if done.returncode:
-        pytest.skip(f"no package index: {done.stderr.strip().splitlines()[-1]}")
+        pytest.skip(f"no package index: {done.stderr.splitlines()[-1].strip()}")
 
 
 @pytest.mark.parametrize("name", NAMES)
