@@ -73,7 +73,7 @@ rule reports_terms:
         "../scripts/reports.py"
 
 
-rule reports_mapping:
+use rule reports_structured as reports_mapping with:
     input:
         terms="results/reports/terms.jsonl",
     output:
@@ -82,18 +82,9 @@ rule reports_mapping:
         "logs/reports/mapping.log",
     benchmark:
         "results/benchmarks/reports/mapping.tsv"
-    conda:
-        "../envs/reports-vllm.yaml"
-    threads: 8
-    resources:
-        gpu=GPUS["reports"],
-        mem_mb=growing(64000),
-        runtime=growing(720),
     params:
         options=OPTIONS["mapping"],
         code=code_digest("reports.py", "ils.reports.llm.mapping"),
-    script:
-        "../scripts/reports.py"
 
 
 # How far the rules engine agrees with the engine in use, and every study where it does not.
