@@ -1,0 +1,143 @@
+"""What goes wrong on real machines: nothing is lost, and the next run ends in the same bytes.
+
+The two that need no cluster always run; all others with CXR_ILS_FAULTS=1 (`make test-faults`), for they take minutes.
+Out of memory and cancelled jobs are in test_slurm.py.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import h5py
+import pytest
+
+from conftest import SLICE, snakemake, write_settings
+from ils.core.cluster import orphans
+from slurm_runs import START, finish, jobs_of, needs_slurm, queued, run_name, start, wait_for, with_fault
+from whole_runs import arrays, copy_repository, pair_lines
+
+TWO = SLICE | {"cohort": {"shards": 2}}
+slow = pytest.mark.skipif("CXR_ILS_FAULTS" not in os.environ, reason="takes minutes: make test-faults")
+
+
+def same_bytes(directory: Path, expected: Path) -> None:
+    assert pair_lines(directory) == pair_lines(expected)
+    assert arrays(directory) == arrays(expected)
+
+
+def test_a_damaged_shard_is_set_aside_and_made_anew(workflow_run, tmp_path):
+    copy = Path(shutil.copytree(workflow_run, tmp_path / "copy", symlinks=True))
+    shard = copy / "results/anatomy/01.h5"
+    with h5py.File(shard) as file:
+        chunk = file["mask"].id.get_chunk_info(0)
+    data = bytearray(shard.read_bytes())
+    data[chunk.byte_offset + chunk.size // 2] ^= 0x10
+    kept = shard.stat()
+    shard.write_bytes(bytes(data))
+    os.utime(shard, ns=(kept.st_atime_ns, kept.st_mtime_ns))  # as a file system loses a bit: nobody wrote
+    shutil.rmtree(copy / "results/masks")
+    shutil.rmtree(copy / "results/dataset")
+    done = snakemake(copy, "--keep-going", "dataset", check=False)
+    assert done.returncode == 1
+    words = done.stderr + done.stdout
+    assert "results/anatomy/01.h5 is damaged and now called 01.h5.damaged: run again" in words
+    assert "Traceback" not in words
+    assert (copy / "results/masks/default/00.h5").is_file()  # the other shards went on
+    snakemake(copy, "dataset")
+    same_bytes(copy, workflow_run)
+
+
+def test_a_full_disk_stops_with_one_sentence_and_the_next_run_goes_on(workflow_run, tmp_path):
+    write_settings(tmp_path, SLICE)
+    place = tmp_path / "results"
+    place.mkdir()
+
+    def mount(*options: str) -> subprocess.CompletedProcess:
+        return subprocess.run(["mount", *options, str(place)], capture_output=True, text=True, check=False)
+
+    if mount("-t", "tmpfs", "-o", "size=2m", "tmpfs").returncode:
+        pytest.skip("a small file system cannot be mounted here")
+    try:
+        done = snakemake(tmp_path, "--keep-going", "frames", check=False)
+        assert done.returncode == 1
+        assert "no space left on the device, or no more of its quota: free some and run again" in done.stderr
+        assert not list(place.rglob("*.part"))
+        assert not mount("-o", "remount,size=500m").returncode
+        snakemake(tmp_path, "dataset", "--rerun-incomplete")
+        same_bytes(tmp_path, workflow_run)
+    finally:
+        subprocess.run(["umount", str(place)], check=True)
+
+
+@slow
+def test_a_job_out_of_time_is_tried_again_with_more(workflow_run, tmp_path):
+    needs_slurm()
+    root = copy_repository(tmp_path / "copy")
+    with_fault(root, "frames", "time.sleep(600)", tmp_path / "slept")
+    write_settings(tmp_path, TWO)
+    run = start(tmp_path, "dataset", "--set-resources", "frames_shard:runtime=attempt", root=root)
+    finish(run, tmp_path)
+    tries = [job for job in jobs_of(run_name(tmp_path)) if "frames" in job["comment"]]
+    # a minute for each of the two shards in the group, then two
+    assert [(job["state"], job["timelimitraw"]) for job in tries] == [("TIMEOUT", "2"), ("COMPLETED", "4")]
+    same_bytes(tmp_path, workflow_run)
+
+
+@slow
+def test_a_killed_run_is_not_started_beside_its_own_jobs(workflow_run, tmp_path):
+    needs_slurm()
+    root = copy_repository(tmp_path / "copy")
+    with_fault(root, "frames", "time.sleep(60)", tmp_path / "slept")
+    write_settings(tmp_path, TWO)
+    run = start(tmp_path, "dataset", root=root)
+    wait_for((tmp_path / "slept").exists, run)
+    os.killpg(run.pid, signal.SIGKILL)
+    run.wait()
+    name = run_name(tmp_path)
+    assert queued(name)  # the jobs go on
+    assert orphans(tmp_path) == [name]
+    assert orphans(tmp_path / "copy") == []
+    snakemake(tmp_path, "--unlock", root=root)
+    for again in (start(tmp_path, "dataset", root=root), None):
+        if again is None:  # a run on this machine alone would write the same files too
+            done = snakemake(tmp_path, "dataset", check=False, root=root)
+            status, words = done.returncode, done.stderr
+        else:
+            words = finish(again, tmp_path, check=False)
+            status = again.returncode
+        assert status == 1
+        assert f"end them with `scancel --name={name}`" in words
+        assert "Traceback" not in words
+    wait_for(lambda: not queued(name), seconds=300)
+    assert orphans(tmp_path) == []
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("results/frames/*.h5")}
+    assert len(before) == 2
+    finish(start(tmp_path, "dataset", root=root), tmp_path)
+    same_bytes(tmp_path, workflow_run)
+    # what the jobs finished without their master is not done again
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+
+
+@slow
+def test_a_controller_that_is_away_for_a_minute_costs_nothing(workflow_run, tmp_path):
+    needs_slurm()
+    conf = Path("/etc/slurm/slurm.conf")
+    if not START.is_file() or not conf.is_file() or "one-node test cluster" not in conf.read_text():
+        pytest.skip("only the controller of the test cluster may be killed")
+    root = copy_repository(tmp_path / "copy")
+    with_fault(root, "frames", "time.sleep(30)", tmp_path / "slept")
+    write_settings(tmp_path, TWO)
+    run = start(tmp_path, "dataset", root=root)
+    try:
+        wait_for((tmp_path / "slept").exists, run)
+        subprocess.run(["pkill", "-KILL", "-x", "slurmctld"], check=True)
+        time.sleep(60)
+        assert run.poll() is None
+    finally:
+        subprocess.run([str(START)], capture_output=True, check=True)
+    finish(run, tmp_path)
+    assert {job["state"] for job in jobs_of(run_name(tmp_path))} == {"COMPLETED"}
+    same_bytes(tmp_path, workflow_run)

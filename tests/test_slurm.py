@@ -1,0 +1,142 @@
+"""The profile `slurm`: what it asks a cluster for, and a run on a real one in which jobs fail.
+
+The runs need a SLURM (docs/cluster.md); without one they are skipped, visibly.
+"""
+
+import re
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import yaml
+from snakemake_executor_plugin_slurm.partitions import get_best_partition, read_partition_file
+
+from conftest import ROOT, SLICE, write_settings
+from ils.core.cluster import growing, orphans
+from slurm_runs import finish, jobs_of, needs_slurm, queued, run_name, start, wait_for, with_fault
+from whole_runs import arrays, copy_repository, pair_lines
+
+DAY = 1440
+"""Minutes that any cluster grants a job."""
+
+
+def rules() -> dict[str, str]:
+    """Return {rule: its text} of every rule with a script, those made from another aside."""
+    found = {}
+    for path in (ROOT / "rules").glob("*.smk"):
+        found |= re.findall(r"^rule (\w+):\n(.*?)(?=^\w|\Z)", path.read_text(), flags=re.M | re.S)
+    return {name: body for name, body in found.items() if "script:" in body}
+
+
+def profile(name: str) -> dict:
+    return yaml.safe_load((ROOT / f"profiles/{name}/config.yaml").read_text())
+
+
+def group_of(body: str) -> str:
+    found = re.search(r"group:\n\s+(.*)\n", body)
+    return found.group(1).strip('"') if found else ""
+
+
+@pytest.mark.parametrize("gpus", [0, 1])
+def test_a_group_has_one_device_and_fits_into_a_day(gpus):
+    """What SLURM is asked for: members of a group run one after the other, so their minutes add up."""
+    components, asked = profile("slurm")["group-components"], {}
+    for name, body in rules().items():
+        group = group_of(body)
+        stage = re.fullmatch(r'GROUPS\["(\w+)"\]', group)
+        assert ("gpu=" in body) == bool(stage) or not group, f"{name}: CPU and GPU in one group"
+        if stage:
+            assert f'gpu=GPUS["{stage.group(1)}"]' in body
+            group = f"{stage.group(1)}-{'gpu' if gpus else 'cpu'}"
+        if group:
+            minutes = re.search(r"runtime=growing\((.*)\)", body).group(1)
+            asked.setdefault(group, []).append(eval(minutes, {"GPUS": dict.fromkeys(components_stages(), gpus)}))
+    once = {"tables", "evaluation"}  # whose members come once a run, or once a threshold set
+    for group, minutes in asked.items():
+        assert sum(minutes) * (1 if group in once else components[group]) <= DAY, group
+    device = "gpu" if gpus else "cpu"
+    assert asked.keys() == {name for name in components if not name.endswith(f"-{'cpu' if gpus else 'gpu'}")}, device
+
+
+def components_stages() -> set[str]:
+    return {name.partition("-")[0] for name in profile("slurm")["group-components"] if "-" in name}
+
+
+@pytest.mark.parametrize(("gpu", "partition"), [(0, "cpu"), (1, "gpu"), (8, "gpu"), (9, None)])
+def test_a_job_with_a_gpu_goes_to_the_partition_with_gpus(gpu, partition):
+    partitions = read_partition_file(ROOT / "profiles/slurm/partitions.yaml")
+    job = SimpleNamespace(resources={"gpu": gpu, "mem_mb": 64000, "runtime": 4320}, threads=8, name="anomaly_shard")
+    quiet = SimpleNamespace(debug=str, info=str, warning=str)
+    assert get_best_partition(partitions, job, quiet) == partition
+
+
+def test_every_rule_asks_for_more_with_each_try():
+    for name, body in rules().items():
+        for resource in ("mem_mb", "runtime"):
+            assert re.search(rf"{resource}=growing\(", body), f"{name}: {resource}"
+    assert [growing(4000)(None, attempt) for attempt in (1, 2, 3)] == [4000, 8000, 12000]
+
+
+def test_the_profile_avoids_what_the_executor_cannot_do():
+    slurm = profile("slurm")
+    assert slurm["slurm-status-command"] == "squeue"
+    assert slurm["slurm-status-attempts"] >= 1000
+    assert slurm["retries"] >= 1
+    assert slurm["sdm"] == "conda"
+    assert not any("array" in key for key in slurm)
+    assert slurm["default-resources"]["serial"] == 1  # see the limit in rules/common.smk
+
+
+@pytest.fixture(scope="module")
+def faulty_run(tmp_path_factory) -> Path:
+    """A run on the cluster: one job lacks memory and one is cancelled, both the first time they are tried."""
+    needs_slurm()
+    directory = tmp_path_factory.mktemp("slurm")
+    root = copy_repository(directory / "copy")
+    with_fault(root, "frames", "raise MemoryError", directory / "lacked_memory")
+    with_fault(root, "organs", "time.sleep(600)", directory / "slept")
+    write_settings(directory, SLICE | {"cohort": {"shards": 2}})
+    run = start(directory, "dataset", root=root)
+    try:
+        wait_for((directory / "slept").exists, run, seconds=600)
+        (job,) = [job for job, work in queued(run_name(directory)).items() if "organs" in work]
+        subprocess.run(["scancel", job], check=True)
+        finish(run, directory)
+    finally:
+        run.kill()
+    return directory
+
+
+def test_a_run_with_faults_on_a_cluster_gives_the_same_bytes(faulty_run, workflow_run):
+    assert pair_lines(faulty_run) == pair_lines(workflow_run)
+    assert arrays(faulty_run) == arrays(workflow_run)
+
+
+def test_what_failed_was_tried_again_with_more(faulty_run):
+    jobs = jobs_of(run_name(faulty_run))
+    tries = {}
+    for job in jobs:
+        rule = job["comment"].split("_")[1]
+        tries.setdefault(rule, []).append((job["state"].split()[0], int(job["reqmem"].rstrip("M"))))
+    assert tries.pop("frames") == [("FAILED", 4000), ("COMPLETED", 8000)]
+    assert tries.pop("organs-cpu") == [("CANCELLED", 4000), ("COMPLETED", 8000)]
+    # one job a stage for both shards; masks with their pairs; all that gathers
+    others = ("phantom", "cohort", "reports", "boxes-cpu", "anomaly-cpu", "anatomy-cpu", "masks", "tables")
+    assert sorted((rule, *(state for state, _ in found)) for rule, found in tries.items()) == sorted(
+        (rule, "COMPLETED") for rule in others
+    )
+    assert {job["partition"] for job in jobs} == {"cpu"}
+    assert max(int(job["alloccpus"]) for job in jobs) == 2
+    assert "out of memory: give the rule more" in (faulty_run / "run.log").read_text()
+    assert "Traceback" not in (faulty_run / "run.log").read_text()
+
+
+def test_a_group_asks_for_the_time_of_all_and_the_memory_of_one(faulty_run):
+    (job,) = [job for job in jobs_of(run_name(faulty_run)) if job["comment"].startswith("rule_masks")]
+    assert (job["alloccpus"], job["reqmem"], job["timelimitraw"]) == ("1", "4000M", str(2 * (5 + 3)))
+
+
+def test_nothing_is_left_of_a_run_that_ended(faulty_run):
+    assert orphans(faulty_run) == []
+    assert not queued(run_name(faulty_run))
