@@ -73,6 +73,7 @@ def test_a_full_disk_stops_with_one_sentence_and_the_next_run_goes_on(workflow_r
 
 
 @slow
+@pytest.mark.xdist_group("slurm")  # one after the other: one of them stops the cluster
 def test_a_job_out_of_time_is_tried_again_with_more(workflow_run, tmp_path):
     needs_slurm()
     root = copy_repository(tmp_path / "copy")
@@ -87,6 +88,7 @@ def test_a_job_out_of_time_is_tried_again_with_more(workflow_run, tmp_path):
 
 
 @slow
+@pytest.mark.xdist_group("slurm")  # one after the other: one of them stops the cluster
 def test_a_killed_run_is_not_started_beside_its_own_jobs(workflow_run, tmp_path):
     needs_slurm()
     root = copy_repository(tmp_path / "copy")
@@ -122,6 +124,7 @@ def test_a_killed_run_is_not_started_beside_its_own_jobs(workflow_run, tmp_path)
 
 
 @slow
+@pytest.mark.xdist_group("slurm")  # one after the other: one of them stops the cluster
 def test_a_controller_that_is_away_for_a_minute_costs_nothing(workflow_run, tmp_path):
     needs_slurm()
     conf = Path("/etc/slurm/slurm.conf")

@@ -88,6 +88,9 @@ def test_the_profile_avoids_what_the_executor_cannot_do():
     assert slurm["default-resources"]["serial"] == 1  # see the limit in rules/common.smk
 
 
+pytestmark = pytest.mark.xdist_group("slurm")  # in one process: the run of this fixture is theirs all
+
+
 @pytest.fixture(scope="module")
 def faulty_run(tmp_path_factory) -> Path:
     """A run on the cluster: one job lacks memory and one is cancelled, both the first time they are tried."""
