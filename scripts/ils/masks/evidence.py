@@ -10,7 +10,7 @@ from ils.masks.findings import CARDIOMEGALY, OPACITY, Finding
 from ils.masks.grounding import lung_of, related_by_name
 from ils.masks.options import STRICT, Rules
 from ils.masks.outcomes import Outcome
-from ils.masks.zones import Zones
+from ils.masks.zones import Zones, words
 
 
 def reaches(finding: Finding, zones: Zones, rules: Rules) -> tuple[set[str], set[str]]:
@@ -99,7 +99,7 @@ def cardiothoracic_ratio(heart: np.ndarray, lungs: np.ndarray, to_original: np.n
 
 
 def _width(packed: np.ndarray, to_original: np.ndarray) -> float:
-    columns = np.flatnonzero(np.unpackbits(np.bitwise_or.reduce(packed, axis=0)))
+    columns = np.flatnonzero(np.unpackbits(np.bitwise_or.reduce(words(packed), axis=0).view(np.uint8)))
     if not len(columns):
         return 0.0
     edges = points_to_original(np.array([[columns[0], 0.0], [columns[-1] + 1.0, 0.0]]), to_original)

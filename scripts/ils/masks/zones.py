@@ -32,22 +32,14 @@ class Zones:
         return words(self.packed)
 
     @cached_property
-    def places(self) -> np.ndarray:
-        """The ten valid locations in the order of Table 9, packed (10, H, W / 8), in words as :func:`words` gives."""
-        return self._words[[self._row[place] for place in VALID_LOCATIONS]]
-
-    @cached_property
     def visible(self) -> frozenset[str]:
         """The valid locations whose mask is not empty."""
-        return self._those(self.places.any(axis=(1, 2)))
+        return frozenset(place for place in VALID_LOCATIONS if not self.empty(place))
 
     def met(self, mask: np.ndarray) -> frozenset[str]:
         """Return the valid locations that share a pixel with a mask, uint8 packed (H, W / 8)."""
-        return self._those((self.places & words(mask)).any(axis=(1, 2)))
-
-    @staticmethod
-    def _those(meets: np.ndarray) -> frozenset[str]:
-        return frozenset(place for place, meet in zip(VALID_LOCATIONS, meets.tolist(), strict=True) if meet)
+        shared = self._shared(mask).any(axis=(1, 2)).tolist()
+        return frozenset(place for place in VALID_LOCATIONS if shared[self._row[place]])
 
     def met_by(self, label: str) -> frozenset[str]:
         """Return the valid locations that share a pixel with the mask of a label."""
@@ -57,11 +49,15 @@ class Zones:
 
     def held(self, mask: np.ndarray) -> dict[str, int]:
         """Return the pixels that each label's mask shares with a mask, uint8 packed (H, W / 8)."""
+        shared = np.bitwise_count(self._shared(mask)).sum(axis=(1, 2), dtype=np.int64)
+        return dict(zip(self._row, shared.tolist(), strict=True))
+
+    def _shared(self, mask: np.ndarray) -> np.ndarray:
+        """Return what each label's mask shares with a mask, of the rows from its first pixel to its last."""
         wanted = words(mask)
         rows = np.flatnonzero(wanted.any(axis=1))
         some = slice(rows[0], rows[-1] + 1) if len(rows) else slice(0)
-        shared = np.bitwise_count(self._words[:, some] & wanted[some]).sum(axis=(1, 2), dtype=np.int64)
-        return dict(zip(self._row, shared.tolist(), strict=True))
+        return self._words[:, some] & wanted[some]
 
     def union(self, labels: Sequence[str]) -> np.ndarray:
         """Return the union of masks, uint8 packed (H, W / 8). ``labels``: at least one."""
