@@ -97,7 +97,7 @@ def test_a_damaged_input_is_named(segment):
     def edit(inputs):
         Path(inputs["anatomy"]).write_bytes(b"no HDF5")
 
-    with pytest.raises(StoreError, match=r"anatomy\.h5 is missing or damaged"):
+    with pytest.raises(StoreError, match=r"anatomy\.h5 is damaged"):
         segment(random_study(1), edit=edit)
 
 
