@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ils.core.bootstrap import BLOCK, intervals, sums_of, weights
 from ils.core.provenance import RESOURCES
 from ils.core.seeds import stable_hash
 from ils.evaluation import metrics, paper, text
-from ils.evaluation.bootstrap import BLOCK, intervals, sums_of, weights
 from ils.evaluation.scoring import SCHEMA
 from ils.evaluation.summary import score_table, text_table
 

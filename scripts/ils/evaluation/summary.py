@@ -3,10 +3,10 @@
 import numpy as np
 import polars as pl
 
+from ils.core.bootstrap import intervals, sums_of
 from ils.core.labels import LESIONS
 from ils.core.store import read_table
 from ils.evaluation import metrics, text
-from ils.evaluation.bootstrap import intervals, sums_of
 from ils.evaluation.paper import MEASURES, Paper
 from ils.evaluation.scoring import is_failure
 
@@ -26,7 +26,7 @@ def subjects_of(pairs: pl.DataFrame) -> tuple[np.ndarray, int]:
 def score_table(pairs: pl.DataFrame, paper: Paper, **resampling: float) -> pl.DataFrame:
     """Return one row a lesion type and the total: gIoU, cIoU, N-Acc in per cent with interval and the paper's value.
 
-    ``resampling``: replicates, level and seed of :func:`ils.evaluation.bootstrap.intervals`.
+    ``resampling``: replicates, level and seed of :func:`ils.core.bootstrap.intervals`.
     """
     scored = pairs.filter(pl.col("iou").is_not_null())
     iou, intersection, union = (scored[name].to_numpy().astype(np.float64) for name in ("iou", "intersection", "union"))
