@@ -55,6 +55,8 @@ include: "rules/evaluation.smk"
 onstart:
     try:
         refuse_orphans(Path.cwd())
+        if SETTINGS.cohort.source != "embedded" and not workflow.touch:
+            refuse_blind_rerun(workflow.dag)
     except UserError as error:
         sys.exit(f"cxr-ils: {error}")
 

@@ -10,6 +10,7 @@ from ils.core.cluster import growing, refuse_orphans
 from ils.core.declarations import declared, engine_inputs, engine_sources
 from ils.core.labels import SPLITS, STAGES
 from ils.core.options import ASKED, ENGINE_STAGES, asked, check_files, data, evaluated, runs, stage_options
+from ils.core.planned import refuse_blind_rerun
 from ils.core.provenance import code_digest
 from ils.core.run import UserError, existing_file
 from ils.core.seeds import shard_names

@@ -1,4 +1,4 @@
-"""The workflow as a whole: targets, profiles, wrong input, reproducibility, what re-runs and what does not."""
+"""The workflow as a whole: targets, profiles, wrong input, reproducibility."""
 
 import json
 import os
@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import polars as pl
 import pytest
@@ -17,7 +16,7 @@ import yaml
 from conftest import ROOT, SLICE, snakemake, write_settings
 from ils.core.labels import SPLITS, STAGES
 from ils.core.store import Shard, read_lines, read_table
-from whole_runs import arrays, copy_repository, pair_lines
+from whole_runs import arrays, pair_lines
 
 IMAGE_STAGES = ("frames", "organs", "anomaly", "anatomy", "boxes")
 SHARDS = ("00", "01", "02")
@@ -90,67 +89,8 @@ def test_a_killed_run_goes_on_to_the_same_bytes(workflow_run, tmp_path):
     assert not list(tmp_path.glob("results/**/.*.part"))
 
 
-@pytest.fixture
-def copy(workflow_run, tmp_path) -> Path:
-    """A copy of the finished run that a test may change."""
-    shutil.copytree(workflow_run, tmp_path / "copy", symlinks=True)
-    return tmp_path / "copy"
-
-
 def test_a_finished_run_has_nothing_to_do(workflow_run, dry_run):
     assert dry_run(workflow_run) == {}
-
-
-def test_a_copy_and_a_touched_script_re_run_nothing(copy, dry_run):
-    for script in (ROOT / "scripts").glob("*.py"):
-        script.touch()
-    assert dry_run(copy) == {}
-
-
-@pytest.mark.parametrize(
-    ("change", "first", "untouched"),
-    [
-        (
-            {"thresholds": {"sets": {"default": {"general": {"ano": 0.12}}}}},
-            "masks_shard",
-            {"frames_shard", "reports_shard", "organs_shard", "anomaly_shard", "anatomy_shard", "boxes_shard"},
-        ),
-        ({"dataset": {"ctr_negative_max": 0.44}}, "dataset_shard", {"masks_shard", "masks_sweep", "boxes_shard"}),
-        ({"anatomy": {"min_labels": 13}}, "anatomy_shard", {"organs_shard", "anomaly_shard", "boxes_shard"}),
-        ({"figures": {"dpi": 90}}, "figures_panels", {"dataset_shard", "tables", "masks_shard"}),
-        ({"cohort": {"min_side": 100}}, "cohort_shards", {"phantom"}),
-    ],
-)
-def test_a_setting_re_runs_its_stage_and_what_follows(copy, dry_run, change, first, untouched):
-    write_settings(copy, SLICE | change)
-    jobs = dry_run(copy)
-    assert first in jobs
-    assert not untouched & jobs.keys()
-
-
-@pytest.fixture
-def clone(tmp_path) -> Path:
-    """The repository's working files elsewhere, for a test that edits them."""
-    return copy_repository(tmp_path / "clone")
-
-
-@pytest.mark.parametrize(
-    ("edited", "begun", "untouched"),
-    [
-        ("scripts/ils/masks/refine.py", {"masks_shard", "masks_sweep"}, {"boxes_shard", "anatomy_shard"}),
-        ("scripts/ils/core/mapnet.py", {"organs_shard"}, {"frames_shard", "reports_shard", "boxes_shard"}),
-        ("resources/lexicon/scope.yaml", {"reports_shard"}, {"frames_shard", "organs_shard", "boxes_shard"}),
-        ("scripts/ils/boxes/lite.py", {"boxes_shard"}, {"organs_shard", "anatomy_shard", "reports_shard"}),
-        ("scripts/ils/core/settings/images.py", set(), {"organs_shard", "boxes_shard", "masks_shard"}),
-    ],
-)
-def test_an_edited_helper_re_runs_the_stages_that_use_it(copy, clone, dry_run, edited, begun, untouched):
-    assert dry_run(copy, root=clone) == {}
-    (clone / edited).write_text((clone / edited).read_text() + "\n# edited\n")
-    jobs = dry_run(copy, root=clone).keys()
-    assert begun <= jobs
-    assert not untouched & jobs
-    assert begun or not jobs
 
 
 def test_every_stage_is_a_target(workflow_run, dry_run):
