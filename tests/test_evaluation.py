@@ -14,10 +14,10 @@ from matplotlib.container import BarContainer
 from evaluation_cases import LINES, MASKS, SIZE, box, dataset, outputs, predictions
 from ils.core.labels import LESIONS
 from ils.core.provenance import RESOURCES
+from ils.core.rle import decode, encode
 from ils.core.run import UserError
 from ils.core.store import StoreError, pack, read_table, write_lines
 from ils.evaluation import charts, metrics, paper
-from ils.evaluation.rle import decode, encode
 from ils.evaluation.stage import ComparisonOptions, RunOptions, run_comparison, run_scores
 from ils.evaluation.summary import read_scores
 

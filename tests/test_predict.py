@@ -17,10 +17,10 @@ from pydicom import uid
 import predict
 from conftest import ROOT
 from dicom_files import dataset, encoded, write
+from ils.core.dicom_seg import CODES, LESION, NoSegmentation, Segment, lesion_of, segmentation
 from ils.core.geometry import fit_affine
 from ils.core.labels import LESIONS
 from ils.core.store import Shard, ShardWriter
-from ils.inference.dicom_seg import CODES, LESION, NoSegmentation, Segment, lesion_of, segmentation
 from ils.inference.overlay import overlay
 from ils.inference.predict import Picture, in_picture, sides_of
 from ils.inference.stage import run_split

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import numpy as np
 
+from ils.core.rle import decode
 from ils.core.run import UserError
 from ils.core.store import Shard, StoreError, unpack
 from ils.evaluation.pictures import Fault, fit, read_picture, union
-from ils.evaluation.rle import decode
 
 REASONS = {
     # said nothing: scored as an empty mask

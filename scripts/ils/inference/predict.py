@@ -10,12 +10,12 @@ import cv2
 import numpy as np
 from pydicom.dataset import Dataset
 
+from ils.core.dicom_seg import NoSegmentation, Segment, segmentation
 from ils.core.geometry import to_original
 from ils.core.plots import save
 from ils.core.run import UserError
 from ils.core.store import atomic
 from ils.inference.asking import NO_SEG, SEVERAL_SEG, Asker
-from ils.inference.dicom_seg import NoSegmentation, Segment, segmentation
 from ils.inference.overlay import SIDES, overlay
 from ils.rosalia.pictures import clip_pixels, equalise, sam_levels
 from ils.rosalia.samples import Sample

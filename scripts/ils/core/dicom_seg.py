@@ -1,6 +1,7 @@
 """Masks as a DICOM Segmentation of the X-ray that they were drawn on, in its own pixels."""
 
 import copy
+import hashlib
 import logging
 import warnings
 from collections.abc import Sequence
@@ -9,30 +10,33 @@ from datetime import datetime
 
 import highdicom
 import numpy as np
+import yaml
 from pydicom.dataset import Dataset
 from pydicom.sr.coding import Code
 from pydicom.uid import UID, generate_uid
 
-from ils.core.labels import LESIONS
+from ils.core.labels import LESIONS, side_of
+from ils.core.places import RESOURCES
 
 # It tells of every object by its identifier what it copies from it.
 logging.getLogger("highdicom").setLevel(logging.WARNING)
 
+RESOURCE_FILES = ("codes.yaml",)
 NAME = "cxr-ils"
-CODES = {
-    "cardiomegaly": Code("8186001", "SCT", "Cardiomegaly"),
-    "pneumonia": Code("233604007", "SCT", "Pneumonia"),
-    "atelectasis": Code("46621007", "SCT", "Atelectasis"),
-    "opacity": Code("112001", "DCM", "Opacity"),
-    "consolidation": Code("95436008", "SCT", "Lung consolidation"),
-    "edema": Code("19242006", "SCT", "Pulmonary edema"),
-    "effusion": Code("60046008", "SCT", "Pleural effusion"),
-}
-"""What a segment shows: SNOMED CT, and DICOM's own code (PS3.16 CID 6104) where it has none for the X-ray's sign."""
-LESION = Code("52988006", "SCT", "Lesion")
-ABNORMAL = Code("49755003", "SCT", "Morphologically Abnormal Structure")
-"""The category of all of them (PS3.16 CID 7150)."""
-AI = Code("123110", "DCM", "Artificial Intelligence")
+_TABLE = yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
+
+
+def _code(entry: dict) -> Code:
+    return Code(*entry["code"])
+
+
+CODES = {lesion: _code(entry) for lesion, entry in _TABLE["lesions"].items()}
+"""What a segment shows: SNOMED CT, and DICOM's own code where it has none for the X-ray's sign."""
+LESION, ABNORMAL, AI = (_code(_TABLE[name]) for name in ("lesion", "category", "algorithm"))
+ANATOMY = {name: _code(entry) for name, entry in _TABLE["anatomy"].items()}
+SIDE_CODES = {name: _code(entry) for name, entry in _TABLE["sides"].items()}
+PRIVATE = _TABLE["private"]
+"""Scheme of the codes for what has none."""
 NEEDED = ("StudyInstanceUID", "SeriesInstanceUID", "SOPInstanceUID", "SOPClassUID", "Rows", "Columns")
 """Without these a picture cannot be referred to."""
 MAY_BE_EMPTY = (
@@ -52,10 +56,17 @@ class NoSegmentation(Exception):
 
 @dataclass(frozen=True)
 class Segment:
-    """A mask, bool (rows, columns) in the picture's pixels, and what it was drawn for."""
+    """A mask, bool (rows, columns) in the picture's pixels, and what it was drawn for.
+
+    ``lesion`` (by default the one that the instruction names), ``locations`` (labels of the heart and the lungs' zones)
+    and ``name``, by which the mask is found elsewhere (the segment's tracking identifier).
+    """
 
     instruction: str
     mask: np.ndarray
+    lesion: str | None = None
+    locations: tuple[str, ...] = ()
+    name: str = ""
 
 
 def lesion_of(instruction: str) -> str | None:
@@ -65,12 +76,36 @@ def lesion_of(instruction: str) -> str | None:
     return places[min(places)] if places else None
 
 
-def segmentation(header: Dataset, segments: Sequence[Segment], *, version: str, model: str, made: datetime) -> Dataset:
+def region(location: str) -> Dataset:
+    """Return a location as an item of the Anatomic Region Sequence: the part, and its side as a modifier."""
+    side = side_of(location)
+    part = location.removeprefix(f"{side} ")
+    item = highdicom.sr.CodedConcept.from_code(ANATOMY.get(part) or _private(part))
+    if side:
+        item.AnatomicRegionModifierSequence = [highdicom.sr.CodedConcept.from_code(SIDE_CODES[side])]
+    return item
+
+
+def _private(words: str) -> Code:
+    return Code(hashlib.sha256(words.encode()).hexdigest()[:16].upper(), PRIVATE, words[:LABEL_LENGTH])
+
+
+def segmentation(
+    header: Dataset,
+    segments: Sequence[Segment],
+    *,
+    version: str,
+    model: str,
+    made: datetime,
+    device: str = "ROSALIA",
+    content: str = "Lesions by instruction",
+) -> Dataset:
     """Return a binary segmentation with one segment for each mask that is not empty.
 
-    ``header``: the picture's dataset (pixels are not needed). ``version``: of this program; ``model``: name of the
-    model; ``made``: when. The same arguments give the same bytes. Raises NoSegmentation where all masks are empty or
-    the header lacks what a reference to the picture needs.
+    ``header``: the picture's dataset (pixels are not needed). ``version``: of this program; ``model``: name of what
+    made the masks; ``made``: when; ``device``: the maker's model name; ``content``: in words. The same arguments give
+    the same bytes. Raises NoSegmentation where all masks are empty or the header lacks what a reference to the picture
+    needs.
     """
     shown = [segment for segment in segments if segment.mask.any()]
     if not shown:
@@ -87,16 +122,16 @@ def segmentation(header: Dataset, segments: Sequence[Segment], *, version: str, 
             [source],
             pixels,
             highdicom.seg.SegmentationTypeValues.BINARY,
-            [_description(number, segment, version, model) for number, segment in enumerate(shown, 1)],
+            [_description(number, segment, version, model, seeds) for number, segment in enumerate(shown, 1)],
             series_instance_uid=_uid("series", seeds),
             series_number=SERIES_NUMBER,
             sop_instance_uid=_uid("instance", seeds),
             instance_number=1,
             manufacturer=NAME,
-            manufacturer_model_name="ROSALIA",
+            manufacturer_model_name=device,
             software_versions=version,
             device_serial_number="1",
-            content_description="Lesions by instruction",
+            content_description=content,
             omit_empty_frames=False,
         )
     _date(made_of, made)
@@ -122,17 +157,23 @@ def _referable(header: Dataset) -> Dataset:
     return source
 
 
-def _description(number: int, segment: Segment, version: str, model: str) -> highdicom.seg.SegmentDescription:
-    lesion = lesion_of(segment.instruction)
+def _description(
+    number: int, segment: Segment, version: str, model: str, seeds: list[str]
+) -> highdicom.seg.SegmentDescription:
+    lesion = segment.lesion or lesion_of(segment.instruction)
+    label = ": ".join(filter(None, (lesion, ", ".join(segment.locations)))) or segment.instruction
+    tracking = {"tracking_id": segment.name, "tracking_uid": _uid(segment.name, seeds)} if segment.name else {}
     description = highdicom.seg.SegmentDescription(
         segment_number=number,
-        segment_label=(lesion or segment.instruction)[:LABEL_LENGTH],
+        segment_label=label[:LABEL_LENGTH],
         segmented_property_category=ABNORMAL,
-        segmented_property_type=CODES[lesion] if lesion else LESION,
+        segmented_property_type=CODES.get(lesion) or _private(lesion) if lesion else LESION,
         algorithm_type=highdicom.seg.SegmentAlgorithmTypeValues.AUTOMATIC,
         algorithm_identification=highdicom.AlgorithmIdentificationSequence(
             name=NAME, family=AI, version=version, parameters={"model": model}
         ),
+        anatomic_regions=[region(location) for location in segment.locations] or None,
+        **tracking,
     )
     description.SegmentDescription = segment.instruction[:TEXT_LENGTH]
     return description
