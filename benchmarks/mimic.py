@@ -10,9 +10,11 @@ cohort takes one inode a folder and no room to speak of; what a study, an image 
 
 import argparse
 import gzip
+import json
 import os
 import shutil
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -52,8 +54,11 @@ class Cohort:
     images: pl.DataFrame
     studies: pl.DataFrame
 
-    def expected(self) -> dict[str, int]:
-        """Return how many images the cohort stage must accept ("accepted") and exclude, by reason."""
+    def expected(self, tables: bool = True) -> dict[str, int]:
+        """Return how many images the cohort stage must accept ("accepted") and exclude, by reason.
+
+        Without tables nobody knows of a file that is not there.
+        """
         says = pl.when(pl.col("header_view") != "").then("header_view").otherwise("ordered")
         frontal = says.is_in(["AP", "PA", ALONE])
         reason = (
@@ -62,7 +67,8 @@ class Cohort:
             .when(says == TOGETHER).then(pl.lit("unknown_view"))
             .otherwise(pl.lit("not_frontal"))
         )  # fmt: skip
-        ordered = self.images.rename({"PerformedProcedureStepDescription": "ordered"})
+        known = self.images if tables else self.images.filter("there")
+        ordered = known.rename({"PerformedProcedureStepDescription": "ordered"})
         return dict(ordered.select(reason.alias("reason")).group_by("reason").len().sort("reason").iter_rows())
 
 
@@ -183,8 +189,6 @@ def header(view: str, ordered: str) -> bytes:
     made.Rows, made.Columns = SIZES[0]
     made.file_meta = FileMetaDataset()
     made.file_meta.TransferSyntaxUID = ExplicitVRLittleEndian
-    from io import BytesIO
-
     stream = BytesIO()
     made.save_as(stream, enforce_file_format=True)
     return stream.getvalue()
@@ -228,7 +232,8 @@ def main() -> None:
     given = parser.parse_args()
     cohort = plan(given.images, given.seed)
     write(cohort, given.folder, not given.no_tables)
-    print(f"{cohort.images.height} images of {cohort.studies.height} studies in {given.folder}: {cohort.expected()}")
+    counts = {"images": cohort.images.height, "studies": cohort.studies.height}
+    print(json.dumps(counts | {"expected": cohort.expected(not given.no_tables)}))
 
 
 if __name__ == "__main__":

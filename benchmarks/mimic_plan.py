@@ -1,0 +1,245 @@
+"""The workflow planned at the size of MIMIC-CXR: jobs, seconds and memory, on the simulated cohort of `mimic.py`.
+
+    python benchmarks/mimic_plan.py [--folder mimic-plan] [--images 377110] [--bare 20000]
+
+Makes the cohort in ``--folder`` (kept, and taken again), then measures, each in a process of its own:
+
+* the stage cohort with the official tables, alone and as ``snakemake cohort``; and on ``--bare`` images without tables,
+  of which all headers are read;
+* the parse of the workflow: from the Snakefile's first line to its last, without Python's and Snakemake's own start;
+* ``snakemake -n`` of everything, with ten threshold sets in 64 shards, from the finished cohort on, locally and with
+  the profile slurm; and the same when all is done (outputs of no bytes, marked as made with ``--touch``).
+
+Core seconds are those of the process and its children; memory is the largest process's (a child is never told smaller
+than this process, which therefore holds no data). Ends with status 1 if a dry
+run takes more than 500 MB or has more jobs than are expected.
+"""
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "scripts"))
+
+SETS = {f"ano{hundredth}": {"general": {"ano": hundredth / 100}} for hundredth in range(11, 19)}
+"""With `default` and `half`, ten threshold sets."""
+SHARDS = 64
+PER_SHARD = ("frames", "reports", "organs", "anomaly", "anatomy", "boxes")
+MEMORY_MB, SECONDS, PARSE_SECONDS = 500, 10, 1
+
+
+class Cost(NamedTuple):
+    """What a command took: seconds, core seconds, MB, and what it printed."""
+
+    wall_s: float
+    core_s: float
+    mb: float
+    printed: str
+
+
+def measured(*command: object) -> Cost:
+    """Run a command. Raises SystemExit with the end of what it printed if it fails."""
+    began = time.perf_counter()
+    process = subprocess.Popen(
+        [*map(str, command)], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    printed = process.stdout.read()
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if status:
+        raise SystemExit(f"{' '.join(map(str, command))} failed:\n{printed[-3000:]}")
+    in_mb = 1 / 2**20 if sys.platform == "darwin" else 1 / 2**10
+    return Cost(time.perf_counter() - began, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * in_mb, printed)
+
+
+def settings(root: Path) -> dict:
+    """Return the settings of the plan: ten threshold sets, the dataset of each made."""
+    return {
+        "cohort": {"source": "mimic", "root": str(root)},
+        "thresholds": {"sets": SETS, "build": ["default", "half", *SETS]},
+    }
+
+
+def snakemake(folder: Path, *arguments: object) -> list[object]:
+    """Return the command that runs the workflow in ``folder``."""
+    where = ("--directory", folder, "--configfile", folder / "mine.yaml")
+    return [sys.executable, "-m", "snakemake", "--snakefile", ROOT / "Snakefile", *where, *arguments]
+
+
+def jobs_of(printed: str) -> dict[str, int]:
+    """Return {rule: jobs} from what a dry run prints."""
+    table = re.search(r"^job +count\n-.*\n((?:\w+ +\d+\n)+)", printed, flags=re.MULTILINE)
+    pairs = (line.split() for line in table.group(1).splitlines()) if table else ()
+    return {rule: int(count) for rule, count in pairs if rule != "total"}
+
+
+def asked_of(printed: str) -> dict[str, tuple[int, int]]:
+    """Return {rule: (MB, minutes)} that a job asks for, from what a dry run prints."""
+    found = {}
+    for rule, body in re.findall(r"^\s*(?:local)?rule (\w+):\n((?:\s+\w+:.*\n)+)", printed, flags=re.MULTILINE):
+        numbers = dict(re.findall(r"\b(mem_mb|runtime)=(\d+)", body))
+        found[rule] = int(numbers.get("mem_mb", 0)), int(numbers.get("runtime", 0))
+    return found
+
+
+def outputs_of(printed: str) -> list[str]:
+    """Return the outputs of all jobs of a dry run."""
+    return [name for line in re.findall(r"^\s+output: (.*)$", printed, flags=re.MULTILINE) for name in line.split(", ")]
+
+
+def fake(folder: Path, outputs: list[str]) -> None:
+    """Make every output that is not there, empty (a folder where the name has no ending), in the order of the jobs."""
+    for name in outputs:
+        path = folder / name
+        if not path.exists():
+            (path if not path.suffix else path.parent).mkdir(parents=True, exist_ok=True)
+            if path.suffix:
+                path.touch()
+
+
+def expected_jobs(sets: int, shards: int = SHARDS) -> int:
+    """Return the jobs of everything from the finished cohort on, with engines that need no weights.
+
+    A job a shard for each stage, for the sweep, and two (masks, pairs) for each set; two lists and two figures a set;
+    a list for each stage, counts and recall, and the target itself.
+    """
+    return shards * (len(PER_SHARD) + 1 + 2 * sets) + 4 * sets + len(PER_SHARD) + 2 + 2 + 1
+
+
+def cohort_stage(root: str, out: str) -> None:
+    """Run the stage cohort on a tree, as its rule does; print how many images were accepted and excluded, by reason."""
+    import polars as pl
+
+    from ils.cohort.stage import Options, run
+    from ils.core.options import stage_options
+    from ils.core.seeds import shard_names
+    from ils.core.settings import read
+
+    options = Options(**stage_options(read({"cohort": settings(Path(root))["cohort"]}))["cohort"])
+    files = {"images": f"{out}/images.parquet", "excluded": f"{out}/excluded.parquet"}
+    run(shards=[f"{out}/{name}.parquet" for name in shard_names(SHARDS)], **files, options=options, attrs={}, threads=2)
+    reasons = pl.read_parquet(files["images"]).select(pl.col("reason").fill_null("accepted"))
+    print(json.dumps(dict(reasons.group_by("reason").len().sort("reason").iter_rows())))
+
+
+def parse(folder: str) -> None:
+    """Print the core seconds that Snakemake takes from the Snakefile's first line to its last."""
+    from snakemake import cli, workflow
+
+    include, times = workflow.Workflow.include, []
+
+    def timed(self: workflow.Workflow, *arguments: object, **named: object) -> None:
+        began = time.process_time()
+        include(self, *arguments, **named)
+        times.append(time.process_time() - began)
+
+    workflow.Workflow.include = timed
+    try:
+        cli.main([str(part) for part in snakemake(Path(folder), "--list")[3:]])
+    except SystemExit:
+        print(json.dumps(max(times)))
+
+
+def make(folder: Path, images: int, tables: bool, report: "Report") -> dict:
+    """Return the numbers of a simulated cohort, written into ``folder`` unless it is there already."""
+    stamp = folder / "made.json"
+    if not stamp.exists() or json.loads(stamp.read_text())["images"] != images:
+        bare = () if tables else ("--no-tables",)
+        cost = measured(sys.executable, ROOT / "benchmarks/mimic.py", folder, "--images", images, *bare)
+        report.row(f"the files of {images:,} images", cost)
+        stamp.write_text(cost.printed)
+    return json.loads(stamp.read_text())
+
+
+class Report:
+    """Rows of what was measured, printed as they come."""
+
+    def __init__(self) -> None:
+        self.broken: list[str] = []
+        print(f"{'what':<58}{'wall s':>9}{'core s':>9}{'MB':>8}  limit")
+
+    def row(self, what: str, cost: Cost, limit: str = "") -> None:
+        """Print a row."""
+        print(f"{what:<58}{cost.wall_s:>9.1f}{cost.core_s:>9.1f}{cost.mb:>8.0f}  {limit}", flush=True)
+
+    def hold(self, fine: bool, what: str) -> None:
+        """Note a limit that is broken."""
+        if not fine:
+            self.broken.append(what)
+
+
+def cohort_rows(folder: Path, report: Report, images: int, bare: int) -> None:
+    """Measure the stage cohort, and hold its counts to those of the simulation."""
+    for name, count, tables in (("mimic", images, True), ("bare", bare, False)):
+        cohort = make(folder / name, count, tables, report)
+        cost = measured(sys.executable, __file__, "--task", "cohort_stage", folder / name, folder / "out" / name)
+        how = "with tables" if tables else "headers alone"
+        report.row(f"cohort, {count:,} images of {cohort['studies']:,} studies, {how}", cost, "minutes")
+        told, simulated = json.loads(cost.printed.splitlines()[-1]), cohort["expected"]
+        report.hold(told == simulated, f"the cohort stage says {told}, simulated were {simulated}")
+    (folder / "mine.yaml").write_text(json.dumps(settings(folder / "mimic")))
+    shutil.rmtree(folder / "results", ignore_errors=True)
+    shutil.rmtree(folder / ".snakemake", ignore_errors=True)
+    report.row("snakemake --cores 2 cohort", measured(*snakemake(folder, "--cores", 2, "cohort")), "minutes")
+
+
+def workflow_rows(folder: Path, report: Report) -> str:
+    """Measure the parse and the dry runs; return what the first of them printed."""
+    tries = [measured(sys.executable, __file__, "--task", "parse", folder) for _ in range(3)]
+    best = min(float(cost.printed.splitlines()[-1]) for cost in tries)
+    report.row(
+        f"parse of the workflow: {best:.2f} core s; snakemake --list:", tries[-1], f"{PARSE_SECONDS} s the parse"
+    )
+    expected = expected_jobs(2 + len(SETS))
+    slurm = ("--profile", "slurm", "--sdm", "env-modules")
+    printed = ""
+    for what, arguments in (("", ("--cores", 2)), (" --profile slurm", slurm)):
+        cost = measured(*snakemake(folder, "-n", *arguments))
+        jobs = sum(jobs_of(cost.printed).values())
+        report.row(f"snakemake -n{what}, {jobs:,} jobs", cost, f"{SECONDS} s, {MEMORY_MB} MB")
+        report.hold(cost.mb <= MEMORY_MB, f"snakemake -n{what} took {cost.mb:.0f} MB")
+        report.hold(jobs == expected, f"snakemake -n{what} has {jobs} jobs, expected were {expected}")
+        printed = printed or cost.printed
+    fake(folder, outputs_of(printed))
+    measured(*snakemake(folder, "--touch", "--cores", 64))
+    cost = measured(*snakemake(folder, "-n", "--cores", 2))
+    report.row("snakemake -n when all is done", cost, f"{SECONDS} s, {MEMORY_MB} MB")
+    report.hold(not jobs_of(cost.printed), "a finished plan has jobs to run")
+    return printed
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--folder", type=Path, default=ROOT / "mimic-plan")
+    parser.add_argument("--images", type=int, default=377_110)
+    parser.add_argument("--bare", type=int, default=20_000, help="images of the cohort without tables")
+    parser.add_argument("--task", nargs="+", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.task:
+        globals()[given.task[0]](*given.task[1:])
+        return
+    folder = given.folder.resolve()
+    print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; in {folder}")
+    report = Report()
+    cohort_rows(folder, report, given.images, given.bare)
+    printed = workflow_rows(folder, report)
+    asked = asked_of(printed)
+    print(f"\n{'rule':<20}{'jobs':>8}{'MB a job':>10}{'minutes at most':>17}")
+    for rule, count in jobs_of(printed).items():
+        print(f"{rule:<20}{count:>8}{asked[rule][0]:>10}{asked[rule][1]:>17}")
+    print("\nSeconds of a job, hours and disk of everything: python benchmarks/scale.py")
+    if report.broken:
+        raise SystemExit("broken: " + "; ".join(report.broken))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,144 @@
+"""Hours and room at the size of MIMIC-CXR: the unit costs of `scale.yaml`, multiplied; the tables of docs/scale.md.
+
+    python benchmarks/scale.py [--sets 10] [--gpus 1,8,64] [--cores-per-gpu 8] [--tflops bfloat16=60]…
+        [--engines benchmarks/engines.tsv]
+
+GPU seconds are operations by an assumed speed (``--tflops``), unless ``--engines`` names a table that
+`engines.py --device cuda` wrote: then they are that GPU's, measured.
+"""
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import polars as pl
+import yaml
+
+UNITS = Path(__file__).with_suffix(".yaml")
+SHARDS = 64
+STAGES = ("organs", "anomaly", "anatomy", "boxes")
+
+
+class Work(NamedTuple):
+    """A stage at full size: how often it is done, core seconds and GPU seconds each, bytes kept of each."""
+
+    stage: str
+    number: int
+    core_s: float
+    gpu_s: float
+    bytes: float
+
+
+def gpu_seconds(unit: dict, sustained: dict[str, float], measured: dict[str, float]) -> float:
+    """Return the GPU seconds of an image: as measured, else by the assumed speed."""
+    return measured.get(unit["engine"], unit["tflop"] / sustained[unit["dtype"]]) if "tflop" in unit else 0.0
+
+
+def works(units: dict, engines: str, sets: int, sustained: dict, measured: dict) -> Iterator[Work]:
+    """Yield every stage with the engines ``lite`` or ``paper``."""
+    counts = {name: count["number"] for name, count in units["counts"].items()}
+    for stage, unit in units["cpu"].items():
+        times = sets if unit.get("each_set") else 1
+        yield Work(stage, counts[unit["per"]] * times, unit.get("core_s", 0), 0, unit.get("bytes", 0))
+        if stage == "reports":
+            for name in STAGES:
+                chosen = units[engines][name]
+                gpu = gpu_seconds(chosen, sustained, measured)
+                yield Work(name, counts["studies"], chosen.get("core_s", 0), gpu, units["bytes"][name])
+
+
+def table(header: tuple[str, ...], rows: list[tuple]) -> str:
+    """Return a table in Markdown."""
+    lines = [header, tuple("---" for _ in header), *rows]
+    return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
+
+
+def told(number: float) -> str:
+    """Return a number with two or three digits that count."""
+    if not number:
+        return ""
+    return f"{number:,.0f}" if number >= 100 else f"{number:.2g}" if number < 10 else f"{number:.0f}"
+
+
+def totals(lite: list[Work], paper: list[Work]) -> str:
+    """Return the table of hours and room of each stage."""
+    rows = []
+    for one, other in zip(lite, paper, strict=True):
+        core, gpu = one.core_s * one.number / 3600, other.gpu_s * other.number / 3600
+        room = one.bytes * one.number / 1e9
+        rows.append((one.stage, f"{one.number:,}", told(core), told(gpu), told(one.bytes), told(room)))
+    core = sum(work.core_s * work.number for work in lite) / 3600
+    gpu = sum(work.gpu_s * work.number for work in paper) / 3600
+    rows.append(("**all**", "", told(core), told(gpu), "", told(sum(work.bytes * work.number for work in lite) / 1e9)))
+    header = ("stage", "how often", "core hours, `lite`", "GPU hours, the paper's nets", "bytes each", "GB")
+    return table(header, rows)
+
+
+def jobs(lite: list[Work], paper: list[Work]) -> str:
+    """Return the table of what a shard's job takes; a set's alone where there is a job a set."""
+    rows = []
+    for one, other in zip(lite, paper, strict=True):
+        if one.stage in ("cohort", "pairs", "lesion masks", "start of jobs"):
+            continue
+        each = paper[1].number / SHARDS  # as many images as frames has
+        core, gpu = one.core_s * each, other.gpu_s * each
+        rows.append((one.stage, told(core), told(gpu), "yes" if max(core, gpu) < 600 else "**no**"))
+    return table(("a shard's job", "core seconds, `lite`", "GPU seconds, the paper's nets", "under 10 minutes"), rows)
+
+
+def walls(lite: list[Work], paper: list[Work], gpus: list[int], cores_per_gpu: int, uneven: float) -> str:
+    """Return the table of wall hours on so many GPUs, with so many cores beside each, and of `lite` on those cores."""
+    rows = []
+    of_paper = [work for work in paper if work.core_s]
+    for count in gpus:
+        cores, slack = count * cores_per_gpu, uneven if count >= SHARDS // 2 else 1
+        gpu = sum(work.gpu_s * work.number for work in paper) / 3600 / min(count, SHARDS) * slack
+        core = sum(work.core_s * work.number for work in of_paper) / 3600 / cores * slack
+        alone = sum(work.core_s * work.number for work in lite) / 3600 / cores * slack
+        rows.append((count, cores, told(gpu + core), told((gpu + core) / 24), told(alone)))
+    return table(("GPUs", "cores", "wall hours, the paper's nets", "days", "wall hours, `lite`, cores alone"), rows)
+
+
+def measured_in(path: str | None) -> dict[str, float]:
+    """Return {engine: GPU seconds an image}, of the fastest batch, from a table of `engines.py`; not a CPU's."""
+    if not path:
+        return {}
+    rows = pl.read_csv(path, separator="\t").filter(~pl.col("device").str.starts_with("CPU"))
+    return dict(rows.group_by("engine").agg(pl.col("s_per_image").min()).iter_rows())
+
+
+def report(
+    sets: int = 10,
+    gpus: tuple[int, ...] = (1, 8, 64),
+    cores_per_gpu: int = 8,
+    tflops: dict[str, float] | None = None,
+    engines: str | None = None,
+) -> str:
+    """Return the tables."""
+    units = yaml.safe_load(UNITS.read_text(encoding="utf-8"))
+    sustained, measured = units["sustained"] | (tflops or {}), measured_in(engines)
+    lite, paper = (list(works(units, name, sets, sustained, measured)) for name in ("lite", "paper"))
+    shown = [
+        totals(lite, paper),
+        jobs(lite, paper),
+        walls(lite, paper, list(gpus), cores_per_gpu, units["largest_shard"]),
+    ]
+    return "\n\n".join(shown) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sets", type=int, default=10, help="threshold sets of which a dataset is made")
+    parser.add_argument("--gpus", default="1,8,64")
+    parser.add_argument("--cores-per-gpu", type=int, default=8)
+    parser.add_argument("--tflops", action="append", default=[], help="TYPE=TFLOP/s that a GPU sustains")
+    parser.add_argument("--engines", help="a table that engines.py wrote on a GPU")
+    given = parser.parse_args()
+    speeds = {name: float(speed) for name, _, speed in (one.partition("=") for one in given.tflops)}
+    gpus = tuple(int(count) for count in given.gpus.split(","))
+    print(report(given.sets, gpus, given.cores_per_gpu, speeds, given.engines), end="")
+
+
+if __name__ == "__main__":
+    main()
