@@ -50,6 +50,7 @@ include: "rules/figures.smk"
 include: "rules/training.smk"
 include: "rules/inference.smk"
 include: "rules/evaluation.smk"
+include: "rules/review.smk"
 
 
 onstart:

@@ -9,7 +9,7 @@ from ils.cohort.check import check_inputs, check_lists, source_files
 from ils.core.cluster import growing, refuse_orphans
 from ils.core.declarations import declared, engine_inputs, engine_sources
 from ils.core.labels import SPLITS, STAGES
-from ils.core.options import ASKED, ENGINE_STAGES, asked, check_files, data, evaluated, runs, stage_options
+from ils.core.options import ASKED, ENGINE_STAGES, asked, check_files, data, evaluated, runs, sheets, stage_options
 from ils.core.planned import refuse_blind_rerun
 from ils.core.provenance import code_digest
 from ils.core.run import UserError, existing_file
@@ -44,6 +44,7 @@ try:
     # The trainings, what is evaluated (they and other models) and on which split, and what `predict` was given.
     RUNS = runs(SETTINGS)
     EVALUATED = evaluated(SETTINGS)
+    SHEETS = sheets(SETTINGS)
     PREDICT = asked(config, RUNS)
     check_files(SETTINGS, PREDICT["image"])
 except (SettingsError, UserError) as error:
@@ -72,6 +73,7 @@ SHARDS = shard_names(OPTIONS["cohort"]["shards"])
 DATA = data(SETTINGS, SHARDS)
 SETS = SETTINGS.thresholds.all_sets()
 BUILD = SETTINGS.thresholds.build
+REVIEWED = SETTINGS.review.thresholds or BUILD[0]
 LAYOUTS = BUILD if SETTINGS.dataset.released_layout else []
 TABLES = ["splits", "funnel", "conservation", "counts", "recall"]
 if SETTINGS.cohort.source == "embedded":

@@ -18,6 +18,10 @@ SAME_TUPLES = {"both": "vllm"}
 """Engines of the reports whose tuples are another's: ``both`` only compares them, so that it re-runs nothing."""
 PICTURES = ("conversation", "max_length", "fit", "published_mismatch")
 """Keys of the section ``training`` that a model must be asked with too."""
+PAGES = ("experts", "positives", "negatives", "seed", "jpeg_quality")
+"""Keys of the section ``review`` that the experts' pages depend on."""
+MERGE = ("experts", "unsampled", "interval", "replicates", "seed")
+"""Keys of it that what is made of the sheets depends on."""
 ASKED = ("image", "instruction", "run")
 """What `snakemake predict --config` takes; no settings."""
 EMBEDDED_MANIFEST = "results/phantom/manifest.csv"
@@ -62,6 +66,8 @@ def stage_options(settings: Settings) -> dict[str, dict]:
         "training": _stage("training", plain) | {"seed": seed},
         "inference": _inference(plain),
         "evaluation": plain["evaluation"] | {"seed": seed},
+        "review": {name: plain["review"][name] for name in PAGES},
+        "review_merge": {name: plain["review"][name] for name in MERGE},
     } | _ablation(settings, plain)
 
 
@@ -144,6 +150,18 @@ def check_files(settings: Settings, image: str) -> None:
         existing_file("image", image)
     if settings.compute.container and "://" not in settings.compute.container:
         existing_file("compute.container", settings.compute.container)
+
+
+def sheets(settings: Settings) -> list[str]:
+    """Return the files of ``review.sheets``, of a folder its CSV files. Raises UserError for what is not there."""
+    found = []
+    for name in settings.review.sheets:
+        path = Path(name)
+        files = sorted(path.glob("*.csv")) if path.is_dir() else [path]
+        if not files:
+            raise UserError(f"review.sheets: the folder {name!r} holds no .csv file: correct the path")
+        found += [str(existing_file("review.sheets", str(file))) for file in files]
+    return found
 
 
 def evaluated(settings: Settings) -> dict[str, dict]:

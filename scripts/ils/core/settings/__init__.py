@@ -15,6 +15,7 @@ from ils.core.settings.images import Anatomy, Anomaly, Boxes, Compute, Organs
 from ils.core.settings.inputs import Cohort, Frames, Phantom
 from ils.core.settings.outputs import Ablation, Dataset, Figures, Masks, Tables
 from ils.core.settings.reports import Reports
+from ils.core.settings.review import Review
 from ils.core.settings.rosalia import Evaluation, Inference, Training
 from ils.core.settings.thresholds import Thresholds
 from ils.core.settings.weights import Weights
@@ -43,6 +44,7 @@ class Settings(Section):
     training: Training = key(Training, "ROSALIA: fine-tuning.")
     inference: Inference = key(Inference, "Masks and answers of a trained model.")
     evaluation: Evaluation = key(Evaluation, "Scores of ROSALIA and of other models.")
+    review: Review = key(Review, "Experts judge the test split.")
 
     @model_validator(mode="after")
     def _floor_below_thresholds(self) -> "Settings":
@@ -68,6 +70,13 @@ class Settings(Section):
                 )
         if both := self.training.runs.keys() & self.evaluation.predictions.keys():
             raise ValueError(f"evaluation.predictions.{min(both)} has the name of a run of training.runs: rename it")
+        return self
+
+    @model_validator(mode="after")
+    def _reviewed_thresholds_are_known(self) -> "Settings":
+        known = self.thresholds.all_sets()
+        if self.review.thresholds and self.review.thresholds not in known:
+            raise ValueError(f"review.thresholds names {self.review.thresholds!r}, but the sets are {', '.join(known)}")
         return self
 
     @model_validator(mode="after")

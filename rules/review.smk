@@ -1,0 +1,95 @@
+# Review: a self-contained page for each expert; from their filled sheets Tables 3 and 13 and the filtered split.
+
+
+rule review_pages:
+    input:
+        lines=expand("results/dataset/{{thresholds}}/{split}.jsonl", split=SETTINGS.review.split),
+        index="results/masks/{thresholds}/index.parquet",
+        masks=expand("results/masks/{{thresholds}}/{shard}.h5", shard=SHARDS),
+        frames=expand("results/frames/{shard}.h5", shard=SHARDS),
+    output:
+        # for the experts
+        pages=expand("results/review/{{thresholds}}/page_{expert}.html", expert=SETTINGS.review.experts),
+        # for the organiser: whose the units are, and what each expert was asked
+        units="results/review/{thresholds}/units.parquet",
+        items="results/review/{thresholds}/items.parquet",
+    log:
+        "logs/review/{thresholds}/pages.log",
+    benchmark:
+        "results/benchmarks/review/{thresholds}/pages.tsv"
+    group:
+        "tables"
+    conda:
+        "../envs/review.yaml"
+    threads: 1
+    resources:
+        mem_mb=growing(4000),
+        runtime=growing(30),
+    params:
+        options=OPTIONS["review"],
+        code=code_digest("review.py", "ils.review.stage"),
+    script:
+        "../scripts/review.py"
+
+
+rule review:
+    input:
+        expand(rules.review_pages.output.pages, thresholds=REVIEWED),
+
+
+rule review_sheets:
+    input:
+        lines=expand("results/dataset/{{thresholds}}/{split}.jsonl", split=SETTINGS.review.split),
+        units="results/review/{thresholds}/units.parquet",
+        items="results/review/{thresholds}/items.parquet",
+        sheets=SHEETS,
+    output:
+        judgements="results/review/{thresholds}/judgements.parquet",
+        expert_rates=report(
+            "results/review/{thresholds}/experts.tsv",
+            caption="../report/review_experts.rst",
+            category="Review",
+            subcategory="{thresholds}",
+            labels={"table": "found acceptable (Table 3)"},
+        ),
+        lesion_rates=report(
+            "results/review/{thresholds}/lesions.tsv",
+            caption="../report/review_lesions.rst",
+            category="Review",
+            subcategory="{thresholds}",
+            labels={"table": "per lesion type (Table 13)"},
+        ),
+        agreement=report(
+            "results/review/{thresholds}/agreement.tsv",
+            caption="../report/review_agreement.rst",
+            category="Review",
+            subcategory="{thresholds}",
+            labels={"table": "agreement of the experts"},
+        ),
+        counts="results/review/{thresholds}/counts.tsv",
+        rejected="results/review/{thresholds}/rejected.tsv",
+        # pair ids, for evaluation.reviewed
+        left_out="results/review/{thresholds}/left_out.txt",
+        filtered=expand("results/review/{{thresholds}}/{split}.jsonl", split=SETTINGS.review.split),
+    log:
+        "logs/review/{thresholds}/sheets.log",
+    benchmark:
+        "results/benchmarks/review/{thresholds}/sheets.tsv"
+    group:
+        "tables"
+    conda:
+        "../envs/review.yaml"
+    threads: 1
+    resources:
+        mem_mb=growing(4000),
+        runtime=growing(10),
+    params:
+        options=OPTIONS["review_merge"],
+        code=code_digest("review.py", "ils.review.stage"),
+    script:
+        "../scripts/review.py"
+
+
+rule review_merge:
+    input:
+        expand(rules.review_sheets.output, thresholds=REVIEWED),

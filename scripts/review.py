@@ -1,0 +1,6 @@
+"""Review: a page for each expert, and what their filled sheets say."""
+
+from ils.core import run
+
+PARTS = {"review_pages": "review.stage.run_pages", "review_sheets": "review.stage.run_merge"}
+run.part(snakemake, PARTS[snakemake.rule])
