@@ -12,7 +12,7 @@ rule review_pages:
         pages=expand("results/review/{{thresholds}}/page_{expert}.html", expert=SETTINGS.review.experts),
         # for the organiser: whose the units are, and what each expert was asked
         units="results/review/{thresholds}/units.parquet",
-        items="results/review/{thresholds}/items.parquet",
+        asked="results/review/{thresholds}/items.parquet",
     log:
         "logs/review/{thresholds}/pages.log",
     benchmark:
@@ -41,7 +41,7 @@ rule review_sheets:
     input:
         lines=expand("results/dataset/{{thresholds}}/{split}.jsonl", split=SETTINGS.review.split),
         units="results/review/{thresholds}/units.parquet",
-        items="results/review/{thresholds}/items.parquet",
+        asked="results/review/{thresholds}/items.parquet",
         sheets=SHEETS,
     output:
         judgements="results/review/{thresholds}/judgements.parquet",

@@ -59,13 +59,14 @@ class Browser:
         return self
 
     def __exit__(self, *_: object) -> None:
-        os.close(self._out)  # the end of the pipe ends the browser
         try:
+            self.send("Browser.close")  # so that what the page stored is on the disk
             self._process.wait(10)
-        except subprocess.TimeoutExpired:
+        except (OSError, RuntimeError, TimeoutError, subprocess.TimeoutExpired):
             self._process.kill()
             self._process.wait()
         os.close(self._in)
+        os.close(self._out)
 
     def send(self, method: str, **params: object) -> dict:
         """Send a command and return its result."""
@@ -150,8 +151,9 @@ class Browser:
     def middle(self, selector: str) -> tuple[float, float]:
         """Return the middle of an element in the window, scrolled into sight."""
         found = self.run(
-            f"(() => {{ const e = document.querySelector({json.dumps(selector)}); e.scrollIntoView({{block: 'center'}});"
-            " const b = e.getBoundingClientRect(); return [b.x + b.width / 2, b.y + b.height / 2]; })()"
+            f"(() => {{ const e = document.querySelector({json.dumps(selector)}); "
+            "e.scrollIntoView({block: 'center'}); "
+            "const b = e.getBoundingClientRect(); return [b.x + b.width / 2, b.y + b.height / 2]; })()"
         )
         return found[0], found[1]
 
@@ -186,9 +188,7 @@ class Browser:
 
     def window(self, width: int, height: int, *, phone: bool = False) -> None:
         """Make the window of a size, and of a phone."""
-        self.send(
-            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=phone
-        )
+        self.send("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=phone)
         self.send("Emulation.setTouchEmulationEnabled", enabled=phone)
 
     def screenshot(self, path: Path) -> None:

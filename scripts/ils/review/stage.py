@@ -2,7 +2,7 @@
 
 ``units``: every unit of the split: ``unit`` (number), study_id, image_id, subject_id, target, location (list; empty for
 a negative of the whole image), mask_id (null for a negative), pair_ids (list), asked (whether it was drawn).
-``items``: what each expert was asked: expert, page (digest of the page), position, item (its code there), unit.
+``asked`` (items.parquet): what each expert was asked: expert, page (digest of the page), position, item (its code there), unit.
 Both are the organiser's: they hold the ids that the pages withhold.
 """
 
@@ -65,7 +65,7 @@ def run_pages(
     masks: list[str],
     frames: list[str],
     units: str,
-    items: str,
+    asked: str,
     pages: list[str],
     options: PageOptions,
 ) -> None:
@@ -81,19 +81,19 @@ def run_pages(
     rows = []
     dealt = deal(drawn, options.experts, options.seed)
     for expert, path in zip(options.experts, pages, strict=True):
-        asked = ordered(dealt[expert], expert, options.seed)
-        data, urls = page.page_data(expert, asked, pictures.__getitem__, pngs.__getitem__)
+        items = ordered(dealt[expert], expert, options.seed)
+        data, urls = page.page_data(expert, items, pictures.__getitem__, pngs.__getitem__)
         page.write_page(path, data, urls)
         rows += [
             (expert, data["page"], position, code, number[unit.key])
-            for position, (code, unit) in enumerate(asked, start=1)
+            for position, (code, unit) in enumerate(items, start=1)
         ]
         log.info(
-            "expert %s: %d items, %d pictures, %.1f MB", expert, len(asked), len(urls), Path(path).stat().st_size / 1e6
+            "expert %s: %d items, %d pictures, %.1f MB", expert, len(items), len(urls), Path(path).stat().st_size / 1e6
         )
     keys = {unit.key for unit in drawn}
     write_table(units, unit_table(every, keys))
-    write_table(items, pl.DataFrame(rows, schema=ITEMS, orient="row"))
+    write_table(asked, pl.DataFrame(rows, schema=ITEMS, orient="row"))
 
 
 def unit_table(units: Iterable[Unit], asked: set[tuple[str, ...]]) -> pl.DataFrame:
@@ -134,7 +134,7 @@ def run_merge(
     *,
     lines: str,
     units: str,
-    items: str,
+    asked: str,
     judgements: str,
     expert_rates: str,
     lesion_rates: str,
@@ -151,8 +151,8 @@ def run_merge(
     ``left_out`` lists the pair ids that leave the split, one a line with the reason, as ``evaluation.reviewed`` takes
     them; ``filtered`` holds the other lines as they were. Raises UserError for a sheet that is not whole.
     """
-    table, asked = read_table(units), read_table(items)
-    order = asked.sort("expert", "position")
+    table = read_table(units)
+    order = read_table(asked).sort("expert", "position")
     pages = {
         expert: Asked(part["page"][0], part["item"].to_list())
         for (expert,), part in order.group_by("expert", maintain_order=True)

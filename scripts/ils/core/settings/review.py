@@ -26,7 +26,10 @@ class Review(Section):
     )
     seed: int = key(2026, "Seed of the draw and of each expert's order; another one makes another review.", ge=0)
     jpeg_quality: int = key(
-        0, "Quality of the pages' pictures as JPEG, a fifth of the size; 0 for PNG, which loses nothing.", ge=0, le=100
+        0,
+        "Quality of the pages' pictures as JPEG (90: a third of PNG's size); 0 for PNG, which loses nothing.",
+        ge=0,
+        le=100,
     )
     sheets: list[str] = key(list, "The experts' filled sheets, or folders of them (CSV), for `review_merge`.")
     unsampled: Literal["drop", "keep"] = key(
