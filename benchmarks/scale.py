@@ -21,10 +21,14 @@ STAGES = ("organs", "anomaly", "anatomy", "boxes")
 
 
 class Work(NamedTuple):
-    """A stage at full size: how often it is done, core seconds and GPU seconds each, bytes kept of each."""
+    """A stage at full size: how often it is done (``every``: were it done for every input image), and its cost.
+
+    Core seconds and GPU seconds of each, bytes kept of each.
+    """
 
     stage: str
     number: int
+    every: int
     core_s: float
     gpu_s: float
     bytes: float
@@ -39,13 +43,15 @@ def works(units: dict, engines: str, sets: int, sustained: dict, measured: dict)
     """Yield every stage with the engines ``lite`` or ``paper``."""
     counts = {name: count["number"] for name, count in units["counts"].items()}
     for stage, unit in units["cpu"].items():
-        times = sets if unit.get("each_set") else 1
-        yield Work(stage, counts[unit["per"]] * times, unit.get("core_s", 0), 0, unit.get("bytes", 0))
+        number, times = counts[unit["per"]], sets if unit.get("each_set") else 1
+        every = counts["input"] if unit["per"] == "studies" else number
+        yield Work(stage, number * times, every * times, unit.get("core_s", 0), 0, unit.get("bytes", 0))
         if stage == "reports":
             for name in STAGES:
                 chosen = units[engines][name]
                 gpu = gpu_seconds(chosen, sustained, measured)
-                yield Work(name, counts["studies"], chosen.get("core_s", 0), gpu, units["bytes"][name])
+                core = chosen.get("core_s", 0)
+                yield Work(name, counts["studies"], counts["input"], core, gpu, units["bytes"][name])
 
 
 def table(header: tuple[str, ...], rows: list[tuple]) -> str:
@@ -66,13 +72,14 @@ def totals(lite: list[Work], paper: list[Work]) -> str:
     rows = []
     for one, other in zip(lite, paper, strict=True):
         core, gpu = one.core_s * one.number / 3600, other.gpu_s * other.number / 3600
-        room = one.bytes * one.number / 1e9
-        rows.append((one.stage, f"{one.number:,}", told(core), told(gpu), told(one.bytes), told(room)))
+        room, whole = one.bytes * one.number / 1e9, one.bytes * one.every / 1e9
+        rows.append((one.stage, f"{one.number:,}", told(core), told(gpu), told(one.bytes), told(room), told(whole)))
     core = sum(work.core_s * work.number for work in lite) / 3600
     gpu = sum(work.gpu_s * work.number for work in paper) / 3600
-    rows.append(("**all**", "", told(core), told(gpu), "", told(sum(work.bytes * work.number for work in lite) / 1e9)))
+    rooms = (told(sum(work.bytes * getattr(work, name) for work in lite) / 1e9) for name in ("number", "every"))
+    rows.append(("**all**", "", told(core), told(gpu), "", *rooms))
     header = ("stage", "how often", "core hours, `lite`", "GPU hours, the paper's nets", "bytes each", "GB")
-    return table(header, rows)
+    return table((*header, "GB if every image went on"), rows)
 
 
 def jobs(lite: list[Work], paper: list[Work]) -> str:

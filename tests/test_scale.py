@@ -1,11 +1,24 @@
 """At the size of MIMIC-CXR: the simulated cohort, how many jobs there are, what the workflow's start may cost."""
 
 import ast
+import csv
+import gzip
+import sys
+from collections import Counter
+from pathlib import Path
 
+import polars as pl
 import pytest
 
-from conftest import ROOT
+from cohort_runs import run_cohort
+from conftest import ROOT, write_settings
 from ils.core.provenance import imported_names
+
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+import mimic
+import mimic_plan
+import scale
 
 SOURCES = sorted((ROOT / "scripts").rglob("*.py"))
 
@@ -53,3 +66,135 @@ def test_a_text_that_reads_like_an_import_hides_none(tmp_path):
     path = tmp_path / "module.py"
     path.write_text('"""\nimport a lot of it\nfrom b import c\n"""\nimport d\n')
     assert imported_names(path) >= {"d"}
+
+
+IMAGES = 2000
+
+
+@pytest.fixture(scope="module")
+def cohort() -> mimic.Cohort:
+    return mimic.plan(IMAGES, seed=7)
+
+
+def test_the_simulation_has_the_numbers_of_mimic_cxr(cohort):
+    whole = mimic.shares(mimic.IMAGES, mimic.VIEWS)
+    assert whole == mimic.VIEWS
+    assert sum(mimic.VIEWS.values()) == mimic.IMAGES
+    assert mimic.VIEWS["PA"] + mimic.VIEWS["AP"] == 243_334
+    assert sum(mimic.SPLITS.values()) == mimic.PATIENTS
+    images = cohort.images
+    assert (images.height, cohort.studies.height, images["subject_id"].n_unique()) == (IMAGES, 1208, 347)
+    assert Counter(images["ViewPosition"]) == {"AP": 781, "PA": 510, "LATERAL": 439, "LL": 186, "": 84}
+    assert images["study_id"].n_unique() == cohort.studies.height == cohort.studies["study_id"].n_unique()
+    assert images["dicom_id"].n_unique() == IMAGES
+    for owned, owner in (("study_id", "subject_id"), ("subject_id", "split")):
+        assert images.group_by(owned).agg(pl.col(owner).n_unique())[owner].max() == 1
+
+
+def test_no_simulated_id_can_be_a_real_one(cohort):
+    assert set(cohort.images["subject_id"].str.slice(0, 1)) == {"9"}  # MIMIC's begin with 1
+    assert set(cohort.images["study_id"].str.slice(0, 1)) == {"8"}  # MIMIC's begin with 5
+
+
+def test_a_seed_gives_the_same_cohort(cohort):
+    assert mimic.plan(IMAGES, seed=7).images.equals(cohort.images)
+    assert not mimic.plan(IMAGES, seed=8).images.equals(cohort.images)
+
+
+def counted_by_hand(cohort: mimic.Cohort, tables: bool) -> Counter:
+    """The oracle, image by image: where no field holds the view, what was ordered tells it of a study's only image."""
+    sizes = Counter(cohort.images["study_id"])
+    found: Counter = Counter()
+    for row in cohort.images.iter_rows(named=True):
+        if not row["there"]:
+            found.update(["missing_file"] if tables else [])
+        elif row["header_view"]:
+            found["accepted" if row["header_view"] in ("AP", "PA") else "not_frontal"] += 1
+        else:
+            found["accepted" if sizes[row["study_id"]] == 1 else "unknown_view"] += 1
+    return found
+
+
+@pytest.mark.parametrize("tables", [True, False])
+def test_the_cohort_stage_reads_the_simulation_image_by_image(tmp_path, cohort, tables):
+    mimic.write(cohort, tmp_path / "mimic", tables)
+    result = run_cohort(tmp_path, source="mimic", root=str(tmp_path / "mimic"))
+    expected = counted_by_hand(cohort, tables)
+    assert expected == cohort.expected(tables)
+    assert min(expected.values()) > 0
+    result.check_conserved(sum(expected.values()))
+    assert Counter(result.reasons.values()) == {name: n for name, n in expected.items() if name != "accepted"}
+    assert result.accepted.height == expected["accepted"]
+
+    rows = {row["dicom_id"]: row for row in cohort.images.iter_rows(named=True)}
+    reports = {name for name, there in cohort.studies.select("study_id", "there").iter_rows() if there}
+    for row in result.accepted.iter_rows(named=True):
+        told = rows[row["image_id"]]
+        assert (row["study_id"], row["subject_id"]) == (told["study_id"], told["subject_id"])
+        assert row["path"] == str(tmp_path / "mimic" / told["path"])
+        assert row["view"] == (told["header_view"] or "AP")
+        assert (row["report_path"] is not None) == (row["study_id"] in reports)
+        if tables:
+            assert row["split"] == told["split"]
+            assert row["acquired"].startswith(told["StudyDate"])
+    assert result.accepted["report_path"].null_count() > 0 or len(reports) == cohort.studies.height
+
+
+def test_the_tables_have_the_official_columns(tmp_path, cohort):
+    mimic.write(cohort, tmp_path)
+    with gzip.open(tmp_path / "mimic-cxr-2.0.0-metadata.csv.gz", "rt") as file:
+        assert next(csv.reader(file)) == list(mimic.METADATA)
+    with gzip.open(tmp_path / "cxr-record-list.csv.gz", "rt") as file:
+        header, first = (next(csv.reader(file)) for _ in range(2))
+    assert header == ["subject_id", "study_id", "dicom_id", "path"]
+    assert first[3] == f"files/p{first[0][:2]}/p{first[0]}/s{first[1]}/{first[2]}.dcm"
+    inodes = {path.stat().st_ino for path in tmp_path.rglob("*.dcm")}
+    assert len(inodes) < 15  # names of a few small files
+
+
+@pytest.fixture(scope="module")
+def planned(tmp_path_factory, cohort) -> tuple[Path, mimic_plan.Cost]:
+    """A dry run of everything in 64 shards with ten threshold sets, and its folder."""
+    folder = tmp_path_factory.mktemp("planned")
+    mimic.write(cohort, folder / "mimic")
+    write_settings(folder, mimic_plan.settings(folder / "mimic"))
+    return folder, mimic_plan.measured(*mimic_plan.snakemake(folder, "-n", "--cores", 2))
+
+
+def test_a_dry_run_of_ten_sets_in_64_shards(planned):
+    _, cost = planned
+    jobs = mimic_plan.jobs_of(cost.printed)
+    sharded = {"frames", "reports", "organs", "anomaly", "anatomy", "boxes"}
+    each_set = {"masks_shard": 640, "dataset_shard": 640, "masks_index": 10, "dataset_merge": 10}
+    assert {rule: jobs[rule] for rule in each_set} == each_set
+    assert {rule: jobs[f"{rule}_shard"] for rule in sharded} == dict.fromkeys(sharded, 64)
+    assert jobs["masks_sweep"] == 64
+    assert jobs["cohort_shards"] == 1
+    assert sum(jobs.values()) == mimic_plan.expected_jobs(10) + 1  # and the cohort
+    assert cost.mb < mimic_plan.MEMORY_MB
+    asked = mimic_plan.asked_of(cost.printed)
+    assert jobs.keys() == asked.keys()
+    assert all(mb >= 1000 and minutes > 0 for rule, (mb, minutes) in asked.items() if rule != "all")
+    outputs = mimic_plan.outputs_of(cost.printed)
+    assert len(outputs) == len(set(outputs)) > 3000
+
+
+def test_the_page_of_hours_and_room_is_what_the_script_prints():
+    page = (ROOT / "docs/scale.md").read_text(encoding="utf-8")
+    tables = scale.report().strip().split("\n\n")
+    assert len(tables) == 3
+    assert all(table in page for table in tables)
+
+
+def test_hours_follow_from_unit_costs(tmp_path):
+    """By hand: 227,835 images at 341 operations of 10^12, 60 of them a second."""
+    engines = tmp_path / "engines.tsv"
+    rows = {"engine": ["radedit", "radedit", "radedit"], "device": ["CPU, 1 thread", "GPU X", "GPU X"]}
+    pl.DataFrame(rows | {"s_per_image": [2630.0, 3.0, 2.0]}).write_csv(engines, separator="\t")
+    assert (
+        f"| anomaly | 227,835 | 2 | {341 / 60 * 227_835 / 3600:,.0f} | 123,150 | 28 | {123_150 * 377_110 / 1e9:.0f} |"
+        in scale.report()
+    )
+    assert f"| anomaly | 227,835 | 2 | {341 / 30 * 227_835 / 3600:,.0f} |" in scale.report(tflops={"bfloat16": 30})
+    assert f"| anomaly | 227,835 | 2 | {2 * 227_835 / 3600:,.0f} |" in scale.report(engines=str(engines))
+    assert "| 1 | 8 |" in scale.report(gpus=(1,))
