@@ -1,6 +1,7 @@
 # make demo         the whole job on the embedded cohort (no GPU, no download of data or models)
 # make test         test-setup, then lint, format and every test
 # make real         the same workflow on the real X-rays of CXR_ILS_SHARED
+# make mimic-plan   jobs, seconds and memory at the size of MIMIC-CXR, on a cohort without pixels (docs/scale.md; 5 min)
 # make train        remake the weights of the lite engines from the data of CXR_ILS_SHARED (torch, about an hour)
 # make accuracy LABELLED=reports.jsonl [CASES=sentences.jsonl]   how well reports are read (docs/benchmarks.md)
 # make vllm         the language models' path for real: vLLM on the CPU with a small model trained on the spot (10 min)
@@ -23,7 +24,7 @@ BIN := $(VENV)/bin
 # one thread a process: parallelism is Snakemake's, and results must not depend on it
 export OMP_NUM_THREADS := 1
 
-.PHONY: demo real train accuracy vllm test-cxas test-ultralytics test-deepspeed slurm-check test-slurm test-faults test test-setup lint format lock containers clean docs
+.PHONY: demo real mimic-plan train accuracy vllm test-cxas test-ultralytics test-deepspeed slurm-check test-slurm test-faults test test-setup lint format lock containers clean docs
 
 demo: $(VENV)/run.stamp
 	$(BIN)/snakemake --cores $(CORES) --quiet rules
@@ -35,6 +36,11 @@ real: $(VENV)/run.stamp
 	$(BIN)/snakemake --cores $(CORES) --directory $(REAL) --configfile $(REAL)/mine.yaml --quiet rules
 	$(BIN)/snakemake --directory $(REAL) --configfile $(REAL)/mine.yaml --report results/report.html --quiet all
 	$(BIN)/python scripts/summary.py $(REAL)/results
+
+# 300,000 folders below mimic-plan/, 1.2 GB; its tests are tests/test_scale.py
+mimic-plan: $(VENV)/run.stamp
+	$(BIN)/python benchmarks/mimic_plan.py
+	$(BIN)/python benchmarks/scale.py
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
