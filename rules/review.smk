@@ -3,7 +3,7 @@
 
 rule review_pages:
     input:
-        lines=expand("results/dataset/{{thresholds}}/{split}.jsonl", split=SETTINGS.review.split),
+        lines=expand("results/dataset/{{thresholds}}/{split}.jsonl", split=SETTINGS.review.split)[0],
         index="results/masks/{thresholds}/index.parquet",
         masks=expand("results/masks/{{thresholds}}/{shard}.h5", shard=SHARDS),
         frames=expand("results/frames/{shard}.h5", shard=SHARDS),
@@ -39,7 +39,7 @@ rule review:
 
 rule review_sheets:
     input:
-        lines=expand("results/dataset/{{thresholds}}/{split}.jsonl", split=SETTINGS.review.split),
+        lines=expand("results/dataset/{{thresholds}}/{split}.jsonl", split=SETTINGS.review.split)[0],
         units="results/review/{thresholds}/units.parquet",
         asked="results/review/{thresholds}/items.parquet",
         sheets=SHEETS,
@@ -70,7 +70,7 @@ rule review_sheets:
         rejected="results/review/{thresholds}/rejected.tsv",
         # pair ids, for evaluation.reviewed
         left_out="results/review/{thresholds}/left_out.txt",
-        filtered=expand("results/review/{{thresholds}}/{split}.jsonl", split=SETTINGS.review.split),
+        filtered=expand("results/review/{{thresholds}}/{split}.jsonl", split=SETTINGS.review.split)[0],
     log:
         "logs/review/{thresholds}/sheets.log",
     benchmark:
