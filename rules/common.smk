@@ -15,6 +15,7 @@ from ils.core.provenance import code_digest
 from ils.core.run import UserError, existing_file
 from ils.core.seeds import shard_names
 from ils.core.settings import SettingsError, read
+from ils.explain.stage import asked as asked_study
 from ils.weights.catalogue import check_placed, needed, placed, rule_params
 
 try:
@@ -47,6 +48,8 @@ try:
     SHEETS = sheets(SETTINGS)
     PREDICT = asked(config, RUNS)
     check_files(SETTINGS, PREDICT["image"])
+    # The study that `explain` was given.
+    EXPLAIN = asked_study(config, Path("results"))
 except (SettingsError, UserError) as error:
     sys.exit(f"cxr-ils: {error}")
 

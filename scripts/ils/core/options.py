@@ -22,8 +22,8 @@ PAGES = ("experts", "positives", "negatives", "seed", "jpeg_quality")
 """Keys of the section ``review`` that the experts' pages depend on."""
 MERGE = ("experts", "unsampled", "interval", "replicates", "seed")
 """Keys of it that what is made of the sheets depends on."""
-ASKED = ("image", "instruction", "run")
-"""What `snakemake predict --config` takes; no settings."""
+ASKED = ("image", "instruction", "run", "study")
+"""What `snakemake predict --config` and `snakemake explain --config` take; no settings."""
 EMBEDDED_MANIFEST = "results/phantom/manifest.csv"
 
 
@@ -63,6 +63,7 @@ def stage_options(settings: Settings) -> dict[str, dict]:
         "release": {"images": dataset["release_images"]},
         "tables": {"min_px": plain["tables"]["truth_min_px"]},
         "figures": plain["figures"] | {"seed": seed},
+        "explain": {"dpi": plain["figures"]["dpi"]},
         "training": _stage("training", plain) | {"seed": seed},
         "inference": _inference(plain),
         "evaluation": plain["evaluation"] | {"seed": seed},

@@ -1,0 +1,32 @@
+# Explain: everything that was decided about one study, from the results as they are: snakemake explain --config study=…
+
+
+# No results are inputs, so nothing is made for a question; what they are is a param, so that a page is made anew.
+rule explain_study:
+    output:
+        page="results/explain/{study}.html",
+        text="results/explain/{study}.txt",
+    log:
+        "logs/explain/{study}.log",
+    benchmark:
+        "results/benchmarks/explain/{study}.tsv"
+    wildcard_constraints:
+        study="[^/]+",
+    # it prints on the screen
+    localrule: True
+    conda:
+        "../envs/explain.yaml"
+    threads: 1
+    resources:
+        mem_mb=growing(2000),
+        runtime=growing(5),
+    params:
+        options=lambda wildcards: OPTIONS["explain"] | {"study": wildcards.study, "held": EXPLAIN["held"]},
+        code=code_digest("explain.py", "ils.explain.stage"),
+    script:
+        "../scripts/explain.py"
+
+
+rule explain:
+    input:
+        expand("results/explain/{study}.html", study=EXPLAIN["study"] or "none"),

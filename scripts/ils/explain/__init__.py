@@ -1,0 +1,1 @@
+"""What was decided about one study and why, read from the stored results alone."""

@@ -1,0 +1,100 @@
+"""Pictures of one image: what was made of it whatever the thresholds, and boxes and masks under one set."""
+
+import io
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch, Rectangle
+
+from ils.core.labels import HEART, LUNGS, SIDES, zones_of
+from ils.core.plots import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION, YELLOW
+
+ORGANS = dict(zip((*LUNGS, HEART), (SKY, GREEN, VERMILION), strict=True))
+LEVELS = (ORANGE, SKY, GREEN, PURPLE)
+"""Apical, upper, mid, base."""
+MASKS = (YELLOW, SKY, VERMILION, GREEN, PURPLE, ORANGE, BLUE)
+"""Of the findings with a mask, in turn."""
+PRODUCTIVE, FAILED = SKY, ORANGE
+SHADE = {"facecolor": "black", "alpha": 0.55, "edgecolor": "none", "pad": 1}
+
+
+def png(figure: Figure, dpi: int) -> bytes:
+    """Return a figure as the bytes of a PNG, the same whatever made them."""
+    held = io.BytesIO()
+    figure.savefig(held, dpi=dpi, format="png", metadata={"Software": None})
+    return held.getvalue()
+
+
+def maps(arrays: Mapping) -> Figure:
+    """Draw what there is of: image and organs, edited image and zones, anomaly map."""
+    shown = [name for name in ("image", "edited", "anomaly") if name in arrays]
+    figure = Figure(figsize=(4.2 * len(shown), 4.6), layout="constrained")
+    for axes, name in zip(figure.subplots(1, len(shown), squeeze=False)[0], shown, strict=True):
+        if name == "anomaly":
+            drawn = axes.imshow(arrays[name], cmap="magma", vmin=0, vmax=max(64, int(arrays[name].max())))
+            figure.colorbar(drawn, ax=axes, shrink=0.6, label="grey levels")
+            axes.set_title("anomaly map", fontsize=10)
+            axes.set_axis_off()
+        elif name == "edited":
+            _grey(axes, arrays[name], "edited image and zones" if "anatomy" in arrays else "edited image")
+            _zones(axes, arrays.get("anatomy", {}))
+        else:
+            _grey(axes, arrays[name], "image and organs" if "organs" in arrays else "image")
+            _named(axes, {name: mask for name, mask in arrays.get("organs", {}).items() if name in ORGANS}, ORGANS)
+    return figure
+
+
+def _zones(axes: Axes, zones: Mapping[str, np.ndarray]) -> None:
+    for side in SIDES:
+        for zone, colour in zip(zones_of(side), LEVELS, strict=True):
+            if zone in zones:
+                _outline(axes, zones[zone], colour)
+    if zones:
+        _legend(axes, dict(zip(("apical", "upper", "mid", "base"), LEVELS, strict=True)))
+
+
+def outcome(image: np.ndarray, boxes: Sequence[tuple], masks: Mapping[str, np.ndarray]) -> Figure:
+    """Draw ``boxes`` (x1, y1, x2, y2, number, whether it is productive) and ``masks`` {legend: bool (H, W)}."""
+    figure = Figure(figsize=(8.8, 4.7), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    _grey(left, image, "boxes")
+    for x1, y1, x2, y2, number, productive in boxes:
+        colour, line = (PRODUCTIVE, "-") if productive else (FAILED, "--")
+        left.add_patch(
+            Rectangle((x1, y1), x2 - x1, y2 - y1, fill=False, edgecolor=colour, linestyle=line, linewidth=1.4)
+        )
+        left.text(x1 + 3, y1 + 3, str(number), color=colour, fontsize=7, va="top", bbox=SHADE)
+    if boxes:
+        _legend(left, {"productive for a finding": PRODUCTIVE, "failed (dashed)": FAILED})
+    _grey(right, image, "masks" if masks else "no mask")
+    _named(right, masks, {name: MASKS[number % len(MASKS)] for number, name in enumerate(masks)}, fill=0.25)
+    return figure
+
+
+def _grey(axes: Axes, image: np.ndarray, title: str) -> None:
+    axes.imshow(image, cmap="gray", vmin=0, vmax=255)
+    axes.set_title(title, fontsize=10)
+    axes.set_axis_off()
+    for place, side, align in ((0.01, "R", "left"), (0.99, "L", "right")):
+        axes.text(place, 0.99, side, transform=axes.transAxes, ha=align, va="top", color="white", bbox=SHADE)
+
+
+def _named(axes: Axes, masks: Mapping[str, np.ndarray], colours: Mapping[str, str], fill: float = 0.0) -> None:
+    for name, mask in masks.items():
+        _outline(axes, mask, colours[name], fill)
+    _legend(axes, {name: colours[name] for name in masks})
+
+
+def _outline(axes: Axes, mask: np.ndarray, colour: str, fill: float = 0.0) -> None:
+    if mask.any() and not mask.all():
+        axes.contour(mask, levels=[0.5], colors=[colour], linewidths=1.4)
+        if fill:
+            axes.contourf(mask, levels=[0.5, 1.5], colors=[colour], alpha=fill)
+
+
+def _legend(axes: Axes, entries: Mapping[str, str]) -> None:
+    if entries:
+        handles = [Patch(color=colour, label=name) for name, colour in entries.items()]
+        axes.legend(handles=handles, loc="lower left", fontsize=7, framealpha=0.7)

@@ -1,0 +1,53 @@
+"""Explain one study: a text for the screen and a page with pictures, from the files under results/ as they are."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ils.core.run import UserError
+from ils.core.store import atomic
+from ils.explain.blocks import as_html, as_text
+from ils.explain.story import tell
+from ils.explain.study import held, known, read_study
+
+
+@dataclass(frozen=True)
+class Options:
+    """The study, the state of the results (empty: no study was asked for), and the resolution of the pictures."""
+
+    study: str
+    held: str
+    dpi: int
+
+
+def asked(config: dict, results: Path) -> dict[str, str]:
+    """Return the study that ``snakemake explain --config`` was given and the state of the results; "" for none.
+
+    Raises UserError for a study that the cohort does not have.
+    """
+    given = config.get("study", "")
+    study = str(given)
+    if study:
+        known(results, study, number=not isinstance(given, str))
+    return {"study": study, "held": held(results) if study else ""}
+
+
+def explain(results: str | Path, study: str, thresholds: Sequence[str], dpi: int) -> tuple[str, str]:
+    """Return the text and the HTML page; no ``thresholds``: every set that has masks.
+
+    Raises UserError for an unknown study or set.
+    """
+    blocks = tell(read_study(Path(results), study, thresholds), dpi)
+    return as_text(blocks), as_html(f"Study {study}", blocks)
+
+
+def run(*, page: str, text: str, options: Options, results: str = "results") -> None:
+    """Write the page and the text of a study under every threshold set that has masks, and print the text."""
+    if not options.held:
+        raise UserError("explain wants a study: snakemake explain --config study=<study_id>")
+    told, shown = explain(results, options.study, (), options.dpi)
+    for path, content in ((page, shown), (text, told)):
+        with atomic(path) as temporary:
+            temporary.write_text(content, encoding="utf-8")
+    sys.stdout.write(told)
