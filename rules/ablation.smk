@@ -15,8 +15,6 @@ rule ablation_table:
         "logs/ablation/points.log",
     benchmark:
         "results/benchmarks/ablation/points.tsv"
-    group:
-        "tables"
     conda:
         "../envs/ablation.yaml"
     threads: 1
@@ -50,8 +48,7 @@ rule ablation_charts:
         "logs/ablation/charts.log",
     benchmark:
         "results/benchmarks/ablation/charts.tsv"
-    group:
-        "tables"
+    localrule: True
     conda:
         "../envs/ablation.yaml"
     threads: 1

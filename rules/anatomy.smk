@@ -40,8 +40,7 @@ rule anatomy:
         "logs/anatomy/gather.log",
     benchmark:
         "results/benchmarks/anatomy/gather.tsv"
-    group:
-        "tables"
+    localrule: True
     conda:
         "../envs/gather.yaml"
     threads: 1

@@ -40,8 +40,7 @@ rule anomaly:
         "logs/anomaly/gather.log",
     benchmark:
         "results/benchmarks/anomaly/gather.tsv"
-    group:
-        "tables"
+    localrule: True
     conda:
         "../envs/gather.yaml"
     threads: 1

@@ -39,8 +39,7 @@ rule boxes:
         "logs/boxes/gather.log",
     benchmark:
         "results/benchmarks/boxes/gather.tsv"
-    group:
-        "tables"
+    localrule: True
     conda:
         "../envs/gather.yaml"
     threads: 1

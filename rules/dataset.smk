@@ -131,8 +131,7 @@ rule dataset:
         "logs/dataset/gather.log",
     benchmark:
         "results/benchmarks/dataset/gather.tsv"
-    group:
-        "tables"
+    localrule: True
     conda:
         "../envs/gather.yaml"
     threads: 1

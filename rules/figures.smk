@@ -24,8 +24,7 @@ rule figures_panels:
         "logs/figures/{thresholds}/panels.log",
     benchmark:
         "results/benchmarks/figures/{thresholds}/panels.tsv"
-    group:
-        "tables"
+    localrule: True
     conda:
         "../envs/figures.yaml"
     threads: 1
@@ -67,8 +66,7 @@ rule figures_charts:
         "logs/figures/{thresholds}/charts.log",
     benchmark:
         "results/benchmarks/figures/{thresholds}/charts.tsv"
-    group:
-        "tables"
+    localrule: True
     conda:
         "../envs/figures.yaml"
     threads: 1

@@ -37,8 +37,7 @@ rule frames:
         "logs/frames/gather.log",
     benchmark:
         "results/benchmarks/frames/gather.tsv"
-    group:
-        "tables"
+    localrule: True
     conda:
         "../envs/gather.yaml"
     threads: 1

@@ -108,8 +108,7 @@ rule masks:
         "logs/masks/gather.log",
     benchmark:
         "results/benchmarks/masks/gather.tsv"
-    group:
-        "tables"
+    localrule: True
     conda:
         "../envs/gather.yaml"
     threads: 1

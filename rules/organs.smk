@@ -62,8 +62,7 @@ rule organs:
         "logs/organs/gather.log",
     benchmark:
         "results/benchmarks/organs/gather.tsv"
-    group:
-        "tables"
+    localrule: True
     conda:
         "../envs/gather.yaml"
     threads: 1

@@ -103,8 +103,6 @@ rule reports_agreement:
         "logs/reports/agreement.log",
     benchmark:
         "results/benchmarks/reports/agreement.tsv"
-    group:
-        "tables"
     conda:
         "../envs/reports.yaml"
     threads: 1
@@ -130,8 +128,7 @@ rule reports:
         "logs/reports/gather.log",
     benchmark:
         "results/benchmarks/reports/gather.tsv"
-    group:
-        "tables"
+    localrule: True
     conda:
         "../envs/gather.yaml"
     threads: 1

@@ -44,8 +44,6 @@ rule tables_counts:
         "logs/tables/counts.log",
     benchmark:
         "results/benchmarks/tables/counts.tsv"
-    group:
-        "tables"
     conda:
         "../envs/tables.yaml"
     threads: 1
@@ -73,8 +71,6 @@ rule tables_recall:
         "logs/tables/recall.log",
     benchmark:
         "results/benchmarks/tables/recall.tsv"
-    group:
-        "tables"
     conda:
         "../envs/tables.yaml"
     threads: 1
@@ -107,8 +103,6 @@ rule tables_truth:
         "logs/tables/truth.log",
     benchmark:
         "results/benchmarks/tables/truth.tsv"
-    group:
-        "tables"
     conda:
         "../envs/tables.yaml"
     threads: 1
