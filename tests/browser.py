@@ -20,7 +20,7 @@ FLAGS = (
     "--force-device-scale-factor=1", "--hide-scrollbars", "--remote-debugging-pipe",
 )  # fmt: skip
 KEYS = {"ArrowRight": 39, "ArrowLeft": 37, "Escape": 27, "Enter": 13, "Tab": 9, " ": 32}
-PATIENCE_S = 30
+PATIENCE_S = 20
 
 
 class Browser:
@@ -43,7 +43,7 @@ class Browser:
         # what the browser reads (3) and writes (4)
         child_in, self._out = os.pipe()
         self._in, child_out = os.pipe()
-        command = ["sh", "-c", f'exec "$0" "$@" 3<&{child_in} 4>&{child_out}', CHROMIUM, *FLAGS]
+        command = ["bash", "-c", f'exec "$0" "$@" 3<&{child_in} 4>&{child_out}', CHROMIUM, *FLAGS]
         command += [f"--user-data-dir={self.folder / 'profile'}", "about:blank"]
         self._process = subprocess.Popen(
             command, pass_fds=(child_in, child_out), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
@@ -112,8 +112,12 @@ class Browser:
 
     def open(self, path: Path) -> None:
         """Open a file and wait until it has loaded."""
+        self.go(path.as_uri())
+
+    def go(self, address: str) -> None:
+        """Open an address and wait until it has loaded."""
         self._events.clear()
-        self.send("Page.navigate", url=path.as_uri())
+        self.send("Page.navigate", url=address)
         self._wait_for("Page.loadEventFired")
 
     def _wait_for(self, method: str) -> None:

@@ -55,6 +55,8 @@ class View {
     canvas.addEventListener('pointerdown', (event) => this.down(event));
     canvas.addEventListener('pointermove', (event) => this.move(event));
     for (const name of ['pointerup', 'pointercancel']) canvas.addEventListener(name, (event) => this.up(event));
+    // a quick finger starts no fling, which would swallow the next tap, on a button
+    canvas.addEventListener('touchmove', (event) => event.preventDefault(), { passive: false });
     canvas.addEventListener('wheel', (event) => this.wheel(event), { passive: false });
     canvas.addEventListener('dblclick', () => { this.reset(); this.draw(); });
     canvas.addEventListener('contextmenu', (event) => event.preventDefault());
