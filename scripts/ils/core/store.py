@@ -140,6 +140,7 @@ class ShardWriter:
         self.units, self.pictures, self.empty = units or {}, pictures, empty or {}
         self._atomic = atomic(path)
         self._ids: list[str] = []
+        self._fields: dict[str, tuple[h5py.Dataset, bool]] = {}
 
     def __enter__(self) -> "ShardWriter":
         # A fixed superblock and no time stamps: the same rows give the same bytes.
@@ -165,6 +166,7 @@ class ShardWriter:
             **(codec if big else {}),
         )
         data.attrs["packed"] = packed
+        self._fields[name] = data, packed
         if packed and self.labels is not None:
             data.attrs["labels"] = list(self.labels)
         if name in self.units:
@@ -174,11 +176,11 @@ class ShardWriter:
         """Add one row: ``append("img1", mask=bool_array, image=uint8_array)``."""
         for name, value in arrays.items():
             value = np.asarray(value)
-            if name not in self._file:
+            if name not in self._fields:
                 self._create(name, value.shape, value.dtype)
-            data = self._file[name]
+            data, packed = self._fields[name]
             data.resize(len(self._ids) + 1, axis=0)
-            data[len(self._ids)] = pack(value) if data.attrs["packed"] else value
+            data[len(self._ids)] = pack(value) if packed else value
         self._ids.append(row_id)
 
     def __exit__(self, kind, error, trace) -> bool | None:
