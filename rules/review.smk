@@ -17,8 +17,6 @@ rule review_pages:
         "logs/review/{thresholds}/pages.log",
     benchmark:
         "results/benchmarks/review/{thresholds}/pages.tsv"
-    group:
-        "tables"
     conda:
         "../envs/review.yaml"
     threads: 1
@@ -48,23 +46,23 @@ rule review_sheets:
         expert_rates=report(
             "results/review/{thresholds}/experts.tsv",
             caption="../report/review_experts.rst",
-            category="Review",
-            subcategory="{thresholds}",
-            labels={"table": "found acceptable (Table 3)"},
+            category="6 Evaluation",
+            subcategory="review, {thresholds}",
+            labels={"result": "found acceptable (Table 3)"},
         ),
         lesion_rates=report(
             "results/review/{thresholds}/lesions.tsv",
             caption="../report/review_lesions.rst",
-            category="Review",
-            subcategory="{thresholds}",
-            labels={"table": "per lesion type (Table 13)"},
+            category="6 Evaluation",
+            subcategory="review, {thresholds}",
+            labels={"result": "found acceptable per lesion type (Table 13)"},
         ),
         agreement=report(
             "results/review/{thresholds}/agreement.tsv",
             caption="../report/review_agreement.rst",
-            category="Review",
-            subcategory="{thresholds}",
-            labels={"table": "agreement of the experts"},
+            category="6 Evaluation",
+            subcategory="review, {thresholds}",
+            labels={"result": "agreement of the experts"},
         ),
         counts="results/review/{thresholds}/counts.tsv",
         rejected="results/review/{thresholds}/rejected.tsv",
@@ -75,8 +73,7 @@ rule review_sheets:
         "logs/review/{thresholds}/sheets.log",
     benchmark:
         "results/benchmarks/review/{thresholds}/sheets.tsv"
-    group:
-        "tables"
+    localrule: True
     conda:
         "../envs/review.yaml"
     threads: 1

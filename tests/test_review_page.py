@@ -190,6 +190,17 @@ def test_clicks_do_what_keys_do(browser, page, tmp_path):
     assert text(browser, "status") == "Saved; 298 items have no verdict yet."
 
 
+def test_the_last_item_tells_what_is_open(browser):
+    for _ in range(299):
+        browser.key("ArrowRight")
+    assert browser.run("document.getElementById('next').disabled")
+    browser.key("ArrowRight")
+    browser.key("a")
+    assert text(browser, "status") == "Item 300: acceptable. 299 others are open: J."
+    browser.key("j")
+    assert text(browser, "where").startswith("Item 1 ")
+
+
 def test_letters_of_a_note_are_no_verdicts(browser):
     browser.key("n")
     for letter in "axum":

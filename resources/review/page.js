@@ -154,7 +154,9 @@ function judge(verdict) {
   const judged = showAnswer();
   const number = at + 1;
   if (at < items.length - 1) go(at + 1);
-  say(`Item ${number}: ${verdict}.${judged === items.length ? ' All items are judged: save the sheet.' : ''}`);
+  const open = items.length - judged;
+  const more = open === 0 ? ' All items are judged: save the sheet.' : at === number - 1 ? ` ${open} others are open: J.` : '';
+  say(`Item ${number}: ${verdict}.${more}`);
 }
 
 function undo() {
