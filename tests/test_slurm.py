@@ -3,6 +3,7 @@
 The runs need a SLURM (docs/cluster.md); without one they are skipped, visibly.
 """
 
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -143,3 +144,24 @@ def test_a_group_asks_for_the_time_of_all_and_the_memory_of_one(faulty_run):
 def test_nothing_is_left_of_a_run_that_ended(faulty_run):
     assert orphans(faulty_run) == []
     assert not queued(run_name(faulty_run))
+
+
+@pytest.mark.skipif("CXR_ILS_FAULTS" not in os.environ, reason="the demo's nets want no GPU: make test-faults")
+def test_jobs_of_a_gpu_group_run_on_the_gpu_partition_and_share_one_gpu(tmp_path):
+    needs_slurm()
+    write_settings(tmp_path, {})
+    limit = re.search(
+        r"^workflow\.register_resource\(.*\)$", (ROOT / "rules/common.smk").read_text(), flags=re.M
+    ).group()
+    scopes = re.search(r"^resource_scopes:\n.*\n", (ROOT / "Snakefile").read_text(), flags=re.M).group()
+    (tmp_path / "Snakefile").write_text(
+        f"{scopes}{limit}\n"
+        "rule all:\n    input: expand('{n}.txt', n=range(3))\n"
+        "rule organs_shard:\n    output: '{n}.txt'\n    group: 'organs-gpu'\n    threads: 2\n"
+        "    resources: gpu=1, mem_mb=300, runtime=2\n    shell: 'echo $CUDA_VISIBLE_DEVICES > {output}'\n"
+    )
+    finish(start(tmp_path, "--snakefile", str(tmp_path / "Snakefile")), tmp_path)
+    (job,) = jobs_of(run_name(tmp_path))
+    assert (job["partition"], job["alloccpus"], job["reqmem"], job["timelimitraw"]) == ("gpu", "2", "300M", "6")
+    assert {len((tmp_path / f"{number}.txt").read_text().split(",")) for number in range(3)} == {1}
+    assert {(tmp_path / f"{number}.txt").read_text().strip() for number in range(3)} <= {"0", "1"}
