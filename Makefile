@@ -56,7 +56,7 @@ $(VENV)/test.stamp: requirements/test.txt $(VENV)/run.stamp
 test-setup: $(VENV)/test.stamp
 
 test: test-setup lint
-	$(BIN)/pytest -n $(CORES)
+	$(BIN)/pytest -n $(CORES) --dist loadgroup
 
 lint: test-setup
 	$(BIN)/ruff check .
