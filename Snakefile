@@ -5,7 +5,7 @@
 # results/tables, results/figures, results/benchmarks; logs/<stage>/…
 #
 # Every stage is a target: `snakemake reports`, `snakemake masks`, … Bare `snakemake` builds the dataset, its tables
-# and its figures. Settings: config.yaml, overridden with `--configfile mine.yaml`.
+# its figures and its page, results/index.html. Settings: config.yaml, overridden with `--configfile mine.yaml`.
 from pathlib import Path
 
 from snakemake.utils import min_version
@@ -47,6 +47,7 @@ include: "rules/ablation.smk"
 include: "rules/dataset.smk"
 include: "rules/tables.smk"
 include: "rules/figures.smk"
+include: "rules/page.smk"
 include: "rules/explain.smk"
 include: "rules/training.smk"
 include: "rules/inference.smk"
@@ -69,4 +70,5 @@ rule all:
         rules.dataset.output,
         rules.tables.input,
         rules.figures.input,
+        rules.page.input,
         rules.weights.output if WEIGHTS_NEEDED else [],

@@ -8,7 +8,7 @@ rule ablation_table:
         table=report(
             "results/ablation/points.tsv",
             caption="../report/ablation_points.rst",
-            category="Ablation",
+            category="3 Recall",
             labels={"result": "every point (table)"},
         ),
     log:
@@ -35,13 +35,13 @@ rule ablation_charts:
         curves=report(
             "results/ablation/curves.png",
             caption="../report/ablation_curves.rst",
-            category="Ablation",
+            category="3 Recall",
             labels={"result": "recall and yield against each threshold"},
         ),
         recall_map=report(
             "results/ablation/map.png",
             caption="../report/ablation_map.rst",
-            category="Ablation",
+            category="3 Recall",
             labels={"result": "recall over two thresholds"},
         ),
     log:

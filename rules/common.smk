@@ -10,7 +10,7 @@ from ils.core.cluster import growing, refuse_orphans
 from ils.core.declarations import declared, engine_inputs, engine_sources
 from ils.core.labels import SPLITS, STAGES
 from ils.core.options import ASKED, ENGINE_STAGES, asked, check_files, data, evaluated, runs, sheets, stage_options
-from ils.core.planned import refuse_blind_rerun
+from ils.core.planned import present, refuse_blind_rerun, shown
 from ils.core.provenance import code_digest
 from ils.core.run import UserError, existing_file
 from ils.core.seeds import shard_names
@@ -46,6 +46,7 @@ try:
     RUNS = runs(SETTINGS)
     EVALUATED = evaluated(SETTINGS)
     SHEETS = sheets(SETTINGS)
+    SHOWN = shown(RUNS, EVALUATED)
     PREDICT = asked(config, RUNS)
     check_files(SETTINGS, PREDICT["image"])
     # The study that `explain` was given.

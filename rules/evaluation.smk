@@ -44,14 +44,14 @@ rule evaluation_run:
         scores_table=report(
             "results/evaluation/{run}/scores.tsv",
             caption="../report/evaluation_scores.rst",
-            category="Evaluation",
+            category="6 Evaluation",
             subcategory="{run}",
             labels={"table": "masks (Tables 4, 5)"},
         ),
         text_table=report(
             "results/evaluation/{run}/text.tsv",
             caption="../report/evaluation_text.rst",
-            category="Evaluation",
+            category="6 Evaluation",
             subcategory="{run}",
             labels={"table": "answers (Tables 6, 14)"},
         ),
@@ -60,7 +60,7 @@ rule evaluation_run:
         counts_table=report(
             "results/evaluation/{run}/counts.tsv",
             caption="../report/evaluation_counts.rst",
-            category="Evaluation",
+            category="6 Evaluation",
             subcategory="{run}",
             labels={"table": "pairs and lines accounted for"},
         ),
@@ -94,19 +94,19 @@ rule evaluation_comparison:
         comparison_table=report(
             "results/evaluation/comparison.tsv",
             caption="../report/evaluation_comparison.rst",
-            category="Evaluation",
+            category="6 Evaluation",
             labels={"table": "all runs, and the paper's"},
         ),
         masks_figure=report(
             "results/evaluation/masks.png",
             caption="../report/evaluation_masks.rst",
-            category="Evaluation",
+            category="6 Evaluation",
             labels={"figure": "masks per lesion type"},
         ),
         text_figure=report(
             "results/evaluation/text.png",
             caption="../report/evaluation_answers.rst",
-            category="Evaluation",
+            category="6 Evaluation",
             labels={"figure": "answers per type of instruction"},
         ),
     log:

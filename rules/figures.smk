@@ -16,8 +16,8 @@ rule figures_panels:
             directory("results/figures/{thresholds}/panels"),
             patterns=["{image}.png"],
             caption="../report/panel.rst",
-            category="Studies",
-            subcategory="{thresholds}",
+            category="4 Cases",
+            subcategory="every step of a study, {thresholds}",
             labels={"image": "{image}"},
         ),
     log:
@@ -42,25 +42,25 @@ rule figures_charts:
     input:
         lines=expand("results/dataset/{{thresholds}}/{split}.jsonl", split=SPLITS),
         funnel_table="results/tables/funnel.tsv",
-        recall_table="results/tables/recall.tsv",
+        splits_table="results/tables/splits.tsv",
     output:
         distribution=report(
             "results/figures/{thresholds}/distribution.png",
             caption="../report/distribution.rst",
-            category="Dataset",
-            labels={"figure": "pairs per lesion type (Fig. 4)", "thresholds": "{thresholds}"},
+            category="2 Dataset",
+            labels={"result": "pairs per lesion type (Fig. 4)", "thresholds": "{thresholds}"},
         ),
         funnel=report(
             "results/figures/{thresholds}/funnel.png",
             caption="../report/funnel.rst",
-            category="Dataset",
-            labels={"figure": "from images to pairs", "thresholds": "{thresholds}"},
+            category="1 From images to pairs",
+            labels={"result": "funnel (chart)", "thresholds": "{thresholds}"},
         ),
-        recall=report(
-            "results/figures/{thresholds}/recall.png",
-            caption="../report/recall.rst",
-            category="Dataset",
-            labels={"figure": "recall (Table 8)", "thresholds": "all"},
+        shares=report(
+            "results/figures/{thresholds}/shares.png",
+            caption="../report/shares.rst",
+            category="2 Dataset",
+            labels={"result": "lesion types beside the paper's", "thresholds": "{thresholds}"},
         ),
     log:
         "logs/figures/{thresholds}/charts.log",
@@ -80,7 +80,37 @@ rule figures_charts:
         "../scripts/figures.py"
 
 
+rule figures_recall:
+    input:
+        recall_table="results/tables/recall.tsv",
+    output:
+        recall=report(
+            "results/figures/recall.png",
+            caption="../report/recall.rst",
+            category="3 Recall",
+            labels={"result": "every threshold set (chart)"},
+        ),
+    log:
+        "logs/figures/recall.log",
+    benchmark:
+        "results/benchmarks/figures/recall.tsv"
+    group:
+        "tables"
+    conda:
+        "../envs/figures.yaml"
+    threads: 1
+    resources:
+        mem_mb=growing(2000),
+        runtime=growing(10),
+    params:
+        options=OPTIONS["figures"],
+        code=code_digest("figures.py", "ils.figures.stage"),
+    script:
+        "../scripts/figures.py"
+
+
 rule figures:
     input:
+        rules.figures_recall.output,
         expand("results/figures/{thresholds}/panels", thresholds=BUILD),
-        expand("results/figures/{thresholds}/{chart}.png", thresholds=BUILD, chart=["distribution", "funnel", "recall"]),
+        expand("results/figures/{thresholds}/{chart}.png", thresholds=BUILD, chart=["distribution", "shares", "funnel"]),

@@ -46,7 +46,7 @@ rule inference_panels:
             directory("results/inference/{run}/{split}_panels"),
             patterns=["{image}.png"],
             caption="../report/inference.rst",
-            category="Inference",
+            category="6 Evaluation",
             subcategory="{run}",
             labels={"image": "{image}"},
         ),

@@ -95,7 +95,7 @@ rule reports_agreement:
         agreement=report(
             "results/reports/agreement.tsv",
             caption="../report/agreement.rst",
-            category="Tables",
+            category="1 From images to pairs",
             labels={"table": "agreement of the report engines"},
         ),
         disagreements="results/reports/disagreements.tsv",

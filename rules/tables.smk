@@ -19,26 +19,26 @@ rule tables_counts:
         splits_table=report(
             "results/tables/splits.tsv",
             caption="../report/table.rst",
-            category="Tables",
-            labels={"table": "pairs per split (Tables 10-12)"},
+            category="2 Dataset",
+            labels={"result": "pairs per split (Tables 10-12)"},
         ),
         funnel_table=report(
             "results/tables/funnel.tsv",
             caption="../report/funnel.rst",
-            category="Tables",
-            labels={"table": "funnel"},
+            category="1 From images to pairs",
+            labels={"result": "funnel (table)"},
         ),
         conservation_table=report(
             "results/tables/conservation.tsv",
             caption="../report/conservation.rst",
-            category="Tables",
-            labels={"table": "conservation"},
+            category="1 From images to pairs",
+            labels={"result": "conservation"},
         ),
         counts_table=report(
             "results/tables/counts.tsv",
             caption="../report/table.rst",
-            category="Tables",
-            labels={"table": "counts"},
+            category="2 Dataset",
+            labels={"result": "counts"},
         ),
     log:
         "logs/tables/counts.log",
@@ -64,8 +64,8 @@ rule tables_recall:
         recall_table=report(
             "results/tables/recall.tsv",
             caption="../report/recall.rst",
-            category="Tables",
-            labels={"table": "recall (Table 8)"},
+            category="3 Recall",
+            labels={"result": "every threshold set (table, Table 8)"},
         ),
     log:
         "logs/tables/recall.log",
@@ -96,8 +96,8 @@ rule tables_truth:
         truth_table=report(
             "results/tables/truth.tsv",
             caption="../report/truth.rst",
-            category="Tables",
-            labels={"table": "beside the known truth"},
+            category="5 Beside the truth",
+            labels={"result": "beside the known truth"},
         ),
     log:
         "logs/tables/truth.log",

@@ -46,7 +46,7 @@ rule training_curves:
         figure=report(
             "results/training/{run}/curves.png",
             caption="../report/training.rst",
-            category="Training",
+            category="6 Evaluation",
             labels={"training": "{run}"},
         ),
     log:

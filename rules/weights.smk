@@ -125,7 +125,7 @@ rule weights:
         table=report(
             "results/weights/manifest.tsv",
             caption="../report/weights.rst",
-            category="Tables",
+            category="8 Versions",
             labels={"table": "published weights"},
         ),
     log:

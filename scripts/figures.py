@@ -2,5 +2,9 @@
 
 from ils.core import run
 
-PARTS = {"figures_panels": "figures.stage.run_panels", "figures_charts": "figures.stage.run_charts"}
+PARTS = {
+    "figures_panels": "figures.stage.run_panels",
+    "figures_charts": "figures.stage.run_charts",
+    "figures_recall": "figures.stage.run_recall",
+}
 run.part(snakemake, PARTS[snakemake.rule], name=snakemake.wildcards.get("thresholds"))

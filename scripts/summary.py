@@ -13,7 +13,11 @@ def main(results: Path) -> None:
     for row in rows:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
     print()
-    for name, path in (("dataset", results / "dataset"), ("report", results / "report.html")):
+    for name, path in (
+        ("dataset", results / "dataset"),
+        ("page", results / "index.html"),
+        ("report", results / "report.html"),
+    ):
         print(f"{name}: {path.resolve()}")
 
 

@@ -12,7 +12,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = (ROOT / os.environ.get("CXR_ILS_SHARED", "../shared")).resolve()
-SLICE = {"phantom": {"subjects": 6, "studies": 9}, "figures": {"studies": 2}}
+SLICE = {
+    "phantom": {"subjects": 6, "studies": 9}, "figures": {"studies": 2}, "page": {"gallery": 2, "calibration": 2},
+}  # fmt: skip
 """Settings of the slice on which whole runs are tested."""
 
 

@@ -63,6 +63,8 @@ def stage_options(settings: Settings) -> dict[str, dict]:
         "release": {"images": dataset["release_images"]},
         "tables": {"min_px": plain["tables"]["truth_min_px"]},
         "figures": plain["figures"] | {"seed": seed},
+        "page": plain["page"] | {"seed": seed, "dpi": plain["figures"]["dpi"]},
+        "page_costs": {"dpi": plain["figures"]["dpi"]},
         "explain": {"dpi": plain["figures"]["dpi"]},
         "training": _stage("training", plain) | {"seed": seed},
         "inference": _inference(plain),

@@ -1,5 +1,6 @@
 """What Snakemake is about to run, looked at before the first job."""
 
+from hashlib import sha256
 from pathlib import Path
 
 from ils.core.run import UserError
@@ -22,3 +23,22 @@ def refuse_blind_rerun(dag) -> None:
             f"the cohort has changed, and {finished} finished jobs of its shards would run again, changed or not: run "
             "`snakemake cohort` with the same options first, then this again"
         )
+
+
+def present(paths: list[str]) -> dict[str, str]:
+    """Return {path: digest of its content} of the files that are there.
+
+    As a param it makes a rule run again when one of them appears, changes or goes, though it is not the rule's to make.
+    """
+    return {path: sha256(Path(path).read_bytes()).hexdigest()[:16] for path in paths if Path(path).is_file()}
+
+
+def shown(known: dict, scored: dict) -> list[str]:
+    """Return what the page shows where it is there: made by name, so that a bare run need not make it.
+
+    ``known``: the runs; ``scored``: what is evaluated.
+    """
+    files = [f"results/ablation/{name}" for name in ("points.tsv", "curves.png", "map.png")]
+    files += [f"results/evaluation/{name}" for name in ("comparison.tsv", "masks.png", "text.png")]
+    files += [f"results/evaluation/{name}/pairs.parquet" for name in scored]
+    return files + [f"results/training/{name}/curves.png" for name in known]

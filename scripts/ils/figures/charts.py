@@ -7,7 +7,7 @@ import polars as pl
 from matplotlib.figure import Figure
 
 from ils.core.labels import LESIONS
-from ils.core.plots import BLUE, VERMILION
+from ils.core.plots import BLUE, GREY, VERMILION
 from ils.figures import palette
 
 
@@ -26,6 +26,36 @@ def distribution(counts: Mapping[tuple[str, bool], int]) -> Figure:
     axes.legend()
     axes.spines[["top", "right"]].set_visible(False)
     return figure
+
+
+def shares(splits: pl.DataFrame) -> Figure:
+    """Draw the share of each lesion type among positive and among negative pairs, ours beside the paper's.
+
+    ``splits``: the tables stage's pairs per split of one threshold set; all splits and types of instruction together.
+    """
+    rows = splits.filter(pl.col("lesion") != "total")
+    figure = Figure(figsize=(9, 4.6), layout="constrained")
+    for axes, polarity in zip(figure.subplots(1, 2, sharey=True), ("positive", "negative"), strict=True):
+        columns = [name for name in rows.columns if name.endswith(f"_{polarity}")]
+        for offset, ending, colour, label in ((-0.2, "", BLUE, "this run"), (0.2, "_paper", GREY, "the paper")):
+            pairs = [_pairs(rows, lesion, [f"{name}{ending}" for name in columns]) for lesion in LESIONS]
+            widths = [100 * number / max(sum(pairs), 1) for number in pairs]
+            places = [index + offset for index in range(len(LESIONS))]
+            axes.bar_label(
+                axes.barh(places, widths, 0.38, color=colour, label=label), fmt="%.1f", fontsize=8, padding=2
+            )
+        axes.set_title(f"{polarity} pairs")
+        axes.set_xlabel("% of them")
+        axes.margins(x=0.15)
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.axes[0].set_yticks(range(len(LESIONS)), LESIONS)
+    figure.axes[0].invert_yaxis()
+    figure.axes[1].legend(loc="lower right")
+    return figure
+
+
+def _pairs(rows: pl.DataFrame, lesion: str, columns: Sequence[str]) -> int:
+    return sum(int(rows.filter(pl.col("lesion") == lesion)[name].sum()) for name in columns)
 
 
 def funnel(steps: Sequence[tuple[str, int, Mapping[str, int]]]) -> Figure:

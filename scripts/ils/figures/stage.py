@@ -64,13 +64,18 @@ def run_panels(
         save(draw(story), folder / f"{image_id}.png", options.dpi)
 
 
-def run_charts(*, lines: list[str], funnel_table: str, recall_table: str, distribution: str, funnel: str, recall: str,
+def run_charts(*, lines: list[str], funnel_table: str, splits_table: str, distribution: str, shares: str, funnel: str,
                name: str, options: Options) -> None:  # fmt: skip
-    """Draw the three charts of the threshold set ``name`` from its lines and the tables stage's funnel and recall."""
+    """Draw the three charts of the threshold set ``name`` from its lines and the tables stage's funnel and splits."""
     of_set = read_table(funnel_table).filter(pl.col("thresholds") == name)
     counts = Counter((row["target"], row["mask_id"] is not None) for path in lines for row in read_lines(path))
     save(charts.distribution(counts), distribution, options.dpi)
     save(charts.funnel(funnel_steps(of_set)), funnel, options.dpi)
+    save(charts.shares(read_table(splits_table).filter(pl.col("thresholds") == name)), shares, options.dpi)
+
+
+def run_recall(*, recall_table: str, recall: str, options: Options) -> None:
+    """Draw the recall of every threshold set from the tables stage's recall."""
     save(charts.recall(read_table(recall_table)), recall, options.dpi)
 
 

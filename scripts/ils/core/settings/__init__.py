@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError, model_validator
 from ils.core.settings.base import Section, key
 from ils.core.settings.images import Anatomy, Anomaly, Boxes, Compute, Organs
 from ils.core.settings.inputs import Cohort, Frames, Phantom
-from ils.core.settings.outputs import Ablation, Dataset, Figures, Masks, Tables
+from ils.core.settings.outputs import Ablation, Dataset, Figures, Masks, Page, Tables
 from ils.core.settings.reports import Reports
 from ils.core.settings.review import Review
 from ils.core.settings.rosalia import Evaluation, Inference, Training
@@ -41,6 +41,7 @@ class Settings(Section):
     tables: Tables = key(Tables, "Tables.")
     ablation: Ablation = key(Ablation, "Sweep of thresholds.")
     figures: Figures = key(Figures, "Pictures.")
+    page: Page = key(Page, "The results on one page.")
     training: Training = key(Training, "ROSALIA: fine-tuning.")
     inference: Inference = key(Inference, "Masks and answers of a trained model.")
     evaluation: Evaluation = key(Evaluation, "Scores of ROSALIA and of other models.")

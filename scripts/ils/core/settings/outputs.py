@@ -100,3 +100,13 @@ class Figures(Section):
 
     studies: int = key(12, "Number of studies that get an overlay panel.", ge=0, le=1000)
     dpi: int = key(110, "Resolution of the figures.", unit="dots per inch", ge=40, le=600)
+
+
+class Page(Section):
+    """The results on one page, with pictures."""
+
+    gallery: int = key(3, "Findings of each lesion type that are shown with their boxes.", ge=0, le=50)
+    boxes: int = key(8, "Boxes shown of a finding: half of them kept ones, where there are as many.", ge=1, le=40)
+    calibration: int = key(6, "Images whose masks are shown under every threshold set built.", ge=0, le=100)
+    side: int = key(384, "Side of these pictures.", unit="pixels", ge=128, le=1024)
+    quality: int = key(82, "JPEG quality of these pictures.", ge=30, le=95)

@@ -1,0 +1,141 @@
+# Page: the results as a paper shows them, results/index.html, with cases of each lesion type and the reasons boxes were
+# kept or dropped; what the jobs took is measured and stands on a page of its own, results/costs.html.
+
+
+rule page_pictures:
+    input:
+        findings=expand("results/masks/{thresholds}/{shard}.findings.parquet", thresholds=BUILD, shard=SHARDS),
+        masks=expand("results/masks/{thresholds}/{shard}.h5", thresholds=BUILD, shard=SHARDS),
+        boxes=expand("results/boxes/{shard}.parquet", shard=SHARDS),
+        frames=expand("results/frames/{shard}.h5", shard=SHARDS),
+        anomaly=expand("results/anomaly/{shard}.h5", shard=SHARDS),
+        anatomy=expand("results/anatomy/{shard}.h5", shard=SHARDS),
+    output:
+        gallery=report(
+            directory("results/page/gallery"),
+            patterns=["{thresholds}/{lesion}-{number}.jpg"],
+            caption="../report/gallery.rst",
+            category="4 Cases",
+            subcategory="of each lesion type, {thresholds}",
+            labels={"lesion": "{lesion}", "case": "{number}"},
+        ),
+        calibration=report(
+            directory("results/page/calibration"),
+            patterns=["{image}.jpg"],
+            caption="../report/calibration.rst",
+            category="4 Cases",
+            subcategory="several threshold sets",
+            labels={"image": "{image}"},
+        ),
+        parts=directory("results/page/parts"),
+    log:
+        "logs/page/pictures.log",
+    benchmark:
+        "results/benchmarks/page/pictures.tsv"
+    group:
+        "page"
+    conda:
+        "../envs/page.yaml"
+    threads: 1
+    resources:
+        mem_mb=growing(4000),
+        runtime=growing(30),
+    params:
+        options=OPTIONS["page"],
+        thresholds=BUILD,
+        code=code_digest("page.py", "ils.page.gallery"),
+    script:
+        "../scripts/page.py"
+
+
+# What is asked for by name (ablation, evaluation) is shown if it is there when Snakemake plans, and is no input: a bare
+# run must not train a model anew because a threshold has changed.
+rule page_index:
+    input:
+        counts_table="results/tables/counts.tsv",
+        splits_table="results/tables/splits.tsv",
+        funnel_table="results/tables/funnel.tsv",
+        recall_table="results/tables/recall.tsv",
+        truth_table="results/tables/truth.tsv" if "truth" in TABLES else [],
+        parts="results/page/parts",
+        reports=expand("results/reports/{shard}.jsonl", shard=SHARDS),
+        frames=expand("results/frames/{shard}.h5", shard=SHARDS),
+        organs=expand("results/organs/{shard}.h5", shard=SHARDS),
+        anomaly=expand("results/anomaly/{shard}.h5", shard=SHARDS),
+        anatomy=expand("results/anatomy/{shard}.h5", shard=SHARDS),
+        masks=expand("results/masks/{thresholds}/{shard}.h5", thresholds=BUILD, shard=SHARDS),
+        test=expand("results/dataset/{thresholds}/{split}.jsonl", thresholds=BUILD, split=SPLIT),
+        manifests=expand("results/weights/{artefact}.json", artefact=WEIGHTS_NEEDED),
+    output:
+        index="results/index.html",
+        versions_table=report(
+            "results/page/versions.tsv",
+            caption="../report/versions.rst",
+            category="8 Versions",
+            labels={"table": "code, settings, weights, packages"},
+        ),
+    log:
+        "logs/page/index.log",
+    benchmark:
+        "results/benchmarks/page/index.tsv"
+    group:
+        "page"
+    conda:
+        "../envs/page.yaml"
+    threads: 1
+    resources:
+        mem_mb=growing(2000),
+        runtime=growing(10),
+    params:
+        thresholds=BUILD,
+        engines={stage: OPTIONS[stage]["engine"] for stage in ("reports", "organs", "anomaly", "anatomy", "boxes")},
+        source=SETTINGS.cohort.source,
+        extras=lambda wildcards: present(SHOWN),
+        code=code_digest("page.py", "ils.page.stage"),
+    script:
+        "../scripts/page.py"
+
+
+rule page_costs:
+    input:
+        conservation_table="results/tables/conservation.tsv",
+        index="results/index.html",
+    output:
+        page="results/costs.html",
+        costs_table=report(
+            "results/page/costs.tsv",
+            caption="../report/costs.rst",
+            category="7 Costs",
+            labels={"result": "stages (table)"},
+        ),
+        jobs_table="results/page/jobs.tsv",
+        chart=report(
+            "results/page/costs.png",
+            caption="../report/costs.rst",
+            category="7 Costs",
+            labels={"result": "stages (chart)"},
+        ),
+    log:
+        "logs/page/costs.log",
+    benchmark:
+        "results/benchmarks/page/costs.tsv"
+    group:
+        "page"
+    conda:
+        "../envs/page.yaml"
+    threads: 1
+    resources:
+        mem_mb=growing(2000),
+        runtime=growing(5),
+    params:
+        options=OPTIONS["page_costs"],
+        code=code_digest("page.py", "ils.page.costs"),
+    script:
+        "../scripts/page.py"
+
+
+rule page:
+    input:
+        rules.page_pictures.output,
+        rules.page_index.output,
+        rules.page_costs.output,

@@ -1,0 +1,205 @@
+"""The gallery, cases of each lesion type with the reasons boxes were kept or dropped, and the calibration view."""
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from ils.core.conditions import box_values
+from ils.core.labels import LESIONS, LUNGS
+from ils.core.run import progress
+from ils.core.store import Shard, atomic, read_table, write_lines
+from ils.page import cases, pictures, sheets
+
+PARTS = "parts.jsonl"
+
+
+@dataclass(frozen=True)
+class Options:
+    """Settings of the pictures (see docs/settings.md), and the threshold sets built."""
+
+    thresholds: list[str]
+    gallery: int
+    calibration: int
+    boxes: int
+    side: int
+    quality: int
+    dpi: int
+    seed: int
+
+
+def run(
+    *,
+    findings: list[str],
+    masks: list[str],
+    boxes: list[str],
+    frames: list[str],
+    anomaly: list[str],
+    anatomy: list[str],
+    gallery: str,
+    calibration: str,
+    parts: str,
+    options: Options,
+) -> None:
+    """Draw the gallery of each threshold set and the calibration view, from the stored results alone.
+
+    Inputs are lists in the order of the shards; ``findings`` and ``masks`` lie in a folder named by their threshold
+    set. ``gallery`` and ``calibration`` get sheets; ``parts`` the pictures by themselves and ``parts.jsonl`` for the
+    page, one line a case or an image of the calibration.
+    """
+    folders = [Path(path) for path in (gallery, calibration, parts)]
+    for folder in folders:
+        folder.mkdir(parents=True, exist_ok=True)
+    shards = {"boxes": boxes, "frames": frames, "anomaly": anomaly, "anatomy": anatomy}
+    tables = {name: [read_table(path) for path in _of_set(findings, name)] for name in options.thresholds}
+    stores = {name: _of_set(masks, name) for name in options.thresholds}
+    lines = []
+    for name in options.thresholds:
+        chosen = cases.choose_cases(tables[name], options.gallery, options.seed)
+        drawn = _cases(name, chosen, shards, stores[name], folders[0], folders[2], options)
+        lines += list(progress(drawn, len(chosen), f"gallery {name}"))
+    images = cases.choose_images(tables, options.calibration, options.seed)
+    drawn = _calibration(images, tables, shards, stores, folders[1], folders[2], options)
+    lines += list(progress(drawn, len(images), "calibration"))
+    write_lines(folders[2] / PARTS, lines)
+
+
+def _of_set(paths: Sequence[str], name: str) -> list[str]:
+    return [path for path in paths if Path(path).parent.name == name]
+
+
+def _write(path: Path, data: bytes) -> None:
+    with atomic(path) as temporary:
+        temporary.write_bytes(data)
+
+
+def _cases(
+    name: str,
+    chosen: Sequence[tuple[int, dict]],
+    shards: dict[str, list[str]],
+    masks: Sequence[str],
+    gallery: Path,
+    parts: Path,
+    options: Options,
+) -> Iterator[dict]:
+    """Draw the cases of one threshold set; yield a line for each."""
+    numbers: dict[str, int] = {}
+    for shard, row in chosen:
+        lesion, image_id = row["target"], row["image_id"]
+        numbers[lesion] = numbers.get(lesion, 0) + 1
+        stem = f"{lesion}-{numbers[lesion]}"
+        with ExitStack() as stack:
+            frames, anomaly, anatomy = (
+                stack.enter_context(Shard(shards[stage][shard])) for stage in ("frames", "anomaly", "anatomy")
+            )
+            store = stack.enter_context(Shard(masks[shard], key="mask_id"))
+            image, zones = frames.get("image", image_id), anatomy.masks(image_id)
+            settings = json.loads(store.attrs["settings"])
+            mask = store.get("mask", row["mask_id"]) if row["mask_id"] is not None else None
+            anomalous = anomaly.get("anomaly", image_id)
+        taus = settings["thresholds"]["edema" if lesion == "edema" else "general"]
+        place = np.zeros(image.shape, bool)
+        for label in row["reported"]:
+            place |= zones[label]
+        of_image = read_table(shards["boxes"][shard]).filter((pl.col("image_id") == image_id) & pl.col("kept"))
+        shown = _judged(of_image.to_dicts(), row, place, zones, anomalous, taus, settings["denoise"], options.boxes)
+        left = pictures.grey(image, options.side)
+        if place.any() and lesion != "cardiomegaly":
+            pictures.outline(left, place, pictures.HALO, width=3)
+            pictures.outline(left, place, pictures.PLACE, width=1)
+        if mask is not None:
+            pictures.outline(left, mask, pictures.LESION_COLOURS[lesion], fill=0.25)
+        right = pictures.grey(image, options.side)
+        pictures.boxes(right, shown, image.shape[0])
+        reported = ", ".join(row["reported"]) or "no place"
+        title = f"{lesion} ({row['certainty'] or 'no certainty'}), reported: {reported}; {cases.outcome(row)}"
+        words = [f"{box['number']}  {box['class_name']}: {box['reason']}" for box in shown] or ["no boxes are asked"]
+        tally = {"kept": sum(v == 0 for v in row["box_verdicts"]), "dropped": sum(v > 0 for v in row["box_verdicts"])}
+        counted = f"{tally['kept']} of {sum(tally.values())} boxes kept at the threshold set {name}"
+        if row["box_verdicts"]:
+            words.append(counted)
+        sheet = sheets.case(f"study {row['study_id']}\n{title}", left, right, words)
+        sheets.save_jpeg(sheet, gallery / name / f"{stem}.jpg", options.dpi, options.quality)
+        for picture, kind in ((left, "mask"), (right, "boxes")):
+            _write(parts / name / f"{stem}-{kind}.jpg", pictures.jpeg(picture, options.quality))
+        yield {
+            "kind": "case", "thresholds": name, "lesion": lesion, "study_id": row["study_id"], "image_id": image_id,
+            "title": title, "counted": counted if row["box_verdicts"] else "", "has_mask": mask is not None,
+            "taus": taus, "mask": f"{name}/{stem}-mask.jpg", "boxes": f"{name}/{stem}-boxes.jpg",
+            "judged": [{key: box[key] for key in ("number", "class_name", "kept", "reason")} for box in shown],
+        }  # fmt: skip
+
+
+def _judged(
+    boxes: list[dict],
+    row: dict,
+    place: np.ndarray,
+    zones: dict[str, np.ndarray],
+    anomaly: np.ndarray,
+    taus: dict[str, float],
+    denoise: str,
+    number: int,
+) -> list[dict]:
+    """Return the boxes of a finding to show: as stored, with number, kept and reason."""
+    verdicts = [int(verdict) for verdict in row["box_verdicts"]]
+    if not verdicts:
+        return []
+    chosen = cases.choose_boxes(verdicts, [box["confidence"] for box in boxes], number)
+    lungs = {name: zones[name] for name in LUNGS}
+    values = box_values([boxes[i] for i in chosen], place, lungs, anomaly, ano=taus["ano"], denoise=denoise)
+    return [
+        boxes[i] | {"number": at + 1, "kept": verdicts[i] == 0, "reason": cases.reason(verdicts[i], of_box, taus)}
+        for at, (i, of_box) in enumerate(zip(chosen, values, strict=True))
+    ]
+
+
+def _calibration(
+    images: Sequence[tuple[int, str]],
+    tables: dict[str, list[pl.DataFrame]],
+    shards: dict[str, list[str]],
+    stores: dict[str, list[str]],
+    folder: Path,
+    parts: Path,
+    options: Options,
+) -> Iterator[dict]:
+    """Draw each image once for every threshold set; yield a line for each image."""
+    for shard, image_id in images:
+        with Shard(shards["frames"][shard]) as frames:
+            image = frames.get("image", image_id)
+        cells, seen = [], set()
+        for name in options.thresholds:
+            rows = tables[name][shard].filter((pl.col("image_id") == image_id) & pl.col("mask_id").is_not_null())
+            picture, said = pictures.grey(image, options.side), []
+            with Shard(stores[name][shard], key="mask_id") as store:
+                drawn: set[tuple[str, str]] = set()
+                for row in sorted(rows.to_dicts(), key=lambda row: LESIONS.index(row["target"])):
+                    if row["target"] != "cardiomegaly" and (row["target"], row["mask_id"]) not in drawn:
+                        drawn.add((row["target"], row["mask_id"]))
+                        mask = store.get("mask", row["mask_id"])
+                        pictures.outline(picture, mask, pictures.LESION_COLOURS[row["target"]], fill=0.2)
+                        said.append({"lesion": row["target"], "share": round(100 * float(mask.mean()), 1)})
+            seen |= {lesion for lesion, _ in drawn}
+            _write(parts / "calibration" / f"{image_id}-{name}.jpg", pictures.jpeg(picture, options.quality))
+            cells.append((name, picture, said))
+        sheet = sheets.calibration(
+            f"image {image_id}",
+            [(f"{name}: {_shares(said)}", picture) for name, picture, said in cells],
+            [lesion for lesion in LESIONS if lesion in seen],
+        )
+        sheets.save_jpeg(sheet, folder / f"{image_id}.jpg", options.dpi, options.quality)
+        yield {
+            "kind": "calibration",
+            "image_id": image_id,
+            "cells": [
+                {"thresholds": name, "picture": f"calibration/{image_id}-{name}.jpg", "masks": _shares(said)}
+                for name, _, said in cells
+            ],
+        }
+
+
+def _shares(said: Sequence[dict]) -> str:
+    return ", ".join(f"{one['lesion']} {one['share']:.1f} %" for one in said) or "no mask"

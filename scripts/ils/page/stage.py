@@ -1,0 +1,69 @@
+"""The page stage: one page that reads like a paper's results, from the tables and pictures of a run."""
+
+from base64 import b64encode
+from dataclasses import dataclass
+from pathlib import Path
+
+from ils.core.store import atomic, read_lines, read_table, write_table
+from ils.page import render
+from ils.page.gallery import PARTS
+
+RESOURCE_FILES = ("page", "organs/lite.onnx", "anomaly/lite.onnx", "boxes/lite.onnx", "../envs")
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the page says of the run beyond its files: sets built, engines, and what else was there (path: digest)."""
+
+    thresholds: list[str]
+    engines: dict[str, str]
+    source: str
+    extras: dict[str, str]
+
+
+def run(
+    *,
+    counts_table: str,
+    splits_table: str,
+    funnel_table: str,
+    recall_table: str,
+    parts: str,
+    reports: list[str],
+    frames: list[str],
+    organs: list[str],
+    anomaly: list[str],
+    anatomy: list[str],
+    masks: list[str],
+    test: list[str],
+    index: str,
+    versions_table: str,
+    options: Options,
+    truth_table: str | None = None,
+    manifests: list[str] | None = None,
+) -> None:
+    """Write the page and the table of versions. ``test``: the lines of the split that is evaluated, one a set built."""
+    shards = {"frames": frames, "organs": organs, "anomaly": anomaly, "anatomy": anatomy, "masks": masks}
+    made = render.versions_of(shards, reports, manifests or [], options.engines)
+    write_table(versions_table, render.versions_table(made))
+    page = render.index(
+        tables={
+            "counts": read_table(counts_table),
+            "splits": read_table(splits_table),
+            "funnel": read_table(funnel_table),
+            "recall": read_table(recall_table),
+            "truth": read_table(truth_table) if truth_table else None,
+        },
+        lines=list(read_lines(Path(parts) / PARTS)),
+        picture=lambda name: _data_url(Path(parts) / name),
+        embed=lambda path: _data_url(Path(path)),
+        test={Path(path).parent.name: path for path in test},
+        made=made,
+        options=options,
+    )
+    with atomic(index) as temporary:
+        temporary.write_text(page, encoding="utf-8")
+
+
+def _data_url(path: Path) -> str:
+    kind = {".png": "png", ".jpg": "jpeg"}[path.suffix]
+    return f"data:image/{kind};base64,{b64encode(path.read_bytes()).decode()}"

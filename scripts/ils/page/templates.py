@@ -1,0 +1,14 @@
+"""The pages' templates in ``resources/page``: everything that is filled in is escaped, a missing name is an error."""
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+
+from ils.core.places import RESOURCES
+from ils.page.sections import number
+
+
+def template(name: str) -> Template:
+    """Return a template by its file name."""
+    loader = FileSystemLoader(RESOURCES / "page")
+    made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    made.filters["number"] = number
+    return made.get_template(name)

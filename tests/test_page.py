@@ -1,0 +1,527 @@
+"""The page: what is shown and why, every number beside its table, words for who sees no picture, a phone."""
+
+import csv
+import json
+import re
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from itertools import pairwise
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from browser import CHROMIUM, Browser
+from ils.core.conditions import MEASURED, box_values, failed
+from ils.core.labels import LESIONS, LUNGS, SPLITS
+from ils.core.settings import read
+from ils.core.store import Shard, read_lines, read_table, write_table
+from ils.page import cases, costs, gallery, pictures, sections, stage, versions
+
+DESK, PHONE = (1280, 1000), (390, 844)
+TAUS = {"ano": 0.1, "anatomy": 0.25, "conf": 0.2, "signal": 0.2, "size": 0.1}
+STAGES = ("frames", "organs", "anomaly", "anatomy")
+
+
+# --- which findings, images and boxes, in which words
+
+
+def findings(rows: list[tuple[str, int, str, str | None, list[int]]]) -> pl.DataFrame:
+    schema = {
+        "image_id": pl.String, "finding": pl.Int64, "target": pl.String, "mask_id": pl.String,
+        "box_verdicts": pl.List(pl.UInt8),
+    }  # fmt: skip
+    return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def test_a_lesion_shows_masks_and_a_finding_without_one():
+    rows = [(f"m{i}", 0, "edema", f"k{i}", [0]) for i in range(9)] + [("n", 0, "edema", None, [2])]
+    rows += [("silent", 0, "edema", None, [])]  # no box was judged: nothing to show
+    chosen = [row for _, row in cases.choose_cases([findings(rows)], 3, seed=1)]
+    assert [row["mask_id"] is None for row in chosen] == [False, False, True]
+    assert len({row["image_id"] for row in chosen}) == 3
+    assert chosen[2]["image_id"] == "n"
+    assert len(cases.choose_cases([findings(rows[:2])], 3, seed=1)) == 2
+    assert cases.choose_cases([findings(rows)], 0, seed=1) == []
+
+
+def test_one_image_is_shown_once_a_lesion():
+    rows = [("a", i, "opacity", f"k{i}", [0]) for i in range(4)] + [("a", 9, "edema", "k", [0])]
+    chosen = [row for _, row in cases.choose_cases([findings(rows)], 3, seed=1)]
+    assert [row["target"] for row in chosen] == ["opacity", "edema"]
+
+
+def test_the_cases_do_not_depend_on_the_shards():
+    rows = [(f"i{i}", 0, LESIONS[i % 7], f"m{i}" if i % 3 else None, [1]) for i in range(60)]
+    whole = [row["image_id"] for _, row in cases.choose_cases([findings(rows)], 3, seed=1)]
+    parts = [findings(rows[40:]), findings(rows[:10]), findings(rows[10:40])]
+    assert [row["image_id"] for _, row in cases.choose_cases(parts, 3, seed=1)] == whole
+    assert [row["image_id"] for _, row in cases.choose_cases([findings(rows)], 3, seed=2)] != whole
+
+
+def test_images_that_the_sets_treat_differently_come_first():
+    one = findings([(f"i{i}", 0, "edema", f"m{i}", [0]) for i in range(6)] + [("heart", 0, "cardiomegaly", "h", [])])
+    other = findings([(f"i{i}", 0, "edema", f"m{i}" if i != 4 else "wider", [0]) for i in range(6)])
+    chosen = cases.choose_images({"a": [one], "b": [other]}, 3, seed=1)
+    assert chosen[0] == (0, "i4")
+    assert len(set(chosen)) == 3
+    everything = cases.choose_images({"a": [one], "b": [other]}, 99, seed=1)
+    assert {name for _, name in everything} == {f"i{i}" for i in range(6)}
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "number", "shown"),
+    [
+        ([1, 0, 0, 3, 0, 2], 4, [1, 2, 0, 5]),  # two kept, two that failed least
+        ([0, 0, 0, 0, 1], 4, [0, 1, 2, 4]),
+        ([7, 1, 15], 4, [1, 0, 2]),
+        ([0] * 5, 4, [0, 1, 2, 3]),
+        ([1, 0], 1, [1]),
+        ([], 4, []),
+    ],
+)
+def test_half_of_the_boxes_shown_are_kept_ones(verdicts, number, shown):
+    confidences = [1 - 0.1 * i for i in range(len(verdicts))]
+    assert cases.choose_boxes(verdicts, confidences, number) == shown
+
+
+@pytest.mark.parametrize(
+    ("verdict", "words"),
+    [
+        (
+            0,
+            "kept: overlap with the reported place 0.249, confidence 0.300, anomalous share 0.500, "
+            "overlap with a lung 0.099",
+        ),
+        (1, "dropped: overlap with the reported place 0.249 < 0.25"),
+        (0b1010, "dropped: confidence 0.300 < 0.2, overlap with a lung 0.099 < 0.1"),
+        (0b10000, "dropped: no pixel"),
+        (0b100000, "dropped: nothing left to mask"),
+    ],
+)  # fmt: skip
+def test_a_reason_names_what_failed_and_its_number(verdict, words):
+    # a number just below its threshold must not be rounded up to it
+    values = {"anatomy": 0.24999, "conf": 0.3, "signal": 0.5, "size": 0.0996}
+    assert cases.reason(verdict, values, TAUS) == words
+
+
+def test_every_outcome_of_a_finding_has_words():
+    source = (Path(cases.__file__).parents[1] / "masks/outcomes.py").read_text()
+    assert set(re.findall(r'"(no_\w+|empty_\w+)"', source)) == cases.OUTCOMES.keys()
+
+
+def test_the_numbers_agree_with_every_stored_verdict(workflow_run):
+    """The verdicts are the masks stage's, with exact thresholds; the numbers are measured anew from the arrays."""
+    results, compared = workflow_run / "results", 0
+    for shard in ("00", "01", "02"):
+        table = read_table(results / f"masks/default/{shard}.findings.parquet")
+        boxes = read_table(results / f"boxes/{shard}.parquet").filter(pl.col("kept"))
+        with Shard(results / f"anomaly/{shard}.h5") as anomaly, Shard(results / f"anatomy/{shard}.h5") as anatomy:
+            for row in table.filter(pl.col("box_verdicts").list.len() > 0).iter_rows(named=True):
+                zones = anatomy.masks(row["image_id"])
+                place = sum(zones[label].astype(int) for label in row["reported"]) > 0
+                own = boxes.filter(pl.col("image_id") == row["image_id"]).to_dicts()
+                taus = TAUS | ({"ano": 0.01, "conf": 0.01} if row["target"] == "edema" else {})
+                lungs = {name: zones[name] for name in LUNGS}
+                map_ = anomaly.get("anomaly", row["image_id"])
+                values = box_values(own, place, lungs, map_, ano=taus["ano"], denoise="both")
+                for found, verdict in zip(values, row["box_verdicts"], strict=True):
+                    low = {name for name in MEASURED if found[name] < taus[name]}
+                    assert low == set(failed(verdict)) & set(MEASURED)
+                    compared += 1
+    assert compared > 500
+
+
+def test_numbers_of_boxes_at_one_place_stay_apart():
+    picture = pictures.grey(pl.zeros(1, eager=True).to_numpy().astype("uint8").repeat(200 * 200).reshape(200, 200), 200)
+    rows = [{"x1": 50, "y1": 50, "x2": 120, "y2": 120, "number": n, "kept": n < 3} for n in range(1, 6)]
+    pictures.boxes(picture, rows, 200)
+    kept, dropped = (tuple(round(255 * part) for part in pictures.to_rgb(c)) for c in (pictures.KEPT, pictures.DROPPED))
+    corners = [tuple(picture[y, x].tolist()) for y, x in ((52, 52), (52, 118), (118, 52), (118, 118))]
+    assert corners == [kept, kept, dropped, dropped]
+
+
+# --- the page of a finished run
+
+
+class Page(HTMLParser):
+    """Headings, images, links and tables (caption, rows of cell texts) of a page, and the widths of bars."""
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.headings: list[tuple[int, str]] = []
+        self.images: list[dict] = []
+        self.links: list[str] = []
+        self.tables: list[tuple[str, list[list[str]]]] = []
+        self.widths: list[list[float]] = []
+        self.tags: list[str] = []
+        self._into: list[str] | None = None
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        attrs = dict(attrs)
+        self.tags.append(tag)
+        if tag == "img":
+            self.images.append(attrs)
+        elif tag == "a":
+            self.links.append(attrs["href"])
+        elif tag == "table":
+            self.tables.append(("", []))
+            self.widths.append([])
+        elif tag == "tr":
+            self.tables[-1][1].append([])
+        elif tag in ("h1", "h2", "h3", "h4", "caption", "td", "th"):
+            self._into = []
+        elif tag == "br" and self._into is not None:
+            self._into.append(" | ")
+        elif tag == "div" and "bar" in attrs.get("class", "").split():
+            self.widths[-1].append(float(re.search(r"width:([\d.]+)%", attrs["style"]).group(1)))
+
+    def handle_data(self, data):
+        if self._into is not None:
+            self._into.append(data)
+
+    def handle_endtag(self, tag):
+        if self._into is None or tag not in ("h1", "h2", "h3", "h4", "caption", "td", "th"):
+            return
+        text, self._into = " ".join("".join(self._into).split()), None
+        if tag == "caption":
+            self.tables[-1] = (text, self.tables[-1][1])
+        elif tag in ("td", "th"):
+            self.tables[-1][1][-1].append(text)
+        else:
+            self.headings.append((int(tag[1]), text))
+
+    def table(self, caption: str) -> tuple[list[list[str]], list[float]]:
+        """Return the rows without the head, and the widths of the bars, of the one table whose caption starts so."""
+        (found,) = [i for i, (name, _) in enumerate(self.tables) if name.startswith(caption)]
+        return self.tables[found][1][1:], self.widths[found]
+
+
+@pytest.fixture(scope="module")
+def page(workflow_run) -> Page:
+    return Page((workflow_run / "results/index.html").read_text(encoding="utf-8"))
+
+
+def test_the_page_is_light_and_fetches_nothing(workflow_run):
+    for name in ("index.html", "costs.html"):
+        text = (workflow_run / "results" / name).read_text(encoding="utf-8")
+        assert len(text) < 5_000_000
+        assert "://" not in re.sub(r"data:image/\w+;base64,[\w+/=]+", "", text)
+        assert {"script", "link", "iframe", "object"}.isdisjoint(Page(text).tags)
+        assert not re.search(r"@import|url\(", text)
+
+
+def test_every_picture_has_words(page):
+    assert len(page.images) > 5
+    for image in page.images:
+        assert len(image["alt"]) > 20
+        assert image["src"].startswith("data:image/")
+
+
+def test_headings_are_in_order(page):
+    levels = [level for level, _ in page.headings]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(after <= before + 1 for before, after in pairwise(levels))
+    assert [text for level, text in page.headings if level == 2] == [
+        "From images to pairs", "The dataset", "Recall", "Cases of each lesion type",
+        "Masks under several threshold sets", "Beside the known truth", "Evaluation", "Costs", "Versions",
+    ]  # fmt: skip
+
+
+def rows_of(path: Path) -> list[dict]:
+    with open(path, newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file, delimiter="\t"))
+
+
+def plain(text: str) -> str:
+    return text.replace(",", "")
+
+
+def test_counts_and_funnel_are_those_of_the_tables(workflow_run, page):
+    counts = rows_of(workflow_run / "results/tables/counts.tsv")
+    shown, _ = page.table("Counts")
+    assert [[row[0], *map(plain, row[1:])] for row in shown] == [
+        [row["count"], row["default"], row["paper"] or "–"] for row in counts
+    ]
+    funnel = rows_of(workflow_run / "results/tables/funnel.tsv")
+    stages = list(dict.fromkeys(row["stage"] for row in funnel))
+    left = {row["stage"]: int(row["left"]) for row in funnel}
+    shown, widths = page.table("Images left")
+    assert [row[0] for row in shown] == stages
+    assert widths == [pytest.approx(100 * left[stage] / left["input"], abs=0.01) for stage in stages]
+    for stage_name, (_, text) in zip(stages, shown, strict=True):
+        lost = [
+            f"{r['images']} {r['reason']}: {r['meaning']}" for r in funnel if r["stage"] == stage_name and r["reason"]
+        ]
+        assert text.split(" | ") == [str(left[stage_name]), *lost]
+
+
+def test_the_bars_of_lesion_types_are_those_of_the_table(workflow_run, page):
+    rows = [r for r in rows_of(workflow_run / "results/tables/splits.tsv") if r["lesion"] != "total"]
+    shares = {}
+    for polarity in ("positive", "negative"):
+        for who, ending in (("ours", ""), ("paper", "_paper")):
+            sums = {
+                lesion: sum(
+                    int(row[f"{kind}_{polarity}{ending}"])
+                    for row in rows if row["lesion"] == lesion
+                    for kind in ("basic", "global", "lesion_inference")
+                )
+                for lesion in LESIONS
+            }  # fmt: skip
+            shares |= {(polarity, who, lesion): 100 * n / sum(sums.values()) for lesion, n in sums.items()}
+    # the paper's own: 39,108 + 332 + 803 of its 135,291 positive pairs (the misprint set right)
+    assert shares["positive", "paper", "cardiomegaly"] == pytest.approx(100 * 40243 / 135291)
+    for polarity in ("positive", "negative"):
+        shown, widths = page.table(f"{polarity.capitalize()} pairs")
+        assert [row[0] for row in shown] == list(LESIONS)
+        wanted = [shares[polarity, who, lesion] for lesion in LESIONS for who in ("ours", "paper")]
+        assert widths == [pytest.approx(100 * share / max(shares.values()), abs=0.01) for share in wanted]
+        for lesion, (_, text) in zip(LESIONS, shown, strict=True):
+            assert text.startswith(f"{shares[polarity, 'ours', lesion]:.1f} % (")
+            assert f"the paper {shares[polarity, 'paper', lesion]:.1f} % (" in text
+
+
+def test_recall_and_truth_are_those_of_the_tables(workflow_run, page):
+    table = rows_of(workflow_run / "results/tables/recall.tsv")
+    shown, _ = page.table("Recall")
+    cells = [cell.split(" | ") for row in shown for cell in row[1:]]
+    assert [row[0] for row in shown] == list(dict.fromkeys(row["thresholds"] for row in table))
+    assert [cell[0] for cell in cells] == [row["recall"] or "–" for row in table]
+    assert [cell[1] for cell in cells] == [
+        f"{row['grounded']} of {row['total']}" if row["total"] != "0" else "no study" for row in table
+    ]
+    assert [cell[2:] for cell in cells] == [[f"paper {row['paper']}"] if row["paper"] else [] for row in table]
+    truth = rows_of(workflow_run / "results/tables/truth.tsv")
+    shown, _ = page.table("Beside the truth")
+    assert [row[0] for row in shown] == list(dict.fromkeys(row["measure"] for row in truth))
+    whole = [row for row in truth if row["lesion"] == "all"]
+    assert [row[-1] for row in shown] == [
+        f"{float(r['value']):.2f} | {r['of']}" if r["value"] else f"– | {r['of']}" for r in whole
+    ]
+
+
+def test_the_gallery_says_of_each_box_what_the_verdict_says(workflow_run, page):
+    results = workflow_run / "results"
+    lines = [line for line in read_lines(results / "page/parts/parts.jsonl") if line["kind"] == "case"]
+    assert lines
+    table = read_table(results / "masks/default/findings.parquet")
+    for line in lines:
+        of = table.filter((pl.col("image_id") == line["image_id"]) & (pl.col("target") == line["lesion"]))
+        row = next(row for row in of.iter_rows(named=True) if cases.outcome(row) in line["title"])
+        verdicts = row["box_verdicts"]
+        kept = sum(box["kept"] for box in line["judged"])
+        assert [box["reason"].split(":")[0] for box in line["judged"]] == [
+            "kept" if box["kept"] else "dropped" for box in line["judged"]
+        ]
+        if verdicts:
+            assert line["counted"].startswith(f"{verdicts.count(0)} of {len(verdicts)} boxes")
+            assert kept >= min(verdicts.count(0), 4)
+        else:
+            assert line["lesion"] == "cardiomegaly"
+    shown = [image["alt"] for image in page.images]
+    assert sum("numbered boxes" in alt for alt in shown) == sum(bool(line["judged"]) for line in lines)
+    assert {line["lesion"] for line in lines} >= {"cardiomegaly", "edema"}
+
+
+def test_what_is_not_made_is_left_out_with_the_command(workflow_run):
+    text = (workflow_run / "results/index.html").read_text(encoding="utf-8")
+    for command in ("`snakemake ablation`", "`snakemake evaluation`", "thresholds.build"):
+        assert command in text
+    assert "gIoU</th>" not in text
+
+
+def test_versions_are_those_of_the_results(workflow_run, page):
+    shown, _ = page.table("What made the results")
+    found = {row[0]: row[1:] for row in shown}
+    assert found.keys() == {"reports", *STAGES, "masks default"}
+    for name in STAGES:
+        with Shard(workflow_run / f"results/{name}/00.h5") as shard:
+            assert found[name][1:] == [shard.attrs["code_digest"], versions.digest(shard.attrs["settings"])]
+    table = rows_of(workflow_run / "results/page/versions.tsv")
+    weights = {row["name"]: row["version"] for row in table if row["kind"] == "weights"}
+    assert len(weights) == 3
+    assert all(re.fullmatch(r"[0-9a-f]{64}", digest) for digest in weights.values())
+    assert {"numpy", "polars", "onnxruntime"} <= {row["name"] for row in table if row["kind"] == "package"}
+
+
+# --- the same bytes, and what is there besides
+
+
+def page_inputs(run: Path, thresholds: tuple[str, ...] = ("default",)) -> dict:
+    results = run / "results"
+    shards = {name: sorted(map(str, (results / name).glob("??.h5"))) for name in STAGES}
+    return {
+        "counts_table": str(results / "tables/counts.tsv"), "splits_table": str(results / "tables/splits.tsv"),
+        "funnel_table": str(results / "tables/funnel.tsv"), "recall_table": str(results / "tables/recall.tsv"),
+        "truth_table": str(results / "tables/truth.tsv"), "parts": str(results / "page/parts"),
+        "reports": sorted(map(str, (results / "reports").glob("??.jsonl"))),
+        "masks": sorted(map(str, (results / "masks/default").glob("??.h5"))),
+        "test": [str(results / f"dataset/default/{SPLITS[2]}.jsonl")],
+    } | shards  # fmt: skip
+
+
+def options(extras: dict[str, str] | None = None) -> stage.Options:
+    engines = dict.fromkeys(("organs", "anomaly", "anatomy", "boxes"), "lite")
+    return stage.Options(["default"], {"reports": "rules"} | engines, "embedded", extras or {})
+
+
+def test_the_page_is_the_same_to_the_byte(workflow_run, tmp_path):
+    made = {"index": str(tmp_path / "index.html"), "versions_table": str(tmp_path / "versions.tsv")}
+    stage.run(**page_inputs(workflow_run), **made, options=options())
+    assert Path(made["index"]).read_bytes() == (workflow_run / "results/index.html").read_bytes()
+
+
+def test_the_pictures_are_the_same_to_the_byte(workflow_run, tmp_path):
+    results = workflow_run / "results"
+    settings = json.loads((workflow_run / "mine.yaml").read_text())
+    chosen = read(settings)
+    inputs = {name: sorted(map(str, (results / name).glob("??.h5"))) for name in ("frames", "anomaly", "anatomy")}
+    inputs["boxes"] = sorted(p for p in map(str, (results / "boxes").glob("??.parquet")))
+    inputs["masks"] = sorted(map(str, (results / "masks/default").glob("??.h5")))
+    inputs["findings"] = sorted(map(str, (results / "masks/default").glob("??.findings.parquet")))
+    made = {name: str(tmp_path / name) for name in ("gallery", "calibration", "parts")}
+    own = gallery.Options(["default"], **chosen.page.model_dump(), dpi=chosen.figures.dpi, seed=chosen.seed)
+    gallery.run(**inputs, **made, options=own)
+    files = {path.relative_to(tmp_path): path.read_bytes() for path in tmp_path.rglob("*.*") if path.is_file()}
+    assert files
+    for name, content in files.items():
+        assert (results / "page" / name).read_bytes() == content, name
+
+
+@pytest.fixture
+def evaluated(workflow_run, tmp_path, monkeypatch) -> dict[str, str]:
+    """Results of an evaluation and an ablation in a working directory, as small as they can be: {path: digest}."""
+    monkeypatch.chdir(tmp_path)
+    columns = ("giou", "giou_low", "giou_high", "ciou", "ciou_low", "ciou_high", "n_acc", "n_acc_low", "n_acc_high")
+    ours = dict.fromkeys(columns, 61.25) | {"source": "ours", "run": "mine", "lesion": "total", "text_strict": 70.0}
+    paper = dict.fromkeys(columns) | {"giou": 71.2, "source": "paper", "run": "ROSALIA", "lesion": "total"}
+    each = ours | {"lesion": "edema", "giou": 12.5}
+    rows = [row | {"text_authors": None, "text_strict": row.get("text_strict")} for row in (each, ours, paper)]
+    write_table("results/evaluation/comparison.tsv", pl.DataFrame(rows, infer_schema_length=None))
+    lines = list(read_lines(workflow_run / "results/dataset/default/test.jsonl"))
+    pairs = pl.DataFrame(
+        {
+            "pair_id": [line["pair_id"] for line in lines],
+            "target": [line["target"] for line in lines],
+            "type": [line["type"] for line in lines],
+            "polarity": ["positive" if line["seg"] else "negative" for line in lines],
+        }
+    )
+    write_table("results/evaluation/mine/pairs.parquet", pairs)
+    write_table("results/evaluation/old/pairs.parquet", pairs.head(len(pairs) - 1))
+    recall = read_table(workflow_run / "results/tables/recall.tsv")
+    points = recall.select(
+        "thresholds", "lesion", "recall", pl.col("recall").alias("recall_low"), pl.col("recall").alias("recall_high"),
+        pl.col("grounded").alias("recalled"), pl.col("total").alias("studies"), pl.col("grounded").alias("yield"),
+    )  # fmt: skip
+    write_table("results/ablation/points.tsv", points)
+    for name in ("ablation/curves.png", "evaluation/masks.png", "training/mine/curves.png"):
+        path = Path("results", name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes((workflow_run / "results/figures/recall.png").read_bytes())
+    return {str(path): "digest" for path in sorted(Path("results").rglob("*.*"))}
+
+
+def test_evaluation_and_ablation_are_shown_where_they_are(workflow_run, evaluated, tmp_path):
+    made = {"index": "index.html", "versions_table": "versions.tsv"}
+    stage.run(**page_inputs(workflow_run), **made, options=options(evaluated))
+    text = Path("index.html").read_text()
+    page = Page(text)
+    shown, _ = page.table("Runs of this project")
+    assert shown == [
+        ["mine", "ours", "61.2 | 61.2–61.2", "61.2 | 61.2–61.2", "61.2 | 61.2–61.2", "70.0", "–"],
+        ["ROSALIA", "paper", "71.2", "–", "–", "–", "–"],
+    ]
+    alts = " ".join(image["alt"] for image in page.images)
+    assert "mine: gIoU 61.2, cIoU 61.2, N-Acc 61.2" in alts
+    assert "Course of the training mine" in alts
+    assert "Recall and yield of each lesion type against each varied threshold" in alts
+    assert "The run old was scored on other pairs" in text
+    assert "The run mine was scored on other pairs" not in text
+    assert "snakemake ablation`" not in text
+
+
+def test_an_ablation_of_another_state_is_not_shown(workflow_run, evaluated, tmp_path):
+    points = read_table("results/ablation/points.tsv")
+    write_table("results/ablation/points.tsv", points.with_columns(pl.col("studies") + 1))
+    made = {"index": "index.html", "versions_table": "versions.tsv"}
+    stage.run(**page_inputs(workflow_run), **made, options=options(evaluated))
+    assert "snakemake ablation`" in Path("index.html").read_text()
+
+
+# --- costs
+
+
+def test_costs_are_the_sums_of_the_benchmarks(workflow_run):
+    jobs: dict[str, list[dict]] = {}
+    for path in (workflow_run / "results/benchmarks").rglob("*.tsv"):
+        if path.name != "costs.tsv":  # the costs' own, written when they were summed
+            jobs.setdefault(path.relative_to(workflow_run / "results/benchmarks").parts[0], []).extend(rows_of(path))
+    table = {row["stage"]: row for row in rows_of(workflow_run / "results/page/costs.tsv")}
+    assert table.keys() == {*jobs, "total"}
+    for name, rows in jobs.items():
+        assert int(table[name]["jobs"]) == len(rows)
+        assert float(table[name]["seconds"]) == pytest.approx(sum(float(row["s"]) for row in rows), abs=0.01)
+        assert float(table[name]["max_rss_mb"]) == pytest.approx(max(float(row["max_rss"]) for row in rows), abs=0.01)
+    assert float(table["total"]["seconds"]) == pytest.approx(sum(float(r["s"]) for rows in jobs.values() for r in rows))
+    frames = table["frames"]
+    assert int(frames["images"]) == 11
+    assert float(frames["images_per_second"]) == pytest.approx(11 / float(frames["seconds"]), abs=0.01)
+    page = Page((workflow_run / "results/costs.html").read_text())
+    shown, widths = page.table("Seconds")
+    most = max(float(table[name]["seconds"]) for name in jobs)
+    assert widths == [pytest.approx(100 * float(table[row[0]]["seconds"]) / most, abs=0.01) for row in shown]
+
+
+def test_a_job_too_short_to_be_measured(tmp_path):
+    (tmp_path / "cohort").mkdir()
+    (tmp_path / "cohort/cohort.tsv").write_text("s\th:m:s\tmax_rss\tcpu_time\n0.02\t0:00:00\tNA\tNA\n")
+    (tmp_path / "zeta").mkdir()
+    (tmp_path / "zeta/a.tsv").write_text("s\th:m:s\tmax_rss\tcpu_time\n2.0\t0:00:02\t10.5\t1.5\n")
+    table = costs.by_stage(costs.read(tmp_path), {"cohort": 4})
+    assert table["stage"].to_list() == ["cohort", "zeta", "total"]
+    assert table["max_rss_mb"].to_list() == [None, 10.5, 10.5]
+    assert table["seconds"].to_list() == [0.02, 2.0, 2.02]
+    assert table["images_per_second"].to_list() == [200.0, None, None]
+    assert costs.by_stage(costs.read(tmp_path / "nothing"), {}).height == 0
+
+
+def test_numbers_read_like_numbers():
+    assert [sections.number(value, digits) for value, digits in ((1234567, 0), (0.25, 1), (None, 0), ("", 1))] == [
+        "1,234,567", "0.2", "–", "–",
+    ]  # fmt: skip
+
+
+# --- in a browser
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory) -> Iterator[Browser]:
+    if CHROMIUM is None:
+        pytest.skip("no Chromium to open the page with")
+    with Browser(tmp_path_factory.mktemp("chromium")) as browser:
+        yield browser
+
+
+@pytest.mark.parametrize(("size", "phone"), [(DESK, False), (PHONE, True)], ids=["desk", "phone"])
+@pytest.mark.parametrize("name", ["index.html", "costs.html"])
+def test_nothing_is_wider_than_the_window(name, size, phone, chromium, workflow_run, tmp_path):
+    path = workflow_run / "results" / name
+    chromium.window(*size, phone=phone)
+    chromium.requests.clear()
+    chromium.open(path)
+    chromium.run("document.querySelectorAll('details').forEach(one => one.open = true)")
+    assert chromium.run("window.innerWidth") == size[0]
+    assert chromium.run("document.documentElement.scrollWidth") <= size[0]
+    # each picture was decoded, and stays inside; a chart scrolls inside its own frame
+    wide = "[...document.images].filter(i => !i.closest('.chart') && i.getBoundingClientRect().right > innerWidth)"
+    assert chromium.run(f"{wide}.length") == 0
+    loaded = "Promise.all([...document.images].map(i => (i.loading = 'eager', i.decode().then(() => i.naturalWidth))))"
+    assert all(width > 100 for width in chromium.run(loaded))
+    assert chromium.run("parseFloat(getComputedStyle(document.body).fontSize)") >= 16
+    chromium.screenshot(tmp_path / f"{name}-{size[0]}.png")
+    assert [url for url in chromium.requests if not url.startswith(("data:", path.as_uri()))] == []
+    assert chromium.complaints == []
