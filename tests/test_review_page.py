@@ -273,7 +273,7 @@ def test_the_mask_is_laid_over_and_taken_away(browser, page):
     assert close_to(pixel(browser, *inside), over(LEFT, 0.3))
     browser.key("o")
     assert close_to(pixel(browser, *inside), (LEFT,) * 3)
-    assert close_to(pixel(browser, *edge), over(LEFT, 0.3), by=8)
+    assert close_to(pixel(browser, *edge), over(LEFT, 0.6), by=8)
     assert pressed(browser, "outline")
     browser.key("m")
     browser.key("ArrowRight")

@@ -132,7 +132,8 @@ class View {
       context.setTransform(scale, 0, 0, scale, this.x * side, this.y * side);
       context.drawImage(this.grey, 0, 0, 1, 1);
       if (this.mask && this.shown) {
-        context.globalAlpha = this.opacity;
+        // a thin line needs more to be seen
+        context.globalAlpha = this.outline ? Math.min(1, 2 * this.opacity) : this.opacity;
         context.drawImage(this.layer, 0, 0, 1, 1);
         context.globalAlpha = 1;
       }
