@@ -82,7 +82,7 @@ rule review_sheets:
         runtime=growing(10),
     params:
         options=OPTIONS["review_merge"],
-        code=code_digest("review.py", "ils.review.stage"),
+        code=code_digest("review.py", "ils.review.merge"),
     script:
         "../scripts/review.py"
 

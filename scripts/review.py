@@ -2,5 +2,5 @@
 
 from ils.core import run
 
-PARTS = {"review_pages": "review.stage.run_pages", "review_sheets": "review.stage.run_merge"}
+PARTS = {"review_pages": "review.stage.run_pages", "review_sheets": "review.merge.run_sheets"}
 run.part(snakemake, PARTS[snakemake.rule])

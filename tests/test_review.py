@@ -16,9 +16,10 @@ from ils.core.run import UserError
 from ils.core.store import read_lines, read_table
 from ils.review import rates
 from ils.review.agreement import agreement
+from ils.review.merge import reasons_of, rejections
 from ils.review.page import inert, mask_bytes, picture_bytes
 from ils.review.sheets import Answer, Asked, read_sheets
-from ils.review.stage import reasons_of, rejections, unit_table
+from ils.review.stage import unit_table
 from ils.review.units import LETTERS, deal, ordered, sample, units_of
 from review_cases import NASTY, make_page, units
 
