@@ -10,6 +10,7 @@ from typing import get_args
 
 from pydantic import BaseModel, ValidationError, model_validator
 
+from ils.core.settings.agreement import Agreement
 from ils.core.settings.base import Section, key
 from ils.core.settings.images import Anatomy, Anomaly, Boxes, Compute, Organs
 from ils.core.settings.inputs import Cohort, Frames, Phantom
@@ -45,6 +46,7 @@ class Settings(Section):
     training: Training = key(Training, "ROSALIA: fine-tuning.")
     inference: Inference = key(Inference, "Masks and answers of a trained model.")
     evaluation: Evaluation = key(Evaluation, "Scores of ROSALIA and of other models.")
+    agreement: Agreement = key(Agreement, "Comparison with what people drew.")
     review: Review = key(Review, "Experts judge the test split.")
 
     @model_validator(mode="after")
