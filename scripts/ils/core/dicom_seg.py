@@ -154,6 +154,8 @@ def _referable(header: Dataset) -> Dataset:
     for name in MAY_BE_EMPTY:
         if name not in source:
             setattr(source, name, "")
+    if not source.get("Modality"):
+        source.Modality = "OT"  # highdicom asks for it; the segmentation's own is SEG
     return source
 
 

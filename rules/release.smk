@@ -1,0 +1,114 @@
+# Release: a dataset version of a threshold set as one folder that other tools load, without what must be withheld.
+
+
+rule release_tables:
+    input:
+        train="results/dataset/{thresholds}/train.jsonl",
+        validate="results/dataset/{thresholds}/validate.jsonl",
+        test="results/dataset/{thresholds}/test.jsonl",
+        filtered=lambda wildcards: SETTINGS.release.test.replace("{thresholds}", wildcards.thresholds) or [],
+        salt=SETTINGS.release.salt or [],
+        index="results/masks/{thresholds}/index.parquet",
+        masks=expand("results/masks/{{thresholds}}/{shard}.h5", shard=SHARDS),
+        images="results/cohort/images.parquet",
+        frames=expand("results/frames/{shard}.h5", shard=SHARDS),
+    output:
+        tables=directory("results/release/.parts/{thresholds}/tables"),
+    log:
+        "logs/release/{thresholds}/tables.log",
+    benchmark:
+        "results/benchmarks/release/{thresholds}/tables.tsv"
+    conda:
+        "../envs/release.yaml"
+    threads: 1
+    resources:
+        mem_mb=growing(8000),
+        runtime=growing(480),
+    params:
+        options=OPTIONS["release"],
+        code=code_digest("release.py", "ils.release.stage"),
+    script:
+        "../scripts/release.py"
+
+
+rule release_dicom:
+    input:
+        lines="results/dataset/{thresholds}/parts/{shard}.jsonl",
+        filtered=lambda wildcards: SETTINGS.release.test.replace("{thresholds}", wildcards.thresholds) or [],
+        cohort="results/cohort/{shard}.parquet",
+        index="results/masks/{thresholds}/index.parquet",
+        masks=["results/masks/{thresholds}/{shard}.h5"],
+        images="results/cohort/images.parquet",
+        frames=["results/frames/{shard}.h5"],
+    output:
+        segmentations=directory("results/release/.parts/{thresholds}/dicom_seg/{shard}"),
+    log:
+        "logs/release/{thresholds}/{shard}.log",
+    benchmark:
+        "results/benchmarks/release/{thresholds}/{shard}.tsv"
+    conda:
+        "../envs/release.yaml"
+    threads: 1
+    resources:
+        mem_mb=growing(4000),
+        runtime=growing(60),
+    params:
+        options=OPTIONS["release_dicom"],
+        thresholds=lambda wildcards: wildcards.thresholds,
+        code=code_digest("release.py", "ils.release.dicom"),
+    script:
+        "../scripts/release.py"
+
+
+rule release_package:
+    input:
+        tables="results/release/.parts/{thresholds}/tables",
+        segmentations=expand("results/release/.parts/{{thresholds}}/dicom_seg/{shard}", shard=SHARDS),
+        layout="results/dataset/{thresholds}/layout",
+        images="results/cohort/images.parquet",
+        filtered=lambda wildcards: SETTINGS.release.test.replace("{thresholds}", wildcards.thresholds) or [],
+        salt=SETTINGS.release.salt or [],
+        # in the order of the stages
+        excluded=[
+            *expand("results/{stage}/excluded.parquet", stage=STAGES[:-2]),
+            "results/masks/{thresholds}/excluded.parquet",
+            "results/dataset/{thresholds}/excluded.parquet",
+        ],
+        dropped="results/dataset/{thresholds}/dropped.parquet",
+        frames=expand("results/frames/{shard}.h5", shard=SHARDS),
+        organs=expand("results/organs/{shard}.h5", shard=SHARDS),
+        anomaly=expand("results/anomaly/{shard}.h5", shard=SHARDS),
+        anatomy=expand("results/anatomy/{shard}.h5", shard=SHARDS),
+        masks=expand("results/masks/{{thresholds}}/{shard}.h5", shard=SHARDS),
+        reports=expand("results/reports/{shard}.jsonl", shard=SHARDS),
+        weights=expand("results/weights/{artefact}.json", artefact=WEIGHTS_NEEDED),
+    output:
+        package=directory("results/release/{thresholds}"),
+    log:
+        "logs/release/{thresholds}/package.log",
+    benchmark:
+        "results/benchmarks/release/{thresholds}/package.tsv"
+    conda:
+        "../envs/release.yaml"
+    threads: 1
+    resources:
+        mem_mb=growing(4000),
+        runtime=growing(240),
+    params:
+        options=OPTIONS["release_package"],
+        environments=lambda wildcards: environments(OPTIONS["release_package"]["engines"]),
+        thresholds=lambda wildcards: wildcards.thresholds,
+        codes={
+            "cohort": rules.cohort_shards.params.code,
+            "boxes": rules.boxes_shard.params.code,
+            "dataset": rules.dataset_shard.params.code,
+        },
+        taus=lambda wildcards: SETS[wildcards.thresholds].model_dump(),
+        code=code_digest("release.py", "ils.release.package"),
+    script:
+        "../scripts/release.py"
+
+
+rule release:
+    input:
+        expand("results/release/{thresholds}", thresholds=BUILD),

@@ -1,0 +1,48 @@
+"""Settings of the package of a dataset version."""
+
+from typing import Literal
+
+from pydantic import model_validator
+
+from ils.core.settings.base import Section, key
+
+WITHHELD = ("pixels", "report_text", "ids")
+
+
+class Release(Section):
+    """A dataset version as a package (`snakemake release`, docs/load.md)."""
+
+    name: str = key("cxr-ils", "Name of the dataset.", pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
+    version: str = key("1.0.0", "Its version.", pattern=r"^\d+\.\d+\.\d+$")
+    date: str = key("2000-01-01", "The date it bears; no clock is read.", pattern=r"^\d{4}-\d\d-\d\d$")
+    licence: str = key("not stated", "Terms under which it is passed on: a name, or an address.", min_length=1)
+    creator: str = key("", "Who makes it; empty: not stated.")
+    cite: str = key("", "How to cite it; empty: its name and version.")
+    url: str = key("", "Where it is to be found; empty: not stated.")
+    withhold: bool | list[Literal[WITHHELD]] = key(
+        lambda: ["pixels", "report_text"],
+        "What is left out: pixels (images), report_text (section_content), ids (replaced by keyed digests; no DICOM "
+        "segmentations). true: all three; false or []: nothing. The default fits MIMIC-CXR (docs/load.md).",
+    )
+    salt: str = key("", "File of the key of these digests, 16 bytes or more; keep it to yourself. Wanted with ids.")
+    test: str = key(
+        "",
+        "JSONL of the pairs of the test split that stay, {thresholds} is the set's name: the filtered split of "
+        "`review_merge`; empty: all.",
+    )
+    pairs_per_file: int = key(20_000, "Pairs in a Parquet file.", unit="pairs", ge=1, le=1_000_000)
+    images_per_file: int = key(1_000, "Images in a Parquet file.", unit="images", ge=1, le=1_000_000)
+    coco_pixels: Literal["frame", "original"] = key(
+        "frame", "Pixels of COCO's masks: the frame's, as in all else but DICOM, or the image's own."
+    )
+
+    @model_validator(mode="after")
+    def _ids_have_a_key(self) -> "Release":
+        if "ids" in self.kinds() and not self.salt:
+            raise ValueError("withhold names ids, so release.salt must name the file of a key: make one of 16 bytes")
+        return self
+
+    def kinds(self) -> list[str]:
+        """Return what is withheld, in a fixed order."""
+        chosen = WITHHELD if self.withhold is True else self.withhold or ()
+        return [kind for kind in WITHHELD if kind in chosen]

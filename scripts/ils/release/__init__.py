@@ -1,0 +1,1 @@
+"""Release: a dataset version as a package that other tools load."""

@@ -1,0 +1,81 @@
+"""The run as an RO-Crate: the package, what made it, with which settings (JSON-LD, RO-Crate 1.1).
+
+It follows the profile Process Run Crate: a CreateAction whose instrument is the workflow, whose objects are the
+settings and the weights, and whose result is the package.
+"""
+
+import json
+
+PROFILE = "https://w3id.org/ro/wfrun/process/0.5"
+NAME = "ro-crate-metadata.json"
+FOLDERS = {
+    "data/": "pairs, as Parquet", "images/": "geometry of the images, as Parquet", "coco/": "COCO",
+    "dicom_seg/": "DICOM segmentations", "authors/": "the layout of the authors' release",
+}  # fmt: skip
+FILES = {"README.md": "text/markdown", "DATASHEET.md": "text/markdown", "croissant.json": "application/ld+json"}
+
+
+def crate(about: dict, found: dict, description: str, folders: list[str]) -> dict:
+    """Return the document. ``folders``: those of :data:`FOLDERS` that the package has."""
+    settings = [_value(name, value) for name, value in sorted(_flat(found["settings"]).items())]
+    engines = [
+        {"@id": f"#stage-{stage}", "@type": "SoftwareApplication", "name": f"cxr-ils {stage}",
+         "softwareVersion": ", ".join(found["digests"].get(stage, [])) or "not stated",
+         "description": f"engine: {found['engines'].get(stage, 'none to choose')}",
+         "softwareRequirements": ", ".join(_pins(found, stage)) or "not stated"}
+        for stage in sorted({*found["engines"], *found["digests"]})
+    ]  # fmt: skip
+    weights = [
+        {"@id": f"#weights-{w['sha256'][:16]}", "@type": "CreativeWork", "name": w["name"], "license": w["licence"],
+         "identifier": f"sha256:{w['sha256']}", "creditText": w["source"]}
+        for w in found["weights"]
+    ]  # fmt: skip
+    parts = [{"@id": folder, "@type": "Dataset", "name": FOLDERS[folder]} for folder in folders]
+    parts += [{"@id": name, "@type": "File", "name": name, "encodingFormat": kind} for name, kind in FILES.items()]
+    root = {
+        "@id": "./", "@type": "Dataset", "name": about["name"], "version": about["version"], "description": description,
+        "datePublished": about["date"], "license": {"@id": "#licence"}, "hasPart": _refs(parts),
+        "mentions": [{"@id": "#run"}], "conformsTo": {"@id": PROFILE}, "author": {"@id": "#maker"},
+    }  # fmt: skip
+    action = {
+        "@id": "#run", "@type": "CreateAction", "name": "The run of cxr-ils that made this package",
+        "instrument": {"@id": "#workflow"}, "agent": {"@id": "#maker"}, "endTime": about["date"],
+        "object": _refs([*settings, *weights]), "result": [{"@id": "./"}],
+    }  # fmt: skip
+    workflow = {
+        "@id": "#workflow", "@type": ["SoftwareSourceCode", "SoftwareApplication"], "name": "cxr-ils",
+        "programmingLanguage": "Snakemake", "version": found["code"], "hasPart": _refs(engines),
+        "license": "https://spdx.org/licenses/MIT", "url": about["url"] or "https://example.org/",
+    }  # fmt: skip
+    descriptor = {
+        "@id": NAME, "@type": "CreativeWork", "about": {"@id": "./"},
+        "conformsTo": {"@id": "https://w3id.org/ro/crate/1.1"},
+    }  # fmt: skip
+    others = [
+        {"@id": "#licence", "@type": "CreativeWork", "name": about["licence"]},
+        {"@id": "#maker", "@type": "Organization", "name": about["creator"] or "not stated"},
+        {"@id": PROFILE, "@type": "CreativeWork", "name": "Process Run Crate", "version": "0.5"},
+    ]
+    graph = [descriptor, root, action, workflow, *others, *engines, *weights, *parts, *settings]
+    return {"@context": "https://w3id.org/ro/crate/1.1/context", "@graph": graph}
+
+
+def _pins(found: dict, stage: str) -> list[str]:
+    """Return the packages of a stage's environment, which is called by it, or by it and its engine."""
+    names = (f"{stage}-{found['engines'].get(stage)}", stage)
+    return next((found["environments"][name] for name in names if name in found["environments"]), [])
+
+
+def _refs(entities: list[dict]) -> list[dict]:
+    return [{"@id": entity["@id"]} for entity in entities]
+
+
+def _flat(value: dict, before: str = "") -> dict[str, object]:
+    found: dict[str, object] = {}
+    for name, inner in value.items():
+        found |= _flat(inner, f"{before}{name}.") if isinstance(inner, dict) and inner else {f"{before}{name}": inner}
+    return found
+
+
+def _value(name: str, value: object) -> dict:
+    return {"@id": f"#setting-{name}", "@type": "PropertyValue", "name": name, "value": json.dumps(value)}

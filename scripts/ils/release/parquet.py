@@ -1,0 +1,93 @@
+"""Parquet files of a split, as Hugging Face ``datasets`` names and reads them.
+
+Columns are plain types; a picture is a struct of ``bytes`` (PNG) and ``path`` (null), which ``datasets`` shows as an
+image because the card says so (``features``).
+"""
+
+from pathlib import Path
+
+import cv2
+import numpy as np
+import polars as pl
+
+PICTURE = pl.Struct({"bytes": pl.Binary, "path": pl.String})
+TEXTS = pl.List(pl.String)
+PAIRS = {
+    "pair_id": pl.String, "subject_id": pl.String, "study_id": pl.String, "image_id": pl.String,
+    "section_name": pl.String, "section_content": pl.String, "sentence_index": pl.Int64, "type": pl.String,
+    "target": pl.String, "certainty": pl.String, "instruction": pl.String, "answer": pl.String, "location": TEXTS,
+    "grounded_location": TEXTS, "reported_location": TEXTS, "seg": pl.Boolean, "mask_id": pl.String, "mask": PICTURE,
+}  # fmt: skip
+IMAGES = {
+    "image_id": pl.String, "study_id": pl.String, "subject_id": pl.String, "rows": pl.Int64, "columns": pl.Int64,
+    "to_original": pl.List(pl.Float64), "image": PICTURE,
+}  # fmt: skip
+"""``rows``, ``columns`` of the image as it came; ``to_original``: the affine to it, row by row, six numbers."""
+CONFIGS = {"pairs": ("data", PAIRS), "images": ("images", IMAGES)}
+"""{config: folder, columns}."""
+SPLIT_NAMES = {"train": "train", "validate": "validation", "test": "test"}
+"""Our splits and what ``datasets`` calls them."""
+DTYPES = {pl.String: "string", pl.Int64: "int64", pl.Float64: "float64", pl.Boolean: "bool"}
+
+
+def png(picture: np.ndarray) -> bytes:
+    """Return a picture, bool or uint8 (rows, columns), as PNG; of a mask with one bit a pixel."""
+    flags = [cv2.IMWRITE_PNG_BILEVEL, 1] if picture.dtype == bool else []
+    done, data = cv2.imencode(".png", picture.astype(np.uint8) * (255 if flags else 1), flags)
+    if not done:
+        raise ValueError("a picture cannot be written as PNG")
+    return data.tobytes()
+
+
+def held(data: bytes | None) -> dict | None:
+    """Return what a picture's cell holds."""
+    return None if data is None else {"bytes": data, "path": None}
+
+
+def features(columns: dict) -> list[dict]:
+    """Return the columns as the card of a dataset names them (``dataset_info.features``)."""
+    found = []
+    for name, kind in columns.items():
+        if kind == PICTURE:
+            found.append({"name": name, "dtype": "image"})
+        elif isinstance(kind, pl.List):
+            found.append({"name": name, "list": DTYPES[kind.inner]})
+        else:
+            found.append({"name": name, "dtype": DTYPES[kind]})
+    return found
+
+
+class Part:
+    """The rows of one split of one config, in files of ``size`` rows of which there are ``total``.
+
+    ``size`` bounds the memory. A split without rows has no file, because ``datasets`` refuses an empty one.
+    """
+
+    def __init__(self, folder: Path, split: str, columns: dict, total: int, size: int):
+        self._stem, self._columns, self._size = folder / SPLIT_NAMES[split], columns, size
+        self._files = -(-total // size)
+        self._rows: list[dict] = []
+        self._written = 0
+
+    def add(self, row: dict) -> None:
+        """Add a row; keys beside the columns are left out."""
+        self._rows.append({name: row[name] for name in self._columns})
+        if len(self._rows) == self._size:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write the rows that wait."""
+        if self._rows:
+            table = pl.DataFrame(self._rows, schema=self._columns)
+            path = self._stem.with_name(f"{self._stem.name}-{self._written:05d}-of-{self._files:05d}.parquet")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            table.write_parquet(path, compression="zstd", statistics=False)
+            self._written, self._rows = self._written + 1, []
+
+
+def shown(columns: dict, *, pixels: bool, report_text: bool) -> dict:
+    """Return the columns that a package has, where pixels or the reports' text are withheld."""
+    without = set()
+    without |= {"image"} if pixels else set()
+    without |= {"section_content"} if report_text else set()
+    return {name: kind for name, kind in columns.items() if name not in without}

@@ -1,0 +1,130 @@
+"""What tests of the release share: packages made in this process, and everything that a package holds, unpacked."""
+
+import json
+from dataclasses import fields
+from pathlib import Path
+
+import cv2
+import numpy as np
+import polars as pl
+import pydicom
+
+from conftest import SLICE
+from ils.core.options import stage_options
+from ils.core.provenance import code_digest
+from ils.core.published import environments
+from ils.core.seeds import shard_names
+from ils.core.settings import read
+from ils.core.store import Shard, read_lines
+from ils.dataset.layout import write_release
+from ils.release import dicom, package, stage
+
+SHARDS = shard_names(3)
+STAGES = ("cohort", "frames", "reports", "organs", "anomaly", "anatomy", "boxes")
+LONG_KEY = "a key of more than sixteen bytes"
+
+
+def given(kind: type, params: dict) -> object:
+    return kind(**{field.name: params[field.name] for field in fields(kind)})
+
+
+def make(
+    run: Path, out: Path, *, codes: dict, layout: Path | None = None, cohort: Path | None = None, **release: object
+) -> Path:
+    """Make a package of a finished run in the folder ``out``, with other settings of the section ``release``."""
+    options = stage_options(read(SLICE | {"release": release}))
+    results, sets = run / "results", read(SLICE).thresholds.all_sets()
+    lines = {split: str(results / f"dataset/default/{split}.jsonl") for split in ("train", "validate", "test")}
+    shards = {name: [str(results / f"{name}/{shard}.h5") for shard in SHARDS] for name in ("frames", "masks/default")}
+    index, images = str(results / "masks/default/index.parquet"), str(results / "cohort/images.parquet")
+    both = {"filtered": release.get("test") or [], "salt": release.get("salt") or []}
+    out.mkdir(parents=True)
+    stage.run_tables(
+        **lines, **both, index=index, masks=shards["masks/default"], images=images, frames=shards["frames"],
+        tables=str(out / "tables"), options=given(stage.Options, options["release"]),
+    )  # fmt: skip
+    if layout is None:
+        layout = out / "layout"
+        write_release(**lines, index=index, masks=shards["masks/default"], layout=str(layout))
+    for number, shard in enumerate(SHARDS):
+        dicom.run_shard(
+            lines=str(results / f"dataset/default/parts/{shard}.jsonl"), filtered=both["filtered"],
+            cohort=str((cohort or results / "cohort") / f"{shard}.parquet"), index=index, images=images,
+            masks=[shards["masks/default"][number]], frames=[shards["frames"][number]],
+            segmentations=str(out / "dicom" / shard),
+            options=given(dicom.Options, options["release_dicom"] | {"thresholds": "default"}),
+        )  # fmt: skip
+    params = options["release_package"]
+    params |= {"environments": environments(params["engines"]), "thresholds": "default", "codes": codes}
+    params |= {"taus": sets["default"].model_dump()}
+    ledgers = [*STAGES, "masks/default", "dataset/default"]
+    nets = ("organs", "anomaly", "anatomy")
+    made = {name: [str(results / name / f"{shard}.h5") for shard in SHARDS] for name in nets}
+    package.run_package(
+        tables=str(out / "tables"), segmentations=[str(out / "dicom" / shard) for shard in SHARDS],
+        layout=str(layout), images=images, **both, dropped=str(results / "dataset/default/dropped.parquet"),
+        excluded=[str(results / name / "excluded.parquet") for name in ledgers], **made, frames=shards["frames"],
+        masks=shards["masks/default"], reports=[str(results / f"reports/{shard}.jsonl") for shard in SHARDS],
+        weights=[], package=str(out / "package"), options=given(package.Options, params),
+        attrs={"code_digest": code_digest("release.py", "ils.release.package")},
+    )  # fmt: skip
+    return out / "package"
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    """Return {path: bytes} of a package; Snakemake's own mark of the time is none of its files."""
+    found = (path for path in folder.rglob("*") if path.is_file() and path.name != ".snakemake_timestamp")
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in sorted(found)}
+
+
+def unpacked(folder: Path) -> dict[str, bytes]:
+    """Return {name: bytes} of everything that a package holds: cells, inflated elements, pixels, texts, names."""
+    found: dict[str, bytes] = {"names": "\n".join(files(folder)).encode()}
+    for name, data in files(folder).items():
+        if name.endswith(".parquet"):
+            for column in (table := pl.read_parquet(folder / name)).columns:
+                for row, cell in enumerate(table[column].to_list()):
+                    held = cell["bytes"] if isinstance(cell, dict) and "bytes" in cell else None
+                    found[f"{name}:{column}:{row}"] = pixels(held) if held else json.dumps(cell).encode()
+        elif name.endswith(".dcm"):
+            held = pydicom.dcmread(folder / name)
+            found[name] = str(held).encode() + held.PixelData
+        elif name.endswith(".png"):
+            found[name] = pixels(data)
+        else:
+            found[name] = data
+    return found
+
+
+def pixels(png: bytes) -> bytes:
+    return cv2.imdecode(np.frombuffer(png, np.uint8), cv2.IMREAD_UNCHANGED).tobytes()
+
+
+def sentences(run: Path) -> set[str]:
+    """Return the sentences of the reports of a run, with single spaces."""
+    lines = [line for shard in SHARDS for line in read_lines(run / f"results/reports/{shard}.jsonl")]
+    return {" ".join(text.split()) for line in lines for text in (*line["sentences"], line["section_text"])}
+
+
+def rows_of_pixels(run: Path) -> set[bytes]:
+    """Return some rows of each frame, of the picture's middle, where no two are alike."""
+    found = set()
+    for shard in SHARDS:
+        with Shard(run / f"results/frames/{shard}.h5") as frames:
+            for image_id in frames.ids:
+                found |= {row.tobytes() for row in frames.get("image", image_id)[200:300:10]}
+    return found
+
+
+def identifiers(run: Path) -> set[str]:
+    """Return every identifier of a run's dataset and of the X-rays behind it."""
+    found = set()
+    for shard in SHARDS:
+        with Shard(run / f"results/masks/default/{shard}.h5", key="mask_id") as masks:
+            found |= set(masks.ids)
+        for row in pl.read_parquet(run / f"results/cohort/{shard}.parquet").iter_rows(named=True):
+            found |= {row[name] for name in ("subject_id", "study_id", "image_id")}
+            header = pydicom.dcmread(run / row["path"], force=True, stop_before_pixels=True)
+            names = ("StudyInstanceUID", "SeriesInstanceUID", "SOPInstanceUID")
+            found |= {str(header.get(name)) for name in names if header.get(name)}
+    return found
