@@ -49,11 +49,11 @@ include: "rules/tables.smk"
 include: "rules/figures.smk"
 include: "rules/page.smk"
 include: "rules/explain.smk"
+include: "rules/agreement.smk"
 include: "rules/training.smk"
 include: "rules/inference.smk"
 include: "rules/evaluation.smk"
 include: "rules/review.smk"
-include: "rules/release.smk"
 
 
 onstart:

@@ -9,10 +9,20 @@ from ils.cohort.check import check_inputs, check_lists, source_files
 from ils.core.cluster import growing, refuse_orphans
 from ils.core.declarations import declared, engine_inputs, engine_sources
 from ils.core.labels import SPLITS, STAGES
-from ils.core.options import ASKED, ENGINE_STAGES, asked, check_files, data, evaluated, runs, sheets, stage_options
+from ils.core.options import (
+    ASKED,
+    ENGINE_STAGES,
+    asked,
+    check_files,
+    data,
+    evaluated,
+    references,
+    runs,
+    sheets,
+    stage_options,
+)
 from ils.core.planned import present, refuse_blind_rerun, shown
 from ils.core.provenance import code_digest
-from ils.core.published import environments
 from ils.core.run import UserError, existing_file
 from ils.core.seeds import shard_names
 from ils.core.settings import SettingsError, read
@@ -50,6 +60,8 @@ try:
     SHOWN = shown(RUNS, EVALUATED)
     PREDICT = asked(config, RUNS)
     check_files(SETTINGS, PREDICT["image"])
+    # What people drew, for `agreement`.
+    REFERENCES = references(SETTINGS)
     # The study that `explain` was given.
     EXPLAIN = asked_study(config, Path("results"))
 except (SettingsError, UserError) as error:

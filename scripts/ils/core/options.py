@@ -26,6 +26,7 @@ MERGE = ("experts", "unsampled", "interval", "replicates", "seed")
 ASKED = ("image", "instruction", "run", "study")
 """What `snakemake predict --config` and `snakemake explain --config` take; no settings."""
 EMBEDDED_MANIFEST = "results/phantom/manifest.csv"
+EMBEDDED_TRUTH = "results/phantom/truth.h5"
 
 
 def stage_options(settings: Settings) -> dict[str, dict]:
@@ -72,8 +73,7 @@ def stage_options(settings: Settings) -> dict[str, dict]:
         "evaluation": plain["evaluation"] | {"seed": seed},
         "review": {name: plain["review"][name] for name in PAGES},
         "review_merge": {name: plain["review"][name] for name in MERGE},
-    } | _ablation(settings, plain)
-    return options | release_options(settings, options)
+    } | _measured(settings, plain)
 
 
 def _stage(name: str, plain: dict, **shared: object) -> dict:
@@ -81,6 +81,22 @@ def _stage(name: str, plain: dict, **shared: object) -> dict:
     keys = {key: value for key, value in plain[name].items() if key not in ENGINE_SECTIONS}
     section = plain[name].get(keys["engine"]) if keys["engine"] in ENGINE_SECTIONS else None
     return keys | {"own": section | shared if section else {}}
+
+
+def _measured(settings: Settings, plain: dict) -> dict[str, dict]:
+    """Return what the stages take that measure others: the sweep over thresholds, the agreement with people."""
+    return _ablation(settings, plain) | _agreement(settings, plain)
+
+
+def _agreement(settings: Settings, plain: dict) -> dict[str, dict]:
+    """Return how one reference is compared, how all are scored, and how the figures are drawn."""
+    section = plain["agreement"]
+    comparing = ("box_iou", "same_box", "anomaly_steps", "confidence_steps")
+    return {
+        "agreement": {name: section[name] for name in comparing} | {"sets": settings.thresholds.build},
+        "agreement_scores": {name: section[name] for name in ("replicates", "interval")} | {"seed": plain["seed"]},
+        "agreement_charts": {"dpi": plain["figures"]["dpi"], "iou": section["box_iou"][0]},
+    }
 
 
 def _ablation(settings: Settings, plain: dict) -> dict[str, dict]:
@@ -125,6 +141,15 @@ def data(settings: Settings, shards: list[str]) -> dict[str, dict]:
     return found
 
 
+def references(settings: Settings) -> dict[str, dict]:
+    """Return {reference: what its rule is told of it}; without any, the embedded cohort's own truth is one."""
+    found = {name: given.model_dump() | {"name": name} for name, given in settings.agreement.references.items()}
+    if not found and settings.cohort.source == "embedded":
+        truth = {"format": "painted", "path": EMBEDDED_TRUTH, "classes": {}, "image_id": "{stem}"}
+        found = {"painted": truth | {"name": "painted"}}
+    return found
+
+
 def runs(settings: Settings) -> dict[str, dict]:
     """Return {run: train, thresholds, test}: the lines it is trained on, and the sets of its dataset and its test."""
     found = {}
@@ -145,6 +170,8 @@ def check_files(settings: Settings, image: str) -> None:
     if settings.dataset.release:
         existing_folder("dataset.release", settings.dataset.release)
         existing_folder("dataset.release_images", settings.dataset.release_images)
+    for name, reference in settings.agreement.references.items():
+        existing_file(f"agreement.references.{name}.path", reference.path)
     if settings.release.salt and "ids" in settings.release.kinds():
         existing_file("release.salt", settings.release.salt)
     if settings.release.test and not settings.release.test.startswith("results/"):  # that is made by a rule

@@ -10,11 +10,11 @@ from typing import get_args
 
 from pydantic import BaseModel, ValidationError, model_validator
 
+from ils.core.settings.agreement import Agreement
 from ils.core.settings.base import Section, key
 from ils.core.settings.images import Anatomy, Anomaly, Boxes, Compute, Organs
 from ils.core.settings.inputs import Cohort, Frames, Phantom
 from ils.core.settings.outputs import Ablation, Dataset, Figures, Masks, Page, Tables
-from ils.core.settings.release import Release
 from ils.core.settings.reports import Reports
 from ils.core.settings.review import Review
 from ils.core.settings.rosalia import Evaluation, Inference, Training
@@ -46,7 +46,7 @@ class Settings(Section):
     training: Training = key(Training, "ROSALIA: fine-tuning.")
     inference: Inference = key(Inference, "Masks and answers of a trained model.")
     evaluation: Evaluation = key(Evaluation, "Scores of ROSALIA and of other models.")
-    release: Release = key(Release, "A dataset version as a package.")
+    agreement: Agreement = key(Agreement, "Comparison with what people drew.")
     review: Review = key(Review, "Experts judge the test split.")
 
     @model_validator(mode="after")
