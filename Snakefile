@@ -54,6 +54,7 @@ include: "rules/training.smk"
 include: "rules/inference.smk"
 include: "rules/evaluation.smk"
 include: "rules/review.smk"
+include: "rules/release.smk"
 
 
 onstart:

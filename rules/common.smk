@@ -23,6 +23,7 @@ from ils.core.options import (
 )
 from ils.core.planned import present, refuse_blind_rerun, shown
 from ils.core.provenance import code_digest
+from ils.core.published import environments
 from ils.core.run import UserError, existing_file
 from ils.core.seeds import shard_names
 from ils.core.settings import SettingsError, read

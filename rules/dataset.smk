@@ -112,7 +112,7 @@ rule dataset_release:
         mem_mb=growing(16000),  # all masks of the authors' release, packed, and all lines
         runtime=growing(240),
     params:
-        images=OPTIONS["release"]["images"],
+        images=OPTIONS["imported"]["images"],
         code=code_digest("dataset.py", "ils.dataset.layout"),
     script:
         "../scripts/dataset.py"

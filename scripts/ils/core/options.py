@@ -74,6 +74,7 @@ def stage_options(settings: Settings) -> dict[str, dict]:
         "review": {name: plain["review"][name] for name in PAGES},
         "review_merge": {name: plain["review"][name] for name in MERGE},
     } | _measured(settings, plain)
+    return options | release_options(settings, options)
 
 
 def _stage(name: str, plain: dict, **shared: object) -> dict:

@@ -15,6 +15,7 @@ from ils.core.settings.base import Section, key
 from ils.core.settings.images import Anatomy, Anomaly, Boxes, Compute, Organs
 from ils.core.settings.inputs import Cohort, Frames, Phantom
 from ils.core.settings.outputs import Ablation, Dataset, Figures, Masks, Page, Tables
+from ils.core.settings.release import Release
 from ils.core.settings.reports import Reports
 from ils.core.settings.review import Review
 from ils.core.settings.rosalia import Evaluation, Inference, Training
@@ -47,6 +48,7 @@ class Settings(Section):
     inference: Inference = key(Inference, "Masks and answers of a trained model.")
     evaluation: Evaluation = key(Evaluation, "Scores of ROSALIA and of other models.")
     agreement: Agreement = key(Agreement, "Comparison with what people drew.")
+    release: Release = key(Release, "A dataset version as a package.")
     review: Review = key(Review, "Experts judge the test split.")
 
     @model_validator(mode="after")
