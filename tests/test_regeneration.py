@@ -44,7 +44,7 @@ RUNS = {
         "anatomy": {"engine": "cxas"}, "boxes": {"engine": "scaled_yolov4"}, "training": {"engine": "rosalia"},
     },
 }  # fmt: skip
-ASKED = ("all", "ablation", "inference", "evaluation")
+ASKED = ("all", "ablation", "inference", "evaluation", "review_merge")
 
 
 @dataclass(frozen=True)
@@ -242,13 +242,15 @@ def test_a_copy_without_times_runs_nothing_again_and_a_real_run_is_no_other(work
     assert dry_run(run, root=clone) == {}
     row = next(row for row in ROWS if row.keys == ("masks",))
     write_settings(run, merged(SLICE, yaml.safe_load(row.edit)))
-    left_out = {"ablation_table", "ablation_charts", "dataset_layout"} | following({"training_run"}, THEN)
+    left_out = {"ablation_table", "ablation_charts", "dataset_layout"} | following(
+        {"training_run", "review_pages"}, THEN
+    )
     assert dry_run(run, root=clone).keys() - TARGETS == (said(row.again, THEN) | {"tables_truth"}) - left_out
 
 
 BY_OTHER_MEANS = (
     "thresholds", "training.runs", "dataset.released_layout", "inference.split", "evaluation.reviewed",
-    "evaluation.predictions",
+    "evaluation.predictions", "review.thresholds", "review.split", "review.sheets",
 )  # fmt: skip
 """Keys that decide which jobs there are, not what a job does."""
 
