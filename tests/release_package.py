@@ -1,6 +1,7 @@
 """What tests of the release share: packages made in this process, and everything that a package holds, unpacked."""
 
 import json
+from contextlib import chdir
 from dataclasses import fields
 from pathlib import Path
 
@@ -32,6 +33,11 @@ def make(
     run: Path, out: Path, *, codes: dict, layout: Path | None = None, cohort: Path | None = None, **release: object
 ) -> Path:
     """Make a package of a finished run in the folder ``out``, with other settings of the section ``release``."""
+    with chdir(run):  # the cohort's paths are relative to it
+        return _make(run, out, codes, layout, cohort, release)
+
+
+def _make(run: Path, out: Path, codes: dict, layout: Path | None, cohort: Path | None, release: dict) -> Path:
     options = stage_options(read(SLICE | {"release": release}))
     results, sets = run / "results", read(SLICE).thresholds.all_sets()
     lines = {split: str(results / f"dataset/default/{split}.jsonl") for split in ("train", "validate", "test")}
