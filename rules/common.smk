@@ -27,7 +27,7 @@ from ils.core.published import environments
 from ils.core.run import UserError, existing_file
 from ils.core.seeds import shard_names
 from ils.core.settings import SettingsError, read
-from ils.explain.stage import asked as asked_study
+from ils.explain.asked import asked as asked_study
 from ils.weights.catalogue import check_placed, needed, placed, rule_params
 
 try:

@@ -1,7 +1,9 @@
 """People's boxes and masks: each published format as a tiny file, with values written out by hand."""
 
 import json
+from typing import get_args
 
+import cv2
 import numpy as np
 import polars as pl
 import pytest
@@ -13,6 +15,7 @@ from ils.core.annotations import FORMATS, LESIONS, image_name, polygons, read
 from ils.core.labels import BOX_CLASSES
 from ils.core.rle import encode
 from ils.core.run import UserError
+from ils.core.settings.agreement import People
 
 MS_CXR = """dicom_id,category_name,label_text,path,x,y,w,h,image_width,image_height,split
 aaa-1,Pneumonia,opacity at the base,files/p1/p1/s1/aaa-1.jpg,100,200,50,60,2544,3056,val
@@ -70,7 +73,7 @@ def test_each_format_of_boxes_is_read_as_it_is_published(tmp_path, kind, rows, s
     found, looked_at = read("key", written(tmp_path, kind), kind)
     assert [(one.image, one.label, one.box, one.reader, one.size) for one in found] == rows
     assert looked_at == seen
-    assert all(one.mask is None for one in found)
+    assert all(one.mask() is None for one in found)
 
 
 def test_coco_has_boxes_polygons_run_lengths_and_pictures_without_any(tmp_path):
@@ -79,9 +82,9 @@ def test_coco_has_boxes_polygons_run_lengths_and_pictures_without_any(tmp_path):
     assert [one.label for one in found] == ["edema", "line", "edema"]
     assert found[0].box == (2, 1, 5, 3)
     assert [one.box for one in found[1:]] == [None, None]
-    assert np.array_equal(found[0].mask, SQUARE)
-    assert np.array_equal(found[1].mask, SQUARE)  # a polygon on the grid is the square itself
-    assert not found[2].mask.any()
+    assert np.array_equal(found[0].mask(), SQUARE)
+    assert np.array_equal(found[1].mask(), SQUARE)  # a polygon on the grid is the square itself
+    assert not found[2].mask().any()
 
 
 def test_the_json_of_ms_cxr_is_the_same_as_its_table(tmp_path):
@@ -128,7 +131,7 @@ def test_names_of_pictures_lose_folder_and_ending_alone(name, stem):
 
 
 def test_every_lesion_type_of_a_format_is_one_of_ours():
-    assert set(LESIONS) == set(FORMATS)
+    assert set(LESIONS) == set(FORMATS) == set(get_args(People.model_fields["format"].annotation))
     assert LESIONS["ms_cxr"].keys() >= {"Lung Opacity", "Edema"}
     assert LESIONS["nih"]["Infiltrate"] == LESIONS["vindr"]["Infiltration"] == "opacity"
 
@@ -161,7 +164,7 @@ BOXES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("kind", BOXES)
 def test_peoples_boxes_become_a_table_that_the_engine_reads(tmp_path, kind, capsys):
     output = tmp_path / "boxes.csv"
     assert boxes_table.main([kind, str(written(tmp_path, kind)), str(output)]) == 0
@@ -177,6 +180,26 @@ def test_peoples_boxes_become_a_table_that_the_engine_reads(tmp_path, kind, caps
     out = capsys.readouterr().out
     if kind == "coco":
         assert out.splitlines()[1:] == ["left out: 1, no box", "left out: 1, no class for line"]
+
+
+def test_the_layout_of_a_release_has_each_mask_once(tmp_path):
+    (tmp_path / "lesion_mask/s1").mkdir(parents=True)
+    cv2.imwrite(str(tmp_path / "lesion_mask/s1/s1_edema_0.png"), SQUARE.astype(np.uint8) * 255)
+    pair = {"target": "edema", "seg_mask_path": "s1/s1_edema_0.png"}
+    entry = {
+        "dicom_id": "d1",
+        "instruction_answer_pairs": {"positive": [pair, pair], "negative": [{"target": "edema"}]},
+    }
+    (tmp_path / "mimic_ils_instruction_answer.json").write_text(json.dumps({"train": {"s1": entry}, "val": {}}))
+    (one,), seen = read("key", tmp_path, "release")
+    assert (one.image, one.label, one.box, seen) == ("d1", "edema", None, {"d1"})
+    assert np.array_equal(one.mask(), SQUARE)
+    (tmp_path / "lesion_mask/s1/s1_edema_0.png").write_text("")
+    with pytest.raises(ValueError, match=r"s1_edema_0\.png cannot be read"):
+        one.mask()
+    (tmp_path / "mimic_ils_instruction_answer.json").write_text("[]")
+    with pytest.raises(UserError, match=r"which holds no whole mimic_ils_instruction_answer\.json"):
+        read("key", tmp_path, "release")
 
 
 def test_a_label_can_be_given_a_class(tmp_path, capsys):

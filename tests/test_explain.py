@@ -15,8 +15,9 @@ from conftest import SLICE, snakemake, write_settings
 from ils.core.labels import REASONS, SPLITS
 from ils.core.run import UserError
 from ils.core.store import read_lines, read_table, write_excluded, write_table
+from ils.explain.asked import asked
 from ils.explain.blocks import Mark, apart
-from ils.explain.stage import asked, explain
+from ils.explain.stage import explain
 from ils.explain.story import fates
 from ils.explain.study import read_study
 
@@ -225,7 +226,9 @@ def test_the_page_is_whole_and_needs_no_network(workflow_run):
     assert parser.open == []
     assert all(link.startswith("data:image/png;base64,") for link in parser.links)
     assert [picture["alt"] for picture in parser.pictures] == [
-        f"Image {row['image_id']}: image, organs, edited, anatomy, anomaly",
+        f"Image {row['image_id']}: image and organs",
+        f"Image {row['image_id']}: edited image and zones",
+        f"Image {row['image_id']}: anomaly map",
         f"Boxes and masks of {row['image_id']} under the thresholds default",
     ]
     assert all(base64.b64decode(picture["src"].split(",")[1]).startswith(PNG) for picture in parser.pictures)

@@ -29,6 +29,7 @@ LEFT_OUT = {
     "class_not_mapped": "a label of the reference is no lesion type (agreement.references.*.classes)",
     "no_area": "a region has no pixel in the frame, or corners that are not numbers",
     "other_shape": "the region was drawn on a picture of another shape than the cohort's",
+    "broken_mask": "the mask of a region cannot be read",
     "drawn_twice": "another reader drew the same region",
 }
 """Why an image or a region is not compared."""
@@ -91,9 +92,16 @@ def in_frame(
     """Return a region in the frame, or None and why not.
 
     ``affine``: the frame-to-original affine (2, 3) of the image, ``shape`` its original (rows, columns). A region that
-    was drawn on a smaller or larger copy of the picture is scaled.
+    was drawn on a smaller or larger copy of the picture is scaled; a release's mask of the frame's size is in
+    the frame.
     """
-    drawn_on = one.mask.shape if one.mask is not None else one.size or shape
+    try:
+        drawn = one.mask()
+    except ValueError:
+        return None, "broken_mask"
+    if isinstance(one.drawn, Path) and drawn is not None and drawn.shape == (size, size):
+        return (Region(lesion, drawn, bounding(drawn)), "") if drawn.any() else (None, "no_area")
+    drawn_on = drawn.shape if drawn is not None else one.size or shape
     scale = np.array([shape[1] / drawn_on[1], shape[0] / drawn_on[0]])
     if abs(scale[0] / scale[1] - 1) > ASPECT:
         return None, "other_shape"
@@ -101,9 +109,9 @@ def in_frame(
     if one.box is not None and np.isfinite(one.box).all():
         corners = np.sort(np.reshape(one.box, (2, 2)), axis=0) * scale
         box = np.clip(points_to_frame(corners, affine).reshape(1, 4), 0, size)
-    if one.mask is not None:
+    if drawn is not None:
         # the affine from the frame to the picture that was drawn on
-        mask = to_frame(one.mask.astype(np.uint8), affine / scale[:, None], size, nearest=True) > 0
+        mask = to_frame(drawn.astype(np.uint8), affine / scale[:, None], size, nearest=True) > 0
         box = box if len(box) else bounding(mask)
     else:
         mask = np.zeros((size, size), bool)

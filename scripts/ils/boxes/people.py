@@ -35,9 +35,10 @@ def corners(one: Annotation) -> tuple[float, float, float, float] | None:
     """Return the box of a region, that around its mask where it has none; None without either or with no number."""
     if one.box is not None:
         return one.box if np.isfinite(one.box).all() else None
-    if one.mask is None or not one.mask.any():
+    mask = one.mask()
+    if mask is None or not mask.any():
         return None
-    rows, columns = np.flatnonzero(one.mask.any(axis=1)), np.flatnonzero(one.mask.any(axis=0))
+    rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
     return float(columns[0]), float(rows[0]), float(columns[-1] + 1), float(rows[-1] + 1)
 
 

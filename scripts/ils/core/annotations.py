@@ -9,13 +9,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+import cv2
 import numpy as np
 import polars as pl
 
 from ils.core.rle import decode
 from ils.core.run import UserError
 
-FORMATS = ("ms_cxr", "vindr", "nih", "rsna", "coco")
+FORMATS = ("ms_cxr", "vindr", "nih", "rsna", "coco", "release")
+RELEASE_JSON, RELEASE_MASKS = "mimic_ils_instruction_answer.json", "lesion_mask"
 NO_FINDING = ("no finding", "normal", "no lung opacity / not normal")
 NIH_CORNERS = ("Bbox [x", "y", "w", "h]")
 """How the official table calls its columns: one name, ``Bbox [x,y,w,h]``, cut at its commas."""
@@ -42,6 +44,7 @@ LESIONS = {
     },
     "rsna": {RSNA_LABEL: "opacity"},
     "coco": {},
+    "release": {},
 }  # fmt: skip
 """Lesion type of each label of a format, where it has one (ours; infiltrate is an opacity, as in the reports)."""
 BOX_CLASS = {
@@ -53,18 +56,37 @@ BOX_CLASS = {
 
 @dataclass(frozen=True)
 class Annotation:
-    """One region: a ``box`` (x1, y1, x2, y2), a ``mask`` bool (rows, columns), or both.
+    """One region: a ``box`` (x1, y1, x2, y2), a mask that was ``drawn``, or both.
 
-    ``image``: name of the picture as the file has it; ``reader``: who drew it, "" if untold; ``size``: (rows, columns)
-    of the picture it was drawn on, None if untold.
+    ``image``: name of the picture as the file has it; ``drawn``: polygons or run lengths of COCO, or a picture that is
+    above 0 where the mask is; ``reader``: who drew it, "" if untold; ``size``: (rows, columns) of the picture it was
+    drawn on, None if untold.
     """
 
     image: str
     label: str
     box: tuple[float, float, float, float] | None = None
-    mask: np.ndarray | None = None
+    drawn: dict | list | Path | None = None
     reader: str = ""
     size: tuple[int, int] | None = None
+
+    def mask(self) -> np.ndarray | None:
+        """Return the mask, bool (rows, columns), None without one; made when it is asked for, a file has thousands.
+
+        Raises ValueError for a mask that cannot be read.
+        """
+        if isinstance(self.drawn, dict):
+            return decode(self.drawn)
+        if isinstance(self.drawn, Path):
+            held = cv2.imread(str(self.drawn), cv2.IMREAD_GRAYSCALE)
+            if held is None:
+                raise ValueError(f"{self.drawn.name} cannot be read")
+            return held > 0
+        if not self.drawn:
+            return None
+        if self.size is None:
+            raise ValueError("a picture with polygons has no height and width")
+        return polygons(self.drawn, self.size)
 
 
 def read(key: str, path: str | Path, kind: str) -> tuple[list[Annotation], set[str]]:
@@ -74,7 +96,9 @@ def read(key: str, path: str | Path, kind: str) -> tuple[list[Annotation], set[s
     UserError for a file that cannot be read as that format.
     """
     path = Path(path)
-    if kind == "coco" or path.suffix == ".json":
+    if kind == "release":
+        found, seen = _release(key, path), set()
+    elif kind == "coco" or path.suffix == ".json":
         found, seen = _coco(key, path)
     else:
         found, seen = _table(key, path, kind)
@@ -147,14 +171,25 @@ def _coco(key: str, path: Path) -> tuple[list[Annotation], set[str]]:
 def _annotation(row: dict, image: dict, label: str) -> Annotation:
     size = (int(image["height"]), int(image["width"])) if image.get("height") and image.get("width") else None
     box = _from_sides(row["bbox"]) if row.get("bbox") else None
-    drawn, mask = row.get("segmentation"), None
-    if isinstance(drawn, dict):
-        mask = decode(drawn)
-    elif drawn:
-        if size is None:
-            raise ValueError("a picture with polygons has no height and width")
-        mask = polygons(drawn, size)
-    return Annotation(image["file_name"], label, box, mask, size=size)
+    return Annotation(image["file_name"], label, box, row.get("segmentation"), size=size)
+
+
+def _release(key: str, path: Path) -> list[Annotation]:
+    """Return the masks of the authors' release, a folder, each distinct one once; its negatives are no regions."""
+    try:
+        held = json.loads((path / RELEASE_JSON).read_text(encoding="utf-8"))
+        found = {
+            (entry["dicom_id"], pair["target"], pair["seg_mask_path"]): None
+            for studies in held.values()
+            for entry in studies.values()
+            for pairs in entry["instruction_answer_pairs"].values()
+            for pair in pairs
+            if pair.get("seg_mask_path")
+        }
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        what = f"{type(error).__name__}: {error}"
+        raise UserError(f"{key} is {str(path)!r}, which holds no whole {RELEASE_JSON} ({what}): check it") from None
+    return [Annotation(image, target, drawn=path / RELEASE_MASKS / name) for image, target, name in found]
 
 
 def polygons(drawn: list[list[float]], shape: tuple[int, int]) -> np.ndarray:

@@ -172,7 +172,8 @@ def check_files(settings: Settings, image: str) -> None:
         existing_folder("dataset.release", settings.dataset.release)
         existing_folder("dataset.release_images", settings.dataset.release_images)
     for name, reference in settings.agreement.references.items():
-        existing_file(f"agreement.references.{name}.path", reference.path)
+        existing = existing_folder if reference.format == "release" else existing_file
+        existing(f"agreement.references.{name}.path", reference.path)
     if settings.release.salt and "ids" in settings.release.kinds():
         existing_file("release.salt", settings.release.salt)
     if settings.release.test and not settings.release.test.startswith("results/"):  # that is made by a rule

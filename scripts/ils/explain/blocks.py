@@ -58,10 +58,11 @@ class Marked:
 
 @dataclass(frozen=True)
 class Picture:
-    """A PNG with the words for who cannot see it."""
+    """A PNG with the words for who cannot see it; ``small`` ones stand beside one another where there is room."""
 
     png: bytes
     alt: str
+    small: bool = False
 
 
 Block = Heading | Paragraph | Table | Marked | Picture
@@ -116,7 +117,8 @@ h1 { font-size: 1.5rem; } h2 { font-size: 1.2rem; border-bottom: 1px solid #999;
 h3 { font-size: 1rem; margin-bottom: .3rem; }
 .wide { overflow-x: auto; } table { border-collapse: collapse; font-size: .85rem; }
 th, td { text-align: left; padding: .2rem .6rem; border-bottom: 1px solid #ddd; vertical-align: top; }
-img { max-width: 100%; height: auto; } blockquote { margin: 1rem 0; padding: .5rem 1rem; background: #f4f4f4; }
+img { max-width: 100%; height: auto; } img.small { width: 22rem; }
+blockquote { margin: 1rem 0; padding: .5rem 1rem; background: #f4f4f4; }
 mark { background: none; border-bottom: 3px solid; } sup { font-size: .7rem; margin-left: .1rem; }
 """
 
@@ -138,7 +140,8 @@ def _html(block: Block) -> str:
         return f"<p>{html.escape(block.text)}</p>"
     if isinstance(block, Picture):
         data = base64.b64encode(block.png).decode()
-        return f'<img alt="{html.escape(block.alt)}" src="data:image/png;base64,{data}">'
+        kind = ' class="small"' if block.small else ""
+        return f'<img{kind} alt="{html.escape(block.alt)}" src="data:image/png;base64,{data}">'
     if isinstance(block, Marked):
         return f"<blockquote>{_marked(block)}</blockquote>"
     head = "".join(f'<th scope="col">{html.escape(cell)}</th>' for cell in block.head)

@@ -27,23 +27,30 @@ def png(figure: Figure, dpi: int) -> bytes:
     return held.getvalue()
 
 
-def maps(arrays: Mapping) -> Figure:
-    """Draw what there is of: image and organs, edited image and zones, anomaly map."""
-    shown = [name for name in ("image", "edited", "anomaly") if name in arrays]
-    figure = Figure(figsize=(4.2 * len(shown), 4.6), layout="constrained")
-    for axes, name in zip(figure.subplots(1, len(shown), squeeze=False)[0], shown, strict=True):
+def maps(arrays: Mapping) -> dict[str, Figure]:
+    """Draw what there is of: image and organs, edited image and zones, anomaly map; each by its title."""
+    found = {}
+    for name in ("image", "edited", "anomaly"):
+        if name not in arrays:
+            continue
+        figure = Figure(figsize=(4.2, 4.5), layout="constrained")
+        axes = figure.subplots()
         if name == "anomaly":
+            title = "anomaly map"
             drawn = axes.imshow(arrays[name], cmap="magma", vmin=0, vmax=max(64, int(arrays[name].max())))
-            figure.colorbar(drawn, ax=axes, shrink=0.6, label="grey levels")
-            axes.set_title("anomaly map", fontsize=10)
+            figure.colorbar(drawn, ax=axes, label="grey levels", location="bottom", shrink=0.8)
+            axes.set_title(title, fontsize=10)
             axes.set_axis_off()
         elif name == "edited":
-            _grey(axes, arrays[name], "edited image and zones" if "anatomy" in arrays else "edited image")
+            title = "edited image and zones" if "anatomy" in arrays else "edited image"
+            _grey(axes, arrays[name], title)
             _zones(axes, arrays.get("anatomy", {}))
         else:
-            _grey(axes, arrays[name], "image and organs" if "organs" in arrays else "image")
+            title = "image and organs" if "organs" in arrays else "image"
+            _grey(axes, arrays[name], title)
             _named(axes, {name: mask for name, mask in arrays.get("organs", {}).items() if name in ORGANS}, ORGANS)
-    return figure
+        found[title] = figure
+    return found
 
 
 def _zones(axes: Axes, zones: Mapping[str, np.ndarray]) -> None:

@@ -9,7 +9,7 @@ from ils.core.run import UserError
 from ils.core.store import atomic
 from ils.explain.blocks import as_html, as_text
 from ils.explain.story import tell
-from ils.explain.study import held, known, read_study
+from ils.explain.study import read_study
 
 
 @dataclass(frozen=True)
@@ -19,18 +19,6 @@ class Options:
     study: str
     held: str
     dpi: int
-
-
-def asked(config: dict, results: Path) -> dict[str, str]:
-    """Return the study that ``snakemake explain --config`` was given and the state of the results; "" for none.
-
-    Raises UserError for a study that the cohort does not have.
-    """
-    given = config.get("study", "")
-    study = str(given)
-    if study:
-        known(results, study, number=not isinstance(given, str))
-    return {"study": study, "held": held(results) if study else ""}
 
 
 def explain(results: str | Path, study: str, thresholds: Sequence[str], dpi: int) -> tuple[str, str]:

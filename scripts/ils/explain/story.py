@@ -130,8 +130,8 @@ def maps(image: Image, dpi: int) -> Iterator[Block]:
     if "image" not in image.arrays:
         return
     yield Heading(f"Image {image.image_id}")
-    names = ", ".join(name for name in ("image", "organs", "edited", "anatomy", "anomaly") if name in image.arrays)
-    yield Picture(drawing.png(drawing.maps(image.arrays), dpi), f"Image {image.image_id}: {names}")
+    for title, figure in drawing.maps(image.arrays).items():
+        yield Picture(drawing.png(figure, dpi), f"Image {image.image_id}: {title}", small=True)
     checked = [step for step in image.steps if step.stage in ("organs", "anomaly", "anatomy", "boxes")]
     for step in checked:
         if step.state == STOPPED:

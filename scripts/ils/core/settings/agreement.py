@@ -4,7 +4,6 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from ils.core.annotations import FORMATS
 from ils.core.labels import LESIONS
 from ils.core.settings.base import Section, Share, key
 
@@ -14,12 +13,13 @@ ReferenceName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
 class People(Section):
     """A file of boxes or masks that people drew."""
 
-    format: Literal[FORMATS] = key(
+    format: Literal["ms_cxr", "vindr", "nih", "rsna", "coco", "release"] = key(
         "coco",
         "ms_cxr: CSV or JSON of MS-CXR; vindr: train.csv of VinDr-CXR or VinBigData; nih: BBox_List_2017.csv; rsna: "
-        "stage_2_train_labels.csv; coco: COCO JSON with boxes, polygons or run lengths.",
+        "stage_2_train_labels.csv; coco: COCO JSON with boxes, polygons or run lengths; release: folder of the "
+        "authors' release, or of that layout.",
     )
-    path: str = key("", "The file.")
+    path: str = key("", "The file; of a release, the folder.")
     classes: dict[str, Literal[LESIONS]] = key(
         dict, "Lesion type of each of its labels, over those that the format is known by (docs/agreement.md)."
     )
