@@ -14,7 +14,7 @@ rule figures_panels:
     output:
         panels=report(
             directory("results/figures/{thresholds}/panels"),
-            patterns=["{image}.png"],
+            patterns=["{image}.jpg"],
             caption="../report/panel.rst",
             category="4 Cases",
             subcategory="every step of a study, {thresholds}",

@@ -44,7 +44,7 @@ rule inference_panels:
     output:
         panels=report(
             directory("results/inference/{run}/{split}_panels"),
-            patterns=["{image}.png"],
+            patterns=["{image}.jpg"],
             caption="../report/inference.rst",
             category="6 Evaluation",
             subcategory="{run}",

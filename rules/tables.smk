@@ -18,7 +18,7 @@ rule tables_counts:
     output:
         splits_table=report(
             "results/tables/splits.tsv",
-            caption="../report/table.rst",
+            caption="../report/splits.rst",
             category="2 Dataset",
             labels={"result": "pairs per split (Tables 10-12)"},
         ),
@@ -36,7 +36,7 @@ rule tables_counts:
         ),
         counts_table=report(
             "results/tables/counts.tsv",
-            caption="../report/table.rst",
+            caption="../report/counts.rst",
             category="2 Dataset",
             labels={"result": "counts"},
         ),

@@ -271,7 +271,7 @@ def test_windows_hold_whole_runs_of_images_and_every_row_once(images, count):
         assert images[before.stop - 1] != images[after.start]
 
 
-SHEETS = panels.PanelOptions(studies=3, dpi=70, seed=1)
+SHEETS = panels.PanelOptions(studies=3, dpi=70, quality=85, seed=1)
 
 
 def test_sheets_are_drawn_of_as_many_pictures_as_asked_for(tiny, whole, tmp_path):

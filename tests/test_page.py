@@ -383,7 +383,7 @@ def test_the_pictures_are_the_same_to_the_byte(workflow_run, tmp_path):
     inputs["masks"] = sorted(map(str, (results / "masks/default").glob("??.h5")))
     inputs["findings"] = sorted(map(str, (results / "masks/default").glob("??.findings.parquet")))
     made = {name: str(tmp_path / name) for name in ("gallery", "calibration", "parts")}
-    own = gallery.Options(["default"], **chosen.page.model_dump(), dpi=chosen.figures.dpi, seed=chosen.seed)
+    own = gallery.Options(["default"], **chosen.page.model_dump(), dpi=110, quality=85, seed=chosen.seed)
     gallery.run(**inputs, **made, options=own)
     files = {path.relative_to(tmp_path): path.read_bytes() for path in tmp_path.rglob("*.*") if path.is_file()}
     assert files

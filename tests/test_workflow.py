@@ -202,8 +202,24 @@ def test_the_report_is_made_offline(workflow_run, tmp_path):
     report = tmp_path / "report.html"
     snakemake(workflow_run, "--report", str(report))
     text = report.read_text()
-    assert "Pairs per lesion" in text or "distribution" in text
-    assert len(text) > 1_000_000
+    assert 1_000_000 < len(text) < 30_000_000
+    categories, results = (
+        json.loads(re.search(rf"var {name} = (\{{.*\}});?\n", text).group(1)) for name in ("categories", "results")
+    )
+    # Snakemake shows them by name: the numbers keep the order of reading
+    assert sorted(categories) == [
+        "1 From images to pairs", "2 Dataset", "3 Recall", "4 Cases", "5 Beside the truth", "7 Costs", "8 Versions",
+    ]  # fmt: skip
+    for category, parts in categories.items():
+        for part, paths in parts.items():
+            labels = [json.dumps(results[path]["labels"]) for path in paths]
+            assert len(set(labels)) == len(labels), (category, part)
+            assert all((workflow_run / path).stat().st_size for path in paths)
+    captions = {path: result["caption"] for path, result in results.items()}
+    assert all(len(caption) > 60 for caption in captions.values())
+    assert not [path for path, caption in captions.items() if "{{" in caption or "{%" in caption]
+    case = next(caption for path, caption in captions.items() if "gallery" in path)
+    assert "all but edema ano 0.1, anatomy 0.25, conf 0.2, signal 0.2, size 0.1" in " ".join(case.split())
 
 
 def test_results_hold_no_time_and_no_machine(workflow_run):

@@ -65,7 +65,7 @@ def stage_options(settings: Settings) -> dict[str, dict]:
         "imported": {"images": dataset["release_images"]},
         "tables": {"min_px": plain["tables"]["truth_min_px"]},
         "figures": plain["figures"] | {"seed": seed},
-        "page": plain["page"] | {"seed": seed, "dpi": plain["figures"]["dpi"]},
+        "page": plain["page"] | {"seed": seed} | {name: plain["figures"][name] for name in ("dpi", "quality")},
         "page_costs": {"dpi": plain["figures"]["dpi"]},
         "explain": {"dpi": plain["figures"]["dpi"]},
         "training": _stage("training", plain) | {"seed": seed},

@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 
 from ils.core.labels import LESIONS, ZONE_LABELS
-from ils.core.plots import save
+from ils.core.plots import save, save_sheet
 from ils.core.run import progress
 from ils.core.seeds import stable_hash
 from ils.core.store import Shard, read_lines, read_table
@@ -23,6 +23,7 @@ class Options:
 
     studies: int
     dpi: int
+    quality: int
     seed: int
 
 
@@ -61,7 +62,7 @@ def run_panels(
         )
     )
     for image_id, story in progress(stories, len(chosen), "panels"):
-        save(draw(story), folder / f"{image_id}.png", options.dpi)
+        save_sheet(draw(story), folder / f"{image_id}.jpg", options.dpi, options.quality)
 
 
 def run_charts(*, lines: list[str], funnel_table: str, splits_table: str, distribution: str, shares: str, funnel: str,

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from ils.core.labels import LESIONS
-from ils.core.plots import save
+from ils.core.plots import save_sheet
 from ils.core.run import progress
 from ils.core.seeds import stable_hash
 from ils.core.store import Shard, read_lines, read_table
@@ -29,10 +29,11 @@ FIELDS = ("pair_id", "image_id", "target", "instruction", "answer", "seg", "mask
 
 @dataclass(frozen=True)
 class PanelOptions:
-    """How many pictures get a sheet, and the figures' dots per inch (``figures``)."""
+    """How many pictures get a sheet, and the figures' dots per inch and JPEG quality (``figures``)."""
 
     studies: int
     dpi: int
+    quality: int
     seed: int
 
 
@@ -77,7 +78,7 @@ def run_panels(
                 continue
             image = shard.get("image", image_id)
             sheet = [_row(row, said.get(row["pair_id"], {}), held, of_mask, drawn, image.shape) for row in rows]
-            save(draw(image_id, image, sheet), folder / f"{image_id}.png", options.dpi)
+            save_sheet(draw(image_id, image, sheet), folder / f"{image_id}.jpg", options.dpi, options.quality)
 
 
 def choose(lines: str, options: PanelOptions) -> dict[str, list[dict]]:

@@ -1,6 +1,6 @@
 """Which findings and images are shown, and in which words a box is kept or dropped."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import floor
 
 import polars as pl
@@ -38,25 +38,31 @@ def choose_cases(findings: Sequence[pl.DataFrame], number: int, seed: int) -> li
     """
     shown: list[tuple[int, dict]] = []
     for lesion in LESIONS:
-        rows = [(shard, row) for shard, table in enumerate(findings) for row in _of_lesion(table, lesion)]
-        rows.sort(key=lambda pair: stable_hash(seed, "page", lesion, pair[1]["image_id"], pair[1]["finding"]))
-        images: set[str] = set()
-        got = [pair for pair in rows if pair[1]["mask_id"] is not None]
-        without = [pair for pair in rows if pair[1]["mask_id"] is None]
+        judged = (pl.col("target") == lesion) & (
+            pl.col("mask_id").is_not_null() | (pl.col("box_verdicts").list.len() > 0)
+        )
+        # places alone: whole rows, with a verdict for each box, are taken of those chosen
+        found = [
+            (stable_hash(seed, "page", lesion, image_id, finding), image_id, made, shard, at)
+            for shard, table in enumerate(findings)
+            for at, image_id, finding, made in table.with_row_index("at")
+            .filter(judged)
+            .select("at", "image_id", "finding", pl.col("mask_id").is_not_null())
+            .iter_rows()
+        ]
+        found.sort()
+        without = [place for place in found if not place[2]]
+        got = [place for place in found if place[2]]
         spare = min(len(without), max(number // 3, int(number > 1)))
-        chosen: list[tuple[int, dict]] = []
-        for pairs, most in ((got, number - spare), (without, number), (got, number)):
-            for pair in pairs:
-                if len(chosen) < most and pair[1]["image_id"] not in images:
-                    images.add(pair[1]["image_id"])
-                    chosen.append(pair)
-        shown += chosen
+        images: set[str] = set()
+        chosen: list[tuple[int, int]] = []
+        for places, most in ((got, number - spare), (without, number), (got, number)):
+            for _, image_id, _, shard, at in places:
+                if len(chosen) < most and image_id not in images:
+                    images.add(image_id)
+                    chosen.append((shard, at))
+        shown += [(shard, findings[shard].row(at, named=True)) for shard, at in chosen]
     return shown
-
-
-def _of_lesion(table: pl.DataFrame, lesion: str) -> Iterable[dict]:
-    judged = pl.col("mask_id").is_not_null() | (pl.col("box_verdicts").list.len() > 0)
-    return table.filter((pl.col("target") == lesion) & judged).iter_rows(named=True)
 
 
 def choose_images(findings: Mapping[str, Sequence[pl.DataFrame]], number: int, seed: int) -> list[tuple[int, str]]:

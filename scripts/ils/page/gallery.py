@@ -11,6 +11,7 @@ import polars as pl
 
 from ils.core.conditions import box_values
 from ils.core.labels import LESIONS, LUNGS
+from ils.core.plots import save_sheet
 from ils.core.run import progress
 from ils.core.store import Shard, atomic, read_table, write_lines
 from ils.page import cases, pictures, sheets
@@ -123,7 +124,7 @@ def _cases(
         if row["box_verdicts"]:
             words.append(counted)
         sheet = sheets.case(f"study {row['study_id']}\n{title}", left, right, words)
-        sheets.save_jpeg(sheet, gallery / name / f"{stem}.jpg", options.dpi, options.quality)
+        save_sheet(sheet, gallery / name / f"{stem}.jpg", options.dpi, options.quality)
         for picture, kind in ((left, "mask"), (right, "boxes")):
             _write(parts / name / f"{stem}-{kind}.jpg", pictures.jpeg(picture, options.quality))
         yield {
@@ -174,15 +175,16 @@ def _calibration(
         for name in options.thresholds:
             rows = tables[name][shard].filter((pl.col("image_id") == image_id) & pl.col("mask_id").is_not_null())
             picture, said = pictures.grey(image, options.side), []
+            own = {(row["target"], row["mask_id"]) for row in rows.to_dicts() if row["target"] != "cardiomegaly"}
+            order = sorted(own, key=lambda pair: (LESIONS.index(pair[0]), pair[1]))
             with Shard(stores[name][shard], key="mask_id") as store:
-                drawn: set[tuple[str, str]] = set()
-                for row in sorted(rows.to_dicts(), key=lambda row: LESIONS.index(row["target"])):
-                    if row["target"] != "cardiomegaly" and (row["target"], row["mask_id"]) not in drawn:
-                        drawn.add((row["target"], row["mask_id"]))
-                        mask = store.get("mask", row["mask_id"])
-                        pictures.outline(picture, mask, pictures.LESION_COLOURS[row["target"]], fill=0.2)
-                        said.append({"lesion": row["target"], "share": round(100 * float(mask.mean()), 1)})
-            seen |= {lesion for lesion, _ in drawn}
+                for at, (lesion, mask_id) in enumerate(order):
+                    mask = store.get("mask", mask_id)
+                    # those drawn first are the wider, so that of two alike both are seen
+                    width = 2 + 4 * (len(order) - 1 - at)
+                    pictures.outline(picture, mask, pictures.LESION_COLOURS[lesion], fill=0.2, width=width)
+                    said.append({"lesion": lesion, "share": round(100 * float(mask.mean()), 1)})
+            seen |= {lesion for lesion, _ in order}
             _write(parts / "calibration" / f"{image_id}-{name}.jpg", pictures.jpeg(picture, options.quality))
             cells.append((name, picture, said))
         sheet = sheets.calibration(
@@ -190,7 +192,7 @@ def _calibration(
             [(f"{name}: {_shares(said)}", picture) for name, picture, said in cells],
             [lesion for lesion in LESIONS if lesion in seen],
         )
-        sheets.save_jpeg(sheet, folder / f"{image_id}.jpg", options.dpi, options.quality)
+        save_sheet(sheet, folder / f"{image_id}.jpg", options.dpi, options.quality)
         yield {
             "kind": "calibration",
             "image_id": image_id,

@@ -2,7 +2,6 @@
 
 import textwrap
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -11,7 +10,6 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from ils.core.plots import BLUE, ORANGE
-from ils.core.store import atomic
 from ils.page.pictures import LESION_COLOURS
 
 
@@ -71,9 +69,3 @@ def costs(table: pl.DataFrame) -> Figure:
     seconds.set_yticks(places, table["stage"])
     seconds.invert_yaxis()
     return figure
-
-
-def save_jpeg(figure: Figure, path: str | Path, dpi: int, quality: int) -> None:
-    """Save a sheet as JPEG under its name only when it is whole: half the bytes of a PNG, grey pictures fill it."""
-    with atomic(path) as temporary:
-        figure.savefig(temporary, dpi=dpi, format="jpeg", pil_kwargs={"quality": quality, "optimize": True})

@@ -100,6 +100,7 @@ class Figures(Section):
 
     studies: int = key(12, "Number of studies that get an overlay panel.", ge=0, le=1000)
     dpi: int = key(110, "Resolution of the figures.", unit="dots per inch", ge=40, le=600)
+    quality: int = key(85, "JPEG quality of panels and sheets, and of the page's pictures.", ge=30, le=95)
 
 
 class Page(Section):
@@ -109,4 +110,3 @@ class Page(Section):
     boxes: int = key(8, "Boxes shown of a finding: half of them kept ones, where there are as many.", ge=1, le=40)
     calibration: int = key(6, "Images whose masks are shown under every threshold set built.", ge=0, le=100)
     side: int = key(384, "Side of these pictures.", unit="pixels", ge=128, le=1024)
-    quality: int = key(82, "JPEG quality of these pictures.", ge=30, le=95)
