@@ -20,7 +20,8 @@ from ils.core.options import references, stage_options
 from ils.core.rle import encode
 from ils.core.run import UserError
 from ils.core.settings import read
-from ils.core.store import Shard, read_table
+from ils.core.store import Shard, read_lines, read_table
+from ils.dataset.layout import write_release
 
 SETTINGS = read({})
 
@@ -337,6 +338,30 @@ def test_who_is_counted_and_the_figures(workflow_run, tmp_path, painted):
     shown = {tuple(line.get_ydata()) for line in lines}
     of = scores.filter(reference="boxes", what="anomaly map", lesion="any", measure="iou").sort("at")
     assert tuple(of["value"]) in shown
+
+
+@pytest.mark.parametrize("pixels", ["frame", "original"])
+def test_a_dataset_agrees_with_itself(workflow_run, tmp_path, pixels):
+    """Its own released layout is the reference: wherever it has a lesion, the mask is that of the reference."""
+    results, layout = workflow_run / "results", tmp_path / "layout"
+    masks, frames = (sorted(map(str, (results / part).glob("*.h5"))) for part in ("masks/default", "frames"))
+    splits = {split: str(results / f"dataset/default/{split}.jsonl") for split in ("train", "validate", "test")}
+    index = str(results / "masks/default/index.parquet")
+    write_release(**splits, index=index, masks=masks, frames=frames, layout=str(layout), pixels=pixels)
+    values, left = run(results, tmp_path, "own", "release", layout)
+    dice = values.filter(pl.col("what") == "masks default", pl.col("measure") == "dice")
+    lines = [line for path in splits.values() for line in read_lines(path)]
+    assert set(dice.filter(pl.col("lesion") != "any")["lesion"]) >= {
+        line["target"] for line in lines if line["mask_id"]
+    }
+    assert set(dice["image_id"]) == {line["image_id"] for line in lines if line["mask_id"]}
+    assert set(left["reason"]) == {"no_reference"}
+    if pixels == "frame":
+        assert set(dice["top"]) == {1.0}
+        boxed = values.filter(pl.col("measure") == "covered", pl.col("what") == "masks default")
+        assert set(boxed["top"]) == {1.0}
+    else:
+        assert dice["top"].min() > 0.97  # there and back again
 
 
 def test_a_reference_without_a_lesion_is_one_sentence(tmp_path):
