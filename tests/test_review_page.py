@@ -375,6 +375,15 @@ def test_a_phone(browser, page, tmp_path):
     assert (tmp_path / "phone.png").stat().st_size > 10_000
 
 
+def test_a_page_without_items_says_so(browser, tmp_path):
+    make_page(tmp_path / "page_A.html", positives=0, negatives=0)
+    browser.open(tmp_path / "page_A.html")
+    assert text(browser, "status") == "There is nothing to review on this page."
+    browser.key("a")
+    browser.click("#save")
+    assert browser.requests.pop() == (tmp_path / "page_A.html").as_uri()
+
+
 def test_everything_has_a_name_and_the_keys_are_shown(browser, page, tmp_path):
     nodes = browser.send("Accessibility.getFullAXTree")["nodes"]
     roles = ("button", "slider", "radio", "textbox", "image", "progressbar")
