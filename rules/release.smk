@@ -64,7 +64,8 @@ rule release_package:
     input:
         tables="results/release/.parts/{thresholds}/tables",
         segmentations=expand("results/release/.parts/{{thresholds}}/dicom_seg/{shard}", shard=SHARDS),
-        layout="results/dataset/{thresholds}/layout",
+        # which holds one image a study
+        layout=["results/dataset/{thresholds}/layout"] if SETTINGS.cohort.per_study == "first" else [],
         images="results/cohort/images.parquet",
         filtered=lambda wildcards: SETTINGS.release.test.replace("{thresholds}", wildcards.thresholds) or [],
         salt=SETTINGS.release.salt or [],

@@ -30,14 +30,23 @@ def given(kind: type, params: dict) -> object:
 
 
 def make(
-    run: Path, out: Path, *, codes: dict, layout: Path | None = None, cohort: Path | None = None, **release: object
+    run: Path,
+    out: Path,
+    *,
+    codes: dict,
+    layout: Path | str | None = None,
+    cohort: Path | None = None,
+    **release: object,
 ) -> Path:
-    """Make a package of a finished run in the folder ``out``, with other settings of the section ``release``."""
+    """Make a package of a finished run in the folder ``out``, with other settings of the section ``release``.
+
+    ``layout``: a folder that is there, None to write one, "" for a package without.
+    """
     with chdir(run):  # the cohort's paths are relative to it
         return _make(run, out, codes, layout, cohort, release)
 
 
-def _make(run: Path, out: Path, codes: dict, layout: Path | None, cohort: Path | None, release: dict) -> Path:
+def _make(run: Path, out: Path, codes: dict, layout: Path | str | None, cohort: Path | None, release: dict) -> Path:
     options = stage_options(read(SLICE | {"release": release}))
     results, sets = run / "results", read(SLICE).thresholds.all_sets()
     lines = {split: str(results / f"dataset/default/{split}.jsonl") for split in ("train", "validate", "test")}
@@ -68,7 +77,8 @@ def _make(run: Path, out: Path, codes: dict, layout: Path | None, cohort: Path |
     made = {name: [str(results / name / f"{shard}.h5") for shard in SHARDS] for name in nets}
     package.run_package(
         tables=str(out / "tables"), segmentations=[str(out / "dicom" / shard) for shard in SHARDS],
-        layout=str(layout), images=images, **both, dropped=str(results / "dataset/default/dropped.parquet"),
+        layout=[str(layout)] if layout else [], images=images, **both,
+        dropped=str(results / "dataset/default/dropped.parquet"),
         excluded=[str(results / name / "excluded.parquet") for name in ledgers], **made, frames=shards["frames"],
         masks=shards["masks/default"], reports=[str(results / f"reports/{shard}.jsonl") for shard in SHARDS],
         weights=[], package=str(out / "package"), options=given(package.Options, params),

@@ -495,6 +495,17 @@ def test_a_split_without_pairs_has_no_file_and_the_card_does_not_name_it(run, la
     assert json.loads((made / "coco/test.json").read_text())["images"] == []
 
 
+def test_the_card_names_the_layouts_that_are_there(run, package, codes, tmp_path):
+    (tmp_path / "key").write_text(LONG_KEY)
+    least = make(run, tmp_path / "out", codes=codes, layout="", withhold=["ids"], salt=str(tmp_path / "key"))
+    for folder, there in ((package, True), (least, False)):
+        for name in ("authors/", "dicom_seg/"):
+            assert (folder / name).is_dir() == there
+            for text in ("README.md", "ro-crate-metadata.json"):
+                assert (name in (folder / text).read_text()) == there, (text, name)
+        assert "`data/`, `images/`" in (folder / "README.md").read_text()
+
+
 def test_the_authors_layout_reads_back_as_the_same_pairs(run, package, nothing_withheld):
     for folder, texts in ((package, False), (nothing_withheld, True)):
         back = {line["pair_id"]: (line, path) for line, path in read_release(folder / "authors")}

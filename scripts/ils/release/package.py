@@ -52,7 +52,7 @@ def run_package(
     *,
     tables: str,
     segmentations: Sequence[str],
-    layout: str,
+    layout: Sequence[str],
     images: str,
     filtered: str | Sequence[str],
     salt: str | Sequence[str],
@@ -71,6 +71,7 @@ def run_package(
 ) -> None:
     """Put the parts together in the folder ``package``, which appears only when it is whole.
 
+    ``layout``: the folder of the authors' layout, or nothing where it cannot hold the dataset (several images a study).
     ``excluded``: ledgers, in the order of the stages; the shards of the stages are read for their digests alone.
     """
     withheld, kept = Withheld(options.withhold, salt), kept_pairs(filtered)
@@ -102,7 +103,8 @@ def run_package(
         for part in segmentations if IDS not in options.withhold else []:
             link_all(part, folder / DICOM)
             (folder / DICOM / COUNTS).unlink(missing_ok=True)
-        copy_layout(Path(layout), folder / AUTHORS, images, withheld, kept)
+        for source in layout:
+            copy_layout(Path(source), folder / AUTHORS, images, withheld, kept)
         files = _files(folder)
         _write(folder / "README.md", card(about, counts, columns, files))
         _write(folder / "DATASHEET.md", datasheet(about, found))

@@ -13,6 +13,15 @@ WITHHELD = {
     "ids": "identifiers: `subject_id`, `study_id`, `image_id`, `mask_id`, the study in `pair_id` and in names of files "
     "are keyed digests; there are no DICOM segmentations, because these refer to images by their UIDs",
 }
+CONTENTS = (
+    ("pairs, and the images' geometry, for `datasets.load_dataset`", "`data/`, `images/`"),
+    ("COCO, with run lengths", "`coco/`"),
+    ("DICOM segmentations in the pixels of each X-ray", "`dicom_seg/`"),
+    ("the layout of the authors' release", "`authors/`"),
+    ("counts, licences, limits, thresholds, digests", "[DATASHEET.md](DATASHEET.md)"),
+    ("the same for machines", "`croissant.json`, `ro-crate-metadata.json`"),
+    ("checksums: `sha256sum --check SHA256SUMS`", "`SHA256SUMS`"),
+)
 LIMITS = (
     "No person drew these masks. Of the positive units of the published dataset's test split, four experts all kept "
     "90.1 % (the paper); that figure is not of this package.",
@@ -51,10 +60,15 @@ def _size(pairs: int) -> str:
     return below
 
 
+def _there(where: str, files: Sequence[str]) -> bool:
+    folder = where.split("`")[1] if where.startswith("`") else ""
+    return not folder.endswith("/") or any(file.startswith(folder) for file in files)
+
+
 def card(about: dict, counts: dict, columns: dict[str, dict], files: Sequence[str]) -> str:
     """Return README.md: what Hugging Face's ``datasets`` reads of a folder, and what a person wants to know first.
 
-    ``columns``: {config: columns}; ``files``: all Parquet files, by which a config's splits are known.
+    ``columns``: {config: columns}; ``files``: all files so far, by which its splits and folders are known.
     """
     configs = []
     for config, (folder, _) in CONFIGS.items():
@@ -85,15 +99,7 @@ its answer, and a mask, made from X-rays and their reports by cxr-ils without a 
 
 {table(["split", "pairs", "studies", "subjects", "images", "masks"], count_rows(counts))}
 
-| what | where |
-| --- | --- |
-| pairs, and the images' geometry, for `datasets.load_dataset` | `data/`, `images/` |
-| COCO, with run lengths | `coco/` |
-| DICOM segmentations in the pixels of each X-ray | `dicom_seg/` |
-| the layout of the authors' release | `authors/` |
-| counts, licences, limits, thresholds, digests | [DATASHEET.md](DATASHEET.md) |
-| the same for machines | `croissant.json`, `ro-crate-metadata.json` |
-| checksums: `sha256sum --check SHA256SUMS` | `SHA256SUMS` |
+{table(["what", "where"], [row for row in CONTENTS if _there(row[1], files)])}
 
 A mask is a picture of 512 x 512 pixels, the *frame*; `to_original` of its image (six numbers, row by row) takes x, y of
 the frame to the image's own pixels, centres at + 0.5.
