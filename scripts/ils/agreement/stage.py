@@ -104,10 +104,11 @@ def run_images(
     known = {row["image_id"]: row for row in read_table(images).iter_rows(named=True)}
     gone = [(image, reason, detail) for image, reason, detail in people.left_out]
     gone += [(image, "no_image", "") for image in people.regions if image not in known]
-    rows: list[tuple] = []
+    tables = [pl.DataFrame(schema=VALUES)]
     framed: set[str] = set()
     count = len(frames)
     for place in progress(range(count), count, f"agreement with {options.name}"):
+        rows: list[tuple] = []
         with ExitStack() as stack:
             of_set = {
                 name: tuple(paths[number * count + place] for paths in (findings, studies, masks))
@@ -130,10 +131,11 @@ def run_images(
                 for what, lesion, value in _image(image_id, regions, people.lesions, shards, options, failed):
                     at = (value.measure, value.at, known[image_id]["subject_id"], image_id, value.top, value.below)
                     rows.append((options.name, what, lesion, *at))
+        tables.append(pl.DataFrame(rows, schema=VALUES, orient="row"))  # tuples take far more room
     stopped = {row["image_id"]: row["reason"] for row in known.values()}
     unframed = [image for image in people.regions if image in known and image not in framed]
     gone += [(image, "no_frame", stopped[image] or "frames") for image in unframed]
-    write_table(values, pl.DataFrame(rows, schema=VALUES, orient="row").sort(*VALUES, nulls_last=False))
+    write_table(values, pl.concat(tables).sort(*VALUES))
     table = pl.DataFrame([(options.name, *row) for row in gone], schema=LEFT, orient="row")
     write_table(left_out, table.sort(*LEFT))
 
