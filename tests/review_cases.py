@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 
 from ils.core.labels import LESIONS, VALID_LOCATIONS
 from ils.review.page import mask_bytes, page_data, picture_bytes, write_page
@@ -61,3 +62,8 @@ def make_page(path: Path, expert: str = "A", *, positives: int, negatives: int, 
     data, pictures = page_data(expert, items, picture, mask)
     write_page(path, data, pictures)
     return data, items
+
+
+def cells(table: pl.DataFrame, **wanted: str) -> dict:
+    """Return the one row of a table that has these values."""
+    return table.row(by_predicate=pl.all_horizontal(pl.col(n) == v for n, v in wanted.items()), named=True)
