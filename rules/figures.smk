@@ -94,8 +94,7 @@ rule figures_recall:
         "logs/figures/recall.log",
     benchmark:
         "results/benchmarks/figures/recall.tsv"
-    group:
-        "tables"
+    localrule: True
     conda:
         "../envs/figures.yaml"
     threads: 1
