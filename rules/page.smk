@@ -32,8 +32,7 @@ rule page_pictures:
         "logs/page/pictures.log",
     benchmark:
         "results/benchmarks/page/pictures.tsv"
-    group:
-        "page"
+    localrule: True
     conda:
         "../envs/page.yaml"
     threads: 1
@@ -78,8 +77,7 @@ rule page_index:
         "logs/page/index.log",
     benchmark:
         "results/benchmarks/page/index.tsv"
-    group:
-        "page"
+    localrule: True
     conda:
         "../envs/page.yaml"
     threads: 1
@@ -119,8 +117,7 @@ rule page_costs:
         "logs/page/costs.log",
     benchmark:
         "results/benchmarks/page/costs.tsv"
-    group:
-        "page"
+    localrule: True
     conda:
         "../envs/page.yaml"
     threads: 1
