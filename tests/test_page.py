@@ -328,7 +328,7 @@ def test_the_gallery_says_of_each_box_what_the_verdict_says(workflow_run, page):
 
 def test_what_is_not_made_is_left_out_with_the_command(workflow_run):
     text = (workflow_run / "results/index.html").read_text(encoding="utf-8")
-    for command in ("`snakemake ablation`", "`snakemake evaluation`", "thresholds.build"):
+    for command in ("<code>snakemake ablation</code>", "<code>snakemake evaluation</code>", "thresholds.build"):
         assert command in text
     assert "gIoU</th>" not in text
 
@@ -441,7 +441,7 @@ def test_evaluation_and_ablation_are_shown_where_they_are(workflow_run, evaluate
     assert "Recall and yield of each lesion type against each varied threshold" in alts
     assert "The run old was scored on other pairs" in text
     assert "The run mine was scored on other pairs" not in text
-    assert "snakemake ablation`" not in text
+    assert "snakemake ablation</code>" not in text
 
 
 def test_an_ablation_of_another_state_is_not_shown(workflow_run, evaluated, tmp_path):
@@ -449,7 +449,7 @@ def test_an_ablation_of_another_state_is_not_shown(workflow_run, evaluated, tmp_
     write_table("results/ablation/points.tsv", points.with_columns(pl.col("studies") + 1))
     made = {"index": "index.html", "versions_table": "versions.tsv"}
     stage.run(**page_inputs(workflow_run), **made, options=options(evaluated))
-    assert "snakemake ablation`" in Path("index.html").read_text()
+    assert "snakemake ablation</code>" in Path("index.html").read_text()
 
 
 # --- costs
