@@ -9,7 +9,8 @@ from pathlib import Path
 from ils.core.places import RESOURCES
 from ils.core.store import Shard
 
-LITE = {"organs": "organs/lite.onnx", "anomaly": "anomaly/lite.onnx", "boxes": "boxes/lite.onnx"}
+RESOURCE_FILES = ("organs/lite.onnx", "anomaly/lite.onnx", "boxes/lite.onnx")
+LITE = {name.partition("/")[0]: name for name in RESOURCE_FILES}
 """The weights that lie in the repository, by stage."""
 
 
