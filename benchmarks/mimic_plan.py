@@ -46,19 +46,28 @@ class Cost(NamedTuple):
     printed: str
 
 
+WATCHER = """
+import os, subprocess, sys
+process = subprocess.Popen(sys.argv[1:])
+_, status, usage = os.wait4(process.pid, 0)
+print(f"\\n{usage.ru_utime + usage.ru_stime} {usage.ru_maxrss}", end="")
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+"""A small process between: one that is started by a large one has the large one's memory for its peak, on Linux."""
+
+
 def measured(*command: object) -> Cost:
     """Run a command. Raises SystemExit with the end of what it printed if it fails."""
     began = time.perf_counter()
-    process = subprocess.Popen(
-        [*map(str, command)], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
-    printed = process.stdout.read()
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if status:
+    done = subprocess.run(
+        [sys.executable, "-c", WATCHER, *map(str, command)],
+        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
+    )  # fmt: skip
+    printed, _, numbers = done.stdout.rpartition("\n")
+    if done.returncode:
         raise SystemExit(f"{' '.join(map(str, command))} failed:\n{printed[-3000:]}")
-    in_mb = 1 / 2**20 if sys.platform == "darwin" else 1 / 2**10
-    return Cost(time.perf_counter() - began, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * in_mb, printed)
+    core_s, peak = map(float, numbers.split())
+    return Cost(time.perf_counter() - began, core_s, peak / (2**20 if sys.platform == "darwin" else 2**10), printed)
 
 
 def settings(root: Path) -> dict:

@@ -28,6 +28,7 @@ rule page_pictures:
             labels={"image": "{image}"},
         ),
         parts=directory("results/page/parts"),
+        cases_lines="results/page/cases.jsonl",
     log:
         "logs/page/pictures.log",
     benchmark:
@@ -56,7 +57,7 @@ rule page_index:
         funnel_table="results/tables/funnel.tsv",
         recall_table="results/tables/recall.tsv",
         truth_table="results/tables/truth.tsv" if "truth" in TABLES else [],
-        parts="results/page/parts",
+        cases_lines="results/page/cases.jsonl",  # of the pictures beside it: a file has a content, a folder only a time
         reports=expand("results/reports/{shard}.jsonl", shard=SHARDS),
         frames=expand("results/frames/{shard}.h5", shard=SHARDS),
         organs=expand("results/organs/{shard}.h5", shard=SHARDS),

@@ -18,6 +18,11 @@ SLICE = {
 """Settings of the slice on which whole runs are tested."""
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What shares a long run comes first: a process that is busy with it for minutes leaves the rest to the others."""
+    items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
+
+
 @pytest.fixture(scope="session")
 def shared() -> Path:
     """Folder of the real test data; skips visibly where it is absent."""

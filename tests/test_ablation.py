@@ -289,7 +289,8 @@ def whole_rows(findings: list[dict], masks: Shard) -> list[dict]:
 def test_what_re_runs(ablated, dry_run, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(ablated, copy, symlinks=True)
-    assert dry_run(copy, "all", "ablation") == {}
+    assert dry_run(copy, "ablation") == {}
+    assert dry_run(copy, "all").keys() == {"page_index", "page_costs", "all"}  # the page shows it from now on
     # another point: the sweep and what follows from it, and no masks
     write_settings(copy, SLICE | {"thresholds": {"grid": {"general": {"ano": [0.05, 0.10, 0.15, 0.2]}}}})
     jobs = dry_run(copy, "all", "ablation")

@@ -305,7 +305,7 @@ def test_recall_and_truth_are_those_of_the_tables(workflow_run, page):
 
 def test_the_gallery_says_of_each_box_what_the_verdict_says(workflow_run, page):
     results = workflow_run / "results"
-    lines = [line for line in read_lines(results / "page/parts/parts.jsonl") if line["kind"] == "case"]
+    lines = [line for line in read_lines(results / "page/cases.jsonl") if line["kind"] == "case"]
     assert lines
     table = read_table(results / "masks/default/findings.parquet")
     for line in lines:
@@ -356,7 +356,7 @@ def page_inputs(run: Path, thresholds: tuple[str, ...] = ("default",)) -> dict:
     return {
         "counts_table": str(results / "tables/counts.tsv"), "splits_table": str(results / "tables/splits.tsv"),
         "funnel_table": str(results / "tables/funnel.tsv"), "recall_table": str(results / "tables/recall.tsv"),
-        "truth_table": str(results / "tables/truth.tsv"), "parts": str(results / "page/parts"),
+        "truth_table": str(results / "tables/truth.tsv"), "cases_lines": str(results / "page/cases.jsonl"),
         "reports": sorted(map(str, (results / "reports").glob("??.jsonl"))),
         "masks": sorted(map(str, (results / "masks/default").glob("??.h5"))),
         "test": [str(results / f"dataset/default/{SPLITS[2]}.jsonl")],
@@ -383,6 +383,7 @@ def test_the_pictures_are_the_same_to_the_byte(workflow_run, tmp_path):
     inputs["masks"] = sorted(map(str, (results / "masks/default").glob("??.h5")))
     inputs["findings"] = sorted(map(str, (results / "masks/default").glob("??.findings.parquet")))
     made = {name: str(tmp_path / name) for name in ("gallery", "calibration", "parts")}
+    made["cases_lines"] = str(tmp_path / "cases.jsonl")
     own = gallery.Options(["default"], **chosen.page.model_dump(), dpi=110, quality=85, seed=chosen.seed)
     gallery.run(**inputs, **made, options=own)
     files = {path.relative_to(tmp_path): path.read_bytes() for path in tmp_path.rglob("*.*") if path.is_file()}

@@ -327,6 +327,7 @@ def test_what_is_asked_for_or_not_made_yet_is_run(tmp_path, forced, output, refu
 SHARDED = ("frames", "reports", "organs", "anomaly", "anatomy", "boxes", "masks", "dataset")
 MERGES = (
     *SHARDED, "masks_index", "dataset_merge", "tables_counts", "tables_recall", "figures_panels", "figures_charts",
+    "figures_recall", "page_pictures", "page_index", "page_costs",
 )  # fmt: skip
 
 

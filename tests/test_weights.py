@@ -388,7 +388,9 @@ def test_the_placed_file_goes_through_the_workflow(tmp_path, dry_run):
     assert row["sha256"] == sha256(source.read_bytes())
     assert "GPL-3.0" in row["licence"]
     assert len(load_file(tmp_path / "results/weights/hybridgnet.safetensors")) == 107
-    source.touch()  # a new file is converted again, for the engine that reads it
+    source.touch()  # the same file with another time is not converted again, a new one is
+    assert weights_jobs(dry_run(tmp_path, "organs")) == {}
+    source.write_bytes(source.read_bytes() + b"\n")
     assert weights_jobs(dry_run(tmp_path, "organs")) == {"weights_hybridgnet": 1}
     source.unlink()  # what was made of it is enough
     assert weights_jobs(dry_run(tmp_path, "organs")) == {}

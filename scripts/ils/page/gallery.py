@@ -16,8 +16,6 @@ from ils.core.run import progress
 from ils.core.store import Shard, atomic, read_table, write_lines
 from ils.page import cases, pictures, sheets
 
-PARTS = "parts.jsonl"
-
 
 @dataclass(frozen=True)
 class Options:
@@ -44,13 +42,14 @@ def run(
     gallery: str,
     calibration: str,
     parts: str,
+    cases_lines: str,
     options: Options,
 ) -> None:
     """Draw the gallery of each threshold set and the calibration view, from the stored results alone.
 
     Inputs are lists in the order of the shards; ``findings`` and ``masks`` lie in a folder named by their threshold
-    set. ``gallery`` and ``calibration`` get sheets; ``parts`` the pictures by themselves and ``parts.jsonl`` for the
-    page, one line a case or an image of the calibration.
+    set. ``gallery`` and ``calibration`` get sheets; ``parts`` the pictures by themselves and ``cases_lines``
+    (JSON Lines) what the page says of them, one line a case or an image of the calibration.
     """
     folders = [Path(path) for path in (gallery, calibration, parts)]
     for folder in folders:
@@ -66,7 +65,7 @@ def run(
     images = cases.choose_images(tables, options.calibration, options.seed)
     drawn = _calibration(images, tables, shards, stores, folders[1], folders[2], options)
     lines += list(progress(drawn, len(images), "calibration"))
-    write_lines(folders[2] / PARTS, lines)
+    write_lines(cases_lines, lines)
 
 
 def _of_set(paths: Sequence[str], name: str) -> list[str]:

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from ils.core.store import atomic, read_lines, read_table, write_table
 from ils.page import render
-from ils.page.gallery import PARTS
 
 RESOURCE_FILES = ("page", "organs/lite.onnx", "anomaly/lite.onnx", "boxes/lite.onnx", "../envs")
 
@@ -27,7 +26,7 @@ def run(
     splits_table: str,
     funnel_table: str,
     recall_table: str,
-    parts: str,
+    cases_lines: str,
     reports: list[str],
     frames: list[str],
     organs: list[str],
@@ -53,8 +52,8 @@ def run(
             "recall": read_table(recall_table),
             "truth": read_table(truth_table) if truth_table else None,
         },
-        lines=list(read_lines(Path(parts) / PARTS)),
-        picture=lambda name: _data_url(Path(parts) / name),
+        lines=list(read_lines(cases_lines)),
+        picture=lambda name: _data_url(Path(cases_lines).parent / "parts" / name),
         embed=lambda path: _data_url(Path(path)),
         test={Path(path).parent.name: path for path in test},
         made=made,

@@ -5,6 +5,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from ils.core.places import RESOURCES
 from ils.page.sections import number
 
+RESOURCE_FILES = ("page",)
+
 
 def template(name: str) -> Template:
     """Return a template by its file name."""
