@@ -1,12 +1,17 @@
 """Settings of the package of a dataset version."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import model_validator
+from pydantic import BeforeValidator, model_validator
 
 from ils.core.settings.base import Section, key
 
 WITHHELD = ("pixels", "report_text", "ids")
+
+
+def _all_or_nothing(value: object) -> object:
+    """Return the list that ``true`` or ``false`` stands for; a union of types would tell a fault twice."""
+    return (list(WITHHELD) if value else []) if isinstance(value, bool) else value
 
 
 class Release(Section):
@@ -19,7 +24,10 @@ class Release(Section):
     creator: str = key("", "Who makes it; empty: not stated.")
     cite: str = key("", "How to cite it; empty: its name and version.")
     url: str = key("", "Where it is to be found; empty: not stated.")
-    withhold: bool | list[Literal[WITHHELD]] = key(
+    withhold: Annotated[
+        list[Literal[WITHHELD]],
+        BeforeValidator(_all_or_nothing, json_schema_input_type=bool | list[Literal[WITHHELD]]),
+    ] = key(
         lambda: ["pixels", "report_text"],
         "What is left out: pixels (images), report_text (section_content), ids (replaced by keyed digests; no DICOM "
         "segmentations). true: all three; false or []: nothing. The default fits MIMIC-CXR (docs/load.md).",
@@ -44,5 +52,4 @@ class Release(Section):
 
     def kinds(self) -> list[str]:
         """Return what is withheld, in a fixed order."""
-        chosen = WITHHELD if self.withhold is True else self.withhold or ()
-        return [kind for kind in WITHHELD if kind in chosen]
+        return [kind for kind in WITHHELD if kind in self.withhold]
