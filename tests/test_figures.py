@@ -5,9 +5,10 @@ import polars as pl
 import pytest
 from matplotlib.colors import to_rgb
 
+from ils.core import palette
 from ils.core.labels import LESIONS, ORGAN_LABELS, ZONE_LABELS
 from ils.core.plots import save
-from ils.figures import charts, palette
+from ils.figures import charts
 from ils.figures.panel import Story, draw, failed_conditions
 from ils.figures.stage import Options, choose, funnel_steps
 
@@ -151,4 +152,4 @@ def test_positive_and_negative_differ_in_brightness():
         return float(np.dot(to_rgb(colour), (0.299, 0.587, 0.114)))
 
     assert abs(brightness(palette.POSITIVE) - brightness(palette.NEGATIVE)) > 0.2
-    assert len(set(palette.LESIONS.values())) == len(LESIONS)
+    assert len(set(palette.LESION_COLOURS.values())) == len(LESIONS)

@@ -9,11 +9,12 @@ from matplotlib.figure import Figure
 
 from ils.agreement.references import ANY
 from ils.core.labels import LESIONS
-from ils.core.plots import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION, YELLOW, save
+from ils.core.palette import LESION_COLOURS
+from ils.core.plots import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, save
 from ils.core.store import read_table
 
 ORDER = (*LESIONS, ANY)
-COLOURS = dict(zip(ORDER, (VERMILION, ORANGE, SKY, YELLOW, PURPLE, GREEN, BLUE, BLACK), strict=True))
+COLOURS = LESION_COLOURS | {ANY: BLACK}
 MARKS = dict(zip(ORDER, "osv^D*Px", strict=True))
 MAP_TITLES = {"dice": "Dice", "iou": "IoU", "covered": "share of the region marked", "inside": "share of marks inside"}
 BAR_TITLES = {"found": "images with a mask", "dice": "Dice, 0 without a mask", "dice_of_found": "Dice of found",

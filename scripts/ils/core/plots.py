@@ -1,14 +1,24 @@
 """What all figures share: colours that stay apart for colour-blind readers (Okabe and Ito), and how they are saved."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 
 from ils.core.store import atomic
 
 ORANGE, SKY, GREEN, YELLOW = "#E69F00", "#56B4E9", "#009E73", "#F0E442"
 BLUE, VERMILION, PURPLE, GREY = "#0072B2", "#D55E00", "#CC79A7", "#7F7F7F"
 BLACK = "#000000"
+
+
+def legend(axes: Axes, entries: Mapping[str, str]) -> None:
+    """Draw a legend of {name: colour} over an image, none without entries."""
+    if entries:
+        handles = [Patch(color=colour, label=name) for name, colour in entries.items()]
+        axes.legend(handles=handles, loc="lower left", fontsize=7, framealpha=0.7)
 
 
 def save(figure: Figure, path: str | Path, dpi: int) -> None:

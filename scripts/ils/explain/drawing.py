@@ -6,17 +6,16 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch, Rectangle
+from matplotlib.patches import Rectangle
 
 from ils.core.labels import HEART, LUNGS, SIDES, zones_of
-from ils.core.plots import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION, YELLOW
+from ils.core.palette import DROPPED, KEPT, LEVELS, ORGANS
+from ils.core.plots import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION, YELLOW, legend
 
-ORGANS = dict(zip((*LUNGS, HEART), (SKY, GREEN, VERMILION), strict=True))
-LEVELS = (ORANGE, SKY, GREEN, PURPLE)
-"""Apical, upper, mid, base."""
+SHOWN = (*LUNGS, HEART)
+"""Organs that are outlined."""
 MASKS = (YELLOW, SKY, VERMILION, GREEN, PURPLE, ORANGE, BLUE)
 """Of the findings with a mask, in turn."""
-PRODUCTIVE, FAILED = SKY, ORANGE
 SHADE = {"facecolor": "black", "alpha": 0.55, "edgecolor": "none", "pad": 1}
 
 
@@ -48,7 +47,7 @@ def maps(arrays: Mapping) -> dict[str, Figure]:
         else:
             title = "image and organs" if "organs" in arrays else "image"
             _grey(axes, arrays[name], title)
-            _named(axes, {name: mask for name, mask in arrays.get("organs", {}).items() if name in ORGANS}, ORGANS)
+            _named(axes, {name: mask for name, mask in arrays.get("organs", {}).items() if name in SHOWN}, ORGANS)
         found[title] = figure
     return found
 
@@ -59,7 +58,7 @@ def _zones(axes: Axes, zones: Mapping[str, np.ndarray]) -> None:
             if zone in zones:
                 _outline(axes, zones[zone], colour)
     if zones:
-        _legend(axes, dict(zip(("apical", "upper", "mid", "base"), LEVELS, strict=True)))
+        legend(axes, dict(zip(("apical", "upper", "mid", "base"), LEVELS, strict=True)))
 
 
 def outcome(image: np.ndarray, boxes: Sequence[tuple], masks: Mapping[str, np.ndarray]) -> Figure:
@@ -68,13 +67,13 @@ def outcome(image: np.ndarray, boxes: Sequence[tuple], masks: Mapping[str, np.nd
     left, right = figure.subplots(1, 2)
     _grey(left, image, "boxes")
     for x1, y1, x2, y2, number, productive in boxes:
-        colour, line = (PRODUCTIVE, "-") if productive else (FAILED, "--")
+        colour, line = (KEPT, "-") if productive else (DROPPED, "--")
         left.add_patch(
             Rectangle((x1, y1), x2 - x1, y2 - y1, fill=False, edgecolor=colour, linestyle=line, linewidth=1.4)
         )
         left.text(x1 + 3, y1 + 3, str(number), color=colour, fontsize=7, va="top", bbox=SHADE)
     if boxes:
-        _legend(left, {"productive for a finding": PRODUCTIVE, "failed (dashed)": FAILED})
+        legend(left, {"productive for a finding": KEPT, "failed (dashed)": DROPPED})
     _grey(right, image, "masks" if masks else "no mask")
     _named(right, masks, {name: MASKS[number % len(MASKS)] for number, name in enumerate(masks)}, fill=0.25)
     return figure
@@ -91,7 +90,7 @@ def _grey(axes: Axes, image: np.ndarray, title: str) -> None:
 def _named(axes: Axes, masks: Mapping[str, np.ndarray], colours: Mapping[str, str], fill: float = 0.0) -> None:
     for name, mask in masks.items():
         _outline(axes, mask, colours[name], fill)
-    _legend(axes, {name: colours[name] for name in masks})
+    legend(axes, {name: colours[name] for name in masks})
 
 
 def _outline(axes: Axes, mask: np.ndarray, colour: str, fill: float = 0.0) -> None:
@@ -99,9 +98,3 @@ def _outline(axes: Axes, mask: np.ndarray, colour: str, fill: float = 0.0) -> No
         axes.contour(mask, levels=[0.5], colors=[colour], linewidths=1.4)
         if fill:
             axes.contourf(mask, levels=[0.5, 1.5], colors=[colour], alpha=fill)
-
-
-def _legend(axes: Axes, entries: Mapping[str, str]) -> None:
-    if entries:
-        handles = [Patch(color=colour, label=name) for name, colour in entries.items()]
-        axes.legend(handles=handles, loc="lower left", fontsize=7, framealpha=0.7)

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 import polars as pl
 from matplotlib.figure import Figure
 
+from ils.core import palette
 from ils.core.labels import LESIONS
 from ils.core.plots import BLUE, GREY, VERMILION
-from ils.figures import palette
 
 
 def distribution(counts: Mapping[tuple[str, bool], int]) -> Figure:

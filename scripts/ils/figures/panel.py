@@ -6,11 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch, Rectangle
+from matplotlib.patches import Rectangle
 
+from ils.core import palette
 from ils.core.labels import BOX_CONDITIONS, SIDES, zones_of
-from ils.core.plots import GREY
-from ils.figures import palette
+from ils.core.plots import GREY, legend
 
 SHADE = {"facecolor": "black", "alpha": 0.55, "edgecolor": "none", "pad": 1}
 
@@ -68,17 +68,11 @@ def _outline(axes: Axes, mask: np.ndarray, colour: str, *, fill: float = 0.0) ->
         axes.contourf(mask, levels=[0.5, 1.5], colors=[colour], alpha=fill)
 
 
-def _legend(axes: Axes, entries: dict[str, str]) -> None:
-    if entries:
-        handles = [Patch(color=colour, label=name) for name, colour in entries.items()]
-        axes.legend(handles=handles, loc="lower left", fontsize=7, framealpha=0.7)
-
-
 def _organs(axes: Axes, story: Story) -> None:
     _picture(axes, story.image, "organs on x")
     for name, mask in story.organs.items():
         _outline(axes, mask, palette.ORGANS.get(name, GREY))
-    _legend(axes, {name: palette.ORGANS.get(name, GREY) for name in story.organs})
+    legend(axes, {name: palette.ORGANS.get(name, GREY) for name in story.organs})
 
 
 def _zones(axes: Axes, story: Story) -> None:
@@ -86,7 +80,7 @@ def _zones(axes: Axes, story: Story) -> None:
     for side in SIDES:
         for zone, colour in zip(zones_of(side), palette.LEVELS, strict=True):
             _outline(axes, story.zones[zone], colour, fill=0.25)
-    _legend(axes, dict(zip(("apical", "upper", "mid", "base"), palette.LEVELS, strict=True)))
+    legend(axes, dict(zip(("apical", "upper", "mid", "base"), palette.LEVELS, strict=True)))
 
 
 def failed_conditions(verdict: int) -> list[str]:
@@ -107,7 +101,7 @@ def _boxes(axes: Axes, story: Story) -> None:
         failed = "no finding" if verdict is None else ", ".join(failed_conditions(verdict)) or "productive"
         words = f"{box['class_name']} {box['confidence']:.2f}: {failed}"
         axes.text(box["x1"] + 3, box["y1"] + 3, words, color=colour, fontsize=6, va="top", bbox=SHADE)
-    _legend(axes, {"productive for a finding": palette.KEPT, "failed": palette.DROPPED})
+    legend(axes, {"productive for a finding": palette.KEPT, "failed": palette.DROPPED})
 
 
 def _masks(axes: Axes, story: Story) -> None:
@@ -115,10 +109,10 @@ def _masks(axes: Axes, story: Story) -> None:
     shown = {}
     for finding in story.findings:
         if finding["mask_id"] in story.masks:
-            colour = palette.LESIONS[finding["target"]]
+            colour = palette.LESION_COLOURS[finding["target"]]
             _outline(axes, story.masks[finding["mask_id"]], colour, fill=0.3)
             shown[finding["target"]] = colour
-    _legend(axes, shown)
+    legend(axes, shown)
 
 
 def _text(axes: Axes, story: Story) -> None:

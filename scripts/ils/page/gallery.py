@@ -11,6 +11,7 @@ import polars as pl
 
 from ils.core.conditions import box_values
 from ils.core.labels import LESIONS, LUNGS
+from ils.core.palette import LESION_COLOURS
 from ils.core.plots import save_sheet
 from ils.core.run import progress
 from ils.core.store import Shard, atomic, read_table, write_lines
@@ -112,7 +113,7 @@ def _cases(
             pictures.outline(left, place, pictures.HALO, width=3)
             pictures.outline(left, place, pictures.PLACE, width=1)
         if mask is not None:
-            pictures.outline(left, mask, pictures.LESION_COLOURS[lesion], fill=0.25)
+            pictures.outline(left, mask, LESION_COLOURS[lesion], fill=0.25)
         right = pictures.grey(image, options.side)
         pictures.boxes(right, shown, image.shape[0])
         reported = ", ".join(row["reported"]) or "no place"
@@ -181,7 +182,7 @@ def _calibration(
                     mask = store.get("mask", mask_id)
                     # those drawn first are the wider, so that of two alike both are seen
                     width = 2 + 4 * (len(order) - 1 - at)
-                    pictures.outline(picture, mask, pictures.LESION_COLOURS[lesion], fill=0.2, width=width)
+                    pictures.outline(picture, mask, LESION_COLOURS[lesion], fill=0.2, width=width)
                     said.append({"lesion": lesion, "share": round(100 * float(mask.mean()), 1)})
             seen |= {lesion for lesion, _ in order}
             _write(parts / "calibration" / f"{image_id}-{name}.jpg", pictures.jpeg(picture, options.quality))

@@ -8,19 +8,9 @@ import numpy as np
 from matplotlib.colors import to_rgb
 from PIL import Image
 
-from ils.core.plots import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION, YELLOW
+from ils.core.palette import DROPPED, KEPT
+from ils.core.plots import BLACK
 
-LESION_COLOURS = {
-    "cardiomegaly": VERMILION,
-    "pneumonia": ORANGE,
-    "atelectasis": SKY,
-    "opacity": YELLOW,
-    "consolidation": PURPLE,
-    "edema": GREEN,
-    "effusion": BLUE,
-}
-"""As in the panels of the figures."""
-KEPT, DROPPED = SKY, ORANGE
 PLACE, HALO = "#FFFFFF", BLACK
 """Reported places are white on black: no lesion type has these, and they show on bone and on lung."""
 

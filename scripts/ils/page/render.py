@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from ils.core.labels import LESIONS
+from ils.core.palette import DROPPED, KEPT, LESION_COLOURS
 from ils.core.places import SCRIPTS
 from ils.core.plots import BLUE, GREY, ORANGE
 from ils.core.store import read_lines, read_table
 from ils.page import sections, versions
-from ils.page.pictures import DROPPED, KEPT, LESION_COLOURS
 from ils.page.sections import GROUNDABLE, number
 from ils.page.templates import template
 

@@ -9,8 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
+from ils.core.palette import LESION_COLOURS
 from ils.core.plots import BLUE, ORANGE
-from ils.page.pictures import LESION_COLOURS
 
 
 def case(title: str, masks: np.ndarray, boxes: np.ndarray, words: Sequence[str]) -> Figure:

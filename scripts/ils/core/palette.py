@@ -1,19 +1,12 @@
-"""What each colour means in this stage's figures."""
+"""What each colour means, in the pictures of every stage."""
 
+from ils.core.labels import LESIONS
 from ils.core.plots import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION, YELLOW
 
 ORGANS = {"right lung": SKY, "left lung": GREEN, "heart": VERMILION, "cardiomediastinum": PURPLE}
 LEVELS = (ORANGE, SKY, GREEN, PURPLE)
 """Apical, upper, mid, base: the same four on both sides."""
-LESIONS = {
-    "cardiomegaly": VERMILION,
-    "pneumonia": ORANGE,
-    "atelectasis": SKY,
-    "opacity": YELLOW,
-    "consolidation": PURPLE,
-    "edema": GREEN,
-    "effusion": BLUE,
-}
+LESION_COLOURS = dict(zip(LESIONS, (VERMILION, ORANGE, SKY, YELLOW, PURPLE, GREEN, BLUE), strict=True))
 POSITIVE, NEGATIVE = BLUE, ORANGE
 """Positive and negative pairs."""
 KEPT, DROPPED = SKY, ORANGE
