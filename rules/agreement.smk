@@ -11,9 +11,9 @@ rule agreement_images:
         boxes=expand("results/boxes/{shard}.parquet", shard=SHARDS),
         boxes_excluded=expand("results/boxes/{shard}.excluded.parquet", shard=SHARDS),
         # set by set
-        findings=expand("results/masks/{thresholds}/{shard}.findings.parquet", thresholds=BUILD, shard=SHARDS),
-        studies=expand("results/masks/{thresholds}/{shard}.studies.parquet", thresholds=BUILD, shard=SHARDS),
-        masks=expand("results/masks/{thresholds}/{shard}.h5", thresholds=BUILD, shard=SHARDS),
+        findings=expand("results/masks/{thresholds}/{shard}.findings.parquet", thresholds=BUILT, shard=SHARDS),
+        studies=expand("results/masks/{thresholds}/{shard}.studies.parquet", thresholds=BUILT, shard=SHARDS),
+        masks=expand("results/masks/{thresholds}/{shard}.h5", thresholds=BUILT, shard=SHARDS),
     output:
         values="results/agreement/{reference}/values.parquet",
         left_out="results/agreement/{reference}/left_out.parquet",

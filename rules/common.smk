@@ -89,8 +89,11 @@ SPLIT = SETTINGS.inference.split
 
 SHARDS = shard_names(OPTIONS["cohort"]["shards"])
 DATA = data(SETTINGS, SHARDS)
-SETS = SETTINGS.thresholds.all_sets()
+SETS = OPTIONS["ablation"]["sets"]
 BUILD = SETTINGS.thresholds.build
+# The same as a function: Snakemake then lists the files of all sets and shards when a job needs them. At the parse, which
+# every job of a cluster does twice, lists of some hundred files would take as long as everything else.
+BUILT = lambda wildcards: BUILD
 REVIEWED = SETTINGS.review.thresholds or BUILD[0]
 LAYOUTS = BUILD if SETTINGS.dataset.released_layout else []
 TABLES = ["splits", "funnel", "conservation", "counts", "recall"]

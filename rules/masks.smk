@@ -31,7 +31,7 @@ rule masks_shard:
         runtime=growing(5),
     params:
         options=OPTIONS["masks"],
-        thresholds=lambda wildcards: SETS[wildcards.thresholds].model_dump(),
+        thresholds=lambda wildcards: SETS[wildcards.thresholds],
         code=code_digest("masks.py", "ils.masks.stage"),
     script:
         "../scripts/masks.py"
@@ -91,7 +91,7 @@ rule masks_sweep:
         runtime=growing(15),
     params:
         options=OPTIONS["masks"],
-        sets={name: chosen.model_dump() for name, chosen in SETS.items()},
+        sets=SETS,
         code=code_digest("masks.py", "ils.masks.sweep"),
     script:
         "../scripts/masks.py"

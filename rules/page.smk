@@ -4,8 +4,8 @@
 
 rule page_pictures:
     input:
-        findings=expand("results/masks/{thresholds}/{shard}.findings.parquet", thresholds=BUILD, shard=SHARDS),
-        masks=expand("results/masks/{thresholds}/{shard}.h5", thresholds=BUILD, shard=SHARDS),
+        findings=expand("results/masks/{thresholds}/{shard}.findings.parquet", thresholds=BUILT, shard=SHARDS),
+        masks=expand("results/masks/{thresholds}/{shard}.h5", thresholds=BUILT, shard=SHARDS),
         boxes=expand("results/boxes/{shard}.parquet", shard=SHARDS),
         frames=expand("results/frames/{shard}.h5", shard=SHARDS),
         anomaly=expand("results/anomaly/{shard}.h5", shard=SHARDS),
@@ -63,7 +63,7 @@ rule page_index:
         organs=expand("results/organs/{shard}.h5", shard=SHARDS),
         anomaly=expand("results/anomaly/{shard}.h5", shard=SHARDS),
         anatomy=expand("results/anatomy/{shard}.h5", shard=SHARDS),
-        masks=expand("results/masks/{thresholds}/{shard}.h5", thresholds=BUILD, shard=SHARDS),
+        masks=expand("results/masks/{thresholds}/{shard}.h5", thresholds=BUILT, shard=SHARDS),
         test=expand("results/dataset/{thresholds}/{split}.jsonl", thresholds=BUILD, split=SPLIT),
         manifests=expand("results/weights/{artefact}.json", artefact=WEIGHTS_NEEDED),
     output:

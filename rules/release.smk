@@ -104,7 +104,7 @@ rule release_package:
             "boxes": rules.boxes_shard.params.code,
             "dataset": rules.dataset_shard.params.code,
         },
-        taus=lambda wildcards: SETS[wildcards.thresholds].model_dump(),
+        taus=lambda wildcards: SETS[wildcards.thresholds],
         code=code_digest("release.py", "ils.release.package"),
     script:
         "../scripts/release.py"

@@ -12,7 +12,7 @@ rule tables_counts:
         anomaly=expand("results/anomaly/{shard}.h5", shard=SHARDS),
         anatomy=expand("results/anatomy/{shard}.h5", shard=SHARDS),
         boxes=expand("results/boxes/{shard}.parquet", shard=SHARDS),
-        studies=expand("results/masks/{thresholds}/{shard}.studies.parquet", thresholds=BUILD, shard=SHARDS),
+        studies=expand("results/masks/{thresholds}/{shard}.studies.parquet", thresholds=BUILT, shard=SHARDS),
         findings=expand("results/masks/{thresholds}/findings.parquet", thresholds=BUILD),
         lines=expand("results/dataset/{thresholds}/{split}.jsonl", thresholds=BUILD, split=SPLITS),
     output:
@@ -91,7 +91,7 @@ rule tables_truth:
         truth_masks="results/phantom/truth.h5",
         reports=expand("results/reports/{shard}.jsonl", shard=SHARDS),
         findings=expand("results/masks/{thresholds}/findings.parquet", thresholds=BUILD),
-        masks=expand("results/masks/{thresholds}/{shard}.h5", thresholds=BUILD, shard=SHARDS),
+        masks=expand("results/masks/{thresholds}/{shard}.h5", thresholds=BUILT, shard=SHARDS),
     output:
         truth_table=report(
             "results/tables/truth.tsv",

@@ -352,13 +352,20 @@ def project(tmp_path, monkeypatch):
     monkeypatch.setattr(provenance, "RESOURCES", resources)
     # the defaults of the functions were bound at import
     monkeypatch.setattr(provenance.local_sources, "__defaults__", (scripts,))
-    provenance.code_digest.cache_clear()
+    forget()
     yield tmp_path
-    provenance.code_digest.cache_clear()
+    forget()
+
+
+def forget() -> None:
+    """Let every file be read anew, as a new process does."""
+    for function in vars(provenance).values():
+        if hasattr(function, "cache_clear"):
+            function.cache_clear()
 
 
 def digests() -> tuple[str, str]:
-    provenance.code_digest.cache_clear()
+    forget()
     return provenance.code_digest("a.py", "ils.a.lite"), provenance.code_digest("b.py")
 
 

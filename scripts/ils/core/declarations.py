@@ -14,6 +14,7 @@ Rule files alone read this, and no stage: what is changed here re-runs nothing b
 
 import ast
 import importlib
+from functools import cache
 from pathlib import Path
 
 from ils.core.run import existing_file, existing_folder
@@ -21,12 +22,16 @@ from ils.core.run import existing_file, existing_folder
 
 def declared(package: str, name: str, constant: str, default: object) -> object:
     """Return a literal that an engine's module declares, without importing the module."""
+    node = _assigned(package, name).get(constant)
+    return default if node is None else ast.literal_eval(node)
+
+
+@cache
+def _assigned(package: str, name: str) -> dict[str, ast.expr]:
     folder = Path(importlib.import_module(package).__path__[0])
     source = next(path for path in (folder / f"{name}.py", folder / name / "__init__.py") if path.is_file())
-    for node in ast.parse(source.read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", None) == constant:
-            return ast.literal_eval(node.value)
-    return default
+    assignments = (node for node in ast.parse(source.read_text(encoding="utf-8")).body if isinstance(node, ast.Assign))
+    return {node.targets[0].id: node.value for node in assignments if isinstance(node.targets[0], ast.Name)}
 
 
 def engine_inputs(stage: str, name: str, own: dict | None = None) -> dict[str, str]:

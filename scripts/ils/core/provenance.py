@@ -8,6 +8,7 @@ path, so that an edit re-runs exactly the stages that use it, and a touch, clone
 import ast
 import hashlib
 import re
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
@@ -18,6 +19,9 @@ _NOT_CUT = re.compile(r"[:;][ \t]*(?:from|import)\b|\b(?:from|import)\b[^\n]*\\\
 """An import that shares its line with something else, or goes on after a backslash."""
 
 
+# The rules' digests share most modules: to read, parse and look up each anew took most of the parse of the workflow. So
+# every file is read once in a process.
+@cache
 def _module_file(name: str, root: Path) -> Path | None:
     base = root.joinpath(*name.split("."))
     return next((path for path in (base.with_suffix(".py"), base / "__init__.py") if path.is_file()), None)
@@ -25,14 +29,8 @@ def _module_file(name: str, root: Path) -> Path | None:
 
 def imported_names(path: Path) -> frozenset[str]:
     """Return the absolute module names a Python file imports anywhere, ``from a import b`` giving ``a`` and ``a.b``."""
-    return _names_in(path.read_text(encoding="utf-8"))
-
-
-# by content, not by path: the rules' digests share most modules, and parsing them anew takes most of the start-up
-@cache
-def _names_in(source: str) -> frozenset[str]:
     names: set[str] = set()
-    for node in ast.walk(_imports_in(source)):
+    for node in ast.walk(_imports_in(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
@@ -57,26 +55,42 @@ def _imports_in(source: str) -> ast.Module:
 
 def local_sources(script: Path, root: Path = SCRIPTS) -> list[Path]:
     """Return ``script`` and every module under ``root`` that it imports, directly or not, sorted."""
-    ours = {path.stem for path in root.iterdir()}
-    seen, looked_up, waiting = {script}, set(), [script]
+    seen, waiting = {script}, [script]
     while waiting:
-        for name in imported_names(waiting.pop()):
-            parts = name.split(".")
-            prefixes = {".".join(parts[: n + 1]) for n in range(len(parts))} if parts[0] in ours else set()
-            files = {_module_file(prefix, root) for prefix in prefixes - looked_up} - {None} - seen
-            looked_up |= prefixes
-            seen |= files
-            waiting += files
+        found = _local_imports(waiting.pop(), root) - seen
+        seen |= found
+        waiting += found
     return sorted(seen)
 
 
-def file_digest(paths: list[Path], root: Path) -> str:
+@cache
+def _local_imports(path: Path, root: Path) -> frozenset[Path]:
+    """Return the modules under ``root`` that a file names itself, and the packages that they are in."""
+    files = set()
+    for name in imported_names(path):
+        parts = name.split(".")
+        if parts[0] in _top_names(root):
+            files |= {_module_file(".".join(parts[: n + 1]), root) for n in range(len(parts))}
+    return frozenset(files - {None})
+
+
+@cache
+def _top_names(root: Path) -> frozenset[str]:
+    return frozenset(path.stem for path in root.iterdir())
+
+
+def _file_digest(paths: Iterable[Path], root: Path) -> str:
     """Return one digest over the files' names (relative to ``root``) and contents."""
     digest = hashlib.sha256()
-    for path in sorted(paths):
-        digest.update(path.relative_to(root).as_posix().encode() + b"\0")
-        digest.update(hashlib.sha256(path.read_bytes()).digest())
+    for name, path in sorted((path.relative_to(root), path) for path in paths):
+        digest.update(name.as_posix().encode() + b"\0")
+        digest.update(_sha256(path))
     return digest.hexdigest()[:16]
+
+
+@cache
+def _sha256(path: Path) -> bytes:
+    return hashlib.sha256(path.read_bytes()).digest()
 
 
 def resource_files(source: Path) -> list[Path]:
@@ -84,15 +98,16 @@ def resource_files(source: Path) -> list[Path]:
 
     A folder stands for every file in it.
     """
-    paths = [RESOURCES / name for name in _resources_in(source.read_text(encoding="utf-8"))]
+    paths = [RESOURCES / name for name in _declared(source)]
     return [file for path in paths for file in (path.rglob("*") if path.is_dir() else [path]) if file.is_file()]
 
 
 @cache
-def _resources_in(source: str) -> tuple[str, ...]:
-    if "RESOURCE_FILES" not in source:
+def _declared(source: Path) -> tuple[str, ...]:
+    text = source.read_text(encoding="utf-8")
+    if "RESOURCE_FILES" not in text:
         return ()
-    for node in ast.parse(source).body:
+    for node in ast.parse(text).body:
         if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", None) == "RESOURCE_FILES":
             return tuple(ast.literal_eval(node.value))
     return ()
@@ -111,4 +126,4 @@ def code_digest(script: str, *modules: str) -> str:
             raise FileNotFoundError(f"{name} is not a module under scripts/")
         sources.update(local_sources(file))
     files = sources.union(*(resource_files(source) for source in sources))
-    return file_digest(list(files), SCRIPTS.parent)
+    return _file_digest(files, SCRIPTS.parent)

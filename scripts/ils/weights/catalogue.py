@@ -1,6 +1,7 @@
 """What weights there are, which of them the chosen engines read, and whether they are there; for the driver alone."""
 
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 import yaml
@@ -15,8 +16,9 @@ PARAMS = ("source", "revision", "licence", "used_by")
 """What an entry tells its rule as it stands; prose for people is left out, so that an edit of it re-runs nothing."""
 
 
+@cache
 def read() -> dict[str, dict]:
-    """Return {artefact: entry} of ``resources/weights.yaml``."""
+    """Return {artefact: entry} of ``resources/weights.yaml``; one for all callers, not to be changed."""
     return yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
 
 
