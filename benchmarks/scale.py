@@ -83,14 +83,15 @@ def totals(lite: list[Work], paper: list[Work]) -> str:
 
 
 def jobs(lite: list[Work], paper: list[Work]) -> str:
-    """Return the table of what a shard's job takes; a set's alone where there is a job a set."""
+    """Return the table of what a shard's job takes, of one threshold set; the pairs of a set's shards are one job."""
     rows = []
     for one, other in zip(lite, paper, strict=True):
         if one.stage in ("cohort", "pairs", "lesion masks", "start of jobs"):
             continue
-        each = paper[1].number / SHARDS  # as many images as frames has
+        label, parts = ("dataset (all shards)", 1) if one.stage == "dataset" else (one.stage, SHARDS)
+        each = paper[1].number / parts  # as many images as frames has
         core, gpu = one.core_s * each, other.gpu_s * each
-        rows.append((one.stage, told(core), told(gpu), "yes" if max(core, gpu) < 600 else "**no**"))
+        rows.append((label, told(core), told(gpu), "yes" if max(core, gpu) < 600 else "**no**"))
     return table(("a shard's job", "core seconds, `lite`", "GPU seconds, the paper's nets", "under 10 minutes"), rows)
 
 

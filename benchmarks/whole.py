@@ -24,6 +24,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 import cv2  # noqa: E402
 import polars as pl  # noqa: E402
 
+from ils.core.labels import SPLITS  # noqa: E402
 from ils.core.options import stage_options  # noqa: E402
 from ils.core.settings import Settings, read  # noqa: E402
 from ils.core.store import Shard, read_lines, read_table, write_table  # noqa: E402
@@ -103,12 +104,11 @@ class Bench:
         self.time("masks", lambda: module.run_shard(**inputs, **made, **shared), lambda: rows_of(made["studies"]))
         dataset, shared_too = self.module("dataset")
         files = {name: self.path("dataset", f"{name}.parquet") for name in ("excluded", "dropped")}
-        files["output"] = self.path("dataset", "jsonl")
-        inputs = {"reports": self.path("reports"), "units": made["units"], "studies": made["studies"]}
-        self.time(
-            "dataset", lambda: dataset.run_shard(**inputs, **files, **shared_too), lambda: rows_of(made["studies"])
-        )
-        print(f"{sum(1 for _ in read_lines(files['output']))} pairs")
+        files |= {split: self.path("dataset", f"{split}.jsonl") for split in SPLITS}
+        inputs = {"reports": [self.path("reports")], "units": [made["units"]], "studies": [made["studies"]]}
+        options = shared_too["options"]
+        self.time("dataset", lambda: dataset.run(**inputs, **files, options=options), lambda: rows_of(made["studies"]))
+        print(f"{sum(1 for split in SPLITS for _ in read_lines(files[split]))} pairs")
 
 
 def rows_of(path: str) -> int:

@@ -1,39 +1,11 @@
 # Dataset: instruction-answer pairs from findings and masks, one file a split, the same for any number of shards.
 
 
-rule dataset_shard:
+rule dataset_pairs:
     input:
-        reports="results/reports/{shard}.jsonl",
-        units="results/masks/{thresholds}/{shard}.units.parquet",
-        studies="results/masks/{thresholds}/{shard}.studies.parquet",
-    output:
-        output="results/dataset/{thresholds}/parts/{shard}.jsonl",
-        excluded="results/dataset/{thresholds}/parts/{shard}.excluded.parquet",
-        dropped="results/dataset/{thresholds}/parts/{shard}.dropped.parquet",
-    log:
-        "logs/dataset/{thresholds}/{shard}.log",
-    benchmark:
-        "results/benchmarks/dataset/{thresholds}/{shard}.tsv"
-    group:
-        "masks"
-    conda:
-        "../envs/dataset.yaml"
-    threads: 1
-    resources:
-        mem_mb=growing(4000),
-        runtime=growing(3),
-    params:
-        options=OPTIONS["dataset"],
-        code=code_digest("dataset.py", "ils.dataset.stage"),
-    script:
-        "../scripts/dataset.py"
-
-
-rule dataset_merge:
-    input:
-        parts=expand("results/dataset/{{thresholds}}/parts/{shard}.jsonl", shard=SHARDS),
-        excluded_parts=expand("results/dataset/{{thresholds}}/parts/{shard}.excluded.parquet", shard=SHARDS),
-        dropped_parts=expand("results/dataset/{{thresholds}}/parts/{shard}.dropped.parquet", shard=SHARDS),
+        reports=expand("results/reports/{shard}.jsonl", shard=SHARDS),
+        units=expand("results/masks/{{thresholds}}/{shard}.units.parquet", shard=SHARDS),
+        studies=expand("results/masks/{{thresholds}}/{shard}.studies.parquet", shard=SHARDS),
     output:
         train="results/dataset/{thresholds}/train.jsonl",
         validate="results/dataset/{thresholds}/validate.jsonl",
@@ -42,9 +14,9 @@ rule dataset_merge:
         # pairs that were not made, and why
         dropped="results/dataset/{thresholds}/dropped.parquet",
     log:
-        "logs/dataset/{thresholds}/merge.log",
+        "logs/dataset/{thresholds}/pairs.log",
     benchmark:
-        "results/benchmarks/dataset/{thresholds}/merge.tsv"
+        "results/benchmarks/dataset/{thresholds}/pairs.tsv"
     group:
         "tables"
     conda:
@@ -54,6 +26,7 @@ rule dataset_merge:
         mem_mb=growing(4000),
         runtime=growing(30),
     params:
+        options=OPTIONS["dataset"],
         code=code_digest("dataset.py", "ils.dataset.stage"),
     script:
         "../scripts/dataset.py"

@@ -33,7 +33,7 @@ rule release_tables:
 
 rule release_dicom:
     input:
-        lines="results/dataset/{thresholds}/parts/{shard}.jsonl",
+        lines=expand("results/dataset/{{thresholds}}/{split}.jsonl", split=SPLITS),
         filtered=lambda wildcards: SETTINGS.release.test.replace("{thresholds}", wildcards.thresholds) or [],
         cohort="results/cohort/{shard}.parquet",
         index="results/masks/{thresholds}/index.parquet",
@@ -102,7 +102,7 @@ rule release_package:
         codes={
             "cohort": rules.cohort_shards.params.code,
             "boxes": rules.boxes_shard.params.code,
-            "dataset": rules.dataset_shard.params.code,
+            "dataset": rules.dataset_pairs.params.code,
         },
         taus=lambda wildcards: SETS[wildcards.thresholds],
         code=code_digest("release.py", "ils.release.package"),

@@ -1,10 +1,9 @@
-"""Dataset: instruction-answer pairs of one shard, one file a split, and the layout of the authors' release."""
+"""Dataset: instruction-answer pairs, one file a split, and the layout of the authors' release."""
 
 from ils.core import run
 
 PARTS = {
-    "dataset_shard": "dataset.stage.run_shard",
-    "dataset_merge": "dataset.stage.merge",
+    "dataset_pairs": "dataset.stage.run",
     "dataset_layout": "dataset.layout.write_release",
     "dataset_release": "dataset.layout.import_release",
 }

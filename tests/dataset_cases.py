@@ -10,7 +10,7 @@ from ils.core.labels import LESIONS, VALID_LOCATIONS
 from ils.core.seeds import shard_of
 from ils.core.store import write_lines, write_table
 from ils.dataset.negatives import Evidence, choice, negatives
-from ils.dataset.stage import Options, merge, run_shard
+from ils.dataset.stage import Options, run
 
 LUNG_LESIONS = tuple(lesion for lesion in LESIONS if lesion != "cardiomegaly")
 ALL = frozenset(VALID_LOCATIONS)
@@ -169,22 +169,24 @@ def random_cohort(size: int, seed: int = 3) -> list[tuple[dict, list[dict], dict
 
 
 def build(folder: Path, cohort: list, shards: int, order: int = 0) -> dict[str, Path]:
-    """Run the stage over the cohort in so many shards, then join; returns the outputs."""
+    """Run the stage over the cohort, given in so many shards; returns the outputs."""
     rows = list(cohort)
     random.Random(order).shuffle(rows)
-    outputs = {"parts": [], "excluded_parts": [], "dropped_parts": []}
+    inputs = []
     for shard in range(shards):
-        mine = [row for row in rows if shard_of(row[0]["subject_id"], shards) == shard]
+        mine = sorted(
+            (row for row in rows if shard_of(row[0]["subject_id"], shards) == shard),
+            key=lambda row: row[0]["study_id"],
+        )
         units = [unit for row in mine for unit in row[1]]
-        inputs = write_shard(folder / "in", f"{shard:02d}", [r[0] for r in mine], units, [r[2] for r in mine])
-        parts = {
-            kind: str(folder / "parts" / f"{shard:02d}.{end}")
-            for kind, end in (("output", "jsonl"), ("excluded", "excluded.parquet"), ("dropped", "dropped.parquet"))
-        }
-        run_shard(**inputs, **parts, options=OPTIONS)
-        for kind, name in (("output", "parts"), ("excluded", "excluded_parts"), ("dropped", "dropped_parts")):
-            outputs[name].append(parts[kind])
+        inputs.append(write_shard(folder / "in", f"{shard:02d}", [r[0] for r in mine], units, [r[2] for r in mine]))
+    return make(folder, inputs)
+
+
+def make(folder: Path, shards: list[dict[str, str]]) -> dict[str, Path]:
+    """Run the stage over shards as :func:`write_shard` names them; returns the outputs."""
     final = {name: folder / f"{name}.jsonl" for name in ("train", "validate", "test")}
     final |= {name: folder / f"{name}.parquet" for name in ("excluded", "dropped")}
-    merge(**outputs, **{name: str(path) for name, path in final.items()})
+    inputs = {name: [shard[name] for shard in shards] for name in ("reports", "units", "studies")}
+    run(**inputs, **{name: str(path) for name, path in final.items()}, options=OPTIONS)
     return final

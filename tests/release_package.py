@@ -63,7 +63,7 @@ def _make(run: Path, out: Path, codes: dict, layout: Path | str | None, cohort: 
         write_release(**lines, index=index, masks=shards["masks/default"], layout=str(layout))
     for number, shard in enumerate(SHARDS):
         dicom.run_shard(
-            lines=str(results / f"dataset/default/parts/{shard}.jsonl"), filtered=both["filtered"],
+            lines=list(lines.values()), filtered=both["filtered"],
             cohort=str((cohort or results / "cohort") / f"{shard}.parquet"), index=index, images=images,
             masks=[shards["masks/default"][number]], frames=[shards["frames"][number]],
             segmentations=str(out / "dicom" / shard),

@@ -296,7 +296,7 @@ def test_what_re_runs(ablated, dry_run, tmp_path):
     jobs = dry_run(copy, "all", "ablation")
     assert {"masks_sweep", "tables_recall", "ablation_table", "ablation_charts"} <= jobs.keys()
     assert jobs["masks_sweep"] == 3
-    assert not jobs.keys() & {"masks_shard", "masks_index", "dataset_shard", "boxes_shard"}
+    assert not jobs.keys() & {"masks_shard", "masks_index", "dataset_pairs", "boxes_shard"}
     # the way it is drawn
     write_settings(copy, SLICE)
     clone = copy_repository(tmp_path / "clone")

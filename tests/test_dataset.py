@@ -6,12 +6,12 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from dataset_cases import OPTIONS, build, line, random_cohort, study, tuple_, unit, write_shard
+from dataset_cases import OPTIONS, build, line, make, random_cohort, study, tuple_, unit, write_shard
 from ils.core.labels import LESIONS
 from ils.core.store import read_lines, read_table
 from ils.dataset import templates
 from ils.dataset.pairs import FIELDS, records
-from ils.dataset.stage import image_pairs, run_shard
+from ils.dataset.stage import image_pairs
 
 # Records and shards
 
@@ -138,10 +138,7 @@ def test_every_pair_not_made_has_a_row(built, cohort):
 def test_second_image_of_a_study_repeats_no_negative(tmp_path):
     rows = [study(image_id="i1", empty=["left lung"]), study(image_id="i2")]
     inputs = write_shard(tmp_path, "00", rows, [unit(0, "basic", "edema", ["right lung"], image_id="i2")], [line([])])
-    outputs = {name: str(tmp_path / f"out.{name}") for name in ("output",)}
-    outputs |= {name: str(tmp_path / f"{name}.parquet") for name in ("excluded", "dropped")}
-    run_shard(**inputs, **outputs, options=OPTIONS)
-    made = list(read_lines(outputs["output"]))
+    made = list(read_lines(make(tmp_path, [inputs])["train"]))
     assert Counter(row["target"] for row in made if not row["seg"]) == Counter(LESIONS)
     assert len({row["pair_id"] for row in made}) == len(made)
     assert {row["image_id"] for row in made if row["seg"]} == {"i2"}

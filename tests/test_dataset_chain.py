@@ -6,13 +6,12 @@ from dataclasses import fields
 import numpy as np
 import pytest
 
-from dataset_cases import OPTIONS
+from dataset_cases import make
 from ils.core.labels import zones_of
 from ils.core.options import stage_options
 from ils.core.settings import read
 from ils.core.store import Shard, read_lines, read_table
 from ils.dataset import layout
-from ils.dataset.stage import merge, run_shard
 from ils.masks import stage as masks_stage
 from ils.masks.index import run_index
 from masks_shard import outputs, said, write_inputs
@@ -77,12 +76,7 @@ def chain(tmp_path_factory) -> dict[str, str]:
     options = masks_stage.Options(**{field.name: given[field.name] for field in fields(masks_stage.Options)})
     inputs, made = write_inputs(folder / "in", studies), outputs(folder / "00")
     masks_stage.run_shard(**inputs, **made, options=options, attrs={}, threads=1)
-    parts = {name: str(folder / f"part.{name}") for name in ("output",)}
-    parts |= {name: str(folder / f"part.{name}.parquet") for name in ("excluded", "dropped")}
-    run_shard(reports=inputs["reports"], units=made["units"], studies=made["studies"], **parts, options=OPTIONS)
-    final = {split: str(folder / f"{split}.jsonl") for split in ("train", "validate", "test")}
-    final |= {name: str(folder / f"{name}.parquet") for name in ("excluded", "dropped")}
-    merge(parts=[parts["output"]], excluded_parts=[parts["excluded"]], dropped_parts=[parts["dropped"]], **final)
+    final = make(folder, [made | {"reports": inputs["reports"]}])
     index = {name: str(folder / f"{name}.all.parquet") for name in ("index", "findings", "excluded")}
     run_index(masks=[made["output"]], findings_parts=[made["findings"]], excluded_parts=[made["excluded"]], **index)
     return final | {"index": index["index"], "masks": made["output"]}

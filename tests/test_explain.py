@@ -61,9 +61,9 @@ def squeezed(text: str) -> str:
 def exclude(results: Path, stage: str, image_id: str, reason: str, detail: str) -> None:
     """Let a stage have excluded an image; what it made of it stays and must not be told."""
     shard = next(row["shard"] for row in images(results) if row["image_id"] == image_id)
-    folder = {"masks": "masks/default", "dataset": "dataset/default/parts"}.get(stage, stage)
+    path = "dataset/default/excluded.parquet" if stage == "dataset" else f"{stage}/{shard}.excluded.parquet"
     row = {"image_id": image_id, "study_id": "", "stage": stage, "reason": reason, "detail": detail}
-    write_excluded(results / folder / f"{shard}.excluded.parquet", [row])
+    write_excluded(results / path, [row])
 
 
 def test_every_image_of_the_slice_has_its_sentence(workflow_run):

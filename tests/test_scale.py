@@ -165,7 +165,7 @@ def test_a_dry_run_of_ten_sets_in_64_shards(planned):
     _, cost = planned
     jobs = mimic_plan.jobs_of(cost.printed)
     sharded = {"frames", "reports", "organs", "anomaly", "anatomy", "boxes"}
-    each_set = {"masks_shard": 640, "dataset_shard": 640, "masks_index": 10, "dataset_merge": 10}
+    each_set = {"masks_shard": 640, "masks_index": 10, "dataset_pairs": 10}
     assert {rule: jobs[rule] for rule in each_set} == each_set
     assert {rule: jobs[f"{rule}_shard"] for rule in sharded} == dict.fromkeys(sharded, 64)
     assert jobs["masks_sweep"] == 64

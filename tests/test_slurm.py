@@ -125,7 +125,7 @@ def test_what_failed_was_tried_again_with_more(faulty_run):
         tries.setdefault(rule, []).append((job["state"].split()[0], int(job["reqmem"].rstrip("M"))))
     assert tries.pop("frames") == [("FAILED", 4000), ("COMPLETED", 8000)]
     assert tries.pop("organs-cpu") == [("CANCELLED", 4000), ("COMPLETED", 8000)]
-    # one job a stage for both shards; masks with their pairs; all that gathers
+    # one job a stage for both shards; all that gathers
     others = ("phantom", "cohort", "reports", "boxes-cpu", "anomaly-cpu", "anatomy-cpu", "masks", "tables")
     assert sorted((rule, *(state for state, _ in found)) for rule, found in tries.items()) == sorted(
         (rule, "COMPLETED") for rule in others
@@ -138,7 +138,7 @@ def test_what_failed_was_tried_again_with_more(faulty_run):
 
 def test_a_group_asks_for_the_time_of_all_and_the_memory_of_one(faulty_run):
     (job,) = [job for job in jobs_of(run_name(faulty_run)) if job["comment"].startswith("rule_masks")]
-    assert (job["alloccpus"], job["reqmem"], job["timelimitraw"]) == ("1", "4000M", str(2 * (5 + 3)))
+    assert (job["alloccpus"], job["reqmem"], job["timelimitraw"]) == ("1", "4000M", str(2 * 5))
 
 
 def test_nothing_is_left_of_a_run_that_ended(faulty_run):

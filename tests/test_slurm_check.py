@@ -94,8 +94,8 @@ rule cohort_shards:
 [Sun Nov 22 08:00:00 2026] Group job masks (jobs in lexicogr. order):
 
     [Sun Nov 22 08:00:00 2026]
-    rule dataset_shard:
-        log: logs/dataset/default/00.log
+    rule masks_index:
+        log: logs/masks/default/index.log
         resources: tmpdir=/tmp, mem_mb=4000, mem_mib=3815, runtime=3
     [Sun Nov 22 08:00:00 2026]
     rule masks_shard:

@@ -99,10 +99,10 @@ def test_every_stage_is_a_target(workflow_run, dry_run):
 
 def test_the_full_cohort_has_the_expected_jobs(tmp_path, dry_run):
     jobs = dry_run(write_settings(tmp_path, {"cohort": {"shards": 5}}))
-    for stage in (*IMAGE_STAGES, "reports", "masks", "dataset"):
+    for stage in (*IMAGE_STAGES, "reports", "masks"):
         assert jobs[f"{stage}_shard"] == 5
     assert jobs["masks_sweep"] == 5
-    assert jobs["cohort_shards"] == 1
+    assert jobs["cohort_shards"] == jobs["dataset_pairs"] == 1
 
 
 @pytest.mark.parametrize(

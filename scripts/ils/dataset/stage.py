@@ -1,22 +1,23 @@
-"""The dataset stage: pairs of one shard under one threshold set, and the join of all shards into three files.
+"""The dataset stage: the pairs of all shards under one threshold set, a file a split.
 
-Population of a shard: the rows of the masks stage's studies table. An image of which nothing can be said is excluded
+Population: the rows of the masks stage's studies tables. An image of which nothing can be said is excluded
 as ``no_pairs``. Every pair that was not made, and why, is a row of ``dropped``.
 """
 
 import heapq
-import itertools
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import groupby
 
 import polars as pl
 
 from ils.core.labels import SPLITS
 from ils.core.ledger import Ledger
-from ils.core.store import atomic, read_lines, read_table, write_lines, write_table
+from ils.core.run import progress
+from ils.core.store import atomic, read_lines, read_table, write_table
 from ils.dataset.evidence import evidence
 from ils.dataset.negatives import negatives
 from ils.dataset.pairs import POLARITIES, Pair, records
@@ -32,6 +33,9 @@ DROPPED_SCHEMA = {
 }
 
 
+PACKED_ROWS = 100_000
+
+
 @dataclass(frozen=True)
 class Options:
     """Settings of the stage (``dataset.*`` and ``seed``)."""
@@ -44,40 +48,87 @@ class Options:
     one_answer: str
 
 
-def run_shard(
+def run(
     *,
-    reports: str,
-    units: str,
-    studies: str,
-    output: str,
+    reports: Sequence[str],
+    units: Sequence[str],
+    studies: Sequence[str],
+    train: str,
+    validate: str,
+    test: str,
     excluded: str,
     dropped: str,
     options: Options,
-    attrs: dict | None = None,
-    threads: int = 1,
 ) -> None:
-    """Write the pairs of one shard as JSON Lines, sorted by study, with its ledger and its dropped pairs."""
-    lines = {line["study_id"]: line for line in read_lines(reports)}
-    units_of: dict[tuple[str, str], list[dict]] = {}
-    for unit in read_table(units).sort("study_id", "image_id", "unit").iter_rows(named=True):
-        units_of.setdefault((unit["study_id"], unit["image_id"]), []).append(unit)
-    ledger = Ledger("dataset")
-    drops: list[dict] = []
-    rows = read_table(studies).sort("study_id", "image_id")
+    """Write the pairs of all shards as JSON Lines, a file a split, with the ledger and the dropped pairs.
 
-    def written() -> Iterator[dict]:
-        for study_id, group in itertools.groupby(rows.iter_rows(named=True), key=lambda row: row["study_id"]):
-            images = [(row, units_of.get((study_id, row["image_id"]), [])) for row in group]
-            yield from _study(images, lines[study_id], options, ledger, drops)
-
-    write_lines(output, written())
+    Studies come in their order whatever the shards, so that these change no byte. Reports are read one at a time; the
+    tables are held, 3 kB an image with all that was dropped.
+    """
+    rows = pl.concat(map(read_table, studies)).sort("study_id", "image_id")
+    said = _Runs(heapq.merge(*map(read_lines, reports), key=_study_id))
+    found = _Runs(pl.concat(map(read_table, units)).sort("study_id", "image_id", "unit").iter_rows(named=True))
+    ledger, drops = Ledger("dataset"), _Drops()
+    with ExitStack() as stack:
+        files = {
+            split: stack.enter_context(open(stack.enter_context(atomic(path)), "w", encoding="utf-8", newline="\n"))
+            for split, path in zip(SPLITS, (train, validate, test), strict=True)
+        }
+        every = progress(groupby(rows.iter_rows(named=True), key=_study_id), rows["study_id"].n_unique(), "dataset")
+        for study_id, group in every:
+            (line,) = said.of(study_id)
+            of_study = found.of(study_id)
+            images = [(row, [unit for unit in of_study if unit["image_id"] == row["image_id"]]) for row in group]
+            for record in _study(images, line, options, ledger, drops):
+                files[record["split"]].write(json.dumps(record, ensure_ascii=False) + "\n")
     ledger.finish(excluded, rows["image_id"])
-    table = pl.DataFrame(drops, schema=DROPPED_SCHEMA)
-    write_table(dropped, table.sort(table.columns))
+    write_table(dropped, drops.table())
+
+
+def _study_id(row: dict) -> str:
+    return row["study_id"]
+
+
+class _Runs:
+    """Rows in order of their studies, read once, a study's rows at a time."""
+
+    def __init__(self, rows: Iterable[dict]):
+        self._runs = groupby(rows, key=_study_id)
+        self._key, self._rows = "", []
+
+    def of(self, study_id: str) -> list[dict]:
+        """Return the study's rows, none if it has none; ask for studies in their order."""
+        while self._key < study_id and (following := next(self._runs, None)):
+            self._key, self._rows = following[0], list(following[1])
+        return self._rows if self._key == study_id else []
+
+
+class _Drops:
+    """Rows of the table of dropped pairs: several an image, so that they are packed now and then."""
+
+    def __init__(self) -> None:
+        self._packed: list[pl.DataFrame] = []
+        self._rows: list[dict] = []
+
+    def add(self, rows: Iterable[dict]) -> None:
+        """Add rows."""
+        self._rows += rows
+        if len(self._rows) >= PACKED_ROWS:
+            self._pack()
+
+    def _pack(self) -> None:
+        self._packed.append(pl.DataFrame(self._rows, schema=DROPPED_SCHEMA))
+        self._rows = []
+
+    def table(self) -> pl.DataFrame:
+        """Return all rows, sorted."""
+        self._pack()
+        table = pl.concat(self._packed)
+        return table.sort(table.columns)
 
 
 def _study(
-    images: list[tuple[dict, list[dict]]], line: dict, options: Options, ledger: Ledger, drops: list[dict]
+    images: list[tuple[dict, list[dict]]], line: dict, options: Options, ledger: Ledger, drops: _Drops
 ) -> Iterator[dict]:
     """Yield the lines of one study. Of several images, the first that can carries the negative of a lesion type."""
     numbers: Counter = Counter()
@@ -85,7 +136,7 @@ def _study(
     for row, units in images:
         made, missing = image_pairs(row, units, line, options, denied)
         denied |= {pair.target for pair in made if not pair.seg}
-        drops += [{"study_id": row["study_id"], "image_id": row["image_id"]} | drop for drop in missing]
+        drops.add({"study_id": row["study_id"], "image_id": row["image_id"]} | drop for drop in missing)
         if made:
             ledger.accept(row["image_id"])
         else:
@@ -122,35 +173,3 @@ def image_pairs(
         for lesion, reason in reasons.items()
     ]
     return made, missing
-
-
-def merge(
-    *,
-    parts: list[str],
-    excluded_parts: list[str],
-    dropped_parts: list[str],
-    train: str,
-    validate: str,
-    test: str,
-    excluded: str,
-    dropped: str,
-) -> None:
-    """Join the shards into one file per split, sorted by study: the same bytes for any number of shards."""
-    outputs = dict(zip(SPLITS, (train, validate, test), strict=True))
-    with ExitStack() as stack:
-        files = {
-            split: stack.enter_context(open(stack.enter_context(atomic(path)), "w", encoding="utf-8", newline="\n"))
-            for split, path in outputs.items()
-        }
-        sources = [stack.enter_context(open(path, encoding="utf-8")) for path in parts]
-        for _, split, text in heapq.merge(*map(_keyed, sources), key=lambda item: item[0]):
-            files[split].write(text)
-    for tables, output in ((excluded_parts, excluded), (dropped_parts, dropped)):
-        joined = pl.concat([read_table(path) for path in tables])
-        write_table(output, joined.sort(joined.columns))
-
-
-def _keyed(lines: Iterable[str]) -> Iterator[tuple[str, str, str]]:
-    for text in lines:
-        line = json.loads(text)
-        yield line["study_id"], line["split"], text

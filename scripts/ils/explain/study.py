@@ -1,6 +1,7 @@
 """All that the results hold of one study, read from the files that are there; what is missing is said to be missing."""
 
 import hashlib
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -99,21 +100,14 @@ def known(results: Path, study_id: str, *, number: bool = False) -> list[dict]:
     return rows
 
 
-SMALL = ("cohort/*.parquet", "*/*.excluded.parquet", "masks/*/*.excluded.parquet", "dataset/*/parts/*.parquet")
+SMALL = ("cohort/*.parquet", "*/*.excluded.parquet", "masks/*/*.excluded.parquet", "dataset/*/*.parquet")
+"""Tables that are made anew whenever something before them is."""
 
 
 def held(results: Path) -> str:
-    """Return a digest of which files the results hold, how large they are and how old: it tells one state from another.
-
-    Looked at are the small tables alone, which are made anew whenever something before them is.
-    """
+    """Return a digest of which small tables the results hold, how large and how old they are."""
     seen = hashlib.sha256()
-    for pattern in (
-        "cohort/*.parquet",
-        "*/*.excluded.parquet",
-        "masks/*/*.excluded.parquet",
-        "dataset/*/parts/*.parquet",
-    ):
+    for pattern in SMALL:
         for path in sorted(results.glob(pattern)):
             state = path.stat()
             seen.update(f"{path.relative_to(results)} {state.st_size} {state.st_mtime_ns}\n".encode())
@@ -167,7 +161,8 @@ def _image(results: Path, row: dict) -> Image:
         image.steps.append(Step("cohort", ACCEPTED))
     for stage in STAGES[1:]:
         if stage not in BY_THRESHOLDS:
-            image.steps.append(_step(results / stage, stage, image, image.steps))
+            excluded = results / stage / f"{row['shard']}.excluded.parquet"
+            image.steps.append(_step(excluded, stage, image, image.steps))
     passed = {step.stage for step in image.steps if step.state == ACCEPTED}
     for stage, fields in ARRAYS.items():
         if stage in passed:
@@ -193,21 +188,21 @@ NEEDS = {
 """The stages an image must have passed to be asked for by a stage."""
 
 
-def _step(folder: Path, stage: str, image: Image, before: Sequence[Step]) -> Step:
+def _step(excluded: Path, stage: str, image: Image, before: Sequence[Step]) -> Step:
     states = {step.stage: step.state for step in before}
     needed = [states[name] for name in NEEDS[stage]]
     if any(state in (STOPPED, NOT_REACHED) for state in needed):
         return Step(stage, NOT_REACHED)
-    rows = _rows(folder / f"{image.row['shard']}.excluded.parquet", image.image_id)
+    rows = _rows(excluded, image.image_id)
     if rows is None or NO_RESULTS in needed:
         return Step(stage, NO_RESULTS)
     return Step(stage, STOPPED, rows[0]["reason"], rows[0]["detail"]) if rows else Step(stage, ACCEPTED)
 
 
 def _outcome(results: Path, name: str, image: Image, line: dict | None) -> Outcome:
-    folder, shard = results / "masks" / name, image.row["shard"]
-    masks_step = _step(folder, "masks", image, image.steps)
-    dataset_step = _step(results / "dataset" / name / "parts", "dataset", image, [*image.steps, masks_step])
+    folder, joined, shard = results / "masks" / name, results / "dataset" / name, image.row["shard"]
+    masks_step = _step(folder / f"{shard}.excluded.parquet", "masks", image, image.steps)
+    dataset_step = _step(joined / "excluded.parquet", "dataset", image, [*image.steps, masks_step])
     found = Outcome([masks_step, dataset_step], [], [], None, [], [], {}, "")
     if masks_step.state == ACCEPTED:
         found.findings = sorted(_rows(folder / f"{shard}.findings.parquet", image.image_id) or [], key=_finding)
@@ -217,12 +212,19 @@ def _outcome(results: Path, name: str, image: Image, line: dict | None) -> Outco
         with Shard(folder / f"{shard}.h5", key="mask_id") as masks:
             found.masks = {mask_id: masks.get("mask", mask_id) for mask_id in sorted(wanted)}
             found.settings = str(masks.attrs.get("settings", ""))
-    parts = results / "dataset" / name / "parts"
     if dataset_step.state in (ACCEPTED, STOPPED):
-        found.dropped = _rows(parts / f"{shard}.dropped.parquet", image.image_id) or []
+        found.dropped = _rows(joined / "dropped.parquet", image.image_id) or []
     if dataset_step.state == ACCEPTED:
-        found.pairs = [line for line in read_lines(parts / f"{shard}.jsonl") if line["image_id"] == image.image_id]
+        found.pairs = list(_pairs(joined / f"{image.row['split']}.jsonl", image.image_id))
     return found
+
+
+def _pairs(path: Path, image_id: str) -> Iterator[dict]:
+    """Yield an image's lines of a split; a million are passed over, so only those that hold its name are parsed."""
+    name = json.dumps(image_id, ensure_ascii=False)
+    with open(path, encoding="utf-8") as file:
+        found = (json.loads(text) for text in file if name in text)
+        yield from (line for line in found if line["image_id"] == image_id)
 
 
 def _finding(row: dict) -> int:

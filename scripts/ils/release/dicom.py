@@ -37,7 +37,7 @@ class Options:
 
 def run_shard(
     *,
-    lines: str,
+    lines: Sequence[str],
     filtered: str | Sequence[str],
     cohort: str,
     index: str,
@@ -49,13 +49,14 @@ def run_shard(
 ) -> None:
     """Write ``<subject's first three>/<subject>/<study>/<image>.dcm`` and ``counts.json`` into ``segmentations``.
 
-    ``counts.json`` tells files, segments, and images with masks that have none, by reason.
+    ``lines`` are the pairs of all shards, a file a split. ``counts.json`` tells files, segments, and images with masks
+    that have none, by reason.
     """
     kept, counts = kept_pairs(filtered), Counter()
     paths = dict(read_table(cohort).select("image_id", "path").iter_rows())
-    total = sum(1 for _ in _images(lines, kept))
+    every = [found for split in lines for found in _images(split, kept) if found[0]["image_id"] in paths]
     with whole(segmentations) as folder, Sources(index, masks, images, frames) as sources:
-        for found in progress(_images(lines, kept), total, "release, DICOM"):
+        for found in progress(every, len(every), "release, DICOM"):
             try:
                 if options.ids:
                     raise NoSegmentation("identifiers are withheld")
