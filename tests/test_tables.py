@@ -151,7 +151,7 @@ def test_recall_by_hand():
         sweep_row("c", "effusion", 0),
         sweep_row("a", "edema", 0, "half"),
     ]
-    table = recall.table(pl.DataFrame(rows), ["half", "default", "none"], NUMBERS)
+    table = recall.table([pl.DataFrame(rows)], ["half", "default", "none"], NUMBERS)
     found = {(row["thresholds"], row["lesion"]): row for row in table.iter_rows(named=True)}
     assert list(table["thresholds"].unique(maintain_order=True)) == ["half", "default", "none"]
     assert table.height == 3 * 7

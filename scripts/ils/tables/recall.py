@@ -1,6 +1,6 @@
 """Table 8: how many of the findings a report states got a grounded mask, per lesion type and threshold set."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import polars as pl
 
@@ -10,21 +10,18 @@ from ils.tables.paper import Paper
 GROUNDABLE = tuple(lesion for lesion in LESIONS if lesion != "cardiomegaly")
 
 
-def table(sweep: pl.DataFrame, sets: Sequence[str], paper: Paper) -> pl.DataFrame:
+def table(sweeps: Iterable[pl.DataFrame], sets: Sequence[str], paper: Paper) -> pl.DataFrame:
     """Return thresholds, lesion, recall (%), grounded, total, without_labels, paper, note; the sets in the order given.
 
-    ``sweep``: rows of thresholds, study_id, lesion, grounded (findings with a grounded mask), has_labels. Counted are
-    (study, lesion type) pairs: grounded with at least one such finding, out of all that have a finding, those without
-    any zone label (``without_labels``) included. ``average`` is the unweighted mean of the lesion types that occur.
+    ``sweeps``, a shard each (a study lies in one): rows of thresholds, study_id, lesion, grounded (findings with a
+    grounded mask), has_labels. Counted are (study, lesion type) pairs: grounded with at least one such finding, out of
+    all that have a finding, those without any zone label (``without_labels``) included. ``average`` is the unweighted
+    mean of the lesion types that occur.
     """
-    pairs = sweep.group_by("thresholds", "study_id", "lesion").agg(
-        pl.col("grounded").max() > 0, pl.col("has_labels").any()
-    )
+    counted = pl.concat([_count(sweep) for sweep in sweeps]).group_by("thresholds", "lesion").agg(pl.all().sum())
     counts = {
         (name, lesion): (grounded, total, total - labelled)
-        for name, lesion, grounded, total, labelled in pairs.group_by("thresholds", "lesion")
-        .agg(pl.col("grounded").sum(), pl.len().alias("total"), pl.col("has_labels").sum())
-        .iter_rows()
+        for name, lesion, grounded, total, labelled in counted.iter_rows()
     }
     rows = []
     for name in sets:
@@ -35,6 +32,15 @@ def table(sweep: pl.DataFrame, sets: Sequence[str], paper: Paper) -> pl.DataFram
         sums = tuple(sum(values) for values in zip(*found.values(), strict=True))
         rows.append(_row(name, "average", average, sums, paper))
     return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def _count(sweep: pl.DataFrame) -> pl.DataFrame:
+    pairs = sweep.group_by("thresholds", "study_id", "lesion").agg(
+        pl.col("grounded").max() > 0, pl.col("has_labels").any()
+    )
+    return pairs.group_by("thresholds", "lesion").agg(
+        pl.col("grounded").sum(), pl.len().alias("total"), pl.col("has_labels").sum()
+    )
 
 
 def _row(name: str, lesion: str, recall: float | None, counts: Sequence[int], paper: Paper) -> dict:

@@ -110,9 +110,9 @@ def run_counts(
 def run_recall(
     *, sweep: list[str], recall_table: str, options: RecallOptions, attrs: dict | None = None, threads: int = 1
 ) -> None:
-    """Write Table 8 for every threshold set from the shards of the sweep."""
-    rows = pl.concat([read_table(path) for path in sweep])
-    write_table(recall_table, recall.table(rows, options.sets, paper.read(RESOURCES / RESOURCE_FILES[0])))
+    """Write Table 8 for every threshold set from the shards of the sweep; one shard is in memory at a time."""
+    shards = map(read_table, sweep)
+    write_table(recall_table, recall.table(shards, options.sets, paper.read(RESOURCES / RESOURCE_FILES[0])))
 
 
 def run_truth(
