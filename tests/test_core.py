@@ -20,7 +20,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ils.core import labels, ledger, parallel, provenance, run, seeds, store
+from ils.core import labels, ledger, lite, parallel, provenance, run, seeds, store
 
 
 def shard(path: Path, rows: dict[str, np.ndarray], **more) -> Path:
@@ -397,6 +397,15 @@ def test_a_touch_or_an_unrelated_module_changes_no_digest(project):
 def test_an_unknown_engine_module_is_refused(project):
     with pytest.raises(FileNotFoundError, match=r"ils\.a\.nothing"):
         provenance.code_digest("a.py", "ils.a.nothing")
+
+
+def test_own_weights_are_those_that_the_engines_read_with_the_licence_of_their_card():
+    (organs,) = lite.weights_of({"organs": "hybridgnet", "anatomy": "lite", "anomaly": "radedit", "boxes": "table"})
+    assert organs.file == provenance.RESOURCES / "organs/lite.onnx"
+    assert organs.used_by == ["anatomy"]
+    assert organs.licence.startswith("non-commercial use only: made from pictures under CC BY-NC-SA")
+    every = lite.weights_of(dict.fromkeys(("organs", "anatomy", "anomaly", "boxes"), "lite"))
+    assert [weights.used_by for weights in every] == [["organs", "anatomy"], ["anomaly"], ["boxes"]]
 
 
 @pytest.mark.parametrize("threads", [1, 3])

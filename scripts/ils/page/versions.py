@@ -6,12 +6,8 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from ils.core.places import RESOURCES
+from ils.core.lite import weights_of
 from ils.core.store import Shard
-
-RESOURCE_FILES = ("organs/lite.onnx", "anomaly/lite.onnx", "boxes/lite.onnx")
-LITE = {name.partition("/")[0]: name for name in RESOURCE_FILES}
-"""The weights that lie in the repository, by stage."""
 
 
 def digest(text: str) -> str:
@@ -54,16 +50,15 @@ def of_reports(stage: str, lines: Iterable[dict]) -> list[dict]:
 
 def lite_weights(engines: dict[str, str]) -> list[dict]:
     """Return file, bytes and sha256 of the repository's own weights that the engines of a run read."""
-    files = [RESOURCES / LITE[stage] for stage, engine in engines.items() if engine == "lite" and stage in LITE]
     return [
         {
-            "artefact": f"{path.parent.name} lite",
-            "licence": "not for commercial use",
-            "file": path.name,
-            "bytes": path.stat().st_size,
-            "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+            "artefact": f"{weights.file.parent.name} lite",
+            "licence": weights.licence,
+            "file": weights.file.name,
+            "bytes": weights.file.stat().st_size,
+            "sha256": hashlib.sha256(weights.file.read_bytes()).hexdigest(),
         }
-        for path in files
+        for weights in weights_of(engines)
     ]
 
 

@@ -1,7 +1,6 @@
 """What a package says of itself, read from the results: counts, exclusions, licences, code digests."""
 
 import json
-import re
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,13 +8,9 @@ from pathlib import Path
 import polars as pl
 
 from ils.core.labels import REASONS
-from ils.core.places import RESOURCES
+from ils.core.lite import weights_of
 from ils.core.store import Shard, read_lines, read_table
 
-RESOURCE_FILES = ("organs/CARD.md", "anomaly/CARD.md", "boxes/CARD.md", "organs/lite.onnx", "anomaly/lite.onnx",
-                  "boxes/lite.onnx")  # fmt: skip
-LITE = {"organs": "organs", "anatomy": "organs", "anomaly": "anomaly", "boxes": "boxes"}
-"""The folder of ``resources/`` whose weights a stage's engine ``lite`` reads."""
 SOURCES = {
     "mimic": "MIMIC-CXR: PhysioNet Credentialed Health Data License 1.5.0. Images, reports and what is derived from "
     "them are to be passed on under its terms only.",
@@ -39,25 +34,13 @@ def dropped(path: str) -> list[dict]:
     return read_table(path).group_by("reason").agg(pl.len().alias("pairs")).sort("reason").to_dicts()
 
 
-def licence_of(card: str) -> str:
-    """Return the licence that a model card's first table states."""
-    return re.search(r"^\| Licence \| (.*?) \|$", card, flags=re.M).group(1).replace("**", "")
-
-
 def weights(engines: dict[str, str], manifests: Sequence[str], sha256_of) -> list[dict]:
     """Return {name, used_by, licence, source, sha256} of each file of weights that the engines read."""
-    rows: dict[str, dict] = {}
-    for stage, folder in LITE.items():
-        if engines.get(stage) == "lite":
-            name = f"{folder}/lite.onnx"
-            card = (RESOURCES / folder / "CARD.md").read_text(encoding="utf-8")
-            row = {"name": name, "used_by": stage, "licence": licence_of(card), "source": f"resources/{folder}/CARD.md",
-                   "sha256": sha256_of(RESOURCES / name)}  # fmt: skip
-            if name in rows:
-                rows[name]["used_by"] += f", {stage}"
-            else:
-                rows[name] = row
-    found = list(rows.values())
+    found = []
+    for own in weights_of(engines):
+        folder = own.file.parent.name
+        found.append({"name": f"{folder}/{own.file.name}", "used_by": ", ".join(own.used_by), "licence": own.licence,
+                      "source": f"resources/{folder}/CARD.md", "sha256": sha256_of(own.file)})  # fmt: skip
     for path in manifests:
         made = json.loads(Path(path).read_text(encoding="utf-8"))
         found += [
