@@ -99,6 +99,8 @@ rule page_costs:
     input:
         conservation_table="results/tables/conservation.tsv",
         index="results/index.html",
+        # waited for, so that what they took is in the table; no reason to make it again
+        figures=[ancient(str(path)) for path in rules.figures.input],
     output:
         page="results/costs.html",
         costs_table=report(

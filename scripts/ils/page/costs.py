@@ -1,5 +1,6 @@
 """What the jobs of a run took, from Snakemake's benchmark files: by nature different from run to run."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -81,13 +82,22 @@ class Options:
 
 
 def run(
-    *, conservation_table: str, index: str, costs_table: str, jobs_table: str, chart: str, page: str, options: Options
+    *,
+    conservation_table: str,
+    index: str,
+    figures: Sequence[str],
+    costs_table: str,
+    jobs_table: str,
+    chart: str,
+    page: str,
+    options: Options,
 ) -> None:
     """Write what the jobs took: a row a stage, a row a job, a chart and a page. No two runs give the same.
 
-    Read is the folder ``results/benchmarks``, of every job that ran, in this run or before; ``index`` is only waited
-    for, so that what a bare run makes is counted.
+    Read is the folder ``results/benchmarks``, of every job that ran, in this run or before; ``index`` and
+    ``figures`` are only waited for, so that all that a bare run makes is counted.
     """
+    del figures
     jobs = read(Path(index).parent / "benchmarks")
     table = by_stage(jobs, images_of(read_table(conservation_table)))
     write_table(jobs_table, jobs)
