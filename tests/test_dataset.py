@@ -144,6 +144,18 @@ def test_second_image_of_a_study_repeats_no_negative(tmp_path):
     assert {row["image_id"] for row in made if row["seg"]} == {"i2"}
 
 
+def test_reports_and_units_of_other_studies_are_passed_over(tmp_path):
+    """Reports of studies that stopped before the masks: the first of all, one between, and the last of all."""
+    rows = [study(study_id=name, image_id=f"i-{name}") for name in ("s2", "s4")]
+    said = [line([], study_id=name, section_text=f"Report of {name}.") for name in ("s1", "s2", "s3", "s4", "s5")]
+    units = [unit(0, "basic", "edema", ["right lung"], study_id=name, image_id=f"i-{name}") for name in ("s0", "s4")]
+    made = list(read_lines(make(tmp_path, [write_shard(tmp_path, "00", rows, units, said)])["train"]))
+    assert {(row["study_id"], row["section_content"]) for row in made} == {
+        (name, f"Report of {name}.") for name in ("s2", "s4")
+    }
+    assert {row["study_id"] for row in made if row["seg"]} == {"s4"}
+
+
 def test_an_empty_shard_is_valid(tmp_path):
     built = build(tmp_path, [], 2)
     assert all(built[split].read_bytes() == b"" for split in ("train", "validate", "test"))
