@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+# as `make test` does: sums of floats, and so the bytes of a training, depend on the number of threads
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = (ROOT / os.environ.get("CXR_ILS_SHARED", "../shared")).resolve()
 SLICE = {
