@@ -9,6 +9,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+import yaml
 
 from cohort_runs import run_cohort
 from conftest import ROOT, write_settings
@@ -184,6 +185,22 @@ def test_the_page_of_hours_and_room_is_what_the_script_prints():
     tables = scale.report().strip().split("\n\n")
     assert len(tables) == 3
     assert all(table in page for table in tables)
+
+
+def test_no_group_of_a_shards_jobs_on_the_cpu_is_shorter_than_ten_minutes():
+    """By the measured unit costs, of the mean shard and ten sets; what a set or the evaluation has once is left out."""
+    sizes = yaml.safe_load((ROOT / "profiles/slurm/config.yaml").read_text(encoding="utf-8"))["group-components"]
+    units = yaml.safe_load(scale.UNITS.read_text(encoding="utf-8"))
+    works = scale.works(units, "lite", 10, units["sustained"], {})
+    core_s = {work.stage.split()[0]: work.core_s for work in works if work.stage != "lesion masks"}
+    shard = units["counts"]["studies"]["number"] / scale.SHARDS
+    minutes = {
+        name: size * (core_s[name.removesuffix("-cpu")] * shard + core_s["start"]) / 60
+        for name, size in sizes.items()
+        if not name.endswith("-gpu") and name not in ("tables", "evaluation")
+    }
+    assert minutes.keys() == {"frames", "reports", *(f"{stage}-cpu" for stage in scale.STAGES), "masks", "sweep"}
+    assert min(minutes.values()) >= 10, minutes
 
 
 def test_hours_follow_from_unit_costs(tmp_path):
