@@ -12,10 +12,10 @@ import pytest
 from conftest import SLICE, snakemake, write_settings
 from ils.agreement.charts import draw_bars, draw_curves
 from ils.agreement.measures import Value, false_boxes, of_boxes, of_map, of_mask
-from ils.agreement.references import Region, bounding, box_iou, distinct, in_frame, kinds, load
+from ils.agreement.references import Region, bounding, distinct, in_frame, kinds, load
 from ils.agreement.stage import LEFT, VALUES, Options, Scoring, counts, run_images, run_scores, score
 from ils.core.annotations import Annotation
-from ils.core.geometry import fit_affine
+from ils.core.geometry import box_iou, fit_affine
 from ils.core.options import references, stage_options
 from ils.core.rle import encode
 from ils.core.run import UserError

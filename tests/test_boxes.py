@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from ils.boxes import lite, table
 from ils.boxes.engine import Options, load_engine
-from ils.boxes.overlap import box_iou, suppress
+from ils.boxes.overlap import suppress
 from ils.boxes.scoring import match, score
 from ils.boxes.stage import SCHEMA, run_shard
-from ils.core.geometry import fit_affine
+from ils.core.geometry import box_iou, fit_affine
 from ils.core.labels import BOX_CLASSES
 from ils.core.run import UserError
 from ils.core.store import ShardWriter, read_table

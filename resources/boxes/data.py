@@ -13,8 +13,7 @@ import numpy as np
 import polars as pl
 from net import CLASSES, GRID, SIZE
 
-from ils.boxes.overlap import box_iou
-from ils.core.geometry import fit_affine, to_frame
+from ils.core.geometry import box_iou, fit_affine, to_frame
 from ils.core.mapnet import MapNet
 from ils.phantom.chest import sample
 from ils.phantom.lesions import paint

@@ -28,8 +28,8 @@ from net import CLASSES, GROUPS, SIZE, Detector, assign, loss  # noqa: E402
 
 from ils.boxes.engine import Options  # noqa: E402
 from ils.boxes.lite import decode, select  # noqa: E402
-from ils.boxes.overlap import box_iou  # noqa: E402
 from ils.boxes.scoring import match, score  # noqa: E402
+from ils.core.geometry import box_iou  # noqa: E402
 from ils.core.seeds import stable_hash  # noqa: E402
 
 SEED = 7

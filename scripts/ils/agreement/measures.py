@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ils.agreement.references import box_iou
+from ils.core.geometry import box_iou
 
 
 class Value(NamedTuple):

@@ -8,7 +8,7 @@ import cv2
 import numpy as np
 
 from ils.core.annotations import LESIONS, Annotation, image_name, read
-from ils.core.geometry import clip_boxes, points_to_frame, to_frame
+from ils.core.geometry import box_iou, clip_boxes, points_to_frame, to_frame
 from ils.core.labels import LESIONS as TYPES
 from ils.core.labels import kinds_under
 from ils.core.run import UserError
@@ -52,6 +52,8 @@ class Reference:
     regions: dict[str, list[Annotation]] = field(default_factory=dict)
     lesions: tuple[str, ...] = ()
     """Lesion types that its labels stand for."""
+    names: dict[str, str] = field(default_factory=dict)
+    """{label: lesion type}, of labels that have one."""
     left_out: list[tuple[str, str, str]] = field(default_factory=list)
     """(image, reason, detail)."""
 
@@ -67,7 +69,7 @@ def load(key: str, kind: str, path: str | Path, classes: Mapping[str, str], ids:
             return Reference({name: [] for name in shard.ids}, tuple(name for name in TYPES if name in shard.labels()))
     annotations, seen = read(key, path, kind)
     names = LESIONS[kind] | {lesion: lesion for lesion in TYPES} | dict(classes)
-    reference = Reference({image_name(ids, name): [] for name in sorted(seen)})
+    reference = Reference({image_name(ids, name): [] for name in sorted(seen)}, names=names)
     for one in annotations:
         image = image_name(ids, one.image)
         if one.label not in names:
@@ -79,11 +81,6 @@ def load(key: str, kind: str, path: str | Path, classes: Mapping[str, str], ids:
         raise UserError(f"{key} {str(path)!r} has no label that is a lesion type: name them in its `classes`")
     reference.lesions = tuple(lesion for lesion in TYPES if lesion in found)
     return reference
-
-
-def lesion_of(label: str, kind: str, classes: Mapping[str, str]) -> str:
-    """Return the lesion type of a label that has one."""
-    return (LESIONS[kind] | {lesion: lesion for lesion in TYPES} | dict(classes))[label]
 
 
 def in_frame(
@@ -153,16 +150,6 @@ def distinct(regions: Iterable[Region], same: float) -> tuple[list[Region], int]
         if not again:
             kept.append(region)
     return kept, gone
-
-
-def box_iou(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Return the IoU (N, M) of boxes (N, 4) and (M, 4); 0 where the union is empty."""
-    low = np.maximum(first[:, None, :2], second[None, :, :2])
-    high = np.minimum(first[:, None, 2:], second[None, :, 2:])
-    shared = np.clip(high - low, 0, None).prod(axis=2)
-    areas = [np.clip(boxes[:, 2:] - boxes[:, :2], 0, None).prod(axis=1) for boxes in (first, second)]
-    union = areas[0][:, None] + areas[1][None] - shared
-    return np.divide(shared, union, out=np.zeros_like(shared), where=union > 0)
 
 
 def kinds(lesion: str) -> tuple[str, ...]:

@@ -23,7 +23,6 @@ from ils.agreement.references import (
     distinct,
     in_frame,
     kinds,
-    lesion_of,
     load,
     union,
 )
@@ -166,8 +165,7 @@ def _regions(
     affine = frames.get("to_original", image_id)
     found = []
     for one in people.regions[image_id]:
-        lesion = lesion_of(one.label, options.format, options.classes)
-        region, why = in_frame(one, lesion, affine, shape, FRAME_SIZE)
+        region, why = in_frame(one, people.names[one.label], affine, shape, FRAME_SIZE)
         if region is None:
             gone.append((image_id, why, one.label))
         else:

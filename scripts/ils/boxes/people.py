@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 
 from ils.core.annotations import BOX_CLASS, LESIONS, Annotation, image_name, read
+from ils.core.geometry import bounds
 from ils.core.labels import BOX_CLASSES
 
 CONFIDENCE = 1.0
@@ -36,10 +37,7 @@ def corners(one: Annotation) -> tuple[float, float, float, float] | None:
     if one.box is not None:
         return one.box if np.isfinite(one.box).all() else None
     mask = one.mask()
-    if mask is None or not mask.any():
-        return None
-    rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
-    return float(columns[0]), float(rows[0]), float(columns[-1] + 1), float(rows[-1] + 1)
+    return None if mask is None or not mask.any() else tuple(map(float, bounds(mask)))
 
 
 def table(path: str | Path, kind: str, image_id: str, classes: Mapping[str, str]) -> tuple[pl.DataFrame, Counter[str]]:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from ils.boxes.overlap import box_iou
+from ils.core.geometry import box_iou
 
 
 def match(boxes: np.ndarray, truth: np.ndarray, iou: float) -> tuple[np.ndarray, np.ndarray]:

@@ -10,8 +10,6 @@ remakes each mask id from the pixels.
 """
 
 import json
-import os
-import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
@@ -22,6 +20,7 @@ import cv2
 import numpy as np
 import polars as pl
 
+from ils.core.folders import whole
 from ils.core.geometry import to_original
 from ils.core.run import UserError, existing_folder
 from ils.core.store import (
@@ -118,34 +117,27 @@ def write_release(
     """
     if pixels not in PIXELS or (pixels == "original" and not frames):
         raise UserError(f"pixels is {pixels!r}: choose one of {', '.join(PIXELS)}, the latter with the frames")
-    final = Path(layout)
-    folder = final.with_name(f".{final.name}.{os.getpid()}.part")
-    shutil.rmtree(folder, ignore_errors=True)
-    (folder / MASK_FOLDER).mkdir(parents=True)
-    try:
-        with ExitStack() as stack:
-            place = {row[0]: row[1] for row in read_table(index).select("mask_id", "shard").iter_rows()}
-            shards = {Path(path).stem: stack.enter_context(Shard(path, key="mask_id")) for path in masks}
-            wanted = frames if frames and pixels == "original" else []
-            originals = {Path(path).stem: stack.enter_context(Shard(path)) for path in wanted}
-            file = stack.enter_context(open(folder / JSON_NAME, "w", encoding="utf-8", newline="\n"))
-            file.write("{")
-            for number, (split, path) in enumerate({"train": train, "validate": validate, "test": test}.items()):
-                file.write(f"{',' * (number > 0)}\n{json.dumps(SPLIT_NAMES[split])}: {{")
-                for position, (lines, entry, names) in enumerate(_released(path)):
-                    text = json.dumps(entry, ensure_ascii=False)
-                    file.write(f"{',' * (position > 0)}\n{json.dumps(study_key(lines[0]['study_id']))}: {text}")
-                    for name, identifier in names.items():
-                        mask = shards[place[identifier]].get("mask", identifier)
-                        if originals:
-                            mask = _in_original(mask, originals[place[identifier]], lines[0]["image_id"])
-                        _write_mask(folder / MASK_FOLDER / name, mask)
-                file.write("\n}")
-            file.write("\n}\n")
-        shutil.rmtree(final, ignore_errors=True)
-        os.replace(folder, final)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with ExitStack() as stack:
+        folder = stack.enter_context(whole(layout))
+        (folder / MASK_FOLDER).mkdir()
+        place = {row[0]: row[1] for row in read_table(index).select("mask_id", "shard").iter_rows()}
+        shards = {Path(path).stem: stack.enter_context(Shard(path, key="mask_id")) for path in masks}
+        wanted = frames if frames and pixels == "original" else []
+        originals = {Path(path).stem: stack.enter_context(Shard(path)) for path in wanted}
+        file = stack.enter_context(open(folder / JSON_NAME, "w", encoding="utf-8", newline="\n"))
+        file.write("{")
+        for number, (split, path) in enumerate({"train": train, "validate": validate, "test": test}.items()):
+            file.write(f"{',' * (number > 0)}\n{json.dumps(SPLIT_NAMES[split])}: {{")
+            for position, (lines, entry, names) in enumerate(_released(path)):
+                text = json.dumps(entry, ensure_ascii=False)
+                file.write(f"{',' * (position > 0)}\n{json.dumps(study_key(lines[0]['study_id']))}: {text}")
+                for name, identifier in names.items():
+                    mask = shards[place[identifier]].get("mask", identifier)
+                    if originals:
+                        mask = _in_original(mask, originals[place[identifier]], lines[0]["image_id"])
+                    _write_mask(folder / MASK_FOLDER / name, mask)
+            file.write("\n}")
+        file.write("\n}\n")
 
 
 def _released(path: str) -> Iterator[tuple[list[dict], dict, dict[str, str]]]:

@@ -10,24 +10,18 @@ from typing import IO
 
 import numpy as np
 
+from ils.core.geometry import bounds
 from ils.core.labels import LESIONS
 from ils.core.rle import encode
 
 CATEGORIES = [{"id": number, "name": name, "supercategory": "lesion"} for number, name in enumerate(LESIONS, 1)]
 
 
-def bounds(mask: np.ndarray) -> list[int]:
-    """Return [x, y, width, height] of a mask, zeros of an empty one."""
-    rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
-    if not rows.size:
-        return [0, 0, 0, 0]
-    x, y = int(columns[0]), int(rows[0])
-    return [x, y, int(columns[-1]) - x + 1, int(rows[-1]) - y + 1]
-
-
 def annotation(mask: np.ndarray) -> dict:
     """Return what COCO wants to know of a mask, bool (rows, columns)."""
-    return {"segmentation": encode(mask), "area": int(mask.sum()), "bbox": bounds(mask), "iscrowd": 0}
+    x1, y1, x2, y2 = bounds(mask)
+    box = [x1, y1, x2 - x1, y2 - y1]
+    return {"segmentation": encode(mask), "area": int(mask.sum()), "bbox": box, "iscrowd": 0}
 
 
 class Writer:

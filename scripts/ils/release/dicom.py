@@ -14,10 +14,10 @@ from pydicom.dataset import Dataset
 from pydicom.uid import DeflatedExplicitVRLittleEndian
 
 from ils.core.dicom_seg import NEEDED, NoSegmentation, Segment, segmentation
+from ils.core.folders import whole
 from ils.core.media import HEAD_BYTES, HeaderError, file_kind, read_dicom
 from ils.core.run import progress
 from ils.core.store import read_table
-from ils.release.folders import whole
 from ils.release.sources import Sources
 from ils.release.withheld import kept_pairs, studies, units
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from ils.core.folders import link
 from ils.core.store import read_table
-from ils.release.folders import link
 from ils.release.withheld import Withheld
 
 JSON_NAME, MASK_FOLDER = "mimic_ils_instruction_answer.json", "lesion_mask"

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ils.core.folders import link, link_all, whole
 from ils.release import facts
 from ils.release.crate import FOLDERS, crate
 from ils.release.crate import NAME as CRATE
 from ils.release.croissant import croissant, listed
-from ils.release.folders import link, link_all, whole
 from ils.release.layout import copy_layout
 from ils.release.parquet import CONFIGS, shown
 from ils.release.stage import COUNTS

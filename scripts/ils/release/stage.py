@@ -15,10 +15,10 @@ from pathlib import Path
 
 import numpy as np
 
+from ils.core.folders import whole
 from ils.core.run import progress
 from ils.core.store import FRAME_SIZE
 from ils.release import coco
-from ils.release.folders import whole
 from ils.release.parquet import CONFIGS, IMAGES, PAIRS, SPLIT_NAMES, Part, held, png, shown
 from ils.release.sources import Sources
 from ils.release.withheld import Withheld, kept_pairs, studies, units

@@ -3,6 +3,7 @@
 import shutil
 from pathlib import Path
 
+from ils.core.folders import whole
 from ils.core.run import UserError
 from ils.rosalia.convert import to_published, to_sam
 
@@ -20,10 +21,7 @@ def run_published(*, model: str | Path, published: str | Path, base: str | Path 
     """
     if base:
         base = Path(base).parent if Path(base).is_file() else Path(base)
-    target = Path(published)
-    making = target.with_name(f".{target.name}.part")
-    shutil.rmtree(making, ignore_errors=True)
-    try:
+    with whole(published) as making:
         to_published(model, making, base=base or None, with_clip=True)
         words = Path(base or model)
         found = [words / name for name in TOKENIZER if (words / name).is_file()]
@@ -31,10 +29,6 @@ def run_published(*, model: str | Path, published: str | Path, base: str | Path 
             raise UserError(f"{words} holds no tokenizer ({', '.join(TOKENIZER[:3])}): make or get it anew")
         for path in found:
             shutil.copyfile(path, making / path.name)
-        shutil.rmtree(target, ignore_errors=True)
-        making.rename(target)
-    finally:
-        shutil.rmtree(making, ignore_errors=True)
 
 
 def run_sam(*, model: str | Path, sam: str | Path) -> None:

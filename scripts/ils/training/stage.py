@@ -17,6 +17,7 @@ import polars as pl
 import torch
 
 from ils.core.engines import Setup
+from ils.core.folders import whole
 from ils.core.nets import device_of
 from ils.core.places import SCRIPTS
 from ils.core.run import UserError
@@ -214,12 +215,8 @@ def _finish(job: Job, course: Course, model: Rosalia, adapters, tokens: Tokens, 
         for name, value in trained.items():
             value.copy_(best[name])
     parts.merge_adapters(model, adapters)
-    final = Path(job.files["model"])
-    making = final.with_name(f".{final.name}.part")
-    shutil.rmtree(making, ignore_errors=True)
-    model.to("cpu").save_pretrained(making)
-    tokens.save(making)
-    shutil.rmtree(final, ignore_errors=True)
-    making.rename(final)
+    with whole(job.files["model"]) as making:
+        model.to("cpu").save_pretrained(making)
+        tokens.save(making)
     write_table(job.files["updates"], pl.DataFrame(course.updates, schema=UPDATES))
     write_table(job.files["epochs"], pl.DataFrame(course.epochs, schema=EPOCHS))
