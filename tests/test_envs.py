@@ -1,5 +1,6 @@
 """Environments: what a stage imports is declared in its conda environment, pinned as it is tested here."""
 
+import ast
 import re
 import sys
 from importlib.metadata import packages_distributions
@@ -59,6 +60,13 @@ def declared(env: str) -> dict[str, str]:
     return pins("\n".join(pip))
 
 
+def distributions(modules: set[str]) -> set[str]:
+    """Names of the distributions that top-level modules come from."""
+    known = packages_distributions() | {"ultralytics": ["ultralytics-opencv-headless"]}
+    # what only another environment holds is not installed here: its distribution has the module's name
+    return {known.get(module, [module])[0].lower().replace("_", "-") for module in modules}
+
+
 def needed(script: str, modules: tuple[str, ...]) -> set[str]:
     """Names of the distributions that a script, its local modules and its engine import."""
     sources = set(local_sources(SCRIPTS / script))
@@ -68,10 +76,7 @@ def needed(script: str, modules: tuple[str, ...]) -> set[str]:
         sources.update(local_sources(file))
     tops = {name.split(".")[0] for source in sources for name in imported_names(source)}
     tops -= set(sys.stdlib_module_names) | {"ils"}
-    known = packages_distributions()
-    known |= {"ultralytics": ["ultralytics-opencv-headless"]}
-    # what only another environment holds is not installed here: its distribution has the module's name
-    return {known.get(top, [top])[0].lower().replace("_", "-") for top in tops}
+    return distributions(tops)
 
 
 @pytest.mark.parametrize(("env", "script", "modules"), jobs(), ids=lambda value: str(value))
@@ -120,3 +125,35 @@ def test_modules_declare_the_resources_they_name():
         text = path.read_text()
         if re.search(r"\bRESOURCES\b", text) and path.name not in ("places.py", "provenance.py"):
             assert "RESOURCE_FILES = (" in text, f"{path.relative_to(ROOT)} reads resources/ but declares none"
+
+
+def imported_at_once(path: Path) -> set[str]:
+    """Names of the modules that a file imports when it is imported itself."""
+    names = set()
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return names
+
+
+OWN_TESTS = re.findall(r"\.venv-(\w+)/bin/pytest (.+)", (ROOT / "Makefile").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(("name", "tests"), OWN_TESTS, ids=lambda value: value.replace("tests/", ""))
+def test_tests_with_an_environment_of_their_own_can_be_imported_there(name, tests):
+    waiting = [ROOT / "tests/conftest.py", *(ROOT / test for test in tests.split())]
+    seen, foreign = set(waiting), set()
+    while waiting:
+        for module in imported_at_once(waiting.pop()):
+            file = _module_file(module, SCRIPTS) or _module_file(module, ROOT / "tests")
+            if file is None:
+                foreign.add(module.split(".")[0])
+            elif file not in seen:
+                seen.add(file)
+                waiting.append(file)
+    ours = {"ils", *(path.stem for path in (ROOT / "tests").glob("*.py"))}
+    wanted = distributions(foreign - sys.stdlib_module_names - ours)
+    missing = wanted - pins((ROOT / f"requirements/{name}.in").read_text(encoding="utf-8")).keys()
+    assert not missing, f"requirements/{name}.in lacks {sorted(missing)}"
