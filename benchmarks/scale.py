@@ -1,10 +1,9 @@
 """Hours and room at the size of MIMIC-CXR: the unit costs of `scale.yaml`, multiplied; the tables of docs/scale.md.
 
-    python benchmarks/scale.py [--sets 10] [--gpus 1,8,64] [--cores-per-gpu 8] [--tflops bfloat16=60]…
-        [--engines benchmarks/engines.tsv]
+    python benchmarks/scale.py [--sets 10] [--gpus 1,8,64] [--cores-per-gpu 8] [--engines benchmarks/engines.tsv]
 
-GPU seconds are operations by an assumed speed (``--tflops``), unless ``--engines`` names a table that
-`engines.py --device cuda` wrote: then they are that GPU's, measured.
+GPU seconds are those that others measured on an A100 or V100, unless ``--engines`` names a table that
+`engines.py --device cuda` wrote: then they are that GPU's.
 """
 
 import argparse
@@ -34,13 +33,8 @@ class Work(NamedTuple):
     bytes: float
 
 
-def gpu_seconds(unit: dict, sustained: dict[str, float], measured: dict[str, float]) -> float:
-    """Return the GPU seconds of an image: as measured, else by the assumed speed."""
-    return measured.get(unit["engine"], unit["tflop"] / sustained[unit["dtype"]]) if "tflop" in unit else 0.0
-
-
-def works(units: dict, engines: str, sets: int, sustained: dict, measured: dict) -> Iterator[Work]:
-    """Yield every stage with the engines ``lite`` or ``paper``."""
+def works(units: dict, engines: str, sets: int, measured: dict[str, float]) -> Iterator[Work]:
+    """Yield every stage with the engines ``lite`` or ``paper``; ``measured`` GPU seconds of an engine come first."""
     counts = {name: count["number"] for name, count in units["counts"].items()}
     for stage, unit in units["cpu"].items():
         number, times = counts[unit["per"]], sets if unit.get("each_set") else 1
@@ -49,7 +43,7 @@ def works(units: dict, engines: str, sets: int, sustained: dict, measured: dict)
         if stage == "reports":
             for name in STAGES:
                 chosen = units[engines][name]
-                gpu = gpu_seconds(chosen, sustained, measured)
+                gpu = measured.get(chosen.get("engine"), chosen.get("gpu_s", 0))
                 core = chosen.get("core_s", 0)
                 yield Work(name, counts["studies"], counts["input"], core, gpu, units["bytes"][name])
 
@@ -120,13 +114,12 @@ def report(
     sets: int = 10,
     gpus: tuple[int, ...] = (1, 8, 64),
     cores_per_gpu: int = 8,
-    tflops: dict[str, float] | None = None,
     engines: str | None = None,
 ) -> str:
     """Return the tables."""
     units = yaml.safe_load(UNITS.read_text(encoding="utf-8"))
-    sustained, measured = units["sustained"] | (tflops or {}), measured_in(engines)
-    lite, paper = (list(works(units, name, sets, sustained, measured)) for name in ("lite", "paper"))
+    measured = measured_in(engines)
+    lite, paper = (list(works(units, name, sets, measured)) for name in ("lite", "paper"))
     shown = [
         totals(lite, paper),
         jobs(lite, paper),
@@ -140,12 +133,10 @@ def main() -> None:
     parser.add_argument("--sets", type=int, default=10, help="threshold sets of which a dataset is made")
     parser.add_argument("--gpus", default="1,8,64")
     parser.add_argument("--cores-per-gpu", type=int, default=8)
-    parser.add_argument("--tflops", action="append", default=[], help="TYPE=TFLOP/s that a GPU sustains")
     parser.add_argument("--engines", help="a table that engines.py wrote on a GPU")
     given = parser.parse_args()
-    speeds = {name: float(speed) for name, _, speed in (one.partition("=") for one in given.tflops)}
     gpus = tuple(int(count) for count in given.gpus.split(","))
-    print(report(given.sets, gpus, given.cores_per_gpu, speeds, given.engines), end="")
+    print(report(given.sets, gpus, given.cores_per_gpu, given.engines), end="")
 
 
 if __name__ == "__main__":

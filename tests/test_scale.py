@@ -187,31 +187,31 @@ def test_the_page_of_hours_and_room_is_what_the_script_prints():
     assert all(table in page for table in tables)
 
 
-def test_no_group_of_a_shards_jobs_on_the_cpu_is_shorter_than_ten_minutes():
+@pytest.mark.parametrize(("device", "engines"), [("cpu", "lite"), ("gpu", "paper")])
+def test_no_group_of_a_shards_jobs_is_shorter_than_ten_minutes(device, engines):
     """By the measured unit costs, of the mean shard and ten sets; what a set or the evaluation has once is left out."""
     sizes = yaml.safe_load((ROOT / "profiles/slurm/config.yaml").read_text(encoding="utf-8"))["group-components"]
     units = yaml.safe_load(scale.UNITS.read_text(encoding="utf-8"))
-    works = scale.works(units, "lite", 10, units["sustained"], {})
-    core_s = {work.stage.split()[0]: work.core_s for work in works if work.stage != "lesion masks"}
+    works = [work for work in scale.works(units, engines, 10, {}) if work.stage != "lesion masks"]
+    seconds = {work.stage.split()[0]: work.gpu_s if device == "gpu" else work.core_s for work in works}
+    start = next(work.core_s for work in works if work.stage == "start of jobs")
     shard = units["counts"]["studies"]["number"] / scale.SHARDS
-    minutes = {
-        name: size * (core_s[name.removesuffix("-cpu")] * shard + core_s["start"]) / 60
-        for name, size in sizes.items()
-        if not name.endswith("-gpu") and name not in ("tables", "evaluation")
-    }
-    assert minutes.keys() == {"frames", "reports", *(f"{stage}-cpu" for stage in scale.STAGES), "masks", "sweep"}
+    groups = {f"{stage}-{device}": stage for stage in scale.STAGES}
+    if device == "cpu":
+        groups |= {stage: stage for stage in ("frames", "reports", "masks", "sweep")}
+    assert {name for name in sizes if name.endswith(f"-{device}")} <= groups.keys() <= sizes.keys()
+    minutes = {name: sizes[name] * (seconds[stage] * shard + start) / 60 for name, stage in groups.items()}
     assert min(minutes.values()) >= 10, minutes
 
 
 def test_hours_follow_from_unit_costs(tmp_path):
-    """By hand: 227,835 images at 341 operations of 10^12, 60 of them a second."""
+    """By hand: 227,835 images at 420 passes, 92.8 a second, and the autoencoder."""
     engines = tmp_path / "engines.tsv"
     rows = {"engine": ["radedit", "radedit", "radedit"], "device": ["CPU, 1 thread", "GPU X", "GPU X"]}
     pl.DataFrame(rows | {"s_per_image": [2630.0, 3.0, 2.0]}).write_csv(engines, separator="\t")
+    seconds = 420 / 92.8 + 3.63 / (0.803 * 92.8)
     assert (
-        f"| anomaly | 227,835 | 2 | {341 / 60 * 227_835 / 3600:,.0f} | 123,150 | 28 | {123_150 * 377_110 / 1e9:.0f} |"
-        in scale.report()
+        f"| anomaly | 227,835 | 2.4 | {round(seconds, 2) * 227_835 / 3600:,.0f} | 104,480 | 24 | 39 |" in scale.report()
     )
-    assert f"| anomaly | 227,835 | 2 | {341 / 30 * 227_835 / 3600:,.0f} |" in scale.report(tflops={"bfloat16": 30})
-    assert f"| anomaly | 227,835 | 2 | {2 * 227_835 / 3600:,.0f} |" in scale.report(engines=str(engines))
+    assert f"| anomaly | 227,835 | 2.4 | {2 * 227_835 / 3600:,.0f} |" in scale.report(engines=str(engines))
     assert "| 1 | 8 |" in scale.report(gpus=(1,))
