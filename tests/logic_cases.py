@@ -111,7 +111,7 @@ def pairs_of(
     for finding in positives(tuples, rules):
         labels = finding.reported if grounded is None else grounded.get(finding.index, finding.reported)
         outcomes.append(shown(finding, tuple(label for label in ZONE_LABELS if label in labels)))
-    units = unit_rows(Case(), positive_units(outcomes, ZONES.union, rules), Masks())
+    units = unit_rows(Case(), positive_units(outcomes, ZONES.union, rules), Masks(lambda *_: None))
     others = positives(report.get("other_tuples", []), rules)
     row = evidence(outcomes, others, related_lesions(report), ZONES, rules)
     made, _ = image_pairs(Case().names | {"ctr": ctr} | row, units, report, options)

@@ -148,7 +148,7 @@ def compare(seed, tie=False):
     exact = Taus.of(taus)
     picture = Picture(
         anomaly=anomaly,
-        image=image,
+        image=lambda: image,
         zones=Zones(np.packbits(masks, axis=-1), ANATOMY_LABELS),
         boxes=found,
         confidence=confidence,

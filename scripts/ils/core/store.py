@@ -43,17 +43,10 @@ FRAME = (
 
 MASK = hdf5plugin.Zstd(clevel=3)
 """Codec of packed masks."""
-MAP = hdf5plugin.Zstd(clevel=9)
+MAP = hdf5plugin.Zstd(clevel=14)
 """Codec of what is mostly zero and made by a net, beside which the slower writing does not count."""
-PICTURE = {"compression": hdf5plugin.BLOSC2_ID, "compression_opts": (0, 0, 0, 0, 1, 35, 5)}
-"""Codec of grey pictures: zstd (5) at level 1 of the differences between neighbours in a row.
-
-35 is Blosc2's filter bytedelta, which hdf5plugin brings along but has no name for. Levels above 1 look harder for
-repetitions, and noise has none.
-"""
-# Blosc takes these in place of a file's options, and with more than one thread the order of its blocks is chance.
-for _name in [name for name in os.environ if name.startswith("BLOSC_")]:
-    del os.environ[_name]
+PICTURE = hdf5plugin.Htj2k()
+"""Codec of grey pictures: lossless High-Throughput JPEG 2000. hdf5plugin reads it from version 7.1 on."""
 
 
 class StoreError(Exception):
@@ -120,8 +113,9 @@ class ShardWriter:
     """Append rows to a shard. Use inside ``with``: the file appears under its name only when the block succeeds.
 
     Fields are made from the first row; ``key`` names the row id (``image_id`` or ``mask_id``). A bool array is stored
-    packed. ``attrs`` are written on the file, ``labels`` on each packed field, ``units`` on each field named;
-    ``pictures`` names the uint8 fields that are pictures, for their codec.
+    packed; a packed field also takes rows that are packed already (uint8).
+    ``attrs`` are written on the file, ``labels`` on each packed field, ``units`` on each field named; ``pictures``
+    names the uint8 fields that are pictures, for their codec.
     An empty shard is valid: give ``empty`` = {field: (row shape, dtype)} so that its datasets exist.
     """
 
@@ -140,6 +134,7 @@ class ShardWriter:
         self.units, self.pictures, self.empty = units or {}, pictures, empty or {}
         self._atomic = atomic(path)
         self._ids: list[str] = []
+        self._room = 0
         self._fields: dict[str, tuple[h5py.Dataset, bool]] = {}
 
     def __enter__(self) -> "ShardWriter":
@@ -174,17 +169,24 @@ class ShardWriter:
 
     def append(self, row_id: str, **arrays: np.ndarray) -> None:
         """Add one row: ``append("img1", mask=bool_array, image=uint8_array)``."""
+        row, arrays = len(self._ids), {name: np.asarray(value) for name, value in arrays.items()}
+        for name in [name for name in arrays if name not in self._fields]:
+            self._create(name, arrays[name].shape, arrays[name].dtype)
+        if row == self._room:
+            self._resize(max(16, 2 * row))  # a new size takes as long as a mask
         for name, value in arrays.items():
-            value = np.asarray(value)
-            if name not in self._fields:
-                self._create(name, value.shape, value.dtype)
             data, packed = self._fields[name]
-            data.resize(len(self._ids) + 1, axis=0)
-            data[len(self._ids)] = pack(value) if packed else value
+            data[row] = pack(value) if packed and value.dtype.kind == "b" else value
         self._ids.append(row_id)
+
+    def _resize(self, rows: int) -> None:
+        self._room = rows
+        for data, _ in self._fields.values():
+            data.resize(rows, axis=0)
 
     def __exit__(self, kind, error, trace) -> bool | None:
         if kind is None:
+            self._resize(len(self._ids))
             ids = np.array(self._ids, dtype=object)
             self._file.create_dataset(self.key, data=ids, dtype=h5py.string_dtype(), track_times=False)
             for name, value in ({"frame": FRAME} | self.attrs).items():
@@ -233,6 +235,11 @@ class Shard:
     def labels(self, field: str = "mask") -> list[str]:
         """Label names along the K axis of a packed field."""
         return [str(label) for label in self._file[field].attrs["labels"]]
+
+    def shape(self, field: str = "mask") -> tuple[int, ...]:
+        """Shape of a row as :meth:`get` gives it."""
+        data, packed = self._field(field)
+        return (*data.shape[1:-1], data.shape[-1] * (8 if packed else 1))
 
     def stored(self, field: str, row_id: str) -> np.ndarray:
         """Return one row of a field as it is stored (eight pixels a byte if packed). Raises like :meth:`get`."""

@@ -90,7 +90,7 @@ class Case:
         boxes, confidence = self._boxes
         return Picture(
             anomaly=self._shards.anomaly.get("anomaly", self.image_id),
-            image=self._shards.frames.get("image", self.image_id),
+            image=lambda: self._shards.frames.get("image", self.image_id),
             zones=self.zones,
             boxes=boxes,
             confidence=confidence,
@@ -154,6 +154,11 @@ class Population:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    @property
+    def frame(self) -> tuple[int, ...]:
+        """Rows and columns of a frame."""
+        return self._shards.anatomy.shape()[-2:]
 
     def __iter__(self) -> Iterator[Case]:
         nothing = np.zeros((0, 4)), np.zeros(0)

@@ -101,16 +101,17 @@ class Level:
 class Picture:
     """An image's maps inside the window that holds all of them, and its kept boxes.
 
-    Args: ``anomaly`` and ``image`` uint8 (H, W), W a multiple of 8; ``zones`` the anatomy of the same frame; ``boxes``
-    float (N, 4: x1, y1, x2, y2) in frame pixels, anywhere; ``confidence`` float (N,); ``smallest_level`` the lowest
-    grey level that will be asked for: at level 0 every pixel of the frame counts, not only those of the window.
+    Args: ``anomaly`` uint8 (H, W), W a multiple of 8; ``image`` gives the frame, alike, and is asked where a component
+    grows; ``zones`` the anatomy of the same frame; ``boxes`` float (N, 4: x1, y1, x2, y2) in frame pixels, anywhere;
+    ``confidence`` float (N,); ``smallest_level`` the lowest grey level that will be asked for: at level 0 every pixel
+    of the frame counts, not only those of the window.
     """
 
     def __init__(
         self,
         *,
         anomaly: np.ndarray,
-        image: np.ndarray,
+        image: Callable[[], np.ndarray],
         zones: Zones,
         boxes: np.ndarray,
         confidence: np.ndarray,
@@ -123,7 +124,7 @@ class Picture:
         self.window = _window(anomaly, zones.packed) if smallest_level > 0 else _whole_frame(anomaly)
         rows, columns = self.window
         self.anomaly = np.ascontiguousarray(anomaly[rows, columns])
-        self.image = np.ascontiguousarray(image[rows, columns])
+        self._image = image
         self.confidence = np.asarray(confidence, np.float64)
         frame_boxes = clip_boxes(boxes, *self.shape)
         self.area = algorithm.areas(frame_boxes)
@@ -137,6 +138,11 @@ class Picture:
         self._verdicts: dict[tuple, np.ndarray] = {}
         self._closings: dict[frozenset[str], tuple[np.ndarray, np.ndarray]] = {}
         self._lesions: dict[Decision, tuple[Lesion, frozenset[int]]] = {}
+
+    @cached_property
+    def image(self) -> np.ndarray:
+        """The frame in the window, uint8 (h, w)."""
+        return np.ascontiguousarray(self._image()[self.window])
 
     @cached_property
     def lungs(self) -> np.ndarray:

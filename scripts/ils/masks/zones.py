@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from functools import cached_property
 
+import cv2
 import numpy as np
 
 from ils.core.labels import VALID_LOCATIONS
@@ -54,10 +55,9 @@ class Zones:
 
     def _shared(self, mask: np.ndarray) -> np.ndarray:
         """Return what each label's mask shares with a mask, of the rows from its first pixel to its last."""
-        wanted = words(mask)
-        rows = np.flatnonzero(wanted.any(axis=1))
-        some = slice(rows[0], rows[-1] + 1) if len(rows) else slice(0)
-        return self._words[:, some] & wanted[some]
+        _, top, _, height = cv2.boundingRect(mask)
+        some = slice(top, top + height)
+        return self._words[:, some] & words(mask)[some]
 
     def union(self, labels: Sequence[str]) -> np.ndarray:
         """Return the union of masks, uint8 packed (H, W / 8). ``labels``: at least one."""
