@@ -20,7 +20,7 @@ rule organs_shard:
     resources:
         gpu=GPUS["organs"],
         mem_mb=growing(4000),
-        runtime=growing(60 if GPUS["organs"] else 30),
+        runtime=growing(40),
     params:
         options=OPTIONS["organs"],
         code=code_digest("organs.py", "ils.organs.stage", f"ils.organs.{OPTIONS['organs']['engine']}"),
