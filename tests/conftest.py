@@ -1,11 +1,12 @@
 """What tests share: where the real data are, and one run of the workflow on a slice of the embedded cohort."""
 
+import ast
 import fcntl
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -96,3 +97,14 @@ def dry_run() -> Callable[..., dict[str, int]]:
         return jobs
 
     return count
+
+
+def imported(nodes: Iterable[ast.AST]) -> set[str]:
+    """Names of the modules that the import statements among ``nodes`` ask for; ``from a import b`` gives two."""
+    names = set()
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return names

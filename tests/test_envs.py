@@ -10,7 +10,7 @@ from typing import get_args
 import pytest
 import yaml
 
-from conftest import ROOT
+from conftest import ROOT, imported
 from ils.core.engines import engine_names
 from ils.core.options import ENGINE_STAGES, SAME_TUPLES
 from ils.core.provenance import SCRIPTS, _module_file, imported_names, local_sources
@@ -127,17 +127,6 @@ def test_modules_declare_the_resources_they_name():
             assert "RESOURCE_FILES = (" in text, f"{path.relative_to(ROOT)} reads resources/ but declares none"
 
 
-def imported_at_once(path: Path) -> set[str]:
-    """Names of the modules that a file imports when it is imported itself."""
-    names = set()
-    for node in ast.parse(path.read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    return names
-
-
 OWN_TESTS = re.findall(r"\.venv-(\w+)/bin/pytest (.+)", (ROOT / "Makefile").read_text(encoding="utf-8"))
 
 
@@ -146,7 +135,8 @@ def test_tests_with_an_environment_of_their_own_can_be_imported_there(name, test
     waiting = [ROOT / "tests/conftest.py", *(ROOT / test for test in tests.split())]
     seen, foreign = set(waiting), set()
     while waiting:
-        for module in imported_at_once(waiting.pop()):
+        # what stands in functions is imported later, or never
+        for module in imported(ast.parse(waiting.pop().read_text(encoding="utf-8")).body):
             file = _module_file(module, SCRIPTS) or _module_file(module, ROOT / "tests")
             if file is None:
                 foreign.add(module.split(".")[0])

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from cohort_runs import run_cohort
-from conftest import ROOT, write_settings
+from conftest import ROOT, imported, write_settings
 from ils.core.provenance import imported_names
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
@@ -26,13 +26,7 @@ SOURCES = sorted((ROOT / "scripts").rglob("*.py"))
 
 def names_by_the_whole_tree(source: str) -> set[str]:
     """The oracle: every import statement that Python's own parser finds."""
-    names = set()
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    return names
+    return imported(ast.walk(ast.parse(source)))
 
 
 def test_imports_are_found_without_parsing_all_of_a_module():
@@ -185,6 +179,8 @@ def test_the_page_of_hours_and_room_is_what_the_script_prints():
     tables = scale.report().strip().split("\n\n")
     assert len(tables) == 3
     assert all(table in page for table in tables)
+    for unit in yaml.safe_load(scale.UNITS.read_text(encoding="utf-8"))["paper"].values():
+        assert f"| `{unit['engine']}` | {scale.told(unit['gpu_s'])} | {unit['gpu']} |" in page
 
 
 @pytest.mark.parametrize(("device", "engines"), [("cpu", "lite"), ("gpu", "paper")])
