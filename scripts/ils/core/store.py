@@ -170,8 +170,9 @@ class ShardWriter:
     def append(self, row_id: str, **arrays: np.ndarray) -> None:
         """Add one row: ``append("img1", mask=bool_array, image=uint8_array)``."""
         row, arrays = len(self._ids), {name: np.asarray(value) for name, value in arrays.items()}
-        for name in [name for name in arrays if name not in self._fields]:
-            self._create(name, arrays[name].shape, arrays[name].dtype)
+        for name, value in arrays.items():
+            if name not in self._fields:
+                self._create(name, value.shape, value.dtype)
         if row == self._room:
             self._resize(max(16, 2 * row))  # a new size takes as long as a mask
         for name, value in arrays.items():
