@@ -20,7 +20,7 @@ rule ablation_table:
     threads: 1
     resources:
         mem_mb=growing(4000),
-        runtime=growing(10),
+        runtime=minutes(10),
     params:
         options=OPTIONS["ablation"],
         code=code_digest("ablation.py", "ils.ablation.stage"),
@@ -54,7 +54,7 @@ rule ablation_charts:
     threads: 1
     resources:
         mem_mb=growing(2000),
-        runtime=growing(10),
+        runtime=minutes(10),
     params:
         options=OPTIONS["ablation_charts"],
         code=code_digest("ablation.py", "ils.ablation.charts"),

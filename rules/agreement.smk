@@ -28,7 +28,7 @@ rule agreement_images:
     threads: 1
     resources:
         mem_mb=growing(8000),
-        runtime=growing(120),
+        runtime=minutes(120),
     params:
         options=lambda wildcards: OPTIONS["agreement"] | REFERENCES[wildcards.reference],
         code=code_digest("agreement.py", "ils.agreement.stage"),
@@ -67,7 +67,7 @@ rule agreement_scores:
     threads: 1
     resources:
         mem_mb=growing(4000),
-        runtime=growing(60),
+        runtime=minutes(60),
     params:
         options=OPTIONS["agreement_scores"],
         code=code_digest("agreement.py", "ils.agreement.stage"),
@@ -104,7 +104,7 @@ rule agreement_charts:
     threads: 1
     resources:
         mem_mb=growing(2000),
-        runtime=growing(10),
+        runtime=minutes(10),
     params:
         options=OPTIONS["agreement_charts"],
         code=code_digest("agreement.py", "ils.agreement.charts"),

@@ -21,7 +21,7 @@ rule anatomy_shard:
     resources:
         gpu=GPUS["anatomy"],
         mem_mb=growing(6000),
-        runtime=growing(60 if GPUS["anatomy"] else 30),
+        runtime=minutes(30),
     params:
         options=OPTIONS["anatomy"],
         code=code_digest("anatomy.py", f"ils.anatomy.{OPTIONS['anatomy']['engine']}"),
@@ -46,7 +46,7 @@ rule anatomy:
     threads: 1
     resources:
         mem_mb=growing(2000),
-        runtime=growing(5),
+        runtime=minutes(5),
     params:
         code=code_digest("gather.py"),
     script:

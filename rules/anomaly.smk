@@ -21,7 +21,7 @@ rule anomaly_shard:
     resources:
         gpu=GPUS["anomaly"],
         mem_mb=growing(8000),
-        runtime=growing(1440 if GPUS["anomaly"] else 30),  # hundreds of passes through a large net for each image
+        runtime=minutes(1440 if GPUS["anomaly"] else 30),  # hundreds of passes through a large net for each image
     params:
         options=OPTIONS["anomaly"],
         code=code_digest("anomaly.py", f"ils.anomaly.{OPTIONS['anomaly']['engine']}"),
@@ -46,7 +46,7 @@ rule anomaly:
     threads: 1
     resources:
         mem_mb=growing(2000),
-        runtime=growing(5),
+        runtime=minutes(5),
     params:
         code=code_digest("gather.py"),
     script:

@@ -20,7 +20,7 @@ rule boxes_shard:
     resources:
         gpu=GPUS["boxes"],
         mem_mb=growing(6000),
-        runtime=growing(240 if GPUS["boxes"] else 15),
+        runtime=minutes(240 if GPUS["boxes"] else 15),
     params:
         options=OPTIONS["boxes"],
         code=code_digest("boxes.py", f"ils.boxes.{OPTIONS['boxes']['engine']}"),
@@ -45,7 +45,7 @@ rule boxes:
     threads: 1
     resources:
         mem_mb=growing(2000),
-        runtime=growing(5),
+        runtime=minutes(5),
     params:
         code=code_digest("gather.py"),
     script:

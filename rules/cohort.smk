@@ -17,7 +17,7 @@ rule cohort_shards:
     threads: 2
     resources:
         mem_mb=growing(8000),
-        runtime=growing(240),
+        runtime=minutes(240),
     params:
         # the manifest may be another rule's output: it is named once, among the inputs
         options={key: value for key, value in OPTIONS["cohort"].items() if key != "manifest"},

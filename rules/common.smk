@@ -1,12 +1,13 @@
 # Settings, names and wildcards that every rule file uses. A wrong setting stops here, before any job.
 import re
 import sys
+from functools import partial
 from types import SimpleNamespace
 
 sys.path.insert(0, str(Path(workflow.basedir) / "scripts"))
 
 from ils.cohort.check import check_inputs, check_lists, source_files
-from ils.core.cluster import growing, refuse_orphans
+from ils.core.cluster import growing, refuse_orphans, tell_why_groups_fail
 from ils.core.declarations import declared, engine_inputs, engine_sources
 from ils.core.labels import SPLITS, STAGES
 from ils.core.options import (
@@ -83,6 +84,10 @@ GROUPS = {stage: f"{stage}-{'gpu' if gpus else 'cpu'}" for stage, gpus in GPUS.i
 # for each job, from the profile) it asks for the memory and cores of the largest and the time of all. It is set here and
 # not in the profile, whose limits a job on a node does not get to see.
 workflow.register_resource("serial", 1)
+tell_why_groups_fail()
+
+# What a rule asks for at its first try grows with each; its time up to what partitions allow.
+minutes = partial(growing, most=SETTINGS.compute.max_runtime)
 
 OTHERS = SETTINGS.evaluation.predictions
 SPLIT = SETTINGS.inference.split

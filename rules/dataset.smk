@@ -24,7 +24,7 @@ rule dataset_pairs:
     threads: 1
     resources:
         mem_mb=growing(4000),
-        runtime=growing(30),
+        runtime=minutes(30),
     params:
         options=OPTIONS["dataset"],
         code=code_digest("dataset.py", "ils.dataset.stage"),
@@ -55,7 +55,7 @@ rule dataset_layout:
     threads: 1
     resources:
         mem_mb=growing(8000),
-        runtime=growing(240),
+        runtime=minutes(240),
     params:
         pixels=OPTIONS["layout"]["pixels"],
         code=code_digest("dataset.py", "ils.dataset.layout"),
@@ -83,7 +83,7 @@ rule dataset_release:
     threads: 1
     resources:
         mem_mb=growing(16000),  # all masks of the authors' release, packed, and all lines
-        runtime=growing(240),
+        runtime=minutes(240),
     params:
         images=OPTIONS["imported"]["images"],
         code=code_digest("dataset.py", "ils.dataset.layout"),
@@ -110,7 +110,7 @@ rule dataset:
     threads: 1
     resources:
         mem_mb=growing(2000),
-        runtime=growing(5),
+        runtime=minutes(5),
     params:
         thresholds=BUILD,
         code=code_digest("gather.py"),

@@ -22,7 +22,7 @@ rule evaluation_predictions:
     threads: 1
     resources:
         mem_mb=growing(4000),
-        runtime=growing(60),
+        runtime=minutes(60),
     params:
         options=lambda wildcards: OTHERS[wildcards.model].model_dump(include={"adapter", "threshold", "grid"})
         | {"size": OPTIONS["evaluation"]["size"]},
@@ -77,7 +77,7 @@ rule evaluation_run:
     threads: 1
     resources:
         mem_mb=growing(4000),
-        runtime=growing(60),
+        runtime=minutes(60),
     params:
         options=OPTIONS["evaluation"],
         model=lambda wildcards: wildcards.run if wildcards.run in OTHERS else "ROSALIA",
@@ -120,7 +120,7 @@ rule evaluation_comparison:
     threads: 1
     resources:
         mem_mb=growing(2000),
-        runtime=growing(10),
+        runtime=minutes(10),
     params:
         runs=list(EVALUATED),
         dpi=OPTIONS["figures"]["dpi"],

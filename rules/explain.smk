@@ -19,7 +19,7 @@ rule explain_study:
     threads: 1
     resources:
         mem_mb=growing(2000),
-        runtime=growing(5),
+        runtime=minutes(5),
     params:
         options=lambda wildcards: OPTIONS["explain"] | {"study": wildcards.study, "held": EXPLAIN["held"]},
         code=code_digest("explain.py", "ils.explain.stage"),

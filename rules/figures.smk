@@ -30,7 +30,7 @@ rule figures_panels:
     threads: 1
     resources:
         mem_mb=growing(4000),
-        runtime=growing(30),
+        runtime=minutes(30),
     params:
         options=OPTIONS["figures"],
         code=code_digest("figures.py", "ils.figures.stage"),
@@ -72,7 +72,7 @@ rule figures_charts:
     threads: 1
     resources:
         mem_mb=growing(4000),
-        runtime=growing(10),
+        runtime=minutes(10),
     params:
         options=OPTIONS["figures"],
         code=code_digest("figures.py", "ils.figures.stage"),
@@ -100,7 +100,7 @@ rule figures_recall:
     threads: 1
     resources:
         mem_mb=growing(2000),
-        runtime=growing(10),
+        runtime=minutes(10),
     params:
         options=OPTIONS["figures"],
         code=code_digest("figures.py", "ils.figures.stage"),

@@ -18,7 +18,7 @@ rule frames_shard:
     threads: 2
     resources:
         mem_mb=growing(4000),
-        runtime=growing(60),
+        runtime=minutes(60),
     params:
         options=OPTIONS["frames"],
         code=code_digest("frames.py"),
@@ -43,7 +43,7 @@ rule frames:
     threads: 1
     resources:
         mem_mb=growing(2000),
-        runtime=growing(5),
+        runtime=minutes(5),
     params:
         code=code_digest("gather.py"),
     script:

@@ -23,7 +23,7 @@ rule inference_run:
     resources:
         gpu=GPUS["training"],
         mem_mb=growing(32000 if GPUS["training"] else 4000),
-        runtime=growing(720 if GPUS["training"] else 120),
+        runtime=minutes(720 if GPUS["training"] else 120),
     params:
         options=OPTIONS["inference"],
         code=code_digest("inference.py", "ils.inference.stage"),
@@ -64,7 +64,7 @@ rule inference_panels:
     threads: 1
     resources:
         mem_mb=growing(2000),
-        runtime=growing(15),
+        runtime=minutes(15),
     params:
         options=OPTIONS["figures"],
         code=code_digest("inference.py", "ils.inference.panels"),
@@ -104,7 +104,7 @@ rule inference_predict:
     resources:
         gpu=GPUS["training"],
         mem_mb=growing(32000 if GPUS["training"] else 4000),
-        runtime=growing(60),
+        runtime=minutes(60),
     params:
         instructions=PREDICT["instructions"],
         asking=OPTIONS["inference"],

@@ -28,7 +28,7 @@ rule masks_shard:
     threads: 1
     resources:
         mem_mb=growing(4000),
-        runtime=growing(5),
+        runtime=minutes(5),
     params:
         options=OPTIONS["masks"],
         thresholds=lambda wildcards: SETS[wildcards.thresholds],
@@ -57,7 +57,7 @@ rule masks_index:
     threads: 1
     resources:
         mem_mb=growing(4000),
-        runtime=growing(15),
+        runtime=minutes(15),
     params:
         code=code_digest("masks.py", "ils.masks.index"),
     script:
@@ -88,7 +88,7 @@ rule masks_sweep:
     threads: 1
     resources:
         mem_mb=growing(4000),
-        runtime=growing(15),
+        runtime=minutes(15),
     params:
         options=OPTIONS["masks"],
         sets=SETS,
@@ -114,7 +114,7 @@ rule masks:
     threads: 1
     resources:
         mem_mb=growing(2000),
-        runtime=growing(5),
+        runtime=minutes(5),
     params:
         thresholds=BUILD,
         code=code_digest("gather.py"),

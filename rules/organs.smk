@@ -20,7 +20,7 @@ rule organs_shard:
     resources:
         gpu=GPUS["organs"],
         mem_mb=growing(4000),
-        runtime=growing(40),
+        runtime=minutes(15 if GPUS["organs"] else 40),
     params:
         options=OPTIONS["organs"],
         code=code_digest("organs.py", "ils.organs.stage", f"ils.organs.{OPTIONS['organs']['engine']}"),
@@ -44,7 +44,7 @@ rule organs_chexmask:
     threads: 2
     resources:
         mem_mb=growing(6000),
-        runtime=growing(120),
+        runtime=minutes(120),
     params:
         code=code_digest("organs.py", "ils.organs.published"),
     script:
@@ -68,7 +68,7 @@ rule organs:
     threads: 1
     resources:
         mem_mb=growing(2000),
-        runtime=growing(5),
+        runtime=minutes(5),
     params:
         code=code_digest("gather.py"),
     script:

@@ -39,7 +39,7 @@ rule page_pictures:
     threads: 1
     resources:
         mem_mb=growing(4000),
-        runtime=growing(30),
+        runtime=minutes(30),
     params:
         options=OPTIONS["page"],
         thresholds=BUILD,
@@ -84,7 +84,7 @@ rule page_index:
     threads: 1
     resources:
         mem_mb=growing(2000),
-        runtime=growing(10),
+        runtime=minutes(10),
     params:
         thresholds=BUILD,
         engines={stage: OPTIONS[stage]["engine"] for stage in ("reports", "organs", "anomaly", "anatomy", "boxes")},
@@ -126,7 +126,7 @@ rule page_costs:
     threads: 1
     resources:
         mem_mb=growing(2000),
-        runtime=growing(5),
+        runtime=minutes(5),
     params:
         options=OPTIONS["page_costs"],
         code=code_digest("page.py", "ils.page.costs"),

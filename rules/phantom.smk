@@ -15,7 +15,7 @@ rule phantom:
     threads: 2
     resources:
         mem_mb=growing(4000),
-        runtime=growing(30),
+        runtime=minutes(30),
     params:
         options=OPTIONS["phantom"],
         code=code_digest("phantom.py"),

@@ -23,7 +23,7 @@ rule release_tables:
     threads: 1
     resources:
         mem_mb=growing(8000),
-        runtime=growing(480),
+        runtime=minutes(480),
     params:
         options=OPTIONS["release"],
         code=code_digest("release.py", "ils.release.stage"),
@@ -51,7 +51,7 @@ rule release_dicom:
     threads: 1
     resources:
         mem_mb=growing(4000),
-        runtime=growing(60),
+        runtime=minutes(60),
     params:
         options=OPTIONS["release_dicom"],
         thresholds=lambda wildcards: wildcards.thresholds,
@@ -94,7 +94,7 @@ rule release_package:
     threads: 1
     resources:
         mem_mb=growing(4000),
-        runtime=growing(240),
+        runtime=minutes(240),
     params:
         options=OPTIONS["release_package"],
         environments=lambda wildcards: environments(OPTIONS["release_package"]["engines"]),

@@ -19,7 +19,7 @@ rule reports_shard:
     threads: 1
     resources:
         mem_mb=growing(4000),
-        runtime=growing(5),
+        runtime=minutes(5),
     params:
         options=OPTIONS["reports"],
         code=code_digest("reports.py", "ils.reports.stage", f"ils.reports.{OPTIONS['reports']['engine']}"),
@@ -43,7 +43,7 @@ rule reports_structured:
     resources:
         gpu=GPUS["reports"],
         mem_mb=growing(64000),
-        runtime=growing(720),
+        runtime=minutes(720),
     params:
         options=OPTIONS["structuring"],
         code=code_digest("reports.py", "ils.reports.llm.structuring"),
@@ -66,7 +66,7 @@ rule reports_terms:
     threads: 1
     resources:
         mem_mb=growing(4000),
-        runtime=growing(30),
+        runtime=minutes(30),
     params:
         code=code_digest("reports.py", "ils.reports.llm.terms"),
     script:
@@ -108,7 +108,7 @@ rule reports_agreement:
     threads: 1
     resources:
         mem_mb=growing(8000),
-        runtime=growing(20),
+        runtime=minutes(20),
     params:
         effusion_without_side=OPTIONS["reports"]["effusion_without_side"],
         code=code_digest("reports.py", "ils.reports.agreement"),
@@ -134,7 +134,7 @@ rule reports:
     threads: 1
     resources:
         mem_mb=growing(2000),
-        runtime=growing(5),
+        runtime=minutes(5),
     params:
         code=code_digest("gather.py"),
     script:

@@ -22,7 +22,7 @@ rule review_pages:
     threads: 1
     resources:
         mem_mb=growing(4000),
-        runtime=growing(30),
+        runtime=minutes(30),
     params:
         options=OPTIONS["review"],
         code=code_digest("review.py", "ils.review.stage"),
@@ -79,7 +79,7 @@ rule review_sheets:
     threads: 1
     resources:
         mem_mb=growing(4000),
-        runtime=growing(10),
+        runtime=minutes(10),
     params:
         options=OPTIONS["review_merge"],
         code=code_digest("review.py", "ils.review.merge"),

@@ -49,7 +49,7 @@ rule tables_counts:
     threads: 1
     resources:
         mem_mb=growing(8000),
-        runtime=growing(30),
+        runtime=minutes(30),
     params:
         thresholds=BUILD,
         code=code_digest("tables.py", "ils.tables.stage"),
@@ -76,7 +76,7 @@ rule tables_recall:
     threads: 1
     resources:
         mem_mb=growing(4000),
-        runtime=growing(10),
+        runtime=minutes(10),
     params:
         sets=list(SETS),
         code=code_digest("tables.py", "ils.tables.stage"),
@@ -108,7 +108,7 @@ rule tables_truth:
     threads: 1
     resources:
         mem_mb=growing(4000),
-        runtime=growing(10),
+        runtime=minutes(10),
     params:
         options=OPTIONS["tables"],
         thresholds=BUILD,

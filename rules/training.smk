@@ -25,7 +25,7 @@ rule training_run:
     resources:
         gpu=GPUS["training"],
         mem_mb=growing(64000 if GPUS["training"] else 8000),
-        runtime=growing(4320 if GPUS["training"] else 240),  # the paper's run took 2.5 days on two H100
+        runtime=minutes(4320 if GPUS["training"] else 240),  # the paper's run took 2.5 days on two H100
     params:
         options=OPTIONS["training"],
         code=code_digest(
@@ -60,7 +60,7 @@ rule training_curves:
     threads: 1
     resources:
         mem_mb=growing(2000),
-        runtime=growing(10),
+        runtime=minutes(10),
     params:
         code=code_digest("training.py", "ils.training.curves"),
     script:
@@ -83,7 +83,7 @@ rule training_published:
     threads: 1
     resources:
         mem_mb=growing(16000),
-        runtime=growing(60),
+        runtime=minutes(60),
     params:
         code=code_digest("training.py", "ils.training.published"),
     script:
@@ -105,7 +105,7 @@ rule training_sam:
     threads: 1
     resources:
         mem_mb=growing(8000),
-        runtime=growing(20),
+        runtime=minutes(20),
     params:
         code=code_digest("training.py", "ils.training.published"),
     script:

@@ -16,7 +16,7 @@ rule weights_radedit:
     threads: 1
     resources:
         mem_mb=growing(4000),
-        runtime=growing(120),
+        runtime=minutes(120),
     params:
         options=WEIGHTS["radedit"],
         code=code_digest("weights.py", "ils.weights.hub"),
@@ -65,7 +65,7 @@ rule weights_hybridgnet:
     threads: 1
     resources:
         mem_mb=growing(8000),
-        runtime=growing(30),
+        runtime=minutes(30),
     params:
         options=WEIGHTS["hybridgnet"],
         code=code_digest("weights.py", "ils.weights.placed", "ils.weights.hybridgnet"),
@@ -138,7 +138,7 @@ rule weights:
     threads: 1
     resources:
         mem_mb=growing(1000),
-        runtime=growing(10),
+        runtime=minutes(10),
     params:
         code=code_digest("weights.py", "ils.weights.stage"),
     script:

@@ -21,7 +21,7 @@ use rule weights_hybridgnet as weights_lisa with:
         "results/benchmarks/weights/lisa.tsv"
     resources:
         mem_mb=growing(40000),  # a shard of ten gigabytes, as it comes and as it goes
-        runtime=growing(60),
+        runtime=minutes(60),
     params:
         options=WEIGHTS["lisa"],
         code=code_digest("weights.py", "ils.weights.placed", "ils.weights.lisa"),

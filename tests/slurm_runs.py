@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from conftest import ROOT, SHARED
+from conftest import ROOT, SHARED, SLICE
 
+TWO = SLICE | {"cohort": {"shards": 2}}
+"""Settings of the runs: the slice in two shards, so that a group has two members."""
 START = SHARED / "tools/slurm/start-slurm.sh"
 """Starts the test cluster where it is not running (and after its controller was killed)."""
 
@@ -24,6 +26,14 @@ def needs_slurm() -> None:
         subprocess.run(["sinfo"], capture_output=True, timeout=20, check=True)
     except (subprocess.SubprocessError, OSError):
         pytest.skip("no SLURM: its controller does not answer")
+
+
+def needs_test_cluster() -> None:
+    """Skip visibly where the cluster is somebody's own, whose daemons and nodes no test may touch."""
+    needs_slurm()
+    conf = Path("/etc/slurm/slurm.conf")
+    if not START.is_file() or not conf.is_file() or "one-node test cluster" not in conf.read_text():
+        pytest.skip("only daemons and nodes of the test cluster may be taken away")
 
 
 def command(directory: Path, *arguments: str) -> list[str]:

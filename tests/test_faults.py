@@ -5,6 +5,7 @@ Out of memory and cancelled jobs are in test_slurm.py.
 """
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -16,10 +17,21 @@ import pytest
 
 from conftest import SLICE, snakemake, write_settings
 from ils.core.cluster import orphans
-from slurm_runs import START, finish, jobs_of, needs_slurm, queued, run_name, start, wait_for, with_fault
+from slurm_runs import (
+    START,
+    TWO,
+    finish,
+    jobs_of,
+    needs_slurm,
+    needs_test_cluster,
+    queued,
+    run_name,
+    start,
+    wait_for,
+    with_fault,
+)
 from whole_runs import arrays, copy_repository, pair_lines
 
-TWO = SLICE | {"cohort": {"shards": 2}}
 slow = pytest.mark.skipif("CXR_ILS_FAULTS" not in os.environ, reason="takes minutes: make test-faults")
 
 
@@ -125,11 +137,9 @@ def test_a_killed_run_is_not_started_beside_its_own_jobs(workflow_run, tmp_path)
 
 @slow
 @pytest.mark.xdist_group("slurm")  # one after the other: one of them stops the cluster
-def test_a_controller_that_is_away_for_a_minute_loses_nothing(workflow_run, tmp_path):
-    needs_slurm()
-    conf = Path("/etc/slurm/slurm.conf")
-    if not START.is_file() or not conf.is_file() or "one-node test cluster" not in conf.read_text():
-        pytest.skip("only the controller of the test cluster may be killed")
+@pytest.mark.parametrize("daemon", ["slurmctld", "slurmdbd"])
+def test_a_daemon_that_is_away_for_a_minute_loses_nothing(workflow_run, tmp_path, daemon):
+    needs_test_cluster()
     root = copy_repository(tmp_path / "copy")
     with_fault(root, "frames", "time.sleep(30)", tmp_path / "slept")
     write_settings(tmp_path, TWO)
@@ -137,7 +147,7 @@ def test_a_controller_that_is_away_for_a_minute_loses_nothing(workflow_run, tmp_
     try:
         wait_for((tmp_path / "slept").exists, run)
         # as a service is stopped: killed outright it may forget jobs of its last seconds and give their numbers again
-        subprocess.run(["pkill", "-TERM", "-x", "slurmctld"], check=True)
+        subprocess.run(["pkill", "-TERM", "-x", daemon], check=True)
         time.sleep(60)
         assert run.poll() is None
     finally:
@@ -146,4 +156,36 @@ def test_a_controller_that_is_away_for_a_minute_loses_nothing(workflow_run, tmp_
     # what had to ask the controller just then failed, and was tried again
     last = {job["comment"]: job["state"] for job in jobs_of(run_name(tmp_path)) if job["comment"]}
     assert set(last.values()) == {"COMPLETED"}
+    same_bytes(tmp_path, workflow_run)
+
+
+@slow
+@pytest.mark.xdist_group("slurm")  # one after the other: one of them stops the cluster
+def test_a_lost_node_is_avoided_until_the_next_run(workflow_run, tmp_path):
+    """The cluster has no other node: SLURM refuses what is tried again, and the next run ends in the same bytes."""
+    needs_test_cluster()
+    root = copy_repository(tmp_path / "copy")
+    with_fault(root, "frames", "time.sleep(600)", tmp_path / "slept")
+    write_settings(tmp_path, TWO)
+    run = start(tmp_path, "dataset", root=root)
+
+    def frames_jobs() -> list[str]:
+        return [job["state"] for job in jobs_of(run_name(tmp_path)) if "frames" in job["comment"]]
+
+    def node(state: str) -> int:
+        return subprocess.run(["scontrol", "update", "nodename=ALL", f"state={state}", "reason=test"]).returncode
+
+    wait_for((tmp_path / "slept").exists, run)
+    try:
+        assert node("down") == 0
+        wait_for(lambda: "NODE_FAIL" in frames_jobs(), run)
+    finally:
+        node("resume")  # refused where it came back by itself
+    words = finish(run, tmp_path, check=False)
+    assert run.returncode == 1
+    assert re.search(r"Group frames: SLURM-job '\d+' failed due to a node failure", words)
+    assert re.search(r"Group frames: SLURM sbatch failed\. The error message was .*node configuration", words)
+    assert "were excluded from subsequent submissions: slurm1" in words
+    assert "Traceback" not in words
+    finish(start(tmp_path, "dataset", root=root), tmp_path)
     same_bytes(tmp_path, workflow_run)

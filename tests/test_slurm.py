@@ -5,6 +5,7 @@ The runs need a SLURM (docs/cluster.md); without one they are skipped, visibly.
 
 import os
 import re
+import shutil
 import subprocess
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,9 +14,10 @@ import pytest
 import yaml
 from snakemake_executor_plugin_slurm.partitions import get_best_partition, read_partition_file
 
-from conftest import ROOT, SLICE, write_settings
+from conftest import ROOT, write_settings
 from ils.core.cluster import growing, orphans
-from slurm_runs import finish, jobs_of, needs_slurm, queued, run_name, start, wait_for, with_fault
+from ils.core.settings.images import Compute
+from slurm_runs import TWO, finish, jobs_of, needs_slurm, queued, run_name, start, wait_for, with_fault
 from whole_runs import arrays, copy_repository, pair_lines
 
 DAY = 1440
@@ -41,8 +43,9 @@ def group_of(body: str) -> str:
 
 @pytest.mark.parametrize("gpus", [0, 1])
 def test_a_group_has_one_device_and_fits_into_a_day(gpus):
-    """What SLURM is asked for: members of a group run one after the other, so their minutes add up."""
-    components, asked = profile("slurm")["group-components"], {}
+    """What SLURM is asked for at the third try: members of a group run one after the other, so their minutes add up."""
+    slurm, asked = profile("slurm"), {}
+    components, tries = slurm["group-components"], 1 + slurm["retries"]
     for name, body in rules().items():
         group = group_of(body)
         stage = re.fullmatch(r'GROUPS\["(\w+)"\]', group)
@@ -51,8 +54,9 @@ def test_a_group_has_one_device_and_fits_into_a_day(gpus):
             assert f'gpu=GPUS["{stage.group(1)}"]' in body
             group = f"{stage.group(1)}-{'gpu' if gpus else 'cpu'}"
         if group:
-            minutes = re.search(r"runtime=growing\((.*)\)", body).group(1)
-            asked.setdefault(group, []).append(eval(minutes, {"GPUS": dict.fromkeys(components_stages(), gpus)}))
+            minutes = re.search(r"runtime=minutes\((.*)\)", body).group(1)
+            first = eval(minutes, {"GPUS": dict.fromkeys(components_stages(), gpus)})
+            asked.setdefault(group, []).append(growing(first, Compute().max_runtime)(None, tries))
     once = {"tables", "evaluation"}  # whose members come once a run, or once a threshold set
     for group, minutes in asked.items():
         assert sum(minutes) * (1 if group in once else components[group]) <= DAY, group
@@ -74,9 +78,10 @@ def test_a_job_with_a_gpu_goes_to_the_partition_with_gpus(gpu, partition):
 
 def test_every_rule_asks_for_more_with_each_try():
     for name, body in rules().items():
-        for resource in ("mem_mb", "runtime"):
-            assert re.search(rf"{resource}=growing\(", body), f"{name}: {resource}"
+        for resource in ("mem_mb=growing(", "runtime=minutes("):
+            assert resource in body, f"{name}: {resource}"
     assert [growing(4000)(None, attempt) for attempt in (1, 2, 3)] == [4000, 8000, 12000]
+    assert [growing(600, 1440)(None, attempt) for attempt in (1, 2, 3)] == [600, 1200, 1440]
 
 
 def test_the_profile_avoids_what_the_executor_cannot_do():
@@ -100,7 +105,7 @@ def faulty_run(tmp_path_factory) -> Path:
     root = copy_repository(directory / "copy")
     with_fault(root, "frames", "raise MemoryError", directory / "lacked_memory")
     with_fault(root, "organs", "time.sleep(600)", directory / "slept")
-    write_settings(directory, SLICE | {"cohort": {"shards": 2}})
+    write_settings(directory, TWO)
     run = start(directory, "dataset", root=root)
     try:
         wait_for((directory / "slept").exists, run, seconds=600)
@@ -139,6 +144,17 @@ def test_what_failed_was_tried_again_with_more(faulty_run):
 def test_a_group_asks_for_the_time_of_all_and_the_memory_of_one(faulty_run):
     (job,) = [job for job in jobs_of(run_name(faulty_run)) if job["comment"].startswith("rule_masks")]
     assert (job["alloccpus"], job["reqmem"], job["timelimitraw"]) == ("1", "4000M", str(2 * 5))
+
+
+def test_why_a_group_was_refused_is_told(faulty_run, tmp_path):
+    """Snakemake itself says nothing of it: the job has no number, and its log is empty."""
+    done = Path(shutil.copytree(faulty_run, tmp_path / "copy", symlinks=True))
+    for file in (done / "results/reports").glob("*"):
+        file.unlink()
+    write_settings(done, TWO)
+    words = ["--set-resources", "reports_shard:mem_mb=100000000", "--retries", "0"]
+    told = finish(start(done, "reports", *words, root=faulty_run / "copy"), done, check=False)
+    assert re.search(r"Group reports: SLURM sbatch failed\. The error message was .*[Mm]emory", told), told[-3000:]
 
 
 def test_nothing_is_left_of_a_run_that_ended(faulty_run):

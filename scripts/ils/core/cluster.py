@@ -1,5 +1,8 @@
-"""What the workflow has to know of a cluster: resources that grow with each try, and jobs of a run that was killed."""
+"""What the workflow has to know of a cluster: resources that grow with each try, why a group of jobs failed, and jobs
+of a run that was killed.
+"""
 
+import functools
 import getpass
 import os
 import re
@@ -16,12 +19,35 @@ PATIENCE_S = 20
 """How long SLURM may take to answer, seconds."""
 
 
-def growing(amount: int) -> Callable:
-    """Return a rule's resource that is ``amount`` at the first try, twice that at the second and so on.
+def growing(amount: int, most: int | None = None) -> Callable:
+    """Return a rule's resource that is ``amount`` at the first try, twice that at the second and so on, up to ``most``.
 
-    A job that ran out of memory or of time is tried again with more, as often as the profile's ``retries`` says.
+    A job that ran out of memory or of time is tried again with more, as often as the profile's ``retries`` says. More
+    time than a partition allows must not be asked for: SLURM would refuse the try, whatever the one before failed of.
     """
-    return lambda wildcards, attempt: amount * attempt
+    return lambda wildcards, attempt: amount * attempt if most is None else min(amount * attempt, most)
+
+
+def tell_why_groups_fail() -> None:
+    """Let Snakemake print why a group of jobs failed, as it does for a single job.
+
+    Snakemake 9.27 leaves out what its executor says of a group, so that of jobs which SLURM refuses (a limit of the
+    partition, no node that fits) nothing would be told but that they failed, with an empty log.
+    """
+    from snakemake.jobs import GroupJob  # here, for only a workflow needs it
+    from snakemake.logging import logger
+
+    log_error = GroupJob.log_error
+    if hasattr(log_error, "__wrapped__"):  # done: a Snakefile may be read twice in a process
+        return
+
+    @functools.wraps(log_error)
+    def told(self, msg=None, *arguments, **named):
+        if msg:
+            logger.error(f"Group {self.groupid}: {msg}")
+        return log_error(self, msg, *arguments, **named)
+
+    GroupJob.log_error = told
 
 
 def refuse_orphans(directory: str | Path) -> None:

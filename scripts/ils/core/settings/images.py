@@ -20,6 +20,14 @@ class Compute(Section):
     checkpoint_every: int = key(
         100, "Updates of a training between two states that it can go on from.", unit="updates", ge=1, le=1_000_000
     )
+    max_runtime: int = key(
+        1440,
+        "Minutes that a job asks for at most, at any try: what your partitions allow. A training that takes longer "
+        "goes on where it was.",
+        unit="minutes",
+        ge=60,
+        le=100_000,
+    )
     container: str = key(
         "",
         "Apptainer image that holds the environments, with --sdm conda apptainer (docs/containers.md); empty: none. To "
