@@ -62,7 +62,7 @@ def main(arguments: list[str]) -> None:
     dry_run += ["--forceall", "--cores", "10000"]  # else it shows the cores of this machine
     found = findings(
         config=answer("scontrol", "show", "config"),
-        sinfo=answer("sinfo", "--noheader", "--format=%R|%l|%m|%c|%G"),
+        sinfo=answer("sinfo", "--noheader", "--format=%R|%l|%m|%c|%G|%M"),
         jobs=asked(answer(*dry_run, *words)),
         profile=profile,
         known=known,

@@ -87,10 +87,10 @@ def run_name(directory: Path) -> str:
 
 
 def jobs_of(name: str) -> list[dict[str, str]]:
-    """Return what SLURM's accounting knows of the jobs of a run."""
+    """Return what SLURM's accounting knows of a run's jobs; one that was put back into the queue is there twice."""
     fields = ("jobid", "state", "partition", "alloccpus", "reqmem", "timelimitraw", "comment")
     shown = subprocess.run(
-        ["sacct", "-X", "--noheader", "--parsable2", f"--name={name}", f"--format={','.join(fields)}"],
+        ["sacct", "-X", "--duplicates", "--noheader", "--parsable2", f"--name={name}", f"--format={','.join(fields)}"],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     return [dict(zip(fields, line.split("|"), strict=True)) for line in shown.stdout.splitlines()]

@@ -89,6 +89,7 @@ def test_the_profile_avoids_what_the_executor_cannot_do():
     assert slurm["slurm-status-command"] == "squeue"
     assert slurm["slurm-status-attempts"] >= 1000
     assert slurm["retries"] >= 1
+    assert slurm["slurm-requeue"] is True  # else it waits for a preempted job for ever
     assert slurm["sdm"] == "conda"
     assert not any("array" in key for key in slurm)
     assert slurm["default-resources"]["serial"] == 1  # see the limit in rules/common.smk

@@ -17,7 +17,8 @@ MinJobAge               = 3600 sec
 SLURM_VERSION           = 23.11.4
 """
 NODES = (
-    "short|1-00:00:00|192000+|48|(null)\nshort|1-00:00:00|96000|64|(null)\nbig|3-00:00:00|512000|64|gpu:h100:4(S:0-1)\n"
+    "short|1-00:00:00|192000+|48|(null)|OFF\nshort|1-00:00:00|96000|64|(null)|OFF\n"
+    "big|3-00:00:00|512000|64|gpu:h100:4(S:0-1)|REQUEUE\n"
 )
 JOBS = [Asked("frames", 240, 4000, 2, 0), Asked("anomaly-gpu", 1440, 8000, 2, 1)]
 PROFILE = {"sdm": "conda", "default-resources": {}, "slurm-init-seconds-before-status-checks": 40}
@@ -43,10 +44,10 @@ def test_slurms_times(text, expected):
 
 def test_a_partition_is_its_largest_node():
     assert partitions(NODES) == {
-        "short": Partition("short", 1440, 192000, 64, 0),
-        "big": Partition("big", 4320, 512000, 64, 4),
+        "short": Partition("short", 1440, 192000, 64, 0, False),
+        "big": Partition("big", 4320, 512000, 64, 4, False),
     }
-    assert partitions("a|infinite|1000|2|gpu:2,gpu:a100:1,shard:8\n")["a"].gpus == 3
+    assert partitions("a|infinite|1000|2|gpu:2,gpu:a100:1,shard:8|OFF\n")["a"].gpus == 3
 
 
 def test_a_cluster_that_has_all_lacks_nothing():
@@ -69,6 +70,7 @@ def test_a_cluster_that_has_all_lacks_nothing():
         ),
         ({"jobs": [Asked("frames", 240, 600000, 2, 0)]}, "job frames", "which no partition grants"),
         ({"jobs": [Asked("x", 10, 1, 1, 5)]}, "job x", "5 GPUs"),
+        ({"sinfo": NODES.replace("REQUEUE", "GANG,CANCEL")}, "partition big", "name another"),
         ({"programs": {"sacct"}}, "environments", "--sdm env-modules"),
         ({"orphans": ["cxr-ils_1", "cxr-ils_2"]}, "earlier runs", "scancel --name=cxr-ils_1,cxr-ils_2"),
     ],

@@ -34,13 +34,16 @@ class Asked:
 
 @dataclass(frozen=True)
 class Partition:
-    """What a partition grants: minutes a job; megabytes, cores and GPUs of its largest node."""
+    """What a partition grants: minutes a job; megabytes, cores and GPUs of its largest node; whether it ends jobs for
+    others' sake and does not put them back into the queue.
+    """
 
     name: str
     minutes: int
     memory_mb: int
     cores: int
     gpus: int
+    cancels: bool
 
 
 def minutes(text: str) -> int:
@@ -56,12 +59,14 @@ def minutes(text: str) -> int:
 
 
 def partitions(sinfo: str) -> dict[str, Partition]:
-    """Read ``sinfo --noheader --format=%R|%l|%m|%c|%G``: one line for each kind of node of a partition."""
+    """Read ``sinfo --noheader --format=%R|%l|%m|%c|%G|%M``: one line for each kind of node of a partition."""
     found: dict[str, Partition] = {}
     for line in sinfo.splitlines():
-        name, limit, memory, cores, generic = line.split("|")
+        name, limit, memory, cores, generic, preemption = line.split("|")
         gpus = sum(int(count) for count in re.findall(r"gpu(?::[^:,(]+)?:(\d+)", generic))
-        node = Partition(name, minutes(limit), int(memory.rstrip("+")), int(cores.rstrip("+")), gpus)
+        node = Partition(
+            name, minutes(limit), int(memory.rstrip("+")), int(cores.rstrip("+")), gpus, "CANCEL" in preemption
+        )
         old = found.get(name, node)
         found[name] = Partition(
             name,
@@ -69,6 +74,7 @@ def partitions(sinfo: str) -> dict[str, Partition]:
             max(old.memory_mb, node.memory_mb),
             max(old.cores, node.cores),
             max(old.gpus, node.gpus),
+            node.cancels,
         )
     return found
 
@@ -160,6 +166,11 @@ def _partition(name: str, limits: dict, there: dict[str, Partition]) -> Finding:
     told = f"{has.cores} cores, {has.memory_mb:,} MB, {has.gpus} GPUs a node; {_hours(has.minutes)} a job"
     if wanted and not has.gpus:
         return Finding(what, False, f"{told}: it has no GPU, take max_gpu out of partitions.yaml or name another")
+    if has.cancels:
+        lack = (
+            "cancels jobs to make room, and Snakemake waits for them: name another, or restart a run that stands still"
+        )
+        return Finding(what, False, f"{told}: {lack}")
     return Finding(what, True, told)
 
 
