@@ -84,9 +84,11 @@ GROUPS = {stage: f"{stage}-{'gpu' if gpus else 'cpu'}" for stage, gpus in GPUS.i
 # for each job, from the profile) it asks for the memory and cores of the largest and the time of all. It is set here and
 # not in the profile, whose limits a job on a node does not get to see.
 workflow.register_resource("serial", 1)
+
+# Else Snakemake says of a group that SLURM refuses only that it failed.
 tell_why_groups_fail()
 
-# What a rule asks for at its first try grows with each; its time up to what partitions allow.
+# What a rule asks for grows with each try; its time up to what partitions allow.
 minutes = partial(growing, most=SETTINGS.compute.max_runtime)
 
 OTHERS = SETTINGS.evaluation.predictions
