@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from conftest import ROOT, SHARED, SLICE
+from conftest import ROOT, SHARED, SLICE, write_settings
+from whole_runs import copy_repository
 
 TWO = SLICE | {"cohort": {"shards": 2}}
 """Settings of the runs: the slice in two shards, so that a group has two members."""
@@ -105,3 +106,13 @@ def with_fault(root: Path, script: str, fault: str, marker: Path) -> None:
         f"import pathlib, time\nmarker = pathlib.Path({str(marker)!r})\nif not marker.exists():\n    marker.touch()\n"
     )
     path.write_text(f"{before}{imported}{once}    run.start(snakemake.log[0])\n    {fault}\n{after}")
+
+
+def start_asleep(directory: Path, seconds: int, *arguments: str) -> tuple[subprocess.Popen, Path]:
+    """Start a run for the dataset from a copy of the repository; return both once its first job of frames sleeps."""
+    root, marker = copy_repository(directory / "copy"), directory / "slept"
+    with_fault(root, "frames", f"time.sleep({seconds})", marker)
+    write_settings(directory, TWO)
+    run = start(directory, "dataset", *arguments, root=root)
+    wait_for(marker.exists, run)
+    return run, root

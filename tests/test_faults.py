@@ -18,7 +18,6 @@ from conftest import SLICE, snakemake, write_settings
 from ils.core.cluster import orphans
 from slurm_runs import (
     START,
-    TWO,
     finish,
     jobs_of,
     needs_slurm,
@@ -26,10 +25,10 @@ from slurm_runs import (
     queued,
     run_name,
     start,
+    start_asleep,
     wait_for,
-    with_fault,
 )
-from whole_runs import arrays, copy_repository, pair_lines
+from whole_runs import arrays, pair_lines
 
 slow = pytest.mark.skipif("CXR_ILS_FAULTS" not in os.environ, reason="takes minutes: make test-faults")
 
@@ -87,10 +86,7 @@ def test_a_full_disk_stops_with_one_sentence_and_the_next_run_goes_on(workflow_r
 @pytest.mark.xdist_group("slurm")  # one after the other: one of them stops the cluster
 def test_a_job_out_of_time_is_tried_again_with_more(workflow_run, tmp_path):
     needs_slurm()
-    root = copy_repository(tmp_path / "copy")
-    with_fault(root, "frames", "time.sleep(600)", tmp_path / "slept")
-    write_settings(tmp_path, TWO)
-    run = start(tmp_path, "dataset", "--set-resources", "frames_shard:runtime=attempt", root=root)
+    run, _ = start_asleep(tmp_path, 600, "--set-resources", "frames_shard:runtime=attempt")
     finish(run, tmp_path)
     tries = [job for job in jobs_of(run_name(tmp_path)) if "frames" in job["comment"]]
     # a minute for each of the two shards in the group, then two
@@ -102,11 +98,7 @@ def test_a_job_out_of_time_is_tried_again_with_more(workflow_run, tmp_path):
 @pytest.mark.xdist_group("slurm")  # one after the other: one of them stops the cluster
 def test_a_killed_run_is_not_started_beside_its_own_jobs(workflow_run, tmp_path):
     needs_slurm()
-    root = copy_repository(tmp_path / "copy")
-    with_fault(root, "frames", "time.sleep(60)", tmp_path / "slept")
-    write_settings(tmp_path, TWO)
-    run = start(tmp_path, "dataset", root=root)
-    wait_for((tmp_path / "slept").exists, run)
+    run, root = start_asleep(tmp_path, 60)
     os.killpg(run.pid, signal.SIGKILL)
     run.wait()
     name = run_name(tmp_path)
@@ -139,12 +131,8 @@ def test_a_killed_run_is_not_started_beside_its_own_jobs(workflow_run, tmp_path)
 @pytest.mark.parametrize("daemon", ["slurmctld", "slurmdbd"])
 def test_a_daemon_that_is_away_for_a_minute_loses_nothing(workflow_run, tmp_path, daemon):
     needs_test_cluster()
-    root = copy_repository(tmp_path / "copy")
-    with_fault(root, "frames", "time.sleep(30)", tmp_path / "slept")
-    write_settings(tmp_path, TWO)
-    run = start(tmp_path, "dataset", root=root)
+    run, _ = start_asleep(tmp_path, 30)
     try:
-        wait_for((tmp_path / "slept").exists, run)
         # as a service is stopped: killed outright it may forget jobs of its last seconds and give their numbers again
         subprocess.run(["pkill", "-TERM", "-x", daemon], check=True)
         time.sleep(60)
@@ -175,11 +163,7 @@ def preempt(job: str) -> None:
 @pytest.mark.parametrize(("loss", "state"), [(lose_the_node, "NODE_FAIL"), (preempt, "REQUEUED")])
 def test_a_job_that_loses_its_node_is_done_again(workflow_run, tmp_path, loss, state):
     needs_test_cluster()
-    root = copy_repository(tmp_path / "copy")
-    with_fault(root, "frames", "time.sleep(600)", tmp_path / "slept")
-    write_settings(tmp_path, TWO)
-    run = start(tmp_path, "dataset", root=root)
-    wait_for((tmp_path / "slept").exists, run)
+    run, _ = start_asleep(tmp_path, 600)
     (job,) = [job for job, work in queued(run_name(tmp_path)).items() if "frames" in work]
     loss(job)
     words = finish(run, tmp_path)

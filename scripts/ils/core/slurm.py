@@ -167,10 +167,8 @@ def _partition(name: str, limits: dict, there: dict[str, Partition]) -> Finding:
     if wanted and not has.gpus:
         return Finding(what, False, f"{told}: it has no GPU, take max_gpu out of partitions.yaml or name another")
     if has.cancels:
-        lack = (
-            "cancels jobs to make room, and Snakemake waits for them: name another, or restart a run that stands still"
-        )
-        return Finding(what, False, f"{told}: {lack}")
+        remedy = "name another, or restart a run that stands still"
+        return Finding(what, False, f"{told}: it cancels jobs to make room, and Snakemake waits for them: {remedy}")
     return Finding(what, True, told)
 
 
