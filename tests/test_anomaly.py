@@ -170,7 +170,7 @@ def test_no_images_gives_an_empty_valid_shard(tmp_path):
     assert excluded.is_empty()
     with h5py.File(output) as file:
         assert file["edited"].shape == file["anomaly"].shape == (0, 512, 512)
-        assert file["anomaly"].attrs["units"] == "grey levels"
+        assert file["anomaly"].attrs["units"] == b"grey levels"
 
 
 def test_same_bytes_for_any_number_of_threads_and_any_company(tmp_path):

@@ -21,6 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ils.core import labels, ledger, lite, parallel, provenance, run, seeds, store
+from ils.core.folders import whole
 
 
 def shard(path: Path, rows: dict[str, np.ndarray], **more) -> Path:
@@ -50,7 +51,7 @@ def test_shard_gives_back_what_was_put_in(tmp_path, masks):
 def test_shard_is_readable_with_the_documented_lines(tmp_path, masks):
     with h5py.File(shard(tmp_path / "00.h5", masks)) as file:
         assert file["image_id"].asstr()[:].tolist() == list(masks)
-        assert list(file["mask"].attrs["labels"]) == ["right lung", "left lung"]
+        assert file["mask"].attrs["labels"].astype(str).tolist() == ["right lung", "left lung"]
         mask = np.unpackbits(file["mask"][1], axis=-1).astype(bool)
         assert file["mask"].chunks[0] == 1
     np.testing.assert_array_equal(mask, masks["image1"])
@@ -230,6 +231,75 @@ def test_damage_is_noticed_and_named(tmp_path, masks):
     assert found.value.damaged is None
 
 
+def every_bit_is_held(path: Path, read, every: int) -> None:
+    """Flip single bits of a file, the first of every so many bytes: what is read is what was written, or refused."""
+    written, data = read(path), path.read_bytes()
+    refused = 0
+    for place in range(0, len(data), every):
+        flipped = bytearray(data)
+        flipped[place] ^= 1 << place % 8
+        path.write_bytes(flipped)
+        try:
+            assert read(path) == written, place
+        except store.StoreError as error:
+            refused += error.damaged == path
+    assert refused > len(data) / every / 2
+
+
+def test_a_lost_bit_of_a_table_is_noticed(tmp_path):
+    path = tmp_path / "00.parquet"
+    store.write_table(
+        path, pl.DataFrame({"x": [0.1 * row for row in range(99)], "n": [f"b{row}" for row in range(99)]})
+    )
+    every_bit_is_held(path, lambda path: store.read_table(path).to_dict(as_series=False), 1)
+
+
+def test_a_lost_bit_of_a_checked_line_is_noticed(tmp_path):
+    path = tmp_path / "00.jsonl"
+    store.write_lines(path, [{"study_id": str(row), "text": "ü", "n": [row, None]} for row in range(9)], checked=True)
+    known = "study_id", "text", "n"
+    every_bit_is_held(path, lambda path: [[line[key] for key in known] for line in store.read_lines(path)], 1)
+    store.write_lines(path, [{"a": 1}], checked=True)
+    assert path.read_text() == '{"a": 1, "crc32": "7aa88204"}\n'
+
+
+def test_lost_bits_of_a_shards_texts_are_noticed(tmp_path):
+    path = tmp_path / "00.h5"
+    with store.ShardWriter(path, labels=["right lung"], units={"area": "px"}, attrs={"engine": "lite"}) as writer:
+        for row in range(3):
+            writer.append(f"image{row}", area=row, mask=np.ones((1, 8, 8), bool))
+
+    def read(path: Path) -> list:
+        with store.Shard(path) as shard:
+            rows = [(row, shard.get("area", row).tolist(), shard.get("mask", row).tolist()) for row in shard.ids]
+            return [rows, shard.attrs, shard.labels()]
+
+    every_bit_is_held(path, read, 7)
+    data = path.read_bytes()
+    for text in (b"image1", b"right lung", b"lite"):
+        path.write_bytes(data.replace(text, text[:-1] + b"x"))
+        with pytest.raises(store.StoreError, match=r"00\.h5 is damaged") as found:
+            read(path)
+        assert found.value.damaged == path
+
+
+@pytest.mark.parametrize("text", ['{"a": 1}\n{"a', "{}\n\0\0\0", "[]\n", "{}\n7\n"])
+def test_lines_that_are_no_objects_are_damage(tmp_path, text):
+    path = tmp_path / "00.jsonl"
+    path.write_text(text)
+    with pytest.raises(store.StoreError, match=r"00\.jsonl is damaged: delete it and run again") as found:
+        list(store.read_lines(path))
+    assert found.value.damaged == path
+
+
+def test_tables_and_lines_of_others_are_read_without_checksums(tmp_path):
+    table = pl.DataFrame({"a": ["x"]})
+    table.write_parquet(tmp_path / "theirs.parquet")
+    assert store.read_table(tmp_path / "theirs.parquet").equals(table)
+    (tmp_path / "theirs.jsonl").write_text('{"a": 1}')
+    assert list(store.read_lines(tmp_path / "theirs.jsonl")) == [{"a": 1}]
+
+
 def test_a_file_that_cannot_be_read_now_is_not_taken_for_damaged(tmp_path, masks, monkeypatch):
     path = shard(tmp_path / "00.h5", masks)
 
@@ -242,18 +312,37 @@ def test_a_file_that_cannot_be_read_now_is_not_taken_for_damaged(tmp_path, masks
     assert found.value.damaged is None
 
 
-def test_what_a_killed_job_left_of_a_file_is_removed_by_the_next(tmp_path):
+def ended_process() -> int:
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
+    return ended.pid
+
+
+def test_what_a_killed_job_left_of_a_file_is_removed_by_the_next(tmp_path):
     old = time.time() - 2 * store.LEFT_S
-    here, living = f".a.json.{store.HOST}.{ended.pid}.part", f".a.json.{store.HOST}.{os.getppid()}.part"
+    here, living = f".a.json.{store.HOST}.{ended_process()}.part", f".a.json.{store.HOST}.{os.getppid()}.part"
     there, forgotten = ".a.json.elsewhere.7.part", ".a.json.elsewhere.8.part"
-    other = f".b.json.{store.HOST}.{ended.pid}.part"
+    other = f".b.json.{store.HOST}.{ended_process()}.part"
     for name in (here, living, there, forgotten, other):
         (tmp_path / name).touch()
     os.utime(tmp_path / forgotten, (old, old))
     store.write_lines(tmp_path / "a.json", [])
     assert {path.name for path in tmp_path.iterdir()} == {"a.json", living, there, other}
+
+
+def test_what_a_killed_job_left_of_a_folder_is_removed_by_the_next(tmp_path):
+    old = time.time() - 2 * store.LEFT_S
+    here, living = f".a.{store.HOST}.{ended_process()}.part", f".a.{store.HOST}.{os.getppid()}.part"
+    there, forgotten = ".a.elsewhere.7.part", ".a.elsewhere.8.part"
+    for name in (here, living, there, forgotten):
+        (tmp_path / name / "deep").mkdir(parents=True)
+        (tmp_path / name / "deep" / "weights").touch()
+    for path in [tmp_path / forgotten, *(tmp_path / forgotten).rglob("*"), tmp_path / there, tmp_path / there / "deep"]:
+        os.utime(path, (old, old))  # of `there` a file is new: it is being written
+    with whole(tmp_path / "a") as folder:
+        (folder / "weights").touch()
+    assert {path.name for path in tmp_path.iterdir()} == {"a", living, there}
+    assert [path.name for path in (tmp_path / "a").iterdir()] == ["weights"]
 
 
 def test_a_row_that_cannot_be_written_is_refused(tmp_path):

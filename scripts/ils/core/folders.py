@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ils.core.store import HOST
+from ils.core.store import HOST, clear
 
 
 @contextmanager
@@ -14,8 +14,9 @@ def whole(path: str | Path) -> Iterator[Path]:
     """Yield a temporary folder beside ``path``; on success it takes that name, on failure it is removed."""
     final = Path(path)
     final.parent.mkdir(parents=True, exist_ok=True)
+    clear(final)
     folder = final.with_name(f".{final.name}.{HOST}.{os.getpid()}.part")
-    shutil.rmtree(folder, ignore_errors=True)
+    shutil.rmtree(folder, ignore_errors=True)  # of a process with our number, before a restart
     folder.mkdir()
     try:
         yield folder

@@ -5,7 +5,7 @@ Ten lines suffice without this module::
     import h5py, hdf5plugin, numpy as np
     with h5py.File("results/organs/00.h5") as f:
         names = f["image_id"].asstr()[:]
-        labels = list(f["mask"].attrs["labels"])
+        labels = f["mask"].attrs["labels"].astype(str)
         packed = f["mask"][0]                          # (K, 512, 64) uint8, eight pixels a byte
         mask = np.unpackbits(packed, axis=-1).astype(bool)   # (K, 512, 512)
 
@@ -15,10 +15,14 @@ each dataset how it is compressed: files of other codecs are read alike.
 
 import glob
 import hashlib
+import io
+import itertools
 import json
 import os
 import platform
+import shutil
 import time
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -49,6 +53,16 @@ PICTURE = hdf5plugin.Htj2k()
 """Codec of grey pictures: lossless High-Throughput JPEG 2000. hdf5plugin reads it from version 7.1 on."""
 
 
+DIGEST = "digest"
+"""Where a Parquet file holds a digest of itself, for polars gives pages no checksum."""
+BLANK = "0" * 32
+"""What stands for a Parquet file's digest while that is made."""
+BEFORE_DIGEST = b"\x18\x06digest\x18\x20"
+"""What comes before the digest in a Parquet file: its name and, as Thrift writes them, both lengths."""
+CRC = "crc32"
+"""Last key of a checked JSON line: CRC-32 of the line before it, eight hexadecimal digits."""
+
+
 class StoreError(Exception):
     """A file of ours is missing, damaged or of another kind; the message names it and the remedy.
 
@@ -74,7 +88,7 @@ def atomic(path: str | Path) -> Iterator[Path]:
     """Yield a temporary name beside ``path``; rename it to ``path`` on success, remove it on failure."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    _clear(path)
+    clear(path)
     temporary = path.with_name(f".{path.name}.{HOST}.{os.getpid()}.part")
     try:
         yield temporary
@@ -85,13 +99,21 @@ def atomic(path: str | Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
-def _clear(path: Path) -> None:
-    """Remove what killed jobs left of a file: they could not, and it fills the disk."""
+def clear(path: Path) -> None:
+    """Remove what killed jobs left of a file or folder: they could not, and it fills the disk."""
     for left in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
         *_, host, process, _ = left.name.split(".")
         gone = host == HOST and Path("/proc/self").exists() and not Path(f"/proc/{process}").exists()
-        if gone or time.time() - left.stat().st_mtime > LEFT_S:
-            left.unlink(missing_ok=True)
+        if gone or not _changed_lately(left):
+            shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink(missing_ok=True)
+
+
+def _changed_lately(left: Path) -> bool:
+    below = (Path(root) / name for root, folders, files in os.walk(left) for name in [*folders, *files])
+    try:
+        return any(path.lstat().st_mtime >= time.time() - LEFT_S for path in itertools.chain([left], below))
+    except FileNotFoundError:  # just removed or renamed by who made it
+        return True
 
 
 def pack(mask: np.ndarray) -> np.ndarray:
@@ -107,6 +129,30 @@ def unpack(packed: np.ndarray) -> np.ndarray:
 def mask_id(study_id: str, packed: np.ndarray) -> str:
     """Name a packed mask by its study and content, so that equal masks share it and it says nothing of shards."""
     return "m" + hashlib.blake2b(study_id.encode() + packed.tobytes()).hexdigest()[:16]
+
+
+def _texts(texts: list[str] | tuple[str, ...]) -> np.ndarray:
+    """Return texts as an array of one length (UTF-8).
+
+    HDF5 keeps texts of any length apart from the rest and without a checksum: a lost bit there could make another image's
+    row of it, or make HDF5 read for ever.
+    """
+    coded = [text.encode() for text in texts]
+    size = max(1, *map(len, coded)) if coded else 1
+    return np.array(coded, dtype=h5py.string_dtype("utf-8", size))
+
+
+def _tell(what: h5py.File | h5py.Dataset, name: str, value: object) -> None:
+    """Set an attribute."""
+    if isinstance(value, (list, tuple)):
+        value = _texts(value)
+    what.attrs[name] = _texts([value]).reshape(()) if isinstance(value, str) else value
+
+
+def _plain(value: object) -> object:
+    """Return an attribute as a builtin."""
+    value = value.item() if isinstance(value, np.generic) else value
+    return value.decode() if isinstance(value, bytes) else value
 
 
 class ShardWriter:
@@ -163,9 +209,9 @@ class ShardWriter:
         data.attrs["packed"] = packed
         self._fields[name] = data, packed
         if packed and self.labels is not None:
-            data.attrs["labels"] = list(self.labels)
+            _tell(data, "labels", self.labels)
         if name in self.units:
-            data.attrs["units"] = self.units[name]
+            _tell(data, "units", self.units[name])
 
     def append(self, row_id: str, **arrays: np.ndarray) -> None:
         """Add one row: ``append("img1", mask=bool_array, image=uint8_array)``."""
@@ -188,10 +234,12 @@ class ShardWriter:
     def __exit__(self, kind, error, trace) -> bool | None:
         if kind is None:
             self._resize(len(self._ids))
-            ids = np.array(self._ids, dtype=object)
-            self._file.create_dataset(self.key, data=ids, dtype=h5py.string_dtype(), track_times=False)
+            ids = _texts(self._ids)
+            self._file.create_dataset(
+                self.key, data=ids, maxshape=(None,), chunks=(256,), fletcher32=True, track_times=False
+            )
             for name, value in ({"frame": FRAME} | self.attrs).items():
-                self._file.attrs[name] = json.dumps(value, sort_keys=True) if isinstance(value, dict) else value
+                _tell(self._file, name, json.dumps(value, sort_keys=True) if isinstance(value, dict) else value)
         self._file.close()
         return self._atomic.__exit__(kind, error, trace)
 
@@ -206,18 +254,13 @@ class Shard:
         try:
             self._file = h5py.File(self.path, "r")
             self.ids: list[str] = list(self._file[self.key].asstr()[:])
+            # all at once: looking one up anew for each row would take as long as reading it
+            fields = {name: self._file[name] for name in self._file if name != self.key}
+            self._fields = {name: (data, bool(data.attrs.get("packed"))) for name, data in fields.items()}
         except (OSError, KeyError) as error:
             raise _unreadable(self.path, error) from None
         self.row_of = {row_id: row for row, row_id in enumerate(self.ids)}
-        self._fields: dict[str, tuple[h5py.Dataset, bool]] = {}
         return self
-
-    def _field(self, name: str) -> tuple[h5py.Dataset, bool]:
-        """Return a dataset and whether it is packed; looking one up anew for each row would take as long as reading."""
-        if name not in self._fields:
-            data = self._file[name]
-            self._fields[name] = data, bool(data.attrs["packed"])
-        return self._fields[name]
 
     def __exit__(self, *_: object) -> None:
         self._file.close()
@@ -231,28 +274,28 @@ class Shard:
     @property
     def attrs(self) -> dict:
         """Attributes of the file as builtins."""
-        return {name: (v.item() if isinstance(v, np.generic) else v) for name, v in self._file.attrs.items()}
+        return {name: _plain(value) for name, value in self._file.attrs.items()}
 
     def labels(self, field: str = "mask") -> list[str]:
         """Label names along the K axis of a packed field."""
-        return [str(label) for label in self._file[field].attrs["labels"]]
+        return [str(_plain(label)) for label in self._file[field].attrs["labels"]]
 
     def shape(self, field: str = "mask") -> tuple[int, ...]:
         """Shape of a row as :meth:`get` gives it."""
-        data, packed = self._field(field)
+        data, packed = self._fields[field]
         return (*data.shape[1:-1], data.shape[-1] * (8 if packed else 1))
 
     def stored(self, field: str, row_id: str) -> np.ndarray:
         """Return one row of a field as it is stored (eight pixels a byte if packed). Raises like :meth:`get`."""
         try:
-            return self._field(field)[0][self.row_of[row_id]]
+            return self._fields[field][0][self.row_of[row_id]]
         except OSError as error:
             raise _unreadable(self.path, error) from None
 
     def get(self, field: str, row_id: str) -> np.ndarray:
         """Return one row of a field (a packed field as bool). Raises KeyError, or StoreError for a damaged chunk."""
         value = self.stored(field, row_id)
-        return unpack(value) if self._field(field)[1] else value
+        return unpack(value) if self._fields[field][1] else value
 
     def masks(self, row_id: str, field: str = "mask") -> dict[str, np.ndarray]:
         """Return {label: bool (H, W)} of one row."""
@@ -266,37 +309,78 @@ def write_table(path: str | Path, table: pl.DataFrame) -> None:
     """
     with atomic(path) as temporary:
         if Path(path).suffix == ".parquet":
-            table.write_parquet(temporary, compression="zstd", statistics=False)
+            temporary.write_bytes(_with_digest(table))
         else:
             # polars would write an empty text as "" to tell it from null; people and spreadsheets do not
             plain = table.with_columns(pl.col(pl.String).replace("", None))
             plain.write_csv(temporary, separator="\t" if Path(path).suffix == ".tsv" else ",")
 
 
+def _with_digest(table: pl.DataFrame) -> bytes:
+    """Return a Parquet file that holds a digest of itself, made with zeros in the digest's place: polars makes none."""
+    file = io.BytesIO()
+    table.write_parquet(file, compression="zstd", statistics=False, metadata={DIGEST: BLANK})
+    data = file.getvalue()
+    start = data.rindex(BEFORE_DIGEST) + len(BEFORE_DIGEST)
+    return data[:start] + _hex(data).encode() + data[start + len(BLANK) :]
+
+
+def _whole(data: bytes) -> bytes:
+    """Return the bytes of a Parquet file. Raises ValueError where its digest, if it has one, is of others."""
+    before, found, after = data.rpartition(BEFORE_DIGEST)
+    told, after = after[: len(BLANK)], after[len(BLANK) :]
+    if found and _hex(before + found + BLANK.encode() + after).encode() != told:
+        raise ValueError("its digest is not that of its bytes")
+    return data
+
+
+def _hex(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
 def read_table(path: str | Path) -> pl.DataFrame:
     """Read a Parquet, TSV or CSV table; an empty cell of a text column of the latter two is "".
 
-    Raises StoreError with one sentence if it cannot be read.
+    Raises StoreError with one sentence if it cannot be read, or is a Parquet file of ours and not as it was written.
     """
     try:
         if Path(path).suffix == ".parquet":
-            return pl.read_parquet(path)
+            return pl.read_parquet(_whole(Path(path).read_bytes()))
         table = pl.read_csv(path, separator="\t" if Path(path).suffix == ".tsv" else ",")
         return table.with_columns(pl.col(pl.String).fill_null(""))
-    except (OSError, pl.exceptions.PolarsError) as error:
+    except (OSError, ValueError, pl.exceptions.PolarsError) as error:
         raise _unreadable(Path(path), error) from None
 
 
-def write_lines(path: str | Path, rows: Iterator[dict] | list[dict]) -> None:
-    """Write JSON Lines atomically (UTF-8, keys in the order given)."""
+def write_lines(path: str | Path, rows: Iterator[dict] | list[dict], *, checked: bool = False) -> None:
+    """Write JSON Lines atomically (UTF-8, keys in the order given); ``checked`` ends each line with its checksum."""
+    texts = (json.dumps(row, ensure_ascii=False) for row in rows)
     with atomic(path) as temporary, open(temporary, "w", encoding="utf-8", newline="\n") as file:
-        file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        file.writelines((_checked(text) if checked else text) + "\n" for text in texts)
+
+
+def _checked(text: str) -> str:
+    start = text.removesuffix("}")
+    return f'{start}, "{CRC}": "{zlib.crc32(start.encode()):08x}"}}'
 
 
 def read_lines(path: str | Path) -> Iterator[dict]:
-    """Yield the objects of a JSON Lines file."""
-    with open(path, encoding="utf-8") as file:
-        yield from (json.loads(line) for line in file)
+    """Yield the objects of a JSON Lines file, without their checksums.
+
+    Raises StoreError for a line that is no JSON or has another checksum.
+    """
+    try:
+        with open(path, encoding="utf-8") as file:
+            for number, text in enumerate(file, 1):
+                line = json.loads(text)
+                if not isinstance(line, dict):
+                    raise ValueError(f"line {number} is no object")
+                if CRC in line and _checked(text.rpartition(f', "{CRC}"')[0] + "}") != text.removesuffix("\n"):
+                    raise ValueError(f"line {number} is not as it was written")
+                line.pop(CRC, None)
+                yield line
+    except (OSError, ValueError) as error:
+        raise _unreadable(Path(path), error) from None
 
 
 EXCLUDED_SCHEMA = dict.fromkeys(("image_id", "study_id", "stage", "reason", "detail"), pl.String)

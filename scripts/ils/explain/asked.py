@@ -2,17 +2,23 @@
 
 from pathlib import Path
 
+from ils.core.run import UserError
+
 
 def asked(config: dict, results: Path) -> dict[str, str]:
     """Return the study that ``snakemake explain --config`` was given and the state of the results; "" for none.
 
-    Raises UserError for a study that the cohort does not have.
+    Raises UserError for a study that the cohort does not have, or a table of it that cannot be read.
     """
     given = config.get("study", "")
     study = str(given)
     if not study:
         return {"study": "", "held": ""}
-    from ils.explain.study import held, known  # HDF5 and polars, for who asks
+    from ils.core.store import StoreError  # HDF5 and polars, for who asks
+    from ils.explain.study import held, known
 
-    known(results, study, number=not isinstance(given, str))
+    try:
+        known(results, study, number=not isinstance(given, str))
+    except StoreError as error:
+        raise UserError(str(error)) from None
     return {"study": study, "held": held(results)}

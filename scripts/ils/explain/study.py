@@ -90,7 +90,7 @@ def known(results: Path, study_id: str, *, number: bool = False) -> list[dict]:
     path = results / "cohort" / "images.parquet"
     if not path.is_file():
         raise UserError(f"study is {study_id!r}, but {path} is missing: make it with `snakemake cohort`")
-    rows = pl.scan_parquet(path).filter(pl.col("study_id") == study_id).collect().sort("image_id").to_dicts()
+    rows = read_table(path).filter(pl.col("study_id") == study_id).sort("image_id").to_dicts()
     if not rows:
         studies = read_table(path)["study_id"].n_unique()
         zeros = " (one of digits with zeros before it as study=\"'007'\")" if number else ""
@@ -148,7 +148,7 @@ def _rows(path: Path, image_id: str) -> list[dict] | None:
     """Return an image's rows of a table, None where there is no such table."""
     if not path.is_file():
         return None
-    return pl.scan_parquet(path).filter(pl.col("image_id") == image_id).collect().to_dicts()
+    return read_table(path).filter(pl.col("image_id") == image_id).to_dicts()
 
 
 def _image(results: Path, row: dict) -> Image:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ils.core.labels import CATEGORIES, LESIONS, VALID_LOCATIONS, ZONE_LABELS
+from ils.core.store import CRC
 from ils.reports.sections import SECTION_NAMES
 
 PRESENCE = ("positive", "negative")
@@ -114,6 +115,7 @@ def line_schema() -> dict:
             {"type": "object", "additionalProperties": text},
             "text: of section_text; code: of the stage's code; lexicon: of resources/lexicon.",
         ),
+        CRC: ({"type": "string", "pattern": "^[0-9a-f]{8}$"}, "CRC-32 of the bytes of the line before this key."),
     }
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -76,7 +76,7 @@ def run_shard(
     )
     rows = read_table(cohort).sort("study_id", "rank", "image_id")
     ledger = Ledger("reports")
-    write_lines(output, _lines(rows, reader, ledger))
+    write_lines(output, _lines(rows, reader, ledger), checked=True)
     ledger.finish(excluded, rows["image_id"])
 
 

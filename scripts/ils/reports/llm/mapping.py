@@ -28,7 +28,7 @@ def run(*, terms: str, output: str, options: Options, execution: dict) -> None:
     """Map every pair of ``terms``. Raises UserError if the model cannot be reached."""
     pairs = [(line["location"], line["entity"]) for line in read_lines(terms)]
     lines = mapped(pairs, connect(options, Execution(**execution)), options) if pairs else []
-    write_lines(output, lines)
+    write_lines(output, lines, checked=True)
 
 
 def mapped(pairs: list[Term], generate: Generate, options: ModelOptions) -> list[dict]:

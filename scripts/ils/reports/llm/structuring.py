@@ -31,9 +31,8 @@ def run(*, cohort: str, output: str, options: Options, execution: dict) -> None:
     found = (reading.read(row, options.section_overrides) for row in rows.iter_rows(named=True))
     texts = {answers.key_of(each.sentences): each.sentences for each in found if isinstance(each, reading.Section)}
     log.info("structuring: %d studies, %d distinct texts", len(rows), len(texts))
-    write_lines(
-        output, structured(dict(sorted(texts.items())), options, lambda: connect(options, Execution(**execution)))
-    )
+    lines = structured(dict(sorted(texts.items())), options, lambda: connect(options, Execution(**execution)))
+    write_lines(output, lines, checked=True)
 
 
 def structured(texts: dict[str, list[str]], options: ModelOptions, connected) -> list[dict]:

@@ -21,7 +21,7 @@ def run(*, structured: list[str], output: str) -> None:
         for finding in line["findings"] or ()
         for term in terms_of(finding)
     )
-    write_lines(output, list(_lines(counts)))
+    write_lines(output, list(_lines(counts)), checked=True)
 
 
 def terms_of(finding: dict) -> Iterable[Term]:
