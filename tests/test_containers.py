@@ -1,6 +1,7 @@
 """Containers: the environments resolve, the locks hold their pins, and Snakemake finds them in the image.
 
 Apptainer is not needed but for the last test: where Snakemake calls it, a stand-in notes the call and runs the command.
+What an edited environment runs again is tried with a stand-in for conda, which a dry run only asks who it is.
 """
 
 import importlib.util
@@ -21,6 +22,8 @@ from snakemake.sourcecache import LocalSourceFile
 
 import conftest
 from conftest import ROOT, write_settings
+from planner import Planner
+from whole_runs import copy_repository
 
 spec = importlib.util.spec_from_file_location("containers_make", ROOT / "containers" / "make.py")
 make = importlib.util.module_from_spec(spec)
@@ -166,6 +169,52 @@ def test_without_an_image_no_rule_has_one(tmp_path):
     directory = write_settings(tmp_path / "run", SETTINGS | {"compute": {}})
     done = conftest.snakemake(directory, "phantom", "--dry-run", "--sdm", "apptainer")
     assert "singularity" not in (done.stdout + done.stderr).lower()
+
+
+CONDA = """#!/bin/sh
+case "$*" in
+  "info --json") echo '{"conda_prefix": "/opt/conda", "platform": "linux-64"}' ;;
+  "--version") echo "conda 25.3.0" ;;
+  "config --get channel_priority --json") echo '{"get": {"channel_priority": "strict"}}' ;;
+  *) exit 1 ;;
+esac
+"""
+CHANGED = "Software environment definition has changed since last execution"
+
+
+def test_an_edited_environment_runs_its_rules_again(tmp_path, monkeypatch):
+    """Of a run of empty files that `snakemake --touch` takes for results made with conda."""
+    tool = tmp_path / "bin" / "conda"
+    tool.parent.mkdir()
+    tool.write_text(CONDA)
+    tool.chmod(tool.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", f"{tool.parent}:{os.environ['PATH']}")
+    directory = write_settings(tmp_path / "run", {"cohort": {"shards": 1}})
+    targets = "--", "results/organs/excluded.parquet", "results/anomaly/excluded.parquet"
+    conda = "--sdm", "conda", "--conda-prefix", str(tmp_path / "environments")
+    with Planner(copy_repository(tmp_path / "clone")) as planner:
+
+        def again(place: Path, *deployed: str) -> dict[str, str]:
+            """Return {rule: reason} of a dry run."""
+            jobs = planner.jobs(place, place / "mine.yaml", *deployed, *targets)
+            return {job.rule: job.reason.partition(":")[0] for job in jobs}
+
+        jobs = planner.jobs(directory, directory / "mine.yaml", *conda, *targets)
+        for path in (directory / name for job in jobs for name in job.output):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch()
+        planner.run(directory, directory / "mine.yaml", *conda, "--touch", "--forceall", *targets)
+        environment = planner.root / "envs/organs-lite.yaml"
+        before = environment.read_bytes()
+        environment.write_bytes(before + b"      - tomli==2.0.1\n")
+        followers = dict.fromkeys(("organs", "anomaly_shard", "anomaly"), "Input files updated by another job")
+        assert again(directory, *conda) == {"organs_shard": CHANGED} | followers
+        environment.write_bytes(before)
+        moved = directory.rename(tmp_path / "moved")
+        assert again(moved, *conda) == {}
+        # an environment in another place, here the run's folder, is another one, and so is none
+        assert again(moved, "--sdm", "conda").keys() == again(moved).keys() == {job.rule for job in jobs}
+        assert len(jobs) == 7
 
 
 def pip_settings() -> tuple[list[str], dict[str, str]]:
