@@ -1,6 +1,8 @@
 """The masks stage as a whole: its files, what holds over random studies, and the sweep of threshold sets."""
 
 import hashlib
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +11,8 @@ import pytest
 from ils.core.labels import LESIONS, LOBE_ZONES, VALID_LOCATIONS
 from ils.core.settings import Settings
 from ils.core.store import Shard, StoreError, read_table, write_excluded
-from ils.masks import sweep
+from ils.masks import algorithm, inputs, refine, sweep
+from ils.masks.picture import Level, Picture
 from masks_chest import SIZE, TAUS, blob, chest, study
 from masks_shard import RULES, said, write_inputs
 
@@ -194,3 +197,67 @@ def test_a_sweep_agrees_with_one_run_for_each_set(segment, tmp_path):
     points = [tuple(tuple(row.items())[1:] for row in swept if row["thresholds"] == name) for name in sets]
     assert len(set(points)) >= 12  # they decide differently
     assert sum(counts[name] > 0 for name in sets if name.startswith("point")) >= 12
+
+
+ZERO = {part: dict.fromkeys(TAUS, 0.0) for part in ("general", "edema")}
+"""Thresholds that every box passes, so that all that a sweep may want of an image is wanted."""
+
+
+def counted(monkeypatch, owner: object, name: str, key: Callable) -> Counter:
+    """Count the calls of a function from now on, by what ``key`` makes of their positional arguments."""
+    found, original = Counter(), getattr(owner, name)
+
+    def call(*args, **more):
+        found[key(*args)] += 1
+        return original(*args, **more)
+
+    monkeypatch.setattr(owner, name, call)
+    return found
+
+
+@pytest.fixture
+def swept(tmp_path) -> Callable[[dict], None]:
+    """Return a function that sweeps threshold sets over a shard of twenty studies."""
+    files = write_inputs(tmp_path / "in", [random_study(number) for number in range(20)])
+    shared = {"output": str(tmp_path / "sweep.parquet"), "attrs": {}, "threads": 1}
+    return lambda sets: sweep.run_shard(**files, **shared, options=sweep.Options(**RULES, sets=sets))
+
+
+def test_a_sweep_reads_its_inputs_once_for_any_number_of_sets(swept, monkeypatch):
+    random = np.random.default_rng(7)
+    points = {"zero": ZERO} | {f"point{number}": random_point(random) for number in range(23)}
+    found = []
+    for sets in ({"zero": ZERO}, points):
+        with monkeypatch.context() as patch:
+            rows = counted(patch, Shard, "stored", lambda shard, field, row: (shard.path.name, field, row))
+            opened = counted(patch, Shard, "__enter__", lambda shard: shard.path.name)
+            read = [counted(patch, inputs, name, lambda path: Path(path).name) for name in ("read_table", "read_lines")]
+            swept(sets)
+        found.append((rows, opened, *read))
+        assert {count for counter in found[-1] for count in counter.values()} == {1}
+    assert found[0] == found[1]
+    assert Counter(name for name, _, _ in rows) == {"anatomy.h5": 16, "anomaly.h5": 14, "frames.h5": 13}
+    assert [len(counter) for counter in (opened, *read)] == [4, 3, 1]
+
+
+def test_a_sweep_does_once_what_its_sets_share(swept, monkeypatch):
+    """One set under 24 names takes as many steps as under one, and different sets share what they decide alike."""
+    steps = ((sweep, "outcome"), (Level, "__init__"), (algorithm, "verdict"), (algorithm, "counts"), (refine, "grow"))
+    taken = []
+    for names in (1, 24):
+        with monkeypatch.context() as patch:
+            calls = [counted(patch, owner, name, lambda *_: None) for owner, name in steps]
+            swept({f"set{number}": ZERO for number in range(names)})
+        taken.append([counter.total() for counter in calls])
+    assert taken[0] == taken[1]
+    assert min(taken[0]) > 0
+    random = np.random.default_rng(7)
+    lesions = counted(monkeypatch, Picture, "_lesion", lambda picture, decision: (picture, decision))
+    levels = counted(monkeypatch, Level, "__init__", lambda level, picture, value: (picture, value))
+    grown = counted(monkeypatch, Level, "grown", lambda level, label: (level, label))
+    unions = counted(monkeypatch, Picture, "union", lambda picture, labels: (picture, labels))
+    grow, counts = (counted(monkeypatch, *of, lambda *_: None) for of in ((refine, "grow"), (algorithm, "counts")))
+    swept({f"point{number}": random_point(random) for number in range(24)})
+    assert set(lesions.values()) == set(levels.values()) == {1}
+    assert [len(lesions), len(levels)] == [250, 84]
+    assert [grow.total(), counts.total()] == [len(grown), len(levels) + len(unions)]
