@@ -11,8 +11,8 @@ Makes the cohort in ``--folder`` (kept, and taken again), then measures, each in
   the profile slurm; and the same when all is done (outputs of no bytes, marked as made with ``--touch``).
 
 Core seconds are those of the process and its children; memory is the largest process's (a child is never told smaller
-than this process, which therefore holds no data). Ends with status 1 if a dry
-run takes more than 500 MB or has more jobs than are expected.
+than this process, which therefore holds no data). Ends with status 1 if the parse takes more than a core second, a dry
+run more than 10 core seconds or 500 MB, or if there are other jobs or images than are expected.
 """
 
 import argparse
@@ -35,6 +35,7 @@ SETS = {f"ano{hundredth}": {"general": {"ano": hundredth / 100}} for hundredth i
 SHARDS = 64
 PER_SHARD = ("frames", "reports", "organs", "anomaly", "anatomy", "boxes")
 MEMORY_MB, SECONDS, PARSE_SECONDS = 500, 10, 1
+"""Limits of a dry run, and of the parse. Core seconds: those on the wall also tell of other programs."""
 
 
 class Cost(NamedTuple):
@@ -68,6 +69,12 @@ def measured(*command: object) -> Cost:
         raise SystemExit(f"{' '.join(map(str, command))} failed:\n{printed[-3000:]}")
     core_s, peak = map(float, numbers.split())
     return Cost(time.perf_counter() - began, core_s, peak / (2**20 if sys.platform == "darwin" else 2**10), printed)
+
+
+def measured_dry_run(*command: object) -> Cost:
+    """Run a command, once more where it is over the limit, for a machine's speed changes; return the faster."""
+    cost = measured(*command)
+    return cost if cost.core_s <= SECONDS else min(cost, measured(*command), key=lambda one: one.core_s)
 
 
 def settings(root: Path) -> dict:
@@ -180,6 +187,12 @@ class Report:
         """Print a row."""
         print(f"{what:<58}{cost.wall_s:>9.1f}{cost.core_s:>9.1f}{cost.mb:>8.0f}  {limit}", flush=True)
 
+    def dry_run(self, what: str, cost: Cost) -> None:
+        """Print a row of a dry run, and hold it to its limits."""
+        self.row(what, cost, f"{SECONDS} core s, {MEMORY_MB} MB")
+        self.hold(cost.core_s <= SECONDS, f"{what} took {cost.core_s:.1f} core s, more than {SECONDS}")
+        self.hold(cost.mb <= MEMORY_MB, f"{what} took {cost.mb:.0f} MB, more than {MEMORY_MB}")
+
     def hold(self, fine: bool, what: str) -> None:
         """Note a limit that is broken."""
         if not fine:
@@ -206,22 +219,22 @@ def workflow_rows(folder: Path, report: Report) -> str:
     tries = [measured(sys.executable, __file__, "--task", "parse", folder) for _ in range(3)]
     best = min(float(cost.printed.splitlines()[-1]) for cost in tries)
     report.row(
-        f"parse of the workflow: {best:.2f} core s; snakemake --list:", tries[-1], f"{PARSE_SECONDS} s the parse"
+        f"parse of the workflow: {best:.2f} core s; snakemake --list:", tries[-1], f"{PARSE_SECONDS} core s the parse"
     )
+    report.hold(best <= PARSE_SECONDS, f"the parse took {best:.2f} core s, more than {PARSE_SECONDS}")
     expected = expected_jobs(2 + len(SETS))
     slurm = ("--profile", "slurm", "--sdm", "env-modules")
     printed = ""
     for what, arguments in (("", ("--cores", 2)), (" --profile slurm", slurm)):
-        cost = measured(*snakemake(folder, "-n", *arguments))
+        cost = measured_dry_run(*snakemake(folder, "-n", *arguments))
         jobs = sum(jobs_of(cost.printed).values())
-        report.row(f"snakemake -n{what}, {jobs:,} jobs", cost, f"{SECONDS} s, {MEMORY_MB} MB")
-        report.hold(cost.mb <= MEMORY_MB, f"snakemake -n{what} took {cost.mb:.0f} MB")
+        report.dry_run(f"snakemake -n{what}, {jobs:,} jobs", cost)
         report.hold(jobs == expected, f"snakemake -n{what} has {jobs} jobs, expected were {expected}")
         printed = printed or cost.printed
     fake(folder, outputs_of(printed))
     measured(*snakemake(folder, "--touch", "--cores", 64))
-    cost = measured(*snakemake(folder, "-n", "--cores", 2))
-    report.row("snakemake -n when all is done", cost, f"{SECONDS} s, {MEMORY_MB} MB")
+    cost = measured_dry_run(*snakemake(folder, "-n", "--cores", 2))
+    report.dry_run("snakemake -n when all is done", cost)
     report.hold(not jobs_of(cost.printed), "a finished plan has jobs to run")
     return printed
 

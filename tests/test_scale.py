@@ -175,6 +175,35 @@ def test_a_dry_run_of_ten_sets_in_64_shards(planned):
     assert len(outputs) == len(set(outputs)) > 3000
 
 
+@pytest.mark.parametrize(
+    ("parse_s", "core_s", "mb", "broken"),
+    [
+        (1.0, 10.0, 500, []),
+        (1.01, 10.0, 500, ["the parse took 1.01 core s, more than 1"]),
+        (1.0, 60.0, 500, [f"{what} took 60.0 core s, more than 10" for what in ("now", "slurm", "done")]),
+        (1.0, 10.0, 501, [f"{what} took 501 MB, more than 500" for what in ("now", "slurm", "done")]),
+    ],
+)
+def test_a_plan_over_its_limits_breaks_them(tmp_path, monkeypatch, parse_s, core_s, mb, broken):
+    """With made-up measurements; the wall's seconds, which lie on a busy machine, break nothing."""
+    jobs = mimic_plan.expected_jobs(2 + len(mimic_plan.SETS))
+    table = f"job  count\n---  ---\nall  {jobs}\ntotal  {jobs}\n"
+    run = []
+
+    def measured(*command: object) -> mimic_plan.Cost:
+        run.append(command)
+        printed = f"{parse_s}" if "parse" in command else "" if any("--touch" in words for words in run) else table
+        return mimic_plan.Cost(1000.0, core_s, mb, printed)
+
+    monkeypatch.setattr(mimic_plan, "measured", measured)
+    report = mimic_plan.Report()
+    mimic_plan.workflow_rows(tmp_path, report)
+    names = {"now": f"snakemake -n, {jobs:,} jobs", "slurm": f"snakemake -n --profile slurm, {jobs:,} jobs"}
+    names["done"] = "snakemake -n when all is done"
+    assert report.broken == [re.sub(r"^(now|slurm|done)", lambda found: names[found[0]], words) for words in broken]
+    assert sum("-n" in words for words in run) == (6 if core_s > 10 else 3)  # once more, for a machine's speed changes
+
+
 def test_the_page_of_hours_and_room_is_what_the_script_prints():
     page = (ROOT / "docs/scale.md").read_text(encoding="utf-8")
     tables = scale.report().strip().split("\n\n")
