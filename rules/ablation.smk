@@ -15,6 +15,7 @@ rule ablation_table:
         "logs/ablation/points.log",
     benchmark:
         "results/benchmarks/ablation/points.tsv"
+    localrule: True
     conda:
         "../envs/ablation.yaml"
     threads: 1

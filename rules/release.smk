@@ -46,6 +46,8 @@ rule release_dicom:
         "logs/release/{thresholds}/{shard}.log",
     benchmark:
         "results/benchmarks/release/{thresholds}/{shard}.tsv"
+    group:
+        "release"
     conda:
         "../envs/release.yaml"
     threads: 1

@@ -71,6 +71,7 @@ rule tables_recall:
         "logs/tables/recall.log",
     benchmark:
         "results/benchmarks/tables/recall.tsv"
+    localrule: True
     conda:
         "../envs/tables.yaml"
     threads: 1

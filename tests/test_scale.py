@@ -215,20 +215,90 @@ def test_the_page_of_hours_and_room_is_what_the_script_prints():
         assert row.endswith(f"| {scale.told(unit['without_gpu_core_s'])} |")
 
 
+ALONE = {
+    "agreement_images": "once a reference, every image that people drew on",
+    "cohort_shards": "once, a minute with tables, 12 core minutes without, and all else waits for it",
+    "dataset_release": "once, every mask of somebody's release",
+    "inference_predict": "a large net on a GPU, for whoever waits for the answer",
+    "inference_run": "a large net on a GPU, for all pairs of a split",
+    "organs_chexmask": "once, a table of 15 GB",
+    "phantom": "the embedded cohort, which is never of MIMIC-CXR's size",
+    "release_package": "once a set, checksums of everything in it",
+    "release_tables": "once a set, every picture and mask",
+    "reports_agreement": "once, the rules on every report, 14 core minutes",
+    "reports_mapping": "once, a language model on a GPU",
+    "reports_structured": "of a shard: a language model on a GPU, minutes to load, then thousands of reports",
+    "review_pages": "once, every picture of the test split in memory",
+    "tables_counts": "once, every line of the pairs of all sets, 8 GB of ten",
+    "tables_truth": "the embedded cohort, which is never of MIMIC-CXR's size",
+    "training_published": "once a run, a model of 14 GB",
+    "training_run": "days",
+    "training_sam": "once a run, a model of 14 GB",
+    **{
+        f"weights_{name}": "once, a file of up to 10 GB that somebody placed there"
+        for name in ("cxas", "hybridgnet", "lisa", "sam", "scaled_yolov4", "ultralytics")
+    },
+}
+"""Rules whose jobs are neither local nor of a group, and why: long, or of a kind that comes once."""
+
+
+def workflow_rules() -> dict[str, str]:
+    """Return {rule: its text} of every rule with a script; of one made from another its own comes first."""
+    found: dict[str, str] = {}
+    rule = r"^(?:use rule (\w+) as|rule) (\w+)(?: with)?:\n(.*?)(?=^\w|\Z)"
+    for path in sorted((ROOT / "rules").glob("*.smk")):
+        for base, name, own in re.findall(rule, path.read_text(encoding="utf-8"), flags=re.M | re.S):
+            found[name] = own + found.get(base, "")
+    return {name: body for name, body in found.items() if "script:" in body}
+
+
+def of_a_shard(body: str) -> bool:
+    """Return whether a rule has a job for each shard: its log has every wildcard of the job."""
+    return "{shard}" in re.search(r"^    log:\n +(.*)$", body, flags=re.M)[1]
+
+
+def groups_of(body: str) -> set[str]:
+    """Return the group of a rule's jobs; two where it depends on the device."""
+    named = re.search(r"^    group:\n +(.*)$", body, flags=re.M)
+    if not named:
+        return set()
+    stage = re.fullmatch(r'GROUPS\["(\w+)"\]', named[1])
+    return {f"{stage[1]}-cpu", f"{stage[1]}-gpu"} if stage else {named[1].strip('"')}
+
+
+def group_sizes() -> dict[str, int]:
+    return yaml.safe_load((ROOT / "profiles/slurm/config.yaml").read_text(encoding="utf-8"))["group-components"]
+
+
+def test_a_job_is_local_of_a_group_or_long():
+    rules = workflow_rules()
+    local = {name for name, body in rules.items() if "localrule: True" in body}
+    grouped = {name: groups for name, body in rules.items() if (groups := groups_of(body))}
+    assert not local & grouped.keys()
+    assert rules.keys() - local - grouped.keys() == ALONE.keys()
+    assert set().union(*grouped.values()) == group_sizes().keys()
+    of_shards = {name for name, body in rules.items() if of_a_shard(body)}
+    assert of_shards - grouped.keys() == {"reports_structured"}
+    stages = {f"{stage}_shard" for stage in ("frames", "reports", "organs", "anomaly", "anatomy", "boxes", "masks")}
+    assert of_shards == stages | {"masks_sweep", "release_dicom", "reports_structured"}
+
+
 @pytest.mark.parametrize(("device", "engines"), [("cpu", "lite"), ("gpu", "paper")])
 def test_no_group_of_a_shards_jobs_is_shorter_than_ten_minutes(device, engines):
     """By the measured unit costs, of the mean shard and ten sets; what a set or the evaluation has once is left out."""
-    sizes = yaml.safe_load((ROOT / "profiles/slurm/config.yaml").read_text(encoding="utf-8"))["group-components"]
     units = yaml.safe_load(scale.UNITS.read_text(encoding="utf-8"))
     works = [work for work in scale.works(units, engines, 10, {}) if work.stage != "lesion masks"]
     seconds = {work.stage.split()[0]: work.gpu_s if device == "gpu" else work.core_s for work in works}
     start = next(work.core_s for work in works if work.stage == "start of jobs")
     shard = units["counts"]["studies"]["number"] / scale.SHARDS
-    groups = {f"{stage}-{device}": stage for stage in scale.STAGES}
-    if device == "cpu":
-        groups |= {stage: stage for stage in ("frames", "reports", "masks", "sweep")}
-    assert {name for name in sizes if name.endswith(f"-{device}")} <= groups.keys() <= sizes.keys()
-    minutes = {name: sizes[name] * (seconds[stage] * shard + start) / 60 for name, stage in groups.items()}
+    for name, unit in units["asked"].items():
+        seconds[name] = unit["core_s"] * units["counts"][unit["per"]]["number"] / units["counts"]["studies"]["number"]
+    of_shards = set().union(*(groups_of(body) for body in workflow_rules().values() if of_a_shard(body)))
+    groups = {name for name in of_shards if name.endswith(f"-{device}") or (device == "cpu" and "-" not in name)}
+    assert len(groups) == {"cpu": 9, "gpu": 4}[device]
+    # a group without a unit cost is a KeyError
+    stages = {name: name.removesuffix(f"-{device}") for name in groups}
+    minutes = {name: group_sizes()[name] * (seconds[stages[name]] * shard + start) / 60 for name in groups}
     assert min(minutes.values()) >= 10, minutes
 
 
