@@ -7,6 +7,7 @@ GPU seconds are those that others measured on an A100 or V100, unless ``--engine
 """
 
 import argparse
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -15,6 +16,9 @@ import polars as pl
 import yaml
 
 UNITS = Path(__file__).with_suffix(".yaml")
+PROFILE = UNITS.parents[1] / "profiles/slurm/config.yaml"
+GROUPED = {"dataset": "tables"}
+"""Group of a stage whose group has another name."""
 SHARDS = 64
 STAGES = ("organs", "anomaly", "anatomy", "boxes")
 
@@ -89,17 +93,33 @@ def jobs(lite: list[Work], paper: list[Work]) -> str:
     return table(("a shard's job", "core seconds, `lite`", "GPU seconds, the paper's nets", "under 10 minutes"), rows)
 
 
-def walls(lite: list[Work], paper: list[Work], gpus: list[int], cores_per_gpu: int, uneven: float) -> str:
-    """Return the table of wall hours on so many GPUs, with so many cores beside each, and of `lite` on those cores."""
+def walls(lite: list[Work], paper: list[Work], gpus: list[int], cores_per_gpu: int, units: dict) -> str:
+    """Return the table of wall hours on so many GPUs, with so many cores beside each, and of `lite` on those cores.
+
+    One stage after the other, in the profile slurm's groups of shards; a job has one core (and a GPU).
+    """
     rows = []
-    of_paper = [work for work in paper if work.core_s]
     for count in gpus:
-        cores, slack = count * cores_per_gpu, uneven if count >= SHARDS // 2 else 1
-        gpu = sum(work.gpu_s * work.number for work in paper) / 3600 / min(count, SHARDS) * slack
-        core = sum(work.core_s * work.number for work in of_paper) / 3600 / cores * slack
-        alone = sum(work.core_s * work.number for work in lite) / 3600 / cores * slack
-        rows.append((count, cores, told(gpu + core), told((gpu + core) / 24), told(alone)))
+        cores = count * cores_per_gpu
+        nets, alone = (sum(wall(work, count, cores, units) for work in works) / 3600 for works in (paper, lite))
+        rows.append((count, cores, told(nets), told(nets / 24), told(alone)))
     return table(("GPUs", "cores", "wall hours, the paper's nets", "days", "wall hours, `lite`, cores alone"), rows)
+
+
+def wall(work: Work, gpus: int, cores: int, units: dict) -> float:
+    """Return a stage's wall seconds: how often all GPUs or cores are taken by its jobs, times what a job takes."""
+    if work.stage == "start of jobs" or not work.gpu_s + work.core_s:  # starts are counted with each job
+        return 0
+    stage, sets = work.stage.split()[0], max(1, work.number // units["counts"]["studies"]["number"])
+    group, slots = (f"{stage}-gpu", gpus) if work.gpu_s else (f"{stage}-cpu", cores)
+    parts = {"cohort": 1, "dataset": sets}.get(stage, SHARDS * sets)
+    sizes = yaml.safe_load(PROFILE.read_text(encoding="utf-8"))["group-components"]
+    size = min(parts, sizes.get(group) or sizes.get(GROUPED.get(stage, stage), 1))
+    starts = (size + 1) * units["cpu"]["start of jobs"]["core_s"]
+    seconds = size * (work.gpu_s + work.core_s) * work.number / parts + starts
+    waves = math.ceil(math.ceil(parts / size) / slots)
+    # where a shard is a job and all are done at once the largest decides; else the large and the small even out
+    return waves * seconds * (units["largest_shard"] if waves == size == 1 < parts else 1)
 
 
 def measured_in(path: str | None) -> dict[str, float]:
@@ -123,7 +143,7 @@ def report(
     shown = [
         totals(lite, paper),
         jobs(lite, paper),
-        walls(lite, paper, list(gpus), cores_per_gpu, units["largest_shard"]),
+        walls(lite, paper, list(gpus), cores_per_gpu, units),
     ]
     return "\n\n".join(shown) + "\n"
 

@@ -61,7 +61,7 @@ rule agreement_scores:
     benchmark:
         "results/benchmarks/agreement/scores.tsv"
     group:
-        "tables"
+        "agreement"
     conda:
         "../envs/agreement.yaml"
     threads: 1
@@ -98,7 +98,7 @@ rule agreement_charts:
     benchmark:
         "results/benchmarks/agreement/charts.tsv"
     group:
-        "tables"
+        "agreement"
     conda:
         "../envs/agreement.yaml"
     threads: 1

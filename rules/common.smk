@@ -71,10 +71,13 @@ except (SettingsError, UserError) as error:
 
 # What the target of the reports makes besides its own.
 BESIDES = ["results/reports/agreement.tsv"] if SETTINGS.reports.engine == "both" else []
+# A net runs on one GPU; only a training knows how to use several.
 GPUS = {
-    stage: SETTINGS.compute.gpus if declared(f"ils.{stage}", OPTIONS[stage]["engine"], "GPU", False) else 0
+    stage: min(1, SETTINGS.compute.gpus) if declared(f"ils.{stage}", OPTIONS[stage]["engine"], "GPU", False) else 0
     for stage in ENGINE_STAGES
 }
+GPUS["inference"] = GPUS["training"]
+GPUS["training"] *= SETTINGS.compute.gpus
 GPUS["reports"] = SETTINGS.reports.llm.execution.gpus if SETTINGS.reports.llm.transport == "offline" else 0
 
 # Jobs of one SLURM job (a profile's group-components says how many shards): GPU and CPU never share one.

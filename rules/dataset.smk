@@ -47,9 +47,6 @@ rule dataset_layout:
         "logs/dataset/{thresholds}/layout.log",
     benchmark:
         "results/benchmarks/dataset/{thresholds}/layout.tsv"
-    # what it follows from and what follows from it are of this group, so it must be too
-    group:
-        "tables"
     conda:
         "../envs/dataset.yaml"
     threads: 1

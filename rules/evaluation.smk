@@ -113,8 +113,7 @@ rule evaluation_comparison:
         "logs/evaluation/comparison.log",
     benchmark:
         "results/benchmarks/evaluation/comparison.tsv"
-    group:
-        "evaluation"
+    localrule: True
     conda:
         "../envs/evaluation.yaml"
     threads: 1

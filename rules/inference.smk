@@ -21,9 +21,9 @@ rule inference_run:
         "../envs/inference.yaml"
     threads: 2  # one reads pictures
     resources:
-        gpu=GPUS["training"],
-        mem_mb=growing(32000 if GPUS["training"] else 4000),
-        runtime=minutes(720 if GPUS["training"] else 120),
+        gpu=GPUS["inference"],
+        mem_mb=growing(32000 if GPUS["inference"] else 4000),
+        runtime=minutes(720 if GPUS["inference"] else 120),
     params:
         options=OPTIONS["inference"],
         code=code_digest("inference.py", "ils.inference.stage"),
@@ -102,8 +102,8 @@ rule inference_predict:
         "../envs/inference.yaml"
     threads: 1
     resources:
-        gpu=GPUS["training"],
-        mem_mb=growing(32000 if GPUS["training"] else 4000),
+        gpu=GPUS["inference"],
+        mem_mb=growing(32000 if GPUS["inference"] else 4000),
         runtime=minutes(60),
     params:
         instructions=PREDICT["instructions"],

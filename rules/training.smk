@@ -24,6 +24,7 @@ rule training_run:
     threads: 8 if GPUS["training"] else 1  # all but one read pairs
     resources:
         gpu=GPUS["training"],
+        nodes=1,  # else SLURM may take the GPUs of two
         mem_mb=growing(64000 if GPUS["training"] else 8000),
         runtime=minutes(4320 if GPUS["training"] else 240),  # the paper's run took 2.5 days on two H100
     params:

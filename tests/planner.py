@@ -30,6 +30,7 @@ class Job:
     output: set[str] = field(default_factory=set)
     reason: str = ""
     wildcards: dict[str, str] = field(default_factory=dict)
+    resources: dict[str, str] = field(default_factory=dict)
 
 
 def jobs_of(text: str) -> list[Job]:
@@ -42,8 +43,8 @@ def jobs_of(text: str) -> list[Job]:
             setattr(jobs[-1], found[1], set(found[2].split(", ")))
         elif found := re.fullmatch(r"reason: (.*)", line):
             jobs[-1].reason = found[1]
-        elif found := re.fullmatch(r"wildcards: (.*)", line):
-            jobs[-1].wildcards = dict(pair.split("=", 1) for pair in found[1].split(", "))
+        elif found := re.fullmatch(r"(wildcards|resources): (.*)", line):
+            setattr(jobs[-1], found[1], dict(pair.split("=", 1) for pair in found[2].split(", ")))
     return jobs
 
 

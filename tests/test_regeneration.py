@@ -44,6 +44,7 @@ RUNS = {
         "anatomy": {"engine": "cxas"}, "boxes": {"engine": "scaled_yolov4"}, "training": {"engine": "rosalia"},
     },
 }  # fmt: skip
+NETS = ("organs", "anomaly", "anatomy", "boxes")
 ASKED = ("all", "ablation", "inference", "evaluation", "review_merge")
 
 
@@ -361,3 +362,11 @@ def test_new_studies_run_just_the_shards_they_fall_in(workflow_run, planner, tmp
     snakemake(run, "results/dataset/default/train.jsonl")
     assert pair_lines(run) == pair_lines(workflow_run)
     assert arrays(run) == arrays(workflow_run)
+
+
+def test_a_job_asks_for_one_gpu_and_a_training_for_all(planner, finished, tmp_path):
+    settings = write_settings(tmp_path, merged(RUNS["paper"], {"compute": {"gpus": 2}})) / "mine.yaml"
+    jobs = planner.jobs(finished("paper").directory, settings, "--forceall", "--", *ASKED)
+    one = ("reports_structured", "reports_mapping", "inference_run", *(f"{name}_shard" for name in NETS))
+    asked = {job.rule: job.resources["gpu"] for job in jobs if job.resources.get("gpu", "0") != "0"}
+    assert asked == dict.fromkeys(one, "1") | {"training_run": "2"}

@@ -134,8 +134,8 @@ def mask_id(study_id: str, packed: np.ndarray) -> str:
 def _texts(texts: list[str] | tuple[str, ...]) -> np.ndarray:
     """Return texts as an array of one length (UTF-8).
 
-    HDF5 keeps texts of any length apart from the rest and without a checksum: a lost bit there could make another image's
-    row of it, or make HDF5 read for ever.
+    HDF5 keeps texts of any length apart from the rest and without a checksum: a lost bit there could give a row another
+    image's name, or make HDF5 read for ever.
     """
     coded = [text.encode() for text in texts]
     size = max(1, *map(len, coded)) if coded else 1

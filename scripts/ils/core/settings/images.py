@@ -13,7 +13,13 @@ class Compute(Section):
 
     device: Literal["auto", "cpu", "cuda"] = key("auto", "Where the nets run; auto: on a GPU if the job has one.")
     batch: int = key(8, "Images at a time; halved where they do not fit into memory.", unit="images", ge=1, le=1024)
-    gpus: int = key(1, "GPUs that a job of an engine with a large net asks for.", unit="GPUs", ge=0, le=8)
+    gpus: int = key(
+        1,
+        "GPUs of a training; any other job of an engine with a large net asks for one, for none if this is 0.",
+        unit="GPUs",
+        ge=0,
+        le=8,
+    )
     images_at_once: int = key(
         4, "Images that SAM's encoder takes at a time (its attention is large).", unit="images", ge=1, le=1024
     )
