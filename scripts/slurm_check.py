@@ -1,76 +1,129 @@
 """What this cluster lacks for `snakemake --profile slurm`, on one screen; with `--submit` a job that looks at a node.
 
-    python scripts/slurm_check.py [--submit] [snakemake's own arguments, such as --configfile mine.yaml]
+    python scripts/slurm_check.py [--submit] [snakemake's own arguments: targets, then such as --configfile mine.yaml]
 
 Ends with 1 if something is missing.
 """
 
+import argparse
+import os
+import shlex
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-import yaml
-
 from ils.core.cluster import orphans
-from ils.core.slurm import Finding, asked, findings
+from ils.core.run import UserError
+from ils.core.slurm import Finding, findings
+from ils.core.slurm_jobs import asked, local_rules, working_directory
+from ils.core.slurm_profile import read_partitions, read_profile
 
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAMS = ("sbatch", "squeue", "scontrol", "sinfo", "sacct", "conda", "apptainer")
+NOTE = "Using profile"
+"""What Snakemake says among its errors when all is well."""
+ANSWER_S, SUBMIT_S = 300, 300
+"""How long a command may take to answer, and a job to be given a node and to end, seconds."""
+
+
+def read_arguments(arguments: list[str]) -> tuple[bool, dict[str, object], list[str]]:
+    """Return whether to submit a job, the profile's keys that are given here instead, and Snakemake's arguments."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    )
+    parser.add_argument("--submit", action="store_true")
+    ways = ("--sdm", "--software-deployment-method", "--deployment-method", "--deployment")
+    parser.add_argument(*ways, dest="sdm", nargs="+", help=argparse.SUPPRESS)
+    parser.add_argument("--retries", "--restart-times", "-T", help=argparse.SUPPRESS)
+    parser.add_argument("--default-resources", "--default-res", nargs="*", help=argparse.SUPPRESS)
+    parser.add_argument("--conda-base-path", help=argparse.SUPPRESS)
+    given = vars(parser.parse_known_args(arguments)[0])
+    submit = given.pop("submit")
+    instead = {key.replace("_", "-"): value for key, value in given.items() if value is not None}
+    return submit, instead, [word for word in arguments if word != "--submit"]
 
 
 def answer(*command: str) -> str:
-    """Return what a command prints. Ends the check with its complaint where it fails."""
+    """Return what a command prints. Raises UserError with its complaint where it fails."""
     try:
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=ANSWER_S, check=False)
     except subprocess.TimeoutExpired:
-        sys.exit(f"slurm-check: {command[0]} does not answer: is the controller up?")
+        raise UserError(f"{command[0]} does not answer: is the controller up?") from None
     if done.returncode:
-        said = [line for line in (done.stderr or done.stdout).splitlines() if line.strip()]
-        sys.exit(f"slurm-check: {' '.join(command[:3])} fails: {said[-1] if said else done.returncode}")
+        said = _last_line(done.stderr) or _last_line(done.stdout) or done.returncode
+        raise UserError(f"{' '.join([Path(command[0]).name, *command[1:3]])} fails: {said}")
     return done.stdout
 
 
-def on_a_node(partition: str) -> Finding:
-    """Submit a job that writes a file here with this Python, and look for it."""
-    place = ROOT / ".snakemake" / "slurm_check"
+def dry_run(words: list[str], attempt: int) -> str:
+    """Return what Snakemake says of every job as it is when tried for the ``attempt``-th time."""
+    command = [sys.executable, "-m", "snakemake", "--profile", "slurm", "--dry-run", "--forceall", *words]
+    command += ["--sdm", "env-modules", "--attempt", str(attempt)]  # without looking for conda
+    return answer(*command, "--cores", "10000")  # else it shows the cores of this machine
+
+
+def on_a_node(partition: str, account: str, directory: Path) -> Finding:
+    """Submit a job that writes a file into ``directory`` with this Python, and look for it."""
+    what, place, name = f"a node of {partition}", directory / ".snakemake" / "slurm_check", f"slurm-check_{os.getpid()}"
     place.mkdir(parents=True, exist_ok=True)
-    file = place / "node.txt"
-    file.unlink(missing_ok=True)
-    code = f"import platform, snakemake; open({str(file)!r}, 'w').write(platform.node())"
-    wrapped = f'{sys.executable} -c "{code}"'
+    file, log = place / "node.txt", place / "node.log"
+    for old in (file, log):
+        old.unlink(missing_ok=True)
+    code = f"import platform, snakemake; open({str(ROOT / 'Snakefile')!r}); "
+    code += f"open({str(file)!r}, 'w').write(platform.node())"
     command = ["sbatch", "--wait", "--parsable", f"--partition={partition}", "--time=2", "--mem=500"]
-    subprocess.run([*command, f"--output={place}/%j.log", "--wrap", wrapped], capture_output=True, check=False)
+    command += [f"--account={account}"] if account else []
+    command += [f"--job-name={name}", f"--output={log}", "--wrap", shlex.join([sys.executable, "-c", code])]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=SUBMIT_S, check=False)
+    except subprocess.TimeoutExpired:
+        subprocess.run(["scancel", f"--name={name}", "--me"], capture_output=True, check=False)
+        lack = f"a job of 2 minutes did not end within {SUBMIT_S} s and was cancelled: try again when nodes are free"
+        return Finding(what, False, lack)
     if file.is_file():
-        return Finding(
-            f"a node of {partition}", True, f"{file.read_text()} has this Python and writes into this folder"
-        )
-    lack = f"a job wrote nothing here: the log in {place} says why; this folder and {sys.prefix} must be on every node"
-    return Finding(f"a node of {partition}", False, lack)
+        return Finding(what, True, f"{file.read_text()} has this Python and writes into {directory}")
+    if not done.stdout.strip():  # no number of a job
+        return Finding(what, False, f"SLURM refuses a job: {_last_line(done.stderr) or done.returncode}")
+    said = _last_line(log.read_text(encoding="utf-8", errors="replace")) if log.is_file() else ""
+    said = f"a job wrote nothing into {directory}" + (f", it says: {said}" if said else "")
+    return Finding(what, False, f"{said}; that folder, {ROOT} and {sys.prefix} must be on every node")
+
+
+def _last_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith(NOTE)]
+    return lines[-1] if lines else ""
+
+
+def look(arguments: list[str]) -> list[Finding]:
+    """Return what is found here. Raises UserError where nothing can be looked at."""
+    submit, instead, words = read_arguments(arguments)
+    programs = {name for name in PROGRAMS if shutil.which(name)}
+    programs |= {"apptainer"} if shutil.which("singularity") else set()
+    for name in ("sbatch", "scontrol"):
+        if name not in programs:
+            raise UserError(f"there is no {name}: run this on a login node of the cluster")
+    profile = read_profile(ROOT / "profiles/slurm/config.yaml", instead)
+    known = read_partitions(ROOT / "profiles/slurm/partitions.yaml")
+    local = local_rules(path.read_text(encoding="utf-8") for path in sorted((ROOT / "rules").glob("*.smk")))
+    config = answer("scontrol", "show", "config")
+    sinfo = answer("sinfo", "--exact", "--noheader", "--format=%P|%l|%m|%c|%G|%M")
+    first = dry_run(words, 1)
+    last = dry_run(words, 1 + profile.retries) if profile.retries else first
+    directory = working_directory(first)
+    found = findings(
+        config=config, sinfo=sinfo, jobs=asked(first, local), last=asked(last, local), profile=profile, known=known,
+        programs=programs, orphans=orphans(directory),
+    )  # fmt: skip
+    return [*found, on_a_node(known[0].name, profile.account, directory)] if submit else found
 
 
 def main(arguments: list[str]) -> None:
     """Print one line for each thing that was looked at."""
-    programs = {name for name in PROGRAMS if shutil.which(name)}
-    for name in ("sbatch", "scontrol"):
-        if name not in programs:
-            sys.exit(f"slurm-check: there is no {name}: run this on a login node of the cluster")
-    profile = yaml.safe_load((ROOT / "profiles/slurm/config.yaml").read_text(encoding="utf-8"))
-    known = yaml.safe_load((ROOT / "profiles/slurm/partitions.yaml").read_text(encoding="utf-8"))["partitions"]
-    words = [word for word in arguments if word != "--submit"]
-    dry_run = [sys.executable, "-m", "snakemake", "--profile", "slurm", "--sdm", "env-modules", "--dry-run"]
-    dry_run += ["--forceall", "--cores", "10000"]  # else it shows the cores of this machine
-    found = findings(
-        config=answer("scontrol", "show", "config"),
-        sinfo=answer("sinfo", "--noheader", "--format=%R|%l|%m|%c|%G|%M"),
-        jobs=asked(answer(*dry_run, *words)),
-        profile=profile,
-        known=known,
-        programs=programs,
-        orphans=orphans(Path.cwd()),
-    )
-    if "--submit" in arguments:
-        found.append(on_a_node(next(iter(known))))
+    try:
+        found = look(arguments)
+    except UserError as error:
+        sys.exit(f"slurm-check: {error}")
     width = max(len(one.what) for one in found)
     for one in found:
         print(f"{'ok   ' if one.good else 'LACKS'}  {one.what:{width}}  {one.told}")

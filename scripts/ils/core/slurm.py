@@ -6,10 +6,17 @@ Pure functions over what `scontrol`, `sinfo` and a dry run print; :func:`finding
 import re
 from dataclasses import dataclass
 
-UNLIMITED = 10**9
-"""Minutes of a partition without a limit."""
+from snakemake_executor_plugin_slurm.partitions import Partition, PartitionLimits
+
+from ils.core.slurm_jobs import TOGETHER, UNLIMITED, Asked, Granted, chosen, denied, hours, refusal, told
+from ils.core.slurm_profile import FIRST_LOOK, Profile
+
 SHOWN = 3
-"""Jobs that nothing grants, shown of each device."""
+"""Jobs that are not granted what they ask for, shown of each device."""
+BY_NAME = ("training", "inference", "evaluation", "ablation", "release")
+"""Targets with long jobs of their own that bare `snakemake` leaves out."""
+WAYS = ("conda", "apptainer", "env-modules")
+"""Snakemake's names for software deployment."""
 
 
 @dataclass(frozen=True)
@@ -21,31 +28,6 @@ class Finding:
     told: str
 
 
-@dataclass(frozen=True)
-class Asked:
-    """What a SLURM job of the workflow asks for: its rules, minutes, megabytes, cores and GPUs."""
-
-    name: str
-    minutes: int
-    memory_mb: int
-    cores: int
-    gpus: int
-
-
-@dataclass(frozen=True)
-class Partition:
-    """What a partition grants: minutes a job; megabytes, cores and GPUs of its largest node; whether it ends jobs for
-    others' sake and does not put them back into the queue.
-    """
-
-    name: str
-    minutes: int
-    memory_mb: int
-    cores: int
-    gpus: int
-    cancels: bool
-
-
 def minutes(text: str) -> int:
     """Return SLURM's way to write a time ("1-00:00:00", "30:00", "infinite") as minutes, rounded up."""
     if not re.fullmatch(r"(\d+-)?\d+(:\d+){0,2}", text):
@@ -54,52 +36,21 @@ def minutes(text: str) -> int:
     parts = [int(part) for part in clock.split(":")]
     # "5" and "5:30" are minutes, "1-5" and "1-5:30" days and hours, three numbers always hours first
     hours_first = bool(days) or len(parts) == 3
-    hours, whole, seconds = [*parts, 0, 0][:3] if hours_first else [0, *parts, 0][:3]
-    return int(days or 0) * 1440 + hours * 60 + whole + (seconds > 0)
+    hour, whole, seconds = [*parts, 0, 0][:3] if hours_first else [0, *parts, 0][:3]
+    return int(days or 0) * 1440 + hour * 60 + whole + (seconds > 0)
 
 
-def partitions(sinfo: str) -> dict[str, Partition]:
-    """Read ``sinfo --noheader --format=%R|%l|%m|%c|%G|%M``: one line for each kind of node of a partition."""
-    found: dict[str, Partition] = {}
+def partitions(sinfo: str) -> dict[str, Granted]:
+    """Read ``sinfo --exact --noheader --format=%P|%l|%m|%c|%G|%M``: one line for each kind of node of a partition."""
+    found: dict[str, Granted] = {}
     for line in sinfo.splitlines():
         name, limit, memory, cores, generic, preemption = line.split("|")
+        default, name = name.endswith("*"), name.rstrip("*")
         gpus = sum(int(count) for count in re.findall(r"gpu(?::[^:,(]+)?:(\d+)", generic))
-        node = Partition(
-            name, minutes(limit), int(memory.rstrip("+")), int(cores.rstrip("+")), gpus, "CANCEL" in preemption
-        )
-        old = found.get(name, node)
-        found[name] = Partition(
-            name,
-            max(old.minutes, node.minutes),
-            max(old.memory_mb, node.memory_mb),
-            max(old.cores, node.cores),
-            max(old.gpus, node.gpus),
-            node.cancels,
-        )
+        node = (int(memory.rstrip("+")), int(cores.rstrip("+")), gpus)
+        nodes = (*found[name].nodes, node) if name in found else (node,)
+        found[name] = Granted(name, minutes(limit), nodes, "CANCEL" in preemption, default)
     return found
-
-
-def asked(dry_run: str) -> list[Asked]:
-    """Read the jobs of a dry run that go to the cluster: the members of a group, one after the other, are one job."""
-    groups: list[tuple[str, list[str]]] = []
-    for block in re.split(r"\n(?=\[)", dry_run):
-        head = re.match(r"\[[^\]]*\](?: Group job (\S+)|\s+rule (\w+):)", block)
-        if head:
-            groups.append((head.group(1) or head.group(2), re.split(r"\n\s*\n?\s+\[", block)))
-    found = []
-    for name, members in groups:
-        told = [_resources(text) for text in members if "log:" in text]  # a target has none
-        if told:
-            most = {key: max(one[key] for one in told) for key in ("mem_mb", "threads", "gpu")}
-            found.append(Asked(name, sum(one["runtime"] for one in told), most["mem_mb"], most["threads"], most["gpu"]))
-    return found
-
-
-def _resources(text: str) -> dict[str, int]:
-    line = re.search(r"resources: (.*)", text).group(1)
-    found = {key: int(value) for key, value in re.findall(r"\b(mem_mb|runtime|gpu)=(\d+)", line)}
-    threads = re.search(r"threads: (\d+)", text)
-    return {"mem_mb": 0, "runtime": 0, "gpu": 0, "threads": int(threads.group(1)) if threads else 1} | found
 
 
 def findings(
@@ -107,16 +58,17 @@ def findings(
     config: str,
     sinfo: str,
     jobs: list[Asked],
-    profile: dict,
-    known: dict[str, dict],
+    last: list[Asked],
+    profile: Profile,
+    known: list[Partition],
     programs: set[str],
     orphans: list[str],
 ) -> list[Finding]:
     """Return what was looked at, in the order in which a user should mend it.
 
-    ``config`` is what `scontrol show config` prints, ``profile`` and ``known`` the profile and its partitions as read,
-    ``programs`` those of SLURM and of software deployment that are installed, ``orphans`` runs whose jobs still write
-    here.
+    ``config`` is what `scontrol show config` prints, ``jobs`` and ``last`` what is asked for at the first and the last
+    try, ``profile`` and ``known`` the profile and its partitions as read, ``programs`` those of SLURM and of software
+    deployment that are installed, ``orphans`` runs whose jobs still write here.
     """
     values = dict(re.findall(r"^(\w+)\s*= (.*?)\s*$", config, flags=re.M))
     there = partitions(sinfo)
@@ -125,8 +77,11 @@ def findings(
         _accounting(values, programs),
         _memory_of_jobs(values, profile),
         _account(values, profile),
-        *[_partition(name, limits, there) for name, limits in known.items()],
-        *_largest(jobs, known, there),
+        *_groups(profile),
+        *[_partition(one.name, one.limits, there) for one in known],
+        *_devices(jobs, last, profile.retries + 1, known, there),
+        *_memory_of_tries(jobs, last, profile.retries + 1, known, there),
+        *_targets(jobs),
         _deployment(profile, programs),
         _orphans(orphans),
     ]
@@ -141,75 +96,133 @@ def _accounting(values: dict[str, str], programs: set[str]) -> Finding:
     return Finding("accounting", good, "sacct answers while the controller is away" if good else lack)
 
 
-def _memory_of_jobs(values: dict[str, str], profile: dict) -> Finding:
-    seconds = int(re.match(r"\d+", values.get("MinJobAge", "0")).group())
-    wanted = 3 * profile["slurm-init-seconds-before-status-checks"]
+def _memory_of_jobs(values: dict[str, str], profile: Profile) -> Finding:
+    seconds = int(re.match(r"\d*", values.get("MinJobAge", "")).group() or 0)
+    wanted = 3 * profile.first_look_s
     lack = (
         f"SLURM forgets ended jobs after {seconds} s, the executor needs {wanted} s to rely on squeue: lower "
-        f"slurm-init-seconds-before-status-checks to {max(1, seconds // 3)}, or ask for MinJobAge={wanted}"
+        f"{FIRST_LOOK} to {max(1, seconds // 3)}, or ask for MinJobAge={wanted}"
     )
     return Finding("MinJobAge", seconds >= wanted, f"{seconds} s" if seconds >= wanted else lack)
 
 
-def _account(values: dict[str, str], profile: dict) -> Finding:
+def _account(values: dict[str, str], profile: Profile) -> Finding:
     enforced = "associations" in values.get("AccountingStorageEnforce", "")
-    given = profile["default-resources"].get("slurm_account")
+    given = profile.account
     lack = "the cluster wants one: set slurm_account in the profile (`sacctmgr show associations user=$USER`)"
     return Finding("account", not enforced or bool(given), given or (lack if enforced else "none is asked for"))
 
 
-def _partition(name: str, limits: dict, there: dict[str, Partition]) -> Finding:
-    what, wanted = f"partition {name}", limits.get("max_gpu", 0)
+def _groups(profile: Profile) -> list[Finding]:
+    lack = (
+        "`serial: 1` is not among the default-resources, so a group would ask for the memory and cores of all its jobs "
+        "at once: put it back"
+    )
+    return [] if profile.resources.get("serial") == "1" else [Finding("groups", False, lack)]
+
+
+def _partition(name: str, limits: PartitionLimits, there: dict[str, Granted]) -> Finding:
+    what = f"partition {name}"
     if name not in there:
         return Finding(what, False, f"not on this cluster, which has {', '.join(there)}: correct partitions.yaml")
     has = there[name]
-    told = f"{has.cores} cores, {has.memory_mb:,} MB, {has.gpus} GPUs a node; {_hours(has.minutes)} a job"
-    if wanted and not has.gpus:
-        return Finding(what, False, f"{told}: it has no GPU, take max_gpu out of partitions.yaml or name another")
+    cores, memory_mb, gpus = (has.most(demand) for demand in ("cores", "memory_mb", "gpus"))
+    said = f"{cores} cores, {memory_mb:,} MB, {gpus} GPUs a node; {hours(has.minutes)} a job"
+    if limits.max_gpu and not gpus:
+        return Finding(what, False, f"{said}: it has no GPU, take max_gpu out of partitions.yaml or name another")
     if has.cancels:
         remedy = "name another, or restart a run that stands still"
-        return Finding(what, False, f"{told}: it cancels jobs to make room, and Snakemake waits for them: {remedy}")
-    return Finding(what, True, told)
+        return Finding(what, False, f"{said}: it cancels jobs to make room, and Snakemake waits for them: {remedy}")
+    return Finding(what, True, said)
 
 
-def _largest(jobs: list[Asked], known: dict[str, dict], there: dict[str, Partition]) -> list[Finding]:
-    """Look at what is asked for each device: jobs that no partition grants, else the longest."""
+def _devices(
+    jobs: list[Asked], last: list[Asked], tries: int, known: list[Partition], there: dict[str, Granted]
+) -> list[Finding]:
+    """Look at what is asked for each device: jobs that are refused or wait for ever, else the longest.
+
+    Of the last try only the time counts: that it cannot have more memory is no lack (:func:`_memory_of_tries`).
+    """
     found = []
+    away = {one.name for one in known} - there.keys()  # told already
     for device in ("CPU", "GPU"):
-        own = [job for job in jobs if bool(job.gpus) == (device == "GPU")]
-        refused = [job for job in own if not any(_fits(job, there[name]) for name in known if name in there)]
-        for job in refused[:SHOWN]:
-            found.append(Finding(f"job {job.name}", False, f"asks for {_told(job)}, which no partition grants"))
-        if own and not refused:
-            longest = max(own, key=lambda job: job.minutes)
-            found.append(Finding(f"{device} jobs", True, f"{len(own)}; the longest, {longest.name}: {_told(longest)}"))
+        own, later = (
+            [job for job in some if bool(job.gpus) == (device == "GPU") and chosen(job, known) not in away]
+            for some in (jobs, last)
+        )
+        refused = _refused(own, [bool(denied(job, known, there)[0]) for job in own])
+        again = _refused(later, [denied(job, known, there)[0] == "minutes" for job in later])
+        again = {name: job for name, job in again.items() if name not in refused}
+        lines = [(job, "", refusal(job, known, there)) for job in refused.values()]
+        lines += [(job, f" at try {tries}", refusal(job, known, there, again=True)) for job in again.values()]
+        for number, (job, when, why) in enumerate(lines[:SHOWN], start=1):
+            more = f"; {len(lines) - SHOWN} more like these" if number == SHOWN < len(lines) else ""
+            found.append(Finding(f"job {job.name}", False, f"{told(job)}{when}; {why}{more}"))
+        if own and not lines:
+            found.append(Finding(f"{device} jobs", True, _longest(own, later, tries, known)))
     return found
 
 
-def _fits(job: Asked, place: Partition) -> bool:
-    return (
-        job.minutes <= place.minutes
-        and job.memory_mb <= place.memory_mb
-        and job.cores <= place.cores
-        and job.gpus <= place.gpus
+def _refused(jobs: list[Asked], lacks: list[bool]) -> dict[str, Asked]:
+    """Return the longest job of each name among those that lack something, the longest first."""
+    found: dict[str, Asked] = {}
+    some = [job for job, lack in zip(jobs, lacks, strict=True) if lack]
+    for job in sorted(some, key=lambda job: -job.minutes):
+        found.setdefault(job.name, job)
+    return found
+
+
+def _longest(jobs: list[Asked], last: list[Asked], tries: int, known: list[Partition]) -> str:
+    job = max(jobs, key=lambda job: job.minutes)
+    places = ", ".join(sorted({chosen(one, known) or "SLURM's default" for one in jobs}))
+    at_last = max((one.minutes for one in last), default=0)
+    then = f"; at try {tries} none asks for more than {hours(at_last)}" if tries > 1 else ""
+    return f"{len(jobs)} to {places}; the longest, {job.name}: {told(job)}{then}"
+
+
+def _memory_of_tries(
+    jobs: list[Asked], last: list[Asked], tries: int, known: list[Partition], there: dict[str, Granted]
+) -> list[Finding]:
+    """Tell which jobs could not be given more memory as often as the profile says, should they lack it."""
+    first = {job.name for job in jobs if denied(job, known, there)[0]}
+    short = [job for job in last if job.name not in first and denied(job, known, there)[0] in ("memory_mb", TOGETHER)]
+    if not short:
+        return []
+    names = list(dict.fromkeys(job.name for job in sorted(short, key=lambda job: -job.memory_mb)))
+    named = ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
+    most = max(job.memory_mb for job in short)
+    said = (
+        f"{named}: up to {most:,} MB, more than their partition grants; should it come to that, SLURM refuses the try"
     )
+    return [Finding(f"memory at try {tries}", True, said)]
 
 
-def _told(job: Asked) -> str:
-    gpus = f", {job.gpus} GPUs" if job.gpus else ""
-    return f"{_hours(job.minutes)}, {job.memory_mb:,} MB, {job.cores} cores{gpus}"
+def _targets(jobs: list[Asked]) -> list[Finding]:
+    rules = {rule for job in jobs for rule, _ in job.members}
+    left = [name for name in BY_NAME if not any(rule.startswith(f"{name}_") for rule in rules)]
+    said = f'without {", ".join(left)}: name those that you will run, before any option, as in ARGS="all release"'
+    return [Finding("targets", True, said)] if left else []
 
 
-def _hours(minutes_: int) -> str:
-    return "any time" if minutes_ >= UNLIMITED else f"{minutes_ // 60} h {minutes_ % 60:02} min"
-
-
-def _deployment(profile: dict, programs: set[str]) -> Finding:
-    way = profile["sdm"]
+def _deployment(profile: Profile, programs: set[str]) -> Finding:
+    what, ways = "environments", profile.deployment
+    unknown = [way for way in ways if way not in WAYS]
+    if unknown:
+        return Finding(what, False, f"sdm is {', '.join(unknown)} in the profile: Snakemake knows {', '.join(WAYS)}")
+    inside = profile.conda_in_image and "apptainer" in ways
+    wanted = [way for way in ways if way != "env-modules" and not (way == "conda" and inside)]
+    absent = [way for way in wanted if way not in programs]
+    if not absent:
+        return Finding(what, True, f"here: {', '.join(wanted)}" if wanted else "jobs run in the one of Snakemake")
+    remedy = "run in an environment with requirements/run.txt and add `--sdm env-modules`"
+    if absent == ["conda"] and "apptainer" in ways:
+        remedy = "add `--conda-base-path /opt/conda`, where it lies in the image"
     lack = (
-        "conda is not here: install it, or run in an environment with requirements/run.txt and add `--sdm env-modules`"
+        f"{absent[0]} is not here: install it"
+        if len(absent) == 1
+        else f"{', '.join(absent)} are not here: install them"
     )
-    return Finding("environments", way in programs, f"{way} is here" if way in programs else lack)
+    return Finding(what, False, f"{lack}, or {remedy}")
 
 
 def _orphans(names: list[str]) -> Finding:
