@@ -1,4 +1,4 @@
-"""The profile `slurm`: what it asks a cluster for, and a run on a real one in which jobs fail.
+"""The profile `slurm`: what it asks a cluster for, jobs of an earlier run, and a run on a real one in which jobs fail.
 
 The runs need a SLURM (docs/cluster.md); without one they are skipped, visibly.
 """
@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,8 +15,10 @@ import pytest
 import yaml
 from snakemake_executor_plugin_slurm.partitions import get_best_partition, read_partition_file
 
-from conftest import ROOT, write_settings
+from conftest import ROOT, snakemake, write_settings
+from ils.core import cluster
 from ils.core.cluster import growing, orphans
+from ils.core.run import UserError
 from ils.core.settings.images import Compute
 from slurm_runs import TWO, finish, jobs_of, needs_slurm, queued, run_name, start, wait_for, with_fault
 from whole_runs import arrays, copy_repository, pair_lines
@@ -100,6 +103,105 @@ def test_the_profile_avoids_what_the_executor_cannot_do():
     assert slurm["default-resources"]["serial"] == 1  # see the limit in rules/common.smk
 
 
+RUNS = [f"cxr-ils_0f8fad5b-d9cd-469f-a165-70867728950{digit}" for digit in range(3)]
+DEAD = "echo 'slurm_load_jobs error: Unable to contact slurm controller (connect failure)' >&2; exit 1"
+NO_ANSWER = (
+    "SLURM does not answer (slurm_load_jobs error: Unable to contact slurm controller (connect failure)), so jobs"
+)
+
+
+@pytest.fixture
+def squeue(tmp_path, monkeypatch) -> Callable[[str], None]:
+    """Return a function that puts a squeue before all others: the right question makes it do ``deed``, in sh.
+
+    Nothing can be submitted meanwhile.
+    """
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    (folder / "sbatch").write_text("#!/bin/sh\nexit 1\n")
+    (folder / "sbatch").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+
+    def put(deed: str) -> None:
+        question = f"--noheader --user={os.getuid()} --format=%j|%Z"
+        (folder / "squeue").write_text(f"#!/bin/sh\n[ \"$*\" = '{question}' ] || exit 3\n{deed}\n")
+        (folder / "squeue").chmod(0o755)
+
+    return put
+
+
+def showing(*jobs: tuple[str, Path]) -> str:
+    lines = "\n".join(f"{name}|{directory}" for name, directory in jobs)
+    return f"cat <<'END'\n{lines}\nEND"
+
+
+@pytest.mark.parametrize("name", ["run", "my run", "a|b", "brüssel"])
+def test_jobs_of_an_earlier_run_are_known_by_their_directory(squeue, tmp_path, name):
+    here, link = tmp_path / name, tmp_path / "link"
+    here.mkdir()
+    link.symlink_to(here)
+    mine = [(RUNS[1], here), (RUNS[0], link), (RUNS[1], here), (RUNS[0].removeprefix("cxr-ils_"), here)]
+    others = [
+        (RUNS[2], tmp_path), (RUNS[2], here / "below"), (RUNS[2], f"{here}2"), ("fit", here), ("my fit|x", here),
+        (f"{RUNS[2]}|x", here), (f"my {RUNS[2]}", here),
+    ]  # fmt: skip
+    squeue(showing(*others, *mine))
+    assert orphans(here) == orphans(link) == [RUNS[0].removeprefix("cxr-ils_"), RUNS[0], RUNS[1]]
+    squeue(showing(*others))
+    assert orphans(here) == []
+    squeue("printf 'f\\374t|/\\n'")  # a name that is no UTF-8
+    assert orphans(here) == []
+
+
+def test_a_slurm_that_does_not_answer_is_not_an_empty_queue(squeue, tmp_path, monkeypatch):
+    squeue(DEAD)
+    with pytest.raises(UserError, match=re.escape(NO_ANSWER)):
+        orphans(tmp_path)
+    squeue("exit 1")
+    with pytest.raises(UserError, match=re.escape("SLURM does not answer (status 1), so")):
+        orphans(tmp_path)
+    monkeypatch.setattr(cluster, "PATIENCE_S", 0.1)
+    squeue("exec sleep 60")
+    with pytest.raises(UserError, match=re.escape("SLURM does not answer (nothing in 0.1 s), so")):
+        orphans(tmp_path)
+    (tmp_path / "bin/squeue").write_text("no program")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    with pytest.raises(UserError, match=r"SLURM does not answer \(.*Exec format error"):
+        orphans(tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert orphans(tmp_path) == []  # where there is no squeue there is no SLURM
+
+
+def test_a_run_is_not_started_beside_jobs_of_an_earlier_one(squeue, tmp_path):
+    write_settings(tmp_path, {})
+    squeue(showing((RUNS[0], tmp_path), (RUNS[1], tmp_path)))
+    done = snakemake(tmp_path, "phantom", check=False)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == (
+        f"cxr-ils: jobs of an earlier run still work in this folder ({RUNS[0]}, {RUNS[1]}): wait until `squeue --me` "
+        f"shows none of them, or end them with `scancel --name={RUNS[0]},{RUNS[1]}`, then start again"
+    )
+    assert "rule phantom" not in done.stderr
+
+
+def test_a_run_on_a_cluster_waits_for_a_slurm_that_does_not_answer(squeue, tmp_path):
+    write_settings(tmp_path, {})
+    squeue(DEAD)
+    words = finish(start(tmp_path, "phantom"), tmp_path, check=False)
+    assert words.splitlines()[-1] == (
+        f"cxr-ils: {NO_ANSWER} of an earlier run may still work in this folder: start again when `squeue --me` answers"
+    )
+    assert "Traceback" not in words
+    assert "rule phantom" not in words  # nothing was submitted
+
+
+def test_a_run_on_one_machine_needs_no_slurm_that_answers(squeue, tmp_path):
+    write_settings(tmp_path, {})
+    squeue(DEAD)
+    snakemake(tmp_path, "weights")
+    assert (tmp_path / "results/weights/manifest.tsv").is_file()
+
+
 pytestmark = pytest.mark.xdist_group("slurm")  # in one process: the run of this fixture is theirs all
 
 
@@ -116,6 +218,8 @@ def faulty_run(tmp_path_factory) -> Path:
     try:
         wait_for((directory / "slept").exists, run, seconds=600)
         (job,) = [job for job, work in queued(run_name(directory)).items() if "organs" in work]
+        assert orphans(directory) == [run_name(directory)]
+        assert orphans(root) == []
         subprocess.run(["scancel", job], check=True)
         finish(run, directory)
     finally:
@@ -164,7 +268,7 @@ def test_why_a_group_was_refused_is_told(faulty_run, tmp_path):
 
 
 def test_nothing_is_left_of_a_run_that_ended(faulty_run):
-    assert orphans(faulty_run) == []
+    assert orphans(faulty_run) == []  # where the run's own jobs were found while it went on
     assert not queued(run_name(faulty_run))
 
 

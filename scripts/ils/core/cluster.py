@@ -3,7 +3,6 @@ of a run that was killed.
 """
 
 import functools
-import getpass
 import math
 import os
 import re
@@ -52,13 +51,20 @@ def tell_why_groups_fail() -> None:
     GroupJob.log_error = told
 
 
-def refuse_orphans(directory: str | Path) -> None:
-    """Raise UserError if SLURM jobs of an earlier run still write into ``directory`` (its ``.snakemake``).
+def refuse_orphans(directory: str | Path, submits: bool) -> None:
+    """Raise UserError if SLURM jobs of an earlier run still work in ``directory``.
 
     Snakemake killed with -9 leaves its jobs in the queue. Started again it knows nothing of them and submits the same
-    work once more: two jobs would write one file.
+    work once more: two jobs would write one file. A run that itself ``submits`` to SLURM is refused too while that does
+    not answer, for its jobs may be there when it does; one on this machine alone goes on, where SLURM may be down for
+    good.
     """
-    names = orphans(Path(directory))
+    try:
+        names = orphans(Path(directory))
+    except UserError:
+        if submits:
+            raise
+        return
     if names:
         raise UserError(
             f"jobs of an earlier run still work in this folder ({', '.join(names)}): wait until `squeue --me` shows "
@@ -67,30 +73,31 @@ def refuse_orphans(directory: str | Path) -> None:
 
 
 def orphans(directory: Path) -> list[str]:
-    """Return the names of the runs whose jobs are in SLURM's queue and have their logs below ``directory``.
+    """Return the names of the runs whose jobs are in SLURM's queue and work in ``directory``.
 
-    Nothing is found where SLURM is absent or does not answer: what cannot submit cannot be disturbed.
+    A job's working directory is where Snakemake was started or its ``--directory``, whatever the executor's settings.
+    Nothing is found where SLURM is not installed; raises UserError where it does not answer.
     """
     if not shutil.which("squeue"):
         return []
-    queued = _answer("squeue", "--noheader", f"--user={getpass.getuser()}", "--format=%i %j")
-    first = {}  # jobs of one run have one folder: asking for one of them is enough
-    for line in queued.splitlines():
-        job, _, name = line.partition(" ")
-        if RUN_NAME.fullmatch(name.strip()):
-            first.setdefault(name.strip(), job)
-    logs = f"{os.path.realpath(directory)}{os.sep}.snakemake{os.sep}"
-    return sorted(name for name, job in first.items() if os.path.realpath(_log_of(job)).startswith(logs))
+    here = os.path.realpath(directory)
+    queued = (line.partition("|") for line in _queue("%j|%Z"))  # a folder's name may hold a "|", a run's does not
+    return sorted({name for name, _, at in queued if RUN_NAME.fullmatch(name) and os.path.realpath(at) == here})
 
 
-def _log_of(job: str) -> str:
-    found = re.search(r"\bStdOut=(.*)", _answer("scontrol", "show", "job", job))
-    return found.group(1).strip() if found else ""
-
-
-def _answer(*command: str) -> str:
+def _queue(form: str) -> list[str]:
+    command = ["squeue", "--noheader", f"--user={os.getuid()}", f"--format={form}"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout if done.returncode == 0 else ""
+        done = subprocess.run(command, capture_output=True, timeout=PATIENCE_S, check=False)
+    except subprocess.TimeoutExpired:
+        said = f"nothing in {PATIENCE_S} s"
+    except OSError as error:
+        said = str(error)
+    else:
+        if done.returncode == 0:
+            return os.fsdecode(done.stdout).split("\n")
+        said = os.fsdecode(done.stderr).strip() or f"status {done.returncode}"
+    raise UserError(
+        f"SLURM does not answer ({' '.join(said.split())}), so jobs of an earlier run may still work in this folder: "
+        "start again when `squeue --me` answers"
+    )
