@@ -1,20 +1,22 @@
 """What goes wrong on real machines: nothing is lost, and the next run ends in the same bytes.
 
-The two that need no cluster always run; all others with CXR_ILS_FAULTS=1 (`make test-faults`), for they take minutes.
+The three that need no cluster always run; all others with CXR_ILS_FAULTS=1 (`make test-faults`), for they take minutes.
 Out of memory and cancelled jobs are in test_slurm.py.
 """
 
 import os
+import re
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 import h5py
 import pytest
 
-from conftest import SLICE, snakemake, write_settings
+from conftest import ROOT, snakemake
 from ils.core.cluster import orphans
 from slurm_runs import (
     START,
@@ -69,26 +71,67 @@ def test_damaged_shards_are_set_aside_and_made_anew(workflow_run, tmp_path):
     same_bytes(copy, workflow_run)
 
 
+ROOM = (6 << 18) + (384 << 10)
+"""Bytes for what the slice's largest shard puts aside (6 frames of 512 x 512) and the files of the two others (281 kB),
+never for its own (496 kB): it fails while it writes, and they do not.
+"""
+
+
+def times(place: Path) -> dict[str, int]:
+    return {str(path.relative_to(place)): path.stat().st_mtime_ns for path in place.rglob("*") if path.is_file()}
+
+
 def test_a_full_disk_stops_with_one_sentence_and_the_next_run_goes_on(workflow_run, tmp_path):
-    write_settings(tmp_path, SLICE)
-    place = tmp_path / "results"
+    copy = Path(shutil.copytree(workflow_run, tmp_path / "copy", symlinks=True, ignore=lambda *_: {"results"}))
+    place = copy / "results"
     place.mkdir()
 
     def mount(*options: str) -> subprocess.CompletedProcess:
         return subprocess.run(["mount", *options, str(place)], capture_output=True, text=True, check=False)
 
-    if mount("-t", "tmpfs", "-o", "size=2m", "tmpfs").returncode:
+    if mount("-t", "tmpfs", "-o", "size=500m", "tmpfs").returncode:
         pytest.skip("a small file system cannot be mounted here")
     try:
-        done = snakemake(tmp_path, "--keep-going", "frames", check=False)
-        assert done.returncode == 1
-        assert "no space left on the device, or no more of its quota: free some and run again" in done.stderr
-        assert not list(place.rglob("*.part"))
+        for done in ("phantom", "cohort", "benchmarks/phantom", "benchmarks/cohort"):
+            shutil.copytree(workflow_run / "results" / done, place / done)
+        before = times(place)
+        disk = os.statvfs(place)
+        used = (disk.f_blocks - disk.f_bfree) * disk.f_frsize
+        assert not mount("-o", f"remount,size={used + ROOM}").returncode
+        stopped = snakemake(copy, "--keep-going", "frames", check=False)
+        assert stopped.returncode == 1
+        assert re.findall(r"Error in rule (\w+)", stopped.stderr) == ["frames_shard"]
+        assert stopped.stderr.count("no space left on the device, or no more of its quota: free some and run") == 1
+        assert "Traceback" not in stopped.stderr
+        after = times(place)
+        assert before.items() <= after.items()
+        # no half of a file, and no ledger that gives an image up
+        new = {name for name in after.keys() - before.keys() if not name.startswith("benchmarks/")}
+        assert new == {f"frames/{shard}.{ending}" for shard in ("00", "01") for ending in ("h5", "excluded.parquet")}
         assert not mount("-o", "remount,size=500m").returncode
-        snakemake(tmp_path, "dataset", "--rerun-incomplete")
-        same_bytes(tmp_path, workflow_run)
+        snakemake(copy, "dataset", "--rerun-incomplete")
+        assert after.items() <= times(place).items()
+        same_bytes(copy, workflow_run)
+        ledger = "results/frames/excluded.parquet"
+        assert (copy / ledger).read_bytes() == (workflow_run / ledger).read_bytes()
     finally:
         subprocess.run(["umount", str(place)], check=True)
+
+
+def test_what_cannot_be_closed_on_a_full_disk_adds_no_words(tmp_path):
+    """As HDF5's files, whose last bytes find no room when Python ends."""
+    code = (
+        "import sys; from ils.core import run; run.start(sys.argv[1])\n"
+        "class File:\n    def __del__(self): raise RuntimeError('not closed')\n"
+        "file = File()\nraise OSError({number}, 'write')"
+    )
+    for number, told in ((28, ["no space left"]), (2, ["not closed"])):
+        done = subprocess.run(
+            [sys.executable, "-c", code.format(number=number), str(tmp_path / "log")],
+            env={"PYTHONPATH": str(ROOT / "scripts")}, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 1
+        assert re.findall("no space left|not closed", done.stderr) == told
 
 
 @slow

@@ -63,7 +63,13 @@ def start(log_file: str) -> None:
             log.error("unexpected error", exc_info=(kind, error, trace))
             print(f"unexpected error: {kind.__name__}: {error} (traceback in {log_file})", file=sys.stderr)
 
-    sys.excepthook = report
+    def report_last(kind, error, trace) -> None:
+        report(kind, error, trace)
+        if _shortage(error):
+            # what HDF5 could not close for the same reason, it would complain of when Python ends
+            sys.excepthook = sys.unraisablehook = lambda *_: None
+
+    sys.excepthook = report_last
     threading.excepthook = lambda args: report(args.exc_type, args.exc_value, args.exc_traceback)
 
 
