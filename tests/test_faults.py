@@ -180,6 +180,19 @@ def test_a_killed_run_is_not_started_beside_its_own_jobs(workflow_run, tmp_path)
 
 @slow
 @pytest.mark.xdist_group("slurm")  # one after the other: one of them stops the cluster
+def test_an_interrupted_run_takes_its_jobs_with_it(workflow_run, tmp_path):
+    needs_slurm()
+    run, root = start_asleep(tmp_path, 600)
+    os.kill(run.pid, signal.SIGINT)
+    finish(run, tmp_path, check=False)
+    assert run.returncode == 1
+    assert queued(run_name(tmp_path)) == {}
+    finish(start(tmp_path, "dataset", root=root), tmp_path)
+    same_bytes(tmp_path, workflow_run)
+
+
+@slow
+@pytest.mark.xdist_group("slurm")  # one after the other: one of them stops the cluster
 @pytest.mark.parametrize("daemon", ["slurmctld", "slurmdbd"])
 def test_a_daemon_that_is_away_for_a_minute_loses_nothing(workflow_run, tmp_path, daemon):
     needs_test_cluster()
