@@ -178,6 +178,12 @@ def test_nothing_appears_when_writing_fails(tmp_path, masks):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_nothing_is_left_where_a_shard_cannot_be_finished(tmp_path, masks):
+    with pytest.raises(TypeError), store.ShardWriter(tmp_path / "00.h5", attrs={"a": object()}) as writer:
+        writer.append("a", mask=masks["image0"])
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_failed_write_keeps_the_old_file(tmp_path):
     path = tmp_path / "table.tsv"
     store.write_table(path, pl.DataFrame({"a": [1]}))

@@ -232,16 +232,22 @@ class ShardWriter:
             data.resize(rows, axis=0)
 
     def __exit__(self, kind, error, trace) -> bool | None:
-        if kind is None:
-            self._resize(len(self._ids))
-            ids = _texts(self._ids)
-            self._file.create_dataset(
-                self.key, data=ids, maxshape=(None,), chunks=(256,), fletcher32=True, track_times=False
-            )
-            for name, value in ({"frame": FRAME} | self.attrs).items():
-                _tell(self._file, name, json.dumps(value, sort_keys=True) if isinstance(value, dict) else value)
-        self._file.close()
+        try:
+            with self._file:
+                if kind is None:
+                    self._finish()
+        except BaseException as failed:  # the last bytes found no room
+            self._atomic.__exit__(type(failed), failed, failed.__traceback__)
+            raise
         return self._atomic.__exit__(kind, error, trace)
+
+    def _finish(self) -> None:
+        self._resize(len(self._ids))
+        self._file.create_dataset(
+            self.key, data=_texts(self._ids), maxshape=(None,), chunks=(256,), fletcher32=True, track_times=False
+        )
+        for name, value in ({"frame": FRAME} | self.attrs).items():
+            _tell(self._file, name, json.dumps(value, sort_keys=True) if isinstance(value, dict) else value)
 
 
 class Shard:
