@@ -189,9 +189,10 @@ def test_an_edited_environment_runs_its_rules_again(tmp_path, monkeypatch):
     tool.write_text(CONDA)
     tool.chmod(tool.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("PATH", f"{tool.parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
     directory = write_settings(tmp_path / "run", {"cohort": {"shards": 1}})
     targets = "--", "results/organs/excluded.parquet", "results/anomaly/excluded.parquet"
-    conda = "--sdm", "conda", "--conda-prefix", str(tmp_path / "environments")
+    conda = "--profile", "slurm"
     with Planner(copy_repository(tmp_path / "clone")) as planner:
 
         def again(place: Path, *deployed: str) -> dict[str, str]:
@@ -212,9 +213,12 @@ def test_an_edited_environment_runs_its_rules_again(tmp_path, monkeypatch):
         environment.write_bytes(before)
         moved = directory.rename(tmp_path / "moved")
         assert again(moved, *conda) == {}
-        # an environment in another place, here the run's folder, is another one, and so is none
-        assert again(moved, "--sdm", "conda").keys() == again(moved).keys() == {job.rule for job in jobs}
+        # an environment in another place is another one, and so is none
+        elsewhere = *conda, "--conda-prefix", str(tmp_path / "elsewhere")
+        assert again(moved, *elsewhere).keys() == again(moved).keys() == {job.rule for job in jobs}
         assert len(jobs) == 7
+    with Planner(copy_repository(tmp_path / "another")) as planner:
+        assert again(Path(shutil.copytree(moved, tmp_path / "copy")), *conda) == {}
 
 
 def pip_settings() -> tuple[list[str], dict[str, str]]:
