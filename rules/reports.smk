@@ -39,11 +39,11 @@ rule reports_structured:
         "results/benchmarks/reports/structured/{shard}.tsv"
     conda:
         "../envs/reports-vllm.yaml"
-    threads: 8 if GPUS["reports"] else 1  # a server's client does next to nothing
+    threads: 8 if SETTINGS.reports.llm.transport == "offline" else 1  # a server's client does next to nothing
     resources:
         gpu=GPUS["reports"],
         nodes=1,  # else SLURM may take the GPUs of two
-        mem_mb=growing(64000 if GPUS["reports"] else 4000),
+        mem_mb=growing(64000 if SETTINGS.reports.llm.transport == "offline" else 4000),
         runtime=minutes(720),
     params:
         options=OPTIONS["structuring"],

@@ -364,9 +364,14 @@ def test_new_studies_run_just_the_shards_they_fall_in(workflow_run, planner, tmp
     assert arrays(run) == arrays(workflow_run)
 
 
-def test_a_job_asks_for_one_gpu_and_a_training_for_all(planner, finished, tmp_path):
-    settings = write_settings(tmp_path, merged(RUNS["paper"], {"compute": {"gpus": 2}})) / "mine.yaml"
+@pytest.mark.parametrize(("transport", "gpus", "mb"), [("offline", {"1"}, "64000"), ("server", {"0"}, "4000")])
+def test_a_net_asks_for_one_gpu_and_a_training_for_all(planner, finished, tmp_path, transport, gpus, mb):
+    model = {"llm": {"transport": transport, "execution": {"server": "http://gpu07:8000/v1"}}}
+    settings = write_settings(tmp_path, merged(RUNS["paper"], {"compute": {"gpus": 2}, "reports": model})) / "mine.yaml"
     jobs = planner.jobs(finished("paper").directory, settings, "--forceall", "--", *ASKED)
-    one = ("reports_structured", "reports_mapping", "inference_run", *(f"{name}_shard" for name in NETS))
     asked = {job.rule: job.resources["gpu"] for job in jobs if job.resources.get("gpu", "0") != "0"}
-    assert asked == dict.fromkeys(one, "1") | {"training_run": "2"}
+    reports = [job.resources for job in jobs if job.rule in ("reports_structured", "reports_mapping")]
+    assert {job["gpu"] for job in reports} == gpus
+    assert {job["mem_mb"] for job in reports} == {mb}
+    nets = {rule: number for rule, number in asked.items() if not rule.startswith("reports_")}
+    assert nets == dict.fromkeys(("inference_run", *(f"{name}_shard" for name in NETS)), "1") | {"training_run": "2"}
