@@ -93,27 +93,29 @@ def jobs(lite: list[Work], paper: list[Work]) -> str:
     return table(("a shard's job", "core seconds, `lite`", "GPU seconds, the paper's nets", "under 10 minutes"), rows)
 
 
-def walls(lite: list[Work], paper: list[Work], gpus: list[int], cores_per_gpu: int, units: dict) -> str:
+def walls(lite: list[Work], paper: list[Work], gpus: tuple[int, ...], cores_per_gpu: int, units: dict) -> str:
     """Return the table of wall hours on so many GPUs, with so many cores beside each, and of `lite` on those cores.
 
     One stage after the other, in the profile slurm's groups of shards; a job has one core (and a GPU).
     """
-    rows = []
+    sizes, rows = yaml.safe_load(PROFILE.read_text(encoding="utf-8"))["group-components"], []
     for count in gpus:
         cores = count * cores_per_gpu
-        nets, alone = (sum(wall(work, count, cores, units) for work in works) / 3600 for works in (paper, lite))
+        nets, alone = (sum(wall(work, count, cores, units, sizes) for work in works) / 3600 for works in (paper, lite))
         rows.append((count, cores, told(nets), told(nets / 24), told(alone)))
     return table(("GPUs", "cores", "wall hours, the paper's nets", "days", "wall hours, `lite`, cores alone"), rows)
 
 
-def wall(work: Work, gpus: int, cores: int, units: dict) -> float:
-    """Return a stage's wall seconds: how often all GPUs or cores are taken by its jobs, times what a job takes."""
+def wall(work: Work, gpus: int, cores: int, units: dict, sizes: dict[str, int]) -> float:
+    """Return a stage's wall seconds: how often all GPUs or cores are taken by its jobs, times what a job takes.
+
+    ``sizes``: how many shards of a group share a job.
+    """
     if work.stage == "start of jobs" or not work.gpu_s + work.core_s:  # starts are counted with each job
         return 0
     stage, sets = work.stage.split()[0], max(1, work.number // units["counts"]["studies"]["number"])
     group, slots = (f"{stage}-gpu", gpus) if work.gpu_s else (f"{stage}-cpu", cores)
     parts = {"cohort": 1, "dataset": sets}.get(stage, SHARDS * sets)
-    sizes = yaml.safe_load(PROFILE.read_text(encoding="utf-8"))["group-components"]
     size = min(parts, sizes.get(group) or sizes.get(GROUPED.get(stage, stage), 1))
     starts = (size + 1) * units["cpu"]["start of jobs"]["core_s"]
     seconds = size * (work.gpu_s + work.core_s) * work.number / parts + starts
@@ -143,7 +145,7 @@ def report(
     shown = [
         totals(lite, paper),
         jobs(lite, paper),
-        walls(lite, paper, list(gpus), cores_per_gpu, units),
+        walls(lite, paper, gpus, cores_per_gpu, units),
     ]
     return "\n\n".join(shown) + "\n"
 

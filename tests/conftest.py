@@ -56,6 +56,13 @@ def snakemake(
     return done
 
 
+def stand_in(program: Path, text: str) -> None:
+    """Write a program that stands for another, and its folder."""
+    program.parent.mkdir(parents=True, exist_ok=True)
+    program.write_text(text)
+    program.chmod(0o755)
+
+
 def write_settings(directory: Path, settings: dict) -> Path:
     """Write ``directory``/mine.yaml (JSON is YAML) and return the directory."""
     directory.mkdir(parents=True, exist_ok=True)

@@ -10,7 +10,6 @@ import json
 import os
 import re
 import shutil
-import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -21,7 +20,7 @@ import snakemake.deployment.conda as deployment
 from snakemake.sourcecache import LocalSourceFile
 
 import conftest
-from conftest import ROOT, write_settings
+from conftest import ROOT, stand_in, write_settings
 from planner import Planner
 from whole_runs import copy_repository
 
@@ -117,9 +116,7 @@ sys.exit(subprocess.run(["bash", "-c", command[activated.end():]], env=os.enviro
 def calls(tmp_path, monkeypatch) -> Path:
     """Put a stand-in for apptainer on the path whose image holds the definition's folders; return the log of calls."""
     log, tool = tmp_path / "calls.jsonl", tmp_path / "bin" / "apptainer"
-    tool.parent.mkdir()
-    tool.write_text(STAND_IN.format(python=sys.executable, log=str(log), folders=sorted(folders().values())))
-    tool.chmod(tool.stat().st_mode | stat.S_IXUSR)
+    stand_in(tool, STAND_IN.format(python=sys.executable, log=str(log), folders=sorted(folders().values())))
     tool.with_name("singularity").symlink_to(tool)  # as apptainer's own packages do; a dry run calls it by that name
     monkeypatch.setenv("PATH", f"{tool.parent}:{os.environ['PATH']}")
     return log
@@ -185,9 +182,7 @@ CHANGED = "Software environment definition has changed since last execution"
 def test_an_edited_environment_runs_its_rules_again(tmp_path, monkeypatch):
     """Of a run of empty files that `snakemake --touch` takes for results made with conda."""
     tool = tmp_path / "bin" / "conda"
-    tool.parent.mkdir()
-    tool.write_text(CONDA)
-    tool.chmod(tool.stat().st_mode | stat.S_IXUSR)
+    stand_in(tool, CONDA)
     monkeypatch.setenv("PATH", f"{tool.parent}:{os.environ['PATH']}")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     directory = write_settings(tmp_path / "run", {"cohort": {"shards": 1}})

@@ -15,6 +15,7 @@ import yaml
 from cohort_runs import run_cohort
 from conftest import ROOT, imported, write_settings
 from ils.core.provenance import imported_names
+from rule_files import group_of, group_sizes, stage_of, workflow_rules
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
@@ -243,16 +244,6 @@ ALONE = {
 """Rules whose jobs are neither local nor of a group, and why: long, or of a kind that comes once."""
 
 
-def workflow_rules() -> dict[str, str]:
-    """Return {rule: its text} of every rule with a script; of one made from another its own comes first."""
-    found: dict[str, str] = {}
-    rule = r"^(?:use rule (\w+) as|rule) (\w+)(?: with)?:\n(.*?)(?=^\w|\Z)"
-    for path in sorted((ROOT / "rules").glob("*.smk")):
-        for base, name, own in re.findall(rule, path.read_text(encoding="utf-8"), flags=re.M | re.S):
-            found[name] = own + found.get(base, "")
-    return {name: body for name, body in found.items() if "script:" in body}
-
-
 def of_a_shard(body: str) -> bool:
     """Return whether a rule has a job for each shard: its log has every wildcard of the job."""
     return "{shard}" in re.search(r"^    log:\n +(.*)$", body, flags=re.M)[1]
@@ -260,15 +251,9 @@ def of_a_shard(body: str) -> bool:
 
 def groups_of(body: str) -> set[str]:
     """Return the group of a rule's jobs; two where it depends on the device."""
-    named = re.search(r"^    group:\n +(.*)$", body, flags=re.M)
-    if not named:
-        return set()
-    stage = re.fullmatch(r'GROUPS\["(\w+)"\]', named[1])
-    return {f"{stage[1]}-cpu", f"{stage[1]}-gpu"} if stage else {named[1].strip('"')}
-
-
-def group_sizes() -> dict[str, int]:
-    return yaml.safe_load((ROOT / "profiles/slurm/config.yaml").read_text(encoding="utf-8"))["group-components"]
+    group = group_of(body)
+    stage = stage_of(group)
+    return {f"{stage}-cpu", f"{stage}-gpu"} if stage else {group} - {""}
 
 
 def test_a_job_is_local_of_a_group_or_long():

@@ -12,39 +12,21 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-import yaml
 from snakemake_executor_plugin_slurm.partitions import get_best_partition, read_partition_file
 
-from conftest import ROOT, snakemake, write_settings
+from conftest import ROOT, snakemake, stand_in, write_settings
 from ils.core import cluster
 from ils.core.cluster import growing, orphans
 from ils.core.run import UserError
 from ils.core.settings.images import Compute
+from rule_files import group_of, group_sizes, profile, stage_of, workflow_rules
 from slurm_runs import TWO, finish, jobs_of, needs_slurm, queued, run_name, start, wait_for, with_fault
 from whole_runs import arrays, copy_repository, pair_lines
 
 DAY = 1440
 """Minutes that any cluster grants a job."""
-SCORES, OTHERS = {"evaluation_predictions", "evaluation_run"}, {"inference_panels", "training_curves"}
-APART = {"evaluation": [OTHERS, SCORES | {"inference_panels"}, SCORES | {"training_curves"}]}
-"""Groups of rules that do not follow from each other: of each chain the rules that are not in it."""
-
-
-def rules() -> dict[str, str]:
-    """Return {rule: its text} of every rule with a script, those made from another aside."""
-    found = {}
-    for path in (ROOT / "rules").glob("*.smk"):
-        found |= re.findall(r"^rule (\w+):\n(.*?)(?=^\w|\Z)", path.read_text(), flags=re.M | re.S)
-    return {name: body for name, body in found.items() if "script:" in body}
-
-
-def profile(name: str) -> dict:
-    return yaml.safe_load((ROOT / f"profiles/{name}/config.yaml").read_text())
-
-
-def group_of(body: str) -> str:
-    found = re.search(r"group:\n\s+(.*)\n", body)
-    return found.group(1).strip('"') if found else ""
+CHAINS = {"evaluation": [{"evaluation_predictions", "evaluation_run"}, {"inference_panels"}, {"training_curves"}]}
+"""Of a group whose rules do not all follow from each other, those that do: such a chain is one of its components."""
 
 
 @pytest.mark.parametrize("gpus", [0, 1])
@@ -52,28 +34,27 @@ def test_a_group_has_one_device_and_fits_into_a_day(gpus):
     """What SLURM is asked for at the third try: members of a group run one after the other, so their minutes add up."""
     slurm, asked = profile("slurm"), {}
     components, tries = slurm["group-components"], 1 + slurm["retries"]
-    for name, body in rules().items():
+    for name, body in workflow_rules().items():
         group = group_of(body)
-        stage = re.fullmatch(r'GROUPS\["(\w+)"\]', group)
+        stage = stage_of(group)
         assert ("gpu=" in body) == bool(stage) or not group, f"{name}: CPU and GPU in one group"
         if stage:
-            assert f'gpu=GPUS["{stage.group(1)}"]' in body
-            group = f"{stage.group(1)}-{'gpu' if gpus else 'cpu'}"
+            assert f'gpu=GPUS["{stage}"]' in body
+            group = f"{stage}-{'gpu' if gpus else 'cpu'}"
         if group:
             minutes = re.search(r"runtime=minutes\((.*)\)", body).group(1)
             first = eval(minutes, {"GPUS": dict.fromkeys(components_stages(), gpus)})
             asked.setdefault(group, {})[name] = growing(first, Compute().max_runtime)(None, tries)
     for group, minutes in asked.items():
-        chain = max(
-            sum(each for name, each in minutes.items() if name not in apart) for apart in APART.get(group, [()])
-        )
-        assert chain * components[group] <= DAY, group
+        chains = CHAINS.get(group, [minutes.keys()])
+        assert set().union(*chains) == minutes.keys()
+        assert max(sum(minutes[name] for name in chain) for chain in chains) * components[group] <= DAY, group
     device = "gpu" if gpus else "cpu"
     assert asked.keys() == {name for name in components if not name.endswith(f"-{'cpu' if gpus else 'gpu'}")}, device
 
 
 def components_stages() -> set[str]:
-    return {name.partition("-")[0] for name in profile("slurm")["group-components"] if "-" in name}
+    return {name.partition("-")[0] for name in group_sizes() if "-" in name}
 
 
 @pytest.mark.parametrize(("gpu", "partition"), [(0, "cpu"), (1, "gpu"), (8, "gpu"), (9, None)])
@@ -85,7 +66,7 @@ def test_a_job_with_a_gpu_goes_to_the_partition_with_gpus(gpu, partition):
 
 
 def test_every_rule_asks_for_more_with_each_try():
-    for name, body in rules().items():
+    for name, body in workflow_rules().items():
         for resource in ("mem_mb=growing(", "runtime=minutes("):
             assert resource in body, f"{name}: {resource}"
     assert [growing(4000)(None, attempt) for attempt in (1, 2, 3)] == [4000, 8000, 12000]
@@ -117,15 +98,12 @@ def squeue(tmp_path, monkeypatch) -> Callable[[str], None]:
     Nothing can be submitted meanwhile.
     """
     folder = tmp_path / "bin"
-    folder.mkdir()
-    (folder / "sbatch").write_text("#!/bin/sh\nexit 1\n")
-    (folder / "sbatch").chmod(0o755)
+    stand_in(folder / "sbatch", "#!/bin/sh\nexit 1\n")
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
 
     def put(deed: str) -> None:
         question = f"--noheader --user={os.getuid()} --format=%j|%Z"
-        (folder / "squeue").write_text(f"#!/bin/sh\n[ \"$*\" = '{question}' ] || exit 3\n{deed}\n")
-        (folder / "squeue").chmod(0o755)
+        stand_in(folder / "squeue", f"#!/bin/sh\n[ \"$*\" = '{question}' ] || exit 3\n{deed}\n")
 
     return put
 

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 import slurm_check
-from conftest import ROOT, SLICE, write_settings
+from conftest import ROOT, SLICE, stand_in, write_settings
 from ils.core.run import UserError
 from ils.core.slurm import UNLIMITED, Finding, findings, minutes, partitions
 from ils.core.slurm_jobs import Asked, Granted, asked, local_rules, working_directory
@@ -452,8 +452,7 @@ def test_a_command_that_hangs_is_one_sentence(monkeypatch):
 def sbatch(tmp_path, monkeypatch) -> Callable[[str], Callable[[], list[str]]]:
     """Return a function that puts a shell script in the place of sbatch; what that gives tells how it was called."""
     for name in ("sbatch", "scancel"):
-        (tmp_path / name).write_text(f'#!/bin/sh\necho {name} "$@" >> {tmp_path}/calls\n')
-        (tmp_path / name).chmod(0o755)
+        stand_in(tmp_path / name, f'#!/bin/sh\necho {name} "$@" >> {tmp_path}/calls\n')
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
 
     def does(script: str) -> Callable[[], list[str]]:

@@ -24,7 +24,7 @@ import shutil
 import time
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import h5py
@@ -57,7 +57,7 @@ DIGEST = "digest"
 """Where a Parquet file holds a digest of itself, for polars gives pages no checksum."""
 BLANK = "0" * 32
 """What stands for a Parquet file's digest while that is made."""
-BEFORE_DIGEST = b"\x18\x06digest\x18\x20"
+BEFORE_DIGEST = b"\x18%c%b\x18%c" % (len(DIGEST), DIGEST.encode(), len(BLANK))
 """What comes before the digest in a Parquet file: its name and, as Thrift writes them, both lengths."""
 CRC = "crc32"
 """Last key of a checked JSON line: CRC-32 of the line before it, eight hexadecimal digits."""
@@ -138,8 +138,7 @@ def _texts(texts: list[str] | tuple[str, ...]) -> np.ndarray:
     image's name, or make HDF5 read for ever.
     """
     coded = [text.encode() for text in texts]
-    size = max(1, *map(len, coded)) if coded else 1
-    return np.array(coded, dtype=h5py.string_dtype("utf-8", size))
+    return np.array(coded, dtype=h5py.string_dtype("utf-8", max([1, *map(len, coded)])))
 
 
 def _tell(what: h5py.File | h5py.Dataset, name: str, value: object) -> None:
@@ -184,10 +183,14 @@ class ShardWriter:
         self._fields: dict[str, tuple[h5py.Dataset, bool]] = {}
 
     def __enter__(self) -> "ShardWriter":
-        # A fixed superblock and no time stamps: the same rows give the same bytes.
-        self._file = h5py.File(self._atomic.__enter__(), "w", libver=("v110", "v110"))
-        for name, (shape, dtype) in self.empty.items():
-            self._create(name, shape, np.dtype(dtype))
+        with ExitStack() as entered:
+            path = entered.enter_context(self._atomic)
+            # A fixed superblock and no time stamps: the same rows give the same bytes.
+            self._file = entered.enter_context(h5py.File(path, "w", libver=("v110", "v110")))
+            for name, (shape, dtype) in self.empty.items():
+                self._create(name, shape, np.dtype(dtype))
+            entered.push(self._finish)
+            self._opened = entered.pop_all()
         return self
 
     def _create(self, name: str, shape: tuple[int, ...], dtype: np.dtype) -> None:
@@ -232,16 +235,11 @@ class ShardWriter:
             data.resize(rows, axis=0)
 
     def __exit__(self, kind, error, trace) -> bool | None:
-        try:
-            with self._file:
-                if kind is None:
-                    self._finish()
-        except BaseException as failed:  # the last bytes found no room
-            self._atomic.__exit__(type(failed), failed, failed.__traceback__)
-            raise
-        return self._atomic.__exit__(kind, error, trace)
+        return self._opened.__exit__(kind, error, trace)
 
-    def _finish(self) -> None:
+    def _finish(self, kind, *_: object) -> None:
+        if kind is not None:
+            return
         self._resize(len(self._ids))
         self._file.create_dataset(
             self.key, data=_texts(self._ids), maxshape=(None,), chunks=(256,), fletcher32=True, track_times=False

@@ -90,9 +90,10 @@ def known(results: Path, study_id: str, *, number: bool = False) -> list[dict]:
     path = results / "cohort" / "images.parquet"
     if not path.is_file():
         raise UserError(f"study is {study_id!r}, but {path} is missing: make it with `snakemake cohort`")
-    rows = read_table(path).filter(pl.col("study_id") == study_id).sort("image_id").to_dicts()
+    table = read_table(path)
+    rows = table.filter(pl.col("study_id") == study_id).sort("image_id").to_dicts()
     if not rows:
-        studies = read_table(path)["study_id"].n_unique()
+        studies = table["study_id"].n_unique()
         zeros = " (one of digits with zeros before it as study=\"'007'\")" if number else ""
         raise UserError(
             f"study is {study_id!r}, which is none of the {studies} studies of {path}: give a study_id of it{zeros}"
