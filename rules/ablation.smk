@@ -20,7 +20,7 @@ rule ablation_table:
         "../envs/ablation.yaml"
     threads: 1
     resources:
-        mem_mb=growing(4000),
+        mem_mb=megabytes(4000),
         runtime=minutes(10),
     params:
         options=OPTIONS["ablation"],
@@ -54,7 +54,7 @@ rule ablation_charts:
         "../envs/ablation.yaml"
     threads: 1
     resources:
-        mem_mb=growing(2000),
+        mem_mb=megabytes(2000),
         runtime=minutes(10),
     params:
         options=OPTIONS["ablation_charts"],

@@ -27,7 +27,7 @@ rule agreement_images:
         "../envs/agreement.yaml"
     threads: 1
     resources:
-        mem_mb=growing(8000),
+        mem_mb=megabytes(8000),
         runtime=minutes(120),
     params:
         options=lambda wildcards: OPTIONS["agreement"] | REFERENCES[wildcards.reference],
@@ -66,7 +66,7 @@ rule agreement_scores:
         "../envs/agreement.yaml"
     threads: 1
     resources:
-        mem_mb=growing(4000),
+        mem_mb=megabytes(4000),
         runtime=minutes(60),
     params:
         options=OPTIONS["agreement_scores"],
@@ -103,7 +103,7 @@ rule agreement_charts:
         "../envs/agreement.yaml"
     threads: 1
     resources:
-        mem_mb=growing(2000),
+        mem_mb=megabytes(2000),
         runtime=minutes(10),
     params:
         options=OPTIONS["agreement_charts"],

@@ -20,7 +20,7 @@ rule anatomy_shard:
     threads: 2
     resources:
         gpu=GPUS["anatomy"],
-        mem_mb=growing(6000),
+        mem_mb=megabytes(6000),
         runtime=minutes(30),
     params:
         options=OPTIONS["anatomy"],
@@ -45,7 +45,7 @@ rule anatomy:
         "../envs/gather.yaml"
     threads: 1
     resources:
-        mem_mb=growing(2000),
+        mem_mb=megabytes(2000),
         runtime=minutes(5),
     params:
         code=code_digest("gather.py"),

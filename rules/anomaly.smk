@@ -20,7 +20,7 @@ rule anomaly_shard:
     threads: 2
     resources:
         gpu=GPUS["anomaly"],
-        mem_mb=growing(8000),
+        mem_mb=megabytes(8000),
         runtime=minutes(1440 if GPUS["anomaly"] else 30),  # hundreds of passes through a large net for each image
     params:
         options=OPTIONS["anomaly"],
@@ -45,7 +45,7 @@ rule anomaly:
         "../envs/gather.yaml"
     threads: 1
     resources:
-        mem_mb=growing(2000),
+        mem_mb=megabytes(2000),
         runtime=minutes(5),
     params:
         code=code_digest("gather.py"),

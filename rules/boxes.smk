@@ -19,7 +19,7 @@ rule boxes_shard:
     threads: 2
     resources:
         gpu=GPUS["boxes"],
-        mem_mb=growing(6000),
+        mem_mb=megabytes(6000),
         runtime=minutes(240 if GPUS["boxes"] else 15),
     params:
         options=OPTIONS["boxes"],
@@ -44,7 +44,7 @@ rule boxes:
         "../envs/gather.yaml"
     threads: 1
     resources:
-        mem_mb=growing(2000),
+        mem_mb=megabytes(2000),
         runtime=minutes(5),
     params:
         code=code_digest("gather.py"),

@@ -16,7 +16,7 @@ rule cohort_shards:
         "../envs/cohort.yaml"
     threads: 2
     resources:
-        mem_mb=growing(8000),
+        mem_mb=megabytes(8000),
         runtime=minutes(240),
     params:
         # the manifest may be another rule's output: it is named once, among the inputs

@@ -91,8 +91,9 @@ workflow.register_resource("serial", 1)
 # Else Snakemake says of a group that SLURM refuses only that it failed.
 tell_why_groups_fail()
 
-# What a rule asks for grows with each try; its time up to what partitions allow.
+# What a rule asks for grows with each try, up to what partitions allow and their nodes have.
 minutes = partial(growing, most=SETTINGS.compute.max_runtime)
+megabytes = partial(growing, most=SETTINGS.compute.max_memory)
 
 OTHERS = SETTINGS.evaluation.predictions
 SPLIT = SETTINGS.inference.split

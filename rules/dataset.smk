@@ -23,7 +23,7 @@ rule dataset_pairs:
         "../envs/dataset.yaml"
     threads: 1
     resources:
-        mem_mb=growing(4000),
+        mem_mb=megabytes(4000),
         runtime=minutes(30),
     params:
         options=OPTIONS["dataset"],
@@ -51,7 +51,7 @@ rule dataset_layout:
         "../envs/dataset.yaml"
     threads: 1
     resources:
-        mem_mb=growing(8000),
+        mem_mb=megabytes(8000),
         runtime=minutes(240),
     params:
         pixels=OPTIONS["layout"]["pixels"],
@@ -79,7 +79,7 @@ rule dataset_release:
         "../envs/dataset.yaml"
     threads: 1
     resources:
-        mem_mb=growing(16000),  # all masks of the authors' release, packed, and all lines
+        mem_mb=megabytes(16000),  # all masks of the authors' release, packed, and all lines
         runtime=minutes(240),
     params:
         images=OPTIONS["imported"]["images"],
@@ -106,7 +106,7 @@ rule dataset:
         "../envs/gather.yaml"
     threads: 1
     resources:
-        mem_mb=growing(2000),
+        mem_mb=megabytes(2000),
         runtime=minutes(5),
     params:
         thresholds=BUILD,

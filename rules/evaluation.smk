@@ -21,7 +21,7 @@ rule evaluation_predictions:
         "../envs/evaluation.yaml"
     threads: 1
     resources:
-        mem_mb=growing(4000),
+        mem_mb=megabytes(4000),
         runtime=minutes(60),
     params:
         options=lambda wildcards: OTHERS[wildcards.model].model_dump(include={"adapter", "threshold", "grid"})
@@ -76,7 +76,7 @@ rule evaluation_run:
         "../envs/evaluation.yaml"
     threads: 1
     resources:
-        mem_mb=growing(4000),
+        mem_mb=megabytes(4000),
         runtime=minutes(60),
     params:
         options=OPTIONS["evaluation"],
@@ -118,7 +118,7 @@ rule evaluation_comparison:
         "../envs/evaluation.yaml"
     threads: 1
     resources:
-        mem_mb=growing(2000),
+        mem_mb=megabytes(2000),
         runtime=minutes(10),
     params:
         runs=list(EVALUATED),

@@ -18,7 +18,7 @@ rule explain_study:
         "../envs/explain.yaml"
     threads: 1
     resources:
-        mem_mb=growing(2000),
+        mem_mb=megabytes(2000),
         runtime=minutes(5),
     params:
         options=lambda wildcards: OPTIONS["explain"] | {"study": wildcards.study, "held": EXPLAIN["held"]},

@@ -29,7 +29,7 @@ rule figures_panels:
         "../envs/figures.yaml"
     threads: 1
     resources:
-        mem_mb=growing(4000),
+        mem_mb=megabytes(4000),
         runtime=minutes(30),
     params:
         options=OPTIONS["figures"],
@@ -40,7 +40,6 @@ rule figures_panels:
 
 rule figures_charts:
     input:
-        lines=expand("results/dataset/{{thresholds}}/{split}.jsonl", split=SPLITS),
         funnel_table="results/tables/funnel.tsv",
         splits_table="results/tables/splits.tsv",
     output:
@@ -71,7 +70,7 @@ rule figures_charts:
         "../envs/figures.yaml"
     threads: 1
     resources:
-        mem_mb=growing(4000),
+        mem_mb=megabytes(2000),
         runtime=minutes(10),
     params:
         options=OPTIONS["figures"],
@@ -99,7 +98,7 @@ rule figures_recall:
         "../envs/figures.yaml"
     threads: 1
     resources:
-        mem_mb=growing(2000),
+        mem_mb=megabytes(2000),
         runtime=minutes(10),
     params:
         options=OPTIONS["figures"],

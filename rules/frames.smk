@@ -17,7 +17,7 @@ rule frames_shard:
         "../envs/frames.yaml"
     threads: 2
     resources:
-        mem_mb=growing(4000),
+        mem_mb=megabytes(4000),
         runtime=minutes(60),
     params:
         options=OPTIONS["frames"],
@@ -42,7 +42,7 @@ rule frames:
         "../envs/gather.yaml"
     threads: 1
     resources:
-        mem_mb=growing(2000),
+        mem_mb=megabytes(2000),
         runtime=minutes(5),
     params:
         code=code_digest("gather.py"),

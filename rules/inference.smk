@@ -22,7 +22,7 @@ rule inference_run:
     threads: 2  # one reads pictures
     resources:
         gpu=GPUS["inference"],
-        mem_mb=growing(32000 if GPUS["inference"] else 4000),
+        mem_mb=megabytes(32000 if GPUS["inference"] else 4000),
         runtime=minutes(720 if GPUS["inference"] else 120),
     params:
         options=OPTIONS["inference"],
@@ -63,7 +63,7 @@ rule inference_panels:
         "../envs/evaluation.yaml"
     threads: 1
     resources:
-        mem_mb=growing(2000),
+        mem_mb=megabytes(2000),
         runtime=minutes(15),
     params:
         options=OPTIONS["figures"],
@@ -103,7 +103,7 @@ rule inference_predict:
     threads: 1
     resources:
         gpu=GPUS["inference"],
-        mem_mb=growing(32000 if GPUS["inference"] else 4000),
+        mem_mb=megabytes(32000 if GPUS["inference"] else 4000),
         runtime=minutes(60),
     params:
         instructions=PREDICT["instructions"],

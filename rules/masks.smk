@@ -27,7 +27,7 @@ rule masks_shard:
         "../envs/masks.yaml"
     threads: 1
     resources:
-        mem_mb=growing(4000),
+        mem_mb=megabytes(4000),
         runtime=minutes(5),
     params:
         options=OPTIONS["masks"],
@@ -56,7 +56,7 @@ rule masks_index:
         "../envs/masks.yaml"
     threads: 1
     resources:
-        mem_mb=growing(4000),
+        mem_mb=megabytes(4000),
         runtime=minutes(15),
     params:
         code=code_digest("masks.py", "ils.masks.index"),
@@ -87,7 +87,7 @@ rule masks_sweep:
         "../envs/masks.yaml"
     threads: 1
     resources:
-        mem_mb=growing(4000),
+        mem_mb=megabytes(4000),
         runtime=minutes(15),
     params:
         options=OPTIONS["masks"],
@@ -113,7 +113,7 @@ rule masks:
         "../envs/gather.yaml"
     threads: 1
     resources:
-        mem_mb=growing(2000),
+        mem_mb=megabytes(2000),
         runtime=minutes(5),
     params:
         thresholds=BUILD,

@@ -19,7 +19,7 @@ rule organs_shard:
     threads: 2
     resources:
         gpu=GPUS["organs"],
-        mem_mb=growing(4000),
+        mem_mb=megabytes(4000),
         runtime=minutes(15 if GPUS["organs"] else 40),
     params:
         options=OPTIONS["organs"],
@@ -43,7 +43,7 @@ rule organs_chexmask:
         "../envs/organs-chexmask.yaml"
     threads: 2
     resources:
-        mem_mb=growing(6000),
+        mem_mb=megabytes(6000),
         runtime=minutes(120),
     params:
         code=code_digest("organs.py", "ils.organs.published"),
@@ -67,7 +67,7 @@ rule organs:
         "../envs/gather.yaml"
     threads: 1
     resources:
-        mem_mb=growing(2000),
+        mem_mb=megabytes(2000),
         runtime=minutes(5),
     params:
         code=code_digest("gather.py"),

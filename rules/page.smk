@@ -38,7 +38,7 @@ rule page_pictures:
         "../envs/page.yaml"
     threads: 1
     resources:
-        mem_mb=growing(4000),
+        mem_mb=megabytes(4000),
         runtime=minutes(30),
     params:
         options=OPTIONS["page"],
@@ -83,7 +83,7 @@ rule page_index:
         "../envs/page.yaml"
     threads: 1
     resources:
-        mem_mb=growing(2000),
+        mem_mb=megabytes(2000),
         runtime=minutes(10),
     params:
         thresholds=BUILD,
@@ -125,7 +125,7 @@ rule page_costs:
         "../envs/page.yaml"
     threads: 1
     resources:
-        mem_mb=growing(2000),
+        mem_mb=megabytes(2000),
         runtime=minutes(5),
     params:
         options=OPTIONS["page_costs"],

@@ -14,7 +14,7 @@ rule phantom:
         "../envs/phantom.yaml"
     threads: 2
     resources:
-        mem_mb=growing(4000),
+        mem_mb=megabytes(4000),
         runtime=minutes(30),
     params:
         options=OPTIONS["phantom"],

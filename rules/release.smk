@@ -22,7 +22,7 @@ rule release_tables:
         "../envs/release.yaml"
     threads: 1
     resources:
-        mem_mb=growing(8000),
+        mem_mb=megabytes(8000),
         runtime=minutes(480),
     params:
         options=OPTIONS["release"],
@@ -52,7 +52,7 @@ rule release_dicom:
         "../envs/release.yaml"
     threads: 1
     resources:
-        mem_mb=growing(4000),
+        mem_mb=megabytes(4000),
         runtime=minutes(60),
     params:
         options=OPTIONS["release_dicom"],
@@ -95,7 +95,7 @@ rule release_package:
         "../envs/release.yaml"
     threads: 1
     resources:
-        mem_mb=growing(4000),
+        mem_mb=megabytes(4000),
         runtime=minutes(240),
     params:
         options=OPTIONS["release_package"],

@@ -18,7 +18,7 @@ rule reports_shard:
         "../envs/reports.yaml"
     threads: 1
     resources:
-        mem_mb=growing(4000),
+        mem_mb=megabytes(4000),
         runtime=minutes(5),
     params:
         options=OPTIONS["reports"],
@@ -43,7 +43,7 @@ rule reports_structured:
     resources:
         gpu=GPUS["reports"],
         nodes=1,  # else SLURM may take the GPUs of two
-        mem_mb=growing(64000 if SETTINGS.reports.llm.transport == "offline" else 4000),
+        mem_mb=megabytes(64000 if SETTINGS.reports.llm.transport == "offline" else 4000),
         runtime=minutes(720),
     params:
         options=OPTIONS["structuring"],
@@ -66,7 +66,7 @@ rule reports_terms:
         "../envs/reports.yaml"
     threads: 1
     resources:
-        mem_mb=growing(4000),
+        mem_mb=megabytes(4000),
         runtime=minutes(30),
     params:
         code=code_digest("reports.py", "ils.reports.llm.terms"),
@@ -108,7 +108,7 @@ rule reports_agreement:
         "../envs/reports.yaml"
     threads: 1
     resources:
-        mem_mb=growing(8000),
+        mem_mb=megabytes(8000),
         runtime=minutes(20),
     params:
         effusion_without_side=OPTIONS["reports"]["effusion_without_side"],
@@ -134,7 +134,7 @@ rule reports:
         "../envs/gather.yaml"
     threads: 1
     resources:
-        mem_mb=growing(2000),
+        mem_mb=megabytes(2000),
         runtime=minutes(5),
     params:
         code=code_digest("gather.py"),

@@ -21,7 +21,7 @@ rule review_pages:
         "../envs/review.yaml"
     threads: 1
     resources:
-        mem_mb=growing(4000),
+        mem_mb=megabytes(4000),
         runtime=minutes(30),
     params:
         options=OPTIONS["review"],
@@ -78,7 +78,7 @@ rule review_sheets:
         "../envs/review.yaml"
     threads: 1
     resources:
-        mem_mb=growing(4000),
+        mem_mb=megabytes(4000),
         runtime=minutes(10),
     params:
         options=OPTIONS["review_merge"],

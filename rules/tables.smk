@@ -48,7 +48,7 @@ rule tables_counts:
         "../envs/tables.yaml"
     threads: 1
     resources:
-        mem_mb=growing(8000),
+        mem_mb=megabytes(8000),
         runtime=minutes(30),
     params:
         thresholds=BUILD,
@@ -76,7 +76,7 @@ rule tables_recall:
         "../envs/tables.yaml"
     threads: 1
     resources:
-        mem_mb=growing(4000),
+        mem_mb=megabytes(4000),
         runtime=minutes(10),
     params:
         sets=list(SETS),
@@ -108,7 +108,7 @@ rule tables_truth:
         "../envs/tables.yaml"
     threads: 1
     resources:
-        mem_mb=growing(4000),
+        mem_mb=megabytes(4000),
         runtime=minutes(10),
     params:
         options=OPTIONS["tables"],

@@ -25,7 +25,7 @@ rule training_run:
     resources:
         gpu=GPUS["training"],
         nodes=1,  # else SLURM may take the GPUs of two
-        mem_mb=growing(64000 if GPUS["training"] else 8000),
+        mem_mb=megabytes(64000 if GPUS["training"] else 8000),
         runtime=minutes(4320 if GPUS["training"] else 240),  # the paper's run took 2.5 days on two H100
     params:
         options=OPTIONS["training"],
@@ -60,7 +60,7 @@ rule training_curves:
         "../envs/evaluation.yaml"
     threads: 1
     resources:
-        mem_mb=growing(2000),
+        mem_mb=megabytes(2000),
         runtime=minutes(10),
     params:
         code=code_digest("training.py", "ils.training.curves"),
@@ -83,7 +83,7 @@ rule training_published:
         "../envs/inference.yaml"
     threads: 1
     resources:
-        mem_mb=growing(16000),
+        mem_mb=megabytes(16000),
         runtime=minutes(60),
     params:
         code=code_digest("training.py", "ils.training.published"),
@@ -105,7 +105,7 @@ rule training_sam:
         "../envs/inference.yaml"
     threads: 1
     resources:
-        mem_mb=growing(8000),
+        mem_mb=megabytes(8000),
         runtime=minutes(20),
     params:
         code=code_digest("training.py", "ils.training.published"),

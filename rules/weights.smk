@@ -15,7 +15,7 @@ rule weights_radedit:
         "../envs/weights.yaml"
     threads: 1
     resources:
-        mem_mb=growing(4000),
+        mem_mb=megabytes(4000),
         runtime=minutes(120),
     params:
         options=WEIGHTS["radedit"],
@@ -64,7 +64,7 @@ rule weights_hybridgnet:
         "../envs/weights.yaml"
     threads: 1
     resources:
-        mem_mb=growing(8000),
+        mem_mb=megabytes(8000),
         runtime=minutes(30),
     params:
         options=WEIGHTS["hybridgnet"],
@@ -137,7 +137,7 @@ rule weights:
         "../envs/weights.yaml"
     threads: 1
     resources:
-        mem_mb=growing(1000),
+        mem_mb=megabytes(1000),
         runtime=minutes(10),
     params:
         code=code_digest("weights.py", "ils.weights.stage"),

@@ -20,7 +20,7 @@ use rule weights_hybridgnet as weights_lisa with:
     benchmark:
         "results/benchmarks/weights/lisa.tsv"
     resources:
-        mem_mb=growing(40000),  # a shard of ten gigabytes, as it comes and as it goes
+        mem_mb=megabytes(40000),  # a shard of ten gigabytes, as it comes and as it goes
         runtime=minutes(60),
     params:
         options=WEIGHTS["lisa"],

@@ -6,6 +6,7 @@ Ends with 1 if something is missing.
 """
 
 import argparse
+import getpass
 import os
 import shlex
 import shutil
@@ -20,7 +21,7 @@ from ils.core.slurm_jobs import asked, local_rules, working_directory
 from ils.core.slurm_profile import read_partitions, read_profile
 
 ROOT = Path(__file__).resolve().parents[1]
-PROGRAMS = ("sbatch", "squeue", "scontrol", "sinfo", "sacct", "conda", "apptainer")
+PROGRAMS = ("sbatch", "squeue", "scontrol", "sinfo", "sacct", "sacctmgr", "conda", "apptainer")
 NOTE = "Using profile"
 """What Snakemake says among its errors when all is well."""
 ANSWER_S, SUBMIT_S = 300, 300
@@ -54,6 +55,16 @@ def answer(*command: str) -> str:
         said = _last_line(done.stderr) or _last_line(done.stdout) or done.returncode
         raise UserError(f"{' '.join([Path(command[0]).name, *command[1:3]])} fails: {said}")
     return done.stdout
+
+
+def default_account() -> str:
+    """Return the account that SLURM charges where none is named; "" where it keeps none or does not say."""
+    user, form = getpass.getuser(), "format=defaultaccount"
+    try:
+        said = answer("sacctmgr", "--noheader", "--parsable2", "show", "user", user, form)
+    except UserError:
+        return ""
+    return said.strip()
 
 
 def dry_run(words: list[str], attempt: int) -> str:
@@ -114,6 +125,7 @@ def look(arguments: list[str]) -> list[Finding]:
     found = findings(
         config=config, sinfo=sinfo, jobs=asked(first, local), last=asked(last, local), profile=profile, known=known,
         programs=programs, orphans=orphans(directory),
+        default_account=default_account() if "sacctmgr" in programs else "",
     )  # fmt: skip
     return [*found, on_a_node(known[0].name, profile.account, directory)] if submit else found
 

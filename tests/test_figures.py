@@ -100,8 +100,14 @@ def test_the_same_story_gives_the_same_file(tmp_path):
 
 
 def test_the_distribution_shows_every_count():
-    counts = {("edema", True): 3, ("edema", False): 5, ("opacity", False): 7}
-    axes = charts.distribution(counts).axes[0]
+    table = pl.DataFrame(
+        {
+            "split": ["train", "test", "test", "test"], "lesion": ["edema", "edema", "opacity", "total"],
+            "basic_positive": [1, 1, 0, 1], "global_positive": [0, 1, 0, 1], "global_negative": [5, 0, 7, 7],
+            "basic_positive_paper": [9, 9, 9, 9], "global_negative_paper": [9, 9, 9, 9],
+        }
+    )  # fmt: skip
+    axes = charts.distribution(table).axes[0]
     heights = [bar.get_height() for bar in axes.patches]
     assert sum(heights) == 15
     assert heights[LESIONS.index("edema")] == 3

@@ -67,9 +67,9 @@ def test_a_job_with_a_gpu_goes_to_the_partition_with_gpus(gpu, partition):
 
 def test_every_rule_asks_for_more_with_each_try():
     for name, body in workflow_rules().items():
-        for resource in ("mem_mb=growing(", "runtime=minutes("):
+        for resource in ("mem_mb=megabytes(", "runtime=minutes("):
             assert resource in body, f"{name}: {resource}"
-    assert [growing(4000)(None, attempt) for attempt in (1, 2, 3)] == [4000, 8000, 12000]
+    assert [growing(4000, 180_000)(None, attempt) for attempt in (1, 2, 3)] == [4000, 8000, 12000]
     assert [growing(600, 1440)(None, attempt) for attempt in (1, 2, 3)] == [600, 1200, 1440]
 
 

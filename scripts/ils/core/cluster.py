@@ -3,7 +3,6 @@ of a run that was killed.
 """
 
 import functools
-import math
 import os
 import re
 import shutil
@@ -19,12 +18,12 @@ PATIENCE_S = 20
 """How long SLURM may take to answer, seconds."""
 
 
-def growing(amount: int, most: float = math.inf) -> Callable:
+def growing(amount: int, most: int) -> Callable:
     """Return a rule's resource that is ``amount`` at the first try, twice that at the second and so on, up to ``most``.
 
     A job that ran out of memory or of time is tried again with more, as often as the profile's ``retries`` says. More
-    time than a partition allows must not be asked for: SLURM refuses such a try or lets it wait for ever, whatever the
-    one before failed of.
+    than a partition allows or a node has must not be asked for: SLURM refuses such a try or lets it wait for ever,
+    whatever the one before failed of.
     """
     return lambda wildcards, attempt: min(amount * attempt, most)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from snakemake_executor_plugin_slurm.partitions import Partition, PartitionLimits
 
-from ils.core.slurm_jobs import TOGETHER, UNLIMITED, Asked, Granted, chosen, denied, hours, refusal, told
+from ils.core.slurm_jobs import TOGETHER, UNLIMITED, Asked, Granted, chosen, denied, hours, most_memory, refusal, told
 from ils.core.slurm_profile import FIRST_LOOK, Profile
 
 SHOWN = 3
@@ -63,12 +63,14 @@ def findings(
     known: list[Partition],
     programs: set[str],
     orphans: list[str],
+    default_account: str = "",
 ) -> list[Finding]:
     """Return what was looked at, in the order in which a user should mend it.
 
     ``config`` is what `scontrol show config` prints, ``jobs`` and ``last`` what is asked for at the first and the last
     try, ``profile`` and ``known`` the profile and its partitions as read, ``programs`` those of SLURM and of software
-    deployment that are installed, ``orphans`` runs whose jobs still write here.
+    deployment that are installed, ``orphans`` runs whose jobs still write here, ``default_account`` what SLURM charges
+    where a job names none.
     """
     values = dict(re.findall(r"^(\w+)\s*= (.*?)\s*$", config, flags=re.M))
     there = partitions(sinfo)
@@ -76,7 +78,7 @@ def findings(
         Finding("SLURM", True, f"release {values.get('SLURM_VERSION', 'unknown')} answers"),
         _accounting(values, programs),
         _memory_of_jobs(values, profile),
-        _account(values, profile),
+        _account(values, profile, default_account),
         *_groups(profile),
         *[_partition(one.name, one.limits, there) for one in known],
         *_devices(jobs, last, profile.retries + 1, known, there),
@@ -106,9 +108,9 @@ def _memory_of_jobs(values: dict[str, str], profile: Profile) -> Finding:
     return Finding("MinJobAge", seconds >= wanted, f"{seconds} s" if seconds >= wanted else lack)
 
 
-def _account(values: dict[str, str], profile: Profile) -> Finding:
+def _account(values: dict[str, str], profile: Profile, default: str) -> Finding:
     enforced = "associations" in values.get("AccountingStorageEnforce", "")
-    given = profile.account
+    given = profile.account or (f"{default}, SLURM's default for you" if default else "")
     lack = "the cluster wants one: set slurm_account in the profile (`sacctmgr show associations user=$USER`)"
     return Finding("account", not enforced or bool(given), given or (lack if enforced else "none is asked for"))
 
@@ -190,11 +192,10 @@ def _memory_of_tries(
         return []
     names = list(dict.fromkeys(job.name for job in sorted(short, key=lambda job: -job.memory_mb)))
     named = ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
-    most = max(job.memory_mb for job in short)
-    said = (
-        f"{named}: up to {most:,} MB, more than their partition grants; should it come to that, SLURM refuses the try"
-    )
-    return [Finding(f"memory at try {tries}", True, said)]
+    most, granted = max(job.memory_mb for job in short), min(most_memory(job, known, there) for job in short)
+    remedy = f": set compute.max_memory: {granted}" if granted else ""
+    said = f"{named}: up to {most:,} MB, more than their partition grants; should it come to that, SLURM refuses it"
+    return [Finding(f"memory at try {tries}", True, said + remedy)]
 
 
 def _targets(jobs: list[Asked]) -> list[Finding]:

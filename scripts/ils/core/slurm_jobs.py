@@ -1,6 +1,7 @@
 """What the jobs of a dry run ask SLURM for, to which partition the executor sends each, and whether that grants it."""
 
 import logging
+import math
 import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
@@ -149,6 +150,13 @@ def denied(job: Asked, known: list[Partition], there: dict[str, Granted]) -> tup
     if name not in there:
         return "partition", name
     return lacking(job, there[name]), name
+
+
+def most_memory(job: Asked, known: list[Partition], there: dict[str, Granted]) -> int:
+    """Return the most megabytes that a job is granted wherever the executor sends it with them; 0 for none."""
+    amounts = {node[0] for place in there.values() for node in place.nodes}
+    amounts |= {int(one.limits.max_mem_mb) for one in known if one.limits.max_mem_mb < math.inf}
+    return max((one for one in amounts if not denied(replace(job, memory_mb=one), known, there)[0]), default=0)
 
 
 def refusal(job: Asked, known: list[Partition], there: dict[str, Granted], again: bool = False) -> str:

@@ -11,14 +11,18 @@ from ils.core.labels import LESIONS
 from ils.core.plots import BLUE, GREY, VERMILION
 
 
-def distribution(counts: Mapping[tuple[str, bool], int]) -> Figure:
-    """Draw positive and negative pairs per lesion type; ``counts`` by (target, is positive). After Fig. 4."""
+def distribution(splits: pl.DataFrame) -> Figure:
+    """Draw positive and negative pairs per lesion type. After Fig. 4.
+
+    ``splits``: the tables stage's pairs per split of one threshold set; all splits and types of instruction together.
+    """
     figure = Figure(figsize=(9, 5), layout="constrained")
     axes = figure.subplots()
-    for offset, positive, colour in ((-0.2, True, palette.POSITIVE), (0.2, False, palette.NEGATIVE)):
-        heights = [counts.get((lesion, positive), 0) for lesion in LESIONS]
+    for offset, polarity, colour in ((-0.2, "positive", palette.POSITIVE), (0.2, "negative", palette.NEGATIVE)):
+        columns = [name for name in splits.columns if name.endswith(f"_{polarity}")]
+        heights = [_pairs(splits, lesion, columns) for lesion in LESIONS]
         places = [index + offset for index in range(len(LESIONS))]
-        bars = axes.bar(places, heights, 0.4, color=colour, label="positive" if positive else "negative")
+        bars = axes.bar(places, heights, 0.4, color=colour, label=polarity)
         axes.bar_label(bars, fontsize=8)
     axes.set_xticks(range(len(LESIONS)), LESIONS, rotation=20)
     axes.set_ylabel("instruction-answer pairs")

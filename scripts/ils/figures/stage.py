@@ -65,14 +65,14 @@ def run_panels(
         save_sheet(draw(story), folder / f"{image_id}.jpg", options.dpi, options.quality)
 
 
-def run_charts(*, lines: list[str], funnel_table: str, splits_table: str, distribution: str, shares: str, funnel: str,
-               name: str, options: Options) -> None:  # fmt: skip
-    """Draw the three charts of the threshold set ``name`` from its lines and the tables stage's funnel and splits."""
-    of_set = read_table(funnel_table).filter(pl.col("thresholds") == name)
-    counts = Counter((row["target"], row["mask_id"] is not None) for path in lines for row in read_lines(path))
-    save(charts.distribution(counts), distribution, options.dpi)
-    save(charts.funnel(funnel_steps(of_set)), funnel, options.dpi)
-    save(charts.shares(read_table(splits_table).filter(pl.col("thresholds") == name)), shares, options.dpi)
+def run_charts(
+    *, funnel_table: str, splits_table: str, distribution: str, shares: str, funnel: str, name: str, options: Options
+) -> None:
+    """Draw the three charts of the threshold set ``name`` from the tables stage's funnel and splits."""
+    steps, splits = (read_table(path).filter(pl.col("thresholds") == name) for path in (funnel_table, splits_table))
+    save(charts.distribution(splits), distribution, options.dpi)
+    save(charts.funnel(funnel_steps(steps)), funnel, options.dpi)
+    save(charts.shares(splits), shares, options.dpi)
 
 
 def run_recall(*, recall_table: str, recall: str, options: Options) -> None:

@@ -34,6 +34,13 @@ class Compute(Section):
         ge=60,
         le=100_000,
     )
+    max_memory: int = key(
+        180_000,
+        "Megabytes that a job asks for at most, at any try: what SLURM may give of your nodes (`sinfo -o %m`).",
+        unit="MB",
+        ge=2000,
+        le=10_000_000,
+    )
     container: str = key(
         "",
         "Apptainer image that holds the environments, with --sdm conda apptainer (docs/containers.md); empty: none. To "
