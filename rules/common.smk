@@ -93,7 +93,7 @@ tell_why_groups_fail()
 
 # What a rule asks for grows with each try, up to what partitions allow and their nodes have.
 minutes = partial(growing, most=SETTINGS.compute.max_runtime)
-megabytes = partial(growing, most=SETTINGS.compute.max_memory)
+megabytes = partial(growing, most=SETTINGS.compute.max_memory_mb)
 
 OTHERS = SETTINGS.evaluation.predictions
 SPLIT = SETTINGS.inference.split

@@ -180,18 +180,18 @@ def test_a_last_try_without_enough_memory_is_told_and_is_no_lack(found):
     assert all(one.good for one in told.values())
     assert told["memory at try 3"].told == (
         "anomaly-gpu, frames: up to 600,000 MB, more than their partition grants; should it come to that, SLURM "
-        "refuses it: set compute.max_memory: 192000"
+        "refuses it: set compute.max_memory_mb: 192000"
     )
     capped = [replace(job, memory_mb=192000) for job in last]
     assert "memory at try 3" not in {one.what for one in [*found(), *found(last=capped)]}
     # of the nodes with more memory none has as many cores
     (told,) = [one for one in found(last=[replace(FRAMES, memory_mb=200000, cores=64)]) if "try 3" in one.what]
-    assert told.told.endswith("set compute.max_memory: 96000")
+    assert told.told.endswith("set compute.max_memory_mb: 96000")
     # so too where partitions.yaml says it
     limits = {"short": {"max_mem_mb": 192000}, "big": {"max_gpu": 4, "max_mem_mb": 512000}}
     last = [replace(FRAMES, memory_mb=600000)]
     (told,) = [one for one in found(last=last, known=limits) if "try 3" in one.what]
-    assert (told.told.startswith("frames: "), told.told.endswith("max_memory: 512000")) == (True, True)  # in big
+    assert (told.told.startswith("frames: "), told.told.endswith("max_memory_mb: 512000")) == (True, True)  # in big
 
 
 def test_of_many_jobs_three_are_shown_and_each_once(lacks):
@@ -378,7 +378,7 @@ def test_rules_that_are_no_jobs_of_the_cluster_are_known():
 @pytest.fixture(scope="module")
 def dry_runs(tmp_path_factory) -> dict[int, str]:
     """A real dry run with the profile, at the first and at the third try, without SLURM."""
-    compute = {"max_runtime": 600, "max_memory": 23000}
+    compute = {"max_runtime": 600, "max_memory_mb": 23000}
     folder = write_settings(tmp_path_factory.mktemp("dry"), SLICE | {"compute": compute})
     words = ["all", "training", "--directory", str(folder), "--configfile", str(folder / "mine.yaml")]
     return {attempt: slurm_check.dry_run(words, attempt) for attempt in (1, 3)}
@@ -396,7 +396,7 @@ def test_a_real_dry_run_is_read_whole(dry_runs):
     )
     assert cohort == Asked("cohort_shards", 240, 8000, 2, 0, (("cohort_shards", 240),), {"serial": 1})
     assert organs == Asked("organs-cpu", 120, 4000, 2, 0, (("organs_shard", 40),) * 3, {"serial": 1})
-    # as the third try is asked for: no more than compute.max_runtime and compute.max_memory
+    # as the third try is asked for: no more than compute.max_runtime and compute.max_memory_mb
     assert [(job.minutes, job.memory_mb) for job in again] == [(600, 23000), (360, 12000), (600, 23000)]
     assert (training.minutes, training.memory_mb, training.cores) == (240, 8000, 1)
 
@@ -432,7 +432,7 @@ def test_the_command_looks_where_the_run_would_work(dry_runs, monkeypatch, tmp_p
     )
     assert told["targets"].startswith("without inference, evaluation, ablation, release: ")
     short = told["memory at try 3"]  # of jobs with 8,000 MB at the first, three are named
-    assert re.match(r"[\w, -]+ and 1 more: up to 23,000 MB.*: set compute.max_memory: 21694$", short)
+    assert re.match(r"[\w, -]+ and 1 more: up to 23,000 MB.*: set compute.max_memory_mb: 21694$", short)
 
     def silent(directory: Path) -> list[str]:
         raise UserError("squeue does not answer: try again")

@@ -193,7 +193,7 @@ def _memory_of_tries(
     names = list(dict.fromkeys(job.name for job in sorted(short, key=lambda job: -job.memory_mb)))
     named = ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
     most, granted = max(job.memory_mb for job in short), min(most_memory(job, known, there) for job in short)
-    remedy = f": set compute.max_memory: {granted}" if granted else ""
+    remedy = f": set compute.max_memory_mb: {granted}" if granted else ""
     said = f"{named}: up to {most:,} MB, more than their partition grants; should it come to that, SLURM refuses it"
     return [Finding(f"memory at try {tries}", True, said + remedy)]
 

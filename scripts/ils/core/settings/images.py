@@ -34,7 +34,7 @@ class Compute(Section):
         ge=60,
         le=100_000,
     )
-    max_memory: int = key(
+    max_memory_mb: int = key(
         180_000,
         "Megabytes that a job asks for at most, at any try: what SLURM may give of your nodes (`sinfo -o %m`).",
         unit="MB",
