@@ -19,10 +19,8 @@ def distribution(splits: pl.DataFrame) -> Figure:
     figure = Figure(figsize=(9, 5), layout="constrained")
     axes = figure.subplots()
     for offset, polarity, colour in ((-0.2, "positive", palette.POSITIVE), (0.2, "negative", palette.NEGATIVE)):
-        columns = [name for name in splits.columns if name.endswith(f"_{polarity}")]
-        heights = [_pairs(splits, lesion, columns) for lesion in LESIONS]
         places = [index + offset for index in range(len(LESIONS))]
-        bars = axes.bar(places, heights, 0.4, color=colour, label=polarity)
+        bars = axes.bar(places, _pairs(splits, polarity), 0.4, color=colour, label=polarity)
         axes.bar_label(bars, fontsize=8)
     axes.set_xticks(range(len(LESIONS)), LESIONS, rotation=20)
     axes.set_ylabel("instruction-answer pairs")
@@ -37,12 +35,10 @@ def shares(splits: pl.DataFrame) -> Figure:
 
     ``splits``: the tables stage's pairs per split of one threshold set; all splits and types of instruction together.
     """
-    rows = splits.filter(pl.col("lesion") != "total")
     figure = Figure(figsize=(9, 4.6), layout="constrained")
     for axes, polarity in zip(figure.subplots(1, 2, sharey=True), ("positive", "negative"), strict=True):
-        columns = [name for name in rows.columns if name.endswith(f"_{polarity}")]
         for offset, ending, colour, label in ((-0.2, "", BLUE, "this run"), (0.2, "_paper", GREY, "the paper")):
-            pairs = [_pairs(rows, lesion, [f"{name}{ending}" for name in columns]) for lesion in LESIONS]
+            pairs = _pairs(splits, f"{polarity}{ending}")
             widths = [100 * number / max(sum(pairs), 1) for number in pairs]
             places = [index + offset for index in range(len(LESIONS))]
             axes.bar_label(
@@ -58,8 +54,11 @@ def shares(splits: pl.DataFrame) -> Figure:
     return figure
 
 
-def _pairs(rows: pl.DataFrame, lesion: str, columns: Sequence[str]) -> int:
-    return sum(int(rows.filter(pl.col("lesion") == lesion)[name].sum()) for name in columns)
+def _pairs(splits: pl.DataFrame, ending: str) -> list[int]:
+    """Return the pairs of each lesion type, in their order, from all columns with that ending."""
+    columns = [name for name in splits.columns if name.endswith(f"_{ending}")]
+    sums = dict(splits.group_by("lesion").agg(pl.sum_horizontal(columns).sum().alias("pairs")).iter_rows())
+    return [sums.get(lesion, 0) for lesion in LESIONS]
 
 
 def funnel(steps: Sequence[tuple[str, int, Mapping[str, int]]]) -> Figure:
