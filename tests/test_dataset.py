@@ -7,9 +7,9 @@ import polars as pl
 import pytest
 
 from dataset_cases import OPTIONS, build, line, make, random_cohort, study, tuple_, unit, write_shard
+from ils.core import templates
 from ils.core.labels import LESIONS
 from ils.core.store import read_lines, read_table
-from ils.dataset import templates
 from ils.dataset.pairs import FIELDS, records
 from ils.dataset.stage import image_pairs
 

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from evaluation_cases import LINES
+from ils.core import templates
 from ils.core.labels import INFERRED_LESIONS, LESIONS, VALID_LOCATIONS
-from ils.dataset import templates
 from ils.evaluation import text
 from test_evaluation import own, score
 

@@ -6,8 +6,8 @@ from itertools import product
 import pytest
 
 from dataset_cases import tuple_
+from ils.core import templates
 from ils.core.labels import LOBES, VALID_LOCATIONS, ZONE_LABELS
-from ils.dataset import templates
 from ils.masks.grounding import joined
 from logic_cases import LUNG_LESIONS, MASKS, STRICT, UNDER, pairs_of, says
 

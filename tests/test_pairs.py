@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dataset_cases import ALL, LEFT, LUNG_LESIONS, RIGHT, deny, line, may, said, study, tuple_, unit
+from ils.core import templates
 from ils.core.labels import LESIONS, VALID_LOCATIONS, in_table_order
-from ils.dataset import templates
 from ils.dataset.evidence import evidence
 from ils.dataset.negatives import Evidence
 from ils.dataset.positives import positives

@@ -20,19 +20,23 @@ from conftest import ROOT, SLICE, snakemake, write_settings
 from ils.core.labels import CATEGORIES, LESIONS, LUNGS, ZONE_LABELS
 from ils.core.run import UserError
 from ils.core.store import read_lines, read_table, write_lines
+from ils.llm import asking
+from ils.llm.transport import Execution, ModelOptions, connect, folder_of
 from ils.reports import agreement, schema
-from ils.reports.llm import answers, asking, join, mapping, prompts, structuring, terms
-from ils.reports.llm.transport import Execution, ModelOptions, connect, folder_of
+from ils.reports.llm import answers, join, mapping, prompts, structuring, terms
 from ils.reports.rules import lexicon as rules_lexicon
 from ils.reports.stage import Options, run_shard
 
 LEXICON = rules_lexicon.load(language_model.LEXICON)
 SENTENCES = ["The heart is enlarged.", "Opacity in the left base, likely pneumonia.", "No pleural effusion."]
 MODEL = ModelOptions(
-    section="structuring", transport="server", model=language_model.MODEL, revision="", context=16384, max_tokens=4096,
+    key="reports.llm.structuring", transport="server", model=language_model.MODEL, revision="", context=16384, max_tokens=4096,
     dtype="auto", temperature=0.0, retries=2, retry_temperature=0.5, seed=7,
 )  # fmt: skip
-EXECUTION = Execution(gpus=0, gpu_memory=0.9, eager=True, server="", mapping_server="", requests=4, timeout_s=30)
+EXECUTION = Execution(
+    gpus=0, gpu_memory=0.9, eager=True, server="", requests=4, timeout_s=30,
+    server_key="reports.llm.execution.server",
+)  # fmt: skip
 
 
 def direct(questions: list[asking.Question], attempt: int) -> list[str]:

@@ -16,9 +16,9 @@ from conftest import SLICE, snakemake, write_settings
 from ils.core.labels import CATEGORIES
 from ils.core.run import UserError
 from ils.core.store import read_lines, read_table
+from ils.llm.transport import Execution, ModelOptions, connect
 from ils.reports import reading
 from ils.reports.llm import answers, mapping, structuring, terms
-from ils.reports.llm.transport import Execution, ModelOptions, connect
 
 pytest.importorskip("vllm", reason="vLLM is not installed here: `make vllm` installs and runs it")
 
@@ -29,7 +29,9 @@ CPU = {
     "OMP_NUM_THREADS": "2",
 }
 COHORT = SLICE | {"cohort": {"shards": 1}}
-EXECUTION = Execution(gpus=0, gpu_memory=0.9, eager=True, server="", mapping_server="", requests=4, timeout_s=300)
+EXECUTION = Execution(
+    gpus=0, gpu_memory=0.9, eager=True, server="", requests=4, timeout_s=300, server_key="reports.llm.execution.server"
+)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -71,7 +73,7 @@ def folder(texts, tmp_path_factory) -> Path:
 
 def options(folder: Path, **changes) -> ModelOptions:
     asked = ModelOptions(
-        section="structuring", transport="offline", model=str(folder), revision="", context=tiny_llm.CONTEXT,
+        key="reports.llm.structuring", transport="offline", model=str(folder), revision="", context=tiny_llm.CONTEXT,
         max_tokens=600, dtype="bfloat16", temperature=0.0, retries=1, retry_temperature=0.5, seed=1,
     )  # fmt: skip
     return replace(asked, **changes)
@@ -130,7 +132,7 @@ _ASK = """
 from dataclasses import replace
 from test_reports_vllm import EXECUTION, options
 from ils.core.run import UserError
-from ils.reports.llm.transport import connect
+from ils.llm.transport import connect
 try:
     connect(options("{model}", revision="{revision}"), EXECUTION)
 except UserError as error:

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ils.core import templates
 from ils.core.labels import INFERRED_LESIONS, LESIONS, VALID_LOCATIONS, in_table_order
-from ils.dataset import pairs, templates
+from ils.dataset import pairs
 
 LUNG_LESIONS = [lesion for lesion in LESIONS if lesion != "cardiomegaly"]
 PLACES = st.sets(st.sampled_from(VALID_LOCATIONS), min_size=1).map(sorted)

@@ -19,6 +19,10 @@ SAME_TUPLES = {"both": "vllm"}
 """Engines of the reports whose tuples are another's: ``both`` only compares them, so that it re-runs nothing."""
 PICTURES = ("conversation", "max_length", "fit", "published_mismatch")
 """Keys of the section ``training`` that a model must be asked with too."""
+LANGUAGE_MODEL = (
+    "transport", "model", "revision", "context", "max_tokens", "dtype", "temperature", "retries", "retry_temperature"
+)  # fmt: skip
+"""Keys that an answer of a language model depends on."""
 PAGES = ("experts", "positives", "negatives", "seed", "jpeg_quality")
 """Keys of the section ``review`` that the experts' pages depend on."""
 MERGE = ("experts", "unsampled", "interval", "replicates", "seed")
@@ -53,8 +57,9 @@ def stage_options(settings: Settings) -> dict[str, dict]:
         "cohort": cohort,
         "frames": plain["frames"] | {"per_study": per_study},
         "reports": reports,
-        "structuring": _model("structuring", llm, seed) | {"section_overrides": reports["section_overrides"]},
-        "mapping": _model("mapping", llm, seed),
+        "structuring": _model("reports.llm.structuring", llm | llm["structuring"], seed)
+        | {"section_overrides": reports["section_overrides"]},
+        "mapping": _model("reports.llm.mapping", llm | llm["mapping"], seed),
         "organs": _stage("organs", plain),
         "anomaly": _stage("anomaly", plain, seed=seed),
         "anatomy": _stage("anatomy", plain),
@@ -117,10 +122,9 @@ def _inference(plain: dict) -> dict:
     return {name: training[name] for name in PICTURES} | asking | {"dtype": training[training["engine"]]["dtype"]}
 
 
-def _model(section: str, llm: dict, seed: int) -> dict:
-    """Return what an answer of one language model depends on; not how it is run (``llm.execution``)."""
-    names = ("transport", "dtype", "temperature", "retries", "retry_temperature")
-    return {name: llm[name] for name in names} | llm[section] | {"section": section, "seed": seed}
+def _model(key: str, llm: dict, seed: int) -> dict:
+    """Return what an answer of the language model of the section ``key`` depends on; not how it is run."""
+    return {name: llm[name] for name in LANGUAGE_MODEL} | {"key": key, "seed": seed}
 
 
 def data(settings: Settings, shards: list[str]) -> dict[str, dict]:

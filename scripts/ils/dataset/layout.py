@@ -20,6 +20,7 @@ import cv2
 import numpy as np
 import polars as pl
 
+from ils.core import templates
 from ils.core.folders import whole
 from ils.core.geometry import to_original
 from ils.core.run import UserError, existing_folder
@@ -35,7 +36,6 @@ from ils.core.store import (
     write_lines,
     write_table,
 )
-from ils.dataset import templates
 from ils.dataset.pairs import FIELDS
 
 JSON_NAME, MASK_FOLDER = "mimic_ils_instruction_answer.json", "lesion_mask"

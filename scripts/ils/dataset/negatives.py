@@ -7,9 +7,10 @@ At most one per lesion type and study. A *basic* one names a random location of 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
+from ils.core import templates
 from ils.core.labels import LESIONS, VALID_LOCATIONS, kinds_under
 from ils.core.seeds import rng
-from ils.dataset import pairs, templates
+from ils.dataset import pairs
 from ils.dataset.pairs import Pair
 
 CARDIOMEGALY, OPACITY = templates.CARDIOMEGALY, templates.OPACITY

@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from ils.core import templates
 from ils.core.labels import HEART
-from ils.dataset import templates
 
 FIELDS = (
     "pair_id",

@@ -7,7 +7,8 @@ edema its lesion-inference twin.
 
 from collections.abc import Iterable
 
-from ils.dataset import pairs, templates
+from ils.core import templates
+from ils.dataset import pairs
 from ils.dataset.pairs import Pair
 
 

@@ -3,6 +3,7 @@
 import hashlib
 
 from ils.core.labels import CATEGORIES, ZONE_LABELS
+from ils.llm.schemas import object_of
 from ils.reports.schema import CERTAINTY, PRESENCE
 
 NO_CATEGORY = "none"
@@ -16,15 +17,6 @@ def key_of(sentences: list[str]) -> str:
     return hashlib.blake2b("\n".join(sentences).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
-def _object(**properties: dict) -> dict:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }
-
-
 def _text(name: str) -> dict:
     return {"type": "string", "minLength": 1, "maxLength": _LONGEST[name]}
 
@@ -32,7 +24,7 @@ def _text(name: str) -> dict:
 def structuring_schema(sentences: int) -> dict:
     """Return the schema of the findings of a section with so many sentences (Figure 9)."""
     places = {"type": "array", "items": _text("location"), "minItems": 1, "maxItems": _MOST_LOCATIONS}
-    finding = _object(
+    finding = object_of(
         entity=_text("entity"),
         sentence_index={"type": "integer", "minimum": 1, "maximum": sentences},
         presence={"enum": list(PRESENCE)},
@@ -40,27 +32,17 @@ def structuring_schema(sentences: int) -> dict:
         location={"anyOf": [places, {"type": "null"}]},
         predicted_lesion_type={"anyOf": [_text("predicted_lesion_type"), {"type": "null"}]},
     )
-    return _object(findings={"type": "array", "items": finding, "maxItems": _MOST_FINDINGS})
+    return object_of(findings={"type": "array", "items": finding, "maxItems": _MOST_FINDINGS})
 
 
 def category_schema() -> dict:
     """Return the schema of a category (Figure 10, step 1)."""
-    return _object(category={"enum": [*CATEGORIES, NO_CATEGORY]})
+    return object_of(category={"enum": [*CATEGORIES, NO_CATEGORY]})
 
 
 def zones_schema() -> dict:
     """Return the schema of zone labels (Figure 10, step 2)."""
-    return _object(categories={"type": "array", "items": {"enum": list(ZONE_LABELS)}, "maxItems": len(ZONE_LABELS)})
-
-
-def problem_of(answer: object, schema: dict) -> str | None:
-    """Return what breaks the schema, None if nothing does. No word of the answer is repeated: it may go to a log."""
-    import jsonschema
-
-    error = next(jsonschema.Draft202012Validator(schema).iter_errors(answer), None)
-    if error is None:
-        return None
-    return f"{'.'.join(map(str, error.absolute_path)) or 'answer'}: {error.validator}"
+    return object_of(categories={"type": "array", "items": {"enum": list(ZONE_LABELS)}, "maxItems": len(ZONE_LABELS)})
 
 
 def contradiction(findings: list[dict]) -> str | None:

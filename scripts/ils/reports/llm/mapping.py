@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 from ils.core.labels import LUNGS, ZONE_LABELS
 from ils.core.store import read_lines, write_lines
+from ils.llm.asking import Answer, Generate, Question, ask
+from ils.llm.transport import Execution, ModelOptions, connect
 from ils.reports.llm import answers, prompts
-from ils.reports.llm.asking import Answer, Generate, Question, ask
-from ils.reports.llm.structuring import INJECTION
+from ils.reports.llm.structuring import EXECUTION, INJECTION
 from ils.reports.llm.terms import Term
-from ils.reports.llm.transport import Execution, ModelOptions, connect
 
 log = logging.getLogger("ils")
 
@@ -27,7 +27,8 @@ class Options(ModelOptions):
 def run(*, terms: str, output: str, options: Options, execution: dict) -> None:
     """Map every pair of ``terms``. Raises UserError if the model cannot be reached."""
     pairs = [(line["location"], line["entity"]) for line in read_lines(terms)]
-    lines = mapped(pairs, connect(options, Execution(**execution)), options) if pairs else []
+    how = Execution.of(execution, EXECUTION, "mapping_server")
+    lines = mapped(pairs, connect(options, how), options) if pairs else []
     write_lines(output, lines, checked=True)
 
 

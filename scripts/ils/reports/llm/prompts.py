@@ -11,13 +11,9 @@ from pathlib import Path
 import yaml
 
 from ils.core.places import RESOURCES
+from ils.llm.messages import Messages, filled, harmless
 
 RESOURCE_FILES = ("prompts.yaml",)
-_HARMLESS = str.maketrans("<>[]{}", "‹›()()")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
-
-Messages = list[dict[str, str]]
-"""Chat messages: ``role`` and ``content``."""
 
 
 @cache
@@ -37,30 +33,19 @@ def addresses_the_model(text: str) -> bool:
 
 def structuring(sentences: list[str]) -> Messages:
     """Ask for the findings of a section's sentences, numbered from 1 (Figure 9)."""
-    report = "\n".join(f"{number}. {_harmless(text)}" for number, text in enumerate(sentences, start=1))
-    return _messages("structuring", report=report)
+    report = "\n".join(f"{number}. {harmless(text)}" for number, text in enumerate(sentences, start=1))
+    return filled(_prompts()["structuring"], report=report)
 
 
 def category(location: str | None, entity: str) -> Messages:
     """Ask for the category of a place (Figure 10, step 1)."""
-    return _messages("category", location=_place(location), entity=_harmless(entity))
+    return filled(_prompts()["category"], location=_place(location), entity=harmless(entity))
 
 
 def zones(location: str, entity: str) -> Messages:
     """Ask for the zone labels of a place in the lungs (Figure 10, step 2)."""
-    return _messages("zones", location=_place(location), entity=_harmless(entity))
+    return filled(_prompts()["zones"], location=_place(location), entity=harmless(entity))
 
 
 def _place(location: str | None) -> str:
-    return _prompts()["no_location"] if location is None else _harmless(location)
-
-
-def _harmless(text: str) -> str:
-    return _CONTROL.sub(" ", text).translate(_HARMLESS)
-
-
-def _messages(name: str, **slots: str) -> Messages:
-    prompt = _prompts()[name]
-    # one pass: a text that holds "{entity}" is not filled in turn
-    user = re.sub(r"\{(\w+)\}", lambda match: slots.get(match.group(1), match.group()), prompt["user"])
-    return [{"role": "system", "content": prompt["system"]}, {"role": "user", "content": user}]
+    return _prompts()["no_location"] if location is None else harmless(location)

@@ -9,13 +9,14 @@ import logging
 from dataclasses import dataclass
 
 from ils.core.store import read_table, write_lines
+from ils.llm.asking import Answer, Generate, Question, ask
+from ils.llm.transport import Execution, ModelOptions, connect
 from ils.reports import reading
 from ils.reports.llm import answers, prompts
-from ils.reports.llm.asking import Answer, Generate, Question, ask
-from ils.reports.llm.transport import Execution, ModelOptions, connect
 
 log = logging.getLogger("ils")
 INJECTION = "the text speaks to the model"
+EXECUTION = "reports.llm.execution"
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,9 @@ def run(*, cohort: str, output: str, options: Options, execution: dict) -> None:
     found = (reading.read(row, options.section_overrides) for row in rows.iter_rows(named=True))
     texts = {answers.key_of(each.sentences): each.sentences for each in found if isinstance(each, reading.Section)}
     log.info("structuring: %d studies, %d distinct texts", len(rows), len(texts))
-    lines = structured(dict(sorted(texts.items())), options, lambda: connect(options, Execution(**execution)))
+    lines = structured(
+        dict(sorted(texts.items())), options, lambda: connect(options, Execution.of(execution, EXECUTION))
+    )
     write_lines(output, lines, checked=True)
 
 

@@ -2,8 +2,8 @@
 
 import os
 
-from ils.reports.llm.asking import Generate, Question
-from ils.reports.llm.transport import Execution, ModelOptions, folder_of
+from ils.llm.asking import Generate, Question
+from ils.llm.transport import Execution, ModelOptions, folder_of
 
 
 def connect(options: ModelOptions, execution: Execution) -> Generate:

@@ -34,6 +34,15 @@ _SUGGESTED = {
 
 
 @dataclass(frozen=True)
+class Instruction:
+    """What an instruction asks for: its type, the lesion type it names, valid locations (none for a global)."""
+
+    type: str
+    word: str
+    location: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Meaning:
     """What an instruction and its answer say."""
 
@@ -104,14 +113,19 @@ def type_of(text: str) -> str:
     return BASIC if "in the" in text else GLOBAL
 
 
-def parse(question: str, answer: str) -> Meaning:
-    """Read an instruction and its answer back. Raises ValueError unless both are of Table 2 and agree."""
+def parse_instruction(question: str) -> Instruction:
+    """Read an instruction back. Raises ValueError unless it is of Table 2."""
     kind = type_of(question)
     asked = _INSTRUCTIONS[kind].fullmatch(question)
     if asked is None or (kind != GLOBAL and asked["word"] == CARDIOMEGALY):
         raise ValueError(f"not an instruction of Table 2: {question!r}")
-    word, location = asked["word"], () if kind == GLOBAL else split(asked["place"])
+    return Instruction(kind, asked["word"], () if kind == GLOBAL else split(asked["place"]))
 
+
+def parse(question: str, answer: str) -> Meaning:
+    """Read an instruction and its answer back. Raises ValueError unless both are of Table 2 and agree."""
+    asked = parse_instruction(question)
+    kind, word, location = asked.type, asked.word, asked.location
     if absent := _ABSENT.fullmatch(answer):
         denied = split(absent["place"]) if absent["place"] else ()
         if (absent["word"], denied) != (word, location):

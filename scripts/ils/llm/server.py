@@ -5,15 +5,15 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 
 from ils.core.run import UserError, progress
-from ils.reports.llm.asking import Generate, Question
-from ils.reports.llm.transport import Execution, ModelOptions
+from ils.llm.asking import Generate, Question
+from ils.llm.transport import Execution, ModelOptions
 
 
 def connect(options: ModelOptions, execution: Execution) -> Generate:
     """Return the function that asks the server. Raises UserError if it does not answer or lacks the model."""
     import openai
 
-    key, address = execution.address(options.section)
+    key, address = execution.server_key, execution.server
     for name in ("httpx", "httpx2"):
         logging.getLogger(name).setLevel(logging.WARNING)  # else a line a request
     client = openai.OpenAI(
@@ -62,7 +62,7 @@ def _check_model(client, options: ModelOptions, key: str, address: str) -> None:
         raise _unreachable(key, address, error) from None
     if options.model not in served:
         raise UserError(
-            f"reports.llm.{options.section}.model: the server at {address} has no {options.model!r}: "
+            f"{options.key}.model: the server at {address} has no {options.model!r}: "
             f"choose one of {', '.join(served) or 'none'}, or serve it"
         )
 

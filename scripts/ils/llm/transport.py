@@ -1,20 +1,20 @@
 """How a model is reached: vLLM inside the job, or a running OpenAI-compatible server. Same questions, same answers."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 from ils.core.run import UserError
-from ils.reports.llm.asking import Generate, Limits
+from ils.llm.asking import Generate, Limits
 
 
 @dataclass(frozen=True)
 class ModelOptions:
     """What is asked of which model: the settings that an answer depends on.
 
-    section: the key under ``reports.llm`` that names the model, for messages.
+    key: the section of the settings that names the model ("reports.llm.structuring"), for messages.
     """
 
-    section: str
+    key: str
     transport: str
     model: str
     revision: str
@@ -43,29 +43,35 @@ class ModelOptions:
 
 @dataclass(frozen=True)
 class Execution:
-    """How a model is run; no answer depends on it. See the settings ``reports.llm.execution``."""
+    """How a model is run; no answer depends on it (the settings' sections ``execution``).
+
+    server_key: the setting that gives the server's address, for messages.
+    """
 
     gpus: int
     gpu_memory: float
     eager: bool
     server: str
-    mapping_server: str
+    server_key: str
     requests: int
     timeout_s: int
 
-    def address(self, section: str) -> tuple[str, str]:
-        """Return the setting and the address of a model's server."""
-        name = "mapping_server" if section == "mapping" and self.mapping_server else "server"
-        return f"reports.llm.execution.{name}", getattr(self, name)
+    @classmethod
+    def of(cls, given: dict, key: str, own_server: str = "server") -> "Execution":
+        """Read the section ``key`` of the settings; ``own_server`` names the address that, where given, comes first."""
+        name = own_server if given.get(own_server) else "server"
+        known = {field.name for field in fields(cls)} & given.keys()
+        told = {field: given[field] for field in known} | {"server": given[name], "server_key": f"{key}.{name}"}
+        return cls(**told)
 
 
 def connect(options: ModelOptions, execution: Execution) -> Generate:
     """Return the function that asks the model. Raises UserError if it cannot be reached."""
     if options.transport == "server":
-        from ils.reports.llm.server import connect as connect_server
+        from ils.llm.server import connect as connect_server
 
         return connect_server(options, execution)
-    from ils.reports.llm.offline import connect as connect_offline
+    from ils.llm.offline import connect as connect_offline
 
     return connect_offline(options, execution)
 
@@ -80,14 +86,13 @@ def folder_of(options: ModelOptions) -> str:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
 
-    key = f"reports.llm.{options.section}"
     try:
         return snapshot_download(options.model, revision=options.revision or None, local_files_only=True)
     except HFValidationError:
-        raise UserError(f"{key}.model: {options.model!r} is neither a folder nor a Hugging Face id") from None
+        raise UserError(f"{options.key}.model: {options.model!r} is neither a folder nor a Hugging Face id") from None
     except LocalEntryNotFoundError:
         pin = f" --revision {options.revision}" if options.revision else ""
         raise UserError(
-            f"{key}.model: {options.name} is not on this machine: on one with network and the same HF_HOME run "
+            f"{options.key}.model: {options.name} is not on this machine: on one with network and the same HF_HOME run "
             f"`hf download {options.model}{pin}`, or give its folder"
         ) from None

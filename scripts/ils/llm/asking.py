@@ -5,8 +5,8 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ils.reports.llm.answers import problem_of
-from ils.reports.llm.prompts import Messages
+from ils.llm.messages import Messages
+from ils.llm.schemas import problem_of
 
 log = logging.getLogger("ils")
 

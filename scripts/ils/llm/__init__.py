@@ -1,0 +1,4 @@
+"""Language models for the stages that ask one: questions, schemas, retries, a model in the job or on a server.
+
+Below the stages, beside none of them: what is asked, and what an answer must say, is the stages' own.
+"""
