@@ -30,8 +30,8 @@ from ils.reports.stage import Options, run_shard
 LEXICON = rules_lexicon.load(language_model.LEXICON)
 SENTENCES = ["The heart is enlarged.", "Opacity in the left base, likely pneumonia.", "No pleural effusion."]
 MODEL = ModelOptions(
-    key="reports.llm.structuring", transport="server", model=language_model.MODEL, revision="", context=16384, max_tokens=4096,
-    dtype="auto", temperature=0.0, retries=2, retry_temperature=0.5, seed=7,
+    key="reports.llm.structuring", transport="server", model=language_model.MODEL, revision="", context=16384,
+    max_tokens=4096, dtype="auto", temperature=0.0, retries=2, retry_temperature=0.5, seed=7,
 )  # fmt: skip
 EXECUTION = Execution(
     gpus=0, gpu_memory=0.9, eager=True, server="", requests=4, timeout_s=30,
@@ -459,6 +459,29 @@ def test_a_server_that_is_not_there_or_lacks_the_model_is_one_sentence():
         UserError, match=r"reports\.llm\.execution\.server: .* does not answer .*: start it, or correct"
     ):
         connect(MODEL, replace(EXECUTION, server=url, timeout_s=1))
+
+
+def test_an_address_carries_its_key():
+    """The mapping's own server comes before the shared one; the message names the one that is asked."""
+    given = {name: getattr(EXECUTION, name) for name in ("gpus", "gpu_memory", "eager", "requests", "timeout_s")}
+    given |= {"server": "http://one/v1", "mapping_server": ""}
+    key = "reports.llm.execution"
+    shared = Execution.of(given, key, "mapping_server")
+    assert (shared.server, shared.server_key) == ("http://one/v1", f"{key}.server")
+    own = Execution.of(given | {"mapping_server": "http://two/v1"}, key, "mapping_server")
+    assert (own.server, own.server_key) == ("http://two/v1", f"{key}.mapping_server")
+    assert Execution.of(given | {"mapping_server": "http://two/v1"}, key) == shared
+
+
+@pytest.mark.parametrize("key", ["reports.llm.structuring", "paraphrase.llm"])
+def test_a_model_that_cannot_be_is_told_with_the_callers_key(key):
+    with pytest.raises(UserError, match=rf"^{key}\.model: '\.\./no id!' is neither a folder nor"):
+        folder_of(replace(MODEL, key=key, model="../no id!"))
+    with (
+        language_model.serving() as (url, _),
+        pytest.raises(UserError, match=rf"^{key}\.model: the server at .* has no 'other': choose one of"),
+    ):
+        connect(replace(MODEL, key=key, model="other"), replace(EXECUTION, server=url))
 
 
 def test_a_model_folder_is_taken_as_it_is(tmp_path):

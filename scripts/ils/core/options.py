@@ -45,6 +45,7 @@ def stage_options(settings: Settings) -> dict[str, dict]:
     cohort = plain["cohort"] | {"seed": seed}
     reports = plain["reports"]
     llm = reports.pop("llm")
+    structuring = _model("reports.llm.structuring", llm | llm["structuring"], seed)
     reports["engine"] = SAME_TUPLES.get(reports["engine"], reports["engine"])
     shares, per_study = cohort.pop("split"), cohort.pop("per_study")
     cohort["split_shares"] = [shares[name] for name in SPLITS]
@@ -57,8 +58,7 @@ def stage_options(settings: Settings) -> dict[str, dict]:
         "cohort": cohort,
         "frames": plain["frames"] | {"per_study": per_study},
         "reports": reports,
-        "structuring": _model("reports.llm.structuring", llm | llm["structuring"], seed)
-        | {"section_overrides": reports["section_overrides"]},
+        "structuring": structuring | {"section_overrides": reports["section_overrides"]},
         "mapping": _model("reports.llm.mapping", llm | llm["mapping"], seed),
         "organs": _stage("organs", plain),
         "anomaly": _stage("anomaly", plain, seed=seed),

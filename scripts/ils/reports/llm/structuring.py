@@ -32,9 +32,8 @@ def run(*, cohort: str, output: str, options: Options, execution: dict) -> None:
     found = (reading.read(row, options.section_overrides) for row in rows.iter_rows(named=True))
     texts = {answers.key_of(each.sentences): each.sentences for each in found if isinstance(each, reading.Section)}
     log.info("structuring: %d studies, %d distinct texts", len(rows), len(texts))
-    lines = structured(
-        dict(sorted(texts.items())), options, lambda: connect(options, Execution.of(execution, EXECUTION))
-    )
+    how = Execution.of(execution, EXECUTION)
+    lines = structured(dict(sorted(texts.items())), options, lambda: connect(options, how))
     write_lines(output, lines, checked=True)
 
 
