@@ -27,7 +27,7 @@ import numpy as np  # noqa: E402
 import polars as pl  # noqa: E402
 
 import masks_oracle as oracle  # noqa: E402
-from ils.core.labels import LOBE_ZONES, SIDES, ZONE_LEVELS  # noqa: E402
+from ils.core.labels import LOBE_ZONES, LUNGS, SIDES, ZONE_LEVELS  # noqa: E402
 from ils.core.settings import Settings  # noqa: E402
 from ils.core.store import read_table, write_table  # noqa: E402
 from ils.masks import stage, sweep  # noqa: E402
@@ -107,6 +107,7 @@ def study(number: int) -> dict:
         "study_id": name,
         "image_id": f"i{number:05d}",
         "zones": masks,
+        "lungs": {lung: np.roll(masks[lung], 6, axis=0) for lung in LUNGS},
         "heart": heart,
         "anomaly": (np.clip(anomaly, 0, 255) * (lungs | heart)).astype(np.uint8),
         "image": np.clip(image, 0, 255).astype(np.uint8),
@@ -147,6 +148,7 @@ def brute_force(studies: list[dict], options: stage.Options) -> dict[tuple[str, 
     made = {}
     for one in studies:
         sets = {label: oracle.set_of(mask) for label, mask in one["zones"].items()}
+        lungs = {side: oracle.set_of(one["lungs"][lung]) for side, lung in zip(SIDES, LUNGS, strict=True)}
         boxes, sure = np.array([box[:4] for box in one["boxes"]]), np.array([box[4] for box in one["boxes"]])
         for index, told in enumerate(one["tuples"]):
             lesion = told["lesion_type"]
@@ -157,6 +159,7 @@ def brute_force(studies: list[dict], options: stage.Options) -> dict[tuple[str, 
                 one["anomaly"],
                 one["image"],
                 sets,
+                lungs,
                 boxes,
                 sure,
                 told["labels"],

@@ -8,6 +8,7 @@ rule page_pictures:
         masks=expand("results/masks/{thresholds}/{shard}.h5", thresholds=BUILT, shard=SHARDS),
         boxes=expand("results/boxes/{shard}.parquet", shard=SHARDS),
         frames=expand("results/frames/{shard}.h5", shard=SHARDS),
+        organs=expand("results/organs/{shard}.h5", shard=SHARDS),
         anomaly=expand("results/anomaly/{shard}.h5", shard=SHARDS),
         anatomy=expand("results/anatomy/{shard}.h5", shard=SHARDS),
     output:

@@ -14,6 +14,8 @@ from masks_shard import RULES, outputs, write_inputs
 SIZE = 64
 LUNG_ROWS, ZONE_ROWS = (4, 60), 14
 COLUMNS = {"right": (4, 28), "left": (36, 60)}
+ON_IMAGE = {"right": (3, 27), "left": (37, 61)}, (6, 62)
+"""Columns and rows of the organs stage's lungs: as large as those of the zones, two rows lower and one further out."""
 TAUS = {"ano": 0.1, "anatomy": 0.04, "conf": 0.2, "signal": 0.2, "size": 0.04}
 R_BASE, L_BASE = "right lung base", "left lung base"
 EFFUSION = {"entity": "effusion", "lesion": "effusion", "category": "pleura"}
@@ -31,6 +33,15 @@ def chest() -> dict[str, np.ndarray]:
         masks[f"{side} lung"] = np.logical_or.reduce([masks[f"{side} {level}"] for level in ZONE_LEVELS])
     for lobe, parts in LOBE_ZONES.items():
         masks[lobe] = np.logical_or.reduce([masks[part] for part in parts])
+    return masks
+
+
+def lungs_on_image() -> dict[str, np.ndarray]:
+    """The lungs of the organs stage, Algorithm 1's L_r and L_l; the zones are other masks, of another image."""
+    columns, rows = ON_IMAGE
+    masks = {f"{side} lung": np.zeros((SIZE, SIZE), bool) for side in SIDES}
+    for side in SIDES:
+        masks[f"{side} lung"][slice(*rows), slice(*columns[side])] = True
     return masks
 
 
@@ -57,6 +68,7 @@ def study(name, tuples, blobs, *, boxes=None, **more) -> dict:
         "study_id": name,
         "image_id": f"i-{name}",
         "zones": chest(),
+        "lungs": lungs_on_image(),
         "heart": heart(),
         "anomaly": anomaly,
         "image": np.full((SIZE, SIZE), 100, np.uint8),

@@ -94,17 +94,17 @@ def ground(labels, zones, mask, productive_boxes, rules):
     ]
 
 
-def lesion(anomaly, image, zones, boxes, confidence, labels, taus, rules, fill):
+def lesion(anomaly, image, zones, lungs, boxes, confidence, labels, taus, rules, fill):
     """Algorithm 1, refinement, grounding.
 
-    ``zones`` {label: set}, ``taus`` plain floats, ``rules`` the numbers by their option names. Returns the failed
-    conditions of each box (sets of names), the mask and the grounded labels.
+    ``zones`` {label: set}, made on the edited image: M, grounding; ``lungs`` {"right" | "left": set}, made on the
+    image: whatever section 5 calls a lung; ``taus`` plain floats, ``rules`` the numbers by their option names. Returns
+    the failed conditions of each box (sets of names), the mask and the grounded labels.
     """
     height, width = anomaly.shape
     frame = {(y, x) for y in range(height) for x in range(width)}
     signal = {p for p in frame if Fraction(int(anomaly[p]), 255) >= decimal(taus["ano"])}
     opened = opening(signal, frame)
-    lungs = {"right": zones["right lung"], "left": zones["left lung"]}
     named = set().union(*(zones[label] for label in labels))
     judged = opened if rules["denoise"] == "both" else signal
 

@@ -55,9 +55,10 @@ def said(entity="opacity", labels=(), *, lesion="opacity", certainty="definitive
 def write_inputs(folder: Path, studies: list[dict]) -> dict[str, str]:
     """Write a shard and return the stage's input paths by name.
 
-    A study: study_id, image_id, zones {label: bool (H, W)}, heart bool, lungs {label: bool} (default: the zones'),
-    anomaly and image uint8, boxes [(x1, y1, x2, y2, confidence)], tuples, and further fields of the report line in
-    ``line``; ``kept`` (a flag for each box), ``to_original``, ``subject_id``, ``split``.
+    A study: study_id, image_id, zones {label: bool (H, W)} of the anatomy, heart bool, lungs {label: bool} of the
+    organs (unlike the zones' lungs, as the paper's engines give them), anomaly and image uint8, boxes [(x1, y1, x2, y2,
+    confidence)], tuples, and further fields of the report line in ``line``; ``kept`` (a flag for each box),
+    ``to_original``, ``subject_id``, ``split``.
     """
     folder.mkdir(parents=True, exist_ok=True)
     names = {name: str(folder / f"{name}.h5") for name in ("frames", "organs", "anomaly", "anatomy")}
@@ -74,7 +75,7 @@ def write_inputs(folder: Path, studies: list[dict]) -> dict[str, str]:
     ):
         for row in rows:
             heart = row.get("heart", none)
-            lungs = row.get("lungs", row["zones"])
+            lungs = row["lungs"]
             zones = dict.fromkeys(ANATOMY_LABELS, none) | row["zones"] | {"heart": heart}
             affine = row.get("to_original", np.eye(2, 3))
             frames.append(row["image_id"], image=row["image"], to_original=affine, original_shape=np.int32(shape))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dataset_cases import make
-from ils.core.labels import zones_of
+from ils.core.labels import LUNGS, zones_of
 from ils.core.options import stage_options
 from ils.core.settings import read
 from ils.core.store import Shard, read_lines, read_table
@@ -43,6 +43,7 @@ def study(number: int, tuples: list[dict]) -> dict:
         "subject_id": f"{10000000 + number}",
         "split": "train",
         "zones": picture(),
+        "lungs": {lung: np.roll(picture()[lung], 12, axis=0) for lung in LUNGS},
         "heart": heart,
         "anomaly": anomaly,
         "image": anomaly,

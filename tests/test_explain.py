@@ -1,12 +1,14 @@
 """Explain: what is told of studies of every fate, against the ledgers and tables it is told from."""
 
 import base64
+import json
 import os
 import re
 import shutil
 from html.parser import HTMLParser
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -16,9 +18,9 @@ from ils.core.labels import REASONS, SPLITS
 from ils.core.run import UserError
 from ils.core.store import read_lines, read_table, write_excluded, write_lines, write_table
 from ils.explain.asked import asked
-from ils.explain.blocks import Mark, apart
+from ils.explain.blocks import Mark, Table, apart
 from ils.explain.stage import explain
-from ils.explain.story import fates
+from ils.explain.story import boxes_of, fates
 from ils.explain.study import read_study
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -156,6 +158,24 @@ def test_the_numbers_beside_the_thresholds_agree_with_what_was_decided(workflow_
     tables = [line for text in told.values() for line in text.splitlines()]
     productive = sum(line.endswith("productive") for line in tables)
     assert productive == sum(min(12, row["box_verdicts"].count(0)) for row in judged)
+
+
+def test_the_numbers_have_the_lungs_of_the_organs_stage(results):
+    """Algorithm 1's lungs are made on the image: moved, they change c4's number, and no other one."""
+    row = with_finding(results)
+    study = read_study(results, row["study_id"], ["default"])
+    image = next(image for image in study.images if image.image_id == row["image_id"])
+    taus = json.loads(study.outcomes["default"][image.image_id].settings)["thresholds"]
+
+    def numbers() -> list[list[str]]:
+        table = next(block for block in boxes_of(row, image, taus, "both") if isinstance(block, Table))
+        return [cells[2:6] for cells in table.rows]
+
+    stored = numbers()
+    image.arrays["organs"] = {label: np.roll(mask, 60, axis=0) for label, mask in image.arrays["organs"].items()}
+    moved = numbers()
+    assert [cells[:3] for cells in moved] == [cells[:3] for cells in stored]
+    assert any(one[3] != other[3] for one, other in zip(stored, moved, strict=True))
 
 
 def test_findings_stand_in_the_report_where_they_were_read(workflow_run, told):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import masks_oracle as oracle
-from ils.core.labels import ANATOMY_LABELS, LUNGS, VALID_LOCATIONS, ZONE_LABELS
+from ils.core.labels import ANATOMY_LABELS, LUNGS, SIDES, VALID_LOCATIONS, ZONE_LABELS
 from ils.masks.algorithm import VERDICTS
 from ils.masks.grounding import names
 from ils.masks.options import Rules
@@ -82,6 +82,16 @@ def boxes(random, masks):
     return np.array(found, float).reshape(-1, 4)
 
 
+def organs(seed, masks):
+    """The organs stage's lungs, bool (2, SIZE, SIZE): the zones' moved and frayed, at times one of them empty."""
+    random = np.random.default_rng([seed, 1])
+    lungs = np.stack([np.roll(mask, random.integers(-4, 5, 2), axis=(0, 1)) for mask in masks[:2]])
+    lungs &= random.random(lungs.shape) < 0.97
+    if random.random() < 0.06:
+        lungs[random.integers(2)] = False
+    return lungs
+
+
 SHARES = (0.0, 0.02, 0.05, 0.1, 0.125, 0.2, 0.25, 0.3, 0.5, 1 / 3)
 
 
@@ -111,10 +121,12 @@ def case(seed):
         "ground_min_share": float(random.choice([0.0, 0.05, 0.25, 0.5])),
         "name_min_share": float(random.choice([0.1, 0.25])),
     }
-    return anomaly, image.astype(np.uint8), masks, found, confidence, labels, taus, rules, bool(random.random() < 0.4)
+    lungs = organs(seed, masks)
+    fill = bool(random.random() < 0.4)
+    return anomaly, image.astype(np.uint8), masks, lungs, found, confidence, labels, taus, rules, fill
 
 
-def put_on_a_tie(anomaly, image, masks, found, labels, taus, rules):
+def put_on_a_tie(anomaly, masks, lungs, found, labels, taus, rules):
     """Make one of the box thresholds equal to what a box has, where that is a short decimal."""
     zones = {label: oracle.set_of(mask) for label, mask in zip(ANATOMY_LABELS, masks, strict=True)}
     named = set().union(*(zones[label] for label in labels))
@@ -128,7 +140,7 @@ def put_on_a_tie(anomaly, image, masks, found, labels, taus, rules):
             continue
         ratios = {
             "anatomy": oracle.iou(shape, named),
-            "size": max(oracle.iou(shape, zones[lung]) for lung in LUNGS),
+            "size": max(oracle.iou(shape, oracle.set_of(lung)) for lung in lungs),
             "signal": oracle.Fraction(len(shape & signal), len(shape)),
         }
         for name, ratio in ratios.items():
@@ -139,17 +151,19 @@ def put_on_a_tie(anomaly, image, masks, found, labels, taus, rules):
 
 def compare(seed, tie=False):
     """Run both; return what happened in this case, for the count of interesting ones."""
-    anomaly, image, masks, found, confidence, labels, taus, rules, fill = case(seed)
+    anomaly, image, masks, lungs, found, confidence, labels, taus, rules, fill = case(seed)
     if tie:
-        taus = put_on_a_tie(anomaly, image, masks, found, labels, taus, rules)
+        taus = put_on_a_tie(anomaly, masks, lungs, found, labels, taus, rules)
     sets = {label: oracle.set_of(mask) for label, mask in zip(ANATOMY_LABELS, masks, strict=True)}
-    failed, mask, grounded = oracle.lesion(anomaly, image, sets, found, confidence, labels, taus, rules, fill)
+    on_image = {side: oracle.set_of(lung) for side, lung in zip(SIDES, lungs, strict=True)}
+    failed, mask, grounded = oracle.lesion(anomaly, image, sets, on_image, found, confidence, labels, taus, rules, fill)
 
     exact = Taus.of(taus)
     picture = Picture(
         anomaly=anomaly,
         image=lambda: image,
         zones=Zones(np.packbits(masks, axis=-1), ANATOMY_LABELS),
+        lungs=dict(zip(LUNGS, np.packbits(lungs, axis=-1), strict=True)),
         boxes=found,
         confidence=confidence,
         rules=Rules(**rules),

@@ -119,10 +119,10 @@ def test_occupied_and_empty_locations(segment):
 
 
 def test_the_cardiothoracic_ratio_is_that_of_the_original_pixels(segment):
-    """Heart 20 of 56 columns, also where columns were scaled and shifted unlike rows."""
-    assert segment(study("s1", [], [])).studies[0]["ctr"] == pytest.approx(20 / 56)
+    """Heart 20 of the 58 columns of the lungs on the image, also where columns were scaled and shifted unlike rows."""
+    assert segment(study("s1", [], [])).studies[0]["ctr"] == pytest.approx(20 / 58)
     wide = np.array([[3.0, 0.0, -7.0], [0.0, 1.5, 0.0]])
-    assert segment(study("s1", [], [], to_original=wide)).studies[0]["ctr"] == pytest.approx(20 / 56)
+    assert segment(study("s1", [], [], to_original=wide)).studies[0]["ctr"] == pytest.approx(20 / 58)
 
 
 def test_findings_that_share_their_mask_know_each_other(segment):

@@ -8,14 +8,15 @@ from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 
 from browser import CHROMIUM, Browser
 from ils.core.conditions import MEASURED, box_values, failed
-from ils.core.labels import LESIONS, LUNGS, SPLITS
+from ils.core.labels import LESIONS, SPLITS
 from ils.core.settings import read
-from ils.core.store import Shard, read_lines, read_table, write_table
+from ils.core.store import Shard, ShardWriter, read_lines, read_table, write_table
 from ils.page import cases, costs, gallery, pictures, sections, stage, versions
 
 DESK, PHONE = (1280, 1000), (390, 844)
@@ -116,13 +117,17 @@ def test_the_numbers_agree_with_every_stored_verdict(workflow_run):
     for shard in ("00", "01", "02"):
         table = read_table(results / f"masks/default/{shard}.findings.parquet")
         boxes = read_table(results / f"boxes/{shard}.parquet").filter(pl.col("kept"))
-        with Shard(results / f"anomaly/{shard}.h5") as anomaly, Shard(results / f"anatomy/{shard}.h5") as anatomy:
+        with (
+            Shard(results / f"anomaly/{shard}.h5") as anomaly,
+            Shard(results / f"anatomy/{shard}.h5") as anatomy,
+            Shard(results / f"organs/{shard}.h5") as organs,
+        ):
             for row in table.filter(pl.col("box_verdicts").list.len() > 0).iter_rows(named=True):
                 zones = anatomy.masks(row["image_id"])
                 place = sum(zones[label].astype(int) for label in row["reported"]) > 0
                 own = boxes.filter(pl.col("image_id") == row["image_id"]).to_dicts()
                 taus = TAUS | ({"ano": 0.01, "conf": 0.01} if row["target"] == "edema" else {})
-                lungs = {name: zones[name] for name in LUNGS}
+                lungs = organs.masks(row["image_id"])
                 map_ = anomaly.get("anomaly", row["image_id"])
                 values = box_values(own, place, lungs, map_, ano=taus["ano"], denoise="both")
                 for found, verdict in zip(values, row["box_verdicts"], strict=True):
@@ -130,6 +135,23 @@ def test_the_numbers_agree_with_every_stored_verdict(workflow_run):
                     assert low == set(failed(verdict)) & set(MEASURED)
                     compared += 1
     assert compared > 500
+
+
+def test_the_numbers_have_the_lungs_of_the_organs_stage(workflow_run, tmp_path):
+    """Algorithm 1's lungs are made on the image: organs 60 rows lower change c4's number, and no other one."""
+    told = {}
+    for name, lower in (("as stored", 0), ("lower", 60)):
+        inputs = picture_inputs(workflow_run)
+        inputs["organs"] = [lower_lungs(path, tmp_path / name, lower) for path in inputs["organs"]]
+        gallery.run(**inputs, **picture_outputs(tmp_path / name), options=of_page(workflow_run))
+        lines = [line for line in read_lines(tmp_path / name / "cases.jsonl") if line["kind"] == "case"]
+        told[name] = [box["reason"] for line in lines for box in line["judged"]]
+    of_lung = re.compile(r"overlap with a lung (\d\.\d+)")
+    pairs = list(zip(told["as stored"], told["lower"], strict=True))
+    assert all(of_lung.sub("", one) == of_lung.sub("", other) for one, other in pairs)
+    with_number = [pair for pair in pairs if of_lung.search(pair[0])]
+    assert len(with_number) > 5
+    assert sum(one != other for one, other in with_number) >= 0.8 * len(with_number)
 
 
 def test_numbers_of_boxes_at_one_place_stay_apart():
@@ -375,18 +397,41 @@ def test_the_page_is_the_same_to_the_byte(workflow_run, tmp_path):
     assert Path(made["index"]).read_bytes() == (workflow_run / "results/index.html").read_bytes()
 
 
-def test_the_pictures_are_the_same_to_the_byte(workflow_run, tmp_path):
-    results = workflow_run / "results"
-    settings = json.loads((workflow_run / "mine.yaml").read_text())
-    chosen = read(settings)
-    inputs = {name: sorted(map(str, (results / name).glob("??.h5"))) for name in ("frames", "anomaly", "anatomy")}
+def picture_inputs(run: Path) -> dict[str, list[str]]:
+    results = run / "results"
+    inputs = {name: sorted(map(str, (results / name).glob("??.h5"))) for name in STAGES}
     inputs["boxes"] = sorted(p for p in map(str, (results / "boxes").glob("??.parquet")))
     inputs["masks"] = sorted(map(str, (results / "masks/default").glob("??.h5")))
     inputs["findings"] = sorted(map(str, (results / "masks/default").glob("??.findings.parquet")))
-    made = {name: str(tmp_path / name) for name in ("gallery", "calibration", "parts")}
-    made["cases_lines"] = str(tmp_path / "cases.jsonl")
-    own = gallery.Options(["default"], **chosen.page.model_dump(), dpi=110, quality=85, seed=chosen.seed)
-    gallery.run(**inputs, **made, options=own)
+    return inputs
+
+
+def picture_outputs(folder: Path) -> dict[str, str]:
+    made = {name: str(folder / name) for name in ("gallery", "calibration", "parts")}
+    return made | {"cases_lines": str(folder / "cases.jsonl")}
+
+
+def of_page(run: Path) -> gallery.Options:
+    chosen = read(json.loads((run / "mine.yaml").read_text()))
+    return gallery.Options(["default"], **chosen.page.model_dump(), dpi=110, quality=85, seed=chosen.seed)
+
+
+def lower_lungs(path: str, folder: Path, rows: int) -> str:
+    """Write a shard of organs whose masks lie that many rows lower; return its path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    made = folder / Path(path).name
+    with Shard(path) as stored:
+        labels = stored.labels()
+        with ShardWriter(made, labels=labels, empty={"mask": ((len(labels), 512, 512), bool)}) as writer:
+            for image_id in stored.ids:
+                masks = stored.masks(image_id)
+                writer.append(image_id, mask=np.stack([np.roll(masks[label], rows, axis=0) for label in labels]))
+    return str(made)
+
+
+def test_the_pictures_are_the_same_to_the_byte(workflow_run, tmp_path):
+    results = workflow_run / "results"
+    gallery.run(**picture_inputs(workflow_run), **picture_outputs(tmp_path), options=of_page(workflow_run))
     files = {path.relative_to(tmp_path): path.read_bytes() for path in tmp_path.rglob("*.*") if path.is_file()}
     assert files
     for name, content in files.items():

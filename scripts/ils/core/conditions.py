@@ -34,8 +34,8 @@ def box_values(
     """Return for each box its ``anatomy``, ``conf``, ``signal`` and ``size``, the numbers beside the thresholds.
 
     ``boxes``: rows with x1, y1, x2, y2 (frame pixels) and confidence; ``place`` bool (H, W), the union of the zones of
-    the finding's own labels; ``lungs`` {label: bool (H, W)}; ``anomaly`` uint8 (H, W); ``ano``: the share of 255 from
-    which a pixel is anomalous; ``denoise``: the setting masks.denoise.
+    the finding's own labels; ``lungs`` {label: bool (H, W)}, the organs stage's, made on the image; ``anomaly`` uint8
+    (H, W); ``ano``: the share of 255 from which a pixel is anomalous; ``denoise``: the setting masks.denoise.
     """
     binary = (anomaly >= ceil(255 * Fraction(repr(ano)))).astype(np.uint8)
     if denoise == "both":

@@ -280,7 +280,12 @@ def boxes_of(row: dict, image: Image, taus: dict, denoise: str) -> Iterator[Bloc
     zones = image.arrays["anatomy"]
     place = np.logical_or.reduce([zones[label] for label in row["reported"]])
     values = box_values(
-        [box for _, box in kept], place, zones, image.arrays["anomaly"], ano=chosen["ano"], denoise=denoise
+        [box for _, box in kept],
+        place,
+        image.arrays["organs"],
+        image.arrays["anomaly"],
+        ano=chosen["ano"],
+        denoise=denoise,
     )
     order = sorted(range(len(kept)), key=lambda at: (verdicts[at].bit_count(), at))
     yield Heading(f"Boxes for finding {row['finding']}, {row['entity']} in {_listed(row['reported'])}", 3)

@@ -74,7 +74,7 @@ class Case:
 
     @cached_property
     def zones(self) -> Zones:
-        """The anatomy masks."""
+        """The anatomy masks, made on the edited image: places, grounding and names, never Algorithm 1's lungs."""
         return Zones(self._shards.anatomy.stored("mask", self.image_id), self._shards.zone_labels)
 
     @cached_property
@@ -92,6 +92,7 @@ class Case:
             anomaly=self._shards.anomaly.get("anomaly", self.image_id),
             image=lambda: self._shards.frames.get("image", self.image_id),
             zones=self.zones,
+            lungs={lung: self._organs[lung] for lung in LUNGS},
             boxes=boxes,
             confidence=confidence,
             rules=self._rules,

@@ -1,6 +1,6 @@
 """One image with all that Algorithm 1 asks of it, each thing worked out once for all findings and threshold sets."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from functools import cached_property
 from typing import NamedTuple
@@ -102,9 +102,11 @@ class Picture:
     """An image's maps inside the window that holds all of them, and its kept boxes.
 
     Args: ``anomaly`` uint8 (H, W), W a multiple of 8; ``image`` gives the frame, alike, and is asked where a component
-    grows; ``zones`` the anatomy of the same frame; ``boxes`` float (N, 4: x1, y1, x2, y2) in frame pixels, anywhere;
-    ``confidence`` float (N,); ``smallest_level`` the lowest grey level that will be asked for: at level 0 every pixel
-    of the frame counts, not only those of the window.
+    grows; ``zones`` the anatomy of the same frame, made on the edited image: places, grounding and names; ``lungs``
+    {right lung, left lung: uint8 packed (H, W / 8)} of the organs stage, made on the image: the L_r and L_l of c4, of
+    growth, of the cut at the opposite lung and of the effusion's fill (paper A.3, A.5); ``boxes`` float (N, 4: x1, y1,
+    x2, y2) in frame pixels, anywhere; ``confidence`` float (N,); ``smallest_level`` the lowest grey level that will be
+    asked for: at level 0 every pixel of the frame counts, not only those of the window.
     """
 
     def __init__(
@@ -113,6 +115,7 @@ class Picture:
         anomaly: np.ndarray,
         image: Callable[[], np.ndarray],
         zones: Zones,
+        lungs: Mapping[str, np.ndarray],
         boxes: np.ndarray,
         confidence: np.ndarray,
         rules: Rules,
@@ -121,7 +124,9 @@ class Picture:
         self.rules = rules
         self.shape = anomaly.shape
         self.zones = zones
-        self.window = _window(anomaly, zones.packed) if smallest_level > 0 else _whole_frame(anomaly)
+        self._packed_lungs = lungs
+        shapes = np.bitwise_or.reduce(zones.packed, axis=0) | lungs[LUNGS[0]] | lungs[LUNGS[1]]
+        self.window = _window(anomaly, shapes) if smallest_level > 0 else _whole_frame(anomaly)
         rows, columns = self.window
         self.anomaly = np.ascontiguousarray(anomaly[rows, columns])
         self._image = image
@@ -134,6 +139,7 @@ class Picture:
         self.corners = algorithm.corners(self.boxes, width)
         self._levels: dict[int, Level] = {}
         self._unpacked: dict[str, np.ndarray] = {}
+        self._lungs: dict[str, np.ndarray] = {}
         self._unions: dict[tuple[str, ...], tuple[np.ndarray, int, np.ndarray]] = {}
         self._verdicts: dict[tuple, np.ndarray] = {}
         self._closings: dict[frozenset[str], tuple[np.ndarray, np.ndarray]] = {}
@@ -146,16 +152,24 @@ class Picture:
 
     @cached_property
     def lungs(self) -> np.ndarray:
-        """Both lungs, uint8 (h, w) in the window."""
-        return self.zone(LUNGS[0]) | self.zone(LUNGS[1])
+        """Both lungs on the image, uint8 (h, w) in the window."""
+        return self.lung(LUNGS[0]) | self.lung(LUNGS[1])
+
+    def lung(self, label: str) -> np.ndarray:
+        """Return a lung on the image in the window, uint8 (h, w)."""
+        if label not in self._lungs:
+            self._lungs[label] = self._unpack(self._packed_lungs[label])
+        return self._lungs[label]
 
     def zone(self, label: str) -> np.ndarray:
         """Return a zone mask in the window, uint8 (h, w)."""
         if label not in self._unpacked:
-            rows, columns = self.window
-            packed = self.zones[label][rows, columns.start // 8 : columns.stop // 8]
-            self._unpacked[label] = np.unpackbits(packed, axis=-1)
+            self._unpacked[label] = self._unpack(self.zones[label])
         return self._unpacked[label]
+
+    def _unpack(self, packed: np.ndarray) -> np.ndarray:
+        rows, columns = self.window
+        return np.unpackbits(packed[rows, columns.start // 8 : columns.stop // 8], axis=-1)
 
     def union(self, labels: tuple[str, ...]) -> tuple[np.ndarray, int, np.ndarray]:
         """Return the union of zone masks (uint8, window), its pixels, and the pixels of it in every box."""
@@ -202,7 +216,13 @@ class Picture:
         return at_least(self.level(taus.level).signal, self.area, taus.signal)
 
     def _lung_sized(self, share: Fraction) -> np.ndarray:
-        return np.logical_or(*(self._overlaps((lung,), share) for lung in LUNGS))
+        return np.logical_or(*(algorithm.overlaps(self.area, *sizes, share) for sizes in self._lung_sizes))
+
+    @cached_property
+    def _lung_sizes(self) -> list[tuple[np.ndarray, int]]:
+        """For each lung its pixels in every box, and all of them."""
+        masks = [self.lung(label) for label in LUNGS]
+        return [(algorithm.counts(mask, self.corners), cv2.countNonZero(mask)) for mask in masks]
 
     def decision(self, labels: tuple[str, ...], taus: Taus, *, fill: bool) -> Decision:
         """Return what decides the lesion of a finding; see :meth:`lesion`."""
@@ -275,9 +295,9 @@ class Picture:
         open_ = closed = nothing
         for side, lung in zip(SIDES, LUNGS, strict=True):
             if side in open_sides:
-                open_ = open_ | self.zone(lung)
+                open_ = open_ | self.lung(lung)
             else:
-                closed = closed | self.zone(lung)
+                closed = closed | self.lung(lung)
         return closed & (1 - open_), open_
 
     def _meets(self, label: str, productive: frozenset[int]) -> bool:
@@ -302,7 +322,7 @@ class Picture:
         for side, lung in zip(SIDES, LUNGS, strict=True):
             base = f"{side} lung base"
             if base in confirmed and held[base]:
-                filled = filled | refine.lowest(self.zone(lung), share)
+                filled = filled | refine.lowest(self.lung(lung), share)
         return filled
 
     def _whole(self, mask: np.ndarray) -> np.ndarray:
@@ -313,13 +333,12 @@ class Picture:
         return packed
 
 
-def _window(anomaly: np.ndarray, zones: np.ndarray) -> tuple[slice, slice]:
-    """Return the smallest rows and whole bytes of columns that hold every zone and every anomalous pixel.
+def _window(anomaly: np.ndarray, some: np.ndarray) -> tuple[slice, slice]:
+    """Return the smallest rows and whole bytes of columns that hold every zone, lung and anomalous pixel.
 
-    Zones come packed, uint8 (K, H, W / 8). The whole frame where there is nothing.
+    ``some``: the union of zones and lungs, uint8 packed (H, W / 8). The whole frame where there is nothing.
     """
     height, width = anomaly.shape
-    some = np.bitwise_or.reduce(zones, axis=0)
     rows, columns = np.flatnonzero(some.any(axis=1)), np.flatnonzero(some.any(axis=0)) * 8
     x, y, w, h = cv2.boundingRect(anomaly)
     top = min([*rows[:1].tolist(), *([y] if h else [])], default=0)

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from ils.core.conditions import box_values
-from ils.core.labels import LESIONS, LUNGS
+from ils.core.labels import LESIONS
 from ils.core.palette import LESION_COLOURS
 from ils.core.plots import save_sheet
 from ils.core.run import progress
@@ -38,6 +38,7 @@ def run(
     masks: list[str],
     boxes: list[str],
     frames: list[str],
+    organs: list[str],
     anomaly: list[str],
     anatomy: list[str],
     gallery: str,
@@ -55,7 +56,7 @@ def run(
     folders = [Path(path) for path in (gallery, calibration, parts)]
     for folder in folders:
         folder.mkdir(parents=True, exist_ok=True)
-    shards = {"boxes": boxes, "frames": frames, "anomaly": anomaly, "anatomy": anatomy}
+    shards = {"boxes": boxes, "frames": frames, "organs": organs, "anomaly": anomaly, "anatomy": anatomy}
     tables = {name: [read_table(path) for path in _of_set(findings, name)] for name in options.thresholds}
     stores = {name: _of_set(masks, name) for name in options.thresholds}
     lines = []
@@ -94,11 +95,11 @@ def _cases(
         numbers[lesion] = numbers.get(lesion, 0) + 1
         stem = f"{lesion}-{numbers[lesion]}"
         with ExitStack() as stack:
-            frames, anomaly, anatomy = (
-                stack.enter_context(Shard(shards[stage][shard])) for stage in ("frames", "anomaly", "anatomy")
+            frames, organs, anomaly, anatomy = (
+                stack.enter_context(Shard(shards[stage][shard])) for stage in ("frames", "organs", "anomaly", "anatomy")
             )
             store = stack.enter_context(Shard(masks[shard], key="mask_id"))
-            image, zones = frames.get("image", image_id), anatomy.masks(image_id)
+            image, zones, lungs = frames.get("image", image_id), anatomy.masks(image_id), organs.masks(image_id)
             settings = json.loads(store.attrs["settings"])
             mask = store.get("mask", row["mask_id"]) if row["mask_id"] is not None else None
             anomalous = anomaly.get("anomaly", image_id)
@@ -107,7 +108,7 @@ def _cases(
         for label in row["reported"]:
             place |= zones[label]
         of_image = read_table(shards["boxes"][shard]).filter((pl.col("image_id") == image_id) & pl.col("kept"))
-        shown = _judged(of_image.to_dicts(), row, place, zones, anomalous, taus, settings["denoise"], options.boxes)
+        shown = _judged(of_image.to_dicts(), row, place, lungs, anomalous, taus, settings["denoise"], options.boxes)
         left = pictures.grey(image, options.side)
         if place.any() and lesion != "cardiomegaly":
             pictures.outline(left, place, pictures.HALO, width=3)
@@ -139,7 +140,7 @@ def _judged(
     boxes: list[dict],
     row: dict,
     place: np.ndarray,
-    zones: dict[str, np.ndarray],
+    lungs: dict[str, np.ndarray],
     anomaly: np.ndarray,
     taus: dict[str, float],
     denoise: str,
@@ -150,7 +151,6 @@ def _judged(
     if not verdicts:
         return []
     chosen = cases.choose_boxes(verdicts, [box["confidence"] for box in boxes], number)
-    lungs = {name: zones[name] for name in LUNGS}
     values = box_values([boxes[i] for i in chosen], place, lungs, anomaly, ano=taus["ano"], denoise=denoise)
     return [
         boxes[i] | {"number": at + 1, "kept": verdicts[i] == 0, "reason": cases.reason(verdicts[i], of_box, taus)}
