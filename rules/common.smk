@@ -32,7 +32,8 @@ from ils.explain.asked import asked as asked_study
 from ils.weights.catalogue import check_placed, needed, placed, rule_params
 
 try:
-    SETTINGS = read({key: value for key, value in config.items() if key not in ASKED})
+    given = {key: value for key, value in config.items() if key not in ASKED}
+    SETTINGS = read(given, workflow.config_settings.configfiles)
     # Each stage's own settings as plain builtins. A rule takes its stage's as params and no other's, so a change
     # re-runs that stage and what follows from it.
     OPTIONS = stage_options(SETTINGS)

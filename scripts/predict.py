@@ -97,7 +97,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--no-text", action="store_true", help="masks alone, which is faster")
     given = parser.parse_args(arguments)
     try:
-        settings = read(_configuration(given.configfile))
+        settings = read(_configuration(given.configfile), filter(None, [given.configfile]))
         options = stage_options(settings)
         asking = options["inference"]
         asking["text"] &= not given.no_text

@@ -18,7 +18,7 @@ SETTINGS = SLICE | {
     "dataset": {"release": "release", "release_images": "images"},
     "training": {"lite": RECIPE, "runs": {"default": {}, "release": {"thresholds": "release"}}},
     "inference": {"max_new_tokens": 4, "size": 256},
-    "evaluation": {"replicates": 20, "size": 256, "predictions": {"everything": {"adapter": "everything"}}},
+    "evaluation": {"replicates": 100, "size": 256, "predictions": {"everything": {"adapter": "everything"}}},
 }
 
 

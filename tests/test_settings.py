@@ -64,7 +64,7 @@ def test_schema_refuses_unknown_keys():
         ({"organs": {"engine": None}}, ["organs.engine is empty (null)"]),
         ({"phantom": {"subjects": 80, "studies": 10}}, ["phantom", "studies is 10", "80 subjects"]),
         ({"frames": {"percentiles": [99, 1]}}, ["frames", "percentiles is [99.0, 1.0]", "lower one first"]),
-        ({"frames": {"percentiles": [0, 101]}}, ["frames.percentiles.1 is 101"]),
+        ({"frames": {"percentiles": [0, 101]}}, ["frames.percentiles, entry 2, is 101"]),
         ({"anatomy": {"zone_cuts": [0.5, 0.2, 0.9]}}, ["zone_cuts is [0.5, 0.2, 0.9]", "rising"]),
         ({"dataset": {"released_layout": True}, "cohort": {"per_study": "all"}}, ["released_layout", "per_study"]),
         ({"thresholds": {"build": []}}, ["thresholds.build is []"]),
@@ -80,7 +80,7 @@ def test_schema_refuses_unknown_keys():
             ["mine.general.ano is 1.5", "less than"],
         ),
         ({"thresholds": {"sets": {"mine": {"general": {"anno": 0.1}}}}}, ["general.anno is not a setting", "signal"]),
-        ({"thresholds": {"grid": {"general": {"ano": [2]}}}}, ["grid.general.ano.0 is 2"]),
+        ({"thresholds": {"grid": {"general": {"ano": [2]}}}}, ["grid.general.ano, entry 1, is 2"]),
         ({"dataset": {"release": "there"}}, ["dataset.release_images", "give the folder of its images"]),
         (
             {"training": {"lite": {"sizes": {"image": 100, "patch": 16}}}},

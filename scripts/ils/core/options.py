@@ -5,6 +5,7 @@ from pathlib import Path
 from ils.core.labels import SPLITS
 from ils.core.published import release_options
 from ils.core.run import UserError, existing_file, existing_folder
+from ils.core.secrets import secret
 from ils.core.settings import RELEASE, Settings
 from ils.core.settings.inputs import DEFAULT_SHARDS, EMBEDDED_SHARDS
 from ils.core.settings.rosalia import FILE_ADAPTERS
@@ -179,7 +180,7 @@ def check_files(settings: Settings, image: str) -> None:
         existing = existing_folder if reference.format == "release" else existing_file
         existing(f"agreement.references.{name}.path", reference.path)
     if settings.release.salt and "ids" in settings.release.kinds():
-        existing_file("release.salt", settings.release.salt)
+        secret("release.salt", settings.release.salt)
     if settings.release.test and not settings.release.test.startswith("results/"):  # that is made by a rule
         for name in settings.thresholds.build:
             existing_file("release.test", settings.release.test.replace("{thresholds}", name))

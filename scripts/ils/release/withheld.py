@@ -19,9 +19,9 @@ import hmac
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
-from pathlib import Path
 
 from ils.core.run import UserError
+from ils.core.secrets import secret
 from ils.core.store import read_lines
 
 PIXELS, REPORT_TEXT, IDS = "pixels", "report_text", "ids"
@@ -29,8 +29,6 @@ LETTERS = {"subject_id": "p", "study_id": "s", "image_id": "i", "mask_id": "m"}
 """First letter of the digest that stands for an identifier, so that none of them reads as a number."""
 DIGITS = 16
 """Hexadecimal digits of such a digest: 64 bits, so that a million of them have no two alike."""
-SALT_BYTES = 16
-"""Shortest key; a shorter one could be found by trying."""
 
 
 class Withheld:
@@ -40,9 +38,7 @@ class Withheld:
         self.pixels, self.report_text, self.ids = (kind in kinds for kind in (PIXELS, REPORT_TEXT, IDS))
         self._key = b""
         if self.ids:
-            self._key = Path(salt).read_bytes().strip() if isinstance(salt, str) and salt else b""
-            if len(self._key) < SALT_BYTES:
-                raise UserError(f"release.salt is {salt or ''!r}, fewer than {SALT_BYTES} bytes: make a longer one")
+            self._key = secret("release.salt", salt if isinstance(salt, str) else "")
 
     def name(self, field: str, value: str) -> str:
         """Return an identifier as it is published."""

@@ -6,12 +6,17 @@ Each key has a description, a unit where it has one, a range, and a source: ``pa
 re-runs nothing.
 """
 
-from typing import get_args
+import copy
+from collections.abc import Iterable
+from datetime import date
+from functools import reduce
+from pathlib import Path
 
-from pydantic import BaseModel, ValidationError, model_validator
+from pydantic import ValidationError, model_validator
 
 from ils.core.settings.agreement import Agreement
-from ils.core.settings.base import Section, key
+from ils.core.settings.base import Section, key, one_case
+from ils.core.settings.faults import sections, sentence, switch_sentence, switches
 from ils.core.settings.images import Anatomy, Anomaly, Boxes, Compute, Organs
 from ils.core.settings.inputs import Cohort, Frames, Phantom
 from ils.core.settings.outputs import Ablation, Dataset, Figures, Masks, Page, Tables
@@ -21,6 +26,9 @@ from ils.core.settings.review import Review
 from ils.core.settings.rosalia import Evaluation, Inference, Training
 from ils.core.settings.thresholds import Thresholds
 from ils.core.settings.weights import Weights
+from ils.core.settings.written import Twice, at, written
+
+__all__ = ["RELEASE", "Settings", "SettingsError", "read", "sections"]
 
 
 class Settings(Section):
@@ -75,6 +83,7 @@ class Settings(Section):
                 )
         if both := self.training.runs.keys() & self.evaluation.predictions.keys():
             raise ValueError(f"evaluation.predictions.{min(both)} has the name of a run of training.runs: rename it")
+        one_case("training.runs and evaluation.predictions", [*self.training.runs, *self.evaluation.predictions])
         return self
 
     @model_validator(mode="after")
@@ -101,41 +110,39 @@ class SettingsError(ValueError):
     """A wrong setting, in one sentence that names the key, the value and the remedy."""
 
 
-def read(config: dict) -> Settings:
-    """Validate a configuration. Raises SettingsError with one sentence for the first fault."""
+def read(config: dict, files: Iterable[str | Path] = ()) -> Settings:
+    """Validate a configuration. Raises SettingsError with one sentence for the first fault.
+
+    ``files``: the settings files that it was read from. What YAML took for a number, a date or a switch where a text is
+    wanted (``date: 2026-01-01``) is the text that stands there.
+    """
+    try:
+        texts = written(files)
+    except Twice as error:
+        raise SettingsError(f"{error}.") from None
+    try:
+        settings = _validated(config, texts)
+    except ValidationError as error:
+        raise SettingsError(sentence(error, Settings, Settings())) from None
+    for where, value in switches(config, settings.model_dump(by_alias=True)):
+        raise SettingsError(switch_sentence(where, value))
+    return settings
+
+
+def _validated(config: dict, texts: dict) -> Settings:
     try:
         return Settings.model_validate(config)
     except ValidationError as error:
-        raise SettingsError(_sentence(error, config)) from None
+        meant = [fault["loc"] for fault in error.errors() if _is_text_of(fault)]
+        if not meant:
+            raise
+    config = copy.deepcopy(config)
+    for *outer, last in meant:
+        held = reduce(lambda part, name: part[name], outer, config)
+        held[last] = at(texts, (*outer, last)) or str(held[last])
+    return Settings.model_validate(config)
 
 
-def _sentence(error: ValidationError, config: dict) -> str:
-    fault = error.errors()[0]
-    where = [part for part in fault["loc"] if part != "[key]"]
-    name = ".".join(str(part) for part in where) or "the configuration"
-    if fault["type"] == "extra_forbidden":
-        known = ", ".join(_keys_beside(where))
-        return f"{name} is not a setting: remove it or choose one of {known}."
-    if fault["input"] is None:
-        return f"{name} is empty (null): give a value, or leave the key out."
-    message = fault["msg"].removeprefix("Value error, ")
-    if fault["type"] == "value_error":
-        return f"{name}: {message}."
-    more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
-    return f"{name} is {fault['input']!r}, which is wrong: {message[0].lower() + message[1:]}{more}."
-
-
-def sections(annotation: object) -> list[type[BaseModel]]:
-    """Return the sections that a field's type holds, directly or inside a dict, list or union."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return [annotation]
-    return [section for part in get_args(annotation) for section in sections(part)]
-
-
-def _keys_beside(where: list) -> list[str]:
-    section: type[BaseModel] = Settings
-    for part in where[:-1]:
-        if field := section.model_fields.get(str(part)):
-            inner = sections(field.annotation)
-            section = inner[0] if inner else section
-    return [field.alias or name for name, field in section.model_fields.items()]
+def _is_text_of(fault: dict) -> bool:
+    scalar = isinstance(fault["input"], int | float | date)
+    return fault["type"] == "string_type" and scalar and "[key]" not in fault["loc"]

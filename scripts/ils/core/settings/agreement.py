@@ -2,10 +2,10 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from ils.core.labels import LESIONS
-from ils.core.settings.base import Section, Share, key
+from ils.core.settings.base import Replicates, Section, Share, key, one_case
 
 ReferenceName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
 
@@ -45,5 +45,10 @@ class Agreement(Section):
     confidence_steps: list[Share] = key(
         lambda: [0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7], "Confidences at which boxes are compared."
     )
-    replicates: int = key(1000, "Bootstrap replicates, by patient; 0 for no intervals.", ge=0, le=100_000)
+    replicates: Replicates = key(1000, "Bootstrap replicates, by patient; 0 for no intervals, else 100 or more.")
     interval: Share = key(0.95, "Share of the replicates that an interval holds.")
+
+    @model_validator(mode="after")
+    def _names_are_distinct(self) -> "Agreement":
+        one_case("the references", self.references)
+        return self

@@ -83,13 +83,12 @@ def json_schema() -> str:
     return json.dumps(Settings.model_json_schema(), indent=2) + "\n"
 
 
-def _table_rows(section: type[BaseModel], prefix: str) -> Iterator[str]:
-    default = section()
-    for name, field in section.model_fields.items():
+def _table_rows(default: BaseModel, prefix: str) -> Iterator[str]:
+    for name, field in type(default).model_fields.items():
         path = f"{prefix}{field.alias or name}"
         value = getattr(default, name)
         if isinstance(value, BaseModel):
-            yield from _table_rows(type(value), path + ".")
+            yield from _table_rows(value, path + ".")
             continue
         inner = sections(field.annotation)
         shown = ", ".join(value) if inner else _yaml_value(value)
@@ -97,14 +96,14 @@ def _table_rows(section: type[BaseModel], prefix: str) -> Iterator[str]:
         description = field.description.replace("|", "\\|")
         yield f"| `{path}` | `{shown}` | {', '.join(facts)} | {description} | {source} |"
         for part in inner:
-            yield from _table_rows(part, f"{path}.<name>.")
+            yield from _table_rows(part(), f"{path}.<name>.")
 
 
 def markdown() -> str:
     """Return docs/settings.md: one table of all keys."""
     head = "# Settings\n\nWritten from the settings model; `config.yaml` holds the same keys with their comments.\n\n"
     columns = "| key | default | unit, range | meaning | source |\n|---|---|---|---|---|\n"
-    return head + columns + "\n".join(_table_rows(Settings, "")) + "\n"
+    return head + columns + "\n".join(_table_rows(Settings(), "")) + "\n"
 
 
 def documents() -> dict[str, str]:

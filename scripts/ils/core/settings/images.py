@@ -213,4 +213,6 @@ class Boxes(Section):
     def _has_its_table(self) -> "Boxes":
         if self.engine == "table" and not self.table:
             raise ValueError("engine is 'table', so boxes.table must be set")
+        if self.engine != "table" and self.table:
+            raise ValueError(f"table is given, but engine is {self.engine!r}: set boxes.engine to table")
         return self

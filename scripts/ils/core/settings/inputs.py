@@ -85,6 +85,8 @@ class Cohort(Section):
         for source, name in (("manifest", "manifest"), ("mimic", "root")):
             if self.source == source and not getattr(self, name):
                 raise ValueError(f"source is {source!r}, so cohort.{name} must be set")
+            if self.source != source and getattr(self, name):
+                raise ValueError(f"{name} is given, but source is {self.source!r}: set cohort.source to {source}")
         return self
 
 

@@ -78,6 +78,8 @@ class Dataset(Section):
     def _release_has_images(self) -> "Dataset":
         if self.release and not self.release_images:
             raise ValueError("release is set, so dataset.release_images must be too: give the folder of its images")
+        if self.release_images and not self.release:
+            raise ValueError("release_images is set, so dataset.release must be too: give the folder of the release")
         return self
 
 

@@ -1,8 +1,9 @@
 """Settings of the package of a dataset version."""
 
+import datetime
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from ils.core.settings.base import Section, key
 
@@ -14,12 +15,27 @@ def _all_or_nothing(value: object) -> object:
     return (list(WITHHELD) if value else []) if isinstance(value, bool) else value
 
 
+def _three_numbers(value: str) -> str:
+    return value + ".0" * (2 - value.count("."))
+
+
+def _day(value: str) -> str:
+    try:
+        return datetime.datetime.strptime(value, "%Y-%m-%d").date().isoformat()
+    except ValueError:
+        raise ValueError(f"{value!r} is no day of the calendar: give one as 2026-01-31") from None
+
+
+Version = Annotated[str, Field(pattern=r"^\d+(\.\d+){0,2}$"), AfterValidator(_three_numbers)]
+Date = Annotated[str, AfterValidator(_day)]
+
+
 class Release(Section):
     """A dataset version as a package (`snakemake release`, docs/load.md)."""
 
     name: str = key("cxr-ils", "Name of the dataset.", pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
-    version: str = key("1.0.0", "Its version.", pattern=r"^\d+\.\d+\.\d+$")
-    date: str = key("2000-01-01", "The date it bears; no clock is read.", pattern=r"^\d{4}-\d\d-\d\d$")
+    version: Version = key("1.0.0", "Its version, of three numbers; 1.0 is 1.0.0.")
+    date: Date = key("2000-01-01", "The date it bears, year-month-day; no clock is read.")
     licence: str = key("not stated", "Terms under which it is passed on: a name, or an address.", min_length=1)
     creator: str = key("", "Who makes it; empty: not stated.")
     cite: str = key("", "How to cite it; empty: its name and version.")
@@ -48,6 +64,8 @@ class Release(Section):
     def _ids_have_a_key(self) -> "Release":
         if "ids" in self.kinds() and not self.salt:
             raise ValueError("withhold names ids, so release.salt must name the file of a key: make one of 16 bytes")
+        if self.salt and "ids" not in self.kinds():
+            raise ValueError("salt is given, but withhold does not name ids, so they stay: name ids, or leave salt out")
         return self
 
     def kinds(self) -> list[str]:

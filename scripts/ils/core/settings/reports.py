@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import model_validator
 
-from ils.core.settings.base import PAPER, Section, Share, key
+from ils.core.settings.base import PAPER, Address, Section, Share, key
 
 
 class _LanguageModel(Section):
@@ -57,10 +57,10 @@ class Execution(Section):
     gpus: int = key(1, "GPUs of one job; the model is split over them (transport offline).", unit="GPUs", ge=0, le=64)
     gpu_memory: Share = key(0.9, "Share of each GPU's memory to use (transport offline).")
     eager: bool = key(False, "No compiled graphs: a slower answer, a faster start (transport offline).")
-    server: str = key(
+    server: Address = key(
         "http://localhost:8000/v1", "Address of the running server (transport server); its key: OPENAI_API_KEY."
     )
-    mapping_server: str = key("", "Address of the mapping model's server; empty for the same server.")
+    mapping_server: Address = key("", "Address of the mapping model's server; empty for the same server.")
     requests: int = key(32, "Requests at a time (transport server).", unit="requests", ge=1, le=1024)
     timeout_s: int = key(600, "How long one request may take (transport server).", unit="s", ge=1)
 

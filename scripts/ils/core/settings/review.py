@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from ils.core.settings.base import PAPER, Section, key
+from ils.core.settings.base import PAPER, Replicates, Section, key
 
 Expert = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]
 
@@ -36,8 +36,8 @@ class Review(Section):
         "drop", "Whether pairs that no expert was asked about leave the filtered split too."
     )
     interval: float = key(0.95, "Share of the chance that an interval of a rate holds.", gt=0, lt=1)
-    replicates: int = key(
-        1000, "Bootstrap replicates, by patient, of the agreement's intervals; 0 for no intervals.", ge=0, le=100_000
+    replicates: Replicates = key(
+        1000, "Bootstrap replicates, by patient, of the agreement's intervals; 0 for no intervals, else 100 or more."
     )
 
     @model_validator(mode="after")

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from ils.core.settings.base import AUTHORS, PAPER, Section, Share, key
+from ils.core.settings.base import AUTHORS, PAPER, Replicates, Section, Share, key
 
 RunName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
 Part = Literal[
@@ -210,7 +210,7 @@ class Evaluation(Section):
         le=4096,
         multiple_of=8,
     )
-    replicates: int = key(1000, "Bootstrap replicates, by patient; 0 for no intervals.", ge=0, le=100_000)
+    replicates: Replicates = key(1000, "Bootstrap replicates, by patient; 0 for no intervals, else 100 or more.")
     interval: Share = key(0.95, "Share of the replicates that an interval holds.")
     failed: Literal["wrong", "leave_out"] = key(
         "wrong", "What a pair counts whose prediction is missing or damaged: 0, or nothing."

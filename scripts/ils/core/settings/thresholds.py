@@ -2,15 +2,18 @@
 
 from decimal import Decimal
 from itertools import product
+from math import prod
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from ils.core.settings.base import PAPER, Section, Share, key
+from ils.core.settings.base import PAPER, Section, Share, key, one_case
 
 ThresholdName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
 RESERVED = ("sweep", "count", "paper", "release")
 """Names a set cannot have: a folder beside the sets', and columns of the table of counts."""
+POINT_BYTES, MIMIC_STUDIES = 20, 227_835
+"""What a point of the grid takes of the disk for a study (docs/scale.md), and the studies of MIMIC-CXR."""
 TauName = Literal["ano", "anatomy", "conf", "signal", "size"]
 
 
@@ -54,6 +57,25 @@ class Grid(Section):
         "Values to try for all targets but edema; none: as in base.",
     )
     edema: dict[TauName, list[Share]] = key(dict, "Values to try for edema.")
+    max_points: int = key(
+        100, "Most points of the grid; raise it to confirm that a larger one is meant.", unit="points", ge=1
+    )
+
+    @model_validator(mode="after")
+    def _is_meant(self) -> "Grid":
+        for part, tau, values in self.axes():
+            if len(set(values)) < len(values):
+                raise ValueError(f"{part}.{tau} names {max(values, key=values.count)} twice: leave one out")
+        points = prod(len(values) for *_, values in self.axes())
+        if points > self.max_points:
+            size = points * POINT_BYTES * MIMIC_STUDIES / 1e9
+            raise ValueError(
+                f"{points:,} points are more than max_points, {self.max_points}: one job a shard tries them all, with "
+                f"tables of about {POINT_BYTES} bytes a point and study ({size:,.0f} GB for all of MIMIC-CXR), and a "
+                f"dataset made of each would be {points:,} times the jobs and the disk of one: leave values out, or "
+                f"set max_points to {points} to confirm"
+            )
+        return self
 
     def axes(self) -> list[tuple[str, TauName, list[float]]]:
         """Return (part, tau, values) of every threshold that the grid names a value of."""
@@ -86,6 +108,7 @@ class Thresholds(Section):
         for name in self.build:
             if name not in self.all_sets():
                 raise ValueError(f"build names {name!r}, but the sets are {', '.join(self.all_sets())}")
+        one_case("the sets", self.all_sets())
         return self
 
     def grid_sets(self) -> dict[str, ThresholdSet]:

@@ -1,0 +1,125 @@
+"""What is wrong with the settings: one sentence that names the key, the value and the remedy."""
+
+import difflib
+from collections.abc import Callable
+from typing import get_args
+
+from pydantic import BaseModel, ValidationError
+
+_REMEDIES: dict[str, str] = {
+    "bool": "give true or false",
+    "int": "give a whole number",
+    "float": "give a number",
+    "finite_number": "give a finite number",
+    "string": "give a text",
+    "list": "give a list in brackets, even of one entry",
+    "tuple": "give a list in brackets",
+    "dict": "give keys below it, one a line",
+    "model": "give keys below it, one a line",
+    "literal_error": "choose {expected}",
+    "greater_than": "give a number greater than {gt}",
+    "greater_than_equal": "give a number greater than or equal to {ge}",
+    "less_than": "give a number less than {lt}",
+    "less_than_equal": "give a number less than or equal to {le}",
+    "multiple_of": "give a multiple of {multiple_of}",
+    "too_short": "give at least {min_length}",
+    "too_long": "give at most {max_length}",
+    "string_too_short": "give a text of at least {min_length} letters",
+    "string_pattern_mismatch": "give a text of the pattern {pattern}",
+}
+"""What to do about each of pydantic's faults, by its type or by the word that its type begins with."""
+NAMES = r"^[A-Za-z0-9]"
+"""How the patterns begin of names that become files and folders."""
+
+
+def sentence(error: ValidationError, model: type[BaseModel], defaults: BaseModel) -> str:
+    """Return the first fault of settings of ``model`` as one sentence; ``defaults`` are settings without a fault."""
+    fault = error.errors()[0]
+    where = [part for part in fault["loc"] if part != "[key]"]
+    name = _place(where) or "the configuration"
+    if fault["type"] == "extra_forbidden":
+        known = _keys_beside(model, where)
+        near = difflib.get_close_matches(str(where[-1]), known, 1)
+        meant = f" (did you mean {near[0]}?)" if near else ""
+        return f"{name} is not a setting{meant}: remove it or choose one of {', '.join(known)}."
+    if fault["input"] is None:
+        return f"{name} is empty (null): give a value, or leave the key out."
+    if fault["type"] == "value_error":
+        return f"{name}: {fault['msg'].removeprefix('Value error, ')}."
+    if "[key]" in fault["loc"]:
+        how = "put it in quotes" if fault["type"] == "string_type" else _remedy(fault)
+        return f"{_place(where[:-1])} names {where[-1]!r}, which is no name: {how}."
+    more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
+    usual = _default(defaults, where)
+    such = f"; the default is {usual}" if usual is not None else ""
+    if fault["type"] == "missing":
+        return f"{_place(where[:-1])} has too few entries: entry {int(where[-1]) + 1} is missing{such}{more}."
+    return f"{name} is {fault['input']!r}, which is wrong: {_remedy(fault)}{such}{more}."
+
+
+def sections(annotation: object) -> list[type[BaseModel]]:
+    """Return the sections that a field's type holds, directly or inside a dict, list or union."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [section for part in get_args(annotation) for section in sections(part)]
+
+
+def switches(given: object, read: object, where: tuple = ()) -> list[tuple[tuple, bool]]:
+    """Return (place, value) of what was given as true or false and read as a number."""
+    if isinstance(given, dict) and isinstance(read, dict):
+        pairs = [(name, given[name], read[name]) for name in given if name in read]
+    elif isinstance(given, list | tuple) and isinstance(read, list | tuple) and len(given) == len(read):
+        pairs = [(number, *both) for number, both in enumerate(zip(given, read, strict=True))]
+    else:
+        wrong = isinstance(given, bool) and isinstance(read, int | float) and not isinstance(read, bool)
+        return [(where, given)] if wrong else []
+    return [fault for name, *both in pairs for fault in switches(*both, (*where, name))]
+
+
+def switch_sentence(where: tuple, value: bool) -> str:
+    """Return the sentence for a number that was given as true or false."""
+    return f"{_place(list(where))} is {str(value).lower()}, which is wrong: give a number."
+
+
+def _remedy(fault: dict) -> str:
+    kind = fault["type"]
+    known = _REMEDIES.get(kind) or _REMEDIES.get(kind.split("_")[0])
+    if known is None:
+        return fault["msg"][0].lower() + fault["msg"][1:]
+    told = {name: f"{value:g}" if isinstance(value, float) else value for name, value in fault.get("ctx", {}).items()}
+    remedy = known.format(**told)
+    if kind == "string_pattern_mismatch" and fault["ctx"]["pattern"].startswith(NAMES):
+        remedy = f"use letters, digits and - _ . alone, a letter or digit first (pattern {fault['ctx']['pattern']})"
+    return remedy
+
+
+def _place(where: list) -> str:
+    """Return the key; entries of lists are counted from 1, as people count."""
+    text = ""
+    for part in where:
+        text += f", entry {part + 1}" if isinstance(part, int) else f"{'.' if text else ''}{part}"
+    return f"{text}," if ", entry" in text else text
+
+
+def _keys_beside(model: type[BaseModel], where: list) -> list[str]:
+    section = model
+    for part in where[:-1]:
+        if field := _field(section, str(part)):
+            inner = sections(field.annotation)
+            section = inner[0] if inner else section
+    return [field.alias or name for name, field in section.model_fields.items()]
+
+
+def _field(section: type[BaseModel], key: str):
+    named: Callable = section.model_fields.get
+    return named(key) or next((field for field in section.model_fields.values() if field.alias == key), None)
+
+
+def _default(defaults: BaseModel, where: list) -> object:
+    """Return the default of the key at a place, or of the key whose entry it is; None where there is none to show."""
+    value: object = defaults.model_dump(mode="json", by_alias=True)
+    for part in where:
+        if isinstance(part, int) or not isinstance(value, dict):
+            break
+        value = value.get(part)
+    return None if isinstance(value, dict) or value in (None, "", []) else value

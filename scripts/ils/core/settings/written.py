@@ -1,0 +1,73 @@
+"""Settings files as people wrote them: a key that stands twice is told, and a text keeps its letters.
+
+YAML readers keep the last of two equal keys without a word, and make a number of ``version: 1.10`` and a date of
+``date: 2026-01-01``. Both are lost in what Snakemake hands on, so the files are read once more here.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import yaml
+
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+TEMPLATE = "__use_yte__"
+"""Key of a file that Snakemake fills in as a template: what it says is not what stands there."""
+
+
+class Twice(ValueError):
+    """A key that a file gives twice, in one sentence."""
+
+
+def written(paths: Iterable[str | Path]) -> dict:
+    """Return the settings of YAML or JSON files, later ones over earlier ones, each scalar as the text in the file.
+
+    A file that is no YAML is left to whoever reads its values. Raises Twice for a key that one file gives twice.
+    """
+    found: dict = {}
+    for path in paths:
+        try:
+            node = yaml.compose(Path(path).read_text(encoding="utf-8-sig"), Loader=LOADER)
+        except (OSError, UnicodeDecodeError, yaml.YAMLError):
+            continue
+        if isinstance(node, yaml.MappingNode) and TEMPLATE not in {name.value for name, _ in node.value}:
+            found = over(found, _plain(node, str(path), ()))
+    return found
+
+
+def over(below: dict, above: dict) -> dict:
+    """Return ``above`` laid over ``below``, section by section, as Snakemake lays settings files over each other."""
+    both = below | above
+    sections = [name for name in above if isinstance(below.get(name), dict) and isinstance(above[name], dict)]
+    return both | {name: over(below[name], above[name]) for name in sections}
+
+
+def _plain(node: yaml.Node, path: str, where: tuple[str, ...]) -> object:
+    if isinstance(node, yaml.SequenceNode):
+        return [_plain(item, path, where) for item in node.value]
+    if not isinstance(node, yaml.MappingNode):
+        return node.value
+    lines: dict[str, int] = {}
+    held = {}
+    for name, value in node.value:
+        key, line = str(name.value), name.start_mark.line + 1
+        if key in lines and key != "<<":
+            full = ".".join((*where, key))
+            raise Twice(
+                f"{full} stands twice in {path}, on lines {lines[key]} and {line}, and only the last would count: "
+                "join the two"
+            )
+        lines[key] = line
+        held[key] = _plain(value, path, (*where, key))
+    return held
+
+
+def at(held: object, where: Iterable[object]) -> str | None:
+    """Return the text at a place of :func:`written`'s settings, None where there is none."""
+    for part in where:
+        if isinstance(held, dict):
+            held = held.get(str(part))
+        elif isinstance(held, list) and isinstance(part, int) and part < len(held):
+            held = held[part]
+        else:
+            return None
+    return held if isinstance(held, str) else None
