@@ -251,7 +251,9 @@ def test_a_key_that_can_be_guessed_is_refused_before_any_job(tmp_path, size, fit
     if fits:
         options.check_files(chosen, "")
         return
-    with pytest.raises(UserError, match=rf"^release.salt: .* holds {size} bytes, fewer than 16: make a longer key"):
+    with pytest.raises(
+        UserError, match=rf"^release.salt: .* holds {size} bytes; fewer than 16 bytes are guessed: make a longer key"
+    ):
         options.check_files(chosen, "")
 
 
