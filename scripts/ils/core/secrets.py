@@ -13,7 +13,7 @@ def secret(setting: str, path: str | None) -> bytes:
     held = Path(existing_file(setting, path)).read_bytes().strip()
     if len(held) < FEWEST_BYTES:
         raise UserError(
-            f"{setting}: {path!r} holds {len(held)} bytes; fewer than {FEWEST_BYTES} bytes are guessed: make a longer key "
-            "(head -c 32 /dev/urandom | base64 > key)"
+            f"{setting}: {path!r} holds {len(held)} bytes; fewer than {FEWEST_BYTES} bytes are guessed: make a longer "
+            "key (head -c 32 /dev/urandom | base64 > key)"
         )
     return held
