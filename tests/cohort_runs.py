@@ -82,11 +82,11 @@ def run_frames(cohort: Path, output: Path) -> dict[str, str]:
 def manifest_of(folder: Path, subjects: dict[str, int], xray: bytes, split: dict[str, str] | None = None) -> str:
     """Write a manifest with so many studies of one image for each subject."""
     folder.mkdir(exist_ok=True)
-    (folder / "a.dcm").write_bytes(xray)
+    studies = [(subject, f"{subject}-{n}") for subject, number in subjects.items() for n in range(number)]
+    for _, study in studies:
+        (folder / f"{study}.dcm").write_bytes(xray)
     rows = [
-        (subject, f"{subject}-{n}", f"{subject}-{n}-i", "a.dcm", "", (split or {}).get(f"{subject}-{n}", ""))
-        for subject, studies in subjects.items()
-        for n in range(studies)
+        (subject, study, f"{study}-i", f"{study}.dcm", "", (split or {}).get(study, "")) for subject, study in studies
     ]
     return write_csv(folder / "m.csv", (*COLUMNS, "split"), rows)
 

@@ -34,7 +34,8 @@ def xray() -> bytes:
 def test_a_manifest_with_everything(tmp_path, xray):
     folder = tmp_path / "given"
     (folder / "images").mkdir(parents=True)
-    (folder / "images/a.dcm").write_bytes(xray)
+    for name in "abc":
+        (folder / f"images/{name}.dcm").write_bytes(xray)
     (folder / "r.txt").write_text("FINDINGS: none")
     header = ("note", "image_path", "image_id", "study_id", "subject_id", "report_path", "findings", "impression",
               "split", "acquired", "reason", "view")  # fmt: skip
@@ -42,7 +43,7 @@ def test_a_manifest_with_everything(tmp_path, xray):
         ("α, β", "images/a.dcm", "i1", "s1", "p1", "r.txt", "", "", "val", "2020", "x", ""),
         (
             "",
-            str(folder / "images/a.dcm"),
+            str(folder / "images/b.dcm"),
             "i2",
             "s1",
             "p1",
@@ -54,7 +55,7 @@ def test_a_manifest_with_everything(tmp_path, xray):
             "",
             "AP",
         ),
-        ("", "images/a.dcm", "i3", "s1", "p1", "", "", "", "", "2018", "y", "PA"),
+        ("", "images/c.dcm", "i3", "s1", "p1", "", "", "", "", "2018", "y", "PA"),
     ]
     result = run_cohort(tmp_path, manifest=write_csv(folder / "m.csv", header, rows))
     result.check_conserved(3)
@@ -93,8 +94,8 @@ def test_bad_rows_are_rows(tmp_path, xray):
         ("p", "s", "x" * 200, "a.dcm", ""),
         ("p", "s", "good", "a.dcm", ""),
         ("p", "s", "good", "b.dcm", ""),
-        ("q", "t", "two_subjects", "a.dcm", ""),
-        ("r", "t", "two_subjects_b", "a.dcm", ""),
+        ("q", "t", "two_subjects", "q.dcm", ""),
+        ("r", "t", "two_subjects_b", "r.dcm", ""),
         ("p", "s", "many_cells", "a.dcm", "", "more", "and more"),
         ("p", "s", "few"),
         (),

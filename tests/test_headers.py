@@ -147,15 +147,15 @@ def test_files_that_are_none(tmp_path, data, reason):
 
 def test_pictures_take_their_view_from_the_manifest(tmp_path):
     small, large = stored_values(picture(100, 300), 8, False), stored_values(picture(200, 300), 8, False)
-    for name, values in (("a.png", large), ("b.jpg", large), ("c.png", small)):
+    for name, values in (("a.png", large), ("b.jpg", large), ("c.png", small), ("d.png", large), ("e.png", large)):
         cv2.imwrite(str(tmp_path / name), values)
     header = ("view", *COLUMNS)
     rows = [
         ("PA", "p", "s1", "a", "a.png", ""),
         ("AP supine", "p", "s2", "b", "b.jpg", ""),
         ("PA", "p", "s3", "c", "c.png", ""),
-        ("", "p", "s4", "d", "a.png", ""),
-        ("Lateral", "p", "s5", "e", "a.png", ""),
+        ("", "p", "s4", "d", "d.png", ""),
+        ("Lateral", "p", "s5", "e", "e.png", ""),
         ("PA", "p", "s6", "f", "none.png", ""),
     ]
     result = run_cohort(tmp_path, manifest=write_csv(tmp_path / "m.csv", header, rows))

@@ -1,44 +1,28 @@
 """Cheap checks of the user's paths and tables, called before any job is planned (standard library only)."""
 
-import csv
-import gzip
 import itertools
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from ils.core.run import UserError, existing_file
+from ils.core.tabular import read_sheet
 
 ID_COLUMNS = ("subject_id", "study_id", "image_id", "image_path")
 REPORT_COLUMNS = ("report_path", "findings", "impression")
+MANIFEST_COLUMNS = (*ID_COLUMNS, *REPORT_COLUMNS, "view", "split", "acquired")
 TABLE_COLUMNS = {
     "record-list": ("subject_id", "study_id", "dicom_id", "path"),
     "metadata": ("dicom_id",),
     "split": ("dicom_id", "split"),
 }
 """The official tables by the end of their name, and the columns we cannot do without."""
+TABLE_IDS = ("dicom_id",)
 
 CHEXSTRUCT_NAMES = {"abdominal_xray": ("abdominal_xray", "abdomial_xray")}
 """File stems under which a CheXStruct table was published, where there is more than one."""
 CHEXSTRUCT_IDS = ("image_id", "image_file", "dicom_id")
-
-csv.field_size_limit(1 << 27)
-
-
-@contextmanager
-def csv_lines(path: str | Path, key: str) -> Iterator[Iterator[list[str]]]:
-    """Yield the rows of a CSV (by its ending TSV; ``.gz`` too). Raises UserError if it cannot be read as one."""
-    path = Path(path)
-    opener = gzip.open if path.suffix == ".gz" else open
-    tabs = path.name.removesuffix(".gz").endswith(".tsv")
-    try:
-        with opener(path, "rt", encoding="utf-8-sig", newline="") as file:
-            yield csv.reader((line.replace("\0", "") for line in file), delimiter="\t" if tabs else ",")
-    except UnicodeDecodeError:
-        raise UserError(f"{key}: {path} is not UTF-8 text: save it as UTF-8 CSV") from None
-    except (OSError, EOFError, csv.Error) as error:
-        raise UserError(f"{key}: {path} cannot be read as CSV ({error}): check the path and the file") from None
+EXCLUDE_COLUMNS = ("image_id", "dicom_id", "image_file", "study_id")
+CHEXSTRUCT_COLUMNS = (*CHEXSTRUCT_IDS, "label")
 
 
 def _folder(key: str, value: str) -> Path:
@@ -49,16 +33,12 @@ def _folder(key: str, value: str) -> Path:
     return Path(value)
 
 
-def header_of(path: Path, key: str) -> list[str]:
-    """Return the column names of a CSV that must have at least one row. Raises UserError."""
-    with csv_lines(path, key) as lines:
-        header = [name.strip() for name in next(lines, [])]
-        if not header or next((line for line in lines if any(line)), None) is None:
-            raise UserError(f"{key}: {path} has no rows: put a header and at least one row into it")
-    repeated = sorted({name for name in header if header.count(name) > 1 and name})
-    if repeated:
-        raise UserError(f"{key}: {path} has the column {repeated[0]!r} twice: rename one")
-    return header
+def header_of(path: Path, key: str, names: tuple[str, ...], ids: tuple[str, ...] = ()) -> list[str]:
+    """Return the column names of a table that must have at least one row; see ``tabular``. Raises UserError."""
+    sheet = read_sheet(path, key, names, ids=ids, head=True)
+    if next(sheet.rows, None) is None:
+        raise UserError(f"{key}: {path} has no rows: put a header and at least one row into it")
+    return sheet.header
 
 
 def _need(path: Path, key: str, header: list[str], columns: tuple[str, ...]) -> None:
@@ -127,14 +107,14 @@ def _check_mimic(options) -> None:
             f"cohort.root: {options.root!r} has no folder files/: set it to the folder that holds files/p10/p10000032/…"
         )
     for kind, path in tables.items():
-        _need(path, "cohort.tables", header_of(path, "cohort.tables"), TABLE_COLUMNS[kind])
+        _need(path, "cohort.tables", header_of(path, "cohort.tables", (), TABLE_IDS), TABLE_COLUMNS[kind])
     if "record-list" not in tables and not any(entry.is_dir() for entry in os.scandir(base / "files")):
         raise UserError(f"cohort.root: {base / 'files'} is empty: set it to the folder that holds files/p10/…")
 
 
 def _check_manifest(options) -> None:
     path = existing_file("cohort.manifest", options.manifest)
-    header = header_of(path, "cohort.manifest")
+    header = header_of(path, "cohort.manifest", MANIFEST_COLUMNS, ID_COLUMNS[:3])
     _need(path, "cohort.manifest", header, ID_COLUMNS)
     if not set(REPORT_COLUMNS) & set(header):
         raise UserError(
@@ -178,10 +158,11 @@ def check_inputs(options) -> None:
 def check_lists(options) -> None:
     """Raise UserError with one sentence if a list of images to leave out is not there or lacks a column."""
     if options.exclude:
-        existing_file("cohort.exclude", options.exclude)
+        path = existing_file("cohort.exclude", options.exclude)
+        read_sheet(path, "cohort.exclude", EXCLUDE_COLUMNS, ids=EXCLUDE_COLUMNS, head=True, headless=True)
     if options.chexstruct:
         for path in chexstruct_tables(options.chexstruct, options.chexstruct_tables).values():
-            header = header_of(path, "cohort.chexstruct")
+            header = header_of(path, "cohort.chexstruct", CHEXSTRUCT_COLUMNS, CHEXSTRUCT_IDS)
             _need(path, "cohort.chexstruct", header, ("label",))
             if not set(CHEXSTRUCT_IDS) & set(header):
                 _need(path, "cohort.chexstruct", header, ("image_id",))

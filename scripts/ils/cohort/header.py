@@ -1,14 +1,26 @@
 """What an image file says of itself before its pixels are decoded, and whether it can be a frontal chest X-ray."""
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
 from PIL import Image, UnidentifiedImageError
 from pydicom.dataset import Dataset
 
-from ils.cohort.view import FIELDS, OTHER, view_of_header
-from ils.core.media import HEAD_BYTES, HeaderError, Rejected, file_kind, number_of, read_dicom, text_of
+from ils.cohort.view import CODE_FIELDS, FIELDS, OTHER, TEXT_FIELDS, view_of_header
+from ils.core.media import (
+    HEAD_BYTES,
+    HeaderError,
+    Rejected,
+    file_kind,
+    number_of,
+    plain_text,
+    read_dicom,
+    refused,
+    sentence_of,
+    shown,
+    text_of,
+)
 
 # Only the size is read here; frames has a limit of its own.
 Image.MAX_IMAGE_PIXELS = None
@@ -64,12 +76,14 @@ def _dicom_header(path: str, magic: bool) -> Header:
         dataset = read_dicom(path, _TAGS)
     except HeaderError as error:
         raise Rejected("unreadable_header" if magic else "not_dicom", str(error)) from None
-    except MemoryError:
-        raise Rejected("unreadable_header", "MemoryError") from None
+    except MemoryError as error:
+        raise Rejected("unreadable_header", sentence_of(error)) from None
     if not any(text_of(dataset, name) for name in ("SOPClassUID", "Modality", "Rows")):
         raise Rejected("unreadable_header" if magic else "not_dicom", "no SOPClassUID, Modality or Rows")
     rows, columns = number_of(dataset, "Rows"), number_of(dataset, "Columns")
     view, view_field = view_of_header(dataset)
+    if view is None:
+        view_field = not_understood(dataset)
     return Header(
         size=None if rows is None or columns is None else (int(rows), int(columns)),
         modality=text_of(dataset, "Modality") or _MODALITY_OF_CLASS.get(text_of(dataset, "SOPClassUID"), ""),
@@ -83,20 +97,30 @@ def _dicom_header(path: str, magic: bool) -> Header:
 def _picture_header(path: str) -> Header:
     try:
         with Image.open(path) as picture:
-            return Header(size=(picture.height, picture.width))
+            return Header(size=(picture.height, picture.width), view_field="a PNG or JPEG file names none")
     except (UnidentifiedImageError, OSError, ValueError, SyntaxError, MemoryError) as error:
-        raise Rejected("unreadable_header", type(error).__name__) from None
+        if isinstance(error, OSError) and error.errno is not None:
+            raise refused(error) from None
+        raise Rejected("unreadable_header", sentence_of(error)) from None
+
+
+def not_understood(dataset: Dataset) -> str:
+    """Return what the fields that may tell the view say, where none of them does; descriptions are not quoted."""
+    codes = [f"{name} {shown(text)}" for name in CODE_FIELDS if (text := text_of(dataset, name))]
+    texts = [name for name in (*TEXT_FIELDS, "PatientOrientation") if text_of(dataset, name)]
+    said = [*codes, *([f"{', '.join(texts)}"] if texts else [])]
+    return f"not understood: {'; '.join(said)}" if said else "ViewPosition is empty, as are the fields beside it"
 
 
 def read_header(path: str) -> Header:
     """Read the header of a DICOM, PNG or JPEG file, told apart by their first bytes. Raises :class:`Rejected`."""
-    if not Path(path).is_file():
-        raise Rejected("missing_file")
     try:
         with open(path, "rb") as file:
             head = file.read(HEAD_BYTES)
     except OSError as error:
-        raise Rejected("unreadable_header", type(error).__name__) from None
+        raise refused(error) from None
+    except ValueError:  # a name that no file can have
+        raise Rejected("missing_file") from None
     if not head:
         raise Rejected("empty_file")
     kind = file_kind(head)
@@ -105,7 +129,7 @@ def read_header(path: str) -> Header:
     try:
         return _dicom_header(path, head[128:132] == b"DICM") if kind == "dicom" else _picture_header(path)
     except OSError as error:
-        raise Rejected("unreadable_header", type(error).__name__) from None
+        raise refused(error) from None
 
 
 def _shown(text: str) -> str:
@@ -113,27 +137,35 @@ def _shown(text: str) -> str:
     return " ".join(re.findall(r"[A-Z]+", text))[:16]
 
 
+def _plain(words: Iterable[str]) -> set[str]:
+    """Return settings as a header's texts are read: ASCII capitals."""
+    return {plain_text(word) for word in words}
+
+
 def check_kind(header: Header, modalities: list[str], body_parts: list[str]) -> None:
     """Raise :class:`Rejected` for another modality or body part than those listed.
 
     A body part passes if it or one of its words is listed ("CHEST PORTABLE"), or if the field is empty.
     """
-    if header.modality is not None and header.modality not in modalities:
+    if header.modality is not None and header.modality not in _plain(modalities):
         raise Rejected("wrong_modality", _shown(header.modality) or "no modality")
     words = re.findall(r"[A-Z]+", header.body_part or "")
-    if words and not {*words, " ".join(words)} & set(body_parts):
+    if words and not {*words, " ".join(words)} & _plain(body_parts):
         raise Rejected("wrong_body_part", _shown(" ".join(words)))
 
 
 def check_view(view: str | None, told_by: str, views: list[str], accept_unknown: bool) -> str:
-    """Return the view of an accepted image ("" if unknown); raise :class:`Rejected` for another one."""
+    """Return the view of an accepted image ("" if unknown); raise :class:`Rejected` for another one.
+
+    ``told_by``: what told the view, or, where nothing did, what was looked at.
+    """
     if view in views:
         return view
     if view is not None:
         detail = "lateral, oblique or other" if view == OTHER else view
         raise Rejected("not_frontal", f"{detail}, by {told_by}")
     if not accept_unknown:
-        raise Rejected("unknown_view")
+        raise Rejected("unknown_view", told_by)
     return ""
 
 

@@ -2,12 +2,10 @@
 
 import re
 from collections.abc import Iterable
-from pathlib import Path
 
-from ils.cohort.check import CHEXSTRUCT_IDS, chexstruct_tables, csv_lines
+from ils.cohort.check import CHEXSTRUCT_COLUMNS, CHEXSTRUCT_IDS, EXCLUDE_COLUMNS, chexstruct_tables
 from ils.cohort.rows import Row
-
-_IMAGE_COLUMNS = ("image_id", "dicom_id", "image_file")
+from ils.core.tabular import read_sheet
 
 
 def read_ids(path: str) -> tuple[set[str], set[str]]:
@@ -16,15 +14,13 @@ def read_ids(path: str) -> tuple[set[str], set[str]]:
     A CSV with a column image_id, dicom_id or image_file names images, else one with study_id names studies; without
     such a header the first cell of each line is an id of either kind and is in both sets.
     """
-    with csv_lines(Path(path), "cohort.exclude") as lines:
-        cells = [line for line in lines if any(line)]
-    header = [name.strip() for name in cells[0]] if cells else []
-    column = next((header.index(name) for name in (*_IMAGE_COLUMNS, "study_id") if name in header), None)
+    sheet = read_sheet(path, "cohort.exclude", EXCLUDE_COLUMNS, ids=EXCLUDE_COLUMNS, headless=True)
+    column = next((name for name in EXCLUDE_COLUMNS if name in sheet.header), None)
     if column is None:
-        ids = {line[0].strip() for line in cells} - {""}
+        ids = {cells[0].strip() for _, cells in sheet.rows} - {""}
         return ids, ids
-    ids = {line[column].strip() for line in cells[1:] if len(line) > column} - {""}
-    return (set(), ids) if header[column] == "study_id" else (ids, set())
+    ids = {cells[sheet.header.index(column)].strip() for _, cells in sheet.checked()} - {""}
+    return (set(), ids) if column == "study_id" else (ids, set())
 
 
 def exclude_listed(rows: list[Row], path: str) -> int:
@@ -46,16 +42,15 @@ def failed_images(folder: str, names: Iterable[str]) -> dict[str, str]:
     """Return {image id: the first CheXStruct table that fails it} (label other than 1; an empty label passes)."""
     failed: dict[str, str] = {}
     for name, path in chexstruct_tables(folder, list(names)).items():
-        with csv_lines(path, "cohort.chexstruct") as lines:
-            header = [cell.strip() for cell in next(lines)]
-            place = next(header.index(column) for column in CHEXSTRUCT_IDS if column in header)
-            label = header.index("label")
-            for line in lines:
-                if len(line) > max(place, label) and line[label].strip().lower() not in ("", "nan", "1", "1.0"):
-                    image = line[place].strip()
-                    failed.setdefault(image, name)
-                    # The generator's column holds a file name, the published one the id.
-                    failed.setdefault(re.sub(r"\.(dcm|jpe?g|png)$", "", image), name)
+        sheet = read_sheet(path, "cohort.chexstruct", CHEXSTRUCT_COLUMNS, ids=CHEXSTRUCT_IDS)
+        place = next(sheet.header.index(column) for column in CHEXSTRUCT_IDS if column in sheet.header)
+        label = sheet.header.index("label")
+        for _, cells in sheet.checked():
+            if cells[label].strip().lower() not in ("", "nan", "1", "1.0"):
+                image = cells[place].strip()
+                failed.setdefault(image, name)
+                # The generator's column holds a file name, the published one the id.
+                failed.setdefault(re.sub(r"\.(dcm|jpe?g|png)$", "", image), name)
     return failed
 
 

@@ -14,6 +14,7 @@ from ils.cohort.rows import Row
 from ils.cohort.split import split_name
 from ils.cohort.view import first_view
 from ils.core.run import UserError
+from ils.core.tabular import read_frame
 
 IMAGE_ENDINGS = ("", ".dcm", ".jpg", ".jpeg", ".png")
 """Endings of what counts as an image file of a study folder."""
@@ -29,11 +30,7 @@ _LISTED = TABLE_COLUMNS["record-list"]
 
 
 def _table(path: Path, kind: str) -> pl.DataFrame:
-    try:
-        table = pl.read_csv(path, infer_schema=False).fill_null("")
-    except (pl.exceptions.PolarsError, OSError) as error:
-        kind_of_error = type(error).__name__  # its text may quote a row
-        raise UserError(f"cohort.tables: {path} cannot be read as CSV ({kind_of_error}): download it again") from None
+    table = read_frame(path, "cohort.tables", ())
     missing = [name for name in TABLE_COLUMNS[kind] if name not in table.columns]
     if missing:
         raise UserError(f"cohort.tables: {path} lacks the column {missing[0]}: download it again")

@@ -1,10 +1,10 @@
 """Every input image once: accepted into a shard, or excluded with its reason."""
 
+import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 
 import polars as pl
 
@@ -17,7 +17,7 @@ from ils.cohort.mimic import read_mimic
 from ils.cohort.rows import Row, settle_ids
 from ils.cohort.split import subject_splits
 from ils.core.ledger import Ledger
-from ils.core.media import Rejected
+from ils.core.media import Rejected, shown
 from ils.core.run import log, progress
 from ils.core.seeds import shard_names, shard_of
 from ils.core.store import write_table
@@ -78,6 +78,8 @@ def inspect(row: Row, options: Options) -> None:
             if view is None:
                 view, told_by = header.view, header.view_field
                 row.view = view or ""
+        if view is None and row.told_view:
+            told_by = f"the table's {shown(row.told_view)} is not understood; the file: {told_by}"
         row.view = check_view(view, told_by, options.views, options.unknown_view == "accept")
         check_size(row.size, options.min_side)
     except Rejected as rejected:
@@ -103,7 +105,7 @@ def _collect(options: Options, pool: ThreadPoolExecutor) -> list[Row]:
     else:
         rows = read_manifest(options.manifest)
         exists = dict.fromkeys(row.report_path for row in rows if row.report_path)
-        for path, found in zip(exists, in_batches(pool, lambda path: Path(path).is_file(), list(exists)), strict=True):
+        for path, found in zip(exists, in_batches(pool, os.path.isfile, list(exists)), strict=True):
             exists[path] = found
         for row in rows:
             row.report_path = row.report_path if exists.get(row.report_path) else None

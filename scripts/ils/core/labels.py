@@ -99,19 +99,20 @@ STAGES = ("cohort", "frames", "reports", "organs", "anomaly", "anatomy", "boxes"
 
 REASONS: dict[str, str] = {
     # cohort
-    "missing_file": "the manifest or record list names a file that does not exist",
+    "missing_file": "the manifest or record list names a file that does not exist (any more)",
+    "unreadable_file": "the file is there but cannot be opened",
     "empty_file": "the file has no bytes",
     "unreadable_header": "the header cannot be parsed",
     "not_dicom": "the file is neither DICOM, PNG nor JPEG",
     "wrong_modality": "the modality is not a radiograph",
     "wrong_body_part": "the body part examined is not the chest",
     "not_frontal": "the view is not PA or AP",
-    "unknown_view": "no header field tells the view",
+    "unknown_view": "neither the table nor the header tells the view",
     "too_small": "fewer pixels than a radiograph can have",
     "listed": "listed in cohort.exclude",
     "failed_quality_table": "a CheXStruct quality table fails the image",
-    "duplicate_image": "a second row for the same image_id",
-    "bad_row": "the row lacks an identifier or holds one that cannot be used",
+    "duplicate_image": "several rows have the same image_id or image file",
+    "bad_row": "the row cannot be read, lacks an identifier or contradicts another row",
     # frames
     "undecodable": "the pixel data cannot be decoded",
     "no_pixels": "the file holds no pixel data",

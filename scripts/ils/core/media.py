@@ -6,12 +6,15 @@ import re
 import unicodedata
 import warnings
 import zlib
+from functools import cache
 from pathlib import Path
 
 import pydicom
 from pydicom.dataset import Dataset
 from pydicom.filereader import read_dataset
 from pydicom.uid import DeflatedExplicitVRLittleEndian
+
+from ils.core.run import MACHINE_ERRORS
 
 # A damaged header is a row in the ledger, not a message; pydicom's messages may quote patient text.
 pydicom.config.settings.reading_validation_mode = pydicom.config.IGNORE
@@ -25,6 +28,11 @@ _PIXELS = 0x7FE00008
 _VRS = re.compile(rb"[A-Z]{2}")
 
 
+_QUOTED = re.compile(r"""(?<!\w)b?(['"])(.*?)\1(?!\w)""", re.DOTALL)
+_UID = re.compile(r"\b(?!1\.2\.840\.10008\.)\d+(?:\.\d+){4,}\b")
+_LONGEST_SENTENCE, _LONGEST_SHOWN = 160, 24
+
+
 class HeaderError(Exception):
     """The bytes claim to be DICOM but their header cannot be parsed."""
 
@@ -35,6 +43,47 @@ class Rejected(Exception):
     def __init__(self, reason: str, detail: str = ""):
         super().__init__(reason, detail)
         self.reason, self.detail = reason, detail
+
+
+def refused(error: OSError) -> Rejected:
+    """Return why a file cannot be opened, as a row of the ledger. Raises the error if it is the machine's fault."""
+    if error.errno in MACHINE_ERRORS:
+        raise error
+    if isinstance(error, FileNotFoundError | NotADirectoryError | IsADirectoryError):
+        return Rejected("missing_file", "a folder" if isinstance(error, IsADirectoryError) else "")
+    return Rejected("unreadable_file", (error.strerror or type(error).__name__).lower())
+
+
+def shown(text: str) -> str:
+    """Return what a table or header says, in quotation marks, fit for a ledger: short, and no number of a person."""
+    plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
+    plain = " ".join(re.sub(r"[^A-Za-z0-9 .+\-_]+", " ", plain).split())
+    plain = re.sub(r"\d{4,}", "…", plain)
+    return f"'{plain[:_LONGEST_SHOWN]}…'" if len(plain) > _LONGEST_SHOWN else f"'{plain}'"
+
+
+@cache
+def _dicom_names() -> frozenset[str]:
+    entries = pydicom.datadict.DicomDictionary.values()
+    return frozenset({"Dataset", "FileMetaDataset", *(entry[2] for entry in entries), *(entry[4] for entry in entries)})
+
+
+def sentence_of(error: BaseException) -> str:
+    """Return what an error of a decoder says, in one line without what may be a patient's: quotations, paths, UIDs.
+
+    Names of DICOM elements stay. An error without words is called by its kind.
+    """
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    # pydicom tells which decoders failed; what the last of them says is the cause
+    text = lines[-1] if lines and "exceptions were raised" in lines[0] else " ".join(lines)
+    text = _QUOTED.sub(lambda found: f"'{found[2] if found[2] in _dicom_names() else '…'}'", text)
+    text = re.sub(r"\S*[/\\^]\S*", "…", _UID.sub("…", text))
+    text = " ".join(re.sub(r"[^\x20-\x7e…]", " ", text).split())
+    if len(re.sub(r"[^a-z]", "", text.lower())) < 4 or isinstance(error, KeyError):
+        return {"EOFError": "the data end too early", "MemoryError": "not enough memory"}.get(
+            type(error).__name__, f"the decoder failed with {type(error).__name__}"
+        )
+    return text if len(text) <= _LONGEST_SENTENCE else text[:_LONGEST_SENTENCE].rsplit(" ", 1)[0] + " …"
 
 
 def file_kind(head: bytes) -> str | None:
@@ -81,8 +130,12 @@ def read_dicom(data: bytes | str | Path, tags: list[str] | None = None, limit: i
                 return pydicom.dcmread(stream, force=True, stop_before_pixels=tags is not None, specific_tags=tags)
             body = io.BytesIO(zlib.decompressobj(-zlib.MAX_WBITS).decompress(stream.read(), limit))
             return read_dataset(body, False, True, stop_when=lambda tag, vr, length: tag >= _PIXELS)
+        except OSError as error:
+            if error.errno is not None:
+                raise
+            raise HeaderError(sentence_of(error)) from None
         except Exception as error:  # fuzzed bytes make pydicom fail in many ways
-            raise HeaderError(type(error).__name__) from None
+            raise HeaderError(sentence_of(error)) from None
 
 
 def text_of(dataset: Dataset, name: str) -> str:
@@ -99,6 +152,11 @@ def text_of(dataset: Dataset, name: str) -> str:
         text = "" if value is None else str(value)
     except Exception:  # a fuzzed element can fail in any way when it is converted
         return ""
+    return plain_text(text)
+
+
+def plain_text(text: str) -> str:
+    """Return a text as coded values are compared: ASCII, upper case, stripped."""
     plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
     return plain.replace("\0", " ").strip().upper()
 

@@ -4,6 +4,7 @@ import errno
 import importlib
 import inspect
 import logging
+import os
 import re
 import sys
 import threading
@@ -16,6 +17,14 @@ T = TypeVar("T")
 log = logging.getLogger("ils")
 FULL = {errno.ENOSPC, errno.EDQUOT}
 """Numbers of the errors of a file system that takes nothing more."""
+
+FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
+"""Numbers of the errors of a file system that does not let us."""
+MACHINE_ERRORS = {
+    errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENODEV, errno.ENXIO,
+    errno.ENOTCONN, errno.EREMOTEIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM,
+}  # fmt: skip
+"""Numbers of errors of a machine, its disks or its network: they say nothing of the file that was asked for."""
 
 
 class UserError(Exception):
@@ -99,6 +108,12 @@ def _shortage(error: BaseException) -> str:
     told = re.search(r"(?:errno = |os error )(\d+)", str(error))
     if getattr(error, "errno", None) in FULL or (told and int(told.group(1)) in FULL):
         return "no space left on the device, or no more of its quota: free some and run again, what is finished stays"
+    number = getattr(error, "errno", None) or (int(told.group(1)) if told else 0)
+    if number in FORBIDDEN:
+        what = f" {error.filename!r}" if getattr(error, "filename", None) else ""
+        return f"no permission to read or write{what} ({os.strerror(number).lower()}): correct it and run again"
+    if number in MACHINE_ERRORS:
+        return f"the disk or network failed ({os.strerror(number).lower()}): see that it is there and run again"
     return ""
 
 

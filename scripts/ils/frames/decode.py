@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ils.core.media import HEAD_BYTES, Rejected, file_kind
+from ils.core.media import HEAD_BYTES, Rejected, file_kind, refused
 from ils.frames.dicom import decode_dicom
 from ils.frames.picture import Picture
 from ils.frames.raster import decode_jpeg, decode_png
@@ -13,13 +13,13 @@ from ils.frames.raster import decode_jpeg, decode_png
 def decode(path: str, max_pixels: int) -> Picture:
     """Decode a DICOM, PNG or JPEG file, told apart by their first bytes.
 
-    Raises :class:`Rejected` with one of the reasons missing_file, empty_file, not_dicom, no_pixels, multi_frame,
-    undecodable, constant_image.
+    Raises :class:`Rejected` with one of the reasons missing_file, unreadable_file, empty_file, not_dicom, no_pixels,
+    multi_frame, undecodable, constant_image; OSError where the machine cannot read any file there.
     """
     try:
         data = Path(path).read_bytes()
     except OSError as error:
-        raise Rejected("missing_file", type(error).__name__) from None
+        raise refused(error) from None
     if not data:
         raise Rejected("empty_file")
     kind = file_kind(data[:HEAD_BYTES])

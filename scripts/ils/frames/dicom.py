@@ -9,7 +9,7 @@ from pydicom.dataset import Dataset, FileMetaDataset
 from pydicom.encaps import generate_frames
 from pydicom.pixels import apply_color_lut, apply_modality_lut, apply_voi, pixel_array
 
-from ils.core.media import HeaderError, Rejected, number_of, read_dicom, text_of
+from ils.core.media import HeaderError, Rejected, number_of, read_dicom, sentence_of, text_of
 from ils.frames.picture import Picture, check_area, luma
 from ils.frames.raster import jpeg_is_complete
 
@@ -47,7 +47,7 @@ def _check_complete(dataset: Dataset, syntax: uid.UID) -> None:
     try:
         frame = next(generate_frames(dataset.PixelData, number_of_frames=1))
     except Exception as error:  # fuzzed fragments fail in many ways
-        raise Rejected("undecodable", type(error).__name__) from None
+        raise Rejected("undecodable", f"pixel data: {sentence_of(error)}") from None
     whole = jpeg_is_complete(frame, _START_OF_DATA) if syntax in _JPEG_2000 else jpeg_is_complete(frame)
     if not whole:
         raise Rejected("undecodable", "truncated pixel data")
@@ -79,12 +79,12 @@ def _stored_values(path: str, dataset: Dataset, syntax: uid.UID) -> np.ndarray:
         try:
             return pixel_array(dataset, index=0, decoding_plugin=decoder)
         except Exception as error:  # damaged pixels fail in as many ways as there are decoders
-            failure = type(error).__name__
+            failure = sentence_of(error)
     if syntax == uid.JPEGExtended12Bit:
         try:
             return _decode_with_gdcm(path, dataset)
         except Exception as error:  # as above
-            failure = type(error).__name__
+            failure = sentence_of(error)
     raise Rejected("undecodable", f"{syntax.name if syntax.is_transfer_syntax else 'unknown syntax'}: {failure}")
 
 
@@ -162,7 +162,7 @@ def decode_dicom(path: str, data: bytes, max_pixels: int) -> Picture:
         try:
             stored = apply_color_lut(stored, dataset)
         except Exception as error:  # fuzzed tables fail in many ways
-            raise Rejected("undecodable", f"palette: {type(error).__name__}") from None
+            raise Rejected("undecodable", f"palette: {sentence_of(error)}") from None
     if stored.ndim == 3 and stored.shape[2] >= 3:
         return Picture(luma(stored[..., :3], cv2.COLOR_RGB2GRAY))
     if stored.ndim != 2 or stored.size == 0:

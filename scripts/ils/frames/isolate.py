@@ -88,7 +88,8 @@ class Workers:
     def ask(self, path: str) -> tuple:
         """Return ``("frame", …)`` or ``("rejected", reason, detail)`` for one file (see ``worker.prepare``).
 
-        A crash is tried once more in a fresh process, in case another program was to blame.
+        A crash is tried once more in a fresh process, in case another program was to blame. Raises OSError where it was
+        the machine that could not read the file.
         """
         mine = getattr(self._local, "worker", None)
         if mine is None:
@@ -96,7 +97,10 @@ class Workers:
             self._all.append(mine)
         for _ in range(2):
             try:
-                return mine.ask(path, self._seconds)
+                answer = mine.ask(path, self._seconds)
             except Crashed:
                 continue
+            if answer[0] == "failed":
+                raise OSError(*answer[1:])
+            return answer
         return "rejected", "undecodable", "the decoder crashed or did not end"

@@ -10,7 +10,8 @@ import sys
 import numpy as np
 
 from ils.core.geometry import fit_affine, to_frame
-from ils.core.media import Rejected
+from ils.core.media import Rejected, sentence_of
+from ils.core.run import MACHINE_ERRORS
 from ils.frames.decode import decode
 from ils.frames.window import is_narrow, to_grey
 
@@ -38,6 +39,10 @@ def _limit_memory(megabytes: int) -> None:
         pass  # not every system can; the limit on pixels stays
 
 
+def _undecodable(error: Exception) -> tuple[str, str, str]:
+    return "rejected", "undecodable", sentence_of(error)
+
+
 def main() -> None:
     """Read options, then paths, from standard input; write one answer per path until the input ends."""
     requests = sys.stdin.buffer
@@ -59,8 +64,10 @@ def main() -> None:
             answer = ("frame", *prepare(path, options))
         except Rejected as rejected:
             answer = ("rejected", rejected.reason, rejected.detail)
+        except OSError as error:
+            answer = ("failed", error.errno, error.strerror) if error.errno in MACHINE_ERRORS else _undecodable(error)
         except Exception as error:
-            answer = ("rejected", "undecodable", f"unexpected {type(error).__name__}")
+            answer = _undecodable(error)
         pickle.dump(answer, answers, protocol=pickle.HIGHEST_PROTOCOL)
         answers.flush()
 
