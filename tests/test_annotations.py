@@ -144,7 +144,12 @@ def test_every_lesion_type_of_a_format_is_one_of_ours():
         ("coco", "{}", "key is {!r}, which is no whole COCO JSON (KeyError: 'categories'): check it"),
         ("coco", "x,y\n", "key is {!r}, which is no whole COCO JSON (JSONDecodeError: Expecting value: line 1 column 1"
          " (char 0)): check it"),
-        ("nih", "", "key is {!r}, which is no CSV file (NoDataError): check it"),
+        ("nih", "", "key: {} has no rows: put a header and at least one row into it"),
+        ("rsna", "patientId,x,y,width,height,Target\na,1,2,3,4\n", "key: {}, line 2 has 5 cells, the header 6: put a"
+         " cell that holds the delimiter into quotation marks (\"…\")"),
+        ("rsna", 'patientId,x,y,width,height,Target\na,1,2,3,4,"1\nb,1,2,3,4,1"\n', "key: {}, line 2: a quotation mark"
+         ' (") opens a cell of this row that goes on over the rows below it: take it out, or write it twice inside a'
+         " cell in quotation marks"),
     ],
 )  # fmt: skip
 def test_another_file_is_one_sentence(tmp_path, kind, text, sentence):

@@ -159,10 +159,22 @@ def test_table_without_a_column(tmp_path):
 
 
 def test_table_that_is_not_there(tmp_path):
-    with pytest.raises(UserError, match=r"cannot be read \(FileNotFoundError\)"):
+    with pytest.raises(UserError, match=r"boxes\.table: .*none\.csv cannot be read as CSV or Parquet \(No such file"):
         table.load(options(engine="table", table=str(tmp_path / "none.csv")))
     with pytest.raises(UserError, match=r"boxes.table is not set"):
         table.load(options(engine="table"))
+
+
+def test_a_table_in_another_dialect(tmp_path):
+    """Semicolons, a heading with spaces, class names in another case; and a stray mark joins no rows."""
+    rows = "7;10;20;30;40;0.5;lung_opacity\n8;10;20;30;40;0.5;PLEURAL effusion\n"
+    engine = table_engine(tmp_path, "Image ID;X1;Y1;X2;Y2;Confidence;Class name\n" + rows)
+    assert [engine.detect(np.zeros((512, 512), np.uint8), name, SAME).class_names for name in "78"] == [
+        ["Lung Opacity"], ["Pleural effusion"]
+    ]  # fmt: skip
+    stray = '7,1,2,3,4,0.5,"ILD\n8,1,2,3,4,0.5,ILD\n9,1,2,3,4,0.5,ILD"\n'
+    with pytest.raises(UserError, match=r"boxes\.table: .*line 2: a quotation mark .* over the rows below"):
+        table_engine(tmp_path, HEADER + stray)
 
 
 def test_table_with_text_for_a_number_or_another_class(tmp_path):

@@ -285,3 +285,13 @@ def test_what_is_no_such_table_is_refused_in_one_sentence(tmp_path, good):
         f"organs.chexmask.table '{other}' lacks the column dicom_id: give the CheXmask database's "
         "OriginalResolution/MIMIC-CXR-JPG.csv"
     )
+
+
+def test_a_quotation_mark_that_joins_rows_is_refused(tmp_path, good):
+    path = Path(
+        write_table(
+            tmp_path / "table.csv", [good | {"dicom_id": str(n), "Heart": "1 2", "Landmarks": "1"} for n in range(4)]
+        )
+    )
+    path.write_text(path.read_text().replace(",1 2,", ',"1 2,', 1).replace(",1 2,", ',1 2",', 1))
+    assert refused(path).endswith("has a quotation mark that joins lines: get the table anew")

@@ -14,6 +14,7 @@ from ils.boxes.overlap import preference
 from ils.core.geometry import points_to_frame
 from ils.core.labels import BOX_CLASSES
 from ils.core.run import UserError
+from ils.core.tabular import folded, read_frame
 
 log = logging.getLogger("ils.boxes")
 CORNERS = ["x1", "y1", "x2", "y2"]
@@ -24,11 +25,14 @@ PIXELS = ("frame", "original")
 
 def read(path: str) -> pl.DataFrame:
     """Read the table and check its columns, numbers and class names. Raises UserError with one sentence."""
-    try:
-        text = {"image_id": pl.String, "class_name": pl.String}
-        table = pl.read_parquet(path) if path.endswith(".parquet") else pl.read_csv(path, schema_overrides=text)
-    except (OSError, pl.exceptions.PolarsError) as error:
-        raise UserError(f"boxes.table is {path!r}, which cannot be read ({type(error).__name__}): check it") from None
+    if path.endswith(".parquet"):
+        try:
+            table = pl.read_parquet(path)
+        except (OSError, pl.exceptions.PolarsError) as error:
+            what = type(error).__name__
+            raise UserError(f"boxes.table is {path!r}, which cannot be read ({what}): check it") from None
+    else:
+        table = read_frame(path, "boxes.table", COLUMNS).with_columns(pl.all().replace("", None))
     missing = [name for name in COLUMNS if name not in table.columns]
     if missing:
         raise UserError(f"boxes.table {path!r} lacks the column {', '.join(missing)}: it needs {', '.join(COLUMNS)}")
@@ -36,12 +40,19 @@ def read(path: str) -> pl.DataFrame:
         table = table.select(pl.col("image_id", "class_name").cast(pl.String), pl.col(NUMBERS).cast(pl.Float64))
     except pl.exceptions.PolarsError:
         raise UserError(f"boxes.table {path!r} holds text in one of {', '.join(NUMBERS)}: give numbers") from None
+    table = table.with_columns(pl.col("class_name").replace(_spellings(table["class_name"])))
     unknown = sorted(set(table["class_name"].drop_nulls()) - set(BOX_CLASSES))
     if unknown:
         raise UserError(
             f"boxes.table {path!r} holds the class_name {unknown[0]!r}: rename it to one of {', '.join(BOX_CLASSES)}"
         )
     return table
+
+
+def _spellings(names: pl.Series) -> dict[str, str]:
+    """Return {name as written: class} where they differ in case, spaces or underscores only."""
+    known = {folded(name): name for name in BOX_CLASSES}
+    return {name: known[folded(name)] for name in names.drop_nulls().unique() if folded(name) in known}
 
 
 def sound(table: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, int]]:

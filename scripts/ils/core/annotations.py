@@ -11,10 +11,10 @@ from pathlib import Path, PurePosixPath
 
 import cv2
 import numpy as np
-import polars as pl
 
 from ils.core.rle import decode
 from ils.core.run import UserError
+from ils.core.tabular import read_frame
 
 FORMATS = ("ms_cxr", "vindr", "nih", "rsna", "coco", "release")
 RELEASE_JSON, RELEASE_MASKS = "mimic_ils_instruction_answer.json", "lesion_mask"
@@ -113,10 +113,7 @@ def image_name(template: str, name: str) -> str:
 
 
 def _table(key: str, path: Path, kind: str) -> tuple[list[Annotation], set[str]]:
-    try:
-        table = pl.read_csv(path, infer_schema=False, truncate_ragged_lines=True)
-    except (OSError, pl.exceptions.PolarsError) as error:
-        raise UserError(f"{key} is {str(path)!r}, which is no CSV file ({type(error).__name__}): check it") from None
+    table = read_frame(path, key, COLUMNS[kind])
     missing = [name for name in COLUMNS[kind] if name not in table.columns]
     if missing:
         raise UserError(f"{key} {str(path)!r} lacks the column {missing[0]!r} of a file of the format {kind}: check it")

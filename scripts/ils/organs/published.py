@@ -16,6 +16,8 @@ from ils.core.store import atomic, read_table
 IDS, DICE, HEIGHT, WIDTH, POINTS = "dicom_id", "Dice RCA (Mean)", "Height", "Width", "Landmarks"
 RUNS = {"right lung": "Right Lung", "left lung": "Left Lung", "heart": "Heart"}
 COLUMNS = [IDS, DICE, HEIGHT, WIDTH, POINTS, *RUNS.values()]
+LINES = [name for name in COLUMNS if name != POINTS]
+"""Columns whose cells have one line."""
 BATCH = 64
 """Rows of the table that are handed on at a time; one takes about 60 kB."""
 HELD = 64 * 2**20
@@ -36,9 +38,16 @@ def rows_of(path: str, image_ids: list[str]) -> Iterator[dict[str, str | None]]:
                 f"organs.chexmask.table {path!r} lacks the column {', '.join(missing)}: give the CheXmask database's "
                 "OriginalResolution/MIMIC-CXR-JPG.csv"
             )
-        wanted = table.select(COLUMNS).filter(pl.col(IDS).is_in(image_ids))
+        # a stray quotation mark joins lines: only the landmarks have several
+        joined = pl.any_horizontal(pl.col(LINES).str.contains("\n", literal=True))
+        wanted = table.select(COLUMNS).filter(pl.col(IDS).is_in(image_ids) | joined)
         for batch in wanted.collect_batches(chunk_size=BATCH, maintain_order=True):
-            yield from batch.iter_rows(named=True)
+            for row in batch.iter_rows(named=True):
+                if any("\n" in (row[name] or "") for name in LINES):
+                    raise UserError(
+                        f"organs.chexmask.table {path!r} has a quotation mark that joins lines: get the table anew"
+                    )
+                yield row
     except (OSError, pl.exceptions.PolarsError) as error:
         raise UserError(
             f"organs.chexmask.table is {path!r}, which is no whole CSV ({type(error).__name__}): get it anew"
