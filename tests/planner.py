@@ -70,11 +70,14 @@ class Planner:
 
     def run(self, directory: Path, settings: Path, *arguments: str | Path) -> str:
         """Return what Snakemake prints. Raises AssertionError if it fails."""
-        given = ["--configfile", settings, "--directory", directory, "--cores", 2, *arguments]
-        print(json.dumps([str(word) for word in given]), file=self._process.stdin, flush=True)
-        status, text = json.loads(self._process.stdout.readline())
+        status, text = self.ask(["--configfile", settings, "--directory", directory, "--cores", 2, *arguments])
         assert status == 0, text
         return text
+
+    def ask(self, arguments: list[object]) -> tuple[int, str]:
+        """Return the exit status of ``snakemake ARGUMENTS`` and what it prints."""
+        print(json.dumps([str(word) for word in arguments]), file=self._process.stdin, flush=True)
+        return tuple(json.loads(self._process.stdout.readline()))
 
 
 def answer(arguments: list[str]) -> tuple[int, str]:
