@@ -26,6 +26,11 @@ v1,Lung Opacity,7,R9,10.5,20,30,44
 v1,Aortic enlargement,0,R10,1,2,3,4
 v2,No finding,14,R8,,,,
 """
+VINDR_TEST = """image_id,class_name,x_min,y_min,x_max,y_max
+v3,Lung Opacity,10.5,20,30,44
+v3,Edema,1,2,3,4
+v4,No finding,,,,
+"""
 NIH = """Image Index,Finding Label,Bbox [x,y,w,h],,,
 00000001_000.png,Infiltrate,10.5,20.25,100,200,,,
 00000001_001.png,Mass,1,2,3,4,,,
@@ -130,6 +135,16 @@ def test_names_of_pictures_lose_folder_and_ending_alone(name, stem):
     assert image_name("{name}", name) == name.rpartition("/")[2]
 
 
+def test_the_official_test_file_of_vindr_has_no_readers(tmp_path):
+    found, looked_at = read("key", written(tmp_path, "vindr", VINDR_TEST), "vindr")
+    assert [(one.image, one.label, one.box, one.reader) for one in found] == [
+        ("v3", "Lung Opacity", (10.5, 20, 30, 44), ""),
+        ("v3", "Edema", (1, 2, 3, 4), ""),
+    ]
+    assert looked_at == {"v3", "v4"}
+    assert [LESIONS["vindr"][one.label] for one in found] == ["opacity", "edema"]
+
+
 def test_every_lesion_type_of_a_format_is_one_of_ours():
     assert set(LESIONS) == set(FORMATS) == set(get_args(People.model_fields["format"].annotation))
     assert LESIONS["ms_cxr"].keys() >= {"Lung Opacity", "Edema"}
@@ -139,7 +154,7 @@ def test_every_lesion_type_of_a_format_is_one_of_ours():
 @pytest.mark.parametrize(
     ("kind", "text", "sentence"),
     [
-        ("vindr", "image_id,class_name\n", "key {!r} lacks the column 'rad_id' of a file of the format vindr: check"
+        ("vindr", "image_id,class_name\n", "key {!r} lacks the column 'x_min' of a file of the format vindr: check"
          " it"),
         ("coco", "{}", "key is {!r}, which is no whole COCO JSON (KeyError: 'categories'): check it"),
         ("coco", "x,y\n", "key is {!r}, which is no whole COCO JSON (JSONDecodeError: Expecting value: line 1 column 1"

@@ -15,8 +15,8 @@ class People(Section):
 
     format: Literal["ms_cxr", "vindr", "nih", "rsna", "coco", "release"] = key(
         "coco",
-        "ms_cxr: CSV or JSON of MS-CXR; vindr: train.csv of VinDr-CXR or VinBigData; nih: BBox_List_2017.csv; rsna: "
-        "stage_2_train_labels.csv; coco: COCO JSON with boxes, polygons or run lengths; release: folder of the "
+        "ms_cxr: CSV or JSON of MS-CXR; vindr: CSV of VinDr-CXR (train, test) or VinBigData; nih: BBox_List_2017.csv; "
+        "rsna: stage_2_train_labels.csv; coco: COCO JSON with boxes, polygons or run lengths; release: folder of the "
         "authors' release, or of that layout.",
     )
     path: str = key("", "The file; of a release, the folder.")
