@@ -51,6 +51,7 @@ rule tables_counts:
         mem_mb=megabytes(8000),
         runtime=minutes(30),
     params:
+        options=OPTIONS["counts"],
         thresholds=BUILD,
         code=code_digest("tables.py", "ils.tables.stage"),
     script:

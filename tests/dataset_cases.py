@@ -9,7 +9,7 @@ import polars as pl
 from ils.core.labels import LESIONS, VALID_LOCATIONS
 from ils.core.seeds import shard_of
 from ils.core.store import write_lines, write_table
-from ils.dataset.negatives import Evidence, choice, negatives
+from ils.dataset.negatives import Bars, Evidence, choice, negatives
 from ils.dataset.stage import Options, run
 
 LUNG_LESIONS = tuple(lesion for lesion in LESIONS if lesion != "cardiomegaly")
@@ -110,13 +110,12 @@ def may(lesion: str, evidence: Evidence, kinds: str = "strict"):
     return choice(lesion, evidence, kinds=kinds, ctr_negative_max=0.45)
 
 
+BARS = Bars(SHARES, 0.5)
+"""Of a study that is drawn for alone: its shares are probabilities."""
+
+
 def deny(evidence: Evidence, seed: int = 7, **changes: object):
-    settings = {
-        "global_share": SHARES,
-        "opacity_inference_share": 0.5,
-        "kinds": "strict",
-        "ctr_negative_max": 0.45,
-    } | changes
+    settings = {"bars": BARS, "kinds": "strict", "ctr_negative_max": 0.45} | changes
     return negatives(evidence, seed=seed, **settings)
 
 
@@ -168,7 +167,7 @@ def random_cohort(size: int, seed: int = 3) -> list[tuple[dict, list[dict], dict
     return cohort
 
 
-def build(folder: Path, cohort: list, shards: int, order: int = 0) -> dict[str, Path]:
+def build(folder: Path, cohort: list, shards: int, order: int = 0, options: Options = OPTIONS) -> dict[str, Path]:
     """Run the stage over the cohort, given in so many shards; returns the outputs."""
     rows = list(cohort)
     random.Random(order).shuffle(rows)
@@ -180,13 +179,13 @@ def build(folder: Path, cohort: list, shards: int, order: int = 0) -> dict[str, 
         )
         units = [unit for row in mine for unit in row[1]]
         inputs.append(write_shard(folder / "in", f"{shard:02d}", [r[0] for r in mine], units, [r[2] for r in mine]))
-    return make(folder, inputs)
+    return make(folder, inputs, options)
 
 
-def make(folder: Path, shards: list[dict[str, str]]) -> dict[str, Path]:
+def make(folder: Path, shards: list[dict[str, str]], options: Options = OPTIONS) -> dict[str, Path]:
     """Run the stage over shards as :func:`write_shard` names them; returns the outputs."""
     final = {name: folder / f"{name}.jsonl" for name in ("train", "validate", "test")}
     final |= {name: folder / f"{name}.parquet" for name in ("excluded", "dropped")}
     inputs = {name: [shard[name] for shard in shards] for name in ("reports", "units", "studies")}
-    run(**inputs, **{name: str(path) for name, path in final.items()}, options=OPTIONS)
+    run(**inputs, **{name: str(path) for name, path in final.items()}, options=options)
     return final

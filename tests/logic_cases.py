@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from dataset_cases import OPTIONS, line, tuple_
+from dataset_cases import BARS, OPTIONS, line, tuple_
 from ils.core.labels import ANATOMY_LABELS, LESIONS, ZONE_LABELS, zones_of
 from ils.dataset.pairs import Pair
 from ils.dataset.stage import image_pairs
@@ -114,7 +114,7 @@ def pairs_of(
     units = unit_rows(Case(), positive_units(outcomes, ZONES.union, rules), Masks(lambda *_: None))
     others = positives(report.get("other_tuples", []), rules)
     row = evidence(outcomes, others, related_lesions(report), ZONES, rules)
-    made, _ = image_pairs(Case().names | {"ctr": ctr} | row, units, report, options)
+    made, _ = image_pairs(Case().names | {"ctr": ctr} | row, units, report, options, BARS)
     return made
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from dataset_cases import OPTIONS, build, line, make, random_cohort, study, tuple_, unit, write_shard
+from dataset_cases import BARS, OPTIONS, build, line, make, random_cohort, study, tuple_, unit, write_shard
 from ils.core import templates
 from ils.core.labels import LESIONS
 from ils.core.store import read_lines, read_table
@@ -21,7 +21,7 @@ def test_record_has_every_field_of_the_contract_in_order():
     grounded = unit(
         0, "basic", "effusion", ["right lung base"], reported_location=["right lung base", "left lung base"]
     )
-    made, missing = image_pairs(row, [grounded], line([tuple_("effusion", "positive")]), OPTIONS)
+    made, missing = image_pairs(row, [grounded], line([tuple_("effusion", "positive")]), OPTIONS, BARS)
     rows = list(records(row, "findings", "Effusion.", made))
     assert all(tuple(record) == FIELDS for record in rows)
     assert rows[0] == {

@@ -266,8 +266,15 @@ def test_counts_and_funnel_are_those_of_the_tables(workflow_run, page):
     counts = rows_of(workflow_run / "results/tables/counts.tsv")
     shown, _ = page.table("Counts")
     assert [[row[0], *map(plain, row[1:])] for row in shown] == [
-        [row["count"], row["default"], row["paper"] or "–"] for row in counts
+        [row["count"], row["default"], row["paper"] or "–"] for row in counts if "%" not in row["count"]
     ]
+    shown, _ = page.table("Shares among the negatives")
+    assert shown == [
+        [row["count"].removesuffix(", %"), row["default"], row["wanted"], row["paper"]]
+        for row in counts
+        if "%" in row["count"]
+    ]
+    assert len(shown) == len(LESIONS)  # cardiomegaly is always global; opacity has one more
     funnel = rows_of(workflow_run / "results/tables/funnel.tsv")
     stages = list(dict.fromkeys(row["stage"] for row in funnel))
     left = {row["stage"]: int(row["left"]) for row in funnel}

@@ -10,7 +10,7 @@ from dataset_cases import ALL, LEFT, LUNG_LESIONS, RIGHT, deny, line, may, said,
 from ils.core import templates
 from ils.core.labels import LESIONS, VALID_LOCATIONS, in_table_order
 from ils.dataset.evidence import evidence
-from ils.dataset.negatives import Evidence
+from ils.dataset.negatives import Bars, Evidence
 from ils.dataset.positives import positives
 
 # Positives
@@ -214,12 +214,12 @@ def test_silent_types_need_a_section_about_the_lungs(mentions_lungs, comparison_
 # Negatives: what is drawn
 
 
-def test_global_share_and_opacity_coin_follow_their_settings():
+def test_draws_fall_below_their_bars():
     shares = {"pneumonia": 0.0, "atelectasis": 1.0, "opacity": 0.2, "consolidation": 0.5, "edema": 0.1, "effusion": 0.3}
     counts: Counter = Counter()
     studies = 3000
     for number in range(studies):
-        made, _ = deny(said(study_id=f"s{number}"), global_share=shares)
+        made, _ = deny(said(study_id=f"s{number}"), bars=Bars(shares, 0.5))
         counts.update((pair.target, pair.type) for pair in made)
     for lesion, share in shares.items():
         # four standard errors of a share
@@ -233,7 +233,7 @@ def test_every_empty_location_is_drawn_about_equally():
     places = Counter(
         pair.location[0]
         for number in range(2000)
-        for pair in deny(said(study_id=f"s{number}"), global_share=dict.fromkeys(LUNG_LESIONS, 0.0))[0]
+        for pair in deny(said(study_id=f"s{number}"), bars=Bars(dict.fromkeys(LUNG_LESIONS, 0.0), 0.5))[0]
         if pair.target == "edema"
     )
     assert set(places) == ALL

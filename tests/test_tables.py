@@ -21,6 +21,7 @@ from ils.core.store import (
 from ils.tables import counts, paper, recall, splits
 from ils.tables.stage import CountsOptions, RecallOptions, run_counts, run_recall
 
+SHARES = dict.fromkeys(counts.LUNG_LESIONS, 0.1)
 NUMBERS = paper.read(RESOURCES / "paper_tables.yaml")
 
 
@@ -265,7 +266,7 @@ def write_run(root: Path) -> dict:
         "findings": [str(findings)],
         "lines": paths,
         **{f"{name}_table": path for name, path in outputs.items()},
-        "options": CountsOptions(["default"]),
+        "options": CountsOptions(["default"], SHARES, 0.5),
     }
 
 
@@ -292,7 +293,8 @@ def test_run_counts_writes_four_tables(tmp_path):
     table = read_table(arguments["splits_table"])
     row = table.row(by_predicate=(pl.col("split") == "train") & (pl.col("lesion") == "edema"), named=True)
     assert (row["total"], row["basic_positive"], row["basic_negative"]) == (3, 1, 1)
-    short = {row[0]: row[1:] for row in read_table(arguments["counts_table"]).iter_rows()}
+    table = read_table(arguments["counts_table"]).select("count", "default", "paper")
+    short = {row[0]: row[1:] for row in table.iter_rows() if "%" not in row[0]}
     assert short == {
         "input images": (6, None),
         "images with pairs": (2, 192000),
@@ -336,6 +338,33 @@ def test_counts_of_several_sets_stand_side_by_side():
     tally = counts.Tally()
     tally.add(pair())
     rows = counts.rows_of(tally, pl.DataFrame({"target": ["edema"], "mask_id": ["m1"]}), 9)
-    table = counts.table({"default": rows, "half": rows | {"pairs": 5}}, NUMBERS)
-    assert table.columns == ["count", "default", "half", "paper"]
-    assert table.row(by_predicate=pl.col("count") == "pairs") == ("pairs", 1, 5, 1100000)
+    both = {"default": rows, "half": rows | {"pairs": 5}}
+    table = counts.table({"default": tally, "half": tally}, both, counts.Wanted(SHARES, 0.5), NUMBERS)
+    assert table.columns == ["count", "default", "half", "wanted", "paper"]
+    assert table.row(by_predicate=pl.col("count") == "pairs") == ("pairs", "1", "5", "", "1100000")
+
+
+def test_shares_of_the_negatives_stand_beside_those_asked_for():
+    """Four negatives of edema, two of them global; of three opacities one is global, one of the others an inference."""
+    tally = counts.Tally()
+    for target, kinds in {"edema": "bggb", "opacity": "gbi"}.items():
+        for number, kind in enumerate(kinds):
+            name = {"b": "basic", "g": "global", "i": "lesion_inference"}[kind]
+            split = ("train", "validate", "test")[number % 3]
+            tally.pairs[split, target, f"{name}_negative"] += 1
+    tally.pairs["train", "edema", "global_positive"] += 5
+    found = counts.shares_of(tally.pairs)
+    assert found["global among negatives of edema, %"] == 50
+    assert found["global among negatives of opacity, %"] == pytest.approx(100 / 3)
+    assert found["global among negatives of effusion, %"] is None
+    assert found["lesion inference among opacity's negatives at a place, %"] == 50
+    rows = counts.rows_of(tally, pl.DataFrame({"target": ["edema"], "mask_id": ["m1"]}), 9)
+    table = counts.table({"default": tally}, {"default": rows}, counts.Wanted(SHARES, 0.5), NUMBERS)
+    shown = [row for row in table.rows() if row[0].endswith(("opacity, %", "edema, %", "effusion, %", "place, %"))]
+    # Table 10: 274 of 146,162, 3,292 of 148,543, 34,666 of 149,041, 72,269 of 145,888
+    assert shown == [
+        ("global among negatives of opacity, %", "33.33", "10.00", "0.19"),
+        ("global among negatives of edema, %", "50.00", "10.00", "2.22"),
+        ("global among negatives of effusion, %", "", "10.00", "23.26"),
+        ("lesion inference among opacity's negatives at a place, %", "50.00", "50.00", "49.54"),
+    ]

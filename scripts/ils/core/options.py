@@ -69,6 +69,7 @@ def stage_options(settings: Settings) -> dict[str, dict]:
         "dataset": {name: dataset[name] for name in DATASET} | {"seed": seed},
         "layout": {"pixels": dataset["layout_pixels"]},
         "imported": {"images": dataset["release_images"]},
+        "counts": {name: dataset[name] for name in ("global_share", "opacity_inference_share")},
         "tables": {"min_px": plain["tables"]["truth_min_px"]},
         "figures": plain["figures"] | {"seed": seed},
         "page": plain["page"] | {"seed": seed} | {name: plain["figures"][name] for name in ("dpi", "quality")},

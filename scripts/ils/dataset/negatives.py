@@ -2,10 +2,13 @@
 
 At most one per lesion type and study. A *basic* one names a random location of those where the type may be denied, a
 *global* one names none. Nothing is denied where a finding of the type, or of a kind under it, stands or could stand.
+Where something may be denied, something is: a draw decides only between ways that are both open, and
+:mod:`ils.dataset.shares` sets its bar so that the dataset as a whole has the shares of Table 10.
 """
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from ils.core import templates
 from ils.core.labels import LESIONS, VALID_LOCATIONS, kinds_under
@@ -92,39 +95,91 @@ def _heart(evidence: Evidence, ctr_negative_max: float) -> Choice:
     return Choice(global_=True)
 
 
+class Open(NamedTuple):
+    """The ways in which a lesion type may be denied in a study; ``reason`` tells why there is none."""
+
+    places: Mapping[str, tuple[str, ...]]
+    """Type of instruction -> the locations that it may name; a type without any has no entry."""
+    whole: bool
+    """Whether the type may be denied of the whole picture."""
+    reason: str | None = None
+
+
+class Draws(NamedTuple):
+    """Random numbers of a study and a lesion type, from 0 to 1: drawn whether they are used or not."""
+
+    global_: float
+    inference: float
+    place: float
+
+
+@dataclass(frozen=True)
+class Bars:
+    """Below which draw one of two open ways is taken; see :class:`ils.dataset.shares.Census`."""
+
+    global_: Mapping[str, float]
+    """Lesion type -> the bar for a global negative."""
+    inference: float
+    """The bar for opacity's lesion inference."""
+
+
+def draws(seed: int, study_id: str, lesion: str) -> Draws:
+    """Return the random numbers, a function of the seed, the study and the lesion type alone."""
+    random = rng(seed, study_id, lesion)
+    return Draws(random.random(), random.random(), random.random())
+
+
+def open_ways(
+    lesion: str, evidence: Evidence, *, kinds: str, ctr_negative_max: float, taken: Collection[str] = ()
+) -> Open:
+    """Return how ``lesion`` may be denied. ``taken``: instructions that have another answer in this study."""
+    may = choice(lesion, evidence, kinds=kinds, ctr_negative_max=ctr_negative_max)
+    types = (templates.BASIC, templates.INFERENCE) if lesion == OPACITY else (templates.BASIC,)
+    free = {
+        kind: tuple(place for place in may.basic if templates.instruction(kind, lesion, [place]) not in taken)
+        for kind in types
+    }
+    places = {kind: found for kind, found in free.items() if found}
+    whole = may.global_ and templates.instruction(templates.GLOBAL, lesion) not in taken
+    return Open(places, whole, None if places or whole else may.reason or "same_text")
+
+
 def negatives(
     evidence: Evidence,
     *,
     seed: int,
-    global_share: Mapping[str, float],
-    opacity_inference_share: float,
+    bars: Bars,
     kinds: str,
     ctr_negative_max: float,
     taken: Collection[str] = (),
 ) -> tuple[list[Pair], dict[str, str]]:
     """Return the negative pairs of a study in the order of the lesion types, and why each other type has none.
 
-    Where both a basic and a global one are possible, ``global_share`` is the probability of the latter. ``taken`` are
-    instructions that already have another answer in this study. Every random number depends on the seed, the study
-    and the lesion type, and is drawn whether it is used or not.
+    Of several open ways the draws choose, against ``bars``; the only one is taken. ``taken``: see :func:`open_ways`.
     """
     made: list[Pair] = []
     reasons: dict[str, str] = {}
     for lesion in LESIONS:
-        open_ = choice(lesion, evidence, kinds=kinds, ctr_negative_max=ctr_negative_max)
-        random = rng(seed, evidence.study_id, lesion)
-        draws = {name: random.random() for name in ("global", "inference", "place")}
-        wants_global = lesion == CARDIOMEGALY or draws["global"] < global_share[lesion]
-        wants_inference = lesion == OPACITY and draws["inference"] < opacity_inference_share
-        kind = templates.INFERENCE if wants_inference else templates.BASIC
-        basic = [place for place in open_.basic if templates.instruction(kind, lesion, [place]) not in taken]
-        whole = open_.global_ and templates.instruction(templates.GLOBAL, lesion) not in taken
-        if whole and wants_global:
+        ways = open_ways(lesion, evidence, kinds=kinds, ctr_negative_max=ctr_negative_max, taken=taken)
+        drawn = draws(seed, evidence.study_id, lesion)
+        if ways.reason:
+            reasons[lesion] = ways.reason
+        elif takes_global(lesion, ways, drawn, bars):
             made.append(pairs.negative(templates.GLOBAL, lesion))
-        elif basic:
-            made.append(pairs.negative(kind, lesion, [basic[int(draws["place"] * len(basic))]]))
-        elif whole:
-            reasons[lesion] = "global_not_drawn"
         else:
-            reasons[lesion] = open_.reason or "same_text"
+            kind = templates.INFERENCE if takes_inference(ways, drawn, bars) else templates.BASIC
+            places = ways.places[kind]
+            made.append(pairs.negative(kind, lesion, [places[int(drawn.place * len(places))]]))
     return made, reasons
+
+
+def takes_global(lesion: str, ways: Open, drawn: Draws, bars: Bars) -> bool:
+    """Whether a lesion type that may be denied is denied of the whole picture."""
+    return ways.whole and (not ways.places or drawn.global_ < bars.global_[lesion])
+
+
+def takes_inference(ways: Open, drawn: Draws, bars: Bars) -> bool:
+    """Whether a denial at a place is a lesion inference (opacity alone)."""
+    if templates.INFERENCE not in ways.places:
+        return False
+    return templates.BASIC not in ways.places or drawn.inference < bars.inference

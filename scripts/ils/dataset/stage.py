@@ -7,21 +7,22 @@ as ``no_pairs``. Every pair that was not made, and why, is a row of ``dropped``.
 import heapq
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import groupby
 
 import polars as pl
 
-from ils.core.labels import SPLITS
+from ils.core.labels import LESIONS, SPLITS
 from ils.core.ledger import Ledger
 from ils.core.run import progress
 from ils.core.store import atomic, read_lines, read_table, write_table
 from ils.dataset.evidence import evidence
-from ils.dataset.negatives import negatives
+from ils.dataset.negatives import Bars, draws, negatives, open_ways
 from ils.dataset.pairs import POLARITIES, Pair, records
 from ils.dataset.positives import positives
+from ils.dataset.shares import Census
 
 DROPPED_SCHEMA = {
     "study_id": pl.String,
@@ -62,31 +63,69 @@ def run(
 ) -> None:
     """Write the pairs of all shards as JSON Lines, a file a split, with the ledger and the dropped pairs.
 
-    Studies come in their order whatever the shards, so that these change no byte. Reports are read one at a time; the
-    tables are held, 3 kB an image with all that was dropped.
+    Studies come in their order whatever the shards, so that these change no byte. All are passed over twice: what each
+    may deny is counted before any negative is drawn. Reports are read one at a time; the tables are held, 3 kB an image
+    with all that was dropped.
     """
     rows = pl.concat(map(read_table, studies)).sort("study_id", "image_id")
-    said = _Runs(heapq.merge(*map(read_lines, reports), key=_study_id))
-    found = _Runs(pl.concat(map(read_table, units)).sort("study_id", "image_id", "unit").iter_rows(named=True))
+    found = pl.concat(map(read_table, units)).sort("study_id", "image_id", "unit")
+    number = rows["study_id"].n_unique()
+    census = Census()
+    for images, line in progress(_by_study(rows, found, reports), number, "what may be denied"):
+        _count(images, line, options, census)
+    bars = census.bars(options.global_share, options.opacity_inference_share)
     ledger, drops = Ledger("dataset"), _Drops()
     with ExitStack() as stack:
         files = {
             split: stack.enter_context(open(stack.enter_context(atomic(path)), "w", encoding="utf-8", newline="\n"))
             for split, path in zip(SPLITS, (train, validate, test), strict=True)
         }
-        every = progress(groupby(rows.iter_rows(named=True), key=_study_id), rows["study_id"].n_unique(), "dataset")
-        for study_id, group in every:
-            (line,) = said.of(study_id)
-            of_study = found.of(study_id)
-            images = [(row, [unit for unit in of_study if unit["image_id"] == row["image_id"]]) for row in group]
-            for record in _study(images, line, options, ledger, drops):
+        for images, line in progress(_by_study(rows, found, reports), number, "dataset"):
+            for record in _study(images, line, options, bars, ledger, drops):
                 files[record["split"]].write(json.dumps(record, ensure_ascii=False) + "\n")
     ledger.finish(excluded, rows["image_id"])
     write_table(dropped, drops.table())
 
 
+Images = list[tuple[dict, list[dict]]]
+"""A study's rows of the studies table, each with its rows of the units table."""
+
+
+def _by_study(rows: pl.DataFrame, units: pl.DataFrame, reports: Sequence[str]) -> Iterator[tuple[Images, dict]]:
+    """Yield the images and the report line of each study, in the order of the studies; the tables are sorted."""
+    said = _Runs(heapq.merge(*map(read_lines, reports), key=_study_id))
+    found = _Runs(units.iter_rows(named=True))
+    for study_id, group in groupby(rows.iter_rows(named=True), key=_study_id):
+        (line,) = said.of(study_id)
+        of_study = found.of(study_id)
+        yield [(row, [unit for unit in of_study if unit["image_id"] == row["image_id"]]) for row in group], line
+
+
 def _study_id(row: dict) -> str:
     return row["study_id"]
+
+
+def _count(images: Images, line: dict, options: Options, census: Census) -> None:
+    """Count what a study may deny: of each lesion type by its first image that can, which carries the negative."""
+    counted: set[str] = set()
+    for row, units in images:
+        known = evidence(row, line)
+        taken = _taken(positives(units, one_answer=options.one_answer)[0], options)
+        for lesion in LESIONS:
+            if lesion in counted:
+                continue
+            ways = open_ways(lesion, known, taken=taken, **_logic(options))
+            if not ways.reason:
+                counted.add(lesion)
+                census.add(lesion, ways, draws(options.seed, row["study_id"], lesion))
+
+
+def _logic(options: Options) -> dict:
+    return {"kinds": options.kinds, "ctr_negative_max": options.ctr_negative_max}
+
+
+def _taken(made: Iterable[Pair], options: Options) -> Collection[str]:
+    return {pair.instruction for pair in made} if options.one_answer == "strict" else ()
 
 
 class _Runs:
@@ -127,14 +166,12 @@ class _Drops:
         return table.sort(table.columns)
 
 
-def _study(
-    images: list[tuple[dict, list[dict]]], line: dict, options: Options, ledger: Ledger, drops: _Drops
-) -> Iterator[dict]:
+def _study(images: Images, line: dict, options: Options, bars: Bars, ledger: Ledger, drops: _Drops) -> Iterator[dict]:
     """Yield the lines of one study. Of several images, the first that can carries the negative of a lesion type."""
     numbers: Counter = Counter()
     denied: set[str] = set()
     for row, units in images:
-        made, missing = image_pairs(row, units, line, options, denied)
+        made, missing = image_pairs(row, units, line, options, bars, denied)
         denied |= {pair.target for pair in made if not pair.seg}
         drops.add({"study_id": row["study_id"], "image_id": row["image_id"]} | drop for drop in missing)
         if made:
@@ -147,24 +184,17 @@ def _study(
 
 
 def image_pairs(
-    study: dict, units: list[dict], line: dict, options: Options, denied: Iterable[str] = ()
+    study: dict, units: list[dict], line: dict, options: Options, bars: Bars, denied: Collection[str] = ()
 ) -> tuple[list[Pair], list[dict]]:
     """Return the pairs of one image, positives first, and a row for every pair that was not made.
 
-    ``study`` is its row of the studies table, ``units`` its rows of the units table, ``line`` its report, ``denied``
-    the lesion types another image of the study already denies.
+    ``study`` is its row of the studies table, ``units`` its rows of the units table, ``line`` its report, ``bars``
+    those of the whole dataset, ``denied`` the lesion types another image of the study already denies.
     """
     made, drops = positives(units, one_answer=options.one_answer)
     missing = [{"polarity": POLARITIES[0]} | drop for drop in drops]
-    taken = {pair.instruction for pair in made} if options.one_answer == "strict" else ()
     denials, reasons = negatives(
-        evidence(study, line),
-        seed=options.seed,
-        global_share=options.global_share,
-        opacity_inference_share=options.opacity_inference_share,
-        kinds=options.kinds,
-        ctr_negative_max=options.ctr_negative_max,
-        taken=taken,
+        evidence(study, line), seed=options.seed, bars=bars, taken=_taken(made, options), **_logic(options)
     )
     reasons |= {pair.target: "other_image" for pair in denials if pair.target in denied}
     made += [pair for pair in denials if pair.target not in denied]

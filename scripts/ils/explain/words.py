@@ -36,7 +36,6 @@ PAIR_REASONS = {
     "no_empty_location": "no location is free of findings, masks and blocks",
     "heart_affirmed_or_hedged": "the report affirms or hedges a large heart",
     "wide_heart": "the cardiothoracic ratio is above dataset.ctr_negative_max, or there is none",
-    "global_not_drawn": "only a global negative is possible, and the draw was for a place",
     "same_text": "the instruction already has another answer in this study",
     "other_image": "another image of the study carries this negative",
 }

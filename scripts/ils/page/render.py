@@ -78,7 +78,7 @@ def index(
     if ablation is not None and not sections.agrees(tables["recall"], ablation):
         ablation = None
     cases = [line for line in lines if line["kind"] == "case"]
-    counts = {row["count"]: row for row in tables["counts"].iter_rows(named=True)}
+    numbers, asked = sections.counts(tables["counts"], options.thresholds)
     return template("index.html.j2").render(
         source=SOURCES.get(options.source, "a cohort given by a manifest"),
         engines=options.engines,
@@ -86,8 +86,9 @@ def index(
         first=name,
         others=others,
         thresholds=made["thresholds"],
-        counts=counts,
-        headlines=[row | {"cells": [number(row[each]) for each in options.thresholds]} for row in counts.values()],
+        counts={row["count"]: row for row in numbers},
+        headlines=numbers,
+        asked=asked,
         funnels={each: sections.funnel(tables["funnel"], each) for each in options.thresholds},
         shares={each: sections.distribution(tables["splits"], each).to_dicts() for each in options.thresholds},
         share_most={each: _most(sections.distribution(tables["splits"], each)) for each in options.thresholds},

@@ -16,12 +16,18 @@ def number(value: float | str | None, digits: int = 0) -> str:
     return NONE if value in (None, "") else f"{value:,.{digits}f}"
 
 
-def headline(counts: pl.DataFrame, name: str) -> list[dict]:
-    """Return what a threshold set's dataset holds: rows of what, ours, paper."""
-    return [
-        {"what": row["count"], "ours": number(row[name]), "paper": number(row["paper"])}
-        for row in counts.iter_rows(named=True)
-    ]
+def counts(table: pl.DataFrame, sets: Sequence[str]) -> tuple[list[dict], list[dict]]:
+    """Return the rows of the counts, then those of the shares, each with its cells as text.
+
+    ``cells``: one a threshold set; ``wanted`` and ``paper``: what was asked for, and the paper's.
+    """
+    rows: tuple[list[dict], list[dict]] = [], []
+    for row in table.iter_rows(named=True):
+        share = row["count"].endswith(", %")
+        digits = 2 if share else 0
+        made = {name: number(row[name], digits) for name in (*sets, "wanted", "paper")}
+        rows[share].append({"count": row["count"], "cells": [made[name] for name in sets]} | made)
+    return rows
 
 
 def funnel(table: pl.DataFrame, name: str) -> list[dict]:

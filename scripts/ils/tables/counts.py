@@ -1,4 +1,4 @@
-"""A short table of counts: what a run made, beside the size of the paper's dataset."""
+"""A short table of counts: what a run made, beside the size of the paper's dataset; shares beside those asked for."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from ils.core.labels import SPLITS
+from ils.core.labels import LESIONS, SPLITS
+from ils.core.templates import BASIC, CARDIOMEGALY, GLOBAL, INFERENCE, OPACITY, TYPES
 from ils.tables.paper import Paper
 from ils.tables.splits import Counts, column_of
 
@@ -17,6 +18,17 @@ PAPER_NAMES = {
     "positive pairs": "positives",
     "negative pairs": "negatives",
 }
+
+
+LUNG_LESIONS = tuple(lesion for lesion in LESIONS if lesion != CARDIOMEGALY)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The shares that were asked for (``dataset.global_share``, ``dataset.opacity_inference_share``)."""
+
+    global_share: Mapping[str, float]
+    opacity_inference_share: float
 
 
 @dataclass
@@ -58,13 +70,62 @@ def rows_of(tally: Tally, findings: pl.DataFrame, images: int) -> dict[str, int]
     }
 
 
-def table(sets: Mapping[str, Mapping[str, int]], paper: Paper) -> pl.DataFrame:
-    """Return one row per count: its name, one column per threshold set, and the paper's (rounded) number."""
-    names = list(next(iter(sets.values())))
+GLOBAL_SHARE = "global among negatives of {}, %"
+INFERENCE_SHARE = "lesion inference among opacity's negatives at a place, %"
+
+
+def shares_of(pairs: Counts) -> dict[str, float | None]:
+    """Return the shares among the negatives that are drawn for, in per cent by name; None where there is no negative.
+
+    Global ones of each lesion type but cardiomegaly, whose negatives are all global; of opacity's others, which name a
+    place, those that are lesion inference.
+    """
+    kinds = {
+        (lesion, kind): sum(pairs[split, lesion, f"{kind}_negative"] for split in SPLITS)
+        for lesion in LUNG_LESIONS
+        for kind in TYPES
+    }
+    found = {
+        GLOBAL_SHARE.format(lesion): _percent(kinds[lesion, GLOBAL], sum(kinds[lesion, kind] for kind in TYPES))
+        for lesion in LUNG_LESIONS
+    }
+    places = kinds[OPACITY, BASIC] + kinds[OPACITY, INFERENCE]
+    return found | {INFERENCE_SHARE: _percent(kinds[OPACITY, INFERENCE], places)}
+
+
+def _percent(part: int, whole: int) -> float | None:
+    return 100 * part / whole if whole else None
+
+
+def table(
+    sets: Mapping[str, Tally], counts: Mapping[str, Mapping[str, int]], wanted: Wanted, paper: Paper
+) -> pl.DataFrame:
+    """Return a row a count: its name, a column a threshold set, what was asked for, and the paper's (rounded) number.
+
+    ``sets`` and ``counts`` (of :func:`rows_of`) by threshold set. Cells are texts, so that counts stay whole numbers
+    beside shares, which are per cent with two digits.
+    """
     rows = [
-        {"count": name}
-        | {thresholds: counts[name] for thresholds, counts in sets.items()}
-        | {"paper": paper.dataset.get(PAPER_NAMES.get(name, ""))}
-        for name in names
+        {"count": name, **{each: str(counts[each][name]) for each in sets}, "wanted": ""}
+        | {"paper": str(paper.dataset.get(PAPER_NAMES.get(name, ""), ""))}
+        for name in next(iter(counts.values()))
     ]
-    return pl.DataFrame(rows, infer_schema_length=None)
+    realised = {each: shares_of(tally.pairs) for each, tally in sets.items()}
+    asked = {GLOBAL_SHARE.format(lesion): 100 * share for lesion, share in wanted.global_share.items()}
+    asked[INFERENCE_SHARE] = 100 * wanted.opacity_inference_share
+    rows += [
+        {"count": name, **{each: _digits(realised[each][name]) for each in sets}}
+        | {"wanted": _digits(asked[name]), "paper": _digits(printed)}
+        for name, printed in shares_of(_train(paper)).items()
+    ]
+    return pl.DataFrame(rows, schema=dict.fromkeys(("count", *sets, "wanted", "paper"), pl.String))
+
+
+def _train(paper: Paper) -> Counts:
+    """Return the paper's pairs of the split train (Table 10), as ours are counted."""
+    rows = paper.splits["train"].items()
+    return Counter({("train", lesion, column): number for lesion, row in rows for column, number in row.items()})
+
+
+def _digits(share: float | None) -> str:
+    return "" if share is None else f"{share:.2f}"

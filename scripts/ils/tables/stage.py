@@ -21,9 +21,11 @@ RESOURCE_FILES = ("paper_tables.yaml",)
 
 @dataclass(frozen=True)
 class CountsOptions:
-    """Which threshold sets the dataset was built for."""
+    """Which threshold sets the dataset was built for, and the shares that were asked for (:class:`counts.Wanted`)."""
 
     thresholds: list[str]
+    global_share: dict[str, float]
+    opacity_inference_share: float
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,7 @@ def run_counts(
     by their threshold set. Raises StoreError where a stage lost or invented an image.
     """
     numbers = paper.read(RESOURCES / RESOURCE_FILES[0])
+    wanted = counts.Wanted(options.global_share, options.opacity_inference_share)
     every_image, ledger = read_table(images), flows.ledgers(excluded)
     shared = flows.shared_flows(
         images=every_image,
@@ -84,8 +87,9 @@ def run_counts(
     everything = flows.input_images(every_image)
     tables: dict[str, list[pl.DataFrame]] = {splits_table: [], funnel_table: [], conservation_table: []}
     sums: dict[str, dict[str, int]] = {}
+    tallies: dict[str, counts.Tally] = {}
     for name in options.thresholds:
-        tally = counts.Tally()
+        tally = tallies[name] = counts.Tally()
         for path in _of_set(lines, name):
             for line in read_lines(path):
                 tally.add(line)
@@ -104,7 +108,7 @@ def run_counts(
         sums[name] = counts.rows_of(tally, found, len(everything))
     for path, parts in tables.items():
         write_table(path, pl.concat(parts))
-    write_table(counts_table, counts.table(sums, numbers))
+    write_table(counts_table, counts.table(tallies, sums, wanted, numbers))
 
 
 def run_recall(

@@ -46,9 +46,6 @@ class Dataset(Section):
     ctr_negative_max: float = key(
         0.45, "Largest cardiothoracic ratio at which cardiomegaly may be denied.", source=PAPER, ge=0, le=1
     )
-    opacity_inference_share: Share = key(
-        0.5, "Share of opacity's negatives that are lesion inference (Table 10: 72,269 of 145,888)."
-    )
     global_share: dict[Literal[LESIONS[1:]], Share] = key(
         lambda: {
             "pneumonia": 0.0212,
@@ -58,8 +55,12 @@ class Dataset(Section):
             "edema": 0.0222,
             "effusion": 0.2326,
         },
-        "Share of global ones among a lesion's negatives (derived from Table 10).",
+        "Share of global ones among a lesion's negatives, as nearly as the reports allow (from Table 10).",
         source=PAPER,
+    )
+    opacity_inference_share: Share = key(
+        0.5,
+        "Share of opacity's negatives at a place that are lesion inference (Table 10: 72,269 of 145,888).",
     )
     released_layout: bool = key(False, "Also write the layout of the authors' release (JSON and PNG masks).")
     release: str = key(
