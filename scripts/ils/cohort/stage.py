@@ -14,6 +14,7 @@ from ils.cohort.header import check_kind, check_size, check_view, read_header
 from ils.cohort.lists import exclude_failed, exclude_listed
 from ils.cohort.manifest import read_manifest
 from ils.cohort.mimic import read_mimic
+from ils.cohort.openi import read_openi
 from ils.cohort.rows import Row, settle_ids
 from ils.cohort.split import subject_splits
 from ils.core.ledger import Ledger
@@ -102,6 +103,8 @@ def ranks(rows: Iterable[Row], views: list[str]) -> dict[str, int]:
 def _collect(options: Options, pool: ThreadPoolExecutor) -> list[Row]:
     if options.source == "mimic":
         rows = read_mimic(options.root, options.tables, pool)
+    elif options.source == "openi":
+        rows = read_openi(options.root, options.tables, pool)
     else:
         rows = read_manifest(options.manifest)
         exists = dict.fromkeys(row.report_path for row in rows if row.report_path)

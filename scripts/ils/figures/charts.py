@@ -114,4 +114,5 @@ def recall(table: pl.DataFrame) -> Figure:
 
 
 def _only(values: pl.Series) -> float:
-    return float(values[0]) if len(values) and values[0] is not None else float("nan")
+    # where no finding was counted at all, a table read back holds empty texts
+    return float(values[0]) if len(values) and values[0] not in (None, "") else float("nan")

@@ -20,7 +20,11 @@ if TYPE_CHECKING:
 
 ABLATION = "results/ablation/"
 EVALUATION = "results/evaluation/"
-SOURCES = {"embedded": "the embedded synthetic cohort, whose truth is known", "mimic": "MIMIC-CXR"}
+SOURCES = {
+    "embedded": "the embedded synthetic cohort, whose truth is known",
+    "mimic": "MIMIC-CXR",
+    "openi": "the Indiana University chest X-ray collection (Open-i)",
+}
 
 
 def versions_of(

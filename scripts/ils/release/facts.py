@@ -14,6 +14,8 @@ from ils.core.store import Shard, read_lines, read_table
 SOURCES = {
     "mimic": "MIMIC-CXR: PhysioNet Credentialed Health Data License 1.5.0. Images, reports and what is derived from "
     "them are to be passed on under its terms only.",
+    "openi": "Indiana University chest X-rays (Open-i, NLM): CC BY-NC-ND 4.0, not for commercial use, nothing derived "
+    "from the reports' text may be passed on.",
     "embedded": "synthetic X-rays and reports, made by this project: MIT",
     "manifest": "images and reports of whoever made this package: under the terms they were had",
 }

@@ -94,6 +94,15 @@ class Settings(Section):
         return self
 
     @model_validator(mode="after")
+    def _text_of_openi_stays(self) -> "Settings":
+        if self.cohort.source == "openi" and "report_text" not in self.release.kinds():
+            raise ValueError(
+                "release.withhold lacks report_text, but cohort.source is openi, whose licence (CC BY-NC-ND) forbids "
+                "to pass on what is made of its text: put report_text into release.withhold"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _layout_holds_one_image_a_study(self) -> "Settings":
         if self.dataset.released_layout and self.cohort.per_study == "all":
             raise ValueError(

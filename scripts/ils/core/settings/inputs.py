@@ -33,12 +33,20 @@ class SplitShares(Section):
 class Cohort(Section):
     """Which images and reports go in."""
 
-    source: Literal["embedded", "manifest", "mimic"] = key(
-        "embedded", "embedded: the synthetic cohort made by the project; manifest: a CSV file; mimic: a MIMIC-CXR tree."
+    source: Literal["embedded", "manifest", "mimic", "openi"] = key(
+        "embedded",
+        "embedded: the synthetic cohort made by the project; manifest: a CSV file; mimic: a MIMIC-CXR tree; openi: the "
+        "Indiana University collection (docs/openi.md).",
     )
-    root: str = key("", "Folder of the MIMIC-CXR tree: the one that holds files/ (source mimic).")
+    root: str = key(
+        "",
+        "Folder of the MIMIC-CXR tree, the one that holds files/ (source mimic), or of the unpacked archives of Open-i "
+        "(source openi).",
+    )
     tables: str = key(
-        "", "Folder of the official *-record-list, *-metadata and *-split tables; what it lacks is looked for in root."
+        "",
+        "Folder of the official *-record-list, *-metadata and *-split tables (source mimic), or of the tables that "
+        "tell which image is frontal (source openi); what it lacks is looked for in root.",
     )
     manifest: str = key(
         "",
@@ -82,7 +90,7 @@ class Cohort(Section):
 
     @model_validator(mode="after")
     def _has_its_source(self) -> "Cohort":
-        for source, name in (("manifest", "manifest"), ("mimic", "root")):
+        for source, name in (("manifest", "manifest"), ("mimic", "root"), ("openi", "root")):
             if self.source == source and not getattr(self, name):
                 raise ValueError(f"source is {source!r}, so cohort.{name} must be set")
             if self.source != source and getattr(self, name):

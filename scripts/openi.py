@@ -1,0 +1,46 @@
+"""Openi: unpack the reports and view tables of Open-i from the package torchxrayvision: ``openi.py WHEEL_FOLDER OUT``.
+
+The package's data hold NLMCXR_reports.tgz as the NLM gives it, and two tables that tell which images are frontal. The
+images themselves are the NLM's to give (docs/openi.md).
+"""
+
+import io
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+DATA = "torchxrayvision/data/"
+REPORTS = "NLMCXR_reports.tgz"
+TABLES = ("nlmcxr_dicom_metadata.csv.gz", "nlmcxr_tsne_pa.csv.gz")
+LEFT = """\
+{out}: {reports} reports and the tables that tell which image is frontal.
+The reports are of Indiana University, CC BY-NC-ND 4.0: not for commercial use, nothing made of their text is passed on.
+Now the images (1.3 GB), from https://openi.nlm.nih.gov/faq:
+    curl -LO https://openi.nlm.nih.gov/imgs/collections/NLMCXR_png.tgz
+    mkdir -p {out}/NLMCXR_png && tar -xzf NLMCXR_png.tgz -C {out}/NLMCXR_png
+and the whole workflow:
+    snakemake --cores 4 --directory {out} --configfile examples/openi.yaml"""
+
+
+def unpack(wheel: Path, out: Path) -> int:
+    """Write ``ecgen-radiology/*.xml`` and the tables of a wheel into a folder; return the number of reports."""
+    out.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(wheel) as package:
+        for name in TABLES:
+            (out / name).write_bytes(package.read(DATA + name))
+        with tarfile.open(fileobj=io.BytesIO(package.read(DATA + REPORTS))) as archive:
+            archive.extractall(out, filter="data")
+    return len(list((out / "ecgen-radiology").glob("*.xml")))
+
+
+def main(folder: Path, out: Path) -> None:
+    """Unpack the one wheel of a folder and say what is left to do."""
+    wheel = next(folder.glob("torchxrayvision-*.whl"), None)
+    if wheel is None:
+        sys.exit(f"{folder} holds no wheel of torchxrayvision: run `make openi`")
+    print(LEFT.format(out=out, reports=unpack(wheel, out)))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))
