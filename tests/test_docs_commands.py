@@ -10,6 +10,7 @@ import pytest
 
 from conftest import ROOT, write_settings
 from doc_commands import Command, commands
+from openi_tree import write_image, write_projections, write_report
 from planner import Planner
 
 COMMANDS = commands()
@@ -75,6 +76,10 @@ def place(tmp_path_factory, workflow_run):
         (table.parent / name).touch()
     for name in ("real", "my-cohort"):
         write_settings(folder / name, {})
+    write_report(folder / "openi", 1, ["CXR1_1_IM-0001-3001"])
+    write_image(folder / "openi", "CXR1_1_IM-0001-3001.png")
+    write_projections(folder / "openi", [("1_IM-0001-3001.dcm.png", "Frontal")])
+    shutil.copytree(ROOT / "examples", folder / "examples")
     shutil.copy(next(folder.glob("results/phantom/**/*.dcm")), folder / "chest.dcm")
     return folder
 

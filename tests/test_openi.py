@@ -19,10 +19,15 @@ from ils.cohort.check import check_inputs, source_files
 from ils.cohort.openi import read_openi, read_report
 from ils.cohort.openi_files import parse_name, view_tables
 from ils.cohort.openi_views import UNSETTLED, read_tables, views_of
+from ils.cohort.stage import SHARD_SCHEMA
 from ils.cohort.view import OTHER
 from ils.core import settings
+from ils.core.labels import LESIONS
+from ils.core.options import stage_options
 from ils.core.run import UserError
-from ils.core.store import read_lines, read_table
+from ils.core.store import read_lines, read_table, write_table
+from ils.reports.stage import Options as ReportsOptions
+from ils.reports.stage import run_shard as read_shard
 from openi_tree import write_headers, write_image, write_projections, write_report
 
 PAGE = (ROOT / "docs/openi.md").read_text(encoding="utf-8")
@@ -306,6 +311,36 @@ def test_the_real_tables_find_a_frontal_image_of_nearly_every_report(real):
     for report in reports:
         frontal[report.uid] += any(views[image] in ("PA", "AP") for image, _ in report.images)
     assert sum(frontal.values()) == FRONTAL_STUDIES
+
+
+@pytest.mark.slow
+def test_every_real_text_is_read(real, tmp_path):
+    """No text of the collection is taken for another language, for too long, or for no report."""
+    reports = [read_report(path) for path in sorted((real / "ecgen-radiology").glob("*.xml"))]
+    columns = ("image_id", "study_id", "subject_id", "findings", "impression")
+    rows = [(report.uid, report.uid, report.uid, report.findings, report.impression) for report in reports]
+    table = pl.DataFrame(rows, schema=dict.fromkeys(columns, pl.String), orient="row")
+    told = {"split": "train", "path": "", "view": "PA", "rank": 0, "report_path": None, "acquired": None}
+    literals = [pl.lit(told[name], dtype=kind).alias(name) for name, kind in SHARD_SCHEMA.items() if name in told]
+    write_table(tmp_path / "cohort.parquet", table.with_columns(literals).select(list(SHARD_SCHEMA)))
+    chosen = stage_options(settings.read({"cohort": {"source": "openi", "root": "."}}))["reports"]
+    output, excluded = tmp_path / "out.jsonl", tmp_path / "excluded.parquet"
+    read_shard(
+        cohort=str(tmp_path / "cohort.parquet"),
+        output=str(output),
+        excluded=str(excluded),
+        options=ReportsOptions(**chosen),
+        attrs={},
+    )
+    assert Counter(read_table(excluded)["reason"]) == {"empty_report": 3955 - COUNTS["reports with either"]}
+    affirmed: dict[str, int] = Counter()
+    for line in read_lines(output):
+        found = {each["lesion_type"] for each in line["tuples"] if each["presence"] == "positive"}
+        affirmed.update(found - {None})
+    assert affirmed.keys() == set(LESIONS)
+    assert affirmed["cardiomegaly"] > 300
+    assert affirmed["opacity"] > 400
+    assert affirmed["effusion"] > 80
 
 
 def test_the_page_states_these_counts():

@@ -85,7 +85,7 @@ def refused(changes: dict) -> str:
         ),
         (
             {"cohort.root": "/data", "cohort.source": "manifest", "cohort.manifest": "mine.csv"},
-            "cohort: root is given, but source is 'manifest': set cohort.source to mimic.",
+            "cohort: root is given, but source is 'manifest': set cohort.source to mimic or openi.",
         ),
         ({"boxes.table": "b.csv"}, "boxes: table is given, but engine is 'lite': set boxes.engine to table."),
         (

@@ -14,6 +14,7 @@ import polars as pl
 from ils.cohort.openi_files import CLUSTERS, HEADERS, PROJECTIONS, TABLE_COLUMNS, parse_name
 from ils.cohort.view import OTHER, view_of_code, view_of_orientation, view_of_text
 from ils.core.run import UserError
+from ils.core.tabular import read_frame
 
 UNSETTLED = "?"
 """The view of an image beside a frontal one that no table calls lateral: nearly all of these are (docs/openi.md)."""
@@ -30,12 +31,18 @@ class Tables:
     seen: dict[str, str] = field(default_factory=dict)
 
 
-def _cells(path: Path, kind: str) -> Iterable[tuple[str, ...]]:
-    """Yield (key, the other cells) of each row that names an image. Raises UserError for another table."""
+def _program_table(path: Path) -> pl.DataFrame:
+    """Read what a program wrote, with cells of several lines, which the reader of people's tables refuses."""
     try:
-        table = pl.read_csv(path, infer_schema=False).fill_null("")
+        return pl.read_csv(path, infer_schema=False).fill_null("")
     except (pl.exceptions.PolarsError, OSError) as error:
         raise UserError(f"cohort.tables: {path} cannot be read as CSV ({type(error).__name__}): get it again") from None
+
+
+def _cells(path: Path, kind: str) -> Iterable[tuple[str, ...]]:
+    """Yield (key, the other cells) of each row that names an image. Raises UserError for another table."""
+    person = kind == PROJECTIONS
+    table = read_frame(path, "cohort.tables", TABLE_COLUMNS[kind]) if person else _program_table(path)
     missing = [name for name in TABLE_COLUMNS[kind] if name not in table.columns]
     if missing:
         raise UserError(f"cohort.tables: {path} lacks the column {missing[0]}: get it again")

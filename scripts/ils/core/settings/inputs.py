@@ -90,11 +90,12 @@ class Cohort(Section):
 
     @model_validator(mode="after")
     def _has_its_source(self) -> "Cohort":
-        for source, name in (("manifest", "manifest"), ("mimic", "root"), ("openi", "root")):
-            if self.source == source and not getattr(self, name):
-                raise ValueError(f"source is {source!r}, so cohort.{name} must be set")
-            if self.source != source and getattr(self, name):
-                raise ValueError(f"{name} is given, but source is {self.source!r}: set cohort.source to {source}")
+        for sources, name in ((("manifest",), "manifest"), (("mimic", "openi"), "root")):
+            if self.source in sources and not getattr(self, name):
+                raise ValueError(f"source is {self.source!r}, so cohort.{name} must be set")
+            if self.source not in sources and getattr(self, name):
+                wanted = " or ".join(sources)
+                raise ValueError(f"{name} is given, but source is {self.source!r}: set cohort.source to {wanted}")
         return self
 
 
