@@ -220,7 +220,8 @@ def test_engine_failure_costs_one_image(tmp_path, pictures, monkeypatch):
     monkeypatch.setattr(stage, "load", lambda *_: Fails())
     run(tmp_path, write_shards(tmp_path, {name: pictures[name] for name in ("chest0", "chest1")}), 2)
     table = read_table(tmp_path / "excluded2.parquet")
-    assert table.select("image_id", "reason", "detail").rows() == [("chest1", "engine_failure", "ValueError")]
+    told = "the engine stopped with ValueError in ils.anatomy.stage.work; the first such error is in the job's log"
+    assert table.select("image_id", "reason", "detail").rows() == [("chest1", "engine_failure", told)]
 
 
 def test_real_images_have_every_label(shared):

@@ -154,7 +154,8 @@ def test_ledger_keeps_every_image(tmp_path, monkeypatch):
     output, excluded = run(tmp_path / "out", write_inputs(tmp_path, chests, missing=("i4",)))
     assert excluded["image_id"].to_list() == ["i1", "i2"]
     assert excluded["reason"].to_list() == ["bad_map", "engine_failure"]
-    assert excluded["detail"].to_list() == ["262144 values are not finite", "RuntimeError"]
+    stopped = "the engine stopped with RuntimeError in ils.anomaly.stage.work; the first such error is in the job's log"
+    assert excluded["detail"].to_list() == ["262144 values are not finite", stopped]
     with Shard(output) as shard:
         assert shard.ids == ["i0", "i3"]
         for name in shard.ids:

@@ -292,6 +292,9 @@ def test_empty_shard(tmp_path):
     assert dict(found.schema) == SCHEMA
 
 
+STOPPED = "the engine stopped with {} in {}; the first such error is in the job's log"
+
+
 def test_engine_failure_is_a_ledger_row(frames, tmp_path, monkeypatch):
     class Broken(lite.LiteEngine):
         def detect(self, image, image_id, to_original):
@@ -303,7 +306,7 @@ def test_engine_failure_is_a_ledger_row(frames, tmp_path, monkeypatch):
     found = run(frames, tmp_path)
     assert "i1" not in set(found["image_id"])
     assert read_table(tmp_path / "00.excluded.parquet").rows() == [
-        ("i1", "", "boxes", "engine_failure", "ZeroDivisionError")
+        ("i1", "", "boxes", "engine_failure", STOPPED.format("ZeroDivisionError", "ils.boxes.stage.work"))
     ]
 
 

@@ -264,7 +264,9 @@ def test_engine_failure_costs_one_image(tmp_path, engine, monkeypatch):
     pictures = good_pictures() | {"black": np.zeros((512, 512), np.uint8)}
     verdicts = run(tmp_path, write_frames(tmp_path / "frames.h5", pictures))
     assert verdicts == dict.fromkeys(good_pictures(), "") | {"black": "engine_failure"}
-    assert read_table(tmp_path / "excluded1.parquet")["detail"].to_list() == ["RuntimeError"]
+    assert read_table(tmp_path / "excluded1.parquet")["detail"].to_list() == [
+        "the engine stopped with RuntimeError in ils.organs.stage.work; the first such error is in the job's log"
+    ]
 
 
 def test_real_chests_pass(tmp_path, shared):

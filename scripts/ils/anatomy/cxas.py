@@ -84,8 +84,16 @@ class CxasAnatomy:
         with inference():
             for first in range(0, len(images), self.batch):
                 data = normalised(images[first : first + self.batch]).to(self._device)
-                masks.extend(self._net({"data": data})["segmentation_preds"].cpu().numpy())
+                masks.extend(_finite(self._net({"data": data}))["segmentation_preds"].cpu().numpy())
         return masks
+
+
+def _finite(found: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Return what the net gave. Raises ArithmeticError for what is no number: a threshold would make it no mask."""
+    for value in found.values():
+        if isinstance(value, torch.Tensor) and value.is_floating_point() and not torch.isfinite(value).all():
+            raise ArithmeticError("the net gave what is no number")
+    return found
 
 
 def load(options: Options, setup: Setup) -> CxasAnatomy:

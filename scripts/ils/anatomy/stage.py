@@ -7,6 +7,7 @@ import numpy as np
 from ils.anatomy.agreement import disagreement
 from ils.anatomy.engine import Options, load
 from ils.core.engines import Setup
+from ils.core.faults import Tolerance
 from ils.core.labels import ANATOMY_LABELS
 from ils.core.ledger import Ledger
 from ils.core.parallel import sift_either
@@ -70,7 +71,9 @@ def run_shard(
             return shard.get("edited", name), organ_shard.masks(name)
 
         batch = getattr(engine, "batch", None)
-        rows = sift_either(ledger, shard.ids, read, work, work_batch, threads=threads, batch=batch)
+        rows = sift_either(
+            ledger, shard.ids, read, work, work_batch, threads=threads, batch=batch, tolerance=Tolerance.of(compute)
+        )
         for image_id, masks in rows:
             writer.append(image_id, mask=masks)
         ledger.finish(excluded, shard.ids)

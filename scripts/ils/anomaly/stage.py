@@ -7,8 +7,9 @@ import numpy as np
 from ils.anomaly.compose import BadMap, compose, edit_region
 from ils.anomaly.engine import Options, load
 from ils.core.engines import Setup
+from ils.core.faults import Tolerance
 from ils.core.ledger import Ledger
-from ils.core.parallel import sift_either
+from ils.core.parallel import EngineFault, sift_either
 from ils.core.store import FRAME_SIZE, Shard, ShardWriter
 
 __all__ = ["Options", "run_shard"]
@@ -42,7 +43,7 @@ def run_shard(
         try:
             return compose(image, np.asarray(edited), edit_region(masks)), None
         except BadMap as fault:
-            return None, ("bad_map", str(fault))
+            return None, EngineFault.of(fault, "bad_map", str(fault))
 
     def work(image: np.ndarray, masks: dict[str, np.ndarray], name: str):
         return composed(image, masks, engine.edit(image.copy(), masks))
@@ -63,7 +64,9 @@ def run_shard(
             return frame_shard.get("image", name), shard.masks(name), name
 
         batch = getattr(engine, "batch", None)
-        rows = sift_either(ledger, shard.ids, read, work, work_batch, threads=threads, batch=batch)
+        rows = sift_either(
+            ledger, shard.ids, read, work, work_batch, threads=threads, batch=batch, tolerance=Tolerance.of(compute)
+        )
         for image_id, (edited, difference) in rows:
             writer.append(image_id, edited=edited, anomaly=difference)
         ledger.finish(excluded, shard.ids)

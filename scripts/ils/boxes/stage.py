@@ -7,6 +7,7 @@ import polars as pl
 
 from ils.boxes.engine import BoxEngine, Detections, Options, load_engine
 from ils.core.engines import Setup
+from ils.core.faults import Tolerance
 from ils.core.ledger import Ledger
 from ils.core.parallel import sift_either
 from ils.core.run import log
@@ -75,7 +76,10 @@ def run_shard(
 
         warn_of_strangers(engine, shard.ids)
         batch = getattr(engine, "batch", None)
-        for image_id, found in sift_either(ledger, shard.ids, read, work, work_batch, threads=threads, batch=batch):
+        detected = sift_either(
+            ledger, shard.ids, read, work, work_batch, threads=threads, batch=batch, tolerance=Tolerance.of(compute)
+        )
+        for image_id, found in detected:
             rows += rows_of(image_id, found, unused)
         ledger.finish(excluded, shard.ids)
     boxes = pl.DataFrame(rows, schema=SCHEMA, orient="row")

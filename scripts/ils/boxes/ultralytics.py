@@ -15,6 +15,7 @@ from ils.boxes import nets
 from ils.boxes.engine import Detections, Options
 from ils.core import tensors
 from ils.core.engines import Setup
+from ils.core.faults import no_inputs
 from ils.core.labels import BOX_CLASSES
 from ils.core.nets import device_of, inference
 from ils.core.run import UserError
@@ -44,6 +45,8 @@ def build(weights: dict[str, torch.Tensor], facts: dict, path: str) -> torch.nn.
             raise ValueError(f"it has {len(facts['names'])} names for {net.model[-1].nc} classes")
         eps = facts["eps"]
     except Exception as error:  # whatever the package raises over a plan that it cannot build
+        if no_inputs(error):
+            raise
         tensors.refuse(path, f"holds a plan of layers that cannot be built ({' '.join(str(error).split())})")
     tensors.fill(net, weights, path)
     nets.set_eps(net, eps, path)

@@ -14,6 +14,7 @@ from pydicom.dataset import Dataset
 from pydicom.filereader import read_dataset
 from pydicom.uid import DeflatedExplicitVRLittleEndian
 
+from ils.core.faults import broken
 from ils.core.run import MACHINE_ERRORS
 
 # A damaged header is a row in the ledger, not a message; pydicom's messages may quote patient text.
@@ -135,6 +136,8 @@ def read_dicom(data: bytes | str | Path, tags: list[str] | None = None, limit: i
                 raise
             raise HeaderError(sentence_of(error)) from None
         except Exception as error:  # fuzzed bytes make pydicom fail in many ways
+            if broken(error):
+                raise
             raise HeaderError(sentence_of(error)) from None
 
 

@@ -11,6 +11,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 
+from ils.core.faults import no_inputs
 from ils.core.run import UserError
 
 
@@ -35,13 +36,17 @@ def load_strict(net: torch.nn.Module, path: str | Path) -> None:
     try:
         with safe_open(path, "pt") as file:
             held = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118 (no mapping)
-    except (SafetensorError, OSError):
+    except (SafetensorError, OSError) as error:
+        if no_inputs(error):
+            raise
         raise UserError(f"{path} is missing, damaged or no safetensors file: {remedy}") from None
     if fault := misfit(wanted, held):
         raise UserError(f"{path} holds the weights of another net, for {fault}: {remedy}")
     try:
         net.load_state_dict(load_file(path), assign=True)
-    except RuntimeError:  # whole numbers where a net has fractions
+    except RuntimeError as error:  # whole numbers where a net has fractions
+        if no_inputs(error):
+            raise
         raise UserError(f"{path} holds numbers of another type than the net's: {remedy}") from None
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 
+from ils.core.faults import no_inputs
 from ils.core.run import UserError
 
 
@@ -32,6 +33,8 @@ def session(path: str | Path) -> onnxruntime.InferenceSession:
     try:
         return _session(str(path))
     except Exception as error:  # onnxruntime's error classes have no common public base
+        if no_inputs(error):
+            raise
         raise UserError(f"the model file {path} cannot be read as ONNX: restore it ({type(error).__name__})") from None
 
 

@@ -17,6 +17,12 @@ T = TypeVar("T")
 log = logging.getLogger("ils")
 FULL = {errno.ENOSPC, errno.EDQUOT}
 """Numbers of the errors of a file system that takes nothing more."""
+OUT_OF_MEMORY = re.compile(
+    r"cuda error: out of memory|cuda out of memory|_status_alloc_failed|can't allocate memory|cannot allocate memory|"
+    r"failed to allocate memory|insufficient memory|bad_alloc",
+    re.IGNORECASE,
+)
+"""What torch, onnxruntime, OpenCV and C++ say of it without a class of its own."""
 
 FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
 """Numbers of the errors of a file system that does not let us."""
@@ -53,14 +59,17 @@ def start(log_file: str) -> None:
     """Send logging and uncaught errors to the rule's log file and to stderr.
 
     A :class:`UserError` or :class:`ils.core.store.StoreError` prints its sentence alone, and so does a lack of memory
-    or of disk; anything else, our own fault, leaves its traceback in the log and one line on stderr. A result that is
-    found damaged is renamed.
+    or of disk; :class:`ils.core.faults.Broken` leaves the traceback of its cause in the log and its sentence on stderr,
+    anything else, our own fault, its traceback and one line. A result that is found damaged is renamed. What is logged
+    below the level INFO is in the log file alone.
     """
     logging.raiseExceptions = False  # a log on a full disk is no reason for a traceback
     handlers = [logging.FileHandler(log_file, mode="w", encoding="utf-8"), logging.StreamHandler(sys.stderr)]
+    handlers[1].setLevel(logging.INFO)
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", handlers=handlers, force=True
     )
+    log.setLevel(logging.DEBUG)
 
     def report(kind, error, trace) -> None:
         if kind.__name__ in {"UserError", "StoreError"}:
@@ -69,6 +78,11 @@ def start(log_file: str) -> None:
             log.error("%s", remedy)
         else:
             handlers[1].setLevel(logging.CRITICAL + 1)
+            if kind.__name__ == "Broken":
+                cause = error.__cause__
+                log.error("%s", error, exc_info=cause and (type(cause), cause, cause.__traceback__))
+                print(f"{error} (traceback in {log_file})", file=sys.stderr)
+                return
             log.error("unexpected error", exc_info=(kind, error, trace))
             print(f"unexpected error: {kind.__name__}: {error} (traceback in {log_file})", file=sys.stderr)
 
@@ -95,9 +109,13 @@ def _set_aside(damaged: Path | None) -> str:
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Tell whether an error is a lack of memory, the computer's or the GPU's."""
+    """Tell whether an error is a lack of memory, the computer's or the GPU's, whatever library raised it."""
     # torch's own class, by name: the core knows no torch
-    return isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    return getattr(error, "errno", None) == errno.ENOMEM or (
+        not isinstance(error, UserError) and bool(OUT_OF_MEMORY.search(str(error)))
+    )
 
 
 def _shortage(error: BaseException) -> str:
@@ -118,18 +136,54 @@ def _shortage(error: BaseException) -> str:
 
 
 def progress(items: Iterable[T], total: int, what: str, every_s: float = 30.0) -> Iterator[T]:
-    """Yield the items and log a line of progress every ``every_s`` seconds and at the end."""
+    """Yield the items and log a line of progress at the start, every ``every_s`` seconds, and at the end.
+
+    An item that takes longer is told of while it is made: after ``every_s`` seconds, and whenever its time has doubled.
+    """
     began = last = time.monotonic()
-    done = 0
-    for item in items:
-        yield item
-        done += 1
-        now = time.monotonic()
-        if now - last >= every_s:
-            rate = done / (now - began)
-            log.info("%s: %d of %d, %.1f a second, %.0f s to go", what, done, total, rate, (total - done) / rate)
-            last = now
+    done, over = 0, threading.Event()
+    waiting = _Waiting(what, total, every_s)
+    threading.Thread(target=waiting.tell, args=(over,), daemon=True).start()
+    log.info("%s: 0 of %d, started", what, total)
+    try:
+        for item in items:
+            waiting.pause()
+            yield item
+            done += 1
+            now = time.monotonic()
+            waiting.begin(done)
+            if now - last >= every_s:
+                rate = done / (now - began)
+                log.info("%s: %d of %d, %.1f a second, %.0f s to go", what, done, total, rate, (total - done) / rate)
+                last = now
+    finally:
+        over.set()
     log.info("%s: %d of %d in %.1f s", what, done, total, time.monotonic() - began)
+
+
+class _Waiting:
+    """Tells of an item that takes long, from a thread of its own: the thread that works on it is busy."""
+
+    def __init__(self, what: str, total: int, every_s: float):
+        self._what, self._total, self._every_s = what, total, every_s
+        self.begin(0)
+
+    def begin(self, done: int) -> None:
+        """Note that the next item is being made, after ``done`` of them."""
+        self._item = (done, time.monotonic())
+        self._told_s = self._every_s
+
+    def pause(self) -> None:
+        """Note that none is being made: what is done with an item is another's matter."""
+        self._item = None
+
+    def tell(self, over: threading.Event) -> None:
+        """Log until ``over``."""
+        while not over.wait(min(1.0, self._every_s / 4)):
+            item = self._item
+            if item and item[0] < self._total and (taken := time.monotonic() - item[1]) >= self._told_s:
+                self._told_s = 2 * taken
+                log.info("%s: at %d of %d, for %.0f s so far", self._what, item[0] + 1, self._total, taken)
 
 
 def begin(snakemake, options_class: type[T]) -> tuple[T, dict]:

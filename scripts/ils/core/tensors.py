@@ -12,6 +12,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import nn
 
+from ils.core.faults import no_inputs
 from ils.core.nets import misfit
 from ils.core.run import UserError
 
@@ -47,6 +48,8 @@ def read(path: str | Path, kind: str) -> tuple[dict[str, torch.Tensor], dict]:
                 refuse(path, f"holds no weights of {kind}")
             return {name: file.get_tensor(name) for name in file.keys()}, facts  # noqa: SIM118 (no mapping)
     except (SafetensorError, OSError, ValueError) as error:
+        if no_inputs(error):
+            raise
         refuse(path, f"is missing or damaged ({error})")
 
 

@@ -7,9 +7,11 @@ import numpy as np
 from pydicom import uid
 from pydicom.dataset import Dataset, FileMetaDataset
 from pydicom.encaps import generate_frames
-from pydicom.pixels import apply_color_lut, apply_modality_lut, apply_voi, pixel_array
+from pydicom.pixels import apply_color_lut, apply_modality_lut, apply_voi, get_decoder, pixel_array
 
+from ils.core.faults import broken
 from ils.core.media import HeaderError, Rejected, number_of, read_dicom, sentence_of, text_of
+from ils.core.run import out_of_memory
 from ils.frames.picture import Picture, check_area, luma
 from ils.frames.raster import jpeg_is_complete
 
@@ -27,6 +29,18 @@ _DECODERS = {
 }
 _PIXEL_FIELDS = ("PixelData", "FloatPixelData", "DoubleFloatPixelData")
 _PIXEL_TAGS = (b"\xe0\x7f\x10\x00", b"\x7f\xe0\x00\x10")
+
+
+def lacking() -> list[str]:
+    """Return what this Python lacks of the decoders, as pydicom says it: files would be left out for the want of it."""
+    said = set()
+    for syntax, names in _DECODERS.items():
+        try:
+            missing = get_decoder(syntax).missing_dependencies
+        except NotImplementedError:  # a part of the standard that pydicom leaves out
+            continue
+        said |= {line for line in missing if line.partition(" ")[0] in names}
+    return sorted(said)
 
 
 def _set_syntax(dataset: Dataset) -> uid.UID:
@@ -79,11 +93,15 @@ def _stored_values(path: str, dataset: Dataset, syntax: uid.UID) -> np.ndarray:
         try:
             return pixel_array(dataset, index=0, decoding_plugin=decoder)
         except Exception as error:  # damaged pixels fail in as many ways as there are decoders
+            if out_of_memory(error) or broken(error):
+                raise
             failure = sentence_of(error)
     if syntax == uid.JPEGExtended12Bit:
         try:
             return _decode_with_gdcm(path, dataset)
         except Exception as error:  # as above
+            if out_of_memory(error) or broken(error):
+                raise
             failure = sentence_of(error)
     raise Rejected("undecodable", f"{syntax.name if syntax.is_transfer_syntax else 'unknown syntax'}: {failure}")
 

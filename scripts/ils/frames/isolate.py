@@ -2,10 +2,16 @@
 
 import os
 import pickle
+import platform
 import subprocess
 import sys
+import tempfile
 import threading
 
+import cv2
+import numpy as np
+
+from ils.core.faults import Broken
 from ils.core.places import SCRIPTS
 from ils.frames import worker
 
@@ -31,12 +37,15 @@ class Worker:
         )
         try:
             self._send(process, self._options)
-            if pickle.load(process.stdout) != "ready":
-                raise RuntimeError("the decoder process answers nonsense")
+            said = pickle.load(process.stdout)
         except (EOFError, OSError) as error:
             process.kill()
             process.wait()
-            raise RuntimeError("the decoder process does not start; its message is above") from error
+            raise Broken("frames: the decoder process does not start; its message is above") from error
+        if said != "ready":
+            process.kill()
+            process.wait()
+            raise Broken(f"frames: {said}: run with the environment envs/frames.yaml, or install it")
         return process
 
     @staticmethod
@@ -86,10 +95,11 @@ class Workers:
             each.close()
 
     def ask(self, path: str) -> tuple:
-        """Return ``("frame", …)`` or ``("rejected", reason, detail)`` for one file (see ``worker.prepare``).
+        """Return ``("frame", …)`` or ``(how, reason, detail)`` for one file (see ``worker.prepare``).
 
-        A crash is tried once more in a fresh process, in case another program was to blame. Raises OSError where it was
-        the machine that could not read the file.
+        ``how`` is "rejected" for what is known of a file, "failed" for what is no file's if it goes on file after file.
+        A crash is tried once more in a fresh process, in case another program was to blame; then a picture that is
+        sound is tried. Raises Broken where that crashes too, or where the worker says that an error is no file's, and OSError where the machine could not read the file.
         """
         mine = getattr(self._local, "worker", None)
         if mine is None:
@@ -100,7 +110,23 @@ class Workers:
                 answer = mine.ask(path, self._seconds)
             except Crashed:
                 continue
-            if answer[0] == "failed":
+            if answer[0] == "broken":
+                raise Broken(f"frames: {answer[1]}, on {platform.node()}")
+            if answer[0] == "machine":
                 raise OSError(*answer[1:])
             return answer
-        return "rejected", "undecodable", "the decoder crashed or did not end"
+        self._see_that_it_works(mine)
+        return "failed", "undecodable", "the decoder crashed or did not end"
+
+    def _see_that_it_works(self, mine: Worker) -> None:
+        """Raise Broken where a worker crashes over a sound picture as well."""
+        with tempfile.NamedTemporaryFile(suffix=".png") as file:
+            file.write(cv2.imencode(".png", np.arange(64 * 64, dtype=np.uint16).reshape(64, 64))[1].tobytes())
+            file.flush()
+            try:
+                mine.ask(file.name, self._seconds)
+            except Crashed:
+                raise Broken(
+                    f"frames: the decoder process dies over a sound picture too, on {platform.node()}: its libraries "
+                    "or this machine are broken, or frames.max_memory_mb and timeout_s are too small to decode anything"
+                ) from None

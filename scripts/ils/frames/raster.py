@@ -7,6 +7,7 @@ import cv2
 import numpy as np
 
 from ils.core.media import Rejected, sentence_of
+from ils.core.run import out_of_memory
 from ils.frames.picture import Picture, check_area, luma
 
 _START_OF_SCAN, _END_OF_IMAGE = b"\xff\xda", b"\xff\xd9"
@@ -57,6 +58,8 @@ def _decoded(data: bytes, flags: int) -> np.ndarray:
     try:
         image = cv2.imdecode(np.frombuffer(data, np.uint8), flags)
     except (cv2.error, MemoryError) as error:
+        if out_of_memory(error):
+            raise MemoryError from None
         raise Rejected("undecodable", sentence_of(error)) from None
     if image is None:
         raise Rejected("undecodable", "the pixel data are damaged")

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from ils.core.faults import Failures, Tolerance
 from ils.core.ledger import Ledger
 from ils.core.run import log, progress
 from ils.core.store import ShardWriter, read_table
@@ -91,29 +92,47 @@ class Spool:
 
 
 def first_decodable(group: list[Candidate], ask: Callable[[str], tuple]) -> tuple[list[tuple], tuple | None]:
-    """Return ([(candidate, reason, detail) of those not used], (candidate, frame, affine, shape, narrow) or None)."""
+    """Return ([(candidate, how, reason, detail) of those not used], (candidate, frame, affine, shape, narrow) or None).
+
+    ``how``: "rejected", or "failed" for what is no file's if it goes on file after file.
+    """
     excluded: list[tuple] = []
     for place, candidate in enumerate(group):
         answer = ask(candidate.path)
         if answer[0] == "frame":
-            excluded += [(other, "not_selected", "") for other in group[place + 1 :]]
+            excluded += [(other, "rejected", "not_selected", "") for other in group[place + 1 :]]
             return excluded, (candidate, *answer[1:])
-        excluded.append((candidate, *answer[1:]))
+        excluded.append((candidate, *answer))
     return excluded, None
 
 
-def run_shard(*, cohort: str, output: str, excluded: str, options: Options, attrs: dict, threads: int) -> None:
-    """Write the frames of one shard: per study the first image that can be decoded (or every one), and the ledger."""
+def run_shard(
+    *,
+    cohort: str,
+    output: str,
+    excluded: str,
+    options: Options,
+    attrs: dict,
+    threads: int,
+    compute: dict | None = None,
+) -> None:
+    """Write the frames of one shard: per study the first image that can be decoded (or every one), and the ledger.
+
+    ``compute``: the settings' section of that name. Raises Broken where it is no file's fault that none is decoded.
+    """
     groups = studies(cohort, options.per_study)
     ledger = Ledger("frames")
+    failures = Failures("frames", sum(map(len, groups)), Tolerance.of(compute))
     narrow = 0
     spool = Spool(Path(output).parent, options.size)
     with Workers(asdict(options), options.timeout_s) as workers, ThreadPoolExecutor(max(1, threads)) as pool:
         results = ahead(pool, lambda group: first_decodable(group, workers.ask), groups, 4 * max(1, threads))
         for failed, chosen in progress(results, len(groups), "frames"):
-            for candidate, reason, detail in failed:
+            for candidate, how, reason, detail in failed:
+                failures.note(detail) if how == "failed" else failures.passed()
                 ledger.exclude(candidate.image_id, candidate.study_id, reason, detail)
             if chosen is not None:
+                failures.passed()
                 candidate, frame, affine, shape, squeezed = chosen
                 ledger.accept(candidate.image_id)
                 spool.put(candidate.image_id, frame, affine, shape)

@@ -9,11 +9,17 @@ import sys
 
 import numpy as np
 
+from ils.core.faults import brief, broken
 from ils.core.geometry import fit_affine, to_frame
 from ils.core.media import Rejected, sentence_of
-from ils.core.run import MACHINE_ERRORS
+from ils.core.run import MACHINE_ERRORS, out_of_memory
 from ils.frames.decode import decode
+from ils.frames.dicom import lacking
 from ils.frames.window import is_narrow, to_grey
+
+
+class Unexpected(Rejected):
+    """A file that cannot be decoded for a reason which, met file after file, is no file's: the job counts them."""
 
 
 def prepare(path: str, options: dict) -> tuple[np.ndarray, np.ndarray, tuple[int, int], bool]:
@@ -23,8 +29,10 @@ def prepare(path: str, options: dict) -> tuple[np.ndarray, np.ndarray, tuple[int
     """
     try:
         grey = to_grey(decode(path, options["max_pixels"]), options["window"], options["percentiles"])
-    except MemoryError:
-        raise Rejected("undecodable", "more memory than frames.max_memory_mb") from None
+    except Exception as error:
+        if out_of_memory(error):
+            raise Unexpected("undecodable", "more memory than frames.max_memory_mb") from None
+        raise
     affine = fit_affine(grey.shape, options["size"], options["fit"])
     narrow = is_narrow(grey, options["spike_share"], options["spike_range"])
     return to_frame(grey, affine, options["size"]), affine, grey.shape, narrow
@@ -40,7 +48,7 @@ def _limit_memory(megabytes: int) -> None:
 
 
 def _undecodable(error: Exception) -> tuple[str, str, str]:
-    return "rejected", "undecodable", sentence_of(error)
+    return "failed", "undecodable", sentence_of(error)
 
 
 def main() -> None:
@@ -49,8 +57,11 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "wb")
     options = pickle.load(requests)
     _limit_memory(options["max_memory_mb"])
-    pickle.dump("ready", answers)
+    missing = lacking()
+    pickle.dump(f"this Python lacks decoders ({', '.join(missing)})" if missing else "ready", answers)
     answers.flush()
+    if missing:
+        return
     # Decoders print about damaged files on both streams, patient text included.
     silence = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silence, 1)
@@ -62,12 +73,15 @@ def main() -> None:
             return
         try:
             answer = ("frame", *prepare(path, options))
+        except Unexpected as rejected:
+            answer = ("failed", rejected.reason, rejected.detail)
         except Rejected as rejected:
             answer = ("rejected", rejected.reason, rejected.detail)
         except OSError as error:
-            answer = ("failed", error.errno, error.strerror) if error.errno in MACHINE_ERRORS else _undecodable(error)
+            answer = ("machine", error.errno, error.strerror) if error.errno in MACHINE_ERRORS else _undecodable(error)
         except Exception as error:
-            answer = _undecodable(error)
+            what = broken(error)
+            answer = ("broken", f"{what} is broken, not an image ({brief(error)})") if what else _undecodable(error)
         pickle.dump(answer, answers, protocol=pickle.HIGHEST_PROTOCOL)
         answers.flush()
 

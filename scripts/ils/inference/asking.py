@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from ils.core.nets import device_of, inference
-from ils.core.parallel import fitting
+from ils.core.parallel import EngineFault, fitting
 from ils.rosalia.model import Rosalia, Views
 from ils.rosalia.prompts import answer_of
 from ils.rosalia.samples import Batch, Sample, collate
@@ -52,6 +52,8 @@ class Reply:
     """``NO_SEG`` or ``SEVERAL_SEG``."""
     fault: str = ""
     """Why there is no reply."""
+    error: Exception | None = None
+    """What the model failed with, if it did; all pairs of a picture that it fails on have one and the same."""
 
 
 @dataclass
@@ -99,7 +101,9 @@ class Asker:
         first = {sample.view: sample for _, sample in reversed(rows)}
         replies: dict[int, Reply] = {}
         with inference():
-            encoded, self.images = fitting(self._encoded, [(sample,) for sample in first.values()], self.images)
+            encoded, self.images = fitting(
+                self._encoded, [(sample,) for sample in first.values()], self.images, "pictures"
+            )
             views = dict(zip(first, encoded, strict=True))
             # the prompts of one picture begin alike, and the model reads that part once for those in a batch:
             # so they stay together, and among them those of similar length
@@ -109,12 +113,12 @@ class Asker:
             for place, sample in rows:
                 seen, fault = views[sample.view]
                 if fault:
-                    replies[place] = Reply(fault=f"{fault[0]}: {fault[1]}")
+                    replies[place] = _failed(fault)
                 else:
                     ready.append((place, sample, seen))
-            answered, self.pairs = fitting(lambda some: self._answered(some, keep), ready, self.pairs)
+            answered, self.pairs = fitting(lambda some: self._answered(some, keep), ready, self.pairs, "pairs")
         for (place, _, _), (reply, fault) in zip(ready, answered, strict=True):
-            replies[place] = Reply(fault=f"{fault[0]}: {fault[1]}") if fault else reply
+            replies[place] = _failed(fault) if fault else reply
         return [replies[place] for place in range(len(samples))]
 
     def _encoded(self, rows: list[tuple[Sample]]) -> list[tuple[Views, None]]:
@@ -142,6 +146,10 @@ class Asker:
 
     def _dtype(self) -> torch.dtype:
         return self.model.llava.lm_head.weight.dtype
+
+
+def _failed(fault: EngineFault) -> Reply:
+    return Reply(fault=": ".join(fault), error=fault.error)
 
 
 def _without_pixels(batch: Batch) -> Batch:

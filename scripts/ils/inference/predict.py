@@ -11,6 +11,7 @@ import numpy as np
 from pydicom.dataset import Dataset
 
 from ils.core.dicom_seg import NoSegmentation, Segment, segmentation
+from ils.core.faults import brief
 from ils.core.geometry import to_original
 from ils.core.plots import save
 from ils.core.run import UserError
@@ -63,7 +64,8 @@ def predict(asker: Asker, picture: Picture, instructions: Sequence[str]) -> list
     findings = []
     for text, reply in zip(instructions, replies, strict=True):
         if reply.fault:
-            raise UserError(f"the model failed on {text!r} ({reply.fault}): see that it fits into memory")
+            why = brief(reply.error) if reply.error else reply.fault
+            raise UserError(f"the model failed on {text!r} ({why}): ask it otherwise, or about another picture")
         mask = np.zeros(picture.grey.shape, bool)
         if reply.drawn is not None:
             mask = in_picture(reply.drawn, picture)

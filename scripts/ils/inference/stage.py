@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ils.core.faults import Failures, Tolerance, kind_of
 from ils.core.run import UserError, progress
 from ils.core.store import ShardWriter, write_lines
 from ils.inference.asking import DTYPES, Asker, Options, Reply
@@ -54,7 +55,7 @@ def run_split(
     (the pair_id, or null without [SEG]), and where there is something to say ``note`` (``no_seg``, ``several_seg``) or
     ``failure`` with ``detail``) and ``prediction_masks`` (HDF5, key pair_id, packed field mask (size, size)).
     ``compute``: how the nets are run. Raises UserError for a folder without a model, damaged lines, or where no pair
-    at all could be asked.
+    at all could be asked; Broken where it is no pair's fault that the model fails.
     """
     check(options)
     asker = Asker.load(model, options, compute)
@@ -64,7 +65,8 @@ def run_split(
     about = attrs | {"frame": f"{size} x {size} pixels, the frame resized; right is on the image's left"}
     faults: Counter[str] = Counter()
     with ShardWriter(prediction_masks, key="pair_id", attrs=about, empty={"mask": ((size, size), bool)}) as writer:
-        replies = progress(_replies(asker, pairs), len(pairs), "pairs asked")
+        failures = Failures("inference", len(pairs), Tolerance.of(compute))
+        replies = progress(_counted(_replies(asker, pairs), failures), len(pairs), "pairs asked")
         write_lines(predictions, _entries(replies, writer, faults))
     if faults:
         log.warning("%d of %d pairs have no prediction: their lines say why", faults.total(), len(pairs))
@@ -99,6 +101,8 @@ def _read(pairs: Pairs, rows: range) -> list[tuple[str, Sample | str]]:
         try:
             read.append((pair_id, pairs[row]))
         except UserError as error:
+            if getattr(error.__context__, "damaged", None):  # a result of ours: no pair's fault, it is made anew
+                raise error.__context__ from None
             read.append((pair_id, str(error).removeprefix(f"pair {pair_id}: ")))
     return read
 
@@ -115,6 +119,18 @@ def _replies(asker: Asker, pairs: Pairs) -> Iterator[tuple[str, Reply]]:
                 asked = iter(asker.ask([one for _, one in read if isinstance(one, Sample)], lambda logits: logits > 0))
                 for pair_id, one in read:
                     yield pair_id, next(asked) if isinstance(one, Sample) else Reply(fault=one)
+
+
+def _counted(replies: Iterable[tuple[str, Reply]], failures: Failures) -> Iterator[tuple[str, Reply]]:
+    """Pass replies on. Raises Broken where the model fails too often; a picture that it fails on is one failure."""
+    last: Exception | None = None
+    for pair_id, reply in replies:
+        if reply.error is None:
+            failures.passed()
+        elif reply.error is not last:
+            failures.note(kind_of(reply.error), reply.error)
+        last = reply.error
+        yield pair_id, reply
 
 
 def _entries(replies: Iterable[tuple[str, Reply]], writer: ShardWriter, faults: Counter[str]) -> Iterator[dict]:

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from ils.core.engines import Setup
+from ils.core.faults import Tolerance
 from ils.core.ledger import Ledger
 from ils.core.parallel import sift
 from ils.core.store import FRAME_SIZE, Shard, ShardWriter
@@ -50,6 +51,6 @@ def run_shard(
 
         if hasattr(engine, "prepare"):
             engine.prepare(shard.ids)
-        for image_id, masks in sift(ledger, shard.ids, read, work, threads):
+        for image_id, masks in sift(ledger, shard.ids, read, work, threads, Tolerance.of(compute)):
             writer.append(image_id, mask=masks)
         ledger.finish(excluded, shard.ids)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from ils.core.faults import broken
 from ils.core.places import RESOURCES
 from ils.reports import sections
 from ils.reports.sentences import split
@@ -59,7 +60,9 @@ def _decode(path: Path) -> str | None:
     """Read a report in UTF-8, else Latin-1; None if the file cannot be read."""
     try:
         data = path.read_bytes()
-    except (OSError, ValueError):
+    except (OSError, ValueError) as error:
+        if broken(error):
+            raise
         return None
     try:
         return data.decode("utf-8-sig")

@@ -12,6 +12,7 @@ from huggingface_hub import split_torch_state_dict_into_shards
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
+from ils.core.faults import no_inputs
 from ils.core.nets import misfit
 from ils.core.run import UserError
 from ils.core.store import atomic
@@ -42,6 +43,8 @@ class Weights:
                 try:
                     self._open(path, stack)
                 except (SafetensorError, OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
+                    if no_inputs(error):
+                        raise
                     fault = (str(error).splitlines() or [type(error).__name__])[0]
                     raise UserError(f"{path} is damaged or holds no weights: get it anew ({fault})") from None
             self._stack = stack.pop_all()

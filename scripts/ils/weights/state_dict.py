@@ -6,6 +6,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import save
 
+from ils.core.faults import no_inputs
 from ils.core.run import UserError
 
 WRAPPERS = ("model", "state_dict", "model_state_dict")
@@ -24,7 +25,10 @@ def read(source: Path) -> dict[str, torch.Tensor]:
             f"{source} is damaged or holds more than tensors, and is not read for safety: download it again "
             "(docs/models.md)"
         ) from None
-    except Exception:  # a damaged pickle makes torch raise whatever comes: IndexError, AssertionError, struct.error, …
+    # a damaged pickle makes torch raise whatever comes: IndexError, AssertionError, struct.error, …
+    except Exception as error:
+        if no_inputs(error):
+            raise
         raise UserError(f"{source} is damaged or cut short: download it again (docs/models.md)") from None
     for key in WRAPPERS:
         if isinstance(held, dict) and isinstance(held.get(key), dict):

@@ -16,6 +16,7 @@ import transformers
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
+from ils.core.faults import no_inputs
 from ils.core.nets import misfit
 from ils.core.run import UserError
 
@@ -100,7 +101,9 @@ def read_json(path: Path, remedy: str) -> dict:
     """Return a JSON object. Raises UserError."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
-    except OSError:
+    except OSError as error:
+        if no_inputs(error):
+            raise
         raise UserError(f"there is no file {path}: {remedy}") from None
     except ValueError:
         value = None
@@ -133,7 +136,9 @@ def weights(folder: Path, remedy: str) -> dict[str, torch.Tensor]:
     for path in weight_files(folder, remedy):
         try:
             tensors |= load_file(path)
-        except (SafetensorError, OSError):
+        except (SafetensorError, OSError) as error:
+            if no_inputs(error):
+                raise
             raise UserError(f"{path} is damaged or no safetensors file: {remedy}") from None
     return tensors
 
@@ -156,6 +161,8 @@ def net(folder: Path, part: str, dtype: torch.dtype, remedy: str) -> torch.nn.Mo
         with torch.device("meta"):  # no random weights: they would take longer than the reading
             made = getattr(diffusers, name).from_config(config)
     except Exception as error:
+        if no_inputs(error):
+            raise
         raise UserError(f"{folder / 'config.json'} makes no {name} ({type(error).__name__}): {remedy}") from None
     tensors = weights(folder, remedy)
     if part == "vae":
@@ -177,6 +184,8 @@ def text_net(folder: Path, class_name: str, remedy: str) -> torch.nn.Module:
     try:
         made = kind(kind.config_class.from_dict(bare), **more)
     except Exception as error:
+        if no_inputs(error):
+            raise
         raise UserError(f"{folder / 'config.json'} makes no {class_name} ({type(error).__name__}): {remedy}") from None
     held = {name: value.float() for name, value in _states_only(weights(folder, remedy)).items()}
     fill(made, held, folder, remedy)
@@ -203,6 +212,8 @@ def tokenizer(folder: Path, text: torch.nn.Module, remedy: str) -> Callable:
     try:
         made = kind.from_pretrained(folder, local_files_only=True)
     except Exception as error:
+        if no_inputs(error):
+            raise
         raise UserError(f"{folder} holds no {kind.__name__} ({type(error).__name__}): {remedy}") from None
     if len(made) > text.config.vocab_size:
         raise UserError(

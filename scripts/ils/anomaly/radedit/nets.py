@@ -7,6 +7,7 @@ from diffusers import DDIMScheduler
 
 from ils.anomaly.radedit import folders
 from ils.anomaly.radedit.schedule import PREDICTIONS
+from ils.core.faults import no_inputs
 from ils.core.nets import inference
 from ils.core.run import UserError
 
@@ -82,6 +83,8 @@ def noise(layout: folders.Layout) -> tuple[list[float], str]:
     try:
         scheduler = DDIMScheduler(**layout.noise)
     except Exception as error:
+        if no_inputs(error):
+            raise
         raise UserError(
             f"{layout.unet.parent} has no usable noise schedule ({type(error).__name__}): {remedy}"
         ) from None

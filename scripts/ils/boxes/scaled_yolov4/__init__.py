@@ -14,6 +14,7 @@ from ils.boxes.nets import Found
 from ils.boxes.scaled_yolov4.network import Network
 from ils.core import tensors
 from ils.core.engines import Setup
+from ils.core.faults import no_inputs
 from ils.core.labels import BOX_CLASSES
 from ils.core.nets import device_of, inference
 from ils.core.run import UserError
@@ -63,6 +64,8 @@ def build(path: str, device: torch.device) -> tuple[Network, np.ndarray]:
             raise ValueError(f"it has {len(names)} names for {net.classes} classes")
         eps = facts["eps"]
     except (ValueError, LookupError, TypeError, ArithmeticError, RuntimeError) as error:
+        if no_inputs(error):
+            raise
         tensors.refuse(path, f"holds a plan of layers that cannot be built ({error})")
     tensors.fill(net, weights, path)
     nets.set_eps(net, eps, path)

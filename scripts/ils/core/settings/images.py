@@ -23,6 +23,19 @@ class Compute(Section):
     images_at_once: int = key(
         4, "Images that SAM's encoder takes at a time (its attention is large).", unit="images", ge=1, le=1024
     )
+    failures_in_row: int = key(
+        5,
+        "Images in a row on which an engine fails with the same error, until the job ends: something other than the "
+        "images is broken, and the job is tried again. Fewer than that cost a row each.",
+        unit="images",
+        ge=2,
+        le=1_000_000,
+    )
+    failed_share: Share = key(
+        0.1,
+        "Share of a shard's images on which an engine may fail, where at least failures_in_row do, or all of a smaller "
+        "shard; beyond it the job ends. 1 for any.",
+    )
     checkpoint_every: int = key(
         100, "Updates of a training between two states that it can go on from.", unit="updates", ge=1, le=1_000_000
     )
