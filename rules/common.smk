@@ -7,7 +7,7 @@ from types import SimpleNamespace
 sys.path.insert(0, str(Path(workflow.basedir) / "scripts"))
 
 from ils.cohort.check import check_inputs, check_lists, source_files
-from ils.core.cluster import growing, refuse_orphans, tell_why_groups_fail
+from ils.core.cluster import growing, refuse_orphans, tell_of_locks, tell_why_groups_fail
 from ils.core.declarations import declared, engine_inputs, engine_sources
 from ils.core.labels import SPLITS, STAGES
 from ils.core.options import (
@@ -72,13 +72,13 @@ except (SettingsError, UserError) as error:
 
 # What the target of the reports makes besides its own.
 BESIDES = ["results/reports/agreement.tsv"] if SETTINGS.reports.engine == "both" else []
-# A net runs on one GPU; only a training knows how to use several.
+# A net runs on one GPU; only a training over several processes knows how to use several.
 GPUS = {
     stage: min(1, SETTINGS.compute.gpus) if declared(f"ils.{stage}", OPTIONS[stage]["engine"], "GPU", False) else 0
     for stage in ENGINE_STAGES
 }
 GPUS["inference"] = GPUS["training"]
-GPUS["training"] *= SETTINGS.compute.gpus
+GPUS["training"] *= SETTINGS.compute.gpus if OPTIONS["training"]["own"]["runner"] == "deepspeed" else 1
 GPUS["reports"] = SETTINGS.reports.llm.execution.gpus if SETTINGS.reports.llm.transport == "offline" else 0
 
 # Jobs of one SLURM job (a profile's group-components says how many shards): GPU and CPU never share one.
@@ -91,6 +91,8 @@ workflow.register_resource("serial", 1)
 
 # Else Snakemake says of a group that SLURM refuses only that it failed.
 tell_why_groups_fail()
+# Else it says of a killed run's lock what its own option is called, and not how the run here is unlocked.
+tell_of_locks()
 
 # What a rule asks for grows with each try, up to what partitions allow and their nodes have.
 minutes = partial(growing, most=SETTINGS.compute.max_runtime)

@@ -4,7 +4,7 @@ from ils.anomaly.stage import Options, run_shard
 from ils.core import run
 
 options, attrs = run.begin(snakemake, Options)
-compute = snakemake.config["compute"]  # no param: how a net is run re-runs nothing
+compute = run.compute_of(snakemake)
 run_shard(
     **snakemake.input, **snakemake.output, options=options, attrs=attrs, threads=snakemake.threads, compute=compute
 )

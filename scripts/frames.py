@@ -4,7 +4,7 @@ from ils.core import run
 from ils.frames.stage import Options, run_shard
 
 options, attrs = run.begin(snakemake, Options)
-compute = snakemake.config["compute"]  # no param: how often a decoder may fail re-runs nothing
+compute = run.compute_of(snakemake)  # no param: how often a decoder may fail re-runs nothing
 run_shard(
     **snakemake.input, **snakemake.output, options=options, attrs=attrs, threads=snakemake.threads, compute=compute
 )

@@ -3,4 +3,4 @@
 from ils.core import run
 
 PARTS = {"inference_run": "inference.stage.run_split", "inference_panels": "inference.panels.run_panels"}
-run.part(snakemake, PARTS[snakemake.rule], compute=snakemake.config["compute"])
+run.part(snakemake, PARTS[snakemake.rule], compute=run.compute_of(snakemake))

@@ -3,5 +3,5 @@
 from ils.core import run
 
 PARTS = {"organs_shard": "organs.stage.run_shard", "organs_chexmask": "organs.published.split"}
-compute = snakemake.config["compute"]  # no param: how a net is run re-runs nothing
+compute = run.compute_of(snakemake)
 run.part(snakemake, PARTS[snakemake.rule], compute=compute)

@@ -131,6 +131,6 @@ def _configuration(path: str | None) -> dict:
 if "snakemake" in globals():
     run.start(snakemake.log[0])
     given = {name: value for name, value in snakemake.params.items() if name != "code"}
-    predict_file(**snakemake.input, **snakemake.output, **given, compute=snakemake.config["compute"])
+    predict_file(**snakemake.input, **snakemake.output, **given, compute=run.compute_of(snakemake))
 elif __name__ == "__main__":
     sys.exit(main())

@@ -8,4 +8,4 @@ PARTS = {
     "training_published": "training.published.run_published",
     "training_sam": "training.published.run_sam",
 }
-run.part(snakemake, PARTS[snakemake.rule], compute=snakemake.config["compute"])
+run.part(snakemake, PARTS[snakemake.rule], compute=run.compute_of(snakemake))

@@ -68,15 +68,15 @@ def normalised(images: list[np.ndarray]) -> torch.Tensor:
 class CxasAnatomy:
     """The 15 zone labels and the heart."""
 
-    def __init__(self, weights: str, threshold: float, device: str, batch: int):
+    def __init__(self, weights: str, threshold: float, setup: Setup):
         net, channels = published_net()
         load_strict(net, weights)
         keep_channels(net, channels)
         net.threshold = threshold
-        self._device = device_of(device)
+        self._device = device_of(setup.device, setup.asked)
         self._net = net.to(self._device).eval()
         # a CPU is no faster with several, and one by one their sums are the same whatever the batch
-        self.batch = batch if self._device.type == "cuda" else 1
+        self.batch = setup.batch if self._device.type == "cuda" else 1
 
     def segment_batch(self, images: list[np.ndarray]) -> list[np.ndarray]:
         """Return bool (16, 512, 512) masks for each edited frame uint8 (512, 512)."""
@@ -98,4 +98,4 @@ def _finite(found: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 
 def load(options: Options, setup: Setup) -> CxasAnatomy:
     """Load the engine. Raises UserError for weights that are missing, damaged or another net's."""
-    return CxasAnatomy(setup.files["weights"], options.own["threshold"], setup.device, setup.batch)
+    return CxasAnatomy(setup.files["weights"], options.own["threshold"], setup)

@@ -64,7 +64,7 @@ class UltralyticsEngine:
         self.size = setup.own["image_size"]
         path = setup.files["weights"]
         weights, facts = tensors.read(path, "ultralytics")
-        self.device = device_of(setup.device)
+        self.device = device_of(setup.device, setup.asked)
         self.net = build(weights, facts, path).to(self.device).eval()
         self.classes = nets.indices(facts["names"], setup.own["class_names"], path)
         self.channels = self.net.yaml["channels"]

@@ -1,12 +1,15 @@
-"""What the workflow has to know of a cluster: resources that grow with each try, why a group of jobs failed, and jobs
-of a run that was killed.
+"""What the workflow has to know of a cluster: resources that grow with each try, why a group of jobs failed, and locks
+and jobs of a run that was killed.
 """
 
 import functools
 import os
+import platform
 import re
+import shlex
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -48,6 +51,45 @@ def tell_why_groups_fail() -> None:
         return log_error(self, msg, *arguments, **named)
 
     GroupJob.log_error = told
+
+
+def tell_of_locks() -> None:
+    """Let Snakemake say of a locked folder who locks it, and give the command that frees it, options and all."""
+    from snakemake.exceptions import LockException, WorkflowError  # here, for only a workflow needs it
+
+    LockException.__init__ = lambda self: WorkflowError.__init__(self, lock_told(Path.cwd(), sys.argv, sys.executable))
+
+
+def lock_told(directory: Path, arguments: list[str], python: str) -> str:
+    """Return what to do about the lock of a folder; ``arguments``, ``python``: how Snakemake was started."""
+    if at_work := workers(directory):
+        return f"{directory} is in use: Snakemake works in it as process {at_work[0]}; wait for that, or end it"
+    program = [arguments[0]] if Path(arguments[0]).name == "snakemake" else [python, "-m", "snakemake"]
+    command = shlex.join([*program, *arguments[1:], "--unlock"])
+    told = (
+        f"{directory} is locked by a run that was killed: on {platform.node()} no Snakemake works in it. If none does "
+        f"on another machine either, free it with\n\n    {command}\n\nand start again: what is finished stays, what was "
+        "half done is made again"
+    )
+    try:
+        refuse_orphans(directory, submits=False)
+    except UserError as error:
+        return f"{told}. First: {error}"
+    return told
+
+
+def workers(directory: Path) -> list[int]:
+    """Return the processes of Snakemake on this machine, but for this one, that work in a folder."""
+    here, found = os.path.realpath(directory), []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (process / "cmdline").read_bytes().split(b"\0")
+            at = os.path.realpath(process / "cwd")
+        except OSError:  # it ended, or is another user's
+            continue
+        if at == here and any(Path(os.fsdecode(word)).name == "snakemake" for word in words[:4]):
+            found.append(int(process.name))
+    return sorted(number for number in found if number != os.getpid())
 
 
 def refuse_orphans(directory: str | Path, submits: bool) -> None:

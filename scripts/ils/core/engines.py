@@ -31,19 +31,21 @@ class Setup:
     """What an engine is given besides its stage's options.
 
     own: its own settings, the section of its name; files: paths by the names of its ``INPUTS`` and ``FILES``.
-    device: ``auto``, ``cpu`` or ``cuda``; batch: images at a time. No result depends on these two.
+    device: ``auto``, ``cpu`` or ``cuda``; batch: images at a time; asked: GPUs that the job asked for, None where none
+    is known. No result depends on these.
     """
 
     own: dict = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)
     device: str = "auto"
     batch: int = 1
+    asked: int | None = None
 
     @classmethod
     def of(cls, own: dict, files: dict[str, str], compute: dict | None) -> "Setup":
         """Put together what a stage was given; ``compute`` is the settings' section of that name."""
         compute = compute or {}
-        return cls(own, files, compute.get("device", "auto"), compute.get("batch", 1))
+        return cls(own, files, compute.get("device", "auto"), compute.get("batch", 1), compute.get("asked"))
 
 
 def engine_module(package: str, name: str) -> ModuleType:

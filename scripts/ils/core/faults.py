@@ -15,7 +15,7 @@ from ils.core.run import FULL, MACHINE_ERRORS, UserError, out_of_memory
 log = logging.getLogger("ils")
 DEVICE_ERRORS = {
     "AcceleratorError", "CudaError", "DeferredCudaCallError", "DistError", "DistBackendError", "DistNetworkError",
-    "DistStoreError", "EPFail",
+    "DistStoreError", "DeviceReset", "EPFail",
 }  # fmt: skip
 """Classes of torch and onnxruntime that only a device or the connection of devices raises, by name: the core knows
 neither."""

@@ -18,7 +18,7 @@ log = logging.getLogger("ils")
 FULL = {errno.ENOSPC, errno.EDQUOT}
 """Numbers of the errors of a file system that takes nothing more."""
 OUT_OF_MEMORY = re.compile(
-    r"cuda error: out of memory|cuda out of memory|_status_alloc_failed|can't allocate memory|cannot allocate memory|"
+    r"out of memory|_status_alloc_failed|can't allocate memory|cannot allocate memory|"
     r"failed to allocate memory|insufficient memory|bad_alloc",
     re.IGNORECASE,
 )
@@ -202,6 +202,14 @@ def _options(snakemake, options_class: type[T]) -> tuple[T, dict]:
     code, settings = params.pop("code"), params.pop("options", {})
     params = settings | params
     return options_class(**params), {"stage": snakemake.rule, "code_digest": code, "settings": params}
+
+
+def compute_of(snakemake) -> dict:
+    """Return the section ``compute`` of the settings, and as ``asked`` the GPUs that the job asked for.
+
+    It is no param: how a net is run re-runs nothing.
+    """
+    return snakemake.config["compute"] | {"asked": snakemake.resources.get("gpu", 0)}
 
 
 def part(snakemake, function_name: str, /, **more: object) -> None:

@@ -78,7 +78,7 @@ class Asker:
         Raises UserError with one sentence for a folder that holds none, or for a device that is not there.
         """
         compute = compute or {}
-        device = device_of(compute.get("device", "auto"))
+        device = device_of(compute.get("device", "auto"), compute.get("asked"))
         tokens = Tokens.load(folder)
         model = Rosalia.from_pretrained(folder, DTYPES[options.dtype]).to(device)
         model.images_at_once = compute.get("images_at_once")

@@ -1,7 +1,8 @@
 """How a model is trained: the settings of the chosen engine that all engines have."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
+from ils.core.microbatch import shared
 from ils.core.run import UserError
 from ils.rosalia.losses import LossWeights
 from ils.training.parts import LoraOptions
@@ -34,6 +35,11 @@ class Recipe:
         """Take it out of an engine's own settings."""
         plain = {each.name: own[each.name] for each in fields(cls)}
         return cls(**plain | {"lora": LoraOptions(**own["lora"]), "loss": LossWeights(**own["loss"])})
+
+    def shared(self, ranks: int) -> "Recipe":
+        """Return the recipe with the largest micro-batch that ``ranks`` GPUs can share the batch in."""
+        size = shared(self.batch, self.micro_batch, ranks, self.balance == "exact")
+        return replace(self, micro_batch=size or self.micro_batch)  # without one, `together` refuses
 
     def together(self, ranks: int) -> int:
         """Return how many micro-batches each rank adds up for an update. Raises UserError if they do not come out."""

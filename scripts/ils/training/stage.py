@@ -18,7 +18,7 @@ import torch
 
 from ils.core.engines import Setup
 from ils.core.folders import whole
-from ils.core.nets import device_of
+from ils.core.nets import device_of, gpus_of
 from ils.core.places import SCRIPTS
 from ils.core.run import UserError
 from ils.core.seeds import stable_hash
@@ -130,14 +130,18 @@ def _prepare(job: Job) -> None:
 
 def _processes(job: Job) -> int:
     """Return how many processes share the training: one a GPU, or one on the CPU."""
-    there = torch.cuda.device_count() if device_of(job.compute["device"]).type == "cuda" else 1
-    return max(1, min(there, job.compute["gpus"]))
+    asked = job.compute.get("asked", job.compute["gpus"])
+    return max(1, gpus_of(job.compute["device"], asked))
 
 
 def _launch(job: Job) -> None:
     """Run :func:`work` in processes of their own, and put what they report into the log."""
     processes = _processes(job)
-    Recipe.of(job.options["own"]).together(processes)  # or raises, before any process is started
+    recipe = Recipe.of(job.options["own"])
+    shared = recipe.shared(processes)
+    shared.together(processes)  # or raises, before any process is started
+    if shared.micro_batch != recipe.micro_batch:
+        log.info("micro-batches of %d pairs: %d GPUs share a batch of %d", shared.micro_batch, processes, recipe.batch)
     path, fault = Path(job.folder, "job.json"), Path(job.folder, "fault")
     path.write_text(json.dumps(asdict(job)), encoding="utf-8")
     fault.unlink(missing_ok=True)
@@ -172,9 +176,9 @@ def _end_with_parent() -> None:
 def work(job: Job) -> None:
     """Do a training, or one process's share of it."""
     options = Options(**job.options)
-    recipe = Recipe.of(options.own)
+    recipe = Recipe.of(options.own).shared(int(os.environ.get("WORLD_SIZE", 1)))
     folder = Path(job.folder)
-    device = device_of(job.compute["device"])
+    device = device_of(job.compute["device"], job.compute.get("asked"))
     tokens = Tokens.load(folder / "start")
     # first, for it is soon done and finds most mistakes
     made = PairOptions.of(read_config(folder / "start"), options, answers=True, equalise=False)

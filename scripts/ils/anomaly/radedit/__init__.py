@@ -80,7 +80,7 @@ class RadEditor:
 def load(options: object, setup: Setup) -> RadEditor:
     """Load the engine with its settings ``setup.own``. Raises UserError if a file or a setting cannot be used."""
     own = setup.own
-    device = device_of(setup.device)
+    device = device_of(setup.device, setup.asked)
     whole = setup.files.get("folder")
     layout = folders.stable_diffusion(Path(whole)) if whole else folders.radedit(setup.files)
     prompts = {own[key]: key for key in ("prompt", "invert_prompt")} | {"": "prompt"}

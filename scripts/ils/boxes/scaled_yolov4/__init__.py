@@ -83,7 +83,7 @@ class ScaledYolov4Engine:
         self.options, self.batch = options, setup.batch
         self.size, self.border = own["image_size"], own["border"]
         self.fold_iou, self.ensemble_iou, self.wrap_white = own["fold_iou"], own["ensemble_iou"], own["wrap_white"]
-        self.device = device_of(setup.device)
+        self.device = device_of(setup.device, setup.asked)
         self.folds = [build(setup.files[name], self.device) for name in INPUTS]
         largest = int(max(max(net.model[-1].strides) for net, _ in self.folds))
         whole = self.size + 2 * self.border

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from pydantic import ValidationError, model_validator
 
+from ils.core.microbatch import shared
 from ils.core.settings.agreement import Agreement
 from ils.core.settings.base import Section, key, one_case
 from ils.core.settings.faults import sections, sentence, switch_sentence, switches
@@ -84,6 +85,23 @@ class Settings(Section):
         if both := self.training.runs.keys() & self.evaluation.predictions.keys():
             raise ValueError(f"evaluation.predictions.{min(both)} has the name of a run of training.runs: rename it")
         one_case("training.runs and evaluation.predictions", [*self.training.runs, *self.evaluation.predictions])
+        return self
+
+    @model_validator(mode="after")
+    def _gpus_can_be_had(self) -> "Settings":
+        if self.compute.device == "cuda" and not self.compute.gpus:
+            raise ValueError("compute.device is 'cuda', but compute.gpus 0, so no job asks for one: change one of them")
+        recipe, gpus = self.training.rosalia, self.compute.gpus
+        if self.training.engine != "rosalia" or recipe.runner != "deepspeed" or not gpus:
+            return self
+        halves = recipe.balance == "exact"
+        if not shared(recipe.batch, recipe.micro_batch, gpus, halves):
+            can = [n for n in range(1, gpus) if shared(recipe.batch, recipe.micro_batch, n, halves)]
+            raise ValueError(
+                f"compute.gpus is {gpus}, which cannot share training.rosalia.batch {recipe.batch} evenly"
+                f"{', each with as many positives as negatives' if halves else ''}: set it to one of "
+                f"{', '.join(map(str, can))}, or batch to a multiple of {gpus * (1 + halves)}"
+            )
         return self
 
     @model_validator(mode="after")

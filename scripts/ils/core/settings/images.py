@@ -11,11 +11,16 @@ from ils.core.settings.base import AUTHORS, PAPER, Section, Share, key
 class Compute(Section):
     """How the engines with a large net are run, not what they make: a change re-runs nothing."""
 
-    device: Literal["auto", "cpu", "cuda"] = key("auto", "Where the nets run; auto: on a GPU if the job has one.")
+    device: Literal["auto", "cpu", "cuda"] = key(
+        "auto",
+        "Where the nets run; auto: on a GPU if the job asked for one (gpus). A GPU that was asked for and is not seen "
+        "ends the job; but a machine of your own without any computes on its CPU, and says so.",
+    )
     batch: int = key(8, "Images at a time; halved where they do not fit into memory.", unit="images", ge=1, le=1024)
     gpus: int = key(
         1,
-        "GPUs of a training; any other job of an engine with a large net asks for one, for none if this is 0.",
+        "GPUs of a training with the runner deepspeed; any other job of an engine with a large net asks for one, or "
+        "for none if this is 0.",
         unit="GPUs",
         ge=0,
         le=8,

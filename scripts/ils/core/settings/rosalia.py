@@ -42,7 +42,12 @@ class Recipe(Section):
     epochs: int = key(15, "Passes over the positives.", source=PAPER, ge=1, le=100_000)
     batch: int = key(256, "Pairs in one update, over all GPUs.", unit="pairs", source=PAPER, ge=1, le=65_536)
     micro_batch: int = key(
-        128, "Pairs that go through the model at a time on one GPU.", unit="pairs", source=AUTHORS, ge=1, le=4096
+        128,
+        "Pairs that go through the model at a time on one GPU; fewer where compute.gpus make smaller parts of a batch.",
+        unit="pairs",
+        source=AUTHORS,
+        ge=1,
+        le=4096,
     )
     learning_rate: float = key(3e-4, "Largest learning rate.", source=PAPER, gt=0, le=1)
     warmup: int = key(100, "Updates until it is reached, from 0; then it falls to 0.", source=PAPER, ge=0)

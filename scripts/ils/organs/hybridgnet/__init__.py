@@ -42,8 +42,8 @@ class HybridGNetOrgans:
 
     labels = tuple(OUTLINES)
 
-    def __init__(self, weights: str, device: str):
-        self._device = device_of(device)
+    def __init__(self, weights: str, device: str, asked: int | None = None):
+        self._device = device_of(device, asked)
         with torch.device("meta"):
             self._net = HybridGNet()
         load_strict(self._net, weights)
@@ -70,4 +70,4 @@ class HybridGNetOrgans:
 
 def load(options: object, setup: Setup) -> HybridGNetOrgans:
     """Load the net. Raises UserError for weights that are missing, damaged or another net's, or without the GPU."""
-    return HybridGNetOrgans(setup.files["weights"], setup.device)
+    return HybridGNetOrgans(setup.files["weights"], setup.device, setup.asked)
