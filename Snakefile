@@ -62,6 +62,8 @@ onstart:
         refuse_orphans(Path.cwd(), submits=workflow.executor_plugin.name == "slurm")
         if SETTINGS.cohort.source != "embedded" and not workflow.touch:
             refuse_blind_rerun(workflow.dag)
+        if not workflow.touch:
+            refuse_empty_splits(workflow.dag)
     except UserError as error:
         sys.exit(f"cxr-ils: {error}")
 

@@ -38,7 +38,11 @@ rule agreement_images:
 
 rule agreement_scores:
     input:
-        values=expand("results/agreement/{reference}/values.parquet", reference=REFERENCES),
+        values=lambda wildcards: wanted(
+            expand("results/agreement/{reference}/values.parquet", reference=REFERENCES),
+            "agreement.references is empty, so there is nothing to compare with: name a file of boxes or masks that "
+            "people drew (docs/agreement.md)",
+        ),
         left_out_parts=expand("results/agreement/{reference}/left_out.parquet", reference=REFERENCES),
     output:
         scores=report(

@@ -22,7 +22,7 @@ from ils.core.options import (
     sheets,
     stage_options,
 )
-from ils.core.planned import present, refuse_blind_rerun, shown
+from ils.core.planned import present, refuse_blind_rerun, refuse_empty_splits, shown
 from ils.core.provenance import code_digest
 from ils.core.published import environments
 from ils.core.run import UserError, existing_file
@@ -97,6 +97,12 @@ tell_of_locks()
 # What a rule asks for grows with each try, up to what partitions allow and their nodes have.
 minutes = partial(growing, most=SETTINGS.compute.max_runtime)
 megabytes = partial(growing, most=SETTINGS.compute.max_memory_mb)
+
+
+def wanted(files, sentence):
+    """Return the input of a rule that somebody asked for; where there is none, end with a sentence before any job."""
+    return files or sys.exit(f"cxr-ils: {sentence}")
+
 
 OTHERS = SETTINGS.evaluation.predictions
 SPLIT = SETTINGS.inference.split

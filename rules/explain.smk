@@ -29,4 +29,7 @@ rule explain_study:
 
 rule explain:
     input:
-        expand("results/explain/{study}.html", study=EXPLAIN["study"] or "none"),
+        lambda wildcards: wanted(
+            expand("results/explain/{study}.html", study=EXPLAIN["study"] or []),
+            "explain wants a study: snakemake explain --config study=<study_id>",
+        ),

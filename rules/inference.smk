@@ -117,6 +117,9 @@ rule inference_predict:
 
 rule predict:
     input:
-        expand(
-            "results/inference/{run}/predict/{image}", run=PREDICT["run"], image=Path(PREDICT["image"] or "none").stem
+        lambda wildcards: wanted(
+            PREDICT["image"]
+            and PREDICT["instructions"]
+            and f"results/inference/{PREDICT['run']}/predict/{Path(PREDICT['image']).stem}",
+            "predict wants --config image=chest.dcm instruction='Segment the edema.'",
         ),

@@ -40,7 +40,9 @@ rule review_sheets:
         lines=expand("results/dataset/{{thresholds}}/{split}.jsonl", split=SETTINGS.review.split)[0],
         units="results/review/{thresholds}/units.parquet",
         asked="results/review/{thresholds}/items.parquet",
-        sheets=SHEETS,
+        sheets=lambda wildcards: wanted(
+            SHEETS, "review.sheets is empty: give the experts' filled sheets, or the folder that holds them"
+        ),
     output:
         judgements="results/review/{thresholds}/judgements.parquet",
         expert_rates=report(

@@ -19,12 +19,14 @@ from ils.core import faults, nets, onnx, parallel
 from ils.core.engines import Setup
 from ils.core.faults import Broken
 from ils.core.ledger import Ledger
+from ils.core.microbatch import shared
 from ils.core.run import UserError, out_of_memory, progress, start
-from ils.core.settings import Settings
+from ils.core.settings import Settings, SettingsError, read
 from ils.core.store import StoreError, read_table
 from ils.organs import stage as organs
 from ils.organs.hybridgnet.net import HybridGNet
 from ils.phantom.chest import sample
+from ils.training.recipe import Recipe
 from organs_runs import OPTIONS, write_frames
 from tiny_hybridgnet import coarse_ovals, publish, told
 
@@ -369,3 +371,52 @@ def test_a_gpu_that_cannot_add_is_broken(machine, monkeypatch):
 def test_engines_are_told_how_many_were_asked_for():
     assert Setup.of({}, {}, {"device": "auto", "batch": 2, "asked": 1}).asked == 1
     assert Setup.of({}, {}, {"device": "auto"}).asked is None
+
+
+# GPUs that share a batch
+
+
+def even(batch: int, micro: int, ranks: int) -> bool:
+    return batch % (micro * ranks) == 0
+
+
+@pytest.mark.parametrize("halves", [False, True])
+def test_gpus_share_a_batch_in_the_largest_parts_that_come_out_even(halves):
+    for batch in (1, 4, 6, 16, 255, 256):
+        for micro in (1, 2, 4, 16, 128):
+            for ranks in range(1, 9):
+                fitting = [n for n in range(1, micro + 1) if even(batch, n, ranks) and not (halves and n % 2)]
+                assert shared(batch, micro, ranks, halves) == max(fitting, default=0), (batch, micro, ranks)
+
+
+@pytest.mark.parametrize(("gpus", "micro"), [(1, 128), (2, 128), (4, 64), (8, 32)])
+def test_the_papers_batch_is_shared_by_eight_gpus(gpus, micro):
+    settings = read({"compute": {"gpus": gpus}, "training": {"engine": "rosalia"}})
+    recipe = Recipe.of(settings.training.rosalia.model_dump()).shared(gpus)
+    assert (recipe.batch, recipe.micro_batch) == (256, micro)
+    assert recipe.together(gpus) == 256 // (gpus * micro)
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"compute": {"gpus": 3}}, "compute.gpus is 3, which cannot share training.rosalia.batch 256 evenly: set it to "
+         "one of 1, 2, or batch to a multiple of 3"),
+        ({"compute": {"gpus": 7}}, "set it to one of 1, 2, 4, or batch to a multiple of 7"),
+        ({"compute": {"gpus": 4}, "training": {"rosalia": {"balance": "exact", "batch": 4, "micro_batch": 4}}},
+         "compute.gpus is 4, which cannot share training.rosalia.batch 4 evenly, each with as many positives as "
+         "negatives: set it to one of 1, 2, or batch to a multiple of 8"),
+        ({"compute": {"device": "cuda", "gpus": 0}}, "compute.device is 'cuda', but compute.gpus 0, so no job"),
+    ],
+)  # fmt: skip
+def test_gpus_that_cannot_be_used_are_refused_at_the_parse(settings, told):
+    with pytest.raises(SettingsError, match=re.escape(told)):
+        read(settings | {"training": {"engine": "rosalia"} | settings.get("training", {})})
+
+
+@pytest.mark.parametrize(
+    "training", [{"engine": "lite"}, {"engine": "rosalia", "rosalia": {"runner": "plain"}}, {"engine": "rosalia"}]
+)
+def test_only_a_training_over_several_gpus_shares_them(training):
+    gpus = 2 if training == {"engine": "rosalia"} else 7
+    assert read({"compute": {"gpus": gpus}, "training": training}).compute.gpus == gpus

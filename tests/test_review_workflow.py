@@ -39,6 +39,8 @@ def test_the_round_trip_to_the_evaluation(workflow_run, tmp_path):
     assert refused.returncode != 0
     assert "review.sheets is empty: give the experts' filled sheets" in refused.stderr
     folder = run / "results/review/default"
+    assert not folder.exists()  # before any job
+    snakemake(run, "review")
     before = (folder / "page_A.html").read_bytes()
     items, table = read_table(folder / "items.parquet"), read_table(folder / "units.parquet")
     lines = list(read_lines(run / f"results/dataset/default/{split}.jsonl"))

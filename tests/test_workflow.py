@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -136,6 +137,53 @@ def test_a_users_mistake_stops_before_any_job(tmp_path, change, words):
     assert len(ours) == 1
     assert ours[0].startswith("cxr-ils: ")
     assert not (tmp_path / "results").exists()
+
+
+COLUMNS = "subject_id,study_id,image_id,image_path,report_path\n"
+
+
+@pytest.mark.parametrize("dry", [[], ["--dry-run"]])
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["explain"], "explain wants a study: snakemake explain --config study=<study_id>"),
+        (["agreement"], "agreement.references is empty, so there is nothing to compare with"),
+        (["review_merge"], "review.sheets is empty: give the experts' filled sheets"),
+        (["predict"], "predict wants --config image=chest.dcm"),
+        (["predict", "--config", "image=a.png"], "predict wants --config image=chest.dcm"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_before_any_job(tmp_path, words, told, dry):
+    for name in ("a.png", "a.txt"):
+        (tmp_path / name).touch()
+    (tmp_path / "manifest.csv").write_text(f"{COLUMNS}p,s,i,{tmp_path / 'a.png'},{tmp_path / 'a.txt'}\n")
+    settings = {"cohort": {"source": "manifest", "manifest": str(tmp_path / "manifest.csv")}}
+    words = [word.replace("=a.png", f"={tmp_path / 'a.png'}") for word in words]
+    done = snakemake(write_settings(tmp_path, settings), *words, *dry, check=False)
+    assert done.returncode == 1
+    assert next(line for line in done.stderr.splitlines() if told in line).startswith("cxr-ils: ")
+    assert "Traceback" not in done.stderr + done.stdout
+    assert not (tmp_path / "results").exists()
+    assert not (tmp_path / "logs").exists()
+
+
+@pytest.mark.parametrize(
+    ("target", "split", "told"),
+    [
+        ("review", "test", "so there is nothing to review: choose another review.split"),
+        ("training", "train", "so there is nothing to train on"),
+    ],
+)
+def test_a_split_without_a_pair_is_refused_before_any_job(workflow_run, tmp_path, target, split, told):
+    copy = Path(shutil.copytree(workflow_run, tmp_path / "copy", symlinks=True))
+    lines = copy / f"results/dataset/default/{split}.jsonl"
+    lines.write_text("")
+    done = snakemake(copy, target, check=False)
+    assert done.returncode == 1
+    assert f"cxr-ils: results/dataset/default/{split}.jsonl holds no pair, {told}" in done.stderr
+    assert not (copy / f"logs/{target}").exists()
+    lines.unlink()  # then it is made, and whether it holds a pair is not known yet
+    assert "holds no pair" not in snakemake(copy, target, "--dry-run").stderr
 
 
 def test_a_missing_column_is_named(tmp_path):

@@ -67,9 +67,9 @@ def lock_told(directory: Path, arguments: list[str], python: str) -> str:
     program = [arguments[0]] if Path(arguments[0]).name == "snakemake" else [python, "-m", "snakemake"]
     command = shlex.join([*program, *arguments[1:], "--unlock"])
     told = (
-        f"{directory} is locked by a run that was killed: on {platform.node()} no Snakemake works in it. If none does "
-        f"on another machine either, free it with\n\n    {command}\n\nand start again: what is finished stays, what was "
-        "half done is made again"
+        f"{directory} is locked by a run that was killed: no Snakemake on {platform.node()} works in it. If none does "
+        f"on another machine either, free it with\n\n    {command}\n\nand start again: what is finished stays, what "
+        "was half done is made again"
     )
     try:
         refuse_orphans(directory, submits=False)

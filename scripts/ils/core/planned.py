@@ -5,6 +5,13 @@ from pathlib import Path
 
 from ils.core.run import UserError
 
+READERS = {
+    "review_pages": ("lines", "to review: choose another review.split"),
+    "inference_run": ("lines", "to ask: choose another inference.split"),
+    "training_run": ("train", "to train on: take another threshold set (training.runs), or more studies"),
+}
+"""Rules that want pairs: the name of the input that holds them, and what can be done where it holds none."""
+
 
 def refuse_blind_rerun(dag) -> None:
     """Raise UserError if the cohort is to be made anew in the same run as shards that are finished.
@@ -23,6 +30,20 @@ def refuse_blind_rerun(dag) -> None:
             f"the cohort has changed, and {finished} finished jobs of its shards would run again, changed or not: run "
             "`snakemake cohort` with the same options first, then this again"
         )
+
+
+def refuse_empty_splits(dag) -> None:
+    """Raise UserError if a job is to ask, train on or review a split that is made and holds no pair.
+
+    One that is only made in this run is refused by the job itself. ``dag``: Snakemake's.
+    """
+    planned = list(dag.needrun_jobs())
+    made = {str(path) for job in planned for path in job.output}
+    for job in planned:
+        name, remedy = READERS.get(job.rule.name, ("", ""))
+        path = str(job.input.get(name, "")) if name else ""
+        if path and path not in made and Path(path).is_file() and not Path(path).stat().st_size:
+            raise UserError(f"{path} holds no pair, so there is nothing {remedy}")
 
 
 def present(paths: list[str]) -> dict[str, str]:
