@@ -99,7 +99,8 @@ class Workers:
 
         ``how`` is "rejected" for what is known of a file, "failed" for what is no file's if it goes on file after file.
         A crash is tried once more in a fresh process, in case another program was to blame; then a picture that is
-        sound is tried. Raises Broken where that crashes too, or where the worker says that an error is no file's, and OSError where the machine could not read the file.
+        sound is tried. Raises Broken where that crashes too, or where the worker says that an error is no
+        file's, and OSError where the machine could not read the file.
         """
         mine = getattr(self._local, "worker", None)
         if mine is None:
