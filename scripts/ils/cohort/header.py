@@ -106,7 +106,7 @@ def _picture_header(path: str) -> Header:
 
 def not_understood(dataset: Dataset) -> str:
     """Return what the fields that may tell the view say, where none of them does; descriptions are not quoted."""
-    codes = [f"{name} {shown(text)}" for name in CODE_FIELDS if (text := text_of(dataset, name))]
+    codes = [f"{name} is {_shown(text)}" for name in CODE_FIELDS if (text := text_of(dataset, name))]
     texts = [name for name in (*TEXT_FIELDS, "PatientOrientation") if text_of(dataset, name)]
     said = [*codes, *([f"{', '.join(texts)}"] if texts else [])]
     return f"not understood: {'; '.join(said)}" if said else "ViewPosition is empty, as are the fields beside it"
@@ -132,9 +132,12 @@ def read_header(path: str) -> Header:
         raise refused(error) from None
 
 
+_CODE = re.compile(r"[A-Z0-9 _.+\\-]{1,32}")
+
+
 def _shown(text: str) -> str:
-    """Return a coded value fit for a ledger: short, and nothing but letters."""
-    return " ".join(re.findall(r"[A-Z]+", text))[:16]
+    """Return a coded value fit for a ledger; of a damaged one, which may hold its neighbours, nothing."""
+    return shown(text).strip("'") if _CODE.fullmatch(text) else "a value that is no code"
 
 
 def _plain(words: Iterable[str]) -> set[str]:
@@ -148,10 +151,10 @@ def check_kind(header: Header, modalities: list[str], body_parts: list[str]) -> 
     A body part passes if it or one of its words is listed ("CHEST PORTABLE"), or if the field is empty.
     """
     if header.modality is not None and header.modality not in _plain(modalities):
-        raise Rejected("wrong_modality", _shown(header.modality) or "no modality")
+        raise Rejected("wrong_modality", _shown(header.modality) if header.modality else "no modality")
     words = re.findall(r"[A-Z]+", header.body_part or "")
     if words and not {*words, " ".join(words)} & _plain(body_parts):
-        raise Rejected("wrong_body_part", _shown(" ".join(words)))
+        raise Rejected("wrong_body_part", _shown(header.body_part or ""))
 
 
 def check_view(view: str | None, told_by: str, views: list[str], accept_unknown: bool) -> str:

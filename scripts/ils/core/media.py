@@ -30,7 +30,7 @@ _VRS = re.compile(rb"[A-Z]{2}")
 
 
 _QUOTED = re.compile(r"""(?<!\w)b?(['"])(.*?)\1(?!\w)""", re.DOTALL)
-_UID = re.compile(r"\b(?!1\.2\.840\.10008\.)\d+(?:\.\d+){4,}\b")
+_UID = re.compile(r"(?<![\d.])(?!1\.2\.840\.10008\.)\d+(?:\.\d+){4,}\b")
 _LONGEST_SENTENCE, _LONGEST_SHOWN = 160, 24
 
 
