@@ -11,6 +11,7 @@ from pydicom import uid
 from cohort_runs import COLUMNS, of, one, run_cohort, run_frames, write_csv
 from dicom_files import LOSSLESS, damaged, dataset, encoded, picture, stored_values
 from ils.core import media
+from ils.core.settings import SettingsError, read
 from ils.core.store import read_table
 
 LONG = "Müller 19370420 <stehend, sehr lang>"
@@ -150,6 +151,43 @@ def test_no_detail_of_a_damaged_file_holds_a_patient(tmp_path):
 def test_words_of_the_settings_match_in_any_case(tmp_path, tags, settings, reason):
     result = one(tmp_path, of(**tags), **settings)
     assert result.reasons == ({"i": reason} if reason else {})
+
+
+@pytest.mark.parametrize(
+    ("given", "where", "value"),
+    [
+        ({"cohort": {"modalities": ["dx", "Cr "]}}, "cohort.modalities", ["DX", "CR"]),
+        ({"cohort": {"body_parts": ["chest"]}}, "cohort.body_parts", ["CHEST"]),
+        ({"cohort": {"views": ["ap", "Pa"]}}, "cohort.views", ["AP", "PA"]),
+        ({"cohort": {"source": "Manifest", "manifest": "m.csv"}}, "cohort.source", "manifest"),
+        ({"boxes": {"excluded_classes": ["lung opacity", "Nodule/mass"]}}, "boxes.excluded_classes",
+         ["Lung Opacity", "Nodule/Mass"]),
+        ({"dataset": {"global_share": {"Opacity": 0.5}}}, "dataset.global_share", {"opacity": 0.5}),
+        ({"review": {"split": "Validate"}}, "review.split", "validate"),
+        ({"reports": {"engine": "vLLM"}}, "reports.engine", "vllm"),
+        ({"agreement": {"references": {"a": {"format": "MS-CXR", "path": "x", "classes": {"B": "Edema"}}}}},
+         "agreement.references", None),
+    ],
+)  # fmt: skip
+def test_words_of_the_settings_are_read_in_any_case(given, where, value):
+    section, name = where.split(".")
+    found = getattr(getattr(read(given), section), name)
+    if value is None:
+        assert (found["a"].format, found["a"].classes) == ("ms_cxr", {"B": "edema"})
+    elif isinstance(value, dict):
+        assert value.items() <= found.items()
+    else:
+        assert found == value
+
+
+def test_a_word_that_yaml_takes_for_a_switch(tmp_path):
+    """YAML reads no as false: the word of the file is what is refused, or taken."""
+    path = tmp_path / "mine.yaml"
+    path.write_text("cohort:\n  unknown_view: no\n")
+    with pytest.raises(SettingsError, match=r"^cohort\.unknown_view is 'no'.*exclude.*accept"):
+        read({"cohort": {"unknown_view": False}}, [path])
+    path.write_text("cohort:\n  body_parts: [chest, no]\n")
+    assert read({"cohort": {"body_parts": ["chest", False]}}, [path]).cohort.body_parts == ["CHEST", "NO"]
 
 
 def test_a_picture_without_pixels_to_tell_apart(tmp_path):

@@ -153,7 +153,8 @@ def check_kind(header: Header, modalities: list[str], body_parts: list[str]) -> 
     if header.modality is not None and header.modality not in _plain(modalities):
         raise Rejected("wrong_modality", _shown(header.modality) if header.modality else "no modality")
     words = re.findall(r"[A-Z]+", header.body_part or "")
-    if words and not {*words, " ".join(words)} & _plain(body_parts):
+    known = {" ".join(re.findall(r"[A-Z]+", part)) for part in _plain(body_parts)}
+    if words and not {*words, " ".join(words)} & known:
         raise Rejected("wrong_body_part", _shown(header.body_part or ""))
 
 

@@ -172,4 +172,4 @@ def _validated(config: dict, texts: dict) -> Settings:
 
 def _is_text_of(fault: dict) -> bool:
     scalar = isinstance(fault["input"], int | float | date)
-    return fault["type"] == "string_type" and scalar and "[key]" not in fault["loc"]
+    return fault["type"] in ("string_type", "literal_error") and scalar and "[key]" not in fault["loc"]

@@ -1,11 +1,13 @@
 """What one setting is: a value with a description, a unit where it has one, a range and a source."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable
-from typing import Annotated, Literal
+from types import UnionType
+from typing import Annotated, Literal, Union, get_args, get_origin
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 PAPER, AUTHORS, OURS = "paper", "authors' code", "ours"
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -51,7 +53,42 @@ def key(default: object, description: str, *, source: str = OURS, unit: str | No
     return Field(**how, description=description, json_schema_extra=extra, **bounds)
 
 
+def spelled(kind: object, value: object) -> object:
+    """Return a value with the words that its type knows as the type spells them: "PA" for "pa", "ms_cxr" for "MS-CXR".
+
+    ``kind``: an annotation; words stand in a Literal, or in lists and dicts of one.
+    """
+    inner = get_args(kind)
+    if get_origin(kind) is Literal:
+        known = {_folded(word): word for word in inner if isinstance(word, str)}
+        return known.get(_folded(value), value) if isinstance(value, str) else value
+    if isinstance(value, list) and get_origin(kind) in (list, tuple) and inner:
+        return [spelled(inner[0], part) for part in value]
+    if isinstance(value, dict) and get_origin(kind) is dict:
+        # two spellings of one key stay two, and are refused
+        names = {name: spelled(inner[0], name) for name in value}
+        names = names if len(set(names.values())) == len(names) else {name: name for name in value}
+        return {names[name]: spelled(inner[1], part) for name, part in value.items()}
+    if get_origin(kind) in (Union, UnionType, Annotated):
+        for part in inner[:1] if get_origin(kind) is Annotated else inner:
+            if (found := spelled(part, value)) != value:
+                return found
+    return value
+
+
+def _folded(word: str) -> str:
+    return re.sub(r"[\s_.-]+", "", word.casefold())
+
+
 class Section(BaseModel):
     """A part of the settings: refuses unknown keys, never changes after it was read."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _words_in_any_case(cls, given: object) -> object:
+        if not isinstance(given, dict):
+            return given
+        kinds = {field.alias or name: field.annotation for name, field in cls.model_fields.items()}
+        return {name: spelled(kinds.get(name), value) for name, value in given.items()}

@@ -1,12 +1,14 @@
 """Settings of the cohort and the frames."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from ils.core.settings.base import AUTHORS, OURS, PAPER, Percent, Section, Share, key
 
 EMBEDDED_SHARDS, DEFAULT_SHARDS = 3, 64
+Code = Annotated[str, AfterValidator(lambda text: text.strip().upper())]
+"""A coded value of a header, which is in capitals."""
 
 
 class SplitShares(Section):
@@ -65,10 +67,10 @@ class Cohort(Section):
     unknown_view: Literal["exclude", "accept"] = key(
         "exclude", "What to do with an image whose header does not tell its view."
     )
-    modalities: list[str] = key(
+    modalities: list[Code] = key(
         lambda: ["CR", "DX", "RG"], "DICOM modalities that are radiographs; others are excluded as wrong_modality."
     )
-    body_parts: list[str] = key(
+    body_parts: list[Code] = key(
         lambda: ["CHEST", "THORAX", "RIBCAGE", "LUNG", "RIB", "RIBS", "PORT CHEST", "CHEST PORTABLE"],
         "Values of BodyPartExamined that are a chest; an empty one passes, others are excluded as wrong_body_part.",
     )
