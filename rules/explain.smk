@@ -21,7 +21,9 @@ rule explain_study:
         mem_mb=megabytes(2000),
         runtime=minutes(5),
     params:
-        options=lambda wildcards: OPTIONS["explain"] | {"study": wildcards.study, "held": EXPLAIN["held"]},
+        # the page's name is not the study's where that holds what a file name or a wildcard may not
+        options=lambda wildcards: OPTIONS["explain"]
+        | {"study": EXPLAIN["study"] or wildcards.study, "held": EXPLAIN["held"]},
         code=code_digest("explain.py", "ils.explain.stage"),
     script:
         "../scripts/explain.py"
@@ -30,6 +32,6 @@ rule explain_study:
 rule explain:
     input:
         lambda wildcards: wanted(
-            expand("results/explain/{study}.html", study=EXPLAIN["study"] or []),
+            expand("results/explain/{study}.html", study=EXPLAIN["page"] or []),
             "explain wants a study: snakemake explain --config study=<study_id>",
         ),

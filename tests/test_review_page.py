@@ -1,5 +1,6 @@
 """The experts' page in a real browser, at 300 items: keys, clicks, touch, pixels of the canvas, resuming, the sheet."""
 
+import csv
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -188,6 +189,31 @@ def test_clicks_do_what_keys_do(browser, page, tmp_path):
     assert row.startswith(f'{page[2][3][0]},not acceptable,"Too ""large"", see a; x",')
     assert row.endswith(page[1]["page"])
     assert text(browser, "status") == "Saved; 298 items have no verdict yet."
+
+
+def test_a_note_is_no_formula_in_the_sheet(browser, page, tmp_path):
+    browser.click("#note")
+    browser.type('=HYPERLINK("http://x")')
+    browser.key("Escape")
+    for key in "ax":
+        browser.key(key)
+    browser.click("#note")
+    browser.type("-1")
+    browser.key("Escape")
+    browser.key("s")
+    (tmp_path / "sheet.csv").write_bytes(browser.downloaded("review_A.csv"))
+    with open(tmp_path / "sheet.csv", encoding="utf-8-sig", newline="") as file:
+        assert [row["note"] for row in csv.DictReader(file)][:3] == ['\'=HYPERLINK("http://x")', "", "-1"]
+    (tmp_path / "whole.csv").write_text(
+        (tmp_path / "sheet.csv").read_text(encoding="utf-8").replace(",,", ",acceptable,"), encoding="utf-8"
+    )
+    codes = [item["item"] for item in page[1]["items"]]
+    found = read_sheets([str(tmp_path / "whole.csv")], {"A": Asked(page[1]["page"], codes)})["A"]
+    assert found[codes[0]].note == '=HYPERLINK("http://x")'
+    browser.choose_file("#load", tmp_path / "sheet.csv")
+    browser.key("ArrowLeft")
+    browser.key("ArrowLeft")
+    browser.until("document.getElementById('note').value === '=HYPERLINK(\"http://x\")'")
 
 
 def test_the_last_item_tells_what_is_open(browser):

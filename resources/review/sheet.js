@@ -2,8 +2,13 @@
 const COLUMNS = ['item', 'verdict', 'note', 'seconds', 'page'];
 const VERDICTS = ['acceptable', 'not acceptable'];
 
+// A spreadsheet runs a cell that starts so as a formula: it stands behind an apostrophe, which is taken away again.
+const FORMULA = /^'*([=@\t\r]|[+-](?![\d.,eE+\-% ]*$))/;
+const unguarded = (text) => (text.startsWith("'") && FORMULA.test(text) ? text.slice(1) : text);
+
 function csvCell(value) {
-  const text = String(value);
+  const plain = String(value);
+  const text = FORMULA.test(plain) ? `'${plain}` : plain;
   return /[",;\t\r\n]/.test(text) ? '"' + text.replaceAll('"', '""') + '"' : text;
 }
 
@@ -53,7 +58,7 @@ function fromCsv(text, page, known) {
     if (value.page.trim() !== page) throw new Error(`${where} is of another page (${value.page}); this one is ${page}.`);
     if (!known.has(item)) throw new Error(`${where}: there is no item ${item} here.`);
     if (verdict && !VERDICTS.includes(verdict)) throw new Error(`${where}: ${value.verdict} is no verdict.`);
-    found[item] = { verdict: verdict || null, note: value.note, seconds: Number(value.seconds) || 0 };
+    found[item] = { verdict: verdict || null, note: unguarded(value.note), seconds: Number(value.seconds) || 0 };
   });
   return found;
 }

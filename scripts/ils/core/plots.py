@@ -3,11 +3,15 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from ils.core.store import atomic
+
+# An id, a name or a report may hold $: it is text, not a formula.
+matplotlib.rcParams["text.parse_math"] = False
 
 ORANGE, SKY, GREEN, YELLOW = "#E69F00", "#56B4E9", "#009E73", "#F0E442"
 BLUE, VERMILION, PURPLE, GREY = "#0072B2", "#D55E00", "#CC79A7", "#7F7F7F"

@@ -32,6 +32,7 @@ import hdf5plugin
 import numpy as np
 import polars as pl
 
+from ils.core.formulas import guarded, unguarded
 from ils.core.labels import REASONS
 
 HOST = platform.node().partition(".")[0]
@@ -51,7 +52,6 @@ MAP = hdf5plugin.Zstd(clevel=14)
 """Codec of what is mostly zero and made by a net, beside which the slower writing does not count."""
 PICTURE = hdf5plugin.Htj2k()
 """Codec of grey pictures: lossless High-Throughput JPEG 2000. hdf5plugin reads it from version 7.1 on."""
-
 
 DIGEST = "digest"
 """Where a Parquet file holds a digest of itself, for polars gives pages no checksum."""
@@ -309,14 +309,14 @@ class Shard:
 def write_table(path: str | Path, table: pl.DataFrame) -> None:
     """Write a Parquet (or, by its ending, TSV or CSV) table atomically, the same bytes for the same rows.
 
-    In TSV and CSV a null and an empty text are the same empty cell.
+    In TSV and CSV a null and an empty text are the same empty cell, and formulas are guarded (``formulas``).
     """
     with atomic(path) as temporary:
         if Path(path).suffix == ".parquet":
             temporary.write_bytes(_with_digest(table))
         else:
             # polars would write an empty text as "" to tell it from null; people and spreadsheets do not
-            plain = table.with_columns(pl.col(pl.String).replace("", None))
+            plain = guarded(table.with_columns(pl.col(pl.String).replace("", None)))
             plain.write_csv(temporary, separator="\t" if Path(path).suffix == ".tsv" else ",")
 
 
@@ -351,7 +351,7 @@ def read_table(path: str | Path) -> pl.DataFrame:
         if Path(path).suffix == ".parquet":
             return pl.read_parquet(_whole(Path(path).read_bytes()))
         table = pl.read_csv(path, separator="\t" if Path(path).suffix == ".tsv" else ",")
-        return table.with_columns(pl.col(pl.String).fill_null(""))
+        return unguarded(table.with_columns(pl.col(pl.String).fill_null("")))
     except (OSError, ValueError, pl.exceptions.PolarsError) as error:
         raise _unreadable(Path(path), error) from None
 

@@ -2,6 +2,7 @@
 
 import base64
 import html
+import re
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -80,8 +81,12 @@ def apart(marks: Sequence[Mark]) -> list[Mark]:
 
 
 def as_text(blocks: Sequence[Block]) -> str:
-    """Render for a screen; pictures are left out, marks stand in square brackets with their notes."""
-    return "\n".join(line for block in blocks for line in _lines(block)).strip() + "\n"
+    """Render for a screen; pictures are left out, marks stand in square brackets with their notes.
+
+    What would command a terminal is shown as U+FFFD.
+    """
+    text = "\n".join(line for block in blocks for line in _lines(block)).strip() + "\n"
+    return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", "\ufffd", text)
 
 
 def _lines(block: Block) -> list[str]:

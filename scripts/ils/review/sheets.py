@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ils.core.formulas import plain
 from ils.core.run import UserError
 
 COLUMNS = ("item", "verdict", "note", "seconds", "page")
@@ -99,7 +100,7 @@ def _answers(path: str, rows: Sequence[tuple[int, Mapping[str, str]]], asked: As
         seconds = row["seconds"]
         if seconds and not seconds.isdecimal():
             raise UserError(f"{where} seconds: {seconds!r} is no whole number: correct it or empty the cell")
-        answers[item] = Answer(VERDICTS[verdict.casefold()], row["note"], int(seconds) if seconds else None)
+        answers[item] = Answer(VERDICTS[verdict.casefold()], plain(row["note"]), int(seconds) if seconds else None)
         at[item] = number
     if missing := [item for item in asked.items if item not in answers]:
         raise UserError(

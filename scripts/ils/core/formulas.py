@@ -1,0 +1,46 @@
+"""Texts in tables for people: what a spreadsheet would run as a formula stands behind an apostrophe.
+
+A report may begin with "-", an id with "=". A text that has apostrophes already gets one more, so that reading takes
+away what writing added. Numbers are none.
+"""
+
+import re
+
+import polars as pl
+
+_START, _SIGN, _NUMBER = r"^[=@\t\r]", r"^[+-]", r"^[+-][0-9.,eE+\-% ]*$"
+
+
+def _is_formula(text: pl.Expr) -> pl.Expr:
+    text = text.str.strip_chars_start("'")
+    return text.str.contains(_START) | (text.str.contains(_SIGN) & ~text.str.contains(_NUMBER))
+
+
+def _texts(table: pl.DataFrame) -> list[str]:
+    return [name for name, kind in table.schema.items() if kind == pl.String]
+
+
+def guarded(table: pl.DataFrame) -> pl.DataFrame:
+    """Return a table as it is written."""
+    return table.with_columns(
+        pl.when(_is_formula(pl.col(name))).then("'" + pl.col(name)).otherwise(pl.col(name)).alias(name)
+        for name in _texts(table)
+    )
+
+
+def unguarded(table: pl.DataFrame) -> pl.DataFrame:
+    """Return a table as it was before :func:`guarded`."""
+    return table.with_columns(
+        pl.when(pl.col(name).str.starts_with("'") & _is_formula(pl.col(name)))
+        .then(pl.col(name).str.slice(1))
+        .otherwise(pl.col(name))
+        .alias(name)
+        for name in _texts(table)
+    )
+
+
+def plain(cell: str) -> str:
+    """Return one cell as :func:`unguarded` does."""
+    inner = cell.lstrip("'")
+    formula = re.match(_START, inner) or (re.match(_SIGN, inner) and not re.match(_NUMBER, inner))
+    return cell[1:] if cell.startswith("'") and formula else cell
