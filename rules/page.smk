@@ -66,6 +66,7 @@ rule page_index:
         anatomy=expand("results/anatomy/{shard}.h5", shard=SHARDS),
         masks=expand("results/masks/{thresholds}/{shard}.h5", thresholds=BUILT, shard=SHARDS),
         test=expand("results/dataset/{thresholds}/{split}.jsonl", thresholds=BUILD, split=SPLIT),
+        left_out=expand("results/{stage}/excluded.parquet", stage=("cohort", "frames", "reports")),
         manifests=expand("results/weights/{artefact}.json", artefact=WEIGHTS_NEEDED),
     output:
         index="results/index.html",

@@ -390,7 +390,18 @@ def page_inputs(run: Path, thresholds: tuple[str, ...] = ("default",)) -> dict:
         "reports": sorted(map(str, (results / "reports").glob("??.jsonl"))),
         "masks": sorted(map(str, (results / "masks/default").glob("??.h5"))),
         "test": [str(results / f"dataset/default/{SPLITS[2]}.jsonl")],
+        "left_out": [str(results / stage / "excluded.parquet") for stage in ("cohort", "frames", "reports")],
     } | shards  # fmt: skip
+
+
+def test_details_are_quoted_the_most_frequent_first():
+    schema = ("image_id", "study_id", "stage", "reason", "detail")
+    rows = [(f"i{n}", "", "cohort", "bad_row", f"line {n}") for n in range(1, 6)]
+    rows += [("a", "", "cohort", "missing_file", ""), ("b", "", "cohort", "bad_row", "line 5")]
+    cohort, frames = pl.DataFrame(rows, schema, orient="row"), pl.DataFrame([], dict.fromkeys(schema, pl.String))
+    assert sections.left_out([cohort, frames], 2) == [
+        {"stage": "cohort", "reason": "bad_row", "images": 6, "said": [("line 5", 2), ("line 1", 1)], "more": 3}
+    ]
 
 
 def options(extras: dict[str, str] | None = None) -> stage.Options:

@@ -42,6 +42,8 @@ def png_size(data: bytes) -> tuple[int, int]:
     place, size, ended = 8, None, False
     while place + 12 <= len(data) and not ended:
         length = int.from_bytes(data[place : place + 4], "big")
+        if place + 12 + length > len(data):
+            break
         body = data[place + 4 : place + 8 + length]
         if zlib.crc32(body) != int.from_bytes(data[place + 8 + length : place + 12 + length], "big"):
             raise Rejected("undecodable", "damaged PNG")

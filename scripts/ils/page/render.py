@@ -25,6 +25,8 @@ SOURCES = {
     "mimic": "MIMIC-CXR",
     "openi": "the Indiana University chest X-ray collection (Open-i)",
 }
+DETAILS = 8
+"""Details of a reason that the page quotes; the ledger has all."""
 
 
 def versions_of(
@@ -73,10 +75,14 @@ def index(
     picture: Callable[[str], str],
     embed: Callable[[str], str],
     test: dict[str, str],
+    ledgers: Sequence[pl.DataFrame],
     made: dict,
     options: "Options",
 ) -> str:
-    """Return the page. ``picture`` and ``embed`` turn the name of a part and a path into a data URL."""
+    """Return the page. ``picture`` and ``embed`` turn the name of a part and a path into a data URL.
+
+    ``ledgers``: of the stages that read the user's files.
+    """
     name, *others = options.thresholds
     ablation = read_table(f"{ABLATION}points.tsv") if f"{ABLATION}points.tsv" in options.extras else None
     if ablation is not None and not sections.agrees(tables["recall"], ablation):
@@ -94,6 +100,7 @@ def index(
         headlines=numbers,
         asked=asked,
         funnels={each: sections.funnel(tables["funnel"], each) for each in options.thresholds},
+        left_out=sections.left_out(ledgers, DETAILS),
         shares={each: sections.distribution(tables["splits"], each).to_dicts() for each in options.thresholds},
         share_most={each: _most(sections.distribution(tables["splits"], each)) for each in options.thresholds},
         splits={each: sections.split_rows(tables["splits"], each) for each in options.thresholds},

@@ -44,6 +44,26 @@ def funnel(table: pl.DataFrame, name: str) -> list[dict]:
     return steps
 
 
+def left_out(ledgers: Sequence[pl.DataFrame], most: int) -> list[dict]:
+    """Return what the ledgers say in words: stage, reason, images, said [(detail, images)], the most frequent
+    first, then by line.
+
+    ``most``: details named of a reason; ``more`` counts the images of the others. Reasons without details are left out.
+    """
+    found = []
+    for ledger in ledgers:
+        for (stage, reason), rows in ledger.sort("stage", "reason", "detail").group_by(
+            "stage", "reason", maintain_order=True
+        ):
+            said = rows.filter(pl.col("detail") != "").group_by("detail").len()
+            line = pl.col("detail").str.extract(r"^line (\d+)").cast(pl.Int64)
+            said = said.sort([-pl.col("len").cast(pl.Int64), line, "detail"], nulls_last=True).rows()
+            if said:
+                more = sum(images for _, images in said[most:])
+                found.append({"stage": stage, "reason": reason, "images": len(rows), "said": said[:most], "more": more})
+    return found
+
+
 def polarity_sums(splits: pl.DataFrame, name: str) -> dict[tuple[str, str, str], int]:
     """Return {(lesion, "positive" | "negative", "ours" | "paper"): pairs} over all splits and types of instruction."""
     rows = splits.filter((pl.col("thresholds") == name) & (pl.col("lesion") != "total"))

@@ -34,13 +34,16 @@ def run(
     anatomy: list[str],
     masks: list[str],
     test: list[str],
+    left_out: list[str],
     index: str,
     versions_table: str,
     options: Options,
     truth_table: str | None = None,
     manifests: list[str] | None = None,
 ) -> None:
-    """Write the page and the table of versions. ``test``: the lines of the split that is evaluated, one a set built."""
+    """Write the page and the table of versions. ``test``: the lines of the split that is evaluated, one a set built;
+    ``left_out``: the ledgers of the stages that read the user's files.
+    """
     shards = {"frames": frames, "organs": organs, "anomaly": anomaly, "anatomy": anatomy, "masks": masks}
     made = render.versions_of(shards, reports, manifests or [], options.engines)
     write_table(versions_table, render.versions_table(made))
@@ -56,6 +59,7 @@ def run(
         picture=lambda name: _data_url(Path(cases_lines).parent / "parts" / name),
         embed=lambda path: _data_url(Path(path)),
         test={Path(path).parent.name: path for path in test},
+        ledgers=[read_table(path) for path in left_out],
         made=made,
         options=options,
     )
