@@ -310,7 +310,7 @@ def test_a_study_given_as_a_number_is_looked_for_as_text(results):
     path = results / "cohort/images.parquet"
     write_table(path, read_table(path).with_columns(study_id=pl.lit("50414267")))
     assert asked({"study": 50414267}, results)["study"] == "50414267"
-    assert asked({}, results) == {"study": "", "held": "", "page": "none"}
+    assert asked({}, results) == {"study": "", "held": "", "page": ""}
     with pytest.raises(
         UserError, match=re.escape("""give a study_id of it (one of digits with zeros before it as study="'007'")""")
     ):

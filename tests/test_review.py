@@ -347,7 +347,7 @@ def test_what_anyone_rejects_leaves_with_all_its_pairs():
     ("change", "words"),
     [
         ({"experts": ["A", "a"]}, "names 'A' more than once"),
-        ({"experts": ["../A"]}, "review.experts.0 is '../A'"),
+        ({"experts": ["../A"]}, "review.experts, entry 1, is '../A'"),
         ({"thresholds": "nosuch"}, "review.thresholds names 'nosuch'"),
         ({"sheets": ["nowhere.csv"]}, "review.sheets: there is no file 'nowhere.csv'"),
         ({"sheets": ["."]}, "review.sheets: the folder '.' holds no .csv file"),
