@@ -76,3 +76,6 @@ rule all:
         rules.figures.input,
         rules.page.input,
         rules.weights.output if WEIGHTS_NEEDED else [],
+
+
+keep_digests()

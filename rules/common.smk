@@ -24,12 +24,17 @@ from ils.core.options import (
 )
 from ils.core.planned import present, refuse_blind_rerun, refuse_empty_splits, shown
 from ils.core.provenance import code_digest
+from ils.core.provenance import keep as keep_digests
+from ils.core.provenance import remember as remember_digests
 from ils.core.published import environments
 from ils.core.run import UserError, existing_file
 from ils.core.seeds import shard_names
 from ils.core.settings import SettingsError, read
 from ils.explain.asked import asked as asked_study
 from ils.weights.catalogue import check_placed, needed, placed, rule_params
+
+# Digests of code are kept beside Snakemake's own records: every job of a cluster parses the workflow.
+remember_digests(Path(".snakemake") / "cxr-ils-digests.json")
 
 try:
     given = {key: value for key, value in config.items() if key not in ASKED}

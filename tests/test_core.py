@@ -496,7 +496,7 @@ def digests() -> tuple[str, str]:
 def test_an_edit_changes_the_digest_of_what_uses_it(project, file, changes_a, changes_b):
     before = digests()
     path = project / file
-    path.write_bytes(path.read_bytes() + b"\n# edited\n")
+    path.write_bytes(path.read_bytes() + b"\nedited = 1\n")
     after = digests()
     assert (before[0] != after[0], before[1] != after[1]) == (changes_a, changes_b)
 

@@ -176,6 +176,11 @@ def test_a_finished_run_has_nothing_to_do(name, planner, finished):
     assert again(planner, finished(name)) == set()
 
 
+REMARK = b"\n# edited\n"
+EDITS = {".py": b"\nEDITED = 1\n", ".yaml": b"\nedited: 1\n"}
+"""What changes the meaning of code; of other files every byte counts (weights.yaml is read at the parse)."""
+
+
 @contextmanager
 def edited(planner: Planner, run: Run, tmp_path: Path, edits: list[str]) -> Iterator[Path]:
     """Make edits, of settings or at the end of files of the repository; yield the settings. Files are put back."""
@@ -188,7 +193,10 @@ def edited(planner: Planner, run: Run, tmp_path: Path, edits: list[str]) -> Iter
             settings = merged(settings, yaml.safe_load(edit))
     try:
         for path, before in files.items():
-            path.write_bytes(before + b"\n# edited\n")
+            code = (
+                path.parts[len(planner.root.parts)] in ("scripts", "resources", "envs") and path.name != "weights.yaml"
+            )
+            path.write_bytes(before + (EDITS.get(path.suffix, REMARK) if code else REMARK))
         yield write_settings(tmp_path, settings) / "mine.yaml"
     finally:
         for path, before in files.items():

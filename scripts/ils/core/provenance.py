@@ -1,22 +1,24 @@
 """What made a file: a digest of the code behind it.
 
 Snakemake tracks a script file by its modification time and the modules it imports not at all. ``code_digest`` covers
-the script, every local module it imports (transitively) and the resource files those declare, by content and relative
-path, so that an edit re-runs exactly the stages that use it, and a touch, clone or copy re-runs nothing.
+the script, every local module it imports (transitively) and the resource files those declare, by meaning and relative
+path, so that an edit re-runs exactly the stages that use it, and a touch, clone, copy or reworded comment re-runs
+nothing.
 """
 
 import ast
-import hashlib
 import re
-from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
+from ils.core.meaning import Known, joined
 from ils.core.places import RESOURCES, SCRIPTS
 
 _IMPORT = re.compile(r"^[ \t]*((?:from[ \t]+[\w.]+[ \t]+)?import\b[ \t]*(?:\([^)]*\)|[^\n]*))", re.MULTILINE)
 _NOT_CUT = re.compile(r"[:;][ \t]*(?:from|import)\b|\b(?:from|import)\b[^\n]*\\\n")
 """An import that shares its line with something else, or goes on after a backslash."""
+
+_known = Known()
 
 
 # The rules' digests share most modules: to read, parse and look up each anew took most of the parse of the workflow. So
@@ -79,18 +81,20 @@ def _top_names(root: Path) -> frozenset[str]:
     return frozenset(path.stem for path in root.iterdir())
 
 
-def _file_digest(paths: Iterable[Path], root: Path) -> str:
-    """Return one digest over the files' names (relative to ``root``) and contents."""
-    digest = hashlib.sha256()
-    for name, path in sorted((path.relative_to(root), path) for path in paths):
-        digest.update(name.as_posix().encode() + b"\0")
-        digest.update(_sha256(path))
-    return digest.hexdigest()[:16]
-
-
 @cache
-def _sha256(path: Path) -> bytes:
-    return hashlib.sha256(path.read_bytes()).digest()
+def _meaning(path: Path) -> bytes:
+    return _known.digest(path)
+
+
+def remember(file: Path) -> None:
+    """Take digests of files that are as they were from ``file``; :func:`keep` writes it. Call it before any digest."""
+    global _known
+    _known = Known(file)
+
+
+def keep() -> None:
+    """Write the file that :func:`remember` named."""
+    _known.keep()
 
 
 def resource_files(source: Path) -> list[Path]:
@@ -126,4 +130,4 @@ def code_digest(script: str, *modules: str) -> str:
             raise FileNotFoundError(f"{name} is not a module under scripts/")
         sources.update(local_sources(file))
     files = sources.union(*(resource_files(source) for source in sources))
-    return _file_digest(files, SCRIPTS.parent)
+    return joined((file.relative_to(SCRIPTS.parent).as_posix(), _meaning(file)) for file in files)

@@ -1,0 +1,100 @@
+"""Digests of what a file means: of code without docstrings, comments and layout, of YAML its data, of others the bytes.
+
+So a reworded comment re-runs nothing, and ``30.0`` turned into ``31.0`` what uses it. The serialisation is our own, for
+Python's differs from version to version: fields without a value are left out, so that a new version's new fields change
+no digest.
+"""
+
+import ast
+import hashlib
+import json
+import os
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import yaml
+
+VERSION = 1
+"""Of the rules below; another one makes every digest anew."""
+SETTLED_NS = 2_000_000_000
+"""Age from which a file's size and time tell that it is unchanged: clocks of file systems tick coarsely."""
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def meaning(path: Path) -> bytes:
+    """Return the digest of a file's meaning; of one that cannot be parsed, of its bytes."""
+    content = path.read_bytes()
+    try:
+        if path.suffix == ".py":
+            content = "\n".join(_words(ast.parse(content))).encode("utf-8", "surrogatepass")
+        elif path.suffix in (".yaml", ".yml"):
+            content = json.dumps(yaml.load(content, _LOADER), default=str).encode()
+    except (SyntaxError, ValueError, yaml.YAMLError):
+        pass
+    return hashlib.sha256(content).digest()
+
+
+def _words(node: ast.AST) -> Iterator[str]:
+    yield type(node).__name__
+    for name in node._fields:
+        value = getattr(node, name, None)
+        if value is None or value == []:
+            continue
+        yield name
+        for part in value if isinstance(value, list) else [value]:
+            if not isinstance(part, ast.AST):
+                yield repr(part)
+            elif not _is_remark(part):
+                yield from _words(part)
+        yield ")"
+
+
+def _is_remark(node: ast.AST) -> bool:
+    """Return whether a statement is a bare text: a docstring, of a name or of a module, class or function."""
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+
+
+class Known:
+    """Digests by path, size and time, kept in a file, so that each of a cluster's jobs need not parse every module."""
+
+    def __init__(self, file: Path | None = None):
+        self._file = file
+        self._held: dict[str, list] = {}
+        self._used: dict[str, list] = {}
+        try:
+            held = json.loads(file.read_text(encoding="utf-8")) if file else {}
+            if held.get("version") == VERSION:
+                self._held = dict(held["files"])
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            pass  # it is made anew
+
+    def digest(self, path: Path) -> bytes:
+        """Return the digest of a file's meaning."""
+        state = os.stat(path)
+        key, known = os.path.abspath(path), [state.st_size, state.st_mtime_ns]
+        held = self._held.get(key)
+        if not (isinstance(held, list) and held[:2] == known):
+            held = [*known, meaning(path).hex()]
+        if time.time_ns() - state.st_mtime_ns > SETTLED_NS:
+            self._used[key] = held
+        return bytes.fromhex(held[2])
+
+    def keep(self) -> None:
+        """Write what was asked for, if there is something new and the file's folder takes it."""
+        if self._file is None or self._used.items() <= self._held.items():
+            return
+        new = self._file.with_name(f"{self._file.name}.{os.getpid()}.new")
+        try:
+            new.write_text(json.dumps({"version": VERSION, "files": self._used}), encoding="utf-8")
+            os.replace(new, self._file)
+        except OSError:
+            new.unlink(missing_ok=True)
+
+
+def joined(digests: Iterable[tuple[str, bytes]]) -> str:
+    """Return one digest of named digests, 16 hexadecimal digits."""
+    whole = hashlib.sha256()
+    for name, digest in sorted(digests):
+        whole.update(name.encode() + b"\0" + digest)
+    return whole.hexdigest()[:16]
