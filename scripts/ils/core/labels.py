@@ -19,6 +19,9 @@ INFERRED_LESIONS = ("pneumonia", "atelectasis", "edema")
 NO_LESION = ("nipple", "overlap", "superimpos", "summation", "artifact", "artefact", "skin fold", "fat pad")
 """Words of explanations by which a finding turns out to be no lesion at all ("likely a nipple shadow")."""
 
+PERSONAS = ("medical_expert", "layperson", "ai_developer")
+"""Who words the paraphrases of an instruction (C.3)."""
+
 SIDES = ("right", "left")
 LUNGS = ("right lung", "left lung")
 ZONE_LEVELS = ("apical zone lung", "upper zone lung", "mid zone lung", "lung base")

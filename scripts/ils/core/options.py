@@ -12,7 +12,7 @@ from ils.core.settings.rosalia import FILE_ADAPTERS
 
 DATASET = ("ctr_negative_max", "global_share", "opacity_inference_share", "kinds", "one_answer")
 """Keys of the section ``dataset`` that no mask depends on, and the two both stages heed."""
-ENGINE_STAGES = ("reports", "organs", "anomaly", "anatomy", "boxes", "training")
+ENGINE_STAGES = ("reports", "organs", "anomaly", "anatomy", "boxes", "paraphrase", "training")
 """The stages with a choice of engines."""
 ENGINE_SECTIONS = ("chexmask", "radedit", "cxas", "ultralytics", "scaled_yolov4", "lite", "rosalia")
 """Sections of a stage's settings that belong to the engine of that name."""
@@ -75,6 +75,7 @@ def stage_options(settings: Settings) -> dict[str, dict]:
         "page": plain["page"] | {"seed": seed} | {name: plain["figures"][name] for name in ("dpi", "quality")},
         "page_costs": {"dpi": plain["figures"]["dpi"]},
         "explain": {"dpi": plain["figures"]["dpi"]},
+        "paraphrase": _paraphrase(plain),
         "training": _stage("training", plain) | {"seed": seed},
         "inference": _inference(plain),
         "evaluation": plain["evaluation"] | {"seed": seed},
@@ -118,9 +119,17 @@ def _ablation(settings: Settings, plain: dict) -> dict[str, dict]:
     }
 
 
+def _paraphrase(plain: dict) -> dict:
+    """Return who words how many paraphrases, and what an answer of the engine vllm depends on."""
+    section = dict(plain["paraphrase"])
+    llm = section.pop("llm")
+    return section | {"own": _model("paraphrase.llm", llm, plain["seed"]) if section["engine"] == "vllm" else {}}
+
+
 def _inference(plain: dict) -> dict:
     """Return how a model is asked, in the number type that it was trained in; the split is a wildcard."""
-    training, asking = plain["training"], {key: value for key, value in plain["inference"].items() if key != "split"}
+    training, jobs = plain["training"], ("split", "paraphrases")  # which jobs there are, not what one does
+    asking = {key: value for key, value in plain["inference"].items() if key not in jobs}
     return {name: training[name] for name in PICTURES} | asking | {"dtype": training[training["engine"]]["dtype"]}
 
 
@@ -158,12 +167,21 @@ def references(settings: Settings) -> dict[str, dict]:
 
 
 def runs(settings: Settings) -> dict[str, dict]:
-    """Return {run: train, thresholds, test}: the lines it is trained on, and the sets of its dataset and its test."""
+    """Return {run: train, thresholds, test, wordings}: the lines it is trained on, the sets of its dataset and its test.
+
+    ``wordings``: the paraphrases that it is trained on too, [] for none.
+    """
     found = {}
     for name, run in settings.training.runs.items():
         lines = run.lines or f"results/dataset/{run.thresholds}/train.jsonl"
         found[name] = {"train": lines, "thresholds": run.thresholds, "test": run.test or run.thresholds}
+        found[name]["wordings"] = wordings_of(run.thresholds) if run.paraphrases else []
     return found
+
+
+def wordings_of(thresholds: str) -> str:
+    """Return the file of the paraphrases of a dataset's instructions."""
+    return f"results/paraphrase/{thresholds}/wordings.jsonl"
 
 
 def check_files(settings: Settings, image: str) -> None:

@@ -21,6 +21,7 @@ from ils.core.settings.faults import sections, sentence, switch_sentence, switch
 from ils.core.settings.images import Anatomy, Anomaly, Boxes, Compute, Organs
 from ils.core.settings.inputs import Cohort, Frames, Phantom
 from ils.core.settings.outputs import Ablation, Dataset, Figures, Masks, Page, Tables
+from ils.core.settings.paraphrase import Paraphrase
 from ils.core.settings.release import Release
 from ils.core.settings.reports import Reports
 from ils.core.settings.review import Review
@@ -53,6 +54,7 @@ class Settings(Section):
     ablation: Ablation = key(Ablation, "Sweep of thresholds.")
     figures: Figures = key(Figures, "Pictures.")
     page: Page = key(Page, "The results on one page.")
+    paraphrase: Paraphrase = key(Paraphrase, "Other wordings of the instructions.")
     training: Training = key(Training, "ROSALIA: fine-tuning.")
     inference: Inference = key(Inference, "Masks and answers of a trained model.")
     evaluation: Evaluation = key(Evaluation, "Scores of ROSALIA and of other models.")

@@ -128,6 +128,11 @@ class Run(Section):
     thresholds: str = key("default", "Threshold set whose dataset it is trained on.")
     lines: str = key("", "JSONL to train on instead of that dataset's train.jsonl (paraphrased instructions).")
     test: str = key("", "Threshold set whose test split it is scored on; empty: the one it is trained on.")
+    paraphrases: bool = key(
+        False,
+        "Train on the paraphrases too (C.3): for each pair one is drawn among them and the plain text, all alike.",
+        source=PAPER,
+    )
 
 
 class Training(Section):
@@ -179,6 +184,9 @@ class Inference(Section):
     """Masks and answers of a trained model."""
 
     split: Literal["train", "validate", "test"] = key("test", "Split whose pairs are asked.")
+    paraphrases: bool = key(
+        False, "Also ask every pair in a wording of each persona (C.3), to see what the evaluation says of them."
+    )
     text: bool = key(True, "Also generate the answers; without, masks alone, which is much faster.")
     max_new_tokens: int = key(512, "Longest answer.", unit="tokens", source=AUTHORS, ge=1, le=4096)
     equalise: bool = key(
