@@ -21,6 +21,7 @@ from ils.core.options import (
     runs,
     sheets,
     stage_options,
+    wordings_of,
 )
 from ils.core.planned import present, refuse_blind_rerun, refuse_empty_splits, shown
 from ils.core.provenance import code_digest
@@ -85,6 +86,9 @@ GPUS = {
 GPUS["inference"] = GPUS["training"]
 GPUS["training"] *= SETTINGS.compute.gpus if OPTIONS["training"]["own"]["runner"] == "deepspeed" else 1
 GPUS["reports"] = SETTINGS.reports.llm.execution.gpus if SETTINGS.reports.llm.transport == "offline" else 0
+# A model that is loaded in the job, not asked on a server.
+LLM_HERE = SETTINGS.paraphrase.engine == "vllm" and SETTINGS.paraphrase.llm.transport == "offline"
+GPUS["paraphrase"] = SETTINGS.paraphrase.llm.execution.gpus if LLM_HERE else 0
 
 # Jobs of one SLURM job (a profile's group-components says how many shards): GPU and CPU never share one.
 GROUPS = {stage: f"{stage}-{'gpu' if gpus else 'cpu'}" for stage, gpus in GPUS.items()}
@@ -111,6 +115,8 @@ def wanted(files, sentence):
 
 OTHERS = SETTINGS.evaluation.predictions
 SPLIT = SETTINGS.inference.split
+# Who words what a model is asked besides the plain instructions.
+PERSONAS = SETTINGS.paraphrase.personas if SETTINGS.inference.paraphrases else []
 
 SHARDS = shard_names(OPTIONS["cohort"]["shards"])
 DATA = data(SETTINGS, SHARDS)

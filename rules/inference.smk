@@ -31,6 +31,30 @@ rule inference_run:
         "../scripts/inference.py"
 
 
+# The same pairs, each asked in a wording of the persona (inference.paraphrases).
+use rule inference_run as inference_paraphrased with:
+    input:
+        model="results/training/{run}/model",
+        lines=lambda wildcards: f"results/dataset/{RUNS[wildcards.run]['test']}/{wildcards.split}.jsonl",
+        frames=lambda wildcards: DATA[RUNS[wildcards.run]["test"]]["frames"],
+        pictures=lambda wildcards: DATA[RUNS[wildcards.run]["test"]]["pictures"],
+        wordings=lambda wildcards: wordings_of(RUNS[wildcards.run]["test"]),
+    output:
+        predictions="results/inference/{run}/{split}.{persona}.jsonl",
+        prediction_masks="results/inference/{run}/{split}.{persona}.h5",
+    log:
+        "logs/inference/{run}/{split}.{persona}.log",
+    benchmark:
+        "results/benchmarks/inference/{run}/{split}.{persona}.tsv"
+    wildcard_constraints:
+        run="|".join(map(re.escape, RUNS)),
+        split="|".join(SPLITS),
+        persona="|".join(SETTINGS.paraphrase.personas),
+    params:
+        options=lambda wildcards: OPTIONS["inference"] | {"persona": wildcards.persona, "seed": SETTINGS.seed},
+        code=code_digest("inference.py", "ils.inference.stage"),
+
+
 rule inference_panels:
     input:
         lines=lambda wildcards: f"results/dataset/{RUNS[wildcards.run]['test']}/{wildcards.split}.jsonl",
@@ -75,6 +99,7 @@ rule inference_panels:
 rule inference:
     input:
         predictions=expand("results/inference/{run}/{split}.jsonl", run=RUNS, split=SPLIT),
+        reworded=expand("results/inference/{run}/{split}.{persona}.jsonl", run=RUNS, split=SPLIT, persona=PERSONAS),
         # sheets show frames, which a release does not have
         panels=expand(
             "results/inference/{run}/{split}_panels",

@@ -10,6 +10,7 @@ rule training_run:
         masks=lambda wildcards: DATA[RUNS[wildcards.run]["thresholds"]]["masks"],
         frames=lambda wildcards: DATA[RUNS[wildcards.run]["thresholds"]]["frames"],
         pictures=lambda wildcards: DATA[RUNS[wildcards.run]["thresholds"]]["pictures"],
+        wordings=lambda wildcards: RUNS[wildcards.run]["wordings"],
     output:
         model=directory("results/training/{run}/model"),
         updates="results/training/{run}/updates.tsv",

@@ -2,5 +2,9 @@
 
 from ils.core import run
 
-PARTS = {"inference_run": "inference.stage.run_split", "inference_panels": "inference.panels.run_panels"}
+PARTS = {
+    "inference_run": "inference.stage.run_split",
+    "inference_paraphrased": "inference.stage.run_split",
+    "inference_panels": "inference.panels.run_panels",
+}
 run.part(snakemake, PARTS[snakemake.rule], compute=run.compute_of(snakemake))

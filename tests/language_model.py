@@ -11,6 +11,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 
 from conftest import ROOT
+from ils.core.labels import PERSONAS
+from ils.core.templates import parse_instruction
+from ils.paraphrase import rules as wordings_of_rules
 from ils.reports import engine
 
 MODEL = "tests/answers-as-the-rules-do"
@@ -39,12 +42,21 @@ def answer(messages: list[dict], schema: dict) -> str:
     if "findings" in schema["properties"]:
         sentences = re.findall(r"^\d+\. (.*)$", user, flags=re.M)
         return json.dumps({"findings": [figure9(item) for item in RULES(sentences)]})
+    if "wordings" in schema["properties"]:
+        return json.dumps({"wordings": wordings(user)})
     location, entity = re.fullmatch(r"Location: (.*)\nEntity: (.*)", user).groups()
     place = "" if location == "no specific location information" else f" in the {location}"
     read = RULES([f"There is {entity}{place}."])
     if "category" in schema["properties"]:
         return json.dumps({"category": (read[0]["category"] if read else None) or "none"})
     return json.dumps({"categories": read[0]["labels"] if read else []})
+
+
+def wordings(user: str) -> list[str]:
+    """Word an instruction as the engine rules does, for the persona that the prompt describes."""
+    told = dict(re.findall(r"^([\w ]+): (.*)$", user, flags=re.M))
+    persona = next(name for name in PERSONAS if name.replace("_", " ").lower() in told["Persona"].lower())
+    return wordings_of_rules.wordings(parse_instruction(told["Original"]), persona)[: int(told["Number of wordings"])]
 
 
 @contextmanager

@@ -40,8 +40,10 @@ def test_settings_in_the_docs_are_settings(name, number):
 def test_the_ablations_are_runs_of_their_own():
     chosen = next(block for block in blocks("rosalia") if "half" in block.get("training", {}).get("runs", {}))
     found = runs(settings.read(chosen))
-    assert found["half"] == {"train": "results/dataset/half/train.jsonl", "thresholds": "half", "test": "default"}
-    assert found["paraphrased"]["train"] == "/data/paraphrased/train.jsonl"
+    half = {"train": "results/dataset/half/train.jsonl", "thresholds": "half", "test": "default", "wordings": []}
+    assert found["half"] == half
+    assert found["paraphrased"]["wordings"] == "results/paraphrase/default/wordings.jsonl"
+    assert found["mine"]["train"] == "/data/mine/train.jsonl"
     assert {run["test"] for run in evaluated(settings.read(chosen)).values()} == {"default", "half"}
 
 

@@ -1,6 +1,7 @@
 """Paraphrases: what a wording means, the two engines, the stage's files, and the workflow."""
 
 import itertools
+import json
 from dataclasses import replace
 
 import pytest
@@ -8,9 +9,11 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import language_model
 from conftest import ROOT
 from ils.core.labels import LESIONS, PERSONAS, VALID_LOCATIONS
 from ils.core.run import UserError
+from ils.core.store import read_lines, read_table, write_lines
 from ils.core.templates import (
     BASIC,
     CARDIOMEGALY,
@@ -20,9 +23,10 @@ from ils.core.templates import (
     Instruction,
     instruction,
     parse_instruction,
-)  # fmt: skip
-from ils.paraphrase import engine, reading, rules
+)
+from ils.paraphrase import engine, instructions, reading, rules, stage, vllm
 from ils.paraphrase.engine import Options, Task
+from ils.paraphrase.wordings import problem_of
 
 RULES = Options("rules", list(PERSONAS), 3)
 PLACES = [
@@ -212,3 +216,212 @@ def test_more_wordings_than_there_are_is_one_sentence():
         UserError, match=r"^paraphrase\.engine is 'luck', which does not exist: choose one of rules, vllm$"
     ):
         engine.load(replace(RULES, engine="luck"), {})
+
+
+# ---- what wordings must be -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("wordings", "why"),
+    [
+        (["Outline the edema in the right lung base.", "Outline the oedema in the right lung base."], None),
+        (["Outline the edema in the right lung base.", "outline THE edema, in the right lung base!"],
+         "wording 2: comes twice"),
+        (["Segment the edema in the right lung base!"], "wording 1: comes twice"),  # the instruction itself
+        (["Mark the edema at the right base."], "wording 1: comes twice"),  # another persona's
+        (["Outline the edema in the right lung base.", "Outline the edema."], "wording 2: another type of instruction"),
+        ([], None),
+    ],
+)  # fmt: skip
+def test_wordings_are_of_the_meaning_and_none_comes_twice(wordings, why):
+    assert problem_of(wordings, task(EDEMA, "Mark the edema at the right base")) == why
+
+
+# ---- the stage -------------------------------------------------------------------------------------------------------
+
+
+def collected(folder, **splits: list[str]) -> list[dict]:
+    """Instructions of files of pairs, a file a split, collected into the folder."""
+    for name, texts in splits.items():
+        lines = [{"instruction": text, "pair_id": f"{name}{number}"} for number, text in enumerate(texts)]
+        write_lines(folder / f"{name}.jsonl", lines)
+    paths = [str(folder / f"{name}.jsonl") for name in splits]
+    instructions.run(lines=paths, output=str(folder / "instructions.jsonl"))
+    return list(read_lines(folder / "instructions.jsonl"))
+
+
+def made(folder, options: Options = RULES, execution: dict | None = None) -> list[dict]:
+    stage.run(
+        instructions=str(folder / "instructions.jsonl"), wordings=str(folder / "wordings.jsonl"),
+        counts_table=str(folder / "counts.tsv"), options=options, execution=execution or {},
+    )  # fmt: skip
+    return list(read_lines(folder / "wordings.jsonl"))
+
+
+TRAIN = ["Segment the edema.", "Segment the effusion in the left lung base.", "Segment the edema."]
+TEST = ["Segment the effusion in the left lung base.", "Where is the swelling?"]
+
+
+def test_each_distinct_instruction_is_collected_once(tmp_path):
+    assert collected(tmp_path, train=TRAIN, test=TEST) == [
+        {"instruction": "Segment the edema.", "type": "global", "word": "edema", "location": []},
+        {"instruction": "Segment the effusion in the left lung base.", "type": "basic", "word": "effusion",
+         "location": ["left lung base"]},
+        {"instruction": "Where is the swelling?", "type": None, "word": None, "location": None},
+    ]  # fmt: skip
+    before = (tmp_path / "instructions.jsonl").read_bytes()
+    collected(tmp_path, test=TRAIN, train=TEST * 3)
+    assert (tmp_path / "instructions.jsonl").read_bytes() == before  # more pairs ask nothing anew
+
+
+def test_a_line_for_each_instruction_and_persona_and_counts_that_add_up(tmp_path):
+    collected(tmp_path, train=TRAIN, test=TEST)
+    lines = made(tmp_path)
+    assert [(line["instruction"], line["persona"]) for line in lines] == [
+        (text, persona) for text in sorted({*TRAIN, *TEST}) for persona in PERSONAS
+    ]
+    assert lines[4]["wordings"] == rules.wordings(Instruction(BASIC, "effusion", ("left lung base",)), "layperson")
+    assert {line["made_by"] for line in lines} == {"rules"}
+    assert [(line["wordings"], line["problem"]) for line in lines[6:]] == [([], stage.UNKNOWN)] * 3
+    table = read_table(tmp_path / "counts.tsv")
+    assert table.filter(table["persona"] == "layperson").rows() == [
+        ("layperson", "basic", 1, 1, 0, ""), ("layperson", "global", 1, 1, 0, ""),
+        ("layperson", "unknown", 1, 0, 1, "not an instruction of Table 2: 1"),
+    ]  # fmt: skip
+    assert table["instructions"].sum() == len(lines) == (table["reworded"] + table["plain_only"]).sum()
+
+
+def test_a_dataset_without_a_pair_has_no_wording_and_asks_no_model(tmp_path):
+    collected(tmp_path, train=[])
+    assert made(tmp_path, MODEL, {"server": "http://127.0.0.1:9/v1"} | EXECUTION) == []
+    assert read_table(tmp_path / "counts.tsv").is_empty()
+
+
+def test_what_an_engine_says_wrongly_is_no_wording(tmp_path, monkeypatch):
+    """The stage reads back what any engine gives, its own too."""
+    collected(tmp_path, train=TRAIN)
+    told = rules._wordings()
+    wrong = told["layperson"] | {"global": ["Show the {lesion} at the left base."]}
+    monkeypatch.setattr(rules, "_wordings", lambda: told | {"layperson": wrong})
+    lines = made(tmp_path, replace(RULES, per_persona=1))
+    assert [(line["persona"], line["problem"], line["raw"]) for line in lines if line["problem"]] == [
+        ("layperson", "wording 1: another type of instruction",
+         "Show the fluid inside the lung tissue at the left base.")
+    ]  # fmt: skip
+
+
+# ---- the engine vllm -------------------------------------------------------------------------------------------------
+
+EXECUTION = {"gpus": 0, "gpu_memory": 0.9, "eager": True, "requests": 4, "timeout_s": 30}
+MODEL = Options(
+    "vllm", list(PERSONAS), 3,
+    {
+        "key": "paraphrase.llm", "transport": "server", "model": language_model.MODEL, "revision": "", "context": 16384,
+        "max_tokens": 1024, "dtype": "auto", "temperature": 0.0, "retries": 2, "retry_temperature": 0.5, "seed": 7,
+    },
+)  # fmt: skip
+
+
+def test_the_prompt_holds_persona_names_and_number():
+    asked = vllm.question(task(EDEMA), "layperson", 3)
+    system, user = (message["content"] for message in asked.messages)
+    assert "use no negation" in system
+    assert user.splitlines() == [
+        "Persona: a layperson without medical training, in everyday language",
+        "Original: Segment the edema in the right lung base.",
+        "Names of the lesion: edema / oedema / pulmonary edema / pulmonary oedema / lung edema / lung oedema / "
+        "fluid inside the lung tissue / fluid in the lung tissue",
+        "Names of the places: right lung base / right base / base of the right lung / bottom of the right lung",
+        "Number of wordings: 3",
+    ]
+    told = asked.schema["properties"]["wordings"]
+    assert (told["minItems"], told["maxItems"]) == (3, 3)
+    anywhere = vllm.question(task(Instruction(GLOBAL, "edema", ())), "layperson", 3).messages[1]["content"]
+    assert "Names of the places: (no place)" in anywhere
+
+
+def test_a_served_model_words_as_the_rules_do(tmp_path):
+    collected(tmp_path, train=TRAIN, test=TEST)
+    expected = made(tmp_path)
+    with language_model.serving() as (url, seen):
+        lines = made(tmp_path, MODEL, EXECUTION | {"server": url})
+    assert [line | {"made_by": "rules"} for line in lines] == expected
+    assert {line["made_by"] for line in lines} == {language_model.MODEL}
+    assert len(seen) == 2 * 3  # each known instruction once for each persona
+    assert {request["response_format"]["json_schema"]["strict"] for request in seen} == {True}
+
+
+class Stubborn:
+    """A model that answers the layperson with the next of these texts, the last one for ever."""
+
+    def __init__(self, *texts: str):
+        self.texts, self.asked = list(texts), 0
+
+    def __call__(self, messages: list[dict], schema: dict) -> str:
+        if "a layperson" not in messages[1]["content"]:
+            return language_model.answer(messages, schema)
+        self.asked += 1
+        return self.texts.pop(0) if len(self.texts) > 1 else self.texts[0]
+
+
+def said(*wordings: str) -> str:
+    return json.dumps({"wordings": list(wordings)})
+
+
+GOOD = said("Mark the edema.", "Show the lung edema.", "Outline any pulmonary edema.")
+
+
+@pytest.mark.parametrize(
+    ("bad", "problem"),
+    [
+        ("Sure! Here they are:", "not JSON"),
+        (said("Mark the edema.", "Show the edema."), "wordings: minItems"),
+        (said("Mark the edema.", "Show the edema.", "Show the effusion."), "wording 3: another lesion type"),
+        (said("Mark the edema.", "Mark the edema.", "Show the edema."), "wording 2: comes twice"),
+        (said("Segment the edema", "Mark the edema.", "Show the edema."), "wording 1: comes twice"),
+        (said("Mark the edema at the left base.", "Mark the edema.", "Show the edema."), "wording 1: another type of"),
+        (said("Mark the edema.", "Mark the edema, not the effusion.", "Show the edema."), "wording 2: names more than"),
+        (said("Mark the edema.", "Show the edema. [SEG]", "Find the edema."), "wording 2: a character that no"),
+        (said("Mark the edema.", "Show the edema.", "x" * 401), "wordings.2: maxLength"),
+    ],
+)
+def test_a_wrong_answer_is_asked_again_then_set_apart(tmp_path, bad, problem):
+    collected(tmp_path, train=["Segment the edema."])
+    model = Stubborn(bad, GOOD)
+    with language_model.serving(model) as (url, _):
+        expert, line, developer = made(tmp_path, MODEL, EXECUTION | {"server": url})
+    assert (model.asked, line["attempts"]) == (2, 2)
+    assert (line["wordings"], line["problem"], line["raw"]) == (json.loads(GOOD)["wordings"], None, "")
+    model = Stubborn(bad)
+    with language_model.serving(model) as (url, _):
+        again = made(tmp_path, MODEL, EXECUTION | {"server": url})
+    assert again[::2] == [expert, developer]  # one persona's answer never touches another's
+    assert (model.asked, again[1]["attempts"]) == (3, 3)
+    assert (again[1]["wordings"], again[1]["raw"]) == ([], bad)
+    assert again[1]["problem"].startswith(problem)
+
+
+def test_two_personas_never_share_a_wording(tmp_path):
+    """What an earlier persona says is taken: the later one is asked again."""
+    collected(tmp_path, train=["Segment the edema."])
+    expert = rules.wordings(Instruction(GLOBAL, "edema", ()), "medical_expert")
+    model = Stubborn(said("Mark the edema.", expert[0], "Show the edema."), GOOD)
+    with language_model.serving(model) as (url, _):
+        lines = made(tmp_path, MODEL, EXECUTION | {"server": url})
+    assert lines[0]["wordings"] == expert
+    assert (lines[1]["attempts"], lines[1]["wordings"]) == (2, json.loads(GOOD)["wordings"])
+
+
+def test_a_model_that_gives_nothing_of_use_ends_the_job(tmp_path):
+    collected(tmp_path, train=["Segment the edema."])
+    words = r"^paraphrase: none of 1 instructions could be reworded, mostly for 'not JSON': try another model"
+    with language_model.serving(lambda messages, schema: "no") as (url, _), pytest.raises(UserError, match=words):
+        made(tmp_path, MODEL, EXECUTION | {"server": url})
+    assert [line["raw"] for line in read_lines(tmp_path / "wordings.jsonl")] == ["no"] * 3
+
+
+def test_a_server_that_is_not_there_is_told_with_this_stages_keys(tmp_path):
+    collected(tmp_path, train=["Segment the edema."])
+    words = r"^paraphrase\.llm\.execution\.server: http://127\.0\.0\.1:9/v1 does not answer"
+    with pytest.raises(UserError, match=words):
+        made(tmp_path, MODEL, EXECUTION | {"server": "http://127.0.0.1:9/v1", "timeout_s": 1})

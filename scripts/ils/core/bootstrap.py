@@ -30,6 +30,41 @@ def sums_of(subject: np.ndarray, subjects: int, values: np.ndarray) -> np.ndarra
     return sums
 
 
+def _ratios(numerators: np.ndarray, denominators: np.ndarray, replicates: int, seed: int) -> np.ndarray:
+    """Return the ratios of all replicates, float64 (replicates, K), NaN where a replicate has no denominator."""
+    found = []
+    for drawn in weights(len(numerators), replicates, seed):
+        below = drawn @ denominators
+        found.append(np.divide(drawn @ numerators, below, out=np.full(below.shape, np.nan), where=below > 0))
+    return np.concatenate(found)
+
+
+def _ends(table: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:
+    ends = np.full((2, table.shape[1]), np.nan)
+    known = ~np.isnan(table).all(axis=0)
+    ends[:, known] = np.nanquantile(table[:, known], [(1 - level) / 2, (1 + level) / 2], axis=0)
+    return ends[0], ends[1]
+
+
+def differences(
+    first: tuple[np.ndarray, np.ndarray],
+    second: tuple[np.ndarray, np.ndarray],
+    *,
+    replicates: int,
+    level: float,
+    seed: int,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the ends, float64 (K,) each, of the intervals of K differences of ratios, first less second.
+
+    Each is (numerators, denominators) per patient, (subjects, K), the same patients in the same order: a replicate
+    draws them once for both, so that what the two share cancels out.
+    """
+    subjects, ratios = first[0].shape
+    if not replicates or not subjects or not ratios:
+        return np.full(ratios, np.nan), np.full(ratios, np.nan)
+    return _ends(_ratios(*first, replicates, seed) - _ratios(*second, replicates, seed), level)
+
+
 def intervals(
     numerators: np.ndarray, denominators: np.ndarray, *, replicates: int, level: float, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -41,12 +76,4 @@ def intervals(
     subjects, ratios = numerators.shape
     if not replicates or not subjects or not ratios:
         return np.full(ratios, np.nan), np.full(ratios, np.nan)
-    found = []
-    for drawn in weights(subjects, replicates, seed):
-        below = drawn @ denominators
-        found.append(np.divide(drawn @ numerators, below, out=np.full(below.shape, np.nan), where=below > 0))
-    table = np.concatenate(found)
-    ends = np.full((2, ratios), np.nan)
-    known = ~np.isnan(table).all(axis=0)
-    ends[:, known] = np.nanquantile(table[:, known], [(1 - level) / 2, (1 + level) / 2], axis=0)
-    return ends[0], ends[1]
+    return _ends(_ratios(numerators, denominators, replicates, seed), level)

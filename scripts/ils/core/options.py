@@ -167,7 +167,7 @@ def references(settings: Settings) -> dict[str, dict]:
 
 
 def runs(settings: Settings) -> dict[str, dict]:
-    """Return {run: train, thresholds, test, wordings}: the lines it is trained on, the sets of its dataset and its test.
+    """Return {run: train, thresholds, test, wordings}: the lines it is trained on, the sets of its dataset and test.
 
     ``wordings``: the paraphrases that it is trained on too, [] for none.
     """

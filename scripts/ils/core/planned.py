@@ -60,6 +60,6 @@ def shown(known: dict, scored: dict) -> list[str]:
     ``known``: the runs; ``scored``: what is evaluated.
     """
     files = [f"results/ablation/{name}" for name in ("points.tsv", "curves.png", "map.png")]
-    files += [f"results/evaluation/{name}" for name in ("comparison.tsv", "masks.png", "text.png")]
+    files += [f"results/evaluation/{name}" for name in ("comparison.tsv", "paraphrases.tsv", "masks.png", "text.png")]
     files += [f"results/evaluation/{name}/pairs.parquet" for name in scored]
     return files + [f"results/training/{name}/curves.png" for name in known]

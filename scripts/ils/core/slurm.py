@@ -13,7 +13,7 @@ from ils.core.slurm_profile import FIRST_LOOK, Profile
 
 SHOWN = 3
 """Jobs that are not granted what they ask for, shown of each device."""
-BY_NAME = ("training", "inference", "evaluation", "ablation", "release")
+BY_NAME = ("paraphrase", "training", "inference", "evaluation", "ablation", "release")
 """Targets with long jobs of their own that bare `snakemake` leaves out."""
 WAYS = ("conda", "apptainer", "env-modules")
 """Snakemake's names for software deployment."""

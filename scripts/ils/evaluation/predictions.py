@@ -35,12 +35,15 @@ REASONS = {
     "unknown_pair": "the split has no such pair",
     "bad_line": "the line is no JSON object with a pair_id",
     # left out
+    "not_asked": "the instruction has no wording of the persona",
     "reviewed": "reviewers rejected the pair",
 }
 """Why a pair or a line is not scored as it stands."""
 EMPTY = ("no_mask", "undecodable_text")
 FAILURES = ("no_prediction", "duplicate", "failed", "missing_mask", "damaged_mask", "wrong_size")
 """Reasons why a pair has no prediction that can be used."""
+NOT_ASKED = "not_asked"
+"""Reason of a pair that could not be asked in a persona's wording; in other runs it is a failure like any."""
 MASKS = ("mask", "mask_path", "rle")
 
 
@@ -105,9 +108,15 @@ class Predictions:
     """The predictions of a run, their masks read one at a time. Use inside ``with``."""
 
     def __init__(
-        self, path: str | Path, masks: str | Path | None, pair_ids: Mapping[str, object] | set[str], size: int
+        self,
+        path: str | Path,
+        masks: str | Path | None,
+        pair_ids: Mapping[str, object] | set[str],
+        size: int,
+        reworded: bool = False,
     ):
-        self.path, self.masks, self.size = Path(path), masks, size
+        """``reworded``: of a persona's wordings, which not every instruction has."""
+        self.path, self.masks, self.size, self.reworded = Path(path), masks, size, reworded
         self.lines = read(path, pair_ids)
 
     def __enter__(self) -> "Predictions":
@@ -136,6 +145,8 @@ class Predictions:
             return Prediction(None, answer, "duplicate")
         if entry.get("failure"):
             failure = str(entry["failure"])
+            if self.reworded and failure == NOT_ASKED:
+                return Prediction(None, None, NOT_ASKED)
             reason = failure if failure in FAILURES else "failed"
             return Prediction(None, answer, reason, str(entry.get("detail") or failure)[:200])
         try:

@@ -11,7 +11,7 @@ import polars as pl
 from ils.core.run import UserError, progress
 from ils.core.store import Shard, pack, read_table
 from ils.evaluation import metrics, text
-from ils.evaluation.predictions import FAILURES, Prediction, Predictions
+from ils.evaluation.predictions import FAILURES, NOT_ASKED, Prediction, Predictions
 
 SCHEMA = {
     "pair_id": pl.String,
@@ -107,6 +107,9 @@ def _rows(
             yield (*who, None, None, None, *[None] * len(text.RULES), "reviewed", "")
             continue
         found = predictions.get(line["pair_id"])
+        if found.reason == NOT_ASKED:
+            yield (*who, None, None, None, *[None] * len(text.RULES), NOT_ASKED, "")
+            continue
         fine = found.mask is not None
         areas = _areas(found, references.of(line), count_failed)
         if not speaks or not (fine or count_failed):

@@ -2,7 +2,8 @@
 
 import logging
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import polars as pl
@@ -41,14 +42,17 @@ class RunOptions:
     seed: int
     model: str
     """Name of the model whose printed scores stand beside the run's: ROSALIA, or one of Table 4's."""
+    reworded: bool = False
+    """Whether the pairs were asked in a persona's wordings."""
 
 
 @dataclass(frozen=True)
 class ComparisonOptions:
-    """The runs, in the order in which they are shown, and the figures' dots per inch."""
+    """The runs, in the order in which they are shown, figures' dots per inch, [run, persona] of those reworded."""
 
     runs: list[str]
     dpi: int
+    reworded: list[list[str]] = field(default_factory=list)
 
 
 def run_predictions(
@@ -101,7 +105,7 @@ def run_scores(
         log.warning("%d of %d reviewed pairs are not of this split", len(rejected - pair_ids), len(rejected))
     with (
         scoring.References(index, masks, options.size) as references,
-        Predictions(predictions, prediction_masks, pair_ids, options.size) as found,
+        Predictions(predictions, prediction_masks, pair_ids, options.size, options.reworded) as found,
     ):
         rows = scoring.table(dataset, references, found, rejected, options.failed)
     printed = paper.read(RESOURCES / RESOURCE_FILES[0]).beside(options.model)
@@ -121,11 +125,20 @@ def run_comparison(
     masks_figure: str,
     text_figure: str,
     options: ComparisonOptions,
+    reworded_scores: Sequence[str] = (),
+    reworded_texts: Sequence[str] = (),
 ) -> None:
-    """Write all runs side by side, with the paper's rows below, and draw them; tables in the order of the runs."""
+    """Write all runs side by side, with the paper's rows below, and draw them; tables in the order of the runs.
+
+    What was asked in a persona's wordings is a run of its own in the table ("default, layperson"), and not drawn.
+    """
     score_tables = dict(zip(options.runs, map(summary.read_scores, scores), strict=True))
     text_tables = dict(zip(options.runs, map(summary.read_scores, texts), strict=True))
-    write_table(comparison_table, comparison(score_tables, text_tables, paper.read(RESOURCES / RESOURCE_FILES[0])))
+    names = [f"{run}, {persona}" for run, persona in options.reworded]
+    more_scores = dict(zip(names, map(summary.read_scores, reworded_scores), strict=True))
+    more_texts = dict(zip(names, map(summary.read_scores, reworded_texts), strict=True))
+    printed = paper.read(RESOURCES / RESOURCE_FILES[0])
+    write_table(comparison_table, comparison(score_tables | more_scores, text_tables | more_texts, printed))
     save(charts.masks(score_tables), masks_figure, options.dpi)
     save(charts.texts(text_tables), text_figure, options.dpi)
 

@@ -37,6 +37,10 @@ class Options:
     equalise: bool
     size: int
     dtype: str
+    persona: str = ""
+    """In whose wordings the pairs are asked; "" for the plain instructions."""
+    seed: int = 0
+    """Of the choice among a persona's wordings."""
 
 
 @dataclass(frozen=True)

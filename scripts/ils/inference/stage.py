@@ -15,10 +15,13 @@ from ils.core.store import ShardWriter, write_lines
 from ils.inference.asking import DTYPES, Asker, Options, Reply
 from ils.rosalia.samples import Pairs, Sample
 from ils.rosalia.sources import PictureSource, picture_source
+from ils.rosalia.wordings import NO_WORDING, Persona
 
 log = logging.getLogger("ils")
 NO_FRAME = "no_frame"
 """Fault of a pair whose picture is not among the frames."""
+NOT_ASKED = "not_asked"
+"""Failure of a pair whose instruction has no wording of the persona: nobody's fault, it is left out of the scores."""
 
 
 class _Present:
@@ -43,6 +46,7 @@ def run_split(
     lines: str | Path,
     frames: list[str] | list[Path] | None = None,
     pictures: str | Path | None = None,
+    wordings: str | Path | None = None,
     predictions: str | Path,
     prediction_masks: str | Path,
     options: Options,
@@ -53,21 +57,25 @@ def run_split(
 
     Writes ``predictions`` (JSON Lines in the order of ``lines``: pair_id, answer (null with ``text: false``), mask
     (the pair_id, or null without [SEG]), and where there is something to say ``note`` (``no_seg``, ``several_seg``) or
-    ``failure`` with ``detail``) and ``prediction_masks`` (HDF5, key pair_id, packed field mask (size, size)).
+    ``failure`` with ``detail``) and ``prediction_masks`` (HDF5, key pair_id, packed field mask (size, size)). With
+    ``options.persona`` the pairs are asked in its ``wordings``: each line also has ``instruction``, the text asked, and
+    a pair without a wording the failure ``not_asked``.
     ``compute``: how the nets are run. Raises UserError for a folder without a model, damaged lines, or where no pair
     at all could be asked; Broken where it is no pair's fault that the model fails.
     """
     check(options)
     asker = Asker.load(model, options, compute)
     source = _Present(picture_source(frames, pictures))
-    pairs = Pairs(lines=str(lines), tokens=asker.tokens, options=asker.pair_options(), pictures=source)
+    wording = Persona(wordings, options.persona, options.seed) if wordings and options.persona else None
+    made = {"tokens": asker.tokens, "options": asker.pair_options(), "pictures": source, "wording": wording}
+    pairs = Pairs(lines=str(lines), **made)
     size = options.size
     about = attrs | {"frame": f"{size} x {size} pixels, the frame resized; right is on the image's left"}
     faults: Counter[str] = Counter()
     with ShardWriter(prediction_masks, key="pair_id", attrs=about, empty={"mask": ((size, size), bool)}) as writer:
         failures = Failures("inference", len(pairs), Tolerance.of(compute))
         replies = progress(_counted(_replies(asker, pairs), failures), len(pairs), "pairs asked")
-        write_lines(predictions, _entries(replies, writer, faults))
+        write_lines(predictions, _entries(replies, writer, faults, pairs if wording else None))
     if faults:
         log.warning("%d of %d pairs have no prediction: their lines say why", faults.total(), len(pairs))
 
@@ -133,14 +141,18 @@ def _counted(replies: Iterable[tuple[str, Reply]], failures: Failures) -> Iterat
         yield pair_id, reply
 
 
-def _entries(replies: Iterable[tuple[str, Reply]], writer: ShardWriter, faults: Counter[str]) -> Iterator[dict]:
+def _entries(
+    replies: Iterable[tuple[str, Reply]], writer: ShardWriter, faults: Counter[str], reworded: Pairs | None
+) -> Iterator[dict]:
     number = 0
     for pair_id, reply in replies:
-        number += 1
         entry = {"pair_id": pair_id, "answer": reply.answer, "mask": None if reply.drawn is None else pair_id}
         if reply.fault:
             faults[reply.fault] += 1
-            entry |= {"failure": "failed", "detail": reply.fault}
+            entry |= {"failure": NOT_ASKED if reply.fault == NO_WORDING else "failed", "detail": reply.fault}
+        if reworded and reply.fault != NO_WORDING:
+            entry["instruction"] = reworded.wording.text(reworded.lines[number], 0)
+        number += 1
         if reply.drawn is not None:
             writer.append(pair_id, mask=reply.drawn)
         yield entry | ({"note": reply.note} if reply.note else {})

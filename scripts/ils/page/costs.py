@@ -15,7 +15,7 @@ RESOURCE_FILES = ("page",)
 
 ORDER = (
     "phantom", "cohort", "frames", "reports", "weights", "organs", "anomaly", "anatomy", "boxes", "masks", "dataset",
-    "tables", "figures", "ablation", "training", "inference", "evaluation", "page",
+    "tables", "figures", "ablation", "paraphrase", "training", "inference", "evaluation", "page",
 )  # fmt: skip
 """Stages in the order in which they run; others come after."""
 PER_IMAGE = ("frames", "organs", "anomaly", "anatomy", "boxes")

@@ -21,6 +21,8 @@ from ils.paraphrase.wordings import problem_of
 __all__ = ["Options", "run"]
 
 log = logging.getLogger("ils")
+SHOWN = 1000
+"""Letters of an answer in a log: it is of our own question, no patient's text."""
 UNKNOWN = "not an instruction of Table 2"
 COUNTS = {
     "persona": pl.String, "type": pl.String, "instructions": pl.Int64, "reworded": pl.Int64, "plain_only": pl.Int64,
@@ -41,10 +43,12 @@ def run(*, instructions: str, wordings: str, counts_table: str, options: Options
     without = table["plain_only"].sum()
     if without:
         log.warning("paraphrase: %d of %d have no wording of a persona: see %s", without, len(lines), counts_table)
-    if lines and without == len(lines):
-        reasons = Counter(line["problem"] for line in lines).most_common(1)[0][0]
+    known = [line for line in lines if line["type"] is not None]
+    if known and not any(line["wordings"] for line in known):
+        reason = Counter(line["problem"] for line in known).most_common(1)[0][0]
+        log.info("the last answer for %r: %s", known[0]["instruction"], known[0]["raw"][:SHOWN])
         raise UserError(
-            f"paraphrase: none of {len(rows)} instructions could be reworded, mostly for {reasons!r}: "
+            f"paraphrase: none of {len(rows)} instructions could be reworded, mostly for {reason!r}: "
             "try another model, or set paraphrase.engine to rules"
         )
 

@@ -13,10 +13,12 @@ BALANCES = ("expectation", "exact")
 
 
 class Draw(NamedTuple):
-    """A row of the lines, and whether its picture is equalised."""
+    """A row of the lines, whether its picture is equalised, and on which of its wordings the lot falls."""
 
     row: int
     equalised: bool
+    wording: float = 0.0
+    """From 0 to 1, 1 left out; 0 is the plain text."""
 
 
 class Draws(Sampler[list[Draw]]):
@@ -38,10 +40,14 @@ class Draws(Sampler[list[Draw]]):
         balance: str,
         equalise: float,
         where: str,
+        reword: bool = False,
         rank: int = 0,
         world: int = 1,
     ):
-        """``positive``: bool (N,) of the lines of the file ``where``; ``batch``: draws of one process at a time."""
+        """``positive``: bool (N,) of the lines of the file ``where``; ``batch``: draws of one process at a time.
+
+        ``reword``: draw wordings too, where not all are the plain one; what else is drawn does not depend on it.
+        """
         self.positives, self.negatives = np.flatnonzero(positive), np.flatnonzero(~positive)
         for name, rows in (("positive", self.positives), ("negative", self.negatives)):
             if not len(rows):
@@ -51,7 +57,7 @@ class Draws(Sampler[list[Draw]]):
         if balance == "exact" and batch % 2:
             raise UserError(f"micro_batch is {batch}, which has no half: make it even or set balance to expectation")
         self.batch, self.seed, self.balance, self.equalise = batch, seed, balance, equalise
-        self.rank, self.world = rank, world
+        self.rank, self.world, self.reword = rank, world, reword
         self.epoch = self.first = 0
 
     def begin(self, epoch: int, batch: int = 0) -> None:
@@ -75,9 +81,16 @@ class Draws(Sampler[list[Draw]]):
         else:
             rows = generator.permutation(np.concatenate([self.positives, negatives]))
         equalised = generator.random(len(rows)) < self.equalise
+        wordings = self._wordings(epoch, len(rows))
         unit = self.world * (2 if self.balance == "exact" else 1)
         places = np.arange(-(-len(rows) // unit) * unit) % len(rows)
-        return [Draw(int(row), bool(flag)) for row, flag in zip(rows[places], equalised[places], strict=True)]
+        every = zip(rows[places], equalised[places], wordings[places], strict=True)
+        return [Draw(int(row), bool(flag), float(chance)) for row, flag, chance in every]
+
+    def _wordings(self, epoch: int, count: int) -> np.ndarray:
+        if not self.reword:
+            return np.zeros(count)
+        return np.random.Generator(np.random.PCG64(stable_hash(self.seed, "wordings", epoch))).random(count)
 
     def __iter__(self) -> Iterator[list[Draw]]:
         order, step = self.order(self.epoch), self.batch * self.world

@@ -27,6 +27,8 @@ from ils.rosalia.pictures import FITS, centred, clip_pixels, equalise, mask_targ
 from ils.rosalia.prompts import CONVERSATIONS
 from ils.rosalia.sources import Frames, Lines, Masks, PictureSource, PictureTable
 from ils.rosalia.tokens import IGNORED, Tokens
+from ils.rosalia.wordings import Plain
+from ils.rosalia.wordings import Wording as Asked
 
 __all__ = ["Batch", "Draw", "Draws", "Options", "Pairs", "PictureTable", "Sample", "collate", "loader", "sentences"]
 
@@ -163,7 +165,8 @@ class Batch:
 class Pairs(Dataset):
     """The pairs of a JSONL file with their pictures and masks, by row or by :class:`Draw`.
 
-    ``frames``: shards of canonical frames, or else ``pictures``; without ``masks`` samples have none. Every process
+    ``frames``: shards of canonical frames, or else ``pictures``; without ``masks`` samples have none; ``wording``: in
+    which wording the instructions are asked, by default their own. Every process
     opens the files that it needs by itself. Raises UserError, at once, for a pair whose mask or picture is missing.
     """
 
@@ -177,6 +180,7 @@ class Pairs(Dataset):
         masks: list[str] | None = None,
         frames: list[str] | None = None,
         pictures: PictureSource | None = None,
+        wording: Asked | None = None,
     ):
         if options.conversation not in CONVERSATIONS:
             raise UserError(f"conversation is {options.conversation!r}: choose one of {', '.join(CONVERSATIONS)}")
@@ -187,6 +191,7 @@ class Pairs(Dataset):
         if masks and not options.target:
             raise ValueError("masks need a target")
         self.lines, self.tokens, self.options = Lines(lines), tokens, options
+        self.wording: Asked = wording or Plain()
         self.pictures = Frames(frames) if pictures is None else pictures
         self.masks = Masks(index, masks) if masks else None
         self._last: tuple[tuple[str, bool], tuple] | None = None
@@ -212,13 +217,13 @@ class Pairs(Dataset):
         return len(self.lines)
 
     def __getitem__(self, which: int | Draw) -> Sample:
-        row, equalised = which if isinstance(which, tuple) else (int(which), self.options.equalise)
+        row, equalised, chance = which if isinstance(which, Draw) else Draw(int(which), self.options.equalise)
         if not 0 <= row < len(self):
             raise IndexError(row)
         line, options = self.lines[row], self.options
         try:
             input_ids, labels = self.tokens.encode(
-                line["instruction"],
+                self.wording.text(line, chance),
                 line["answer"] if options.answers else None,
                 options.conversation,
                 options.features,

@@ -17,6 +17,7 @@ from ils.core.store import atomic
 from ils.rosalia.losses import rosalia_loss
 from ils.rosalia.model import Rosalia
 from ils.rosalia.samples import Batch, Draws, Pairs, loader, sentences
+from ils.rosalia.wordings import Drawn
 from ils.training.engine import Options
 from ils.training.recipe import Recipe
 from ils.training.schedule import learning_rate
@@ -85,6 +86,7 @@ class Fit:
             balance=recipe.balance,
             equalise=recipe.equalise,
             where=str(pairs.lines.path),
+            reword=isinstance(pairs.wording, Drawn),
             rank=runner.rank,
             world=runner.ranks,
         )

@@ -30,6 +30,7 @@ from ils.rosalia.samples import Options as PairOptions
 from ils.rosalia.samples import Pairs
 from ils.rosalia.sources import Lines, picture_source
 from ils.rosalia.tokens import Tokens
+from ils.rosalia.wordings import Drawn, Plain
 from ils.training import parts
 from ils.training.engine import Options, load
 from ils.training.fit import Course, Execution, Fit
@@ -69,7 +70,7 @@ class Job:
     def identity(self) -> str:
         """Digest all that the result depends on: an interrupted training of another identity is not gone on with."""
         digest = hashlib.sha256(json.dumps([self.options, self.attrs["code_digest"]], sort_keys=True).encode())
-        for name in ("train", "validate", "index", "pictures"):
+        for name in ("train", "validate", "index", "pictures", "wordings"):
             digest.update(Path(self.files[name]).read_bytes() if self.files[name] else b"")
         # these are large: their sizes, which tell any but the most unlikely change
         for path in (*self.files["masks"], *self.files["frames"], *sorted(self.engine_files.values())):
@@ -85,6 +86,7 @@ def run_training(
     masks: list[str],
     frames: list[str] | None = None,
     pictures: str | None = None,
+    wordings: str | None = None,
     model: str,
     updates: str,
     epochs: str,
@@ -97,14 +99,16 @@ def run_training(
 ) -> None:
     """Train a model on the pairs of ``train``, score it on those of ``validate``, and write the best.
 
-    Images are in the shards ``frames``, or at the paths of the table ``pictures`` (image_id, path).
+    Images are in the shards ``frames``, or at the paths of the table ``pictures`` (image_id, path). With ``wordings``
+    (of the paraphrase stage) each pair is asked in one drawn among its plain text and its paraphrases; validation asks
+    the plain text.
 
     Writes the folder ``model`` (:meth:`Rosalia.save_pretrained`, adapters merged, and its tokenizer), the tables
     ``updates`` and ``epochs`` (TSV) and the folder ``tensorboard``. Killed, it goes on where its last checkpoint was
     written, and the tables are those of a run that was never killed. Raises UserError for a user's mistake.
     """
     files = {"train": train, "validate": validate, "index": index, "masks": list(masks)}
-    files |= {"frames": list(frames or []), "pictures": pictures or ""}
+    files |= {"frames": list(frames or []), "pictures": pictures or "", "wordings": wordings or ""}
     files |= {"model": model, "updates": updates, "epochs": epochs, "tensorboard": tensorboard}
     folder = Path(model).with_name("checkpoint")
     job = Job(files, engine_files, asdict(options), attrs, threads, compute, str(folder))
@@ -184,7 +188,7 @@ def work(job: Job) -> None:
     made = PairOptions.of(read_config(folder / "start"), options, answers=True, equalise=False)
     shared = {name: job.files[name] for name in ("index", "masks")} | {"tokens": tokens}
     shared["pictures"] = picture_source(job.files["frames"], job.files["pictures"])
-    pairs = Pairs(lines=job.files["train"], options=made, **shared)
+    pairs = Pairs(lines=job.files["train"], options=made, wording=_wording(job), **shared)
     held = Pairs(lines=job.files["validate"], options=replace(made, answers=False, equalise=True), **shared)
     low = recipe.dtype == "bfloat16" and recipe.runner == "deepspeed"
     model = Rosalia.from_pretrained(folder / "start", torch.bfloat16 if low else torch.float32)
@@ -200,13 +204,19 @@ def work(job: Job) -> None:
         _finish(job, course, model, adapters, tokens, runner.parameters)
 
 
+def _wording(job: Job) -> Plain | Drawn:
+    return Drawn(job.files["wordings"]) if job.files["wordings"] else Plain()
+
+
 def _start(job: Job, options: Options) -> None:
     """Make the model that the training starts from; an interrupted training has it already."""
     folder = Path(job.folder, "start")
     if folder.is_dir():
         return
     lines = Lines(job.files["train"])
-    texts = (prompt(line["instruction"], line["answer"], options.conversation) for line in lines)
+    reworded = _wording(job)
+    told = reworded.texts if isinstance(reworded, Drawn) else lambda instruction: [instruction]
+    texts = (prompt(text, line["answer"], options.conversation) for line in lines for text in told(line["instruction"]))
     making = folder.with_name("start.part")
     shutil.rmtree(making, ignore_errors=True)
     load(options.engine, options, Setup.of(options.own, job.engine_files, job.compute)).make(making, texts)
