@@ -323,3 +323,40 @@ def test_overlap_in_words():
     assert panels.overlap(half, none) == panels.overlap(half, None) == "no mask"
     assert panels.overlap(None, third) == "a mask where there is no lesion"
     assert panels.overlap(None, none) == "both empty"
+
+
+# ---- asked in a persona's wordings -----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def wordings(tmp_path_factory):
+    """The layperson words two of the three instructions, as instructions that the model has learnt."""
+    path = tmp_path_factory.mktemp("wordings") / "wordings.jsonl"
+    told = {ONE: [NONE], NONE: [], TWO: [ONE]}
+    lines = [{"instruction": text, "persona": "layperson", "wordings": texts} for text, texts in told.items()]
+    lines += [{"instruction": text, "persona": "ai_developer", "wordings": [text]} for text in told]
+    write_lines(path, lines, checked=True)
+    return path
+
+
+def reworded(tiny: Tiny, folder, wordings, persona: str) -> list[dict]:
+    made = folder / f"{persona}.jsonl", folder / f"{persona}.h5"
+    run_split(
+        model=tiny.model, lines=tiny.lines, frames=tiny.frames, wordings=wordings, predictions=made[0],
+        prediction_masks=made[1], options=replace(OPTIONS, persona=persona, seed=1), attrs={},
+        compute={"device": "cpu", "batch": 8},
+    )  # fmt: skip
+    return read(made[0])
+
+
+def test_a_personas_wording_is_what_is_asked(tiny, whole, wordings, tmp_path):
+    found = reworded(tiny, tmp_path, wordings, "layperson")
+    assert [entry.get("instruction") for entry in found] == [NONE, None, ONE] * len(IMAGES)
+    assert [entry["answer"] for entry in found] == [ANSWERS[NONE], None, ANSWERS[ONE]] * len(IMAGES)
+    assert [entry.get("failure") for entry in found] == [None, "not_asked", None] * len(IMAGES)
+    with Predictions(tmp_path / "layperson.jsonl", tmp_path / "layperson.h5", {"p0_1"}, TARGET, True) as predictions:
+        assert predictions.get("p0_1").reason == "not_asked"
+    same = reworded(tiny, tmp_path, wordings, "ai_developer")  # in the plain words
+    plain = read(whole[0])
+    assert [entry["answer"] for entry in same] == [entry["answer"] for entry in plain]
+    assert (tmp_path / "ai_developer.h5").stat().st_size > 0

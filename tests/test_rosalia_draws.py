@@ -94,6 +94,26 @@ def test_the_share_of_equalised_pictures(share, low, high):
     assert low <= np.mean([draw.equalised for draw in order]) <= high
 
 
+@pytest.mark.parametrize("balance", BALANCES)
+def test_wordings_are_drawn_beside_all_else(balance):
+    """Uniform over 0 to 1, another lot each epoch, the same after a resume; rows and pictures do not depend on it."""
+    positive = lines(500, 700, 4)
+    plain, reworded = draws(positive, balance, 10), draws(positive, balance, 10, reword=True)
+    orders = [epoch(reworded, number) for number in (0, 1)]
+    assert {draw.wording for batch in epoch(plain, 0) for draw in batch} == {0.0}
+    for order, number in zip(orders, (0, 1), strict=True):
+        assert [[draw[:2] for draw in batch] for batch in order] == [
+            [draw[:2] for draw in batch] for batch in epoch(plain, number)
+        ]
+    lots = np.array([[draw.wording for batch in order for draw in batch] for order in orders])
+    assert lots.min() >= 0
+    assert lots.max() < 1
+    assert not (lots[0] == lots[1]).any()
+    shares = np.bincount((lots[0] * 10).astype(int), minlength=10)  # 1000 lots on ten wordings: 100 each, spread 9.5
+    assert abs(shares - 100).max() < 5 * 9.5
+    assert epoch(draws(positive, balance, 10, reword=True), 1, first=3) == orders[1][3:]
+
+
 @pytest.mark.parametrize(
     ("positive", "balance", "batch", "message"),
     [

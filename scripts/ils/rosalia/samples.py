@@ -217,7 +217,7 @@ class Pairs(Dataset):
         return len(self.lines)
 
     def __getitem__(self, which: int | Draw) -> Sample:
-        row, equalised, chance = which if isinstance(which, Draw) else Draw(int(which), self.options.equalise)
+        row, equalised, chance = Draw(*which) if isinstance(which, tuple) else Draw(int(which), self.options.equalise)
         if not 0 <= row < len(self):
             raise IndexError(row)
         line, options = self.lines[row], self.options
