@@ -66,7 +66,7 @@ try:
     RUNS = runs(SETTINGS)
     EVALUATED = evaluated(SETTINGS)
     SHEETS = sheets(SETTINGS)
-    SHOWN = shown(RUNS, EVALUATED)
+    SHOWN = shown(RUNS, EVALUATED, SETTINGS.inference.paraphrases)
     PREDICT = asked(config, RUNS)
     check_files(SETTINGS, PREDICT["image"])
     # What people drew, for `agreement`.

@@ -483,6 +483,13 @@ def evaluated(workflow_run, tmp_path, monkeypatch) -> dict[str, str]:
         pl.col("grounded").alias("recalled"), pl.col("total").alias("studies"), pl.col("grounded").alias("yield"),
     )  # fmt: skip
     write_table("results/ablation/points.tsv", points)
+    changes = [
+        {"run": "mine", "persona": persona, "lesion": lesion, "measure": measure, "pairs": 9, "plain": 60.0,
+         "reworded": 57.6, "change": -2.4, "change_low": low, "change_high": 0.26}
+        for persona, low in (("layperson", -5.0), ("all personas", None)) for lesion in ("edema", "total")
+        for measure in ("giou", "ciou", "n_acc", "text_strict", "text_authors")
+    ]  # fmt: skip
+    write_table("results/evaluation/paraphrases.tsv", pl.DataFrame(changes))
     for name in ("ablation/curves.png", "evaluation/masks.png", "training/mine/curves.png"):
         path = Path("results", name)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -499,6 +506,11 @@ def test_evaluation_and_ablation_are_shown_where_they_are(workflow_run, evaluate
     assert shown == [
         ["mine", "ours", "61.2 | 61.2–61.2", "61.2 | 61.2–61.2", "61.2 | 61.2–61.2", "70.0", "–"],
         ["ROSALIA", "paper", "71.2", "–", "–", "–", "–"],
+    ]
+    changed, _ = page.table("What the wordings of each persona change")
+    assert changed == [
+        ["mine, layperson", *["-2.4 | -5.0 to +0.3"] * 5],
+        ["mine, all personas", *["-2.4"] * 5],
     ]
     alts = " ".join(image["alt"] for image in page.images)
     assert "mine: gIoU 61.2, cIoU 61.2, N-Acc 61.2" in alts

@@ -20,7 +20,7 @@ RUNS = {"default": {}, "reworded": {"paraphrases": True}}
 ASKED = SLICE | {
     "training": {"lite": RECIPE, "runs": RUNS},
     "inference": {"paraphrases": True, "max_new_tokens": 24, "size": 128},
-    "evaluation": {"size": 128, "replicates": 50},
+    "evaluation": {"size": 128, "replicates": 100},
 }
 
 

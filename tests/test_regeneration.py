@@ -41,11 +41,12 @@ RUNS = {
     "paper": {
         "cohort": MANIFEST,
         "reports": {"engine": "both"}, "organs": {"engine": "hybridgnet"}, "anomaly": {"engine": "radedit"},
-        "anatomy": {"engine": "cxas"}, "boxes": {"engine": "scaled_yolov4"}, "training": {"engine": "rosalia"},
+        "anatomy": {"engine": "cxas"}, "boxes": {"engine": "scaled_yolov4"}, "training": {"engine": "rosalia", "runs": {"default": {"paraphrases": True}}},
+        "paraphrase": {"engine": "vllm"}, "inference": {"paraphrases": True},
     },
 }  # fmt: skip
 NETS = ("organs", "anomaly", "anatomy", "boxes")
-ASKED = ("all", "ablation", "inference", "evaluation", "review_merge")
+ASKED = ("all", "ablation", "paraphrase", "inference", "evaluation", "review_merge")
 
 
 @dataclass(frozen=True)
@@ -252,13 +253,13 @@ def test_a_copy_without_times_runs_nothing_again_and_a_real_run_is_no_other(work
     row = next(row for row in ROWS if row.keys == ("masks",))
     write_settings(run, merged(SLICE, yaml.safe_load(row.edit)))
     left_out = {"ablation_table", "ablation_charts", "dataset_layout"} | following(
-        {"training_run", "review_pages"}, THEN
+        {"training_run", "review_pages", "paraphrase_instructions"}, THEN
     )
     assert dry_run(run, root=clone).keys() - TARGETS == (said(row.again, THEN) | {"tables_truth"}) - left_out
 
 
 BY_OTHER_MEANS = (
-    "thresholds", "training.runs", "dataset.released_layout", "inference.split", "evaluation.reviewed",
+    "thresholds", "training.runs", "dataset.released_layout", "inference.split", "inference.paraphrases", "evaluation.reviewed",
     "evaluation.predictions", "review.thresholds", "review.split", "review.sheets",
 )  # fmt: skip
 """Keys that decide which jobs there are, not what a job does."""

@@ -25,7 +25,11 @@ from whole_runs import arrays, copy_repository, pair_lines
 
 DAY = 1440
 """Minutes that any cluster grants a job."""
-CHAINS = {"evaluation": [{"evaluation_predictions", "evaluation_run"}, {"inference_panels"}, {"training_curves"}]}
+CHAINS = {
+    "evaluation": [
+        {"evaluation_predictions", "evaluation_run"}, {"evaluation_persona"}, {"inference_panels"}, {"training_curves"}
+    ]
+}  # fmt: skip
 """Of a group whose rules do not all follow from each other, those that do: such a chain is one of its components."""
 
 

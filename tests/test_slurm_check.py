@@ -209,8 +209,17 @@ def test_what_is_ok_is_counted(found):
         "2 to short; the longest, frames: 4 h 00 min, 4,000 MB, 2 cores; at try 3 none asks for more than 12 h 00 min"
     )
     assert told["GPU jobs"].startswith("1 to big; the longest, anomaly-gpu: 24 h 00 min, 8,000 MB, 2 cores, 1 GPUs")
-    assert told["targets"].startswith("without training, inference, evaluation, ablation, release: name those that you")
-    names = ("training_run", "inference_run", "evaluation_run", "ablation_table", "release_package")
+    assert told["targets"].startswith(
+        "without paraphrase, training, inference, evaluation, ablation, release: name those that you"
+    )
+    names = (
+        "paraphrase_wordings",
+        "training_run",
+        "inference_run",
+        "evaluation_run",
+        "ablation_table",
+        "release_package",
+    )
     jobs = [Asked(name, 1, 1, 1, 0, ((name, 1),)) for name in names]
     assert "targets" not in {one.what for one in found(jobs=jobs)}
 
@@ -428,7 +437,7 @@ def test_the_command_looks_where_the_run_would_work(dry_runs, monkeypatch, tmp_p
     assert (seen["orphans"], seen["node"]) == (directory, ("cpu", "lab", directory))
     assert [one.what for one in found if not one.good] == ["environments"]
     assert told["CPU jobs"].startswith("15 to cpu; the longest, cohort_shards: 4 h 00 min, 8,000 MB, 2 cores; at try 3")
-    assert told["targets"].startswith("without inference, evaluation, ablation, release: ")
+    assert told["targets"].startswith("without paraphrase, inference, evaluation, ablation, release: ")
     short = told["memory at try 3"]  # of jobs with 8,000 MB at the first, three are named
     assert re.match(r"[\w, -]+ and 1 more: up to 23,000 MB.*: set compute.max_memory_mb: 21694$", short)
 

@@ -54,12 +54,13 @@ def present(paths: list[str]) -> dict[str, str]:
     return {path: sha256(Path(path).read_bytes()).hexdigest()[:16] for path in paths if Path(path).is_file()}
 
 
-def shown(known: dict, scored: dict) -> list[str]:
+def shown(known: dict, scored: dict, reworded: bool) -> list[str]:
     """Return what the page shows where it is there: made by name, so that a bare run need not make it.
 
-    ``known``: the runs; ``scored``: what is evaluated.
+    ``known``: the runs; ``scored``: what is evaluated; ``reworded``: whether in other wordings too.
     """
     files = [f"results/ablation/{name}" for name in ("points.tsv", "curves.png", "map.png")]
-    files += [f"results/evaluation/{name}" for name in ("comparison.tsv", "paraphrases.tsv", "masks.png", "text.png")]
+    files += [f"results/evaluation/{name}" for name in ("comparison.tsv", "masks.png", "text.png")]
+    files += ["results/evaluation/paraphrases.tsv"] if reworded else []
     files += [f"results/evaluation/{name}/pairs.parquet" for name in scored]
     return files + [f"results/training/{name}/curves.png" for name in known]

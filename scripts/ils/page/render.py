@@ -184,7 +184,9 @@ def _evaluation(extras: Mapping[str, str], test: Mapping[str, str], embed: Calla
         if path.startswith("results/training/")
         for what in [f"Course of the training {Path(path).parent.name}: losses of its updates, and scores by epoch"]
     ]
-    return {"rows": rows, "figures": figures, "stale": stale}
+    changes = f"{EVALUATION}paraphrases.tsv"
+    wording = sections.wording(read_table(changes)) if changes in extras else []
+    return {"rows": rows, "figures": figures, "stale": stale, "wording": wording}
 
 
 def _pairs_of_lines(path: str) -> set[tuple[str, str, str, str]]:

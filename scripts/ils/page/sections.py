@@ -172,6 +172,25 @@ def evaluation(table: pl.DataFrame) -> list[dict]:
     return rows
 
 
+def wording(table: pl.DataFrame) -> list[dict]:
+    """Return what each persona's wordings change in total: who, and points of gIoU, cIoU, N-Acc, text accuracy."""
+    rows = []
+    totals = table.filter(pl.col("lesion") == "total")
+    for (run, persona), part in totals.group_by("run", "persona", maintain_order=True):
+        of = {row["measure"]: row for row in part.iter_rows(named=True)}
+        cells = []
+        for name in ("giou", "ciou", "n_acc", "text_strict", "text_authors"):
+            change, low, high = (of[name][column] for column in ("change", "change_low", "change_high"))
+            cells.append((signed(change), f"{signed(low)} to {signed(high)}" if low not in (None, "") else ""))
+        rows.append({"who": f"{run}, {persona.replace('_', ' ')}", "cells": cells})
+    return rows
+
+
+def signed(value: float | str | None) -> str:
+    """Return a difference with its sign and one digit, or a dash."""
+    return NONE if value in (None, "") else f"{value:+.1f}"
+
+
 def plain(table: pl.DataFrame, columns: Mapping[str, int | None]) -> list[Sequence[str]]:
     """Return rows of texts: ``columns`` {name: digits, None for text}."""
     return [
