@@ -51,7 +51,7 @@ use rule inference_run as inference_paraphrased with:
         split="|".join(SPLITS),
         persona="|".join(SETTINGS.paraphrase.personas),
     params:
-        options=lambda wildcards: OPTIONS["inference"] | {"persona": wildcards.persona, "seed": SETTINGS.seed},
+        options=lambda wildcards: OPTIONS["inference"] | {"persona": wildcards.persona},
         code=code_digest("inference.py", "ils.inference.stage"),
 
 

@@ -12,8 +12,6 @@ rule paraphrase_instructions:
         "results/benchmarks/paraphrase/{thresholds}/instructions.tsv"
     wildcard_constraints:
         thresholds="|".join(map(re.escape, DATA)),
-    group:
-        "tables"
     conda:
         "../envs/paraphrase-rules.yaml"
     threads: 1

@@ -41,7 +41,8 @@ RUNS = {
     "paper": {
         "cohort": MANIFEST,
         "reports": {"engine": "both"}, "organs": {"engine": "hybridgnet"}, "anomaly": {"engine": "radedit"},
-        "anatomy": {"engine": "cxas"}, "boxes": {"engine": "scaled_yolov4"}, "training": {"engine": "rosalia", "runs": {"default": {"paraphrases": True}}},
+        "anatomy": {"engine": "cxas"}, "boxes": {"engine": "scaled_yolov4"},
+        "training": {"engine": "rosalia", "runs": {"default": {"paraphrases": True}}},
         "paraphrase": {"engine": "vllm"}, "inference": {"paraphrases": True},
     },
 }  # fmt: skip
@@ -259,8 +260,8 @@ def test_a_copy_without_times_runs_nothing_again_and_a_real_run_is_no_other(work
 
 
 BY_OTHER_MEANS = (
-    "thresholds", "training.runs", "dataset.released_layout", "inference.split", "inference.paraphrases", "evaluation.reviewed",
-    "evaluation.predictions", "review.thresholds", "review.split", "review.sheets",
+    "thresholds", "training.runs", "dataset.released_layout", "inference.split", "inference.paraphrases",
+    "evaluation.reviewed", "evaluation.predictions", "review.thresholds", "review.split", "review.sheets",
 )  # fmt: skip
 """Keys that decide which jobs there are, not what a job does."""
 

@@ -225,6 +225,7 @@ ALONE = {
     "inference_paraphrased": "a large net on a GPU, for all pairs of a split",
     "inference_run": "a large net on a GPU, for all pairs of a split",
     "organs_chexmask": "once, a table of 15 GB",
+    "paraphrase_instructions": "once a set, every line of the pairs",
     "paraphrase_wordings": "once a set, a language model on a GPU",
     "phantom": "the embedded cohort, which is never of MIMIC-CXR's size",
     "release_package": "once a set, checksums of everything in it",

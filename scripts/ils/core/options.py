@@ -127,10 +127,11 @@ def _paraphrase(plain: dict) -> dict:
 
 
 def _inference(plain: dict) -> dict:
-    """Return how a model is asked, in the number type that it was trained in; the split is a wildcard."""
+    """Return how a model is asked, in the number type that it was trained in; split and persona are wildcards."""
     training, jobs = plain["training"], ("split", "paraphrases")  # which jobs there are, not what one does
     asking = {key: value for key, value in plain["inference"].items() if key not in jobs}
-    return {name: training[name] for name in PICTURES} | asking | {"dtype": training[training["engine"]]["dtype"]}
+    asking |= {"dtype": training[training["engine"]]["dtype"], "persona": "", "seed": plain["seed"]}
+    return {name: training[name] for name in PICTURES} | asking
 
 
 def _model(key: str, llm: dict, seed: int) -> dict:
