@@ -6,6 +6,7 @@ rule page_pictures:
     input:
         findings=expand("results/masks/{thresholds}/{shard}.findings.parquet", thresholds=BUILT, shard=SHARDS),
         masks=expand("results/masks/{thresholds}/{shard}.h5", thresholds=BUILT, shard=SHARDS),
+        reports=expand("results/reports/{shard}.jsonl", shard=SHARDS),
         boxes=expand("results/boxes/{shard}.parquet", shard=SHARDS),
         frames=expand("results/frames/{shard}.h5", shard=SHARDS),
         organs=expand("results/organs/{shard}.h5", shard=SHARDS),

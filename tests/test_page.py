@@ -1,6 +1,7 @@
 """The page: what is shown and why, every number beside its table, words for who sees no picture, a phone."""
 
 import csv
+import dataclasses
 import json
 import re
 from collections.abc import Iterator
@@ -11,12 +12,15 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from markupsafe import escape
 
 from browser import CHROMIUM, Browser
-from ils.core.conditions import MEASURED, box_values, failed
+from ils.core.conditions import MEASURED, box_values, failed, shown
 from ils.core.labels import LESIONS, SPLITS
+from ils.core.options import stage_options
 from ils.core.settings import read
 from ils.core.store import Shard, ShardWriter, read_lines, read_table, write_table
+from ils.explain.stage import explain
 from ils.page import cases, costs, gallery, pictures, sections, stage, versions
 
 DESK, PHONE = (1280, 1000), (390, 844)
@@ -317,18 +321,21 @@ def test_the_bars_of_lesion_types_are_those_of_the_table(workflow_run, page):
 def test_recall_and_truth_are_those_of_the_tables(workflow_run, page):
     table = rows_of(workflow_run / "results/tables/recall.tsv")
     shown, _ = page.table("Recall")
-    cells = [cell.split(" | ") for row in shown for cell in row[1:]]
+    # the average comes first, so that a phone shows it
+    cells = [cell.split(" | ") for row in shown for cell in (*row[2:], row[1])]
     assert [row[0] for row in shown] == list(dict.fromkeys(row["thresholds"] for row in table))
     assert [cell[0] for cell in cells] == [row["recall"] or "–" for row in table]
     assert [cell[1] for cell in cells] == [
         f"{row['grounded']} of {row['total']}" if row["total"] != "0" else "no study" for row in table
     ]
-    assert [cell[2:] for cell in cells] == [[f"paper {row['paper']}"] if row["paper"] else [] for row in table]
+    # drawn pictures: nothing of the paper's stands beside them
+    assert [cell[2:] for cell in cells] == [[] for _ in table]
+    assert any(row["paper"] for row in table)
     truth = rows_of(workflow_run / "results/tables/truth.tsv")
     shown, _ = page.table("Beside the truth")
     assert [row[0] for row in shown] == list(dict.fromkeys(row["measure"] for row in truth))
     whole = [row for row in truth if row["lesion"] == "all"]
-    assert [row[-1] for row in shown] == [
+    assert [row[1] for row in shown] == [
         f"{float(r['value']):.2f} | {r['of']}" if r["value"] else f"– | {r['of']}" for r in whole
     ]
 
@@ -348,12 +355,133 @@ def test_the_gallery_says_of_each_box_what_the_verdict_says(workflow_run, page):
         ]
         if verdicts:
             assert line["counted"].startswith(f"{verdicts.count(0)} of {len(verdicts)} boxes")
+            # what is drawn is what the sentence says
+            told = re.search(r"drawn are (\d+) of the kept and (\d+) of the dropped", line["counted"])
+            drawn = tuple(map(int, told.groups())) if told else (verdicts.count(0), len(verdicts) - verdicts.count(0))
+            assert drawn == (kept, len(line["judged"]) - kept)
             assert kept >= min(verdicts.count(0), 4)
         else:
             assert line["lesion"] == "cardiomegaly"
     shown = [image["alt"] for image in page.images]
     assert sum("numbered boxes" in alt for alt in shown) == sum(bool(line["judged"]) for line in lines)
     assert {line["lesion"] for line in lines} >= {"cardiomegaly", "edema"}
+
+
+KEPT = "6 of 100 boxes kept at the threshold set x"
+
+
+def report_lines(run: Path) -> list[dict]:
+    return [line for path in sorted((run / "results/reports").glob("??.jsonl")) for line in read_lines(path)]
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "drawn", "words"),
+    [
+        ([], [], ""),
+        ([0, 0, 4], [1, 1, 0], "2 of 3 boxes kept at the threshold set x; all are drawn"),
+        ([0] * 6 + [1] * 94, [1] * 4, f"{KEPT}; drawn are 4 of the kept and 0 of the dropped"),
+        ([0] * 6 + [1] * 94, [1, 1, 0, 0], f"{KEPT}; drawn are 2 of the kept and 2 of the dropped"),
+    ],
+)  # fmt: skip
+def test_how_many_boxes_are_drawn_is_told(verdicts, drawn, words):
+    assert cases.counted(verdicts, [{"kept": bool(kept)} for kept in drawn], "x") == words
+
+
+def test_the_report_s_sentence_stands_beside_its_case(workflow_run):
+    """It is the sentence that the finding names, as the reports stage has it; the page holds it, escaped."""
+    results = workflow_run / "results"
+    text = (results / "index.html").read_text(encoding="utf-8")
+    said = {line["study_id"]: line["sentences"] for line in report_lines(workflow_run)}
+    findings_ = read_table(results / "masks/default/findings.parquet").to_dicts()
+    lines = [line for line in read_lines(results / "page/cases.jsonl") if line["kind"] == "case"]
+    assert lines
+    for line in lines:
+        own = [row for row in findings_ if (row["image_id"], row["target"]) == (line["image_id"], line["lesion"])]
+        own_sentences = (said[row["study_id"]][row["sentence_index"] - 1] for row in own)
+        assert line["sentence"] in {" ".join(sentence.split()) for sentence in own_sentences}
+        assert f"<blockquote>{escape(line['sentence'])}</blockquote>" in text
+
+
+def test_no_sentence_is_quoted_where_report_text_is_withheld(workflow_run, tmp_path):
+    """From the pictures on: the file beside the page holds none either."""
+    own = of_page(workflow_run, withheld=True)
+    gallery.run(**picture_inputs(workflow_run), **picture_outputs(tmp_path), options=own)
+    text = (tmp_path / "cases.jsonl").read_text(encoding="utf-8")
+    said = [" ".join(s.split()) for line in report_lines(workflow_run) for s in line["sentences"]]
+    assert not any(json.dumps(sentence)[1:-1] in text for sentence in said)
+    made = {"index": str(tmp_path / "index.html"), "versions_table": str(tmp_path / "versions.tsv")}
+    inputs = page_inputs(workflow_run) | {"cases_lines": str(tmp_path / "cases.jsonl")}
+    stage.run(**inputs, **made, options=options())
+    page = Path(made["index"]).read_text(encoding="utf-8")
+    assert "<blockquote>" not in page
+    assert not any(escape(sentence) in page for sentence in said)
+    assert "withheld (<code>release.withhold</code>)" in page
+
+
+@pytest.mark.parametrize(
+    ("settings", "withheld"),
+    [
+        ({}, False),  # nobody's text
+        ({"cohort": {"source": "mimic", "root": "."}}, True),
+        ({"cohort": {"source": "mimic", "root": "."}, "release": {"withhold": ["pixels"]}}, False),
+    ],
+)
+def test_report_text_is_withheld_as_the_release_says(settings, withheld):
+    assert stage_options(read(settings))["page"]["withheld"] is withheld
+
+
+def test_recall_is_set_beside_the_paper_s_with_what_is_compared(workflow_run, tmp_path):
+    """Drawn pictures: no number of the paper's, and why. Another cohort: the paper's, and of what each is."""
+    said = {}
+    for source in ("embedded", "manifest"):
+        made = {"index": str(tmp_path / f"{source}.html"), "versions_table": str(tmp_path / "versions.tsv")}
+        own = dataclasses.replace(options(), source=source)
+        stage.run(**page_inputs(workflow_run), **made, options=own)
+        said[source] = Path(made["index"]).read_text(encoding="utf-8")
+    recall = {source: text.split('<section id="recall">')[1].split("</section>")[0] for source, text in said.items()}
+    top = {source: text.split("</header>")[0] for source, text in said.items()}
+    assert "28.2" not in top["embedded"] + recall["embedded"]
+    assert "28.2" in top["manifest"]
+    assert "paper 28.2" in recall["manifest"]
+    assert "on MIMIC-CXR and with its engines" in top["manifest"]
+    assert "Compared are a cohort given by a manifest" in recall["manifest"]
+    assert "easier to read and to ground" in recall["embedded"]
+    assert "No number of it measures" in " ".join(top["embedded"].split())
+    assert "No number of it measures" not in " ".join(top["manifest"].split())
+
+
+def test_the_page_leads_to_the_report_and_the_pairs(workflow_run):
+    """Links are relative, and those to files of the bare run lead somewhere."""
+    results = workflow_run / "results"
+    found = re.findall(r'href="([^"#]+)"', (results / "index.html").read_text(encoding="utf-8"))
+    assert "report.html" in found  # made by a command of its own, which stands beside it
+    lines = [f"dataset/default/{split}.jsonl" for split in SPLITS]
+    assert [link for link in found if link.startswith("dataset/")] == lines
+    assert all((results / link).is_file() for link in lines)
+
+
+def test_the_page_and_explain_say_the_same_numbers(workflow_run):
+    """The four numbers of every kept box of a case stand in a row of explain, which shows all of those."""
+    results, compared = workflow_run / "results", 0
+    for line in (line for line in read_lines(results / "page/cases.jsonl") if line["kind"] == "case"):
+        told = explain(results, line["study_id"], ("default",), 40)[0]
+        rows = {tuple(re.findall(r"(\d\.\d{3,}) (?:<|>=)", row)) for row in told.splitlines()}
+        for box in line["judged"]:
+            if box["kept"]:
+                assert tuple(re.findall(r"\d\.\d{3,}", box["reason"])) in rows
+                compared += 1
+    assert compared > 5
+
+
+@pytest.mark.parametrize(
+    ("value", "threshold", "text"),
+    [
+        (0.9679, 0.25, "0.967"), (0.2496, 0.25, "0.249"), (0.25, 0.25, "0.250"), (0.29, 0.2, "0.290"),
+        (0.01269, 0.0125, "0.0126"), (0.0, 0.2, "0.000"), (1.0, 0.1, "1.000"), (1e-7, 0.1, "0.000"),
+    ],
+)  # fmt: skip
+def test_a_number_is_cut_with_as_many_digits_as_its_threshold(value, threshold, text):
+    assert shown(value, threshold) == text
 
 
 def test_what_is_not_made_is_left_out_with_the_command(workflow_run):
@@ -419,6 +547,7 @@ def picture_inputs(run: Path) -> dict[str, list[str]]:
     results = run / "results"
     inputs = {name: sorted(map(str, (results / name).glob("??.h5"))) for name in STAGES}
     inputs["boxes"] = sorted(p for p in map(str, (results / "boxes").glob("??.parquet")))
+    inputs["reports"] = sorted(map(str, (results / "reports").glob("??.jsonl")))
     inputs["masks"] = sorted(map(str, (results / "masks/default").glob("??.h5")))
     inputs["findings"] = sorted(map(str, (results / "masks/default").glob("??.findings.parquet")))
     return inputs
@@ -429,9 +558,10 @@ def picture_outputs(folder: Path) -> dict[str, str]:
     return made | {"cases_lines": str(folder / "cases.jsonl")}
 
 
-def of_page(run: Path) -> gallery.Options:
+def of_page(run: Path, *, withheld: bool = False) -> gallery.Options:
     chosen = read(json.loads((run / "mine.yaml").read_text()))
-    return gallery.Options(["default"], **chosen.page.model_dump(), dpi=110, quality=85, seed=chosen.seed)
+    more = {"dpi": 110, "quality": 85, "seed": chosen.seed, "withheld": withheld}
+    return gallery.Options(["default"], **chosen.page.model_dump(), **more)
 
 
 def lower_lungs(path: str, folder: Path, rows: int) -> str:
@@ -602,3 +732,15 @@ def test_nothing_is_wider_than_the_window(name, size, phone, chromium, workflow_
     chromium.screenshot(tmp_path / f"{name}-{size[0]}.png")
     assert [url for url in chromium.requests if not url.startswith(("data:", path.as_uri()))] == []
     assert chromium.complaints == []
+
+
+@pytest.mark.parametrize("caption", ["Recall of grounding", "Beside the truth"])
+def test_a_phone_shows_the_average_of_a_wide_table(caption, chromium, workflow_run):
+    """Without scrolling: the column of the average, or of all, ends inside the window."""
+    chromium.window(*PHONE, phone=True)
+    chromium.open(workflow_run / "results/index.html")
+    chromium.run("document.querySelectorAll('details').forEach(one => one.open = true)")
+    table = f"[...document.querySelectorAll('table')].find(t => t.caption.textContent.startsWith('{caption}'))"
+    head = f"[...{table}.querySelectorAll('th[scope=col]')].find(c => ['average', 'all'].includes(c.textContent))"
+    assert chromium.run(f"{head}.getBoundingClientRect().right") <= PHONE[0]
+    assert chromium.run(f"{head}.cellIndex") == 1

@@ -4,6 +4,7 @@ What was decided is the stored verdict; the numbers are measured anew on the sto
 """
 
 from collections.abc import Mapping, Sequence
+from decimal import ROUND_FLOOR, Decimal
 from fractions import Fraction
 from math import ceil
 
@@ -15,6 +16,16 @@ from ils.core.labels import BOX_CONDITIONS, LUNGS
 
 MEASURED = BOX_CONDITIONS[:4]
 """The conditions with a number, c1 to c4 of Algorithm 1, as their thresholds are called."""
+
+
+def shown(value: float, threshold: float = 0.0) -> str:
+    """Return a measured number as text: cut, never rounded, so that .2496 stays below a threshold of .25.
+
+    It has three digits, or as many as ``threshold`` has. Whatever shows a number of a box takes this, so that the page
+    and ``explain`` say the same.
+    """
+    digits = max(3, -_exact(threshold).as_tuple().exponent)
+    return f"{_exact(value).quantize(Decimal(1).scaleb(-digits), ROUND_FLOOR):f}"
 
 
 def failed(verdict: int) -> list[str]:
@@ -59,3 +70,7 @@ def box_values(
 def _iou(mask: np.ndarray, inside: tuple[slice, slice], area: int) -> float:
     whole, shared = int(mask.sum()), int(mask[inside].sum())
     return shared / (area + whole - shared) if whole and area else 0.0
+
+
+def _exact(value: float) -> Decimal:
+    return Decimal(repr(float(value)))

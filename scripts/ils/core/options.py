@@ -72,7 +72,9 @@ def stage_options(settings: Settings) -> dict[str, dict]:
         "counts": {name: dataset[name] for name in ("global_share", "opacity_inference_share")},
         "tables": {"min_px": plain["tables"]["truth_min_px"]},
         "figures": plain["figures"] | {"seed": seed},
-        "page": plain["page"] | {"seed": seed} | {name: plain["figures"][name] for name in ("dpi", "quality")},
+        "page": plain["page"]
+        | {"seed": seed, "withheld": text_withheld(plain)}
+        | {name: plain["figures"][name] for name in ("dpi", "quality")},
         "page_costs": {"dpi": plain["figures"]["dpi"]},
         "explain": {"dpi": plain["figures"]["dpi"]},
         "paraphrase": _paraphrase(plain),
@@ -83,6 +85,11 @@ def stage_options(settings: Settings) -> dict[str, dict]:
         "review_merge": {name: plain["review"][name] for name in MERGE},
     } | _measured(settings, plain)
     return options | release_options(settings, options)
+
+
+def text_withheld(plain: dict) -> bool:
+    """Whether pages may quote no report (``release.withhold``); those of the embedded cohort are nobody's."""
+    return plain["cohort"]["source"] != "embedded" and "report_text" in plain["release"]["withhold"]
 
 
 def _stage(name: str, plain: dict, **shared: object) -> dict:

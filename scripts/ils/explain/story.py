@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from ils.core.conditions import MEASURED, box_values, failed
+from ils.core.conditions import MEASURED, box_values, failed, shown
 from ils.core.labels import HEART, LUNGS, REASONS, ZONE_LABELS
 from ils.explain import drawing
 from ils.explain.blocks import Block, Heading, Mark, Marked, Paragraph, Picture, Table, apart
@@ -145,7 +145,7 @@ def maps(image: Image, dpi: int) -> Iterator[Block]:
         yield Paragraph(f"Zones without a pixel: {_listed(empty, 'none')}.")
     if image.boxes:
         rows = [
-            [str(number), row["class_name"], f"{row['confidence']:.3f}", _corners(row), "yes" if row["kept"] else "no"]
+            [str(number), row["class_name"], shown(row["confidence"]), _corners(row), "yes" if row["kept"] else "no"]
             for number, row in enumerate(image.boxes)
             if row["confidence"] >= _least(image.boxes)
         ]
@@ -293,7 +293,10 @@ def boxes_of(row: dict, image: Image, taus: dict, denoise: str) -> Iterator[Bloc
     for at in order[:SHOWN_BOXES]:
         number, box = kept[at]
         bad = failed(verdicts[at])
-        cells = [f"{values[at][tau]:.3f} {'<' if tau in bad else '>='} {chosen[tau]:g}" for tau in MEASURED]
+        numbers = values[at]
+        cells = [
+            f"{shown(numbers[tau], chosen[tau])} {'<' if tau in bad else '>='} {chosen[tau]:g}" for tau in MEASURED
+        ]
         lines.append([str(number), box["class_name"], *cells, _verdict(bad)])
     yield Table(["box", "class", *(BOX_FAULTS[tau] for tau in MEASURED), "verdict"], lines, "boxes of one finding")
     if rest := order[SHOWN_BOXES:]:

@@ -1,11 +1,10 @@
 """Which findings and images are shown, and in which words a box is kept or dropped."""
 
 from collections.abc import Mapping, Sequence
-from math import floor
 
 import polars as pl
 
-from ils.core.conditions import MEASURED, failed
+from ils.core.conditions import MEASURED, failed, shown
 from ils.core.labels import LESIONS
 from ils.core.seeds import stable_hash
 
@@ -105,17 +104,26 @@ def reason(verdict: int, values: Mapping[str, float], taus: Mapping[str, float])
     ``values`` and ``taus`` hold the four of :data:`ils.core.conditions.MEASURED`.
     """
     if not verdict:
-        return "kept: " + ", ".join(f"{MEANING[name]} {_number(values[name])}" for name in MEASURED)
+        return "kept: " + ", ".join(f"{MEANING[name]} {shown(values[name], taus[name])}" for name in MEASURED)
     words = []
     for name in failed(verdict):
-        number = f" {_number(values[name])} < {taus[name]:g}" if name in MEASURED else ""
+        number = f" {shown(values[name], taus[name])} < {taus[name]:g}" if name in MEASURED else ""
         words.append(f"{MEANING[name]}{number}")
     return "dropped: " + ", ".join(words)
 
 
-def _number(value: float) -> str:
-    # cut, not rounded: .2496 stays below a threshold of .25
-    return f"{floor(value * 1000) / 1000:.3f}"
+def counted(verdicts: Sequence[int], drawn: Sequence[Mapping], name: str) -> str:
+    """Return how many boxes a finding has, and how many of them are drawn; "" for one that no boxes are asked for.
+
+    ``drawn``: the boxes of the picture, with ``kept``; ``name``: the threshold set.
+    """
+    if not verdicts:
+        return ""
+    kept, of_drawn = sum(verdict == 0 for verdict in verdicts), sum(box["kept"] for box in drawn)
+    told = f"{kept} of {len(verdicts)} boxes kept at the threshold set {name}"
+    if len(drawn) == len(verdicts):
+        return f"{told}; all are drawn"
+    return f"{told}; drawn are {of_drawn} of the kept and {len(drawn) - of_drawn} of the dropped"
 
 
 def outcome(row: Mapping) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import shorten
 
 import numpy as np
 import polars as pl
@@ -14,8 +15,11 @@ from ils.core.labels import LESIONS
 from ils.core.palette import LESION_COLOURS
 from ils.core.plots import save_sheet
 from ils.core.run import progress
-from ils.core.store import Shard, atomic, read_table, write_lines
+from ils.core.store import Shard, atomic, read_lines, read_table, write_lines
 from ils.page import cases, pictures, sheets
+
+SENTENCE = 400
+"""Characters of a report's sentence that are quoted."""
 
 
 @dataclass(frozen=True)
@@ -30,12 +34,15 @@ class Options:
     quality: int
     dpi: int
     seed: int
+    withheld: bool
+    """Whether no text of a report may be shown."""
 
 
 def run(
     *,
     findings: list[str],
     masks: list[str],
+    reports: list[str],
     boxes: list[str],
     frames: list[str],
     organs: list[str],
@@ -56,7 +63,14 @@ def run(
     folders = [Path(path) for path in (gallery, calibration, parts)]
     for folder in folders:
         folder.mkdir(parents=True, exist_ok=True)
-    shards = {"boxes": boxes, "frames": frames, "organs": organs, "anomaly": anomaly, "anatomy": anatomy}
+    shards = {
+        "reports": reports,
+        "boxes": boxes,
+        "frames": frames,
+        "organs": organs,
+        "anomaly": anomaly,
+        "anatomy": anatomy,
+    }
     tables = {name: [read_table(path) for path in _of_set(findings, name)] for name in options.thresholds}
     stores = {name: _of_set(masks, name) for name in options.thresholds}
     lines = []
@@ -120,20 +134,27 @@ def _cases(
         reported = ", ".join(row["reported"]) or "no place"
         title = f"{lesion} ({row['certainty'] or 'no certainty'}), reported: {reported}; {cases.outcome(row)}"
         words = [f"{box['number']}  {box['class_name']}: {box['reason']}" for box in shown] or ["no boxes are asked"]
-        tally = {"kept": sum(v == 0 for v in row["box_verdicts"]), "dropped": sum(v > 0 for v in row["box_verdicts"])}
-        counted = f"{tally['kept']} of {sum(tally.values())} boxes kept at the threshold set {name}"
-        if row["box_verdicts"]:
-            words.append(counted)
+        counted = cases.counted(row["box_verdicts"], shown, name)
+        words += [counted] if counted else []
         sheet = sheets.case(f"study {row['study_id']}\n{title}", left, right, words)
         save_sheet(sheet, gallery / name / f"{stem}.jpg", options.dpi, options.quality)
         for picture, kind in ((left, "mask"), (right, "boxes")):
             _write(parts / name / f"{stem}-{kind}.jpg", pictures.jpeg(picture, options.quality))
+        sentence = _sentence(shards["reports"][shard], row, withheld=options.withheld)
         yield {
             "kind": "case", "thresholds": name, "lesion": lesion, "study_id": row["study_id"], "image_id": image_id,
-            "title": title, "counted": counted if row["box_verdicts"] else "", "has_mask": mask is not None,
+            "title": title, "sentence": sentence, "counted": counted, "has_mask": mask is not None,
             "taus": taus, "mask": f"{name}/{stem}-mask.jpg", "boxes": f"{name}/{stem}-boxes.jpg",
             "judged": [{key: box[key] for key in ("number", "class_name", "kept", "reason")} for box in shown],
         }  # fmt: skip
+
+
+def _sentence(reports: str, row: dict, *, withheld: bool) -> str:
+    """Return the sentence that states a finding, "" where report text is withheld; a long one is cut."""
+    if withheld:
+        return ""
+    line = next(line for line in read_lines(reports) if line["study_id"] == row["study_id"])
+    return shorten(line["sentences"][row["sentence_index"] - 1], SENTENCE, placeholder=" …")
 
 
 def _judged(

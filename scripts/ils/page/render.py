@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from ils.core.labels import LESIONS
+from ils.core.labels import LESIONS, SPLITS
 from ils.core.palette import DROPPED, KEPT, LESION_COLOURS
 from ils.core.places import SCRIPTS
 from ils.core.plots import BLUE, GREY, ORANGE
 from ils.core.store import read_lines, read_table
 from ils.page import sections, versions
-from ils.page.sections import GROUNDABLE, number
+from ils.page.sections import number
 from ils.page.templates import template
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 ABLATION = "results/ablation/"
 EVALUATION = "results/evaluation/"
 SOURCES = {
-    "embedded": "the embedded synthetic cohort, whose truth is known",
+    "embedded": "the embedded cohort, whose pictures and reports are drawn and whose truth is known",
     "mimic": "MIMIC-CXR",
     "openi": "the Indiana University chest X-ray collection (Open-i)",
 }
@@ -84,6 +84,7 @@ def index(
     ``ledgers``: of the stages that read the user's files.
     """
     name, *others = options.thresholds
+    drawn = options.source == "embedded"
     ablation = read_table(f"{ABLATION}points.tsv") if f"{ABLATION}points.tsv" in options.extras else None
     if ablation is not None and not sections.agrees(tables["recall"], ablation):
         ablation = None
@@ -104,9 +105,11 @@ def index(
         shares={each: sections.distribution(tables["splits"], each).to_dicts() for each in options.thresholds},
         share_most={each: _most(sections.distribution(tables["splits"], each)) for each in options.thresholds},
         splits={each: sections.split_rows(tables["splits"], each) for each in options.thresholds},
-        recall_columns=(*GROUNDABLE, "average"),
-        recall=sections.recall(tables["recall"], ablation),
-        recall_notes=[note for note in tables["recall"]["note"].unique(maintain_order=True) if note],
+        recall_columns=sections.RECALL_COLUMNS,
+        recall=sections.recall(tables["recall"], ablation, beside_paper=not drawn),
+        recall_notes=[] if drawn else [note for note in tables["recall"]["note"].unique(maintain_order=True) if note],
+        drawn=drawn,
+        split_names=SPLITS,
         ablation=_ablation(ablation, options.extras, embed),
         gallery=_gallery(cases, options.thresholds),
         calibration=[line for line in lines if line["kind"] == "calibration"],
@@ -170,10 +173,13 @@ def _evaluation(extras: Mapping[str, str], test: Mapping[str, str], embed: Calla
     figures = [
         {"src": embed(path), "alt": f"{what}. In total, {ours}.", "what": what}
         for path, what in (
-            (f"{EVALUATION}masks.png", "Masks per lesion type, with intervals; diamonds are the paper's values"),
+            (
+                f"{EVALUATION}masks.png",
+                "Masks per lesion type, with intervals; diamonds: the paper's, of its test split",
+            ),
             (
                 f"{EVALUATION}text.png",
-                "Answers per type of instruction, with intervals; diamonds are the paper's values",
+                "Answers per type of instruction, with intervals; diamonds: the paper's, of its test split",
             ),
         )
         if path in extras

@@ -8,6 +8,7 @@ from ils.core.labels import LESIONS
 
 KINDS = ("basic", "global", "lesion_inference")
 GROUNDABLE = tuple(lesion for lesion in LESIONS if lesion != "cardiomegaly")
+RECALL_COLUMNS = ("average", *GROUNDABLE)
 NONE = "–"
 
 
@@ -111,10 +112,11 @@ def split_rows(splits: pl.DataFrame, name: str) -> list[dict]:
     return tables
 
 
-def recall(table: pl.DataFrame, ablation: pl.DataFrame | None) -> list[dict]:
+def recall(table: pl.DataFrame, ablation: pl.DataFrame | None, *, beside_paper: bool) -> list[dict]:
     """Return a row for each threshold set: name, cells of (recall text, paper's text, shade in %, interval text).
 
-    Columns are the lesion types that can be grounded and their average. ``ablation``: its table, for intervals.
+    Columns are the average, first so that a phone shows it, and the lesion types that can be grounded. ``ablation``:
+    its table, for intervals. The paper's texts are empty unless ``beside_paper``.
     """
     intervals = {}
     if ablation is not None:
@@ -129,11 +131,11 @@ def recall(table: pl.DataFrame, ablation: pl.DataFrame | None) -> list[dict]:
             {
                 "recall": number(of[lesion]["recall"], 1),
                 "of": f"{of[lesion]['grounded']} of {of[lesion]['total']}" if of[lesion]["total"] else "no study",
-                "paper": number(of[lesion]["paper"], 1) if of[lesion]["paper"] is not None else "",
+                "paper": number(of[lesion]["paper"], 1) if beside_paper and of[lesion]["paper"] is not None else "",
                 "shade": of[lesion]["recall"] or 0,
                 "interval": intervals.get((name, lesion), ""),
             }
-            for lesion in (*GROUNDABLE, "average")
+            for lesion in RECALL_COLUMNS
         ]
         rows.append({"name": name, "cells": cells})
     return rows
@@ -147,13 +149,13 @@ def agrees(table: pl.DataFrame, ablation: pl.DataFrame) -> bool:
 
 
 def truth(table: pl.DataFrame, name: str) -> list[dict]:
-    """Return a row for each measure beside the known truth: measure, cells (value, of how many) by lesion and all."""
+    """Return a row for each measure beside the known truth: measure, cells (value, of how many): all, then each."""
     rows = []
     for (measure,), part in table.filter(pl.col("thresholds") == name).group_by("measure", maintain_order=True):
         of = {row["lesion"]: row for row in part.iter_rows(named=True)}
         cells = [
             (number(of[key]["value"], 2), number(of[key]["of"])) if key in of else (NONE, "")
-            for key in (*LESIONS, "all")
+            for key in ("all", *LESIONS)
         ]
         rows.append({"measure": measure, "cells": cells})
     return rows
