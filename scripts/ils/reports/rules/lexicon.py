@@ -15,9 +15,10 @@ from spacy.matcher import PhraseMatcher
 from spacy.tokens import Doc
 
 from ils.reports.rules import wordings
+from ils.reports.rules.shorthand import Shorthand
 from ils.reports.rules.tokens import Tokenizer
 
-FILES = ("entities", "composites", "scope", "links", "locations", "slots", "spelling")
+FILES = ("entities", "composites", "scope", "links", "locations", "slots", "spelling", "shorthand")
 CUE_SETS = ("negation", "no_new", "strong", "suspicion", "weak", "elsewhere")
 """Scope sets; each is one negspacy component with an extension attribute of that name."""
 
@@ -67,8 +68,10 @@ class Lexicon:
         self._add_entities(data["entities"], data["composites"]["composites"])
         self._add_locations(data["locations"])
         self._add_scope(data["scope"], data["links"])
-        self.spelling = wordings.misspellings(
-            data["spelling"]["words"], {*data["spelling"]["keep"], *(w for form in self._phrases for w in form.split())}
+        known = {*data["spelling"]["keep"], *(word for form in self._phrases for word in form.split())}
+        spelling = data["spelling"]["words"]
+        self.shorthand = Shorthand(
+            **data["shorthand"], slips=wordings.misspellings(spelling, known), words=spelling, known=known
         )
         for phrase, values in self._phrases.items():
             key = self.nlp.vocab.strings.add("ils:" + phrase)

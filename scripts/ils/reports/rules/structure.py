@@ -10,7 +10,6 @@ from ils.reports import schema
 from ils.reports.rules import clauses, inference, locations, mapping, mentions, scope
 from ils.reports.rules.lexicon import Lexicon
 from ils.reports.rules.places import Place, beyond
-from ils.reports.rules.tokens import words_of
 
 _BATCH_WORDS = 150
 """Words that share one spaCy document; a longer sentence is read in windows: time stays linear in the text."""
@@ -62,7 +61,7 @@ def structure(sentences: list[str], lexicon: Lexicon, unsided_effusion: bool) ->
 def _batches(sentences: list[str], lexicon: Lexicon) -> Iterator[list[_Piece]]:
     batch, size = [], 0
     for number, text in enumerate(sentences, start=1):
-        tokens = [(lexicon.spelling.get(word, word), start, end) for word, start, end in words_of(text)]
+        tokens = lexicon.shorthand.tokens(text)
         for start in range(0, len(tokens), _BATCH_WORDS):
             window = tokens[start : start + _BATCH_WORDS]
             if batch and size + len(window) > _BATCH_WORDS:

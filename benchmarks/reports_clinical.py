@@ -1,0 +1,214 @@
+"""How a whole text of a clinical suite is read: findings, certainty, places, false denials, texts that are no report.
+
+A text of the suite (:class:`reports_labelled.Clinical`) holds one careful reading: its findings with places, and the
+lesion types that may not be denied of it (``affirmed_or_possible``). Counts of one text are a row of :data:`COUNTS`;
+rows add up, so that intervals come from drawings of texts. The rules of the suite's fields:
+
+* a lesion counts as found where an affirmed tuple is of its type, or of a finding that may stand for it. Beyond the
+  listed findings no type of ``affirmed_or_possible`` or ``unscored`` is extra; a denied type of ``denied`` neither;
+* certainty is that of the type's own tuple, or of the link where a finding only stands for it (``inferred_from``);
+  not scored where the reading has ``certainty_free``;
+* places are the zones of all tuples that tell the type, lobes as the zone they mostly lie in; right where they are
+  exactly ``locations`` or one of ``locations_alt``;
+* a type is falsely denied where it may not be, nothing stands of it (a standing consolidation is an opacity, a
+  neighbouring term or a doubtful denial forbids to deny), and the dataset could deny it: a tuple denies it, or the
+  section speaks of the lungs and never of the type.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from ils.core.labels import LESIONS, VALID_LOCATIONS, kinds_under
+from reports_labelled import Clinical, Told
+
+CARDIOMEGALY = "cardiomegaly"
+ENGLISH, NO_REPORT = "en", "no_report"
+SIGNS = ("positive", "negative")
+COUNTS = (
+    *(f"{sign} {kind}" for sign in SIGNS for kind in ("hit", "extra", "missed")),
+    *(f"{name} {kind}" for name in ("certainty", "places", "kept", "other", "reason") for kind in ("right", "told")),
+    "global denials",
+)
+"""What is counted of a text. "kept": lesion types that may not be denied and are not; "other": texts in another
+language or without a report, right if they give no lesion; "reason": those with a reason the suite can name."""
+LOBES = {"upper": "upper zone lung", "middle": "mid zone lung", "lower": "lung base"}
+REASONS = {NO_REPORT: ("no_statement", "empty_report", "no_report")}
+"""Reasons that say of a text what it is; in another language only ``not_english`` does."""
+
+
+class Answer(NamedTuple):
+    """What was read in a text: tuples, whether it speaks of the lungs, or why it cannot be used."""
+
+    tuples: list[dict]
+    mentions_lungs: bool = True
+    related: tuple[str, ...] = ()
+    reason: str | None = None
+
+
+class Score(NamedTuple):
+    """The row of counts of a text, and each of its errors as (kind, lesion or "", what was wanted and read)."""
+
+    row: np.ndarray
+    errors: list[tuple[str, str, str]]
+
+
+def lesions_of(item: dict) -> set[str]:
+    """Return the lesion types that a tuple is or may stand for."""
+    return {item["lesion_type"], item["predicted_lesion_type"], *item["candidates"]}.intersection(LESIONS)
+
+
+def zones_of(item: dict) -> set[str]:
+    """Return the valid locations of a tuple, lobes as the zone that they mostly lie in."""
+    found = set()
+    for label in item["labels"]:
+        side = "right" if "right" in label else "left"
+        lobe = next((zone for name, zone in LOBES.items() if f"{name} lobe" in label), None)
+        found |= {f"{side} {lobe}"} if lobe else {label}.intersection(VALID_LOCATIONS)
+    return found
+
+
+def score(text: Clinical, answer: Answer) -> Score:
+    """Count one text."""
+    row, errors = dict.fromkeys(COUNTS, 0), []
+    affirmed = [item for item in answer.tuples if item["presence"] == "positive"]
+    denied = [item for item in answer.tuples if item["presence"] == "negative"]
+    other = text.language != ENGLISH or text.category == NO_REPORT
+    if other:
+        _count_other(text, answer, row, errors)
+    else:
+        _count_findings(text, affirmed, denied, row, errors)
+        for told in text.findings:
+            tuples = [item for item in affirmed if told.lesion in lesions_of(item)]
+            if told.presence == "positive" and tuples:
+                _count_details(told, tuples, row, errors)
+    if text.language == ENGLISH and text.category != NO_REPORT or text.language != ENGLISH and not _is_non_report(text):
+        _count_denials(text, answer, affirmed, denied, row, errors)
+    return Score(np.array([row[name] for name in COUNTS]), errors)
+
+
+def _is_non_report(text: Clinical) -> bool:
+    return text.category == NO_REPORT
+
+
+def _count_other(text: Clinical, answer: Answer, row: dict, errors: list) -> None:
+    """A text in another language or without a report: no lesion may come of it, and the reason should say so."""
+    found = set().union(*map(lesions_of, answer.tuples)) if answer.tuples else set()
+    wanted = ("not_english",) if text.language != ENGLISH else REASONS[NO_REPORT]
+    row["other told"], row["other right"] = 1, not found
+    row["reason told"], row["reason right"] = 1, answer.reason in wanted
+    if found:
+        errors.append(("not a report", "", f"lesions {', '.join(sorted(found))} from a text that should give none"))
+    if answer.reason not in wanted:
+        errors.append(("reason", "", f"wanted {' or '.join(wanted)}, read {answer.reason}"))
+
+
+def _count_findings(text: Clinical, affirmed: list[dict], denied: list[dict], row: dict, errors: list) -> None:
+    unscored = set(text.unscored)
+    for sign, tuples in zip(SIGNS, (affirmed, denied), strict=True):
+        wanted = {told.lesion for told in text.findings if told.presence == sign}
+        if sign == "positive":
+            found = set().union(*map(lesions_of, tuples))
+            free = set(text.affirmed_or_possible) | unscored
+        else:
+            found = {item["lesion_type"] for item in tuples}.intersection(LESIONS) - (set(text.denied) - wanted)
+            free = unscored
+        counted = {"hit": wanted & found, "missed": wanted - found, "extra": found - wanted - free}
+        for kind, lesions in counted.items():
+            row[f"{sign} {kind}"] = len(lesions)
+            errors += [(kind, lesion, f"{kind} {sign}") for lesion in sorted(lesions) if kind != "hit"]
+
+
+def _count_details(told: Told, tuples: list[dict], row: dict, errors: list) -> None:
+    """Certainty and places of a finding that was found."""
+    if not told.certainty_free:
+        found = {_certainty(item, told.lesion) for item in tuples}
+        row["certainty told"] += 1
+        row["certainty right"] += told.certainty in found
+        if told.certainty not in found:
+            errors.append(("certainty", told.lesion, f"certainty: wanted {told.certainty}"))
+    if told.lesion != CARDIOMEGALY and told.locations is not None:
+        found = set().union(*map(zones_of, tuples))
+        right = any(found == set(places) for places in (told.locations, *told.locations_alt))
+        row["places told"] += 1
+        row["places right"] += right
+        if not right:
+            wanted = ", ".join(sorted(told.locations)) or "none"
+            errors.append(("place", told.lesion, f"places: wanted {wanted}, read {', '.join(sorted(found)) or 'none'}"))
+
+
+def _certainty(item: dict, lesion: str) -> str:
+    if item["lesion_type"] == lesion:
+        return item["certainty"]
+    sure = item["certainty"] == "definitive" and item["predicted_hedge"] in (None, "definite")
+    return "definitive" if sure else "tentative"
+
+
+def standing(answer: Answer) -> set[str]:
+    """Return the lesion types that forbid a denial: affirmed, neighbours of what is, doubtfully denied, their parents."""
+    affirmed = [item for item in answer.tuples if item["presence"] == "positive"]
+    found = set().union(*map(lesions_of, affirmed)) | set(answer.related)
+    for item in affirmed:
+        found |= set(_listed(item["related"]))
+    found |= {item["lesion_type"] for item in answer.tuples if not item["denies"]}
+    found |= {i["lesion_type"] for i in answer.tuples if i["presence"] == "negative" and i["certainty"] == "tentative"}
+    return found | {lesion for lesion in LESIONS if found.intersection(kinds_under(lesion))}
+
+
+def _listed(value: str | list[str] | None) -> Iterable[str]:
+    return [value] if isinstance(value, str) else value or ()
+
+
+def _count_denials(text: Clinical, answer: Answer, affirmed, denied, row: dict, errors: list) -> None:
+    stands = standing(answer)
+    for lesion in text.affirmed_or_possible:
+        by_tuple = [item for item in denied if item["lesion_type"] == lesion]
+        silent = answer.reason is None and answer.mentions_lungs and lesion != CARDIOMEGALY
+        wrong = lesion not in stands and (bool(by_tuple) or silent)
+        row["kept told"] += 1
+        row["kept right"] += not wrong
+        row["global denials"] += wrong and any(not item["location"] for item in by_tuple)
+        if wrong:
+            errors.append(("false denial", lesion, "false denial " + ("by a tuple" if by_tuple else "by silence")))
+
+
+def f1(counts: np.ndarray) -> np.ndarray:
+    """Return the F1 (...) of rows (..., counts) over both signs."""
+    return _f1(counts, SIGNS)
+
+
+def f1_of(sign: str):
+    return lambda counts: _f1(counts, (sign,))
+
+
+def _f1(counts: np.ndarray, signs: tuple[str, ...]) -> np.ndarray:
+    hit, extra, missed = (sum(_of(counts, f"{sign} {kind}") for sign in signs) for kind in ("hit", "extra", "missed"))
+    return _share(2 * hit, 2 * hit + extra + missed)
+
+
+def right_of(name: str):
+    """Return the function that gives right / told of a measure."""
+    return lambda counts: _share(_of(counts, f"{name} right"), _of(counts, f"{name} told"))
+
+
+def denied_of(counts: np.ndarray) -> np.ndarray:
+    """Return the share of (text, lesion) that may not be denied and is."""
+    return 1 - right_of("kept")(counts)
+
+
+def _of(counts: np.ndarray, name: str) -> np.ndarray:
+    return np.asarray(counts[..., COUNTS.index(name)], float)
+
+
+def _share(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(part, float) / whole
+
+
+def halves(texts: list[Clinical], every: int | None) -> Iterator[tuple[str, list[int]]]:
+    """Yield (name, indices): all, and with ``every`` those that may be looked at and each ``every``-th that may not."""
+    yield "all", list(range(len(texts)))
+    if every:
+        yield "read", [i for i in range(len(texts)) if i % every != every - 1]
+        yield "unread", [i for i in range(len(texts)) if i % every == every - 1]
