@@ -33,13 +33,23 @@ def apply(doc: Doc, mentions: Iterable[Mention], clause_starts: Iterable[int], l
                     mention.flags.add(name)
 
 
-def adjacent(words: list[str], mentions: list[Mention], lexicon: Lexicon) -> None:
-    """Deny the finding right after "resolved" and the like; one sentence."""
+def adjacent(words: list[str], hits: list[Hit], mentions: list[Mention], cut: set[int], lexicon: Lexicon) -> None:
+    """Deny the finding right after "resolved" and the like, past its places and adjectives; one sentence."""
+    sided = {i for tag, _, s, e in hits if tag in ("side", "level", "fused", "half") for i in range(s, e)}
     for mention in mentions:
-        before = words[max(0, mention.start - 3) : mention.start]
-        near = not lexicon.adjacent.isdisjoint(before) and lexicon.not_adjacent.isdisjoint(before)
+        start = mention.start
+        while start > 0 and start not in cut and (start - 1 in sided or words[start - 1] in lexicon.quantities):
+            start -= 1
+        before = words[max(0, start - 3) : start] if start not in cut else []
+        near = not lexicon.adjacent.isdisjoint(before[-1:]) and lexicon.not_adjacent.isdisjoint(before)
+        old = words[max(0, mention.start - 3) : mention.start]
+        near = near or (
+            not lexicon.adjacent.isdisjoint(old)
+            and lexicon.not_adjacent.isdisjoint(old)
+            and cut.isdisjoint(range(mention.start - 2, mention.start + 1))
+        )
         lesion = mention.entity is not None and mention.entity.lesion is not None
-        if near or (lesion and " ".join(["", *before]).endswith(lexicon.touching)):
+        if near or (lesion and " ".join(["", *old]).endswith(lexicon.touching)):
             mention.flags.add("negation")
 
 

@@ -62,7 +62,7 @@ class Shorthand:
         """Return the word that a misspelt one stands for, else the word itself."""
         if word in self._slips:
             return self._slips[word]
-        if len(word) < _TWO_SLIPS - 2 or word in self._known:
+        if len(word) < _TWO_SLIPS - 2 or word in self._known or not word.isascii():
             return word
         meant = {right for key in _deletions(word) for right in self._long.get(key, ())}
         near = [right for right in meant if _near(word, right)]
