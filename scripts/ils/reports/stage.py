@@ -107,6 +107,9 @@ def study_line(row: dict, reader: _Reader) -> dict | tuple[str, str]:
         problems = schema.problems(tuples, len(texts))
         if problems:
             return "quarantined", "; ".join(problems[:3])
+    others = _plainly(section.beside[1], reader) if section.beside else []
+    neighbours = _one_neighbour([*tuples, *others])
+    asked = statements.asked(texts, tuples, reader.lexicon)
     return {
         "study_id": row["study_id"],
         "subject_id": row["subject_id"],
@@ -115,12 +118,24 @@ def study_line(row: dict, reader: _Reader) -> dict | tuple[str, str]:
         "sentences": texts,
         "tuples": tuples,
         "other_section": section.beside[0] if section.beside else None,
-        "other_tuples": _plainly(section.beside[1], reader) if section.beside else [],
+        "other_tuples": others,
+        "related": statements.in_order([*neighbours, *asked]),
         "comparison_only": statements.comparison_only(texts, tuples, reader.lexicon),
         "mentions_lungs": statements.mentions_lungs(texts, tuples, reader.lexicon),
         "engine": reader.options.engine,
         "digests": {"text": hashlib.blake2b(section.text.encode(), digest_size=8).hexdigest(), **reader.digests},
     }
+
+
+def _one_neighbour(tuples: list[dict]) -> list[str]:
+    """Leave each tuple the first of its neighbouring lesion types; return the further ones, which stand in the line."""
+    further: list[str] = []
+    for item in tuples:
+        if isinstance(item["related"], list):
+            first, *rest = item["related"]
+            item["related"] = first
+            further += rest
+    return further
 
 
 def _plainly(text: str, reader: _Reader) -> list[dict]:

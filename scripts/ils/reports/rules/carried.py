@@ -98,7 +98,7 @@ def _on_its_level(mention: Mention, earlier: list[Mention], lexicon: Lexicon) ->
     """ "Bibasilar opacities: atelectasis on the right": in the right base."""
     bearer = next((m for m in reversed(earlier) if m.entity.explained and m.places), None)
     bare = mention.places and all(p.sides and p.level is None and p.category is None for p in mention.places)
-    if bearer is None or not bare or mention.entity.name not in lexicon.inherits or mention.entity.explained:
+    if bearer is None or not bare or mention.entity.name not in lexicon.possible_diseases:
         return
     told = [(side, place.level) for place in bearer.places for side in place.sides if place.level not in (None, "lung")]
     places: list[Place] = []

@@ -101,13 +101,13 @@ def _tailed(words, hits, mention: Mention, following: int, sided: set[int], lexi
         if not any(hit[0] in ("side", "fused") for hit in places):
             continue
         made.append(_stand_in(mention.entity, start, end, sign, places))
-    return made + _gone_there(words, hits, mention, following)
+    return made + _gone_there(words, hits, mention, following, lexicon)
 
 
-def _gone_there(words, hits: list[Hit], mention: Mention, following: int) -> list[Mention]:
+def _gone_there(words, hits: list[Hit], mention: Mention, following: int, lexicon: Lexicon) -> list[Mention]:
     """ "RUL opacity, no longer seen in the left": denied of the second place alone, if there is a first."""
     for tag, _, s, e in hits:
-        if tag != "deny_after" or not mention.end < s < following or words[s - 1] not in (",", "but", "and"):
+        if tag != "deny_after" or words[s] in lexicon.stand_ins or not mention.end < s < following or words[s - 1] not in (",", "but", "and"):
             continue
         at = e + (words[e : e + 1] != [] and words[e] in _LEADS)
         at += words[at : at + 1] == ["the"]

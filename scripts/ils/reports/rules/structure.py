@@ -30,6 +30,19 @@ class _Piece:
 def structure(sentences: list[str], lexicon: Lexicon, unsided_effusion: bool) -> list[dict]:
     """Return the tuples of a section as in :mod:`ils.reports.schema`; ``span`` in characters of its sentence."""
     tuples: list[schema.Finding] = []
+    for piece, own, found in _read(sentences, lexicon):
+        tuples += _tuples(piece, own, found, unsided_effusion, lexicon)
+    return [schema.as_dict(finding) for finding in tuples]
+
+
+def set_aside(sentences: list[str], lexicon: Lexicon) -> set[str]:
+    """Return the lesion types that sentences name without telling whether they are there ("rule out pneumonia")."""
+    found = [mention for *_, mentions_ in _read(sentences, lexicon) for mention in mentions_]
+    return {m.entity.lesion for m in found if m.entity is not None and m.entity.lesion and "elsewhere" in m.flags}
+
+
+def _read(sentences: list[str], lexicon: Lexicon) -> list[tuple]:
+    """Return (piece, phrases, mentions) of each sentence, read to the end."""
     last: list[mentions.Mention] = []
     read: list[tuple] = []
     entity = None
@@ -62,9 +75,7 @@ def structure(sentences: list[str], lexicon: Lexicon, unsided_effusion: bool) ->
             last = _finish(piece, own, found, cut, last, told, lexicon)
             read.append((piece, own, found))
     _answered(read, lexicon)
-    for piece, own, found in read:
-        tuples += _tuples(piece, own, found, unsided_effusion, lexicon)
-    return [schema.as_dict(finding) for finding in tuples]
+    return read
 
 
 def _told(mention: mentions.Mention) -> bool:
