@@ -123,7 +123,7 @@ def _count_findings(text: Clinical, affirmed: list[dict], denied: list[dict], ro
 def _count_details(told: Told, tuples: list[dict], row: dict, errors: list) -> None:
     """Certainty and places of a finding that was found."""
     if not told.certainty_free:
-        found = {_certainty(item, told.lesion) for item in tuples}
+        found = {certainty_of(item, told.lesion) for item in tuples}
         row["certainty told"] += 1
         row["certainty right"] += told.certainty in found
         if told.certainty not in found:
@@ -138,7 +138,7 @@ def _count_details(told: Told, tuples: list[dict], row: dict, errors: list) -> N
             errors.append(("place", told.lesion, f"places: wanted {wanted}, read {', '.join(sorted(found)) or 'none'}"))
 
 
-def _certainty(item: dict, lesion: str) -> str:
+def certainty_of(item: dict, lesion: str) -> str:
     if item["lesion_type"] == lesion:
         return item["certainty"]
     sure = item["certainty"] == "definitive" and item["predicted_hedge"] in (None, "definite")

@@ -83,7 +83,9 @@ def _leads(gap: list[str], lexicon: Lexicon) -> bool:
 
 
 def _ended(words: list[str], start: int, end: int) -> bool:
-    return not {";", "but", "however", "although", "though", "there", "except"}.isdisjoint(words[start:end])
+    inside = words[start:end]
+    told = any(first == "," and second in ("the", "there") for first, second in pairwise(inside))
+    return told or not {";", "but", "however", "although", "though", "there", "except"}.isdisjoint(inside)
 
 
 def longest(hits: list[Hit], tags: tuple[str, ...]) -> list[tuple]:
@@ -134,7 +136,7 @@ def _own_statement(words: list[str], hits: list[Hit], mentions: list[Mention], l
 
     Also the one of "effusion without edema, and atelectasis": a list of two has no comma.
     """
-    verbs = {s for tag, _, s, _ in hits if tag == "verb"}
+    verbs = {s for tag, _, s, _ in hits if tag in ("verb", "link")}
     denials = [s for tag, s, _ in longest(hits, ("deny", "deny_not")) if tag == "deny"]
     found = set()
     for comma in (i for i, word in enumerate(words) if word == ","):

@@ -26,7 +26,7 @@ def stand_ins(words: list[str], hits: list[Hit], mentions: list[Mention], before
     if not mentions and before is None:
         return mentions
     sided = {i for tag, _, s, e in hits if tag in _SIDED for i in range(s, e)}
-    if not sided:
+    if not sided and all(hit[0] != "exceptions" for hit in hits):
         return mentions
     made = []
     for number, mention in enumerate(mentions):
@@ -101,7 +101,31 @@ def _tailed(words, hits, mention: Mention, following: int, sided: set[int], lexi
         if not any(hit[0] in ("side", "fused") for hit in places):
             continue
         made.append(_stand_in(mention.entity, start, end, sign, places))
+    made += _left_out(words, hits, mention, following, sided, lexicon)
     return made + _gone_there(words, hits, mention, following, lexicon)
+
+
+def _left_out(words, hits, mention: Mention, following: int, sided: set[int], lexicon: Lexicon) -> list[Mention]:
+    """ "No effusion except for a trace on the right", "... resolved on the left but persists on the right"."""
+    made = []
+    for tag, _, start, end in (hit for hit in hits if hit[0] in ("exceptions", "persists")):
+        if not mention.end <= start or end > following:
+            continue
+        if tag == "persists" and words[start - 1] not in _JOINTS:
+            continue
+        at = end
+        while at < following and at not in sided and (words[at] in lexicon.quantities or words[at] in _LEADS):
+            at += 1
+        stop = at
+        while stop < following and (stop in sided or words[stop] in ("of", "the", "lung")):
+            stop += 1
+        amount = tag == "exceptions" and at > end and not sided & {at}
+        closed = stop == len(words) or words[stop] in _ENDS | {"amount", "amounts"}
+        if stop > end and closed and (stop > at or amount) and not any(m.start == start for m in made):
+            places = [hit for hit in hits if hit[0] in _SIDED and at <= hit[2] and hit[3] <= stop]
+            first, last = (at, stop) if stop > at else (end, at)
+            made.append(_stand_in(mention.entity, first, last, False, places))
+    return made[:1]
 
 
 def _gone_there(words, hits: list[Hit], mention: Mention, following: int, lexicon: Lexicon) -> list[Mention]:
@@ -161,14 +185,16 @@ def _leads_to_place(words: list[str], at: int, sided: set[int], bare: bool) -> b
 
 def _elided(words, at: int, mentions: list[Mention], sided: set[int], lexicon: Lexicon) -> bool:
     """Tell whether a side alone is the subject: "the effusion has decreased on the left and *the right* has resolved"."""
-    if words[at] not in ("right", "left") or words[at - 1 : at] != ["the"] or at < 2:
+    lead = at - (words[at - 1 : at] == ["the"])
+    if words[at] not in ("right", "left") or lead < 1:
         return False
-    if words[at - 2] not in _JOINTS | {"while", "whereas"} or not any(m.end < at for m in mentions):
+    if words[lead - 1] not in _JOINTS | {"while", "whereas"} or not any(m.end < at for m in mentions):
         return False
     rest = words[at + 1 : at + 5]
     verbs = [word for word in rest if word in _HAS]
     state = next((word for word in rest if word not in _HAS), "")
-    return bool(rest) and rest[0] in _HAS | {"persists"} and bool(verbs) and state in lexicon.elided_states
+    persists = bool(rest) and rest[0] in ("persists", "remains", "persisted")
+    return persists or (bool(rest) and rest[0] in _HAS and bool(verbs) and state in lexicon.elided_states)
 
 
 def _stand_in(entity, start: int, end: int, denied: bool | None, places: list | None) -> Mention:

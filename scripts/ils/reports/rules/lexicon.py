@@ -51,6 +51,7 @@ class Lexicon:
     ``match(doc)`` gives (tag, value, start, end) of every phrase; tags: entity, cancel, subject, state, side, level,
     fused, place, link, bound, alternative, end, affirming, verb, hedged, cue_with, deny, deny_not, deny_after, not_end,
     half, setting, reversed, aside, operation, carries, bears, refuted, denied_that, changes, unfinished, likewise, here,
+    exceptions, persists,
     device.
     """
 
@@ -183,7 +184,7 @@ class Lexicon:
         self._put("bears", None, scope["bears_hedge"])
         self._put("setting", None, scope["behind"]["setting"])
         self._put("deny_after", None, scope["negation"]["after"])
-        for tag in ("refuted", "denied_that", "changes", "unfinished", "likewise"):
+        for tag in ("refuted", "denied_that", "changes", "unfinished", "likewise", "exceptions", "persists"):
             self._put(tag, None, scope[tag])
         self._put("here", None, self.locations["here"])
 

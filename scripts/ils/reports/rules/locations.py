@@ -52,6 +52,7 @@ def attach(
         items = [item for part in own for item in part] if mention.told is None else mention.told
         mention.places = resolve(words, items, lexicon)
     neighbours.share(words, mentions, parts, adjectives, lexicon)
+    neighbours.share_back(words, mentions, lexicon)
 
 
 def _parts(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon) -> list[_Part]:

@@ -6,7 +6,7 @@ from ils.reports.rules.mentions import Hit, Mention
 
 _OVER = frozenset(("resolved", "cleared", "disappeared", "gone", "longer", "vanished"))
 _CLEARING = frozenset(("clearing", "resolution", "resorption", "clearance", "disappearance"))
-_FILLERS = frozenset((",", ";", "and", "but", "now", "since", "also", "subsequently", "completely", "-", "though", "have"))
+_FILLERS = frozenset((",", ";", "and", "but", "now", "since", "also", "subsequently", "completely", "-", "though", "have", "is", "are", "has"))
 _STOPS = frozenset((";", "but", "however", "although"))
 
 
@@ -75,6 +75,8 @@ def _resumed(words, hits: list[Hit], mentions: list[Mention], cut: set[int], las
         if any(begin <= m.start < start for m in mentions):
             continue
         before = [m for m in mentions if m.end <= begin and m.entity is not None]
+        if before and words[start - 1] == "," and words[begin] in ("which", ","):
+            lead = ("which",)  # "Effusions, which were small, have resolved."
         told = before or [m for m in last if m.entity is not None]
         if not told or not (lead in lexicon.resumed or (not lead and not mentions and end - begin <= 6)):
             continue

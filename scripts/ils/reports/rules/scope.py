@@ -48,9 +48,17 @@ def adjacent(words: list[str], hits: list[Hit], mentions: list[Mention], cut: se
             and lexicon.not_adjacent.isdisjoint(old)
             and cut.isdisjoint(range(mention.start - 2, mention.start + 1))
         )
+        near = near or _over(words, mention, lexicon)
         lesion = mention.entity is not None and mention.entity.lesion is not None
         if near or (lesion and " ".join(["", *old]).endswith(lexicon.touching)):
             mention.flags.add("negation")
+
+
+def _over(words: list[str], mention: Mention, lexicon: Lexicon) -> bool:
+    """Tell whether the finding's statement is its noun and "resolved": "Edema resolved. Effusions smaller." """
+    state, after = words[mention.end : mention.end + 1], words[mention.end + 1 : mention.end + 2]
+    over = bool(state) and state[0] in ("resolved", "cleared", "gone", "disappeared", "vanished")
+    return over and (not after or after[0] in lexicon.behind["ends"])
 
 
 def worst(*grades: str) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 
 from spacy.tokens import Doc
@@ -20,9 +21,8 @@ class _Piece:
     sentence: int
     text: str
     tokens: list[tuple[str, int, int]]
-    found: list[mentions.Mention] | None = None
 
-    @property
+    @cached_property
     def words(self) -> list[str]:
         return [word for word, _, _ in self.tokens]
 
