@@ -83,13 +83,9 @@ def score(text: Clinical, answer: Answer) -> Score:
             tuples = [item for item in affirmed if told.lesion in lesions_of(item)]
             if told.presence == "positive" and tuples:
                 _count_details(told, tuples, row, errors)
-    if text.language == ENGLISH and text.category != NO_REPORT or text.language != ENGLISH and not _is_non_report(text):
+    if text.category != NO_REPORT:
         _count_denials(text, answer, affirmed, denied, row, errors)
     return Score(np.array([row[name] for name in COUNTS]), errors)
-
-
-def _is_non_report(text: Clinical) -> bool:
-    return text.category == NO_REPORT
 
 
 def _count_other(text: Clinical, answer: Answer, row: dict, errors: list) -> None:
@@ -146,7 +142,7 @@ def certainty_of(item: dict, lesion: str) -> str:
 
 
 def standing(answer: Answer) -> set[str]:
-    """Return the lesion types that forbid a denial: affirmed, neighbours of what is, doubtfully denied, their parents."""
+    """Return the lesion types that forbid a denial: what is affirmed or doubtfully denied, its neighbours, its parents."""
     affirmed = [item for item in answer.tuples if item["presence"] == "positive"]
     found = set().union(*map(lesions_of, affirmed)) | set(answer.related)
     for item in affirmed:

@@ -87,24 +87,45 @@ def test_sides_in_any_order_are_the_same_tuples(noun, size, swapped):
 
 
 @quickly
-@given(nouns, st.sampled_from(["no longer seen", "now resolved", "which has resolved", "since cleared", "no longer present"]))
+@given(
+    nouns,
+    st.sampled_from(["no longer seen", "now resolved", "which has resolved", "since cleared", "no longer present"]),
+)
 def test_what_is_over_is_denied(noun, over):
     affirmed, _ = said(tuples_of(f"Left {noun}."))
     assert said(tuples_of(f"Left {noun}, {over}.")) == (set(), affirmed)
 
 
-HEDGES = ["possible {}", "{} cannot be excluded", "{} is not excluded", "{} may be present", "question of {}", "cannot rule out {}"]
+HEDGES = [
+    "possible {}",
+    "{} cannot be excluded",
+    "{} is not excluded",
+    "{} may be present",
+    "question of {}",
+    "cannot rule out {}",
+]
 
 
 @quickly
-@given(st.sampled_from(HEDGES), nouns, st.sampled_from(["", " given the heart size", ", follow-up advised", " on this film"]))
+@given(
+    st.sampled_from(HEDGES),
+    nouns,
+    st.sampled_from(["", " given the heart size", ", follow-up advised", " on this film"]),
+)
 def test_a_doubt_never_denies(hedge, noun, rest):
     affirmed, denied = said(tuples_of(hedge.format(noun).capitalize() + rest + "."))
     assert affirmed == said(tuples_of(f"{noun}."))[0]
     assert not denied
 
 
-NOT_THIS = ["is unlikely to represent", "is unlikely to be", "does not represent", "is not typical of", "is not", "is unlikely due to"]
+NOT_THIS = [
+    "is unlikely to represent",
+    "is unlikely to be",
+    "does not represent",
+    "is not typical of",
+    "is not",
+    "is unlikely due to",
+]
 
 
 @quickly

@@ -8,7 +8,9 @@ from ils.reports.rules.mentions import Hit, Mention
 from ils.reports.rules.places import Place, of_level, of_sides
 
 _PULMONARY = ("lung", "pleura")
-_OVERLAID = frozenset(("superimposed", "underlying", "concurrent", "coexisting", "coexistent", "concomitant", "additional"))
+_OVERLAID = frozenset(
+    ("superimposed", "underlying", "concurrent", "coexisting", "coexistent", "concomitant", "additional")
+)
 _NEAR = 8
 
 

@@ -112,7 +112,7 @@ def refuted(
         sided = {i for kind, _, s, e in hits if kind in ("side", "level", "fused") for i in range(s, e)}
         gap = range(end, after[0].start)
         inside = lexicon.refuted_inside | lexicon.quantities
-        apart = before[-1].entity.name == after[0].entity.name
+        apart = before[-1].entity is after[0].entity
         if apart or not all(words[i] in inside or i in sided for i in gap):
             continue
         if words[start] in ("is", "are", "was", "were") and not before[-1].entity.explained:
@@ -120,11 +120,10 @@ def refuted(
         while start - 1 >= before[-1].end and words[start - 1] in lexicon.refuted_before:
             start -= 1
         diseases = after[:1]
-        for last, following in zip(after, after[1:], strict=False):
+        for last, following in pairwise(after):
             between = words[last.end : following.start]
-            if not between or not {"or", "nor", ",", "/"} & set(between) or not inside.issuperset({*between} - _LISTED):
-                break
-            if following.entity is None or len(between) > 4 or "," in between and not {"or", "nor"} & set(words[end:]):
+            tied = {"or", "nor", "/"} & set(between) or ("," in between and {"or", "nor"} & set(words[end:]))
+            if following.entity is None or not tied or not inside.issuperset({*between} - _LISTED - {","}):
                 break
             diseases.append(following)
         found.append((start, diseases))
@@ -154,9 +153,9 @@ def _own_statement(words: list[str], hits: list[Hit], mentions: list[Mention], l
                 found.add(comma)
     for first, second in pairwise(mentions):
         gap = words[first.end : second.start]
-        if gap and gap[0] in ("and", ",", "but") and first.entity is second.entity is not None:
-            if not lexicon.elided_states.isdisjoint(gap):
-                found.add(first.end)  # "no right effusion *and* a small left effusion"
+        again = first.entity is second.entity is not None and gap[:1] in (["and"], [","], ["but"])
+        if again and not lexicon.elided_states.isdisjoint(gap):
+            found.add(first.end)  # "no right effusion *and* a small left effusion"
     return found
 
 

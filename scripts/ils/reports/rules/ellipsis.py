@@ -131,7 +131,12 @@ def _left_out(words, hits, mention: Mention, following: int, sided: set[int], le
 def _gone_there(words, hits: list[Hit], mention: Mention, following: int, lexicon: Lexicon) -> list[Mention]:
     """ "RUL opacity, no longer seen in the left": denied of the second place alone, if there is a first."""
     for tag, _, s, e in hits:
-        if tag != "deny_after" or words[s] in lexicon.stand_ins or not mention.end < s < following or words[s - 1] not in (",", "but", "and"):
+        if (
+            tag != "deny_after"
+            or words[s] in lexicon.stand_ins
+            or not mention.end < s < following
+            or words[s - 1] not in (",", "but", "and")
+        ):
             continue
         at = e + (words[e : e + 1] != [] and words[e] in _LEADS)
         at += words[at : at + 1] == ["the"]
@@ -143,7 +148,9 @@ def _gone_there(words, hits: list[Hit], mention: Mention, following: int, lexico
     return []
 
 
-def _pronouns(words, hits: list[Hit], mentions: list[Mention], before, sided: set[int], lexicon: Lexicon) -> list[Mention]:
+def _pronouns(
+    words, hits: list[Hit], mentions: list[Mention], before, sided: set[int], lexicon: Lexicon
+) -> list[Mention]:
     """ "A small one on the left", "none on the right", "that on the left", "the right has resolved"."""
     made = []
     for at, word in enumerate(words):
@@ -184,7 +191,7 @@ def _leads_to_place(words: list[str], at: int, sided: set[int], bare: bool) -> b
 
 
 def _elided(words, at: int, mentions: list[Mention], sided: set[int], lexicon: Lexicon) -> bool:
-    """Tell whether a side alone is the subject: "the effusion has decreased on the left and *the right* has resolved"."""
+    """Tell whether a side alone is the subject: "... has decreased on the left and *the right* has resolved"."""
     lead = at - (words[at - 1 : at] == ["the"])
     if words[at] not in ("right", "left") or lead < 1:
         return False

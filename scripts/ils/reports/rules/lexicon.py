@@ -50,9 +50,8 @@ class Lexicon:
 
     ``match(doc)`` gives (tag, value, start, end) of every phrase; tags: entity, cancel, subject, state, side, level,
     fused, place, link, bound, alternative, end, affirming, verb, hedged, cue_with, deny, deny_not, deny_after, not_end,
-    half, setting, reversed, aside, operation, carries, bears, refuted, denied_that, changes, unfinished, likewise, here,
-    exceptions, persists,
-    device.
+    half, setting, reversed, aside, operation, carries, bears, refuted, denied_that, changes, unfinished, likewise,
+    here, exceptions, persists, device.
     """
 
     def __init__(self, folder: str | Path):

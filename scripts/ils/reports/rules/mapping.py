@@ -37,7 +37,8 @@ def labels(
     """Return the zone labels in the order of ``labels.ZONE_LABELS``.
 
     A lung finding without a place means both lungs; an effusion with a side means that base (Figure 11), one without a
-    side both bases if ``unsided_effusion``; so does a finding that stands for an effusion alone (``candidates``). A lung is left out beside its own zone (Figure 10, rule 3).
+    side both bases if ``unsided_effusion``; so does a finding that stands for an effusion alone (``candidates``). A
+    lung is left out beside its own zone (Figure 10, rule 3).
     """
     effusion = entity.lesion == "effusion" or candidates == ("effusion",)
     if where == "pleura" and effusion:

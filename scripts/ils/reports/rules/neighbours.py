@@ -45,9 +45,10 @@ def share_back(words: list[str], mentions: list[Mention], lexicon: Lexicon) -> N
     for first, second in reversed(list(pairwise(mentions))):
         gap = words[first.end : second.start]
         listed = bool(gap) and len(gap) <= 2 and lexicon.shares.issuperset(gap)
-        if listed and second.places and not first.places and None not in (first.entity, second.entity):
-            if _pulmonary(first) and _pulmonary(second) and second.start > first.end:
-                first.places = _beside(second, first, lexicon)
+        if not listed or first.places or None in (first.entity, second.entity):
+            continue
+        if second.places and _pulmonary(first) and _pulmonary(second):
+            first.places = _beside(second, first, lexicon)
 
 
 def _beside(told: Mention, finding: Mention, lexicon: Lexicon) -> list[Place]:

@@ -6,12 +6,30 @@ from ils.reports.rules.mentions import Hit, Mention
 
 _OVER = frozenset(("resolved", "cleared", "disappeared", "gone", "longer", "vanished"))
 _CLEARING = frozenset(("clearing", "resolution", "resorption", "clearance", "disappearance"))
-_FILLERS = frozenset((",", ";", "and", "but", "now", "since", "also", "subsequently", "completely", "-", "though", "have", "is", "are", "has"))
+_FILLERS = frozenset(
+    (
+        ",",
+        ";",
+        "and",
+        "but",
+        "now",
+        "since",
+        "also",
+        "subsequently",
+        "completely",
+        "-",
+        "though",
+        "have",
+        "is",
+        "are",
+        "has",
+    )
+)
 _STOPS = frozenset((";", "but", "however", "although"))
 
 
 def settle(words: list[str], hits: list[Hit], mentions: list[Mention], cut: set[int], last, lexicon: Lexicon) -> None:
-    """Set or take away the denials that the reach of a cue alone gets wrong; ``last``: mentions of the sentence before."""
+    """Set or take away denials that the reach of a cue alone gets wrong; ``last``: mentions of the sentence before."""
     for mention in mentions:
         if mention.denied is not None:
             _deny(mention, mention.denied)

@@ -11,7 +11,10 @@ _TWO_SLIPS = 10
 
 
 class Shorthand:
-    """``forms``: {expansion: forms}; ``unless``: {form: words beside which it is left alone}; ``slips``: {wrong: right}."""
+    """``forms``: {expansion: forms}; ``unless``: {form: words beside which it is left alone}; ``slips``: {wrong: right}.
+
+    ``words`` are known with two slips too where they are long; ``known`` words stand for themselves.
+    """
 
     def __init__(self, forms: dict[str, list], unless: dict[str, list], slips: dict[str, str], words, known: set[str]):
         self._by_first: dict[str, list[tuple[tuple[str, ...], tuple[str, ...], frozenset[str]]]] = {}

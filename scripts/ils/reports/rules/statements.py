@@ -18,7 +18,9 @@ def asked(sentences: list[str], tuples: list[dict], lexicon: Lexicon) -> list[st
     """
     request = _request(lexicon)
     named = [text for text in sentences if request.search(text)]
-    told = {item["lesion_type"] for item in tuples if item["presence"] == "negative" and item["certainty"] == "definitive"}
+    told = {
+        item["lesion_type"] for item in tuples if item["presence"] == "negative" and item["certainty"] == "definitive"
+    }
     return in_order(structure.set_aside(named, lexicon) - told) if named else []
 
 

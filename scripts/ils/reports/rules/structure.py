@@ -122,7 +122,7 @@ def _finish(piece: _Piece, own, found, cut, last, told: dict, lexicon: Lexicon) 
 
 def _answered(read: list[tuple], lexicon: Lexicon) -> None:
     """ "Is there an effusion? Yes, small.", "Pneumonia? None seen.": the answer decides what the question names."""
-    for (piece, own, found), (reply, hits, others) in pairwise(read):
+    for (piece, _, found), (reply, hits, others) in pairwise(read):
         words, first = piece.words, reply.words[:1]
         answer = lexicon.answers.get(first[0]) if first else None
         asked = words[-1:] == ["?"] and (words[0] in lexicon.asks or len(words) <= 5)
