@@ -142,7 +142,7 @@ def certainty_of(item: dict, lesion: str) -> str:
 
 
 def standing(answer: Answer) -> set[str]:
-    """Return the lesion types that forbid a denial: what is affirmed or doubtfully denied, its neighbours, its parents."""
+    """Return the lesion types that forbid a denial: affirmed, doubtfully denied, their neighbours and parents."""
     affirmed = [item for item in answer.tuples if item["presence"] == "positive"]
     found = set().union(*map(lesions_of, affirmed)) | set(answer.related)
     for item in affirmed:

@@ -131,7 +131,7 @@ def refuted(
 
 
 def _own_statement(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon) -> set[int]:
-    """Return commas before a statement with its own subject: "without effusion, *the* lungs show", "no X, and the Y is".
+    """Return commas before a statement with its own subject: "without effusion, *the* lungs show" ...
 
     Also the one of "effusion without edema, and atelectasis": a list of two has no comma.
     """
