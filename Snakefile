@@ -60,6 +60,7 @@ include: "rules/release.smk"
 
 onstart:
     try:
+        refuse_unwritable(Path.cwd())
         refuse_orphans(Path.cwd(), submits=workflow.executor_plugin.name == "slurm")
         if SETTINGS.cohort.source != "embedded" and not workflow.touch:
             refuse_blind_rerun(workflow.dag)

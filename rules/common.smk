@@ -31,6 +31,7 @@ from ils.core.published import environments
 from ils.core.run import UserError, existing_file
 from ils.core.seeds import shard_names
 from ils.core.settings import SettingsError, read
+from ils.core.writable import refuse_unwritable
 from ils.explain.asked import asked as asked_study
 from ils.weights.catalogue import check_placed, needed, placed, rule_params
 
@@ -38,6 +39,7 @@ from ils.weights.catalogue import check_placed, needed, placed, rule_params
 remember_digests(Path(".snakemake") / "cxr-ils-digests.json")
 
 try:
+    refuse_unwritable(Path.cwd(), (".snakemake",))
     given = {key: value for key, value in config.items() if key not in ASKED}
     SETTINGS = read(given, workflow.config_settings.configfiles)
     # Each stage's own settings as plain builtins. A rule takes its stage's as params and no other's, so a change

@@ -13,6 +13,7 @@ from ils.cohort.check import TABLE_COLUMNS, mimic_base, mimic_tables
 from ils.cohort.rows import Row
 from ils.cohort.split import split_name
 from ils.cohort.view import first_view
+from ils.core.media import refused
 from ils.core.run import UserError
 from ils.core.tabular import read_frame
 
@@ -38,12 +39,20 @@ def _table(path: Path, kind: str) -> pl.DataFrame:
 
 
 def listing(folder: str) -> set[str]:
-    """Return the names in a folder, empty if there is no such folder."""
+    """Return the names in a folder, empty if there is no such folder. Raises OSError if it may not be read."""
     try:
         with os.scandir(folder) as entries:
             return {entry.name for entry in entries}
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return set()
+
+
+def _listed(folder: str) -> tuple[set[str], str]:
+    """Return the names in a folder, and why it may not be read, "" if it may. Raises OSError of a broken machine."""
+    try:
+        return listing(folder), ""
+    except OSError as error:
+        return set(), refused(error).detail
 
 
 def _folders(folder: str, pattern: str) -> list[str]:
@@ -67,8 +76,14 @@ def walk(base: str, pool: Executor) -> Iterable[tuple[str, str, str, str]]:
     patients = [
         patient for group in _folders(os.path.join(base, "files"), r"p\d+") for patient in _folders(group, r"p\d+")
     ]
-    for images in in_batches(pool, lambda patient: _images_of(patient, base), patients):
-        yield from images
+    try:
+        for images in in_batches(pool, lambda patient: _images_of(patient, base), patients):
+            yield from images
+    except PermissionError:
+        raise UserError(
+            f"cohort.root: a folder below {base}/files may not be read: have its permissions changed, or give the "
+            "record list in cohort.tables, by which its images become rows with that reason"
+        ) from None
 
 
 def acquired_at(date: str, time: str) -> str | None:
@@ -140,11 +155,13 @@ def _look_for_files(rows: list[Row], pool: Executor) -> None:
     patients: dict[str, list[str]] = {}
     for study in studies:
         patients.setdefault(os.path.dirname(study), []).append(study)
-    for images, names in zip(studies.values(), in_batches(pool, listing, list(studies)), strict=True):
+    for images, (names, why) in zip(studies.values(), in_batches(pool, _listed, list(studies)), strict=True):
         for row in images:
-            if os.path.basename(row.path) not in names:
+            if why:
+                row.exclude("unreadable_file", f"its folder: {why}")
+            elif os.path.basename(row.path) not in names:
                 row.exclude("missing_file")
-    for (patient, folders), names in zip(patients.items(), in_batches(pool, listing, list(patients)), strict=True):
+    for (patient, folders), (names, _) in zip(patients.items(), in_batches(pool, _listed, list(patients)), strict=True):
         for study in folders:
             report = f"{os.path.basename(study)}.txt"
             if report in names:

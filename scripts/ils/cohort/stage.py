@@ -19,7 +19,7 @@ from ils.cohort.rows import Row, settle_ids
 from ils.cohort.split import subject_splits
 from ils.core.ledger import Ledger
 from ils.core.media import Rejected, shown
-from ils.core.run import log, progress
+from ils.core.run import UserError, log, progress
 from ils.core.seeds import shard_names, shard_of
 from ils.core.store import write_table
 
@@ -123,6 +123,17 @@ def _collect(options: Options, pool: ThreadPoolExecutor) -> list[Row]:
     return sorted(rows, key=lambda row: row.image_id)
 
 
+def _refuse_wrong_paths(rows: list[Row], source: str) -> None:
+    """Raise UserError where every image that was looked for is missing: it is the folder that is wrong."""
+    looked_for = [row for row in rows if row.reason not in ("bad_row", "listed", "failed_quality_table")]
+    if len(looked_for) > 1 and all(row.reason == "missing_file" for row in looked_for):
+        where = {
+            "manifest": "the paths of cohort.manifest are relative to its folder",
+            "mimic": "cohort.root is the folder that holds files/p10/p10000032/…",
+        }.get(source, "cohort.root is the folder that holds them")
+        raise UserError(f"none of the {len(looked_for)} images is there: {where}; correct them, or mount their disk")
+
+
 def _shard_table(rows: list[Row], rank: dict[str, int], splits: dict[str, str]) -> pl.DataFrame:
     columns = {name: [getattr(row, name) for row in rows] for name in SHARD_SCHEMA if name not in ("split", "rank")}
     columns["split"] = [splits[row.subject_id] for row in rows]
@@ -153,6 +164,7 @@ def run(*, shards: list[str], images: str, excluded: str, options: Options, attr
     check_inputs(options)
     with ThreadPoolExecutor(WAITING * max(1, threads)) as pool:
         rows = _collect(options, pool)
+    _refuse_wrong_paths(rows, options.source)
     named = [row for row in rows if row.reason != "bad_row"]
     splits = subject_splits(((row.subject_id, row.split) for row in named), options.split_shares, options.seed)
     names = shard_names(options.shards)

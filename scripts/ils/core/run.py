@@ -24,6 +24,8 @@ OUT_OF_MEMORY = re.compile(
 )
 """What torch, onnxruntime, OpenCV and C++ say of it without a class of its own."""
 
+LEAST_ROOM = 1 << 16
+"""Bytes under which a file system counts as full."""
 FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
 """Numbers of the errors of a file system that does not let us."""
 MACHINE_ERRORS = {
@@ -64,7 +66,10 @@ def start(log_file: str) -> None:
     below the level INFO is in the log file alone.
     """
     logging.raiseExceptions = False  # a log on a full disk is no reason for a traceback
-    handlers = [logging.FileHandler(log_file, mode="w", encoding="utf-8"), logging.StreamHandler(sys.stderr)]
+    try:
+        handlers = [logging.FileHandler(log_file, mode="w", encoding="utf-8"), logging.StreamHandler(sys.stderr)]
+    except OSError as error:
+        sys.exit(f"cxr-ils: {_shortage(error) or error}")
     handlers[1].setLevel(logging.INFO)
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", handlers=handlers, force=True
@@ -119,20 +124,40 @@ def out_of_memory(error: BaseException) -> bool:
 
 
 def _shortage(error: BaseException) -> str:
-    """Return what to do about a machine that is too small, "" if the error is of another kind."""
+    """Return what to do about a machine that is too small or does not let us, "" if the error is of another kind."""
     if out_of_memory(error):
         return "out of memory: give the rule more (--set-resources RULE:mem_mb=…), or make compute.batch smaller"
-    # HDF5 and polars tell the number in their texts only
-    told = re.search(r"(?:errno = |os error )(\d+)", str(error))
-    if getattr(error, "errno", None) in FULL or (told and int(told.group(1)) in FULL):
+    number, name = _number_of(error)
+    if number in FULL or (not number and _is_full("results")):
         return "no space left on the device, or no more of its quota: free some and run again, what is finished stays"
-    number = getattr(error, "errno", None) or (int(told.group(1)) if told else 0)
     if number in FORBIDDEN:
-        what = f" {error.filename!r}" if getattr(error, "filename", None) else ""
+        what = f" {name!r}" if name else ""
         return f"no permission to read or write{what} ({os.strerror(number).lower()}): correct it and run again"
     if number in MACHINE_ERRORS:
         return f"the disk or network failed ({os.strerror(number).lower()}): see that it is there and run again"
     return ""
+
+
+def _number_of(error: BaseException) -> tuple[int, str]:
+    """Return the number of the system's error and the file that it names, of an error or of what caused it; 0, ""."""
+    seen: BaseException | None = error
+    while seen is not None:
+        # HDF5, polars and safetensors tell the number in their texts only
+        told = re.search(r"(?:errno = |os error )(\d+)", str(seen))
+        number = getattr(seen, "errno", None) or (int(told.group(1)) if told else 0)
+        if isinstance(number, int) and number in FULL | FORBIDDEN | MACHINE_ERRORS:
+            return number, str(getattr(seen, "filename", None) or "")
+        seen = seen.__cause__ or seen.__context__
+    return 0, ""
+
+
+def _is_full(folder: str) -> bool:
+    """Tell whether a file system has no room: torch and OpenCV say no more than that they could not write."""
+    try:
+        disk = os.statvfs(folder)
+    except OSError:
+        return False
+    return disk.f_blocks > 0 and disk.f_bavail * disk.f_frsize < LEAST_ROOM
 
 
 def progress(items: Iterable[T], total: int, what: str, every_s: float = 30.0) -> Iterator[T]:

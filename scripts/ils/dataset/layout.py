@@ -160,8 +160,8 @@ def _in_original(mask: np.ndarray, frames: Shard, image_id: str) -> np.ndarray:
 
 def _write_mask(path: Path, mask: np.ndarray) -> None:
     path.parent.mkdir(exist_ok=True)
-    if not cv2.imwrite(str(path), mask.astype(np.uint8) * 255):
-        raise OSError(f"cannot write {path}")
+    # written by Python, whose error says why it failed
+    path.write_bytes(cv2.imencode(".png", mask.astype(np.uint8) * 255)[1].tobytes())
 
 
 def read_release(folder: str | Path) -> Iterator[tuple[dict, Path | None]]:

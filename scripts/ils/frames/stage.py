@@ -1,7 +1,8 @@
 """The cohort's images of one shard to canonical frames."""
 
+import os
 import tempfile
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
@@ -12,7 +13,7 @@ import numpy as np
 
 from ils.core.faults import Failures, Tolerance
 from ils.core.ledger import Ledger
-from ils.core.run import log, progress
+from ils.core.run import UserError, log, progress
 from ils.core.store import ShardWriter, read_table
 from ils.frames.isolate import Workers
 
@@ -106,6 +107,31 @@ def first_decodable(group: list[Candidate], ask: Callable[[str], tuple]) -> tupl
     return excluded, None
 
 
+def _tell_of_changes(missing: int, groups: list[list[Candidate]], cohort: str, pool: Executor) -> None:
+    """Warn of images that are newer than the cohort's table. Raises UserError where all images are gone since then."""
+    paths = [candidate.path for group in groups for candidate in group]
+    if missing == len(paths) > 1:
+        raise UserError(
+            f"none of the {missing} images of this shard is there any more: mount the disk that they are on, or, if "
+            "they are gone for good, make the cohort anew (snakemake cohort --forcerun cohort_shards)"
+        )
+    made = os.stat(cohort).st_mtime
+
+    def is_newer(path: str) -> bool:
+        try:
+            return os.stat(path).st_mtime > made
+        except (OSError, ValueError):
+            return False
+
+    if newer := sum(pool.map(is_newer, paths)):
+        log.warning(
+            "%d of %d images have changed since the cohort was made, which has looked at their headers: if they are "
+            "others now, make it anew (snakemake cohort --forcerun cohort_shards)",
+            newer,
+            len(paths),
+        )
+
+
 def run_shard(
     *,
     cohort: str,
@@ -122,6 +148,7 @@ def run_shard(
     """
     groups = studies(cohort, options.per_study)
     ledger = Ledger("frames")
+    gone: Counter[str] = Counter()
     failures = Failures("frames", sum(map(len, groups)), Tolerance.of(compute))
     narrow = 0
     spool = Spool(Path(output).parent, options.size)
@@ -131,12 +158,14 @@ def run_shard(
             for candidate, how, reason, detail in failed:
                 failures.note(detail) if how == "failed" else failures.passed()
                 ledger.exclude(candidate.image_id, candidate.study_id, reason, detail)
+                gone[reason] += 1
             if chosen is not None:
                 failures.passed()
                 candidate, frame, affine, shape, squeezed = chosen
                 ledger.accept(candidate.image_id)
                 spool.put(candidate.image_id, frame, affine, shape)
                 narrow += squeezed
+        _tell_of_changes(gone["missing_file"], groups, cohort, pool)
     if narrow:
         log.warning(
             "%d of %d images: over %g of the grey range is held by under %g of the pixels (markers, metal); "
