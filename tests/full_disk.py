@@ -1,4 +1,4 @@
-"""Write into ``results`` in one of the ways that stages do, as a job, for a disk that is full: ``full_disk.py NAME``."""
+"""Write into ``results`` as a job in one of the ways that stages do: ``full_disk.py NAME``, for a full disk."""
 
 import sys
 from collections.abc import Callable

@@ -1,5 +1,6 @@
 """What all figures share: colours that stay apart for colour-blind readers (Okabe and Ito), and how they are saved."""
 
+import io
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -33,7 +34,10 @@ def save(figure: Figure, path: str | Path, dpi: int) -> None:
 
 def save_sheet(figure: Figure, path: str | Path, dpi: int, quality: int) -> None:
     """Save a figure as JPEG, for sheets that are filled with X-rays: as PNG they take five times the room."""
+    # no subsampling: thin outlines would lose their colours
+    as_jpeg = {"quality": quality, "optimize": True, "subsampling": 0}
+    # by way of memory: on a full disk Pillow writes half of a JPEG and says nothing
+    held = io.BytesIO()
+    figure.savefig(held, dpi=dpi, format="jpeg", pil_kwargs=as_jpeg)
     with atomic(path) as temporary:
-        # no subsampling: thin outlines would lose their colours
-        as_jpeg = {"quality": quality, "optimize": True, "subsampling": 0}
-        figure.savefig(temporary, dpi=dpi, format="jpeg", pil_kwargs=as_jpeg)
+        temporary.write_bytes(held.getvalue())
