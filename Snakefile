@@ -70,6 +70,17 @@ onstart:
         sys.exit(f"cxr-ils: {error}")
 
 
+# Seen at the end, whatever scrolled by: a hospital's reports that could not be read.
+onsuccess:
+    if told := last_words(Path("results/reports/reading.tsv")):
+        print(f"cxr-ils: {told}", file=sys.stderr)
+
+
+onerror:
+    if told := last_words(Path("results/reports/reading.tsv")):
+        print(f"cxr-ils: {told}", file=sys.stderr)
+
+
 rule all:
     default_target: True
     input:

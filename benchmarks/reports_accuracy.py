@@ -51,11 +51,7 @@ def load_engine() -> Callable[[list[str]], list[dict]]:
 
 def tuples_of(structure: Callable[[list[str]], list[dict]], text: str) -> list[dict]:
     """Return the tuples of a text, each span in characters of its own sentence."""
-    return structure(sentences_of(text))
-
-
-def sentences_of(text: str) -> list[str]:
-    return [text[a:b] for a, b in sentences.split(text)]
+    return structure([text[a:b] for a, b in sentences.split(text)])
 
 
 def half_of(report: Report) -> str:

@@ -33,6 +33,7 @@ from ils.core.seeds import shard_names
 from ils.core.settings import SettingsError, read
 from ils.core.writable import refuse_unwritable
 from ils.explain.asked import asked as asked_study
+from ils.reports.told import last_words
 from ils.weights.catalogue import check_placed, needed, placed, rule_params
 
 # Digests of code are kept beside Snakemake's own records: every job of a cluster parses the workflow.

@@ -59,6 +59,8 @@ rule page_index:
         funnel_table="results/tables/funnel.tsv",
         recall_table="results/tables/recall.tsv",
         truth_table="results/tables/truth.tsv" if "truth" in TABLES else [],
+        reading_table="results/reports/reading.tsv",
+        words_table="results/reports/unknown_words.tsv",
         cases_lines="results/page/cases.jsonl",  # of the pictures beside it: a file has a content, a folder only a time
         reports=expand("results/reports/{shard}.jsonl", shard=SHARDS),
         frames=expand("results/frames/{shard}.h5", shard=SHARDS),

@@ -117,9 +117,36 @@ rule reports_agreement:
         "../scripts/reports.py"
 
 
+# What the studies' reports gave and why some gave nothing, and the words that were not understood; said on the screen too.
+rule reports_read:
+    input:
+        reports=expand("results/reports/{shard}.jsonl", shard=SHARDS),
+        excluded=expand("results/reports/{shard}.excluded.parquet", shard=SHARDS),
+    output:
+        words="results/reports/unknown_words.tsv",
+        reading="results/reports/reading.tsv",
+    log:
+        "logs/reports/read.log",
+    benchmark:
+        "results/benchmarks/reports/read.tsv"
+    localrule: True
+    conda:
+        "../envs/reports.yaml"
+    threads: 1
+    resources:
+        mem_mb=megabytes(4000),
+        runtime=minutes(20),
+    params:
+        options=OPTIONS["reports_read"],
+        code=code_digest("reports.py", "ils.reports.understood"),
+    script:
+        "../scripts/reports.py"
+
+
 rule reports:
     input:
         BESIDES,
+        read=[ancient(path) for path in rules.reports_read.output],  # made with it, no part of the ledger
         shards=expand("results/reports/{shard}.jsonl", shard=SHARDS),
         excluded=expand("results/reports/{shard}.excluded.parquet", shard=SHARDS),
         images="results/cohort/images.parquet",

@@ -7,6 +7,7 @@ PARTS = {
     "reports_structured": "reports.llm.structuring.run",
     "reports_terms": "reports.llm.terms.run",
     "reports_mapping": "reports.llm.mapping.run",
+    "reports_read": "reports.understood.run",
     "reports_agreement": "reports.agreement.run",
 }
 run.part(snakemake, PARTS[snakemake.rule], execution=snakemake.config["reports"]["llm"]["execution"])

@@ -18,8 +18,9 @@ RIGHT = frozenset(place for place in VALID_LOCATIONS if place.startswith("right"
 LEFT = ALL - RIGHT
 SHARES = dict.fromkeys(LUNG_LESIONS, 0.1)
 OPTIONS = Options(
-    seed=7, ctr_negative_max=0.45, global_share=SHARES, opacity_inference_share=0.5, kinds="strict", one_answer="strict"
-)
+    seed=7, ctr_negative_max=0.45, unknown_words_max=0.05, global_share=SHARES, opacity_inference_share=0.5,
+    kinds="strict", one_answer="strict",
+)  # fmt: skip
 
 
 def unit(number: int, kind: str, target: str, location: list[str], **changes: object) -> dict:
@@ -98,6 +99,7 @@ def line(tuples: list[dict], **changes: object) -> dict:
         "tuples": tuples,
         "mentions_lungs": True,
         "comparison_only": False,
+        "unknown_share": 0.0,
     }
     return row | changes
 

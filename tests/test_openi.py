@@ -320,7 +320,15 @@ def test_every_real_text_is_read(real, tmp_path):
     columns = ("image_id", "study_id", "subject_id", "findings", "impression")
     rows = [(report.uid, report.uid, report.uid, report.findings, report.impression) for report in reports]
     table = pl.DataFrame(rows, schema=dict.fromkeys(columns, pl.String), orient="row")
-    told = {"split": "train", "path": "", "view": "PA", "rank": 0, "report_path": None, "acquired": None}
+    told = {
+        "split": "train",
+        "path": "",
+        "view": "PA",
+        "rank": 0,
+        "report_path": None,
+        "acquired": None,
+        "report_missing": False,
+    }
     literals = [pl.lit(told[name], dtype=kind).alias(name) for name, kind in SHARD_SCHEMA.items() if name in told]
     write_table(tmp_path / "cohort.parquet", table.with_columns(literals).select(list(SHARD_SCHEMA)))
     chosen = stage_options(settings.read({"cohort": {"source": "openi", "root": "."}}))["reports"]

@@ -1,6 +1,7 @@
 """Positive and negative pairs: what is said of a study, and what may be denied."""
 
 from collections import Counter
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -9,9 +10,11 @@ from hypothesis import strategies as st
 from dataset_cases import ALL, LEFT, LUNG_LESIONS, RIGHT, deny, line, may, said, study, tuple_, unit
 from ils.core import templates
 from ils.core.labels import LESIONS, VALID_LOCATIONS, in_table_order
-from ils.dataset.evidence import evidence
+from ils.dataset.evidence import evidence as evidence_of
 from ils.dataset.negatives import Bars, Evidence
 from ils.dataset.positives import positives
+
+evidence = partial(evidence_of, unknown_words_max=0.05)
 
 # Positives
 

@@ -338,7 +338,7 @@ def test_what_is_asked_for_or_not_made_yet_is_run(tmp_path, forced, output, refu
 SHARDED = ("frames", "reports", "organs", "anomaly", "anatomy", "boxes", "masks")
 MERGES = (
     *SHARDED, "masks_index", "dataset", "dataset_pairs", "tables_counts", "tables_recall", "figures_panels",
-    "figures_charts", "figures_recall", "page_pictures", "page_index", "page_costs",
+    "figures_charts", "figures_recall", "page_pictures", "page_index", "page_costs", "reports_read",
 )  # fmt: skip
 
 

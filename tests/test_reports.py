@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,7 +15,9 @@ from hypothesis import strategies as st
 
 import reports_fuzz
 from ils.core.labels import CATEGORIES, LESIONS, VALID_LOCATIONS, ZONE_LABELS
+from ils.core.options import stage_options
 from ils.core.run import UserError
+from ils.core.settings import Settings
 from ils.core.store import read_lines, read_table
 from ils.reports import engine, schema, sections, sentences
 from ils.reports.rules import lexicon as rules_lexicon
@@ -31,7 +34,7 @@ import reports_scores as scores  # noqa: E402
 RULES = sections.load_rules(str(RESOURCES / "sections.yaml"))
 LEXICON = rules_lexicon.load(str(RESOURCES / "lexicon"))
 STRUCTURE = accuracy.load_engine()
-OPTIONS = Options(engine="rules", section_overrides=True, effusion_without_side="both_bases")
+OPTIONS = Options(**stage_options(Settings())["reports"] | {"sections": "mimic"})
 
 
 def tuples_of(text: str) -> list[dict]:
@@ -269,7 +272,7 @@ def test_stage_writes_a_line_or_reasons_for_every_image(tmp_path):
     by_study = {line["study_id"]: line for line in lines}
     assert [line["study_id"] for line in lines] == ["51410602", "s1", "s3", "s5", "s9"]
     assert {row["image_id"]: row["reason"] for row in excluded.iter_rows(named=True)} == {
-        "i4": "no_report", "i5": "no_report", "i7": "empty_report", "i8": "empty_report", "i9": "empty_report",
+        "i4": "missing_report", "i5": "no_report", "i7": "empty_report", "i8": "empty_report", "i9": "empty_report",
     }  # fmt: skip
     line = by_study["s3"]
     assert (line["section_name"], line["section_text"]) == ("findings", "Small left pleural effusion.")
@@ -289,7 +292,7 @@ def test_stage_writes_a_line_or_reasons_for_every_image(tmp_path):
 def test_stage_overrides_are_an_option(tmp_path):
     table = cohort_table(tmp_path)
     with_rules, _ = run(tmp_path, table, "a")
-    without, _ = run(tmp_path, table, "b", Options("rules", False, "both_bases"))
+    without, _ = run(tmp_path, table, "b", replace(OPTIONS, section_overrides=False))
     assert with_rules[0]["section_text"] == REPORT[47:320].strip()
     assert without[0]["section_text"] == "Small left pleural effusion."
 
@@ -304,7 +307,7 @@ def test_stage_gives_the_same_bytes_for_any_order(tmp_path):
 
 def test_stage_refuses_an_unknown_option(tmp_path):
     with pytest.raises(UserError, match=r"reports\.effusion_without_side: 'left'"):
-        run(tmp_path, cohort_table(tmp_path), "a", Options("rules", True, "left"))
+        run(tmp_path, cohort_table(tmp_path), "a", replace(OPTIONS, effusion_without_side="left"))
 
 
 # ---- the lexicon as data ---------------------------------------------------------------------------------------------

@@ -18,7 +18,9 @@ from hypothesis import strategies as st
 import language_model
 from conftest import ROOT, SLICE, snakemake, write_settings
 from ils.core.labels import CATEGORIES, LESIONS, LUNGS, ZONE_LABELS
+from ils.core.options import stage_options
 from ils.core.run import UserError
+from ils.core.settings import Settings
 from ils.core.store import read_lines, read_table, write_lines
 from ils.llm import asking
 from ils.llm.transport import Execution, ModelOptions, connect, folder_of
@@ -384,6 +386,7 @@ def test_agreement_and_disagreements(tmp_path):
         line("s3", "Left effusion.", lambda tuples: []),
         line("s4", "Opacity, likely pneumonia.", lambda tuples: [tuples[0] | {"candidates": []}]),
         line("s5", "Lungs are clear."),
+        line("s6", "Sin derrame pleural ni edema pulmonar.", lambda tuples: []),  # the rules cannot read it
     ]
     write_lines(tmp_path / "0.jsonl", lines[:2])
     write_lines(tmp_path / "1.jsonl", lines[2:])
@@ -514,14 +517,15 @@ def test_a_quarantined_answer_is_a_row_of_the_ledger(tmp_path):
     )
     excluded = str(tmp_path / "excluded.parquet")
     inputs = {"cohort": str(tmp_path / "cohort.parquet"), "excluded": excluded, "attrs": {}}
-    run_shard(**inputs, **paths, options=Options("vllm", True, "both_bases"))
+    options = Options(**stage_options(Settings())["reports"] | {"engine": "vllm"})
+    run_shard(**inputs, **paths, options=options)
     (line,) = read_lines(paths["output"])
     assert [item["labels"] for item in line["tuples"]] == [["left lung base"]]
     assert line["engine"] == "vllm"
     assert read_table(excluded).rows() == [("i2", "s2", "reports", "quarantined", "not JSON")]
     write_lines(paths["structured"], lines[:1])
     with pytest.raises(UserError, match=r"has no answer for a report of this shard.*--forcerun reports_structured$"):
-        run_shard(**inputs, **paths, options=Options("vllm", True, "both_bases"))
+        run_shard(**inputs, **paths, options=options)
 
 
 @pytest.fixture(scope="module")
@@ -564,7 +568,8 @@ def test_how_the_model_is_run_re_runs_nothing(served_run, dry_run):
     changed = served("http://elsewhere/v1")
     changed["llm"]["mapping"] = changed["llm"]["mapping"] | {"max_tokens": 100}
     write_settings(served_run, SLICE | {"reports": changed})
-    assert dry_run(served_run, "reports").keys() == {"reports_mapping", "reports_shard", "reports_agreement", "reports"}
+    again = {"reports_mapping", "reports_shard", "reports_agreement", "reports_read", "reports"}
+    assert dry_run(served_run, "reports").keys() == again
 
 
 def test_the_lexicon_asks_no_model_anew():
@@ -573,5 +578,5 @@ def test_the_lexicon_asks_no_model_anew():
     for part in ("structuring", "mapping"):
         sources = local_sources(SCRIPTS / "ils/reports/llm" / f"{part}.py")
         names = {file.relative_to(ROOT).as_posix() for source in sources for file in resource_files(source)}
-        assert names <= {"resources/prompts.yaml", "resources/sections.yaml"}
+        assert names <= {"resources/prompts.yaml", "resources/sections.yaml", "resources/reading/headings.yaml"}
         assert not any("reports/rules/lexicon" in source.as_posix() for source in sources)

@@ -164,9 +164,9 @@ def _look_for_files(rows: list[Row], pool: Executor) -> None:
     for (patient, folders), (names, _) in zip(patients.items(), in_batches(pool, _listed, list(patients)), strict=True):
         for study in folders:
             report = f"{os.path.basename(study)}.txt"
-            if report in names:
-                for row in studies[study]:
-                    row.report_path = os.path.join(patient, report)
+            for row in studies[study]:
+                row.report_missing = report not in names
+                row.report_path = None if row.report_missing else os.path.join(patient, report)
 
 
 def read_mimic(root: str, tables: str, pool: Executor) -> list[Row]:

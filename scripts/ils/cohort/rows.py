@@ -17,6 +17,7 @@ class Row:
 
     ``view`` and ``size`` are what a table says, before the header is looked at; ``told_view`` is its word for the view.
     ``extra`` holds the columns that we do not know, to be carried along; ``line`` is that of the manifest, else 0.
+    ``report_missing``: a report file is named, or has its place in the tree, and is not there.
     """
 
     image_id: str
@@ -24,6 +25,7 @@ class Row:
     subject_id: str
     path: str
     report_path: str | None = None
+    report_missing: bool = False
     findings: str | None = None
     impression: str | None = None
     view: str = ""

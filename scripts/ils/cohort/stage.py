@@ -32,6 +32,7 @@ SHARD_SCHEMA = {
     "view": pl.String,
     "rank": pl.Int32,
     "report_path": pl.String,
+    "report_missing": pl.Boolean,
     "findings": pl.String,
     "impression": pl.String,
     "acquired": pl.String,
@@ -111,7 +112,8 @@ def _collect(options: Options, pool: ThreadPoolExecutor) -> list[Row]:
         for path, found in zip(exists, in_batches(pool, os.path.isfile, list(exists)), strict=True):
             exists[path] = found
         for row in rows:
-            row.report_path = row.report_path if exists.get(row.report_path) else None
+            row.report_missing = row.report_path is not None and not exists[row.report_path]
+            row.report_path = None if row.report_missing else row.report_path
     settle_ids(rows)
     if options.exclude and (unused := exclude_listed(rows, options.exclude)):
         log.warning("cohort.exclude: %d of its ids name no image of this cohort", unused)

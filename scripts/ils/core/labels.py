@@ -123,7 +123,11 @@ REASONS: dict[str, str] = {
     "constant_image": "every pixel has the same value",
     "not_selected": "another image of the same study was chosen",
     # reports
-    "no_report": "the study has no report",
+    "no_report": "the study has no report, or a text that says nothing of the chest",
+    "missing_report": "the study's report file is not there",
+    "unreadable_report": "the report file cannot be opened, or is no text (PDF, Office, a picture)",
+    "not_english": "the report is not English, which the engine rules cannot read (reports.engine: vllm may)",
+    "too_long": "the report is longer, or has more findings, than reports.max_characters or max_findings allow",
     "empty_report": "the report has no text in any section that is used",
     "quarantined": "the engine's answer breaks the schema",
     # organs, anomaly, anatomy, boxes

@@ -10,8 +10,10 @@ from ils.core.settings import RELEASE, Settings
 from ils.core.settings.inputs import DEFAULT_SHARDS, EMBEDDED_SHARDS
 from ils.core.settings.rosalia import FILE_ADAPTERS
 
-DATASET = ("ctr_negative_max", "global_share", "opacity_inference_share", "kinds", "one_answer")
+DATASET = ("ctr_negative_max", "unknown_words_max", "global_share", "opacity_inference_share", "kinds", "one_answer")
 """Keys of the section ``dataset`` that no mask depends on, and the two both stages heed."""
+READING = ("sections", "section_overrides", "max_characters")
+"""Keys of the section ``reports`` that decide which text is read, whatever the engine."""
 ENGINE_STAGES = ("reports", "organs", "anomaly", "anatomy", "boxes", "paraphrase", "training")
 """The stages with a choice of engines."""
 ENGINE_SECTIONS = ("chexmask", "radedit", "cxas", "ultralytics", "scaled_yolov4", "lite", "rosalia")
@@ -48,6 +50,9 @@ def stage_options(settings: Settings) -> dict[str, dict]:
     llm = reports.pop("llm")
     structuring = _model("reports.llm.structuring", llm | llm["structuring"], seed)
     reports["engine"] = SAME_TUPLES.get(reports["engine"], reports["engine"])
+    if reports["sections"] == "auto":
+        reports["sections"] = "mimic" if cohort["source"] == "mimic" else "tolerant"
+    reading = {name: reports[name] for name in READING}
     shares, per_study = cohort.pop("split"), cohort.pop("per_study")
     cohort["split_shares"] = [shares[name] for name in SPLITS]
     if cohort["source"] == "embedded":
@@ -59,7 +64,12 @@ def stage_options(settings: Settings) -> dict[str, dict]:
         "cohort": cohort,
         "frames": plain["frames"] | {"per_study": per_study},
         "reports": reports,
-        "structuring": structuring | {"section_overrides": reports["section_overrides"]},
+        "reports_read": {
+            "nothing_share": reports["nothing_share"],
+            "engine": reports["engine"],
+            "withheld": "report_text" in plain["release"]["withhold"],
+        },
+        "structuring": structuring | reading,
         "mapping": _model("reports.llm.mapping", llm | llm["mapping"], seed),
         "organs": _stage("organs", plain),
         "anomaly": _stage("anomaly", plain, seed=seed),

@@ -7,9 +7,10 @@ from ils.core.labels import LESIONS, LUNGS, VALID_LOCATIONS, side_of, zones_of
 from ils.dataset.negatives import OPACITY, Evidence
 
 
-def evidence(study: dict, line: dict) -> Evidence:
+def evidence(study: dict, line: dict, unknown_words_max: float) -> Evidence:
     """Gather what one study says. ``study`` is a row of the studies table, ``line`` the study's report line.
 
+    ``unknown_words_max``: share of unknown words above which silence of the report says nothing.
     A negative tuple whose ``denies`` is false says only that the finding is not new.
     """
     negative = [row for row in line["tuples"] if row["presence"] == "negative" and row["lesion_type"] in LESIONS]
@@ -32,6 +33,7 @@ def evidence(study: dict, line: dict) -> Evidence:
         unclear=frozenset(row["lesion_type"] for row in negative if not row.get("denies", True)),
         doubted=frozenset(row["lesion_type"] for row in denials if row["certainty"] != "definitive"),
         about_lungs=line["mentions_lungs"] and not line["comparison_only"],
+        understood=line["unknown_share"] <= unknown_words_max,
         ctr=study["ctr"],
     )
 

@@ -46,6 +46,8 @@ class Evidence:
     """Lesion types negated with doubt ("unlikely")."""
     about_lungs: bool = True
     """Whether the section says something about lungs or pleura that is not a comparison alone."""
+    understood: bool = True
+    """Whether the words of the section are known, so that what it does not mention may be taken as absent."""
     ctr: float | None = None
     """Cardiothoracic ratio in original pixels."""
 
@@ -73,11 +75,13 @@ def choice(lesion: str, evidence: Evidence, *, kinds: str, ctr_negative_max: flo
         return Choice(reason="neither_affirmed_nor_denied")
     if not (denied or positive or lesion in evidence.doubted or evidence.about_lungs):
         return Choice(reason="section_silent")
+    if not (denied or positive or lesion in evidence.doubted or evidence.understood):
+        return Choice(reason="not_understood")
 
     allowed = (evidence.empty | evidence.negated.get(lesion, frozenset())) - evidence.blocked.get(lesion, frozenset())
     forbidden = evidence.global_blocked | evidence.standing | evidence.doubted
     whole = (
-        (lesion in evidence.everywhere or evidence.about_lungs)
+        (lesion in evidence.everywhere or (evidence.about_lungs and evidence.understood))
         and lesion not in forbidden
         and not unclear
         and (lesion != OPACITY or len(evidence.empty) == len(VALID_LOCATIONS))
@@ -90,6 +94,8 @@ def _heart(evidence: Evidence, ctr_negative_max: float) -> Choice:
     said = evidence.standing | evidence.related | evidence.unclear | evidence.doubted | evidence.global_blocked
     if CARDIOMEGALY in said:
         return Choice(reason="heart_affirmed_or_hedged")
+    if not (evidence.understood or CARDIOMEGALY in evidence.negated):
+        return Choice(reason="not_understood")
     if evidence.ctr is None or not evidence.ctr <= ctr_negative_max:
         return Choice(reason="wide_heart")
     return Choice(global_=True)

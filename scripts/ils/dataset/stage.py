@@ -43,6 +43,7 @@ class Options:
 
     seed: int
     ctr_negative_max: float
+    unknown_words_max: float
     global_share: dict[str, float]
     opacity_inference_share: float
     kinds: str
@@ -109,7 +110,7 @@ def _count(images: Images, line: dict, options: Options, census: Census) -> None
     """Count what a study may deny: of each lesion type by its first image that can, which carries the negative."""
     counted: set[str] = set()
     for row, units in images:
-        known = evidence(row, line)
+        known = evidence(row, line, options.unknown_words_max)
         taken = _taken(positives(units, one_answer=options.one_answer)[0], options)
         for lesion in LESIONS:
             if lesion in counted:
@@ -194,7 +195,11 @@ def image_pairs(
     made, drops = positives(units, one_answer=options.one_answer)
     missing = [{"polarity": POLARITIES[0]} | drop for drop in drops]
     denials, reasons = negatives(
-        evidence(study, line), seed=options.seed, bars=bars, taken=_taken(made, options), **_logic(options)
+        evidence(study, line, options.unknown_words_max),
+        seed=options.seed,
+        bars=bars,
+        taken=_taken(made, options),
+        **_logic(options),
     )
     reasons |= {pair.target: "other_image" for pair in denials if pair.target in denied}
     made += [pair for pair in denials if pair.target not in denied]

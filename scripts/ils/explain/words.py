@@ -33,6 +33,7 @@ PAIR_REASONS = {
     "related_term": "a neighbouring term stands in the report",
     "neither_affirmed_nor_denied": "the report names it without affirming or denying it",
     "section_silent": "the section says nothing of lungs or pleura that is not a comparison",
+    "not_understood": "the section holds too many unknown words (dataset.unknown_words_max) for its silence to count",
     "no_empty_location": "no location is free of findings, masks and blocks",
     "heart_affirmed_or_hedged": "the report affirms or hedges a large heart",
     "wide_heart": "the cardiothoracic ratio is above dataset.ctr_negative_max, or there is none",

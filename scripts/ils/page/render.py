@@ -110,6 +110,8 @@ def index(
         recall_notes=[] if drawn else [note for note in tables["recall"]["note"].unique(maintain_order=True) if note],
         drawn=drawn,
         split_names=SPLITS,
+        reading=sections.reading(tables["reading"]),
+        words=sections.words(tables["words"]),
         ablation=_ablation(ablation, options.extras, embed),
         gallery=_gallery(cases, options.thresholds),
         calibration=[line for line in lines if line["kind"] == "calibration"],

@@ -112,6 +112,24 @@ def split_rows(splits: pl.DataFrame, name: str) -> list[dict]:
     return tables
 
 
+WORDS_SHOWN = 20
+
+
+def reading(table: pl.DataFrame) -> dict:
+    """Return what the studies' reports gave: ``rows`` with their share in %, and how many of all are unusable."""
+    table = table.with_columns(pl.col("studies").cast(pl.Int64))  # an empty table tells no types
+    total = max(1, table["studies"].sum())
+    rows = [row | {"share": number(100 * row["studies"] / total, 1)} for row in table.iter_rows(named=True)]
+    lost = [row["studies"] for row in rows if row["outcome"] not in ("findings", "no_findings")]
+    return {"rows": rows, "lost": sum(lost), "total": table["studies"].sum()}
+
+
+def words(table: pl.DataFrame) -> dict:
+    """Return the first unknown words, how many there are, and whether their sentences are withheld."""
+    first = table.head(WORDS_SHOWN).to_dicts()
+    return {"rows": first, "number": len(table), "withheld": any(row["example"] == "withheld" for row in first)}
+
+
 def recall(table: pl.DataFrame, ablation: pl.DataFrame | None, *, beside_paper: bool) -> list[dict]:
     """Return a row for each threshold set: name, cells of (recall text, paper's text, shade in %, interval text).
 

@@ -12,12 +12,12 @@ import polars as pl
 
 from ils.core.labels import LESIONS
 from ils.core.places import RESOURCES
-from ils.core.run import progress
+from ils.core.run import log, progress
 from ils.core.store import read_lines, write_table
-from ils.reports import rules
+from ils.reports import language, rules, vocabulary
 from ils.reports.engine import EngineOptions
 
-RESOURCE_FILES = ("lexicon",)
+RESOURCE_FILES = ("lexicon", "reading")
 STATES = ("affirmed", "denied", "unmentioned")
 
 
@@ -33,10 +33,16 @@ def run(*, reports: list[str], agreement: str, disagreements: str, options: Opti
 
     Writes ``agreement`` (a row a lesion type: studies, how many are in which states, agreement, Cohen's kappa of the
     three states and of affirmed against the rest) and ``disagreements`` (a row a study and lesion type that differ,
-    with the sentences that either names).
+    with the sentences that either names). Studies whose section is not English are left out: the rules cannot read it.
     """
-    structure = rules.load(EngineOptions(str(RESOURCES / RESOURCE_FILES[0]), options.effusion_without_side))
-    lines = [line for path in reports for line in read_lines(path)]
+    lexicon, words = (str(RESOURCES / name) for name in RESOURCE_FILES)
+    structure = rules.load(EngineOptions(lexicon, options.effusion_without_side))
+    known = vocabulary.read(words, lexicon)
+    languages = language.read(f"{words}/languages.yaml", known)
+    every = [line for path in reports for line in read_lines(path)]
+    lines = [line for line in every if language.foreign(line["sentences"], languages, known) is None]
+    if len(lines) < len(every):
+        log.info("agreement: %d sections are not English and are left out", len(every) - len(lines))
     counts = np.zeros((len(LESIONS), len(STATES), len(STATES)), np.int64)
     rows = []
     for line in progress(lines, len(lines), "agreement"):

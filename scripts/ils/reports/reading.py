@@ -1,14 +1,30 @@
 """From a study's row to the text that is structured: its sections, the one to use, and its sentences."""
 
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from ils.core.faults import broken
 from ils.core.places import RESOURCES
-from ils.reports import sections
+from ils.reports import layouts, sections
+from ils.reports.decoding import NoText, decode
 from ils.reports.sentences import split
 
-RESOURCE_FILES = ("sections.yaml",)
+RESOURCE_FILES = ("sections.yaml", "reading/headings.yaml")
+READERS = ("mimic", "tolerant")
+COLUMNS = ("findings", "impression")
+_BYTES_A_CHARACTER = 64
+"""Bytes of a file for each letter that it may hold: RTF and HTML have many."""
+
+
+class How(Protocol):
+    """What the stages that read reports are told: which reader, its corrections, and the longest report."""
+
+    sections: str
+    section_overrides: bool
+    max_characters: int
 
 
 @dataclass(frozen=True)
@@ -25,14 +41,17 @@ class Section:
         return [self.text[start:end] for start, end in self.spans]
 
 
-def read(row: dict, overrides: bool) -> Section | tuple[str, str]:
-    """Return the section of a study's row that is used, or (reason, detail) if it has none.
+class _Unusable(Exception):
+    """A report that cannot be used: (reason, detail)."""
 
-    ``overrides``: use the official code's hand-made sections of its odd studies.
-    """
-    found = _sections_of(row, overrides)
-    if found is None:
-        return "no_report", ""
+
+def read(row: dict, how: How) -> Section | tuple[str, str]:
+    """Return the section of a study's row that is used, or (reason, detail) if it has none."""
+    try:
+        found = _sections_of(row, how)
+    except _Unusable as unusable:
+        reason, detail = unusable.args
+        return reason, detail
     chosen = sections.choose(found)
     if chosen is None:
         return "empty_report", "no text in " + ", ".join(sections.SECTION_NAMES)
@@ -40,31 +59,72 @@ def read(row: dict, overrides: bool) -> Section | tuple[str, str]:
     return Section(name, text, split(text), sections.other(found, name))
 
 
-def _sections_of(row: dict, overrides: bool) -> dict[str, str] | None:
-    """Return the sections of a study from its columns or its file, None if it has neither."""
-    columns = {name: row.get(name) for name in ("findings", "impression")}
-    if any((text or "").strip() for text in columns.values()):
-        return {name: text.strip() for name, text in columns.items() if text}
-    path = row.get("report_path")
-    if path:
-        text = _decode(Path(path))
-        if text is None:
-            return None
-        rules = sections.load_rules(RESOURCES / RESOURCE_FILES[0])
-        by_hand = sections.override(text, row["study_id"], rules) if overrides else None
-        return by_hand if by_hand is not None else sections.named(sections.split(text, rules))
-    return {} if any(text is not None for text in columns.values()) else None
+def row_of(images: Sequence[dict]) -> dict:
+    """Return the row of a study that tells of its report: the first with a text or a file, else with a missing file.
+
+    A manifest may name the report beside one of the images only.
+    """
+    told = (row for row in images if row.get("report_path") or any((row.get(name) or "").strip() for name in COLUMNS))
+    missing = (row for row in images if row.get("report_missing"))
+    return next(told, None) or next(missing, None) or images[0]
 
 
-def _decode(path: Path) -> str | None:
-    """Read a report in UTF-8, else Latin-1; None if the file cannot be read."""
+def _sections_of(row: dict, how: How) -> dict[str, str]:
+    """Return the sections of a study from its columns or its file. Raises _Unusable if it has neither."""
+    columns = {name: row.get(name) or "" for name in COLUMNS}
+    if any(text.strip() for text in columns.values()):
+        _check_length(sum(map(len, columns.values())), how)
+        if how.sections == "mimic":
+            return {name: text.strip() for name, text in columns.items() if text}
+        return _merged([_tolerant(text, name) for name, text in columns.items() if text.strip()])
+    if row.get("report_path"):
+        text = _text(Path(row["report_path"]), how)
+        return _official(text, row["study_id"], how) if how.sections == "mimic" else _tolerant(text)
+    if row.get("report_missing"):
+        raise _Unusable("missing_report", "the file that the cohort names for it does not exist")
+    if any(row.get(name) is not None for name in COLUMNS):
+        return {}
+    raise _Unusable("no_report", "")
+
+
+def _official(text: str, study_id: str, how: How) -> dict[str, str]:
+    rules = sections.load_rules(RESOURCES / RESOURCE_FILES[0])
+    by_hand = sections.override(text, study_id, rules) if how.section_overrides else None
+    return by_hand if by_hand is not None else sections.named(sections.split(text, rules))
+
+
+def _tolerant(text: str, column: str = "") -> dict[str, str]:
+    return layouts.sections_of(text, layouts.read(str(RESOURCES / RESOURCE_FILES[1])), column)
+
+
+def _merged(found: list[dict[str, str]]) -> dict[str, str]:
+    """Join the sections of two columns: texts of one name follow each other."""
+    names = dict.fromkeys(name for one in found for name in one)
+    return {name: "\n\n".join(dict.fromkeys(one[name] for one in found if one.get(name))) for name in names}
+
+
+def _text(path: Path, how: How) -> str:
+    """Return the text of a report file. Raises _Unusable for a missing, unreadable or overlong one."""
     try:
-        data = path.read_bytes()
+        with open(path, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if size > how.max_characters * _BYTES_A_CHARACTER:
+                raise _Unusable("too_long", f"a file of {size} bytes; reports.max_characters is {how.max_characters}")
+            data = file.read()
+        text = decode(data)
+    except NoText as no_text:
+        raise _Unusable("unreadable_report", str(no_text)) from None
+    except FileNotFoundError:
+        raise _Unusable("missing_report", "the file has gone since the cohort was read") from None
     except (OSError, ValueError) as error:
         if broken(error):
             raise
-        return None
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        return data.decode("latin-1")
+        why = getattr(error, "strerror", None) or "its name cannot be a path"
+        raise _Unusable("unreadable_report", f"the file cannot be opened: {why}") from None
+    _check_length(len(text), how)
+    return text
+
+
+def _check_length(characters: int, how: How) -> None:
+    if characters > how.max_characters:
+        raise _Unusable("too_long", f"{characters} characters; reports.max_characters is {how.max_characters}")

@@ -99,6 +99,16 @@ def line_schema() -> dict:
     """Return the JSON schema of a line of ``results/reports/{shard}.jsonl``: one study."""
     text = {"type": "string"}
     tuples = {"type": "array", "items": json_schema()["items"]}
+    unknown = {
+        "type": "object",
+        "properties": {
+            "word": {"type": "string", "minLength": 1},
+            "sentence_index": {"type": "integer", "minimum": 1},
+            "finding": {"type": "boolean"},
+        },
+        "required": ["word", "sentence_index", "finding"],
+        "additionalProperties": False,
+    }
     described = {
         "study_id": (text, "The study; lines are in its order."),
         "subject_id": (text, "The patient."),
@@ -106,15 +116,22 @@ def line_schema() -> dict:
         "section_text": (text, "Its text."),
         "sentences": ({"type": "array", "items": text}, "Its sentences; sentence_index counts them from 1."),
         "tuples": (tuples, "The findings that it affirms or denies."),
-        "other_section": ({"enum": ["findings", "impression", None]}, "The section beside it, if there is one."),
-        "other_tuples": (tuples, "What the rules engine reads there: it only blocks and vetoes."),
-        "related": (
-            {"type": "array", "items": {"enum": list(LESIONS)}, "uniqueItems": True},
-            "Lesion types, beside those of the tuples, whose negatives are blocked: further neighbours of what stands, "
-            "and those that the section only asks about.",
+        "other_section": (
+            {"enum": ["findings", "impression", "addendum", None]},
+            "The section beside it, if there is one; an addendum is read with it.",
         ),
+        "other_tuples": (tuples, "What the rules engine reads there: it only blocks and vetoes."),
         "comparison_only": ({"type": "boolean"}, "All that is said of the lungs is how they compare with before."),
         "mentions_lungs": ({"type": "boolean"}, "The section says something of lungs or pleura."),
+        "unknown_words": (
+            {"type": "array", "items": unknown},
+            "Words that are neither the lexicon's nor common English, at their first place; finding: whether a "
+            "sentence with the word could hold a finding. Engine rules only.",
+        ),
+        "unknown_share": (
+            {"type": "number", "minimum": 0, "maximum": 1},
+            "Share of the section's distinct words that are unknown and could hide a finding.",
+        ),
         "engine": (text, "The engine that made the tuples."),
         "digests": (
             {"type": "object", "additionalProperties": text},

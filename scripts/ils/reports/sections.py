@@ -115,6 +115,10 @@ def choose(sections: dict[str, str]) -> tuple[str, str] | None:
 
 
 def other(sections: dict[str, str], chosen: str) -> tuple[str, str] | None:
-    """Return the section beside the chosen one that must not be contradicted, None if there is none."""
+    """Return what stands beside the chosen section and must not be contradicted, None if there is nothing.
+
+    That is the findings or the impression, and an addendum.
+    """
     names = [name for name in ("findings", "impression") if name != chosen and chosen != "last_paragraph"]
-    return next(((name, sections[name]) for name in names if (sections.get(name) or "").strip()), None)
+    found = [name for name in (*names, "addendum") if (sections.get(name) or "").strip()]
+    return (found[0], "\n\n".join(sections[name] for name in found)) if found else None

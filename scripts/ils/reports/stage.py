@@ -1,6 +1,8 @@
 """The reports stage: one line a study with the section used, its sentences and its tuples."""
 
 import hashlib
+import logging
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -8,13 +10,16 @@ import polars as pl
 
 from ils.core.ledger import Ledger
 from ils.core.places import RESOURCES
-from ils.core.run import UserError, progress
+from ils.core.run import UserError, log, progress
 from ils.core.store import read_table, write_lines
-from ils.reports import engine, reading, schema, sentences
+from ils.reports import engine, language, reading, schema, sentences, substance, vocabulary
 from ils.reports.rules import lexicon as rules_lexicon
 from ils.reports.rules import statements
 
-RESOURCE_FILES = ("lexicon",)
+RESOURCE_FILES = ("lexicon", "reading")
+ENGLISH_ONLY = "rules"
+"""The engine that reads English alone, and whose words are the lexicon's."""
+NOTHING = "no_report", "the text says nothing of the chest"
 EFFUSION = ("both_bases", "none")
 
 
@@ -23,13 +28,20 @@ class Options:
     """Settings of the stage.
 
     engine: which engine structures the section (a package of ``ils.reports`` with ``load``).
+    sections: ``mimic`` (the official rules) or ``tolerant`` (:mod:`ils.reports.layouts`).
+    max_characters, max_findings: a longer report, or one of more findings, is not used.
+    nothing_share: share of a shard's studies without a usable report above which the log warns.
     section_overrides: use the official code's hand-made sections of its 54 odd MIMIC-CXR studies.
     effusion_without_side: zone labels of an effusion whose side the text leaves out: ``both_bases`` or ``none``.
     """
 
     engine: str
+    sections: str
     section_overrides: bool
     effusion_without_side: str
+    max_characters: int
+    max_findings: int
+    nothing_share: float
 
 
 @dataclass(frozen=True)
@@ -41,6 +53,13 @@ class _Reader:
     structure: Callable[[list[str]], list[dict]]
     plain: Callable[[list[str]], list[dict]]
     digests: dict[str, str]
+    vocabulary: vocabulary.Vocabulary
+    languages: tuple[language.Language, ...]
+    substance: substance.Substance
+
+    @property
+    def english_only(self) -> bool:
+        return self.options.engine == ENGLISH_ONLY
 
 
 def run_shard(
@@ -65,7 +84,12 @@ def run_shard(
             f"reports.effusion_without_side: {options.effusion_without_side!r} is unknown, "
             f"choose one of {', '.join(EFFUSION)}"
         )
-    folder = RESOURCES / RESOURCE_FILES[0]
+    if options.sections not in reading.READERS:
+        raise UserError(
+            f"reports.sections: {options.sections!r} is unknown, choose one of {', '.join(reading.READERS)}"
+        )
+    folder, words = (RESOURCES / name for name in RESOURCE_FILES)
+    known = vocabulary.read(str(words), str(folder))
     settings = engine.EngineOptions(str(folder), options.effusion_without_side, files)
     reader = _Reader(
         options=options,
@@ -73,6 +97,9 @@ def run_shard(
         structure=engine.load(options.engine, settings),
         plain=engine.load("rules", settings),
         digests={"code": str(attrs.get("code_digest", "")), "lexicon": rules_lexicon.digest(folder)},
+        vocabulary=known,
+        languages=language.read(str(words / "languages.yaml"), known),
+        substance=substance.read(str(words / "no_report.yaml")),
     )
     rows = read_table(cohort).sort("study_id", "rank", "image_id")
     ledger = Ledger("reports")
@@ -82,34 +109,61 @@ def run_shard(
 
 def _lines(rows: pl.DataFrame, reader: _Reader, ledger: Ledger) -> Iterator[dict]:
     studies = rows.group_by("study_id", maintain_order=True)
+    outcomes: Counter[str] = Counter()
     for (study_id,), images in progress(studies, rows["study_id"].n_unique(), "reports"):
-        line = study_line(images.row(0, named=True), reader)
+        line = study_line(reading.row_of(images.to_dicts()), reader)
         for image_id in images["image_id"]:
             if isinstance(line, dict):
                 ledger.accept(image_id)
             else:
                 ledger.exclude(image_id, study_id, *line)
         if isinstance(line, dict):
+            outcomes["findings" if line["tuples"] else "no findings"] += 1
             yield line
+        else:
+            outcomes[line[0]] += 1
+    _tell(outcomes, reader.options.nothing_share)
+
+
+def _tell(outcomes: Counter, warn_above: float) -> None:
+    """Log how many studies gave what; a warning where too many have no usable report."""
+    used = outcomes.pop("findings", 0), outcomes.pop("no findings", 0)
+    lost = outcomes.total()
+    told = ", ".join(f"{reason} {number}" for reason, number in sorted(outcomes.items()))
+    log.log(
+        logging.WARNING if lost > warn_above * (sum(used) + lost) else logging.INFO,
+        "reports: %d studies with findings, %d read without a finding, %d without a usable report%s",
+        *used,
+        lost,
+        f" ({told})" if told else "",
+    )
 
 
 def study_line(row: dict, reader: _Reader) -> dict | tuple[str, str]:
     """Return the line of one study, or (reason, detail) if its report cannot be used."""
-    section = reading.read(row, reader.options.section_overrides)
+    section = reading.read(row, reader.options)
     if not isinstance(section, reading.Section):
         return section
+    line = _line(row, section, reader)
+    if line == NOTHING and section.beside and section.name == "findings":
+        # "FINDINGS: PA and lateral views." is no finding: the impression is
+        return _line(
+            row, reading.Section(section.beside[0], section.beside[1], sentences.split(section.beside[1]), None), reader
+        )
+    return line
+
+
+def _line(row: dict, section: reading.Section, reader: _Reader) -> dict | tuple[str, str]:
     texts = section.sentences
+    if reader.english_only and (told := _foreign(section, reader)):
+        return "not_english", told
     try:
         tuples = _tuples(section.spans, texts, reader.structure)
     except schema.Quarantined as quarantined:
         return "quarantined", str(quarantined)
-    if reader.options.engine != "rules":
-        problems = schema.problems(tuples, len(texts))
-        if problems:
-            return "quarantined", "; ".join(problems[:3])
-    others = _plainly(section.beside[1], reader) if section.beside else []
-    neighbours = _one_neighbour([*tuples, *others])
-    asked = statements.asked(texts, tuples, reader.lexicon)
+    unknown = reader.vocabulary.unknown(texts) if reader.english_only else []
+    if problem := _problem(tuples, texts, unknown, reader):
+        return problem
     return {
         "study_id": row["study_id"],
         "subject_id": row["subject_id"],
@@ -118,24 +172,40 @@ def study_line(row: dict, reader: _Reader) -> dict | tuple[str, str]:
         "sentences": texts,
         "tuples": tuples,
         "other_section": section.beside[0] if section.beside else None,
-        "other_tuples": others,
-        "related": statements.in_order([*neighbours, *asked]),
+        "other_tuples": _plainly(section.beside[1], reader) if section.beside else [],
         "comparison_only": statements.comparison_only(texts, tuples, reader.lexicon),
         "mentions_lungs": statements.mentions_lungs(texts, tuples, reader.lexicon),
+        "unknown_words": unknown,
+        "unknown_share": reader.vocabulary.share(texts, unknown),
         "engine": reader.options.engine,
         "digests": {"text": hashlib.blake2b(section.text.encode(), digest_size=8).hexdigest(), **reader.digests},
     }
 
 
-def _one_neighbour(tuples: list[dict]) -> list[str]:
-    """Leave each tuple the first of its neighbouring lesion types; return the further ones, which stand in the line."""
-    further: list[str] = []
-    for item in tuples:
-        if isinstance(item["related"], list):
-            first, *rest = item["related"]
-            item["related"] = first
-            further += rest
-    return further
+def _foreign(section: reading.Section, reader: _Reader) -> str | None:
+    """Return which section is not English, and its language; the one beside must be read too, to veto."""
+    if told := language.foreign(section.sentences, reader.languages, reader.vocabulary):
+        return f"{section.name}: {told}"
+    if section.beside is None:
+        return None
+    name, text = section.beside
+    beside = [text[start:end] for start, end in sentences.split(text)]
+    told = language.foreign(beside, reader.languages, reader.vocabulary)
+    return f"{name}: {told}" if told else None
+
+
+def _problem(tuples: list[dict], texts: list[str], unknown: list[dict], reader: _Reader) -> tuple[str, str] | None:
+    """Return (reason, detail) where what an engine made of a text cannot be used."""
+    most = reader.options.max_findings
+    if len(tuples) > most:
+        return "too_long", f"{len(tuples)} findings; reports.max_findings is {most}"
+    if not reader.english_only:
+        problems = schema.problems(tuples, len(texts))
+        return ("quarantined", "; ".join(problems[:3])) if problems else None
+    hides = any(row["finding"] for row in unknown)
+    if not tuples and not hides and reader.substance.lacks(texts):
+        return NOTHING
+    return None
 
 
 def _plainly(text: str, reader: _Reader) -> list[dict]:

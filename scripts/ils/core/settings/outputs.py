@@ -46,6 +46,11 @@ class Dataset(Section):
     ctr_negative_max: float = key(
         0.45, "Largest cardiothoracic ratio at which cardiomegaly may be denied.", source=PAPER, ge=0, le=1
     )
+    unknown_words_max: Share = key(
+        0.05,
+        "Share of a section's distinct words that may be unknown, in sentences that could hold a finding; above it no "
+        "lesion type that the report does not mention is denied (engine rules).",
+    )
     global_share: dict[Literal[LESIONS[1:]], Share] = key(
         lambda: {
             "pneumonia": 0.0212,

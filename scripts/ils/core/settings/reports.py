@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from ils.core.settings.base import PAPER, Address, Section, key
+from ils.core.settings.base import PAPER, Address, Section, Share, key
 from ils.core.settings.language_models import (
     Asking,
     Execution,
@@ -54,7 +54,21 @@ class Reports(Section):
         "rules: spaCy and the lexicon in resources/lexicon, no download; vllm: the paper's language models; both: "
         "vllm, and a table of where the rules agree with it.",
     )
-    section_overrides: bool = key(True, "Apply the official per-study corrections of MIMIC-CXR's section code.")
+    sections: Literal["auto", "mimic", "tolerant"] = key(
+        "auto",
+        "How sections are found. mimic: the official rules of MIMIC-CXR; tolerant: headings of most layouts "
+        "(docs/reports.md); auto: mimic where cohort.source is mimic, else tolerant.",
+    )
+    max_characters: int = key(
+        20_000, "A longer report is not used (too_long).", unit="characters", ge=100, le=10_000_000
+    )
+    max_findings: int = key(300, "A section with more findings is not used (too_long).", unit="findings", ge=1)
+    nothing_share: Share = key(
+        0.10, "Share of a shard's studies without a usable report above which its log, and the end of the run, warn."
+    )
+    section_overrides: bool = key(
+        True, "Apply the official per-study corrections of MIMIC-CXR's section code (sections mimic)."
+    )
     effusion_without_side: Literal["both_bases", "none"] = key(
         "both_bases", "Where an effusion without a side is looked for (after Fig. 11)."
     )

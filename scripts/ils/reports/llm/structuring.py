@@ -21,17 +21,20 @@ EXECUTION = "reports.llm.execution"
 
 @dataclass(frozen=True)
 class Options(ModelOptions):
-    """section_overrides: as for the stage; the rest: which model is asked, and how."""
+    """sections, section_overrides, max_characters: as for the stage; the rest: which model is asked, and how."""
 
+    sections: str
     section_overrides: bool
+    max_characters: int
 
 
 def run(*, cohort: str, output: str, options: Options, execution: dict) -> None:
     """Ask the model for the findings of every study of a cohort shard. Raises UserError if it cannot be reached."""
-    rows = read_table(cohort).sort("study_id", "rank", "image_id").unique("study_id", keep="first", maintain_order=True)
-    found = (reading.read(row, options.section_overrides) for row in rows.iter_rows(named=True))
+    rows = read_table(cohort).sort("study_id", "rank", "image_id")
+    studies = [images.to_dicts() for _, images in rows.group_by("study_id", maintain_order=True)]
+    found = (reading.read(reading.row_of(images), options) for images in studies)
     texts = {answers.key_of(each.sentences): each.sentences for each in found if isinstance(each, reading.Section)}
-    log.info("structuring: %d studies, %d distinct texts", len(rows), len(texts))
+    log.info("structuring: %d studies, %d distinct texts", len(studies), len(texts))
     how = Execution.of(execution, EXECUTION)
     lines = structured(dict(sorted(texts.items())), options, lambda: connect(options, how))
     write_lines(output, lines, checked=True)

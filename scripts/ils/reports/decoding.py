@@ -1,0 +1,167 @@
+"""From the bytes of a report file to its text: encodings, markup, and what is no text at all."""
+
+import codecs
+import re
+import unicodedata
+from html.parser import HTMLParser
+
+BOMS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32-le"),  # before UTF-16, whose mark it begins with
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+NO_TEXT = {
+    b"%PDF": "a PDF file",
+    b"PK\x03\x04": "a ZIP or Office file",
+    b"\xd0\xcf\x11\xe0": "an Office file of the old kind",
+    b"\x1f\x8b": "a gzip file",
+    b"\x89PNG": "a PNG picture",
+    b"\xff\xd8\xff": "a JPEG picture",
+    b"II*\x00": "a TIFF picture",
+    b"MM\x00*": "a TIFF picture",
+}
+"""First bytes of files that are sometimes given as reports."""
+_SPACES = re.compile(r"[\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]")
+_NO_WIDTH = re.compile(r"[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff\x00]")
+_LINE_ENDS = re.compile(r"\r\n?|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
+_CONTROL = re.compile(r"[\x01-\x08\x0e-\x1f\x7f-\x9f]")
+_LIGATURES = {ord(sign): unicodedata.normalize("NFKC", sign) for sign in "ﬀﬁﬂﬃﬄﬅﬆ"}
+_TAG = re.compile(r"<(?:!doctype|\?xml|html|body|head|div|p|br|b|i|span|table|report|text|findings)\b[^<>]*>", re.I)
+_BREAKS = frozenset(
+    ("address", "article", "blockquote", "br", "div", "dd", "dl", "dt", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "li",
+     "ol", "p", "pre", "section", "table", "td", "th", "tr", "ul")
+)  # fmt: skip
+_HIDDEN = frozenset(("script", "style", "head", "title"))
+_RTF = re.compile(r"\\'([0-9a-fA-F]{2})|\\([a-zA-Z]+)(-?\d+)? ?|\\([^a-zA-Z])|([{}])|([\r\n]+)|([^\\{}\r\n]+)")
+_RTF_UNSEEN = frozenset(
+    ("fonttbl", "colortbl", "stylesheet", "info", "pict", "header", "footer", "listtable", "listoverridetable",
+     "generator", "themedata", "datastore", "latentstyles", "xmlnstbl", "rsidtbl", "fldinst")
+)  # fmt: skip
+_RTF_SIGNS = {"par": "\n", "line": "\n", "sect": "\n", "page": "\n", "row": "\n", "tab": "\t", "cell": "\t",
+              "emdash": "—", "endash": "–", "lquote": "'", "rquote": "'", "ldblquote": '"', "rdblquote": '"',
+              "bullet": "•", "~": " ", "_": "-"}  # fmt: skip
+
+
+class NoText(Exception):
+    """A report file that is no text; the message says what it is and repeats nothing of it."""
+
+
+def decode(data: bytes) -> str:
+    """Return the text of a report file: UTF-8, UTF-16 or UTF-32 by their marks, UTF-16 also without, else Windows-1252.
+
+    HTML, XML and RTF give their text. Raises NoText for a PDF, an Office file, a picture or other binary data.
+    """
+    for mark, name in NO_TEXT.items():
+        if data.startswith(mark):
+            raise NoText(f"{name}: save the report as plain text")
+    text = _characters(data)
+    start = text[:400].lstrip()
+    if start.startswith("{\\rtf"):
+        return _from_rtf(text.lstrip())
+    return _from_markup(text) if start.startswith("<") and _TAG.search(text) else text
+
+
+def cleaned(text: str) -> str:
+    """Return a text as a reader sees it: composed letters, plain blanks and line ends, nothing without a width."""
+    text = _NO_WIDTH.sub("", _SPACES.sub(" ", _LINE_ENDS.sub("\n", text)))
+    return unicodedata.normalize("NFC", _CONTROL.sub(" ", text).translate(_LIGATURES))
+
+
+def _characters(data: bytes) -> str:
+    for mark, encoding in BOMS:
+        if data.startswith(mark):
+            return data[len(mark) :].decode(encoding, "replace")
+    zeros = data[:2000].count(0)
+    if zeros > 0.2 * len(data[:2000]):
+        even = data[0:2000:2].count(0) > data[1:2000:2].count(0)
+        return _plausible(data.decode("utf-16-be" if even else "utf-16-le", "replace"))
+    try:
+        return _plausible(data.decode("utf-8"))
+    except UnicodeDecodeError:
+        pass
+    try:
+        return _plausible(data.decode("cp1252"))
+    except UnicodeDecodeError:  # five bytes have no meaning in Windows-1252
+        return _plausible(data.decode("latin-1"))
+
+
+def _plausible(text: str) -> str:
+    """Return the text. Raises NoText where a tenth of it are control characters."""
+    if len(_CONTROL.findall(text[:4000])) > 0.1 * len(text[:4000]):
+        raise NoText("binary data: save the report as plain text")
+    return text
+
+
+class _Text(HTMLParser):
+    """Text of HTML or XML: block elements end lines, scripts and heads are left out."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.parts: list[str] = []
+        self._hidden = 0
+
+    def handle_starttag(self, tag: str, attrs: list) -> None:
+        self._hidden += tag in _HIDDEN
+        if tag in _BREAKS:
+            self.parts.append("\n")
+        if label := dict(attrs).get("label"):  # <AbstractText Label="FINDINGS">
+            self.parts.append(f"\n{label}:\n")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._hidden = max(0, self._hidden - (tag in _HIDDEN))
+        if tag in _BREAKS:
+            self.parts.append("\n")
+
+    def handle_data(self, data: str) -> None:
+        if not self._hidden:
+            self.parts.append(data)
+
+
+def _from_markup(text: str) -> str:
+    if re.match(r"\s*<\?xml", text) and not re.search(r"<(?:html|body)\b", text, re.I):
+        # elements of an XML report are its headings: <Findings>…</Findings>
+        text = re.sub(r"<(findings?|impression|conclusion|indication|history|technique|comparison)\b[^>]*>",
+                      lambda tag: f"<br>{tag[1]}:<br>", text, flags=re.I)  # fmt: skip
+        text = re.sub(r"</[^>]+>", "<br>", text)
+    reader = _Text()
+    reader.feed(text)
+    reader.close()
+    return "".join(reader.parts)
+
+
+def _from_rtf(text: str) -> str:
+    """Return what an RTF file shows; of its formatting nothing but paragraphs, tabs and letters."""
+    parts: list[str] = []
+    stack: list[tuple[bool, int]] = []
+    unseen, skip, after = False, 1, 0
+    for code, word, number, sign, brace, _, plain in _RTF.findall(text):
+        if brace == "{":
+            stack.append((unseen, skip))
+        elif brace == "}":
+            unseen, skip = stack.pop() if stack else (False, 1)
+        elif sign == "*" or word in _RTF_UNSEEN:
+            unseen = True
+        elif word == "uc":
+            skip = int(number or 1)
+        elif unseen:
+            continue
+        elif word == "u" and number:
+            parts.append(chr(int(number) % 0x10000))
+            after = skip
+            continue
+        elif word in _RTF_SIGNS or sign in _RTF_SIGNS:
+            parts.append(_RTF_SIGNS.get(word) or _RTF_SIGNS[sign])
+        elif sign in ("\\", "{", "}"):
+            parts.append(sign)
+        elif sign in ("\n", "\r"):
+            parts.append("\n")
+        elif code:
+            parts.append("" if after else bytes.fromhex(code).decode("cp1252", "replace"))
+            after = max(0, after - 1)
+            continue
+        elif plain:
+            parts.append(plain[after:])
+        after = 0
+    return "".join(parts).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
