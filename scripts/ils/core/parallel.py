@@ -3,12 +3,14 @@
 import logging
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from ils.core import faults
 from ils.core.faults import NO_LIMIT, Failures, Tolerance
-from ils.core.ledger import Ledger
 from ils.core.run import out_of_memory, progress
+
+if TYPE_CHECKING:
+    from ils.core.ledger import Ledger
 
 R = TypeVar("R")
 log = logging.getLogger("ils")
@@ -30,7 +32,7 @@ class EngineFault(tuple):
 
 
 def sift(
-    ledger: Ledger,
+    ledger: "Ledger",
     image_ids: list[str],
     read: Callable[[str], tuple],
     work: Callable[..., tuple[R, Fault | None]],
@@ -50,7 +52,7 @@ def sift(
 
 
 def sift_batches(
-    ledger: Ledger,
+    ledger: "Ledger",
     image_ids: list[str],
     read: Callable[[str], tuple],
     work: Callable[[list[tuple]], list[tuple[R, Fault | None]]],
@@ -67,7 +69,7 @@ def sift_batches(
 
 
 def sift_either(
-    ledger: Ledger,
+    ledger: "Ledger",
     image_ids: list[str],
     read: Callable[[str], tuple],
     work: Callable[..., tuple[R, Fault | None]],
@@ -84,7 +86,7 @@ def sift_either(
 
 
 def _entered(
-    ledger: Ledger, rows: Iterator[tuple[str, tuple]], total: int, tolerance: Tolerance
+    ledger: "Ledger", rows: Iterator[tuple[str, tuple]], total: int, tolerance: Tolerance
 ) -> Iterator[tuple[str, R]]:
     failures = Failures(ledger.stage, total, tolerance)
     for image_id, (result, fault) in progress(rows, total, ledger.stage):
