@@ -10,4 +10,5 @@ PARTS = {
     "reports_read": "reports.understood.run",
     "reports_agreement": "reports.agreement.run",
 }
-run.part(snakemake, PARTS[snakemake.rule], execution=snakemake.config["reports"]["llm"]["execution"])
+how = {"execution": snakemake.config["reports"]["llm"]["execution"], "compute": run.compute_of(snakemake)}
+run.part(snakemake, PARTS[snakemake.rule], **how)

@@ -1,4 +1,5 @@
-"""What this cluster lacks for `snakemake --profile slurm`, on one screen; with `--submit` a job that looks at a node.
+"""What this cluster lacks for `snakemake --profile slurm`, on one screen; with `--submit` jobs that look at nodes, one
+of them with a GPU in the environment of each engine that wants one.
 
     python scripts/slurm_check.py [--submit] [snakemake's own arguments: targets, then such as --configfile mine.yaml]
 
@@ -17,6 +18,7 @@ from pathlib import Path
 from ils.core.cluster import orphans
 from ils.core.run import UserError
 from ils.core.slurm import Finding, findings
+from ils.core.slurm_devices import ask, environments, settings_of
 from ils.core.slurm_jobs import asked, local_rules, working_directory
 from ils.core.slurm_profile import read_partitions, read_profile
 
@@ -127,7 +129,15 @@ def look(arguments: list[str]) -> list[Finding]:
         programs=programs, orphans=orphans(directory),
         default_account=default_account() if "sacctmgr" in programs else "",
     )  # fmt: skip
-    return [*found, on_a_node(known[0].name, profile.account, directory)] if submit else found
+    if not submit:
+        return found
+    found.append(on_a_node(known[0].name, profile.account, directory))
+    jobs = asked(first, local)
+    if any(job.gpus for job in jobs):
+        settings = settings_of(words, ROOT)
+        wanted = environments(jobs, known, settings)
+        found += ask(wanted, settings.compute.container, directory, ROOT, instead)
+    return found
 
 
 def main(arguments: list[str]) -> None:

@@ -16,10 +16,12 @@ from pathlib import Path
 import h5py
 import pytest
 
-from conftest import ROOT, snakemake
+from conftest import ROOT, snakemake, write_settings
 from ils.core.cluster import orphans
+from ils.core.store import read_table
 from slurm_runs import (
     START,
+    TWO,
     finish,
     jobs_of,
     needs_slurm,
@@ -29,8 +31,10 @@ from slurm_runs import (
     start,
     start_asleep,
     wait_for,
+    with_fault,
 )
-from whole_runs import arrays, pair_lines
+from tiny_hybridgnet import random_weights
+from whole_runs import arrays, copy_repository, pair_lines
 
 slow = pytest.mark.skipif("CXR_ILS_FAULTS" not in os.environ, reason="takes minutes: make test-faults")
 
@@ -144,6 +148,54 @@ def test_a_job_out_of_time_is_tried_again_with_more(workflow_run, tmp_path):
     # a minute for each of the two shards in the group, then two
     assert [(job["state"], job["timelimitraw"]) for job in tries] == [("TIMEOUT", "2"), ("COMPLETED", "4")]
     same_bytes(tmp_path, workflow_run)
+
+
+BROKEN = (
+    "import onnxruntime, torch; error = torch.AcceleratorError('CUDA error: uncorrectable ECC error encountered'); "
+    "onnxruntime.InferenceSession.run = lambda *given: (_ for _ in ()).throw(error)"
+)
+"""What a broken device raises from inside an engine's net, in the first job alone."""
+
+
+@slow
+@pytest.mark.slow
+@pytest.mark.xdist_group("slurm")  # one after the other: one of them stops the cluster
+def test_a_job_with_a_broken_device_fails_and_is_done_again(workflow_run, tmp_path):
+    needs_slurm()
+    root, marker = copy_repository(tmp_path / "copy"), tmp_path / "broke"
+    with_fault(root, "organs", BROKEN, marker)
+    write_settings(tmp_path, TWO)
+    words = finish(start(tmp_path, "organs", root=root), tmp_path)
+    assert marker.exists()
+    assert "organs: the device is broken, not an image (AcceleratorError: CUDA error: uncorrectable ECC" in words
+    assert "Traceback (most recent call last)" in words  # of the job's log, on the screen
+    states = [job["state"] for job in jobs_of(run_name(tmp_path)) if "organs" in job["comment"]]
+    assert states == ["FAILED", "COMPLETED"]
+    stages = ("frames", "organs")
+    found, expected = arrays(tmp_path), arrays(workflow_run)
+    assert found == {key: value for key, value in expected.items() if key[0] in stages}
+    excluded = read_table(tmp_path / "results/organs/excluded.parquet")
+    assert excluded.equals(read_table(workflow_run / "results/organs/excluded.parquet"))
+
+
+@slow
+@pytest.mark.slow
+@pytest.mark.xdist_group("slurm")
+def test_a_job_that_asked_for_a_gpu_and_sees_none_does_not_compute(tmp_path):
+    """The test cluster's GPUs are plain files, so that a net's job is given one and torch sees none."""
+    needs_slurm()
+    torch = pytest.importorskip("torch")
+    if torch.cuda.is_available():
+        pytest.skip("torch sees a GPU here")
+    write_settings(tmp_path, TWO | {"organs": {"engine": "hybridgnet"}})
+    (tmp_path / "weights").mkdir()
+    torch.save(random_weights(), tmp_path / "weights/hybridgnet.pt")
+    words = finish(start(tmp_path, "organs", "--retries", "0"), tmp_path, check=False)
+    told = re.search(r"this job asked for 1 GPU, but it sees no GPU on \S+ \((.*)\): mend the node", words)
+    assert told, words[-3000:]
+    assert f"torch {torch.__version__} was built without CUDA, no NVIDIA driver is loaded" in told[1]
+    assert "or set compute.gpus to 0, or compute.device to cpu" in words
+    assert not (tmp_path / "results/organs/excluded.parquet").exists()
 
 
 @slow

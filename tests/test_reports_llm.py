@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 import language_model
 from conftest import ROOT, SLICE, snakemake, write_settings
+from ils.core.faults import Broken, Tolerance
 from ils.core.labels import CATEGORIES, LESIONS, LUNGS, ZONE_LABELS
 from ils.core.options import stage_options
 from ils.core.run import UserError
@@ -163,6 +164,30 @@ def test_only_wrong_answers_are_asked_again():
     assert [(line["problem"], line["raw"], line["attempts"]) for line in lines] == [
         (None, "", 1), ("not JSON", "still no", 3), (None, "", 2),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("texts", "ends"),
+    [
+        (["no JSON"] * 5, True),  # a broken GPU gives letters, a server without response_format prose
+        ([""] * 5, True),  # what a refused request counts as
+        (["no JSON"] * 4, False),
+        (["no JSON"] * 4 + ['{"findings": []}'], False),
+    ],
+)
+def test_a_model_none_of_whose_answers_can_be_used_ends_the_job(texts, ends):
+    tolerance = Tolerance.of({"failures_in_row": 5, "failed_share": 0.1})
+    asked = {f"k{number}": [f"Opacity {number}."] for number in range(len(texts))}
+
+    def generate(questions: list, attempt: int) -> list[str]:
+        return texts[-len(questions) :] if attempt == 0 else texts[: len(questions)]
+
+    if ends:
+        with pytest.raises(Broken, match=r"^none of the model's 5 answers can be used \(not JSON\): "):
+            structuring.structured(asked, MODEL, lambda: generate, tolerance)
+        return
+    lines = structuring.structured(asked, MODEL, lambda: generate, tolerance)
+    assert [line["problem"] for line in lines] == ["not JSON"] * 4 + [None] * (len(texts) - 4)
 
 
 def test_the_first_answer_is_greedy_and_the_seed_fixed():

@@ -1,5 +1,6 @@
 """What `make slurm-check` finds on clusters of several kinds, from what SLURM's own commands print there."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -13,6 +14,7 @@ import yaml
 
 import slurm_check
 from conftest import ROOT, SLICE, stand_in, write_settings
+from ils.core import slurm_devices
 from ils.core.run import UserError
 from ils.core.slurm import UNLIMITED, Finding, findings, minutes, partitions
 from ils.core.slurm_jobs import Asked, Granted, asked, local_rules, working_directory
@@ -546,3 +548,79 @@ def test_without_slurm_it_says_so_in_one_line(tmp_path):
     done = subprocess.run(command, env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=False)
     assert done.stderr.splitlines() == ["slurm-check: there is no sbatch: run this on a login node of the cluster"]
     assert done.returncode == 1
+
+
+# torch on nodes with GPUs
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ({"organs": {"engine": "hybridgnet"}}, {"organs-hybridgnet": {"gpus": 1, "partition": "gpu"}}),
+        (
+            {"training": {"engine": "rosalia"}, "compute": {"gpus": 4}},
+            {"training-rosalia": {"gpus": 4, "partition": "gpu"}, "inference": {"gpus": 1, "partition": "gpu"}},
+        ),
+    ],
+)
+def test_the_environments_of_jobs_that_want_a_gpu_are_known(tmp_path, more, expected):
+    folder = write_settings(tmp_path, more)
+    words = ["inference", "--configfile", str(folder / "mine.yaml"), "--config", "seed=3"]
+    settings = slurm_devices.settings_of(words, ROOT)
+    assert settings.seed == 3
+    assert settings.compute.gpus == more.get("compute", {}).get("gpus", 1)
+    rules = {"organs-hybridgnet": "organs_shard", "training-rosalia": "training_run", "inference": "inference_run"}
+    jobs = [
+        Asked(rules[name], 60, 4000, 2, asked["gpus"], ((rules[name], 60),)) for name, asked in sorted(expected.items())
+    ]
+    jobs.append(Asked("frames", 60, 4000, 2, 0, (("frames_shard", 60),)))
+    known = read_partitions(ROOT / "profiles/slurm/partitions.yaml")
+    assert slurm_devices.environments(jobs, known, settings) == expected
+    assert {f"{name}.yaml" for name in expected} <= {path.name for path in (ROOT / "envs").glob("*.yaml")}
+    with pytest.raises(UserError, match="is not a setting"):
+        slurm_devices.settings_of([*words, "sed=3"], ROOT)
+
+
+WELL = {
+    "node": "gpu07",
+    "torch": "2.8.0+cu128",
+    "cuda": "12.8",
+    "driver": "550.54.14",
+    "seen": 2,
+    "name": "NVIDIA H100",
+}
+
+
+@pytest.mark.parametrize(
+    ("told", "good", "words"),
+    [
+        (WELL | {"fault": ""}, True, "gpu07: 2 x NVIDIA H100, torch 2.8.0+cu128 for CUDA 12.8, the driver is 550.54.1"),
+        (
+            WELL | {"fault": "it sees 2 of 4 GPUs"}, False,
+            "on gpu07 (torch 2.8.0+cu128 for CUDA 12.8, the driver is 550.54.14): it sees 2 of 4 GPUs: mend the node",
+        ),
+        (WELL | {"cuda": "", "driver": "", "fault": "no"}, False, "2.8.0+cu128 without CUDA, no NVIDIA driver is"),
+        (None, False, "a job with 4 GPUs in this environment fails, and says: No module named 'torch'"),
+    ],
+)  # fmt: skip
+def test_what_torch_says_on_a_node_is_told(tmp_path, told, good, words):
+    (tmp_path / "training-rosalia.log").write_text("Traceback\nNo module named 'torch'\n")
+    if told:
+        (tmp_path / "training-rosalia.json").write_text(json.dumps(told))
+    found = slurm_devices._finding("training-rosalia", 4, tmp_path, "")
+    assert (found.what, found.good) == ("torch in training-rosalia", good)
+    assert words in found.told
+
+
+def test_torch_is_asked_on_a_node_with_a_gpu(tmp_path):
+    """On the real cluster, whose GPUs are files: the executor sends the job there, and torch says that it sees none."""
+    needs_slurm()
+    torch = pytest.importorskip("torch")
+    (told,) = slurm_devices.ask(
+        {"organs-hybridgnet": {"gpus": 1, "partition": "gpu"}}, "", tmp_path, ROOT, {"sdm": ["env-modules"]}
+    )
+    if torch.cuda.is_available():
+        assert told.good, told
+        return
+    assert not told.good
+    assert f"(torch {torch.__version__} without CUDA, no NVIDIA driver is loaded): Torch not compiled with" in told.told

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ils.core.faults import NO_LIMIT, Broken, Tolerance
 from ils.llm.messages import Messages
 from ils.llm.schemas import problem_of
 
@@ -43,8 +44,11 @@ class Limits:
     retries: int
 
 
-def ask(questions: list[Question], generate: Generate, limits: Limits) -> list[Answer]:
-    """Return the answer of every question, in order. One question's answer never touches another's."""
+def ask(questions: list[Question], generate: Generate, limits: Limits, tolerance: Tolerance = NO_LIMIT) -> list[Answer]:
+    """Return the answer of every question, in order. One question's answer never touches another's.
+
+    Raises Broken where none of at least ``tolerance.in_row`` answers can be used: no text is to blame for that.
+    """
     room = limits.context - limits.max_tokens
     answers = [
         Answer() if _bytes(question.messages) <= room else Answer(problem="the text is too long for the model")
@@ -59,6 +63,12 @@ def ask(questions: list[Question], generate: Generate, limits: Limits) -> list[A
         texts = generate([questions[number] for number in open_], attempt)
         for number, text in zip(open_, texts, strict=True):
             answers[number] = _read(text, questions[number], attempt + 1)
+    tried = [answer for answer in answers if answer.attempts]
+    if tolerance.in_row and len(tried) >= tolerance.in_row and all(answer.value is None for answer in tried):
+        raise Broken(
+            f"none of the model's {len(tried)} answers can be used ({tried[0].problem}): it is not the model that was "
+            "meant, what it runs on is broken, or its server does not know response_format"
+        )
     return answers
 
 

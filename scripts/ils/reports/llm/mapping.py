@@ -8,6 +8,7 @@ A pair of the category lung that names no place needs no second step: it means b
 import logging
 from dataclasses import dataclass
 
+from ils.core.faults import NO_LIMIT, Tolerance
 from ils.core.labels import LUNGS, ZONE_LABELS
 from ils.core.store import read_lines, write_lines
 from ils.llm.asking import Answer, Generate, Question, ask
@@ -24,22 +25,26 @@ class Options(ModelOptions):
     """Which model is asked, and how."""
 
 
-def run(*, terms: str, output: str, options: Options, execution: dict) -> None:
+def run(*, terms: str, output: str, options: Options, execution: dict, compute: dict | None = None) -> None:
     """Map every pair of ``terms``. Raises UserError if the model cannot be reached."""
     pairs = [(line["location"], line["entity"]) for line in read_lines(terms)]
     how = Execution.of(execution, EXECUTION, "mapping_server")
-    lines = mapped(pairs, connect(options, how), options) if pairs else []
+    lines = mapped(pairs, connect(options, how), options, Tolerance.of(compute)) if pairs else []
     write_lines(output, lines, checked=True)
 
 
-def mapped(pairs: list[Term], generate: Generate, options: ModelOptions) -> list[dict]:
+def mapped(pairs: list[Term], generate: Generate, options: ModelOptions, tolerance: Tolerance = NO_LIMIT) -> list[dict]:
     """Return a line for each pair, in order."""
     asked = [pair for pair in pairs if not prompts.addresses_the_model(f"{pair[0] or ''}\n{pair[1]}")]
     log.info("mapping: %d pairs", len(pairs))
-    first = dict(zip(asked, ask([_category(*pair) for pair in asked], generate, options.limits), strict=True))
+    first = dict(
+        zip(asked, ask([_category(*pair) for pair in asked], generate, options.limits, tolerance), strict=True)
+    )
     inside = [(place, entity) for place, entity in asked if place and _value(first[place, entity]) == "lung"]
     log.info("mapping: %d of them lie in the lungs", len(inside))
-    second = dict(zip(inside, ask([_zones(*pair) for pair in inside], generate, options.limits), strict=True))
+    second = dict(
+        zip(inside, ask([_zones(*pair) for pair in inside], generate, options.limits, tolerance), strict=True)
+    )
     return [_line(pair, first.get(pair, Answer(problem=INJECTION)), second.get(pair), options.name) for pair in pairs]
 
 

@@ -8,6 +8,7 @@ where it could not be used), attempts, model.
 import logging
 from dataclasses import dataclass
 
+from ils.core.faults import NO_LIMIT, Tolerance
 from ils.core.store import read_table, write_lines
 from ils.llm.asking import Answer, Generate, Question, ask
 from ils.llm.transport import Execution, ModelOptions, connect
@@ -28,23 +29,28 @@ class Options(ModelOptions):
     max_characters: int
 
 
-def run(*, cohort: str, output: str, options: Options, execution: dict) -> None:
-    """Ask the model for the findings of every study of a cohort shard. Raises UserError if it cannot be reached."""
+def run(*, cohort: str, output: str, options: Options, execution: dict, compute: dict | None = None) -> None:
+    """Ask the model for the findings of every study of a cohort shard.
+
+    Raises UserError if it cannot be reached, Broken if it answers nothing that can be used.
+    """
     rows = read_table(cohort).sort("study_id", "rank", "image_id")
     studies = [images.to_dicts() for _, images in rows.group_by("study_id", maintain_order=True)]
     found = (reading.read(reading.row_of(images), options) for images in studies)
     texts = {answers.key_of(each.sentences): each.sentences for each in found if isinstance(each, reading.Section)}
     log.info("structuring: %d studies, %d distinct texts", len(studies), len(texts))
     how = Execution.of(execution, EXECUTION)
-    lines = structured(dict(sorted(texts.items())), options, lambda: connect(options, how))
+    lines = structured(dict(sorted(texts.items())), options, lambda: connect(options, how), Tolerance.of(compute))
     write_lines(output, lines, checked=True)
 
 
-def structured(texts: dict[str, list[str]], options: ModelOptions, connected) -> list[dict]:
+def structured(
+    texts: dict[str, list[str]], options: ModelOptions, connected, tolerance: Tolerance = NO_LIMIT
+) -> list[dict]:
     """Return a line for each text. ``connected()`` gives the model's function; not called if nothing is to be asked."""
     asked = {key: texts[key] for key in texts if texts[key] and not prompts.addresses_the_model("\n".join(texts[key]))}
     generate: Generate | None = connected() if asked else None
-    got = dict(zip(asked, ask(list(map(question, asked.values())), generate, options.limits), strict=True))
+    got = dict(zip(asked, ask(list(map(question, asked.values())), generate, options.limits, tolerance), strict=True))
     unasked = Answer(problem=INJECTION)
     empty = Answer(value={"findings": []})
     lines = [_line(key, got.get(key, unasked if texts[key] else empty), options.name) for key in texts]

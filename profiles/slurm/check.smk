@@ -1,0 +1,37 @@
+# What `make slurm-check ARGS="--submit …"` runs on nodes with GPUs: torch is asked in the environment of each engine that
+# wants one. Its configuration is written by scripts/ils/core/slurm_devices.py.
+ENVIRONMENTS = config["environments"]
+
+
+wildcard_constraints:
+    environment="|".join(ENVIRONMENTS),
+
+
+if config["container"]:
+
+    containerized: config["container"]
+
+
+rule all:
+    input:
+        expand("{environment}.json", environment=ENVIRONMENTS),
+
+
+rule slurm_check_devices:
+    output:
+        "{environment}.json",
+    log:
+        "{environment}.log",
+    conda:
+        "../../envs/{environment}.yaml"
+    threads: 1
+    resources:
+        gpu=lambda wildcards: ENVIRONMENTS[wildcards.environment]["gpus"],
+        slurm_partition=lambda wildcards: ENVIRONMENTS[wildcards.environment]["partition"],
+        nodes=1,
+        mem_mb=8000,
+        runtime=10,
+    params:
+        gpus=lambda wildcards: ENVIRONMENTS[wildcards.environment]["gpus"],
+    script:
+        "../../scripts/ils/core/ask_torch.py"
