@@ -22,10 +22,12 @@ from dicom_files import (
     write,
 )
 from ils.cohort.stage import SHARD_SCHEMA
+from ils.core.faults import Broken
 from ils.core.geometry import fit_affine, to_frame
 from ils.core.options import stage_options
 from ils.core.settings import Settings
 from ils.core.store import Shard, read_table
+from ils.frames.dicom import lacking
 from ils.frames.stage import Options, run_shard
 
 
@@ -45,7 +47,9 @@ def cohort_file(folder: Path, candidates: list[tuple[str, str, str, int]]) -> st
     return path
 
 
-def run_frames(folder: Path, candidates: list[tuple], threads: int = 1, name: str = "00", **changes: object):
+def run_frames(
+    folder: Path, candidates: list[tuple], threads: int = 1, name: str = "00", compute: dict | None = None, **changes
+):
     """Run the stage; return (bytes of the shard, {image_id: reason}, path of the shard)."""
     output, excluded = folder / f"{name}.h5", folder / f"{name}.excluded.parquet"
     run_shard(
@@ -55,6 +59,7 @@ def run_frames(folder: Path, candidates: list[tuple], threads: int = 1, name: st
         options=options(**changes),
         attrs={"stage": "frames", "settings": {"fit": "pad"}},
         threads=threads,
+        compute=compute,
     )
     table = read_table(excluded)
     assert set(table["stage"]) <= {"frames"}
@@ -170,6 +175,61 @@ def test_a_decoder_that_does_not_end_is_stopped(tmp_path, mixed, monkeypatch):
     assert reasons == {"a": "undecodable"}
 
 
+def hook(folder: Path, monkeypatch, event: str) -> None:
+    """Let every decoder process do something when it opens a file: ``event``, Python; the file is ``name``."""
+    (folder / "sitecustomize.py").write_text(
+        "import errno, os, sys\n"
+        "def hook(event, args):\n"
+        "    name = str(args[0]) if event == 'open' else ''\n"
+        f"    {event}\n"
+        "sys.addaudithook(hook)\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(folder))
+
+
+def test_a_decoder_that_dies_over_a_sound_picture_too_is_broken(tmp_path, mixed, monkeypatch):
+    hook(tmp_path, monkeypatch, "name.endswith(('.dcm', '.png')) and os.abort()")
+    with pytest.raises(Broken, match="the decoder process dies over a sound picture too, on "):
+        run_frames(tmp_path, mixed)
+    assert not list(tmp_path.glob("00*"))
+
+
+def test_a_decoder_without_a_library_is_broken_and_no_file_undecodable(tmp_path, mixed, monkeypatch):
+    (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['gdcm'] = sys.modules['jpeg_ls'] = None\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with pytest.raises(Broken, match=r"^frames: this Python lacks decoders \(gdcm - requires.*, pyjpegls - requires"):
+        run_frames(tmp_path, mixed)
+    assert not list(tmp_path.glob("00*"))
+
+
+def test_all_decoders_are_here():
+    assert lacking() == []
+
+
+@pytest.mark.parametrize(("count", "ends"), [(4, False), (5, True)])
+def test_files_in_a_row_that_crash_the_decoder_end_the_job(tmp_path, monkeypatch, count, ends):
+    hook(tmp_path, monkeypatch, "name.endswith('crash.dcm') and os.abort()")
+    data = encoded(dataset(stored_values(picture(), 8, False)))
+    crashing, good = write(tmp_path, data, "crash.dcm"), write(tmp_path, data, "good.dcm")
+    places = [good, *[crashing] * count, *[good] * 60]
+    candidates = [(f"i{number:02}", f"s{number:02}", place, 0) for number, place in enumerate(places)]
+    compute = {"failures_in_row": 5, "failed_share": 0.2}
+    if not ends:
+        _, reasons, _ = run_frames(tmp_path, candidates, threads=2, compute=compute)
+        assert reasons == {f"i{number:02}": "undecodable" for number in range(1, count + 1)}
+        return
+    with pytest.raises(Broken, match=r"the same error on 5 images in a row \(the decoder crashed or did not end"):
+        run_frames(tmp_path, candidates, threads=2, compute=compute)
+
+
+def test_rejected_files_in_a_row_are_rows(tmp_path, mixed):
+    """What is known to be wrong with a file is its own, however many there are."""
+    bad = write(tmp_path, encoded(dataset(stored_values(picture(), 8, False)))[:2000], "cut.dcm")
+    candidates = [(f"i{number}", f"s{number}", bad, 0) for number in range(9)]
+    compute = {"failures_in_row": 2, "failed_share": 0.0}
+    assert run_frames(tmp_path, candidates, compute=compute)[1] == {f"i{number}": "undecodable" for number in range(9)}
+
+
 def test_a_picture_that_needs_too_much_memory_is_one_row(tmp_path):
     values = np.zeros((7000, 9000), np.uint16)
     values[0, 0] = 1
@@ -184,7 +244,7 @@ def test_a_picture_that_needs_too_much_memory_is_one_row(tmp_path):
 def test_a_worker_that_cannot_start_is_our_fault_not_the_images(tmp_path, mixed, monkeypatch):
     (tmp_path / "sitecustomize.py").write_text("import os\nos._exit(3)\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    with pytest.raises(RuntimeError, match="does not start"):
+    with pytest.raises(Broken, match="does not start"):
         run_frames(tmp_path, mixed)
 
 
