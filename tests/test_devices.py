@@ -328,7 +328,7 @@ def machine(monkeypatch, tmp_path):
         ("auto", 8, 0, "", "", "asked for 8 GPUs, but it sees no GPU"),
         ("auto", 8, 4, "550.54.14", "SLURM_JOB_ID", "asked for 8 GPUs, but it sees 4"),
         ("auto", 2, 1, "550.54.14", "", "set compute.gpus to 1 or 0, or compute.device to cpu"),
-        ("cuda", None, 0, "", "", "compute.device is 'cuda', but it sees no GPU"),
+        ("cuda", None, 0, "", "", "compute.device is 'cuda', but this job sees no GPU"),
         ("cuda", 1, 0, "", "", "asked for 1 GPU, but it sees no GPU"),
     ],
 )

@@ -66,10 +66,11 @@ def place(tmp_path_factory, workflow_run):
     """A finished run on the slice, and what the commands name beside it."""
     folder = tmp_path_factory.mktemp("place") / "run"
     shutil.copytree(workflow_run, folder, symlinks=True)
-    slice_ = (folder / "mine.yaml").read_text()
-    for name in ("paper.yaml", "more.yaml", "card24.yaml"):
-        (folder / name).write_text(slice_)
-    (folder / "named.yaml").write_text(json.dumps(json.loads(slice_) | NAMED))
+    (folder / "sheet.csv").touch()  # review_merge is for who has some
+    slice_ = json.loads((folder / "mine.yaml").read_text()) | {"review": {"sheets": [str(folder / "sheet.csv")]}}
+    for name in ("mine.yaml", "paper.yaml", "more.yaml", "card24.yaml"):
+        (folder / name).write_text(json.dumps(slice_))
+    (folder / "named.yaml").write_text(json.dumps(slice_ | NAMED))
     table = folder / "results/ablation/points.tsv"  # `snakemake ablation` comes before its report
     table.parent.mkdir(exist_ok=True)
     for name in ("points.tsv", "curves.png", "map.png"):

@@ -54,9 +54,10 @@ def gpus_of(wanted: str, asked: int | None = None) -> int:
     software = _software()
     given = any(os.environ.get(name) for name in BATCH_SYSTEMS)
     if seen or given or wants > 1 or wanted == "cuda" or _driver():
-        told = f"this job asked for {asked} GPU{'s' * (asked > 1)}" if asked else "compute.device is 'cuda'"
+        asking = f"this job asked for {asked} GPU{'s' * (asked > 1)}, but it" if asked else ""
+        told = asking or "compute.device is 'cuda', but this job"
         raise UserError(
-            f"{told}, but it sees {seen or 'no GPU'} on {platform.node()} ({software}): mend the node or the "
+            f"{told} sees {seen or 'no GPU'} on {platform.node()} ({software}): mend the node or the "
             f"environment; or set compute.gpus to {f'{seen} or ' if seen else ''}0, or compute.device to cpu: a "
             "CPU does the same, slowly"
         )
