@@ -23,6 +23,7 @@ def test_the_device_is_the_cpu_where_there_is_no_gpu(monkeypatch):
     ):
         nets.device_of("cuda")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     assert [nets.device_of(name).type for name in ("auto", "cpu", "cuda")] == ["cuda", "cpu", "cuda"]
 
 
