@@ -35,15 +35,17 @@ TARGETS = {
 }  # fmt: skip
 """Rules that do nothing themselves."""
 MANIFEST = {"source": "manifest", "manifest": "manifest.csv", "shards": 2}
+SHEETS = {"sheets": ["manifest.csv"]}
+"""Sheets of experts, without which the review's tables are refused; empty runs take any file for them."""
 RUNS = {
-    "manifest": {"cohort": MANIFEST, "dataset": {"released_layout": True}},
-    "embedded": {"cohort": {"shards": 2}},
+    "manifest": {"cohort": MANIFEST, "dataset": {"released_layout": True}, "review": SHEETS},
+    "embedded": {"cohort": {"shards": 2}, "review": SHEETS},
     "paper": {
         "cohort": MANIFEST,
         "reports": {"engine": "both"}, "organs": {"engine": "hybridgnet"}, "anomaly": {"engine": "radedit"},
         "anatomy": {"engine": "cxas"}, "boxes": {"engine": "scaled_yolov4"},
         "training": {"engine": "rosalia", "runs": {"default": {"paraphrases": True}}},
-        "paraphrase": {"engine": "vllm"}, "inference": {"paraphrases": True},
+        "paraphrase": {"engine": "vllm"}, "inference": {"paraphrases": True}, "review": SHEETS,
     },
 }  # fmt: skip
 NETS = ("organs", "anomaly", "anatomy", "boxes")
@@ -384,4 +386,5 @@ def test_a_net_asks_for_one_gpu_and_a_training_for_all(planner, finished, tmp_pa
     assert {job["gpu"] for job in reports} == gpus
     assert {job["mem_mb"] for job in reports} == {mb}
     nets = {rule: number for rule, number in asked.items() if not rule.startswith("reports_")}
-    assert nets == dict.fromkeys(("inference_run", *(f"{name}_shard" for name in NETS)), "1") | {"training_run": "2"}
+    asking = ("inference_run", "inference_paraphrased", "paraphrase_wordings")
+    assert nets == dict.fromkeys((*asking, *(f"{name}_shard" for name in NETS)), "1") | {"training_run": "2"}
