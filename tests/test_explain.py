@@ -100,7 +100,12 @@ def test_every_image_of_the_slice_has_its_sentence(workflow_run):
     ("stage", "reason", "detail", "sentence"),
     [
         ("frames", "undecodable", "JPEG 2000", "frames: undecodable (the pixel data cannot be decoded; JPEG 2000)."),
-        ("reports", "no_report", "", "reports: no_report (the study has no report)."),
+        (
+            "reports",
+            "no_report",
+            "",
+            "reports: no_report (the study has no report, or a text that says nothing of the chest).",
+        ),
         ("organs", "cut_off", "0.3", "organs: cut_off (the lung fields are not whole in the picture; 0.3)."),
         ("anomaly", "bad_map", "", "anomaly: bad_map (the map holds values that are not numbers)."),
         ("anatomy", "missing_anatomy", "9", "anatomy: missing_anatomy (too few anatomy masks are non-empty; 9)."),

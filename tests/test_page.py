@@ -251,7 +251,8 @@ def test_headings_are_in_order(page):
     assert levels.count(1) == 1
     assert all(after <= before + 1 for before, after in pairwise(levels))
     assert [text for level, text in page.headings if level == 2] == [
-        "From images to pairs", "The dataset", "Recall", "Cases of each lesion type",
+        "From images to pairs", "What the reports said that was not understood",
+        "The dataset", "Recall", "Cases of each lesion type",
         "Masks under several threshold sets", "Beside the known truth", "Evaluation", "Costs", "Versions",
         "More of these results",
     ]  # fmt: skip
@@ -514,6 +515,8 @@ def page_inputs(run: Path, thresholds: tuple[str, ...] = ("default",)) -> dict:
     return {
         "counts_table": str(results / "tables/counts.tsv"), "splits_table": str(results / "tables/splits.tsv"),
         "funnel_table": str(results / "tables/funnel.tsv"), "recall_table": str(results / "tables/recall.tsv"),
+        "reading_table": str(results / "reports/reading.tsv"),
+        "words_table": str(results / "reports/unknown_words.tsv"),
         "truth_table": str(results / "tables/truth.tsv"), "cases_lines": str(results / "page/cases.jsonl"),
         "reports": sorted(map(str, (results / "reports").glob("??.jsonl"))),
         "masks": sorted(map(str, (results / "masks/default").glob("??.h5"))),
