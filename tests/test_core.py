@@ -514,12 +514,16 @@ def test_an_unknown_engine_module_is_refused(project):
 
 
 def test_own_weights_are_those_that_the_engines_read_with_the_licence_of_their_card():
-    (organs,) = lite.weights_of({"organs": "hybridgnet", "anatomy": "lite", "anomaly": "radedit", "boxes": "table"})
+    organs, upright = lite.weights_of(
+        {"organs": "hybridgnet", "anatomy": "lite", "anomaly": "radedit", "boxes": "table"}
+    )
     assert organs.file == provenance.RESOURCES / "organs/lite.onnx"
     assert organs.used_by == ["anatomy"]
+    assert (upright.file.name, upright.used_by) == ("upright.onnx", ["organs"])
+    assert upright.licence.startswith("no restrictions")
     assert organs.licence.startswith("non-commercial use only: made from pictures under CC BY-NC-SA")
     every = lite.weights_of(dict.fromkeys(("organs", "anatomy", "anomaly", "boxes"), "lite"))
-    assert [weights.used_by for weights in every] == [["organs", "anatomy"], ["anomaly"], ["boxes"]]
+    assert [weights.used_by for weights in every] == [["organs", "anatomy"], ["anomaly"], ["boxes"], ["organs"]]
 
 
 STOPPED = "the engine stopped with ZeroDivisionError; the first such error is in the job's log"

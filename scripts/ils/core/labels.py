@@ -131,6 +131,8 @@ REASONS: dict[str, str] = {
     "empty_report": "the report has no text in any section that is used",
     "quarantined": "the engine's answer breaks the schema",
     # organs, anomaly, anatomy, boxes
+    "not_a_radiograph": "the picture is no upright chest X-ray: turned, inverted, or nothing of the kind",
+    "heart_on_right": "the heart is on the wrong side: a mirrored picture, or a heart that is so",
     "no_lungs": "a lung mask is empty or too small",
     "cut_off": "the lung fields are not whole in the picture",
     "extreme_contrast": "the picture has almost no contrast inside the chest",

@@ -15,6 +15,8 @@ class Options:
     """Settings of the organs stage (section ``organs`` of the configuration); own: those of the engine alone."""
 
     engine: str
+    max_mirrored: float
+    min_upright: float
     min_lung_share: float
     max_lung_ratio: float
     border_margin: float

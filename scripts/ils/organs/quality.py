@@ -9,6 +9,7 @@ import numpy as np
 
 from ils.core.geometry import points_to_frame
 from ils.core.labels import HEART, LUNGS
+from ils.organs import upright
 from ils.organs.engine import Options
 
 
@@ -41,6 +42,21 @@ def border_share(mask: np.ndarray, rectangle: tuple[float, float, float, float],
 def chest_pixels(image: np.ndarray, masks: dict[str, np.ndarray]) -> np.ndarray:
     """Return the grey values (N,) of the lungs and the heart."""
     return image[np.logical_or.reduce([masks[name] for name in (*LUNGS, HEART)])]
+
+
+def posture(
+    image: np.ndarray, to_original: np.ndarray, original_shape: tuple[int, int], options: Options
+) -> tuple[str, str] | None:
+    """Return why a picture is not shown as a chest X-ray is, or None; arguments as in :func:`fault`."""
+    if options.max_mirrored >= 1 and options.min_upright <= 0:
+        return None
+    x1, y1, x2, y2 = (round(edge) for edge in content_rectangle(to_original, original_shape, image.shape[0]))
+    found = upright.probabilities(image[y1 : max(y2, y1 + 1), x1 : max(x2, x1 + 1)])
+    if found[1] > options.max_mirrored:
+        return "heart_on_right", f"the picture looks mirrored, probability {found[1]:.3f}"
+    if found[:2].sum() < options.min_upright:
+        return "not_a_radiograph", upright.described(found)
+    return None
 
 
 def _centre(mask: np.ndarray) -> np.ndarray:

@@ -10,7 +10,7 @@ from ils.core.ledger import Ledger
 from ils.core.parallel import sift
 from ils.core.store import FRAME_SIZE, Shard, ShardWriter
 from ils.organs.engine import NoOrgans, Options, load
-from ils.organs.quality import fault
+from ils.organs.quality import fault, posture
 
 __all__ = ["Options", "run_shard"]
 
@@ -36,6 +36,8 @@ def run_shard(
 
     def work(image: np.ndarray, name: str, to_original: np.ndarray, original_shape: np.ndarray):
         shape = tuple(map(int, original_shape))
+        if wrong := posture(image, to_original, shape, options):
+            return None, wrong
         try:
             masks = engine.segment(image, name, to_original, shape)
         except NoOrgans as reason:

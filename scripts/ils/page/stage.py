@@ -7,7 +7,7 @@ from pathlib import Path
 from ils.core.store import atomic, read_lines, read_table, write_table
 from ils.page import render
 
-RESOURCE_FILES = ("page", "organs/lite.onnx", "anomaly/lite.onnx", "boxes/lite.onnx", "../envs")
+RESOURCE_FILES = ("page", "organs/lite.onnx", "organs/upright.onnx", "anomaly/lite.onnx", "boxes/lite.onnx", "../envs")
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,7 @@ def lite_weights(engines: dict[str, str]) -> list[dict]:
     """Return file, bytes and sha256 of the repository's own weights that the engines of a run read."""
     return [
         {
-            "artefact": f"{weights.file.parent.name} lite",
+            "artefact": f"{weights.file.parent.name} {weights.file.stem}",
             "licence": weights.licence,
             "file": weights.file.name,
             "bytes": weights.file.stat().st_size,

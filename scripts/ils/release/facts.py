@@ -42,7 +42,7 @@ def weights(engines: dict[str, str], manifests: Sequence[str], sha256_of) -> lis
     for own in weights_of(engines):
         folder = own.file.parent.name
         found.append({"name": f"{folder}/{own.file.name}", "used_by": ", ".join(own.used_by), "licence": own.licence,
-                      "source": f"resources/{folder}/CARD.md", "sha256": sha256_of(own.file)})  # fmt: skip
+                      "source": f"resources/{folder}/{own.card.name}", "sha256": sha256_of(own.file)})  # fmt: skip
     for path in manifests:
         made = json.loads(Path(path).read_text(encoding="utf-8"))
         found += [

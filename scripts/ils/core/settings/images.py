@@ -82,6 +82,14 @@ class Organs(Section):
         "the CheXmask database.",
     )
     chexmask: Chexmask = key(Chexmask, "Settings of the engine chexmask.")
+    max_mirrored: Share = key(
+        0.95, "Probability that the picture is mirrored above which it stops as heart_on_right; 1: none does."
+    )
+    min_upright: Share = key(
+        0.2,
+        "Probability that the picture is an upright, positive frontal chest X-ray, mirrored or not, below "
+        "which it stops as not_a_radiograph (turned, upside down, inverted, noise, a photo); 0: none does.",
+    )
     min_lung_share: Share = key(0.02, "Share of the picture each lung must cover, else no_lungs.")
     max_lung_ratio: float = key(
         5.0, "How many times the smaller lung mask the larger may be, else no_lungs.", unit="areas", ge=1, le=1000
