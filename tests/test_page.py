@@ -501,7 +501,7 @@ def test_versions_are_those_of_the_results(workflow_run, page):
             assert found[name][1:] == [shard.attrs["code_digest"], versions.digest(shard.attrs["settings"])]
     table = rows_of(workflow_run / "results/page/versions.tsv")
     weights = {row["name"]: row["version"] for row in table if row["kind"] == "weights"}
-    assert len(weights) == 3
+    assert len(weights) == 4
     assert all(re.fullmatch(r"[0-9a-f]{64}", digest) for digest in weights.values())
     assert {"numpy", "polars", "onnxruntime"} <= {row["name"] for row in table if row["kind"] == "package"}
 

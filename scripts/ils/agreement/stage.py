@@ -229,8 +229,15 @@ def run_scores(*, values: list[str], left_out_parts: list[str], scores: str, lef
             "people drew"
         )
     table = pl.concat([read_table(path) for path in values])
-    write_table(scores, score(table, options))
     gone = pl.concat([read_table(path) for path in left_out_parts])
+    if table.is_empty():
+        reasons = gone.group_by("reason").len().sort("reason").iter_rows()
+        told = ", ".join(f"{number} {reason} ({LEFT_OUT[reason]})" for reason, number in reasons) or "they name none"
+        raise UserError(
+            f"agreement.references: no image could be compared: {told}; see results/cohort/excluded.parquet, and "
+            "whether image_id of the reference gives the cohort's names"
+        )
+    write_table(scores, score(table, options))
     write_table(left_out, gone.sort(gone.columns))
     write_table(population, counts(table, gone))
 

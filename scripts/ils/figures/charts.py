@@ -110,6 +110,10 @@ def recall(table: pl.DataFrame) -> Figure:
     axes.set_yticks(range(len(names)), names)
     axes.set_title("Recall by threshold set, %")
     figure.colorbar(shown, ax=axes, shrink=0.8)
+    if all(value != value for values in grid for value in values):
+        told = "No accepted study has a finding: there is nothing to recall"
+        box = {"facecolor": "white", "edgecolor": "none"}
+        axes.text(0.5, 0.5, told, ha="center", va="center", transform=axes.transAxes, bbox=box)
     return figure
 
 

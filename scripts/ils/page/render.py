@@ -102,6 +102,7 @@ def index(
         asked=asked,
         funnels={each: sections.funnel(tables["funnel"], each) for each in options.thresholds},
         left_out=sections.left_out(ledgers, DETAILS),
+        stops=sections.stops(tables["funnel"], name),
         shares={each: sections.distribution(tables["splits"], each).to_dicts() for each in options.thresholds},
         share_most={each: _most(sections.distribution(tables["splits"], each)) for each in options.thresholds},
         splits={each: sections.split_rows(tables["splits"], each) for each in options.thresholds},

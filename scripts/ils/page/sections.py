@@ -65,6 +65,12 @@ def left_out(ledgers: Sequence[pl.DataFrame], most: int) -> list[dict]:
     return found
 
 
+def stops(table: pl.DataFrame, name: str) -> list[dict]:
+    """Return where the images of a threshold set stopped: stage, reason, images, why; the most first."""
+    found = [lost | {"stage": step["stage"]} for step in funnel(table, name) for lost in step["lost"]]
+    return sorted(found, key=lambda lost: -lost["images"])
+
+
 def polarity_sums(splits: pl.DataFrame, name: str) -> dict[tuple[str, str, str], int]:
     """Return {(lesion, "positive" | "negative", "ours" | "paper"): pairs} over all splits and types of instruction."""
     rows = splits.filter((pl.col("thresholds") == name) & (pl.col("lesion") != "total"))
