@@ -4,7 +4,8 @@
 # make openi        the real reports of Open-i, and which of its images are frontal, into openi/ (docs/openi.md)
 # make mimic-plan   jobs, seconds and memory at the size of MIMIC-CXR, on a cohort without pixels (docs/scale.md; 5 min)
 # make train        remake the weights of the lite engines from the data of CXR_ILS_SHARED (torch, about an hour)
-# make accuracy LABELLED=reports.jsonl [CASES=sentences.jsonl]   how well reports are read (docs/benchmarks.md)
+# make accuracy LABELLED=reports.jsonl [CASES=sentences.jsonl] CLINICAL=texts.jsonl [UNREAD=5]   how well reports are
+#                   read (docs/benchmarks.md): LABELLED, CLINICAL or both
 # make vllm         the language models' path for real: vLLM on the CPU with a small model trained on the spot (10 min)
 # make test-cxas    the engine cxas in its own environment, with the published class (docs/models.md)
 # make test-ultralytics   the engine ultralytics (AGPL) in its own environment (docs/models.md)
@@ -93,8 +94,10 @@ train: .venv-training/stamp
 
 # the page holds the texts of the reports: git ignores results/
 accuracy: $(VENV)/run.stamp
-	$(BIN)/python benchmarks/reports_accuracy.py "$(or $(LABELLED),$(error give LABELLED=reports.jsonl))" \
-		$(if $(CASES),--cases "$(CASES)") --browser results/accuracy.html
+	$(BIN)/python benchmarks/reports_accuracy.py \
+		$(if $(LABELLED)$(CLINICAL),$(if $(LABELLED),"$(LABELLED)"),$(error give LABELLED=reports.jsonl or CLINICAL=texts.jsonl)) \
+		$(if $(CASES),--cases "$(CASES)") $(if $(CLINICAL),--clinical "$(CLINICAL)") $(if $(UNREAD),--unread-every $(UNREAD)) \
+		--browser results/accuracy.html
 
 # text only: the torchvision of PyPI wants CUDA and would break transformers where torch is for the CPU
 .venv-vllm/stamp: requirements/vllm.in

@@ -1,12 +1,15 @@
 """How well a reports engine does on labelled reports and sentences, and why.
 
     python benchmarks/reports_accuracy.py REPORTS.jsonl [--cases CASES.jsonl] [--folds 5] [--browser errors.html]
+    python benchmarks/reports_accuracy.py --clinical TEXTS.jsonl [--unread-every 5] [--browser errors.html]
     python benchmarks/reports_accuracy.py --results results/reports --browser reports.html
 
 REPORTS: one report a line: findings, impression, lesions (list of the seven); if known also gold (list of {lesion,
 sides, zone_family, side_implied}) and text_group (reports of one text: kept in one fold and resampled together).
 CASES: one sentence a line: report, expected (list of tuples), alternatives. The text scored is findings, newline,
-impression. A lesion counts as found where an affirmed tuple of it, or a disease that explains one, is not weakly
+impression. TEXTS: one text a line with a careful reading of it, see benchmarks/reports_clinical.py; --unread-every 5
+prints the texts that may be looked at and each fifth, which may not, apart, and shows no error of the latter.
+A lesion counts as found where an affirmed tuple of it, or a disease that explains one, is not weakly
 hedged. The engine's rules are fixed: folds show how much a number depends on which reports it is measured on.
 The browser is one HTML page without network: every text with its findings in colour, errors first. It holds the
 texts, so keep it where the reports may be kept. --results reads what a run made instead of labelled reports.
@@ -26,6 +29,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "scripts"))
 
 import reports_browser as browser  # noqa: E402
+import reports_clinical as clinical  # noqa: E402
 import reports_floors as floors  # noqa: E402
 import reports_labelled as labelled  # noqa: E402
 import reports_scores as scores  # noqa: E402
@@ -51,7 +55,11 @@ def load_engine() -> Callable[[list[str]], list[dict]]:
 
 def tuples_of(structure: Callable[[list[str]], list[dict]], text: str) -> list[dict]:
     """Return the tuples of a text, each span in characters of its own sentence."""
-    return structure([text[a:b] for a, b in sentences.split(text)])
+    return structure(sentences_of(text))
+
+
+def sentences_of(text: str) -> list[str]:
+    return [text[a:b] for a, b in sentences.split(text)]
 
 
 def half_of(report: Report) -> str:
@@ -130,8 +138,8 @@ def print_errors(reports: list[Report], answers: Answers, limit: int) -> None:
 # ---- the command -----------------------------------------------------------------------------------------------------
 
 
-def score(args: argparse.Namespace) -> None:
-    """Score labelled reports and sentences; print the tables and write the browser."""
+def score(args: argparse.Namespace) -> browser.Page:
+    """Score labelled reports and sentences; print the tables and return the browser's page."""
     reports = [r for r in labelled.read(args.reports, Report) if args.half in (None, half_of(r))]
     cases = labelled.read(args.cases, Case) if args.cases else []
     if not reports:
@@ -162,8 +170,45 @@ def score(args: argparse.Namespace) -> None:
     print_verdicts(floors.verdicts(whole, f1, table), table["few"])
     if args.errors:
         print_errors(reports, answers, args.errors)
-    if args.browser:
-        browser.write(args.browser, browser.labelled_page(reports, answers, cases, case_answers, args.show))
+    return browser.labelled_page(reports, answers, cases, case_answers, args.show)
+
+
+def score_clinical(args: argparse.Namespace) -> browser.Page:
+    """Score clinical texts as the stage reads them; print the tables and return the browser's page."""
+    texts = labelled.read(args.clinical, labelled.Clinical)
+    reader = clinical.reader()
+    answers = [clinical.answer(text, reader) for text in texts]
+    found = [clinical.score(text, answer) for text, answer in zip(texts, answers, strict=True)]
+    halves = dict(clinical.halves(len(texts), args.unread_every))
+    measured_ = {name: clinical.measures([found[i].row for i in own], args.rounds) for name, own in halves.items()}
+    print_clinical(measured_)
+    if args.errors:
+        print_clinical_errors(texts, found, halves.get("read", halves["all"]), args.errors)
+    table = floors.read()
+    print_verdicts(floors.held(measured_["all"], table["clinical"], table["ceilings"]), table["few"])
+    shown = halves.get("read", halves["all"])
+    return browser.clinical_page(
+        [texts[i] for i in shown], [answers[i].tuples for i in shown], [found[i].errors for i in shown], args.show
+    )
+
+
+def print_clinical(measured_: dict[str, dict[str, Measure]]) -> None:
+    """Print each measure of all clinical texts, and of those that were read and not read."""
+    names = list(measured_)
+    print("\n" + f"{'clinical texts':28} " + "  ".join(f"{name:26}" for name in names).rstrip())
+    for measure in measured_[names[0]]:
+        cells = []
+        for name in names:
+            row = measured_[name][measure]
+            cells.append(f"{number(row.value)} ({interval(row)}) n={row.cases}".ljust(26))
+        print(f"{measure:28} " + "  ".join(cells).rstrip())
+
+
+def print_clinical_errors(texts, found, shown: list[int], limit: int) -> None:
+    for i in [i for i in shown if found[i].errors][:limit]:
+        print(f"\n[{texts[i].id}] {texts[i].text}")
+        for kind, lesion, what in found[i].errors:
+            print(f"    {kind} {lesion}: {what}")
 
 
 def positive(text: str) -> int:
@@ -177,6 +222,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("reports", nargs="?", help="labelled reports")
     parser.add_argument("--cases", help="labelled sentences")
+    parser.add_argument("--clinical", metavar="TEXTS", help="whole texts with what they say and may not be denied")
+    parser.add_argument("--unread-every", type=positive, help="of the clinical texts, each so-many-th is never shown")
     parser.add_argument("--half", choices=("dev", "check"), help="only one half of the reports")
     parser.add_argument("--folds", type=positive, default=5, help="folds of the reports; 1 for none")
     parser.add_argument("--errors", type=int, default=0, help="print so many wrong reports")
@@ -185,15 +232,22 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--show", type=positive, default=2000, help="how many reports the browser holds at most")
     parser.add_argument("--results", help="browse what a run made: its folder results/reports or one of its .jsonl")
     args = parser.parse_args(arguments)
-    if (args.reports is None) == (args.results is None):
-        parser.error("give either labelled reports or --results")
+    if bool(args.results) == bool(args.reports or args.clinical):
+        parser.error("give labelled reports, --clinical or both; or --results")
+    if args.unread_every == 1:
+        parser.error("--unread-every 1 would leave no text to be read")
+    if args.cases and not args.reports:
+        parser.error("--cases needs labelled reports")
     if args.results and not args.browser:
         parser.error("--results needs --browser")
     try:
         if args.results:
             browser.write(args.browser, browser.results_page(Path(args.results), args.show))
         else:
-            score(args)
+            pages = [score(args)] if args.reports else []
+            pages += [score_clinical(args)] if args.clinical else []
+            if args.browser:
+                browser.write(args.browser, pages[0] if len(pages) == 1 else browser.both(*pages))
     except UserError as error:
         sys.exit(str(error))
     if args.browser:

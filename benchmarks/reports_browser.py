@@ -16,7 +16,7 @@ from ils.core.labels import LESIONS
 from ils.core.run import UserError
 from ils.core.store import atomic
 from ils.reports import sentences
-from reports_labelled import Case, Expected, Report
+from reports_labelled import Case, Clinical, Expected, Report
 from reports_marks import DECISIONS, Piece, marks_of, pieces_of, row_of
 from reports_scores import WAYS, case_right, found_lesions, places_of
 
@@ -144,6 +144,64 @@ def labelled_page(
     of_cases.sort(key=lambda entry: not entry.wrong)
     wrong = sum(entry.wrong for entry in entries)
     return Page("Labelled reports and what was read", LABELLED, entries[:show], len(entries), wrong, of_cases)
+
+
+CLINICAL = {
+    "all": "all texts",
+    "errors": "any error",
+    "denial": "falsely denied",
+    "missed": "missed",
+    "extra": "extra",
+    "place": "wrong place",
+    "certainty": "wrong certainty",
+    "other": "from a text that should give nothing",
+    "reason": "wrong reason",
+}
+
+
+def clinical_entry(text: Clinical, tuples: list[dict], errors: list[tuple[str, str, str]]) -> Entry:
+    """Return the article of a clinical text; spans of ``tuples`` count characters of the text."""
+    kinds = {kind: [lesion for found, lesion, _ in errors if found == kind and lesion] for kind in CLINICAL}
+    general = {kind for kind, lesion, _ in errors if not lesion}
+    told = {item.lesion for item in text.findings} | {lesion for _, lesion, _ in errors if lesion}
+    kinds |= {"all": told, "errors": {lesion for _, lesion, _ in errors if lesion}}
+    entry = _entry(
+        f"text {text.id}",
+        "; ".join(what if not lesion else f"{lesion}: {what}" for _, lesion, what in errors) or "right",
+        {kind: set(lesions) for kind, lesions in kinds.items()},
+        text.text,
+        tuples,
+        [
+            (
+                f.lesion,
+                f"{f.presence}, {f.certainty}" + (", either" if f.certainty_free else ""),
+                "",
+                ", ".join(f.locations or ()),
+                False,
+            )
+            for f in text.findings
+        ],
+    )
+    for kind in general | ({"errors"} if errors else set()):
+        entry.kinds.setdefault(kind, [])
+    return entry
+
+
+def clinical_page(
+    texts: list[Clinical], answers: list[list[dict]], errors: list[list[tuple[str, str, str]]], show: int
+) -> Page:
+    """Return the page of clinical texts: wrong ones first, ``show`` of them at most."""
+    entries = [clinical_entry(*each) for each in zip(texts, answers, errors, strict=True)]
+    entries.sort(key=lambda entry: not entry.wrong)
+    wrong = sum(entry.wrong for entry in entries)
+    return Page("Clinical texts and what was read", CLINICAL, entries[:show], len(entries), wrong)
+
+
+def both(first: Page, second: Page) -> Page:
+    """Return one page of two, the reports of both under the filters of both."""
+    entries = sorted([*first.reports, *second.reports], key=lambda entry: not entry.wrong)
+    total, wrong = first.total + second.total, first.wrong + second.wrong
+    return Page(first.title, first.filters | second.filters, entries, total, wrong, first.cases)
 
 
 def results_page(path: Path, show: int) -> Page:

@@ -22,7 +22,7 @@ class Verdict(NamedTuple):
 
 
 def read(path: Path = TABLE) -> dict:
-    """Return the table: ``whole`` and ``lesions`` ({name: floor}), ``few`` (cases)."""
+    """Return the table: ``whole``, ``lesions`` and ``clinical`` ({name: floor}), ``ceilings``, ``few`` (cases)."""
     return yaml.safe_load(path.read_text(encoding="utf-8"))
 
 
@@ -33,6 +33,16 @@ def verdict(name: str, measure: Measure, floor: float, few: int = 0) -> Verdict:
     if np.isnan(reached) or not measure.cases:
         return Verdict(name, measure, floor, "no cases", by_interval)
     return Verdict(name, measure, floor, "met" if reached >= floor else "not met", by_interval)
+
+
+def held(found: dict[str, Measure], floors: dict[str, float], ceilings: dict[str, float]) -> list[Verdict]:
+    """Return a verdict for each floor, and for each ceiling: a share that may not be exceeded."""
+    rows = [verdict(name, found[name], floor) for name, floor in floors.items()]
+    for name, most in ceilings.items():
+        value = found[name].value
+        word = "no cases" if np.isnan(value) else "met" if value <= most else "not met"
+        rows.append(Verdict(f"{name}, at most", found[name], most, word, by_interval=False))
+    return rows
 
 
 def verdicts(whole: dict[str, Measure], lesions: dict[str, Measure], floors: dict) -> list[Verdict]:

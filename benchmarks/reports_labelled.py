@@ -6,7 +6,7 @@ A missing key of ``Expected`` is not scored, so it matters which keys a line giv
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from ils.core.labels import LESIONS
@@ -83,6 +83,38 @@ class Case(_Line):
     alternatives: tuple[tuple[Expected, ...], ...] = ()
     id: str | int | None = None
     note: str | None = None
+
+
+class Told(_Line):
+    """A finding of a clinical text. ``locations`` None: not scored; ``inferred_from``: the finding it explains."""
+
+    lesion: Lesion
+    presence: Literal["positive", "negative"]
+    certainty: Literal["definitive", "tentative"]
+    certainty_free: bool = False
+    locations: tuple[str, ...] | None = None
+    locations_alt: tuple[tuple[str, ...], ...] = ()
+    inferred_from: str | None = None
+
+
+class Clinical(_Line):
+    """A text in hospital style with one careful reading; :mod:`reports_clinical` tells how its fields are scored."""
+
+    id: str
+    category: str
+    text: str
+    language: str
+    findings: tuple[Told, ...]
+    affirmed_or_possible: tuple[Lesion, ...]
+    denied: tuple[Lesion, ...] = ()
+    unscored: tuple[Lesion, ...] = ()
+    note: str | None = None
+
+    @field_validator("unscored", mode="before")
+    @classmethod
+    def _named(cls, value: object) -> object:
+        """A type that is not scored may stand alone, with a reason beside it, or as a key."""
+        return [item["lesion"] if isinstance(item, dict) else item for item in value or ()]
 
 
 def read(path: str | Path, kind: type[Line]) -> list[Line]:

@@ -99,7 +99,9 @@ SENTENCES = [
     ("Resolution of the edema with persistent right effusion.", [
         finding("edema", presence=NO), effusion(["right lung base"])
     ]),
-    ("Left effusion is present, none on the right.", [effusion(["left lung base"])]),
+    ("Left effusion is present, none on the right.", [
+        effusion(["left lung base"]), effusion(["right lung base"], presence=NO)
+    ]),
     ("The heart is not enlarged.", [finding("cardiomegaly", presence=NO)]),
     ("Consolidation: absent.", [finding("consolidation", presence=NO)]),
     ("No opacity to suggest pneumonia.", [finding("opacity", presence=NO), finding("pneumonia", presence=NO)]),
@@ -153,7 +155,8 @@ SENTENCES = [
         finding("opacity", labels=["left lung base"], of=["pneumonia"], predicted_hedge="weak")
     ]),
     ("Left base opacity unlikely to represent pneumonia.", [
-        finding("opacity", labels=["left lung base"]), finding("pneumonia", presence=NO)
+        finding("opacity", labels=["left lung base"]),
+        finding("pneumonia", presence=NO, hedge="weak", certainty="tentative"),
     ]),
     ("Edema versus chronic change.", [finding("edema", hedge="strong")]),
     ("Edema is unlikely.", [finding("edema", presence=NO, hedge="weak", certainty="tentative")]),
@@ -223,8 +226,8 @@ SENTENCES = [
     ("Left lower lobe retrocardiac opacity.", [finding("opacity", labels=["lung lower lobe left"], block=[])]),
     # inference: one tuple, the disease is its prediction
     ("Left retrocardiac opacity, probably atelectasis.", [
-        finding("opacity", labels=[], of=["atelectasis"], predicted_lesion_type="atelectasis", predicted_hedge="strong",
-                certainty="tentative", block=["left lung", "left lung base"])
+        finding("opacity", labels=["left lung base"], of=["atelectasis"], predicted_lesion_type="atelectasis",
+                predicted_hedge="strong", certainty="tentative", block=[])
     ]),
     ("Opacity in the right lower lobe, pneumonia versus aspiration.", [
         finding("opacity", labels=["lung lower lobe right"], of=["pneumonia", "aspiration"], predicted_lesion_type=None,

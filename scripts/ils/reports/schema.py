@@ -121,6 +121,11 @@ def line_schema() -> dict:
             "The section beside it, if there is one; an addendum is read with it.",
         ),
         "other_tuples": (tuples, "What the rules engine reads there: it only blocks and vetoes."),
+        "related": (
+            {"type": "array", "items": {"enum": list(LESIONS)}, "uniqueItems": True},
+            "Lesion types, beside those of the tuples, whose negatives are blocked: further neighbours of what stands, "
+            "and those that the section only asks about.",
+        ),
         "comparison_only": ({"type": "boolean"}, "All that is said of the lungs is how they compare with before."),
         "mentions_lungs": ({"type": "boolean"}, "The section says something of lungs or pleura."),
         "unknown_words": (

@@ -50,6 +50,8 @@ def _goes_on(text: str, start: int, match: re.Match) -> bool:
         tail = text[match.end() : match.end() + 2].lstrip()
         initial = len(before) >= 2 and before[-2:-1].isspace() and before[-1:].isupper()
         return not tail[:1].isupper() or before.lower().endswith(("dr", "drs", "mr", "mrs")) or initial
+    if match.group()[0] == "?" and (match.start() == start or text[match.start() - 1] in " \t("):
+        return bool(text[match.end() : match.end() + 2].strip())  # "opacity ?PNA"
     return match.group()[0] == "?" and text[match.end() : match.end() + 2].lstrip()[:1].islower()
 
 

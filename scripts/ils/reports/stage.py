@@ -79,6 +79,15 @@ def run_shard(
     hundreds of reports a second. Raises UserError for an unknown engine or value of an option.
     """
     del threads
+    reader = reader_of(options, str(attrs.get("code_digest", "")), **files)
+    rows = read_table(cohort).sort("study_id", "rank", "image_id")
+    ledger = Ledger("reports")
+    write_lines(output, _lines(rows, reader, ledger), checked=True)
+    ledger.finish(excluded, rows["image_id"])
+
+
+def reader_of(options: Options, code_digest: str = "", **files: str) -> _Reader:
+    """Return what :func:`study_line` reads with. Raises UserError for an unknown engine or value of an option."""
     if options.effusion_without_side not in EFFUSION:
         raise UserError(
             f"reports.effusion_without_side: {options.effusion_without_side!r} is unknown, "
@@ -91,20 +100,16 @@ def run_shard(
     folder, words = (RESOURCES / name for name in RESOURCE_FILES)
     known = vocabulary.read(str(words), str(folder))
     settings = engine.EngineOptions(str(folder), options.effusion_without_side, files)
-    reader = _Reader(
+    return _Reader(
         options=options,
         lexicon=rules_lexicon.load(str(folder)),
         structure=engine.load(options.engine, settings),
         plain=engine.load("rules", settings),
-        digests={"code": str(attrs.get("code_digest", "")), "lexicon": rules_lexicon.digest(folder)},
+        digests={"code": code_digest, "lexicon": rules_lexicon.digest(folder)},
         vocabulary=known,
         languages=language.read(str(words / "languages.yaml"), known),
         substance=substance.read(str(words / "no_report.yaml")),
     )
-    rows = read_table(cohort).sort("study_id", "rank", "image_id")
-    ledger = Ledger("reports")
-    write_lines(output, _lines(rows, reader, ledger), checked=True)
-    ledger.finish(excluded, rows["image_id"])
 
 
 def _lines(rows: pl.DataFrame, reader: _Reader, ledger: Ledger) -> Iterator[dict]:
@@ -164,6 +169,9 @@ def _line(row: dict, section: reading.Section, reader: _Reader) -> dict | tuple[
     unknown = reader.vocabulary.unknown(texts) if reader.english_only else []
     if problem := _problem(tuples, texts, unknown, reader):
         return problem
+    others = _plainly(section.beside[1], reader) if section.beside else []
+    neighbours = _one_neighbour([*tuples, *others])
+    asked = statements.asked(texts, tuples, reader.lexicon)
     return {
         "study_id": row["study_id"],
         "subject_id": row["subject_id"],
@@ -172,7 +180,8 @@ def _line(row: dict, section: reading.Section, reader: _Reader) -> dict | tuple[
         "sentences": texts,
         "tuples": tuples,
         "other_section": section.beside[0] if section.beside else None,
-        "other_tuples": _plainly(section.beside[1], reader) if section.beside else [],
+        "other_tuples": others,
+        "related": statements.in_order([*neighbours, *asked]),
         "comparison_only": statements.comparison_only(texts, tuples, reader.lexicon),
         "mentions_lungs": statements.mentions_lungs(texts, tuples, reader.lexicon),
         "unknown_words": unknown,
@@ -206,6 +215,17 @@ def _problem(tuples: list[dict], texts: list[str], unknown: list[dict], reader: 
     if not tuples and not hides and reader.substance.lacks(texts):
         return NOTHING
     return None
+
+
+def _one_neighbour(tuples: list[dict]) -> list[str]:
+    """Leave each tuple the first of its neighbouring lesion types; return the further ones, which stand in the line."""
+    further: list[str] = []
+    for item in tuples:
+        if isinstance(item["related"], list):
+            first, *rest = item["related"]
+            item["related"] = first
+            further += rest
+    return further
 
 
 def _plainly(text: str, reader: _Reader) -> list[dict]:

@@ -1,5 +1,7 @@
 """Where the reach of a denial or hedge ends inside a sentence."""
 
+from itertools import pairwise
+
 from ils.reports.rules.lexicon import Lexicon
 from ils.reports.rules.mentions import Hit, Mention
 
@@ -10,7 +12,7 @@ _LISTED = {"or", "and", "nor", "/", "versus", "vs"}
 
 def starts(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon) -> set[int]:
     """Return the tokens of one sentence at which a new clause begins (the first token not among them)."""
-    kept = _longest(hits, ("end", "not_end", "link", "deny_not", "bound"))
+    kept = longest(hits, ("end", "not_end", "link", "deny_not", "bound"))
     found = {s for tag, s, _ in kept if tag == "end"}
     affirming = {s for tag, _, s, _ in hits if tag == "affirming"}
     inside = {i for m in mentions for i in range(m.start + 1, m.end)}
@@ -23,8 +25,15 @@ def starts(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: 
             found.add(token)
         elif token > 1 and before in ("and", "with") and words[token - 2] == ",":
             found.add(token - 1)
+    found |= {
+        e
+        for tag, _, e in longest(hits, ("deny_after", "deny_not"))
+        if tag == "deny_after" and words[e : e + 1] == [","]
+    }
     found |= _verb_halves(words, hits, mentions, found)
-    found |= _unlikely_next(words, mentions)
+    found |= {start for start, _ in refuted(words, hits, mentions, lexicon)}
+    found |= _own_statement(words, hits, mentions, lexicon)
+    found |= {m.start for m in mentions if m.stand_in and m.denied and words[m.start] in lexicon.stand_ins}
     found |= _told_in_full(words, hits, mentions)
     found |= _hedged_after_comma(words, hits, mentions)
     found |= _past_history(words, hits, mentions)
@@ -39,17 +48,20 @@ def links(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: L
     A link after a denial ("no opacity suggesting pneumonia") ties nothing: the denial reaches both.
     """
     found = []
-    denials = [(s, e) for tag, s, e in _longest(hits, ("deny", "deny_not", "no_new")) if tag == "deny"]
-    for grade, start, end in _longest(hits, ("link", "bound")):
+    denials = [(s, e) for tag, s, e in longest(hits, ("deny", "deny_not", "no_new")) if tag == "deny"]
+    apart = [s for tag, s, _ in longest(hits, ("refuted", "deny_not")) if tag == "refuted"]
+    for grade, start, end in longest(hits, ("link", "bound")):
         before = [m for m in mentions if m.end <= start]
         after = [m for m in mentions if m.start >= end]
+        if words[start:end] == ["by"] and before and start != before[-1].end:
+            continue  # "blunted by", not "seen by"
         if grade is None or not before or not after or before[-1].entity is None or not before[-1].entity.explained:
             continue
         if words[start - 1] in lexicon.not_linked and lexicon.link_adjectives.issuperset(words[start:end]):
             continue
         if not _leads(words[end : after[0].start], lexicon):
             continue
-        if any(before[-1].end <= s < after[0].start for s, _ in denials):
+        if any(before[-1].end <= s < after[0].start for s in [*apart, *(s for s, _ in denials)]):
             continue
         if any(s < before[-1].start and not _ended(words, s, before[-1].start) for s, _ in denials):
             continue
@@ -60,7 +72,7 @@ def links(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: L
 def reversed_links(hits: list[Hit], mentions: list[Mention]) -> list[tuple[str, Mention, Mention]]:
     """Return (grade, disease, finding) of links that tell the disease first ("atelectasis explains the opacity")."""
     found = []
-    for grade, start, end in _longest(hits, ("reversed",)):
+    for grade, start, end in longest(hits, ("reversed",)):
         before = [m for m in mentions if m.end <= start]
         after = [m for m in mentions if m.start >= end]
         if before and after and before[-1].entity is not None and after[0].entity is not None:
@@ -76,10 +88,12 @@ def _leads(gap: list[str], lexicon: Lexicon) -> bool:
 
 
 def _ended(words: list[str], start: int, end: int) -> bool:
-    return not {";", "but", "however", "although", "though", "there", "except"}.isdisjoint(words[start:end])
+    inside = words[start:end]
+    told = any(first == "," and second in ("the", "there") for first, second in pairwise(inside))
+    return told or not {";", "but", "however", "although", "though", "there", "except"}.isdisjoint(inside)
 
 
-def _longest(hits: list[Hit], tags: tuple[str, ...]) -> list[tuple]:
+def longest(hits: list[Hit], tags: tuple[str, ...]) -> list[tuple]:
     """Return (tag or link grade, start, end) of phrases of these tags, the longest of those that overlap."""
     taken: set[int] = set()
     kept = []
@@ -90,17 +104,63 @@ def _longest(hits: list[Hit], tags: tuple[str, ...]) -> list[tuple]:
     return sorted(kept, key=lambda item: item[1])
 
 
-def _unlikely_next(words: list[str], mentions: list[Mention]) -> set[int]:
-    """Return the "unlikely" that speaks of the finding right after it: "opacity, unlikely to represent pneumonia"."""
-    begins = {mention.start for mention in mentions}
+def refuted(
+    words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon
+) -> list[tuple[int, list[Mention]]]:
+    """Return (start, diseases) of words that deny what a finding stands for: "opacity *unlikely to be* pneumonia"."""
+    found = []
+    for tag, start, end in longest(hits, ("refuted", "deny_not")):
+        before = [m for m in mentions if m.end <= start and m.entity is not None]
+        after = [m for m in mentions if m.start >= end]
+        if tag != "refuted" or not before or not after or after[0].entity is None:
+            continue
+        sided = {i for kind, _, s, e in hits if kind in ("side", "level", "fused") for i in range(s, e)}
+        gap = range(end, after[0].start)
+        inside = lexicon.refuted_inside | lexicon.quantities
+        apart = before[-1].entity is after[0].entity
+        if apart or not all(words[i] in inside or i in sided for i in gap):
+            continue
+        if words[start] in ("is", "are", "was", "were") and not before[-1].entity.explained:
+            continue
+        while start - 1 >= before[-1].end and words[start - 1] in lexicon.refuted_before:
+            start -= 1
+        diseases = after[:1]
+        for last, following in pairwise(after):
+            between = words[last.end : following.start]
+            tied = {"or", "nor", "/"} & set(between) or ("," in between and {"or", "nor"} & set(words[end:]))
+            if following.entity is None or not tied or not inside.issuperset({*between} - _LISTED - {","}):
+                break
+            diseases.append(following)
+        found.append((start, diseases))
+    return found
+
+
+def _own_statement(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon) -> set[int]:
+    """Return commas before a statement with its own subject: "without effusion, *the* lungs show" ...
+
+    Also the one of "effusion without edema, and atelectasis": a list of two has no comma.
+    """
+    verbs = {s for tag, _, s, _ in hits if tag in ("verb", "link")}
+    denials = [s for tag, s, _ in longest(hits, ("deny", "deny_not")) if tag == "deny"]
     found = set()
-    for token, word in enumerate(words):
-        if word == "unlikely" or words[token : token + 2] == ["less", "likely"]:
-            after = token + (1 if word == "unlikely" else 2)
-            if words[after : after + 1] == ["to"]:
-                after += 2
-            if after in begins:
-                found.add(token)
+    for comma in (i for i, word in enumerate(words) if word == ","):
+        after = comma + 1 + (words[comma + 1 : comma + 2] == ["and"])
+        end = next((i for i in range(after, len(words)) if words[i] in (",", ";")), len(words))
+        denied = any(s < comma for s in denials)
+        if denied and words[after : after + 1] == ["the"] and any(after < verb < end for verb in verbs):
+            found.add(comma)
+        if after == comma + 2:
+            last = max((s for s in denials if s < comma), default=None)
+            own = [m for m in mentions if last is not None and last < m.start < comma]
+            joined = {",", "or", "and", "nor"} & set(words[last:comma]) if last is not None else True
+            subject = [m for m in mentions if last is not None and m.end <= last]
+            if len(own) == 1 and subject and not joined and words[after : after + 1] not in (["no"], ["without"]):
+                found.add(comma)
+    for first, second in pairwise(mentions):
+        gap = words[first.end : second.start]
+        again = first.entity is second.entity is not None and gap[:1] in (["and"], [","], ["but"])
+        if again and not lexicon.elided_states.isdisjoint(gap):
+            found.add(first.end)  # "no right effusion *and* a small left effusion"
     return found
 
 
@@ -125,6 +185,8 @@ def _past_history(words: list[str], hits: list[Hit], mentions: list[Mention]) ->
         commas = [i for i in range(first, mention.start) if words[i] == ","]
         if commas and not verbs.isdisjoint(range(mention.end, mention.end + 3)):
             found.add(commas[-1])
+    if words[:1] in (["if"], ["should"], ["were"]) and "," in words:
+        found.add(words.index(","))  # a condition ends at its comma
     operations = [e for tag, _, _, e in hits if tag == "operation"]
     return found | {i for end in operations for i in range(end, len(words)) if words[i] == "with"}
 
@@ -152,7 +214,8 @@ def _verb_halves(words: list[str], hits: list[Hit], mentions: list[Mention], end
     for joint in joints:
         clause = max((end for end in ends if end <= joint), default=0)
         left = [v for v in verbs if clause <= v < joint]
-        right = [v for v in verbs if v > joint]
+        stop = min((end for end in ends if end > joint + 1), default=len(words))
+        right = [v for v in verbs if joint < v < stop]
         if not left or not right:
             continue
         nearer = [j for j in joints if joint < j < right[0] and words[j] != "or"]

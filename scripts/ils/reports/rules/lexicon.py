@@ -15,9 +15,10 @@ from spacy.matcher import PhraseMatcher
 from spacy.tokens import Doc
 
 from ils.reports.rules import wordings
+from ils.reports.rules.shorthand import Shorthand
 from ils.reports.rules.tokens import Tokenizer
 
-FILES = ("entities", "composites", "scope", "links", "locations", "slots", "spelling")
+FILES = ("entities", "composites", "scope", "links", "locations", "slots", "spelling", "shorthand")
 CUE_SETS = ("negation", "no_new", "strong", "suspicion", "weak", "elsewhere")
 """Scope sets; each is one negspacy component with an extension attribute of that name."""
 
@@ -48,8 +49,9 @@ class Lexicon:
     """Everything the rules engine knows, ready to match.
 
     ``match(doc)`` gives (tag, value, start, end) of every phrase; tags: entity, cancel, subject, state, side, level,
-    fused, place, link, bound, alternative, end, affirming, verb, hedged, cue_with, deny, deny_not, not_end, half,
-    setting, reversed, aside, operation, carries, device.
+    fused, place, link, bound, alternative, end, affirming, verb, hedged, cue_with, deny, deny_not, deny_after, not_end,
+    half, setting, reversed, aside, operation, carries, bears, refuted, denied_that, changes, unfinished, likewise,
+    here, exceptions, persists, on_prior, device.
     """
 
     def __init__(self, folder: str | Path):
@@ -67,9 +69,10 @@ class Lexicon:
         self._add_entities(data["entities"], data["composites"]["composites"])
         self._add_locations(data["locations"])
         self._add_scope(data["scope"], data["links"])
-        self.spelling = wordings.misspellings(
-            data["spelling"]["words"], {*data["spelling"]["keep"], *(w for form in self._phrases for w in form.split())}
-        )
+        known = {*data["spelling"]["keep"], *(word for form in self._phrases for word in form.split())}
+        spelling = data["spelling"]["words"]
+        self.spelling = wordings.misspellings(spelling, known)
+        self.shorthand = Shorthand(**data["shorthand"], slips=self.spelling, words=spelling, known=known)
         for phrase, values in self._phrases.items():
             key = self.nlp.vocab.strings.add("ils:" + phrase)
             self._values[key] = values
@@ -83,6 +86,7 @@ class Lexicon:
         self.anaphora = tuple(sorted(({tuple(p.split()) for p in self.links["anaphora"]}), key=len, reverse=True))
         self.breaks = frozenset(data["composites"]["composite_breaks"])
         self.joins = frozenset(data["composites"]["composite_joins"])
+        self.steady = frozenset(data["composites"]["composite_steady"])
         self.link_gap, self.link_breaks = self.links["gap"], frozenset(self.links["breaks"])
         self.link_adjectives = frozenset(self.links["adjectives"])
         self.not_linked = frozenset(self.links["not_linked"])
@@ -101,11 +105,22 @@ class Lexicon:
             "views",
             "choices",
             "causes",
+            "possible_diseases",
+            "bearers",
         ):
             setattr(self, name, frozenset(self.locations[name]))
         self.gap_breaks = frozenset(self.locations["gap_breaks"])
         self.shares, self.beside = frozenset(self.locations["shares"]), frozenset(self.locations["beside"])
         self.inside = frozenset(self.locations["inside"])
+        self.refuted_inside = frozenset(self.scope["refuted_inside"])
+        self.refuted_before = frozenset(self.scope["refuted_before"])
+        self.resumed = {tuple(str(phrase).split()) for phrase in self.scope["resumed"]}
+        self.several = {tuple(str(phrase).split()) for phrase in self.scope["several"]}
+        self.stand_ins, self.answers = self.scope["stand_ins"], self.scope["answers"]
+        self.one_not_before = frozenset(self.scope["one_not_before"])
+        self.elided_states = frozenset(self.scope["elided_states"])
+        self.quantities = frozenset(self.scope["quantities"]) | frozenset(map(str, self.scope["affirming"]))
+        self.asks = frozenset(self.scope["asks"])
         self.before_place = frozenset(self.locations["before_place"])
 
     def match(self, doc: Doc) -> list[tuple[str, object, int, int]]:
@@ -166,6 +181,19 @@ class Lexicon:
         self._put("carries", None, scope["carries_hedge"])
         self._put("bears", None, scope["bears_hedge"])
         self._put("setting", None, scope["behind"]["setting"])
+        self._put("deny_after", None, scope["negation"]["after"])
+        for tag in (
+            "refuted",
+            "denied_that",
+            "changes",
+            "unfinished",
+            "likewise",
+            "exceptions",
+            "persists",
+            "on_prior",
+        ):
+            self._put(tag, None, scope[tag])
+        self._put("here", None, self.locations["here"])
 
     def _negex(self, name: str) -> Negex:
         """One negspacy component: its terms from the YAML, its clauses from our own sentence starts."""

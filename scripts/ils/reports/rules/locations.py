@@ -10,6 +10,7 @@ from ils.reports.rules.places import aspects, resolve
 _TAGS = ("side", "level", "fused", "half", "place")
 _JOINTS = {"and", "or", ",", "/", "than", "versus", "vs", "&", "to", ">", "<"}
 _MODIFIER_GAP = 6
+_PARTED = frozenset((";", "while", "whereas"))
 _LATERAL = "lateral view location"
 
 
@@ -48,14 +49,17 @@ def attach(
         if mention.entity is not None and mention.entity.lesion:
             # "Opacity over the spine", "at T8": the spine is but what the lung lies in front of.
             own = [part for part in own if part[0][2] < mention.start or all(i[1] != "thoracic spine" for i in part)]
-        mention.places = resolve(words, [item for part in own for item in part], lexicon)
+        items = [item for part in own for item in part] if mention.told is None else mention.told
+        mention.places = resolve(words, items, lexicon)
     neighbours.share(words, mentions, parts, adjectives, lexicon)
+    neighbours.share_back(words, mentions, lexicon)
 
 
 def _parts(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon) -> list[_Part]:
     """Return runs of place words with nothing between, the longest wording first, outside the findings' own words."""
     blocked = {i for m in mentions if m.entity is None or "composite" not in m.flags for i in range(m.start, m.end)}
     blocked |= {i for m in mentions if "composite" in m.flags for i in range(*m.scope)}
+    blocked |= {i for tag, _, s, e in hits if tag == "setting" for i in range(s, e)}
     hearts = [m for m in mentions if m.entity is not None and m.entity.category == "heart"]
     blocked |= {i for m in hearts for i in range(m.start, m.end)}
     items = []
@@ -156,6 +160,8 @@ def _placed(words, part: _Part, before: _Part | None, mentions, adjectives, lexi
     if not earlier:
         return None
     finding = earlier[-1]
+    if not _PARTED.isdisjoint(words[finding.end : part.start]) and any(m.start >= part.end for m in mentions):
+        return None
     after = [word for word in words[part.end : part.end + 3] if word not in ("is", "are", "remains", "remain")]
     if not lexicon.healthy.isdisjoint(after[:1]) or not lexicon.without.isdisjoint(words[finding.end : part.start]):
         return None
@@ -188,7 +194,8 @@ def _led(words, part: _Part, mentions, clause_starts: set[int], lexicon: Lexicon
     if any(item[0] == "place" and item[1] != _LATERAL for item in part.items):
         return None
     following = next((m for m in mentions if m.start >= part.end), None)
-    if following is None or any(m.end <= part.start and m.entity is not None for m in mentions):
+    earlier = max((m.end for m in mentions if m.end <= part.start and m.entity is not None), default=None)
+    if following is None or (earlier is not None and _PARTED.isdisjoint(words[earlier : part.start])):
         return None
     opened = _leading_word(words, part.start, 0, lexicon) in ("in", "within", "at", "on", "involving", "along", "over")
     gap = words[part.end : following.start]

@@ -27,14 +27,20 @@ def lesion(entity: Entity, where: str | None) -> str | None:
 
 
 def labels(
-    entity: Entity, places: list[Place], where: str | None, unsided_effusion: bool, lexicon: Lexicon
+    entity: Entity,
+    places: list[Place],
+    where: str | None,
+    unsided_effusion: bool,
+    lexicon: Lexicon,
+    candidates: tuple[str, ...] = (),
 ) -> list[str]:
     """Return the zone labels in the order of ``labels.ZONE_LABELS``.
 
     A lung finding without a place means both lungs; an effusion with a side means that base (Figure 11), one without a
-    side both bases if ``unsided_effusion``. A lung is left out beside its own zone (Figure 10, rule 3).
+    side both bases if ``unsided_effusion``; so does a finding that stands for an effusion alone (``candidates``). A
+    lung is left out beside its own zone (Figure 10, rule 3).
     """
-    effusion = entity.lesion == "effusion"
+    effusion = entity.lesion == "effusion" or candidates == ("effusion",)
     if where == "pleura" and effusion:
         sides = [side for place in places for side in place.sides] or (SIDES if unsided_effusion else ())
         return _in_order({f"{side} lung base" for side in sides})

@@ -25,6 +25,11 @@ class Mention:
     predicted_hedge: str | None = None
     related: list = field(default_factory=list)
     consumed: bool = False
+    denied: bool | None = None
+    """Whether it is denied where its form says so ("none on the left"); None: where the scope engine says so."""
+    told: list | None = None
+    """Place words that are its own whatever stands beside them ("small *left* and no right effusion")."""
+    stand_in: bool = False
 
 
 def find(words: list[str], hits: list[Hit], lexicon: Lexicon) -> list[Mention]:
@@ -95,11 +100,25 @@ def _joined(words, subject, state, composite: Composite, nouns: set[int], lexico
         gap = words[subject[1] : state[0]]
         if gap[:1] == [":"] and len(gap) <= 3:
             gap = gap[1:]  # "Heart: mildly enlarged."
+        gap = _continued(gap, words[state[1] : state[1] + 1], lexicon)
         return len(gap) <= composite.gap and lexicon.breaks.isdisjoint(gap) and state[1] not in nouns
     if state[1] <= subject[0]:
         gap = words[state[1] : subject[0]]
         return len(gap) <= composite.gap and lexicon.joins.issuperset(gap)
     return state[0] >= subject[0] and state[1] > subject[1]
+
+
+def _continued(gap: list[str], after: list[str], lexicon: Lexicon) -> list[str]:
+    """Return the words between subject and state without those that only lead on to it.
+
+    "The heart is not small *but* rather enlarged", "stable in size, mildly enlarged.", "heart - enlarged", "CTR 60 %,".
+    """
+    if "but" in gap and "not" in gap[: gap.index("but")]:
+        return []
+    closed = not after or after[0] in (".", ",", ";", "but", "with", "without")
+    if closed and gap and lexicon.steady.issuperset(word for word in gap if not word[:1].isdigit()):
+        return [word for word in gap if word not in (",", ":", "-")][:1]
+    return gap
 
 
 def _nearer_subject(words, subjects, own: tuple[int, int], state: int) -> bool:

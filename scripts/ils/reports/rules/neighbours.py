@@ -40,6 +40,17 @@ def share(words: list[str], mentions: list[Mention], parts: list, adjectives: se
             first.places = _beside(second, first, lexicon)
 
 
+def share_back(words: list[str], mentions: list[Mention], lexicon: Lexicon) -> None:
+    """ "Atelectasis, aspiration or infection at the left base": the place at the end of a list is that of all."""
+    for first, second in reversed(list(pairwise(mentions))):
+        gap = words[first.end : second.start]
+        listed = bool(gap) and len(gap) <= 2 and lexicon.shares.issuperset(gap)
+        if not listed or first.places or None in (first.entity, second.entity):
+            continue
+        if second.places and _pulmonary(first) and _pulmonary(second):
+            first.places = _beside(second, first, lexicon)
+
+
 def _beside(told: Mention, finding: Mention, lexicon: Lexicon) -> list[Place]:
     """Return where a finding beside another lies: in its place, beside a diaphragm in the base above.
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from ils.reports.rules.lexicon import Lexicon
 
 _LATERAL = "lateral view location"
+_HEART = frozenset(("retrocardiac", "heart"))
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,10 @@ def resolve(words: list[str], items: list[tuple[str, object, int, int]], lexicon
                 places.append(of_sides(tuple(sides)))
                 fresh = False
             told = tuple(sides) if fresh else ()
+            if len(told) == 1 and value == _LATERAL and not _HEART.isdisjoint(words[start:end]):
+                places.append(of_level(told, "base", lexicon))  # the lung behind the heart is that side's base
+                fresh = False
+                continue
             text = " ".join(["bilateral"] * (len(told) == 2) or [*told]) + " " + " ".join(words[start:end])
             places.append(Place(text.strip(), told, None, str(value)))
             fresh = False
@@ -57,12 +62,14 @@ def resolve(words: list[str], items: list[tuple[str, object, int, int]], lexicon
                 continue
         elif tag == "fused":
             side, level = value
+            if fresh and len(sides) == 2 and start - items[number - 1][3] > 2:
+                places.append(of_sides(tuple(sides)))
             sides = ["right", "left"] if side == "both" else [side]
         places.append(of_level(tuple(sides), str(level), lexicon))
         fresh = False
     if fresh:
         places = _trailing(places, tuple(sides), items, lexicon)
-    places = list(dict.fromkeys(places))
+    places = list(dict.fromkeys(_of_one_lung(words, places, items, lexicon)))
     if any(place.level not in (None, "lung") or (place.level and place.sides) for place in places):
         # "Increased lung markings in the right base": the noun's own word names no second place.
         places = [place for place in places if place.level != "lung" or place.sides]
@@ -77,6 +84,16 @@ def beyond(place: Place, others: list[Place], lexicon: Lexicon) -> bool:
     blocks = lexicon.locations["blocks"].items()
     sides = {label.split()[0] for phrase, found in blocks if phrase in place.text for label in found}
     return bool(sides) and all(other.sides and sides.isdisjoint(other.sides) for other in others)
+
+
+def _of_one_lung(words: list[str], places: list[Place], items, lexicon: Lexicon) -> list[Place]:
+    """ "In the mid and lower zones *of the right lung*": the lung's side is theirs."""
+    if len(places) < 2 or places[-1].level not in ("lung", None) or not places[-1].sides or places[-1].category:
+        return places
+    start = next((s for tag, _, s, _ in reversed(items) if tag == "side"), 0)
+    if "of" not in words[max(0, start - 2) : start] or any(p.sides or p.level in (None, "lung") for p in places[:-1]):
+        return places
+    return [of_level(places[-1].sides, str(place.level), lexicon) for place in places[:-1]]
 
 
 def _turned(items: list, lexicon: Lexicon) -> list:
@@ -99,7 +116,9 @@ def _trailing(places: list[Place], sides: tuple[str, ...], items, lexicon: Lexic
     if not places:
         return [of_sides(sides)]
     if all(not place.sides for place in places):
-        return [of_level(sides, place.level, lexicon) if place.level else place for place in places]
+        behind = [p.category == _LATERAL and not _HEART.isdisjoint(p.text.split()) for p in places]
+        levels = ["base" if own and len(sides) == 1 else p.level for p, own in zip(places, behind, strict=True)]
+        return [of_level(sides, level, lexicon) if level else p for p, level in zip(places, levels, strict=True)]
     told = {side for place in places for side in place.sides}
     rest = tuple(side for side in sides if side not in told)
     return [*places, Place(" and ".join(rest), rest, places[-1].level)] if rest else places

@@ -33,14 +33,32 @@ def apply(doc: Doc, mentions: Iterable[Mention], clause_starts: Iterable[int], l
                     mention.flags.add(name)
 
 
-def adjacent(words: list[str], mentions: list[Mention], lexicon: Lexicon) -> None:
-    """Deny the finding right after "resolved" and the like; one sentence."""
+def adjacent(words: list[str], hits: list[Hit], mentions: list[Mention], cut: set[int], lexicon: Lexicon) -> None:
+    """Deny the finding right after "resolved" and the like, past its places and adjectives; one sentence."""
+    sided = {i for tag, _, s, e in hits if tag in ("side", "level", "fused", "half") for i in range(s, e)}
     for mention in mentions:
-        before = words[max(0, mention.start - 3) : mention.start]
-        near = not lexicon.adjacent.isdisjoint(before) and lexicon.not_adjacent.isdisjoint(before)
+        start = mention.start
+        while start > 0 and start not in cut and (start - 1 in sided or words[start - 1] in lexicon.quantities):
+            start -= 1
+        before = words[max(0, start - 3) : start] if start not in cut else []
+        near = not lexicon.adjacent.isdisjoint(before[-1:]) and lexicon.not_adjacent.isdisjoint(before)
+        old = words[max(0, mention.start - 3) : mention.start]
+        near = near or (
+            not lexicon.adjacent.isdisjoint(old)
+            and lexicon.not_adjacent.isdisjoint(old)
+            and cut.isdisjoint(range(mention.start - 2, mention.start + 1))
+        )
+        near = near or _over(words, mention, lexicon)
         lesion = mention.entity is not None and mention.entity.lesion is not None
-        if near or (lesion and " ".join(["", *before]).endswith(lexicon.touching)):
+        if near or (lesion and " ".join(["", *old]).endswith(lexicon.touching)):
             mention.flags.add("negation")
+
+
+def _over(words: list[str], mention: Mention, lexicon: Lexicon) -> bool:
+    """Tell whether the finding's statement is its noun and "resolved": "Edema resolved. Effusions smaller." """
+    state, after = words[mention.end : mention.end + 1], words[mention.end + 1 : mention.end + 2]
+    over = bool(state) and state[0] in ("resolved", "cleared", "gone", "disappeared", "vanished")
+    return over and (not after or after[0] in lexicon.behind["ends"])
 
 
 def worst(*grades: str) -> str:

@@ -1,11 +1,44 @@
 """What a section says as a whole: whether it speaks of lungs or pleura, whether it rests on a comparison alone."""
 
 import re
+from collections.abc import Iterable
 from functools import cache
 
+from ils.core.labels import LESIONS
+from ils.reports.rules import structure
 from ils.reports.rules.lexicon import Lexicon
 
 _LUNG = ("lung", "pleura")
+
+
+def asked(sentences: list[str], tuples: list[dict], lexicon: Lexicon) -> list[str]:
+    """Return the lesion types that a section only asks about ("rule out pneumonia", "heart size cannot be assessed").
+
+    It leaves open whether they are there, so that its silence denies none of them. What it denies outright is denied.
+    """
+    request, (unseen, heart) = _request(lexicon), _hearts(lexicon)
+    hearts = any(unseen.search(text) and heart.search(text) for text in sentences)
+    named = [text for text in sentences if request.search(text)]
+    told = {
+        item["lesion_type"] for item in tuples if item["presence"] == "negative" and item["certainty"] == "definitive"
+    }
+    asked_ = (structure.set_aside(named, lexicon) if named else set()) | ({"cardiomegaly"} if hearts else set())
+    return in_order(asked_ - told)
+
+
+def in_order(lesions: Iterable[str]) -> list[str]:
+    """Return lesion types once each, in the usual order."""
+    return [lesion for lesion in LESIONS if lesion in set(lesions)]
+
+
+@cache
+def _hearts(lexicon: Lexicon) -> tuple[re.Pattern, re.Pattern]:
+    return _any_of(lexicon.scope["not_assessed"]), _any_of(lexicon.scope["heart_words"])
+
+
+@cache
+def _request(lexicon: Lexicon) -> re.Pattern:
+    return _any_of(lexicon.scope["requests"])
 
 
 @cache

@@ -2,16 +2,18 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 
 from spacy.tokens import Doc
 
+from ils.core.labels import LESIONS
 from ils.reports import schema
-from ils.reports.rules import clauses, inference, locations, mapping, mentions, scope
+from ils.reports.rules import carried, clauses, ellipsis, inference, locations, mapping, mentions, resolution, scope
 from ils.reports.rules.lexicon import Lexicon
-from ils.reports.rules.places import Place, beyond
-from ils.reports.rules.tokens import words_of
+from ils.reports.rules.places import Place, beyond, of_level, resolve
 
+LUNG_LESIONS = frozenset(LESIONS) - {"cardiomegaly"}
 _BATCH_WORDS = 150
 """Words that share one spaCy document; a longer sentence is read in windows: time stays linear in the text."""
 
@@ -21,9 +23,8 @@ class _Piece:
     sentence: int
     text: str
     tokens: list[tuple[str, int, int]]
-    found: list[mentions.Mention] | None = None
 
-    @property
+    @cached_property
     def words(self) -> list[str]:
         return [word for word, _, _ in self.tokens]
 
@@ -31,7 +32,22 @@ class _Piece:
 def structure(sentences: list[str], lexicon: Lexicon, unsided_effusion: bool) -> list[dict]:
     """Return the tuples of a section as in :mod:`ils.reports.schema`; ``span`` in characters of its sentence."""
     tuples: list[schema.Finding] = []
+    for piece, own, found in _read(sentences, lexicon):
+        tuples += _tuples(piece, own, found, unsided_effusion, lexicon)
+    return [schema.as_dict(finding) for finding in tuples]
+
+
+def set_aside(sentences: list[str], lexicon: Lexicon) -> set[str]:
+    """Return the lesion types that sentences name without telling whether they are there ("rule out pneumonia")."""
+    found = [mention for *_, mentions_ in _read(sentences, lexicon) for mention in mentions_]
+    return {m.entity.lesion for m in found if m.entity is not None and m.entity.lesion and "elsewhere" in m.flags}
+
+
+def _read(sentences: list[str], lexicon: Lexicon) -> list[tuple]:
+    """Return (piece, phrases, mentions) of each sentence, read to the end."""
     last: list[mentions.Mention] = []
+    read: list[tuple] = []
+    entity = None
     told: dict[str, list[Place]] = {}
     for batch in _batches(sentences, lexicon):
         words = [word for piece in batch for word in piece.words]
@@ -47,6 +63,8 @@ def structure(sentences: list[str], lexicon: Lexicon, unsided_effusion: bool) ->
                     own.append((tag, value, s - offset, e - offset))
                 cursor += 1
             found = mentions.find(piece.words, own, lexicon)
+            found = ellipsis.stand_ins(piece.words, own, found, entity, lexicon)
+            entity = next((m.entity for m in reversed(found) if _told(m)), entity)
             cut = clauses.starts(piece.words, own, found, lexicon)
             later.append((piece, own, found, cut, offset))
             starts |= {offset, *(offset + token for token in cut)}
@@ -54,15 +72,22 @@ def structure(sentences: list[str], lexicon: Lexicon, unsided_effusion: bool) ->
             offset = end
         _scope(doc, later, starts, everything, lexicon)
         for piece, own, found, cut, _ in later:
+            scope.adjacent(piece.words, own, found, cut, lexicon)
+            resolution.settle(piece.words, own, found, cut, read[-1][2] if read else [], lexicon)
             last = _finish(piece, own, found, cut, last, told, lexicon)
-            tuples += _tuples(piece, own, found, unsided_effusion, lexicon)
-    return [schema.as_dict(finding) for finding in tuples]
+            read.append((piece, own, found))
+    _answered(read, lexicon)
+    return read
+
+
+def _told(mention: mentions.Mention) -> bool:
+    return mention.entity is not None and not mention.entity.predicted
 
 
 def _batches(sentences: list[str], lexicon: Lexicon) -> Iterator[list[_Piece]]:
     batch, size = [], 0
     for number, text in enumerate(sentences, start=1):
-        tokens = [(lexicon.spelling.get(word, word), start, end) for word, start, end in words_of(text)]
+        tokens = lexicon.shorthand.tokens(text)
         for start in range(0, len(tokens), _BATCH_WORDS):
             window = tokens[start : start + _BATCH_WORDS]
             if batch and size + len(window) > _BATCH_WORDS:
@@ -89,36 +114,33 @@ def _scope(doc: Doc, later: list, starts: set[int], everything: list, lexicon: L
 def _finish(piece: _Piece, own, found, cut, last, told: dict, lexicon: Lexicon) -> list[mentions.Mention]:
     """Places, hedges and inference of one sentence; returns its affirmed findings, for the next sentence's "this"."""
     if not found:
+        carried.place_after(piece.words, own, last, lexicon)
         return []
     words = piece.words
-    scope.adjacent(words, found, lexicon)
     locations.attach(words, own, found, cut, lexicon)
     scope.grade(found, words, own, lexicon)
     inference.explain(words, own, found, lexicon)
-    real = [m for m in found if m.entity is not None and not {"negation", "elsewhere"} & m.flags]
-    if last and real and inference.refers_back(words, lexicon):
-        for mention in real:
-            if not mention.places and mention.entity.category in ("lung", "pleura"):
-                mention.places = list(last[-1].places)
-    elif last and real and _beside_told(words, real[0], last[-1], lexicon):
-        real[0].places = list(last[-1].places)
-        for first, second in pairwise(real):
-            if second.places or not lexicon.shares.issuperset(words[first.end : second.start]):
-                break
-            second.places = list(first.places)
-    for mention in real:
-        if not mention.places and not lexicon.pointers.isdisjoint(words[max(0, mention.start - 2) : mention.start]):
-            mention.places = list(told.get(mention.entity.name, ()))
-        if mention.places:
-            told[mention.entity.name] = mention.places
-    return [m for m in real if not m.consumed]
+    return carried.carry(words, own, found, last, told, lexicon)
 
 
-def _beside_told(words: list[str], mention: mentions.Mention, told: mentions.Mention, lexicon: Lexicon) -> bool:
-    """Tell whether a finding without a place lies beside the one told last ("Adjacent atelectasis.")."""
-    pulmonary = all(m.entity.category in ("lung", "pleura") for m in (mention, told))
-    near = words[max(0, mention.start - 3) : mention.start]
-    return pulmonary and not mention.places and not lexicon.beside.isdisjoint(near)
+def _answered(read: list[tuple], lexicon: Lexicon) -> None:
+    """ "Is there an effusion? Yes, small.", "Pneumonia? None seen.": the answer decides what the question names."""
+    for (piece, _, found), (reply, hits, others) in pairwise(read):
+        words, first = piece.words, reply.words[:1]
+        answer = lexicon.answers.get(first[0]) if first else None
+        asked = words[-1:] == ["?"] and (words[0] in lexicon.asks or len(words) <= 5)
+        if not asked or answer is None or reply.sentence != piece.sentence + 1:
+            continue
+        if any(m.entity is not None for m in others) and reply.words[1:2] != [","]:
+            continue  # "Pneumonia? No effusion."
+        places = [hit for hit in hits if hit[0] in ("side", "level", "fused")] if not others else []
+        for mention in found:
+            mention.flags -= {"weak", "suspicion", "elsewhere"}
+            mention.hedge = "definite"
+            if answer == "no":
+                mention.flags.add("negation")
+            elif places and not mention.places:
+                mention.places = resolve(reply.words, places, lexicon)
 
 
 def _tuples(piece: _Piece, own, found, unsided_effusion: bool, lexicon: Lexicon) -> list[schema.Finding]:
@@ -156,9 +178,12 @@ def _finding(
     lexicon: Lexicon,
 ) -> schema.Finding:
     entity = mention.entity
+    pulmonary = entity.category == "diaphragm" and not LUNG_LESIONS.isdisjoint(mention.candidates)
+    if pulmonary:  # "hemidiaphragm obscured by an effusion": it stands in the base above
+        places = [of_level(place.sides, "base", lexicon) for place in places if place.sides] or places
     negative = "negation" in mention.flags or "no_new" in mention.flags
-    where = mapping.category(entity, places)
-    labels = mapping.labels(entity, places, where, unsided_effusion, lexicon)
+    where = "lung" if pulmonary else mapping.category(entity, places)
+    labels = mapping.labels(entity, places, where, unsided_effusion, lexicon, tuple(mention.candidates))
     texts = [place.text for place in places]
     certain = mention.hedge == "definite" and mention.predicted_hedge in (None, "definite")
     sure = "weak" not in mention.flags if negative else certain

@@ -45,7 +45,8 @@ def misspellings(words: list[str], known: set[str]) -> dict[str, str]:
     found: dict[str, str | None] = {}
     for word in words:
         for slip in _slips(word) - known - set(words):
-            found[slip] = None if slip in found else word
+            one = found.get(slip, word) in (word, word.removesuffix("s"))  # of a word and its plural the word
+            found[slip] = found.get(slip, word) if one else None
     return {slip: word for slip, word in found.items() if word is not None}
 
 
