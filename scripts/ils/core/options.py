@@ -67,7 +67,7 @@ def stage_options(settings: Settings) -> dict[str, dict]:
         "reports_read": {
             "nothing_share": reports["nothing_share"],
             "engine": reports["engine"],
-            "withheld": "report_text" in plain["release"]["withhold"],
+            "withheld": text_withheld(plain),
         },
         "structuring": structuring | reading,
         "mapping": _model("reports.llm.mapping", llm | llm["mapping"], seed),
