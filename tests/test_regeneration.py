@@ -181,7 +181,7 @@ def test_a_finished_run_has_nothing_to_do(name, planner, finished):
 
 
 REMARK = b"\n# edited\n"
-EDITS = {".py": b"\nEDITED = 1\n", ".yaml": b"\nedited: 1\n"}
+CHANGES = {".py": b"\nEDITED = 1\n", ".yaml": b"\nedited: 1\n"}
 """What changes the meaning of code; of other files every byte counts (weights.yaml is read at the parse)."""
 
 
@@ -200,7 +200,7 @@ def edited(planner: Planner, run: Run, tmp_path: Path, edits: list[str]) -> Iter
             code = (
                 path.parts[len(planner.root.parts)] in ("scripts", "resources", "envs") and path.name != "weights.yaml"
             )
-            path.write_bytes(before + (EDITS.get(path.suffix, REMARK) if code else REMARK))
+            path.write_bytes(before + (CHANGES.get(path.suffix, REMARK) if code else REMARK))
         yield write_settings(tmp_path, settings) / "mine.yaml"
     finally:
         for path, before in files.items():
