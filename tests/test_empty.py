@@ -24,7 +24,7 @@ ASKED = {
     "agreement": "no image could be compared: 1 no_",
     "review": "holds no pair, so there is nothing to review",
     "training": "train.jsonl holds no pair",
-    "evaluation": "train.jsonl holds no pair",
+    "evaluation": "holds no pair",
 }
 """Targets that need pairs, and what they say."""
 
