@@ -22,6 +22,7 @@ from ils.core.options import (
     sheets,
     stage_options,
     wordings_of,
+    starts,
 )
 from ils.core.planned import present, refuse_blind_rerun, refuse_empty_splits, shown
 from ils.core.provenance import code_digest
@@ -60,13 +61,18 @@ try:
     }
     if SETTINGS.boxes.engine == "table":
         ENGINE_FILES["boxes"] = {"table": str(existing_file("boxes.table", SETTINGS.boxes.table))}
-    # The published weights among them, and what their rules are told.
-    WEIGHTS_NEEDED = needed(ENGINE_FILES)
-    WEIGHTS = rule_params(SETTINGS.weights.sha256)
-    PLACED = placed(SETTINGS.weights.folder)
-    check_placed(WEIGHTS_NEEDED, SETTINGS.weights.folder)
-    # The trainings, what is evaluated (they and other models) and on which split, and what `predict` was given.
+    # The models, what each is made of, what is evaluated (they and others) and on which split, what `predict` was given.
     RUNS = runs(SETTINGS)
+    TRAINED = [name for name, run in RUNS.items() if run["trained"]]
+    PUBLISHED = [name for name in RUNS if name not in TRAINED]
+    STARTS = starts(RUNS, ENGINE_FILES["training"], declared("ils.training", "untrained", "INPUTS", {}))
+    # The published weights among all these files, and what their rules are told.
+    READ = {stage: files for stage, files in ENGINE_FILES.items() if stage != "training"} | STARTS
+    WEIGHTS_NEEDED = needed(READ)
+    WEIGHTS = rule_params(SETTINGS.weights.sha256, SETTINGS.weights.folder)
+    PLACED = placed(SETTINGS.weights.folder)
+    ASKING = {Path(STARTS[name]["lisa"]).name: f"training.runs.{name}" for name in RUNS if RUNS[name]["weights"]}
+    check_placed(WEIGHTS_NEEDED, SETTINGS.weights.folder, ASKING)
     EVALUATED = evaluated(SETTINGS)
     SHEETS = sheets(SETTINGS)
     SHOWN = shown(RUNS, EVALUATED, SETTINGS.inference.paraphrases)
@@ -86,7 +92,11 @@ GPUS = {
     stage: min(1, SETTINGS.compute.gpus) if declared(f"ils.{stage}", OPTIONS[stage]["engine"], "GPU", False) else 0
     for stage in ENGINE_STAGES
 }
-GPUS["inference"] = GPUS["training"]
+# Of a run's model, which needs one to be asked.
+GPU_OF = {
+    name: min(1, SETTINGS.compute.gpus) if declared("ils.training", run["engine"], "GPU", False) else 0
+    for name, run in RUNS.items()
+}
 GPUS["training"] *= SETTINGS.compute.gpus if OPTIONS["training"]["own"]["runner"] == "deepspeed" else 1
 GPUS["reports"] = SETTINGS.reports.llm.execution.gpus if SETTINGS.reports.llm.transport == "offline" else 0
 # A model that is loaded in the job, not asked on a server.

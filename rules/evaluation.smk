@@ -80,7 +80,7 @@ rule evaluation_run:
         runtime=minutes(60),
     params:
         options=OPTIONS["evaluation"],
-        model=lambda wildcards: wildcards.run if wildcards.run in OTHERS else "ROSALIA",
+        model=lambda wildcards: EVALUATED[wildcards.run]["beside"],
         code=code_digest("evaluation.py", "ils.evaluation.stage"),
     script:
         "../scripts/evaluation.py"

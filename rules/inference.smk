@@ -1,4 +1,4 @@
-# Inference: masks and answers of a trained model, for a split of the dataset and for one picture.
+# Inference: masks and answers of a model, trained here or published, for a split of the dataset and for one picture.
 
 
 rule inference_run:
@@ -21,11 +21,11 @@ rule inference_run:
         "../envs/inference.yaml"
     threads: 2  # one reads pictures
     resources:
-        gpu=GPUS["inference"],
-        mem_mb=megabytes(32000 if GPUS["inference"] else 4000),
-        runtime=minutes(720 if GPUS["inference"] else 120),
+        gpu=lambda wildcards: GPU_OF[wildcards.run],
+        mem_mb=megabytes(lambda wildcards: 32000 if GPU_OF[wildcards.run] else 4000),
+        runtime=minutes(lambda wildcards: 720 if GPU_OF[wildcards.run] else 120),
     params:
-        options=OPTIONS["inference"],
+        options=lambda wildcards: OPTIONS["inference"] | RUNS[wildcards.run]["asking"],
         code=code_digest("inference.py", "ils.inference.stage"),
     script:
         "../scripts/inference.py"
@@ -51,7 +51,7 @@ use rule inference_run as inference_paraphrased with:
         split="|".join(SPLITS),
         persona="|".join(SETTINGS.paraphrase.personas),
     params:
-        options=lambda wildcards: OPTIONS["inference"] | {"persona": wildcards.persona},
+        options=lambda wildcards: OPTIONS["inference"] | RUNS[wildcards.run]["asking"] | {"persona": wildcards.persona},
         code=code_digest("inference.py", "ils.inference.stage"),
 
 
@@ -127,12 +127,12 @@ rule inference_predict:
         "../envs/inference.yaml"
     threads: 1
     resources:
-        gpu=GPUS["inference"],
-        mem_mb=megabytes(32000 if GPUS["inference"] else 4000),
+        gpu=lambda wildcards: GPU_OF[wildcards.run],
+        mem_mb=megabytes(lambda wildcards: 32000 if GPU_OF[wildcards.run] else 4000),
         runtime=minutes(60),
     params:
         instructions=PREDICT["instructions"],
-        asking=OPTIONS["inference"],
+        asking=lambda wildcards: OPTIONS["inference"] | RUNS[wildcards.run]["asking"],
         cohort=OPTIONS["cohort"],
         frames=OPTIONS["frames"],
         code=code_digest("predict.py"),

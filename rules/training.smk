@@ -1,9 +1,9 @@
-# Training: ROSALIA fine-tuned on the dataset of a threshold set, one training for each name in training.runs.
+# Training: ROSALIA fine-tuned on the dataset of a threshold set, or a published model, one for each name in training.runs.
 
 
 rule training_run:
     input:
-        **ENGINE_FILES["training"],
+        unpack(lambda wildcards: STARTS[wildcards.run]),
         train=lambda wildcards: RUNS[wildcards.run]["train"],
         validate=lambda wildcards: f"results/dataset/{RUNS[wildcards.run]['thresholds']}/validate.jsonl",
         index=lambda wildcards: DATA[RUNS[wildcards.run]["thresholds"]]["index"],
@@ -20,6 +20,8 @@ rule training_run:
         "logs/training/{run}.log",
     benchmark:
         "results/benchmarks/training/{run}.tsv"
+    wildcard_constraints:
+        run="|".join(map(re.escape, TRAINED)) or "$^",
     conda:
         f"../envs/training-{OPTIONS['training']['engine']}.yaml"
     threads: 8 if GPUS["training"] else 1  # all but one read pairs
@@ -36,6 +38,30 @@ rule training_run:
             f"ils.training.{OPTIONS['training']['engine']}",
             f"ils.training.{OPTIONS['training']['own']['runner']}",
         ),
+    script:
+        "../scripts/training.py"
+
+
+# A published model as it is, which is asked and scored like a trained one.
+rule training_untrained:
+    input:
+        unpack(lambda wildcards: STARTS[wildcards.run]),
+    output:
+        model=directory("results/training/{run}/model"),
+    log:
+        "logs/training/{run}.untrained.log",
+    benchmark:
+        "results/benchmarks/training/{run}.untrained.tsv"
+    wildcard_constraints:
+        run="|".join(map(re.escape, PUBLISHED)) or "$^",
+    conda:
+        "../envs/training-rosalia.yaml"
+    threads: 1
+    resources:
+        mem_mb=megabytes(8000),
+        runtime=minutes(60),
+    params:
+        code=code_digest("training.py", "ils.training.untrained"),
     script:
         "../scripts/training.py"
 
@@ -73,7 +99,7 @@ rule training_curves:
 rule training_published:
     input:
         model="results/training/{run}/model",
-        base=ENGINE_FILES["training"].get("lisa", []),
+        base=lambda wildcards: STARTS[wildcards.run].get("lisa", []),
     output:
         published=directory("results/training/{run}/published"),
     log:
@@ -117,4 +143,4 @@ rule training_sam:
 rule training:
     input:
         models=expand("results/training/{run}/model", run=RUNS),
-        curves=expand("results/training/{run}/curves.png", run=RUNS),
+        curves=expand("results/training/{run}/curves.png", run=TRAINED),

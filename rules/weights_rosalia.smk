@@ -1,30 +1,40 @@
-# Weights that a training of ROSALIA starts from: LISA, CLIP and SAM.
+# Weights that a training of ROSALIA starts from, or that are asked as they are: LISA or ROSALIA, CLIP and SAM.
 
 
 use rule weights_hybridgnet as weights_lisa with:
     input:
         sources=PLACED["lisa"],
     output:
-        weights=[
-            "results/weights/lisa/config.json",
-            "results/weights/lisa/added_tokens.json",
-            "results/weights/lisa/special_tokens_map.json",
-            "results/weights/lisa/tokenizer.model",
-            "results/weights/lisa/tokenizer_config.json",
-            "results/weights/lisa/model-00001-of-00002.safetensors",
-            "results/weights/lisa/model-00002-of-00002.safetensors",
-        ],
+        weights=directory("results/weights/lisa"),
         manifest="results/weights/lisa.json",
     log:
         "logs/weights/lisa.log",
     benchmark:
         "results/benchmarks/weights/lisa.tsv"
     resources:
-        mem_mb=megabytes(40000),  # a shard of ten gigabytes, as it comes and as it goes
+        mem_mb=megabytes(4000),
         runtime=minutes(60),
     params:
         options=WEIGHTS["lisa"],
-        code=code_digest("weights.py", "ils.weights.placed", "ils.weights.lisa"),
+        code=code_digest("weights.py", "ils.weights.folder", "ils.weights.lisa"),
+
+
+use rule weights_hybridgnet as weights_rosalia with:
+    input:
+        sources=PLACED["rosalia"],
+    output:
+        weights=directory("results/weights/rosalia"),
+        manifest="results/weights/rosalia.json",
+    log:
+        "logs/weights/rosalia.log",
+    benchmark:
+        "results/benchmarks/weights/rosalia.tsv"
+    resources:
+        mem_mb=megabytes(4000),
+        runtime=minutes(60),
+    params:
+        options=WEIGHTS["rosalia"],
+        code=code_digest("weights.py", "ils.weights.folder", "ils.weights.lisa"),
 
 
 use rule weights_radedit as weights_clip with:

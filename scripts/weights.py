@@ -11,7 +11,8 @@ PARTS = {
     "weights_cxas": "weights.placed.run",
     "weights_ultralytics": "weights.placed.run",
     "weights_scaled_yolov4": "weights.placed.run",
-    "weights_lisa": "weights.placed.run",
+    "weights_lisa": "weights.folder.run",
+    "weights_rosalia": "weights.folder.run",
     "weights_clip": "weights.hub.run",
     "weights_sam": "weights.placed.run",
 }

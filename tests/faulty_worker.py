@@ -1,11 +1,13 @@
-"""A process of a training (:mod:`ils.training.worker`) with a fault: ``FAULT`` = "kill 7" or "nan 5 1".
+"""A process of a training (:mod:`ils.training.worker`) with a fault: "kill 7", "nan 5 1", "term 4 1" or "hang 2 1".
 
-That is: killed after the given update, or a loss that is no number in the given update, on the given rank alone.
+That is, in ``FAULT``: killed after the given update; a loss that is no number in the given update, on the given rank
+alone; that rank told to stop in it (SIGTERM); that rank asleep before it.
 """
 
 import os
 import runpy
 import signal
+import time
 
 from ils.training import fit
 
@@ -16,6 +18,11 @@ original, losses = fit.Fit._update, fit._losses
 def update(self, count, *rest):
     spoils = what == "nan" and count == int(number) and os.environ["RANK"] == rank[0]
     fit._losses = spoilt if spoils else losses
+    here = count == int(number) and rank and os.environ["RANK"] == rank[0]
+    if what == "term" and here:
+        os.kill(os.getpid(), signal.SIGTERM)
+    if what == "hang" and here:
+        time.sleep(600)
     noted = original(self, count, *rest)
     if what == "kill" and count == int(number):
         os.kill(os.getpid(), signal.SIGKILL)

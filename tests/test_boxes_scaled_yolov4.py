@@ -283,7 +283,7 @@ def changed(folds, tmp_path):
 def rewritten(folds, path, change):
     weights, facts = tensors.read(folds[1]["fold2"], "scaled_yolov4")
     change(weights, facts)
-    tensors.write(path, weights, facts)
+    tensors.write(path, tensors.kinds_of(weights), weights.get, facts)
     return path
 
 
@@ -391,7 +391,7 @@ def test_numbers_that_are_none_exclude_the_image(folds, tmp_path):
     broken = tmp_path / "broken"
     weights = load_file(folds[1]["fold1"])
     weights["model.42.m.0.bias"][3] = torch.nan
-    tensors.write(broken, weights, tensors.read(folds[1]["fold1"], "scaled_yolov4")[1])
+    tensors.write(broken, tensors.kinds_of(weights), weights.get, tensors.read(folds[1]["fold1"], "scaled_yolov4")[1])
     shard = write_frames(tmp_path / "frames.h5", 1)
     outputs = {"output": tmp_path / "out.parquet", "excluded": tmp_path / "excluded.parquet"}
     files = folds[1] | {"fold1": str(broken)}

@@ -228,7 +228,7 @@ def evil(mark: str) -> dict:
 def test_a_plan_that_names_code_runs_none(made, tmp_path, name):
     weights, facts = tensors.read(made()[1], "ultralytics")
     evil(str(tmp_path / "mark"))[name](facts["yaml"])
-    tensors.write(tmp_path / "evil", weights, facts)
+    tensors.write(tmp_path / "evil", tensors.kinds_of(weights), weights.get, facts)
     with pytest.raises(UserError, match="evil holds a plan of layers that cannot be built") as refused:
         engine(tmp_path / "evil")
     assert not (tmp_path / "mark").exists()
@@ -255,7 +255,7 @@ def test_a_file_that_does_not_fit_is_refused(made, tmp_path, fault):
     change, message = FAULTS[fault]
     weights, facts = tensors.read(made()[1], "ultralytics")
     change(weights, facts)
-    tensors.write(tmp_path / "bad", weights, facts)
+    tensors.write(tmp_path / "bad", tensors.kinds_of(weights), weights.get, facts)
     with pytest.raises(UserError, match=message) as refused:
         engine(tmp_path / "bad")
     sentence = str(refused.value)

@@ -44,7 +44,10 @@ RUNS = {
         "cohort": MANIFEST,
         "reports": {"engine": "both"}, "organs": {"engine": "hybridgnet"}, "anomaly": {"engine": "radedit"},
         "anatomy": {"engine": "cxas"}, "boxes": {"engine": "scaled_yolov4"},
-        "training": {"engine": "rosalia", "runs": {"default": {"paraphrases": True}}},
+        "training": {
+            "engine": "rosalia",
+            "runs": {"default": {"paraphrases": True}, "published": {"weights": "rosalia", "trained": False}},
+        },
         "paraphrase": {"engine": "vllm"}, "inference": {"paraphrases": True}, "review": SHEETS,
     },
 }  # fmt: skip

@@ -1,6 +1,7 @@
 """The loop of a training: the way back after a kill, updates of several micro-batches, updates that are skipped."""
 
 import math
+import os
 import signal
 import subprocess
 import sys
@@ -99,6 +100,28 @@ def test_a_killed_process_leaves_what_the_next_goes_on_from(tmp_path, given, who
     assert done.returncode == -signal.SIGKILL, done.stderr[-2000:]
     assert not (tmp_path / "model").exists()
     assert torch.load(tmp_path / "checkpoint/checkpoint.pt")["state"]["update"] == 6
+    assert written(train(tmp_path, given)) == written(whole)
+
+
+@pytest.mark.parametrize("update", [1, 3, 5])
+def test_told_to_stop_it_writes_down_how_far_it_is(tmp_path, given, whole, monkeypatch, update):
+    """SIGTERM, as at SLURM's time limit: within an epoch, or in the last update of one, which is scored afterwards."""
+    original = Fit._update
+
+    def stop(self, number, *rest):
+        if number == update:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return original(self, number, *rest)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Fit, "_update", stop)
+        before = signal.getsignal(signal.SIGTERM)
+        with pytest.raises(
+            UserError, match=rf"^training was told to stop .*: update {update + 1} of 12 is written down"
+        ):
+            train(tmp_path, given, threads=2)  # a reader, which must not end first
+        assert signal.getsignal(signal.SIGTERM) is before
+    assert torch.load(tmp_path / "checkpoint/checkpoint.pt", weights_only=True)["state"]["update"] == update + 1
     assert written(train(tmp_path, given)) == written(whole)
 
 

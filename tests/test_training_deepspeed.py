@@ -3,17 +3,22 @@
 import importlib.util
 import json
 import os
+import signal
 import sys
+import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from safetensors import safe_open
 from safetensors.torch import load_file
 
 from conftest import ROOT
 from ils.core.run import UserError
+from ils.core.store import write_lines
 from ils.rosalia.model import Rosalia
 from ils.training import fit, stage
 from ils.training.engine import Options
@@ -54,6 +59,12 @@ def faulty(patched, fault: str) -> None:
     patched.setattr(stage, "WORKER", "faulty_worker")
     patched.setenv("PYTHONPATH", str(ROOT / "tests"))
     patched.setenv("FAULT", fault)
+
+
+def checkpointed(folder: Path) -> int:
+    """The update after which the last checkpoint was written."""
+    with safe_open(folder / "checkpoint/checkpoint.safetensors", "pt") as file:
+        return json.loads(file.metadata()["state"])["update"]
 
 
 def curve(folder: Path) -> np.ndarray:
@@ -120,7 +131,7 @@ def test_killed_and_gone_on_with_it_is_the_same(tmp_path, given, monkeypatch, dt
         with pytest.raises(RuntimeError, match="a process of the training ended with code"):
             train(tmp_path / "killed", given, made)
     assert json.loads((tmp_path / "killed/checkpoint/job.json").read_text())["folder"]
-    assert (tmp_path / "killed/checkpoint/latest").read_text() == "update3"
+    assert checkpointed(tmp_path / "killed") == 3
     assert written(train(tmp_path / "killed", given, made)) == whole
     model = Rosalia.from_pretrained(tmp_path / "killed/model")
     assert all(value.isfinite().all() for value in model.parameters())
@@ -214,3 +225,81 @@ def test_the_learning_rate_is_warmup_decay_lr(warmup, total):
         assert rate == pytest.approx(learning_rate(update, 3e-4, warmup, total), rel=1e-9, abs=1e-15), update
         optimiser.step()
         schedule.step()  # as DeepSpeed's engine does after each update
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(("before", "after"), [(2, 1), (1, 2), (4, 2)])
+def test_gone_on_with_another_number_of_gpus(tmp_path, given, monkeypatch, dtype, before, after):
+    """docs/rosalia.md: `compute` may change. The weights and moments are taken up whole, and the course is the same."""
+    made = deepspeed({"dtype": dtype, "micro_batch": 1, "lora": {"rank": 4, "alpha": 8, "dropout": 0.0}})
+    over(before, monkeypatch)
+    whole = curve(train(tmp_path / "whole", given, made))
+    with monkeypatch.context() as patched:
+        faulty(patched, "kill 5")
+        with pytest.raises(RuntimeError):
+            train(tmp_path / "killed", given, made)
+    assert checkpointed(tmp_path / "killed") == 3
+    over(after, monkeypatch)
+    found = curve(train(tmp_path / "killed", given, made))
+    np.testing.assert_array_equal(found[:3], whole[:3])
+    np.testing.assert_allclose(found[3:7], whole[3:7], rtol=0.05 if dtype == "bfloat16" else 1e-3)
+    assert updates(tmp_path / "killed")["pairs"].to_list() == updates(tmp_path / "whole")["pairs"].to_list()
+
+
+@pytest.mark.parametrize(("update", "processes"), [(4, 2), (3, 2), (1, 1)])
+def test_told_to_stop_all_write_down_how_far_they_are(tmp_path, given, monkeypatch, update, processes):
+    """SIGTERM at a time limit, here to one process alone; gone on with, it is the same to the byte."""
+    over(processes, monkeypatch)
+    made = deepspeed({"dtype": "bfloat16", "micro_batch": 4 // processes})
+    whole = written(train(tmp_path / "whole", given, made))
+    with monkeypatch.context() as patched:
+        faulty(patched, f"term {update} {processes - 1}")
+        told = rf"^training was told to stop .*: update {update + 1} of 8 is written down, run it again and it goes on"
+        with pytest.raises(UserError, match=told):
+            train(tmp_path / "stopped", given, made)
+    assert checkpointed(tmp_path / "stopped") == update + 1
+    assert written(train(tmp_path / "stopped", given, made)) == whole
+
+
+def test_the_launcher_passes_on_that_it_is_to_stop(tmp_path, given, monkeypatch):
+    """Whoever ends the job itself: the processes below it write down how far they are."""
+    over(2, monkeypatch)
+    made = deepspeed({"micro_batch": 2, "epochs": 40})
+
+    def once_it_runs() -> None:
+        while not list((tmp_path / "tensorboard").glob("*")):
+            time.sleep(0.2)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=once_it_runs, daemon=True).start()
+    with pytest.raises(UserError, match=r"^training was told to stop .* of 160 is written down"):
+        train(tmp_path, given, made)
+    assert checkpointed(tmp_path) > 0
+
+
+def test_a_process_without_a_seg_holds_up_no_other(tmp_path, given, monkeypatch):
+    """Answers of negatives may do without [SEG]; then one process has a mask to learn from, and another none."""
+    lines = [json.loads(text) for text in Path(given["train"]).read_text().splitlines()]
+    for line in lines:
+        line["answer"] = line["answer"] if line["seg"] else "There is no edema."
+    write_lines(tmp_path / "train.jsonl", lines)
+    changed = given | {"train": str(tmp_path / "train.jsonl")}
+    recipe = {"micro_batch": 1, "balance": "expectation", "lora": {"rank": 4, "alpha": 8, "dropout": 0.0}}
+    train(tmp_path / "plain", changed, options({"epochs": 2} | recipe))
+    over(2, monkeypatch)
+    monkeypatch.setenv("DEEPSPEED_TIMEOUT", "2")
+    train(tmp_path / "two", changed, deepspeed(recipe))
+    one, two = updates(tmp_path / "plain"), updates(tmp_path / "two")
+    assert two["pairs"].to_list() == one["pairs"].to_list()
+    np.testing.assert_allclose(curve(tmp_path / "two")[:2], curve(tmp_path / "plain")[:2], rtol=1e-3)
+
+
+@pytest.mark.slow
+def test_a_process_that_hangs_ends_the_job_with_a_sentence(tmp_path, given, monkeypatch):
+    over(2, monkeypatch)
+    monkeypatch.setenv("DEEPSPEED_TIMEOUT", "1")  # minutes
+    monkeypatch.setattr(stage, "PATIENCE_S", 5)
+    faulty(monkeypatch, "hang 2 1")
+    with pytest.raises(UserError, match=r"^training: one of its 2 processes was not heard of any more \(") as told:
+        train(tmp_path, given, deepspeed({"micro_batch": 2}))
+    assert "\n" not in str(told.value)

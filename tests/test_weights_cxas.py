@@ -79,5 +79,7 @@ def test_a_damaged_file_is_refused(tmp_path):
     # Google Drive's notice of a quota, saved under the name of the file; a download cut short
     for content in (b"<!DOCTYPE html><html><title>Google Drive - Quota exceeded</title></html>", whole[:-500], b"PK"):
         source.write_bytes(content)
-        with pytest.raises(UserError, match=f"^{re.escape(str(source))} is damaged or .*: download it again"):
+        with pytest.raises(
+            UserError, match=f"^{re.escape(str(source))} cannot be used: .*: delete it and get it again"
+        ):
             convert_cxas(source, tmp_path / "cxas.safetensors")

@@ -21,14 +21,17 @@ PATIENCE_S = 20
 """How long SLURM may take to answer, seconds."""
 
 
-def growing(amount: int, most: int) -> Callable:
+def growing(amount: int | Callable[[object], int], most: int) -> Callable:
     """Return a rule's resource that is ``amount`` at the first try, twice that at the second and so on, up to ``most``.
+
+    ``amount`` may depend on the job's wildcards.
 
     A job that ran out of memory or of time is tried again with more, as often as the profile's ``retries`` says. More
     than a partition allows or a node has must not be asked for: SLURM refuses such a try or lets it wait for ever,
     whatever the one before failed of.
     """
-    return lambda wildcards, attempt: min(amount * attempt, most)
+    first = amount if callable(amount) else lambda wildcards: amount
+    return lambda wildcards, attempt: min(first(wildcards) * attempt, most)
 
 
 def tell_why_groups_fail() -> None:

@@ -184,16 +184,47 @@ def references(settings: Settings) -> dict[str, dict]:
     return found
 
 
-def runs(settings: Settings) -> dict[str, dict]:
-    """Return {run: train, thresholds, test, wordings}: the lines it is trained on, the sets of its dataset and test.
+PUBLISHED_BY = "rosalia"
+"""Engine of ``training`` by whose settings a published model is asked."""
+BESIDE = {"lisa": "LISA-7B"}
+"""Published models whose scores the paper prints under a name of their own; all else stands beside ROSALIA's."""
 
-    ``wordings``: the paraphrases that it is trained on too, [] for none.
+
+def runs(settings: Settings) -> dict[str, dict]:
+    """Return {run: what its rules are told}.
+
+    train, thresholds, test: the lines it is trained on, and the sets of its dataset and its test; trained: whether it
+    is; engine: of ``training``; weights: the published model that it is or starts from; asking: options of the stage
+    inference that depend on the run; beside: the model of the paper whose scores stand beside its own;
+    wordings: the paraphrases that it is trained on too, [] for none.
     """
     found = {}
-    for name, run in settings.training.runs.items():
+    for name, run in settings.training.named_runs().items():
         lines = run.lines or f"results/dataset/{run.thresholds}/train.jsonl"
-        found[name] = {"train": lines, "thresholds": run.thresholds, "test": run.test or run.thresholds}
-        found[name]["wordings"] = wordings_of(run.thresholds) if run.paraphrases else []
+        engine = settings.training.engine if run.trained else PUBLISHED_BY
+        found[name] = {
+            "train": lines,
+            "thresholds": run.thresholds,
+            "test": run.test or run.thresholds,
+            "wordings": wordings_of(run.thresholds) if run.paraphrases else [],
+            "trained": run.trained,
+            "engine": engine,
+            "weights": run.weights,
+            "asking": {"dtype": getattr(settings.training, engine).dtype},
+            "beside": "ROSALIA" if run.trained else BESIDE.get(run.weights, "ROSALIA"),
+        }
+    return found
+
+
+def starts(known: dict[str, dict], files: dict[str, str], published: dict[str, str]) -> dict[str, dict[str, str]]:
+    """Return {run: files that its model is made of}, by the names of the engine's ``INPUTS``.
+
+    ``known``: of :func:`runs`; ``files``: what the engine reads; ``published``: what a published model is made of.
+    """
+    found = {}
+    for name, run in known.items():
+        own = files if run["trained"] else published
+        found[name] = own | ({"lisa": f"results/weights/{run['weights']}"} if run["weights"] else {})
     return found
 
 
@@ -252,8 +283,9 @@ def evaluated(settings: Settings) -> dict[str, dict]:
     for name, run in runs(settings).items():
         stem = f"results/inference/{name}/{split}"
         found[name] = {"test": run["test"], "predictions": f"{stem}.jsonl", "masks": f"{stem}.h5"}
+        found[name]["beside"] = run["beside"]
     for name, other in settings.evaluation.predictions.items():
-        found[name] = {"test": other.test} | _predictions(name, other.adapter, other.path)
+        found[name] = {"test": other.test, "beside": name} | _predictions(name, other.adapter, other.path)
     return found
 
 

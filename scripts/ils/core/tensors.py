@@ -4,12 +4,13 @@ Not imported by the rest of the core: it needs torch, which the lite engines do 
 """
 
 import json
+import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
 from torch import nn
 
 from ils.core.faults import no_inputs
@@ -20,20 +21,73 @@ FACTS = "facts"
 """The header's only entry: with several, the order of their bytes would change from run to run."""
 
 
+CODES = {
+    torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.int64: "I64",
+    torch.int32: "I32", torch.int16: "I16", torch.int8: "I8", torch.uint8: "U8", torch.bool: "BOOL",
+}  # fmt: skip
+"""Types of numbers that are written, as the format names them."""
+Kinds = dict[str, tuple[tuple[int, ...], torch.dtype]]
+"""Shapes and number types of tensors by name."""
+
+
 def refuse(path: str | Path, fault: str) -> NoReturn:
     """Raise UserError: weights that the rules made cannot be used."""
     raise UserError(f"{path} {fault}: delete it and run snakemake weights again (docs/models.md)")
 
 
-def write(path: str | Path, tensors: dict[str, torch.Tensor], facts: dict) -> dict[str, int]:
-    """Write tensors, floats as float32, with facts of plain builtins; return how many tensors and values there are."""
-    plain = {
-        name: (tensor.float() if tensor.is_floating_point() else tensor).clone().contiguous()
-        for name, tensor in tensors.items()
+def stream(
+    path: str | Path, kinds: Kinds, get: Callable[[str], torch.Tensor], metadata: dict[str, str] | None = None
+) -> None:
+    """Write tensors, each made by ``get(name)`` when its turn comes, as one safetensors file; one is held at a time.
+
+    safetensors itself writes only what is all in memory. The layout is that of its documentation: the length of the
+    header, the header, the numbers; those of wide types first, so that each lies where its type wants it.
+    Raises ValueError for a tensor of another shape than ``kinds`` says.
+    """
+    header, end = {"__metadata__": metadata} if metadata else {}, 0
+    names = sorted(kinds, key=lambda name: (-kinds[name][1].itemsize, name))
+    for name in names:
+        shape, dtype = kinds[name]
+        begin, end = end, end + math.prod(shape) * dtype.itemsize
+        header[name] = {"dtype": CODES[dtype], "shape": list(shape), "data_offsets": [begin, end]}
+    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    with open(path, "wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for name in names:
+            shape, dtype = kinds[name]
+            tensor = get(name).detach().to("cpu", dtype).contiguous()
+            if tuple(tensor.shape) != shape:
+                raise ValueError(f"{name} has the shape {tuple(tensor.shape)} and not {shape}")
+            file.write(tensor.reshape(-1).view(torch.uint8).numpy())
+            del tensor  # before the next one is made
+
+
+def write(path: str | Path, kinds: Kinds, get: Callable[[str], torch.Tensor], facts: dict) -> dict[str, int]:
+    """Write tensors like :func:`stream`, fractions as float32, with facts of plain builtins.
+
+    Returns how many tensors and values there are.
+    """
+    kinds = as_float32(kinds)
+    stream(path, kinds, get, {FACTS: json.dumps(facts, sort_keys=True)})
+    return size_of(kinds)
+
+
+def kinds_of(tensors: dict[str, torch.Tensor]) -> Kinds:
+    """Return shapes and number types of tensors."""
+    return {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in tensors.items()}
+
+
+def as_float32(kinds: Kinds) -> Kinds:
+    """Return the kinds with float32 for all fractions."""
+    return {
+        name: (shape, torch.float32 if dtype.is_floating_point else dtype) for name, (shape, dtype) in kinds.items()
     }
-    # not save_file, which makes files that nobody else may read
-    Path(path).write_bytes(save(plain, {FACTS: json.dumps(facts, sort_keys=True)}))
-    return {"tensors": len(plain), "values": sum(tensor.numel() for tensor in plain.values())}
+
+
+def size_of(kinds: Kinds) -> dict[str, int]:
+    """Return how many tensors and values there are."""
+    return {"tensors": len(kinds), "values": sum(math.prod(shape) for shape, _ in kinds.values())}
 
 
 def read(path: str | Path, kind: str) -> tuple[dict[str, torch.Tensor], dict]:

@@ -1,7 +1,7 @@
 """The published checkpoints (LISA-7B-v1, ROSALIA-7B-v1, SAM's and CLIP's) to our layout and back, by one table.
 
 Strict both ways: every tensor has its place and the right shape, and none is left over but for the few named here.
-Tensors are read one by one and written shard by shard, so that memory holds a shard and no model.
+Tensors are read and written one by one, so that memory holds no model.
 """
 
 import json
@@ -15,9 +15,10 @@ from transformers import CLIPVisionConfig, LlamaConfig, LlavaConfig, SamConfig
 
 from ils.core.nets import misfit
 from ils.core.run import UserError
-from ils.rosalia.config import CLIP_L14, CONFIG, RosaliaConfig, read_config, sam_h, write_config
+from ils.rosalia.config import CLIP_L14, CONFIG, RosaliaConfig, read_config, write_config
 from ils.rosalia.files import Weights, fill, write, write_file, write_json
 from ils.rosalia.model import Rosalia, empty
+from ils.rosalia.sizes import sam_sizes
 
 SAM_PREFIX = "model.visual_model."
 """What the names of SAM's own file have before them in LISA's checkpoints."""
@@ -166,7 +167,8 @@ def to_ours(
     """Turn the folder of a published checkpoint into one of ours, its numbers of type ``dtype``.
 
     ``seg_id``, ``image_id``: of the tokenizer. ``clip``: folder of openai/clip-vit-large-patch14, whose weights the
-    published models lack; not read where the checkpoint holds its own. ``sam``: sizes, of ViT-H unless given.
+    published models lack; not read where the checkpoint holds its own. ``sam``: sizes, by default those that the
+    weights tell.
 
     Raises UserError if anything is missing, left over, damaged or of another shape.
     """
@@ -187,7 +189,8 @@ def to_ours(
             vision_feature_layer=_published_config(source).get(CLIP_LAYER, -2),
             vision_feature_select_strategy="default",
         )
-        config = RosaliaConfig(llava, sam or sam_h(), seg_id)
+        shapes = {ours: weights.shapes[theirs] for ours, theirs in found.items()}
+        config = RosaliaConfig(llava, sam or sam_sizes(shapes), seg_id)
         wanted = _shapes(config)
         with Weights(*([] if any("vision_tower" in name for name in found) else [_given(clip, source)])) as tower:
             every = {name: (weights, theirs) for name, theirs in found.items()}

@@ -1,7 +1,6 @@
 """Weights in files of several shards: what they hold, one tensor at a time, and writing them one shard at a time."""
 
 import json
-import os
 import pickle
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -10,15 +9,14 @@ from pathlib import Path
 import torch
 from huggingface_hub import split_torch_state_dict_into_shards
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 
+from ils.core import tensors
 from ils.core.faults import no_inputs
 from ils.core.nets import misfit
 from ils.core.run import UserError
 from ils.core.store import atomic
+from ils.core.tensors import Kinds
 
-Kinds = dict[str, tuple[tuple[int, ...], torch.dtype]]
-"""Shapes and number types of tensors by name."""
 INDEX = "model.safetensors.index.json"
 _PATTERNS = ("*.safetensors", "pytorch_model*.bin", "*.pth", "*.pt")
 """Names of files of weights in a folder; the first pattern that any name fits is the one that counts."""
@@ -104,7 +102,7 @@ def _check_complete(index: Path, there: set[str], pattern: str) -> None:
 
 
 def write(folder: str | Path, kinds: Kinds, get: Callable[[str], torch.Tensor], shard_bytes: int) -> None:
-    """Write tensors, {name: (shape, dtype)} each made by ``get(name)``, as safetensors; one shard is held at a time.
+    """Write tensors, {name: (shape, dtype)} each made by ``get(name)``, as safetensors; one is held at a time.
 
     The names are those of transformers: model.safetensors, or model-00001-of-0000N.safetensors and an index.
     """
@@ -127,16 +125,8 @@ def write(folder: str | Path, kinds: Kinds, get: Callable[[str], torch.Tensor], 
 
 def write_file(path: str | Path, kinds: Kinds, get: Callable[[str], torch.Tensor]) -> None:
     """Write tensors, {name: (shape, dtype)} each made by ``get(name)``, into one file of safetensors."""
-    held = {name: get(name).detach().to(device="cpu", dtype=dtype).contiguous() for name, (_, dtype) in kinds.items()}
     with atomic(path) as temporary:
-        save_file(held, temporary, {"format": "pt"})
-        os.chmod(temporary, 0o666 & ~_umask())  # save_file makes files that nobody else may read
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+        tensors.stream(temporary, kinds, get, {"format": "pt"})  # which transformers asks for
 
 
 def write_json(path: Path, content: dict) -> None:

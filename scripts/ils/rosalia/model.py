@@ -11,7 +11,14 @@ from pathlib import Path
 
 import torch
 from torch import nn
-from transformers import DynamicCache, LlavaConfig, LlavaForConditionalGeneration, SamConfig, SamModel
+from transformers import (
+    DynamicCache,
+    LlavaConfig,
+    LlavaForConditionalGeneration,
+    PreTrainedConfig,
+    SamConfig,
+    SamModel,
+)
 from transformers.initialization import no_init_weights
 
 from ils.rosalia.config import DECODER_EPS, RosaliaConfig, read_config, write_config
@@ -77,6 +84,7 @@ class Rosalia(nn.Module):
     def __init__(self, config: RosaliaConfig):
         super().__init__()
         config.sam.mask_decoder_config.layer_norm_eps = DECODER_EPS
+        forget_dtypes(config.llava, config.sam)
         self.config = config
         self.llava = LlavaForConditionalGeneration(config.llava)
         projector = self.llava.model.multi_modal_projector
@@ -162,10 +170,16 @@ class Rosalia(nn.Module):
         sample_of = asked.nonzero()[:, 0]
         seg = self.project(hidden[:, :-1][asked])
         low_res, iou = self._decoded(seg, batch.image_of[sample_of], views)
+        text_logits = self.llava.lm_head(hidden[:, :-1][learnt])
+        if self.training and not len(seg):
+            # Processes that share a training wait for one another's gradients, and others may have a [SEG]: a mask that
+            # nobody asked for gives zeros.
+            spare, _ = self._decoded(self.project(hidden[:1, 0]), batch.image_of[:1], views)
+            text_logits = text_logits + 0.0 * spare.sum()
         return Output(
             hidden=hidden,
             logits=self.llava.lm_head(hidden) if all_logits else None,
-            text_logits=self.llava.lm_head(hidden[:, :-1][learnt]),
+            text_logits=text_logits,
             text_labels=batch.labels[:, 1:][learnt],
             seg=seg,
             sample_of=sample_of,
@@ -294,6 +308,17 @@ class Rosalia(nn.Module):
             for owner, some in zip(counts, drawn, strict=True):
                 masks[owner] = some
         return masks
+
+
+def forget_dtypes(*configs: PreTrainedConfig) -> None:
+    """Take number types out of configurations and of those in them, in place.
+
+    Published files name the type that they were saved with (CLIP's float32), and transformers would make that part of
+    the model in it, whatever the rest is.
+    """
+    for config in configs:
+        config.dtype = None
+        forget_dtypes(*(part for part in vars(config).values() if isinstance(part, PreTrainedConfig)))
 
 
 def empty(config: RosaliaConfig, dtype: torch.dtype) -> Rosalia:

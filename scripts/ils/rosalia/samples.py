@@ -10,6 +10,7 @@ Where a picture is not square, three squares must agree: the picture's, the refe
   with masks that are stretched frames (their later code) this one is right.
 """
 
+import signal
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -331,7 +332,13 @@ def loader(pairs: Pairs, batches: Draws | list[list[int]], workers: int, *, pin:
         num_workers=workers,
         collate_fn=_Joined(pairs.tokens.pad),
         pin_memory=pin,
+        worker_init_fn=_read_on,
     )
+
+
+def _read_on(_: int) -> None:
+    """Let a reader ignore SIGTERM, which SLURM sends to all processes: a training goes on until it is written down."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 def sentences(batches: DataLoader) -> Iterator[Batch]:

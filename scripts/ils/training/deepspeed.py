@@ -2,17 +2,21 @@
 
 import math
 import os
-import shutil
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
 import deepspeed
 import torch
 from deepspeed import comm
+from torch import distributed
 
 from ils.rosalia.model import Rosalia
-from ils.training import parts
+from ils.training import checkpoint, parts
 from ils.training.recipe import Recipe
+
+PATIENCE = timedelta(days=1)
+"""How long ranks wait for one that writes."""
 
 
 class Runner:
@@ -27,6 +31,8 @@ class Runner:
             torch.cuda.set_device(device)
         deepspeed.init_distributed(dist_backend="nccl" if device.type == "cuda" else "gloo", verbose=False)
         self.rank, self.ranks, self.device = comm.get_rank(), comm.get_world_size(), device
+        # for waiting alone, on the CPU: the other group gives up after minutes
+        self._patient = distributed.new_group(backend="gloo", timeout=PATIENCE)
         self.parameters = parts.choose(model, recipe.trained)
         self.engine, self.optimiser, _, _ = deepspeed.initialize(
             model=model.to(self.device),
@@ -40,6 +46,7 @@ class Runner:
                 "zero_allow_untested_optimizer": True,
                 "zero_optimization": {
                     "stage": 2,
+                    "elastic_checkpoint": True,
                     "contiguous_gradients": True,
                     "overlap_comm": device.type == "cuda",
                     "reduce_scatter": True,
@@ -77,19 +84,60 @@ class Runner:
         comm.all_reduce(held)
         return held.cpu()
 
+    def wait(self) -> None:
+        """Wait for all ranks, as long as it takes: one may be writing gigabytes."""
+        distributed.barrier(self._patient)
+
     def save(self, folder: Path, state: dict) -> None:
-        """Write all that a training goes on from into ``folder``; what was there before goes when it is whole."""
-        tag = f"update{state['update']}"
-        self.engine.save_checkpoint(str(folder), tag=tag, client_state={"state": state}, exclude_frozen_parameters=True)
-        comm.barrier()
-        if self.rank == 0:
-            for other in folder.glob("update*"):
-                if other.name != tag:
-                    shutil.rmtree(other)
+        """Write all that a training goes on from into ``folder``, all or nothing."""
+        shapes = {name: tuple(parameter.shape) for name, parameter in self.parameters.items()}
+        checkpoint.write(folder, shapes, self._whole, state, self._steps(), self.rank == 0)
+        self.wait()
 
     def load(self, folder: Path) -> dict | None:
-        """Take up what :meth:`save` wrote last and return its ``state``; None if there is nothing."""
-        if not (folder / "latest").is_file():
+        """Take up what :meth:`save` wrote last, over any number of ranks; return its ``state``, None for none."""
+        for flat in self.optimiser.single_partition_of_fp32_groups:
+            # as AdamW makes them at its first step
+            moments = {part: torch.zeros_like(flat) for part in checkpoint.MOMENTS}
+            self.optimiser.optimizer.state[flat] = {"step": torch.tensor(0.0)} | moments
+        held = checkpoint.read(folder, self._take)
+        steps = held[1] if held else 0
+        for flat in self.optimiser.single_partition_of_fp32_groups:
+            if steps:
+                self.optimiser.optimizer.state[flat]["step"].fill_(steps)
+            else:
+                del self.optimiser.optimizer.state[flat]
+        return held[0] if held else None
+
+    def _steps(self) -> int:
+        """Return how many steps the optimiser has done; skipped updates are none."""
+        states = [self.optimiser.optimizer.state.get(flat) for flat in self.optimiser.single_partition_of_fp32_groups]
+        return int(states[0]["step"]) if states[0] else 0
+
+    def _whole(self, name: str, part: str) -> torch.Tensor:
+        """Put a tensor together that the ranks share."""
+        found = torch.zeros(self.parameters[name].numel(), device=self.device)
+        if piece := self._piece(name, part):
+            here, own = piece
+            found[here] = own
+        comm.all_reduce(found)
+        return found.view(self.parameters[name].shape)
+
+    def _take(self, name: str, part: str, whole: torch.Tensor) -> None:
+        """Take of a whole tensor what this rank has of it."""
+        whole = whole.to(self.device)
+        if piece := self._piece(name, part):
+            here, own = piece
+            own.copy_(whole.view(-1)[here])
+        if part == checkpoint.WEIGHT:
+            self.parameters[name].data.copy_(whole)
+
+    def _piece(self, name: str, part: str) -> tuple[slice, torch.Tensor] | None:
+        """Return which values of a tensor this rank has, and the float32 memory that holds them; None for none."""
+        mapping = self.parameters[name]._hp_mapping
+        if mapping is None:
             return None
-        _, held = self.engine.load_checkpoint(str(folder), load_module_strict=False)
-        return held["state"]
+        flat = self.optimiser.single_partition_of_fp32_groups[mapping.param_group_index]
+        memory = flat if part == checkpoint.WEIGHT else self.optimiser.optimizer.state[flat][part]
+        there, own = mapping.lp_fragment_address, mapping.hp_fragment_address
+        return slice(there.start, there.start + there.numel), memory.data.narrow(0, own.start, own.numel)

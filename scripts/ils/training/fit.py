@@ -3,7 +3,7 @@
 import logging
 import math
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -25,8 +25,9 @@ from ils.training.validation import scores
 
 log = logging.getLogger("ils")
 LOSSES = ("loss", "text", "bce", "dice")
-NOTED = (*LOSSES, "positives", "pairs")
-"""What is noted of an update: means over its micro-batches, and numbers of pairs."""
+STOP = "stop"
+NOTED = (*LOSSES, "positives", "pairs", STOP)
+"""What is noted of an update: means over its micro-batches, numbers of pairs, and of processes told to stop."""
 
 
 @dataclass
@@ -69,6 +70,8 @@ class Execution:
     """Processes that read the pairs; 0 to read them in between."""
     checkpoint_every: int
     """Updates between two states that it can go on from."""
+    told_to_stop: Callable[[], bool] = lambda: False
+    """Whether this process was told to stop: then all write down how far they are, and end."""
 
 
 class Fit:
@@ -103,21 +106,34 @@ class Fit:
         if first:
             log.info("training goes on at update %d of %d", first, self.plan.total)
         board = self._board(tensorboard, course) if self.runner.rank == 0 else None
+        self._look(course, board)  # which a run that was told to stop at an epoch's end left to this one
         for update, batches in progress(self._updates(first), self.plan.total - first, "updates"):
             noted = self._update(update, batches, course)
+            stop = noted.pop(STOP)
             course.updates.append(noted)
             course.update = update + 1
             _plot(board, "update", noted)
-            epoch, rest = divmod(course.update, self.plan.per_epoch)
             last = course.update == self.plan.total
-            if rest == 0 and (epoch % self.options.validate_every == 0 or last):
-                self._score(epoch, course)
-                _plot(board, "validation", course.epochs[-1])
-            if course.update % self.how.checkpoint_every == 0 or last:
+            if not stop:
+                self._look(course, board)
+            if stop or course.update % self.how.checkpoint_every == 0 or last:
                 self.runner.save(self.folder, asdict(course))
+            if stop:
+                raise UserError(
+                    f"training was told to stop (SIGTERM, as at a job's time limit): update {course.update} of "
+                    f"{self.plan.total} is written down, run it again and it goes on there"
+                )
         if board:
             board.close()
         return course
+
+    def _look(self, course: Course, board: SummaryWriter | None) -> None:
+        """Score the validation split where an epoch that is to be scored has come to its end and is not scored yet."""
+        epoch, rest = divmod(course.update, self.plan.per_epoch)
+        due = epoch % self.options.validate_every == 0 or course.update == self.plan.total
+        if rest == 0 and due and epoch and not any(noted["epoch"] == epoch for noted in course.epochs):
+            self._score(epoch, course)
+            _plot(board, "validation", course.epochs[-1])
 
     @staticmethod
     def _board(folder: str, course: Course) -> SummaryWriter:
@@ -157,13 +173,14 @@ class Fit:
             losses = runner.forward(partial(_losses, batch=moved, recipe=recipe))
             values = torch.stack([losses[name].detach().double() for name in LOSSES]).cpu() / len(batches)
             positives = sum(bool(mask.any()) for mask in batch.masks)
-            sums += torch.cat([values / runner.ranks, torch.tensor([positives, len(batch.pair_ids)])])
+            sums += torch.cat([values / runner.ranks, torch.tensor([positives, len(batch.pair_ids), 0])])
             # a loss that is no number must reach the gradient, by which all ranks see that the update is to be skipped
             healthy = bool(values.isfinite().all())
             runner.backward(
                 losses["loss"] if healthy else losses["loss"] * math.nan, len(batches), number == len(batches)
             )
         norm = runner.update(rate)
+        sums[-1] = float(self.how.told_to_stop())
         if not math.isfinite(norm):
             self._skipped(update, course)
         noted = dict(zip(NOTED, runner.sum(sums).tolist(), strict=True))
@@ -176,6 +193,7 @@ class Fit:
             "positives": int(noted["positives"]),
             "pairs": int(noted["pairs"]),
             "skipped": not math.isfinite(norm),
+            STOP: noted[STOP] > 0,
         }
 
     def _skipped(self, update: int, course: Course) -> None:

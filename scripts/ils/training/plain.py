@@ -50,6 +50,9 @@ class Runner:
         """Add up a tensor over the ranks."""
         return values
 
+    def wait(self) -> None:
+        """Wait for all ranks: there is one."""
+
     def save(self, folder: Path, state: dict) -> None:
         """Write weights, optimiser and ``state`` into ``folder``, all or nothing."""
         everything = {

@@ -1,4 +1,4 @@
-"""The engine rosalia: LISA-7B-v1, from which the paper's model was trained."""
+"""The engine rosalia: LISA-7B-v1, from which the paper's model was trained, or that model itself."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -8,24 +8,28 @@ from transformers import CLIPVisionConfig
 
 from ils.core.engines import Setup
 from ils.core.seeds import stable_hash
-from ils.rosalia.config import sam_h
 from ils.rosalia.convert import reset_mask_branch, to_ours
 from ils.rosalia.model import Rosalia
 from ils.rosalia.tokens import Tokens
 from ils.training.engine import Options
 
 INPUTS = {
-    "lisa": "results/weights/lisa/config.json",
-    "lisa_added_tokens": "results/weights/lisa/added_tokens.json",
-    "lisa_special_tokens": "results/weights/lisa/special_tokens_map.json",
-    "lisa_tokenizer": "results/weights/lisa/tokenizer.model",
-    "lisa_tokenizer_config": "results/weights/lisa/tokenizer_config.json",
-    "lisa_shard_1": "results/weights/lisa/model-00001-of-00002.safetensors",
-    "lisa_shard_2": "results/weights/lisa/model-00002-of-00002.safetensors",
+    "lisa": "results/weights/lisa",
     "clip": "results/weights/clip",
     "sam": "results/weights/sam.safetensors",
 }
 GPU = True
+
+
+def make_ours(folder: Path, lisa: str | Path, clip: str | Path) -> None:
+    """Turn the folder of a published checkpoint into a model of ours with its tokenizer; sizes are the weights' own.
+
+    Raises UserError for weights or a tokenizer that are missing, damaged or another model's.
+    """
+    tokens = Tokens.prepare(lisa)
+    seen = CLIPVisionConfig.from_pretrained(clip, local_files_only=True)
+    to_ours(lisa, folder, clip=clip, clip_config=seen, seg_id=tokens.seg, image_id=tokens.image)
+    tokens.save(folder)
 
 
 class Lisa:
@@ -36,12 +40,7 @@ class Lisa:
 
     def make(self, folder: Path, texts: Iterable[str]) -> None:
         """Write the model and LISA's tokenizer into ``folder``; the words are LISA's, whatever the ``texts``."""
-        lisa = Path(self.files["lisa"]).parent
-        tokens = Tokens.prepare(lisa)
-        clip = self.files["clip"]
-        sizes = {"clip_config": CLIPVisionConfig.from_pretrained(clip, local_files_only=True), "sam": sam_h()}
-        to_ours(lisa, folder, clip=clip, seg_id=tokens.seg, image_id=tokens.image, **sizes)
-        tokens.save(folder)
+        make_ours(folder, self.files["lisa"], self.files["clip"])
         if self.init == "paper_code":
             model = Rosalia.from_pretrained(folder, torch.bfloat16)
             reset_mask_branch(model, self.files["sam"], stable_hash("project", self.seed) % 2**63)

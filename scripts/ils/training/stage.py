@@ -6,10 +6,12 @@ import importlib
 import json
 import logging
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -35,11 +37,16 @@ from ils.training import parts
 from ils.training.engine import Options, load
 from ils.training.fit import Course, Execution, Fit
 from ils.training.recipe import Recipe
+from ils.training.stopping import heeded
 
 __all__ = ["Options", "run_training"]
 
 log = logging.getLogger("ils")
 WORKER = "ils.training.worker"
+PATIENCE_S = 1800
+"""How long processes that were told to stop may write, seconds."""
+SILENCE = re.compile(r"Watchdog caught collective operation timeout|Timed out waiting|timed out after|Timeout\(ms\)=")
+"""What NCCL and gloo say when a process does not answer."""
 UPDATES = {
     "update": pl.Int64, "epoch": pl.Int64, "learning_rate": pl.Float64, "loss": pl.Float64, "text": pl.Float64,
     "bce": pl.Float64, "dice": pl.Float64, "gradient_norm": pl.Float64, "positives": pl.Int64, "pairs": pl.Int64,
@@ -74,7 +81,9 @@ class Job:
             digest.update(Path(self.files[name]).read_bytes() if self.files[name] else b"")
         # these are large: their sizes, which tell any but the most unlikely change
         for path in (*self.files["masks"], *self.files["frames"], *sorted(self.engine_files.values())):
-            digest.update(f"{Path(path).name} {Path(path).stat().st_size}\n".encode())
+            digest.update(f"{Path(path).name}\n".encode())
+            for file in filter(Path.is_file, (Path(path), *sorted(Path(path).rglob("*")))):
+                digest.update(f"{file.name} {file.stat().st_size}\n".encode())
         return digest.hexdigest()
 
 
@@ -150,6 +159,7 @@ def _launch(job: Job) -> None:
     path.write_text(json.dumps(asdict(job)), encoding="utf-8")
     fault.unlink(missing_ok=True)
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+    command += [f"--shutdown-timeout={PATIENCE_S}"]
     command += ["-m", WORKER, str(path)]
     paths = os.pathsep.join(filter(None, (str(SCRIPTS), os.environ.get("PYTHONPATH"))))
     with subprocess.Popen(
@@ -161,11 +171,19 @@ def _launch(job: Job) -> None:
         errors="replace",
         preexec_fn=_end_with_parent,
     ) as launched:
-        for line in launched.stdout:
-            if not fault.is_file():  # after it, the launcher reports at length that a process ended
-                log.info("%s", line.rstrip())
+        silence = ""
+        with heeded(launched.terminate):  # which the launcher passes on
+            for line in launched.stdout:
+                silence = silence or (line.strip() if SILENCE.search(line) else "")
+                if not fault.is_file():  # after it, the launcher reports at length that a process ended
+                    log.info("%s", line.rstrip())
     if fault.is_file():
         raise UserError(fault.read_text(encoding="utf-8"))
+    if launched.returncode and silence:
+        raise UserError(
+            f"training: one of its {processes} processes was not heard of any more ({silence[:200]}): its GPU or its "
+            "connection hangs; run it again, best on another node, and it goes on at its last checkpoint"
+        )
     if launched.returncode:
         raise RuntimeError(f"a process of the training ended with code {launched.returncode}")
 
@@ -178,7 +196,12 @@ def _end_with_parent() -> None:
 
 
 def work(job: Job) -> None:
-    """Do a training, or one process's share of it."""
+    """Do a training, or one process's share of it; told to stop (SIGTERM), it writes down how far it is and ends."""
+    with heeded() as told:
+        _work(job, told)
+
+
+def _work(job: Job, told: Callable[[], bool]) -> None:
     options = Options(**job.options)
     recipe = Recipe.of(options.own).shared(int(os.environ.get("WORLD_SIZE", 1)))
     folder = Path(job.folder)
@@ -198,10 +221,11 @@ def work(job: Job) -> None:
     torch.manual_seed(stable_hash(options.seed, "adapters") % 2**63)
     adapters = parts.add_adapters(model, recipe.lora)
     runner = importlib.import_module(f"ils.training.{recipe.runner}").Runner(model, recipe, device)
-    how = Execution(workers=max(0, job.threads - 1), checkpoint_every=job.compute["checkpoint_every"])
+    how = Execution(max(0, job.threads - 1), job.compute["checkpoint_every"], told)
     course = Fit(runner, pairs, held, recipe, options, folder, how).run(job.files["tensorboard"])
     if runner.rank == 0:
         _finish(job, course, model, adapters, tokens, runner.parameters)
+    runner.wait()  # a rank that ends takes the others' connections with it
 
 
 def _wording(job: Job) -> Plain | Drawn:

@@ -1,6 +1,7 @@
 """What weights there are, which of them the chosen engines read, and whether they are there; for the driver alone."""
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -15,6 +16,13 @@ MADE = "results/weights"
 PARAMS = ("source", "revision", "licence", "used_by")
 """What an entry tells its rule as it stands; prose for people is left out, so that an edit of it re-runs nothing."""
 
+TOKENIZER = ("tokenizer.model", "tokenizer.json")
+"""Files of which one makes a tokenizer; the others of a folder go with it."""
+BESIDE = ("added_tokens.json", "special_tokens_map.json", "tokenizer_config.json")
+SUFFIXES = (".safetensors", ".bin")
+PARTS = (r"model(?:-(\d+)-of-(\d+))?\.safetensors", r"pytorch_model(?:-(\d+)-of-(\d+))?\.bin")
+"""Names of files of weights in a folder; the first pattern that any name fits is the one that counts."""
+
 
 @cache
 def read() -> dict[str, dict]:
@@ -27,15 +35,17 @@ def pin_name(artefact: str, entry: dict, file: str) -> str:
     return f"{artefact}/{file}" if "repository" in entry else file
 
 
-def rule_params(pins: dict[str, str]) -> dict[str, dict]:
+def rule_params(pins: dict[str, str], folder: str = "weights") -> dict[str, dict]:
     """Return {artefact: params of its rule}; ``pins`` is ``weights.sha256`` and wins over the catalogue.
 
-    Raises UserError for a pin of a file that no artefact has.
+    ``folder``: where files are placed by hand. Raises UserError for a pin of a file that no artefact has.
     """
     entries = read()
-    names = {pin_name(artefact, entry, file) for artefact, entry in entries.items() for file in entry["files"]}
+    files = {artefact: _files(artefact, entry, folder) for artefact, entry in entries.items()}
+    names = {pin_name(artefact, entries[artefact], file) for artefact, found in files.items() for file in found}
     for name in pins:
-        if name not in names:
+        within = name.partition("/")[0]
+        if name not in names and not entries.get(within, {}).get("folder"):
             raise UserError(
                 f"weights.sha256 names {name!r}, no file of the weights: choose one of {', '.join(sorted(names))}"
             )
@@ -44,7 +54,9 @@ def rule_params(pins: dict[str, str]) -> dict[str, dict]:
         | {name: entry.get(name) for name in ("repository", "tensors", "values")}
         | {
             "artefact": artefact,
-            "files": {file: pins.get(pin_name(artefact, entry, file), known) for file, known in entry["files"].items()},
+            "files": {
+                file: pins.get(pin_name(artefact, entry, file), known) for file, known in files[artefact].items()
+            },
         }
         for artefact, entry in entries.items()
     }
@@ -53,10 +65,47 @@ def rule_params(pins: dict[str, str]) -> dict[str, dict]:
 def placed(folder: str) -> dict[str, list[str]]:
     """Return {artefact: paths} of what is placed by hand in ``folder``."""
     return {
-        artefact: [str(Path(folder, file)) for file in entry["files"]]
+        artefact: [str(Path(folder, file)) for file in _files(artefact, entry, folder)]
         for artefact, entry in read().items()
         if "repository" not in entry
     }
+
+
+def _files(artefact: str, entry: dict, folder: str) -> dict[str, str | None]:
+    """Return {file: sha256 if known} of what an artefact is made of; of a checkpoint's folder what lies there."""
+    if "folder" not in entry:
+        return entry["files"]
+    known = {file: sha256 for each in read().values() if "folder" in each for file, sha256 in each["files"].items()}
+    return {file: known.get(file) for file in _checkpoint(entry, Path(folder))}
+
+
+def _checkpoint(entry: dict, folder: Path) -> list[str]:
+    """Return the files of a checkpoint's folder: configuration, tokenizer, and every part of the weights.
+
+    Where something is missing, what was published stands for it.
+    """
+    own = entry["folder"]
+    words = next((each for each in (own, entry["tokenizer"]) if _there(folder / each, TOKENIZER)), entry["tokenizer"])
+    tokenizer = _there(folder / words, TOKENIZER) or [TOKENIZER[0]]
+    found = [f"{own}/config.json", *(f"{words}/{name}" for name in (*tokenizer, *_there(folder / words, BESIDE)))]
+    weights = _parts(folder / own) or [Path(file).name for file in entry["files"] if Path(file).suffix in SUFFIXES]
+    return found + [f"{own}/{name}" for name in weights]
+
+
+def _there(folder: Path, names: tuple[str, ...]) -> list[str]:
+    return [name for name in names if (folder / name).is_file()]
+
+
+def _parts(folder: Path) -> list[str]:
+    """Return the names of all parts of the weights in a folder, those that are missing among them; none without any."""
+    names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+    for pattern in PARTS:
+        for found in filter(None, (re.fullmatch(pattern, name) for name in names)):
+            if found[1] is None:
+                return [found[0]]
+            width, count, (begin, end) = len(found[1]), int(found[2]), found.span(1)
+            return [f"{found[0][:begin]}{part:0{width}d}{found[0][end:]}" for part in range(1, count + 1)]
+    return []
 
 
 def needed(engine_files: dict[str, dict[str, str]]) -> list[str]:
@@ -66,8 +115,11 @@ def needed(engine_files: dict[str, dict[str, str]]) -> list[str]:
     return sorted({path.parts[0].removesuffix(".safetensors") for path in made})
 
 
-def check_placed(artefacts: Iterable[str], folder: str) -> None:
-    """Raise UserError where a file is missing that was to be placed by hand; what was made from it will do."""
+def check_placed(artefacts: Iterable[str], folder: str, asked: Mapping[str, str] | None = None) -> None:
+    """Raise UserError where a file is missing that was to be placed by hand; what was made from it will do.
+
+    ``asked``: {artefact: what asks for it}, by default the engine that the catalogue names.
+    """
     entries, paths = read(), placed(folder)
     for artefact in artefacts:
         if artefact not in paths or Path(MADE, f"{artefact}.json").is_file():
@@ -75,7 +127,8 @@ def check_placed(artefacts: Iterable[str], folder: str) -> None:
         entry = entries[artefact]
         if missing := [path for path in paths[artefact] if not Path(path).is_file()]:
             stage, _, engine = entry["used_by"].partition(".")
+            who = (asked or {}).get(artefact) or f"{stage}.engine {engine!r}"
             raise UserError(
-                f"{stage}.engine {engine!r} needs {', '.join(missing)}, not there yet: {entry['get']}, "
-                "or set weights.folder (docs/models.md)"
+                f"{who} needs {', '.join(missing)}, not there yet: {entry['get']}, or set weights.folder "
+                "(docs/models.md)"
             )

@@ -1,11 +1,8 @@
 """CXAS as it was published: a state dict under ``model``, its names prefixed by the training code."""
 
-import re
 from pathlib import Path
 
-import torch
-from safetensors.torch import save
-
+from ils.core import tensors
 from ils.core.nets import misfit
 from ils.core.run import UserError
 from ils.weights import state_dict
@@ -21,7 +18,7 @@ HEAD = {
     "up4.conv.double_conv": ((128, 64), (64, 128)),
 }
 """The decoder: channels in and out of each 3 x 3 convolution of a block, normalisation and ReLU behind each."""
-OWN = re.compile(r"backbone\.|head\.")
+PARTS = ("backbone", "head")
 """What the net computes with; what else a checkpoint of its training may hold is left out."""
 Shapes = dict[str, tuple[int, ...]]
 
@@ -63,20 +60,14 @@ def shapes() -> Shapes:
 def convert_cxas(source: Path, target: Path) -> dict:
     """Write the net of ``source`` as the safetensors file ``target``, in float32.
 
-    Returns how much it holds and what the checkpoint held besides. Raises UserError with one sentence for a file that
-    is damaged, or a net that differs in a tensor or a shape.
+    Returns how much it holds and what tensors the checkpoint held besides. Raises UserError with one sentence for a
+    file that is damaged, or a net that differs in a tensor or a shape.
     """
-    tensors, wanted = state_dict.read(source), shapes()
-    held = {name: tuple(value.shape) for name, value in tensors.items() if name in wanted or OWN.match(name)}
-    if fault := misfit(wanted, held):
-        remedy = "download that (docs/models.md)"
-        raise UserError(f"{source} is not UNet_ResNet50_default.pth of CXAS, for {fault}: {remedy}")
-    kept = {name: _stored(tensors[name]) for name in wanted}
-    Path(target).write_bytes(save(kept))  # not save_file, which makes files that nobody else may read
-    values = sum(value.numel() for value in kept.values())
-    return {"tensors": len(kept), "values": values, "left_out": sorted(tensors.keys() - wanted.keys())}
-
-
-def _stored(value: torch.Tensor) -> torch.Tensor:
-    # each tensor on its own: safetensors refuses two names for one memory
-    return (value.float() if value.is_floating_point() else value).clone(memory_format=torch.contiguous_format)
+    wanted = shapes()
+    with state_dict.opened(source, PARTS) as state:
+        if fault := misfit(wanted, {name: shape for name, (shape, _) in state.kinds.items()}):
+            remedy = "download that (docs/models.md)"
+            raise UserError(f"{source} is not UNet_ResNet50_default.pth of CXAS, for {fault}: {remedy}")
+        kinds = tensors.as_float32(state.kinds)
+        tensors.stream(target, kinds, state.get)
+    return tensors.size_of(kinds) | {"left_out": state.left_out}

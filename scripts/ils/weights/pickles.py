@@ -2,20 +2,24 @@
 
 ``torch.save(model)`` writes a pickle, and reading a pickle runs whatever it names. Here every class or function of a
 checkpoint becomes a :class:`~ils.weights.stubs.Stub`, an object that keeps what it is given and does nothing; a tensor
-stays a description until :meth:`Saved.tensors` reads its numbers. Both containers of ``torch.save`` are read: the
+stays a description until :meth:`Saved.reading` reads its numbers. Both containers of ``torch.save`` are read: the
 archive (since PyTorch 1.6) and the plain stream before it. Source: the format as torch.serialization documents it.
 """
 
 import io
+import mmap
 import pickle
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
 import torch
 
+from ils.core import tensors
+from ils.core.faults import broken
 from ils.core.run import UserError
 from ils.weights.stubs import Array, Storage, Stub, Unpickler
 
@@ -24,6 +28,12 @@ MAGIC = 0x1950A86A20F9469CFC6C
 FOREIGN = "it was saved on a big-endian machine"
 DEEPEST = 100
 """Modules inside one another that are still followed."""
+PIECE = 2**20
+"""Bytes that are read at a time."""
+EXPANDED = 2**26
+"""Values that a tensor may have though its storage has fewer, one number that stands for many."""
+WRAPPERS = ("DataParallel", "DistributedDataParallel", "OptimizedModule")
+"""Modules that training code puts around a net."""
 
 
 @dataclass(frozen=True)
@@ -35,42 +45,84 @@ class Saved:
     offsets: dict[str, int] | None
     """Where each storage begins in a plain stream; None for an archive."""
 
-    def tensors(self, module: Stub) -> dict[str, torch.Tensor]:
-        """Return the state dict of a module: parameters and persistent buffers by their dotted names, in its order.
+    def arrays(self, module: Stub) -> dict[str, Array]:
+        """Return what the state dict of a module is made of: parameters and persistent buffers by their dotted names.
 
-        Raises UserError if a tensor does not fit the file or the module holds none.
+        Raises UserError if the module holds none.
         """
         try:
-            arrays = {
+            found = {
                 f"{path}.{name}".lstrip("."): array
                 for path, inner in named_modules(module)
                 for name, array in _own_arrays(inner)
             }
-            with open(self.path, "rb") as file:
-                archive = zipfile.ZipFile(file) if self.offsets is None else None
-                found = {name: self._tensor(file, archive, array) for name, array in arrays.items()}
-        except (*FAULTS, zipfile.BadZipFile) as error:
-            refuse(self.path, f"a tensor does not fit the file ({error})")
+        except FAULTS as error:
+            refuse(self.path, f"its modules cannot be read ({error})")
         return found or refuse(self.path, "it holds no network")
 
-    def tensor(self, array: Array) -> torch.Tensor:
-        """Return one tensor of the file. Raises like :meth:`tensors`."""
-        return self.tensors(_module({"_": array}))["_"]
+    @contextmanager
+    def reading(self) -> Iterator[Callable[[Array], torch.Tensor]]:
+        """Yield what turns an array into its tensor; one storage of the file is in memory at a time.
 
-    def _tensor(self, file: io.IOBase, archive: zipfile.ZipFile | None, array: Array) -> torch.Tensor:
-        (dtype, key, count), offset, shape, stride = array
-        if torch.Size(shape).numel() > count:
-            raise ValueError("it is larger than its storage")
-        if archive:
-            data = archive.read(_member(archive, f"data/{key}"))
+        Tensors of one storage share its memory. Raises UserError if a tensor does not fit the file.
+        """
+        held: dict[str, torch.Tensor] = {}
+
+        def tensor(array: Array) -> torch.Tensor:
+            try:
+                key = array.storage.key
+                if key not in held:
+                    held.clear()
+                    held[key] = self._storage(file, archive, array.storage)
+                return self._tensor(held[key], array)
+            except (*FAULTS, zipfile.BadZipFile) as error:
+                if isinstance(error, OSError) and broken(error):
+                    raise
+                refuse(self.path, f"a tensor does not fit the file ({error})")
+
+        with open(self.path, "rb") as file:
+            archive = zipfile.ZipFile(file) if self.offsets is None else None
+            yield tensor
+
+    def tensor(self, array: Array) -> torch.Tensor:
+        """Return one tensor of the file. Raises like :meth:`reading`."""
+        with self.reading() as tensor:
+            return tensor(array).clone()
+
+    def tensors(self, module: Stub) -> dict[str, torch.Tensor]:
+        """Return the state dict of a module. Raises like :meth:`arrays` and :meth:`reading`."""
+        arrays = self.arrays(module)
+        with self.reading() as tensor:
+            return {name: tensor(array).clone() for name, array in arrays.items()}
+
+    def _storage(self, file: io.IOBase, archive: zipfile.ZipFile | None, storage: Storage) -> torch.Tensor:
+        """Read the numbers of a storage into memory of their own, a piece at a time: some are gigabytes."""
+        if not storage.count:
+            return torch.empty(0, dtype=storage.dtype)
+        # memory that goes back to the system with the tensor; what malloc gives is kept, as much again as the tensors
+        room = mmap.mmap(-1, storage.count * storage.dtype.itemsize)
+        if not archive:
+            file.seek(self.offsets[storage.key])
+            read, place = file.readinto(room), len(room)
         else:
-            file.seek(self.offsets[key])
-            data = file.read(count * dtype.itemsize)
-        if len(data) != count * dtype.itemsize:
-            raise ValueError(f"storage {key} is cut off")
-        if not count:
-            return torch.zeros(shape, dtype=dtype)
-        return torch.frombuffer(bytearray(data), dtype=dtype).as_strided(shape, stride, offset).clone()
+            read = place = 0
+            with archive.open(_member(archive, f"data/{storage.key}")) as member:
+                while piece := member.read(PIECE):  # the archive checks what was read when it comes to the end
+                    read += len(piece)
+                    room[place : place + len(piece)] = piece
+                    place = read
+        if read != len(room):
+            raise ValueError(f"storage {storage.key} is cut off")
+        return torch.frombuffer(room, dtype=storage.dtype)
+
+    @staticmethod
+    def _tensor(found: torch.Tensor, array: Array) -> torch.Tensor:
+        count = torch.Size(array.shape).numel()
+        if count > max(array.storage.count, EXPANDED):
+            raise ValueError("it is larger than its storage")
+        if not array.storage.count:
+            return torch.zeros(array.shape, dtype=array.storage.dtype)
+        return found.as_strided(array.shape, array.stride, array.offset)
 
 
 FAULTS = (
@@ -115,6 +167,8 @@ def read(path: str | Path) -> Saved:
             file.seek(0)
             return Saved(path, *_stream(file))
     except (*FAULTS, zipfile.BadZipFile) as error:
+        if isinstance(error, OSError) and broken(error):
+            raise
         refuse(path, f"it is no whole PyTorch checkpoint ({error})")
 
 
@@ -136,6 +190,8 @@ def _stream(file: io.BufferedReader) -> tuple[object, dict[str, int]]:
     offsets, begin = {}, file.tell()
     for key in map(str, keys):
         storage = reader.storages[key]
+        if storage.dtype is None:
+            raise ValueError("it holds numbers of an unknown kind")
         file.seek(begin)
         if int.from_bytes(file.read(8), "little") != storage.count:
             raise ValueError(f"storage {key} has another length")
@@ -151,7 +207,25 @@ def network(saved: Saved) -> Stub:
     """
     entries = saved.root if isinstance(saved.root, dict) else {}
     found = [entries[key] for key in ("ema", "model") if isinstance(entries.get(key), Stub) and entries[key].children]
-    return found[0] if found else refuse(saved.path, "it holds no network")
+    return unwrapped(found[0]) if found else refuse(saved.path, "it holds no network")
+
+
+def unwrapped(module: Stub) -> Stub:
+    """Return the net that training code has put into a module of ``WRAPPERS``, else the module itself."""
+    while module.name in WRAPPERS and len(module.children) == 1:
+        (module,) = module.children.values()
+    return module
+
+
+def write(target: Path, saved: Saved, network: Stub, facts: dict) -> dict[str, int]:
+    """Write the state dict of a net, fractions as float32, with facts; return how many tensors and values there are.
+
+    One tensor is in memory at a time.
+    """
+    arrays = saved.arrays(network)
+    kinds = {name: (array.shape, array.storage.dtype) for name, array in arrays.items()}
+    with saved.reading() as tensor:
+        return tensors.write(target, kinds, lambda name: tensor(arrays[name]), facts)
 
 
 def named_modules(module: Stub, path: str = "", depth: int = 0) -> Iterator[tuple[str, Stub]]:
@@ -170,12 +244,6 @@ def _own_arrays(module: Stub) -> Iterator[tuple[str, Array]]:
         for name, array in (module.state.get(kind) or {}).items():
             if isinstance(array, Array) and name not in passing:
                 yield name, array
-
-
-def _module(parameters: dict[str, Array]) -> Stub:
-    stub = Stub()
-    stub.state["_parameters"] = parameters
-    return stub
 
 
 def plain(value: object) -> object:

@@ -1,6 +1,7 @@
 """Weights placed by hand: pickles, converted once to safetensors in a job of their own."""
 
 import importlib
+from collections.abc import Callable
 from pathlib import Path
 
 from ils.core.store import atomic
@@ -8,6 +9,7 @@ from ils.weights import manifest as manifests
 from ils.weights import verify
 from ils.weights.manifest import Options, file_facts
 
+Converter = Callable[[Path, Path], dict]
 REMEDY = "delete it and download it again (docs/models.md)"
 
 
@@ -22,13 +24,22 @@ def run(*, sources: list[str], weights: list[str], manifest: str, options: Optio
     for (name, sha256), source, target in zip(
         options.files.items(), map(Path, sources), map(Path, weights), strict=True
     ):
-        verify.published_file(source, name, sha256, REMEDY)
         with atomic(target) as temporary:
-            facts[name] = convert(source, temporary)
-            if target.suffix == ".safetensors":
-                verify.safetensors_file(temporary, source, REMEDY, options.tensors, options.values)
-            elif target.suffix == ".json":
-                verify.json_file(temporary, source, REMEDY)
+            facts |= made(name, sha256, source, temporary, convert, options, target.suffix)
         published.append(file_facts(name, source))
         used.append(file_facts(target.name, target))
     manifests.write(manifest, options, attrs, published, used, facts)
+
+
+def made(
+    name: str, sha256: str | None, source: Path, target: Path, convert: Converter, options: Options, suffix: str = ""
+) -> dict[str, dict]:
+    """Check a file, convert it and check what was made of it; return {name: what the converter tells}."""
+    verify.published_file(source, name, sha256, REMEDY)
+    facts = convert(source, target)
+    suffix = suffix or target.suffix
+    if suffix == ".safetensors":
+        verify.safetensors_file(target, source, REMEDY, options.tensors, options.values)
+    elif suffix == ".json":
+        verify.json_file(target, source, REMEDY)
+    return {name: facts}

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-from ils.core import tensors
 from ils.weights import pickles, yolo
 
 KIND = "scaled_yolov4"
@@ -24,4 +23,4 @@ def convert_scaled_yolov4(source: Path, target: Path) -> dict:
     found = {module.name for path, module in pickles.named_modules(network) if path.endswith(".act")}
     if not found <= ACTIVATIONS:
         pickles.refuse(source, f"its net uses {', '.join(sorted(found - ACTIVATIONS))} where ScaledYOLOv4 has Mish")
-    return tensors.write(target, saved.tensors(network), facts) | {"names": facts["names"]}
+    return pickles.write(target, saved, network, facts) | {"names": facts["names"]}

@@ -9,8 +9,11 @@ from typing import NamedTuple
 import torch
 
 BUILTINS = {kind.__name__: kind for kind in (set, frozenset, list, dict, tuple, int, float, complex, bool, str, slice)}
-INERT = ("_codecs", "argparse", "collections", "copyreg", "datetime", "enum", "functools", "pathlib", "types")
-"""Modules of the standard library whose objects a network may have among its attributes."""
+INERT = (
+    "_codecs", "argparse", "collections", "copyreg", "dataclasses", "datetime", "decimal", "enum", "fractions",
+    "functools", "logging", "pathlib", "random", "re", "time", "types", "typing", "uuid",
+)  # fmt: skip
+"""Modules of the standard library whose objects a checkpoint may hold beside its network."""
 INERT_BUILTINS = ("bytearray", "bytes", "getattr", "object", "range")
 STORAGES = {
     "DoubleStorage": torch.float64,
@@ -65,9 +68,9 @@ class Stub:
 
 
 class Storage(NamedTuple):
-    """Numbers of the file: their type, name and how many."""
+    """Numbers of the file: their type (None for one that is not read), name and how many."""
 
-    dtype: torch.dtype
+    dtype: torch.dtype | None
     key: str
     count: int
 
@@ -98,6 +101,8 @@ class Unpickler(pickle.Unpickler):
             return STORAGES[name]
         if module == "torch" and isinstance(getattr(torch, name, None), torch.dtype):
             return getattr(torch, name)
+        if (module, name) == ("torch.storage", "UntypedStorage"):
+            return torch.uint8
         if module == "torch" and name == "Size":
             return tuple
         own = getattr(self, f"make{name}", None) if module in ("torch._utils", "torch._tensor") else None
@@ -114,9 +119,9 @@ class Unpickler(pickle.Unpickler):
         if pid[0] == "module":  # in a stream: a class with its source code
             return pid[1]
         tag, dtype, key, _, count, *view = pid
-        if tag != "storage" or not isinstance(dtype, torch.dtype) or (view and view[0] is not None):
+        if tag != "storage" or (view and view[0] is not None):
             raise pickle.UnpicklingError("it holds a storage of an unknown kind")
-        self.storages[str(key)] = Storage(dtype, str(key), int(count))
+        self.storages[str(key)] = Storage(dtype if isinstance(dtype, torch.dtype) else None, str(key), int(count))
         return self.storages[str(key)]
 
     # named as the functions of torch that a pickle names, after "make"
@@ -125,6 +130,14 @@ class Unpickler(pickle.Unpickler):
         return Array(storage, offset, tuple(shape), tuple(stride))
 
     make_rebuild_tensor_v2 = make_rebuild_tensor
+
+    def make_rebuild_tensor_v3(
+        self, storage: Storage, offset: int, shape: tuple, stride: tuple, grad: bool, hooks: object, dtype: torch.dtype,
+        *_: object,
+    ) -> Array:  # fmt: skip
+        """Make a tensor of bytes that are of no type of their own."""
+        typed = Storage(dtype, storage.key, storage.count // dtype.itemsize)
+        return Array(typed, offset, tuple(shape), tuple(stride))
 
     def make_rebuild_parameter(self, data: Array, *_: object) -> Array:
         return data

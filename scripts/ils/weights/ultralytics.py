@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-from ils.core import tensors
 from ils.weights import pickles, yolo
 
 KIND = "ultralytics"
@@ -21,4 +20,4 @@ def convert_ultralytics(source: Path, target: Path) -> dict:
     facts = yolo.facts(saved, network, KIND)
     facts["version"] = str(saved.root.get("version", ""))
     kept = {name: facts[name] for name in ("names", "version")}
-    return tensors.write(target, saved.tensors(network), facts) | kept
+    return pickles.write(target, saved, network, facts) | kept

@@ -84,9 +84,22 @@ class Settings(Section):
                 raise ValueError(
                     f"evaluation.predictions.{name} names {other.test!r}, but the sets are {', '.join(known)}"
                 )
-        if both := self.training.runs.keys() & self.evaluation.predictions.keys():
+        if both := self.training.named_runs().keys() & self.evaluation.predictions.keys():
             raise ValueError(f"evaluation.predictions.{min(both)} has the name of a run of training.runs: rename it")
-        one_case("training.runs and evaluation.predictions", [*self.training.runs, *self.evaluation.predictions])
+        one_case(
+            "training.runs and evaluation.predictions", [*self.training.named_runs(), *self.evaluation.predictions]
+        )
+        return self
+
+    @model_validator(mode="after")
+    def _lisa_is_asked_for_its_text(self) -> "Settings":
+        """Without text a mask is read where an answer begins, but LISA's do not begin with [SEG]."""
+        for name, run in self.training.runs.items():
+            if run.weights == "lisa" and not run.trained and not self.inference.text:
+                raise ValueError(
+                    f"inference.text is false, but training.runs.{name} asks LISA, whose answers do not begin with "
+                    "[SEG], so that only their text tells where its masks are: set inference.text to true"
+                )
         return self
 
     @model_validator(mode="after")

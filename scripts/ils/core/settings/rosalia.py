@@ -123,7 +123,7 @@ class RosaliaTraining(Recipe):
 
 
 class Run(Section):
-    """One training: on which dataset, and on which test set it is scored."""
+    """One model: how it is trained, or which published one it is, and on which test set it is scored."""
 
     thresholds: str = key("default", "Threshold set whose dataset it is trained on.")
     lines: str = key("", "JSONL to train on instead of that dataset's train.jsonl (paraphrased instructions).")
@@ -133,6 +133,22 @@ class Run(Section):
         "Train on the paraphrases too (C.3): for each pair one is drawn among them and the plain text, all alike.",
         source=PAPER,
     )
+    weights: Literal["", "lisa", "rosalia"] = key(
+        "",
+        "Published model that it is or starts from: rosalia (ROSALIA-7B-v1, the paper's own) or lisa (LISA-7B-v1); "
+        "empty: where the engine starts.",
+    )
+    trained: bool = key(True, "Whether it is trained; without, the published model of `weights` is asked as it is.")
+
+    @model_validator(mode="after")
+    def _what_is_not_trained_is_published(self) -> "Run":
+        if not self.trained and not self.weights:
+            raise ValueError("trained is false, but weights names no published model: set weights to rosalia or lisa")
+        if not self.trained and self.lines:
+            raise ValueError(f"lines is {self.lines!r}, but trained is false: leave one out")
+        if not self.trained and self.paraphrases:
+            raise ValueError("paraphrases is true, but trained is false, and only a training draws them: leave one out")
+        return self
 
 
 class Training(Section):
@@ -143,7 +159,11 @@ class Training(Section):
     )
     lite: LiteTraining = key(LiteTraining, "Settings of the engine lite.")
     rosalia: RosaliaTraining = key(RosaliaTraining, "Settings of the engine rosalia.", source=PAPER)
-    runs: dict[RunName, Run] = key(lambda: {"default": Run()}, "Trainings by name; the names are the {run} wildcard.")
+    runs: dict[RunName, Run] = key(
+        dict,
+        "Models by name, trained here or published; the names are the {run} wildcard. Without any there is one, "
+        "`default`, trained on the threshold set default.",
+    )
     conversation: Literal["llava_v1", "llava_llama_2"] = key(
         "llava_v1", "Frame of the prompt around an instruction.", source=AUTHORS
     )
@@ -157,10 +177,24 @@ class Training(Section):
     validate_every: int = key(1, "Epochs between two looks at the validation split.", unit="epochs", ge=1)
     nan_limit: int = key(10, "Updates with a loss that is no number, skipped each, until the run stops.", ge=1)
 
+    def named_runs(self) -> dict[str, Run]:
+        """Return the runs, of which there is always one."""
+        return dict(self.runs) or {"default": Run()}
+
     @model_validator(mode="after")
     def _mismatch_is_of_padded_pictures(self) -> "Training":
         if self.published_mismatch and self.fit != "pad":
             raise ValueError(f"published_mismatch is set, but fit is {self.fit!r}: set fit to pad")
+        return self
+
+    @model_validator(mode="after")
+    def _the_engine_starts_from_weights(self) -> "Training":
+        for name, run in self.runs.items():
+            if run.trained and run.weights and self.engine != "rosalia":
+                raise ValueError(
+                    f"runs.{name}.weights is {run.weights!r}, but the engine {self.engine!r} starts from none: set "
+                    f"engine to rosalia to train it further, or runs.{name}.trained to false to ask it as it is"
+                )
         return self
 
     @model_validator(mode="after")
