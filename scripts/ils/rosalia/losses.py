@@ -55,7 +55,9 @@ def rosalia_loss(
     """
     if dice_on not in ("positives", "all"):
         raise ValueError(f"dice_on is {dice_on!r}: it must be positives or all")
-    masks = [mask.to(output.low_res.device) for mask in batch.masks]
+    # an answer without [SEG] draws none, and none is asked of it
+    asked = [mask if len(found) else mask[:0] for mask, found in zip(batch.masks, output.masks, strict=True)]
+    masks = [mask.to(output.low_res.device) for mask in asked]
     for name, mask, found in zip(batch.pair_ids, masks, output.masks, strict=True):
         if mask.shape != found.shape:
             raise ValueError(f"{name}: its masks are {tuple(mask.shape)}, its predictions {tuple(found.shape)}")

@@ -168,14 +168,17 @@ class Rosalia(nn.Module):
         # The embedding is taken where [SEG] is predicted, one place before it.
         asked = (batch.input_ids[:, 1:] == self.config.seg_id) & batch.attention[:, 1:].bool()
         sample_of = asked.nonzero()[:, 0]
-        seg = self.project(hidden[:, :-1][asked])
-        low_res, iou = self._decoded(seg, batch.image_of[sample_of], views)
+        prompts, image_of = hidden[:, :-1][asked], batch.image_of[sample_of]
+        # Processes that share a training add up their gradients in the order in which they come, and others may have a
+        # [SEG]: where there is none, a mask that nobody asked for gives zeros, in the same order.
+        if spare := self.training and not len(prompts):
+            prompts, image_of = hidden[:1, 0], batch.image_of[:1]
+        seg = self.project(prompts)
+        low_res, iou = self._decoded(seg, image_of, views)
         text_logits = self.llava.lm_head(hidden[:, :-1][learnt])
-        if self.training and not len(seg):
-            # Processes that share a training wait for one another's gradients, and others may have a [SEG]: a mask that
-            # nobody asked for gives zeros.
-            spare, _ = self._decoded(self.project(hidden[:1, 0]), batch.image_of[:1], views)
-            text_logits = text_logits + 0.0 * spare.sum()
+        if spare:
+            text_logits = text_logits + 0.0 * low_res.sum()
+            seg, low_res, iou = seg[:0], low_res[:0], iou[:0]
         return Output(
             hidden=hidden,
             logits=self.llava.lm_head(hidden) if all_logits else None,
