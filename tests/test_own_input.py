@@ -198,11 +198,11 @@ def test_a_parquet_manifest(tmp_path):
 # --------------------------------------------------------------------------- rows that contradict each other
 
 
-def conflicts(folder: Path, rows: list[tuple]) -> dict[str, tuple[str, str]]:
+def conflicts(folder: Path, rows: list[tuple], **options: object) -> dict[str, tuple[str, str]]:
     images(folder)
     for name in ("r1.txt", "r2.txt"):
         (folder / name).write_text("FINDINGS: none")
-    result = run_cohort(folder, manifest=write_csv(folder / "m.csv", COLUMNS, rows))
+    result = run_cohort(folder, manifest=write_csv(folder / "m.csv", COLUMNS, rows), **options)
     result.check_conserved(len(rows))
     return {image: (reason, result.details[image]) for image, reason in result.reasons.items()}
 
@@ -212,11 +212,13 @@ def test_what_is_given_to_two_patients_is_given_to_none(tmp_path):
     study = [("p1", "s1", "a", "1.dcm", ""), ("p2", "s1", "b", "2.dcm", ""), other]
     why = "the study_id is given to 2 subjects (lines 2, 3)"
     assert conflicts(tmp_path, study) == {"a": ("bad_row", f"line 2: {why}"), "b": ("bad_row", f"line 3: {why}")}
+    strict = {"shared_images": "exclude"}
     picture = [("p1", "s1", "a", "1.dcm", ""), other, ("p2", "s2", "b", "./1.dcm", "")]
     why = "the image file is given to 2 subjects (lines 2, 4)"
-    assert conflicts(tmp_path, picture) == {"a": ("bad_row", f"line 2: {why}"), "b": ("bad_row", f"line 4: {why}")}
+    told = {"a": ("bad_row", f"line 2: {why}"), "b": ("bad_row", f"line 4: {why}")}
+    assert conflicts(tmp_path, picture, **strict) == told
     studies = [("p1", "s1", "a", "1.dcm", ""), ("p1", "s2", "b", "1.dcm", ""), other]
-    assert {detail for _, detail in conflicts(tmp_path, studies).values()} == {
+    assert {detail for _, detail in conflicts(tmp_path, studies, **strict).values()} == {
         f"line {n}: the image file is given to 2 studies (lines 2, 3)" for n in (2, 3)
     }
     report = [("p1", "s1", "a", "1.dcm", "r1.txt"), ("p2", "s2", "b", "2.dcm", "r1.txt"), other]
@@ -225,6 +227,19 @@ def test_what_is_given_to_two_patients_is_given_to_none(tmp_path):
     }
     one_patient = [("p1", "s1", "a", "1.dcm", "r1.txt"), ("p1", "s2", "b", "2.dcm", "r1.txt"), other]
     assert conflicts(tmp_path, one_patient) == {}
+
+
+def test_one_picture_for_several_reports_is_kept_with_a_warning(tmp_path, caplog):
+    rows = [
+        ("p1", "s1", "a", "1.dcm", "r1.txt"),
+        ("p2", "s2", "b", "./1.dcm", "r2.txt"),
+        ("p9", "s9", "i9", "8.dcm", ""),
+    ]
+    assert conflicts(tmp_path, rows) == {}
+    assert (
+        "1 image files are given to several studies (lines 2, 3), whose reports then speak of one pict" in caplog.text
+    )
+    assert "cohort.shared_images: exclude" in caplog.text
 
 
 def test_an_image_twice_is_used_once_and_never_with_another_text(tmp_path):

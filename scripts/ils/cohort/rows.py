@@ -4,6 +4,8 @@ import re
 from collections import defaultdict
 from dataclasses import dataclass, field
 
+from ils.core.run import log
+
 IDS = ("image_id", "study_id", "subject_id")
 _UNUSABLE = re.compile(r"[\x00-\x1f\x7f/\\]")
 LONGEST_ID = 128
@@ -55,13 +57,14 @@ def unusable(identifier: str) -> str:
     return "is no name" if identifier in (".", "..") else ""
 
 
-def settle_ids(rows: list[Row]) -> None:
+def settle_ids(rows: list[Row], shared_images: str) -> None:
     """Exclude rows with unusable ids, rows that contradict each other and second rows of an image; make ids unique.
 
-    Rows contradict each other that give a study, an image file or a report file to several subjects, an image file to
-    several studies, or an image_id to several studies or reports: none of them is used, for which is right cannot be
-    told. Which row of an image that is only repeated stays does not depend on the order of the rows. An excluded row
-    that cannot keep its own ``image_id`` gets one made of its line or number (from 1), so that each row is countable.
+    Rows contradict each other that give a study or a report file to several subjects, or an image_id to several studies
+    or reports: none of them is used, for which is right cannot be told. So it is with an image file that is given to
+    several studies where ``shared_images`` is "exclude"; where it is "accept" a warning names the lines. Which row of
+    an image that is only repeated stays does not depend on the order of the rows. An excluded row that cannot keep its
+    own ``image_id`` gets one made of its line or number (from 1), so that each row is countable.
     """
     whole = []
     for number, row in enumerate(rows, 1):
@@ -73,11 +76,14 @@ def settle_ids(rows: list[Row]) -> None:
             whole.append(row)
     for thing, name, owner in (
         ("study_id", "study_id", "subject_id"),
-        ("image file", "path", "subject_id"),
-        ("image file", "path", "study_id"),
         ("report file", "report_path", "subject_id"),
     ):
         _exclude_shared(whole, thing, name, owner)
+    if shared_images == "exclude":
+        _exclude_shared(whole, "image file", "path", "subject_id")
+        _exclude_shared(whole, "image file", "path", "study_id")
+    else:
+        _warn_of_shared_images(whole)
     _settle_copies(rows)
     for row in rows:
         if row.line and row.reason in ("bad_row", "duplicate_image"):
@@ -102,6 +108,22 @@ def _exclude_shared(rows: list[Row], thing: str, name: str, owner: str) -> None:
             whose = {"subject_id": "subjects", "study_id": "studies"}[owner]
             for row in group:
                 row.exclude("bad_row", f"the {thing} is given to {owners} {whose}{_lines(group)}")
+
+
+def _warn_of_shared_images(rows: list[Row]) -> None:
+    studies: dict[str, set[str]] = defaultdict(set)
+    for row in rows:
+        if row.reason is None:
+            studies[row.path].add(row.study_id)
+    shared = {path for path, named in studies.items() if len(named) > 1}
+    if shared:
+        told = _lines([row for row in rows if row.path in shared and row.reason is None])
+        log.warning(
+            "%d image files are given to several studies%s, so that their reports speak of one picture: correct the "
+            "paths, or leave such rows out with cohort.shared_images: exclude",
+            len(shared),
+            told,
+        )
 
 
 def _settle_copies(rows: list[Row]) -> None:

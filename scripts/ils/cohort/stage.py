@@ -54,6 +54,7 @@ class Options:
     shards: int
     views: list[str]
     unknown_view: str
+    shared_images: str
     modalities: list[str]
     body_parts: list[str]
     min_side: int
@@ -114,7 +115,7 @@ def _collect(options: Options, pool: ThreadPoolExecutor) -> list[Row]:
         for row in rows:
             row.report_missing = row.report_path is not None and not exists[row.report_path]
             row.report_path = None if row.report_missing else row.report_path
-    settle_ids(rows)
+    settle_ids(rows, options.shared_images)
     if options.exclude and (unused := exclude_listed(rows, options.exclude)):
         log.warning("cohort.exclude: %d of its ids name no image of this cohort", unused)
     if options.chexstruct:

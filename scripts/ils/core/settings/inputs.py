@@ -67,6 +67,11 @@ class Cohort(Section):
     unknown_view: Literal["exclude", "accept"] = key(
         "exclude", "What to do with an image whose header does not tell its view."
     )
+    shared_images: Literal["accept", "exclude"] = key(
+        "accept",
+        "What to do with an image file that is given to several studies: accept, with a warning (a placeholder for "
+        "reports alone is such a file), or exclude all its rows, for which is right cannot be told.",
+    )
     modalities: list[Code] = key(
         lambda: ["CR", "DX", "RG"], "DICOM modalities that are radiographs; others are excluded as wrong_modality."
     )
