@@ -236,9 +236,7 @@ def test_one_picture_for_several_reports_is_kept_with_a_warning(tmp_path, caplog
         ("p9", "s9", "i9", "8.dcm", ""),
     ]
     assert conflicts(tmp_path, rows) == {}
-    assert (
-        "1 image files are given to several studies (lines 2, 3), whose reports then speak of one pict" in caplog.text
-    )
+    assert "1 image files are given to several studies (lines 2, 3), so that their reports" in caplog.text
     assert "cohort.shared_images: exclude" in caplog.text
 
 
