@@ -37,7 +37,7 @@ def options(**changes: object) -> Options:
 
 def cohort_file(folder: Path, candidates: list[tuple[str, str, str, int]]) -> str:
     """Write a cohort shard from (image_id, study_id, path, rank)."""
-    blank = dict.fromkeys(SHARD_SCHEMA, "")
+    blank = {name: "" if kind == pl.String else None for name, kind in SHARD_SCHEMA.items()}
     records = [
         blank | {"image_id": image, "study_id": study, "path": path, "rank": rank}
         for image, study, path, rank in candidates
