@@ -197,7 +197,8 @@ def main() -> None:
         rows |= {
             name: {"half": own, "scores": np.round(each, 4).tolist()} for name, each in zip(chosen, found, strict=True)
         }
-    (HERE / "upright.json").write_text(json.dumps(rows, indent=0, sort_keys=True) + "\n", encoding="utf-8")
+    lines = (f"{json.dumps(name)}: {json.dumps(rows[name])}" for name in sorted(rows))
+    (HERE / "upright.json").write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")  # a line a film
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 from ils.cohort.openi_files import check_openi, view_tables
-from ils.core.run import UserError, existing_file
+from ils.core.run import UserError, existing_file, existing_folder
 from ils.core.tabular import read_sheet
 
 ID_COLUMNS = ("subject_id", "study_id", "image_id", "image_path")
@@ -24,14 +24,6 @@ CHEXSTRUCT_NAMES = {"abdominal_xray": ("abdominal_xray", "abdomial_xray")}
 CHEXSTRUCT_IDS = ("image_id", "image_file", "dicom_id")
 EXCLUDE_COLUMNS = ("image_id", "dicom_id", "image_file", "study_id")
 CHEXSTRUCT_COLUMNS = (*CHEXSTRUCT_IDS, "label")
-
-
-def _folder(key: str, value: str) -> Path:
-    if not value:
-        raise UserError(f"{key} is empty: give the folder")
-    if not Path(value).is_dir():
-        raise UserError(f"{key}: there is no folder {value!r}: correct the path")
-    return Path(value)
 
 
 def header_of(path: Path, key: str, names: tuple[str, ...], ids: tuple[str, ...] = ()) -> list[str]:
@@ -53,7 +45,7 @@ def _need(path: Path, key: str, header: list[str], columns: tuple[str, ...]) -> 
 
 def mimic_base(root: str) -> Path:
     """Return the folder that holds ``files/`` (``root`` itself, or its parent if ``root`` is ``files``)."""
-    folder = _folder("cohort.root", root)
+    folder = existing_folder("cohort.root", root)
     if not (folder / "files").is_dir() and folder.name == "files":
         return folder.parent
     return folder
@@ -65,7 +57,7 @@ def mimic_tables(root: str, tables: str) -> dict[str, Path]:
     They are looked for in ``tables`` (a folder) where it is given, then in ``root``. Raises UserError if two could be
     meant, or if the folder given has none.
     """
-    folders = ([_folder("cohort.tables", tables)] if tables else []) + [mimic_base(root)]
+    folders = ([existing_folder("cohort.tables", tables)] if tables else []) + [mimic_base(root)]
     found = {}
     for kind, folder in itertools.product(TABLE_COLUMNS, folders):
         matches = sorted(path for ending in ("csv", "csv.gz") for path in folder.glob(f"*-{kind}.{ending}"))
@@ -87,7 +79,7 @@ def mimic_tables(root: str, tables: str) -> dict[str, Path]:
 
 def chexstruct_tables(folder: str, names: list[str]) -> dict[str, Path]:
     """Return the named CheXStruct tables, anywhere under ``folder``. Raises UserError for one that is not there."""
-    root = _folder("cohort.chexstruct", folder)
+    root = existing_folder("cohort.chexstruct", folder)
     files = {path.stem: path for path in sorted(root.rglob("*.csv"))}
     found = {}
     for name in names:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ils.core.run import UserError
+from ils.core.run import UserError, existing_folder
 
 REPORTS = "ecgen-radiology"
 """The folder in which NLMCXR_reports.tgz holds its XML."""
@@ -38,17 +38,9 @@ def parse_name(name: str) -> Name | None:
     return Name(found[1].upper(), found[2], os.path.splitext(f"x{found[3]}")[1].lower()) if found else None
 
 
-def _folder(key: str, value: str) -> Path:
-    if not value:
-        raise UserError(f"{key} is empty: give the folder")
-    if not Path(value).is_dir():
-        raise UserError(f"{key}: there is no folder {value!r}: correct the path")
-    return Path(value)
-
-
 def reports_folder(root: str) -> Path:
     """Return the folder of the XML reports: in ``root``, a folder in it, or ``root`` itself. Raises UserError."""
-    base = _folder("cohort.root", root)
+    base = existing_folder("cohort.root", root)
     for folder in (base / REPORTS, *sorted(base.glob(f"*/{REPORTS}")), base):
         if folder.is_dir() and next(folder.glob("*.xml"), None):
             return folder
@@ -72,7 +64,7 @@ def view_tables(root: str, tables: str) -> dict[str, Path]:
 
     The two of torchxrayvision need each other, so that one alone is none. Raises UserError for a folder without any.
     """
-    folders = ([_folder("cohort.tables", tables)] if tables else []) + [_folder("cohort.root", root)]
+    folders = ([existing_folder("cohort.tables", tables)] if tables else []) + [existing_folder("cohort.root", root)]
     found: dict[str, Path] = {}
     for folder in folders:
         for kind in TABLE_COLUMNS:
