@@ -92,6 +92,11 @@ GPUS = {
     stage: min(1, SETTINGS.compute.gpus) if declared(f"ils.{stage}", OPTIONS[stage]["engine"], "GPU", False) else 0
     for stage in ENGINE_STAGES
 }
+# What models take of the computer's memory where there is no GPU to hold them; nothing to speak of but for the large one.
+MODEL_MB = {
+    name: declared("ils.training", engine, "MODEL_MB", 0)
+    for name, engine in [("training", OPTIONS["training"]["engine"]), *((name, RUNS[name]["engine"]) for name in RUNS)]
+}
 # Of a run's model, which needs one to be asked.
 GPU_OF = {
     name: min(1, SETTINGS.compute.gpus) if declared("ils.training", run["engine"], "GPU", False) else 0

@@ -22,7 +22,7 @@ rule inference_run:
     threads: 2  # one reads pictures
     resources:
         gpu=lambda wildcards: GPU_OF[wildcards.run],
-        mem_mb=megabytes(lambda wildcards: 32000 if GPU_OF[wildcards.run] else 4000),
+        mem_mb=megabytes(lambda wildcards: 16000 if GPU_OF[wildcards.run] else 4000 + 2 * MODEL_MB[wildcards.run]),
         runtime=minutes(lambda wildcards: 720 if GPU_OF[wildcards.run] else 120),
     params:
         options=lambda wildcards: OPTIONS["inference"] | RUNS[wildcards.run]["asking"],
@@ -128,7 +128,7 @@ rule inference_predict:
     threads: 1
     resources:
         gpu=lambda wildcards: GPU_OF[wildcards.run],
-        mem_mb=megabytes(lambda wildcards: 32000 if GPU_OF[wildcards.run] else 4000),
+        mem_mb=megabytes(lambda wildcards: 16000 if GPU_OF[wildcards.run] else 4000 + 2 * MODEL_MB[wildcards.run]),
         runtime=minutes(60),
     params:
         instructions=PREDICT["instructions"],

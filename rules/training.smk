@@ -24,11 +24,12 @@ rule training_run:
         run="|".join(map(re.escape, TRAINED)) or "$^",
     conda:
         f"../envs/training-{OPTIONS['training']['engine']}.yaml"
-    threads: 8 if GPUS["training"] else 1  # all but one read pairs
+    threads: max(8, 4 * GPUS["training"]) if GPUS["training"] else 1  # all but one of each process read pairs
     resources:
         gpu=GPUS["training"],
         nodes=1,  # else SLURM may take the GPUs of two
-        mem_mb=megabytes(64000 if GPUS["training"] else 8000),
+        # each process and its readers, and the checkpoint; the model itself is in the memory of the GPUs
+        mem_mb=megabytes(16000 + 12000 * GPUS["training"] if GPUS["training"] else 8000 + 4 * MODEL_MB["training"]),
         runtime=minutes(4320 if GPUS["training"] else 240),  # the paper's run took 2.5 days on two H100
     params:
         options=OPTIONS["training"],

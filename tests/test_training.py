@@ -130,7 +130,7 @@ def test_neither_readers_nor_checkpoints_change_a_byte(tmp_path, given, whole):
 
 
 @pytest.mark.parametrize("change", ["settings", "code", "lines", "masks"])
-def test_a_checkpoint_of_another_training_is_not_gone_on_with(tmp_path, given, monkeypatch, change):
+def test_a_checkpoint_of_another_training_is_not_gone_on_with(tmp_path, given, monkeypatch, change, caplog):
     made = options({"epochs": 1})
     run_until(tmp_path / "out", given, monkeypatch, 3, made)
     code = "1"
@@ -151,6 +151,7 @@ def test_a_checkpoint_of_another_training_is_not_gone_on_with(tmp_path, given, m
         patched.setattr(Fit, "_update", lambda *given: done.append(given[1]) or original(*given))
         went_on = train(tmp_path / "out", given, made, code=code)
     assert done == list(range(len(updates(went_on))))
+    assert "holds a checkpoint of other settings, pairs or code: the training begins anew" in caplog.text
     assert written(went_on) == written(train(tmp_path / "fresh", given, made, code=code))
 
 

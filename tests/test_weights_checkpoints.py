@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,6 +18,9 @@ from torch import nn
 from conftest import ROOT
 from ils.core import tensors
 from ils.core.run import UserError
+from ils.rosalia.lite import make_lite
+from ils.rosalia.model import Rosalia
+from ils.rosalia.tokens import Tokens, word_tokenizer
 from ils.weights import state_dict
 from ils.weights.cxas import convert_cxas
 from ils.weights.cxas import shapes as cxas_shapes
@@ -214,3 +218,26 @@ def test_a_conversion_holds_no_file_in_memory(large, tmp_path):
     assert abs(target.stat().st_size - large.stat().st_size) < MB
     made = load_file(target)
     assert all(float(value[-1]) == int(name.split(".")[2]) / 8 for name, value in made.items())
+
+
+@pytest.mark.slow
+def test_a_model_goes_to_its_device_without_the_computers_memory(tmp_path):
+    """Eight processes that each held it first took 123 GB. The device ``meta`` stands for a GPU: memory elsewhere."""
+    sizes = SimpleNamespace(image=64, patch=8, width=32, depth=1, clip_image=32, clip_patch=16, hidden=1024, layers=4)
+    tokens = Tokens.prepare(word_tokenizer(["Segment the edema."]))
+    model = make_lite(sizes, tokens, 1)
+    model.save_pretrained(tmp_path)
+    size = sum(file.stat().st_size for file in tmp_path.glob("*.safetensors"))
+    assert size > 300 * MB
+    imports = "from ils.rosalia.model import Rosalia"
+    grown = {
+        device: most_memory(imports, f"Rosalia.from_pretrained(sys.argv[1], torch.float32, {device!r})", tmp_path)
+        for device in ("cpu", "meta")
+    }
+    print({device: f"{value / MB:.0f} of {size / MB:.0f} MB" for device, value in grown.items()})
+    assert grown["cpu"] > size
+    assert grown["meta"] < 0.2 * size
+    found, wanted = Rosalia.from_pretrained(tmp_path), model.state_dict()
+    assert all(torch.equal(value, wanted[name]) for name, value in found.state_dict().items())
+    for name, value in model.named_buffers():
+        assert torch.equal(dict(found.named_buffers())[name], value), name

@@ -84,7 +84,7 @@ class Asker:
         compute = compute or {}
         device = device_of(compute.get("device", "auto"), compute.get("asked"))
         tokens = Tokens.load(folder)
-        model = Rosalia.from_pretrained(folder, DTYPES[options.dtype]).to(device)
+        model = Rosalia.from_pretrained(folder, DTYPES[options.dtype], device)
         model.images_at_once = compute.get("images_at_once")
         return cls(model.eval(), tokens, options, device, compute.get("batch", 8))
 

@@ -104,12 +104,16 @@ class Rosalia(nn.Module):
         return cls(RosaliaConfig(llava, sam, seg_id))
 
     @classmethod
-    def from_pretrained(cls, folder: str | Path, dtype: torch.dtype = torch.float32) -> "Rosalia":
-        """Read what :meth:`save_pretrained` wrote, as numbers of type ``dtype``.
+    def from_pretrained(
+        cls, folder: str | Path, dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu"
+    ) -> "Rosalia":
+        """Read what :meth:`save_pretrained` wrote, as numbers of type ``dtype``, one tensor at a time onto ``device``.
 
-        Raises UserError if it is missing, damaged or does not fit to the last tensor.
+        The computer's memory never holds the model where the device has its own. Raises UserError if the folder is
+        missing, damaged or does not fit to the last tensor.
         """
         model = empty(read_config(folder), dtype)
+        _move_empty(model, torch.device(device))
         with Weights(folder) as weights:
             fill(model, weights, str(folder))
         return model.eval()
@@ -333,6 +337,17 @@ def empty(config: RosaliaConfig, dtype: torch.dtype) -> Rosalia:
             return Rosalia(config)
     finally:
         torch.set_default_dtype(before)
+
+
+def _move_empty(model: Rosalia, device: torch.device) -> None:
+    """Give a model that is to be filled its room on a device; what no file holds (angles, places) is moved as it is."""
+    filled = model.state_dict().keys()
+    for prefix, module in model.named_modules():
+        for name, parameter in module.named_parameters(recurse=False):
+            setattr(module, name, nn.Parameter(torch.empty_like(parameter, device=device), parameter.requires_grad))
+        for name, buffer in module.named_buffers(recurse=False):
+            there = f"{prefix}.{name}".lstrip(".") in filled
+            setattr(module, name, torch.empty_like(buffer, device=device) if there else buffer.to(device))
 
 
 @contextmanager

@@ -136,6 +136,8 @@ def _prepare(job: Job) -> None:
     mark = folder / "identity"
     if mark.is_file() and mark.read_text() == identity:
         return
+    if any(folder.glob("checkpoint.*")):
+        log.warning("%s holds a checkpoint of other settings, pairs or code: the training begins anew", folder)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     mark.write_text(identity)
@@ -214,14 +216,17 @@ def _work(job: Job, told: Callable[[], bool]) -> None:
     pairs = Pairs(lines=job.files["train"], options=made, wording=_wording(job), **shared)
     held = Pairs(lines=job.files["validate"], options=replace(made, answers=False, equalise=True), **shared)
     low = recipe.dtype == "bfloat16" and recipe.runner == "deepspeed"
-    model = Rosalia.from_pretrained(folder / "start", torch.bfloat16 if low else torch.float32)
+    # each process reads it onto its own GPU: eight copies would not fit into the computer's memory
+    own = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0))) if device.type == "cuda" else device
+    model = Rosalia.from_pretrained(folder / "start", torch.bfloat16 if low else torch.float32, own)
     model.images_at_once = job.compute["images_at_once"]
     if recipe.gradient_checkpointing:
         model.checkpoint_gradients()
     torch.manual_seed(stable_hash(options.seed, "adapters") % 2**63)
     adapters = parts.add_adapters(model, recipe.lora)
     runner = importlib.import_module(f"ils.training.{recipe.runner}").Runner(model, recipe, device)
-    how = Execution(max(0, job.threads - 1), job.compute["checkpoint_every"], told)
+    # the job's cores are those of all processes
+    how = Execution(max(0, job.threads // runner.ranks - 1), job.compute["checkpoint_every"], told)
     course = Fit(runner, pairs, held, recipe, options, folder, how).run(job.files["tensorboard"])
     if runner.rank == 0:
         _finish(job, course, model, adapters, tokens, runner.parameters)
@@ -254,7 +259,7 @@ def _finish(job: Job, course: Course, model: Rosalia, adapters, tokens: Tokens, 
             value.copy_(best[name])
     parts.merge_adapters(model, adapters)
     with whole(job.files["model"]) as making:
-        model.to("cpu").save_pretrained(making)
+        model.save_pretrained(making)  # a tensor at a time
         tokens.save(making)
     write_table(job.files["updates"], pl.DataFrame(course.updates, schema=UPDATES))
     write_table(job.files["epochs"], pl.DataFrame(course.epochs, schema=EPOCHS))
