@@ -6,14 +6,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from snakemake.cli import get_argument_parser, parse_config
-from snakemake.common.configfile import load_configfile
-from snakemake.utils import update_config
 from snakemake_executor_plugin_slurm.partitions import Partition
 
 from ils.core.options import ASKED, ENGINE_STAGES
 from ils.core.run import UserError
 from ils.core.settings import Settings, SettingsError, read
+from ils.core.settings.written import over
 from ils.core.slurm import Finding
 from ils.core.slurm_jobs import Asked, chosen
 
@@ -23,13 +21,17 @@ PATIENCE_S = 5400
 
 def settings_of(words: Sequence[str], root: Path) -> Settings:
     """Return the settings that Snakemake would take with some arguments. Raises UserError."""
+    # Snakemake prints what shell it lacks as it is imported; that sbatch is missing is said without it
+    from snakemake.cli import get_argument_parser, parse_config
+    from snakemake.common.configfile import load_configfile
+
     given, _ = get_argument_parser().parse_known_args(list(words))
     config = load_configfile(root / "config.yaml")
-    for path in given.configfile or ():
-        update_config(config, load_configfile(root / path))
-    update_config(config, parse_config(given.config) or {})
+    files = [root / path for path in given.configfile or ()]
+    for held in (*map(load_configfile, files), parse_config(given.config) or {}):
+        config = over(config, held)
     try:
-        return read({key: value for key, value in config.items() if key not in ASKED})
+        return read({key: value for key, value in config.items() if key not in ASKED}, files)
     except SettingsError as error:
         raise UserError(str(error)) from None
 
