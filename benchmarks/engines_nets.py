@@ -169,7 +169,8 @@ def write_scaled_yolov4(
     shown = nets.as_input([bordered], 3, torch.device("cpu"))
     like_trained(net, shown, lambda: net(shown)[1], [bias[:, 5:] for bias in biases], options["floor"])
     facts = {"kind": "scaled_yolov4", "yaml": plan, "names": None, "stride": tiny_yolo.STRIDES, "eps": EPS}
-    tensors.write(path, net.state_dict(), facts)
+    held = net.state_dict()
+    tensors.write(path, tensors.kinds_of(held), held.__getitem__, facts)
     return dict.fromkeys(INPUTS, str(path))
 
 

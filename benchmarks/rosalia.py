@@ -80,7 +80,7 @@ class Bench:
     def asker(self, batch: int, *, text: bool) -> Asker:
         """Return our evaluation with the settings' defaults."""
         plain = Settings()
-        asking = plain.inference.model_dump(exclude={"split"}) | plain.training.model_dump(
+        asking = plain.inference.model_dump(exclude={"split", "paraphrases"}) | plain.training.model_dump(
             include={"conversation", "max_length", "fit", "published_mismatch"}
         )
         asking |= {"text": text, "max_new_tokens": self.max_new_tokens, "dtype": str(self.dtype).removeprefix("torch.")}

@@ -10,20 +10,8 @@ from ils.cohort.check import check_inputs, check_lists, source_files
 from ils.core.cluster import growing, refuse_orphans, tell_of_locks, tell_why_groups_fail
 from ils.core.declarations import declared, engine_inputs, engine_sources
 from ils.core.labels import SPLITS, STAGES
-from ils.core.options import (
-    ASKED,
-    ENGINE_STAGES,
-    asked,
-    check_files,
-    data,
-    evaluated,
-    references,
-    runs,
-    sheets,
-    stage_options,
-    wordings_of,
-    starts,
-)
+from ils.core.options import ASKED, ENGINE_STAGES, asked, check_files, data, evaluated, references, runs, sheets
+from ils.core.options import stage_options, starts, wordings_of
 from ils.core.planned import present, refuse_blind_rerun, refuse_empty_splits, shown
 from ils.core.provenance import code_digest
 from ils.core.provenance import keep as keep_digests

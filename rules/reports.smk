@@ -27,67 +27,6 @@ rule reports_shard:
         "../scripts/reports.py"
 
 
-# The next three make what the engine vllm reads: answers for the shard's texts, and each distinct place mapped once.
-rule reports_structured:
-    input:
-        cohort="results/cohort/{shard}.parquet",
-    output:
-        output="results/reports/structured/{shard}.jsonl",
-    log:
-        "logs/reports/structured/{shard}.log",
-    benchmark:
-        "results/benchmarks/reports/structured/{shard}.tsv"
-    conda:
-        "../envs/reports-vllm.yaml"
-    threads: 8 if SETTINGS.reports.llm.transport == "offline" else 1  # a server's client does next to nothing
-    resources:
-        gpu=GPUS["reports"],
-        nodes=1,  # else SLURM may take the GPUs of two
-        mem_mb=megabytes(64000 if SETTINGS.reports.llm.transport == "offline" else 4000),
-        runtime=minutes(720),
-    params:
-        options=OPTIONS["structuring"],
-        code=code_digest("reports.py", "ils.reports.llm.structuring"),
-    script:
-        "../scripts/reports.py"
-
-
-rule reports_terms:
-    input:
-        structured=expand("results/reports/structured/{shard}.jsonl", shard=SHARDS),
-    output:
-        output="results/reports/terms.jsonl",
-    log:
-        "logs/reports/terms.log",
-    benchmark:
-        "results/benchmarks/reports/terms.tsv"
-    localrule: True
-    conda:
-        "../envs/reports.yaml"
-    threads: 1
-    resources:
-        mem_mb=megabytes(4000),
-        runtime=minutes(30),
-    params:
-        code=code_digest("reports.py", "ils.reports.llm.terms"),
-    script:
-        "../scripts/reports.py"
-
-
-use rule reports_structured as reports_mapping with:
-    input:
-        terms="results/reports/terms.jsonl",
-    output:
-        output="results/reports/mapping.jsonl",
-    log:
-        "logs/reports/mapping.log",
-    benchmark:
-        "results/benchmarks/reports/mapping.tsv"
-    params:
-        options=OPTIONS["mapping"],
-        code=code_digest("reports.py", "ils.reports.llm.mapping"),
-
-
 # How far the rules engine agrees with the engine in use, and every study where it does not.
 rule reports_agreement:
     input:

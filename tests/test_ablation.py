@@ -301,7 +301,7 @@ def test_what_re_runs(ablated, dry_run, tmp_path):
     write_settings(copy, SLICE)
     clone = copy_repository(tmp_path / "clone")
     drawing = clone / "scripts/ils/ablation/charts.py"
-    drawing.write_text(drawing.read_text() + "\n# edited\n")
+    drawing.write_text(drawing.read_text() + "\nEDITED = 1\n")
     assert dry_run(copy, "ablation", root=clone).keys() == {"ablation_charts", "ablation"}
 
 

@@ -55,6 +55,7 @@ def study(number: int, tuples: list[dict]) -> dict:
             "sentences": ["Text."],
             "mentions_lungs": True,
             "comparison_only": False,
+            "unknown_share": 0.0,
         },
     }
 

@@ -216,7 +216,7 @@ def test_one_bad_image_is_one_row_that_says_what_failed(tmp_path, frames, monkey
 
     def run(self, *arguments):
         seen.append(1)
-        if len(seen) == 4:
+        if len(seen) == 7:  # two nets look at each picture
             raise ValueError("a detail that is for the log")
         return plain(self, *arguments)
 

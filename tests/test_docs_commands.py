@@ -10,6 +10,7 @@ import pytest
 
 from conftest import ROOT, write_settings
 from doc_commands import Command, commands
+from ils.weights.catalogue import placed
 from openi_tree import write_image, write_projections, write_report
 from planner import Planner
 
@@ -17,7 +18,14 @@ COMMANDS = commands()
 STUDY = "<study_id>"
 NAMED = {
     "thresholds": {"grid": {"general": {"ano": [0.05, 0.10], "conf": [], "signal": [0.1, 0.2]}}},
-    "training": {"runs": {"default": {}, "half": {"thresholds": "half"}}},
+    "training": {
+        "runs": {
+            "default": {},
+            "half": {"thresholds": "half"},
+            "rosalia7b": {"weights": "rosalia", "trained": False},
+            "lisa7b": {"weights": "lisa", "trained": False},
+        }
+    },
 }
 """Settings of the sets and runs that the pages ask for by name."""
 SKETCHES = re.compile(r"[…]|\bRULE\b|\.\.\.")
@@ -70,7 +78,11 @@ def place(tmp_path_factory, workflow_run):
     slice_ = json.loads((folder / "mine.yaml").read_text()) | {"review": {"sheets": [str(folder / "sheet.csv")]}}
     for name in ("mine.yaml", "paper.yaml", "more.yaml", "card24.yaml"):
         (folder / name).write_text(json.dumps(slice_))
-    (folder / "named.yaml").write_text(json.dumps(slice_ | NAMED))
+    for name in ("named.yaml", "published.yaml"):
+        (folder / name).write_text(json.dumps(slice_ | NAMED))
+    for name in (one for names in placed("weights").values() for one in names):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).touch()
     table = folder / "results/ablation/points.tsv"  # `snakemake ablation` comes before its report
     table.parent.mkdir(exist_ok=True)
     for name in ("points.tsv", "curves.png", "map.png"):

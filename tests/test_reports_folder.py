@@ -15,7 +15,7 @@ from ils.core.labels import REASONS
 from ils.core.store import read_lines, read_table
 from report_layouts import LAYOUTS, TEXT
 
-STRANGE = "The hrt is enlgd. There is blurfle zorbing of the gludge on the left."
+STRANGE = "The wubbit is gorfled. There is blurfle zorbing of the gludge on the left."
 READ = {
     "column_0": LAYOUTS["column_0"].encode(),
     "crlf": LAYOUTS["title_case"].replace("\n", "\r\n").encode(),
@@ -114,17 +114,17 @@ def test_the_page_says_what_was_not_understood(hospital):
     text = " ".join(html.unescape(re.sub(r"<[^>]+>", " ", section)).split())
     assert "13 of 22 studies have no usable report." in text
     assert f"not_english 7 31.8 s-dutch {REASONS['not_english']}" in text
-    words = ["blurfle", "enlgd", "gludge", "hrt", "zorbing"]
+    words = ["blurfle", "gludge", "gorfled", "wubbit", "zorbing"]
     assert re.findall(r'<th scope="row">(\w+)</th><td class="n">1</td><td class="n">1</td>', section) == words
     assert "There is blurfle zorbing of the gludge on the left." in text
     table = read_table(run / "results/reports/unknown_words.tsv")
     assert table["word"].to_list() == words
-    assert table["example"][1] == "The hrt is enlgd."
+    assert table["example"][2] == "The wubbit is gorfled."
 
 
 @pytest.mark.slow
 def test_silence_of_a_report_that_was_not_understood_denies_nothing(hospital):
-    """Of "The hrt is enlgd." nothing is known: that it does not name cardiomegaly is no reason to deny it."""
+    """Of "The wubbit is gorfled." nothing is known: that it does not name cardiomegaly is no reason to deny it."""
     run, _ = hospital
     dropped = read_table(run / "results/dataset/default/dropped.parquet")
     strange = dropped.filter((pl.col("study_id") == "s-strange") & (pl.col("polarity") == "negative"))

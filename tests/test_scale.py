@@ -238,10 +238,11 @@ ALONE = {
     "tables_truth": "the embedded cohort, which is never of MIMIC-CXR's size",
     "training_published": "once a run, a model of 14 GB",
     "training_run": "days",
+    "training_untrained": "once a run, a model of 14 GB",
     "training_sam": "once a run, a model of 14 GB",
     **{
         f"weights_{name}": "once, a file of up to 10 GB that somebody placed there"
-        for name in ("cxas", "hybridgnet", "lisa", "sam", "scaled_yolov4", "ultralytics")
+        for name in ("cxas", "hybridgnet", "lisa", "rosalia", "sam", "scaled_yolov4", "ultralytics")
     },
 }
 """Rules whose jobs are neither local nor of a group, and why: long, or of a kind that comes once."""
