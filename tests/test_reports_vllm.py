@@ -7,6 +7,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -50,7 +51,8 @@ def texts(tmp_path_factory) -> dict[str, list[str]]:
     rows = read_table(directory / "results/cohort/00.parquet").iter_rows(named=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(directory)  # the reports' paths are relative to it
-        found = [reading.read(row, True) for row in rows]
+        how = SimpleNamespace(sections="auto", section_overrides=True, max_characters=20_000)
+        found = [reading.read(row, how) for row in rows]
     return {answers.key_of(each.sentences): each.sentences for each in found if isinstance(each, reading.Section)}
 
 
