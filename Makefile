@@ -142,7 +142,7 @@ test-slurm: test-setup
 	$(BIN)/pytest tests/test_slurm.py
 
 test-faults: test-setup
-	CXR_ILS_FAULTS=1 $(BIN)/pytest tests/test_slurm.py tests/test_faults.py
+	CXR_ILS_FAULTS=1 $(BIN)/pytest tests/test_slurm.py tests/test_faults.py tests/test_training_slurm.py
 
 docs: $(VENV)/run.stamp
 	PYTHONPATH=scripts $(BIN)/python -m ils.core.settings.document

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 sys.path.insert(0, str(Path(workflow.basedir) / "scripts"))
 
 from ils.cohort.check import check_inputs, check_lists, source_files
-from ils.core.cluster import growing, refuse_orphans, tell_of_locks, tell_why_groups_fail
+from ils.core.cluster import growing, refuse_orphans, tell_of_locks, tell_why_groups_fail, warned
 from ils.core.declarations import declared, engine_inputs, engine_sources
 from ils.core.labels import SPLITS, STAGES
 from ils.core.options import ASKED, ENGINE_STAGES, asked, check_files, data, evaluated, references, runs, sheets

@@ -31,6 +31,8 @@ rule training_run:
         # each process and its readers, and the checkpoint; the model itself is in the memory of the GPUs
         mem_mb=megabytes(16000 + 12000 * GPUS["training"] if GPUS["training"] else 8000 + 4 * MODEL_MB["training"]),
         runtime=minutes(4320 if GPUS["training"] else 240),  # the paper's run took 2.5 days on two H100
+        # it then writes down how far it is, and the next try goes on there
+        slurm_extra=warned(workflow.resource_settings.default_resources, SETTINGS.compute.time_to_stop),
     params:
         options=OPTIONS["training"],
         code=code_digest(

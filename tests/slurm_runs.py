@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import textwrap
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -97,15 +98,19 @@ def jobs_of(name: str) -> list[dict[str, str]]:
     return [dict(zip(fields, line.split("|"), strict=True)) for line in shown.stdout.splitlines()]
 
 
-def with_fault(root: Path, script: str, fault: str, marker: Path) -> None:
-    """Let a script of a copy of the repository do ``fault`` (Python) before its work, the first time it is run."""
+def with_fault(root: Path, script: str, fault: str, marker: Path, always: str = "") -> None:
+    """Let a script of a copy of the repository do ``fault`` (Python) before its work, the first time it is run.
+
+    ``always`` is done each time, before that.
+    """
     path = root / "scripts" / f"{script}.py"
     before, imported, after = path.read_text().partition("from ils.core import run\n")
     assert imported, script
     once = (
         f"import pathlib, time\nmarker = pathlib.Path({str(marker)!r})\nif not marker.exists():\n    marker.touch()\n"
     )
-    path.write_text(f"{before}{imported}{once}    run.start(snakemake.log[0])\n    {fault}\n{after}")
+    once += textwrap.indent(f"run.start(snakemake.log[0])\n{fault}\n", "    ")
+    path.write_text(f"{before}{imported}{always}\n{once}{after}")
 
 
 def start_asleep(directory: Path, seconds: int, *arguments: str) -> tuple[subprocess.Popen, Path]:

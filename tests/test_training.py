@@ -103,24 +103,25 @@ def test_a_killed_process_leaves_what_the_next_goes_on_from(tmp_path, given, who
     assert written(train(tmp_path, given)) == written(whole)
 
 
-@pytest.mark.parametrize("update", [1, 3, 5])
-def test_told_to_stop_it_writes_down_how_far_it_is(tmp_path, given, whole, monkeypatch, update):
-    """SIGTERM, as at SLURM's time limit: within an epoch, or in the last update of one, which is scored afterwards."""
+@pytest.mark.parametrize(("update", "warning"), [(1, "SIGTERM"), (3, "SIGURG"), (5, "SIGURG")])
+def test_told_to_stop_it_writes_down_how_far_it_is(tmp_path, given, whole, monkeypatch, update, warning):
+    """As before SLURM's time limit: within an epoch, or in the last update of one, which is scored afterwards."""
+    warned = signal.Signals[warning]
     original = Fit._update
 
     def stop(self, number, *rest):
         if number == update:
-            os.kill(os.getpid(), signal.SIGTERM)
+            os.kill(os.getpid(), warned)
         return original(self, number, *rest)
 
     with monkeypatch.context() as patched:
         patched.setattr(Fit, "_update", stop)
-        before = signal.getsignal(signal.SIGTERM)
+        before = signal.getsignal(warned)
         with pytest.raises(
             UserError, match=rf"^training was told to stop .*: update {update + 1} of 12 is written down"
         ):
             train(tmp_path, given, threads=2)  # a reader, which must not end first
-        assert signal.getsignal(signal.SIGTERM) is before
+        assert signal.getsignal(warned) is before
     assert torch.load(tmp_path / "checkpoint/checkpoint.pt", weights_only=True)["state"]["update"] == update + 1
     assert written(train(tmp_path, given)) == written(whole)
 

@@ -261,7 +261,8 @@ def test_told_to_stop_all_write_down_how_far_they_are(tmp_path, given, monkeypat
     assert written(train(tmp_path / "stopped", given, made)) == whole
 
 
-def test_the_launcher_passes_on_that_it_is_to_stop(tmp_path, given, monkeypatch):
+@pytest.mark.parametrize("warning", [signal.SIGTERM, signal.SIGURG])
+def test_the_launcher_passes_on_that_it_is_to_stop(tmp_path, given, monkeypatch, warning):
     """Whoever ends the job itself: the processes below it write down how far they are."""
     over(2, monkeypatch)
     made = deepspeed({"micro_batch": 2, "epochs": 40})
@@ -269,7 +270,7 @@ def test_the_launcher_passes_on_that_it_is_to_stop(tmp_path, given, monkeypatch)
     def once_it_runs() -> None:
         while not list((tmp_path / "tensorboard").glob("*")):
             time.sleep(0.2)
-        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), warning)
 
     threading.Thread(target=once_it_runs, daemon=True).start()
     with pytest.raises(UserError, match=r"^training was told to stop .* of 160 is written down"):
@@ -287,8 +288,7 @@ def test_a_process_without_a_seg_holds_up_no_other(tmp_path, given, monkeypatch)
     recipe = {"micro_batch": 1, "balance": "expectation", "lora": {"rank": 4, "alpha": 8, "dropout": 0.0}}
     train(tmp_path / "plain", changed, options({"epochs": 2} | recipe))
     over(2, monkeypatch)
-    monkeypatch.setenv("DEEPSPEED_TIMEOUT", "2")
-    train(tmp_path / "two", changed, deepspeed(recipe))
+    train(tmp_path / "two", changed, deepspeed(recipe), time_to_answer=120)
     one, two = updates(tmp_path / "plain"), updates(tmp_path / "two")
     assert two["pairs"].to_list() == one["pairs"].to_list()
     np.testing.assert_allclose(curve(tmp_path / "two")[:2], curve(tmp_path / "plain")[:2], rtol=1e-3)
@@ -297,9 +297,7 @@ def test_a_process_without_a_seg_holds_up_no_other(tmp_path, given, monkeypatch)
 @pytest.mark.slow
 def test_a_process_that_hangs_ends_the_job_with_a_sentence(tmp_path, given, monkeypatch):
     over(2, monkeypatch)
-    monkeypatch.setenv("DEEPSPEED_TIMEOUT", "1")  # minutes
-    monkeypatch.setattr(stage, "PATIENCE_S", 5)
     faulty(monkeypatch, "hang 2 1")
     with pytest.raises(UserError, match=r"^training: one of its 2 processes was not heard of any more \(") as told:
-        train(tmp_path, given, deepspeed({"micro_batch": 2}))
+        train(tmp_path, given, deepspeed({"micro_batch": 2}), time_to_answer=20, time_to_stop=30)
     assert "\n" not in str(told.value)

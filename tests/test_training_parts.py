@@ -1,5 +1,6 @@
 """What of a model is trained, adapters, and the scores that choose the best epoch."""
 
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -42,7 +43,8 @@ def fresh() -> Rosalia:
 
 def learn(model: Rosalia, batch: Batch, updates: int = 4) -> Runner:
     """Train the model for a few updates with the paper's trainable set."""
-    runner = Runner(model, Recipe.of(options({"lora": {"rank": 4}, "trained": NAMED}).own), torch.device("cpu"))
+    recipe = Recipe.of(options({"lora": {"rank": 4}, "trained": NAMED}).own)
+    runner = Runner(model, recipe, torch.device("cpu"), timedelta())
     model.train()
     for _ in range(updates):
         losses = runner.forward(lambda model: rosalia_loss(model(batch), batch, LossWeights(0.5, 5.0, 1.0)))

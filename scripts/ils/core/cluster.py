@@ -1,7 +1,8 @@
-"""What the workflow has to know of a cluster: resources that grow with each try, why a group of jobs failed, and locks
-and jobs of a run that was killed.
+"""What the workflow has to know of a cluster: resources that grow with each try, the warning before a time limit, why
+a group of jobs failed, and locks and jobs of a run that was killed.
 """
 
+import ast
 import functools
 import os
 import platform
@@ -10,7 +11,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from ils.core.run import UserError
@@ -32,6 +33,22 @@ def growing(amount: int | Callable[[object], int], most: int) -> Callable:
     """
     first = amount if callable(amount) else lambda wildcards: amount
     return lambda wildcards, attempt: min(first(wildcards) * attempt, most)
+
+
+def warned(defaults: Mapping | None, seconds: int) -> str:
+    """Return what a job asks of sbatch so that it is warned ``seconds`` before its time limit, with SIGURG.
+
+    The warning goes to all processes of the job's step, and ends none that does not ask for it: SIGTERM or SIGUSR1
+    would end the shell that the executor starts there, and SLURM kills what is left of a step whose first process
+    ended. ``defaults``: the profile's default-resources, whose slurm_extra a rule's own would replace: both are asked.
+    """
+    given = (defaults or {}).get("slurm_extra")
+    raw = "" if given is None else str(getattr(given, "raw", given) or "")
+    try:
+        others = str(ast.literal_eval(raw)) if raw else ""
+    except (ValueError, SyntaxError):  # not in quotes
+        others = raw
+    return " ".join(filter(None, (others, f"--signal=URG@{seconds}")))
 
 
 def tell_why_groups_fail() -> None:

@@ -10,29 +10,34 @@ import deepspeed
 import torch
 from deepspeed import comm
 from torch import distributed
+from torch.distributed import distributed_c10d
 
 from ils.rosalia.model import Rosalia
 from ils.training import checkpoint, parts
 from ils.training.recipe import Recipe
 
-PATIENCE = timedelta(days=1)
+WRITING = timedelta(days=1)
 """How long ranks wait for one that writes."""
 
 
 class Runner:
     """Gradients and updates shared out over processes; see :class:`ils.training.plain.Runner`.
 
-    With bfloat16 the model is bfloat16, and the optimiser keeps float32 weights of its own.
+    With bfloat16 the model is bfloat16, and the optimiser keeps float32 weights of its own. ``patience``: how long a
+    process waits for another that does not answer, until it raises an error.
     """
 
-    def __init__(self, model: Rosalia, recipe: Recipe, device: torch.device):
+    def __init__(self, model: Rosalia, recipe: Recipe, device: torch.device, patience: timedelta):
         if device.type == "cuda":
             device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
             torch.cuda.set_device(device)
-        deepspeed.init_distributed(dist_backend="nccl" if device.type == "cuda" else "gloo", verbose=False)
+        # DeepSpeed's gradients go through groups that it makes with torch's defaults, whatever it is given here
+        distributed_c10d.default_pg_timeout = distributed_c10d.default_pg_nccl_timeout = patience
+        backend = "nccl" if device.type == "cuda" else "gloo"
+        deepspeed.init_distributed(dist_backend=backend, timeout=patience, verbose=False)
         self.rank, self.ranks, self.device = comm.get_rank(), comm.get_world_size(), device
         # for waiting alone, on the CPU: the other group gives up after minutes
-        self._patient = distributed.new_group(backend="gloo", timeout=PATIENCE)
+        self._patient = distributed.new_group(backend="gloo", timeout=WRITING)
         self.parameters = parts.choose(model, recipe.trained)
         self.engine, self.optimiser, _, _ = deepspeed.initialize(
             model=model.to(self.device),

@@ -120,8 +120,8 @@ class Fit:
                 self.runner.save(self.folder, asdict(course))
             if stop:
                 raise UserError(
-                    f"training was told to stop (SIGTERM, as at a job's time limit): update {course.update} of "
-                    f"{self.plan.total} is written down, run it again and it goes on there"
+                    "training was told to stop (its job's time limit is near, or somebody ends it): update "
+                    f"{course.update} of {self.plan.total} is written down, run it again and it goes on there"
                 )
         if board:
             board.close()

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from contextlib import nullcontext
+from datetime import timedelta
 from pathlib import Path
 
 import torch
@@ -14,11 +15,14 @@ from ils.training.recipe import Recipe
 
 
 class Runner:
-    """Gradients and updates in one process. With bfloat16, weights stay float32 and the passes run in bfloat16."""
+    """Gradients and updates in one process. With bfloat16, weights stay float32 and the passes run in bfloat16.
+
+    There is no other process to have ``patience`` with.
+    """
 
     rank, ranks = 0, 1
 
-    def __init__(self, model: Rosalia, recipe: Recipe, device: torch.device):
+    def __init__(self, model: Rosalia, recipe: Recipe, device: torch.device, patience: timedelta):
         self.model, self.recipe, self.device = model.to(device), recipe, device
         self.parameters = parts.choose(model, recipe.trained)
         self.optimiser = parts.optimiser(self.parameters, recipe)

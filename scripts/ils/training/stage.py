@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 
 import polars as pl
@@ -43,8 +44,6 @@ __all__ = ["Options", "run_training"]
 
 log = logging.getLogger("ils")
 WORKER = "ils.training.worker"
-PATIENCE_S = 1800
-"""How long processes that were told to stop may write, seconds."""
 SILENCE = re.compile(r"Watchdog caught collective operation timeout|Timed out waiting|timed out after|Timeout\(ms\)=")
 """What NCCL and gloo say when a process does not answer."""
 UPDATES = {
@@ -161,7 +160,7 @@ def _launch(job: Job) -> None:
     path.write_text(json.dumps(asdict(job)), encoding="utf-8")
     fault.unlink(missing_ok=True)
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
-    command += [f"--shutdown-timeout={PATIENCE_S}"]
+    command += [f"--shutdown-timeout={job.compute['time_to_stop']}"]
     command += ["-m", WORKER, str(path)]
     paths = os.pathsep.join(filter(None, (str(SCRIPTS), os.environ.get("PYTHONPATH"))))
     with subprocess.Popen(
@@ -198,7 +197,7 @@ def _end_with_parent() -> None:
 
 
 def work(job: Job) -> None:
-    """Do a training, or one process's share of it; told to stop (SIGTERM), it writes down how far it is and ends."""
+    """Do a training, or one process's share of it; told to stop, it writes down how far it is and ends."""
     with heeded() as told:
         _work(job, told)
 
@@ -224,7 +223,8 @@ def _work(job: Job, told: Callable[[], bool]) -> None:
         model.checkpoint_gradients()
     torch.manual_seed(stable_hash(options.seed, "adapters") % 2**63)
     adapters = parts.add_adapters(model, recipe.lora)
-    runner = importlib.import_module(f"ils.training.{recipe.runner}").Runner(model, recipe, device)
+    patience = timedelta(seconds=job.compute["time_to_answer"])
+    runner = importlib.import_module(f"ils.training.{recipe.runner}").Runner(model, recipe, device, patience)
     # the job's cores are those of all processes
     how = Execution(max(0, job.threads // runner.ranks - 1), job.compute["checkpoint_every"], told)
     course = Fit(runner, pairs, held, recipe, options, folder, how).run(job.files["tensorboard"])

@@ -1,14 +1,21 @@
-"""Being told to stop (SIGTERM): SLURM does so at a job's time limit, some time before it kills."""
+"""Being told to stop: by SIGURG some time before SLURM's time limit, by SIGTERM wherever somebody ends the process.
+
+SLURM sends its warning to every process of the job's step. SIGTERM would end the shell above a training, and SLURM
+kills what is left of a step whose first process ended. SIGURG ends nothing that does not ask for it.
+"""
 
 import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+WARNINGS = (signal.SIGURG, signal.SIGTERM)
+"""The first is what :func:`ils.core.cluster.warned` asks SLURM for."""
+
 
 @contextmanager
 def heeded(pass_on: Callable[[], object] = lambda: None) -> Iterator[Callable[[], bool]]:
-    """Within, a SIGTERM ends nothing; yield what tells whether one came. ``pass_on`` is called when it comes.
+    """Within, a warning ends nothing; yield what tells whether one came. ``pass_on`` is called when it comes.
 
     Only a process's main thread can heed signals: elsewhere none ever comes.
     """
@@ -21,8 +28,9 @@ def heeded(pass_on: Callable[[], object] = lambda: None) -> Iterator[Callable[[]
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False
         return
-    before = signal.signal(signal.SIGTERM, heed)
+    before = {warning: signal.signal(warning, heed) for warning in WARNINGS}
     try:
         yield lambda: bool(told)
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for warning, handler in before.items():
+            signal.signal(warning, handler)

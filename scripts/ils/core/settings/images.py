@@ -44,6 +44,25 @@ class Compute(Section):
     checkpoint_every: int = key(
         100, "Updates of a training between two states that it can go on from.", unit="updates", ge=1, le=1_000_000
     )
+    time_to_stop: int = key(
+        600,
+        "Seconds that a training which is told to stop has to end its update and write down how far it is; SLURM tells "
+        "it so much before the job's time limit. A process that is not done by then is killed. The paper's training "
+        "writes 7.3 GB (12 bytes for each of 608.5 million trained values), 73 s at 100 MB/s, and an update takes 14 s "
+        "on two H100; a slow disk or one small GPU takes some times that.",
+        unit="seconds",
+        ge=30,
+        le=1800,
+    )
+    time_to_answer: int = key(
+        600,
+        "Seconds that the processes of a training wait for one that does not answer; then the job ends with a "
+        "sentence, and is tried again. As torch's own for NCCL, and longer than one of them takes to write the best "
+        "weights (2.4 GB of float32, at 4 MB/s or more).",
+        unit="seconds",
+        ge=10,
+        le=86_400,
+    )
     max_runtime: int = key(
         1440,
         "Minutes that a job asks for at most, at any try: what your partitions allow. A training that takes longer "
