@@ -1,6 +1,7 @@
 """The loop of a training: the way back after a kill, updates of several micro-batches, updates that are skipped."""
 
 import math
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -111,7 +112,10 @@ def test_told_to_stop_it_writes_down_how_far_it_is(tmp_path, given, whole, monke
 
     def stop(self, number, *rest):
         if number == update:
-            os.kill(os.getpid(), warned)
+            readers = [reader.pid for reader in multiprocessing.active_children()]
+            assert readers
+            for process in (*readers, os.getpid()):  # as SLURM: to all of them
+                os.kill(process, warned)
         return original(self, number, *rest)
 
     with monkeypatch.context() as patched:
@@ -120,7 +124,7 @@ def test_told_to_stop_it_writes_down_how_far_it_is(tmp_path, given, whole, monke
         with pytest.raises(
             UserError, match=rf"^training was told to stop .*: update {update + 1} of 12 is written down"
         ):
-            train(tmp_path, given, threads=2)  # a reader, which must not end first
+            train(tmp_path, given, threads=2)  # a reader, which must not end
         assert signal.getsignal(warned) is before
     assert torch.load(tmp_path / "checkpoint/checkpoint.pt", weights_only=True)["state"]["update"] == update + 1
     assert written(train(tmp_path, given)) == written(whole)

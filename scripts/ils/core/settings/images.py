@@ -52,7 +52,7 @@ class Compute(Section):
         "on two H100; a slow disk or one small GPU takes some times that.",
         unit="seconds",
         ge=30,
-        le=1800,
+        le=1800,  # half of the shortest max_runtime
     )
     time_to_answer: int = key(
         600,
