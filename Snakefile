@@ -26,71 +26,77 @@ resource_scopes:
 include: "rules/common.smk"
 
 
-if SETTINGS.compute.container:
+if PLAN.settings.compute.container:
 
     # the environments of envs/ lie in the image: used with --sdm conda apptainer, else without effect
-    containerized: SETTINGS.compute.container
+    containerized: PLAN.settings.compute.container
 
 
-include: "rules/phantom.smk"
-include: "rules/cohort.smk"
-include: "rules/frames.smk"
-include: "rules/reports.smk"
-include: "rules/reports_models.smk"
-include: "rules/weights.smk"
-include: "rules/weights_rosalia.smk"
-include: "rules/organs.smk"
-include: "rules/anomaly.smk"
-include: "rules/anatomy.smk"
-include: "rules/boxes.smk"
-include: "rules/masks.smk"
-include: "rules/ablation.smk"
-include: "rules/dataset.smk"
-include: "rules/tables.smk"
-include: "rules/figures.smk"
-include: "rules/page.smk"
-include: "rules/explain.smk"
-include: "rules/agreement.smk"
-include: "rules/paraphrase.smk"
-include: "rules/training.smk"
-include: "rules/inference.smk"
-include: "rules/evaluation.smk"
-include: "rules/evaluation_paraphrases.smk"
-include: "rules/review.smk"
-include: "rules/release.smk"
+# What every system stands on: images …
+include: "rules/imaging/phantom.smk"
+include: "rules/imaging/cohort.smk"
+include: "rules/imaging/frames.smk"
+include: "rules/imaging/weights.smk"
+include: "rules/imaging/weights_rosalia.smk"
+include: "rules/imaging/organs.smk"
+include: "rules/imaging/anomaly.smk"
+include: "rules/imaging/anatomy.smk"
+include: "rules/imaging/boxes.smk"
+# … and their reports
+include: "rules/language/reports.smk"
+include: "rules/language/reports_models.smk"
+# ILS: lesion masks, instruction-answer pairs, and ROSALIA trained and scored on them
+include: "rules/ils/masks.smk"
+include: "rules/ils/dataset.smk"
+include: "rules/ils/paraphrase.smk"
+include: "rules/ils/training.smk"
+include: "rules/ils/inference.smk"
+include: "rules/ils/evaluation.smk"
+include: "rules/ils/evaluation_paraphrases.smk"
+# What stopped at each stage
+include: "rules/exclusions.smk"
+# What people look at, judge and pass on
+include: "rules/reporting/ablation.smk"
+include: "rules/reporting/tables.smk"
+include: "rules/reporting/figures.smk"
+include: "rules/reporting/page.smk"
+include: "rules/reporting/explain.smk"
+include: "rules/reporting/agreement.smk"
+include: "rules/reporting/review.smk"
+include: "rules/reporting/release.smk"
 
 
 onstart:
     try:
         refuse_unwritable(Path.cwd())
-        refuse_orphans(Path.cwd(), submits=workflow.executor_plugin.name == "slurm")
-        if SETTINGS.cohort.source != "embedded" and not workflow.touch:
-            refuse_blind_rerun(workflow.dag)
-        if not workflow.touch:
-            refuse_empty_splits(workflow.dag)
+        refuse_orphans(Path.cwd(), submits=submits_to_slurm(workflow))
+        if not touches(workflow):
+            planned = planned_jobs(workflow.dag)
+            if PLAN.settings.cohort.source != "embedded":
+                refuse_blind_rerun(planned)
+            refuse_empty_splits(planned)
     except UserError as error:
         sys.exit(f"cxr-ils: {error}")
 
 
 # Seen at the end, whatever scrolled by: a hospital's reports that could not be read.
 onsuccess:
-    if told := last_words(Path("results/reports/reading.tsv")):
-        print(f"cxr-ils: {told}", file=sys.stderr)
+    tell_last_words()
 
 
 onerror:
-    if told := last_words(Path("results/reports/reading.tsv")):
-        print(f"cxr-ils: {told}", file=sys.stderr)
+    tell_last_words()
 
 
 rule all:
     default_target: True
     input:
-        rules.dataset.output,
+        rules.dataset.input,
         rules.tables.input,
         rules.figures.input,
         rules.page.input,
-        rules.weights.output if WEIGHTS_NEEDED else [],
+        rules.weights.output if PLAN.weights_needed else [],
 
 
+tell_dry_runs_in_full(workflow)
 keep_digests()

@@ -26,9 +26,9 @@ sys.path.insert(0, str(ROOT / "scripts"))
 
 import polars as pl  # noqa: E402
 
-from ils.core.options import stage_options  # noqa: E402
-from ils.core.settings import read  # noqa: E402
-from ils.core.store import write_table  # noqa: E402
+from cxr.base.tables import write_table  # noqa: E402
+from cxr.workflow.params import stage_options  # noqa: E402
+from cxr.workflow.settings import read  # noqa: E402
 
 ENGINES = {
     "hybridgnet": "organs",

@@ -66,7 +66,7 @@ def bert() -> nn.Module:
 
 def p6() -> nn.Module:
     """Return one fold of the detector, ScaledYOLOv4-P6 for 14 classes."""
-    from ils.boxes.scaled_yolov4.network import Network
+    from cxr.imaging.boxes.scaled_yolov4.network import Network
     from tiny_yolo import STRIDES, plan
 
     return Network(plan(), STRIDES)
@@ -74,14 +74,14 @@ def p6() -> nn.Module:
 
 def hybridgnet() -> nn.Module:
     """Return HybridGNet for pictures of 1024 x 1024 pixels."""
-    from ils.organs.hybridgnet.net import HybridGNet
+    from cxr.imaging.organs.hybridgnet.net import HybridGNet
 
     return HybridGNet()
 
 
 def cxas() -> dict[str, torch.Tensor]:
     """Return the tensors of CXAS's U-Net on a ResNet-50, without the package."""
-    from ils.weights.cxas import shapes
+    from cxr.imaging.weights.cxas import shapes
 
     return {name: _random(name, shape) for name, shape in shapes().items()}
 
@@ -136,7 +136,7 @@ def write_radedit(folder: Path, options: dict, image: np.ndarray) -> dict[str, s
 
 
 def write_cxas(folder: Path, options: dict, image: np.ndarray) -> dict[str, str]:
-    from ils.weights.cxas import convert_cxas
+    from cxr.imaging.weights.cxas import convert_cxas
 
     path = folder / "cxas.safetensors"
     torch.save({"model": {f"module.{name}": value for name, value in cxas().items()}}, folder / "cxas.pth")
@@ -152,9 +152,9 @@ def write_scaled_yolov4(
     net, plan: another of the family. Without a pickle: the classes that it would name are nowhere at hand.
     """
     import tiny_yolo
-    from ils.boxes import nets
-    from ils.boxes.scaled_yolov4 import GREY, INPUTS
-    from ils.core import tensors
+    from cxr.imaging.boxes import nets
+    from cxr.imaging.boxes.scaled_yolov4 import GREY, INPUTS
+    from cxr.nets import tensors
 
     net, plan = net or p6(), plan or tiny_yolo.plan()
     head, path = net.model[-1], folder / "fold.safetensors"
@@ -175,10 +175,10 @@ def write_scaled_yolov4(
 
 
 def write_ultralytics(folder: Path, options: dict, image: np.ndarray) -> dict[str, str]:
-    from ils.boxes import nets
-    from ils.boxes.ultralytics import QUIET
-    from ils.core.labels import BOX_CLASSES
-    from ils.weights.ultralytics import convert_ultralytics
+    from cxr.base.vocabulary import BOX_CLASSES
+    from cxr.imaging.boxes import nets
+    from cxr.imaging.boxes.ultralytics import QUIET
+    from cxr.imaging.weights.ultralytics import convert_ultralytics
 
     os.environ |= QUIET | {"YOLO_CONFIG_DIR": str(folder)}
     from ultralytics.nn.tasks import DetectionModel

@@ -19,18 +19,23 @@ from typing import NamedTuple
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / name) for name in ("scripts", "tests", "benchmarks")]
+sys.path[:0] = [str(ROOT / name) for name in ("scripts", "tests", "tests/support", "benchmarks")]
 
 import cv2  # noqa: E402
 import numpy as np  # noqa: E402
 import torch  # noqa: E402
 
-from ils.core import geometry  # noqa: E402
-from ils.core.engines import Setup, engine_module  # noqa: E402
-from ils.core.labels import ORGAN_LABELS  # noqa: E402
-from ils.core.nets import device_of  # noqa: E402
-from ils.core.run import UserError  # noqa: E402
-from ils.core.store import FRAME_SIZE  # noqa: E402
+from cxr.base.engines import Setup, engine_module  # noqa: E402
+from cxr.base.errors import UserError  # noqa: E402
+from cxr.base.hdf5 import FRAME_SIZE  # noqa: E402
+from cxr.base.vocabulary import ORGAN_LABELS  # noqa: E402
+from cxr.geometry.affine import fit_affine  # noqa: E402
+from cxr.imaging.anatomy.engine import AnatomyOptions  # noqa: E402
+from cxr.imaging.anomaly.engine import AnomalyOptions  # noqa: E402
+from cxr.imaging.boxes.engine import BoxesOptions  # noqa: E402
+from cxr.imaging.organs.engine import OrgansOptions  # noqa: E402
+from cxr.nets.devices import device_of  # noqa: E402
+from cxr.workflow.engine_files import package_of  # noqa: E402
 
 PACKAGES = {"radedit": ("diffusers", "transformers"), "cxas": ("cxas",), "ultralytics": ("ultralytics",)}
 ORIGINAL = (2500, 2500)
@@ -59,7 +64,7 @@ def frame(name: str = "image") -> Frame:
 
 
 def segment_organs(engine: object, frames: list[Frame]) -> None:
-    affine = geometry.fit_affine(ORIGINAL, FRAME_SIZE, "pad")
+    affine = fit_affine(ORIGINAL, FRAME_SIZE, "pad")
     for one in frames:
         engine.segment(one.image, one.name, affine, ORIGINAL)
 
@@ -78,11 +83,12 @@ def detect(engine: object, frames: list[Frame]) -> None:
 
 WORK = {"organs": segment_organs, "anomaly": edit, "anatomy": segment_anatomy, "boxes": detect}
 """What a stage asks of its engine for some frames."""
+OPTIONS = {"organs": OrgansOptions, "anomaly": AnomalyOptions, "anatomy": AnatomyOptions, "boxes": BoxesOptions}
 
 
 def load(stage: str, name: str, options: dict, files: dict, device: str, batch: int, folds: int | None) -> object:
     """Load an engine as its stage does; of an ensemble ``folds`` alone."""
-    module, kind = engine_module(f"ils.{stage}", name), import_module(f"ils.{stage}.engine").Options
+    module, kind = engine_module(package_of(stage), name), OPTIONS[stage]
     whole = getattr(module, "INPUTS", {})
     if folds:
         module.INPUTS = dict(list(whole.items())[:folds])
@@ -135,7 +141,7 @@ def measure(
     parts: the diffusion steps or folds to run; the row tells the time of all (``s_per_image``) from theirs. Empty where
     the engine takes one image at a time whatever the batch.
     """
-    of = len(engine_module(f"ils.{stage}", name).INPUTS) if name == "scaled_yolov4" else None
+    of = len(engine_module(package_of(stage), name).INPUTS) if name == "scaled_yolov4" else None
     engine = load(stage, name, options, files, device, batch, parts if of else None)
     used = device_of(device)
     if min(batch, getattr(engine, "batch", 1)) < batch:

@@ -15,18 +15,19 @@ from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "tests")]
+sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "tests/support")]
 
 import numpy as np  # noqa: E402
 import polars as pl  # noqa: E402
 from pydicom import uid  # noqa: E402
 
+from cxr.base.hdf5 import Shard  # noqa: E402
+from cxr.base.tables import write_table  # noqa: E402
+from cxr.imaging.cohort.make_cohort import SHARD_SCHEMA  # noqa: E402
+from cxr.imaging.frames.make_frames import FramesOptions, run_shard  # noqa: E402
+from cxr.workflow.params import stage_options  # noqa: E402
+from cxr.workflow.settings import Settings  # noqa: E402
 from dicom_files import dataset, encoded, picture, stored_values  # noqa: E402
-from ils.cohort.stage import SHARD_SCHEMA  # noqa: E402
-from ils.core.options import stage_options  # noqa: E402
-from ils.core.settings import Settings  # noqa: E402
-from ils.core.store import Shard, write_table  # noqa: E402
-from ils.frames.stage import Options, run_shard  # noqa: E402
 
 SYNTAXES = (
     uid.ExplicitVRLittleEndian,
@@ -61,7 +62,7 @@ def seconds(folder: Path, data: bytes, images: int, threads: int) -> float:
         cohort=str(folder / "cohort.parquet"),
         output=str(output),
         excluded=str(folder / "excluded.parquet"),
-        options=Options(**stage_options(Settings())["frames"]),
+        options=FramesOptions(**stage_options(Settings())["frames"]),
         attrs={},
         threads=threads,
     )

@@ -20,18 +20,18 @@ from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "tests")]
+sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "tests/support")]
 
 import cv2  # noqa: E402
 import numpy as np  # noqa: E402
 import polars as pl  # noqa: E402
 
 import masks_oracle as oracle  # noqa: E402
-from ils.core.labels import LOBE_ZONES, LUNGS, SIDES, ZONE_LEVELS  # noqa: E402
-from ils.core.settings import Settings  # noqa: E402
-from ils.core.store import read_table, write_table  # noqa: E402
-from ils.masks import stage, sweep  # noqa: E402
-from ils.masks.options import Rules  # noqa: E402
+from cxr.base.tables import read_table, write_table  # noqa: E402
+from cxr.base.vocabulary import LOBE_ZONES, LUNGS, SIDES, ZONE_LEVELS  # noqa: E402
+from cxr.ils.masks import make_masks, sweep  # noqa: E402
+from cxr.ils.masks.options import Rules  # noqa: E402
+from cxr.workflow.settings import Settings  # noqa: E402
 from masks_shard import outputs, said, write_inputs  # noqa: E402
 
 SIZE = 512
@@ -143,7 +143,7 @@ def stopwatch(times: list[tuple[float, float]]):
     times.append((time.process_time() - began, time.perf_counter() - at))
 
 
-def brute_force(studies: list[dict], options: stage.Options) -> dict[tuple[str, int], tuple[int, list[str]]]:
+def brute_force(studies: list[dict], options: make_masks.MasksOptions) -> dict[tuple[str, int], tuple[int, list[str]]]:
     """Return {(study, finding): (area, grounded)} of the oracle."""
     made = {}
     for one in studies:
@@ -194,7 +194,7 @@ def main() -> None:
     cv2.setNumThreads(1)
     studies = [study(number) for number in range(given.images)]
     base = rules()
-    one_set = stage.Options(**base, thresholds=threshold_sets(1)["default"])
+    one_set = make_masks.MasksOptions(**base, thresholds=threshold_sets(1)["default"])
     rows = []
 
     def note(what: str, sets: int, images: int, times: list[tuple[float, float]]) -> None:
@@ -205,15 +205,15 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         inputs, made = write_inputs(Path(folder) / "in", studies), outputs(Path(folder) / "out")
         shared = {"attrs": {}, "threads": 1}
-        stage.run_shard(**inputs, **made, options=one_set, **shared)  # warm: libraries loaded, files cached
+        make_masks.run_shard(**inputs, **made, options=one_set, **shared)  # warm: libraries loaded, files cached
         seconds: list[tuple[float, float]] = []
         for _ in range(given.rounds):
             with stopwatch(seconds):
-                stage.run_shard(**inputs, **made, options=one_set, **shared)
+                make_masks.run_shard(**inputs, **made, options=one_set, **shared)
         note(VECTORISED, 1, given.images, seconds)
         table = read_table(made["findings"])
         for number in (1, 2, 5, 10, 20):
-            many = sweep.Options(**base, sets=threshold_sets(number))
+            many = sweep.SweepOptions(**base, sets=threshold_sets(number))
             seconds = []
             for _ in range(given.rounds):
                 with stopwatch(seconds):

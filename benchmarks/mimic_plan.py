@@ -136,12 +136,12 @@ def cohort_stage(root: str, out: str) -> None:
     """Run the stage cohort on a tree, as its rule does; print how many images were accepted and excluded, by reason."""
     import polars as pl
 
-    from ils.cohort.stage import Options, run
-    from ils.core.options import stage_options
-    from ils.core.seeds import shard_names
-    from ils.core.settings import read
+    from cxr.base.seeds import shard_names
+    from cxr.imaging.cohort.make_cohort import CohortOptions, run
+    from cxr.workflow.params import stage_options
+    from cxr.workflow.settings import read
 
-    options = Options(**stage_options(read({"cohort": settings(Path(root))["cohort"]}))["cohort"])
+    options = CohortOptions(**stage_options(read({"cohort": settings(Path(root))["cohort"]}))["cohort"])
     files = {"images": f"{out}/images.parquet", "excluded": f"{out}/excluded.parquet"}
     run(shards=[f"{out}/{name}.parquet" for name in shard_names(SHARDS)], **files, options=options, attrs={}, threads=2)
     reasons = pl.read_parquet(files["images"]).select(pl.col("reason").fill_null("accepted"))

@@ -21,11 +21,11 @@ sys.path.insert(0, str(ROOT / "scripts"))
 
 import polars as pl  # noqa: E402
 
-from ils.core.labels import SPLITS  # noqa: E402
-from ils.core.options import stage_options  # noqa: E402
-from ils.core.settings import read  # noqa: E402
-from ils.core.store import read_lines, read_table, write_lines, write_table  # noqa: E402
-from ils.dataset import stage  # noqa: E402
+from cxr.base.tables import read_lines, read_table, write_lines, write_table  # noqa: E402
+from cxr.base.vocabulary import SPLITS  # noqa: E402
+from cxr.ils.dataset import make_pairs  # noqa: E402
+from cxr.workflow.params import stage_options  # noqa: E402
+from cxr.workflow.settings import read  # noqa: E402
 
 
 def copies(results: Path, folder: Path, studies: int, shards: int) -> None:
@@ -53,7 +53,7 @@ def measured(folder: Path) -> None:
     inputs["reports"] = sorted(map(str, folder.glob("*.jsonl")))
     images = sum(len(read_table(path)) for path in inputs["studies"])
     began, wall = time.process_time(), time.perf_counter()
-    stage.run(**inputs, **files, options=stage.Options(**chosen))
+    make_pairs.run(**inputs, **files, options=make_pairs.DatasetOptions(**chosen))
     core_s, wall_s = time.process_time() - began, time.perf_counter() - wall
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
     written = sum(Path(files[split]).stat().st_size for split in SPLITS) / 1e6

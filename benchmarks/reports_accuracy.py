@@ -33,8 +33,8 @@ import reports_clinical as clinical  # noqa: E402
 import reports_floors as floors  # noqa: E402
 import reports_labelled as labelled  # noqa: E402
 import reports_scores as scores  # noqa: E402
-from ils.core.run import UserError  # noqa: E402
-from ils.reports import engine, sentences  # noqa: E402
+from cxr.base.errors import UserError  # noqa: E402
+from cxr.language.reports import engine, sentences  # noqa: E402
 from reports_labelled import Case, Report  # noqa: E402
 from reports_measures import Accuracy, Measure, fold_of, measured, of_cases  # noqa: E402
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import jinja2
 
-from ils.core.labels import LESIONS
-from ils.core.run import UserError
-from ils.core.store import atomic
-from ils.reports import sentences
+from cxr.base.atomic import atomic
+from cxr.base.errors import UserError
+from cxr.base.vocabulary import LESIONS
+from cxr.language.reports import sentences
 from reports_labelled import Case, Clinical, Expected, Report
 from reports_marks import DECISIONS, Piece, marks_of, pieces_of, row_of
 from reports_scores import WAYS, case_right, found_lesions, places_of

@@ -20,9 +20,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ils.core import options, settings
-from ils.core.labels import LESIONS, VALID_LOCATIONS, kinds_under
-from ils.reports import stage
+from cxr.base.vocabulary import LESIONS, VALID_LOCATIONS, kinds_under
+from cxr.language.reports import read_reports
+from cxr.workflow import params, settings
 from reports_labelled import Clinical, Told
 from reports_measures import Measure, sums
 from reports_scores import share
@@ -173,16 +173,16 @@ def _count_denials(text: Clinical, answer: Answer, affirmed, denied, row: dict, 
             errors.append(("denial", lesion, "false denial " + ("by a tuple" if by_tuple else "by silence")))
 
 
-def reader() -> stage._Reader:
+def reader() -> read_reports._Reader:
     """Return what the stage reads with under the default settings."""
-    chosen = options.stage_options(settings.Settings())["reports"]
-    return stage.reader_of(stage.Options(**chosen | {"engine": "rules"}))
+    chosen = params.stage_options(settings.Settings())["reports"]
+    return read_reports.reader_of(read_reports.ReportsOptions(**chosen | {"engine": "rules"}))
 
 
-def answer(text: Clinical, reader: stage._Reader) -> Answer:
+def answer(text: Clinical, reader: read_reports._Reader) -> Answer:
     """Read a text as the stage reads a manifest's column ``findings``."""
     row = {"study_id": text.id, "subject_id": text.id, "findings": text.text, "impression": None}
-    line = stage.study_line(row, reader)
+    line = read_reports.study_line(row, reader)
     if not isinstance(line, dict):
         return Answer([], False, (), line[0])
     return Answer(line["tuples"], line["mentions_lungs"], tuple(line["related"]))

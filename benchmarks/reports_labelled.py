@@ -9,8 +9,8 @@ from typing import Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from ils.core.labels import LESIONS
-from ils.core.run import UserError
+from cxr.base.errors import UserError
+from cxr.base.vocabulary import LESIONS
 
 Lesion = Literal[LESIONS]
 Line = TypeVar("Line", bound="_Line")

@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 from spacy.tokens import Doc
 
-from ils.core.provenance import RESOURCES
-from ils.reports import sentences
-from ils.reports.rules import lexicon
-from ils.reports.rules.tokens import words_of
+from cxr.language.reports import sentences
+from cxr.language.reports.rules import lexicon
+from cxr.language.reports.rules.tokens import words_of
+from cxr.workflow.code_digest import RESOURCES
 
 DECISIONS = {
     "definite": ("A", "affirmed, definite"),

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 import reports_scores as scores
-from ils.core.labels import LESIONS
+from cxr.base.vocabulary import LESIONS
 from reports_labelled import Report
 
 

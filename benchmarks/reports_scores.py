@@ -1,16 +1,16 @@
 """How right answers are: lesion types, sides and zones of labelled reports, tuples of sentences.
 
-Answers are tuples of :mod:`ils.reports.schema`. A lesion counts as found where an affirmed tuple of it, or a finding
-that may stand for it, has one of the grades asked for. Counts are (..., 7 lesions, 3): true positive, false positive,
-false negative.
+Answers are tuples of :mod:`cxr.language.reports.schema`. A lesion counts as found where an affirmed tuple of it, or a
+finding that may stand for it, has one of the grades asked for. Counts are (..., 7 lesions, 3): true positive, false
+positive, false negative.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
-from ils.core.labels import LESIONS
-from ils.reports.schema import HEDGES
+from cxr.base.vocabulary import LESIONS
+from cxr.language.reports.schema import HEDGES
 from reports_labelled import Case, Expected, Report
 
 FAMILY = {

@@ -32,20 +32,20 @@ import torch  # noqa: E402
 from torch import nn  # noqa: E402
 
 import rosalia_original as original  # noqa: E402
-from ils.core.nets import device_of, inference  # noqa: E402
-from ils.core.settings import Settings  # noqa: E402
-from ils.core.store import write_table  # noqa: E402
-from ils.inference.asking import Asker, Options  # noqa: E402
-from ils.inference.stage import windows  # noqa: E402
-from ils.rosalia.lite import make_lite  # noqa: E402
-from ils.rosalia.losses import rosalia_loss  # noqa: E402
-from ils.rosalia.model import Rosalia  # noqa: E402
-from ils.rosalia.prompts import answer_of, prompt  # noqa: E402
-from ils.rosalia.samples import Batch, Draws, Pairs, Sample, collate  # noqa: E402
-from ils.rosalia.sources import Lines  # noqa: E402
-from ils.rosalia.tokens import Tokens, word_tokenizer  # noqa: E402
-from ils.training import parts  # noqa: E402
-from ils.training.recipe import Recipe  # noqa: E402
+from cxr.base.tables import write_table  # noqa: E402
+from cxr.ils.inference.asking import Asker, InferenceOptions  # noqa: E402
+from cxr.ils.inference.infer import windows  # noqa: E402
+from cxr.ils.rosalia.lite import make_lite  # noqa: E402
+from cxr.ils.rosalia.losses import rosalia_loss  # noqa: E402
+from cxr.ils.rosalia.model import Rosalia  # noqa: E402
+from cxr.ils.rosalia.prompts import answer_of, prompt  # noqa: E402
+from cxr.ils.rosalia.samples import Batch, Draws, Pairs, Sample, collate  # noqa: E402
+from cxr.ils.rosalia.sources import Lines  # noqa: E402
+from cxr.ils.rosalia.tokens import Tokens, word_tokenizer  # noqa: E402
+from cxr.ils.training import parts  # noqa: E402
+from cxr.ils.training.recipe import Recipe  # noqa: E402
+from cxr.nets.devices import device_of, inference  # noqa: E402
+from cxr.workflow.settings import Settings  # noqa: E402
 from rosalia_nets import Meter, random_7b  # noqa: E402
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -84,7 +84,7 @@ class Bench:
             include={"conversation", "max_length", "fit", "published_mismatch"}
         )
         asking |= {"text": text, "max_new_tokens": self.max_new_tokens, "dtype": str(self.dtype).removeprefix("torch.")}
-        return Asker(self.model, self.tokens, Options(**asking), self.device, batch)
+        return Asker(self.model, self.tokens, InferenceOptions(**asking), self.device, batch)
 
     def pairs(self, split: str, *, answers: bool, masks: bool) -> Pairs:
         """Return the pairs of a split; in training the target is the side of the model's own square."""

@@ -9,9 +9,9 @@ import torch
 from torch import nn
 from transformers import LlamaConfig, LlavaConfig, SamConfig
 
-from ils.rosalia.config import CLIP_L14, sam_config
-from ils.rosalia.model import Rosalia
-from ils.rosalia.tokens import Tokens
+from cxr.ils.rosalia.config import CLIP_L14, sam_config
+from cxr.ils.rosalia.model import Rosalia
+from cxr.ils.rosalia.tokens import Tokens
 
 VOCABULARY = 32_004
 """Rows of LISA-7B's embedding with its tokens (which words they are makes no difference here)."""

@@ -3,7 +3,7 @@
 The same weights and the same transformers modules, hence the same kernels; the order of work is LISA's. SAM's encoder
 takes one image at a time and runs again for each instruction; the language model reads everything again for each token
 (use_cache=False), CLIP's features are computed anew each time; logits and projection are those of all positions;
-SAM's decoder draws one image at a time. `tests/test_benchmarks_rosalia.py` holds it to the arrays of the original.
+SAM's decoder draws one image at a time. `tests/workflow/test_benchmarks_rosalia.py` holds it to the original's arrays.
 """
 
 from dataclasses import dataclass
@@ -11,11 +11,11 @@ from dataclasses import dataclass
 import torch
 from torch.nn import functional
 
-from ils.rosalia.losses import LossWeights, bce, dice
-from ils.rosalia.model import Rosalia
-from ils.rosalia.pictures import to_frame
-from ils.rosalia.samples import Batch
-from ils.rosalia.tokens import IGNORED
+from cxr.ils.rosalia.losses import LossWeights, bce, dice
+from cxr.ils.rosalia.model import Rosalia
+from cxr.ils.rosalia.pictures import to_frame
+from cxr.ils.rosalia.samples import Batch
+from cxr.ils.rosalia.tokens import IGNORED
 
 
 @dataclass(frozen=True)

@@ -31,8 +31,9 @@ import numpy as np  # noqa: E402
 import polars as pl  # noqa: E402
 from PIL import Image  # noqa: E402
 
-from ils.core.settings import read  # noqa: E402
-from ils.core.store import Shard, ShardWriter, pack, unpack, write_table  # noqa: E402
+from cxr.base.hdf5 import Shard, ShardWriter, pack, unpack  # noqa: E402
+from cxr.base.tables import write_table  # noqa: E402
+from cxr.workflow.settings import read  # noqa: E402
 from whole import Bench  # noqa: E402
 
 ARRAYS = (

@@ -13,9 +13,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 from types import ModuleType
+from typing import get_type_hints
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 ROOT = Path(__file__).resolve().parents[1]
@@ -24,11 +24,34 @@ sys.path.insert(0, str(ROOT / "scripts"))
 import cv2  # noqa: E402
 import polars as pl  # noqa: E402
 
-from ils.core.labels import SPLITS  # noqa: E402
-from ils.core.options import stage_options  # noqa: E402
-from ils.core.settings import Settings, read  # noqa: E402
-from ils.core.store import Shard, read_lines, read_table, write_table  # noqa: E402
+from cxr.base.hdf5 import Shard  # noqa: E402
+from cxr.base.tables import read_lines, read_table, write_table  # noqa: E402
+from cxr.base.vocabulary import SPLITS  # noqa: E402
+from cxr.ils.dataset import make_pairs  # noqa: E402
+from cxr.ils.masks import make_masks  # noqa: E402
+from cxr.imaging.anatomy import segment_anatomy  # noqa: E402
+from cxr.imaging.anomaly import map_anomalies  # noqa: E402
+from cxr.imaging.boxes import detect_boxes  # noqa: E402
+from cxr.imaging.cohort import make_cohort  # noqa: E402
+from cxr.imaging.frames import make_frames  # noqa: E402
+from cxr.imaging.organs import segment_organs  # noqa: E402
+from cxr.imaging.phantom import make_phantom  # noqa: E402
+from cxr.language.reports import read_reports  # noqa: E402
+from cxr.workflow.params import stage_options  # noqa: E402
+from cxr.workflow.settings import Settings, read  # noqa: E402
 
+STAGES = {
+    "phantom": make_phantom,
+    "cohort": make_cohort,
+    "frames": make_frames,
+    "reports": read_reports,
+    "organs": segment_organs,
+    "anomaly": map_anomalies,
+    "anatomy": segment_anatomy,
+    "boxes": detect_boxes,
+    "masks": make_masks,
+    "dataset": make_pairs,
+}
 IMAGE_STAGES = {
     "frames": ("cohort",),
     "reports": ("cohort",),
@@ -60,9 +83,10 @@ class Bench:
         return str(self.folder / stage / f"00.{ending or ENDINGS.get(stage, 'h5')}")
 
     def module(self, stage: str, **more: object) -> tuple[ModuleType, dict]:
-        """Return a stage's module and the arguments that every stage takes."""
-        module = import_module(f"ils.{stage}.stage")
-        options = module.Options(**self.options[stage], **more)
+        """Return the module that does a stage and the arguments that every stage takes."""
+        module = STAGES[stage]
+        work = module.run_shard if hasattr(module, "run_shard") else module.run
+        options = get_type_hints(work)["options"](**self.options[stage], **more)
         return module, {"options": options, "attrs": {}, "threads": self.threads}
 
     def time(self, stage: str, work: Callable[[], object], images: Callable[[], int]) -> None:

@@ -1,5 +1,5 @@
 # What `make slurm-check ARGS="--submit …"` runs on nodes with GPUs: torch is asked in the environment of each engine that
-# wants one. Its configuration is written by scripts/ils/core/slurm_devices.py.
+# wants one. Its configuration is written by scripts/cxr/workflow/slurm/devices.py.
 ENVIRONMENTS = config["environments"]
 
 
@@ -34,4 +34,4 @@ rule slurm_check_devices:
     params:
         gpus=lambda wildcards: ENVIRONMENTS[wildcards.environment]["gpus"],
     script:
-        "../../scripts/ils/core/ask_torch.py"
+        "../../scripts/cxr/workflow/slurm/ask_torch.py"

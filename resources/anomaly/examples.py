@@ -9,8 +9,8 @@ from typing import NamedTuple
 import cv2
 import numpy as np
 
-from ils.anomaly.lite import MARGIN, SIDE, cut, view, window
-from ils.phantom.lesions import noise, paint
+from cxr.imaging.anomaly.lite import MARGIN, SIDE, cut, view, window
+from cxr.imaging.phantom.lesions import noise, paint
 
 STORED, STORED_MARGIN = 224, 0.25  # pixels and margin of the healthy chests kept in memory
 FOCAL = ("opacity", "opacity", "consolidation", "pneumonia", "pneumonia", "atelectasis")

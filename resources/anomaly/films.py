@@ -10,11 +10,12 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from ils.core.geometry import clip_boxes, fit_affine, points_to_frame, to_frame
-from ils.core.labels import HEART, LUNGS
-from ils.core.mapnet import MapNet
-from ils.core.provenance import RESOURCES
-from ils.phantom import chest, lesions
+from cxr.base.vocabulary import HEART, LUNGS
+from cxr.geometry.affine import fit_affine, points_to_frame, to_frame
+from cxr.geometry.boxes import clip_boxes
+from cxr.imaging.phantom import chest, lesions
+from cxr.nets.map_net import MapNet
+from cxr.workflow.code_digest import RESOURCES
 
 FRAME = 512
 SHARED = (RESOURCES.parent / os.environ.get("CXR_ILS_SHARED", "../shared")).resolve()

@@ -23,10 +23,10 @@ sys.path.insert(0, str(HERE))
 import evaluate  # noqa: E402
 import films  # noqa: E402
 
-from ils.anomaly import lite  # noqa: E402
-from ils.anomaly.compose import compose, edit_region  # noqa: E402
-from ils.core import geometry  # noqa: E402
-from ils.core.labels import LUNGS  # noqa: E402
+from cxr.base.vocabulary import LUNGS  # noqa: E402
+from cxr.geometry.affine import to_original  # noqa: E402
+from cxr.imaging.anomaly import lite  # noqa: E402
+from cxr.imaging.anomaly.compose import compose, edit_region  # noqa: E402
 
 SEED = 1
 STEPS, BATCH, RATE = 800, 12, 2e-3
@@ -147,7 +147,7 @@ def template_map(healthy: list[films.Film]):
     def of(film: films.Film) -> np.ndarray:
         found, affine = seen(film)
         excess = np.clip(found.image - mean, 0, 1).astype(np.float32) * 255
-        return np.rint(geometry.to_original(excess, affine, film.image.shape, nearest=False)).astype(np.uint8)
+        return np.rint(to_original(excess, affine, film.image.shape, nearest=False)).astype(np.uint8)
 
     return of
 

@@ -13,10 +13,11 @@ import numpy as np
 import polars as pl
 from net import CLASSES, GRID, SIZE
 
-from ils.core.geometry import box_iou, fit_affine, to_frame
-from ils.core.mapnet import MapNet
-from ils.phantom.chest import sample
-from ils.phantom.lesions import paint
+from cxr.geometry.affine import fit_affine, to_frame
+from cxr.geometry.boxes import box_iou
+from cxr.imaging.phantom.chest import sample
+from cxr.imaging.phantom.lesions import paint
+from cxr.nets.map_net import MapNet
 
 FRAME = 512
 CELL = FRAME / GRID

@@ -26,11 +26,11 @@ import data  # noqa: E402
 from data import CELL, FRAME, Sample  # noqa: E402
 from net import CLASSES, GROUPS, SIZE, Detector, assign, loss  # noqa: E402
 
-from ils.boxes.engine import Options  # noqa: E402
-from ils.boxes.lite import decode, select  # noqa: E402
-from ils.boxes.scoring import match, score  # noqa: E402
-from ils.core.geometry import box_iou  # noqa: E402
-from ils.core.seeds import stable_hash  # noqa: E402
+from cxr.base.seeds import stable_hash  # noqa: E402
+from cxr.geometry.boxes import box_iou  # noqa: E402
+from cxr.imaging.boxes.engine import BoxesOptions  # noqa: E402
+from cxr.imaging.boxes.lite import decode, select  # noqa: E402
+from cxr.metrics.boxes import match, score  # noqa: E402
 
 SEED = 7
 FOLDS = 3
@@ -38,7 +38,7 @@ BATCH = 16
 PHANTOMS, MORE_PHANTOMS, PAINTED, CALIBRATION, TEST = 1500, 300, 600, 80, 100
 PRETRAIN, TUNE = (1600, 2e-3), (220, 8e-4)
 MIX = {"nih": 5, "healthy": 6, "phantom": 5}
-OPTIONS = Options("lite", None, "frame", 1e-3, 0.5, 100, [])
+OPTIONS = BoxesOptions("lite", None, "frame", 1e-3, 0.5, 100, [])
 OWN_CLASS = ("Lung Opacity", "Nodule/Mass", "Cardiomegaly")
 HIT = 0.3
 """Overlap at which a box counts as a hit when confidences are calibrated."""

@@ -12,9 +12,9 @@ import cv2
 import numpy as np
 import torch
 
-from ils.core.geometry import fit_affine, to_frame
-from ils.core.labels import CARDIOMEDIASTINUM, ORGAN_LABELS
-from ils.core.mapnet import clean_mask
+from cxr.base.vocabulary import CARDIOMEDIASTINUM, ORGAN_LABELS
+from cxr.geometry.affine import fit_affine, to_frame
+from cxr.nets.map_net import clean_mask
 
 LABELS = (*ORGAN_LABELS, CARDIOMEDIASTINUM)
 FRAME, CACHE = 512, 192  # pixels of the canonical frame, and of the pictures that augmentation starts from
@@ -174,7 +174,7 @@ def self_labelled(predict: Callable[[np.ndarray], np.ndarray], strength: float =
 @cache
 def phantoms() -> Pool:
     """Synthetic X-rays with their true organs; seeds of their own, which no test or cohort uses."""
-    from ils.phantom.chest import sample
+    from cxr.imaging.phantom.chest import sample
 
     frames, truth = [], []
     for index in range(PHANTOMS):

@@ -28,7 +28,7 @@ sys.path.insert(0, str(HERE))
 import data  # noqa: E402
 from augment import augment, spoil  # noqa: E402
 
-from ils.core.mapnet import clean_mask, prepare  # noqa: E402
+from cxr.nets.map_net import clean_mask, prepare  # noqa: E402
 
 SEED = 2
 SIZE = 128  # pixels of the net's input and output

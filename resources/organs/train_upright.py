@@ -24,9 +24,9 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path.insert(0, str(ROOT / "scripts"))
 
-from ils.core.seeds import stable_hash  # noqa: E402
-from ils.organs.upright import SIZE, TURNS, shrunk, turned  # noqa: E402
-from ils.phantom.chest import sample  # noqa: E402
+from cxr.base.seeds import stable_hash  # noqa: E402
+from cxr.imaging.organs.upright import SIZE, TURNS, shrunk, turned  # noqa: E402
+from cxr.imaging.phantom.chest import sample  # noqa: E402
 
 SETS = ("nih", "nih_more")
 """Learnt from: pictures without restrictions, so that the weights have none either."""
@@ -154,7 +154,7 @@ def train(pictures: np.ndarray, drawn: np.ndarray, seed: int, note: str) -> Upri
 
 @torch.no_grad()
 def scores(net: UprightNet, pictures: np.ndarray) -> np.ndarray:
-    """Return float64 (N, 16) probabilities, as :func:`ils.organs.upright.probabilities` gives them."""
+    """Return float64 (N, 16) probabilities, as :func:`cxr.imaging.organs.upright.probabilities` gives them."""
     found = []
     for picture in pictures:
         logits = net(versions(shrunk(picture)[None])[0]).reshape(-1).double()

@@ -1,0 +1,102 @@
+# Dataset: instruction-answer pairs from findings and masks, one file a split, the same for any number of shards.
+
+
+rule dataset_pairs:
+    input:
+        reports=expand("results/reports/{shard}.jsonl", shard=PLAN.shards),
+        units=expand("results/masks/{{thresholds}}/{shard}.units.parquet", shard=PLAN.shards),
+        studies=expand("results/masks/{{thresholds}}/{shard}.studies.parquet", shard=PLAN.shards),
+    output:
+        train="results/dataset/{thresholds}/train.jsonl",
+        validate="results/dataset/{thresholds}/validate.jsonl",
+        test="results/dataset/{thresholds}/test.jsonl",
+        excluded="results/dataset/{thresholds}/excluded.parquet",
+        # pairs that were not made, and why
+        dropped="results/dataset/{thresholds}/dropped.parquet",
+    log:
+        "logs/dataset/{thresholds}/pairs.log",
+    benchmark:
+        "results/benchmarks/dataset/{thresholds}/pairs.tsv"
+    group:
+        "tables"
+    conda:
+        "../../envs/dataset.yaml"
+    threads: 1
+    resources:
+        mem_mb=megabytes(4000),
+        runtime=minutes(30),
+    params:
+        **job("ils.dataset.make_pairs.run"),
+        options=PLAN.options["dataset"],
+    message:
+        "Instruction-answer pairs, thresholds {wildcards.thresholds}"
+    script:
+        "../../scripts/job.py"
+
+
+# The layout of the authors' release, for their own training code: with dataset.released_layout, or by its path.
+rule dataset_layout:
+    input:
+        train="results/dataset/{thresholds}/train.jsonl",
+        validate="results/dataset/{thresholds}/validate.jsonl",
+        test="results/dataset/{thresholds}/test.jsonl",
+        index="results/masks/{thresholds}/index.parquet",
+        masks=expand("results/masks/{{thresholds}}/{shard}.h5", shard=PLAN.shards),
+        frames=expand("results/frames/{shard}.h5", shard=PLAN.shards),
+    output:
+        layout=directory("results/dataset/{thresholds}/layout"),
+    log:
+        "logs/dataset/{thresholds}/layout.log",
+    benchmark:
+        "results/benchmarks/dataset/{thresholds}/layout.tsv"
+    conda:
+        "../../envs/dataset.yaml"
+    threads: 1
+    resources:
+        mem_mb=megabytes(8000),
+        runtime=minutes(240),
+    params:
+        **job("ils.dataset.mimic_ils.write_release"),
+        pixels=PLAN.options["layout"]["pixels"],
+    message:
+        "Dataset in the layout of MIMIC-ILS, thresholds {wildcards.thresholds}"
+    script:
+        "../../scripts/job.py"
+
+
+# The way back: a release as the dataset of the threshold set `release`, to train and score on.
+rule dataset_release:
+    input:
+        folder=PLAN.settings.dataset.release or [],
+    output:
+        train="results/dataset/release/train.jsonl",
+        validate="results/dataset/release/validate.jsonl",
+        test="results/dataset/release/test.jsonl",
+        pictures="results/dataset/release/pictures.tsv",
+        masks="results/masks/release/release.h5",
+        index="results/masks/release/index.parquet",
+    log:
+        "logs/dataset/release.log",
+    benchmark:
+        "results/benchmarks/dataset/release.tsv"
+    conda:
+        "../../envs/dataset.yaml"
+    threads: 1
+    resources:
+        mem_mb=megabytes(16000),  # all masks of the authors' release, packed, and all lines
+        runtime=minutes(240),
+    params:
+        **job("ils.dataset.mimic_ils.import_release"),
+        images=PLAN.options["imported"]["images"],
+    message:
+        "Import of a dataset in the layout of MIMIC-ILS"
+    script:
+        "../../scripts/job.py"
+
+
+rule dataset:
+    input:
+        lines=expand("results/dataset/{thresholds}/{split}.jsonl", thresholds=PLAN.build, split=PLAN.splits),
+        layout=expand("results/dataset/{thresholds}/layout", thresholds=PLAN.layouts),
+        stages=expand("results/{stage}/excluded.parquet", stage=STAGES[:-1]),
+        excluded="results/dataset/excluded.parquet",

@@ -1,0 +1,145 @@
+# Evaluation: masks and answers of ROSALIA and of other models, scored, with intervals, beside the paper's values.
+
+
+# Predictions of other models (evaluation.predictions), read by the adapter of that name.
+rule evaluation_predictions:
+    input:
+        lines=lambda wildcards: f"results/dataset/{PLAN.evaluated[wildcards.model]['test']}/{PLAN.split}.jsonl",
+        source=lambda wildcards: PLAN.predictions_of[wildcards.model].path or [],
+    output:
+        predictions="results/evaluation/{model}/predictions.jsonl",
+        prediction_masks="results/evaluation/{model}/predictions.h5",
+    log:
+        "logs/evaluation/{model}/predictions.log",
+    benchmark:
+        "results/benchmarks/evaluation/{model}/predictions.tsv"
+    wildcard_constraints:
+        model="|".join(map(re.escape, PLAN.predictions_of)) or "$^",
+    group:
+        "evaluation"
+    conda:
+        "../../envs/evaluation.yaml"
+    threads: 1
+    resources:
+        mem_mb=megabytes(4000),
+        runtime=minutes(60),
+    params:
+        **job("ils.evaluation.evaluate.run_predictions"),
+        options=lambda wildcards: PLAN.predictions_of[wildcards.model].model_dump(
+            include={"adapter", "threshold", "grid"}
+        )
+        | {"size": PLAN.options["evaluation"]["size"]},
+    message:
+        "Predictions of {wildcards.model}: read"
+    script:
+        "../../scripts/job.py"
+
+
+rule evaluation_run:
+    input:
+        lines=lambda wildcards: f"results/dataset/{PLAN.evaluated[wildcards.run]['test']}/{PLAN.split}.jsonl",
+        index=lambda wildcards: PLAN.data[PLAN.evaluated[wildcards.run]["test"]]["index"],
+        masks=lambda wildcards: PLAN.data[PLAN.evaluated[wildcards.run]["test"]]["masks"],
+        predictions=lambda wildcards: PLAN.evaluated[wildcards.run]["predictions"],
+        prediction_masks=lambda wildcards: PLAN.evaluated[wildcards.run]["masks"],
+        reviewed=PLAN.settings.evaluation.reviewed or [],
+    output:
+        pairs="results/evaluation/{run}/pairs.parquet",
+        scores_table=report(
+            "results/evaluation/{run}/scores.tsv",
+            caption="../../report/evaluation_scores.rst",
+            category="6 Evaluation",
+            subcategory="{run}",
+            labels={"table": "masks (Tables 4, 5)"},
+        ),
+        text_table=report(
+            "results/evaluation/{run}/text.tsv",
+            caption="../../report/evaluation_text.rst",
+            category="6 Evaluation",
+            subcategory="{run}",
+            labels={"table": "answers (Tables 6, 14)"},
+        ),
+        # pairs that are not scored as they stand, and why; lines of no pair
+        excluded="results/evaluation/{run}/excluded.parquet",
+        counts_table=report(
+            "results/evaluation/{run}/counts.tsv",
+            caption="../../report/evaluation_counts.rst",
+            category="6 Evaluation",
+            subcategory="{run}",
+            labels={"table": "pairs and lines accounted for"},
+        ),
+    log:
+        "logs/evaluation/{run}/scores.log",
+    benchmark:
+        "results/benchmarks/evaluation/{run}/scores.tsv"
+    wildcard_constraints:
+        run="|".join(map(re.escape, PLAN.evaluated)),
+    group:
+        "evaluation"
+    conda:
+        "../../envs/evaluation.yaml"
+    threads: 1
+    resources:
+        mem_mb=megabytes(4000),
+        runtime=minutes(60),
+    params:
+        **job("ils.evaluation.evaluate.run_scores"),
+        options=PLAN.options["evaluation"],
+        model=lambda wildcards: PLAN.evaluated[wildcards.run]["beside"],
+    message:
+        "Scores of {wildcards.run}"
+    script:
+        "../../scripts/job.py"
+
+
+rule evaluation_comparison:
+    input:
+        scores=expand("results/evaluation/{run}/scores.tsv", run=PLAN.evaluated),
+        texts=expand("results/evaluation/{run}/text.tsv", run=PLAN.evaluated),
+        reworded_scores=expand("results/evaluation/{run}/{persona}/scores.tsv", run=PLAN.runs, persona=PLAN.personas),
+        reworded_texts=expand("results/evaluation/{run}/{persona}/text.tsv", run=PLAN.runs, persona=PLAN.personas),
+    output:
+        comparison_table=report(
+            "results/evaluation/comparison.tsv",
+            caption="../../report/evaluation_comparison.rst",
+            category="6 Evaluation",
+            labels={"table": "all runs, and the paper's"},
+        ),
+        masks_figure=report(
+            "results/evaluation/masks.png",
+            caption="../../report/evaluation_masks.rst",
+            category="6 Evaluation",
+            labels={"figure": "masks per lesion type"},
+        ),
+        text_figure=report(
+            "results/evaluation/text.png",
+            caption="../../report/evaluation_answers.rst",
+            category="6 Evaluation",
+            labels={"figure": "answers per type of instruction"},
+        ),
+    log:
+        "logs/evaluation/comparison.log",
+    benchmark:
+        "results/benchmarks/evaluation/comparison.tsv"
+    localrule: True
+    conda:
+        "../../envs/evaluation.yaml"
+    threads: 1
+    resources:
+        mem_mb=megabytes(2000),
+        runtime=minutes(10),
+    params:
+        **job("ils.evaluation.evaluate.run_comparison"),
+        runs=list(PLAN.evaluated),
+        reworded=[[run, persona] for run in PLAN.runs for persona in PLAN.personas],
+        dpi=PLAN.options["figures"]["dpi"],
+    message:
+        "All models side by side"
+    script:
+        "../../scripts/job.py"
+
+
+rule evaluation:
+    input:
+        rules.evaluation_comparison.output,
+        "results/evaluation/paraphrases.tsv" if PLAN.personas else [],

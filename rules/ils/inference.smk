@@ -1,0 +1,166 @@
+# Inference: masks and answers of a model, trained here or published, for a split of the dataset and for one picture.
+
+
+rule inference_run:
+    input:
+        model="results/training/{run}/model",
+        lines=lambda wildcards: f"results/dataset/{PLAN.runs[wildcards.run]['test']}/{wildcards.split}.jsonl",
+        frames=lambda wildcards: PLAN.data[PLAN.runs[wildcards.run]["test"]]["frames"],
+        pictures=lambda wildcards: PLAN.data[PLAN.runs[wildcards.run]["test"]]["pictures"],
+    output:
+        predictions="results/inference/{run}/{split}.jsonl",
+        prediction_masks="results/inference/{run}/{split}.h5",
+    log:
+        "logs/inference/{run}/{split}.log",
+    benchmark:
+        "results/benchmarks/inference/{run}/{split}.tsv"
+    wildcard_constraints:
+        run="|".join(map(re.escape, PLAN.runs)),
+        split="|".join(PLAN.splits),
+    conda:
+        "../../envs/inference.yaml"
+    threads: 2  # one reads pictures
+    resources:
+        gpu=lambda wildcards: PLAN.gpu_of[wildcards.run],
+        mem_mb=megabytes(
+            lambda wildcards: 16000 if PLAN.gpu_of[wildcards.run] else 4000 + 2 * PLAN.model_mb[wildcards.run]
+        ),
+        runtime=minutes(lambda wildcards: 720 if PLAN.gpu_of[wildcards.run] else 120),
+    params:
+        **job("ils.inference.infer.run_split"),
+        options=lambda wildcards: PLAN.options["inference"] | PLAN.runs[wildcards.run]["asking"],
+    message:
+        "Answers and masks of {wildcards.run} for the split {wildcards.split}"
+    script:
+        "../../scripts/job.py"
+
+
+# The same pairs, each asked in a wording of the persona (inference.paraphrases).
+use rule inference_run as inference_paraphrased with:
+    input:
+        model="results/training/{run}/model",
+        lines=lambda wildcards: f"results/dataset/{PLAN.runs[wildcards.run]['test']}/{wildcards.split}.jsonl",
+        frames=lambda wildcards: PLAN.data[PLAN.runs[wildcards.run]["test"]]["frames"],
+        pictures=lambda wildcards: PLAN.data[PLAN.runs[wildcards.run]["test"]]["pictures"],
+        wordings=lambda wildcards: wordings_of(PLAN.runs[wildcards.run]["test"]),
+    output:
+        predictions="results/inference/{run}/{split}.{persona}.jsonl",
+        prediction_masks="results/inference/{run}/{split}.{persona}.h5",
+    log:
+        "logs/inference/{run}/{split}.{persona}.log",
+    benchmark:
+        "results/benchmarks/inference/{run}/{split}.{persona}.tsv"
+    wildcard_constraints:
+        run="|".join(map(re.escape, PLAN.runs)),
+        split="|".join(PLAN.splits),
+        persona="|".join(PLAN.settings.paraphrase.personas),
+    params:
+        **job("ils.inference.infer.run_split"),
+        options=lambda wildcards: PLAN.options["inference"]
+        | PLAN.runs[wildcards.run]["asking"]
+        | {"persona": wildcards.persona},
+    message:
+        "Answers and masks of {wildcards.run} for the split {wildcards.split}, asked as {wildcards.persona}"
+
+
+rule inference_panels:
+    input:
+        lines=lambda wildcards: f"results/dataset/{PLAN.runs[wildcards.run]['test']}/{wildcards.split}.jsonl",
+        index=lambda wildcards: f"results/masks/{PLAN.runs[wildcards.run]['test']}/index.parquet",
+        masks=lambda wildcards: expand(
+            "results/masks/{thresholds}/{shard}.h5", thresholds=PLAN.runs[wildcards.run]["test"], shard=PLAN.shards
+        ),
+        frames=expand("results/frames/{shard}.h5", shard=PLAN.shards),
+        predictions="results/inference/{run}/{split}.jsonl",
+        prediction_masks="results/inference/{run}/{split}.h5",
+    output:
+        panels=report(
+            directory("results/inference/{run}/{split}_panels"),
+            patterns=["{image}.jpg"],
+            caption="../../report/inference.rst",
+            category="6 Evaluation",
+            subcategory="{run}",
+            labels={"image": "{image}"},
+        ),
+    log:
+        "logs/inference/{run}/{split}.panels.log",
+    benchmark:
+        "results/benchmarks/inference/{run}/{split}.panels.tsv"
+    wildcard_constraints:
+        run="|".join(map(re.escape, PLAN.runs)),
+        split="|".join(PLAN.splits),
+    group:
+        "evaluation"
+    conda:
+        "../../envs/evaluation.yaml"
+    threads: 1
+    resources:
+        mem_mb=megabytes(2000),
+        runtime=minutes(15),
+    params:
+        **job("ils.inference.panels.run_panels"),
+        options=PLAN.options["figures"],
+    message:
+        "Pictures of the answers of {wildcards.run} for the split {wildcards.split}"
+    script:
+        "../../scripts/job.py"
+
+
+rule inference:
+    input:
+        predictions=expand("results/inference/{run}/{split}.jsonl", run=PLAN.runs, split=PLAN.split),
+        reworded=expand(
+            "results/inference/{run}/{split}.{persona}.jsonl", run=PLAN.runs, split=PLAN.split, persona=PLAN.personas
+        ),
+        # sheets show frames, which a release does not have
+        panels=expand(
+            "results/inference/{run}/{split}_panels",
+            run=[name for name, run in PLAN.runs.items() if PLAN.data[run["test"]]["frames"]],
+            split=PLAN.split,
+        ),
+
+
+# One picture: snakemake predict --config image=chest.dcm instruction='Segment the edema.' (or a list of instructions)
+rule inference_predict:
+    input:
+        # nothing is trained for a question that was not asked
+        model=lambda wildcards: f"results/training/{wildcards.run}/model" if PLAN.predict["image"] else [],
+        image=PLAN.predict["image"] or [],
+    output:
+        output=directory("results/inference/{run}/predict/{image}"),
+    log:
+        "logs/inference/{run}/predict/{image}.log",
+    benchmark:
+        "results/benchmarks/inference/{run}/predict/{image}.tsv"
+    wildcard_constraints:
+        run="|".join(map(re.escape, PLAN.runs)),
+        image="[^/]+",
+    conda:
+        "../../envs/inference.yaml"
+    threads: 1
+    resources:
+        gpu=lambda wildcards: PLAN.gpu_of[wildcards.run],
+        mem_mb=megabytes(
+            lambda wildcards: 16000 if PLAN.gpu_of[wildcards.run] else 4000 + 2 * PLAN.model_mb[wildcards.run]
+        ),
+        runtime=minutes(60),
+    params:
+        **job("ils.inference.one_image.run"),
+        instructions=PLAN.predict["instructions"],
+        asking=lambda wildcards: PLAN.options["inference"] | PLAN.runs[wildcards.run]["asking"],
+        cohort=PLAN.options["cohort"],
+        frames=PLAN.options["frames"],
+    message:
+        "Answers of {wildcards.run} about {wildcards.image}"
+    script:
+        "../../scripts/job.py"
+
+
+rule predict:
+    input:
+        lambda wildcards: wanted(
+            PLAN.predict["image"]
+            and PLAN.predict["instructions"]
+            and f"results/inference/{PLAN.predict['run']}/predict/{Path(PLAN.predict['image']).stem}",
+            "predict wants --config image=chest.dcm instruction='Segment the edema.'",
+        ),

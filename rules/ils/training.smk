@@ -1,0 +1,160 @@
+# Training: ROSALIA fine-tuned on the dataset of a threshold set, or a published model, one for each name in training.runs.
+
+
+rule training_run:
+    input:
+        unpack(lambda wildcards: PLAN.starts[wildcards.run]),
+        train=lambda wildcards: PLAN.runs[wildcards.run]["train"],
+        validate=lambda wildcards: f"results/dataset/{PLAN.runs[wildcards.run]['thresholds']}/validate.jsonl",
+        index=lambda wildcards: PLAN.data[PLAN.runs[wildcards.run]["thresholds"]]["index"],
+        masks=lambda wildcards: PLAN.data[PLAN.runs[wildcards.run]["thresholds"]]["masks"],
+        frames=lambda wildcards: PLAN.data[PLAN.runs[wildcards.run]["thresholds"]]["frames"],
+        pictures=lambda wildcards: PLAN.data[PLAN.runs[wildcards.run]["thresholds"]]["pictures"],
+        wordings=lambda wildcards: PLAN.runs[wildcards.run]["wordings"],
+    output:
+        model=directory("results/training/{run}/model"),
+        updates="results/training/{run}/updates.tsv",
+        epochs="results/training/{run}/epochs.tsv",
+        tensorboard=directory("results/training/{run}/tensorboard"),
+    log:
+        "logs/training/{run}.log",
+    benchmark:
+        "results/benchmarks/training/{run}.tsv"
+    wildcard_constraints:
+        run="|".join(map(re.escape, PLAN.trained)) or "$^",
+    conda:
+        f"../../envs/training-{PLAN.engines['training']}.yaml"
+    threads: max(8, 4 * PLAN.gpus["training"]) if PLAN.gpus["training"] else 1  # all but one of each process read pairs
+    resources:
+        gpu=PLAN.gpus["training"],
+        nodes=1,  # else SLURM may take the GPUs of two
+        # each process and its readers, and the checkpoint; the model itself is in the memory of the GPUs
+        mem_mb=megabytes(
+            16000 + 12000 * PLAN.gpus["training"] if PLAN.gpus["training"] else 8000 + 4 * PLAN.model_mb["training"]
+        ),
+        runtime=minutes(4320 if PLAN.gpus["training"] else 240),  # the paper's run took 2.5 days on two H100
+        # it then writes down how far it is, and the next try goes on there
+        slurm_extra=warned(default_resources(workflow), PLAN.settings.compute.time_to_stop),
+    params:
+        **job(
+            "ils.training.train.run_training",
+            f"ils.training.{PLAN.engines['training']}",
+            f"ils.training.{PLAN.options['training']['own']['runner']}",
+        ),
+        options=PLAN.options["training"],
+    message:
+        "Training of {wildcards.run}"
+    script:
+        "../../scripts/job.py"
+
+
+# A published model as it is, which is asked and scored like a trained one.
+rule training_untrained:
+    input:
+        unpack(lambda wildcards: PLAN.starts[wildcards.run]),
+    output:
+        model=directory("results/training/{run}/model"),
+    log:
+        "logs/training/{run}.untrained.log",
+    benchmark:
+        "results/benchmarks/training/{run}.untrained.tsv"
+    wildcard_constraints:
+        run="|".join(map(re.escape, PLAN.published)) or "$^",
+    conda:
+        "../../envs/training-rosalia.yaml"
+    threads: 1
+    resources:
+        mem_mb=megabytes(8000),
+        runtime=minutes(60),
+    params:
+        **job("ils.training.untrained.run_untrained"),
+    message:
+        "Published model {wildcards.run}, as it is"
+    script:
+        "../../scripts/job.py"
+
+
+rule training_curves:
+    input:
+        updates="results/training/{run}/updates.tsv",
+        epochs="results/training/{run}/epochs.tsv",
+    output:
+        figure=report(
+            "results/training/{run}/curves.png",
+            caption="../../report/training.rst",
+            category="6 Evaluation",
+            labels={"training": "{run}"},
+        ),
+    log:
+        "logs/training/{run}.curves.log",
+    benchmark:
+        "results/benchmarks/training/{run}.curves.tsv"
+    group:
+        "evaluation"
+    conda:
+        "../../envs/evaluation.yaml"
+    threads: 1
+    resources:
+        mem_mb=megabytes(2000),
+        runtime=minutes(10),
+    params:
+        **job("ils.training.curves.run_curves"),
+    message:
+        "Curves of the training {wildcards.run}"
+    script:
+        "../../scripts/job.py"
+
+
+# The model in the layout of the published checkpoints, for code that was written for LISA: asked for by its path.
+rule training_published:
+    input:
+        model="results/training/{run}/model",
+        base=lambda wildcards: PLAN.starts[wildcards.run].get("lisa", []),
+    output:
+        published=directory("results/training/{run}/published"),
+    log:
+        "logs/training/{run}.published.log",
+    benchmark:
+        "results/benchmarks/training/{run}.published.tsv"
+    conda:
+        "../../envs/inference.yaml"
+    threads: 1
+    resources:
+        mem_mb=megabytes(16000),
+        runtime=minutes(60),
+    params:
+        **job("ils.training.export_lisa.run_published"),
+    message:
+        "Model {wildcards.run} in the layout of LISA"
+    script:
+        "../../scripts/job.py"
+
+
+# SAM of the model in the layout of SAM's own file: asked for by its path.
+rule training_sam:
+    input:
+        model="results/training/{run}/model",
+    output:
+        sam="results/training/{run}/sam.safetensors",
+    log:
+        "logs/training/{run}.sam.log",
+    benchmark:
+        "results/benchmarks/training/{run}.sam.tsv"
+    conda:
+        "../../envs/inference.yaml"
+    threads: 1
+    resources:
+        mem_mb=megabytes(8000),
+        runtime=minutes(20),
+    params:
+        **job("ils.training.export_lisa.run_sam"),
+    message:
+        "SAM of the model {wildcards.run} in its own layout"
+    script:
+        "../../scripts/job.py"
+
+
+rule training:
+    input:
+        models=expand("results/training/{run}/model", run=PLAN.runs),
+        curves=expand("results/training/{run}/curves.png", run=PLAN.trained),

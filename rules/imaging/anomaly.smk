@@ -1,0 +1,37 @@
+# Anomaly: the edited image without a lesion, and what differs from it.
+
+
+rule anomaly_shard:
+    input:
+        **PLAN.engine_files["anomaly"],
+        frames="results/frames/{shard}.h5",
+        organs="results/organs/{shard}.h5",
+    output:
+        output="results/anomaly/{shard}.h5",
+        excluded="results/anomaly/{shard}.excluded.parquet",
+    log:
+        "logs/anomaly/{shard}.log",
+    benchmark:
+        "results/benchmarks/anomaly/{shard}.tsv"
+    group:
+        PLAN.groups["anomaly"]
+    conda:
+        f"../../envs/anomaly-{PLAN.engines['anomaly']}.yaml"
+    threads: 2
+    resources:
+        gpu=PLAN.gpus["anomaly"],
+        mem_mb=megabytes(8000),
+        runtime=minutes(1440 if PLAN.gpus["anomaly"] else 30),  # hundreds of passes through a large net for each image
+    params:
+        **job("imaging.anomaly.map_anomalies.run_shard", f"imaging.anomaly.{PLAN.engines['anomaly']}"),
+        options=PLAN.options["anomaly"],
+    message:
+        "Anomaly maps of shard {wildcards.shard}: the image without lesions, and what differs from it"
+    script:
+        "../../scripts/job.py"
+
+
+rule anomaly:
+    input:
+        shards=expand("results/anomaly/{shard}.h5", shard=PLAN.shards),
+        excluded="results/anomaly/excluded.parquet",

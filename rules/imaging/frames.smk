@@ -1,0 +1,34 @@
+# Frames: decode, window and fit every accepted image to 512 x 512; one image a study.
+
+
+rule frames_shard:
+    input:
+        cohort="results/cohort/{shard}.parquet",
+    output:
+        output="results/frames/{shard}.h5",
+        excluded="results/frames/{shard}.excluded.parquet",
+    log:
+        "logs/frames/{shard}.log",
+    benchmark:
+        "results/benchmarks/frames/{shard}.tsv"
+    group:
+        "frames"
+    conda:
+        "../../envs/frames.yaml"
+    threads: 2
+    resources:
+        mem_mb=megabytes(4000),
+        runtime=minutes(60),
+    params:
+        **job("imaging.frames.make_frames.run_shard"),
+        options=PLAN.options["frames"],
+    message:
+        "Frames of shard {wildcards.shard}: decode, window, fit"
+    script:
+        "../../scripts/job.py"
+
+
+rule frames:
+    input:
+        shards=expand("results/frames/{shard}.h5", shard=PLAN.shards),
+        excluded="results/frames/excluded.parquet",

@@ -1,0 +1,96 @@
+# Reports: section, sentences, findings with place and certainty.
+
+
+rule reports_shard:
+    input:
+        **PLAN.engine_files["reports"],
+        cohort="results/cohort/{shard}.parquet",
+    output:
+        output="results/reports/{shard}.jsonl",
+        excluded="results/reports/{shard}.excluded.parquet",
+    log:
+        "logs/reports/{shard}.log",
+    benchmark:
+        "results/benchmarks/reports/{shard}.tsv"
+    group:
+        "reports"
+    conda:
+        "../../envs/reports.yaml"
+    threads: 1
+    resources:
+        mem_mb=megabytes(4000),
+        runtime=minutes(5),
+    params:
+        **job("language.reports.read_reports.run_shard", f"language.reports.{PLAN.engines['reports']}"),
+        options=PLAN.options["reports"],
+    message:
+        "Reports of shard {wildcards.shard}: findings with place and certainty"
+    script:
+        "../../scripts/job.py"
+
+
+# How far the rules engine agrees with the engine in use, and every study where it does not.
+rule reports_agreement:
+    input:
+        reports=expand("results/reports/{shard}.jsonl", shard=PLAN.shards),
+    output:
+        agreement=report(
+            "results/reports/agreement.tsv",
+            caption="../../report/agreement.rst",
+            category="1 From images to pairs",
+            labels={"table": "agreement of the report engines"},
+        ),
+        disagreements="results/reports/disagreements.tsv",
+    log:
+        "logs/reports/agreement.log",
+    benchmark:
+        "results/benchmarks/reports/agreement.tsv"
+    conda:
+        "../../envs/reports.yaml"
+    threads: 1
+    resources:
+        mem_mb=megabytes(8000),
+        runtime=minutes(20),
+    params:
+        **job("language.reports.compare_engines.run"),
+        effusion_without_side=PLAN.options["reports"]["effusion_without_side"],
+    message:
+        "Reports: how far the engines agree"
+    script:
+        "../../scripts/job.py"
+
+
+# What the studies' reports gave and why some gave nothing, and the words that were not understood; said on the screen too.
+rule reports_read:
+    input:
+        reports=expand("results/reports/{shard}.jsonl", shard=PLAN.shards),
+        excluded=expand("results/reports/{shard}.excluded.parquet", shard=PLAN.shards),
+    output:
+        words="results/reports/unknown_words.tsv",
+        reading="results/reports/reading.tsv",
+    log:
+        "logs/reports/read.log",
+    benchmark:
+        "results/benchmarks/reports/read.tsv"
+    localrule: True
+    conda:
+        "../../envs/reports.yaml"
+    threads: 1
+    resources:
+        mem_mb=megabytes(4000),
+        runtime=minutes(20),
+    params:
+        **job("language.reports.understood.run"),
+        options=PLAN.options["reports_read"],
+    message:
+        "Reports: what was not understood"
+    script:
+        "../../scripts/job.py"
+
+
+rule reports:
+    input:
+        PLAN.besides,
+        read=[ancient(path) for path in rules.reports_read.output],  # made with it, no part of the ledger
+        shards=expand("results/reports/{shard}.jsonl", shard=PLAN.shards),
+        excluded="results/reports/excluded.parquet",

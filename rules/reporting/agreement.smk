@@ -1,0 +1,128 @@
+# Agreement: how well masks, anomaly maps and boxes agree with what people drew (agreement.references).
+
+
+rule agreement_images:
+    input:
+        reference=lambda wildcards: PLAN.references[wildcards.reference]["path"],
+        images="results/cohort/images.parquet",
+        frames=expand("results/frames/{shard}.h5", shard=PLAN.shards),
+        organs=expand("results/organs/{shard}.h5", shard=PLAN.shards),
+        anomaly=expand("results/anomaly/{shard}.h5", shard=PLAN.shards),
+        boxes=expand("results/boxes/{shard}.parquet", shard=PLAN.shards),
+        boxes_excluded=expand("results/boxes/{shard}.excluded.parquet", shard=PLAN.shards),
+        # set by set
+        findings=expand("results/masks/{thresholds}/{shard}.findings.parquet", thresholds=PLAN.built, shard=PLAN.shards),
+        studies=expand("results/masks/{thresholds}/{shard}.studies.parquet", thresholds=PLAN.built, shard=PLAN.shards),
+        masks=expand("results/masks/{thresholds}/{shard}.h5", thresholds=PLAN.built, shard=PLAN.shards),
+    output:
+        values="results/agreement/{reference}/values.parquet",
+        left_out="results/agreement/{reference}/left_out.parquet",
+    log:
+        "logs/agreement/{reference}.log",
+    benchmark:
+        "results/benchmarks/agreement/{reference}.tsv"
+    wildcard_constraints:
+        reference="|".join(map(re.escape, PLAN.references)) or "-",
+    conda:
+        "../../envs/agreement.yaml"
+    threads: 1
+    resources:
+        mem_mb=megabytes(8000),
+        runtime=minutes(120),
+    params:
+        **job("reporting.agreement.compare.run_images"),
+        options=lambda wildcards: PLAN.options["agreement"] | PLAN.references[wildcards.reference],
+    message:
+        "Masks, maps and boxes beside the human annotations {wildcards.reference}"
+    script:
+        "../../scripts/job.py"
+
+
+rule agreement_scores:
+    input:
+        values=lambda wildcards: wanted(
+            expand("results/agreement/{reference}/values.parquet", reference=PLAN.references),
+            "agreement.references is empty, so there is nothing to compare with: name a file of boxes or masks that "
+            "people drew (docs/agreement.md)",
+        ),
+        left_out_parts=expand("results/agreement/{reference}/left_out.parquet", reference=PLAN.references),
+    output:
+        scores=report(
+            "results/agreement/scores.tsv",
+            caption="../../report/agreement_scores.rst",
+            category="5 Beside the truth",
+            subcategory="what people drew",
+            labels={"result": "scores (table)"},
+        ),
+        population=report(
+            "results/agreement/population.tsv",
+            caption="../../report/agreement_population.rst",
+            category="5 Beside the truth",
+            subcategory="what people drew",
+            labels={"result": "what was compared (table)"},
+        ),
+        left_out="results/agreement/left_out.parquet",
+    log:
+        "logs/agreement/scores.log",
+    benchmark:
+        "results/benchmarks/agreement/scores.tsv"
+    group:
+        "agreement"
+    conda:
+        "../../envs/agreement.yaml"
+    threads: 1
+    resources:
+        mem_mb=megabytes(4000),
+        runtime=minutes(60),
+    params:
+        **job("reporting.agreement.compare.run_scores"),
+        options=PLAN.options["agreement_scores"],
+    message:
+        "Agreement with all human annotations"
+    script:
+        "../../scripts/job.py"
+
+
+rule agreement_charts:
+    input:
+        scores="results/agreement/scores.tsv",
+    output:
+        bars=report(
+            "results/agreement/bars.png",
+            caption="../../report/agreement_bars.rst",
+            category="5 Beside the truth",
+            subcategory="what people drew",
+            labels={"result": "masks and pointing"},
+        ),
+        curves=report(
+            "results/agreement/curves.png",
+            caption="../../report/agreement_curves.rst",
+            category="5 Beside the truth",
+            subcategory="what people drew",
+            labels={"result": "curves over thresholds"},
+        ),
+    log:
+        "logs/agreement/charts.log",
+    benchmark:
+        "results/benchmarks/agreement/charts.tsv"
+    group:
+        "agreement"
+    conda:
+        "../../envs/agreement.yaml"
+    threads: 1
+    resources:
+        mem_mb=megabytes(2000),
+        runtime=minutes(10),
+    params:
+        **job("reporting.agreement.charts.run_charts"),
+        options=PLAN.options["agreement_charts"],
+    message:
+        "Figures of the agreement with human annotations"
+    script:
+        "../../scripts/job.py"
+
+
+rule agreement:
+    input:
+        rules.agreement_scores.output,
+        rules.agreement_charts.output,

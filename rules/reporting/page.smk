@@ -1,0 +1,152 @@
+# Page: the results as a paper shows them, results/index.html, with cases of each lesion type and the reasons boxes were
+# kept or dropped; what the jobs took is measured and stands on a page of its own, results/costs.html.
+
+
+rule page_pictures:
+    input:
+        findings=expand("results/masks/{thresholds}/{shard}.findings.parquet", thresholds=PLAN.built, shard=PLAN.shards),
+        masks=expand("results/masks/{thresholds}/{shard}.h5", thresholds=PLAN.built, shard=PLAN.shards),
+        reports=expand("results/reports/{shard}.jsonl", shard=PLAN.shards),
+        boxes=expand("results/boxes/{shard}.parquet", shard=PLAN.shards),
+        frames=expand("results/frames/{shard}.h5", shard=PLAN.shards),
+        organs=expand("results/organs/{shard}.h5", shard=PLAN.shards),
+        anomaly=expand("results/anomaly/{shard}.h5", shard=PLAN.shards),
+        anatomy=expand("results/anatomy/{shard}.h5", shard=PLAN.shards),
+    output:
+        gallery=report(
+            directory("results/page/gallery"),
+            patterns=["{thresholds}/{lesion}-{number}.jpg"],
+            caption="../../report/gallery.rst",
+            category="4 Cases",
+            subcategory="of each lesion type, {thresholds}",
+            labels={"lesion": "{lesion}", "case": "{number}"},
+        ),
+        calibration=report(
+            directory("results/page/calibration"),
+            patterns=["{image}.jpg"],
+            caption="../../report/calibration.rst",
+            category="4 Cases",
+            subcategory="several threshold sets",
+            labels={"image": "{image}"},
+        ),
+        parts=directory("results/page/parts"),
+        cases_lines="results/page/cases.jsonl",
+    log:
+        "logs/page/pictures.log",
+    benchmark:
+        "results/benchmarks/page/pictures.tsv"
+    localrule: True
+    conda:
+        "../../envs/page.yaml"
+    threads: 1
+    resources:
+        mem_mb=megabytes(4000),
+        runtime=minutes(30),
+    params:
+        **job("reporting.page.gallery.run"),
+        options=PLAN.options["page"],
+        thresholds=PLAN.build,
+    message:
+        "Pictures of the page: cases with the reasons of each box"
+    script:
+        "../../scripts/job.py"
+
+
+# What is asked for by name (ablation, evaluation) is shown if it is there when Snakemake plans, and is no input: a bare
+# run must not train a model anew because a threshold has changed.
+rule page_index:
+    input:
+        counts_table="results/tables/counts.tsv",
+        splits_table="results/tables/splits.tsv",
+        funnel_table="results/tables/funnel.tsv",
+        recall_table="results/tables/recall.tsv",
+        truth_table="results/tables/truth.tsv" if "truth" in PLAN.tables else [],
+        reading_table="results/reports/reading.tsv",
+        words_table="results/reports/unknown_words.tsv",
+        cases_lines="results/page/cases.jsonl",  # of the pictures beside it: a file has a content, a folder only a time
+        reports=expand("results/reports/{shard}.jsonl", shard=PLAN.shards),
+        frames=expand("results/frames/{shard}.h5", shard=PLAN.shards),
+        organs=expand("results/organs/{shard}.h5", shard=PLAN.shards),
+        anomaly=expand("results/anomaly/{shard}.h5", shard=PLAN.shards),
+        anatomy=expand("results/anatomy/{shard}.h5", shard=PLAN.shards),
+        masks=expand("results/masks/{thresholds}/{shard}.h5", thresholds=PLAN.built, shard=PLAN.shards),
+        test=expand("results/dataset/{thresholds}/{split}.jsonl", thresholds=PLAN.build, split=PLAN.split),
+        left_out=expand("results/{stage}/excluded.parquet", stage=("cohort", "frames", "reports")),
+        manifests=expand("results/weights/{artefact}.json", artefact=PLAN.weights_needed),
+    output:
+        index="results/index.html",
+        versions_table=report(
+            "results/page/versions.tsv",
+            caption="../../report/versions.rst",
+            category="8 Versions",
+            labels={"table": "code, settings, weights, packages"},
+        ),
+    log:
+        "logs/page/index.log",
+    benchmark:
+        "results/benchmarks/page/index.tsv"
+    localrule: True
+    conda:
+        "../../envs/page.yaml"
+    threads: 1
+    resources:
+        mem_mb=megabytes(2000),
+        runtime=minutes(10),
+    params:
+        **job("reporting.page.make_page.run"),
+        thresholds=PLAN.build,
+        engines={stage: PLAN.options[stage]["engine"] for stage in ("reports", "organs", "anomaly", "anatomy", "boxes")},
+        source=PLAN.settings.cohort.source,
+        extras=lambda wildcards: present(PLAN.shown),
+    message:
+        "The page: results/index.html"
+    script:
+        "../../scripts/job.py"
+
+
+rule page_costs:
+    input:
+        conservation_table="results/tables/conservation.tsv",
+        index="results/index.html",
+        # waited for, so that what they took is in the table; no reason to make it again
+        figures=[ancient(str(path)) for path in rules.figures.input],
+    output:
+        page="results/costs.html",
+        costs_table=report(
+            "results/page/costs.tsv",
+            caption="../../report/costs.rst",
+            category="7 Costs",
+            labels={"result": "stages (table)"},
+        ),
+        jobs_table="results/page/jobs.tsv",
+        chart=report(
+            "results/page/costs.png",
+            caption="../../report/costs.rst",
+            category="7 Costs",
+            labels={"result": "stages (chart)"},
+        ),
+    log:
+        "logs/page/costs.log",
+    benchmark:
+        "results/benchmarks/page/costs.tsv"
+    localrule: True
+    conda:
+        "../../envs/page.yaml"
+    threads: 1
+    resources:
+        mem_mb=megabytes(2000),
+        runtime=minutes(5),
+    params:
+        **job("reporting.page.costs.run"),
+        options=PLAN.options["page_costs"],
+    message:
+        "What the jobs took"
+    script:
+        "../../scripts/job.py"
+
+
+rule page:
+    input:
+        rules.page_pictures.output,
+        rules.page_index.output,
+        rules.page_costs.output,

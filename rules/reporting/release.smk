@@ -1,0 +1,123 @@
+# Release: a dataset version of a threshold set as one folder that other tools load, without what must be withheld.
+
+
+rule release_tables:
+    input:
+        train="results/dataset/{thresholds}/train.jsonl",
+        validate="results/dataset/{thresholds}/validate.jsonl",
+        test="results/dataset/{thresholds}/test.jsonl",
+        filtered=lambda wildcards: PLAN.settings.release.test.replace("{thresholds}", wildcards.thresholds) or [],
+        salt=PLAN.settings.release.salt or [],
+        index="results/masks/{thresholds}/index.parquet",
+        masks=expand("results/masks/{{thresholds}}/{shard}.h5", shard=PLAN.shards),
+        images="results/cohort/images.parquet",
+        frames=expand("results/frames/{shard}.h5", shard=PLAN.shards),
+    output:
+        tables=directory("results/release/.parts/{thresholds}/tables"),
+    log:
+        "logs/release/{thresholds}/tables.log",
+    benchmark:
+        "results/benchmarks/release/{thresholds}/tables.tsv"
+    conda:
+        "../../envs/release.yaml"
+    threads: 1
+    resources:
+        mem_mb=megabytes(8000),
+        runtime=minutes(480),
+    params:
+        **job("reporting.release.export_tables.run_tables"),
+        options=PLAN.options["release"],
+    message:
+        "Release as Parquet, COCO and others, thresholds {wildcards.thresholds}"
+    script:
+        "../../scripts/job.py"
+
+
+rule release_dicom:
+    input:
+        lines=expand("results/dataset/{{thresholds}}/{split}.jsonl", split=PLAN.splits),
+        filtered=lambda wildcards: PLAN.settings.release.test.replace("{thresholds}", wildcards.thresholds) or [],
+        cohort="results/cohort/{shard}.parquet",
+        index="results/masks/{thresholds}/index.parquet",
+        masks=["results/masks/{thresholds}/{shard}.h5"],
+        images="results/cohort/images.parquet",
+        frames=["results/frames/{shard}.h5"],
+    output:
+        segmentations=directory("results/release/.parts/{thresholds}/dicom_seg/{shard}"),
+    log:
+        "logs/release/{thresholds}/{shard}.log",
+    benchmark:
+        "results/benchmarks/release/{thresholds}/{shard}.tsv"
+    group:
+        "release"
+    conda:
+        "../../envs/release.yaml"
+    threads: 1
+    resources:
+        mem_mb=megabytes(4000),
+        runtime=minutes(60),
+    params:
+        **job("reporting.release.dicom.run_shard"),
+        options=PLAN.options["release_dicom"],
+        thresholds=lambda wildcards: wildcards.thresholds,
+    message:
+        "Release of shard {wildcards.shard} as DICOM segmentations, thresholds {wildcards.thresholds}"
+    script:
+        "../../scripts/job.py"
+
+
+rule release_package:
+    input:
+        tables="results/release/.parts/{thresholds}/tables",
+        segmentations=expand("results/release/.parts/{{thresholds}}/dicom_seg/{shard}", shard=PLAN.shards),
+        # which holds one image a study
+        layout=["results/dataset/{thresholds}/layout"] if PLAN.settings.cohort.per_study == "first" else [],
+        images="results/cohort/images.parquet",
+        filtered=lambda wildcards: PLAN.settings.release.test.replace("{thresholds}", wildcards.thresholds) or [],
+        salt=PLAN.settings.release.salt or [],
+        # in the order of the stages
+        excluded=[
+            *expand("results/{stage}/excluded.parquet", stage=STAGES[:-2]),
+            "results/masks/{thresholds}/excluded.parquet",
+            "results/dataset/{thresholds}/excluded.parquet",
+        ],
+        dropped="results/dataset/{thresholds}/dropped.parquet",
+        frames=expand("results/frames/{shard}.h5", shard=PLAN.shards),
+        organs=expand("results/organs/{shard}.h5", shard=PLAN.shards),
+        anomaly=expand("results/anomaly/{shard}.h5", shard=PLAN.shards),
+        anatomy=expand("results/anatomy/{shard}.h5", shard=PLAN.shards),
+        masks=expand("results/masks/{{thresholds}}/{shard}.h5", shard=PLAN.shards),
+        reports=expand("results/reports/{shard}.jsonl", shard=PLAN.shards),
+        weights=expand("results/weights/{artefact}.json", artefact=PLAN.weights_needed),
+    output:
+        package=directory("results/release/{thresholds}"),
+    log:
+        "logs/release/{thresholds}/package.log",
+    benchmark:
+        "results/benchmarks/release/{thresholds}/package.tsv"
+    conda:
+        "../../envs/release.yaml"
+    threads: 1
+    resources:
+        mem_mb=megabytes(4000),
+        runtime=minutes(240),
+    params:
+        **job("reporting.release.package.run_package"),
+        options=PLAN.options["release_package"],
+        environments=lambda wildcards: environments(PLAN.options["release_package"]["engines"]),
+        thresholds=lambda wildcards: wildcards.thresholds,
+        codes={
+            "cohort": rules.cohort_shards.params.code,
+            "boxes": rules.boxes_shard.params.code,
+            "dataset": rules.dataset_pairs.params.code,
+        },
+        taus=lambda wildcards: PLAN.sets[wildcards.thresholds],
+    message:
+        "Package of the release, thresholds {wildcards.thresholds}"
+    script:
+        "../../scripts/job.py"
+
+
+rule release:
+    input:
+        expand("results/release/{thresholds}", thresholds=PLAN.build),

@@ -1,0 +1,98 @@
+# Review: a self-contained page for each expert; from their filled sheets Tables 3 and 13 and the filtered split.
+
+
+rule review_pages:
+    input:
+        lines=expand("results/dataset/{{thresholds}}/{split}.jsonl", split=PLAN.settings.review.split)[0],
+        index="results/masks/{thresholds}/index.parquet",
+        masks=expand("results/masks/{{thresholds}}/{shard}.h5", shard=PLAN.shards),
+        frames=expand("results/frames/{shard}.h5", shard=PLAN.shards),
+    output:
+        # for the experts
+        pages=expand("results/review/{{thresholds}}/page_{expert}.html", expert=PLAN.settings.review.experts),
+        # for the organiser: whose the units are, and what each expert was asked
+        units="results/review/{thresholds}/units.parquet",
+        asked="results/review/{thresholds}/items.parquet",
+    log:
+        "logs/review/{thresholds}/pages.log",
+    benchmark:
+        "results/benchmarks/review/{thresholds}/pages.tsv"
+    conda:
+        "../../envs/review.yaml"
+    threads: 1
+    resources:
+        mem_mb=megabytes(4000),
+        runtime=minutes(30),
+    params:
+        **job("reporting.review.make_pages.run_pages"),
+        options=PLAN.options["review"],
+    message:
+        "Pages for the experts, thresholds {wildcards.thresholds}"
+    script:
+        "../../scripts/job.py"
+
+
+rule review:
+    input:
+        expand(rules.review_pages.output.pages, thresholds=PLAN.reviewed),
+
+
+rule review_sheets:
+    input:
+        lines=expand("results/dataset/{{thresholds}}/{split}.jsonl", split=PLAN.settings.review.split)[0],
+        units="results/review/{thresholds}/units.parquet",
+        asked="results/review/{thresholds}/items.parquet",
+        sheets=lambda wildcards: wanted(
+            PLAN.sheets, "review.sheets is empty: give the experts' filled sheets, or the folder that holds them"
+        ),
+    output:
+        judgements="results/review/{thresholds}/judgements.parquet",
+        expert_rates=report(
+            "results/review/{thresholds}/experts.tsv",
+            caption="../../report/review_experts.rst",
+            category="6 Evaluation",
+            subcategory="review, {thresholds}",
+            labels={"result": "found acceptable (Table 3)"},
+        ),
+        lesion_rates=report(
+            "results/review/{thresholds}/lesions.tsv",
+            caption="../../report/review_lesions.rst",
+            category="6 Evaluation",
+            subcategory="review, {thresholds}",
+            labels={"result": "found acceptable per lesion type (Table 13)"},
+        ),
+        agreement=report(
+            "results/review/{thresholds}/agreement.tsv",
+            caption="../../report/review_agreement.rst",
+            category="6 Evaluation",
+            subcategory="review, {thresholds}",
+            labels={"result": "agreement of the experts"},
+        ),
+        counts="results/review/{thresholds}/counts.tsv",
+        rejected="results/review/{thresholds}/rejected.tsv",
+        # pair ids, for evaluation.reviewed
+        left_out="results/review/{thresholds}/left_out.txt",
+        filtered=expand("results/review/{{thresholds}}/{split}.jsonl", split=PLAN.settings.review.split)[0],
+    log:
+        "logs/review/{thresholds}/sheets.log",
+    benchmark:
+        "results/benchmarks/review/{thresholds}/sheets.tsv"
+    localrule: True
+    conda:
+        "../../envs/review.yaml"
+    threads: 1
+    resources:
+        mem_mb=megabytes(4000),
+        runtime=minutes(10),
+    params:
+        **job("reporting.review.merge.run_sheets"),
+        options=PLAN.options["review_merge"],
+    message:
+        "What the experts' sheets say, thresholds {wildcards.thresholds}"
+    script:
+        "../../scripts/job.py"
+
+
+rule review_merge:
+    input:
+        expand(rules.review_sheets.output, thresholds=PLAN.reviewed),

@@ -1,0 +1,1 @@
+"""Annotation files of public datasets, read into one form."""

@@ -1,0 +1,82 @@
+"""Files and folders that are whole or not there."""
+
+import glob
+import itertools
+import os
+import platform
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+HOST = platform.node().partition(".")[0]
+"""Name of this computer: process numbers are its own, and a shared folder has many writers."""
+LEFT_S = 86400
+"""After this time without a change, what another computer was writing is taken for left behind, seconds."""
+
+
+@contextmanager
+def atomic(path: str | Path) -> Iterator[Path]:
+    """Yield a temporary name beside ``path``; rename it to ``path`` on success, remove it on failure."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    clear(path)
+    temporary = path.with_name(f".{path.name}.{HOST}.{os.getpid()}.part")
+    try:
+        yield temporary
+        with open(temporary, "rb") as file:
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def clear(path: Path) -> None:
+    """Remove what killed jobs left of a file or folder: they could not, and it fills the disk."""
+    for left in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
+        *_, host, process, _ = left.name.split(".")
+        gone = host == HOST and Path("/proc/self").exists() and not Path(f"/proc/{process}").exists()
+        if gone or not _changed_lately(left):
+            shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink(missing_ok=True)
+
+
+def _changed_lately(left: Path) -> bool:
+    below = (Path(root) / name for root, folders, files in os.walk(left) for name in [*folders, *files])
+    try:
+        return any(path.lstat().st_mtime >= time.time() - LEFT_S for path in itertools.chain([left], below))
+    except FileNotFoundError:  # just removed or renamed by who made it
+        return True
+
+
+@contextmanager
+def whole(path: str | Path) -> Iterator[Path]:
+    """Yield a temporary folder beside ``path``; on success it takes that name, on failure it is removed."""
+    final = Path(path)
+    final.parent.mkdir(parents=True, exist_ok=True)
+    clear(final)
+    folder = final.with_name(f".{final.name}.{HOST}.{os.getpid()}.part")
+    shutil.rmtree(folder, ignore_errors=True)  # of a process with our number, before a restart
+    folder.mkdir()
+    try:
+        yield folder
+        shutil.rmtree(final, ignore_errors=True)
+        os.replace(folder, final)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def link(source: Path, target: Path) -> None:
+    """Give a file a second name, or where the file system cannot, copy it."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
+
+
+def link_all(source: str | Path, target: Path) -> None:
+    """Link every file below a folder."""
+    for file in sorted(Path(source).rglob("*")):
+        if file.is_file() and not file.name.startswith("."):
+            link(file, target / file.relative_to(source))

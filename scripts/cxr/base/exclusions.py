@@ -1,0 +1,49 @@
+"""Why an image or a study stops at a stage: every reason there is, in a sentence for who can mend it."""
+
+STAGES = ("cohort", "frames", "reports", "organs", "anomaly", "anatomy", "boxes", "masks", "dataset")
+"""The stages that keep a ledger, in the order in which an image is asked for."""
+
+REASONS: dict[str, str] = {
+    # cohort
+    "missing_file": "the manifest or record list names a file that does not exist (any more)",
+    "unreadable_file": "the file is there but cannot be opened",
+    "empty_file": "the file has no bytes",
+    "unreadable_header": "the header cannot be parsed",
+    "not_dicom": "the file is neither DICOM, PNG nor JPEG",
+    "wrong_modality": "the modality is not a radiograph",
+    "wrong_body_part": "the body part examined is not the chest",
+    "not_frontal": "the view is not PA or AP",
+    "unknown_view": "neither the table nor the header tells the view",
+    "too_small": "fewer pixels than a radiograph can have",
+    "listed": "listed in cohort.exclude",
+    "failed_quality_table": "a CheXStruct quality table fails the image",
+    "duplicate_image": "several rows have the same image_id or image file",
+    "bad_row": "the row cannot be read, lacks an identifier or contradicts another row",
+    # frames
+    "undecodable": "the pixel data cannot be decoded",
+    "no_pixels": "the file holds no pixel data",
+    "multi_frame": "more than one frame",
+    "constant_image": "every pixel has the same value",
+    "not_selected": "another image of the same study was chosen",
+    # reports
+    "no_report": "the study has no report, or a text that says nothing of the chest",
+    "missing_report": "the study's report file is not there",
+    "unreadable_report": "the report file cannot be opened, or is no text (PDF, Office, a picture)",
+    "not_english": "the report is not English, which the engine rules cannot read (reports.engine: vllm may)",
+    "too_long": "the report is longer, or has more findings, than reports.max_characters or max_findings allow",
+    "empty_report": "the report has no text in any section that is used",
+    "quarantined": "the engine's answer breaks the schema",
+    # organs, anomaly, anatomy, boxes
+    "not_a_radiograph": "the picture is no upright chest X-ray: turned, inverted, or nothing of the kind",
+    "heart_on_right": "the heart is on the wrong side: a mirrored picture, or a heart that is so",
+    "no_lungs": "a lung mask is empty or too small",
+    "cut_off": "the lung fields are not whole in the picture",
+    "extreme_contrast": "the picture has almost no contrast inside the chest",
+    "bad_map": "the map holds values that are not numbers",
+    "missing_anatomy": "too few anatomy masks are non-empty",
+    "organ_disagreement": "the organ masks of x and of the edited image disagree",
+    "engine_failure": "the engine failed on this image",
+    # dataset
+    "no_pairs": "no instruction-answer pair could be made",
+}
+"""Reason codes of the ledgers and what each means to a reader."""

@@ -1,0 +1,151 @@
+"""What an error says of its cause: a bad input, a lack of memory, or a broken device, machine or program.
+
+A bad input costs a row. All else ends the job, so that it is tried again, elsewhere where there is an elsewhere.
+"""
+
+import logging
+import platform
+import re
+import traceback
+from dataclasses import dataclass
+from pathlib import PurePath
+
+from cxr.base.errors import FULL, MACHINE_ERRORS, UserError, out_of_memory
+
+log = logging.getLogger("cxr")
+DEVICE_ERRORS = {
+    "AcceleratorError", "CudaError", "DeferredCudaCallError", "DistError", "DistBackendError", "DistNetworkError",
+    "DistStoreError", "DeviceReset", "EPFail",
+}  # fmt: skip
+"""Classes of torch and onnxruntime that only a device or the connection of devices raises, by name: the core knows
+neither."""
+DEVICE_WORDS = re.compile(
+    r"cuda error|cuda failure|cuda driver|cuda kernel errors|cuda initialization|no cuda gpus|not compiled with cuda|"
+    r"cudnn|cublas|cusolver|cusparse|cufft|nvrtc|nccl|nvml|no kernel image|device-side assert|illegal memory access|"
+    r"uncorrectable ecc|nvidia driver|gpu is lost|fallen off the bus|busy or unavailable|invalid device ordinal|"
+    r"hip error|hiperror|miopen|executionprovider|unable to find an engine to execute|could not run '",
+    re.IGNORECASE,
+)
+"""What torch, onnxruntime and the libraries below them say where a device or its software does not do."""
+OURS = PurePath(__file__).parents[1].name
+"""The package whose functions a failure is told by."""
+CALLER = f"{OURS}.base.workers"
+"""The module that calls the engines, which says nothing of one."""
+
+
+class Broken(RuntimeError):
+    """Not an input but the device, the machine or the program: the job ends, with its cause's traceback in the log."""
+
+
+def broken(error: BaseException) -> str:
+    """Return what is broken where an error is no input's fault ("the device", "the program", "the machine"), or ""."""
+    if isinstance(error, Broken):
+        return "the job"
+    names = {kind.__name__ for kind in type(error).__mro__}
+    if names & DEVICE_ERRORS or (isinstance(error, RuntimeError | AssertionError) and DEVICE_WORDS.search(str(error))):
+        return "the device"
+    if _of_onnxruntime(error) and DEVICE_WORDS.search(str(error)):
+        return "the device"
+    if isinstance(error, ImportError | NameError | SyntaxError):
+        return "the program"
+    if getattr(error, "errno", None) in MACHINE_ERRORS | FULL or "can't start new thread" in str(error):
+        return "the machine"
+    return ""
+
+
+def _of_onnxruntime(error: BaseException) -> bool:
+    return type(error).__module__.startswith("onnxruntime")
+
+
+def no_inputs(error: BaseException) -> bool:
+    """Tell whether an error is to be raised as it is: a lack of memory, what is :func:`broken`, or a sentence."""
+    told = type(error).__name__ == "StoreError" or isinstance(error, UserError)
+    return told or out_of_memory(error) or bool(broken(error))
+
+
+def end(what: str, error: BaseException) -> Broken:
+    """Return how a job ends of a ``broken`` error; raise it ``from error``."""
+    return Broken(
+        f"{what}: {broken(error)} is broken, not an image ({brief(error)}), on {platform.node()}: the job fails, and "
+        "is tried again where the profile says so"
+    )
+
+
+def brief(error: BaseException) -> str:
+    """Return an error's class and the first line of what it says, for the log."""
+    said = next(iter(str(error).strip().splitlines()), "")
+    return f"{type(error).__name__}: {said[:300]}" if said else type(error).__name__
+
+
+def sentence(error: BaseException) -> str:
+    """Return what failed, for a row of the ledger: by the names in our code, for an error's text may hold anything."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    named = [(frame.f_globals.get("__name__", ""), frame.f_code.co_name) for frame in frames]
+    own = [pair for pair in named if pair[0].split(".")[0] == OURS and pair[0] != CALLER]
+    module, function = own[-1] if own else ("", "")
+    where = f" in {module}.{function}" if module else ""
+    return f"the engine stopped with {type(error).__name__}{where}; the first such error is in the job's log"
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """How many failures of an engine are the images' own (settings ``compute.failures_in_row``, ``failed_share``)."""
+
+    in_row: int | None = None
+    """Images in a row with the same error that end the job; None for any number."""
+    share: float = 1.0
+    """Share of the images that may fail, of a job in which at least ``in_row`` do, or all."""
+
+    @classmethod
+    def of(cls, compute: dict | None) -> "Tolerance":
+        """Take it out of the settings' section ``compute``; without one, whatever fails is the images' own."""
+        compute = compute or {}
+        return cls(compute.get("failures_in_row"), compute.get("failed_share", 1.0))
+
+
+NO_LIMIT = Tolerance()
+"""Of who is not told: whatever fails is the images' own."""
+
+
+class Failures:
+    """Counts the failures of a job in the order of its images, and ends it where they are not the images' own."""
+
+    def __init__(self, what: str, total: int, tolerance: Tolerance):
+        self.what, self.total, self.tolerance = what, total, tolerance
+        self.failed = self.row = 0
+        self._first: tuple[str, BaseException | None] = ("", None)
+        self._shown: set[str] = set()
+
+    def passed(self) -> None:
+        """Note an image that the engine did not fail on."""
+        self.row = 0
+
+    def note(self, kind: str, error: BaseException | None = None) -> None:
+        """Note a failure: what is the same where the same goes wrong, and the error. Raises Broken."""
+        if kind not in self._shown:
+            self._shown.add(kind)
+            # with its traceback in the file alone: see cxr.base.jobs.start
+            log.debug("%s: the first image on which this happens: %s", self.what, kind, exc_info=error)
+        if kind != self._first[0] or not self.row:
+            self._first, self.row = (kind, error), 0
+        self.row += 1
+        self.failed += 1
+        most = self.tolerance.in_row
+        if most is None:
+            return
+        if self.row >= most:
+            self._end(f"the same error on {self.row} images in a row", "compute.failures_in_row")
+        if self.failed >= max(2, min(most, self.total)) and self.failed > self.tolerance.share * self.total:
+            self._end(f"{self.failed} of {self.total} images failed", "compute.failed_share")
+
+    def _end(self, how: str, key: str) -> None:
+        kind, error = self._first
+        raise Broken(
+            f"{self.what}: {how} ({kind}), on {platform.node()}: something other than the images is broken; the job "
+            f"fails, and is tried again where the profile says so. If it is the images, raise {key}"
+        ) from error
+
+
+def kind_of(error: BaseException) -> str:
+    """Return what is the same where the same error happens again: class and text without its numbers."""
+    return re.sub(r"\d+", "#", brief(error))

@@ -1,0 +1,230 @@
+"""Shards in HDF5: written whole or not at all, one chunk an image, readable by anyone.
+
+Ten lines suffice without this module::
+
+    import h5py, hdf5plugin, numpy as np
+    with h5py.File("results/organs/00.h5") as f:
+        names = f["image_id"].asstr()[:]
+        labels = f["mask"].attrs["labels"].astype(str)
+        packed = f["mask"][0]                          # (K, 512, 64) uint8, eight pixels a byte
+        mask = np.unpackbits(packed, axis=-1).astype(bool)   # (K, 512, 512)
+
+The codecs are those that were smallest among the fast in ``benchmarks/storage.py`` (docs/benchmarks.md). HDF5 notes in
+each dataset how it is compressed: files of other codecs are read alike.
+"""
+
+import hashlib
+import json
+from contextlib import ExitStack
+from pathlib import Path
+
+import h5py
+import hdf5plugin
+import numpy as np
+
+from cxr.base.atomic import atomic
+from cxr.base.errors import unreadable
+
+FRAME_SIZE = 512
+"""Side of the canonical frame, px."""
+FRAME = (
+    f"{FRAME_SIZE} x {FRAME_SIZE} pixels; sides are the patient's: right is on the image's left; "
+    "frames hold to_original, the way back"
+)
+
+MASK = hdf5plugin.Zstd(clevel=3)
+"""Codec of packed masks."""
+MAP = hdf5plugin.Zstd(clevel=14)
+"""Codec of what is mostly zero and made by a net, beside which the slower writing does not count."""
+PICTURE = hdf5plugin.Htj2k()
+"""Codec of grey pictures: lossless High-Throughput JPEG 2000. hdf5plugin reads it from version 7.1 on."""
+
+
+def pack(mask: np.ndarray) -> np.ndarray:
+    """Pack bool (..., H, W) into uint8 (..., H, W / 8)."""
+    return np.packbits(mask, axis=-1)
+
+
+def unpack(packed: np.ndarray) -> np.ndarray:
+    """Unpack uint8 (..., H, W / 8) into bool (..., H, W)."""
+    return np.unpackbits(packed, axis=-1).view(bool)
+
+
+def mask_id(study_id: str, packed: np.ndarray) -> str:
+    """Name a packed mask by its study and content, so that equal masks share it and it says nothing of shards."""
+    return "m" + hashlib.blake2b(study_id.encode() + packed.tobytes()).hexdigest()[:16]
+
+
+def _texts(texts: list[str] | tuple[str, ...]) -> np.ndarray:
+    """Return texts as an array of one length (UTF-8).
+
+    HDF5 keeps texts of any length apart from the rest and without a checksum: a lost bit there could give a row another
+    image's name, or make HDF5 read for ever.
+    """
+    coded = [text.encode() for text in texts]
+    return np.array(coded, dtype=h5py.string_dtype("utf-8", max([1, *map(len, coded)])))
+
+
+def _tell(what: h5py.File | h5py.Dataset, name: str, value: object) -> None:
+    """Set an attribute."""
+    if isinstance(value, (list, tuple)):
+        value = _texts(value)
+    what.attrs[name] = _texts([value]).reshape(()) if isinstance(value, str) else value
+
+
+def _plain(value: object) -> object:
+    """Return an attribute as a builtin."""
+    value = value.item() if isinstance(value, np.generic) else value
+    return value.decode() if isinstance(value, bytes) else value
+
+
+class ShardWriter:
+    """Append rows to a shard. Use inside ``with``: the file appears under its name only when the block succeeds.
+
+    Fields are made from the first row; ``key`` names the row id (``image_id`` or ``mask_id``). A bool array is stored
+    packed; a packed field also takes rows that are packed already (uint8).
+    ``attrs`` are written on the file, ``labels`` on each packed field, ``units`` on each field named; ``pictures``
+    names the uint8 fields that are pictures, for their codec.
+    An empty shard is valid: give ``empty`` = {field: (row shape, dtype)} so that its datasets exist.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        key: str = "image_id",
+        attrs: dict | None = None,
+        labels: list[str] | tuple[str, ...] | None = None,
+        units: dict[str, str] | None = None,
+        pictures: tuple[str, ...] = (),
+        empty: dict[str, tuple[tuple[int, ...], object]] | None = None,
+    ):
+        self.key, self.attrs, self.labels = key, attrs or {}, labels
+        self.units, self.pictures, self.empty = units or {}, pictures, empty or {}
+        self._atomic = atomic(path)
+        self._ids: list[str] = []
+        self._room = 0
+        self._fields: dict[str, tuple[h5py.Dataset, bool]] = {}
+
+    def __enter__(self) -> "ShardWriter":
+        with ExitStack() as entered:
+            path = entered.enter_context(self._atomic)
+            # A fixed superblock and no time stamps: the same rows give the same bytes.
+            self._file = entered.enter_context(h5py.File(path, "w", libver=("v110", "v110")))
+            for name, (shape, dtype) in self.empty.items():
+                self._create(name, shape, np.dtype(dtype))
+            entered.push(self._finish)
+            self._opened = entered.pop_all()
+        return self
+
+    def _create(self, name: str, shape: tuple[int, ...], dtype: np.dtype) -> None:
+        packed = dtype.kind == "b"
+        if packed:
+            shape, dtype = (*shape[:-1], shape[-1] // 8), np.dtype(np.uint8)
+        big = int(np.prod(shape)) * dtype.itemsize >= 1024
+        codec = MASK if packed else PICTURE if name in self.pictures else MAP
+        data = self._file.create_dataset(
+            name,
+            shape=(0, *shape),
+            maxshape=(None, *shape),
+            chunks=(1 if big else 256, *shape),
+            dtype=dtype,
+            fletcher32=True,
+            track_times=False,
+            **(codec if big else {}),
+        )
+        data.attrs["packed"] = packed
+        self._fields[name] = data, packed
+        if packed and self.labels is not None:
+            _tell(data, "labels", self.labels)
+        if name in self.units:
+            _tell(data, "units", self.units[name])
+
+    def append(self, row_id: str, **arrays: np.ndarray) -> None:
+        """Add one row: ``append("img1", mask=bool_array, image=uint8_array)``."""
+        row, arrays = len(self._ids), {name: np.asarray(value) for name, value in arrays.items()}
+        for name, value in arrays.items():
+            if name not in self._fields:
+                self._create(name, value.shape, value.dtype)
+        if row == self._room:
+            self._resize(max(16, 2 * row))  # a new size takes as long as a mask
+        for name, value in arrays.items():
+            data, packed = self._fields[name]
+            data[row] = pack(value) if packed and value.dtype.kind == "b" else value
+        self._ids.append(row_id)
+
+    def _resize(self, rows: int) -> None:
+        self._room = rows
+        for data, _ in self._fields.values():
+            data.resize(rows, axis=0)
+
+    def __exit__(self, kind, error, trace) -> bool | None:
+        return self._opened.__exit__(kind, error, trace)
+
+    def _finish(self, kind, *_: object) -> None:
+        if kind is not None:
+            return
+        self._resize(len(self._ids))
+        self._file.create_dataset(
+            self.key, data=_texts(self._ids), maxshape=(None,), chunks=(256,), fletcher32=True, track_times=False
+        )
+        for name, value in ({"frame": FRAME} | self.attrs).items():
+            _tell(self._file, name, json.dumps(value, sort_keys=True) if isinstance(value, dict) else value)
+
+
+class Shard:
+    """Read a shard row by row with bounded memory. Use inside ``with``."""
+
+    def __init__(self, path: str | Path, key: str = "image_id"):
+        self.path, self.key = Path(path), key
+
+    def __enter__(self) -> "Shard":
+        try:
+            self._file = h5py.File(self.path, "r")
+            self.ids: list[str] = list(self._file[self.key].asstr()[:])
+            # all at once: looking one up anew for each row would take as long as reading it
+            fields = {name: self._file[name] for name in self._file if name != self.key}
+            self._fields = {name: (data, bool(data.attrs.get("packed"))) for name, data in fields.items()}
+        except (OSError, KeyError) as error:
+            raise unreadable(self.path, error) from None
+        self.row_of = {row_id: row for row, row_id in enumerate(self.ids)}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __contains__(self, row_id: str) -> bool:
+        return row_id in self.row_of
+
+    @property
+    def attrs(self) -> dict:
+        """Attributes of the file as builtins."""
+        return {name: _plain(value) for name, value in self._file.attrs.items()}
+
+    def labels(self, field: str = "mask") -> list[str]:
+        """Label names along the K axis of a packed field."""
+        return [str(_plain(label)) for label in self._file[field].attrs["labels"]]
+
+    def shape(self, field: str = "mask") -> tuple[int, ...]:
+        """Shape of a row as :meth:`get` gives it."""
+        data, packed = self._fields[field]
+        return (*data.shape[1:-1], data.shape[-1] * (8 if packed else 1))
+
+    def stored(self, field: str, row_id: str) -> np.ndarray:
+        """Return one row of a field as it is stored (eight pixels a byte if packed). Raises like :meth:`get`."""
+        try:
+            return self._fields[field][0][self.row_of[row_id]]
+        except OSError as error:
+            raise unreadable(self.path, error) from None
+
+    def get(self, field: str, row_id: str) -> np.ndarray:
+        """Return one row of a field (a packed field as bool). Raises KeyError, or StoreError for a damaged chunk."""
+        value = self.stored(field, row_id)
+        return unpack(value) if self._fields[field][1] else value
+
+    def masks(self, row_id: str, field: str = "mask") -> dict[str, np.ndarray]:
+        """Return {label: bool (H, W)} of one row."""
+        return dict(zip(self.labels(field), self.get(field, row_id), strict=True))

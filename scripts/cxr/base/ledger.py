@@ -1,0 +1,61 @@
+"""Nothing is lost in silence: accepted + excluded = input, at every stage."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import polars as pl
+
+from cxr.base.tables import read_table, write_excluded, write_table
+
+
+class Ledger:
+    """Collect what a stage accepts and excludes in one shard, then prove that nothing is missing."""
+
+    def __init__(self, stage: str):
+        self.stage = stage
+        self.accepted: list[str] = []
+        self.excluded: list[dict] = []
+
+    def accept(self, image_id: str) -> None:
+        """Note that the image goes on to the next stage."""
+        self.accepted.append(image_id)
+
+    def exclude(self, image_id: str, study_id: str, reason: str, detail: str = "") -> None:
+        """Note that the image stops here. ``detail`` must hold no patient text and no path with identifiers."""
+        self.excluded.append(
+            {"image_id": image_id, "study_id": study_id, "stage": self.stage, "reason": reason, "detail": detail}
+        )
+
+    def finish(self, path: str | Path, inputs: Iterable[str]) -> None:
+        """Write the exclusions; raise AssertionError unless every input was accepted or excluded exactly once."""
+        seen = sorted([*self.accepted, *(row["image_id"] for row in self.excluded)])
+        expected = sorted(inputs)
+        if seen != expected:
+            missing = sorted(set(expected) - set(seen))[:3]
+            raise AssertionError(f"{self.stage}: {len(expected)} images in, {len(seen)} accounted for, e.g. {missing}")
+        write_excluded(path, self.excluded)
+
+
+def gather(
+    *,
+    excluded: Sequence[str | Path],
+    images: str | Path,
+    gathered: str | Path,
+    thresholds: Sequence[str] = (),
+) -> None:
+    """Join tables of exclusions into one sorted table, with the study of each image from the cohort's table ``images``.
+
+    ``thresholds`` (one name a table) become a column of that name.
+    """
+    tables = [read_table(path) for path in excluded]
+    if thresholds:
+        named = zip(tables, thresholds, strict=True)
+        tables = [table.with_columns(thresholds=pl.lit(name, dtype=pl.String)) for table, name in named]
+    # an image stage knows images, not studies
+    studies = (
+        read_table(images).select("image_id", known="study_id").unique("image_id", keep="first", maintain_order=True)
+    )
+    known = pl.when(pl.col("study_id") == "").then(pl.col("known")).otherwise(pl.col("study_id"))
+    joined = pl.concat(tables).join(studies, on="image_id", how="left", maintain_order="left")
+    joined = joined.with_columns(study_id=known).drop("known")
+    write_table(gathered, joined.sort(joined.columns))

@@ -1,0 +1,117 @@
+"""Small tables (Parquet, TSV, CSV) and JSON Lines: whole or not at all, same bytes for same rows, checksummed."""
+
+import hashlib
+import io
+import json
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import polars as pl
+
+from cxr.base.atomic import atomic
+from cxr.base.errors import unreadable
+from cxr.base.exclusions import REASONS
+from cxr.base.formulas import guarded, unguarded
+
+DIGEST = "digest"
+"""Where a Parquet file holds a digest of itself, for polars gives pages no checksum."""
+BLANK = "0" * 32
+"""What stands for a Parquet file's digest while that is made."""
+BEFORE_DIGEST = b"\x18%c%b\x18%c" % (len(DIGEST), DIGEST.encode(), len(BLANK))
+"""What comes before the digest in a Parquet file: its name and, as Thrift writes them, both lengths."""
+CRC = "crc32"
+"""Last key of a checked JSON line: CRC-32 of the line before it, eight hexadecimal digits."""
+
+
+def write_table(path: str | Path, table: pl.DataFrame) -> None:
+    """Write a Parquet (or, by its ending, TSV or CSV) table atomically, the same bytes for the same rows.
+
+    In TSV and CSV a null and an empty text are the same empty cell, and formulas are guarded (``formulas``).
+    """
+    with atomic(path) as temporary:
+        if Path(path).suffix == ".parquet":
+            temporary.write_bytes(_with_digest(table))
+        else:
+            # polars would write an empty text as "" to tell it from null; people and spreadsheets do not
+            plain = guarded(table.with_columns(pl.col(pl.String).replace("", None)))
+            plain.write_csv(temporary, separator="\t" if Path(path).suffix == ".tsv" else ",")
+
+
+def _with_digest(table: pl.DataFrame) -> bytes:
+    """Return a Parquet file that holds a digest of itself, made with zeros in the digest's place: polars makes none."""
+    file = io.BytesIO()
+    table.write_parquet(file, compression="zstd", statistics=False, metadata={DIGEST: BLANK})
+    data = file.getvalue()
+    start = data.rindex(BEFORE_DIGEST) + len(BEFORE_DIGEST)
+    return data[:start] + _hex(data).encode() + data[start + len(BLANK) :]
+
+
+def _whole(data: bytes) -> bytes:
+    """Return the bytes of a Parquet file. Raises ValueError where its digest, if it has one, is of others."""
+    before, found, after = data.rpartition(BEFORE_DIGEST)
+    told, after = after[: len(BLANK)], after[len(BLANK) :]
+    if found and _hex(before + found + BLANK.encode() + after).encode() != told:
+        raise ValueError("its digest is not that of its bytes")
+    return data
+
+
+def _hex(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+def read_table(path: str | Path) -> pl.DataFrame:
+    """Read a Parquet, TSV or CSV table; an empty cell of a text column of the latter two is "".
+
+    Raises StoreError with one sentence if it cannot be read, or is a Parquet file of ours and not as it was written.
+    """
+    try:
+        if Path(path).suffix == ".parquet":
+            return pl.read_parquet(_whole(Path(path).read_bytes()))
+        table = pl.read_csv(path, separator="\t" if Path(path).suffix == ".tsv" else ",")
+        return unguarded(table.with_columns(pl.col(pl.String).fill_null("")))
+    except (OSError, ValueError, pl.exceptions.PolarsError) as error:
+        raise unreadable(Path(path), error) from None
+
+
+def write_lines(path: str | Path, rows: Iterator[dict] | list[dict], *, checked: bool = False) -> None:
+    """Write JSON Lines atomically (UTF-8, keys in the order given); ``checked`` ends each line with its checksum."""
+    texts = (json.dumps(row, ensure_ascii=False) for row in rows)
+    with atomic(path) as temporary, open(temporary, "w", encoding="utf-8", newline="\n") as file:
+        file.writelines((_checked(text) if checked else text) + "\n" for text in texts)
+
+
+def _checked(text: str) -> str:
+    start = text.removesuffix("}")
+    return f'{start}, "{CRC}": "{zlib.crc32(start.encode()):08x}"}}'
+
+
+def read_lines(path: str | Path) -> Iterator[dict]:
+    """Yield the objects of a JSON Lines file, without their checksums.
+
+    Raises StoreError for a line that is no JSON or has another checksum.
+    """
+    try:
+        with open(path, encoding="utf-8") as file:
+            for number, text in enumerate(file, 1):
+                line = json.loads(text)
+                if not isinstance(line, dict):
+                    raise ValueError(f"line {number} is no object")
+                if CRC in line and _checked(text.rpartition(f', "{CRC}"')[0] + "}") != text.removesuffix("\n"):
+                    raise ValueError(f"line {number} is not as it was written")
+                line.pop(CRC, None)
+                yield line
+    except (OSError, ValueError) as error:
+        raise unreadable(Path(path), error) from None
+
+
+EXCLUDED_SCHEMA = dict.fromkeys(("image_id", "study_id", "stage", "reason", "detail"), pl.String)
+
+
+def write_excluded(path: str | Path, rows: list[dict]) -> None:
+    """Write a ledger: rows of image_id, study_id, stage, reason (a code of ``labels.REASONS``), detail."""
+    unknown = {row["reason"] for row in rows} - REASONS.keys()
+    if unknown:
+        raise ValueError(f"unknown reason codes: {sorted(unknown)}")
+    table = pl.DataFrame(rows, schema=EXCLUDED_SCHEMA)
+    write_table(path, table.sort("image_id", "study_id", "reason", "detail"))

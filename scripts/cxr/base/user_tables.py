@@ -1,0 +1,390 @@
+"""Tables that people make: CSV as spreadsheets and databases save it, or Parquet, read strictly.
+
+Delimiter (comma, semicolon, tab, bar), encoding (UTF-8, UTF-16, Windows-1252), line ends (also CR alone) and headings
+(any case, with spaces) are told apart. What could lose a row or mix two is refused in one sentence that names the line.
+Standard library only, for the driver imports it; polars is loaded where a table is Parquet or is asked for as one.
+"""
+
+import csv
+import gzip
+import io
+import logging
+import mmap
+import re
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+from pathlib import Path
+
+from cxr.base.errors import UserError
+
+log = logging.getLogger("cxr")
+csv.field_size_limit(1 << 27)
+DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
+HEAD_BYTES = 1 << 20
+"""How much of a table is looked at before any job is planned."""
+ENDINGS = (".dcm", ".dicom", ".png", ".jpg", ".jpeg")
+_OTHER_KINDS = (
+    (b"PK\x03\x04", "an Excel or OpenDocument workbook, or another ZIP file: save its sheet as CSV (UTF-8)"),
+    (b"\xd0\xcf\x11\xe0", "an old Excel workbook: save its sheet as CSV (UTF-8)"),
+    (b"{\\rtf", "a text document (RTF): save it as CSV (UTF-8)"),
+    (b"%PDF", "a PDF file: export the table as CSV (UTF-8)"),
+    (b"ARROW1", "an Arrow (Feather) file: save it as Parquet or CSV"),
+    (b"SQLite format 3", "a SQLite database: export the table as CSV (UTF-8)"),
+)
+_PARQUET = b"PAR1"
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+_GUARD = re.compile(r'="(.*)"', re.DOTALL)
+NO_VALUES = frozenset({"nan", "null", "none", "n/a", "na", "#n/a", "nat", "<na>"})
+"""What programs write into a cell that has no value, in lower case."""
+
+
+class Fault(ValueError):
+    """What is wrong with a table, and the remedy, without the table's name."""
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A table: its ``header``, and its ``rows``, (line, cells) of each that is not blank, lines counted from 1.
+
+    A row has as many cells as the header, or :meth:`checked` says which has not.
+    """
+
+    path: Path
+    key: str
+    header: list[str]
+    rows: Iterator[tuple[int, list[str]]]
+
+    def checked(self) -> Iterator[tuple[int, list[str]]]:
+        """Yield the rows. Raises UserError for one with fewer or more cells than the header."""
+        for line, cells in self.rows:
+            if len(cells) != len(self.header):
+                fault = f"line {line} has {len(cells)} cells, the header {len(self.header)}: {REMEDY}"
+                raise UserError(f"{self.key}: {self.path}, {fault}")
+            yield line, cells
+
+
+REMEDY = 'put a cell that holds the delimiter into quotation marks ("…")'
+
+
+def folded(name: str) -> str:
+    """Return a heading without case, spaces, hyphens, dots and underscores, to compare it with another."""
+    return re.sub(r"[\s_.\-]+", "", name.casefold())
+
+
+def no_value(cell: str) -> bool:
+    """Tell whether a cell is empty or holds what programs write for that (NaN, NULL, N/A …)."""
+    return not cell.strip() or cell.strip().casefold() in NO_VALUES
+
+
+def read_sheet(
+    path: str | Path,
+    key: str,
+    names: Sequence[str],
+    *,
+    ids: Sequence[str] = (),
+    head: bool = False,
+    headless: bool = False,
+) -> Sheet:
+    """Open a table. ``key``: the setting that names it.
+
+    ``names``: the columns that are looked for: a heading that equals one but for case, spaces and underscores is called
+    so. ``ids``: those of which every cell is one word; they tell a row inside a cell of several lines from prose;
+    without them a cell has one line. ``head``: look at the first :data:`HEAD_BYTES` only. ``headless``: the table may
+    lack a header, which is then [].
+    Raises UserError with one sentence, also while rows are read.
+    """
+    path = Path(path)
+    try:
+        data = _bytes(path, HEAD_BYTES if head else -1)
+        if data.startswith(_PARQUET):
+            header, rows = _parquet(path, head)
+        else:
+            header, rows = _text_rows(_decoded(data, path, head and len(data) >= HEAD_BYTES), path, names, ids)
+        header = _named(header, names)
+        if headless and not set(header) & set(names):
+            return Sheet(path, key, [], _told(path, key, chain([(1, header)], rows) if any(header) else rows))
+        _check_header(header, names)
+    except (Fault, OSError, EOFError, zlib.error) as error:
+        raise _sentence(path, key, error) from None
+    return Sheet(path, key, header, _told(path, key, rows))
+
+
+def _sentence(path: Path, key: str, error: Exception) -> UserError:
+    if isinstance(error, Fault):
+        return UserError(f"{key}: {path}{error}")
+    why = getattr(error, "strerror", None) or str(error)
+    return UserError(
+        f"{key}: {path} cannot be read as CSV or Parquet ({why}): check the path, the file and who may read it"
+    )
+
+
+def _told(path: Path, key: str, rows: Iterator[tuple[int, list[str]]]) -> Iterator[tuple[int, list[str]]]:
+    try:
+        yield from rows
+    except Fault as error:
+        raise _sentence(path, key, error) from None
+
+
+# ------------------------------------------------------------------------------------------- bytes to text
+
+
+def _bytes(path: Path, most: int) -> bytes:
+    with open(path, "rb") as file:
+        packed = file.read(2) == b"\x1f\x8b"
+    with gzip.open(path) if packed else open(path, "rb") as file:
+        return file.read(most)
+
+
+def _decoded(data: bytes, path: Path, partial: bool) -> str:
+    """Return the text of a table. ``partial``: its last line may be cut off, and is left out."""
+    for magic, what in _OTHER_KINDS:
+        if data.startswith(magic):
+            raise Fault(f" is {what}")
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        text = _strict(data[: len(data) // 2 * 2], "utf-16", partial)
+    else:
+        if b"\0" in data[:4096]:
+            raise Fault(" is no text table: save it as CSV (UTF-8)")
+        text = _utf8(data, path, partial)
+    if partial:
+        text = text[: max(text.rfind("\n"), text.rfind("\r")) + 1]
+    if found := _CONTROL.search(text):
+        line = _line_of(text, found.start())
+        raise Fault(f", line {line} holds the control character {ord(found.group()):#04x}: save it as UTF-8 CSV text")
+    if text.lstrip()[:1] in ("<", "{"):
+        raise Fault(" is HTML, XML or JSON, no CSV: export the table as CSV (UTF-8)")
+    return text
+
+
+def _strict(data: bytes, encoding: str, partial: bool) -> str:
+    try:
+        return data.decode(encoding, "ignore" if partial else "strict")
+    except UnicodeDecodeError:
+        raise Fault(" is damaged UTF-16 text: save it as UTF-8 CSV") from None
+
+
+def _utf8(data: bytes, path: Path, partial: bool) -> str:
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        if partial and error.end >= len(data) - 3:  # a letter that the end of what was read cuts in two
+            return data[: error.start].decode("utf-8-sig")
+        before = data[: error.start]
+        line = before.count(b"\n") + before.count(b"\r") - before.count(b"\r\n") + 1
+        if not before.isascii():  # UTF-8 so far
+            raise Fault(f", line {line} is not UTF-8 although others are: save the table as UTF-8 CSV") from None
+    try:
+        text = data.decode("cp1252")
+    except UnicodeDecodeError:
+        raise Fault(f", line {line} is neither UTF-8 nor Windows-1252: save the table as UTF-8 CSV") from None
+    if not partial:
+        log.warning("%s is not UTF-8 and is read as Windows-1252: save it as UTF-8 CSV if letters come out wrong", path)
+    return text
+
+
+def _line_of(text: str, place: int) -> int:
+    before = text[:place]
+    return before.count("\n") + before.count("\r") - before.count("\r\n") + 1
+
+
+# ---------------------------------------------------------------------------------------------- text to rows
+
+
+def _text_rows(
+    text: str, path: Path, names: Sequence[str], ids: Sequence[str]
+) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
+    lines = io.StringIO(text, newline="")
+    skipped, first, mark = 0, "", ""
+    for first in lines:
+        said = re.fullmatch(r"\s*\"?sep=(.)\"?\s*", first)
+        mark = said.group(1) if said else mark
+        if not said and first.strip(' ;,|\t\r\n"'):
+            break
+        skipped += 1
+    else:
+        first = ""
+    mark = mark or _delimiter(first, path, names)
+    rows = _rows(chain([first] if first else [], lines), mark, skipped, ids)
+    _, header = next(rows, (0, []))
+    return [cell.strip() for cell in header], rows
+
+
+def _delimiter(first: str, path: Path, names: Sequence[str]) -> str:
+    """Return the delimiter that finds most of the wanted names in the heading, else the most cells."""
+    usual = "\t" if path.name.removesuffix(".gz").endswith(".tsv") else ","
+    wanted = {folded(name) for name in names}
+
+    def worth(mark: str) -> tuple:
+        cells = next(csv.reader([first], delimiter=mark, skipinitialspace=True), [])
+        return (
+            len(wanted & {folded(cell) for cell in cells}),
+            mark == usual and len(cells) > 1,
+            len(cells),
+            mark == usual,
+        )
+
+    return max(DELIMITERS, key=worth)
+
+
+def _rows(lines: Iterator[str], mark: str, skipped: int, ids: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
+    """Yield (line, cells) of the rows that are not blank, the header first; empty cells beyond its own are dropped."""
+    reader = csv.reader(lines, delimiter=mark, strict=True, skipinitialspace=True)
+    header: list[str] = []
+    places: list[int] = []
+    while True:
+        line = reader.line_num + skipped + 1
+        try:
+            cells = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            raise _quote_fault(str(error), line, reader.line_num + skipped) from None
+        if not any(cell.strip() for cell in cells):
+            continue
+        if header and reader.line_num + skipped > line:
+            _check_swallowed(cells, line, mark, places)
+        if header:
+            while len(cells) > len(header) and not cells[-1].strip():
+                cells.pop()
+        else:
+            while len(cells) > 1 and not cells[-1].strip():
+                cells.pop()
+            header = cells
+            places = [place for place, cell in enumerate(header) if folded(cell) in map(folded, ids)]
+        yield line, [_unguarded(cell) for cell in cells]
+
+
+def _unguarded(cell: str) -> str:
+    """Return the text of a cell that was saved as the formula ="…", a spreadsheet's way to keep leading zeros."""
+    found = _GUARD.fullmatch(cell.strip()) if cell.lstrip().startswith("=") else None
+    return found.group(1) if found else cell
+
+
+def _quote_fault(error: str, first: int, last: int) -> Fault:
+    if "end of data" in error:
+        return Fault(
+            f', line {first}: a quotation mark (") opens a cell of this row that never ends: take it out, or write it '
+            "twice inside a cell in quotation marks"
+        )
+    if "expected after" in error:
+        where = f"line {first}" if last == first else f"the row that begins in line {first}, at line {last}"
+        return Fault(
+            f', {where}: text follows the quotation mark (") that ends a cell, or a mark too many opened it: take it '
+            "out, or write it twice inside a cell in quotation marks"
+        )
+    return Fault(f", line {first} cannot be read as CSV ({error}): correct the line")
+
+
+def _check_swallowed(cells: list[str], line: int, mark: str, places: list[int]) -> None:
+    """Raise Fault where a cell of several lines holds what looks like rows of the table, up to a later stray mark."""
+    for cell in cells:
+        inner = io.StringIO(cell, newline="")
+        next(inner, None)
+        for text in inner:
+            parts = next(csv.reader([text], delimiter=mark), [])
+            found = [parts[place] for place in places if place < len(parts)]
+            if len(found) == len(places) and all(part and not re.search(r"\s", part) for part in found):
+                raise Fault(
+                    f', line {line}: a quotation mark (") opens a cell of this row that goes on over the rows below '
+                    "it: take it out, or write it twice inside a cell in quotation marks"
+                )
+
+
+def _named(header: list[str], names: Sequence[str]) -> list[str]:
+    known = {folded(name): name for name in names}
+    return [known.get(folded(name), name) for name in header]
+
+
+def _check_header(header: list[str], names: Sequence[str]) -> None:
+    if not any(header):
+        raise Fault(" has no rows: put a header and at least one row into it")
+    if names and not set(header) & set(names):  # the line may hold a patient's data: it is not quoted
+        raise Fault(f" has no heading that is known: write {', '.join(names)} (those you have) as its first line")
+    repeated = sorted({name for name in header if header.count(name) > 1 and name})
+    if repeated:
+        raise Fault(f" has the column {repeated[0]!r} twice: rename one")
+
+
+# ------------------------------------------------------------------------------------------------- Parquet
+
+
+def _parquet(path: Path, head: bool) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
+    import polars as pl
+
+    try:
+        table = pl.read_parquet(path, n_rows=1 if head else None)
+        whole = [name for name, kind in table.schema.items() if kind.is_float() and _integral(table[name])]
+        table = table.with_columns(pl.col(whole).cast(pl.Int64)).select(pl.all().cast(pl.String).fill_null(""))
+    except pl.exceptions.PolarsError:
+        raise Fault(
+            " is a Parquet file that is damaged, or has a column that is no text, number or date: write it anew"
+        ) from None
+    return [name.strip() for name in table.columns], (
+        (number, list(row)) for number, row in enumerate(table.iter_rows(), 2) if any(row)
+    )
+
+
+def _integral(column) -> bool:
+    """Tell whether decimals are whole numbers: ids beside empty cells, as pandas stores them."""
+    told = column.drop_nulls()
+    return bool(len(told)) and bool((told.is_finite() & (told == told.round())).all()) and told.abs().max() < 2**53
+
+
+# ------------------------------------------------------------------------------------------ whole tables
+
+_BATCH = 1 << 17
+"""Rows that become a part of a table at a time: as Python's they take ten times their room."""
+_BIG = 1 << 24
+"""Bytes from which a table without quotation marks is read by polars: nothing in it can join two lines."""
+
+
+def read_frame(path: str | Path, key: str, names: Sequence[str]):
+    """Return a whole table as a ``polars.DataFrame`` of texts, "" in empty cells, named as in :func:`read_sheet`.
+
+    Every row has as many cells as the header. Raises UserError with one sentence.
+    """
+    import polars as pl
+
+    path = Path(path)
+    plain = _plain(path, key, names)
+    if plain is not None:
+        return plain
+    sheet = read_sheet(path, key, names)
+    schema = dict.fromkeys((name or f"_{place}" for place, name in enumerate(sheet.header)), pl.String)
+    parts, rows = [pl.DataFrame(schema=schema)], sheet.checked()
+    while batch := [cells for _, cells in islice(rows, _BATCH)]:
+        parts.append(pl.DataFrame(batch, schema=schema, orient="row"))
+    return pl.concat(parts)
+
+
+def _counted(path: Path, mark: bytes) -> int:
+    with open(path, "rb") as file:
+        return sum(part.count(mark) for part in iter(lambda: file.read(_BIG), b""))
+
+
+def _plain(path: Path, key: str, names: Sequence[str]):
+    """Return a big table of which polars reads what the strict reader would, many times as fast; None for another."""
+    import polars as pl
+
+    try:
+        if path.stat().st_size < _BIG:
+            return None
+        with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as held:
+            start = held[: len(_PARQUET)]
+            if start == _PARQUET or start[:2] in (b"\x1f\x8b", b"\xff\xfe", b"\xfe\xff") or start[:3] == b"sep":
+                return None
+            if any(held.find(mark) >= 0 for mark in (b'"', b"\0")):
+                return None
+            first = held[: held.find(b"\n") + 1].decode("utf-8-sig")
+        mark = _delimiter(first, path, names)
+        header = _named([cell.strip() for cell in first.split(mark)], names)
+        if "" in header or len(set(header)) < len(header):
+            return None
+        table = pl.read_csv(path, separator=mark, quote_char=None, infer_schema=False, empty_string_is_null=False)
+        table.columns = header
+        # polars refuses a row with more cells, and fills up one with fewer
+        return table if _counted(path, mark.encode()) == (len(header) - 1) * (len(table) + 1) else None
+    except (OSError, ValueError, pl.exceptions.PolarsError):
+        return None  # the strict reader says what is wrong, and where

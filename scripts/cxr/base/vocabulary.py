@@ -1,0 +1,123 @@
+"""The names the whole project agrees on: lesions, zones, locations, box classes, reason codes.
+
+Sides are the patient's: *right* is on the image's left. Sources: paper Table 9 (valid locations),
+Figure 10 (the 15 zone labels), Appendix B (lesion hierarchy), VinBigData (box classes).
+"""
+
+LESIONS = ("cardiomegaly", "pneumonia", "atelectasis", "opacity", "consolidation", "edema", "effusion")
+"""The seven lesion types, in the order of every table of the paper."""
+
+HIERARCHY: dict[str, tuple[str, ...]] = {
+    "opacity": ("consolidation",),
+    "consolidation": ("pneumonia", "atelectasis", "edema"),
+}
+"""A kind and the kinds directly under it (Appendix B): opacity > consolidation > {pneumonia, atelectasis, edema}."""
+
+INFERRED_LESIONS = ("pneumonia", "atelectasis", "edema")
+"""Lesions that a lesion-inference instruction may name (Tables 10-12)."""
+
+NO_LESION = ("nipple", "overlap", "superimpos", "summation", "artifact", "artefact", "skin fold", "fat pad")
+"""Words of explanations by which a finding turns out to be no lesion at all ("likely a nipple shadow")."""
+
+PERSONAS = ("medical_expert", "layperson", "ai_developer")
+"""Who words the paraphrases of an instruction (C.3)."""
+
+SIDES = ("right", "left")
+LUNGS = ("right lung", "left lung")
+ZONE_LEVELS = ("apical zone lung", "upper zone lung", "mid zone lung", "lung base")
+VALID_LOCATIONS = LUNGS + tuple(f"{side} {level}" for side in SIDES for level in ZONE_LEVELS)
+"""The ten valid locations of Table 9, in its order."""
+
+LOBES = (
+    "lung lower lobe left",
+    "lung upper lobe left",
+    "lung lower lobe right",
+    "lung middle lobe right",
+    "lung upper lobe right",
+)
+ZONE_LABELS = VALID_LOCATIONS + LOBES
+"""The 15 zone labels of Figure 10."""
+
+HEART = "heart"
+CARDIOMEDIASTINUM = "cardiomediastinum"
+ORGAN_LABELS = ("right lung", "left lung", "heart")
+"""What every organs engine must give; an engine may add more (``cardiomediastinum``)."""
+ANATOMY_LABELS = (*ZONE_LABELS, HEART)
+"""What every anatomy engine must give, in this order."""
+
+LOBE_ZONES: dict[str, tuple[str, ...]] = {
+    "lung upper lobe right": ("right apical zone lung", "right upper zone lung"),
+    "lung middle lobe right": ("right mid zone lung",),
+    "lung lower lobe right": ("right mid zone lung", "right lung base"),
+    "lung upper lobe left": ("left apical zone lung", "left upper zone lung", "left mid zone lung"),
+    "lung lower lobe left": ("left mid zone lung", "left lung base"),
+}
+"""Zones a lobe may be named by: upper: apical, upper, on the left also mid; middle: mid; lower: mid, base (ours)."""
+
+BOX_CLASSES = (
+    "Aortic enlargement",
+    "Atelectasis",
+    "Calcification",
+    "Cardiomegaly",
+    "Consolidation",
+    "ILD",
+    "Infiltration",
+    "Lung Opacity",
+    "Nodule/Mass",
+    "Other lesion",
+    "Pleural effusion",
+    "Pleural thickening",
+    "Pneumothorax",
+    "Pulmonary fibrosis",
+)
+"""The VinBigData classes, in Kaggle's order. Resolve by name, never by index."""
+
+BOX_CONDITIONS = ("anatomy", "conf", "signal", "size", "zero_area", "empty_after_refine")
+"""Why a box is not productive, one bit each of its verdict: c1 to c4 of Algorithm 1, no area, nothing left to mask."""
+
+CATEGORIES = (
+    "thoracic spine",
+    "cervical spine",
+    "lumbar spine",
+    "clavicle",
+    "scapula",
+    "rib",
+    "sternum",
+    "diaphragm",
+    "mediastinum",
+    "abdomen",
+    "heart",
+    "breast",
+    "trachea",
+    "vessels",
+    "lung",
+    "pleura",
+    "lateral view location",
+)
+"""The 17 location categories of Figure 10, step 1."""
+
+SPLITS = ("train", "validate", "test")
+
+
+def kinds_under(lesion: str) -> tuple[str, ...]:
+    """Return every lesion type below ``lesion`` in the hierarchy, nearest first (empty for a leaf)."""
+    under: list[str] = []
+    for child in HIERARCHY.get(lesion, ()):
+        under += [child, *kinds_under(child)]
+    return tuple(under)
+
+
+def side_of(label: str) -> str | None:
+    """Return ``"right"`` or ``"left"`` for a lung label, None for one without a side."""
+    words = label.split()
+    return next((side for side in SIDES if side in words), None)
+
+
+def zones_of(side: str) -> tuple[str, ...]:
+    """Return the four zone names of one lung, from apex to base."""
+    return tuple(f"{side} {level}" for level in ZONE_LEVELS)
+
+
+def in_table_order(locations) -> list[str]:
+    """Sort valid locations into the order of Table 9, without repeats. Raises ValueError for another name."""
+    return sorted(set(locations), key=VALID_LOCATIONS.index)

@@ -1,0 +1,171 @@
+"""Work on the images of a shard, in its order and with bounded memory: in a pool of threads, or in batches."""
+
+import logging
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, TypeVar
+
+from cxr.base import faults
+from cxr.base.errors import out_of_memory
+from cxr.base.faults import NO_LIMIT, Failures, Tolerance
+from cxr.base.jobs import progress
+
+if TYPE_CHECKING:
+    from cxr.base.ledger import Ledger
+
+R = TypeVar("R")
+log = logging.getLogger("cxr")
+Fault = tuple[str, str]
+"""Why an image stops here: a code of ``labels.REASONS``, and a detail."""
+
+
+class EngineFault(tuple):
+    """A :data:`Fault` of the engine itself, which a :class:`Tolerance` counts, with the error that it comes from."""
+
+    error: Exception
+
+    @classmethod
+    def of(cls, error: Exception, reason: str = "engine_failure", detail: str = "") -> "EngineFault":
+        """Make it of what an engine raised; without a ``detail`` that says what failed."""
+        made = cls((reason, detail or faults.sentence(error)))
+        made.error = error
+        return made
+
+
+def sift(
+    ledger: "Ledger",
+    image_ids: list[str],
+    read: Callable[[str], tuple],
+    work: Callable[..., tuple[R, Fault | None]],
+    threads: int,
+    tolerance: Tolerance = NO_LIMIT,
+) -> Iterator[tuple[str, R]]:
+    """Yield (image_id, result) of the images that stay, in order of image_id, and enter every image in the ledger.
+
+    ``work(*read(image_id))`` returns the result and the fault that excludes the image, if any; where it raises, the
+    image is excluded as ``engine_failure``, for one bad image must not end the shard. What says nothing of the image
+    does: a UserError, a lack of memory, a broken device or program (:func:`cxr.base.faults.broken`), and more failures
+    than the ``tolerance`` has room for (Broken); the job is tried again.
+    ``read`` runs in this thread, because HDF5 files are not for sharing; ``work`` runs in the pool.
+    """
+    rows = _worked(sorted(image_ids), read, work, max(1, threads), ledger.stage)
+    yield from _entered(ledger, rows, len(image_ids), tolerance)
+
+
+def sift_batches(
+    ledger: "Ledger",
+    image_ids: list[str],
+    read: Callable[[str], tuple],
+    work: Callable[[list[tuple]], list[tuple[R, Fault | None]]],
+    batch: int,
+    tolerance: Tolerance = NO_LIMIT,
+) -> Iterator[tuple[str, R]]:
+    """Do as :func:`sift` with ``work`` on up to ``batch`` rows at a time, while one thread reads the next ones.
+
+    Where a batch does not fit into memory it is halved, for the rest of the shard too; where it fails otherwise its
+    rows are tried one by one, so that one bad image takes no other with it.
+    """
+    rows = _batched(sorted(image_ids), read, work, max(1, batch), ledger.stage)
+    yield from _entered(ledger, rows, len(image_ids), tolerance)
+
+
+def sift_either(
+    ledger: "Ledger",
+    image_ids: list[str],
+    read: Callable[[str], tuple],
+    work: Callable[..., tuple[R, Fault | None]],
+    work_batch: Callable[[list[tuple]], list[tuple[R, Fault | None]]],
+    *,
+    threads: int,
+    batch: int | None,
+    tolerance: Tolerance = NO_LIMIT,
+) -> Iterator[tuple[str, R]]:
+    """Do as :func:`sift_batches` with ``work_batch`` for an engine that has a ``batch``, else as :func:`sift`."""
+    if batch is None:
+        return sift(ledger, image_ids, read, work, threads, tolerance)
+    return sift_batches(ledger, image_ids, read, work_batch, batch, tolerance)
+
+
+def _entered(
+    ledger: "Ledger", rows: Iterator[tuple[str, tuple]], total: int, tolerance: Tolerance
+) -> Iterator[tuple[str, R]]:
+    failures = Failures(ledger.stage, total, tolerance)
+    for image_id, (result, fault) in progress(rows, total, ledger.stage):
+        if isinstance(fault, EngineFault):
+            failures.note(faults.kind_of(fault.error), fault.error)
+        else:
+            failures.passed()
+        if fault:
+            ledger.exclude(image_id, "", *fault)
+        else:
+            ledger.accept(image_id)
+            yield image_id, result
+
+
+def _worked(names: list[str], read: Callable, work: Callable, threads: int, what: str) -> Iterator[tuple[str, tuple]]:
+    with ThreadPoolExecutor(threads) as pool:
+        for first in range(0, len(names), 4 * threads):
+            batch = names[first : first + 4 * threads]
+            rows = [read(name) for name in batch]
+            yield from zip(batch, pool.map(lambda row: _attempt(work, row, what), rows), strict=True)
+
+
+def _attempt(work: Callable, arguments: tuple, what: str) -> tuple:
+    try:
+        return work(*arguments)
+    except Exception as error:
+        if out_of_memory(error):
+            raise MemoryError("one image alone does not fit") from error
+        return None, _own(error, what)
+
+
+def _own(error: Exception, what: str) -> EngineFault:
+    """Return the fault of an image that the engine failed on. Raises where the error says nothing of the image."""
+    if faults.broken(error):
+        raise faults.end(what, error) from error
+    if faults.no_inputs(error):
+        raise error
+    return EngineFault.of(error)
+
+
+def _batched(names: list[str], read: Callable, work: Callable, batch: int, what: str) -> Iterator[tuple[str, tuple]]:
+    with ThreadPoolExecutor(1) as reader:
+        ahead = [reader.submit(read, name) for name in names[:batch]]
+        first = 0
+        while first < len(names):
+            rows = [future.result() for future in ahead[:batch]]
+            ahead = ahead[len(rows) :]
+            wanted = names[first + len(rows) + len(ahead) : first + 2 * len(rows)]
+            ahead += [reader.submit(read, name) for name in wanted]
+            done, batch = fitting(work, rows, batch, what)
+            yield from zip(names[first : first + len(rows)], done, strict=True)
+            first += len(rows)
+
+
+def fitting(
+    work: Callable[[list[tuple]], list[tuple[R, Fault | None]]], rows: list[tuple], batch: int, what: str
+) -> tuple[list[tuple[R | None, Fault | None]], int]:
+    """Return ``work`` of the rows, up to ``batch`` at a time, and the batch that fits into memory (at most ``batch``).
+
+    One that does not fit is halved; one that fails otherwise is tried row by row, and a row that fails alone is
+    ``(None, an EngineFault)``. Raised is what says nothing of a row, as by :func:`sift`, and the lack of memory for a
+    single one. ``what`` is being done, for people.
+    """
+    done: list[tuple] = []
+    while len(done) < len(rows):
+        part = rows[len(done) : len(done) + batch]
+        try:
+            done += work(part)
+        except Exception as error:
+            if len(part) == 1 and out_of_memory(error):
+                raise MemoryError("one image alone does not fit") from error
+            if out_of_memory(error):
+                batch = len(part) // 2
+                log.warning("a batch of %d does not fit into memory: %d from here on", len(part), batch)
+                continue
+            fault = _own(error, what)  # a broken device would only fail again
+            if len(part) == 1:
+                done.append((None, fault))
+            else:
+                done += [result for row in part for result in fitting(work, [row], 1, what)[0]]
+    return done, batch

@@ -1,0 +1,1 @@
+"""Reading DICOM files, and writing DICOM segmentations."""

@@ -1,0 +1,175 @@
+"""Telling image files apart and reading DICOM headers that may be damaged."""
+
+import io
+import logging
+import re
+import unicodedata
+import warnings
+import zlib
+from functools import cache
+from pathlib import Path
+
+import pydicom
+from pydicom.dataset import Dataset
+from pydicom.filereader import read_dataset
+from pydicom.uid import DeflatedExplicitVRLittleEndian
+
+from cxr.base.errors import MACHINE_ERRORS
+from cxr.base.faults import broken
+
+# A damaged header is a row in the ledger, not a message; pydicom's messages may quote patient text.
+pydicom.config.settings.reading_validation_mode = pydicom.config.IGNORE
+warnings.filterwarnings("ignore", module=r"pydicom(\.|$)")
+logging.getLogger("pydicom").setLevel(logging.CRITICAL + 1)
+
+HEAD_BYTES = 132
+"""How many leading bytes :func:`file_kind` looks at."""
+
+_PIXELS = 0x7FE00008
+_VRS = re.compile(rb"[A-Z]{2}")
+
+
+_QUOTED = re.compile(r"""(?<!\w)b?(['"])(.*?)\1(?!\w)""", re.DOTALL)
+_UID = re.compile(r"(?<![\d.])(?!1\.2\.840\.10008\.)\d+(?:\.\d+){4,}\b")
+_LONGEST_SENTENCE, _LONGEST_SHOWN = 160, 24
+
+
+class HeaderError(Exception):
+    """The bytes claim to be DICOM but their header cannot be parsed."""
+
+
+class Rejected(Exception):
+    """The image cannot be used: ``reason`` is a code of ``labels.REASONS``, ``detail`` holds no patient text."""
+
+    def __init__(self, reason: str, detail: str = ""):
+        super().__init__(reason, detail)
+        self.reason, self.detail = reason, detail
+
+
+def refused(error: OSError) -> Rejected:
+    """Return why a file cannot be opened, as a row of the ledger. Raises the error if it is the machine's fault."""
+    if error.errno in MACHINE_ERRORS:
+        raise error
+    if isinstance(error, FileNotFoundError | NotADirectoryError | IsADirectoryError):
+        return Rejected("missing_file", "a folder" if isinstance(error, IsADirectoryError) else "")
+    return Rejected("unreadable_file", (error.strerror or type(error).__name__).lower())
+
+
+def shown(text: str) -> str:
+    """Return what a table or header says, in quotation marks, fit for a ledger: short, and no number of a person."""
+    plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
+    plain = " ".join(re.sub(r"[^A-Za-z0-9 .+\-_]+", " ", plain).split())
+    plain = re.sub(r"\d{4,}", "…", plain)
+    return f"'{plain[:_LONGEST_SHOWN]}…'" if len(plain) > _LONGEST_SHOWN else f"'{plain}'"
+
+
+@cache
+def _dicom_names() -> frozenset[str]:
+    entries = pydicom.datadict.DicomDictionary.values()
+    return frozenset({"Dataset", "FileMetaDataset", *(entry[2] for entry in entries), *(entry[4] for entry in entries)})
+
+
+def sentence_of(error: BaseException) -> str:
+    """Return what an error of a decoder says, in one line without what may be a patient's: quotations, paths, UIDs.
+
+    Names of DICOM elements stay. An error without words is called by its kind.
+    """
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    # pydicom tells which decoders failed; what the last of them says is the cause
+    text = lines[-1] if lines and "exceptions were raised" in lines[0] else " ".join(lines)
+    text = _QUOTED.sub(lambda found: f"'{found[2] if found[2] in _dicom_names() else '…'}'", text)
+    text = re.sub(r"\S*[/\\^]\S*", "…", _UID.sub("…", text))
+    text = " ".join(re.sub(r"[^\x20-\x7e…]", " ", text).split())
+    if len(re.sub(r"[^a-z]", "", text.lower())) < 4 or isinstance(error, KeyError):
+        return {"EOFError": "the data end too early", "MemoryError": "not enough memory"}.get(
+            type(error).__name__, f"the decoder failed with {type(error).__name__}"
+        )
+    return text if len(text) <= _LONGEST_SENTENCE else text[:_LONGEST_SENTENCE].rsplit(" ", 1)[0] + " …"
+
+
+def file_kind(head: bytes) -> str | None:
+    """Return ``dicom``, ``png`` or ``jpeg`` from the first :data:`HEAD_BYTES` bytes, None for anything else.
+
+    DICOM without a preamble counts if the bytes start with a plausible first element of group 2 or 8.
+    """
+    if head[128:132] == b"DICM":
+        return "dicom"
+    if head.startswith(b"\x89PNG\r\n\x1a\n"):
+        return "png"
+    if head.startswith(b"\xff\xd8\xff"):
+        return "jpeg"
+    if len(head) < 8:
+        return None
+    for order in ("little", "big"):
+        group = int.from_bytes(head[:2], order)
+        explicit = _VRS.fullmatch(head[4:6]) is not None
+        implicit_length = int.from_bytes(head[4:8], order)
+        if group in (2, 8) and (explicit or (order == "little" and implicit_length <= 1024)):
+            return "dicom"
+    return None
+
+
+def _deflated_at(head: bytes) -> int | None:
+    """Return where the deflated dataset of a DICOM file starts, None if it is not deflated."""
+    if head[128:140] != b"DICM\x02\x00\x00\x00UL\x04\x00":
+        return None
+    end = 144 + int.from_bytes(head[140:144], "little")
+    return end if DeflatedExplicitVRLittleEndian.encode() in head[144:end] else None
+
+
+def read_dicom(data: bytes | str | Path, tags: list[str] | None = None, limit: int = 1 << 22) -> Dataset:
+    """Read a DICOM dataset: everything, or with ``tags`` only these elements of the header, without the pixels.
+
+    ``data`` is a path or the bytes of a file; preamble and file meta may be missing. With ``tags``, a deflated file
+    is inflated up to ``limit`` bytes only. Raises HeaderError if it cannot be parsed, OSError if it cannot be opened.
+    """
+    with io.BytesIO(data) if isinstance(data, bytes) else open(data, "rb") as stream:
+        try:
+            start = _deflated_at(stream.read(4096)) if tags is not None else None
+            stream.seek(start or 0)
+            if start is None:
+                return pydicom.dcmread(stream, force=True, stop_before_pixels=tags is not None, specific_tags=tags)
+            body = io.BytesIO(zlib.decompressobj(-zlib.MAX_WBITS).decompress(stream.read(), limit))
+            return read_dataset(body, False, True, stop_when=lambda tag, vr, length: tag >= _PIXELS)
+        except OSError as error:
+            if error.errno is not None:
+                raise
+            raise HeaderError(sentence_of(error)) from None
+        except Exception as error:  # fuzzed bytes make pydicom fail in many ways
+            if broken(error):
+                raise
+            raise HeaderError(sentence_of(error)) from None
+
+
+def text_of(dataset: Dataset, name: str) -> str:
+    """Return an element as upper-case ASCII text ("" if absent or unusable); several values are joined by ``\\``.
+
+    For a code sequence the text holds each item's meaning and value.
+    """
+    try:
+        value = dataset.get(name)
+        if isinstance(value, pydicom.Sequence):
+            value = [f"{text_of(item, 'CodeMeaning')} {text_of(item, 'CodeValue')}" for item in value]
+        if isinstance(value, list | pydicom.multival.MultiValue):
+            value = "\\".join(str(part) for part in value)
+        text = "" if value is None else str(value)
+    except Exception:  # a fuzzed element can fail in any way when it is converted
+        return ""
+    return plain_text(text)
+
+
+def plain_text(text: str) -> str:
+    """Return a text as coded values are compared: ASCII, upper case, stripped."""
+    plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
+    return plain.replace("\0", " ").strip().upper()
+
+
+def number_of(dataset: Dataset, name: str) -> float | None:
+    """Return the first value of an element as a finite number, None if absent or unusable."""
+    try:
+        value = dataset.get(name)
+        value = value[0] if isinstance(value, list | pydicom.multival.MultiValue) else value
+        number = float(value)
+    except Exception:  # as above
+        return None
+    return number if number == number and abs(number) != float("inf") else None

@@ -1,0 +1,193 @@
+"""Masks as a DICOM Segmentation of the X-ray that they were drawn on, in its own pixels."""
+
+import copy
+import hashlib
+import logging
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import highdicom
+import numpy as np
+import yaml
+from pydicom.dataset import Dataset
+from pydicom.sr.coding import Code
+from pydicom.uid import UID, generate_uid
+
+from cxr.base.paths import RESOURCES
+from cxr.base.vocabulary import LESIONS, side_of
+
+# It tells of every object by its identifier what it copies from it.
+logging.getLogger("highdicom").setLevel(logging.WARNING)
+
+RESOURCE_FILES = ("codes.yaml",)
+NAME = "cxr-ils"
+_TABLE = yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
+
+
+def _code(entry: dict) -> Code:
+    return Code(*entry["code"])
+
+
+CODES = {lesion: _code(entry) for lesion, entry in _TABLE["lesions"].items()}
+"""What a segment shows: SNOMED CT, and DICOM's own code where it has none for the X-ray's sign."""
+LESION, ABNORMAL, AI = (_code(_TABLE[name]) for name in ("lesion", "category", "algorithm"))
+ANATOMY = {name: _code(entry) for name, entry in _TABLE["anatomy"].items()}
+SIDE_CODES = {name: _code(entry) for name, entry in _TABLE["sides"].items()}
+PRIVATE = _TABLE["private"]
+"""Scheme of the codes for what has none."""
+NEEDED = ("StudyInstanceUID", "SeriesInstanceUID", "SOPInstanceUID", "SOPClassUID", "Rows", "Columns")
+"""Without these a picture cannot be referred to."""
+MAY_BE_EMPTY = (
+    "PatientID", "PatientName", "PatientBirthDate", "PatientSex", "StudyID", "StudyDate", "StudyTime",
+    "AccessionNumber", "ReferringPhysicianName",
+)  # fmt: skip
+"""Elements that the standard wants, if only empty (type 2)."""
+SERIES_NUMBER = 900
+"""Series of a study are numbered by its modalities; this one is out of their way."""
+LABEL_LENGTH, TEXT_LENGTH = 64, 1024
+"""Longest segment label and description (VR LO and ST), characters."""
+
+
+class NoSegmentation(Exception):
+    """No segmentation can be made; the message says why, in one clause."""
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A mask, bool (rows, columns) in the picture's pixels, and what it was drawn for.
+
+    ``lesion`` (by default the one that the instruction names), ``locations`` (labels of the heart and the lungs' zones)
+    and ``name``, by which the mask is found elsewhere (the segment's tracking identifier).
+    """
+
+    instruction: str
+    mask: np.ndarray
+    lesion: str | None = None
+    locations: tuple[str, ...] = ()
+    name: str = ""
+
+
+def lesion_of(instruction: str) -> str | None:
+    """Return the first lesion type that an instruction names, None if it names none of the seven."""
+    words = instruction.casefold()
+    places = {words.find(lesion): lesion for lesion in LESIONS if lesion in words}
+    return places[min(places)] if places else None
+
+
+def region(location: str) -> Dataset:
+    """Return a location as an item of the Anatomic Region Sequence: the part, and its side as a modifier."""
+    side = side_of(location)
+    part = location.removeprefix(f"{side} ")
+    item = highdicom.sr.CodedConcept.from_code(ANATOMY.get(part) or _private(part))
+    if side:
+        item.AnatomicRegionModifierSequence = [highdicom.sr.CodedConcept.from_code(SIDE_CODES[side])]
+    return item
+
+
+def _private(words: str) -> Code:
+    return Code(hashlib.sha256(words.encode()).hexdigest()[:16].upper(), PRIVATE, words[:LABEL_LENGTH])
+
+
+def segmentation(
+    header: Dataset,
+    segments: Sequence[Segment],
+    *,
+    version: str,
+    model: str,
+    made: datetime,
+    device: str = "ROSALIA",
+    content: str = "Lesions by instruction",
+) -> Dataset:
+    """Return a binary segmentation with one segment for each mask that is not empty.
+
+    ``header``: the picture's dataset (pixels are not needed). ``version``: of this program; ``model``: name of what
+    made the masks; ``made``: when; ``device``: the maker's model name; ``content``: in words. The same arguments give
+    the same bytes. Raises NoSegmentation where all masks are empty or the header lacks what a reference to the picture
+    needs.
+    """
+    shown = [segment for segment in segments if segment.mask.any()]
+    if not shown:
+        raise NoSegmentation("all masks are empty")
+    source = _referable(header)
+    if (int(source.Rows), int(source.Columns)) != shown[0].mask.shape:
+        raise ValueError("masks must have the picture's rows and columns")
+    packed = [np.packbits(segment.mask).tobytes().hex() for segment in shown]
+    seeds = [str(source.SOPInstanceUID), version, model, made.isoformat(), *(s.instruction for s in shown), *packed]
+    pixels = np.stack([segment.mask for segment in shown], axis=-1)[None].astype(np.uint8)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # some quote the patient's name
+        made_of = highdicom.seg.Segmentation(
+            [source],
+            pixels,
+            highdicom.seg.SegmentationTypeValues.BINARY,
+            [_description(number, segment, version, model, seeds) for number, segment in enumerate(shown, 1)],
+            series_instance_uid=_uid("series", seeds),
+            series_number=SERIES_NUMBER,
+            sop_instance_uid=_uid("instance", seeds),
+            instance_number=1,
+            manufacturer=NAME,
+            manufacturer_model_name=device,
+            software_versions=version,
+            device_serial_number="1",
+            content_description=content,
+            omit_empty_frames=False,
+        )
+    _date(made_of, made)
+    organisation = _uid("dimensions", seeds)
+    made_of.DimensionOrganizationSequence[0].DimensionOrganizationUID = organisation
+    for index in made_of.DimensionIndexSequence:
+        index.DimensionOrganizationUID = organisation
+    made_of.SpecificCharacterSet = "ISO_IR 192"
+    return made_of
+
+
+def _referable(header: Dataset) -> Dataset:
+    missing = [name for name in NEEDED if not header.get(name)]
+    if missing:
+        raise NoSegmentation(f"the picture's header lacks {', '.join(missing)}")
+    source = copy.copy(header)
+    # A projection has no place in the patient's space; where a header claims one, highdicom would want all of it.
+    if "FrameOfReferenceUID" in source:
+        del source.FrameOfReferenceUID
+    for name in MAY_BE_EMPTY:
+        if name not in source:
+            setattr(source, name, "")
+    if not source.get("Modality"):
+        source.Modality = "OT"  # highdicom asks for it; the segmentation's own is SEG
+    return source
+
+
+def _description(
+    number: int, segment: Segment, version: str, model: str, seeds: list[str]
+) -> highdicom.seg.SegmentDescription:
+    lesion = segment.lesion or lesion_of(segment.instruction)
+    label = ": ".join(filter(None, (lesion, ", ".join(segment.locations)))) or segment.instruction
+    tracking = {"tracking_id": segment.name, "tracking_uid": _uid(segment.name, seeds)} if segment.name else {}
+    description = highdicom.seg.SegmentDescription(
+        segment_number=number,
+        segment_label=label[:LABEL_LENGTH],
+        segmented_property_category=ABNORMAL,
+        segmented_property_type=CODES.get(lesion) or _private(lesion) if lesion else LESION,
+        algorithm_type=highdicom.seg.SegmentAlgorithmTypeValues.AUTOMATIC,
+        algorithm_identification=highdicom.AlgorithmIdentificationSequence(
+            name=NAME, family=AI, version=version, parameters={"model": model}
+        ),
+        anatomic_regions=[region(location) for location in segment.locations] or None,
+        **tracking,
+    )
+    description.SegmentDescription = segment.instruction[:TEXT_LENGTH]
+    return description
+
+
+def _uid(what: str, seeds: list[str]) -> UID:
+    return generate_uid(entropy_srcs=[what, *seeds])
+
+
+def _date(dataset: Dataset, made: datetime) -> None:
+    day, clock = made.strftime("%Y%m%d"), made.strftime("%H%M%S")
+    dataset.InstanceCreationDate = dataset.ContentDate = day
+    dataset.InstanceCreationTime = dataset.ContentTime = clock
+    for equipment in dataset.get("ContributingEquipmentSequence", ()):
+        equipment.ContributionDateTime = day + clock

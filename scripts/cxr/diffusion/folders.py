@@ -1,0 +1,228 @@
+"""Folders in the layout of Stable Diffusion: which classes may be made from them, and exactly their weights.
+
+A net's folder holds ``config.json`` and safetensors, whole or in numbered shards, in one or more number types
+(``.fp16``, ``.bf16``). No code of a folder runs and no pickle is read.
+"""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import diffusers
+import torch
+import transformers
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+
+from cxr.base.errors import UserError
+from cxr.base.faults import no_inputs
+from cxr.nets.loading import misfit
+
+NETS = {"unet": "UNet2DConditionModel", "vae": "AutoencoderKL"}
+TEXTS = {
+    "BertModel": transformers.BertModel,
+    # a subclass with more heads, none of which the text states need
+    "CXRBertModel": transformers.BertModel,
+    "CLIPTextModel": transformers.CLIPTextModel,
+}
+TOKENIZERS = {
+    transformers.BertModel: (transformers.BertTokenizer, (("tokenizer.json",), ("vocab.txt",))),
+    transformers.CLIPTextModel: (transformers.CLIPTokenizer, (("tokenizer.json",), ("vocab.json", "merges.txt"))),
+}
+"""The tokenizer of each text net, and the files of which one set must be there."""
+HEADS = ("cls.", "cls_projection_head.", "pooler.")
+"""Parts of a BERT checkpoint that make no text states."""
+OLD_NAMES = {".query.": ".to_q.", ".key.": ".to_k.", ".value.": ".to_v.", ".proj_attn.": ".to_out.0."}
+"""What the attention of a VAE was called in files of before 2023."""
+FILE = re.compile(r"(diffusion_pytorch_model|model)(?:\.(fp16|bf16))?(?:-\d{5}-of-(\d{5}))?\.safetensors")
+NOISE = (
+    "num_train_timesteps", "beta_start", "beta_end", "beta_schedule", "trained_betas", "rescale_betas_zero_snr",
+    "prediction_type",
+)  # fmt: skip
+"""What of a scheduler's configuration belongs to the model and not to a way of sampling from it."""
+RADEDIT_NOISE = {"beta_schedule": "linear", "prediction_type": "epsilon"}
+"""The noise schedule that RadEdit is published with; all else as DDIMScheduler has it by default."""
+RADEDIT_TOKENS = 128
+"""Length to which RadEdit's prompts are padded."""
+
+
+class Layout(NamedTuple):
+    """Where the parts of a model lie."""
+
+    unet: Path
+    vae: Path
+    text: Path
+    tokenizer: Path
+    text_class: str
+    noise: dict
+    tokens: int | None
+    """Length of a prompt in tokens; None: what the tokenizer says."""
+    remedy: Callable[[Path], str]
+    """What to do about a faulty folder, the end of each sentence."""
+
+
+def radedit(files: dict[str, str]) -> Layout:
+    """Return the layout of the published parts: ``files`` names the folders radedit, sdxl_vae and biovil_t."""
+    unet, vae, text = (Path(files[name]) for name in ("radedit", "sdxl_vae", "biovil_t"))
+
+    def remedy(folder: Path) -> str:
+        return f"delete {unet if folder == unet / 'unet' else folder} and run snakemake weights again (docs/models.md)"
+
+    return Layout(unet / "unet", vae, text, text, "CXRBertModel", RADEDIT_NOISE, RADEDIT_TOKENS, remedy)
+
+
+def stable_diffusion(folder: Path) -> Layout:
+    """Return the layout of a folder with ``model_index.json``. Raises UserError for a class that is not known here."""
+
+    def remedy(_: Path) -> str:
+        return "correct the folder or anomaly.radedit.model (docs/models.md)"
+
+    index = read_json(folder / "model_index.json", remedy(folder))
+    texts, tokenizers = list(TEXTS), ["BertTokenizer", "BertTokenizerFast", "CXRBertTokenizer"]
+    tokenizers += ["CLIPTokenizer", "CLIPTokenizerFast"]
+    allowed = {part: [name] for part, name in NETS.items()} | {"text_encoder": texts, "tokenizer": tokenizers}
+    for part, names in allowed.items():
+        entry = index.get(part)
+        named = entry[1] if isinstance(entry, list) and len(entry) == 2 else None
+        if named not in names:
+            raise UserError(
+                f"{folder / 'model_index.json'} names {named} for {part}, and only {' or '.join(names)} can be used: "
+                f"{remedy(folder)}"
+            )
+    parts = (folder / name for name in ("unet", "vae", "text_encoder", "tokenizer"))
+    config = read_json(folder / "scheduler" / "scheduler_config.json", remedy(folder))
+    noise = {key: config[key] for key in NOISE if key in config}
+    return Layout(*parts, index["text_encoder"][1], noise, None, remedy)
+
+
+def read_json(path: Path, remedy: str) -> dict:
+    """Return a JSON object. Raises UserError."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        if no_inputs(error):
+            raise
+        raise UserError(f"there is no file {path}: {remedy}") from None
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        raise UserError(f"{path} is damaged: {remedy}")
+    return value
+
+
+def weight_files(folder: Path, remedy: str) -> list[Path]:
+    """Return the safetensors of a folder: full precision before bf16 before fp16, all shards of one set.
+
+    Raises UserError.
+    """
+    found: dict[tuple[int, int, str], list[Path]] = {}
+    for path in sorted(folder.iterdir()):
+        if match := FILE.fullmatch(path.name):
+            kind, count = match[2] or "", int(match[3] or 1)
+            found.setdefault((("", "bf16", "fp16").index(kind), count, match[1]), []).append(path)
+    # the same weights may lie there as one file and in shards
+    whole = [files for (_, count, _), files in sorted(found.items()) if len(files) == count]
+    if not whole:
+        some = "only some of its weights" if found else "no weights as safetensors"
+        raise UserError(f"{folder} holds {some}: {remedy}")
+    return whole[0]
+
+
+def weights(folder: Path, remedy: str) -> dict[str, torch.Tensor]:
+    """Return all tensors of a net's folder by name. Raises UserError."""
+    tensors = {}
+    for path in weight_files(folder, remedy):
+        try:
+            tensors |= load_file(path)
+        except (SafetensorError, OSError) as error:
+            if no_inputs(error):
+                raise
+            raise UserError(f"{path} is damaged or no safetensors file: {remedy}") from None
+    return tensors
+
+
+def fill(made: torch.nn.Module, tensors: dict[str, torch.Tensor], folder: Path, remedy: str) -> None:
+    """Give a net exactly its weights, in the number type they have. Raises UserError."""
+    wanted, held = ({name: tuple(value.shape) for name, value in each.items()} for each in (made.state_dict(), tensors))
+    if fault := misfit(wanted, held):
+        raise UserError(f"{folder} holds the weights of another net than its config.json, for {fault}: {remedy}")
+    made.load_state_dict(tensors, assign=True)
+
+
+def net(folder: Path, part: str, dtype: torch.dtype, remedy: str) -> torch.nn.Module:
+    """Return the U-Net (``unet``) or the autoencoder (``vae``) of a folder, on the CPU."""
+    config = read_json(folder / "config.json", remedy)
+    name = NETS[part]
+    if config.get("_class_name") != name:
+        raise UserError(f"{folder / 'config.json'} describes a {config.get('_class_name')}, not a {name}: {remedy}")
+    try:
+        with torch.device("meta"):  # no random weights: they would take longer than the reading
+            made = getattr(diffusers, name).from_config(config)
+    except Exception as error:
+        if no_inputs(error):
+            raise
+        raise UserError(f"{folder / 'config.json'} makes no {name} ({type(error).__name__}): {remedy}") from None
+    tensors = weights(folder, remedy)
+    if part == "vae":
+        tensors = {_renamed(name, OLD_NAMES): value for name, value in tensors.items()}
+    fill(made, {name: value.to(dtype) for name, value in tensors.items()}, folder, remedy)
+    return made.eval()
+
+
+def text_net(folder: Path, class_name: str, remedy: str) -> torch.nn.Module:
+    """Return the text encoder of a folder, float32, on the CPU."""
+    kind = TEXTS[class_name]
+    config = read_json(folder / "config.json", remedy)
+    named = config.get("architectures") or [class_name]
+    if not isinstance(named, list) or not any(known is kind and name in named for name, known in TEXTS.items()):
+        told = named[0] if isinstance(named, list) else named
+        raise UserError(f"{folder / 'config.json'} describes a {told}, not a {class_name}: {remedy}")
+    bare = {key: value for key, value in config.items() if key not in ("model_type", "auto_map", "architectures")}
+    more = {"add_pooling_layer": False} if kind is transformers.BertModel else {}
+    try:
+        made = kind(kind.config_class.from_dict(bare), **more)
+    except Exception as error:
+        if no_inputs(error):
+            raise
+        raise UserError(f"{folder / 'config.json'} makes no {class_name} ({type(error).__name__}): {remedy}") from None
+    held = {name: value.float() for name, value in _states_only(weights(folder, remedy)).items()}
+    fill(made, held, folder, remedy)
+    return made.eval()
+
+
+def _states_only(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Drop what makes no text states, and the prefix under which a larger model holds the encoder."""
+    bare = {re.sub(r"^(bert|text_model)\.", "", name): value for name, value in tensors.items()}
+    return {
+        name: value
+        for name, value in bare.items()
+        if not name.startswith(HEADS) and not name.endswith(".position_ids")  # positions: old files held the numbers
+    }
+
+
+def tokenizer(folder: Path, text: torch.nn.Module, remedy: str) -> Callable:
+    """Return the tokenizer of a text encoder. Raises UserError."""
+    kind, choices = next(value for known, value in TOKENIZERS.items() if isinstance(text, known))
+    # without its vocabulary the class would make an empty one
+    if not any(all((folder / name).is_file() for name in names) for names in choices):
+        told = " or ".join(" and ".join(names) for names in choices)
+        raise UserError(f"{folder} lacks the tokenizer's {told}: {remedy}")
+    try:
+        made = kind.from_pretrained(folder, local_files_only=True)
+    except Exception as error:
+        if no_inputs(error):
+            raise
+        raise UserError(f"{folder} holds no {kind.__name__} ({type(error).__name__}): {remedy}") from None
+    if len(made) > text.config.vocab_size:
+        raise UserError(
+            f"{folder} holds a tokenizer of {len(made)} words for a text encoder of {text.config.vocab_size}: {remedy}"
+        )
+    return made
+
+
+def _renamed(name: str, names: dict[str, str]) -> str:
+    for old, new in names.items():
+        name = name.replace(old, new)
+    return name

@@ -1,0 +1,1 @@
+"""Affine maps between an image and its frame, boxes, run-length encoding."""

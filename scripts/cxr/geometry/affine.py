@@ -1,0 +1,78 @@
+"""Frame <-> original pixels, and boxes on the pixel grid.
+
+An affine here is a float64 (2, 3) matrix that takes frame coordinates to original coordinates, both continuous with
+pixel centres at integer + 0.5: ``x_original = a[0, 0] * x + a[0, 2]``; it never turns or shears (``a[0, 1]`` is 0).
+"""
+
+import cv2
+import numpy as np
+
+FITS = ("pad", "stretch", "crop")
+
+
+def fit_affine(shape: tuple[int, int], size: int, fit: str) -> np.ndarray:
+    """Return the frame-to-original affine for an image of ``shape`` (rows, columns) in a square frame of ``size`` px.
+
+    ``pad`` keeps the aspect and shows the whole picture, ``crop`` keeps the aspect and fills the frame, both centred;
+    ``stretch`` gives up the aspect. Raises ValueError for another ``fit``.
+    """
+    rows, columns = shape
+    if fit == "stretch":
+        return np.array([[columns / size, 0.0, 0.0], [0.0, rows / size, 0.0]])
+    if fit not in FITS:
+        raise ValueError(f"fit must be one of {', '.join(FITS)}, not {fit!r}")
+    scale = (max if fit == "pad" else min)(rows, columns) / size
+    return np.array([[scale, 0.0, (columns - scale * size) / 2], [0.0, scale, (rows - scale * size) / 2]])
+
+
+def to_frame(image: np.ndarray, affine: np.ndarray, size: int, *, nearest: bool = False) -> np.ndarray:
+    """Resample an original image (rows, columns) into the (size, size) frame; outside the picture is 0.
+
+    Shrinking averages over the covered pixels (no aliasing); ``nearest`` is for masks and labels.
+    """
+    scale = np.maximum([affine[0, 0], affine[1, 1]], 1.0)
+    if scale.max() > 1 and not nearest:
+        # warpAffine samples points: shrink by area first so that no pixel is skipped; an axis that grows is left alone.
+        shape = (max(1, round(image.shape[1] / scale[0])), max(1, round(image.shape[0] / scale[1])))
+        factors = np.array([shape[0] / image.shape[1], shape[1] / image.shape[0]])
+        image = cv2.resize(image, shape, interpolation=cv2.INTER_AREA)
+        affine = affine * factors[:, None]
+    return _warp(image, affine, (size, size), cv2.INTER_NEAREST if nearest else cv2.INTER_LINEAR)
+
+
+def to_original(frame: np.ndarray, affine: np.ndarray, shape: tuple[int, int], *, nearest: bool = True) -> np.ndarray:
+    """Resample a frame (mask or map) into original pixels of ``shape`` (rows, columns)."""
+    inverse = cv2.invertAffineTransform(np.asarray(affine, np.float64))
+    return _warp(frame, inverse, shape, cv2.INTER_NEAREST if nearest else cv2.INTER_LINEAR)
+
+
+def _warp(image: np.ndarray, affine: np.ndarray, shape: tuple[int, int], interpolation: int) -> np.ndarray:
+    # OpenCV counts from pixel centres: x_cv = x - 0.5 on both sides.
+    shifted = affine.copy()
+    shifted[:, 2] += affine[:, :2].sum(axis=1) * 0.5 - 0.5
+    warped = cv2.warpAffine(
+        image,
+        shifted,
+        (shape[1], shape[0]),
+        flags=interpolation | cv2.WARP_INVERSE_MAP,
+        borderMode=cv2.BORDER_REPLICATE,
+    )
+    # Pixels whose centre lies outside the picture are 0; with a constant border its outer pixels would be darkened.
+    for axis, length in ((0, shape[1]), (1, shape[0])):
+        along = affine[axis, axis] * (np.arange(length) + 0.5) + affine[axis, 2]
+        outside = (along < 0) | (along >= image.shape[1 - axis])
+        if axis == 0:
+            warped[:, outside] = 0
+        else:
+            warped[outside] = 0
+    return warped
+
+
+def points_to_original(points: np.ndarray, affine: np.ndarray) -> np.ndarray:
+    """Map (N, 2) points (x, y) from frame to original coordinates."""
+    return points @ affine[:, :2].T + affine[:, 2]
+
+
+def points_to_frame(points: np.ndarray, affine: np.ndarray) -> np.ndarray:
+    """Map (N, 2) points (x, y) from original to frame coordinates."""
+    return points_to_original(points, cv2.invertAffineTransform(np.asarray(affine, np.float64)))

@@ -1,0 +1,38 @@
+"""Boxes: corners x1, y1, x2, y2 in pixels, x2 and y2 outside."""
+
+import numpy as np
+
+
+def clip_boxes(boxes: np.ndarray, height: int, width: int) -> np.ndarray:
+    """Turn float boxes (N, 4: x1, y1, x2, y2) into half-open pixel boxes int64 (N, 4) clipped to the picture.
+
+    A pixel belongs to a box if the box covers its centre, so a box that covers no centre has zero area. Boxes that
+    hold NaN come back with zero area.
+    """
+    boxes = np.asarray(boxes, np.float64).reshape(-1, 4)
+    boxes = np.where(np.isnan(boxes).any(axis=1, keepdims=True), 0.0, boxes)
+    limits = np.array([width, height, width, height])
+    pixels = np.ceil(np.clip(boxes, -1.0, limits + 1.0) - 0.5).astype(np.int64)
+    pixels = np.clip(pixels, 0, limits)
+    pixels[:, 2:] = np.maximum(pixels[:, 2:], pixels[:, :2])
+    return pixels
+
+
+def box_area(boxes: np.ndarray) -> np.ndarray:
+    """Return the areas (N,) of boxes (N, 4: x1, y1, x2, y2); an inverted box has none."""
+    return np.clip(boxes[:, 2] - boxes[:, 0], 0, None) * np.clip(boxes[:, 3] - boxes[:, 1], 0, None)
+
+
+def box_iou(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Return the intersection over union (N, M) of boxes (N, 4) and (M, 4); 0 where the union is empty."""
+    low = np.maximum(first[:, None, :2], second[None, :, :2])
+    high = np.minimum(first[:, None, 2:], second[None, :, 2:])
+    shared = np.clip(high - low, 0, None).prod(axis=2)
+    union = box_area(first)[:, None] + box_area(second)[None] - shared
+    return np.divide(shared, union, out=np.zeros_like(shared, dtype=np.float64), where=union > 0)
+
+
+def bounds(mask: np.ndarray) -> tuple[int, int, int, int]:
+    """Return the half-open box (x1, y1, x2, y2) of a mask's pixels, bool (H, W); zeros of an empty one."""
+    rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
+    return (int(columns[0]), int(rows[0]), int(columns[-1]) + 1, int(rows[-1]) + 1) if rows.size else (0, 0, 0, 0)

@@ -1,0 +1,1 @@
+"""ILS: lesion masks and instruction-answer pairs from X-rays and reports, and ROSALIA, the model trained on them."""

@@ -1,0 +1,67 @@
+"""From a report line and a row of the masks stage's studies table to the evidence for negatives.
+
+What stands where comes from the masks stage, which saw the zone masks; what the report denies comes from its tuples.
+"""
+
+from cxr.base.vocabulary import LESIONS, LUNGS, VALID_LOCATIONS, side_of, zones_of
+from cxr.ils.dataset.negatives import OPACITY, Evidence
+
+
+def evidence(study: dict, line: dict, unknown_words_max: float) -> Evidence:
+    """Gather what one study says. ``study`` is a row of the studies table, ``line`` the study's report line.
+
+    ``unknown_words_max``: share of unknown words above which silence of the report says nothing.
+    A negative tuple whose ``denies`` is false says only that the finding is not new.
+    """
+    negative = [row for row in line["tuples"] if row["presence"] == "negative" and row["lesion_type"] in LESIONS]
+    denials = [row for row in negative if row.get("denies", True)]
+    definite = [row for row in denials if row["certainty"] == "definitive"]
+    negated: dict[str, frozenset[str]] = {}
+    for row in definite:
+        negated[row["lesion_type"]] = negated.get(row["lesion_type"], frozenset()) | inside(row)
+    standing = [row["lesion"] for row in study["standing"]]
+    return Evidence(
+        study_id=study["study_id"],
+        empty=frozenset(study["empty"]),
+        blocked={row["lesion"]: frozenset(row["locations"]) for row in study["lesion_blocked"]},
+        global_blocked=frozenset(row["lesion"] for row in study["lesion_blocked"] if row["global_blocked"]),
+        standing=frozenset(standing),
+        elsewhere=frozenset(standing) - affirmed(line["tuples"]),
+        related=frozenset(study["related"]),
+        negated=negated,
+        everywhere=frozenset(row["lesion_type"] for row in definite if not row["location"]),
+        unclear=frozenset(row["lesion_type"] for row in negative if not row.get("denies", True)),
+        doubted=frozenset(row["lesion_type"] for row in denials if row["certainty"] != "definitive"),
+        about_lungs=line["mentions_lungs"] and not line["comparison_only"],
+        understood=line["unknown_share"] <= unknown_words_max,
+        ctr=study["ctr"],
+    )
+
+
+def affirmed(tuples: list[dict]) -> set[str]:
+    """Return the names of what the positive tuples of a section affirm, hedge or name as a candidate.
+
+    A tentative one affirms an opacity too: its text says so.
+    """
+    found: set[str] = set()
+    for row in tuples:
+        if row["presence"] == "positive":
+            names = {row["lesion_type"], row["predicted_lesion_type"], *(row.get("candidates") or ())} - {None}
+            found |= names | ({OPACITY} if names and row["certainty"] != "definitive" else set())
+    return found
+
+
+def inside(row: dict) -> frozenset[str]:
+    """Return the valid locations that lie inside what a tuple names: all without a place, none of what is unmapped.
+
+    A whole lung holds its zones by name; a lobe holds none for sure, so that it adds nothing.
+    """
+    if not row["location"]:
+        return frozenset(VALID_LOCATIONS)
+    found: set[str] = set()
+    for label in row["labels"]:
+        if label in LUNGS:
+            found |= {label, *zones_of(side_of(label))}
+        elif label in VALID_LOCATIONS:
+            found.add(label)
+    return frozenset(found)

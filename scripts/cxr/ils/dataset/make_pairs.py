@@ -1,0 +1,213 @@
+"""The dataset stage: the pairs of all shards under one threshold set, a file a split.
+
+Population: the rows of the masks stage's studies tables. An image of which nothing can be said is excluded
+as ``no_pairs``. Every pair that was not made, and why, is a row of ``dropped``.
+"""
+
+import heapq
+import json
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import groupby
+
+import polars as pl
+
+from cxr.base.atomic import atomic
+from cxr.base.jobs import progress
+from cxr.base.ledger import Ledger
+from cxr.base.tables import read_lines, read_table, write_table
+from cxr.base.vocabulary import LESIONS, SPLITS
+from cxr.ils.dataset.evidence import evidence
+from cxr.ils.dataset.negatives import Bars, draws, negatives, open_ways
+from cxr.ils.dataset.pairs import POLARITIES, Pair, records
+from cxr.ils.dataset.positives import positives
+from cxr.ils.dataset.shares import Census
+
+DROPPED_SCHEMA = {
+    "study_id": pl.String,
+    "image_id": pl.String,
+    "polarity": pl.String,
+    "type": pl.String,
+    "target": pl.String,
+    "reason": pl.String,
+}
+
+
+PACKED_ROWS = 100_000
+
+
+@dataclass(frozen=True)
+class DatasetOptions:
+    """Settings of the stage (``dataset.*`` and ``seed``)."""
+
+    seed: int
+    ctr_negative_max: float
+    unknown_words_max: float
+    global_share: dict[str, float]
+    opacity_inference_share: float
+    kinds: str
+    one_answer: str
+
+
+def run(
+    *,
+    reports: Sequence[str],
+    units: Sequence[str],
+    studies: Sequence[str],
+    train: str,
+    validate: str,
+    test: str,
+    excluded: str,
+    dropped: str,
+    options: DatasetOptions,
+) -> None:
+    """Write the pairs of all shards as JSON Lines, a file a split, with the ledger and the dropped pairs.
+
+    Studies come in their order whatever the shards, so that these change no byte. All are passed over twice: what each
+    may deny is counted before any negative is drawn. Reports are read one at a time; the tables are held, 3 kB an image
+    with all that was dropped.
+    """
+    rows = pl.concat(map(read_table, studies)).sort("study_id", "image_id")
+    found = pl.concat(map(read_table, units)).sort("study_id", "image_id", "unit")
+    number = rows["study_id"].n_unique()
+    census = Census()
+    for images, line in progress(_by_study(rows, found, reports), number, "what may be denied"):
+        _count(images, line, options, census)
+    bars = census.bars(options.global_share, options.opacity_inference_share)
+    ledger, drops = Ledger("dataset"), _Drops()
+    with ExitStack() as stack:
+        files = {
+            split: stack.enter_context(open(stack.enter_context(atomic(path)), "w", encoding="utf-8", newline="\n"))
+            for split, path in zip(SPLITS, (train, validate, test), strict=True)
+        }
+        for images, line in progress(_by_study(rows, found, reports), number, "dataset"):
+            for record in _study(images, line, options, bars, ledger, drops):
+                files[record["split"]].write(json.dumps(record, ensure_ascii=False) + "\n")
+    ledger.finish(excluded, rows["image_id"])
+    write_table(dropped, drops.table())
+
+
+Images = list[tuple[dict, list[dict]]]
+"""A study's rows of the studies table, each with its rows of the units table."""
+
+
+def _by_study(rows: pl.DataFrame, units: pl.DataFrame, reports: Sequence[str]) -> Iterator[tuple[Images, dict]]:
+    """Yield the images and the report line of each study, in the order of the studies; the tables are sorted."""
+    said = _Runs(heapq.merge(*map(read_lines, reports), key=_study_id))
+    found = _Runs(units.iter_rows(named=True))
+    for study_id, group in groupby(rows.iter_rows(named=True), key=_study_id):
+        (line,) = said.of(study_id)
+        of_study = found.of(study_id)
+        yield [(row, [unit for unit in of_study if unit["image_id"] == row["image_id"]]) for row in group], line
+
+
+def _study_id(row: dict) -> str:
+    return row["study_id"]
+
+
+def _count(images: Images, line: dict, options: DatasetOptions, census: Census) -> None:
+    """Count what a study may deny: of each lesion type by its first image that can, which carries the negative."""
+    counted: set[str] = set()
+    for row, units in images:
+        known = evidence(row, line, options.unknown_words_max)
+        taken = _taken(positives(units, one_answer=options.one_answer)[0], options)
+        for lesion in LESIONS:
+            if lesion in counted:
+                continue
+            ways = open_ways(lesion, known, taken=taken, **_logic(options))
+            if not ways.reason:
+                counted.add(lesion)
+                census.add(lesion, ways, draws(options.seed, row["study_id"], lesion))
+
+
+def _logic(options: DatasetOptions) -> dict:
+    return {"kinds": options.kinds, "ctr_negative_max": options.ctr_negative_max}
+
+
+def _taken(made: Iterable[Pair], options: DatasetOptions) -> Collection[str]:
+    return {pair.instruction for pair in made} if options.one_answer == "strict" else ()
+
+
+class _Runs:
+    """Rows in order of their studies, read once, a study's rows at a time."""
+
+    def __init__(self, rows: Iterable[dict]):
+        self._runs = groupby(rows, key=_study_id)
+        self._key, self._rows = "", []
+
+    def of(self, study_id: str) -> list[dict]:
+        """Return the study's rows, none if it has none; ask for studies in their order."""
+        while self._key < study_id and (following := next(self._runs, None)):
+            self._key, self._rows = following[0], list(following[1])
+        return self._rows if self._key == study_id else []
+
+
+class _Drops:
+    """Rows of the table of dropped pairs: several an image, so that they are packed now and then."""
+
+    def __init__(self) -> None:
+        self._packed: list[pl.DataFrame] = []
+        self._rows: list[dict] = []
+
+    def add(self, rows: Iterable[dict]) -> None:
+        """Add rows."""
+        self._rows += rows
+        if len(self._rows) >= PACKED_ROWS:
+            self._pack()
+
+    def _pack(self) -> None:
+        self._packed.append(pl.DataFrame(self._rows, schema=DROPPED_SCHEMA))
+        self._rows = []
+
+    def table(self) -> pl.DataFrame:
+        """Return all rows, sorted."""
+        self._pack()
+        table = pl.concat(self._packed)
+        return table.sort(table.columns)
+
+
+def _study(
+    images: Images, line: dict, options: DatasetOptions, bars: Bars, ledger: Ledger, drops: _Drops
+) -> Iterator[dict]:
+    """Yield the lines of one study. Of several images, the first that can carries the negative of a lesion type."""
+    numbers: Counter = Counter()
+    denied: set[str] = set()
+    for row, units in images:
+        made, missing = image_pairs(row, units, line, options, bars, denied)
+        denied |= {pair.target for pair in made if not pair.seg}
+        drops.add({"study_id": row["study_id"], "image_id": row["image_id"]} | drop for drop in missing)
+        if made:
+            ledger.accept(row["image_id"])
+        else:
+            counts = Counter(drop["reason"] for drop in missing)
+            detail = ", ".join(f"{reason} {number}" for reason, number in sorted(counts.items()))
+            ledger.exclude(row["image_id"], row["study_id"], "no_pairs", detail)
+        yield from records(row, line["section_name"], line["section_text"], made, numbers)
+
+
+def image_pairs(
+    study: dict, units: list[dict], line: dict, options: DatasetOptions, bars: Bars, denied: Collection[str] = ()
+) -> tuple[list[Pair], list[dict]]:
+    """Return the pairs of one image, positives first, and a row for every pair that was not made.
+
+    ``study`` is its row of the studies table, ``units`` its rows of the units table, ``line`` its report, ``bars``
+    those of the whole dataset, ``denied`` the lesion types another image of the study already denies.
+    """
+    made, drops = positives(units, one_answer=options.one_answer)
+    missing = [{"polarity": POLARITIES[0]} | drop for drop in drops]
+    denials, reasons = negatives(
+        evidence(study, line, options.unknown_words_max),
+        seed=options.seed,
+        bars=bars,
+        taken=_taken(made, options),
+        **_logic(options),
+    )
+    reasons |= {pair.target: "other_image" for pair in denials if pair.target in denied}
+    made += [pair for pair in denials if pair.target not in denied]
+    missing += [
+        {"polarity": POLARITIES[1], "type": None, "target": lesion, "reason": reason}
+        for lesion, reason in reasons.items()
+    ]
+    return made, missing

@@ -1,0 +1,285 @@
+"""The layout of the authors' release, written from our files and read back into them.
+
+``mimic_ils_instruction_answer.json`` holds split (train, val, test) -> study -> its section and its positive and
+negative pairs; ``lesion_mask/<study>/<study>_<target>_<k>.png`` holds the masks, 255 where the lesion is. A study is
+named "s" + digits where its id is digits, else by its id.
+
+The release has no field for certainty, grounded and reported locations or our mask ids: reading it back takes the
+certainty from the texts (None for a basic opacity, whose text says neither), the location as the grounded one, and
+remakes each mask id from the pixels.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from itertools import groupby
+from pathlib import Path
+
+import cv2
+import numpy as np
+import polars as pl
+
+from cxr.base.atomic import whole
+from cxr.base.errors import StoreError, UserError, existing_folder
+from cxr.base.hdf5 import FRAME_SIZE, Shard, ShardWriter, mask_id, pack
+from cxr.base.tables import read_lines, read_table, write_lines, write_table
+from cxr.geometry.affine import to_original
+from cxr.ils import templates
+from cxr.ils.dataset.pairs import FIELDS
+
+JSON_NAME, MASK_FOLDER = "mimic_ils_instruction_answer.json", "lesion_mask"
+SPLIT_NAMES = {"train": "train", "validate": "val", "test": "test"}
+PIXELS = ("frame", "original")
+LISTS = {True: "positive_pairs", False: "negative_pairs"}
+
+
+def study_key(study_id: str) -> str:
+    """Return the release's name of a study: "s" + digits where the id is digits."""
+    return f"s{study_id}" if study_id.isdecimal() else study_id
+
+
+def study_of(key: str) -> str:
+    """Undo :func:`study_key`."""
+    return key[1:] if key[:1] == "s" and key[1:].isdecimal() else key
+
+
+def image_path(subject_id: str, key: str, image_id: str) -> str:
+    """Return the picture's place in the tree the authors' loader expects: pNN/p<subject>/s<study>/<image>.jpg."""
+    subject = f"p{subject_id}" if subject_id.isdecimal() else subject_id
+    return f"{subject[:3]}/{subject}/{key}/{image_id}.jpg"
+
+
+def released_study(lines: list[dict]) -> tuple[dict, dict[str, str]]:
+    """Turn the lines of one study into its entry of the release. Returns it and {mask path: mask_id}."""
+    first = lines[0]
+    key = study_key(first["study_id"])
+    names: dict[tuple[str, str], str] = {}
+    numbers: Counter = Counter()
+    entry: dict = {
+        "subject_id": first["subject_id"],
+        "dicom_id": first["image_id"],
+        "image_path": image_path(first["subject_id"], key, first["image_id"]),
+        "section_name": first["section_name"],
+        "section_content": first["section_content"],
+        "instruction_answer_pairs": {name: [] for name in LISTS.values()},
+    }
+    for line in lines:
+        path = None
+        if line["seg"]:
+            target = line["target"]
+            if (target, line["mask_id"]) not in names:
+                names[target, line["mask_id"]] = f"{key}/{key}_{target}_{numbers[target]}.png"
+                numbers[target] += 1
+            path = names[target, line["mask_id"]]
+        pair = {
+            "pair_id": key + line["pair_id"].removeprefix(line["study_id"]),
+            "instruction": line["instruction"],
+            "answer": line["answer"],
+            "type": line["type"],
+            "target": line["target"],
+            "location": line["location"],
+            "seg": line["seg"],
+            "seg_mask_path": path,
+        }
+        if line["seg"]:
+            pair["sent_idx"] = "" if line["sentence_index"] is None else str(line["sentence_index"])
+        entry["instruction_answer_pairs"][LISTS[line["seg"]]].append(pair)
+    return entry, {path: identifier for (_, identifier), path in names.items()}
+
+
+def write_release(
+    *,
+    train: str,
+    validate: str,
+    test: str,
+    index: str,
+    masks: list[str],
+    layout: str,
+    frames: list[str] | None = None,
+    pixels: str = "frame",
+) -> None:
+    """Write the release into the folder ``layout``, which appears only when it is whole.
+
+    ``masks`` are the mask shards that ``index`` names. ``pixels``: ``frame`` for masks of 512 x 512 as the authors'
+    are, ``original`` for masks in the pixels of the image as it came, which needs ``frames`` (shards of the same
+    names). Raises UserError for what the layout cannot hold.
+    """
+    if pixels not in PIXELS or (pixels == "original" and not frames):
+        raise UserError(f"pixels is {pixels!r}: choose one of {', '.join(PIXELS)}, the latter with the frames")
+    with ExitStack() as stack:
+        folder = stack.enter_context(whole(layout))
+        (folder / MASK_FOLDER).mkdir()
+        place = {row[0]: row[1] for row in read_table(index).select("mask_id", "shard").iter_rows()}
+        shards = {Path(path).stem: stack.enter_context(Shard(path, key="mask_id")) for path in masks}
+        wanted = frames if frames and pixels == "original" else []
+        originals = {Path(path).stem: stack.enter_context(Shard(path)) for path in wanted}
+        file = stack.enter_context(open(folder / JSON_NAME, "w", encoding="utf-8", newline="\n"))
+        file.write("{")
+        for number, (split, path) in enumerate({"train": train, "validate": validate, "test": test}.items()):
+            file.write(f"{',' * (number > 0)}\n{json.dumps(SPLIT_NAMES[split])}: {{")
+            for position, (lines, entry, names) in enumerate(_released(path)):
+                text = json.dumps(entry, ensure_ascii=False)
+                file.write(f"{',' * (position > 0)}\n{json.dumps(study_key(lines[0]['study_id']))}: {text}")
+                for name, identifier in names.items():
+                    mask = shards[place[identifier]].get("mask", identifier)
+                    if originals:
+                        mask = _in_original(mask, originals[place[identifier]], lines[0]["image_id"])
+                    _write_mask(folder / MASK_FOLDER / name, mask)
+            file.write("\n}")
+        file.write("\n}\n")
+
+
+def _released(path: str) -> Iterator[tuple[list[dict], dict, dict[str, str]]]:
+    seen: set[str] = set()
+    for study_id, group in groupby(read_lines(path), key=lambda line: line["study_id"]):
+        key = study_key(study_id)
+        if key in seen:
+            raise UserError(f"two studies are called {key} in the released layout: rename one of them")
+        seen.add(key)
+        lines = list(group)
+        if len({line["image_id"] for line in lines}) > 1:
+            raise UserError(f"{key} has several images, the released layout holds one: set cohort.per_study to first")
+        yield (lines, *released_study(lines))
+
+
+def _in_original(mask: np.ndarray, frames: Shard, image_id: str) -> np.ndarray:
+    rows, columns = (int(side) for side in frames.get("original_shape", image_id))
+    return to_original(mask.astype(np.uint8), frames.get("to_original", image_id), (rows, columns)).astype(bool)
+
+
+def _write_mask(path: Path, mask: np.ndarray) -> None:
+    path.parent.mkdir(exist_ok=True)
+    # written by Python, whose error says why it failed
+    path.write_bytes(cv2.imencode(".png", mask.astype(np.uint8) * 255)[1].tobytes())
+
+
+def read_release(folder: str | Path) -> Iterator[tuple[dict, Path | None]]:
+    """Yield (line, mask file) of every pair of a release, split by split, studies sorted by id.
+
+    A positive line's ``mask_id`` is None until the mask is read. Raises UserError if the folder holds no release.
+    """
+    folder, release = Path(folder), _release(folder)
+    for split, name in SPLIT_NAMES.items():
+        studies = {study_of(key): entry for key, entry in release.get(name, {}).items()}
+        for study_id in sorted(studies):
+            yield from _lines(folder, split, study_id, studies[study_id])
+
+
+def _release(folder: str | Path) -> dict:
+    try:
+        return json.loads((Path(folder) / JSON_NAME).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(f"{folder} holds no readable {JSON_NAME}: point to a folder of the release ({error})") from None
+
+
+def _pictures(release: dict, images: str) -> pl.DataFrame:
+    root = existing_folder("dataset.release_images", images).resolve()
+    entries = [entry for name in SPLIT_NAMES.values() for entry in release.get(name, {}).values()]
+    places = {entry["dicom_id"]: str(root / entry["image_path"]) for entry in entries}
+    return pl.DataFrame(sorted(places.items()), schema={"image_id": pl.String, "path": pl.String}, orient="row")
+
+
+def _lines(folder: Path, split: str, study_id: str, entry: dict) -> Iterator[tuple[dict, Path | None]]:
+    for seg, name in LISTS.items():
+        for pair in entry["instruction_answer_pairs"].get(name, []):
+            path = folder / MASK_FOLDER / pair["seg_mask_path"] if pair.get("seg_mask_path") else None
+            location = _as_list(pair.get("location"))
+            values = {
+                "pair_id": study_id + pair["pair_id"].removeprefix(study_key(study_id)),
+                "subject_id": str(entry["subject_id"]),
+                "study_id": study_id,
+                "image_id": entry["dicom_id"],
+                "split": split,
+                "section_name": entry.get("section_name"),
+                "section_content": entry.get("section_content"),
+                "sentence_index": int(pair["sent_idx"]) if str(pair.get("sent_idx") or "").isdecimal() else None,
+                "type": pair["type"].replace(" ", "_").replace("-", "_"),
+                "target": pair["target"],
+                "certainty": certainty_of(pair) if seg else None,
+                "instruction": pair["instruction"],
+                "answer": pair["answer"],
+                "location": location,
+                "grounded_location": location if seg and pair["target"] != templates.CARDIOMEGALY else [],
+                "reported_location": [],
+                "seg": seg,
+                "mask_id": None,
+            }
+            yield {field: values[field] for field in FIELDS}, path
+
+
+def _as_list(value: object) -> list[str]:
+    if value is None:
+        return []
+    return [value] if isinstance(value, str) else list(value)
+
+
+def certainty_of(pair: dict) -> str | None:
+    """Return what the texts of a positive pair say of its certainty: None for cardiomegaly, a basic opacity, others."""
+    try:
+        meaning = templates.parse(pair["instruction"], pair["answer"])
+    except ValueError:
+        return None
+    if meaning.type == templates.INFERENCE:
+        return meaning.certainty
+    if pair["target"] == templates.CARDIOMEGALY:
+        return None
+    if meaning.type == templates.GLOBAL:
+        return "definitive"
+    if meaning.word != pair["target"]:
+        return "tentative"
+    return None if meaning.word == templates.OPACITY else "definitive"
+
+
+def import_release(
+    *,
+    folder: str,
+    train: str,
+    validate: str,
+    test: str,
+    masks: str,
+    index: str,
+    pictures: str | None = None,
+    images: str = "",
+) -> None:
+    """Turn a release into our files: three JSONL files, one mask shard and its index.
+
+    ``pictures``: a table of image_id and path, of its images in the tree ``images``. Raises StoreError for a mask that
+    is missing, UserError for one that is no whole frame like the others, or where there is no such tree.
+    """
+    if pictures:
+        write_table(pictures, _pictures(_release(folder), images))
+    outputs = {"train": train, "validate": validate, "test": test}
+    lines: dict[str, list[dict]] = {split: [] for split in outputs}
+    packed: dict[str, np.ndarray] = {}
+    shape: tuple[int, ...] | None = None
+    for line, path in read_release(folder):
+        if path is not None:
+            mask = _read_mask(path)
+            shape = shape or mask.shape
+            if mask.shape != shape or shape[1] % 8:
+                raise UserError(
+                    f"{path} is {mask.shape}, not {shape}: all masks of a release must be frames of one size"
+                )
+            line["mask_id"] = mask_id(line["study_id"], pack(mask))
+            packed[line["mask_id"]] = pack(mask)
+        lines[line["split"]].append(line)
+    shard = Path(masks).stem
+    with ShardWriter(masks, key="mask_id", empty={"mask": (shape or (FRAME_SIZE, FRAME_SIZE), bool)}) as writer:
+        for identifier in sorted(packed):
+            writer.append(identifier, mask=np.unpackbits(packed[identifier], axis=-1).view(bool))
+    write_table(index, index_table((identifier, shard, row) for row, identifier in enumerate(sorted(packed))))
+    for split, output in outputs.items():
+        write_lines(output, lines[split])
+
+
+def index_table(rows: Iterable[tuple[str, str, int]]) -> pl.DataFrame:
+    """Return the table that maps a mask id to its shard and row."""
+    return pl.DataFrame(list(rows), schema={"mask_id": pl.String, "shard": pl.String, "row": pl.Int64}, orient="row")
+
+
+def _read_mask(path: Path) -> np.ndarray:
+    image = cv2.imread(str(path), cv2.IMREAD_GRAYSCALE) if path.is_file() else None
+    if image is None:
+        raise StoreError(f"{path} is missing or damaged: fetch the release's masks again")
+    return image == 255

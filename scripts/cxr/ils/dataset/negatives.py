@@ -1,0 +1,191 @@
+"""Negative instructions (ils.md section 7): what the report, and the picture, let us deny.
+
+At most one per lesion type and study. A *basic* one names a random location of those where the type may be denied, a
+*global* one names none. Nothing is denied where a finding of the type, or of a kind under it, stands or could stand.
+Where something may be denied, something is: a draw decides only between ways that are both open, and
+:mod:`cxr.ils.dataset.shares` sets its bar so that the dataset as a whole has the shares of Table 10.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from cxr.base.seeds import rng
+from cxr.base.vocabulary import LESIONS, VALID_LOCATIONS, kinds_under
+from cxr.ils import templates
+from cxr.ils.dataset import pairs
+from cxr.ils.dataset.pairs import Pair
+
+CARDIOMEGALY, OPACITY = templates.CARDIOMEGALY, templates.OPACITY
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What one study says for and against each lesion type. Locations are valid locations."""
+
+    study_id: str
+    empty: frozenset[str]
+    """Locations no finding of any kind overlaps, is blocked into, or left a mask pixel in (section 6)."""
+    blocked: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """Lesion type -> locations that meet a positive or blocking finding of it or of a kind under it."""
+    global_blocked: frozenset[str] = frozenset()
+    """Lesion types that such a finding, or a related term, forbids to deny of the whole picture."""
+    standing: frozenset[str] = frozenset()
+    """Lesion types that are affirmed, hedged, a candidate or blocking themselves."""
+    elsewhere: frozenset[str] = frozenset()
+    """Those of ``standing`` that only the section that is not used names: it forbids denials and allows none."""
+    related: frozenset[str] = frozenset()
+    """Lesion types a neighbouring term of which stands (vascular congestion: edema): not denied anywhere."""
+    negated: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """Lesion type that is explicitly and definitely negated -> the locations inside what was negated."""
+    everywhere: frozenset[str] = frozenset()
+    """Those of ``negated`` that were negated without naming a place."""
+    unclear: frozenset[str] = frozenset()
+    """Lesion types neither affirmed nor denied though named ("no new consolidation")."""
+    doubted: frozenset[str] = frozenset()
+    """Lesion types negated with doubt ("unlikely")."""
+    about_lungs: bool = True
+    """Whether the section says something about lungs or pleura that is not a comparison alone."""
+    understood: bool = True
+    """Whether the words of the section are known, so that what it does not mention may be taken as absent."""
+    ctr: float | None = None
+    """Cardiothoracic ratio in original pixels."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What may be denied of one lesion type; ``reason`` tells why it is nothing."""
+
+    basic: tuple[str, ...] = ()
+    global_: bool = False
+    reason: str | None = None
+
+
+def choice(lesion: str, evidence: Evidence, *, kinds: str, ctr_negative_max: float) -> Choice:
+    """Return what may be denied of ``lesion``. ``kinds`` strict: an opacity is not denied where a kind of it may be."""
+    if lesion == CARDIOMEGALY:
+        return _heart(evidence, ctr_negative_max)
+    if lesion in evidence.related:
+        return Choice(reason="related_term")
+    affirmed = evidence.standing - evidence.elsewhere
+    denied, positive = lesion in evidence.negated, lesion in affirmed
+    under = (lesion, *kinds_under(lesion)) if kinds == "strict" else (lesion,)
+    unclear = evidence.unclear.intersection(under)
+    if unclear - affirmed - evidence.negated.keys() and not (denied or positive):
+        return Choice(reason="neither_affirmed_nor_denied")
+    if not (denied or positive or lesion in evidence.doubted or evidence.about_lungs):
+        return Choice(reason="section_silent")
+    if not (denied or positive or lesion in evidence.doubted or evidence.understood):
+        return Choice(reason="not_understood")
+
+    allowed = (evidence.empty | evidence.negated.get(lesion, frozenset())) - evidence.blocked.get(lesion, frozenset())
+    forbidden = evidence.global_blocked | evidence.standing | evidence.doubted
+    whole = (
+        (lesion in evidence.everywhere or (evidence.about_lungs and evidence.understood))
+        and lesion not in forbidden
+        and not unclear
+        and (lesion != OPACITY or len(evidence.empty) == len(VALID_LOCATIONS))
+    )
+    basic = tuple(location for location in VALID_LOCATIONS if location in allowed)
+    return Choice(basic, whole, None if basic or whole else "no_empty_location")
+
+
+def _heart(evidence: Evidence, ctr_negative_max: float) -> Choice:
+    said = evidence.standing | evidence.related | evidence.unclear | evidence.doubted | evidence.global_blocked
+    if CARDIOMEGALY in said:
+        return Choice(reason="heart_affirmed_or_hedged")
+    if not (evidence.understood or CARDIOMEGALY in evidence.negated):
+        return Choice(reason="not_understood")
+    if evidence.ctr is None or not evidence.ctr <= ctr_negative_max:
+        return Choice(reason="wide_heart")
+    return Choice(global_=True)
+
+
+class Open(NamedTuple):
+    """The ways in which a lesion type may be denied in a study; ``reason`` tells why there is none."""
+
+    places: Mapping[str, tuple[str, ...]]
+    """Type of instruction -> the locations that it may name; a type without any has no entry."""
+    whole: bool
+    """Whether the type may be denied of the whole picture."""
+    reason: str | None = None
+
+
+class Draws(NamedTuple):
+    """Random numbers of a study and a lesion type, from 0 to 1: drawn whether they are used or not."""
+
+    global_: float
+    inference: float
+    place: float
+
+
+@dataclass(frozen=True)
+class Bars:
+    """Below which draw one of two open ways is taken; see :class:`cxr.ils.dataset.shares.Census`."""
+
+    global_: Mapping[str, float]
+    """Lesion type -> the bar for a global negative."""
+    inference: float
+    """The bar for opacity's lesion inference."""
+
+
+def draws(seed: int, study_id: str, lesion: str) -> Draws:
+    """Return the random numbers, a function of the seed, the study and the lesion type alone."""
+    random = rng(seed, study_id, lesion)
+    return Draws(random.random(), random.random(), random.random())
+
+
+def open_ways(
+    lesion: str, evidence: Evidence, *, kinds: str, ctr_negative_max: float, taken: Collection[str] = ()
+) -> Open:
+    """Return how ``lesion`` may be denied. ``taken``: instructions that have another answer in this study."""
+    may = choice(lesion, evidence, kinds=kinds, ctr_negative_max=ctr_negative_max)
+    types = (templates.BASIC, templates.INFERENCE) if lesion == OPACITY else (templates.BASIC,)
+    free = {
+        kind: tuple(place for place in may.basic if templates.instruction(kind, lesion, [place]) not in taken)
+        for kind in types
+    }
+    places = {kind: found for kind, found in free.items() if found}
+    whole = may.global_ and templates.instruction(templates.GLOBAL, lesion) not in taken
+    return Open(places, whole, None if places or whole else may.reason or "same_text")
+
+
+def negatives(
+    evidence: Evidence,
+    *,
+    seed: int,
+    bars: Bars,
+    kinds: str,
+    ctr_negative_max: float,
+    taken: Collection[str] = (),
+) -> tuple[list[Pair], dict[str, str]]:
+    """Return the negative pairs of a study in the order of the lesion types, and why each other type has none.
+
+    Of several open ways the draws choose, against ``bars``; the only one is taken. ``taken``: see :func:`open_ways`.
+    """
+    made: list[Pair] = []
+    reasons: dict[str, str] = {}
+    for lesion in LESIONS:
+        ways = open_ways(lesion, evidence, kinds=kinds, ctr_negative_max=ctr_negative_max, taken=taken)
+        drawn = draws(seed, evidence.study_id, lesion)
+        if ways.reason:
+            reasons[lesion] = ways.reason
+        elif takes_global(lesion, ways, drawn, bars):
+            made.append(pairs.negative(templates.GLOBAL, lesion))
+        else:
+            kind = templates.INFERENCE if takes_inference(ways, drawn, bars) else templates.BASIC
+            places = ways.places[kind]
+            made.append(pairs.negative(kind, lesion, [places[int(drawn.place * len(places))]]))
+    return made, reasons
+
+
+def takes_global(lesion: str, ways: Open, drawn: Draws, bars: Bars) -> bool:
+    """Whether a lesion type that may be denied is denied of the whole picture."""
+    return ways.whole and (not ways.places or drawn.global_ < bars.global_[lesion])
+
+
+def takes_inference(ways: Open, drawn: Draws, bars: Bars) -> bool:
+    """Whether a denial at a place is a lesion inference (opacity alone)."""
+    if templates.INFERENCE not in ways.places:
+        return False
+    return templates.BASIC not in ways.places or drawn.inference < bars.inference

@@ -1,0 +1,117 @@
+"""The record of one instruction-answer pair (ils.md section 8): its fields, their order, its id."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from cxr.base.vocabulary import HEART
+from cxr.ils import templates
+
+FIELDS = (
+    "pair_id",
+    "subject_id",
+    "study_id",
+    "image_id",
+    "split",
+    "section_name",
+    "section_content",
+    "sentence_index",
+    "type",
+    "target",
+    "certainty",
+    "instruction",
+    "answer",
+    "location",
+    "grounded_location",
+    "reported_location",
+    "seg",
+    "mask_id",
+)
+POLARITIES = ("positive", "negative")
+
+
+@dataclass(frozen=True)
+class Pair:
+    """What an instruction says of a study, before it gets an id and its study's fields."""
+
+    type: str
+    target: str
+    instruction: str
+    answer: str
+    location: tuple[str, ...]
+    seg: bool
+    certainty: str | None = None
+    sentence_index: int | None = None
+    grounded_location: tuple[str, ...] = ()
+    reported_location: tuple[str, ...] = ()
+    mask_id: str | None = None
+
+
+def positive(
+    kind: str,
+    target: str,
+    word: str,
+    location: Iterable[str],
+    *,
+    certainty: str | None,
+    sentence_index: int | None,
+    grounded: Iterable[str],
+    reported: Iterable[str],
+    mask_id: str,
+) -> Pair:
+    """Return a positive pair. ``word`` is what the text calls the target (opacity for a tentative finding)."""
+    location = tuple(location)
+    heart = target == templates.CARDIOMEGALY
+    return Pair(
+        type=kind,
+        target=target,
+        instruction=templates.instruction(kind, word, location),
+        answer=templates.positive_answer(kind, target, location, certainty),
+        location=(HEART,) if heart else location,
+        seg=True,
+        certainty=None if heart else certainty,
+        sentence_index=sentence_index,
+        grounded_location=tuple(grounded),
+        reported_location=tuple(reported),
+        mask_id=mask_id,
+    )
+
+
+def negative(kind: str, lesion: str, location: Iterable[str] = ()) -> Pair:
+    """Return a negative pair: nothing to segment, no mask. A global one names no location."""
+    location = tuple(location)
+    return Pair(
+        type=kind,
+        target=lesion,
+        instruction=templates.instruction(kind, lesion, location),
+        answer=templates.negative_answer(kind, lesion, location),
+        location=location,
+        seg=False,
+    )
+
+
+def pair_id(study_id: str, seg: bool, number: int) -> str:
+    """Return the released form of a pair's id, ``<study>_positive_<k>`` or ``<study>_negative_<k>``, k from 0."""
+    return f"{study_id}_{POLARITIES[not seg]}_{number}"
+
+
+def records(
+    study: dict, section_name: str, section_content: str, pairs: Iterable[Pair], numbers: Counter | None = None
+) -> Iterator[dict]:
+    """Yield the lines of one image, numbered within the study's positives and negatives, with every field in order.
+
+    ``study`` gives study_id, image_id, subject_id and split. ``numbers`` counts on from a study's image to its next.
+    """
+    numbers = Counter() if numbers is None else numbers
+    for pair in pairs:
+        values = vars(pair) | {
+            "pair_id": pair_id(study["study_id"], pair.seg, numbers[pair.seg]),
+            "subject_id": study["subject_id"],
+            "study_id": study["study_id"],
+            "image_id": study["image_id"],
+            "split": study["split"],
+            "section_name": section_name,
+            "section_content": section_content,
+        }
+        numbers[pair.seg] += 1
+        yield {name: list(value) if isinstance(value := values[name], tuple) else value for name in FIELDS}

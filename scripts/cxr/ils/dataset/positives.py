@@ -1,0 +1,67 @@
+"""Positive instructions (ils.md section 7): from the units of the masks stage to pairs.
+
+A unit is a basic or global instruction with its mask, before any text; the masks stage has already joined, merged and
+dropped what the report contradicts. Here each unit gets its words, and each basic one of pneumonia, atelectasis and
+edema its lesion-inference twin.
+"""
+
+from collections.abc import Iterable
+
+from cxr.ils import templates
+from cxr.ils.dataset import pairs
+from cxr.ils.dataset.pairs import Pair
+
+
+def positives(units: Iterable[dict], *, one_answer: str) -> tuple[list[Pair], list[dict]]:
+    """Return the positive pairs of one image in the order of its units, twins after their basics, and what was dropped.
+
+    ``one_answer`` strict: instructions that would get different answers are dropped, all of them; those that would get
+    the same answer must already be one unit. A drop is a dict of type, target and reason.
+    """
+    made: list[Pair] = []
+    dropped: list[dict] = []
+    for unit in units:
+        if unit["dropped"] is not None:
+            dropped.append(_drop(unit["kind"], unit["target"], unit["dropped"]))
+            continue
+        made.append(_pair(unit, unit["kind"], unit["mask_id"]))
+        if unit["inference_dropped"] is not None:
+            dropped.append(_drop(templates.INFERENCE, unit["target"], unit["inference_dropped"]))
+        elif unit["inference"]:
+            made.append(_pair(unit, templates.INFERENCE, unit["mask_id"]))
+    if one_answer == "strict":
+        made, conflicts = _without_conflicts(made)
+        dropped += conflicts
+    return made, dropped
+
+
+def _pair(unit: dict, kind: str, mask_id: str) -> Pair:
+    return pairs.positive(
+        kind,
+        unit["target"],
+        unit["word"],
+        unit["location"],
+        certainty=unit["certainty"],
+        sentence_index=unit["sentence_index"],
+        grounded=unit["grounded_location"],
+        reported=unit["reported_location"],
+        mask_id=mask_id,
+    )
+
+
+def _drop(kind: str, target: str, reason: str) -> dict:
+    return {"type": kind, "target": target, "reason": reason}
+
+
+def _without_conflicts(made: list[Pair]) -> tuple[list[Pair], list[dict]]:
+    answers: dict[str, set[tuple[str, str | None]]] = {}
+    for pair in made:
+        answers.setdefault(pair.instruction, set()).add((pair.answer, pair.mask_id))
+    kept: dict[str, Pair] = {}
+    conflicts = []
+    for pair in made:
+        if len(answers[pair.instruction]) == 1:
+            kept.setdefault(pair.instruction, pair)
+        else:
+            conflicts.append(_drop(pair.type, pair.target, "conflicting_answer"))
+    return list(kept.values()), conflicts

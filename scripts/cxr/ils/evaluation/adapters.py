@@ -1,0 +1,228 @@
+"""How other models' outputs become predictions: one small reader for what each of Table 4's eight baselines writes.
+
+The published codes name their outputs after images; here each pair is asked alone and its output carries the pair_id
+(``docs/evaluation.md`` says for each model what to change). A reader gets the folder or file, a pair_id and the
+settings, and gives the pair's union of masks in the model's own size, None where the model gave none.
+"""
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from cxr.base.errors import UserError
+from cxr.ils.evaluation.pictures import Fault, read_map, read_picture, union
+
+LISA_ABOVE = 50
+"""LISA's and PixelLM's scripts write masks as JPEG with 100 for the lesion; half of it survives the compression."""
+BACKGROUND = "others"
+"""Text4Seg's word for what was not asked for."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How to read: the cut of a map of numbers (None: the model's own), and the side of Text4Seg's grid in cells."""
+
+    threshold: float | None
+    grid: int
+
+
+@dataclass(frozen=True)
+class Output:
+    """What a model gave for one pair: its mask (H, W) in any square size, or None; its answer; a note."""
+
+    mask: np.ndarray | None
+    answer: str | None = None
+    note: str = ""
+
+
+Adapter = Callable[[str], Output]
+"""From a pair_id to its output. Raises Fault where there is none that can be used."""
+
+
+def png(folder: Path, _: Reading) -> Adapter:
+    """Read ``<pair_id>.png``, lesion above 0, and ``<pair_id>.txt`` with the answer, if there is one."""
+
+    def read(pair_id: str) -> Output:
+        path = _inside(folder, f"{pair_id}.png")
+        answer = _answer(folder, pair_id)
+        if not path.is_file():
+            return _without(answer)
+        return Output(read_picture(path), answer)
+
+    return read
+
+
+def lisa(folder: Path, _: Reading) -> Adapter:
+    """Read LISA-7B's and -13B's ``<pair_id>_mask_<k>.jpg``, one a [SEG], and what they print in ``<pair_id>.txt``."""
+    masks = _numbered(folder, r"(.+)_mask_(\d+)\.(?:jpg|png)")
+
+    def read(pair_id: str) -> Output:
+        answer = _answer(folder, pair_id)
+        if pair_id not in masks:
+            return _without(answer)
+        return Output(union([read_picture(path, LISA_ABOVE) for path in masks[pair_id]]), answer)
+
+    return read
+
+
+def text4seg(lines: Path, reading: Reading) -> Adapter:
+    """Read Text4Seg's raw texts, JSON Lines of pair_id and text; one without a grid is an empty mask (as there)."""
+    texts = _texts(lines)
+
+    def read(pair_id: str) -> Output:
+        if len(texts.get(pair_id, ())) != 1:
+            raise Fault("duplicate" if pair_id in texts else "no_prediction")
+        try:
+            return Output(read_grid(texts[pair_id][0], reading.grid))
+        except ValueError:
+            return Output(None, note="undecodable_text")
+
+    return read
+
+
+def text4seg_sam(folder: Path, _: Reading) -> Adapter:
+    """Read Text4Seg's masks after its refinement by SAM, ``<pair_id>_sam_mask.png``, lesion 255."""
+
+    def read(pair_id: str) -> Output:
+        path = _inside(folder, f"{pair_id}_sam_mask.png")
+        if not path.is_file():
+            raise Fault("no_prediction")
+        return Output(read_picture(path))
+
+    return read
+
+
+def pixellm(folder: Path, reading: Reading) -> Adapter:
+    """Read PixelLM-7B's and -13B's logits ``<pair_id>.npy`` (n, H, W), one a target it named; above 0 is lesion."""
+    return _maps(folder, 0.0 if reading.threshold is None else reading.threshold)
+
+
+def biomedparse(folder: Path, reading: Reading) -> Adapter:
+    """Read BiomedParse's probabilities ``<pair_id>.npy`` (1, H, W) or (H, W); above 0.5 is lesion."""
+    return _maps(folder, 0.5 if reading.threshold is None else reading.threshold)
+
+
+def reclmis(folder: Path, reading: Reading) -> Adapter:
+    """Read RecLMIS's outputs after its sigmoid, ``<pair_id>.npy`` of 224 x 224; above 0.5 is lesion."""
+    return _maps(folder, 0.5 if reading.threshold is None else reading.threshold)
+
+
+def imisnet(folder: Path, reading: Reading) -> Adapter:
+    """Read IMIS-Net's best mask after its sigmoid, ``<pair_id>.npy``; above 0.5 is lesion."""
+    return _maps(folder, 0.5 if reading.threshold is None else reading.threshold)
+
+
+def everything(_: Path | None, __: Reading) -> Adapter:
+    """Call every pixel lesion: the baseline that needs no picture."""
+    return lambda pair_id: Output(np.ones((8, 8), bool))
+
+
+ADAPTERS = {
+    "png": png,
+    "lisa": lisa,
+    "text4seg": text4seg,
+    "text4seg_sam": text4seg_sam,
+    "pixellm": pixellm,
+    "biomedparse": biomedparse,
+    "reclmis": reclmis,
+    "imisnet": imisnet,
+    "everything": everything,
+}
+OWN_FORMAT = "jsonl"
+"""Predictions that are in the documented format already and need no adapter."""
+
+
+def choose(name: str, path: str, reading: Reading) -> Adapter:
+    """Return the reader of a model's outputs at ``path``. Raises UserError for an unknown adapter or path."""
+    if name not in ADAPTERS:
+        known = ", ".join((OWN_FORMAT, *ADAPTERS))
+        raise UserError(f"evaluation.predictions: adapter {name!r} is none of {known}: choose one")
+    if name == "everything":
+        return everything(None, reading)
+    source = Path(path)
+    if name == "text4seg" and not source.is_file():
+        raise UserError(f"evaluation.predictions: {path!r} is no file: adapter {name} reads JSON Lines")
+    if name != "text4seg" and not source.is_dir():
+        raise UserError(f"evaluation.predictions: {path!r} is no folder: adapter {name} reads one file a pair")
+    return ADAPTERS[name](source, reading)
+
+
+def read_grid(text: str, side: int) -> np.ndarray:
+    """Return bool (side, side) from Text4Seg's text: rows of "label *count| label *count", between <seg> and </seg>.
+
+    As in its code, cells that are missing at the end repeat the last one and those beyond are dropped. Raises
+    ValueError for a text without a grid.
+    """
+    found = re.search(r"<seg>(.*?)(?:</seg>|$)", text, flags=re.S)
+    if found is None:
+        raise ValueError("no <seg>")
+    cells: list[bool] = []
+    for run in re.split(r"[|\n]", found[1].strip("\n")):
+        if not run.strip():
+            continue
+        label, star, count = run.rpartition("*")
+        if not star or not count.strip().isdecimal():
+            raise ValueError("a run without a count")
+        cells += [label.strip().lower() != BACKGROUND] * min(int(count), side * side)
+        if len(cells) >= side * side:
+            break
+    if not cells:
+        raise ValueError("an empty grid")
+    cells = (cells + [cells[-1]] * (side * side - len(cells)))[: side * side]
+    return np.array(cells).reshape(side, side)
+
+
+def _maps(folder: Path, threshold: float) -> Adapter:
+    def read(pair_id: str) -> Output:
+        path = _inside(folder, f"{pair_id}.npy")
+        if not path.is_file():
+            return _without(_answer(folder, pair_id))
+        return Output(read_map(path, threshold), _answer(folder, pair_id))
+
+    return read
+
+
+def _inside(folder: Path, name: str) -> Path:
+    """Return a file's path; a pair_id with a separator has no file here."""
+    if "/" in name or "\\" in name or "\0" in name:
+        raise Fault("no_prediction", "the pair_id is no file name")
+    return folder / name
+
+
+def _answer(folder: Path, pair_id: str) -> str | None:
+    path = _inside(folder, f"{pair_id}.txt")
+    return path.read_text(encoding="utf-8", errors="replace").strip() if path.is_file() else None
+
+
+def _without(answer: str | None) -> Output:
+    """Return an answer without a mask; with neither, the pair was not asked."""
+    if answer is None:
+        raise Fault("no_prediction")
+    return Output(None, answer)
+
+
+def _numbered(folder: Path, pattern: str) -> dict[str, list[Path]]:
+    """Return {pair_id: its files in the order of their numbers}."""
+    found = [(match, path) for path in folder.iterdir() if (match := re.fullmatch(pattern, path.name))]
+    of_pair: dict[str, list[Path]] = {}
+    for match, path in sorted(found, key=lambda item: (item[0][1], int(item[0][2]), item[1].name)):
+        of_pair.setdefault(match[1], []).append(path)
+    return of_pair
+
+
+def _texts(path: Path) -> dict[str, list[str]]:
+    texts: dict[str, list[str]] = {}
+    with open(path, encoding="utf-8", errors="replace") as file:
+        for number, line in enumerate(file, 1):
+            if not line.strip():
+                continue
+            try:
+                entry = json.loads(line)
+                texts.setdefault(entry["pair_id"], []).append(str(entry["text"]))
+            except (ValueError, TypeError, KeyError):
+                raise UserError(f"{path}: line {number} is no JSON object with pair_id and text: correct it") from None
+    return texts

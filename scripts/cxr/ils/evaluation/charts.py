@@ -1,0 +1,82 @@
+"""Bars of the runs with their intervals, the paper's values as marks on them."""
+
+from collections.abc import Mapping, Sequence
+
+import polars as pl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from cxr.ils.evaluation import text
+from cxr.ils.evaluation.summary import GROUPS, OVERALL, TOTAL
+from cxr.plotting.plots import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION, YELLOW
+
+COLOURS = (BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILION, YELLOW, GREY)
+HATCHES = ("", "//", "..", "xx")
+"""One a round of the colours."""
+TITLES = {"giou": "gIoU, positives", "ciou": "cIoU, positives", "n_acc": "N-Acc, negatives"}
+PAPER_LABEL = "paper (ROSALIA, or the model of that name)"
+PLACES = (TOTAL, *(group for group in GROUPS if group != TOTAL))
+Cell = Mapping[str, float | None]
+
+
+def masks(scores: Mapping[str, pl.DataFrame]) -> Figure:
+    """Draw gIoU, cIoU and N-Acc per lesion type of each run's table of scores, by its name."""
+    figure = Figure(figsize=(max(10, 2 + 2.2 * len(scores)), 9), layout="constrained")
+    rows = {run: {row["lesion"]: row for row in table.iter_rows(named=True)} for run, table in scores.items()}
+    for axes, (measure, title) in zip(figure.subplots(len(TITLES), 1, sharex=True), TITLES.items(), strict=True):
+        _bars(axes, {run: [of_run[place] for place in PLACES] for run, of_run in rows.items()}, measure)
+        axes.set_title(title, loc="left")
+        axes.set_xticks(range(len(PLACES)), PLACES)
+    _legend(figure)
+    return figure
+
+
+def texts(tables: Mapping[str, pl.DataFrame]) -> Figure:
+    """Draw text accuracy per type of instruction of each run that answers, strict and by the authors' rule."""
+    rules = {"authors": "text accuracy, the authors' rule", "strict": "text accuracy, strict"}
+    kinds = (OVERALL, *text.TYPES)
+    answering = {run: table for run, table in tables.items() if len(table)}
+    figure = Figure(figsize=(max(8, 2 + 1.6 * len(tables)), 6), layout="constrained")
+    for axes, (rule, title) in zip(figure.subplots(len(rules), 1, sharex=True), rules.items(), strict=True):
+        cells = {}
+        for run, table in answering.items():
+            of_total = table.filter((pl.col("rule") == rule) & (pl.col("group") == TOTAL))
+            found = {row["type"]: row for row in of_total.iter_rows(named=True)}
+            cells[run] = [found.get(kind, {}) for kind in kinds]
+        _bars(axes, cells, "accuracy")
+        axes.set_title(title if answering else f"{title}: no run gave answers", loc="left")
+        axes.set_xticks(range(len(kinds)), [kind.replace("_", " ") for kind in kinds])
+    _legend(figure)
+    return figure
+
+
+def _bars(axes: Axes, cells: Mapping[str, Sequence[Cell]], measure: str) -> None:
+    """Draw one bar a run and place, its interval as a whisker, the paper's value as a diamond."""
+    width = 0.8 / max(1, len(cells))
+    for number, (run, row) in enumerate(cells.items()):
+        colour, hatch = COLOURS[number % len(COLOURS)], HATCHES[number // len(COLOURS) % len(HATCHES)]
+        shift = width * (number - (len(cells) - 1) / 2)
+        label: str | None = run
+        for place, cell in enumerate(row):
+            value, low, high, paper = (cell.get(f"{measure}{end}") for end in ("", "_low", "_high", "_paper"))
+            x = place + shift
+            if value is not None:
+                whisker = None if low is None or high is None else [[max(0, value - low)], [max(0, high - value)]]
+                axes.bar(x, value, width, color=colour, hatch=hatch, edgecolor="white", yerr=whisker,
+                         error_kw={"linewidth": 1, "capsize": 2}, label=label)  # fmt: skip
+                label = None
+            if paper is not None:
+                axes.plot(x, paper, "D", color="black", markeredgecolor="white", markersize=6, label=PAPER_LABEL)
+    axes.set_ylim(0, 100)
+    axes.set_ylabel("%")
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _legend(figure: Figure) -> None:
+    handles = {}
+    for axes in figure.axes:
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            handles.setdefault(label, handle)
+    labels = sorted(handles, key=lambda label: label == PAPER_LABEL)  # the runs first
+    if handles:
+        figure.legend([handles[label] for label in labels], labels, loc="outside lower center", ncols=4)

@@ -1,0 +1,207 @@
+"""The evaluation stage: other models' outputs into our format, the scores of a run, and the runs side by side."""
+
+import logging
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import polars as pl
+
+from cxr.base.errors import UserError
+from cxr.base.paths import RESOURCES
+from cxr.base.tables import read_lines, write_table
+from cxr.ils.evaluation import adapters, charts, paper, scoring, summary
+from cxr.ils.evaluation.convert import convert
+from cxr.ils.evaluation.predictions import Lines, Predictions
+from cxr.ils.evaluation.summary import TOTAL
+from cxr.plotting.plots import save
+
+RESOURCE_FILES = ("paper_tables.yaml",)
+log = logging.getLogger("cxr")
+
+
+@dataclass(frozen=True)
+class PredictionsOptions:
+    """How another model's outputs are read: by which adapter, its cut and grid, and the side of our square in px."""
+
+    adapter: str
+    threshold: float | None
+    grid: int
+    size: int
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How a run is scored (``evaluation.*`` and ``seed``)."""
+
+    size: int
+    replicates: int
+    interval: float
+    failed: str
+    seed: int
+    model: str
+    """Name of the model whose printed scores stand beside the run's: ROSALIA, or one of Table 4's."""
+    reworded: bool = False
+    """Whether the pairs were asked in a persona's wordings."""
+
+
+@dataclass(frozen=True)
+class ComparisonOptions:
+    """The runs, in the order in which they are shown, figures' dots per inch, [run, persona] of those reworded."""
+
+    runs: list[str]
+    dpi: int
+    reworded: list[list[str]] = field(default_factory=list)
+
+
+def run_predictions(
+    *,
+    lines: str,
+    predictions: str,
+    prediction_masks: str,
+    options: PredictionsOptions,
+    attrs: dict,
+    source: str | None = None,
+) -> None:
+    """Write another model's outputs, the file or folder ``source``, for the pairs of ``lines`` as predictions."""
+    reading = adapters.Reading(options.threshold, options.grid)
+    adapter = adapters.choose(options.adapter, source or "", reading)
+    pair_ids = [line["pair_id"] for line in read_lines(lines)]
+    convert(pair_ids, adapter, predictions, prediction_masks, options.size, attrs)
+
+
+def run_scores(
+    *,
+    lines: str,
+    index: str,
+    masks: list[str],
+    predictions: str,
+    pairs: str,
+    scores_table: str,
+    text_table: str,
+    excluded: str,
+    counts_table: str,
+    options: RunOptions,
+    prediction_masks: str | None = None,
+    reviewed: str | None = None,
+) -> None:
+    """Score the predictions of one run on one split.
+
+    ``lines``, ``index`` and ``masks`` are the dataset's; ``prediction_masks`` the HDF5 of the predictions, if there is
+    one; ``reviewed`` a text file of pair ids, one a line, that reviewers rejected. Written: one row a pair, the scores
+    of masks and of texts with intervals and the paper's values, a row for all that is not as it should be, its counts.
+    """
+    if options.failed not in scoring.FAILED:
+        raise UserError(f"evaluation.failed is {options.failed!r}: choose one of {', '.join(scoring.FAILED)}")
+    if options.size % 8:
+        raise UserError(f"evaluation.size is {options.size}: give a multiple of 8")
+    dataset = [_needed(line, lines) for line in read_lines(lines)]
+    pair_ids = {line["pair_id"] for line in dataset}
+    if len(pair_ids) < len(dataset):
+        raise UserError(f"{lines}: {len(dataset) - len(pair_ids)} pair_ids come twice: make the dataset anew")
+    rejected = read_reviewed(reviewed) if reviewed else set()
+    if rejected - pair_ids:
+        log.warning("%d of %d reviewed pairs are not of this split", len(rejected - pair_ids), len(rejected))
+    with (
+        scoring.References(index, masks, options.size) as references,
+        Predictions(predictions, prediction_masks, pair_ids, options.size, options.reworded) as found,
+    ):
+        rows = scoring.table(dataset, references, found, rejected, options.failed)
+    printed = paper.read(RESOURCES / RESOURCE_FILES[0]).beside(options.model)
+    resampling = {"replicates": options.replicates, "level": options.interval, "seed": options.seed}
+    write_table(pairs, rows)
+    write_table(scores_table, summary.score_table(rows, printed, **resampling))
+    write_table(text_table, summary.text_table(rows, printed, **resampling))
+    write_table(excluded, excluded_rows(rows, found.lines))
+    write_table(counts_table, counts(rows, found.lines))
+
+
+def run_comparison(
+    *,
+    scores: list[str],
+    texts: list[str],
+    comparison_table: str,
+    masks_figure: str,
+    text_figure: str,
+    options: ComparisonOptions,
+    reworded_scores: Sequence[str] = (),
+    reworded_texts: Sequence[str] = (),
+) -> None:
+    """Write all runs side by side, with the paper's rows below, and draw them; tables in the order of the runs.
+
+    What was asked in a persona's wordings is a run of its own in the table ("default, layperson"), and not drawn.
+    """
+    score_tables = dict(zip(options.runs, map(summary.read_scores, scores), strict=True))
+    text_tables = dict(zip(options.runs, map(summary.read_scores, texts), strict=True))
+    names = [f"{run}, {persona}" for run, persona in options.reworded]
+    more_scores = dict(zip(names, map(summary.read_scores, reworded_scores), strict=True))
+    more_texts = dict(zip(names, map(summary.read_scores, reworded_texts), strict=True))
+    printed = paper.read(RESOURCES / RESOURCE_FILES[0])
+    write_table(comparison_table, comparison(score_tables | more_scores, text_tables | more_texts, printed))
+    save(charts.masks(score_tables), masks_figure, options.dpi)
+    save(charts.texts(text_tables), text_figure, options.dpi)
+
+
+def read_reviewed(path: str) -> set[str]:
+    """Read pair ids, one a line; what follows a # is a remark. Raises UserError where the file cannot be read."""
+    try:
+        words = (line.partition("#")[0].strip() for line in Path(path).read_text(encoding="utf-8-sig").splitlines())
+    except (OSError, UnicodeDecodeError):
+        raise UserError(f"evaluation.reviewed: {path!r} is no text file: give pair ids, one a line") from None
+    return set(filter(None, words))
+
+
+def excluded_rows(rows: pl.DataFrame, lines: Lines) -> pl.DataFrame:
+    """Return pair_id, reason, detail of every pair with a reason, then of every line that is no pair's."""
+    of_pairs = rows.filter(pl.col("reason") != "").select("pair_id", "reason", "detail")
+    stray = [("", reason, f"line {number}") for reason, number in lines.stray]
+    return pl.concat([of_pairs, pl.DataFrame(stray, schema=of_pairs.schema, orient="row")])
+
+
+def counts(rows: pl.DataFrame, lines: Lines) -> pl.DataFrame:
+    """Return of (pairs or lines), what, number: nothing is lost on the way. Raises AssertionError if something is."""
+    reasons = Counter(rows["reason"])
+    stray = Counter(reason for reason, _ in lines.stray)
+    table = [("pairs", "in the split", len(rows)), ("pairs", "with a mask", reasons.pop("", 0))]
+    table += [("pairs", reason, number) for reason, number in sorted(reasons.items())]
+    table += [("lines", "in the file", lines.number), ("lines", "first of their pair", len(lines.of_pair))]
+    table += [("lines", reason, number) for reason, number in sorted(stray.items())]
+    for kind in ("pairs", "lines"):
+        whole, *parts = (number for of, _, number in table if of == kind)
+        if whole != sum(parts):
+            raise AssertionError(f"evaluation: {whole} {kind} in, {sum(parts)} accounted for")
+    return pl.DataFrame(table, schema={"of": pl.String, "what": pl.String, "number": pl.Int64}, orient="row")
+
+
+def comparison(scores: dict[str, pl.DataFrame], texts: dict[str, pl.DataFrame], printed: paper.Paper) -> pl.DataFrame:
+    """Return one row a run and lesion type with all its scores, then the paper's models (their totals alone)."""
+    columns = [name for measure in paper.MEASURES for name in (measure, f"{measure}_low", f"{measure}_high")]
+    tables = []
+    for run, table in scores.items():
+        answers = {
+            (row["rule"], row["group"]): row["accuracy"]
+            for row in texts[run].filter(pl.col("type") == summary.OVERALL).iter_rows(named=True)
+        }
+        ours = table.select(pl.lit("ours").alias("source"), pl.lit(run).alias("run"), "lesion", "positives",
+                            "negatives", "failed", *(pl.col(name).cast(pl.Float64) for name in columns))  # fmt: skip
+        for rule in ("authors", "strict"):
+            said = [answers.get((rule, lesion)) for lesion in ours["lesion"]]
+            ours = ours.with_columns(pl.Series(f"text_{rule}", said, dtype=pl.Float64))
+        tables.append(ours)
+    rows = [
+        {"source": "paper", "run": model, "lesion": TOTAL, **values, "text_authors": _said(printed, model)}
+        for model, values in printed.models.items()
+    ]
+    tables.append(pl.DataFrame(rows))
+    return pl.concat(tables, how="diagonal")
+
+
+def _said(printed: paper.Paper, model: str) -> float | None:
+    return printed.text[TOTAL][summary.OVERALL] if model == paper.ROSALIA else None
+
+
+def _needed(line: dict, source: str) -> dict:
+    """Return what is scored of a line; the rest, the report's text above all, is not kept."""
+    scoring.check_line(line, source)
+    return {name: line[name] for name in scoring.REQUIRED}

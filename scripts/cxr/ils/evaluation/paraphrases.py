@@ -1,0 +1,116 @@
+"""What changes when the same pairs are asked in other wordings: a row a run, persona, lesion type and measure."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+
+from cxr.base.tables import read_table, write_table
+from cxr.ils.evaluation.summary import DIGITS, GROUPS, TOTAL, subjects_of
+from cxr.metrics.bootstrap import differences, sums_of
+
+ALL = "all personas"
+COLUMNS = {
+    "run": pl.String, "persona": pl.String, "lesion": pl.String, "measure": pl.String, "pairs": pl.Int64,
+    "plain": pl.Float64, "reworded": pl.Float64, "change": pl.Float64, "change_low": pl.Float64,
+    "change_high": pl.Float64,
+}  # fmt: skip
+TEXT_RULES = ("strict", "authors")
+
+
+@dataclass(frozen=True)
+class ParaphrasesOptions:
+    """The runs and who reworded, in the order of the inputs; how intervals are made (``evaluation.*`` and ``seed``)."""
+
+    runs: list[str]
+    personas: list[str]
+    replicates: int
+    interval: float
+    seed: int
+
+
+class Ratio(NamedTuple):
+    """A measure: the sum of one column of the pairs over that of another ("" for their number), of which pairs."""
+
+    measure: str
+    above: str
+    below: str
+    of: pl.Expr
+
+
+POSITIVE = pl.col("polarity") == "positive"
+RATIOS = (
+    Ratio("giou", "iou", "", POSITIVE),
+    Ratio("ciou", "intersection", "union", POSITIVE),
+    Ratio("n_acc", "iou", "", ~POSITIVE),
+    *(Ratio(f"text_{rule}", rule, "", POSITIVE | ~POSITIVE) for rule in TEXT_RULES),
+)
+CELLS = [(lesion, ratio) for lesion in GROUPS for ratio in RATIOS]
+PLAIN, REWORDED = "", "_reworded"
+"""Ends of the names of the columns of pairs that were asked both ways."""
+
+
+def run(*, plain: list[str], reworded: list[str], paraphrases_table: str, options: ParaphrasesOptions) -> None:
+    """Compare the pairs of each run with those of its personas, given persona by persona for each run."""
+    tables = []
+    personas = len(options.personas)
+    for number, name in enumerate(options.runs):
+        paths = reworded[number * personas : (number + 1) * personas]
+        asked = dict(zip(options.personas, map(read_table, paths), strict=True))
+        tables.append(compared(name, read_table(plain[number]), asked, options))
+    write_table(paraphrases_table, pl.concat(tables))
+
+
+def compared(
+    run: str, plain: pl.DataFrame, asked: dict[str, pl.DataFrame], options: ParaphrasesOptions
+) -> pl.DataFrame:
+    """Return the rows of one run: of each persona, and of all together where there are several; in per cent.
+
+    Only pairs that count both ways are compared. ``change`` is reworded less plain, its interval over patients drawn
+    with replacement, the same for both.
+    """
+    pairs = {who: plain.join(table, on="pair_id", how="inner", suffix=REWORDED) for who, table in asked.items()}
+    if len(pairs) > 1:
+        pairs[ALL] = pl.concat(pairs.values())
+    rows = [row for who, table in pairs.items() for row in _rows(run, who, table, options)]
+    return pl.DataFrame(rows, schema=COLUMNS, orient="row")
+
+
+def _rows(run: str, persona: str, pairs: pl.DataFrame, options: ParaphrasesOptions) -> list[tuple]:
+    counted = [_counted(pairs, lesion, ratio) for lesion, ratio in CELLS]
+    before, after = (_sums(pairs, counted, side) for side in (PLAIN, REWORDED))
+    number, subjects = subjects_of(pairs)
+    per_patient = [tuple(sums_of(number, subjects, part) for part in sums) for sums in (after, before)]
+    low, high = differences(*per_patient, replicates=options.replicates, level=options.interval, seed=options.seed)
+    rows = []
+    for at, (lesion, ratio) in enumerate(CELLS):
+        plain, reworded = (_percent(above[:, at].sum(), below[:, at].sum()) for above, below in (before, after))
+        told = (plain, reworded, reworded - plain, 100 * low[at], 100 * high[at])
+        rows.append((run, persona, lesion, ratio.measure, int(counted[at].sum()), *map(_rounded, told)))
+    return rows
+
+
+def _counted(pairs: pl.DataFrame, lesion: str, ratio: Ratio) -> np.ndarray:
+    """Return which pairs count, bool (N,): of the lesion type, the polarity, and with a value both ways."""
+    there = pl.col(ratio.above).is_not_null() & pl.col(ratio.above + REWORDED).is_not_null() & ratio.of
+    return pairs.select(counted=there if lesion == TOTAL else there & (pl.col("target") == lesion))[
+        "counted"
+    ].to_numpy()
+
+
+def _sums(pairs: pl.DataFrame, counted: list[np.ndarray], side: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return what stands above and below in each of K cells, float64 (N, K), 0 for pairs that do not count."""
+    columns = {name: pairs[name + side].cast(pl.Float64).fill_null(0).to_numpy() for name in
+               {name for ratio in RATIOS for name in ratio[1:3] if name}}  # fmt: skip
+    above = [columns[ratio.above] * mask for (_, ratio), mask in zip(CELLS, counted, strict=True)]
+    below = [columns.get(ratio.below, 1.0) * mask for (_, ratio), mask in zip(CELLS, counted, strict=True)]
+    return np.column_stack(above), np.column_stack(below)
+
+
+def _percent(above: float, below: float) -> float:
+    return 100 * above / below if below else np.nan
+
+
+def _rounded(value: float) -> float | None:
+    return None if np.isnan(value) else round(float(value), DIGITS)

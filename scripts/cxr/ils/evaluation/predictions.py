@@ -1,0 +1,196 @@
+"""Predictions as evaluation reads them: JSON Lines, one line a pair, and masks in one of three forms.
+
+``{"pair_id": …, "answer": text or null, …}`` with one of ``mask`` (a row of the HDF5 beside the lines, field ``mask``,
+key ``pair_id``), ``mask_path`` (a grey picture, lesion above 0; relative to the lines) or ``rle`` (COCO run lengths),
+the latter two also as lists whose union counts. Without any, or with null, no mask was predicted: an empty one.
+Optional: ``note`` (one of ``EMPTY``, why there is no mask), and ``failure`` with ``detail`` (one of ``FAILURES`` or any
+text: the model failed on this pair).
+"""
+
+import json
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from cxr.base.errors import StoreError, UserError
+from cxr.base.hdf5 import Shard, unpack
+from cxr.geometry.rle import decode
+from cxr.ils.evaluation.pictures import Fault, fit, read_picture, union
+
+REASONS = {
+    # said nothing: scored as an empty mask
+    "no_mask": "the model gave no mask",
+    "undecodable_text": "the model's text holds no mask that can be read",
+    # failed: counted as wrong, or left out
+    "no_prediction": "the pair has no prediction",
+    "duplicate": "the pair has more than one prediction",
+    "failed": "the model failed on the pair",
+    "missing_mask": "the mask that the line names is not there",
+    "damaged_mask": "the mask cannot be read",
+    "wrong_size": "the mask is no square frame",
+    # no pair of this split
+    "unknown_pair": "the split has no such pair",
+    "bad_line": "the line is no JSON object with a pair_id",
+    # left out
+    "not_asked": "the instruction has no wording of the persona",
+    "reviewed": "reviewers rejected the pair",
+}
+"""Why a pair or a line is not scored as it stands."""
+EMPTY = ("no_mask", "undecodable_text")
+FAILURES = ("no_prediction", "duplicate", "failed", "missing_mask", "damaged_mask", "wrong_size")
+"""Reasons why a pair has no prediction that can be used."""
+NOT_ASKED = "not_asked"
+"""Reason of a pair that could not be asked in a persona's wording; in other runs it is a failure like any."""
+MASKS = ("mask", "mask_path", "rle")
+
+
+@dataclass
+class Lines:
+    """What a file of predictions says: an entry a pair, and the lines that are none of a pair's."""
+
+    of_pair: dict[str, dict] = field(default_factory=dict)
+    twice: set[str] = field(default_factory=set)
+    stray: list[tuple[str, int]] = field(default_factory=list)
+    """(reason, number) of each line that is no pair's or not its first."""
+    number: int = 0
+    """Lines in the file."""
+
+
+def read(path: str | Path, pair_ids: Mapping[str, object] | set[str]) -> Lines:
+    """Read the lines and sort them by the pairs of a split. Raises UserError where the file as a whole is wrong."""
+    if not Path(path).is_file():
+        raise UserError(f"{path}: there is no such file of predictions: correct the path")
+    lines = Lines()
+    with open(path, "rb") as file:
+        for number, raw in enumerate(file, 1):
+            if not raw.strip():
+                continue
+            lines.number += 1
+            entry = _entry(raw)
+            if entry is None:
+                lines.stray.append(("bad_line", number))
+            elif entry["pair_id"] not in pair_ids:
+                lines.stray.append(("unknown_pair", number))
+            elif entry["pair_id"] in lines.of_pair:
+                lines.twice.add(entry["pair_id"])
+                lines.stray.append(("duplicate", number))
+            else:
+                lines.of_pair[entry["pair_id"]] = entry
+    if pair_ids and not lines.of_pair:
+        raise UserError(
+            f"{path}: none of its {lines.number} lines names a pair of this split: give predictions of this dataset"
+        )
+    return lines
+
+
+def _entry(raw: bytes) -> dict | None:
+    try:
+        entry = json.loads(raw)
+    except ValueError:
+        return None
+    return entry if isinstance(entry, dict) and isinstance(entry.get("pair_id"), str) else None
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """One pair's prediction: packed mask, uint8 (size, size / 8), None if it cannot be used; answer; reason."""
+
+    mask: np.ndarray | None
+    answer: str | None
+    reason: str = ""
+    detail: str = ""
+
+
+class Predictions:
+    """The predictions of a run, their masks read one at a time. Use inside ``with``."""
+
+    def __init__(
+        self,
+        path: str | Path,
+        masks: str | Path | None,
+        pair_ids: Mapping[str, object] | set[str],
+        size: int,
+        reworded: bool = False,
+    ):
+        """``reworded``: of a persona's wordings, which not every instruction has."""
+        self.path, self.masks, self.size, self.reworded = Path(path), masks, size, reworded
+        self.lines = read(path, pair_ids)
+
+    def __enter__(self) -> "Predictions":
+        self._stack = ExitStack()
+        self._shard = self._stack.enter_context(Shard(self.masks, key="pair_id")) if self.masks else None
+        if self._shard is not None and len(self._shard):
+            try:
+                self._shard.stored("mask", self._shard.ids[0])
+            except KeyError:
+                raise UserError(f"{self.masks} has no packed field mask: write it by docs/evaluation.md") from None
+            except StoreError:
+                pass  # a damaged row is its pair's fault
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def get(self, pair_id: str) -> Prediction:
+        """Return the prediction of a pair of the split; one that cannot be used has a reason and no mask."""
+        entry = self.lines.of_pair.get(pair_id)
+        if entry is None:
+            return Prediction(None, None, "no_prediction")
+        answer = entry.get("answer")
+        answer = answer if isinstance(answer, str) else None
+        if pair_id in self.lines.twice:
+            return Prediction(None, answer, "duplicate")
+        if entry.get("failure"):
+            failure = str(entry["failure"])
+            if self.reworded and failure == NOT_ASKED:
+                return Prediction(None, None, NOT_ASKED)
+            reason = failure if failure in FAILURES else "failed"
+            return Prediction(None, answer, reason, str(entry.get("detail") or failure)[:200])
+        try:
+            mask = self._mask(entry)
+        except Fault as fault:
+            return Prediction(None, answer, fault.reason, fault.detail)
+        if mask is None:
+            note = entry.get("note")
+            empty = np.zeros((self.size, self.size // 8), np.uint8)
+            return Prediction(empty, answer, note if note in EMPTY else "no_mask")
+        return Prediction(mask, answer)
+
+    def _mask(self, entry: dict) -> np.ndarray | None:
+        named = [name for name in MASKS if entry.get(name) is not None]
+        if len(named) > 1:
+            raise Fault("damaged_mask", f"the line names {' and '.join(named)}: one is enough")
+        if not named:
+            return None
+        value = entry[named[0]]
+        if named[0] == "mask":
+            return self._stored(value)
+        read_one = self._picture if named[0] == "mask_path" else _coded
+        mask = union([read_one(one) for one in (value if isinstance(value, list) else [value])])
+        return None if mask is None else fit(mask, self.size)
+
+    def _stored(self, row: object) -> np.ndarray:
+        if self._shard is None or not isinstance(row, str) or row not in self._shard:
+            raise Fault("missing_mask", f"row {row!r}"[:200])
+        try:
+            packed = self._shard.stored("mask", row)
+        except StoreError:
+            raise Fault("damaged_mask", f"row {row!r}"[:200]) from None
+        if packed.shape == (self.size, self.size // 8):
+            return packed
+        return fit(unpack(packed), self.size)
+
+    def _picture(self, name: object) -> np.ndarray:
+        if not isinstance(name, str):
+            raise Fault("missing_mask", "mask_path is no text")
+        return read_picture(self.path.parent / name)
+
+
+def _coded(value: object) -> np.ndarray:
+    try:
+        return decode(value)
+    except ValueError as error:
+        raise Fault("damaged_mask", str(error)[:200]) from None

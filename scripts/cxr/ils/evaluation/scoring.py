@@ -1,0 +1,140 @@
+"""One row a pair: how its predicted mask overlaps the reference, and whether its answer is right."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from cxr.base.errors import UserError
+from cxr.base.hdf5 import Shard, pack
+from cxr.base.jobs import progress
+from cxr.base.tables import read_table
+from cxr.ils.evaluation import text
+from cxr.ils.evaluation.predictions import FAILURES, NOT_ASKED, Prediction, Predictions
+from cxr.metrics.masks import iou, overlap, resize_mask
+
+SCHEMA = {
+    "pair_id": pl.String,
+    "subject_id": pl.String,
+    "target": pl.String,
+    "type": pl.String,
+    "polarity": pl.String,
+    "intersection": pl.Int64,
+    "union": pl.Int64,
+    "iou": pl.Float32,
+    **dict.fromkeys(text.RULES, pl.Boolean),
+    "reason": pl.String,
+    "detail": pl.String,
+}
+"""Pixels in the evaluation's square; ``iou`` and the rules are null where the pair is not scored for masks or text."""
+FAILED = ("wrong", "leave_out")
+REQUIRED = ("pair_id", "subject_id", "target", "type", "instruction", "answer", "seg", "mask_id")
+
+
+class References:
+    """The masks of the dataset, packed in the evaluation's square. Use inside ``with``."""
+
+    def __init__(self, index: str | Path, masks: Sequence[str], size: int):
+        self.index, self.size = index, size
+        self._place = dict(read_table(index).select("mask_id", "shard").iter_rows())
+        self._paths = {Path(path).stem: path for path in masks}
+        # the pairs of a study follow one another and share masks
+        self._packed = lru_cache(maxsize=64)(self._read)
+
+    def __enter__(self) -> "References":
+        self._stack = ExitStack()
+        self._shards: dict[str, Shard] = {}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def of(self, line: Mapping) -> np.ndarray:
+        """Return the reference of a pair, uint8 (size, size / 8), empty where it has no mask. Raises UserError."""
+        if not line["seg"]:
+            return np.zeros((self.size, self.size // 8), np.uint8)
+        shard = self._place.get(line["mask_id"])
+        if shard not in self._paths:
+            raise UserError(
+                f"pair {line['pair_id']}: its mask {line['mask_id']} is not in {self.index}: make the dataset anew"
+            )
+        try:
+            return self._packed(shard, line["mask_id"])
+        except KeyError:
+            raise UserError(
+                f"pair {line['pair_id']}: its mask {line['mask_id']} is not in {self._paths[shard]}: make it anew"
+            ) from None
+
+    def _read(self, shard: str, mask_id: str) -> np.ndarray:
+        if shard not in self._shards:
+            self._shards[shard] = self._stack.enter_context(Shard(self._paths[shard], key="mask_id"))
+        return pack(resize_mask(self._shards[shard].get("mask", mask_id), self.size))
+
+
+def check_line(line: Mapping, source: str) -> None:
+    """Raise UserError unless a line of the dataset has what is scored."""
+    missing = [name for name in REQUIRED if name not in line]
+    if missing or line["type"] not in text.TYPES:
+        which = f"lacks {', '.join(missing)}" if missing else f"has the type {line['type']!r}"
+        raise UserError(f"{source}: pair {line.get('pair_id')!r} {which}: make the dataset anew")
+
+
+def table(
+    lines: Sequence[Mapping], references: References, predictions: Predictions, reviewed: set[str], failed: str
+) -> pl.DataFrame:
+    """Return the rows of ``SCHEMA`` in the order of the lines.
+
+    ``failed``: a pair whose prediction cannot be used counts as ``wrong`` in every score, or is left out. Where a run
+    gives any answer, a pair without one is wrong; a run of masks alone has no text scores.
+    """
+    speaks = any(isinstance(entry.get("answer"), str) for entry in predictions.lines.of_pair.values())
+    rows = _rows(lines, references, predictions, reviewed, failed == "wrong", speaks)
+    return pl.DataFrame(progress(rows, len(lines), "evaluation"), schema=SCHEMA, orient="row")
+
+
+def _rows(
+    lines: Sequence[Mapping],
+    references: References,
+    predictions: Predictions,
+    reviewed: set[str],
+    count_failed: bool,
+    speaks: bool,
+) -> Iterator[tuple]:
+    for line in lines:
+        polarity = "positive" if line["seg"] else "negative"
+        who = (line["pair_id"], line["subject_id"], line["target"], line["type"], polarity)
+        if line["pair_id"] in reviewed:
+            yield (*who, None, None, None, *[None] * len(text.RULES), "reviewed", "")
+            continue
+        found = predictions.get(line["pair_id"])
+        if found.reason == NOT_ASKED:
+            yield (*who, None, None, None, *[None] * len(text.RULES), NOT_ASKED, "")
+            continue
+        fine = found.mask is not None
+        areas = _areas(found, references.of(line), count_failed)
+        if not speaks or not (fine or count_failed):
+            judged = dict.fromkeys(text.RULES)
+        elif found.answer is None or found.reason == "duplicate":
+            judged = dict.fromkeys(text.RULES, False)
+        else:
+            judged = text.judge(line["type"], line["answer"], found.answer)
+        yield (*who, *areas, *(judged[rule] for rule in text.RULES), found.reason, found.detail)
+
+
+def _areas(found: Prediction, reference: np.ndarray, count_failed: bool) -> tuple:
+    """Return intersection, union and IoU; of a failed prediction those of one that meets nothing, or None."""
+    if found.mask is not None:
+        intersection, union = overlap(found.mask, reference)
+        return intersection, union, float(iou(intersection, union))
+    if not count_failed:
+        return None, None, None
+    # IoU 0 for a negative too: failing is no way of saying that nothing is there
+    return 0, overlap(reference, reference)[1], 0.0
+
+
+def is_failure(reason: str) -> bool:
+    """Return whether a pair's reason says that its prediction cannot be used."""
+    return reason in FAILURES

@@ -1,0 +1,125 @@
+"""Scores with their intervals, from the rows of the pairs: masks (Tables 4 and 5) and texts (Tables 6 and 14)."""
+
+import numpy as np
+import polars as pl
+
+from cxr.base.tables import read_table
+from cxr.base.vocabulary import LESIONS
+from cxr.ils.evaluation import text
+from cxr.ils.evaluation.paper import MEASURES, Paper
+from cxr.ils.evaluation.scoring import is_failure
+from cxr.metrics import masks
+from cxr.metrics.bootstrap import intervals, sums_of
+
+TOTAL = "total"
+GROUPS = (*LESIONS, TOTAL)
+OVERALL = "overall"
+DIGITS = 2
+"""Of the per cents in the tables."""
+
+
+def subjects_of(pairs: pl.DataFrame) -> tuple[np.ndarray, int]:
+    """Return the number of each row's patient, counted in the order of their ids, and how many patients there are."""
+    names, numbers = np.unique(pairs["subject_id"].to_numpy(), return_inverse=True)
+    return numbers, len(names)
+
+
+def score_table(pairs: pl.DataFrame, paper: Paper, **resampling: float) -> pl.DataFrame:
+    """Return one row a lesion type and the total: gIoU, cIoU, N-Acc in per cent with interval and the paper's value.
+
+    ``resampling``: replicates, level and seed of :func:`cxr.metrics.bootstrap.intervals`.
+    """
+    scored = pairs.filter(pl.col("iou").is_not_null())
+    iou, intersection, union = (scored[name].to_numpy().astype(np.float64) for name in ("iou", "intersection", "union"))
+    positive = (scored["polarity"] == "positive").to_numpy()
+    members = {group: _member(scored, group) for group in GROUPS}
+    ratios, values = [], []
+    for group in GROUPS:
+        here, away = members[group] & positive, members[group] & ~positive
+        ratios += [(iou * here, here), (intersection * here, union * here), (iou * away, away)]
+        values += [
+            masks.mean(iou[here]),
+            masks.cumulative_iou(intersection[here], union[here]),
+            masks.mean(iou[away]),
+        ]
+    low, high = _ends(scored, ratios, resampling)
+    rows = []
+    for place, group in enumerate(GROUPS):
+        of_group = pairs.filter(_is_of(group))
+        row: dict[str, object] = {
+            "lesion": group,
+            "positives": int((members[group] & positive).sum()),
+            "negatives": int((members[group] & ~positive).sum()),
+            "failed": sum(map(is_failure, of_group["reason"])),
+            "reviewed": int((of_group["reason"] == "reviewed").sum()),
+        }
+        for offset, measure in enumerate(MEASURES):
+            at = 3 * place + offset
+            row |= _cell(measure, values[at], low[at], high[at], paper.lesions[group][measure])
+        notes = (paper.notes.get(("lesions", group, measure), "") for measure in MEASURES)
+        rows.append(row | {"note": "; ".join(filter(None, notes))})
+    return pl.DataFrame(rows, schema_overrides=dict.fromkeys(_names(MEASURES), pl.Float64))
+
+
+def text_table(pairs: pl.DataFrame, paper: Paper, **resampling: float) -> pl.DataFrame:
+    """Return accuracy in per cent of each rule, for each group (Table 6, Table 14) and type of instruction.
+
+    Columns: rule, group, type, pairs, accuracy with interval and the paper's value. Empty for a run without answers.
+    """
+    asked = pairs.filter(pl.col(text.RULES[0]).is_not_null())
+    kinds = {OVERALL: np.ones(len(asked), bool)} | {kind: (asked["type"] == kind).to_numpy() for kind in text.TYPES}
+    keys, ratios = [], []
+    for rule in text.RULES:
+        right = asked[rule].to_numpy().astype(np.float64)
+        for group in ("positive", "negative", *reversed(GROUPS)):
+            member = _member(asked, group)
+            for kind, of_kind in kinds.items():
+                keys.append((rule, group, kind))
+                ratios.append((right * (member & of_kind), member & of_kind))
+    low, high = _ends(asked, ratios, resampling)
+    rows = []
+    for at, (rule, group, kind) in enumerate(keys):
+        right, counted = ratios[at]
+        number = int(counted.sum())
+        if number:
+            value = float(right.sum()) / number
+            cell = _cell("accuracy", value, low[at], high[at], paper.text[group][kind])
+            rows.append({"rule": rule, "group": group, "type": kind, "pairs": number} | cell)
+    schema = dict.fromkeys(("rule", "group", "type"), pl.String) | {"pairs": pl.Int64}
+    return pl.DataFrame(rows, schema=schema | dict.fromkeys(_names(("accuracy",)), pl.Float64))
+
+
+def read_scores(path: str) -> pl.DataFrame:
+    """Read a table of scores or texts back, an empty cell of a column of numbers as null."""
+    table = read_table(path)
+    words = {"lesion", "note", "rule", "group", "type"}
+    empty = [name for name, kind in table.schema.items() if kind == pl.String and name not in words]
+    # a column without one value is read as text
+    return table.with_columns(pl.col(name).replace("", None).cast(pl.Float64) for name in empty)
+
+
+def _ends(rows: pl.DataFrame, ratios: list[tuple[np.ndarray, np.ndarray]], resampling: dict) -> tuple:
+    numbers, subjects = subjects_of(rows)
+    numerators, denominators = (np.column_stack([ratio[side] for ratio in ratios]).astype(float) for side in (0, 1))
+    above, below = (sums_of(numbers, subjects, values) for values in (numerators, denominators))
+    return intervals(above, below, **resampling)
+
+
+def _is_of(group: str) -> pl.Expr:
+    if group == TOTAL:
+        return pl.lit(True)
+    return pl.col("polarity" if group in ("positive", "negative") else "target") == group
+
+
+def _member(rows: pl.DataFrame, group: str) -> np.ndarray:
+    return np.broadcast_to(rows.select(member=_is_of(group))["member"].to_numpy(), len(rows))
+
+
+def _names(measures: tuple[str, ...]) -> list[str]:
+    return [f"{measure}{suffix}" for measure in measures for suffix in ("", "_low", "_high", "_paper")]
+
+
+def _cell(measure: str, value: float | None, low: float, high: float, paper: float | None) -> dict[str, float | None]:
+    percents = [None if number is None or number != number else round(100 * number, DIGITS) for number in
+                (value, low, high)]  # fmt: skip
+    return dict(zip(_names((measure,)), (*percents, paper), strict=True))

@@ -1,0 +1,164 @@
+"""A trained model, asked about pictures: each is embedded once, whatever number of instructions it gets.
+
+Batches never change what is asked, so that answers and masks are the same for any batch size but for the last bits of
+sums: a pixel whose logit is zero within them could fall either way.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from cxr.base.workers import EngineFault, fitting
+from cxr.ils.rosalia.model import Rosalia, Views
+from cxr.ils.rosalia.prompts import answer_of
+from cxr.ils.rosalia.samples import Batch, PairOptions, Sample, collate
+from cxr.ils.rosalia.tokens import Tokens
+from cxr.nets.devices import device_of, inference
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+NO_SEG, SEVERAL_SEG = "no_seg", "several_seg"
+"""Notes on answers: without [SEG], so without a mask; with more than one, whose masks are united."""
+
+
+@dataclass(frozen=True)
+class InferenceOptions:
+    """How a model is asked: keys of ``training`` that it was trained with, and those of ``inference``."""
+
+    conversation: str
+    max_length: int
+    fit: str
+    published_mismatch: bool
+    text: bool
+    max_new_tokens: int
+    equalise: bool
+    size: int
+    dtype: str
+    persona: str = ""
+    """In whose wordings the pairs are asked; "" for the plain instructions."""
+    seed: int = 0
+    """Of the choice among a persona's wordings."""
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What a model said to one instruction."""
+
+    answer: str | None = None
+    """Its text; None where none was asked for, or it failed."""
+    drawn: np.ndarray | None = None
+    """Mask logits float32 (T, T) in the target square of side T, the largest over all [SEG] (the mask is where they
+    are positive), or what :meth:`Asker.ask` was told to keep of them; None without [SEG]."""
+    note: str = ""
+    """``NO_SEG`` or ``SEVERAL_SEG``."""
+    fault: str = ""
+    """Why there is no reply."""
+    error: Exception | None = None
+    """What the model failed with, if it did; all pairs of a picture that it fails on have one and the same."""
+
+
+@dataclass
+class Asker:
+    """A model with its tokenizer on its device. ``batch``: pictures, and pairs, at a time; halved where need be."""
+
+    model: Rosalia
+    tokens: Tokens
+    options: InferenceOptions
+    device: torch.device
+    batch: int = 8
+    images: int = field(init=False)
+    pairs: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.images = self.pairs = max(1, self.batch)
+
+    @classmethod
+    def load(cls, folder: str | Path, options: InferenceOptions, compute: dict | None = None) -> "Asker":
+        """Read a model that the training wrote, with its tokenizer; ``compute``: the settings' section of that name.
+
+        Raises UserError with one sentence for a folder that holds none, or for a device that is not there.
+        """
+        compute = compute or {}
+        device = device_of(compute.get("device", "auto"), compute.get("asked"))
+        tokens = Tokens.load(folder)
+        model = Rosalia.from_pretrained(folder, DTYPES[options.dtype], device)
+        model.images_at_once = compute.get("images_at_once")
+        return cls(model.eval(), tokens, options, device, compute.get("batch", 8))
+
+    def pair_options(self) -> PairOptions:
+        """Return how pairs are made ready for this model."""
+        options = self.options
+        return PairOptions.of(self.model.config, options, target=options.size, answers=False, equalise=options.equalise)
+
+    def ask(
+        self, samples: Sequence[Sample], keep: Callable[[torch.Tensor], torch.Tensor] = torch.Tensor.float
+    ) -> list[Reply]:
+        """Return the reply to each sample; those of one picture share its embeddings.
+
+        ``keep`` makes of mask logits (T, T) what is to be held of them. A sample that the model fails on has a
+        ``fault``.
+        """
+        rows = [(place, sample) for place, sample in enumerate(samples)]
+        first = {sample.view: sample for _, sample in reversed(rows)}
+        replies: dict[int, Reply] = {}
+        with inference():
+            encoded, self.images = fitting(
+                self._encoded, [(sample,) for sample in first.values()], self.images, "pictures"
+            )
+            views = dict(zip(first, encoded, strict=True))
+            # the prompts of one picture begin alike, and the model reads that part once for those in a batch:
+            # so they stay together, and among them those of similar length
+            order = {key: number for number, key in enumerate(dict.fromkeys(sample.view for sample in samples))}
+            rows.sort(key=lambda row: (order[row[1].view], len(row[1].input_ids)))
+            ready = []
+            for place, sample in rows:
+                seen, fault = views[sample.view]
+                if fault:
+                    replies[place] = _failed(fault)
+                else:
+                    ready.append((place, sample, seen))
+            answered, self.pairs = fitting(lambda some: self._answered(some, keep), ready, self.pairs, "pairs")
+        for (place, _, _), (reply, fault) in zip(ready, answered, strict=True):
+            replies[place] = _failed(fault) if fault else reply
+        return [replies[place] for place in range(len(samples))]
+
+    def _encoded(self, rows: list[tuple[Sample]]) -> list[tuple[Views, None]]:
+        """Embed pictures: their views, one each."""
+        batch = collate([sample for (sample,) in rows], self.tokens.pad, packed=True)
+        views = self.model.encode(batch.to(self.device, self._dtype()))
+        return [(Views(views.features[n], views.embeddings[n]), None) for n in batch.image_of.tolist()]
+
+    def _answered(
+        self, rows: list[tuple[int, Sample, Views]], keep: Callable[[torch.Tensor], torch.Tensor]
+    ) -> list[tuple[Reply, None]]:
+        samples = [sample for _, sample, _ in rows]
+        each = list({sample.view: views for _, sample, views in rows}.values())  # as collate orders pictures
+        views = Views(torch.stack([one.features for one in each]), torch.stack([one.embeddings for one in each]))
+        batch = _without_pixels(collate(samples, self.tokens.pad, packed=True)).to(self.device, self._dtype())
+        if not self.options.text:
+            return [(Reply(drawn=_host(keep(logits))), None) for logits in self.model.segment(batch, views)]
+        made = self.model.generate(batch, self.options.max_new_tokens, views)
+        replies = []
+        for ids, masks in zip(made.ids, made.masks, strict=True):
+            drawn = _host(keep(masks.amax(0))) if len(masks) else None
+            note = "" if len(masks) == 1 else SEVERAL_SEG if len(masks) else NO_SEG
+            replies.append((Reply(answer_of(self.tokens.decode(ids)), drawn, note), None))
+        return replies
+
+    def _dtype(self) -> torch.dtype:
+        return self.model.llava.lm_head.weight.dtype
+
+
+def _failed(fault: EngineFault) -> Reply:
+    return Reply(fault=": ".join(fault), error=fault.error)
+
+
+def _without_pixels(batch: Batch) -> Batch:
+    """Drop the pixels, whose views are known: they need not go to the device again."""
+    return replace(batch, images=batch.images[:0], clip=batch.clip[:0], shown=None)
+
+
+def _host(drawn: torch.Tensor) -> np.ndarray:
+    return drawn.cpu().numpy()

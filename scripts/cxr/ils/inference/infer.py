@@ -1,0 +1,162 @@
+"""The inference stage: a trained model and the pairs of a split in, answers and masks out."""
+
+import logging
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain, groupby
+from pathlib import Path
+
+import numpy as np
+
+from cxr.base.errors import UserError
+from cxr.base.faults import Failures, Tolerance, kind_of
+from cxr.base.hdf5 import ShardWriter
+from cxr.base.jobs import progress
+from cxr.base.tables import write_lines
+from cxr.ils.inference.asking import DTYPES, Asker, InferenceOptions, Reply
+from cxr.ils.rosalia.samples import Pairs, Sample
+from cxr.ils.rosalia.sources import PictureSource, picture_source
+from cxr.ils.rosalia.wordings import NO_WORDING, Persona
+
+log = logging.getLogger("cxr")
+NO_FRAME = "no_frame"
+"""Fault of a pair whose picture is not among the frames."""
+NOT_ASKED = "not_asked"
+"""Failure of a pair whose instruction has no wording of the persona: nobody's fault, it is left out of the scores."""
+
+
+class _Present:
+    """The frames; one that is missing is found out only when it is wanted, so that it is its pairs' fault alone."""
+
+    def __init__(self, source: PictureSource):
+        self._frames = source
+        self.name = source.name
+
+    def __contains__(self, image_id: str) -> bool:
+        return True
+
+    def get(self, image_id: str) -> np.ndarray:
+        if image_id not in self._frames:
+            raise UserError(NO_FRAME)
+        return self._frames.get(image_id)
+
+
+def run_split(
+    *,
+    model: str | Path,
+    lines: str | Path,
+    frames: list[str] | list[Path] | None = None,
+    pictures: str | Path | None = None,
+    wordings: str | Path | None = None,
+    predictions: str | Path,
+    prediction_masks: str | Path,
+    options: InferenceOptions,
+    attrs: dict,
+    compute: dict | None = None,
+) -> None:
+    """Ask a model every instruction of a split.
+
+    Writes ``predictions`` (JSON Lines in the order of ``lines``: pair_id, answer (null with ``text: false``), mask
+    (the pair_id, or null without [SEG]), and where there is something to say ``note`` (``no_seg``, ``several_seg``) or
+    ``failure`` with ``detail``) and ``prediction_masks`` (HDF5, key pair_id, packed field mask (size, size)). With
+    ``options.persona`` the pairs are asked in its ``wordings``: each line also has ``instruction``, the text asked, and
+    a pair without a wording the failure ``not_asked``.
+    ``compute``: how the nets are run. Raises UserError for a folder without a model, damaged lines, or where no pair
+    at all could be asked; Broken where it is no pair's fault that the model fails.
+    """
+    check(options)
+    asker = Asker.load(model, options, compute)
+    source = _Present(picture_source(frames, pictures))
+    wording = Persona(wordings, options.persona, options.seed) if wordings and options.persona else None
+    made = {"tokens": asker.tokens, "options": asker.pair_options(), "pictures": source, "wording": wording}
+    pairs = Pairs(lines=str(lines), **made)
+    size = options.size
+    about = attrs | {"frame": f"{size} x {size} pixels, the frame resized; right is on the image's left"}
+    faults: Counter[str] = Counter()
+    with ShardWriter(prediction_masks, key="pair_id", attrs=about, empty={"mask": ((size, size), bool)}) as writer:
+        failures = Failures("inference", len(pairs), Tolerance.of(compute))
+        replies = progress(_counted(_replies(asker, pairs), failures), len(pairs), "pairs asked")
+        write_lines(predictions, _entries(replies, writer, faults, pairs if wording else None))
+    if faults:
+        log.warning("%d of %d pairs have no prediction: their lines say why", faults.total(), len(pairs))
+
+
+def check(options: InferenceOptions) -> None:
+    """Raise UserError for options that no model can be asked with."""
+    if options.dtype not in DTYPES:
+        raise UserError(f"inference.dtype is {options.dtype!r}: choose one of {', '.join(DTYPES)}")
+    if options.size % 8:
+        raise UserError(f"inference.size is {options.size}: give a multiple of 8")
+
+
+def windows(images: Iterable[int], count: int) -> Iterator[range]:
+    """Yield ranges of rows, each of ``count`` runs of rows of one image (the last of fewer); an image is never cut."""
+    first = end = held = 0
+    for _, run in groupby(images):
+        end += sum(1 for _ in run)
+        held += 1
+        if held == count:
+            yield range(first, end)
+            first, held = end, 0
+    if held:
+        yield range(first, end)
+
+
+def _read(pairs: Pairs, rows: range) -> list[tuple[str, Sample | str]]:
+    """Return (pair_id, its sample or what is wrong with it) of some rows."""
+    read: list[tuple[str, Sample | str]] = []
+    for row in rows:
+        pair_id = pairs.lines[row]["pair_id"]
+        try:
+            read.append((pair_id, pairs[row]))
+        except UserError as error:
+            if getattr(error.__context__, "damaged", None):  # a result of ours: no pair's fault, it is made anew
+                raise error.__context__ from None
+            read.append((pair_id, str(error).removeprefix(f"pair {pair_id}: ")))
+    return read
+
+
+def _replies(asker: Asker, pairs: Pairs) -> Iterator[tuple[str, Reply]]:
+    """Yield (pair_id, reply) in the order of the rows, while one thread reads the next pictures."""
+    with ThreadPoolExecutor(1) as reader:
+        reading = deque()
+        for rows in chain(windows(pairs.lines.image.tolist(), asker.batch), [None]):
+            if rows:
+                reading.append(reader.submit(_read, pairs, rows))
+            if len(reading) > 1 or not rows:
+                read = reading.popleft().result()
+                asked = iter(asker.ask([one for _, one in read if isinstance(one, Sample)], lambda logits: logits > 0))
+                for pair_id, one in read:
+                    yield pair_id, next(asked) if isinstance(one, Sample) else Reply(fault=one)
+
+
+def _counted(replies: Iterable[tuple[str, Reply]], failures: Failures) -> Iterator[tuple[str, Reply]]:
+    """Pass replies on. Raises Broken where the model fails too often; a picture that it fails on is one failure."""
+    last: Exception | None = None
+    for pair_id, reply in replies:
+        if reply.error is None:
+            failures.passed()
+        elif reply.error is not last:
+            failures.note(kind_of(reply.error), reply.error)
+        last = reply.error
+        yield pair_id, reply
+
+
+def _entries(
+    replies: Iterable[tuple[str, Reply]], writer: ShardWriter, faults: Counter[str], reworded: Pairs | None
+) -> Iterator[dict]:
+    number = 0
+    for pair_id, reply in replies:
+        entry = {"pair_id": pair_id, "answer": reply.answer, "mask": None if reply.drawn is None else pair_id}
+        if reply.fault:
+            faults[reply.fault] += 1
+            entry |= {"failure": NOT_ASKED if reply.fault == NO_WORDING else "failed", "detail": reply.fault}
+        if reworded and reply.fault != NO_WORDING:
+            entry["instruction"] = reworded.wording.text(reworded.lines[number], 0)
+        number += 1
+        if reply.drawn is not None:
+            writer.append(pair_id, mask=reply.drawn)
+        yield entry | ({"note": reply.note} if reply.note else {})
+    if faults.total() == number:
+        raise UserError(f"the model could be asked none of {number} pairs, the first because of {next(iter(faults))!r}")

@@ -1,0 +1,61 @@
+"""Masks drawn over pictures."""
+
+import textwrap
+
+import cv2
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from cxr.plotting.plots import ORANGE, SKY
+
+PREDICTED, REFERENCE = ORANGE, SKY
+FILL = 0.3
+"""Opacity of a mask's inside."""
+LONGEST = 1024
+"""Longest side at which a picture is drawn, px."""
+SIDES = ("R", "L")
+"""The patient's sides, from the picture's left to its right, as frontal X-rays are shown."""
+
+
+def reduced(image: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return a picture and its mask, (rows, columns) both, small enough to be drawn."""
+    scale = LONGEST / max(image.shape)
+    if scale >= 1:
+        return image, mask
+    size = (max(1, round(image.shape[1] * scale)), max(1, round(image.shape[0] * scale)))
+    small = cv2.resize(mask.astype(np.uint8), size, interpolation=cv2.INTER_NEAREST)
+    return cv2.resize(image, size, interpolation=cv2.INTER_AREA), small > 0
+
+
+def show(axes: Axes, image: np.ndarray, mask: np.ndarray | None, colour: str, sides: tuple[str, str] = SIDES) -> None:
+    """Draw a grey picture, the mask's outline and inside in ``colour``, and the patient's sides."""
+    axes.imshow(image, cmap="gray", vmin=0, vmax=255)
+    axes.set_axis_off()
+    if mask is not None and mask.any():
+        # framed by nothing, so that a mask that touches the edge has an outline there too
+        framed = np.pad(mask, 1)
+        grid = [np.arange(-1, length + 1) for length in reversed(mask.shape)]
+        axes.contour(*grid, framed, levels=[0.5], colors=[colour], linewidths=1.4)
+        axes.contourf(*grid, framed, levels=[0.5, 1.5], colors=[colour], alpha=FILL)
+        axes.set(xlim=(-0.5, mask.shape[1] - 0.5), ylim=(mask.shape[0] - 0.5, -0.5))
+    for place, side, align in ((0.01, sides[0], "left"), (0.99, sides[1], "right")):
+        axes.text(place, 0.99, side, transform=axes.transAxes, ha=align, va="top", color="white", fontsize=12,
+                  bbox={"facecolor": "black", "alpha": 0.55, "edgecolor": "none", "pad": 2})  # fmt: skip
+
+
+def overlay(image: np.ndarray, mask: np.ndarray, instruction: str, said: str, sides: tuple[str, str] = SIDES) -> Figure:
+    """Draw one mask on its picture, with the instruction above and what was said below; the caller saves it."""
+    small, drawn = reduced(image, mask)
+    rows, columns = small.shape
+    wide = 8 * columns / max(rows, columns)
+    figure = Figure(figsize=(max(wide, 5), 8 * rows / max(rows, columns) + 1.4), layout="constrained")
+    axes = figure.subplots()
+    show(axes, small, drawn, PREDICTED, sides)
+    letters = int(11 * max(wide, 5))
+    axes.set_title(textwrap.fill(instruction, letters), fontsize=10)
+    figure.supxlabel(textwrap.fill(said, letters), fontsize=10)
+    label = f"mask, {mask.mean():.1%} of the picture" if mask.any() else "mask: empty"
+    axes.legend(handles=[Patch(color=PREDICTED, alpha=0.7, label=label)], loc="lower left", fontsize=8, framealpha=0.7)
+    return figure

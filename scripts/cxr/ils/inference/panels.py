@@ -1,0 +1,155 @@
+"""Sheets of some pictures with what was asked, what is right and what the model said (after Fig. 6, 7 and 12)."""
+
+import textwrap
+from collections import Counter
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import cv2
+import numpy as np
+import polars as pl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from cxr.base.hdf5 import Shard
+from cxr.base.jobs import progress
+from cxr.base.seeds import stable_hash
+from cxr.base.tables import read_lines, read_table
+from cxr.base.vocabulary import LESIONS
+from cxr.ils.inference.overlay import PREDICTED, REFERENCE, show
+from cxr.plotting.plots import save_sheet
+
+ROWS = 6
+"""Most pairs of a picture that are shown: positives first."""
+LETTERS = 52
+"""Letters of a line of text."""
+FIELDS = ("pair_id", "image_id", "target", "instruction", "answer", "seg", "mask_id")
+
+
+@dataclass(frozen=True)
+class PanelOptions:
+    """How many pictures get a sheet, and the figures' dots per inch and JPEG quality (``figures``)."""
+
+    studies: int
+    dpi: int
+    quality: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class Row:
+    """A pair: reference and prediction bool in the frame, None where there is none."""
+
+    instruction: str
+    answer: str
+    said: str
+    reference: np.ndarray | None
+    predicted: np.ndarray | None
+
+
+def run_panels(
+    *,
+    lines: str,
+    index: str,
+    masks: list[str],
+    frames: list[str],
+    predictions: str,
+    prediction_masks: str,
+    panels: str,
+    options: PanelOptions,
+) -> None:
+    """Draw a sheet for each of some pictures of a split into the folder ``panels``, named by the image."""
+    folder = Path(panels)
+    folder.mkdir(parents=True, exist_ok=True)
+    chosen = choose(lines, options)
+    wanted = {row["pair_id"] for rows in chosen.values() for row in rows}
+    said = {entry["pair_id"]: entry for entry in read_lines(predictions) if entry["pair_id"] in wanted}
+    of_mask = dict(read_table(index).select("mask_id", "shard").filter(
+        pl.col("mask_id").is_in([row["mask_id"] for rows in chosen.values() for row in rows if row["mask_id"]])
+    ).iter_rows())  # fmt: skip
+    with ExitStack() as stack:
+        held = {Path(path).stem: stack.enter_context(Shard(path, key="mask_id")) for path in masks}
+        pictures = [stack.enter_context(Shard(path)) for path in frames]
+        drawn = stack.enter_context(Shard(prediction_masks, key="pair_id"))
+        for image_id, rows in progress(chosen.items(), len(chosen), "panels"):
+            shard = next((one for one in pictures if image_id in one), None)
+            if shard is None:  # its pairs have no prediction either
+                continue
+            image = shard.get("image", image_id)
+            sheet = [_row(row, said.get(row["pair_id"], {}), held, of_mask, drawn, image.shape) for row in rows]
+            save_sheet(draw(image_id, image, sheet), folder / f"{image_id}.jpg", options.dpi, options.quality)
+
+
+def choose(lines: str, options: PanelOptions) -> dict[str, list[dict]]:
+    """Return {image_id: at most ROWS of its pairs} of some pictures: every lesion type that is there before one twice.
+
+    The choice depends on the seed and the ids alone.
+    """
+    targets: dict[str, set[str]] = {}
+    for line in read_lines(lines):
+        targets.setdefault(line["image_id"], set()).update({line["target"]} if line["seg"] else ())
+    left = sorted(targets, key=lambda image_id: stable_hash(options.seed, "inference", image_id))
+    seen: Counter[str] = Counter()
+    chosen: list[str] = []
+    while left and len(chosen) < options.studies:
+        rarest = sorted(LESIONS, key=lambda lesion: (seen[lesion], LESIONS.index(lesion)))
+        match = next((i for lesion in rarest for i in left if lesion in targets[i]), left[0])
+        left.remove(match)
+        chosen.append(match)
+        seen.update(targets[match])
+    pairs: dict[str, list[dict]] = {image_id: [] for image_id in sorted(chosen)}
+    for line in read_lines(lines):
+        if line["image_id"] in pairs:
+            pairs[line["image_id"]].append({name: line[name] for name in FIELDS})
+    return {image_id: sorted(rows, key=lambda row: not row["seg"])[:ROWS] for image_id, rows in pairs.items()}
+
+
+def _row(
+    pair: dict, said: dict, held: dict[str, Shard], of_mask: dict[str, str], drawn: Shard, shape: tuple[int, int]
+) -> Row:
+    reference = held[of_mask[pair["mask_id"]]].get("mask", pair["mask_id"]) if pair["seg"] else None
+    predicted = None
+    if said.get("mask") is not None:
+        large = drawn.get("mask", said["mask"]).astype(np.uint8)
+        predicted = cv2.resize(large, shape[::-1], interpolation=cv2.INTER_NEAREST) > 0
+    words = said.get("answer") or said.get("detail") or said.get("note") or "(no answer was asked for)"
+    return Row(pair["instruction"], pair["answer"], words, reference, predicted)
+
+
+def draw(title: str, image: np.ndarray, rows: list[Row]) -> Figure:
+    """Draw a sheet: picture, reference and prediction side by side with their texts, a line for each pair."""
+    figure = Figure(figsize=(13, 3.4 * len(rows) + 0.8), layout="constrained")
+    grid = figure.subplots(len(rows), 4, squeeze=False, width_ratios=(1, 1, 1, 1.25))
+    figure.suptitle(f"image {title}", fontsize=12)
+    for axes, row in zip(grid, rows, strict=True):
+        show(axes[0], image, None, REFERENCE)
+        show(axes[1], image, row.reference, REFERENCE)
+        show(axes[2], image, row.predicted, PREDICTED)
+        _text(axes[3], row)
+    for axes, name in zip(grid[0], ("image", "reference", "prediction"), strict=False):
+        axes.set_title(name, fontsize=10)
+    handles = [Patch(color=REFERENCE, label="reference"), Patch(color=PREDICTED, label="prediction")]
+    grid[0, 3].legend(handles=handles, loc="lower left", fontsize=8)
+    return figure
+
+
+def _text(axes: Axes, row: Row) -> None:
+    parts = {
+        "instruction": row.instruction,
+        "reference": f"{row.answer}{'' if row.reference is not None else '   (no lesion)'}",
+        "model": row.said,
+        "overlap": overlap(row.reference, row.predicted),
+    }
+    lines = [textwrap.fill(f"{name}: {words}", LETTERS, subsequent_indent="   ") for name, words in parts.items()]
+    axes.set_axis_off()
+    axes.text(0, 1, "\n\n".join(lines), va="top", fontsize=8.5, family="monospace", transform=axes.transAxes)
+
+
+def overlap(reference: np.ndarray | None, predicted: np.ndarray | None) -> str:
+    """Say how well two masks agree in the frame."""
+    empty = predicted is None or not predicted.any()
+    if reference is None or not reference.any():
+        return "both empty" if empty else "a mask where there is no lesion"
+    return "no mask" if empty else f"IoU {(reference & predicted).sum() / (reference | predicted).sum():.2f}"

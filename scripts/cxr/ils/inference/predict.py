@@ -1,0 +1,158 @@
+"""One picture and its instructions in; masks in the picture's own pixels, answers, overlays and a DICOM SEG out."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+import cv2
+import numpy as np
+from pydicom.dataset import Dataset
+
+from cxr.base.atomic import atomic
+from cxr.base.errors import UserError
+from cxr.base.faults import brief
+from cxr.dicom.segmentation import NoSegmentation, Segment, segmentation
+from cxr.geometry.affine import to_original
+from cxr.ils.inference.asking import NO_SEG, SEVERAL_SEG, Asker
+from cxr.ils.inference.overlay import SIDES, overlay
+from cxr.ils.rosalia.pictures import clip_pixels, equalise, sam_levels
+from cxr.ils.rosalia.samples import Sample
+from cxr.plotting.plots import save
+
+ANSWERS, SEG = "answers.json", "segmentation.dcm"
+DPI = 110
+NOTES = {
+    NO_SEG: "the answer holds no [SEG], so there is no mask",
+    SEVERAL_SEG: "the answer holds more than one [SEG]: the mask is their union",
+}
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A decoded picture: grey uint8 (rows, columns), its canonical frame, and the affine from frame to picture."""
+
+    grey: np.ndarray
+    frame: np.ndarray
+    affine: np.ndarray
+    sides: tuple[str, str] = SIDES
+    """The patient's sides from left to right, as the header has them."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A reply to one instruction, its mask bool (rows, columns) in the picture's own pixels."""
+
+    instruction: str
+    answer: str | None
+    mask: np.ndarray
+    note: str = ""
+
+
+def sides_of(header: Dataset | None) -> tuple[str, str]:
+    """Return the patient's sides from the picture's left to its right: as usual, unless the header says otherwise."""
+    towards = str((list(header.get("PatientOrientation") or ()) or [""])[0]) if header is not None else ""
+    return SIDES[::-1] if towards.upper().startswith("R") else SIDES
+
+
+def predict(asker: Asker, picture: Picture, instructions: Sequence[str]) -> list[Finding]:
+    """Ask about a picture. Raises UserError for an instruction that cannot be asked, or where the model fails."""
+    if not instructions or not all(text.strip() for text in instructions):
+        raise UserError("instruction is empty: give one, such as 'Segment the effusion.'")
+    replies = asker.ask([_sample(asker, picture.frame, text.strip()) for text in instructions])
+    findings = []
+    for text, reply in zip(instructions, replies, strict=True):
+        if reply.fault:
+            why = brief(reply.error) if reply.error else reply.fault
+            raise UserError(f"the model failed on {text!r} ({why}): ask it otherwise, or about another picture")
+        mask = np.zeros(picture.grey.shape, bool)
+        if reply.drawn is not None:
+            mask = in_picture(reply.drawn, picture)
+        findings.append(Finding(text.strip(), reply.answer, mask, NOTES.get(reply.note, "")))
+    return findings
+
+
+def in_picture(logits: np.ndarray, picture: Picture) -> np.ndarray:
+    """Return the mask, bool (rows, columns), of logits (T, T) that cover the frame; outside the frame it is empty."""
+    scale = picture.frame.shape[0] / logits.shape[0]
+    affine = picture.affine.copy()
+    affine[:, :2] *= scale
+    return to_original(logits, affine, picture.grey.shape, nearest=False) > 0
+
+
+def _sample(asker: Asker, frame: np.ndarray, instruction: str) -> Sample:
+    """Make ready what ``Pairs`` makes of a frame and an instruction."""
+    options = asker.pair_options()
+    ids, labels = asker.tokens.encode(instruction, None, options.conversation, options.features, options.max_length)
+    image = equalise(frame) if options.equalise else frame
+    levels, shown = sam_levels(image, options.sam_side, options.fit)
+    return Sample(
+        pair_id=instruction,
+        image_id="picture",
+        equalised=options.equalise,
+        input_ids=ids,
+        labels=labels,
+        levels=levels,
+        shown=shown,
+        clip=clip_pixels(image, options.clip_side, options.fit),
+        mask=None,
+        resized=shown,
+        original=(options.target, options.target),
+        positive=False,
+    )
+
+
+def write(
+    folder: str | Path,
+    picture: Picture,
+    findings: Sequence[Finding],
+    *,
+    header: Dataset | None,
+    version: str,
+    model: str,
+    made: datetime,
+) -> dict:
+    """Write all that was found into a folder, and return what ``answers.json`` holds.
+
+    ``<n>_mask.png`` (255 where the lesion is) and ``<n>_overlay.png`` for the n-th instruction, and with the
+    ``header`` of a DICOM picture ``segmentation.dcm``, one segment for each mask that is not empty.
+    """
+    folder = Path(folder)
+    rows, number = [], 0
+    for place, finding in enumerate(findings, 1):
+        mask, drawn = f"{place}_mask.png", f"{place}_overlay.png"
+        _save_mask(finding.mask, folder / mask)
+        said = finding.answer if finding.answer is not None else "(no answer was asked for)"
+        figure = overlay(picture.grey, finding.mask, finding.instruction, said, picture.sides)
+        save(figure, folder / drawn, DPI)
+        number += bool(finding.mask.any())
+        rows.append(
+            {"instruction": finding.instruction, "answer": finding.answer, "note": finding.note,
+             "mask": mask, "overlay": drawn, "pixels": int(finding.mask.sum()),
+             "segment": number if header is not None and finding.mask.any() else None}
+        )  # fmt: skip
+    about: dict = {"model": model, "rows": picture.grey.shape[0], "columns": picture.grey.shape[1], "findings": rows}
+    about |= {"segmentation": None, "notes": []}
+    if picture.sides != SIDES:
+        about["notes"].append("the header says that the picture is mirrored; the model takes right to be on its left")
+    if header is not None:
+        try:
+            segments = [Segment(finding.instruction, finding.mask) for finding in findings]
+            made_of = segmentation(header, segments, version=version, model=model, made=made)
+            with atomic(folder / SEG) as temporary:
+                made_of.save_as(temporary)
+            about["segmentation"] = SEG
+        except NoSegmentation as reason:
+            about["notes"].append(f"no DICOM segmentation: {reason}")
+            for row in rows:
+                row["segment"] = None
+    with atomic(folder / ANSWERS) as temporary:
+        temporary.write_text(json.dumps(about, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    return about
+
+
+def _save_mask(mask: np.ndarray, path: Path) -> None:
+    encoded = cv2.imencode(".png", mask.astype(np.uint8) * 255)[1]
+    with atomic(path) as temporary:
+        temporary.write_bytes(encoded.tobytes())

@@ -1,0 +1,106 @@
+"""What a study's findings leave for negatives: empty, blocked and occupied locations (ils.md sections 6 and 7)."""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from cxr.base.vocabulary import LESIONS, LOBES, VALID_LOCATIONS, in_table_order, kinds_under
+from cxr.geometry.affine import points_to_original
+from cxr.ils.masks.findings import CARDIOMEGALY, OPACITY, Finding
+from cxr.ils.masks.grounding import lung_of, related_by_name
+from cxr.ils.masks.options import STRICT, Rules
+from cxr.ils.masks.outcomes import Outcome
+from cxr.ils.masks.zones import Zones, words
+
+
+def reaches(finding: Finding, zones: Zones, rules: Rules) -> tuple[set[str], set[str]]:
+    """Return the valid locations a positive finding is reported in, and those that it blocks.
+
+    Reported: they overlap one of its zone masks; under ``blocking`` strict also the whole lung of a zone and the zones
+    of a whole lung, whatever their pixels. Blocked (strict): where it could be though it has no label, and the
+    locations that belong by name to a label whose mask is empty.
+    """
+    reported: set[str] = set()
+    blocked = set(finding.blocks)
+    for label in finding.reported:
+        met = zones.met_by(label)
+        reported |= met
+        if rules.blocking == STRICT:
+            if not zones.empty(label):
+                reported |= {lung_of(label)} if label in LOBES else related_by_name(label)
+            else:
+                blocked |= related_by_name(label)
+    return reported, blocked
+
+
+def evidence(
+    outcomes: Sequence[Outcome], others: Iterable[Finding], related: Sequence[str], zones: Zones, rules: Rules
+) -> dict:
+    """Return the location columns of the studies table for one image; ``stage`` explains them.
+
+    ``outcomes``: the positive findings of the used section; ``others``: those of the other one, which only block;
+    ``related``: lesion types a neighbouring term of which stands.
+    """
+    reported: set[str] = set()
+    blocked: set[str] = set()
+    occupied: set[str] = set()
+    standing: dict[str, set[str]] = {}
+    for finding, mask in [*((one.finding, one.mask) for one in outcomes), *((other, None) for other in others)]:
+        meets, blocks = reaches(finding, zones, rules)
+        holds = zones.met(mask) if mask is not None and not finding.heart else frozenset()
+        reported |= meets
+        blocked |= blocks
+        occupied |= holds
+        for kind in finding.kinds:
+            places = set() if kind == CARDIOMEGALY else meets | blocks | holds
+            standing.setdefault(kind, set()).update(places)
+    possible = zones.visible if rules.blocking == STRICT else frozenset(VALID_LOCATIONS)
+    empty = possible - reported - blocked - occupied
+    return {
+        "reported": in_table_order(reported),
+        "blocked": in_table_order(blocked),
+        "occupied": in_table_order(occupied),
+        "empty": in_table_order(empty),
+        "standing": [
+            {"lesion": lesion, "locations": in_table_order(standing[lesion])}
+            for lesion in LESIONS
+            if lesion in standing
+        ],
+        "related": list(related),
+        "lesion_blocked": [
+            _lesion_blocked(lesion, standing, related, len(empty) == len(VALID_LOCATIONS), rules) for lesion in LESIONS
+        ],
+    }
+
+
+def _lesion_blocked(
+    lesion: str, standing: dict[str, set[str]], related: Sequence[str], all_empty: bool, rules: Rules
+) -> dict:
+    kinds = (lesion, *kinds_under(lesion)) if rules.kinds == STRICT else (lesion,)
+    stands = [kind for kind in kinds if kind in standing]
+    return {
+        "lesion": lesion,
+        "locations": in_table_order(place for kind in stands for place in standing[kind]),
+        "anywhere": bool(stands),
+        "global_blocked": bool(stands)
+        or any(kind in related for kind in kinds)
+        or (lesion == OPACITY and not all_empty),
+    }
+
+
+def cardiothoracic_ratio(heart: np.ndarray, lungs: np.ndarray, to_original: np.ndarray) -> float | None:
+    """Return the widest x-extent of the heart over that of both lungs, outer edge to outer edge, in original pixels.
+
+    ``heart`` and ``lungs`` uint8 packed (H, W / 8) of the frame, ``to_original`` its affine (2, 3). None without heart
+    or lungs (section 7).
+    """
+    widths = [_width(mask, to_original) for mask in (heart, lungs)]
+    return widths[0] / widths[1] if all(widths) else None
+
+
+def _width(packed: np.ndarray, to_original: np.ndarray) -> float:
+    columns = np.flatnonzero(np.unpackbits(np.bitwise_or.reduce(words(packed), axis=0).view(np.uint8)))
+    if not len(columns):
+        return 0.0
+    edges = points_to_original(np.array([[columns[0], 0.0], [columns[-1] + 1.0, 0.0]]), to_original)
+    return float(abs(edges[1, 0] - edges[0, 0]))

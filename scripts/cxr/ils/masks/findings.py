@@ -1,0 +1,180 @@
+"""From the tuples of a report line to findings: what each asks to be segmented, and what it blocks (ils.md 3, 6, 7)."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from cxr.base.vocabulary import LESIONS, NO_LESION, SIDES, VALID_LOCATIONS, ZONE_LABELS, zones_of
+from cxr.ils.masks.options import STRICT, Rules
+
+CARDIOMEGALY, EFFUSION, OPACITY = "cardiomegaly", "effusion", "opacity"
+HEDGES = ("definite", "strong", "weak")
+LUNG_CATEGORIES = ("lung", "pleura", "lateral view location")
+"""Categories of Figure 10 a finding of which could be anywhere in a lung: a fractured rib could not."""
+
+_RETROCARDIAC = re.compile(r"retro-?\s?cardiac|behind the heart")
+_BOTH = re.compile(r"\b(?:bi\w*lateral\w*|both)\b")
+_NOT_BASAL = re.compile(r"fissur|interlobar|\bapex\b|\bapices\b|apical")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One positive statement of a report."""
+
+    index: int
+    entity: str
+    sentence_index: int | None
+    target: str | None
+    """The lesion type to segment; None: it only blocks, ``reason`` tells why."""
+    word: str | None
+    """What a text calls it; None where no text could."""
+    certainty: str
+    hedge: str | None
+    reported: tuple[str, ...]
+    """Zone labels, in the order of ``ZONE_LABELS``."""
+    kinds: frozenset[str]
+    """Every lesion type that the statement affirms, hedges, names as a candidate or blocks."""
+    several: bool
+    """Explained by more than one disease, so that none can be inferred."""
+    candidates: tuple[str, ...]
+    """Lesion types of several predicted ones; empty where one or none was predicted."""
+    blocks: frozenset[str]
+    """Valid locations it could be in though no label says so."""
+    basal: bool
+    """An effusion that may be filled down to the lung base."""
+    reason: str | None
+
+    @property
+    def definitive(self) -> bool:
+        return self.certainty == "definitive"
+
+    @property
+    def heart(self) -> bool:
+        return self.target == CARDIOMEGALY
+
+
+def positives(tuples: Iterable[Mapping], rules: Rules) -> list[Finding]:
+    """Return the positive findings of a section, each with the index of its tuple."""
+    return [finding(index, said, rules) for index, said in enumerate(tuples) if said.get("presence") == "positive"]
+
+
+def finding(index: int, said: Mapping, rules: Rules) -> Finding:
+    """Return the finding of one positive tuple.
+
+    Target (paper Fig. 11): the predicted lesion type where it is exactly one of the seven, else the entity's own. A
+    finding that may be no lesion at all (a nipple shadow) only blocks (``predicted_other``); explained by several
+    types, or by another disease (infection, scar), the entity keeps its own type.
+    """
+    own = _lesion(said.get("lesion_type"))
+    predicted = _predictions(said)
+    several = len(predicted) > 1
+    candidates = tuple(name for name in map(_lesion, predicted) if name) if several else ()
+    certainty = said.get("certainty") or "tentative"
+    hedge = _hedge(said, own)
+    target, reason = _target(own, predicted, rules)
+    if target and own and said.get("related") == own:
+        target, reason = None, "related_term"
+    word = target
+    if target not in (None, CARDIOMEGALY) and certainty != "definitive":
+        word = OPACITY
+    if target and hedge == "weak" and rules.weak_hedges == "block_only":
+        target, reason = None, "weak_hedge"
+    kinds = {own, target, *candidates}
+    if rules.kinds == STRICT:
+        kinds.add(word)
+    heart = CARDIOMEGALY in (own, target)
+    labels = set() if heart else set(said.get("labels") or ())
+    reported = tuple(label for label in ZONE_LABELS if label in labels)
+    return Finding(
+        index=index,
+        entity=said.get("entity") or "",
+        sentence_index=said.get("sentence_index"),
+        target=target,
+        word=word,
+        certainty=certainty,
+        hedge=hedge,
+        reported=reported,
+        kinds=frozenset(kind for kind in kinds if kind),
+        several=several,
+        candidates=candidates,
+        blocks=frozenset() if heart or rules.blocking != STRICT else blocked(said, reported, own or target),
+        basal=target == EFFUSION and not _NOT_BASAL.search(_text(said)) and not any("apical" in x for x in reported),
+        reason=reason,
+    )
+
+
+def _target(own: str | None, predicted: tuple[str, ...], rules: Rules) -> tuple[str | None, str | None]:
+    """Return the target and the reason why there is none."""
+    target = own
+    if len(predicted) == 1 and _lesion(predicted[0]):
+        target = _lesion(predicted[0])
+    elif rules.predicted_other == STRICT and any(word in name for name in predicted for word in NO_LESION):
+        return None, "predicted_other"
+    return target, None if target else "no_lesion"
+
+
+def _hedge(said: Mapping, own: str | None) -> str | None:
+    """Return the weaker grade of the finding's statement and of the one that explains it."""
+    grades = [said.get("hedge"), said.get("predicted_hedge") if own != CARDIOMEGALY else None]
+    return max((grade for grade in grades if grade in HEDGES), key=HEDGES.index, default=None)
+
+
+def _predictions(said: Mapping) -> tuple[str, ...]:
+    """Return the distinct predicted types as they are named, in their order."""
+    predicted = said.get("predicted_lesion_type")
+    several = said.get("candidates") or ()
+    named = [*([predicted] if isinstance(predicted, str) else predicted or ()), *several]
+    return tuple(dict.fromkeys(name.strip().lower() for name in named if name and name.strip()))
+
+
+def _lesion(name: str | None) -> str | None:
+    return name if name in LESIONS else None
+
+
+def _text(said: Mapping) -> str:
+    location = said.get("location") or ()
+    words = [location] if isinstance(location, str) else list(location)
+    return " ".join([said.get("entity") or "", *words]).lower()
+
+
+def blocked(said: Mapping, reported: tuple[str, ...], lesion: str | None) -> frozenset[str]:
+    """Return the valid locations that a positive tuple blocks beyond its labels (section 6, ``blocking``).
+
+    The tuple's own ``block`` where it names any (a whole lung without a zone of it stands for all of them); else,
+    without labels: retrocardiac, the left lung and its base; the stated side; both lungs. What is neither a lesion of
+    the lungs nor placed in them (a rib, the spine) blocks nothing; what the engine could not place at all (no category)
+    does, unless the engine says that it blocks nothing.
+    """
+    given = said.get("block")
+    if given:
+        places = frozenset(given).intersection(VALID_LOCATIONS)
+        whole = [side for side in SIDES if f"{side} lung" in places and places.isdisjoint(zones_of(side))]
+        return places.union(*map(zones_of, whole))
+    category = said.get("category")
+    placed = category in LUNG_CATEGORIES or (not category and given is None)
+    if reported or (lesion is None and not placed):
+        return frozenset()
+    text = _text(said)
+    if _RETROCARDIAC.search(text):
+        return frozenset({"left lung", "left lung base"})
+    sides = [side for side in SIDES if re.search(rf"\b{side}\b", text)]
+    if not sides or _BOTH.search(text):
+        sides = list(SIDES)
+    return frozenset(place for side in sides for place in (f"{side} lung", *zones_of(side)))
+
+
+def related_lesions(line: Mapping) -> list[str]:
+    """Return the lesion types a neighbouring term of which stands in the report (section 7), in the usual order."""
+    named = list(line.get("related") or ())
+    for said in [*(line.get("tuples") or ()), *(line.get("other_tuples") or ())]:
+        if said.get("presence") == "positive":
+            neighbour = said.get("related") or ()
+            named += [neighbour] if isinstance(neighbour, str) else list(neighbour)
+    found = {name if isinstance(name, str) else _lesion_of_entry(name) for name in named}
+    return [lesion for lesion in LESIONS if lesion in found]
+
+
+def _lesion_of_entry(entry: Mapping) -> str | None:
+    if entry.get("presence") not in (None, "positive"):
+        return None
+    return entry.get("lesion") or entry.get("lesion_type")

@@ -1,0 +1,75 @@
+"""Location verification and names (ils.md sections 6 and 7)."""
+
+from collections.abc import Iterable, Mapping
+
+from cxr.base.vocabulary import LOBE_ZONES, LUNGS, VALID_LOCATIONS, in_table_order, side_of, zones_of
+from cxr.ils.masks.thresholds import exact
+
+
+def lung_of(label: str) -> str:
+    """Return the whole lung that a zone label belongs to."""
+    return f"{side_of(label)} lung"
+
+
+def grounded(
+    reported: Iterable[str],
+    held: Mapping[str, int],
+    area: int,
+    meets: Mapping[str, bool],
+    *,
+    min_px: int,
+    min_share: float,
+) -> tuple[str, ...]:
+    """Return the reported labels that the mask confirms, in the order given (section 6).
+
+    A label is grounded if its anatomy mask meets a productive box (``meets``) and holds at least ``min_px`` pixels and
+    ``min_share`` of the final mask (``held``, ``area``: pixels).
+    """
+    share = exact(min_share)
+    return tuple(
+        label
+        for label in reported
+        if meets[label] and area > 0 and held[label] >= min_px and held[label] >= share * area
+    )
+
+
+def names(
+    labels: Iterable[str], held: Mapping[str, int], area: int, *, min_share: float, never: Iterable[str] = ()
+) -> list[str]:
+    """Return the valid locations that a set of zone labels is named by, in the order of Table 9 (section 7).
+
+    A lobe is named by the zones of its side that hold at least ``min_share`` of the mask; a zone in ``never`` (an
+    ungrounded label) names nothing; no zone stands beside its whole lung. Empty if no name is left.
+    """
+    share, never = exact(min_share), set(never)
+    named: set[str] = set()
+    for label in labels:
+        if label in VALID_LOCATIONS:
+            named.add(label)
+        else:
+            zones = [zone for zone in LOBE_ZONES[label] if zone not in never]
+            named.update(zone for zone in zones if area > 0 and held[zone] >= share * area)
+    return joined(named)
+
+
+def joined(locations: Iterable[str]) -> list[str]:
+    """Return valid locations in the order of Table 9 without those that lie in a whole lung of the set."""
+    locations = set(locations)
+    return in_table_order(place for place in locations if place in LUNGS or lung_of(place) not in locations)
+
+
+def possible_names(label: str) -> tuple[str, ...]:
+    """Return the valid locations that a zone label could be named by."""
+    return LOBE_ZONES.get(label, (label,))
+
+
+def lies_in(location: str, places: Iterable[str]) -> bool:
+    """Whether a valid location is one of ``places`` or a zone of a whole lung among them."""
+    return location in places or lung_of(location) in places
+
+
+def related_by_name(label: str) -> set[str]:
+    """Return the valid locations that contain a zone label by name, and those that a whole lung contains."""
+    if label in LUNGS:
+        return {label, *zones_of(side_of(label))}
+    return {lung_of(label), *possible_names(label)}

@@ -1,0 +1,178 @@
+"""The images of a shard, one at a time, with what the stages before found on them."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from cxr.base.hdf5 import Shard
+from cxr.base.tables import read_lines, read_table
+from cxr.base.vocabulary import HEART, LUNGS
+from cxr.ils.masks.evidence import cardiothoracic_ratio
+from cxr.ils.masks.findings import Finding, positives, related_lesions
+from cxr.ils.masks.options import STRICT, Rules
+from cxr.ils.masks.picture import Picture
+from cxr.ils.masks.zones import Zones
+
+COORDINATES = ("x1", "y1", "x2", "y2")
+
+
+@dataclass
+class Shards:
+    """The open shards of the stages before."""
+
+    frames: Shard
+    organs: Shard
+    anomaly: Shard
+    anatomy: Shard
+
+    @cached_property
+    def zone_labels(self) -> list[str]:
+        """Labels of the anatomy masks."""
+        return self.anatomy.labels()
+
+    @cached_property
+    def organ_labels(self) -> list[str]:
+        """Labels of the organ masks."""
+        return self.organs.labels()
+
+
+class Case:
+    """One image of a study. Pixels are read when they are first asked for."""
+
+    def __init__(
+        self,
+        row: dict,
+        line: dict,
+        boxes: tuple[np.ndarray, np.ndarray],
+        shards: Shards,
+        rules: Rules,
+        smallest_level: int,
+    ):
+        self.image_id, self.study_id = row["image_id"], row["study_id"]
+        self.names = {name: row[name] for name in ("study_id", "image_id", "subject_id", "split")}
+        self._smallest_level = smallest_level
+        self._line, self._boxes, self._shards, self._rules = line, boxes, shards, rules
+
+    @cached_property
+    def findings(self) -> list[Finding]:
+        """Positive findings of the used section."""
+        return positives(self._line["tuples"], self._rules)
+
+    @cached_property
+    def others(self) -> list[Finding]:
+        """Positive findings of the other section, which only block (``blocking`` strict)."""
+        return positives(self._line.get("other_tuples") or (), self._rules) if self._rules.blocking == STRICT else []
+
+    @cached_property
+    def related(self) -> list[str]:
+        """Lesion types a neighbouring term of which stands (``kinds`` strict)."""
+        return related_lesions(self._line) if self._rules.kinds == STRICT else []
+
+    @cached_property
+    def zones(self) -> Zones:
+        """The anatomy masks, made on the edited image: places, grounding and names, never Algorithm 1's lungs."""
+        return Zones(self._shards.anatomy.stored("mask", self.image_id), self._shards.zone_labels)
+
+    @cached_property
+    def _organs(self) -> Zones:
+        return Zones(self._shards.organs.stored("mask", self.image_id), self._shards.organ_labels)
+
+    def heart(self) -> np.ndarray:
+        """Return the organ engine's heart, uint8 packed (H, W / 8)."""
+        return self._organs[HEART]
+
+    @cached_property
+    def _picture(self) -> Picture:
+        boxes, confidence = self._boxes
+        return Picture(
+            anomaly=self._shards.anomaly.get("anomaly", self.image_id),
+            image=lambda: self._shards.frames.get("image", self.image_id),
+            zones=self.zones,
+            lungs={lung: self._organs[lung] for lung in LUNGS},
+            boxes=boxes,
+            confidence=confidence,
+            rules=self._rules,
+            smallest_level=self._smallest_level,
+        )
+
+    def picture(self) -> Picture:
+        """Return the maps and boxes of the image."""
+        return self._picture
+
+    def ratio(self) -> float | None:
+        """Return the cardiothoracic ratio in original pixels."""
+        affine = self._shards.frames.get("to_original", self.image_id)
+        return cardiothoracic_ratio(self.heart(), self._organs.union(LUNGS), affine)
+
+
+class Population:
+    """The images that reach this stage: of the anatomy shard, not excluded by the boxes stage, with a report line.
+
+    Use inside ``with``; iterate for the cases, sorted by study and image.
+    """
+
+    def __init__(
+        self,
+        *,
+        cohort: str | Path,
+        frames: str | Path,
+        organs: str | Path,
+        anomaly: str | Path,
+        anatomy: str | Path,
+        boxes: str | Path,
+        boxes_excluded: str | Path,
+        reports: str | Path,
+        rules: Rules,
+        smallest_level: int,
+    ):
+        self._paths = {"frames": frames, "organs": organs, "anomaly": anomaly, "anatomy": anatomy}
+        self._cohort, self._boxes, self._boxes_excluded, self._reports = cohort, boxes, boxes_excluded, reports
+        self.rules, self.smallest_level = rules, smallest_level
+
+    def __enter__(self) -> "Population":
+        self._stack = ExitStack()
+        with self._stack:
+            self._shards = Shards(**{name: self._stack.enter_context(Shard(p)) for name, p in self._paths.items()})
+            excluded = set(read_table(self._boxes_excluded)["image_id"])
+            self._lines = {line["study_id"]: line for line in read_lines(self._reports)}
+            present = set(self._shards.anatomy.ids) - excluded
+            rows = read_table(self._cohort).select("image_id", "study_id", "subject_id", "split")
+            self.rows = [
+                row
+                for row in rows.sort("study_id", "image_id").to_dicts()
+                if row["image_id"] in present and row["study_id"] in self._lines
+            ]
+            self._found = _boxes_by_image(read_table(self._boxes))
+            self._stack = self._stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def frame(self) -> tuple[int, ...]:
+        """Rows and columns of a frame."""
+        return self._shards.anatomy.shape()[-2:]
+
+    def __iter__(self) -> Iterator[Case]:
+        nothing = np.zeros((0, 4)), np.zeros(0)
+        for row in self.rows:
+            boxes = self._found.get(row["image_id"], nothing)
+            yield Case(row, self._lines[row["study_id"]], boxes, self._shards, self.rules, self.smallest_level)
+
+
+def _boxes_by_image(table: pl.DataFrame) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Return {image_id: (boxes (N, 4), confidence (N,))} of the kept boxes, in the order of the table."""
+    kept = table.filter(pl.col("kept")).sort("image_id", maintain_order=True)
+    images, first = np.unique(kept["image_id"].to_numpy(), return_index=True)
+    boxes = np.split(kept.select(COORDINATES).to_numpy(), first[1:])
+    confidence = np.split(kept["confidence"].to_numpy(), first[1:])
+    return dict(zip(images.tolist(), zip(boxes, confidence, strict=True), strict=True)) if len(kept) else {}

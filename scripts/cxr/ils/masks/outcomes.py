@@ -1,0 +1,107 @@
+"""What becomes of each finding on its image: mask, grounded labels, names, or the reason why not."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from cxr.ils.masks.algorithm import VERDICTS
+from cxr.ils.masks.findings import Finding
+from cxr.ils.masks.grounding import joined, names, possible_names
+from cxr.ils.masks.options import Rules
+from cxr.ils.masks.picture import Decision, Lesion, Picture
+from cxr.ils.masks.thresholds import ThresholdSet
+from cxr.ils.masks.zones import Zones, pixels
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A finding with its lesion mask (uint8 packed (H, W / 8), None without one)."""
+
+    finding: Finding
+    mask: np.ndarray | None = None
+    area: int = 0
+    grounded: tuple[str, ...] = ()
+    named: tuple[str, ...] = ()
+    named_reported: tuple[str, ...] = ()
+    reason: str | None = None
+    verdicts: np.ndarray = field(default_factory=lambda: np.zeros(0, np.uint8))
+    productive: int = 0
+    outside: int = 0
+
+    @property
+    def ungrounded(self) -> tuple[str, ...]:
+        """Reported labels that the mask does not confirm."""
+        return tuple(label for label in self.finding.reported if label not in self.grounded)
+
+
+def outcome(
+    finding: Finding,
+    picture: Callable[[], Picture],
+    zones: Zones,
+    heart: Callable[[], np.ndarray],
+    thresholds: ThresholdSet,
+    rules: Rules,
+) -> Outcome:
+    """Segment one finding.
+
+    ``picture`` and ``heart`` (the organ engine's heart, uint8 packed) are called only where they are needed.
+    """
+    reported = finding.reported
+    if finding.target is None:
+        return Outcome(finding, reason=finding.reason, named_reported=tuple(_all_names(reported)))
+    if finding.heart:
+        mask = heart()
+        area = pixels(mask)
+        return Outcome(finding, mask, area) if area else Outcome(finding, reason="no_heart")
+    if not reported:
+        return Outcome(finding, reason="no_labels")
+    if all(zones.empty(label) for label in reported):
+        return Outcome(finding, reason="no_anatomy", named_reported=tuple(_all_names(reported)))
+    lesion = picture().lesion(reported, thresholds.for_target(finding.target), fill=finding.basal)
+    return _named(finding, lesion, rules)
+
+
+def decision(
+    finding: Finding, picture: Callable[[], Picture], zones: Zones, thresholds: ThresholdSet
+) -> Decision | None:
+    """Return all that thresholds decide of a finding's outcome but the verdicts of boxes that count for nothing.
+
+    Threshold sets with the same decision give the finding the same mask, labels, names and reason. None where no
+    threshold matters.
+    """
+    reported = finding.reported
+    if finding.target is None or finding.heart or all(zones.empty(label) for label in reported):
+        return None
+    return picture().decision(reported, thresholds.for_target(finding.target), fill=finding.basal)
+
+
+def _named(finding: Finding, lesion: Lesion, rules: Rules) -> Outcome:
+    never = [label for label in finding.reported if label not in lesion.grounded]
+    named = names(lesion.grounded, lesion.held, lesion.area, min_share=rules.name_min_share, never=never)
+    return Outcome(
+        finding,
+        lesion.mask,
+        lesion.area,
+        lesion.grounded,
+        tuple(named),
+        tuple(_all_names(finding.reported)),
+        _reason(lesion, named),
+        lesion.verdicts,
+        int(np.count_nonzero(lesion.verdicts == 0)),
+        lesion.outside,
+    )
+
+
+def _reason(lesion: Lesion, named: list[str]) -> str | None:
+    if lesion.mask is None:
+        passed = (lesion.verdicts == VERDICTS["empty_after_refine"]).any()
+        return "empty_after_refine" if passed else "no_productive_box"
+    if not lesion.grounded:
+        return "no_grounded_label"
+    return None if named else "no_name"
+
+
+def _all_names(labels: tuple[str, ...]) -> list[str]:
+    """Return every valid location that the labels could be named by, with no mask to choose among a lobe's zones."""
+    return joined(place for label in labels for place in possible_names(label))

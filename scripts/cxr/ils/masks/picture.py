@@ -1,0 +1,352 @@
+"""One image with all that Algorithm 1 asks of it, each thing worked out once for all findings and threshold sets."""
+
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from functools import cached_property
+from typing import NamedTuple
+
+import cv2
+import numpy as np
+
+from cxr.base.vocabulary import LUNGS, SIDES, side_of
+from cxr.geometry.boxes import clip_boxes
+from cxr.ils.masks import algorithm, refine
+from cxr.ils.masks.algorithm import VERDICTS
+from cxr.ils.masks.grounding import grounded
+from cxr.ils.masks.options import Rules
+from cxr.ils.masks.refine import Region
+from cxr.ils.masks.thresholds import Taus, at_least, exact
+from cxr.ils.masks.zones import Zones
+
+
+class Lesion(NamedTuple):
+    """What Algorithm 1 gives for one finding.
+
+    ``mask`` uint8 packed (H, W / 8), None where it is empty; ``verdicts`` uint8 (N,), one per box; ``grounded`` zone
+    labels; ``held`` pixels of the mask in each zone label; ``outside`` pixels outside the finding's own labels.
+    """
+
+    mask: np.ndarray | None
+    area: int
+    verdicts: np.ndarray
+    grounded: tuple[str, ...]
+    held: dict[str, int]
+    outside: int
+
+
+class Decision(NamedTuple):
+    """All that a lesion depends on besides its image: threshold sets that come to the same have the same lesion.
+
+    ``passing_boxes``: for each box whether it holds all conditions, one byte.
+    """
+
+    labels: tuple[str, ...]
+    level: int
+    passing_boxes: bytes
+    fill: bool
+
+    @property
+    def passing(self) -> tuple[int, ...]:
+        """Indexes of the boxes that hold all conditions."""
+        return tuple(box for box, holds in enumerate(self.passing_boxes) if holds)
+
+
+class Level:
+    """The anomaly map at one grey level: the signal in every box, components, and their refined shapes."""
+
+    def __init__(self, picture: "Picture", level: int):
+        self._picture = picture
+        binary = cv2.compare(picture.anomaly, level, cv2.CMP_GE) & 1
+        opened = algorithm.opened(binary)
+        self.signal = algorithm.counts(opened if picture.rules.denoise == "both" else binary, picture.corners)
+        self._opened = opened
+        self._extents: dict[int, tuple[int, tuple[int, int, int, int]]] = {}
+        self._touched: dict[int, list[int]] = {}
+        self._grown: dict[int, Region] = {}
+
+    @cached_property
+    def components(self) -> algorithm.Components:
+        """Components of the opened map."""
+        return algorithm.components(self._opened)
+
+    def touched(self, box: int) -> list[int]:
+        """Return the components of at least the smallest size that share a pixel with a box."""
+        if box not in self._touched:
+            found = self.components.touched(self._picture.boxes[box])
+            smallest = self._picture.rules.min_component_px
+            self._touched[box] = [label for label in found if self._extent(label)[0] >= smallest]
+        return self._touched[box]
+
+    def _extent(self, label: int) -> tuple[int, tuple[int, int, int, int]]:
+        if label not in self._extents:
+            self._extents[label] = self.components.extent(label)
+        return self._extents[label]
+
+    def grown(self, label: int) -> Region:
+        """Return a component after growth."""
+        if label not in self._grown:
+            picture, steps = self._picture, self._picture.rules.grow_px
+            height, width = picture.anomaly.shape
+            _, (x1, y1, x2, y2) = self._extent(label)
+            x1, y1, x2, y2 = max(x1 - steps, 0), max(y1 - steps, 0), min(x2 + steps, width), min(y2 + steps, height)
+            place = slice(y1, y2), slice(x1, x2)
+            component = (self.components.labels[place] == label).view(np.uint8)
+            patch = refine.grow(
+                component, picture.image[place], picture.lungs[place], picture.rules.grow_tolerance, steps
+            )
+            self._grown[label] = Region(y1, x1, patch)
+        return self._grown[label]
+
+
+class Picture:
+    """An image's maps inside the window that holds all of them, and its kept boxes.
+
+    Args: ``anomaly`` uint8 (H, W), W a multiple of 8; ``image`` gives the frame, alike, and is asked where a component
+    grows; ``zones`` the anatomy of the same frame, made on the edited image: places, grounding and names; ``lungs``
+    {right lung, left lung: uint8 packed (H, W / 8)} of the organs stage, made on the image: the L_r and L_l of c4, of
+    growth, of the cut at the opposite lung and of the effusion's fill (paper A.3, A.5); ``boxes`` float (N, 4: x1, y1,
+    x2, y2) in frame pixels, anywhere; ``confidence`` float (N,); ``smallest_level`` the lowest grey level that will be
+    asked for: at level 0 every pixel of the frame counts, not only those of the window.
+    """
+
+    def __init__(
+        self,
+        *,
+        anomaly: np.ndarray,
+        image: Callable[[], np.ndarray],
+        zones: Zones,
+        lungs: Mapping[str, np.ndarray],
+        boxes: np.ndarray,
+        confidence: np.ndarray,
+        rules: Rules,
+        smallest_level: int = 1,
+    ):
+        self.rules = rules
+        self.shape = anomaly.shape
+        self.zones = zones
+        self._packed_lungs = lungs
+        shapes = np.bitwise_or.reduce(zones.packed, axis=0) | lungs[LUNGS[0]] | lungs[LUNGS[1]]
+        self.window = _window(anomaly, shapes) if smallest_level > 0 else _whole_frame(anomaly)
+        rows, columns = self.window
+        self.anomaly = np.ascontiguousarray(anomaly[rows, columns])
+        self._image = image
+        self.confidence = np.asarray(confidence, np.float64)
+        frame_boxes = clip_boxes(boxes, *self.shape)
+        self.area = algorithm.areas(frame_boxes)
+        corner = np.array([columns.start, rows.start] * 2)
+        height, width = self.anomaly.shape
+        self.boxes = np.clip(frame_boxes - corner, 0, [width, height, width, height])
+        self.corners = algorithm.corners(self.boxes, width)
+        self._levels: dict[int, Level] = {}
+        self._unpacked: dict[str, np.ndarray] = {}
+        self._lungs: dict[str, np.ndarray] = {}
+        self._unions: dict[tuple[str, ...], tuple[np.ndarray, int, np.ndarray]] = {}
+        self._verdicts: dict[tuple, np.ndarray] = {}
+        self._closings: dict[frozenset[str], tuple[np.ndarray, np.ndarray]] = {}
+        self._lesions: dict[Decision, tuple[Lesion, frozenset[int]]] = {}
+
+    @cached_property
+    def image(self) -> np.ndarray:
+        """The frame in the window, uint8 (h, w)."""
+        return np.ascontiguousarray(self._image()[self.window])
+
+    @cached_property
+    def lungs(self) -> np.ndarray:
+        """Both lungs on the image, uint8 (h, w) in the window."""
+        return self.lung(LUNGS[0]) | self.lung(LUNGS[1])
+
+    def lung(self, label: str) -> np.ndarray:
+        """Return a lung on the image in the window, uint8 (h, w)."""
+        if label not in self._lungs:
+            self._lungs[label] = self._unpack(self._packed_lungs[label])
+        return self._lungs[label]
+
+    def zone(self, label: str) -> np.ndarray:
+        """Return a zone mask in the window, uint8 (h, w)."""
+        if label not in self._unpacked:
+            self._unpacked[label] = self._unpack(self.zones[label])
+        return self._unpacked[label]
+
+    def _unpack(self, packed: np.ndarray) -> np.ndarray:
+        rows, columns = self.window
+        return np.unpackbits(packed[rows, columns.start // 8 : columns.stop // 8], axis=-1)
+
+    def union(self, labels: tuple[str, ...]) -> tuple[np.ndarray, int, np.ndarray]:
+        """Return the union of zone masks (uint8, window), its pixels, and the pixels of it in every box."""
+        if labels not in self._unions:
+            mask = self.zone(labels[0])
+            for label in labels[1:]:
+                mask = mask | self.zone(label)
+            self._unions[labels] = mask, cv2.countNonZero(mask), algorithm.counts(mask, self.corners)
+        return self._unions[labels]
+
+    def level(self, level: int) -> Level:
+        """Return the anomaly map at a grey level."""
+        if level not in self._levels:
+            self._levels[level] = Level(self, level)
+        return self._levels[level]
+
+    def failed(self, labels: tuple[str, ...], taus: Taus) -> np.ndarray:
+        """Return the conditions c1..c4 that each box fails for a finding, uint8 (N,) of ``VERDICTS`` bits; 0 = none.
+
+        c1 = IoU(B, M) >= anatomy, c2 = confidence >= conf, c3 = |B and A| / |B| >= signal, c4 = IoU(B, either lung) >=
+        size. A box without area is skipped, whatever its conditions. Each condition is kept: the sets of a grid share
+        most of them.
+        """
+        verdict = self._verdict
+        return (
+            verdict("anatomy", labels, taus.anatomy, lambda: self._overlaps(labels, taus.anatomy))
+            | verdict("conf", None, taus.conf, lambda: self.confidence >= taus.conf)
+            | verdict("signal", taus.level, taus.signal, lambda: self._has_signal(taus))
+            | verdict("size", None, taus.size, lambda: self._lung_sized(taus.size))
+            | verdict("zero_area", None, None, lambda: self.area > 0)
+        )
+
+    def _verdict(self, condition: str, of: object, threshold: object, holds: Callable[[], np.ndarray]) -> np.ndarray:
+        key = condition, of, threshold
+        if key not in self._verdicts:
+            self._verdicts[key] = algorithm.verdict(condition, holds())
+        return self._verdicts[key]
+
+    def _overlaps(self, labels: tuple[str, ...], share: Fraction) -> np.ndarray:
+        _, mask_area, shared = self.union(labels)
+        return algorithm.overlaps(self.area, shared, mask_area, share)
+
+    def _has_signal(self, taus: Taus) -> np.ndarray:
+        return at_least(self.level(taus.level).signal, self.area, taus.signal)
+
+    def _lung_sized(self, share: Fraction) -> np.ndarray:
+        return np.logical_or(*(algorithm.overlaps(self.area, *sizes, share) for sizes in self._lung_sizes))
+
+    @cached_property
+    def _lung_sizes(self) -> list[tuple[np.ndarray, int]]:
+        """For each lung its pixels in every box, and all of them."""
+        masks = [self.lung(label) for label in LUNGS]
+        return [(algorithm.counts(mask, self.corners), cv2.countNonZero(mask)) for mask in masks]
+
+    def decision(self, labels: tuple[str, ...], taus: Taus, *, fill: bool) -> Decision:
+        """Return what decides the lesion of a finding; see :meth:`lesion`."""
+        return Decision(labels, taus.level, (self.failed(labels, taus) == 0).tobytes(), fill)
+
+    def lesion(self, labels: tuple[str, ...], taus: Taus, *, fill: bool) -> Lesion:
+        """Run Algorithm 1, refinement and grounding for a finding.
+
+        ``labels``: its zone labels, at least one; ``fill``: it is an effusion that may be filled down to the base.
+        """
+        verdicts = self.failed(labels, taus)
+        decision = Decision(labels, taus.level, (verdicts == 0).tobytes(), fill)
+        if decision not in self._lesions:
+            self._lesions[decision] = self._lesion(decision)
+        lesion, productive = self._lesions[decision]
+        verdicts[[box for box in decision.passing if box not in productive]] |= VERDICTS["empty_after_refine"]
+        return lesion._replace(verdicts=verdicts)
+
+    def _lesion(self, decision: Decision) -> tuple[Lesion, frozenset[int]]:
+        nothing = Lesion(None, 0, np.zeros(0, np.uint8), (), {}, 0), frozenset()
+        labels, fill = decision.labels, decision.fill
+        if not decision.passing:
+            return nothing
+        regions, productive = self._refined(labels, self.level(decision.level), decision.passing)
+        mask = np.zeros(self.anomaly.shape, np.uint8)
+        for region in regions:
+            mask[region.place] |= region.patch
+        if fill and productive:
+            mask = self._filled(mask, labels, productive)
+        area = cv2.countNonZero(mask)
+        if not area:
+            return nothing
+        whole = self._whole(mask)
+        held = self.zones.held(whole)
+        confirmed = self._grounded(labels, held, area, productive)
+        outside = area - cv2.countNonZero(mask & self.union(labels)[0])
+        return Lesion(whole, area, np.zeros(0, np.uint8), confirmed, held, outside), productive
+
+    def _refined(
+        self, labels: tuple[str, ...], level: Level, passing: tuple[int, ...]
+    ) -> tuple[list[Region], frozenset[int]]:
+        """Return the refined components of the passing boxes, and the boxes that are productive.
+
+        Cutting can leave a box without a component, and the side that only this box held open closes: repeated until
+        nothing changes, which at most two sides and a shrinking set of boxes bring about.
+        """
+        touched = {box: level.touched(box) for box in passing}
+        shapes: dict[int, Region | None] = {label: level.grown(label) for found in touched.values() for label in found}
+        productive = frozenset(box for box in passing if touched[box])
+        opened = None
+        while self.rules.opposite_lung == "cut" and (sides := self._open_sides(labels, productive)) != opened:
+            opened = sides
+            closed, open_ = self._closed(sides)
+            shapes = {
+                label: refine.cut(level.grown(label), closed, open_, self.rules.min_component_px) for label in shapes
+            }
+            productive = frozenset(box for box in productive if any(shapes[label] for label in touched[box]))
+        return [shape for shape in shapes.values() if shape is not None], productive
+
+    def _open_sides(self, labels: tuple[str, ...], productive: frozenset[int]) -> frozenset[str]:
+        return frozenset(side_of(label) for label in labels if self._meets(label, productive))
+
+    def _closed(self, open_sides: frozenset[str]) -> tuple[np.ndarray, np.ndarray]:
+        if open_sides not in self._closings:
+            self._closings[open_sides] = self._closing(open_sides)
+        return self._closings[open_sides]
+
+    def _closing(self, open_sides: frozenset[str]) -> tuple[np.ndarray, np.ndarray]:
+        nothing = np.zeros(self.anomaly.shape, np.uint8)
+        open_ = closed = nothing
+        for side, lung in zip(SIDES, LUNGS, strict=True):
+            if side in open_sides:
+                open_ = open_ | self.lung(lung)
+            else:
+                closed = closed | self.lung(lung)
+        return closed & (1 - open_), open_
+
+    def _meets(self, label: str, productive: frozenset[int]) -> bool:
+        shared = self.union((label,))[2]
+        return any(shared[box] > 0 for box in productive)
+
+    def _grounded(
+        self, labels: tuple[str, ...], held: dict[str, int], area: int, productive: frozenset[int]
+    ) -> tuple[str, ...]:
+        meets = {label: self._meets(label, productive) for label in labels}
+        return grounded(
+            labels, held, area, meets, min_px=self.rules.ground_min_px, min_share=self.rules.ground_min_share
+        )
+
+    def _filled(self, mask: np.ndarray, labels: tuple[str, ...], productive: frozenset[int]) -> np.ndarray:
+        """Add the lowest part of each lung whose base the mask grounds as it stands, both sides judged before any."""
+        area = cv2.countNonZero(mask)
+        held = self.zones.held(self._whole(mask))
+        share = exact(self.rules.effusion_fill_share)
+        confirmed = self._grounded(labels, held, area, productive)
+        filled = mask
+        for side, lung in zip(SIDES, LUNGS, strict=True):
+            base = f"{side} lung base"
+            if base in confirmed and held[base]:
+                filled = filled | refine.lowest(self.lung(lung), share)
+        return filled
+
+    def _whole(self, mask: np.ndarray) -> np.ndarray:
+        """Return a mask of the window as packed bits of the whole frame."""
+        rows, columns = self.window
+        packed = np.zeros((self.shape[0], self.shape[1] // 8), np.uint8)
+        packed[rows, columns.start // 8 : columns.stop // 8] = np.packbits(mask, axis=-1)
+        return packed
+
+
+def _window(anomaly: np.ndarray, some: np.ndarray) -> tuple[slice, slice]:
+    """Return the smallest rows and whole bytes of columns that hold every zone, lung and anomalous pixel.
+
+    ``some``: the union of zones and lungs, uint8 packed (H, W / 8). The whole frame where there is nothing.
+    """
+    height, width = anomaly.shape
+    rows, columns = np.flatnonzero(some.any(axis=1)), np.flatnonzero(some.any(axis=0)) * 8
+    x, y, w, h = cv2.boundingRect(anomaly)
+    top = min([*rows[:1].tolist(), *([y] if h else [])], default=0)
+    bottom = max([*(rows[-1:] + 1).tolist(), *([y + h] if h else [])], default=height)
+    left = min([*columns[:1].tolist(), *([x // 8 * 8] if w else [])], default=0)
+    right = max([*(columns[-1:] + 8).tolist(), *([-(-(x + w) // 8) * 8] if w else [])], default=width)
+    return slice(top, bottom), slice(left, right)
+
+
+def _whole_frame(anomaly: np.ndarray) -> tuple[slice, slice]:
+    return slice(0, anomaly.shape[0]), slice(0, anomaly.shape[1])

@@ -1,0 +1,92 @@
+"""A whole grid of threshold sets in one pass over a shard, for recall (Table 8) and yield.
+
+``output`` (Parquet), sorted by thresholds in the order given, study, image and lesion type: one row for every set and
+every (study, lesion type but cardiomegaly) with a finding that asks for a mask.
+    thresholds; study_id, image_id, subject_id, split; lesion; findings (count); has_labels (any of them has a zone
+    label); masks (findings with a mask); grounded (findings with a grounded mask); mask_px (pixels of the union of the
+    grounded masks).
+Recall of a lesion = studies with ``grounded`` > 0 over all its studies, those without labels in the denominator.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import cv2
+import polars as pl
+
+from cxr.base.jobs import progress
+from cxr.base.tables import write_table
+from cxr.base.vocabulary import LESIONS
+from cxr.ils.masks.findings import CARDIOMEGALY, Finding
+from cxr.ils.masks.inputs import Case, Population
+from cxr.ils.masks.options import Rules
+from cxr.ils.masks.outcomes import Outcome, decision, outcome
+from cxr.ils.masks.thresholds import ThresholdSet
+from cxr.ils.masks.zones import pixels, union
+
+SCHEMA = {
+    "thresholds": pl.String,
+    **dict.fromkeys(("study_id", "image_id", "subject_id", "split", "lesion"), pl.String),
+    "findings": pl.Int64,
+    "has_labels": pl.Boolean,
+    "masks": pl.Int64,
+    "grounded": pl.Int64,
+    "mask_px": pl.Int64,
+}
+
+
+@dataclass(frozen=True)
+class SweepOptions(Rules):
+    """The rules of the masks, and the threshold sets by name."""
+
+    sets: dict
+    """``{name: {"general": {...}, "edema": {...}}}``, plain floats."""
+
+
+def rows_of(case: Case, sets: Mapping[str, ThresholdSet], rules: Rules) -> dict[str, list[dict]]:
+    """Return the rows of one image under each threshold set; sets that decide the same of a lesion share the work."""
+    by_lesion: dict[str, list[Finding]] = {}
+    for finding in case.findings:
+        if finding.target and finding.target != CARDIOMEGALY:
+            by_lesion.setdefault(finding.target, []).append(finding)
+    rows: dict[str, list[dict]] = {name: [] for name in sets}
+    for lesion in (lesion for lesion in LESIONS if lesion in by_lesion):
+        findings, known = by_lesion[lesion], {}
+        for name, thresholds in sets.items():
+            decisions = tuple(decision(one, case.picture, case.zones, thresholds) for one in findings)
+            if decisions not in known:
+                outcomes = [outcome(one, case.picture, case.zones, case.heart, thresholds, rules) for one in findings]
+                known[decisions] = case.names | {"lesion": lesion} | _counts(outcomes)
+            rows[name].append({"thresholds": name} | known[decisions])
+    return rows
+
+
+def _counts(outcomes: list[Outcome]) -> dict:
+    grounded = [one.mask for one in outcomes if one.grounded]
+    return {
+        "findings": len(outcomes),
+        "has_labels": any(one.finding.reported for one in outcomes),
+        "masks": sum(one.mask is not None for one in outcomes),
+        "grounded": len(grounded),
+        "mask_px": pixels(union(grounded)) if grounded else 0,
+    }
+
+
+def run_shard(*, output: str | Path, options: SweepOptions, attrs: dict, threads: int, **inputs: str | Path) -> None:
+    """Evaluate every threshold set on one shard. Each image is read once, and what two sets share is done once.
+
+    ``inputs`` are the paths that :class:`cxr.ils.masks.inputs.Population` takes.
+    ``attrs`` has no place in a table, and the work runs on one core whatever ``threads`` says. Raises StoreError for
+    a damaged input.
+    """
+    cv2.setNumThreads(1)
+    sets = {name: ThresholdSet.of(values) for name, values in options.sets.items()}
+    rows: dict[str, list[dict]] = {name: [] for name in sets}
+    smallest_level = min((thresholds.smallest_level for thresholds in sets.values()), default=1)
+    population = Population(**inputs, rules=options, smallest_level=smallest_level)
+    with population:
+        for case in progress(population, len(population), "masks"):
+            for name, made in rows_of(case, sets, options).items():
+                rows[name] += made
+    write_table(output, pl.DataFrame([row for part in rows.values() for row in part], schema=SCHEMA))

@@ -1,0 +1,101 @@
+"""The paraphrase stage: each distinct instruction of a dataset in other wordings, by personas.
+
+Writes JSON Lines, one an instruction and persona, in the order of the instructions and of the personas: instruction,
+type, word, location (as in the instructions' file), persona, wordings (list; empty where none could be used), problem
+(null, or why), raw (the engine's last answer as it came, where it could not be used), attempts, made_by.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Sequence
+
+import polars as pl
+
+from cxr.base.errors import UserError
+from cxr.base.tables import read_lines, write_lines, write_table
+from cxr.ils.paraphrase import engine
+from cxr.ils.paraphrase.engine import ParaphraseOptions, Reworded, Task
+from cxr.ils.paraphrase.wordings import problem_of
+from cxr.ils.templates import Instruction
+
+__all__ = ["ParaphraseOptions", "run"]
+
+log = logging.getLogger("cxr")
+SHOWN = 1000
+"""Letters of an answer in a log: it is of our own question, no patient's text."""
+UNKNOWN = "not an instruction of Table 2"
+COUNTS = {
+    "persona": pl.String, "type": pl.String, "instructions": pl.Int64, "reworded": pl.Int64, "plain_only": pl.Int64,
+    "why": pl.String,
+}  # fmt: skip
+
+
+def run(*, instructions: str, wordings: str, counts_table: str, options: ParaphraseOptions, execution: dict) -> None:
+    """Reword the instructions of a dataset. Raises UserError where the engine cannot be reached.
+
+    An instruction that no wording stands for keeps its plain text alone: its line says why, and the counts how many.
+    """
+    rows = list(read_lines(instructions))
+    lines = reworded(rows, options, engine.load(options, execution))
+    write_lines(wordings, lines, checked=True)
+    table = counts(lines)
+    write_table(counts_table, table)
+    without = table["plain_only"].sum()
+    if without:
+        log.warning("paraphrase: %d of %d have no wording of a persona: see %s", without, len(lines), counts_table)
+    known = [line for line in lines if line["type"] is not None]
+    if known and not any(line["wordings"] for line in known):
+        reason = Counter(line["problem"] for line in known).most_common(1)[0][0]
+        log.info("the last answer for %r: %s", known[0]["instruction"], known[0]["raw"][:SHOWN])
+        raise UserError(
+            f"paraphrase: none of {len(rows)} instructions could be reworded, mostly for {reason!r}: "
+            "try another model, or set paraphrase.engine to rules"
+        )
+
+
+def reworded(rows: Sequence[dict], options: ParaphraseOptions, used: engine.Engine) -> list[dict]:
+    """Return the lines of all instructions and personas; what an engine gives is read back, whichever it is."""
+    known = {row["instruction"]: _meant(row) for row in rows if row["type"] is not None}
+    taken: dict[str, list[str]] = {text: [] for text in known}
+    told: dict[tuple[str, str], Reworded] = {}
+    for persona in options.personas:
+        tasks = [Task(text, meant, tuple(taken[text])) for text, meant in known.items()]
+        for task, found in zip(tasks, used.reword(tasks, persona) if tasks else [], strict=True):
+            problem = found.problem or problem_of(found.wordings, task)
+            kept = Reworded((), problem, found.raw or "\n".join(found.wordings), found.attempts) if problem else found
+            told[task.text, persona] = kept
+            taken[task.text] += kept.wordings
+    unknown = Reworded((), UNKNOWN, "", 0)
+    return [
+        row | _line(persona, told.get((row["instruction"], persona), unknown), used.made_by)
+        for row in rows
+        for persona in options.personas
+    ]
+
+
+def _meant(row: dict) -> Instruction:
+    return Instruction(row["type"], row["word"], tuple(row["location"]))
+
+
+def _line(persona: str, found: Reworded, made_by: str) -> dict:
+    return {
+        "persona": persona,
+        "wordings": list(found.wordings),
+        "problem": found.problem,
+        "raw": found.raw,
+        "attempts": found.attempts,
+        "made_by": made_by,
+    }
+
+
+def counts(lines: Sequence[dict]) -> pl.DataFrame:
+    """Return how many instructions each persona reworded, by type of instruction, and why the others were not."""
+    groups: dict[tuple[str, str], list[dict]] = {}
+    for line in lines:
+        groups.setdefault((line["persona"], line["type"] or "unknown"), []).append(line)
+    rows = []
+    for (persona, kind), members in groups.items():
+        why = Counter(line["problem"] for line in members if line["problem"])
+        told = "; ".join(f"{reason}: {number}" for reason, number in sorted(why.items()))
+        rows.append((persona, kind, len(members), len(members) - why.total(), why.total(), told))
+    return pl.DataFrame(rows, schema=COUNTS, orient="row").sort("persona", "type", maintain_order=True)

@@ -1,0 +1,58 @@
+"""The default engine: our own wordings, by persona, type, lesion type and place; no download."""
+
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+import yaml
+
+from cxr.base.errors import UserError
+from cxr.base.paths import RESOURCES
+from cxr.ils.paraphrase.engine import Engine, ParaphraseOptions, Reworded, Task
+from cxr.ils.templates import Instruction
+
+RESOURCE_FILES = ("paraphrase/wordings.yaml",)
+
+
+@cache
+def _wordings() -> dict:
+    return yaml.safe_load((Path(RESOURCES) / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
+
+
+def load(options: ParaphraseOptions, execution: dict) -> Engine:
+    """Return the engine. Raises UserError for more wordings than there are."""
+    del execution
+    told = _wordings()
+    for persona in options.personas:
+        if persona not in told:
+            raise UserError(f"paraphrase.personas names {persona!r}: choose from {', '.join(told)}")
+        there = min(len(told[persona][kind]) for kind in ("basic", "global", "lesion_inference"))
+        if options.per_persona > there:
+            raise UserError(
+                f"paraphrase.per_persona is {options.per_persona}, but the engine rules has {there} wordings for each "
+                "persona: lower it, or set paraphrase.engine to vllm"
+            )
+
+    def reword(tasks: Sequence[Task], persona: str) -> list[Reworded]:
+        return [Reworded(tuple(wordings(task.meant, persona)[: options.per_persona])) for task in tasks]
+
+    return Engine(reword, "rules")
+
+
+def wordings(meant: Instruction, persona: str) -> list[str]:
+    """Return all wordings of a persona for an instruction."""
+    told = _wordings()[persona]
+    slots = {"lesion": told["lesions"][meant.word], "place": _joined([_place(told, name) for name in meant.location])}
+    return [frame.format(**slots) for frame in told[meant.type]]
+
+
+def _place(told: dict, location: str) -> str:
+    side, _, level = location.partition(" ")
+    return f"the {told['places'][level].format(side=side)}"
+
+
+def _joined(places: list[str]) -> str:
+    """Join as Table 2's instructions do: "a", "a and b", "a, b, and c"."""
+    if len(places) <= 2:
+        return " and ".join(places)
+    return f"{', '.join(places[:-1])}, and {places[-1]}"

@@ -1,0 +1,71 @@
+"""The paper's way: a language model rewords each instruction as each persona would; its answers are read back.
+
+An answer counts only if every wording means what the instruction means, and none comes twice; else the model is asked
+again, and after ``retries`` the persona has no wording of that instruction.
+"""
+
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+import yaml
+
+from cxr.base.paths import RESOURCES
+from cxr.ils.paraphrase.engine import Engine, ParaphraseOptions, Reworded, Task
+from cxr.ils.paraphrase.reading import names_of_lesion, names_of_place
+from cxr.ils.paraphrase.wordings import problem_of
+from cxr.llm.asking import Answer, Generate, Question, ask
+from cxr.llm.client import connect
+from cxr.llm.messages import filled
+from cxr.llm.options import Execution, ModelOptions
+from cxr.llm.schemas import object_of
+
+RESOURCE_FILES = ("paraphrase/prompt.yaml",)
+GPU = True
+EXECUTION = "paraphrase.llm.execution"
+LONGEST = 400
+"""Bound on a wording, so that a model that runs on stops inside the schema."""
+
+
+@cache
+def _prompt() -> dict:
+    return yaml.safe_load((Path(RESOURCES) / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
+
+
+def load(options: ParaphraseOptions, execution: dict) -> Engine:
+    """Return the engine; the model is loaded when it is first asked, which raises UserError if it cannot be reached."""
+    model = ModelOptions(**options.own)
+    held: list[Generate] = []
+
+    def generate(questions: list[Question], attempt: int) -> list[str]:
+        if not held:
+            held.append(connect(model, Execution.of(execution, EXECUTION)))
+        return held[0](questions, attempt)
+
+    def reword(tasks: Sequence[Task], persona: str) -> list[Reworded]:
+        questions = [question(task, persona, options.per_persona) for task in tasks]
+        return [_reworded(answer) for answer in ask(questions, generate, model.limits)]
+
+    return Engine(reword, model.name)
+
+
+def question(task: Task, persona: str, number: int) -> Question:
+    """Return the request for one persona's wordings of one instruction."""
+    prompt = _prompt()
+    places = [" / ".join(names_of_place(location)) for location in task.meant.location]
+    messages = filled(
+        prompt,
+        persona=prompt["personas"][persona],
+        instruction=task.text,
+        lesion=" / ".join(names_of_lesion(task.meant.word)),
+        places="; ".join(places) or prompt["no_place"],
+        number=str(number),
+    )
+    text = {"type": "string", "minLength": 1, "maxLength": LONGEST}
+    schema = object_of(wordings={"type": "array", "items": text, "minItems": number, "maxItems": number})
+    return Question(messages, schema, lambda answer: problem_of(answer["wordings"], task))
+
+
+def _reworded(answer: Answer) -> Reworded:
+    told = tuple(" ".join(text.split()) for text in answer.value["wordings"]) if answer.value else ()
+    return Reworded(told, answer.problem, answer.raw, answer.attempts)

@@ -1,0 +1,319 @@
+"""The published checkpoints (LISA-7B-v1, ROSALIA-7B-v1, SAM's and CLIP's) to our layout and back, by one table.
+
+Strict both ways: every tensor has its place and the right shape, and none is left over but for the few named here.
+Tensors are read and written one by one, so that memory holds no model.
+"""
+
+import json
+import re
+from pathlib import Path
+
+import torch
+from huggingface_hub.errors import StrictDataclassError
+from torch import nn
+from transformers import CLIPVisionConfig, LlamaConfig, LlavaConfig, SamConfig
+
+from cxr.base.errors import UserError
+from cxr.ils.rosalia.config import CLIP_L14, CONFIG, RosaliaConfig, read_config, write_config
+from cxr.ils.rosalia.files import Weights, fill, write, write_file, write_json
+from cxr.ils.rosalia.model import Rosalia, empty
+from cxr.ils.rosalia.sizes import sam_sizes
+from cxr.nets.loading import misfit
+
+SAM_PREFIX = "model.visual_model."
+"""What the names of SAM's own file have before them in LISA's checkpoints."""
+CLIP_PREFIX = "model.vision_tower.vision_tower."
+"""What the names of CLIP's own file have before them; the published models come without."""
+CLIP_LAYER = "mm_vision_select_layer"
+"""Key of the published config.json: whose hidden states of CLIP the language model sees, counted from the last."""
+_ENCODER, _PROMPTS, _DECODER = (SAM_PREFIX + part for part in ("image_encoder.", "prompt_encoder.", "mask_decoder."))
+_HEADS = ("output_hypernetworks_mlps.#", "iou_prediction_head")
+TABLE: tuple[tuple[str, str], ...] = (
+    ("lm_head.*", "llava.lm_head.*"),
+    ("model.embed_tokens.*", "llava.model.language_model.embed_tokens.*"),
+    ("model.layers.#.*", "llava.model.language_model.layers.#.*"),
+    ("model.norm.*", "llava.model.language_model.norm.*"),
+    ("model.mm_projector.*", "llava.model.multi_modal_projector.linear_1.*"),
+    ("model.text_hidden_fcs.0.0.*", "project.0.*"),
+    ("model.text_hidden_fcs.0.2.*", "project.2.*"),
+    (CLIP_PREFIX + "vision_model.*", "llava.model.vision_tower.*"),
+    (_ENCODER + "pos_embed", "sam.vision_encoder.pos_embed"),
+    (_ENCODER + "patch_embed.proj.*", "sam.vision_encoder.patch_embed.projection.*"),
+    (_ENCODER + "blocks.#.norm1.*", "sam.vision_encoder.layers.#.layer_norm1.*"),
+    (_ENCODER + "blocks.#.norm2.*", "sam.vision_encoder.layers.#.layer_norm2.*"),
+    (_ENCODER + "blocks.#.attn.*", "sam.vision_encoder.layers.#.attn.*"),
+    (_ENCODER + "blocks.#.mlp.*", "sam.vision_encoder.layers.#.mlp.*"),
+    (_ENCODER + "neck.0.*", "sam.vision_encoder.neck.conv1.*"),
+    (_ENCODER + "neck.1.*", "sam.vision_encoder.neck.layer_norm1.*"),
+    (_ENCODER + "neck.2.*", "sam.vision_encoder.neck.conv2.*"),
+    (_ENCODER + "neck.3.*", "sam.vision_encoder.neck.layer_norm2.*"),
+    (_PROMPTS + "pe_layer.positional_encoding_gaussian_matrix", "sam.shared_image_embedding.positional_embedding"),
+    (_PROMPTS + "point_embeddings.#.*", "sam.prompt_encoder.point_embed.#.*"),
+    (_PROMPTS + "not_a_point_embed.*", "sam.prompt_encoder.not_a_point_embed.*"),
+    (_PROMPTS + "no_mask_embed.*", "sam.prompt_encoder.no_mask_embed.*"),
+    (_PROMPTS + "mask_downscaling.0.*", "sam.prompt_encoder.mask_embed.conv1.*"),
+    (_PROMPTS + "mask_downscaling.1.*", "sam.prompt_encoder.mask_embed.layer_norm1.*"),
+    (_PROMPTS + "mask_downscaling.3.*", "sam.prompt_encoder.mask_embed.conv2.*"),
+    (_PROMPTS + "mask_downscaling.4.*", "sam.prompt_encoder.mask_embed.layer_norm2.*"),
+    (_PROMPTS + "mask_downscaling.6.*", "sam.prompt_encoder.mask_embed.conv3.*"),
+    (_DECODER + "iou_token.*", "sam.mask_decoder.iou_token.*"),
+    (_DECODER + "mask_tokens.*", "sam.mask_decoder.mask_tokens.*"),
+    *(
+        (f"{_DECODER}transformer.layers.#.norm{n}.*", f"sam.mask_decoder.transformer.layers.#.layer_norm{n}.*")
+        for n in (1, 2, 3, 4)
+    ),
+    *(
+        (f"{_DECODER}transformer.layers.#.{part}.*", f"sam.mask_decoder.transformer.layers.#.{part}.*")
+        for part in ("self_attn", "cross_attn_token_to_image", "cross_attn_image_to_token", "mlp")
+    ),
+    (_DECODER + "transformer.final_attn_token_to_image.*", "sam.mask_decoder.transformer.final_attn_token_to_image.*"),
+    (_DECODER + "transformer.norm_final_attn.*", "sam.mask_decoder.transformer.layer_norm_final_attn.*"),
+    (_DECODER + "output_upscaling.0.*", "sam.mask_decoder.upscale_conv1.*"),
+    (_DECODER + "output_upscaling.1.*", "sam.mask_decoder.upscale_layer_norm.*"),
+    (_DECODER + "output_upscaling.3.*", "sam.mask_decoder.upscale_conv2.*"),
+    *((f"{_DECODER}{head}.layers.0.*", f"sam.mask_decoder.{head}.proj_in.*") for head in _HEADS),
+    *((f"{_DECODER}{head}.layers.1.*", f"sam.mask_decoder.{head}.layers.0.*") for head in _HEADS),
+    *((f"{_DECODER}{head}.layers.2.*", f"sam.mask_decoder.{head}.proj_out.*") for head in _HEADS),
+)
+"""Names of tensors: published, ours. A # stands for a number, a * for the rest of the name."""
+DROPPINGS = re.compile(
+    r".*rotary_emb\.inv_freq|.*vision_model\.embeddings\.position_ids"
+    r"|text_model\..*|logit_scale|(visual|text)_projection\.weight"
+)
+"""Tensors that are computed, or (of CLIP's own file) of the half that reads text."""
+
+
+def _pattern(side: str) -> re.Pattern:
+    return re.compile(re.escape(side).replace(r"\#", r"(\d+)").replace(r"\*", "(.+)"))
+
+
+def _form(side: str) -> str:
+    return re.sub(r"[#*]", "{}", side)
+
+
+_TO_OURS = [(_pattern(theirs), _form(ours)) for theirs, ours in TABLE]
+_TO_PUBLISHED = [(_pattern(ours), _form(theirs)) for theirs, ours in TABLE]
+
+
+def _translated(name: str, table: list[tuple[re.Pattern, str]]) -> str | None:
+    for pattern, form in table:
+        # the last linear layer of a head of three stands below layers.0 in both layouts: whole names only
+        if found := pattern.fullmatch(name):
+            return form.format(*found.groups())
+    return None
+
+
+def ours_of(name: str) -> str | None:
+    """Return our name of a published tensor; None if the table has none."""
+    return _translated(name, _TO_OURS)
+
+
+def published_of(name: str) -> str:
+    """Return the published name of one of our tensors. Raises KeyError if the table has none."""
+    if (found := _translated(name, _TO_PUBLISHED)) is None:
+        raise KeyError(name)
+    return found
+
+
+def llama_config(folder: str | Path, vocabulary: int) -> LlamaConfig:
+    """Return the sizes of the language model that a published checkpoint's config.json tells.
+
+    Raises UserError if the file is missing, damaged or tells of another vocabulary than ``vocabulary``.
+    """
+    names = (
+        "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "rms_norm_eps",
+    )  # fmt: skip
+    more = ("num_key_value_heads", "max_position_embeddings", "bos_token_id", "eos_token_id")
+    held = _published_config(folder)
+    if missing := [name for name in names if name not in held]:
+        raise UserError(f"{Path(folder) / CONFIG} does not tell {missing[0]}: get the published file")
+    if held["vocab_size"] != vocabulary:
+        raise UserError(
+            f"{Path(folder) / CONFIG} tells of {held['vocab_size']} tokens, but the weights beside it have "
+            f"{vocabulary}: get both anew"
+        )
+    wanted = {name: held[name] for name in (*names, *more) if held.get(name) is not None}
+    rope = {"rope_type": "default", "rope_theta": float(held.get("rope_theta") or 10000.0)}
+    try:
+        return LlamaConfig(**wanted, rope_parameters=rope, tie_word_embeddings=False)
+    except (ValueError, StrictDataclassError) as error:
+        fault = str(error).splitlines()[0]
+        raise UserError(f"{Path(folder) / CONFIG} is damaged ({fault}): get the published file") from None
+
+
+def _published_config(folder: str | Path) -> dict:
+    path = Path(folder) / CONFIG
+    try:
+        held = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path} is missing or damaged ({error}): get the published file") from None
+    if not isinstance(held, dict):
+        raise UserError(f"{path} holds no table: get the published file")
+    return held
+
+
+def to_ours(
+    source: str | Path,
+    target: str | Path,
+    *,
+    seg_id: int,
+    image_id: int,
+    clip: str | Path | None = None,
+    clip_config: CLIPVisionConfig = CLIP_L14,
+    sam: SamConfig | None = None,
+    dtype: torch.dtype = torch.bfloat16,
+    shard_bytes: int = 5 * 10**9,
+) -> RosaliaConfig:
+    """Turn the folder of a published checkpoint into one of ours, its numbers of type ``dtype``.
+
+    ``seg_id``, ``image_id``: of the tokenizer. ``clip``: folder of openai/clip-vit-large-patch14, whose weights the
+    published models lack; not read where the checkpoint holds its own. ``sam``: sizes, by default those that the
+    weights tell.
+
+    Raises UserError if anything is missing, left over, damaged or of another shape.
+    """
+    with Weights(source) as weights:
+        found = _named(weights, source, "")
+        words = found.get("llava.model.language_model.embed_tokens.weight")
+        if words is None:
+            raise UserError(f"{source} holds no weights of LISA, for it lacks model.embed_tokens.weight: get it anew")
+        rows = weights.shapes[words][0]
+        if not 0 <= seg_id < rows:
+            raise UserError(f"{source} has {rows} tokens, but [SEG] is {seg_id}: give the tokenizer that came with it")
+        llava = LlavaConfig(
+            vision_config=clip_config,
+            text_config=llama_config(source, rows),
+            image_token_index=image_id,
+            image_seq_length=(clip_config.image_size // clip_config.patch_size) ** 2,
+            projector_hidden_act="linear",
+            vision_feature_layer=_published_config(source).get(CLIP_LAYER, -2),
+            vision_feature_select_strategy="default",
+        )
+        shapes = {ours: weights.shapes[theirs] for ours, theirs in found.items()}
+        config = RosaliaConfig(llava, sam or sam_sizes(shapes), seg_id)
+        wanted = _shapes(config)
+        with Weights(*([] if any("vision_tower" in name for name in found) else [_given(clip, source)])) as tower:
+            every = {name: (weights, theirs) for name, theirs in found.items()}
+            every |= {name: (tower, theirs) for name, theirs in _named(tower, clip, CLIP_PREFIX).items()}
+            held = {published_of(name): file.shapes[theirs] for name, (file, theirs) in every.items()}
+            if fault := misfit({published_of(name): shape for name, shape in wanted.items()}, held):
+                raise UserError(f"{source} holds the weights of another model, for {fault}: get the published one")
+            kinds = {name: (shape, dtype) for name, shape in wanted.items()}
+            write(target, kinds, lambda name: every[name][0].get(every[name][1]), shard_bytes)
+    write_config(target, config)
+    return config
+
+
+def _given(clip: str | Path | None, source: str | Path) -> str | Path:
+    if clip is None:
+        raise UserError(f"{source} comes without CLIP's weights: give the folder of openai/clip-vit-large-patch14")
+    return clip
+
+
+def _named(weights: Weights, source: object, prefix: str) -> dict[str, str]:
+    """Return {our name: name in the files} but for the droppings. Raises UserError for a name not in the table."""
+    found = {}
+    for name in weights.shapes:
+        if DROPPINGS.fullmatch(name):
+            continue
+        ours = ours_of(prefix + name)
+        if ours is None:
+            raise UserError(f"{source} holds {name}, which LISA has no place for: get the published weights")
+        found[ours] = name
+    return found
+
+
+def _shapes(config: RosaliaConfig) -> dict[str, tuple[int, ...]]:
+    """Return {name: shape} of a model, which is never made."""
+    with torch.device("meta"):
+        return {name: tuple(value.shape) for name, value in empty(config, torch.float32).state_dict().items()}
+
+
+def to_published(
+    source: str | Path,
+    target: str | Path,
+    *,
+    base: str | Path | None = None,
+    with_clip: bool = False,
+    dtype: torch.dtype = torch.bfloat16,
+    shard_bytes: int = 5 * 10**9,
+) -> None:
+    """Turn a folder of ours into one that the published code reads (safetensors), CLIP's weights left out as there.
+
+    ``base``: folder of the published model that it came from, whose config.json is taken over; without it one is
+    written that tells the model's sizes. Raises UserError for a model or a config.json that is missing or damaged.
+    """
+    config = read_config(source)
+    rope = config.llava.text_config
+    held, shapes = written_config(config) if base is None else _published_config(base), _shapes(config)
+    names = {published_of(name): name for name in shapes if with_clip or ".vision_tower." not in name}
+    with Weights(source) as weights:
+        if fault := misfit(shapes, weights.shapes):
+            raise UserError(f"{source} holds the weights of another model, for {fault}: make it anew")
+        kinds = {theirs: (weights.shapes[ours], dtype) for theirs, ours in names.items()}
+        # a table that the code of that time keeps among the weights
+        angles = _inverse_frequencies(rope)
+        tables = {f"model.layers.{n}.self_attn.rotary_emb.inv_freq" for n in range(rope.num_hidden_layers)}
+        kinds |= dict.fromkeys(tables, (tuple(angles.shape), torch.float32))
+        write(target, kinds, lambda name: angles.clone() if name in tables else weights.get(names[name]), shard_bytes)
+    write_json(Path(target) / CONFIG, held | {"vocab_size": rope.vocab_size})
+
+
+def written_config(config: RosaliaConfig) -> dict:
+    """Return a config.json of the published layout that tells a model's sizes, in LLaMA's and LLaVA's names."""
+    text, vision = config.llava.text_config, config.llava.vision_config
+    names = (
+        "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
+        "num_key_value_heads", "max_position_embeddings", "rms_norm_eps", "bos_token_id", "eos_token_id",
+        "pad_token_id", "hidden_act", "initializer_range",
+    )  # fmt: skip
+    held = {name: getattr(text, name) for name in names}
+    held |= {"model_type": "llava", "rope_theta": text.rope_parameters["rope_theta"], "tie_word_embeddings": False}
+    held |= {"mm_hidden_size": vision.hidden_size, "mm_use_im_start_end": True, "mm_vision_select_feature": "patch"}
+    return held | {
+        CLIP_LAYER: config.llava.vision_feature_layer,
+        "out_dim": config.sam.prompt_encoder_config.hidden_size,
+    }
+
+
+def _inverse_frequencies(config: LlamaConfig) -> torch.Tensor:
+    places = torch.arange(0, config.head_dim, 2, dtype=torch.int64).float()
+    return 1.0 / (config.rope_parameters["rope_theta"] ** (places / config.head_dim))
+
+
+def to_sam(source: str | Path, target: str | Path) -> None:
+    """Write SAM of a folder of ours as the safetensors file ``target``: names and numbers (float32) of SAM's own file.
+
+    :func:`reset_mask_branch` reads it, and so does the published code of SAM. Raises UserError for a model that is
+    missing, damaged or of another shape than its config.json says.
+    """
+    shapes = _shapes(read_config(source))
+    names = {_sams_own(name): name for name in shapes if name.startswith("sam.")}
+    with Weights(source) as weights:
+        if fault := misfit(shapes, weights.shapes):
+            raise UserError(f"{source} holds the weights of another model, for {fault}: make it anew")
+        kinds = {theirs: (shapes[ours], torch.float32) for theirs, ours in sorted(names.items())}
+        write_file(target, kinds, lambda name: weights.get(names[name]))
+
+
+def _sams_own(name: str) -> str:
+    """Return the name in SAM's own file of a tensor of our model's SAM."""
+    return published_of(name).removeprefix(SAM_PREFIX)
+
+
+def reset_mask_branch(model: Rosalia, sam: str | Path, seed: int) -> None:
+    """Do, in place, what the published training code does after it loaded LISA-7B: forget LISA's mask branch.
+
+    SAM, its mask decoder too, gets the weights of SAM's own file (sam_vit_h_4b8939.pth), and the projection new random
+    ones (torch's own for linear layers, from ``seed``). Raises UserError if the file does not fit.
+    """
+    with Weights(sam) as weights:
+        fill(model.sam, weights, str(sam), lambda name: _sams_own(f"sam.{name}"))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        for layer in model.project:
+            if isinstance(layer, nn.Linear):
+                fresh = nn.Linear(layer.in_features, layer.out_features)
+                with torch.no_grad():
+                    layer.weight.copy_(fresh.weight)
+                    layer.bias.copy_(fresh.bias)

@@ -1,0 +1,100 @@
+"""Which pairs make which batch: positives to negatives 1:1, the same order again after a resume."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from torch.utils.data import Sampler
+
+from cxr.base.errors import UserError
+from cxr.base.seeds import stable_hash
+
+BALANCES = ("expectation", "exact")
+
+
+class Draw(NamedTuple):
+    """A row of the lines, whether its picture is equalised, and on which of its wordings the lot falls."""
+
+    row: int
+    equalised: bool
+    wording: float = 0.0
+    """From 0 to 1, 1 left out; 0 is the plain text."""
+
+
+class Draws(Sampler[list[Draw]]):
+    """The batches of a training: each positive once an epoch, and as many negatives, drawn with replacement.
+
+    ``expectation``: positives and negatives in one shuffled order, 1:1 on average (authors' code); ``exact``: half
+    and half in every batch of every process. All is drawn from (seed, epoch), never from what ran before: after
+    :meth:`begin` an epoch goes on at any batch as if it had not been interrupted. An order that does not fill the
+    last batch of all ``world`` processes evenly is filled up with its first draws, so that they stay in step.
+    Raises UserError without positives or negatives, or for an odd batch where halves are to be exact.
+    """
+
+    def __init__(
+        self,
+        positive: np.ndarray,
+        *,
+        batch: int,
+        seed: int,
+        balance: str,
+        equalise: float,
+        where: str,
+        reword: bool = False,
+        rank: int = 0,
+        world: int = 1,
+    ):
+        """``positive``: bool (N,) of the lines of the file ``where``; ``batch``: draws of one process at a time.
+
+        ``reword``: draw wordings too, where not all are the plain one; what else is drawn does not depend on it.
+        """
+        self.positives, self.negatives = np.flatnonzero(positive), np.flatnonzero(~positive)
+        for name, rows in (("positive", self.positives), ("negative", self.negatives)):
+            if not len(rows):
+                raise UserError(f"{where} holds no {name} pair: train on a dataset with both, they are balanced 1:1")
+        if balance not in BALANCES:
+            raise UserError(f"balance is {balance!r}: choose one of {', '.join(BALANCES)}")
+        if balance == "exact" and batch % 2:
+            raise UserError(f"micro_batch is {batch}, which has no half: make it even or set balance to expectation")
+        self.batch, self.seed, self.balance, self.equalise = batch, seed, balance, equalise
+        self.rank, self.world, self.reword = rank, world, reword
+        self.epoch = self.first = 0
+
+    def begin(self, epoch: int, batch: int = 0) -> None:
+        """Let the next iteration give the given epoch, from its given batch on."""
+        self.epoch, self.first = epoch, batch
+
+    def batches(self) -> int:
+        """Return how many batches an epoch has for each process."""
+        return -(-2 * len(self.positives) // (self.batch * self.world))
+
+    def __len__(self) -> int:
+        return self.batches() - self.first
+
+    def order(self, epoch: int) -> list[Draw]:
+        """Return all draws of an epoch in their order, over all processes."""
+        generator = np.random.Generator(np.random.PCG64(stable_hash(self.seed, "draws", epoch)))
+        count = len(self.positives)
+        negatives = generator.choice(self.negatives, count)
+        if self.balance == "exact":
+            rows = np.stack([generator.permutation(self.positives), negatives], axis=1).ravel()
+        else:
+            rows = generator.permutation(np.concatenate([self.positives, negatives]))
+        equalised = generator.random(len(rows)) < self.equalise
+        wordings = self._wordings(epoch, len(rows))
+        unit = self.world * (2 if self.balance == "exact" else 1)
+        places = np.arange(-(-len(rows) // unit) * unit) % len(rows)
+        every = zip(rows[places], equalised[places], wordings[places], strict=True)
+        return [Draw(int(row), bool(flag), float(chance)) for row, flag, chance in every]
+
+    def _wordings(self, epoch: int, count: int) -> np.ndarray:
+        if not self.reword:
+            return np.zeros(count)
+        return np.random.Generator(np.random.PCG64(stable_hash(self.seed, "wordings", epoch))).random(count)
+
+    def __iter__(self) -> Iterator[list[Draw]]:
+        order, step = self.order(self.epoch), self.batch * self.world
+        for first in range(self.first * step, len(order), step):
+            together = order[first : first + step]
+            share = len(together) // self.world
+            yield together[self.rank * share : (self.rank + 1) * share]

@@ -1,0 +1,149 @@
+"""Weights in files of several shards: what they hold, one tensor at a time, and writing them one shard at a time."""
+
+import json
+import pickle
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+import torch
+from huggingface_hub import split_torch_state_dict_into_shards
+from safetensors import SafetensorError, safe_open
+
+from cxr.base.atomic import atomic
+from cxr.base.errors import UserError
+from cxr.base.faults import no_inputs
+from cxr.nets import tensors
+from cxr.nets.loading import misfit
+from cxr.nets.tensors import Kinds
+
+INDEX = "model.safetensors.index.json"
+_PATTERNS = ("*.safetensors", "pytorch_model*.bin", "*.pth", "*.pt")
+"""Names of files of weights in a folder; the first pattern that any name fits is the one that counts."""
+
+
+class Weights:
+    """Tensors by name in safetensors or torch files, read one at a time. Use inside ``with``.
+
+    ``shapes`` = {name: shape} of all. Raises UserError with one sentence for what is missing or damaged.
+    """
+
+    def __init__(self, *sources: str | Path):
+        """``sources``: files, or folders that hold them."""
+        self.sources = [Path(source) for source in sources]
+
+    def __enter__(self) -> "Weights":
+        self._stack = ExitStack()
+        self._get: dict[str, Callable[[], torch.Tensor]] = {}
+        self.shapes: dict[str, tuple[int, ...]] = {}
+        with ExitStack() as stack:
+            for path in [path for source in self.sources for path in _files(source)]:
+                try:
+                    self._open(path, stack)
+                except (SafetensorError, OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
+                    if no_inputs(error):
+                        raise
+                    fault = (str(error).splitlines() or [type(error).__name__])[0]
+                    raise UserError(f"{path} is damaged or holds no weights: get it anew ({fault})") from None
+            self._stack = stack.pop_all()
+        return self
+
+    def _open(self, path: Path, stack: ExitStack) -> None:
+        if path.suffix == ".safetensors":
+            file = stack.enter_context(safe_open(path, "pt"))
+            for name in file.keys():  # noqa: SIM118 (no mapping)
+                self._add(path, name, tuple(file.get_slice(name).get_shape()), lambda name=name: file.get_tensor(name))
+            return
+        try:
+            held = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+        except RuntimeError as error:
+            if "mmap" not in str(error):
+                raise
+            held = torch.load(path, map_location="cpu", weights_only=True)  # a file of torch before 1.6
+        if not isinstance(held, dict) or not all(isinstance(each, torch.Tensor) for each in held.values()):
+            raise UserError(f"{path} holds no plain table of weights: get the published file")
+        for name, tensor in held.items():
+            self._add(path, name, tuple(tensor.shape), lambda tensor=tensor: tensor)
+
+    def _add(self, path: Path, name: str, shape: tuple[int, ...], get: Callable[[], torch.Tensor]) -> None:
+        if name in self.shapes:
+            raise UserError(f"{path} holds {name}, which another file beside it holds too: remove one")
+        self.shapes[name], self._get[name] = shape, get
+
+    def __exit__(self, *_: object) -> None:
+        self._get.clear()
+        self._stack.close()
+
+    def get(self, name: str) -> torch.Tensor:
+        """Return one tensor."""
+        return self._get[name]()
+
+
+def _files(source: Path) -> list[Path]:
+    if source.is_file():
+        return [source]
+    for pattern in _PATTERNS:
+        if found := sorted(source.glob(pattern)):
+            for index in source.glob("*.index.json"):
+                _check_complete(index, {path.name for path in found}, pattern)
+            return found
+    raise UserError(f"{source} holds no weights ({', '.join(_PATTERNS)}): correct the path or get them")
+
+
+def _check_complete(index: Path, there: set[str], pattern: str) -> None:
+    """Raise UserError if the index of a checkpoint names a shard, of the pattern's kind, that is not there."""
+    try:
+        named = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
+    except (OSError, ValueError, KeyError, AttributeError):
+        raise UserError(f"{index} is damaged: get it anew") from None
+    missing = sorted(name for name in named - there if Path(name).suffix == Path(pattern).suffix)
+    if missing:
+        raise UserError(f"{index.parent} lacks {missing[0]}, which {index.name} names: get the file")
+
+
+def write(folder: str | Path, kinds: Kinds, get: Callable[[str], torch.Tensor], shard_bytes: int) -> None:
+    """Write tensors, {name: (shape, dtype)} each made by ``get(name)``, as safetensors; one is held at a time.
+
+    The names are those of transformers: model.safetensors, or model-00001-of-0000N.safetensors and an index.
+    """
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    plan = split_torch_state_dict_into_shards(
+        # on meta, tensors have a size but no storage
+        {name: torch.empty(shape, dtype=dtype, device="meta") for name, (shape, dtype) in sorted(kinds.items())},
+        max_shard_size=shard_bytes,
+    )
+    for file, names in plan.filename_to_tensors.items():
+        write_file(folder / file, {name: kinds[name] for name in names}, get)
+    if plan.is_sharded:
+        index = {"metadata": plan.metadata, "weight_map": dict(sorted(plan.tensor_to_filename.items()))}
+        write_json(folder / INDEX, index)
+    for stale in folder.glob("model*.safetensors*"):
+        if stale.name not in plan.filename_to_tensors and not (plan.is_sharded and stale.name == INDEX):
+            stale.unlink()
+
+
+def write_file(path: str | Path, kinds: Kinds, get: Callable[[str], torch.Tensor]) -> None:
+    """Write tensors, {name: (shape, dtype)} each made by ``get(name)``, into one file of safetensors."""
+    with atomic(path) as temporary:
+        tensors.stream(temporary, kinds, get, {"format": "pt"})  # which transformers asks for
+
+
+def write_json(path: Path, content: dict) -> None:
+    """Write plain builtins as JSON, readable and always in the same order."""
+    with atomic(path) as temporary:
+        temporary.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def fill(part: torch.nn.Module, weights: Weights, where: str, name_of: Callable[[str], str] = str) -> None:
+    """Give a module its tensors, one at a time; ``name_of(ours)`` is a tensor's name in the files.
+
+    Raises UserError unless all fit and none is left over.
+    """
+    mine = part.state_dict()
+    wanted = {name_of(name): tuple(tensor.shape) for name, tensor in mine.items()}
+    if fault := misfit(wanted, weights.shapes):
+        raise UserError(f"{where} holds the weights of another model, for {fault}: get or make it anew")
+    with torch.no_grad():
+        for name, tensor in mine.items():
+            tensor.copy_(weights.get(name_of(name)))

@@ -1,0 +1,81 @@
+"""A small model of the same classes, to be trained from nothing on a CPU."""
+
+from typing import Protocol
+
+import torch
+from torch import nn
+from transformers import CLIPVisionConfig, LlamaConfig, LlavaConfig, SamConfig
+
+from cxr.base.errors import UserError
+from cxr.base.seeds import stable_hash
+from cxr.ils.rosalia.config import sam_config
+from cxr.ils.rosalia.model import Rosalia
+from cxr.ils.rosalia.tokens import Tokens
+
+HEAD = 16
+"""Channels of an attention head, everywhere."""
+CLIP_LAYERS = 2
+WINDOW = 7
+"""Side of the window, in patches, that all layers of SAM's encoder look through but each second and the last."""
+
+
+class Sizes(Protocol):
+    """Settings ``training.lite.sizes``: sides in pixels, widths in channels."""
+
+    image: int
+    patch: int
+    width: int
+    depth: int
+    clip_image: int
+    clip_patch: int
+    hidden: int
+    layers: int
+
+
+def lite_configs(sizes: Sizes, tokens: Tokens) -> tuple[LlavaConfig, SamConfig]:
+    """Return the sizes of both halves. Raises UserError for sizes that do not fit one another."""
+    for name, unit in (("width", HEAD), ("hidden", HEAD)):
+        if getattr(sizes, name) % unit:
+            raise UserError(f"training.lite.sizes.{name} is {getattr(sizes, name)}: make it a multiple of {unit}")
+    for name, unit in (("image", sizes.patch), ("clip_image", sizes.clip_patch)):
+        if getattr(sizes, name) % unit:
+            raise UserError(
+                f"training.lite.sizes.{name} is {getattr(sizes, name)}, no multiple of its patch {unit}: change one"
+            )
+    heads, hidden = sizes.width // HEAD, sizes.hidden
+    vision = CLIPVisionConfig(
+        hidden_size=hidden, intermediate_size=4 * hidden, num_hidden_layers=CLIP_LAYERS,
+        num_attention_heads=hidden // HEAD, image_size=sizes.clip_image, patch_size=sizes.clip_patch,
+    )  # fmt: skip
+    text = LlamaConfig(
+        vocab_size=len(tokens), hidden_size=hidden, intermediate_size=4 * hidden, num_hidden_layers=sizes.layers,
+        num_attention_heads=hidden // HEAD, max_position_embeddings=2048, bos_token_id=tokens.bos,
+        eos_token_id=tokens.eos, pad_token_id=tokens.pad, initializer_range=hidden**-0.5,
+    )  # fmt: skip
+    llava = LlavaConfig(
+        vision_config=vision, text_config=text, image_token_index=tokens.image, projector_hidden_act="linear",
+        image_seq_length=(sizes.clip_image // sizes.clip_patch) ** 2, vision_feature_layer=-1,
+    )  # fmt: skip
+    whole = tuple(sorted({*range(1, sizes.depth, 2), sizes.depth - 1}))
+    sam = sam_config(
+        sizes.image, sizes.patch, sizes.width, sizes.depth, heads, WINDOW, whole, sizes.width, heads, 4 * sizes.width,
+        sizes.width,
+    )  # fmt: skip
+    return llava, sam
+
+
+def make_lite(sizes: Sizes, tokens: Tokens, seed: int) -> Rosalia:
+    """Return the model with random weights that depend on the seed alone.
+
+    transformers begins SAM with weights that are next to zero and with positions as noise of high frequency, for they
+    are to be overwritten. Here they begin as in SAM's own code, from which it can learn.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(stable_hash("lite", seed) % 2**63)
+        model = Rosalia.from_configs(*lite_configs(sizes, tokens), tokens.seg)
+        for module in model.sam.modules():
+            if isinstance(module, nn.Linear | nn.Conv2d | nn.ConvTranspose2d):
+                module.reset_parameters()
+        nn.init.normal_(model.sam.shared_image_embedding.positional_embedding)
+        nn.init.trunc_normal_(model.sam.vision_encoder.pos_embed, std=0.02)
+    return model

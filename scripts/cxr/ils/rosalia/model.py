@@ -1,0 +1,358 @@
+"""ROSALIA: a LLaVA that answers an instruction, and SAM that draws the mask which the answer's [SEG] stands for.
+
+The architecture is LISA's. Both halves are those of transformers; what is here joins them.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import nn
+from transformers import (
+    DynamicCache,
+    LlavaConfig,
+    LlavaForConditionalGeneration,
+    PreTrainedConfig,
+    SamConfig,
+    SamModel,
+)
+from transformers.initialization import no_init_weights
+
+from cxr.ils.rosalia.config import DECODER_EPS, RosaliaConfig, read_config, write_config
+from cxr.ils.rosalia.files import Weights, fill, write
+from cxr.ils.rosalia.pictures import to_frame
+from cxr.ils.rosalia.samples import Batch
+from cxr.ils.rosalia.tokens import IGNORED
+
+
+@dataclass(frozen=True)
+class Views:
+    """What both encoders made of the I images of a batch: LLaVA's features (I, F, H), SAM's embeddings (I, C, h, w)."""
+
+    features: torch.Tensor
+    embeddings: torch.Tensor
+
+
+@dataclass(frozen=True)
+class Output:
+    """What the model made of a batch of B samples with M [SEG] in all; sizes: L tokens, V vocabulary, H hidden."""
+
+    hidden: torch.Tensor
+    """Last hidden states, normalised: (B, L, H)."""
+    logits: torch.Tensor | None
+    """Logits of the next token (B, L, V), if they were asked for."""
+    text_logits: torch.Tensor
+    """Those at the N places whose next token is learnt: (N, V)."""
+    text_labels: torch.Tensor
+    """That next token: (N,)."""
+    seg: torch.Tensor
+    """Embeddings that SAM is prompted with: (M, C)."""
+    sample_of: torch.Tensor
+    """Sample of each: (M,), ascending."""
+    low_res: torch.Tensor
+    """Mask logits of SAM's decoder: (M, 1, h, w)."""
+    iou: torch.Tensor
+    """Its own estimate of their quality: (M, 1)."""
+    masks: list[torch.Tensor]
+    """Mask logits of each sample in its target frame: B times (n, H, W)."""
+
+
+@dataclass(frozen=True)
+class Generated:
+    """Answers: their token ids (the end included, if it came), and of each the mask logits (n, H, W), one a [SEG]."""
+
+    ids: list[list[int]]
+    masks: list[torch.Tensor]
+
+
+@dataclass
+class _Prompted:
+    """Prompts that the language model has read: hidden states of their last tokens (B, H), and its cache."""
+
+    last: torch.Tensor
+    cache: DynamicCache
+    attention: torch.Tensor
+    lengths: torch.Tensor
+
+
+class Rosalia(nn.Module):
+    """LLaVA, SAM and the projection between them."""
+
+    def __init__(self, config: RosaliaConfig):
+        super().__init__()
+        config.sam.mask_decoder_config.layer_norm_eps = DECODER_EPS
+        forget_dtypes(config.llava, config.sam)
+        self.config = config
+        self.llava = LlavaForConditionalGeneration(config.llava)
+        projector = self.llava.model.multi_modal_projector
+        if config.llava.projector_hidden_act == "linear":  # LISA's projector is one linear layer
+            projector.linear_2 = nn.Identity()
+        self.sam = SamModel(config.sam)
+        # The same tensor under a second name, used for points alone, which are never given.
+        del self.sam.prompt_encoder.shared_embedding
+        hidden, out = config.llava.text_config.hidden_size, config.sam.prompt_encoder_config.hidden_size
+        self.project = nn.Sequential(nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, out))
+        self.images_at_once: int | None = None
+        """Images that SAM's encoder takes at a time (its attention is large); None for all of a batch."""
+
+    @classmethod
+    def from_configs(cls, llava: LlavaConfig, sam: SamConfig, seg_id: int) -> "Rosalia":
+        """Return a model with random weights, drawn from torch's generator."""
+        return cls(RosaliaConfig(llava, sam, seg_id))
+
+    @classmethod
+    def from_pretrained(
+        cls, folder: str | Path, dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu"
+    ) -> "Rosalia":
+        """Read what :meth:`save_pretrained` wrote, as numbers of type ``dtype``, one tensor at a time onto ``device``.
+
+        The computer's memory never holds the model where the device has its own. Raises UserError if the folder is
+        missing, damaged or does not fit to the last tensor.
+        """
+        model = empty(read_config(folder), dtype)
+        _move_empty(model, torch.device(device))
+        with Weights(folder) as weights:
+            fill(model, weights, str(folder))
+        return model.eval()
+
+    def save_pretrained(self, folder: str | Path, shard_bytes: int = 5 * 10**9) -> None:
+        """Write config.json and safetensors of at most ``shard_bytes`` each (plus what one tensor is larger)."""
+        tensors = self.state_dict()
+        kinds = {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in tensors.items()}
+        write(folder, kinds, tensors.__getitem__, shard_bytes)
+        write_config(folder, self.config)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return self.llava.lm_head.weight.device
+
+    def _apply(self, fn: Callable, recurse: bool = True) -> "Rosalia":
+        """Move or convert all tensors (what ``to``, ``bfloat16`` and ``cuda`` call) but keep the angles exact.
+
+        Frequencies of the rotary positions in bfloat16 would turn late tokens by wrong angles.
+        """
+        rotary = self.llava.model.language_model.rotary_emb
+        exact = dict(rotary.named_buffers())
+        super()._apply(fn, recurse)
+        for name, buffer in exact.items():
+            setattr(rotary, name, buffer.to(getattr(rotary, name).device))
+        return self
+
+    def checkpoint_gradients(self) -> None:
+        """From now on compute activations twice in training, to save memory."""
+        for part in (self.llava, self.sam):
+            part.gradient_checkpointing_enable({"use_reentrant": False})
+
+    def encode(self, batch: Batch) -> Views:
+        """Return what both encoders make of the batch's images; gradients flow where an encoder has any to train."""
+        model = self.llava.model
+        with _gradients_if_trained(model.vision_tower):
+            states = model.vision_tower(batch.clip, output_hidden_states=True).hidden_states
+            patches = states[self.config.llava.vision_feature_layer][:, 1:]  # without CLIP's class token
+        with _gradients_if_trained(self.sam.vision_encoder):
+            some = batch.images.split(self.images_at_once or len(batch.images))
+            embeddings = torch.cat([self.sam.vision_encoder(each).last_hidden_state for each in some])
+        return Views(model.multi_modal_projector(patches), embeddings)
+
+    def forward(self, batch: Batch, views: Views | None = None, all_logits: bool = False) -> Output:
+        """Read prompts with their answers and draw a mask for each [SEG] in them.
+
+        ``views``: of these images, where they are known already. ``all_logits``: also those that the loss leaves out.
+        """
+        views = views or self.encode(batch)
+        # No attention mask: padding stands at the end, where nothing that counts can see it, and causal attention
+        # alone has the faster kernels.
+        model = self.llava.model.language_model
+        hidden = model(inputs_embeds=self._embedded(batch, views), use_cache=False).last_hidden_state
+        learnt = batch.labels[:, 1:] != IGNORED
+        # The embedding is taken where [SEG] is predicted, one place before it.
+        asked = (batch.input_ids[:, 1:] == self.config.seg_id) & batch.attention[:, 1:].bool()
+        sample_of = asked.nonzero()[:, 0]
+        prompts, image_of = hidden[:, :-1][asked], batch.image_of[sample_of]
+        # Processes that share a training add up their gradients in the order in which they come, and others may have a
+        # [SEG]: where there is none, a mask that nobody asked for gives zeros, in the same order.
+        if spare := self.training and not len(prompts):
+            prompts, image_of = hidden[:1, 0], batch.image_of[:1]
+        seg = self.project(prompts)
+        low_res, iou = self._decoded(seg, image_of, views)
+        text_logits = self.llava.lm_head(hidden[:, :-1][learnt])
+        if spare:
+            text_logits = text_logits + 0.0 * low_res.sum()
+            seg, low_res, iou = seg[:0], low_res[:0], iou[:0]
+        return Output(
+            hidden=hidden,
+            logits=self.llava.lm_head(hidden) if all_logits else None,
+            text_logits=text_logits,
+            text_labels=batch.labels[:, 1:][learnt],
+            seg=seg,
+            sample_of=sample_of,
+            low_res=low_res,
+            iou=iou,
+            masks=self._framed(low_res, sample_of, batch),
+        )
+
+    @torch.no_grad()
+    def segment(self, batch: Batch, views: Views | None = None) -> list[torch.Tensor]:
+        """Return mask logits (H, W) of each sample, without generating: its prompt ends where [SEG] would come.
+
+        This is what :meth:`generate` draws wherever the answer begins with [SEG], as all of ROSALIA's do.
+        """
+        views = views or self.encode(batch)
+        low_res, _ = self._decoded(self.project(self._read(batch, views).last), batch.image_of, views)
+        every = torch.arange(len(batch.image_of), device=low_res.device)
+        return [masks[0] for masks in self._framed(low_res, every, batch)]
+
+    @torch.no_grad()
+    def generate(self, batch: Batch, max_new_tokens: int, views: Views | None = None) -> Generated:
+        """Answer prompts greedily, and draw a mask for each [SEG] in the answers.
+
+        An embedding is caught at the step that emits [SEG]; LISA's code computes all tokens again at every step.
+        """
+        views = views or self.encode(batch)
+        model, state = self.llava.model.language_model, self._read(batch, views)
+        hidden, cache, attention = state.last, state.cache, state.attention
+        rows = torch.arange(len(hidden), device=hidden.device)  # samples that are still being answered
+        ids: list[list[int]] = [[] for _ in rows]
+        caught: list[tuple[int, torch.Tensor]] = []
+        for step in range(max_new_tokens):
+            tokens = self.llava.lm_head(hidden).float().argmax(-1)
+            for place, (row, token) in enumerate(zip(rows.tolist(), tokens.tolist(), strict=True)):
+                ids[row].append(token)
+                if token == self.config.seg_id:
+                    caught.append((row, hidden[place]))
+            going = tokens != self.config.eos_id
+            if step + 1 == max_new_tokens or not going.any():
+                break
+            if not going.all():
+                rows, tokens, attention = rows[going], tokens[going], attention[going]
+                cache.batch_select_indices(going.nonzero()[:, 0])
+            attention = torch.cat([attention, attention.new_ones(len(rows), 1)], 1)
+            hidden = model(
+                inputs_embeds=self._words(tokens)[:, None],
+                attention_mask=attention,
+                position_ids=(state.lengths[rows] + step)[:, None],
+                past_key_values=cache,
+                use_cache=True,
+            ).last_hidden_state[:, 0]
+        caught.sort(key=lambda each: each[0])  # stable: within a sample the order of the answer
+        sample_of = torch.tensor([row for row, _ in caught], dtype=torch.long, device=hidden.device)
+        embeddings = torch.stack([each for _, each in caught]) if caught else hidden[:0]
+        low_res, _ = self._decoded(self.project(embeddings), batch.image_of[sample_of], views)
+        return Generated(ids, self._framed(low_res, sample_of, batch))
+
+    def _words(self, ids: torch.Tensor) -> torch.Tensor:
+        """Embed tokens; the place of an image gets any row, to be overwritten."""
+        return self.llava.model.language_model.embed_tokens(ids.masked_fill(ids == self.config.image_id, 0))
+
+    def _embedded(self, batch: Batch, views: Views) -> torch.Tensor:
+        """Embed the batch's tokens, and put each sample's image features where its image tokens are."""
+        words, places = self._words(batch.input_ids), batch.input_ids == self.config.image_id
+        features = views.features[batch.image_of].to(words.dtype)
+        if bool((places.sum(1) != features.shape[1]).any()):
+            raise ValueError(f"every sample must hold the image token {features.shape[1]} times")
+        return words.masked_scatter(places[:, :, None], features)
+
+    def _read(self, batch: Batch, views: Views) -> _Prompted:
+        """Read prompts up to their last tokens; what those of one image begin with alike is read once.
+
+        They differ in the instruction alone, which comes after the image: most of the tokens are shared.
+        """
+        model = self.llava.model.language_model
+        words, lengths = self._embedded(batch, views), batch.attention.sum(1)
+        last_image = (batch.input_ids == self.config.image_id).nonzero()[:, 1].max()
+        shared = int(min(last_image + 1, lengths.min() - 1))
+        beginnings = torch.cat([batch.image_of[:, None], batch.input_ids[:, :shared]], 1)
+        _, group = beginnings.unique(dim=0, return_inverse=True)
+        # of each group the first sample
+        first = torch.full((int(group.max()) + 1,), len(group), device=group.device)
+        first = first.scatter_reduce(0, group, torch.arange(len(group), device=group.device), "amin")
+        cache = DynamicCache(config=model.config)
+        model(inputs_embeds=words[first, :shared], past_key_values=cache, use_cache=True)
+        cache.batch_select_indices(group)
+        hidden = model(
+            inputs_embeds=words[:, shared:],
+            attention_mask=batch.attention,
+            position_ids=torch.arange(shared, words.shape[1], device=words.device)[None],
+            past_key_values=cache,
+            use_cache=True,
+        ).last_hidden_state
+        rows = torch.arange(len(words), device=words.device)
+        return _Prompted(hidden[rows, lengths - 1 - shared], cache, batch.attention, lengths)
+
+    def _decoded(self, seg: torch.Tensor, image_of: torch.Tensor, views: Views) -> tuple[torch.Tensor, torch.Tensor]:
+        """Let SAM draw a mask (M, 1, h, w) and estimate its quality (M, 1) for each prompt (M, C)."""
+        side = 4 * views.embeddings.shape[-1]
+        if not len(seg):
+            return seg.new_zeros(0, 1, side, side), seg.new_zeros(0, 1)
+        sam = self.sam
+        masks, iou = sam.mask_decoder(
+            image_embeddings=views.embeddings[image_of],
+            image_positional_embeddings=sam.get_image_wide_positional_embeddings().expand(len(seg), -1, -1, -1),
+            sparse_prompt_embeddings=seg[:, None, None],
+            dense_prompt_embeddings=sam.prompt_encoder.no_mask_embed.weight[:, :, None, None],
+            multimask_output=False,
+        )
+        return masks[:, 0], iou[:, 0]
+
+    def _framed(self, low_res: torch.Tensor, sample_of: torch.Tensor, batch: Batch) -> list[torch.Tensor]:
+        """Bring mask logits (M, 1, h, w) to the target frame of their sample; those of equal frames in one go."""
+        image_of, side = batch.image_of.tolist(), self.config.sam.vision_config.image_size
+        frames = [
+            (tuple(batch.resized[image]), tuple(target)) for image, target in zip(image_of, batch.original, strict=True)
+        ]
+        owners = sample_of.tolist()
+        masks = [low_res.new_zeros((0, *target), dtype=torch.float32) for _, target in frames]
+        for frame in dict.fromkeys(frames):
+            places = [place for place, owner in enumerate(owners) if frames[owner] == frame]
+            if not places:
+                continue
+            counts = Counter(owners[place] for place in places)
+            drawn = to_frame(low_res[places, 0], side, *frame).split(list(counts.values()))
+            for owner, some in zip(counts, drawn, strict=True):
+                masks[owner] = some
+        return masks
+
+
+def forget_dtypes(*configs: PreTrainedConfig) -> None:
+    """Take number types out of configurations and of those in them, in place.
+
+    Published files name the type that they were saved with (CLIP's float32), and transformers would make that part of
+    the model in it, whatever the rest is.
+    """
+    for config in configs:
+        config.dtype = None
+        forget_dtypes(*(part for part in vars(config).values() if isinstance(part, PreTrainedConfig)))
+
+
+def empty(config: RosaliaConfig, dtype: torch.dtype) -> Rosalia:
+    """Return a model whose weights are whatever was in memory, to be filled; untouched memory takes no room."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        with no_init_weights():
+            return Rosalia(config)
+    finally:
+        torch.set_default_dtype(before)
+
+
+def _move_empty(model: Rosalia, device: torch.device) -> None:
+    """Give a model that is to be filled its room on a device; what no file holds (angles, places) is moved as it is."""
+    filled = model.state_dict().keys()
+    for prefix, module in model.named_modules():
+        for name, parameter in module.named_parameters(recurse=False):
+            setattr(module, name, nn.Parameter(torch.empty_like(parameter, device=device), parameter.requires_grad))
+        for name, buffer in module.named_buffers(recurse=False):
+            there = f"{prefix}.{name}".lstrip(".") in filled
+            setattr(module, name, torch.empty_like(buffer, device=device) if there else buffer.to(device))
+
+
+@contextmanager
+def _gradients_if_trained(part: nn.Module) -> Iterator[None]:
+    """Let gradients through a part only if any of its weights is trained."""
+    trained = any(parameter.requires_grad for parameter in part.parameters())
+    with torch.set_grad_enabled(torch.is_grad_enabled() and trained):
+        yield

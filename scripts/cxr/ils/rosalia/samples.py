@@ -1,0 +1,359 @@
+"""Pairs as the model takes them, one at a time and in batches.
+
+Where a picture is not square, three squares must agree: the picture's, the reference mask's and the prediction's.
+
+* ``pad``: a mask of a square frame belongs to the picture in the middle of a black square, a mask of the picture's own
+  shape to the picture padded at the right and bottom; predictions are compared in that whole square.
+* ``stretch``: picture and mask are stretched to the square.
+* ``published_mismatch`` (with ``pad``): masks are padded as SAM's picture is, while predictions are cut to the part
+  that shows the image and stretched over the square, as the authors' code does. With square pictures all are the same;
+  with masks that are stretched frames (their later code) this one is right.
+"""
+
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import cv2
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from cxr.base.errors import StoreError, UserError
+from cxr.ils.rosalia.config import RosaliaConfig
+from cxr.ils.rosalia.draws import Draw, Draws
+from cxr.ils.rosalia.pictures import FITS, centred, clip_pixels, equalise, mask_target, normalised, sam_levels
+from cxr.ils.rosalia.prompts import CONVERSATIONS
+from cxr.ils.rosalia.sources import Frames, Lines, Masks, PictureSource, PictureTable
+from cxr.ils.rosalia.tokens import IGNORED, Tokens
+from cxr.ils.rosalia.wordings import Plain
+from cxr.ils.rosalia.wordings import Wording as Asked
+
+__all__ = [
+    "Batch",
+    "Draw",
+    "Draws",
+    "PairOptions",
+    "Pairs",
+    "PictureTable",
+    "Sample",
+    "collate",
+    "loader",
+    "sentences",
+]
+
+
+class Wording(Protocol):
+    """What a model must be asked with as it was trained (settings ``training``)."""
+
+    conversation: str
+    max_length: int
+    fit: str
+    published_mismatch: bool
+
+
+@dataclass(frozen=True)
+class PairOptions:
+    """How pairs are made ready. ``target``: side of the square of masks and predictions; 0: the picture's own shape."""
+
+    conversation: str
+    max_length: int
+    features: int
+    sam_side: int
+    clip_side: int
+    target: int
+    fit: str
+    published_mismatch: bool
+    answers: bool
+    """Whether the answer follows the prompt (training) or is to be predicted."""
+    equalise: bool
+    """Whether pictures that no :class:`Draw` asks for are equalised (evaluation)."""
+
+    @classmethod
+    def of(
+        cls, config: RosaliaConfig, wording: Wording, *, target: int | None = None, answers: bool, equalise: bool
+    ) -> "PairOptions":
+        """Return how pairs are made ready for a model of these sizes; ``target``: by default SAM's own side."""
+        vision, side = config.llava.vision_config, config.sam.vision_config.image_size
+        return cls(
+            conversation=wording.conversation,
+            max_length=wording.max_length,
+            features=(vision.image_size // vision.patch_size) ** 2,
+            sam_side=side,
+            clip_side=vision.image_size,
+            target=side if target is None else target,
+            fit=wording.fit,
+            published_mismatch=wording.published_mismatch,
+            answers=answers,
+            equalise=equalise,
+        )
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One pair: L tokens, SAM's side S, CLIP's side c, target side T."""
+
+    pair_id: str
+    image_id: str
+    equalised: bool
+    input_ids: torch.Tensor
+    """int64 (L,)"""
+    labels: torch.Tensor
+    """int64 (L,), -100 where there is nothing to learn"""
+    levels: torch.Tensor
+    """uint8 (S, S), SAM's picture before normalising"""
+    shown: tuple[int, int]
+    """Rows and columns of it that show the image"""
+    clip: torch.Tensor
+    """float32 (3, c, c)"""
+    mask: np.ndarray | None
+    """uint8 (T, T) of 0 and 1, empty for a negative; None where no masks are read"""
+    resized: tuple[int, int]
+    """Rows and columns of SAM's square that a prediction is cut to"""
+    original: tuple[int, int]
+    """Rows and columns that it is brought to then"""
+    positive: bool
+
+    @property
+    def view(self) -> tuple[str, bool]:
+        """Name of the picture as the model sees it: samples that share it share their embeddings."""
+        return self.image_id, self.equalised
+
+    @property
+    def sam(self) -> torch.Tensor:
+        """SAM's picture, float32 (3, S, S)."""
+        return normalised(self.levels[None], [self.shown])[0]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """B samples of I different pictures, texts padded at the right."""
+
+    input_ids: torch.Tensor
+    """int64 (B, L)"""
+    attention: torch.Tensor
+    """int64 (B, L), 0 at padding (by length: an unknown word has the same id)"""
+    labels: torch.Tensor
+    """int64 (B, L)"""
+    images: torch.Tensor
+    """(I, 3, S, S); where ``shown`` is given, uint8 (I, S, S) that :meth:`to` normalises"""
+    clip: torch.Tensor
+    """(I, 3, c, c)"""
+    image_of: torch.Tensor
+    """int64 (B,), the row of images"""
+    masks: list[torch.Tensor]
+    """B of float32 (uint8 until :meth:`to` where ``shown`` is given) (n, H, W); n is 1, or 0 where none are read"""
+    resized: list[tuple[int, int]]
+    """I"""
+    original: list[tuple[int, int]]
+    """B"""
+    pair_ids: list[str]
+    """B"""
+    shown: list[tuple[int, int]] | None = None
+    """I, rows and columns of images that show them; None once they are normalised"""
+
+    def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> "Batch":
+        """Return the batch on a device, its pictures normalised and in ``dtype``; masks are float32."""
+        names = ("input_ids", "attention", "labels", "image_of")
+        moved = {name: getattr(self, name).to(device, non_blocking=True) for name in names}
+        moved["clip"] = self.clip.to(device, dtype, non_blocking=True)
+        if self.shown is None:
+            moved["images"] = self.images.to(device, dtype, non_blocking=True)
+        else:
+            moved["images"] = normalised(self.images.to(device, non_blocking=True), self.shown, dtype)
+        return replace(
+            self, **moved, masks=[mask.to(device, non_blocking=True).float() for mask in self.masks], shown=None
+        )
+
+    def pin_memory(self) -> "Batch":
+        """Return the batch in page-locked memory (torch's loader asks for it)."""
+        names = ("input_ids", "attention", "labels", "images", "clip", "image_of")
+        pinned = {name: getattr(self, name).pin_memory() for name in names}
+        return replace(self, **pinned, masks=[mask.pin_memory() for mask in self.masks])
+
+
+class Pairs(Dataset):
+    """The pairs of a JSONL file with their pictures and masks, by row or by :class:`Draw`.
+
+    ``frames``: shards of canonical frames, or else ``pictures``; without ``masks`` samples have none; ``wording``: in
+    which wording the instructions are asked, by default their own. Every process
+    opens the files that it needs by itself. Raises UserError, at once, for a pair whose mask or picture is missing.
+    """
+
+    def __init__(
+        self,
+        *,
+        lines: str,
+        tokens: Tokens,
+        options: PairOptions,
+        index: str | None = None,
+        masks: list[str] | None = None,
+        frames: list[str] | None = None,
+        pictures: PictureSource | None = None,
+        wording: Asked | None = None,
+    ):
+        if options.conversation not in CONVERSATIONS:
+            raise UserError(f"conversation is {options.conversation!r}: choose one of {', '.join(CONVERSATIONS)}")
+        if options.fit not in FITS or (options.published_mismatch and options.fit != "pad"):
+            raise UserError(f"fit is {options.fit!r}: choose pad or stretch, and pad with published_mismatch")
+        if (frames is None) == (pictures is None):
+            raise ValueError("give frames or pictures")
+        if masks and not options.target:
+            raise ValueError("masks need a target")
+        self.lines, self.tokens, self.options = Lines(lines), tokens, options
+        self.wording: Asked = wording or Plain()
+        self.pictures = Frames(frames) if pictures is None else pictures
+        self.masks = Masks(index, masks) if masks else None
+        self._last: tuple[tuple[str, bool], tuple] | None = None
+        self._check()
+
+    def _check(self) -> None:
+        missing = {number for number, name in enumerate(self.lines.images) if name not in self.pictures}
+        for row in np.flatnonzero(self.lines.positive) if self.masks else ():
+            line = self.lines[row]
+            if line["mask_id"] not in self.masks:
+                raise UserError(
+                    f"{self.lines.path}: the mask {line['mask_id']} of the pair {line['pair_id']} is not among "
+                    f"{self.masks.name} and its shards: give those of the same threshold set"
+                )
+        if missing:
+            line = self.lines[int(np.flatnonzero(np.isin(self.lines.image, list(missing)))[0])]
+            raise UserError(
+                f"{self.lines.path}: the image {line['image_id']} of the pair {line['pair_id']} is not among "
+                f"{self.pictures.name} ({len(missing)} of {len(self.lines.images)} images are missing): add it"
+            )
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    def __getitem__(self, which: int | Draw) -> Sample:
+        row, equalised, chance = Draw(*which) if isinstance(which, tuple) else Draw(int(which), self.options.equalise)
+        if not 0 <= row < len(self):
+            raise IndexError(row)
+        line, options = self.lines[row], self.options
+        try:
+            input_ids, labels = self.tokens.encode(
+                self.wording.text(line, chance),
+                line["answer"] if options.answers else None,
+                options.conversation,
+                options.features,
+                options.max_length,
+            )
+            (levels, clip, shown, shape), mask = self._pixels(line["image_id"], equalised), self._mask(line)
+        except (UserError, StoreError) as error:
+            raise UserError(f"pair {line['pair_id']}: {error}") from None
+        whole = (options.sam_side, options.sam_side)
+        return Sample(
+            pair_id=line["pair_id"],
+            image_id=line["image_id"],
+            equalised=equalised,
+            input_ids=input_ids,
+            labels=labels,
+            levels=levels,
+            shown=shown,
+            clip=clip,
+            mask=mask,
+            resized=shown if options.published_mismatch or not options.target else whole,
+            original=(options.target, options.target) if options.target else shape,
+            positive=line["seg"],
+        )
+
+    def _pixels(self, image_id: str, equalised: bool) -> tuple:
+        key = (image_id, equalised)
+        if self._last is None or self._last[0] != key:  # the pairs of an image follow one another in a file
+            image = self.pictures.get(image_id)
+            shape, options = image.shape, self.options
+            if equalised:
+                image = equalise(image)
+            if self._centres(shape):
+                image = centred(image)
+            levels, shown = sam_levels(image, options.sam_side, options.fit)
+            self._last = key, (levels, clip_pixels(image, options.clip_side, options.fit), shown, shape)
+        return self._last[1]
+
+    def _centres(self, shape: tuple[int, int]) -> bool:
+        """Tell whether a picture of ``shape`` must be padded to the frame of square masks."""
+        square = self.masks is not None and self.masks.shape is not None and len(set(self.masks.shape)) == 1
+        return square and shape[0] != shape[1] and self.options.fit == "pad" and not self.options.published_mismatch
+
+    def _mask(self, line: dict) -> np.ndarray | None:
+        if self.masks is None:
+            return None
+        side = self.options.target
+        if not line["seg"]:
+            return np.zeros((side, side), np.uint8)
+        return mask_target(self.masks.get(line["mask_id"]), side, self.options.fit)
+
+
+def collate(samples: list[Sample], pad_id: int, *, packed: bool = False) -> Batch:
+    """Join samples; equal pictures (of the same equalisation) share one row, so that each is embedded once.
+
+    ``packed``: leave SAM's pictures and the masks as uint8 until :meth:`Batch.to`.
+    """
+    keys = [sample.view for sample in samples]
+    first = {key: samples[place] for place, key in reversed(list(enumerate(keys)))}
+    unique = list(dict.fromkeys(keys))
+    rows = {key: row for row, key in enumerate(unique)}
+    texts, labels = [sample.input_ids for sample in samples], [sample.labels for sample in samples]
+    lengths = torch.tensor([len(text) for text in texts])
+    levels, shown = torch.stack([first[key].levels for key in unique]), [first[key].shown for key in unique]
+    return Batch(
+        input_ids=torch.nn.utils.rnn.pad_sequence(texts, batch_first=True, padding_value=pad_id),
+        attention=(torch.arange(int(lengths.max())) < lengths[:, None]).long(),
+        labels=torch.nn.utils.rnn.pad_sequence(labels, batch_first=True, padding_value=IGNORED),
+        images=levels if packed else normalised(levels, shown),
+        clip=torch.stack([first[key].clip for key in unique]),
+        image_of=torch.tensor([rows[key] for key in keys]),
+        masks=[_mask_of(sample) if packed else _mask_of(sample).float() for sample in samples],
+        resized=[first[key].resized for key in unique],
+        original=[sample.original for sample in samples],
+        pair_ids=[sample.pair_id for sample in samples],
+        shown=shown if packed else None,
+    )
+
+
+def _mask_of(sample: Sample) -> torch.Tensor:
+    if sample.mask is None:
+        return torch.zeros((0, *sample.original), dtype=torch.uint8)
+    return torch.from_numpy(sample.mask)[None]
+
+
+class _Joined:
+    """:func:`collate` with its pad id, for workers (a lambda could not be sent to them)."""
+
+    def __init__(self, pad_id: int):
+        self.pad_id = pad_id
+
+    def __call__(self, samples: list[Sample]) -> Batch:
+        return collate(samples, self.pad_id, packed=True)
+
+
+def loader(pairs: Pairs, batches: Draws | list[list[int]], workers: int, *, pin: bool = False) -> DataLoader:
+    """Return a loader of packed batches (:meth:`Batch.to` unpacks them): of a :class:`Draws`, or of lists of rows.
+
+    Iterate it by :func:`sentences`. Raises what :class:`Pairs` raises when a sample is read.
+    """
+    # workers are forks, and in a fork OpenCV waits forever for the threads that it had before
+    cv2.setNumThreads(1)
+    return DataLoader(
+        pairs,
+        batch_sampler=batches,
+        num_workers=workers,
+        collate_fn=_Joined(pairs.tokens.pad),
+        pin_memory=pin,
+        worker_init_fn=_read_on,
+    )
+
+
+def _read_on(_: int) -> None:
+    """Let a reader ignore SIGTERM, which SLURM sends to all processes: a training goes on until it is written down."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
+def sentences(batches: DataLoader) -> Iterator[Batch]:
+    """Yield the batches; a worker's UserError, which torch wraps in its traceback, is its sentence alone again."""
+    try:
+        yield from batches
+    except UserError as error:
+        raise UserError(str(error).rstrip().rpartition("UserError: ")[2]) from None

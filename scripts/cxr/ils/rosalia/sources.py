@@ -1,0 +1,191 @@
+"""Where pairs, pictures and masks are read from: row by row, files opened by each process when it first needs them."""
+
+import json
+import os
+from pathlib import Path
+from typing import Protocol
+
+import h5py
+import numpy as np
+from PIL import Image, UnidentifiedImageError
+
+from cxr.base.errors import UserError
+from cxr.base.hdf5 import Shard
+from cxr.base.tables import read_table
+
+FIELDS = {"pair_id": str, "image_id": str, "instruction": str, "answer": str, "seg": bool, "mask_id": str | None}
+"""What is read of a pair, and its type."""
+GREY_MODES = ("1", "L", "LA", "P", "RGB", "RGBA")
+"""Pillow's names of the pictures of at most eight bits a channel."""
+
+
+class _PerProcess:
+    """A base for what holds open files: they are closed to copies of the object, in forks as in pickles."""
+
+    def __init__(self) -> None:
+        self._open: dict = {}
+        self._process = os.getpid()
+
+    def _files(self) -> dict:
+        if self._process != os.getpid():
+            self._open, self._process = {}, os.getpid()
+        return self._open
+
+    def __getstate__(self) -> dict:
+        return self.__dict__ | {"_open": {}, "_process": 0}
+
+
+class Lines(_PerProcess):
+    """The pairs of a JSONL file by row. Memory: 17 bytes a pair and the names of the images.
+
+    ``positive`` bool (N,), ``image`` int32 (N,) indexes ``images``, the image ids in order of appearance. Raises
+    UserError for a file that is missing or empty, a line that is no JSON, lacks a field or repeats a pair id.
+    """
+
+    def __init__(self, path: str | Path):
+        super().__init__()
+        self.path = Path(path)
+        offsets, positive, image, numbers, seen = [0], [], [], {}, set()
+        try:
+            with open(self.path, "rb") as file:
+                for number, text in enumerate(file, 1):
+                    line = self._parsed(text, number)
+                    if line["pair_id"] in seen:
+                        raise UserError(f"{path} line {number} repeats the pair {line['pair_id']}: make it anew")
+                    seen.add(line["pair_id"])
+                    offsets.append(offsets[-1] + len(text))
+                    positive.append(line["seg"])
+                    image.append(numbers.setdefault(line["image_id"], len(numbers)))
+        except OSError as error:
+            raise UserError(f"{path} cannot be read ({error.strerror}): run snakemake dataset, or correct it") from None
+        if not positive:
+            raise UserError(f"{path} holds no pair: choose another split, or a dataset with more studies")
+        self.offsets = np.array(offsets[:-1], np.int64)
+        self.positive, self.image = np.array(positive, bool), np.array(image, np.int32)
+        self.images: list[str] = list(numbers)
+
+    def _parsed(self, text: bytes, number: int) -> dict:
+        try:
+            line = json.loads(text)
+        except ValueError:
+            raise UserError(f"{self.path} line {number} is damaged (no JSON): make the dataset anew") from None
+        for name, kind in FIELDS.items():
+            if not isinstance(line, dict) or name not in line or not isinstance(line[name], kind):
+                raise UserError(f"{self.path} line {number} has no proper {name!r}: make the dataset anew")
+        if line["seg"] and not line["mask_id"]:
+            raise UserError(
+                f"{self.path} line {number}: the positive pair {line['pair_id']} names no mask: make it anew"
+            )
+        return line
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def __getitem__(self, row: int) -> dict:
+        files = self._files()
+        if "file" not in files:
+            files["file"] = open(self.path, "rb")  # noqa: SIM115 (kept open)
+        files["file"].seek(self.offsets[row])
+        return self._parsed(files["file"].readline(), row + 1)
+
+
+class PictureSource(Protocol):
+    """Grey pictures, uint8 (H, W), by image id."""
+
+    name: str
+
+    def __contains__(self, image_id: str) -> bool: ...
+
+    def get(self, image_id: str) -> np.ndarray:
+        """Return a picture. Raises UserError or StoreError if it cannot be read."""
+
+
+class Frames(_PerProcess):
+    """The canonical frames of all shards."""
+
+    def __init__(self, paths: list[str] | list[Path]):
+        super().__init__()
+        self.name = _these(paths)
+        self._place: dict[str, Path] = {}
+        for path in paths:
+            with Shard(path) as shard:
+                self._place |= dict.fromkeys(shard.ids, Path(path))
+
+    def __contains__(self, image_id: str) -> bool:
+        return image_id in self._place
+
+    def get(self, image_id: str) -> np.ndarray:
+        return _shard(self._files(), self._place[image_id], "image_id").get("image", image_id)
+
+
+class PictureTable:
+    """Pictures (JPEG or PNG of eight bits) of a table with the columns image_id and path.
+
+    A relative path is one below ``root``, by default the table's folder. Raises UserError if a column is missing.
+    """
+
+    def __init__(self, path: str | Path, root: str | Path = ""):
+        self.name = str(path)
+        table = read_table(path)
+        for column in ("image_id", "path"):
+            if column not in table.columns:
+                raise UserError(f"{path} has no column {column!r}: give image_id and path")
+        folder = Path(root) if str(root) else Path(path).parent
+        self._paths = {str(name): folder / place for name, place in table.select("image_id", "path").iter_rows()}
+
+    def __contains__(self, image_id: str) -> bool:
+        return image_id in self._paths
+
+    def get(self, image_id: str) -> np.ndarray:
+        path = self._paths[image_id]
+        try:
+            with Image.open(path) as image:
+                image.load()
+                if image.mode not in GREY_MODES:
+                    raise UserError(f"{path} has more than eight bits a pixel ({image.mode}): convert it")
+                return np.array(image.convert("L"))
+        except (OSError, UnidentifiedImageError, SyntaxError) as error:
+            raise UserError(f"{path} is missing or damaged: fetch it again ({type(error).__name__})") from None
+
+
+def picture_source(frames: list[str] | list[Path] | None, pictures: str | Path | None) -> PictureSource:
+    """Return the pictures of the table ``pictures`` where it is given, else the shards ``frames``."""
+    return PictureTable(pictures) if pictures else Frames(frames or [])
+
+
+class Masks(_PerProcess):
+    """The masks of all shards, by mask id; ``index`` says which shard holds one."""
+
+    def __init__(self, index: str | Path, paths: list[str] | list[Path]):
+        super().__init__()
+        self.name = str(index)
+        held: dict[str, tuple[Path, frozenset[str]]] = {}
+        self.shape: tuple[int, int] | None = None
+        for path in paths:
+            with Shard(path, key="mask_id") as shard:
+                held[Path(path).stem] = Path(path), frozenset(shard.ids)
+            with h5py.File(path) as file:  # the shape alone: a damaged row is the matter of the pair that reads it
+                rows, packed = file["mask"].shape[1:]
+                self.shape = (rows, 8 * packed)
+        self._place = {
+            name: held[place][0]
+            for name, place in read_table(index).select("mask_id", "shard").iter_rows()
+            if place in held and name in held[place][1]
+        }
+
+    def __contains__(self, mask_id: str) -> bool:
+        return mask_id in self._place
+
+    def get(self, mask_id: str) -> np.ndarray:
+        """Return a mask, bool (H, W). Raises StoreError if it is damaged."""
+        return _shard(self._files(), self._place[mask_id], "mask_id").get("mask", mask_id)
+
+
+def _shard(files: dict, path: Path, key: str) -> Shard:
+    if path not in files:
+        files[path] = Shard(path, key=key).__enter__()
+    return files[path]
+
+
+def _these(paths: list) -> str:
+    return f"{paths[0]} and {len(paths) - 1} more" if len(paths) > 1 else str(paths[0]) if paths else "no frames"

@@ -1,0 +1,199 @@
+"""Texts to token ids, the same ids as LISA's tokenizer gives (transformers 4.31, its slow Llama tokenizer).
+
+That tokenizer cuts a text at the tokens that LISA added, drops white space beside them, and encodes each piece with a
+leading "▁". Later versions keep the space, so that a "▁" would stand between "ASSISTANT:" and [SEG] and the mask would
+be read from another position. Here the cutting is done before any tokenizer sees the text, so that its version, and
+how it treats added tokens, makes no difference.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+import torch
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
+from transformers import AddedToken, AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
+
+from cxr.base.errors import UserError
+from cxr.ils.rosalia.prompts import END, IMAGE, IMAGE_END, IMAGE_START, SEG, SYSTEMS, prompt
+
+IGNORED = -100
+"""Label of a token that the loss leaves out."""
+UNKNOWN, BEGIN = "<unk>", "<s>"
+_ADDED = (SEG, IMAGE_START, IMAGE_END)
+_MARKS = (*_ADDED, IMAGE, END)
+_CUT = re.compile("(" + "|".join(map(re.escape, _MARKS)) + ")")
+_RESERVED = (*_MARKS, BEGIN, UNKNOWN)
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """A tokenizer and the ids that the model must know: of [SEG], the image, padding, begin and end of a text."""
+
+    tokenizer: PreTrainedTokenizerBase
+    seg: int
+    image: int
+    pad: int
+    bos: int
+    eos: int
+
+    @classmethod
+    def load(cls, folder: str | Path) -> "Tokens":
+        """Read a tokenizer that :meth:`save` wrote. Raises UserError if it is missing or does not know the tokens."""
+        return cls._of(_read(folder), str(folder))
+
+    @classmethod
+    def prepare(cls, source: str | Path | PreTrainedTokenizerBase) -> "Tokens":
+        """Add LISA's tokens to a tokenizer (or one in a folder): [SEG], then <im_start>, <im_end>, then <image>.
+
+        Those that it has keep their ids. Padding is ``<unk>``, as LISA sets it. Raises UserError if the folder cannot
+        be read or the tokenizer splits [SEG].
+        """
+        given = isinstance(source, PreTrainedTokenizerBase)
+        tokenizer = source if given else _read(source)
+        tokenizer.pad_token = tokenizer.unk_token
+        tokenizer.padding_side = "right"
+        # matched in the raw text: else a tokenizer may put a piece of white space before it
+        tokenizer.add_tokens([AddedToken(SEG, normalized=False, special=False)])
+        for token in (IMAGE_START, IMAGE_END, IMAGE):
+            tokenizer.add_tokens([AddedToken(token, normalized=False, special=True)], special_tokens=True)
+        return cls._of(tokenizer, "the tokenizer" if given else str(source))
+
+    @classmethod
+    def _of(cls, tokenizer: PreTrainedTokenizerBase, where: str) -> "Tokens":
+        ids = {token: tokenizer.convert_tokens_to_ids(token) for token in (SEG, IMAGE)}
+        for token, text in ((SEG, SEG), (SEG, f"ASSISTANT: {SEG}"), (IMAGE, IMAGE)):
+            found = tokenizer(text, add_special_tokens=False).input_ids
+            alone = text == token
+            if ids[token] in (None, tokenizer.unk_token_id) or (
+                found != [ids[token]] if alone else found.count(ids[token]) != 1
+            ):
+                raise UserError(
+                    f"{where} turns {text!r} into the ids {found}, where {token} must be one id of its own: "
+                    "prepare the tokenizer of LISA-7B-v1 or of its Llama anew"
+                )
+        named = {"pad": tokenizer.pad_token_id, "bos": tokenizer.bos_token_id, "eos": tokenizer.eos_token_id}
+        for name, value in named.items():
+            if value is None:
+                raise UserError(f"{where} has no {name} token: take the tokenizer of LISA-7B-v1 or of its Llama")
+        return cls(tokenizer, ids[SEG], ids[IMAGE], **named)
+
+    def __len__(self) -> int:
+        """Return how many rows the model's embedding needs at least."""
+        return len(self.tokenizer)
+
+    def save(self, folder: str | Path) -> None:
+        """Write the tokenizer for :meth:`load`."""
+        self.tokenizer.save_pretrained(str(folder))
+
+    def encode(
+        self, instruction: str, answer: str | None, conversation: str, features: int, max_length: int
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return (input_ids, labels), int64 (L,): the image token stands ``features`` times, for the image's features.
+
+        Labels are IGNORED up to where the answer begins (so all of them with ``answer`` None), then the answer's ids
+        and the end. Text with an answer is cut at ``max_length`` tokens, image included; a prompt alone never (LISA).
+        Raises UserError for an instruction or answer that holds one of the tokenizer's own tokens, and for an
+        instruction after which no token of the answer is left.
+        """
+        for name, text, allowed in (("instruction", instruction, ()), ("answer", answer or "", (SEG,))):
+            for token in _RESERVED:
+                if token in text and token not in allowed:
+                    raise UserError(f"the {name} {text!r} holds {token!r}, a token of the model's own: leave it out")
+        asked = self._ids(prompt(instruction, None, conversation))
+        if answer is None:
+            ids = asked
+        else:
+            ids = self._ids(prompt(instruction, answer, conversation))[: max(0, max_length - features + 1)]
+            if len(ids) <= len(asked):
+                raise UserError(
+                    f"the instruction {instruction!r} takes {len(asked) + features - 1} tokens, image included, which "
+                    f"leaves its answer no room in max_length {max_length}: raise it or shorten the instruction"
+                )
+        place = ids.index(self.image)
+        widened = ids[:place] + [self.image] * features + ids[place + 1 :]
+        labels = [IGNORED] * (len(asked) + features - 1) + ids[len(asked) :]
+        return torch.tensor(widened), torch.tensor(labels)
+
+    def _ids(self, text: str) -> list[int]:
+        pieces = _CUT.split(text)
+        ids = [self.bos]
+        for place, piece in enumerate(pieces):
+            if piece in _MARKS:
+                ids.append(self.eos if piece == END else self.tokenizer.convert_tokens_to_ids(piece))
+                continue
+            if place and pieces[place - 1] in _ADDED:
+                piece = piece.lstrip()
+            if place + 1 < len(pieces) and pieces[place + 1] in _ADDED:
+                piece = piece.rstrip()
+            if piece:
+                ids += self.tokenizer(piece, add_special_tokens=False).input_ids
+        return ids
+
+    def decode(self, ids: Iterable[int] | torch.Tensor) -> str:
+        """Return the text of ids, special tokens included, the image left out (LISA's evaluation)."""
+        own = {self.tokenizer.convert_tokens_to_ids(token): token for token in _ADDED}
+        own |= {self.bos: BEGIN, self.eos: END}
+        texts, run = [], []
+        for number in ids.tolist() if isinstance(ids, torch.Tensor) else ids:
+            if number == self.image:
+                continue
+            if number in own:
+                texts += [self._text(run), own[number]]
+                run = []
+            else:
+                run.append(number)
+        return " ".join(text for text in (*texts, self._text(run)) if text)
+
+    def _text(self, run: list[int]) -> str:
+        return self.tokenizer.decode(run, skip_special_tokens=False).strip() if run else ""
+
+
+def _read(folder: str | Path) -> PreTrainedTokenizerBase:
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise UserError(f"there is no folder {str(folder)!r} of a tokenizer: correct the path")
+    try:
+        return AutoTokenizer.from_pretrained(str(folder), local_files_only=True, padding_side="right")
+    except (OSError, ValueError, ImportError, KeyError, TypeError) as error:
+        alone = (folder / "tokenizer.model").is_file() and not (folder / "tokenizer.json").is_file()
+        if alone and find_spec("sentencepiece") is None:
+            raise UserError(
+                f"{folder} holds its tokenizer as tokenizer.model alone: install sentencepiece to read it"
+            ) from None
+        fault = next(iter(str(error).splitlines()), type(error).__name__)
+        raise UserError(f"{folder} holds no readable tokenizer: get its files anew ({fault})") from None
+
+
+def word_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
+    """Return the lite model's tokenizer: every word and punctuation mark of the texts and of the prompts is a token.
+
+    Deterministic: ``<unk>`` 0, ``<s>`` 1, ``</s>`` 2, then the words sorted. Single spaces survive a round trip.
+    """
+    cut = pre_tokenizers.Sequence(
+        [pre_tokenizers.Metaspace(prepend_scheme="always"), pre_tokenizers.Split(Regex(r"[^\w▁]"), "isolated")]
+    )
+    frame = [prompt("", "", conversation) for conversation in SYSTEMS]
+    words = {
+        word
+        for text in (*texts, *frame)
+        for piece in _CUT.split(text)
+        if piece not in _MARKS and piece.strip()
+        for word, _ in cut.pre_tokenize_str(piece.strip())
+    }
+    names = [UNKNOWN, BEGIN, END]
+    vocabulary = {name: place for place, name in enumerate(names + sorted(words - set(names)))}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=UNKNOWN))
+    tokenizer.pre_tokenizer = cut
+    tokenizer.decoder = decoders.Metaspace(prepend_scheme="always")
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        unk_token=UNKNOWN,
+        bos_token=BEGIN,
+        eos_token=END,
+        pad_token=UNKNOWN,
+        padding_side="right",
+        clean_up_tokenization_spaces=False,
+    )

@@ -1,0 +1,71 @@
+"""In which wording an instruction is asked: its plain text, one drawn among it and its paraphrases, or a persona's."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol
+
+from cxr.base.errors import UserError
+from cxr.base.seeds import stable_hash
+from cxr.base.tables import read_lines
+
+NO_WORDING = "no_wording"
+"""Fault of a pair whose instruction has no wording of the persona that it is to be asked in."""
+FIELDS = ("instruction", "persona", "wordings")
+
+
+class Wording(Protocol):
+    """Gives the text that a pair is asked with. ``chance``: a number from 0 to 1 that was drawn for it."""
+
+    def text(self, line: Mapping, chance: float) -> str: ...
+
+
+class Plain:
+    """The instruction as the dataset has it."""
+
+    def text(self, line: Mapping, chance: float) -> str:
+        """Return the pair's own instruction."""
+        return line["instruction"]
+
+
+class Drawn:
+    """The instruction or one of its paraphrases, all alike; an instruction without any is asked as it is."""
+
+    def __init__(self, path: str | Path):
+        """``path``: the wordings of the paraphrase stage."""
+        self.known: dict[str, list[str]] = {}
+        for line in _lines(path):
+            self.known.setdefault(line["instruction"], []).extend(line["wordings"])
+
+    def texts(self, instruction: str) -> list[str]:
+        """Return all wordings of an instruction, the plain one first."""
+        return [instruction, *self.known.get(instruction, [])]
+
+    def text(self, line: Mapping, chance: float) -> str:
+        """Return the wording that the chance falls on; 0 is the plain one."""
+        texts = self.texts(line["instruction"])
+        return texts[int(chance * len(texts))]
+
+
+class Persona:
+    """A wording of one persona, which of them a function of (seed, pair, persona)."""
+
+    def __init__(self, path: str | Path, persona: str, seed: int):
+        """``path``: the wordings of the paraphrase stage."""
+        self.persona, self.seed = persona, seed
+        self.known = {line["instruction"]: line["wordings"] for line in _lines(path) if line["persona"] == persona}
+        if not self.known:
+            raise UserError(f"{path} holds no wording of the persona {persona!r}: run snakemake paraphrase anew")
+
+    def text(self, line: Mapping, chance: float) -> str:
+        """Return the pair's wording. Raises UserError (``NO_WORDING``) where its instruction has none."""
+        texts = self.known.get(line["instruction"])
+        if not texts:
+            raise UserError(NO_WORDING)
+        return texts[stable_hash(self.seed, "wording", line["pair_id"], self.persona) % len(texts)]
+
+
+def _lines(path: str | Path):
+    for line in read_lines(path):
+        if any(name not in line for name in FIELDS):
+            raise UserError(f"{path} holds no wordings of instructions: run snakemake paraphrase anew")
+        yield line

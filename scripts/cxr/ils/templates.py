@@ -1,0 +1,144 @@
+"""The texts of Table 2 and the way back from a text to what it says.
+
+Three types of instruction: *basic* names a lesion and a place, *global* a lesion, *lesion inference* asks what an
+opacity at a place is. Every answer starts with ``[SEG]``, also where nothing is to be segmented. The reader follows
+the rules of the authors' released evaluation (how it tells the types apart, what it takes from an answer), in the
+strict form: a text that no template makes is an error, not a guess.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cxr.base.vocabulary import HEART, LESIONS, VALID_LOCATIONS, in_table_order
+
+BASIC, GLOBAL, INFERENCE = "basic", "global", "lesion_inference"
+TYPES = (BASIC, GLOBAL, INFERENCE)
+SEG = "[SEG]"
+OPACITY, CARDIOMEGALY = "opacity", "cardiomegaly"
+CERTAINTY_PHRASES = {"definitive": "is highly suggestive of", "tentative": "possibly reflects"}
+
+_PLACE = r"(?P<place>[a-z ,]+?)"
+_WORD = rf"(?P<word>{'|'.join(LESIONS)})"
+_LESION = rf"(?P<lesion>{'|'.join(LESIONS)})"
+_INSTRUCTIONS = {
+    INFERENCE: re.compile(rf"Segment the (?P<word>{OPACITY}) in the {_PLACE} and predict its type\."),
+    BASIC: re.compile(rf"Segment the {_WORD} in the {_PLACE}\."),
+    GLOBAL: re.compile(rf"Segment the {_WORD}\."),
+}
+_LOCATED = re.compile(rf"\[SEG\] It is located in the {_PLACE}\.")
+_ABSENT = re.compile(rf"\[SEG\] There is no {_WORD}(?: in the {_PLACE})?\.")
+_SUGGESTED = {
+    certainty: re.compile(rf"\[SEG\] It {phrase} {_LESION}\.") for certainty, phrase in CERTAINTY_PHRASES.items()
+}
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """What an instruction asks for: its type, the lesion type it names, valid locations (none for a global)."""
+
+    type: str
+    word: str
+    location: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """What an instruction and its answer say."""
+
+    type: str
+    word: str
+    """The lesion type named in the instruction."""
+    location: tuple[str, ...]
+    """Valid locations, ``("heart",)`` for a positive cardiomegaly, empty for other texts without a place."""
+    present: bool
+    lesion: str | None = None
+    """The lesion type inferred, in a positive answer to a lesion inference."""
+    certainty: str | None = None
+    """Likewise: definitive or tentative."""
+
+
+def join(locations: Sequence[str]) -> str:
+    """Join locations in the order of Table 9: "a", "a and b", "a, b, and c". Raises ValueError for none or unknown."""
+    names = in_table_order(locations)
+    if not names:
+        raise ValueError("an instruction that names a place needs at least one location")
+    if len(names) <= 2:
+        return " and ".join(names)
+    return f"{', '.join(names[:-1])}, and {names[-1]}"
+
+
+def split(text: str) -> tuple[str, ...]:
+    """Undo :func:`join`. Raises ValueError for a name that is no valid location or a text that ``join`` never makes."""
+    names = tuple(name for name in re.split(r", and |, | and ", text) if name)
+    if any(name not in VALID_LOCATIONS for name in names) or join(names) != text:
+        raise ValueError(f"not a list of valid locations: {text!r}")
+    return names
+
+
+def instruction(kind: str, word: str, location: Sequence[str] = ()) -> str:
+    """Return the instruction of Table 2. ``location`` is ignored by a global one."""
+    if kind == GLOBAL:
+        return f"Segment the {word}."
+    if kind == BASIC:
+        return f"Segment the {word} in the {join(location)}."
+    if kind == INFERENCE:
+        return f"Segment the {OPACITY} in the {join(location)} and predict its type."
+    raise ValueError(f"type must be one of {', '.join(TYPES)}, not {kind!r}")
+
+
+def positive_answer(kind: str, target: str, location: Sequence[str], certainty: str | None = None) -> str:
+    """Return the answer where the lesion is there. ``certainty`` matters to lesion inference alone.
+
+    A positive cardiomegaly answers ``[SEG]`` alone, as the release does, though Table 2 prints a place for globals.
+    """
+    if kind == INFERENCE:
+        return f"{SEG} It {CERTAINTY_PHRASES[certainty]} {target}."
+    if kind == BASIC or target == CARDIOMEGALY:
+        return SEG
+    return f"{SEG} It is located in the {join(location)}."
+
+
+def negative_answer(kind: str, word: str, location: Sequence[str] = ()) -> str:
+    """Return the answer where the lesion is not there."""
+    if kind == GLOBAL:
+        return f"{SEG} There is no {word}."
+    return f"{SEG} There is no {OPACITY if kind == INFERENCE else word} in the {join(location)}."
+
+
+def type_of(text: str) -> str:
+    """Return the type of an instruction by the released rule (a phrase, then a phrase, else global)."""
+    if "predict its type" in text:
+        return INFERENCE
+    return BASIC if "in the" in text else GLOBAL
+
+
+def parse_instruction(question: str) -> Instruction:
+    """Read an instruction back. Raises ValueError unless it is of Table 2."""
+    kind = type_of(question)
+    asked = _INSTRUCTIONS[kind].fullmatch(question)
+    if asked is None or (kind != GLOBAL and asked["word"] == CARDIOMEGALY):
+        raise ValueError(f"not an instruction of Table 2: {question!r}")
+    return Instruction(kind, asked["word"], () if kind == GLOBAL else split(asked["place"]))
+
+
+def parse(question: str, answer: str) -> Meaning:
+    """Read an instruction and its answer back. Raises ValueError unless both are of Table 2 and agree."""
+    asked = parse_instruction(question)
+    kind, word, location = asked.type, asked.word, asked.location
+    if absent := _ABSENT.fullmatch(answer):
+        denied = split(absent["place"]) if absent["place"] else ()
+        if (absent["word"], denied) != (word, location):
+            raise ValueError(f"the answer denies another thing than was asked: {question!r} {answer!r}")
+        return Meaning(kind, word, location, present=False)
+    if kind == INFERENCE:
+        for certainty, pattern in _SUGGESTED.items():
+            if found := pattern.fullmatch(answer):
+                return Meaning(kind, word, location, True, found["lesion"], certainty)
+    elif answer == SEG and kind == BASIC:
+        return Meaning(kind, word, location, present=True)
+    elif answer == SEG and word == CARDIOMEGALY:
+        return Meaning(kind, word, (HEART,), present=True)
+    elif kind == GLOBAL and word != CARDIOMEGALY and (found := _LOCATED.fullmatch(answer)):
+        return Meaning(kind, word, split(found["place"]), present=True)
+    raise ValueError(f"not an answer of Table 2 to this instruction: {question!r} {answer!r}")

@@ -1,0 +1,52 @@
+"""The course of a training as a picture: losses of the updates, scores of the epochs."""
+
+from itertools import pairwise
+
+import numpy as np
+import polars as pl
+from matplotlib.figure import Figure
+
+from cxr.base.tables import read_table
+from cxr.plotting.plots import BLACK, BLUE, GREEN, GREY, ORANGE, VERMILION, save
+
+COLOURS = {"loss": BLACK, "text": BLUE, "bce": VERMILION, "dice": GREEN}
+SCORES = {"giou": ("gIoU", BLUE, "o"), "ciou": ("cIoU", ORANGE, "s"), "n_acc": ("N-Acc", GREEN, "^")}
+DPI = 110
+POINTS = 200
+"""Most points of a curve: updates are averaged in as many groups."""
+
+
+def run_curves(*, updates: str, epochs: str, figure: str) -> None:
+    """Draw the tables ``updates`` and ``epochs`` of a training into the picture ``figure``."""
+    save(curves(read_table(updates), read_table(epochs)), figure, DPI)
+
+
+def curves(updates: pl.DataFrame, epochs: pl.DataFrame) -> Figure:
+    """Draw losses by update, skipped updates left out, and scores by epoch with the kept one marked."""
+    figure = Figure(figsize=(11, 4.2), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    kept = updates.filter(~pl.col("skipped"))
+    at = kept["update"].to_numpy()
+    for name, colour in COLOURS.items():
+        left.plot(
+            averaged(at), averaged(kept[name].to_numpy()), color=colour, label=name, lw=2 if name == "loss" else 1.2
+        )
+    left.set(xlabel="update", ylabel="weighted loss", title="Training")
+    left.legend()
+    for name, (label, colour, mark) in SCORES.items():
+        right.plot(epochs["epoch"], epochs[name], color=colour, marker=mark, ms=4, label=label)
+    if epochs["giou"].is_not_nan().any():
+        best = epochs["epoch"][epochs["giou"].fill_nan(-1).arg_max()]
+        right.axvline(best, color=GREY, ls="--", lw=1)
+        right.text(best, 1.02, " kept", color=GREY, transform=right.get_xaxis_transform(), ha="center")
+    right.set(xlabel="epoch", ylim=(-0.02, 1.02), title="Validation")
+    right.legend()
+    for axes in (left, right):
+        axes.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def averaged(values: np.ndarray) -> np.ndarray:
+    """Return the means of at most ``POINTS`` groups of neighbours: (N,) to (n,)."""
+    edges = np.linspace(0, len(values), min(POINTS, len(values)) + 1).astype(int)
+    return np.array([values[first:last].mean() for first, last in pairwise(edges)])

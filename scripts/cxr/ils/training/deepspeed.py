@@ -1,0 +1,148 @@
+"""The runner deepspeed: ZeRO-2, one process a GPU, as the published code trains."""
+
+import math
+import os
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import deepspeed
+import torch
+from deepspeed import comm
+from torch import distributed
+from torch.distributed import distributed_c10d
+
+from cxr.ils.rosalia.model import Rosalia
+from cxr.ils.training import checkpoint, parts
+from cxr.ils.training.recipe import Recipe
+
+WRITING = timedelta(days=1)
+"""How long ranks wait for one that writes."""
+
+
+class Runner:
+    """Gradients and updates shared out over processes; see :class:`cxr.ils.training.plain.Runner`.
+
+    With bfloat16 the model is bfloat16, and the optimiser keeps float32 weights of its own. ``patience``: how long a
+    process waits for another that does not answer, until it raises an error.
+    """
+
+    def __init__(self, model: Rosalia, recipe: Recipe, device: torch.device, patience: timedelta):
+        if device.type == "cuda":
+            device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+            torch.cuda.set_device(device)
+        # DeepSpeed's gradients go through groups that it makes with torch's defaults, whatever it is given here
+        distributed_c10d.default_pg_timeout = distributed_c10d.default_pg_nccl_timeout = patience
+        backend = "nccl" if device.type == "cuda" else "gloo"
+        deepspeed.init_distributed(dist_backend=backend, timeout=patience, verbose=False)
+        self.rank, self.ranks, self.device = comm.get_rank(), comm.get_world_size(), device
+        # for waiting alone, on the CPU: the other group gives up after minutes
+        self._patient = distributed.new_group(backend="gloo", timeout=WRITING)
+        self.parameters = parts.choose(model, recipe.trained)
+        self.engine, self.optimiser, _, _ = deepspeed.initialize(
+            model=model.to(self.device),
+            model_parameters=list(self.parameters.values()),
+            optimizer=parts.optimiser(self.parameters, recipe),
+            config={
+                "train_micro_batch_size_per_gpu": recipe.micro_batch,
+                "gradient_accumulation_steps": recipe.together(self.ranks),
+                "gradient_clipping": recipe.clip,
+                "bf16": {"enabled": recipe.dtype == "bfloat16"},
+                "zero_allow_untested_optimizer": True,
+                "zero_optimization": {
+                    "stage": 2,
+                    "elastic_checkpoint": True,
+                    "contiguous_gradients": True,
+                    "overlap_comm": device.type == "cuda",
+                    "reduce_scatter": True,
+                    "reduce_bucket_size": 5e8,
+                    "allgather_bucket_size": 5e8,
+                },
+            },
+        )
+        self.model = model
+
+    def forward(self, work: Callable[[Rosalia], dict]) -> dict:
+        """Return what ``work(model)`` gives; gradients are gathered as they come."""
+        return work(self.engine)
+
+    def backward(self, loss: torch.Tensor, parts: int, last: bool) -> None:
+        """Add a loss's gradient to that of the update, of whose ``parts`` micro-batches it may be the ``last``."""
+        self.engine.set_gradient_accumulation_boundary(last)
+        self.engine.backward(loss * (self.engine.gradient_accumulation_steps() / parts))
+        if not last:
+            self.engine.step()  # which only counts
+
+    def update(self, rate: float) -> float:
+        """Change the weights at the learning rate ``rate``; return the norm of the gradient before it was clipped.
+
+        Where that is no finite number nothing changes, on any rank.
+        """
+        for group in self.optimiser.param_groups:
+            group["lr"] = rate
+        self.engine.step()
+        return math.nan if self.optimiser.overflow else float(self.engine.get_global_grad_norm())
+
+    def sum(self, values: torch.Tensor) -> torch.Tensor:
+        """Add up a tensor over the ranks."""
+        held = values.to(self.device)
+        comm.all_reduce(held)
+        return held.cpu()
+
+    def wait(self) -> None:
+        """Wait for all ranks, as long as it takes: one may be writing gigabytes."""
+        distributed.barrier(self._patient)
+
+    def save(self, folder: Path, state: dict) -> None:
+        """Write all that a training goes on from into ``folder``, all or nothing."""
+        shapes = {name: tuple(parameter.shape) for name, parameter in self.parameters.items()}
+        checkpoint.write(folder, shapes, self._whole, state, self._steps(), self.rank == 0)
+        self.wait()
+
+    def load(self, folder: Path) -> dict | None:
+        """Take up what :meth:`save` wrote last, over any number of ranks; return its ``state``, None for none."""
+        for flat in self.optimiser.single_partition_of_fp32_groups:
+            # as AdamW makes them at its first step
+            moments = {part: torch.zeros_like(flat) for part in checkpoint.MOMENTS}
+            self.optimiser.optimizer.state[flat] = {"step": torch.tensor(0.0)} | moments
+        held = checkpoint.read(folder, self._take)
+        steps = held[1] if held else 0
+        for flat in self.optimiser.single_partition_of_fp32_groups:
+            if steps:
+                self.optimiser.optimizer.state[flat]["step"].fill_(steps)
+            else:
+                del self.optimiser.optimizer.state[flat]
+        return held[0] if held else None
+
+    def _steps(self) -> int:
+        """Return how many steps the optimiser has done; skipped updates are none."""
+        states = [self.optimiser.optimizer.state.get(flat) for flat in self.optimiser.single_partition_of_fp32_groups]
+        return int(states[0]["step"]) if states[0] else 0
+
+    def _whole(self, name: str, part: str) -> torch.Tensor:
+        """Put a tensor together that the ranks share."""
+        found = torch.zeros(self.parameters[name].numel(), device=self.device)
+        if piece := self._piece(name, part):
+            here, own = piece
+            found[here] = own
+        comm.all_reduce(found)
+        return found.view(self.parameters[name].shape)
+
+    def _take(self, name: str, part: str, whole: torch.Tensor) -> None:
+        """Take of a whole tensor what this rank has of it."""
+        whole = whole.to(self.device)
+        if piece := self._piece(name, part):
+            here, own = piece
+            own.copy_(whole.view(-1)[here])
+        if part == checkpoint.WEIGHT:
+            self.parameters[name].data.copy_(whole)
+
+    def _piece(self, name: str, part: str) -> tuple[slice, torch.Tensor] | None:
+        """Return which values of a tensor this rank has, and the float32 memory that holds them; None for none."""
+        mapping = self.parameters[name]._hp_mapping
+        if mapping is None:
+            return None
+        flat = self.optimiser.single_partition_of_fp32_groups[mapping.param_group_index]
+        memory = flat if part == checkpoint.WEIGHT else self.optimiser.optimizer.state[flat][part]
+        there, own = mapping.lp_fragment_address, mapping.hp_fragment_address
+        return slice(there.start, there.start + there.numel), memory.data.narrow(0, own.start, own.numel)

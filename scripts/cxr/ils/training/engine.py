@@ -1,0 +1,39 @@
+"""What a training starts from, and how an engine that makes it is found by its name."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from cxr.base.engines import Setup, engine_module
+
+
+@dataclass(frozen=True)
+class TrainingOptions:
+    """Settings of the training stage (section ``training`` of the configuration); own: the recipe of the engine."""
+
+    engine: str
+    conversation: str
+    max_length: int
+    fit: str
+    published_mismatch: bool
+    validate_every: int
+    nan_limit: int
+    seed: int
+    own: dict = field(default_factory=dict)
+
+
+class Start(Protocol):
+    """A model before its training."""
+
+    def make(self, folder: Path, texts: Iterable[str]) -> None:
+        """Write the model and its tokenizer into ``folder``; ``texts``: all prompts with answers of the training set.
+
+        Raises UserError for weights that are missing, damaged or of another shape.
+        """
+        ...
+
+
+def load(name: str, options: TrainingOptions, setup: Setup | None = None) -> Start:
+    """Load an engine: the module ``cxr.ils.training.<name>`` makes one with ``load(options, setup)``."""
+    return engine_module("cxr.ils.training", name).load(options, setup or Setup())

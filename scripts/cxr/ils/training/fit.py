@@ -1,0 +1,238 @@
+"""The loop: epochs of updates, a look at the validation split, the best model kept, and a way back after a kill."""
+
+import logging
+import math
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+
+import torch
+from torch.utils.tensorboard import SummaryWriter
+
+from cxr.base.atomic import atomic
+from cxr.base.errors import UserError
+from cxr.base.jobs import progress
+from cxr.base.seeds import stable_hash
+from cxr.ils.rosalia.losses import rosalia_loss
+from cxr.ils.rosalia.model import Rosalia
+from cxr.ils.rosalia.samples import Batch, Draws, Pairs, loader, sentences
+from cxr.ils.rosalia.wordings import Drawn
+from cxr.ils.training.engine import TrainingOptions
+from cxr.ils.training.recipe import Recipe
+from cxr.ils.training.schedule import learning_rate
+from cxr.ils.training.validation import scores
+
+log = logging.getLogger("cxr")
+LOSSES = ("loss", "text", "bce", "dice")
+STOP = "stop"
+NOTED = (*LOSSES, "positives", "pairs", STOP)
+"""What is noted of an update: means over its micro-batches, numbers of pairs, and of processes told to stop."""
+
+
+@dataclass
+class Course:
+    """How far a training is and what it noted on the way; builtins alone, so that it can be written down."""
+
+    update: int = 0
+    skipped: int = 0
+    best: float = -math.inf
+    updates: list[dict] = field(default_factory=list)
+    epochs: list[dict] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How many updates there are, and micro-batches in them."""
+
+    micro: int
+    """micro-batches of an epoch, on each rank"""
+    together: int
+    """micro-batches of an update, on each rank; the last one of an epoch may have fewer"""
+    epochs: int
+
+    @property
+    def per_epoch(self) -> int:
+        """Updates in an epoch."""
+        return math.ceil(self.micro / self.together)
+
+    @property
+    def total(self) -> int:
+        """Updates in all."""
+        return self.per_epoch * self.epochs
+
+
+@dataclass(frozen=True)
+class Execution:
+    """How a training is run; no result depends on it."""
+
+    workers: int
+    """Processes that read the pairs; 0 to read them in between."""
+    checkpoint_every: int
+    """Updates between two states that it can go on from."""
+    told_to_stop: Callable[[], bool] = lambda: False
+    """Whether this process was told to stop: then all write down how far they are, and end."""
+
+
+class Fit:
+    """A training. ``runner``: how gradients are computed and applied (:mod:`cxr.ils.training.plain`, ``deepspeed``)."""
+
+    def __init__(
+        self,
+        runner,
+        pairs: Pairs,
+        held: Pairs,
+        recipe: Recipe,
+        options: TrainingOptions,
+        folder: Path,
+        how: "Execution",
+    ):
+        self.runner, self.pairs, self.held = runner, pairs, held
+        self.recipe, self.options, self.folder, self.how = recipe, options, folder, how
+        self.draws = Draws(
+            pairs.lines.positive,
+            batch=recipe.micro_batch,
+            seed=options.seed,
+            balance=recipe.balance,
+            equalise=recipe.equalise,
+            where=str(pairs.lines.path),
+            reword=isinstance(pairs.wording, Drawn),
+            rank=runner.rank,
+            world=runner.ranks,
+        )
+        self.plan = Plan(self.draws.batches(), recipe.together(runner.ranks), recipe.epochs)
+
+    def run(self, tensorboard: str) -> Course:
+        """Train from where an interrupted run was last written down, or from the beginning, to the end.
+
+        The best weights, or the last where no epoch was scored, lie in ``folder``/best.pt then.
+        """
+        held = self.runner.load(self.folder)
+        course = Course(**held) if held else Course()
+        first = course.update
+        if first:
+            log.info("training goes on at update %d of %d", first, self.plan.total)
+        board = self._board(tensorboard, course) if self.runner.rank == 0 else None
+        self._look(course, board)  # which a run that was told to stop at an epoch's end left to this one
+        for update, batches in progress(self._updates(first), self.plan.total - first, "updates"):
+            noted = self._update(update, batches, course)
+            stop = noted.pop(STOP)
+            course.updates.append(noted)
+            course.update = update + 1
+            _plot(board, "update", noted)
+            last = course.update == self.plan.total
+            if not stop:
+                self._look(course, board)
+            if stop or course.update % self.how.checkpoint_every == 0 or last:
+                self.runner.save(self.folder, asdict(course))
+            if stop:
+                raise UserError(
+                    "training was told to stop (its job's time limit is near, or somebody ends it): update "
+                    f"{course.update} of {self.plan.total} is written down, run it again and it goes on there"
+                )
+        if board:
+            board.close()
+        return course
+
+    def _look(self, course: Course, board: SummaryWriter | None) -> None:
+        """Score the validation split where an epoch that is to be scored has come to its end and is not scored yet."""
+        epoch, rest = divmod(course.update, self.plan.per_epoch)
+        due = epoch % self.options.validate_every == 0 or course.update == self.plan.total
+        if rest == 0 and due and epoch and not any(noted["epoch"] == epoch for noted in course.epochs):
+            self._score(epoch, course)
+            _plot(board, "validation", course.epochs[-1])
+
+    @staticmethod
+    def _board(folder: str, course: Course) -> SummaryWriter:
+        """Open TensorBoard's files anew, with the course so far: what a killed run had written may be gone."""
+        shutil.rmtree(folder, ignore_errors=True)
+        board = SummaryWriter(folder)
+        for group, notes in (("update", course.updates), ("validation", course.epochs)):
+            for noted in notes:
+                _plot(board, group, noted)
+        return board
+
+    def _updates(self, first: int) -> Iterator[tuple[int, list[Batch]]]:
+        """Yield each update from the ``first`` on with its micro-batches, all through the training's epochs."""
+        for epoch in range(first // self.plan.per_epoch, self.plan.epochs):
+            done = max(0, first - epoch * self.plan.per_epoch)
+            self.draws.begin(epoch, done * self.plan.together)
+            batches = sentences(loader(self.pairs, self.draws, self.how.workers, pin=self.runner.device.type == "cuda"))
+            waiting: list[Batch] = []
+            left = self.plan.micro - done * self.plan.together
+            update = epoch * self.plan.per_epoch + done
+            for batch in batches:
+                waiting.append(batch)
+                left -= 1
+                if len(waiting) == self.plan.together or left == 0:
+                    yield update, waiting
+                    update, waiting = update + 1, []
+
+    def _update(self, update: int, batches: list[Batch], course: Course) -> dict:
+        recipe, runner = self.recipe, self.runner
+        runner.model.train()
+        # dropout depends on the update alone, not on what was drawn before: after a kill it is the same
+        torch.manual_seed(stable_hash(self.options.seed, "update", update, runner.rank) % 2**63)
+        rate = learning_rate(update, recipe.learning_rate, recipe.warmup, self.plan.total)
+        sums = torch.zeros(len(NOTED), dtype=torch.float64)
+        for number, batch in enumerate(batches, 1):
+            moved = batch.to(runner.device, next(runner.model.parameters()).dtype)
+            losses = runner.forward(partial(_losses, batch=moved, recipe=recipe))
+            values = torch.stack([losses[name].detach().double() for name in LOSSES]).cpu() / len(batches)
+            positives = sum(bool(mask.any()) for mask in batch.masks)
+            sums += torch.cat([values / runner.ranks, torch.tensor([positives, len(batch.pair_ids), 0])])
+            # a loss that is no number must reach the gradient, by which all ranks see that the update is to be skipped
+            healthy = bool(values.isfinite().all())
+            runner.backward(
+                losses["loss"] if healthy else losses["loss"] * math.nan, len(batches), number == len(batches)
+            )
+        norm = runner.update(rate)
+        sums[-1] = float(self.how.told_to_stop())
+        if not math.isfinite(norm):
+            self._skipped(update, course)
+        noted = dict(zip(NOTED, runner.sum(sums).tolist(), strict=True))
+        return {
+            "update": update + 1,
+            "epoch": update // self.plan.per_epoch + 1,
+            "learning_rate": rate,
+            **{name: noted[name] for name in LOSSES},
+            "gradient_norm": norm,
+            "positives": int(noted["positives"]),
+            "pairs": int(noted["pairs"]),
+            "skipped": not math.isfinite(norm),
+            STOP: noted[STOP] > 0,
+        }
+
+    def _skipped(self, update: int, course: Course) -> None:
+        course.skipped += 1
+        log.warning("update %d is skipped: its loss or gradient is no number (%d so far)", update + 1, course.skipped)
+        if course.skipped >= self.options.nan_limit:
+            raise UserError(
+                f"training: {course.skipped} updates had a loss or gradient that is no number, the limit "
+                "training.nan_limit: lower learning_rate, or set dtype to float32"
+            )
+
+    def _score(self, epoch: int, course: Course) -> None:
+        runner = self.runner
+        found = scores(runner.model, self.held, self.recipe.micro_batch, self.how.workers, runner, runner.device)
+        log.info("epoch %d: validation gIoU %.3f, N-Acc %.3f", epoch, found.giou, found.n_acc)
+        course.epochs.append({"epoch": epoch, "update": course.update} | asdict(found))
+        # without a positive in the validation split every epoch is as good: the last one is kept
+        value = -math.inf if math.isnan(found.giou) else found.giou
+        if value > course.best or math.isinf(value):
+            course.best = value
+            if runner.rank == 0:
+                with atomic(self.folder / "best.pt") as temporary:
+                    torch.save({name: tensor.detach() for name, tensor in runner.parameters.items()}, temporary)
+
+
+def _plot(board: SummaryWriter | None, group: str, noted: dict) -> None:
+    for name, value in noted.items() if board else ():
+        if name not in ("update", "epoch") and math.isfinite(value):
+            board.add_scalar(f"{group}/{name}", value, noted["update"])
+
+
+def _losses(model: Rosalia, batch: Batch, recipe: Recipe) -> dict[str, torch.Tensor]:
+    losses = rosalia_loss(model(batch), batch, recipe.loss, recipe.dice_on)
+    return losses | {"text": losses["ce"]}

@@ -1,0 +1,76 @@
+"""What of the model is trained: adapters on the language model, and parts in full."""
+
+from dataclasses import dataclass
+
+import torch
+from peft import LoraConfig
+from peft.tuners.lora import LoraModel
+from torch import nn
+
+from cxr.ils.rosalia.model import Rosalia
+
+LANGUAGE_MODEL, HEAD = "model.language_model", "lm_head"
+PARTS = {
+    "language_model": f"llava.{LANGUAGE_MODEL}.",
+    "lm_head": f"llava.{HEAD}.",
+    "embed_tokens": f"llava.{LANGUAGE_MODEL}.embed_tokens.",
+    "multi_modal_projector": "llava.model.multi_modal_projector.",
+    "vision_tower": "llava.model.vision_tower.",
+    "project": "project.",
+    "mask_decoder": "sam.mask_decoder.",
+    "prompt_encoder": "sam.prompt_encoder.",
+    "vision_encoder": "sam.vision_encoder.",
+}
+"""Names of ``training.<engine>.trained``, and how their tensors' names begin."""
+ADAPTER = "lora_"
+"""How peft names the tensors of an adapter."""
+
+
+@dataclass(frozen=True)
+class LoraOptions:
+    """Settings of the adapters; rank 0 for none."""
+
+    rank: int
+    alpha: int
+    dropout: float
+
+
+def adapted(llava: nn.Module) -> list[str]:
+    """Return the names of the linear layers that get an adapter: all of the language model's and its head."""
+    return [
+        name
+        for name, module in llava.named_modules()
+        if isinstance(module, nn.Linear) and (name.startswith(f"{LANGUAGE_MODEL}.") or name == HEAD)
+    ]
+
+
+def add_adapters(model: Rosalia, options: LoraOptions) -> LoraModel | None:
+    """Put adapters into the model's language model, in place; they change nothing until they are trained (B = 0)."""
+    if not options.rank:
+        return None
+    config = LoraConfig(
+        r=options.rank, lora_alpha=options.alpha, lora_dropout=options.dropout, target_modules=adapted(model.llava)
+    )
+    return LoraModel(model.llava, config, "default")
+
+
+def merge_adapters(model: Rosalia, adapters: LoraModel | None) -> None:
+    """Add the adapters to the weights they adapt, and take them out, in place."""
+    if adapters is not None:
+        model.llava = adapters.merge_and_unload(safe_merge=True)
+
+
+def choose(model: Rosalia, trained: list[str]) -> dict[str, nn.Parameter]:
+    """Freeze all but the adapters and the parts named; return {name: parameter} of what is trained.
+
+    An adapted layer that is also trained in full (the published code's lm_head) has both.
+    """
+    prefixes = tuple(PARTS[name] for name in trained)
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(ADAPTER in name or name.startswith(prefixes))
+    return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+
+
+def optimiser(parameters: dict[str, nn.Parameter], recipe) -> torch.optim.AdamW:
+    """Return AdamW over the trained parameters, its learning rate still to be set by the schedule."""
+    return torch.optim.AdamW(parameters.values(), lr=0.0, betas=tuple(recipe.betas), weight_decay=recipe.weight_decay)

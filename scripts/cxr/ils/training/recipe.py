@@ -1,0 +1,52 @@
+"""How a model is trained: the settings of the chosen engine that all engines have."""
+
+from dataclasses import dataclass, fields, replace
+
+from cxr.base.errors import UserError
+from cxr.ils.rosalia.losses import LossWeights
+from cxr.ils.training.parts import LoraOptions
+from cxr.nets.microbatch import shared
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Section ``training.<engine>`` of the configuration, without what the engine alone knows."""
+
+    lora: LoraOptions
+    trained: list[str]
+    epochs: int
+    batch: int
+    micro_batch: int
+    learning_rate: float
+    warmup: int
+    betas: list[float]
+    weight_decay: float
+    clip: float
+    loss: LossWeights
+    dice_on: str
+    balance: str
+    equalise: float
+    dtype: str
+    gradient_checkpointing: bool
+    runner: str
+
+    @classmethod
+    def of(cls, own: dict) -> "Recipe":
+        """Take it out of an engine's own settings."""
+        plain = {each.name: own[each.name] for each in fields(cls)}
+        return cls(**plain | {"lora": LoraOptions(**own["lora"]), "loss": LossWeights(**own["loss"])})
+
+    def shared(self, ranks: int) -> "Recipe":
+        """Return the recipe with the largest micro-batch that ``ranks`` GPUs can share the batch in."""
+        size = shared(self.batch, self.micro_batch, ranks, self.balance == "exact")
+        return replace(self, micro_batch=size or self.micro_batch)  # without one, `together` refuses
+
+    def together(self, ranks: int) -> int:
+        """Return how many micro-batches each rank adds up for an update. Raises UserError if they do not come out."""
+        count, rest = divmod(self.batch, self.micro_batch * ranks)
+        if rest or not count:
+            raise UserError(
+                f"training: batch is {self.batch}, no multiple of micro_batch {self.micro_batch} times the "
+                f"{ranks} GPUs at work: change batch, micro_batch or compute.gpus"
+            )
+        return count

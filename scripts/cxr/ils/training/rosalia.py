@@ -1,0 +1,54 @@
+"""The engine rosalia: LISA-7B-v1, from which the paper's model was trained, or that model itself."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import torch
+from transformers import CLIPVisionConfig
+
+from cxr.base.engines import Setup
+from cxr.base.seeds import stable_hash
+from cxr.ils.rosalia.convert import reset_mask_branch, to_ours
+from cxr.ils.rosalia.model import Rosalia
+from cxr.ils.rosalia.tokens import Tokens
+from cxr.ils.training.engine import TrainingOptions
+
+INPUTS = {
+    "lisa": "results/weights/lisa",
+    "clip": "results/weights/clip",
+    "sam": "results/weights/sam.safetensors",
+}
+GPU = True
+MODEL_MB = 15_400
+"""Its 7.70 billion values in bfloat16."""
+
+
+def make_ours(folder: Path, lisa: str | Path, clip: str | Path) -> None:
+    """Turn the folder of a published checkpoint into a model of ours with its tokenizer; sizes are the weights' own.
+
+    Raises UserError for weights or a tokenizer that are missing, damaged or another model's.
+    """
+    tokens = Tokens.prepare(lisa)
+    seen = CLIPVisionConfig.from_pretrained(clip, local_files_only=True)
+    to_ours(lisa, folder, clip=clip, clip_config=seen, seg_id=tokens.seg, image_id=tokens.image)
+    tokens.save(folder)
+
+
+class Lisa:
+    """Turns LISA's published weights into a model of ours; ``init``: what of them is kept."""
+
+    def __init__(self, init: str, files: dict[str, str], seed: int):
+        self.init, self.files, self.seed = init, files, seed
+
+    def make(self, folder: Path, texts: Iterable[str]) -> None:
+        """Write the model and LISA's tokenizer into ``folder``; the words are LISA's, whatever the ``texts``."""
+        make_ours(folder, self.files["lisa"], self.files["clip"])
+        if self.init == "paper_code":
+            model = Rosalia.from_pretrained(folder, torch.bfloat16)
+            reset_mask_branch(model, self.files["sam"], stable_hash("project", self.seed) % 2**63)
+            model.save_pretrained(folder)
+
+
+def load(options: TrainingOptions, setup: Setup) -> Lisa:
+    """Return the engine."""
+    return Lisa(setup.own["init"], setup.files, options.seed)

@@ -1,0 +1,264 @@
+"""The training stage: pairs, masks and frames in, a fine-tuned model and its course out."""
+
+import ctypes
+import hashlib
+import importlib
+import json
+import logging
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from datetime import timedelta
+from pathlib import Path
+
+import polars as pl
+import torch
+
+from cxr.base.atomic import whole
+from cxr.base.engines import Setup
+from cxr.base.errors import UserError
+from cxr.base.paths import SCRIPTS
+from cxr.base.seeds import stable_hash
+from cxr.base.tables import write_table
+from cxr.ils.rosalia.config import read_config
+from cxr.ils.rosalia.model import Rosalia
+from cxr.ils.rosalia.prompts import prompt
+from cxr.ils.rosalia.samples import PairOptions, Pairs
+from cxr.ils.rosalia.sources import Lines, picture_source
+from cxr.ils.rosalia.tokens import Tokens
+from cxr.ils.rosalia.wordings import Drawn, Plain
+from cxr.ils.training import parts
+from cxr.ils.training.engine import TrainingOptions, load
+from cxr.ils.training.fit import Course, Execution, Fit
+from cxr.ils.training.recipe import Recipe
+from cxr.ils.training.stopping import heeded
+from cxr.nets.devices import device_of, gpus_of
+
+__all__ = ["TrainingOptions", "run_training"]
+
+log = logging.getLogger("cxr")
+WORKER = "cxr.ils.training.worker"
+SILENCE = re.compile(r"Watchdog caught collective operation timeout|Timed out waiting|timed out after|Timeout\(ms\)=")
+"""What NCCL and gloo say when a process does not answer."""
+UPDATES = {
+    "update": pl.Int64, "epoch": pl.Int64, "learning_rate": pl.Float64, "loss": pl.Float64, "text": pl.Float64,
+    "bce": pl.Float64, "dice": pl.Float64, "gradient_norm": pl.Float64, "positives": pl.Int64, "pairs": pl.Int64,
+    "skipped": pl.Boolean,
+}  # fmt: skip
+EPOCHS = {
+    "epoch": pl.Int64,
+    "update": pl.Int64,
+    "giou": pl.Float64,
+    "ciou": pl.Float64,
+    "n_acc": pl.Float64,
+}
+
+
+@dataclass(frozen=True)
+class Job:
+    """A training in plain builtins, so that it can be handed to other processes."""
+
+    files: dict
+    engine_files: dict
+    options: dict
+    attrs: dict
+    threads: int
+    compute: dict
+    folder: str
+    """Where its checkpoints are."""
+
+    def identity(self) -> str:
+        """Digest all that the result depends on: an interrupted training of another identity is not gone on with."""
+        digest = hashlib.sha256(json.dumps([self.options, self.attrs["code_digest"]], sort_keys=True).encode())
+        for name in ("train", "validate", "index", "pictures", "wordings"):
+            digest.update(Path(self.files[name]).read_bytes() if self.files[name] else b"")
+        # these are large: their sizes, which tell any but the most unlikely change
+        for path in (*self.files["masks"], *self.files["frames"], *sorted(self.engine_files.values())):
+            digest.update(f"{Path(path).name}\n".encode())
+            for file in filter(Path.is_file, (Path(path), *sorted(Path(path).rglob("*")))):
+                digest.update(f"{file.name} {file.stat().st_size}\n".encode())
+        return digest.hexdigest()
+
+
+def run_training(
+    *,
+    train: str,
+    validate: str,
+    index: str,
+    masks: list[str],
+    frames: list[str] | None = None,
+    pictures: str | None = None,
+    wordings: str | None = None,
+    model: str,
+    updates: str,
+    epochs: str,
+    tensorboard: str,
+    options: TrainingOptions,
+    attrs: dict,
+    threads: int,
+    compute: dict,
+    **engine_files: str,
+) -> None:
+    """Train a model on the pairs of ``train``, score it on those of ``validate``, and write the best.
+
+    Images are in the shards ``frames``, or at the paths of the table ``pictures`` (image_id, path). With ``wordings``
+    (of the paraphrase stage) each pair is asked in one drawn among its plain text and its paraphrases; validation asks
+    the plain text.
+
+    Writes the folder ``model`` (:meth:`Rosalia.save_pretrained`, adapters merged, and its tokenizer), the tables
+    ``updates`` and ``epochs`` (TSV) and the folder ``tensorboard``. Killed, it goes on where its last checkpoint was
+    written, and the tables are those of a run that was never killed. Raises UserError for a user's mistake.
+    """
+    files = {"train": train, "validate": validate, "index": index, "masks": list(masks)}
+    files |= {"frames": list(frames or []), "pictures": pictures or "", "wordings": wordings or ""}
+    files |= {"model": model, "updates": updates, "epochs": epochs, "tensorboard": tensorboard}
+    folder = Path(model).with_name("checkpoint")
+    job = Job(files, engine_files, asdict(options), attrs, threads, compute, str(folder))
+    _prepare(job)
+    _start(job, options)
+    if options.own["runner"] == "deepspeed":
+        _launch(job)
+    else:
+        work(job)
+    shutil.rmtree(folder)
+
+
+def _prepare(job: Job) -> None:
+    """Make the folder of checkpoints; one that another training left is emptied."""
+    folder, identity = Path(job.folder), job.identity()
+    mark = folder / "identity"
+    if mark.is_file() and mark.read_text() == identity:
+        return
+    if any(folder.glob("checkpoint.*")):
+        log.warning("%s holds a checkpoint of other settings, pairs or code: the training begins anew", folder)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    mark.write_text(identity)
+
+
+def _processes(job: Job) -> int:
+    """Return how many processes share the training: one a GPU, or one on the CPU."""
+    asked = job.compute.get("asked", job.compute["gpus"])
+    return max(1, gpus_of(job.compute["device"], asked))
+
+
+def _launch(job: Job) -> None:
+    """Run :func:`work` in processes of their own, and put what they report into the log."""
+    processes = _processes(job)
+    recipe = Recipe.of(job.options["own"])
+    shared = recipe.shared(processes)
+    shared.together(processes)  # or raises, before any process is started
+    if shared.micro_batch != recipe.micro_batch:
+        log.info("micro-batches of %d pairs: %d GPUs share a batch of %d", shared.micro_batch, processes, recipe.batch)
+    path, fault = Path(job.folder, "job.json"), Path(job.folder, "fault")
+    path.write_text(json.dumps(asdict(job)), encoding="utf-8")
+    fault.unlink(missing_ok=True)
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+    command += [f"--shutdown-timeout={job.compute['time_to_stop']}"]
+    command += ["-m", WORKER, str(path)]
+    paths = os.pathsep.join(filter(None, (str(SCRIPTS), os.environ.get("PYTHONPATH"))))
+    with subprocess.Popen(
+        command,
+        env=os.environ | {"PYTHONPATH": paths},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        preexec_fn=_end_with_parent,
+    ) as launched:
+        silence = ""
+        with heeded(launched.terminate):  # which the launcher passes on
+            for line in launched.stdout:
+                silence = silence or (line.strip() if SILENCE.search(line) else "")
+                if not fault.is_file():  # after it, the launcher reports at length that a process ended
+                    log.info("%s", line.rstrip())
+    if fault.is_file():
+        raise UserError(fault.read_text(encoding="utf-8"))
+    if launched.returncode and silence:
+        raise UserError(
+            f"training: one of its {processes} processes was not heard of any more ({silence[:200]}): its GPU or its "
+            "connection hangs; run it again, best on another node, and it goes on at its last checkpoint"
+        )
+    if launched.returncode:
+        raise RuntimeError(f"a process of the training ended with code {launched.returncode}")
+
+
+def _end_with_parent() -> None:
+    """Let the kernel end this process when its parent dies: two trainings must not write into one folder."""
+    if sys.platform == "linux":
+        PR_SET_PDEATHSIG = 1
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def work(job: Job) -> None:
+    """Do a training, or one process's share of it; told to stop, it writes down how far it is and ends."""
+    with heeded() as told:
+        _work(job, told)
+
+
+def _work(job: Job, told: Callable[[], bool]) -> None:
+    options = TrainingOptions(**job.options)
+    recipe = Recipe.of(options.own).shared(int(os.environ.get("WORLD_SIZE", 1)))
+    folder = Path(job.folder)
+    device = device_of(job.compute["device"], job.compute.get("asked"))
+    tokens = Tokens.load(folder / "start")
+    # first, for it is soon done and finds most mistakes
+    made = PairOptions.of(read_config(folder / "start"), options, answers=True, equalise=False)
+    shared = {name: job.files[name] for name in ("index", "masks")} | {"tokens": tokens}
+    shared["pictures"] = picture_source(job.files["frames"], job.files["pictures"])
+    pairs = Pairs(lines=job.files["train"], options=made, wording=_wording(job), **shared)
+    held = Pairs(lines=job.files["validate"], options=replace(made, answers=False, equalise=True), **shared)
+    low = recipe.dtype == "bfloat16" and recipe.runner == "deepspeed"
+    # each process reads it onto its own GPU: eight copies would not fit into the computer's memory
+    own = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0))) if device.type == "cuda" else device
+    model = Rosalia.from_pretrained(folder / "start", torch.bfloat16 if low else torch.float32, own)
+    model.images_at_once = job.compute["images_at_once"]
+    if recipe.gradient_checkpointing:
+        model.checkpoint_gradients()
+    torch.manual_seed(stable_hash(options.seed, "adapters") % 2**63)
+    adapters = parts.add_adapters(model, recipe.lora)
+    patience = timedelta(seconds=job.compute["time_to_answer"])
+    runner = importlib.import_module(f"cxr.ils.training.{recipe.runner}").Runner(model, recipe, device, patience)
+    # the job's cores are those of all processes
+    how = Execution(max(0, job.threads // runner.ranks - 1), job.compute["checkpoint_every"], told)
+    course = Fit(runner, pairs, held, recipe, options, folder, how).run(job.files["tensorboard"])
+    if runner.rank == 0:
+        _finish(job, course, model, adapters, tokens, runner.parameters)
+    runner.wait()  # a rank that ends takes the others' connections with it
+
+
+def _wording(job: Job) -> Plain | Drawn:
+    return Drawn(job.files["wordings"]) if job.files["wordings"] else Plain()
+
+
+def _start(job: Job, options: TrainingOptions) -> None:
+    """Make the model that the training starts from; an interrupted training has it already."""
+    folder = Path(job.folder, "start")
+    if folder.is_dir():
+        return
+    lines = Lines(job.files["train"])
+    reworded = _wording(job)
+    told = reworded.texts if isinstance(reworded, Drawn) else lambda instruction: [instruction]
+    texts = (prompt(text, line["answer"], options.conversation) for line in lines for text in told(line["instruction"]))
+    making = folder.with_name("start.part")
+    shutil.rmtree(making, ignore_errors=True)
+    load(options.engine, options, Setup.of(options.own, job.engine_files, job.compute)).make(making, texts)
+    making.rename(folder)
+
+
+def _finish(job: Job, course: Course, model: Rosalia, adapters, tokens: Tokens, trained: dict) -> None:
+    best = torch.load(Path(job.folder, "best.pt"), map_location="cpu", weights_only=True)
+    with torch.no_grad():
+        for name, value in trained.items():
+            value.copy_(best[name])
+    parts.merge_adapters(model, adapters)
+    with whole(job.files["model"]) as making:
+        model.save_pretrained(making)  # a tensor at a time
+        tokens.save(making)
+    write_table(job.files["updates"], pl.DataFrame(course.updates, schema=UPDATES))
+    write_table(job.files["epochs"], pl.DataFrame(course.epochs, schema=EPOCHS))

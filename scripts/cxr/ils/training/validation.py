@@ -1,0 +1,62 @@
+"""How good the masks of a split are while a model is trained."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+
+from cxr.ils.rosalia.model import Rosalia
+from cxr.ils.rosalia.samples import Pairs, loader, sentences
+from cxr.nets.devices import inference
+
+EPSILON = 1e-5
+"""Added to the union, as the published code's metric does."""
+
+
+class Ranks(Protocol):
+    """Processes that share the work."""
+
+    rank: int
+    ranks: int
+
+    def sum(self, values: torch.Tensor) -> torch.Tensor:
+        """Add up a tensor over the ranks."""
+        ...
+
+
+@dataclass(frozen=True)
+class Scores:
+    """gIoU and cIoU over positive pairs, share of negative pairs with an empty mask; NaN where there are none."""
+
+    giou: float
+    ciou: float
+    n_acc: float
+
+
+def scores(model: Rosalia, pairs: Pairs, batch: int, workers: int, ranks: Ranks, device: torch.device) -> Scores:
+    """Score the masks of all pairs, without generating text: answers begin with [SEG], so the prompt decides the mask.
+
+    Each rank takes every ranks-th batch. The model is left in evaluation mode.
+    """
+    # sums over positives: IoU, intersection, union, number; over negatives: empty masks, number
+    sums = torch.zeros(6, dtype=torch.float64)
+    rows = [list(range(first, min(first + batch, len(pairs)))) for first in range(0, len(pairs), batch)]
+    model.eval()
+    with inference():
+        for part in sentences(loader(pairs, rows[ranks.rank :: ranks.ranks], workers)):
+            moved = part.to(device, next(model.sam.parameters()).dtype)
+            for logits, reference in zip(model.segment(moved), moved.masks, strict=True):
+                sums += _counted(logits > 0, reference[0] > 0)
+    iou, intersection, union, positives, empty, negatives = ranks.sum(sums).tolist()
+    return Scores(
+        giou=iou / positives if positives else float("nan"),
+        ciou=intersection / (union + 1e-10) if positives else float("nan"),
+        n_acc=empty / negatives if negatives else float("nan"),
+    )
+
+
+def _counted(mask: torch.Tensor, reference: torch.Tensor) -> torch.Tensor:
+    if not reference.any():
+        return torch.tensor([0, 0, 0, 0, float(not mask.any()), 1], dtype=torch.float64)
+    intersection, union = float((mask & reference).sum()), float((mask | reference).sum())
+    return torch.tensor([intersection / (union + EPSILON), intersection, union, 1, 0, 0], dtype=torch.float64)

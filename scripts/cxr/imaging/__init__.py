@@ -1,0 +1,1 @@
+"""The stages that look at pictures, on which every system stands."""

@@ -1,0 +1,102 @@
+"""The paper's anatomy engine: CXAS, a U-Net on a ResNet-50 that finds 159 structures, of which 16 are used.
+
+The net is the class of the package ``cxas`` (0.0.20), without its loader, which downloads and skips what does not fit;
+the classes are found by their names in that package. Frames are given as the package gives images of 512 x 512 pixels:
+grey as RGB from 0 to 1, normalised with the mean and deviation of ImageNet, not resampled. Sides are the patient's.
+Source: Seibold et al., arXiv 2306.03934.
+"""
+
+import importlib.util
+import sys
+
+import numpy as np
+import torch
+
+from cxr.base.engines import Setup
+from cxr.base.errors import UserError
+from cxr.base.vocabulary import ANATOMY_LABELS
+from cxr.imaging.anatomy.engine import AnatomyOptions
+from cxr.nets.devices import device_of, inference
+from cxr.nets.loading import load_strict
+
+INPUTS = {"weights": "results/weights/cxas.safetensors"}
+GPU = True
+MODEL = "UNet_ResNet50_default"
+"""The only model that is published."""
+MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+
+def published_net() -> tuple[torch.nn.Module, list[int]]:
+    """Return the net, its weights still without memory, and the channels of ``ANATOMY_LABELS``.
+
+    Raises UserError where the package is missing or does not name a label.
+    """
+    try:
+        if (spec := importlib.util.find_spec("cxas")) is None:
+            raise ImportError("no package cxas")
+        # Found but not started: it would load all of its tools, among them an OpenCV that no node without libGL loads.
+        sys.modules.setdefault("cxas", importlib.util.module_from_spec(spec))
+        from cxas.label_mapper import id2label_dict
+        from cxas.models.UNet.backbone_unet import BackboneUNet
+    except ImportError as error:
+        raise UserError(
+            f"anatomy.engine 'cxas' needs the environment envs/anatomy-cxas.yaml ({error}): run snakemake with "
+            "--software-deployment-method conda"
+        ) from None
+    channels = {name: int(index) for index, name in id2label_dict.items()}
+    if unknown := [label for label in ANATOMY_LABELS if label not in channels]:
+        raise UserError(f"the package cxas has no class {unknown[0]!r}: install the version of envs/anatomy-cxas.yaml")
+    with torch.device("meta"):
+        net = BackboneUNet(MODEL, len(channels))
+    return net, [channels[label] for label in ANATOMY_LABELS]
+
+
+def keep_channels(net: torch.nn.Module, channels: list[int]) -> None:
+    """Cut the last layer to some channels: at 512 x 512 pixels, all 159 of an image would take 167 MB."""
+    whole = net.head.out.conv
+    cut = torch.nn.Conv2d(whole.in_channels, len(channels), kernel_size=1, device="meta")
+    cut.load_state_dict({name: value[channels] for name, value in whole.state_dict().items()}, assign=True)
+    net.head.out.conv = cut
+
+
+def normalised(images: list[np.ndarray]) -> torch.Tensor:
+    """Return frames uint8 (H, W) as the net takes them, float32 (N, 3, H, W)."""
+    grey = torch.from_numpy(np.stack(images)[:, None]).float() / 255
+    mean, deviation = (torch.tensor(values).view(3, 1, 1) for values in (MEAN, DEVIATION))
+    return (grey - mean) / deviation
+
+
+class CxasAnatomy:
+    """The 15 zone labels and the heart."""
+
+    def __init__(self, weights: str, threshold: float, setup: Setup):
+        net, channels = published_net()
+        load_strict(net, weights)
+        keep_channels(net, channels)
+        net.threshold = threshold
+        self._device = device_of(setup.device, setup.asked)
+        self._net = net.to(self._device).eval()
+        # a CPU is no faster with several, and one by one their sums are the same whatever the batch
+        self.batch = setup.batch if self._device.type == "cuda" else 1
+
+    def segment_batch(self, images: list[np.ndarray]) -> list[np.ndarray]:
+        """Return bool (16, 512, 512) masks for each edited frame uint8 (512, 512)."""
+        masks = []
+        with inference():
+            for first in range(0, len(images), self.batch):
+                data = normalised(images[first : first + self.batch]).to(self._device)
+                masks.extend(_finite(self._net({"data": data}))["segmentation_preds"].cpu().numpy())
+        return masks
+
+
+def _finite(found: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Return what the net gave. Raises ArithmeticError for what is no number: a threshold would make it no mask."""
+    for value in found.values():
+        if isinstance(value, torch.Tensor) and value.is_floating_point() and not torch.isfinite(value).all():
+            raise ArithmeticError("the net gave what is no number")
+    return found
+
+
+def load(options: AnatomyOptions, setup: Setup) -> CxasAnatomy:
+    """Load the engine. Raises UserError for weights that are missing, damaged or another net's."""
+    return CxasAnatomy(setup.files["weights"], options.own["threshold"], setup)

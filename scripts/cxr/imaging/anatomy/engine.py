@@ -1,0 +1,50 @@
+"""What every anatomy engine offers, and how one is found by its name."""
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from cxr.base.engines import Setup, engine_module
+
+
+@dataclass(frozen=True)
+class AnatomyOptions:
+    """Settings of the anatomy stage (section ``anatomy`` of the configuration).
+
+    The cuts are shares of a lung's height, 0 at the apex and 1 at the base; see :mod:`cxr.imaging.anatomy.zones`.
+    own: settings of the engine alone.
+    """
+
+    engine: str
+    zone_cuts: tuple[float, float, float] | list[float]
+    right_upper_lobe_end: tuple[float, float] | list[float]
+    middle_lobe_end: tuple[float, float] | list[float]
+    left_upper_lobe_end: tuple[float, float] | list[float]
+    lower_lobe_begin: tuple[float, float] | list[float]
+    max_tilt: float
+    min_labels: int
+    disagreement: float
+    own: dict = field(default_factory=dict)
+
+
+class AnatomyEngine(Protocol):
+    """A source of the 15 zone labels and the heart."""
+
+    def segment(self, image: np.ndarray) -> np.ndarray:
+        """Return bool (16, 512, 512) masks, in the order of ``labels.ANATOMY_LABELS``, of an edited frame.
+
+        A mask is empty where the label is not found. Called from several threads at once.
+
+        An engine of a large net has ``segment_batch(images)`` instead, lists in and out, and ``batch``, how many at a
+        time: it is called from one thread.
+        """
+        ...
+
+
+def load(name: str, options: AnatomyOptions, setup: Setup | None = None) -> AnatomyEngine:
+    """Load an engine: the module ``cxr.imaging.anatomy.<name>`` makes one with ``load(options, setup)``.
+
+    Raises UserError for an unknown name.
+    """
+    return engine_module("cxr.imaging.anatomy", name).load(options, setup or Setup())

@@ -1,0 +1,41 @@
+"""Do the organs found on the image and those found on the edited image agree (paper, D.2)?
+
+Compared are the outer edge of each lung and the lower edge of the heart. A large difference means that one of the two
+segmentations failed, or that the edit moved the anatomy.
+"""
+
+import math
+
+import numpy as np
+
+from cxr.base.vocabulary import HEART, LUNGS
+
+
+def outer_edges(masks: dict[str, np.ndarray]) -> dict[str, float | None]:
+    """Return the outermost column of each lung and the lowest row of the heart, in pixels; None for an empty mask.
+
+    The right lung lies on the image's left, so its outer edge is its smallest column.
+    """
+    right, left = (np.flatnonzero(masks[name].any(axis=0)) for name in LUNGS)
+    heart = np.flatnonzero(masks[HEART].any(axis=1))
+    return {
+        "outer edge of the right lung": float(right[0]) if right.size else None,
+        "outer edge of the left lung": float(left[-1]) if left.size else None,
+        "lower edge of the heart": float(heart[-1]) if heart.size else None,
+    }
+
+
+def disagreement(first: dict[str, np.ndarray], second: dict[str, np.ndarray]) -> tuple[float, str]:
+    """Return the largest distance between the edges of two sets of masks, in widths of the frame, and which edge it is.
+
+    An edge that only one set has is infinitely far; one that neither has is left out.
+    """
+    width = first[HEART].shape[1]
+    distances = [(0.0, "")]
+    other = outer_edges(second)
+    for name, value in outer_edges(first).items():
+        if (value is None) != (other[name] is None):
+            distances.append((math.inf, name))
+        elif value is not None:
+            distances.append((abs(value - other[name]) / width, name))
+    return max(distances, key=lambda pair: pair[0])

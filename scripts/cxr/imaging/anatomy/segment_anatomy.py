@@ -1,0 +1,79 @@
+"""The anatomy stage: edited images in, the masks of 15 zone labels and the heart out."""
+
+from pathlib import Path
+
+import numpy as np
+
+from cxr.base.engines import Setup
+from cxr.base.faults import Tolerance
+from cxr.base.hdf5 import FRAME_SIZE, Shard, ShardWriter
+from cxr.base.ledger import Ledger
+from cxr.base.vocabulary import ANATOMY_LABELS
+from cxr.base.workers import sift_either
+from cxr.imaging.anatomy.engine import AnatomyOptions, load
+from cxr.imaging.anatomy.organ_shift import disagreement
+
+__all__ = ["AnatomyOptions", "fault", "run_shard"]
+
+
+def fault(anatomy: np.ndarray, organs: dict[str, np.ndarray], options: AnatomyOptions) -> tuple[str, str] | None:
+    """Return the reason code and a detail why the masks cannot be used, or None.
+
+    ``anatomy`` bool (16, H, W) of the edited image, ``organs`` {label: bool (H, W)} of the image itself. The checks are
+    those the paper names in D.1 (count of masks that could be extracted) and D.2 (agreement of the two models).
+    """
+    found = int(anatomy.any(axis=(1, 2)).sum())
+    if found < options.min_labels:
+        return "missing_anatomy", f"{found} of {len(ANATOMY_LABELS)} masks are not empty"
+    distance, where = disagreement(organs, dict(zip(ANATOMY_LABELS, anatomy, strict=True)))
+    if distance > options.disagreement:
+        return "organ_disagreement", f"{where} differs by {distance:.3f} of the width"
+    return None
+
+
+def run_shard(
+    *,
+    anomaly: str | Path,
+    organs: str | Path,
+    output: str | Path,
+    excluded: str | Path,
+    options: AnatomyOptions,
+    attrs: dict,
+    threads: int,
+    compute: dict | None = None,
+    **files: str,
+) -> None:
+    """Segment every edited image of a shard and keep those whose anatomy is whole and agrees with the organs.
+
+    Writes ``output`` (HDF5: ``mask`` packed bool (16, 512, 512) for each accepted image) and the ledger ``excluded``.
+    ``files``: what the engine reads besides; ``compute``: how its net is run. Raises UserError for an unknown engine or
+    cuts that make no sense.
+    """
+    engine = load(options.engine, options, Setup.of(options.own, files, compute))
+    ledger = Ledger("anatomy")
+
+    def work(edited: np.ndarray, organ_masks: dict[str, np.ndarray]):
+        masks = engine.segment(edited)
+        return masks, fault(masks, organ_masks, options)
+
+    def work_batch(rows: list[tuple]):
+        found = engine.segment_batch([edited for edited, _ in rows])
+        return [(masks, fault(masks, organ, options)) for masks, (_, organ) in zip(found, rows, strict=True)]
+
+    empty = {"mask": ((len(ANATOMY_LABELS), FRAME_SIZE, FRAME_SIZE), bool)}
+    with (
+        Shard(anomaly) as shard,
+        Shard(organs) as organ_shard,
+        ShardWriter(output, attrs=attrs, labels=ANATOMY_LABELS, empty=empty) as writer,
+    ):
+
+        def read(name: str) -> tuple:
+            return shard.get("edited", name), organ_shard.masks(name)
+
+        batch = getattr(engine, "batch", None)
+        rows = sift_either(
+            ledger, shard.ids, read, work, work_batch, threads=threads, batch=batch, tolerance=Tolerance.of(compute)
+        )
+        for image_id, masks in rows:
+            writer.append(image_id, mask=masks)
+        ledger.finish(excluded, shard.ids)

@@ -1,0 +1,115 @@
+"""The 15 zone labels from two lung masks, by geometry.
+
+A pixel of a lung has two coordinates: ``depth``, 0 at the apex and 1 at the base along the axis of the chest, and
+``side``, 0 at the medial and 1 at the lateral edge. The axis is the mean of the two lungs' long axes, whose outward
+slants cancel, so that the cuts turn with a tilted patient.
+
+The four zones are bands of depth and partition the lung. Lobes lie one behind the other on a frontal film, so their
+masks overlap, as those of CXAS do: each border is a straight line from the medial to the lateral edge. What no other
+lobe holds is the lower lobe's, so that every lung pixel lies in at least one.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from cxr.base.errors import UserError
+from cxr.base.vocabulary import LUNGS, ZONE_LABELS, side_of, zones_of
+
+Line = tuple[float, float] | list[float]
+
+
+@dataclass(frozen=True)
+class Cuts:
+    """Where zones and lobes end, in shares of the lung's height (0 apex, 1 base).
+
+    ``zones``: end of apical, upper and mid zone. The others are lines, (medial, lateral).
+    """
+
+    zones: tuple[float, float, float] | list[float]
+    right_upper_end: Line
+    middle_end: Line
+    left_upper_end: Line
+    lower_begin: Line
+    max_tilt: float
+
+    def check(self) -> None:
+        """Raise UserError unless the zone cuts rise."""
+        if not 0 < self.zones[0] < self.zones[1] < self.zones[2] < 1:
+            raise UserError(f"anatomy.zone_cuts is {list(self.zones)}: give three rising numbers between 0 and 1")
+
+
+def _axis(mask: np.ndarray) -> float | None:
+    """Angle (radians) of a mask's long axis against the vertical, positive where its lower end points to the right."""
+    ys, xs = np.nonzero(mask)
+    if xs.size < 3:
+        return None
+    covariance = np.cov(np.stack([xs, ys]).astype(np.float64))
+    # Closed form of the first principal axis of a 2 x 2 matrix, measured from the y axis.
+    return 0.5 * math.atan2(2 * covariance[0, 1], covariance[1, 1] - covariance[0, 0])
+
+
+def chest_tilt(right: np.ndarray, left: np.ndarray, max_tilt: float) -> float:
+    """Return the tilt of the chest in radians, 0 where a lung is missing, at most ``max_tilt`` degrees either way."""
+    angles = [_axis(right), _axis(left)]
+    if None in angles:
+        return 0.0
+    limit = math.radians(max_tilt)
+    return min(limit, max(-limit, sum(angles) / 2))
+
+
+def _scaled(values: np.ndarray) -> np.ndarray:
+    """Scale to 0..1; a single value becomes 0."""
+    span = float(values.max() - values.min())
+    return (values - values.min()) / span if span > 0 else np.zeros_like(values)
+
+
+def lung_coordinates(
+    mask: np.ndarray, side: str, tilt: float
+) -> tuple[tuple[np.ndarray, np.ndarray], np.ndarray, np.ndarray]:
+    """Return a non-empty lung's pixels (rows, columns) and their ``depth`` and ``side`` coordinates, float64 (N,)."""
+    ys, xs = np.nonzero(mask)
+    # Rounding makes the ties at a cut the same on every machine.
+    depth = np.round(ys * math.cos(tilt) + xs * math.sin(tilt), 6)
+    across = np.round(xs * math.cos(tilt) - ys * math.sin(tilt), 6)
+    return (ys, xs), _scaled(depth), _scaled(-across if side == "right" else across)
+
+
+def _line(ends: Line, lateral: np.ndarray) -> np.ndarray:
+    return ends[0] + (ends[1] - ends[0]) * lateral
+
+
+def lobes_of(side: str, depth: np.ndarray, lateral: np.ndarray, cuts: Cuts) -> dict[str, np.ndarray]:
+    """Return {lobe: bool (N,)} of one lung's pixels."""
+    lower = depth >= _line(cuts.lower_begin, lateral)
+    if side == "left":
+        upper = depth < _line(cuts.left_upper_end, lateral)
+        return {"lung lower lobe left": lower | ~upper, "lung upper lobe left": upper}
+    upper = depth < _line(cuts.right_upper_end, lateral)
+    middle = ~upper & (depth < _line(cuts.middle_end, lateral))
+    return {
+        "lung lower lobe right": lower | ~(upper | middle),
+        "lung middle lobe right": middle,
+        "lung upper lobe right": upper,
+    }
+
+
+def zone_masks(right: np.ndarray, left: np.ndarray, cuts: Cuts) -> dict[str, np.ndarray]:
+    """Return {label: bool (H, W)} for the 15 zone labels, in their order; all empty where the lung is.
+
+    A pixel that both lungs claim counts for both.
+    """
+    tilt = chest_tilt(right, left, cuts.max_tilt)
+    masks = {label: np.zeros(right.shape, bool) for label in ZONE_LABELS}
+    for lung, mask in zip(LUNGS, (right, left), strict=True):
+        if not mask.any():
+            continue
+        side = side_of(lung)
+        pixels, depth, lateral = lung_coordinates(mask, side, tilt)
+        masks[lung] = mask.astype(bool)
+        band = np.searchsorted(np.asarray(cuts.zones, np.float64), depth, side="right")
+        chosen = {name: band == index for index, name in enumerate(zones_of(side))}
+        for name, inside in (chosen | lobes_of(side, depth, lateral, cuts)).items():
+            masks[name][pixels] = inside
+    return masks

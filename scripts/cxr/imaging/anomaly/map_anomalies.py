@@ -1,0 +1,72 @@
+"""The anomaly stage: frames and organ masks in, edited images and anomaly maps out."""
+
+from pathlib import Path
+
+import numpy as np
+
+from cxr.base.engines import Setup
+from cxr.base.faults import Tolerance
+from cxr.base.hdf5 import FRAME_SIZE, Shard, ShardWriter
+from cxr.base.ledger import Ledger
+from cxr.base.workers import EngineFault, sift_either
+from cxr.imaging.anomaly.compose import BadMap, compose, edit_region
+from cxr.imaging.anomaly.engine import AnomalyOptions, load
+
+__all__ = ["AnomalyOptions", "run_shard"]
+
+UNITS = {"edited": "grey levels", "anomaly": "grey levels"}
+
+
+def run_shard(
+    *,
+    frames: str | Path,
+    organs: str | Path,
+    output: str | Path,
+    excluded: str | Path,
+    options: AnomalyOptions,
+    attrs: dict,
+    threads: int,
+    compute: dict | None = None,
+    **files: str,
+) -> None:
+    """Take the lesions out of every image of a shard that has organ masks.
+
+    Writes ``output`` (HDF5: ``edited`` and ``anomaly`` uint8 (512, 512) for each accepted image; outside lungs and
+    heart ``edited`` equals the frame, and ``anomaly`` = max(frame - edited, 0)) and the ledger ``excluded`` (reasons
+    ``bad_map``, ``engine_failure``). ``files``: what the engine reads besides; ``compute``: how its net is run. Raises
+    UserError for an unknown engine.
+    """
+    engine = load(options.engine, options, Setup.of(options.own, files, compute))
+    ledger = Ledger("anomaly")
+
+    def composed(image: np.ndarray, masks: dict[str, np.ndarray], edited: np.ndarray):
+        try:
+            return compose(image, np.asarray(edited), edit_region(masks)), None
+        except BadMap as fault:
+            return None, EngineFault.of(fault, "bad_map", str(fault))
+
+    def work(image: np.ndarray, masks: dict[str, np.ndarray], name: str):
+        return composed(image, masks, engine.edit(image.copy(), masks))
+
+    def work_batch(rows: list[tuple]):
+        images, masks, names = map(list, zip(*rows, strict=True))
+        edited = engine.edit_batch([image.copy() for image in images], masks, names)
+        return [composed(*row) for row in zip(images, masks, edited, strict=True)]
+
+    empty = dict.fromkeys(UNITS, ((FRAME_SIZE, FRAME_SIZE), np.uint8))
+    with (
+        Shard(frames) as frame_shard,
+        Shard(organs) as shard,
+        ShardWriter(output, attrs=attrs, units=UNITS, pictures=("edited",), empty=empty) as writer,
+    ):
+
+        def read(name: str) -> tuple[np.ndarray, dict[str, np.ndarray], str]:
+            return frame_shard.get("image", name), shard.masks(name), name
+
+        batch = getattr(engine, "batch", None)
+        rows = sift_either(
+            ledger, shard.ids, read, work, work_batch, threads=threads, batch=batch, tolerance=Tolerance.of(compute)
+        )
+        for image_id, (edited, difference) in rows:
+            writer.append(image_id, edited=edited, anomaly=difference)
+        ledger.finish(excluded, shard.ids)

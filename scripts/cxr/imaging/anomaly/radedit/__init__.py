@@ -1,0 +1,88 @@
+"""The paper's counterfactual engine: a latent diffusion model edits the lungs and the heart towards a healthy report.
+
+The model is RadEdit, or any in the layout of Stable Diffusion (``anomaly.radedit.model``). The procedure is
+edit-friendly DDPM inversion with an edit and a keep mask (:mod:`cxr.diffusion.edit`).
+
+The noise of an image comes from a generator of its own on the CPU, seeded by (seed, image_id). On a CPU an image's
+result is the same to the last bit in every batch; on a GPU sums may round otherwise in a batch of another size.
+Per image, beside the nets, some dozen latents of 64 KiB are held, whatever the number of steps.
+"""
+
+from pathlib import Path
+
+import cv2
+import numpy as np
+import torch
+
+from cxr.base.engines import Setup
+from cxr.base.seeds import stable_hash
+from cxr.diffusion import folders, nets
+from cxr.diffusion.edit import Editing, cells, edit_latents
+from cxr.diffusion.schedule import kept_steps
+from cxr.imaging.anomaly.compose import edit_region
+from cxr.nets.devices import device_of, inference
+
+INPUTS = {
+    "radedit": "results/weights/radedit",
+    "sdxl_vae": "results/weights/sdxl_vae",
+    "biovil_t": "results/weights/biovil_t",
+}
+INSTEAD = "model"
+GPU = True
+
+
+def kept_region(region: np.ndarray, margin: int) -> np.ndarray:
+    """Return bool (H, W): the pixels farther than ``margin`` px from ``region``, where the original is pasted back."""
+    if not region.any():
+        return np.ones_like(region)
+    return cv2.distanceTransform((~region).astype(np.uint8), cv2.DIST_L2, cv2.DIST_MASK_PRECISE) > margin
+
+
+class RadEditor:
+    """Edit lungs and heart of frames as the prompt says."""
+
+    def __init__(self, loaded: nets.Nets, own: dict, batch: int):
+        self.nets, self.batch = loaded, batch
+        self.seed, self.margin = own["seed"], own["keep_margin"]
+        self.steps = kept_steps(loaded.abars, own["steps"], own["skip_ratio"])
+        names = ("prompt", "invert_prompt", "guidance", "invert_guidance", "published_bugs")
+        self.how = Editing(**{name: own[name] for name in names})
+
+    @inference()
+    def edit_batch(
+        self, images: list[np.ndarray], organs: list[dict[str, np.ndarray]], image_ids: list[str]
+    ) -> list[np.ndarray]:
+        """Return the edited pictures, float32 (512, 512) in grey levels 0..255, the mean of the model's three channels.
+
+        ``images`` are frames uint8 (512, 512), ``organs`` their masks {label: bool (512, 512)}.
+        """
+        scaled = torch.from_numpy(np.stack(images)).float()[:, None] / 127.5 - 1
+        clean = self.nets.encode(scaled.expand(-1, 3, -1, -1))
+        edit, keep = self._masks(organs, tuple(clean.shape[-2:]))
+        made = [torch.Generator().manual_seed(stable_hash(self.seed, "radedit", name)) for name in image_ids]
+
+        def draw() -> torch.Tensor:
+            return torch.stack([torch.randn(clean.shape[1:], generator=one) for one in made]).to(self.nets.device)
+
+        edited = edit_latents(clean, edit, keep, self.steps, self.nets.prediction, self.nets.predict, draw, self.how)
+        grey = (self.nets.decode(edited).mean(dim=1) + 1) * 127.5
+        return list(grey.cpu().numpy())
+
+    def _masks(self, organs: list[dict[str, np.ndarray]], shape: tuple[int, int]) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return where to edit and what to keep on the grid of latents, bool (B, 1, h, w)."""
+        regions = [edit_region(masks) for masks in organs]
+        kept = [kept_region(region, self.margin) for region in regions]
+        edit, keep = (np.stack([cells(one, shape) for one in each]) for each in (regions, kept))
+        # a cell half inside belongs to the edit
+        return tuple(torch.from_numpy(mask[:, None]).to(self.nets.device) for mask in (edit, keep & ~edit))
+
+
+def load(options: object, setup: Setup) -> RadEditor:
+    """Load the engine with its settings ``setup.own``. Raises UserError if a file or a setting cannot be used."""
+    own = setup.own
+    device = device_of(setup.device, setup.asked)
+    whole = setup.files.get("folder")
+    layout = folders.stable_diffusion(Path(whole)) if whole else folders.radedit(setup.files)
+    prompts = {own[key]: key for key in ("prompt", "invert_prompt")} | {"": "prompt"}
+    loaded = nets.load(layout, prompts, getattr(torch, own["dtype"]), device)
+    return RadEditor(loaded, own, setup.batch)

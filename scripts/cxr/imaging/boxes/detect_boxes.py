@@ -1,0 +1,88 @@
+"""The boxes stage: frames in, one table of boxes out. No threshold of Algorithm 1 is known here."""
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from cxr.base.engines import Setup
+from cxr.base.faults import Tolerance
+from cxr.base.hdf5 import Shard
+from cxr.base.jobs import log
+from cxr.base.ledger import Ledger
+from cxr.base.tables import write_table
+from cxr.base.workers import sift_either
+from cxr.imaging.boxes.engine import BoxEngine, BoxesOptions, Detections, load_engine
+
+__all__ = ["SCHEMA", "BoxesOptions", "run_shard"]
+
+SCHEMA = {
+    "image_id": pl.String,
+    **dict.fromkeys(("x1", "y1", "x2", "y2", "confidence"), pl.Float64),
+    "class_name": pl.String,
+    "kept": pl.Boolean,
+}
+
+
+def rows_of(image_id: str, found: Detections, excluded_classes: set[str]) -> list[tuple]:
+    """Return the table rows of one image; ``kept`` is false for the excluded classes."""
+    return [
+        (image_id, *map(float, box), float(confidence), name, name not in excluded_classes)
+        for box, confidence, name in zip(*found, strict=True)
+    ]
+
+
+def warn_of_strangers(engine: BoxEngine, image_ids: list[str]) -> None:
+    """Log a warning if an engine that knows only some images knows none of these."""
+    if engine.image_ids is not None and image_ids and engine.image_ids.isdisjoint(image_ids):
+        log.warning(
+            "boxes: none of the %d images of this shard is among the %d that the table has boxes of: "
+            "its image_id must be that of the cohort",
+            len(image_ids),
+            len(engine.image_ids),
+        )
+
+
+def run_shard(
+    *,
+    frames: str | Path,
+    output: str | Path,
+    excluded: str | Path,
+    options: BoxesOptions,
+    attrs: dict,
+    threads: int,
+    compute: dict | None = None,
+    **files: str,
+) -> None:
+    """Detect boxes on every frame of a shard.
+
+    Writes ``output`` (Parquet: :data:`SCHEMA`, sorted by image_id, falling confidence, coordinates, class) and the
+    ledger ``excluded``. An image without boxes has no row; an image the engine failed on is excluded. ``files``: what
+    the engine reads besides; ``compute``: how its net is run. Raises UserError for an unknown engine or class.
+    """
+    engine = load_engine(options, Setup.of(options.own, files, compute))
+    unused = set(options.excluded_classes)
+    ledger, rows = Ledger("boxes"), []
+
+    with Shard(frames) as shard:
+
+        def read(name: str) -> tuple[np.ndarray, str, np.ndarray]:
+            return shard.get("image", name), name, shard.get("to_original", name)
+
+        def work(image: np.ndarray, name: str, to_original: np.ndarray):
+            return engine.detect(image, name, to_original), None
+
+        def work_batch(rows: list[tuple]):
+            return [(found, None) for found in engine.detect_batch([image for image, _, _ in rows])]
+
+        warn_of_strangers(engine, shard.ids)
+        batch = getattr(engine, "batch", None)
+        detected = sift_either(
+            ledger, shard.ids, read, work, work_batch, threads=threads, batch=batch, tolerance=Tolerance.of(compute)
+        )
+        for image_id, found in detected:
+            rows += rows_of(image_id, found, unused)
+        ledger.finish(excluded, shard.ids)
+    boxes = pl.DataFrame(rows, schema=SCHEMA, orient="row")
+    order = ["image_id", "confidence", "x1", "y1", "x2", "y2", "class_name"]
+    write_table(output, boxes.sort(order, descending=[name == "confidence" for name in order]))

@@ -1,0 +1,67 @@
+"""What every detector offers, and how one is found by its name."""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from cxr.base.engines import Setup, engine_module
+from cxr.base.errors import UserError
+
+
+@dataclass(frozen=True)
+class BoxesOptions:
+    """Settings of the boxes stage (section ``boxes`` of the configuration); own: those of the engine alone."""
+
+    engine: str
+    table: str | None
+    table_pixels: str
+    floor: float
+    nms_iou: float
+    max_boxes: int
+    excluded_classes: tuple[str, ...] | list[str]
+    own: dict = field(default_factory=dict)
+
+
+class Detections(NamedTuple):
+    """Boxes of one image: float64 (N, 4: x1, y1, x2, y2) in frame pixels, confidences (N,), class names (N)."""
+
+    boxes: np.ndarray
+    confidence: np.ndarray
+    class_names: list[str]
+
+
+class BoxEngine(Protocol):
+    """A source of boxes.
+
+    ``class_names`` are all names it may ever give; ``image_ids`` all images it may have boxes of, None for any.
+    """
+
+    class_names: tuple[str, ...]
+    image_ids: frozenset[str] | None
+
+    def detect(self, image: np.ndarray, image_id: str, to_original: np.ndarray) -> Detections:
+        """Return the boxes of one frame, best first.
+
+        ``image`` is uint8 (512, 512), ``to_original`` the frame-to-original affine (2, 3). Called from several
+        threads at once.
+
+        An engine of a large net has ``detect_batch(images)`` instead, a list in and a list out, and ``batch``, how many
+        at a time: it is called from one thread.
+        """
+        ...
+
+
+def load_engine(options: BoxesOptions, setup: Setup | None = None) -> BoxEngine:
+    """Load the engine ``options.engine``: ``cxr.imaging.boxes.<name>`` makes one with ``load(options, setup)``.
+
+    Raises UserError for an unknown engine, or for an excluded class that it does not know.
+    """
+    engine = engine_module("cxr.imaging.boxes", options.engine).load(options, setup or Setup())
+    for name in options.excluded_classes:
+        if name not in engine.class_names:
+            raise UserError(
+                f"boxes.excluded_classes holds {name!r}, which {options.engine} does not know: "
+                f"choose among {', '.join(engine.class_names)}"
+            )
+    return engine

@@ -1,0 +1,58 @@
+"""Boxes that people drew, in the formats they are published in, as a table for the engine ``table``."""
+
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from cxr.annotations.reading import BOX_CLASS, LESIONS, Annotation, image_name, read
+from cxr.base.vocabulary import BOX_CLASSES
+from cxr.geometry.boxes import bounds
+
+CONFIDENCE = 1.0
+"""People are sure."""
+OTHERS = {"Mass": "Nodule/Mass", "Nodule": "Nodule/Mass", "Infiltrate": "Infiltration"}
+"""Labels of NIH that are no lesion type of ours, or have a class of their own."""
+SCHEMA = {
+    "image_id": pl.String,
+    **dict.fromkeys(("x1", "y1", "x2", "y2", "confidence"), pl.Float64),
+    "class_name": pl.String,
+}
+
+
+def box_class(label: str, kind: str, classes: Mapping[str, str]) -> str | None:
+    """Return the class of the detector's set for a label of a format, None if it has none.
+
+    ``classes`` {label: class} goes first; then the set's own names, the labels of NIH, and the lesion types.
+    """
+    own = {name.lower(): name for name in BOX_CLASSES}
+    found = classes.get(label) or OTHERS.get(label) or own.get(label.lower())
+    return found or BOX_CLASS.get(LESIONS[kind].get(label, label))
+
+
+def corners(one: Annotation) -> tuple[float, float, float, float] | None:
+    """Return the box of a region, that around its mask where it has none; None without either or with no number."""
+    if one.box is not None:
+        return one.box if np.isfinite(one.box).all() else None
+    mask = one.mask()
+    return None if mask is None or not mask.any() else tuple(map(float, bounds(mask)))
+
+
+def table(path: str | Path, kind: str, image_id: str, classes: Mapping[str, str]) -> tuple[pl.DataFrame, Counter[str]]:
+    """Return the boxes of a file in original pixels, and how many regions were left out by reason.
+
+    ``image_id``: template of the cohort's image_id ({name}, {stem}). Raises UserError for a file that is none of the
+    format.
+    """
+    found, gone = [], Counter()
+    for one in read("the file", path, kind)[0]:
+        name, box = box_class(one.label, kind, classes), corners(one)
+        if name is None:
+            gone[f"no class for {one.label}"] += 1
+        elif box is None:
+            gone["no box"] += 1
+        else:
+            found.append((image_name(image_id, one.image), *box, CONFIDENCE, name))
+    return pl.DataFrame(found, schema=SCHEMA, orient="row").sort(*SCHEMA), gone

@@ -1,0 +1,123 @@
+"""The public detector for VinBigData: five ScaledYOLOv4-P6 nets, one a fold, joined by non-maximum suppression.
+
+The frame is scaled to ``image_size`` and given a grey border, as in the public evaluation. Each fold's boxes are
+thinned by ``fold_iou``, all together by ``ensemble_iou`` (``boxes.nms_iou`` plays no part). Source:
+Beaver48/kaggle-vinbigdata (MIT); the net is our own code, see :mod:`cxr.imaging.boxes.scaled_yolov4.network`.
+"""
+
+import numpy as np
+import torch
+
+from cxr.base.engines import Setup
+from cxr.base.errors import UserError
+from cxr.base.faults import no_inputs
+from cxr.base.vocabulary import BOX_CLASSES
+from cxr.imaging.boxes import nets
+from cxr.imaging.boxes.engine import BoxesOptions, Detections
+from cxr.imaging.boxes.nets import Found
+from cxr.imaging.boxes.scaled_yolov4.network import Network
+from cxr.nets import tensors
+from cxr.nets.devices import device_of, inference
+
+GPU = True
+INPUTS = {
+    "fold0": "results/weights/scaled_yolov4/fold0.safetensors",
+    "fold1": "results/weights/scaled_yolov4/fold1.safetensors",
+    "fold2": "results/weights/scaled_yolov4/fold2.safetensors",
+    "fold3": "results/weights/scaled_yolov4/fold3.safetensors",
+    "fold4": "results/weights/scaled_yolov4/fold4.safetensors",
+}
+PUBLISHED = (
+    "Cardiomegaly",
+    "Aortic enlargement",
+    "Pleural thickening",
+    "ILD",
+    "Nodule/Mass",
+    "Pulmonary fibrosis",
+    "Lung Opacity",
+    "Atelectasis",
+    "Other lesion",
+    "Infiltration",
+    "Pleural effusion",
+    "Calcification",
+    "Consolidation",
+    "Pneumothorax",
+)
+"""The classes of the published checkpoints in their order, for one that does not tell its own."""
+GREY = 114
+"""Grey level of the border."""
+MOST = 300
+"""Boxes that the public evaluation keeps of one fold."""
+
+
+def build(path: str, device: torch.device) -> tuple[Network, np.ndarray]:
+    """Return the net of one fold and the index in ``BOX_CLASSES`` of each of its classes.
+
+    Raises UserError for a file that is no such net.
+    """
+    weights, facts = tensors.read(path, "scaled_yolov4")
+    try:
+        with torch.device("meta"):  # no numbers of its own
+            net = Network(facts["yaml"], facts["stride"])
+        names = list(PUBLISHED) if facts["names"] is None else facts["names"]
+        if len(names) != net.classes:
+            raise ValueError(f"it has {len(names)} names for {net.classes} classes")
+        eps = facts["eps"]
+    except (ValueError, LookupError, TypeError, ArithmeticError, RuntimeError) as error:
+        if no_inputs(error):
+            raise
+        tensors.refuse(path, f"holds a plan of layers that cannot be built ({error})")
+    tensors.fill(net, weights, path)
+    nets.set_eps(net, eps, path)
+    return net.to(device).eval(), nets.indices(names, {}, path)
+
+
+class ScaledYolov4Engine:
+    """The ensemble. All folds stay on the device: the published five take 2.5 GB."""
+
+    class_names = BOX_CLASSES
+    image_ids = None
+
+    def __init__(self, options: BoxesOptions, setup: Setup):
+        own = setup.own
+        self.options, self.batch = options, setup.batch
+        self.size, self.border = own["image_size"], own["border"]
+        self.fold_iou, self.ensemble_iou, self.wrap_white = own["fold_iou"], own["ensemble_iou"], own["wrap_white"]
+        self.device = device_of(setup.device, setup.asked)
+        self.folds = [build(setup.files[name], self.device) for name in INPUTS]
+        largest = int(max(max(net.model[-1].strides) for net, _ in self.folds))
+        whole = self.size + 2 * self.border
+        if whole % largest:
+            raise UserError(
+                f"boxes.scaled_yolov4: image_size {self.size} with border {self.border} gives {whole} pixels: "
+                f"choose them so that this is a multiple of {largest}"
+            )
+
+    def picture(self, frame: np.ndarray) -> np.ndarray:
+        """Return a frame uint8 (H, H) as the nets are given it."""
+        if self.wrap_white:
+            frame = np.where(frame == 255, 0, frame).astype(np.uint8)
+        return np.pad(nets.resized(frame, self.size), self.border, constant_values=GREY)
+
+    @inference()
+    def detect_batch(self, images: list[np.ndarray]) -> list[Detections]:
+        """See :class:`cxr.imaging.boxes.engine.BoxEngine`."""
+        batch = nets.as_input([self.picture(image) for image in images], 3, self.device)
+        folds = [self._fold(net, classes, batch, images[0].shape[0]) for net, classes in self.folds]
+        joined = [Found(*map(np.concatenate, zip(*parts, strict=True))) for parts in zip(*folds, strict=True)]
+        most = self.options.max_boxes
+        return [nets.detections(nets.thinned(found, self.ensemble_iou, most)) for found in joined]
+
+    def _fold(self, net: Network, classes: np.ndarray, batch: torch.Tensor, side: int) -> list[Found]:
+        """Return one fold's boxes for each picture of a batch, in frame pixels."""
+        thinned = [
+            nets.thinned(nets.above(boxes, scores, classes, self.options.floor), self.fold_iou, MOST)
+            for part in nets.parts(batch)
+            for boxes, scores in zip(*net(part), strict=True)
+        ]
+        return [nets.in_frame(found, side / self.size, self.border, side) for found in thinned]
+
+
+def load(options: BoxesOptions, setup: Setup) -> ScaledYolov4Engine:
+    """Load the engine. Raises UserError if its weights are missing or not what they should be."""
+    return ScaledYolov4Engine(options, setup)

@@ -1,0 +1,113 @@
+"""Boxes made elsewhere: a CSV or Parquet table of any detector, one row a box.
+
+Columns: image_id, x1, y1, x2, y2, confidence (0..1), class_name (a VinBigData name); others are ignored. The table's
+own suppression stands: none is done here. Boxes are clipped to the frame and thinned by ``floor`` and ``max_boxes``.
+"""
+
+import logging
+
+import numpy as np
+import polars as pl
+
+from cxr.base.errors import UserError
+from cxr.base.user_tables import folded, read_frame
+from cxr.base.vocabulary import BOX_CLASSES
+from cxr.geometry.affine import points_to_frame
+from cxr.imaging.boxes.engine import BoxesOptions, Detections
+from cxr.imaging.boxes.overlap import preference
+
+log = logging.getLogger("cxr.imaging.boxes")
+CORNERS = ["x1", "y1", "x2", "y2"]
+NUMBERS = [*CORNERS, "confidence"]
+COLUMNS = ["image_id", *NUMBERS, "class_name"]
+PIXELS = ("frame", "original")
+
+
+def read(path: str) -> pl.DataFrame:
+    """Read the table and check its columns, numbers and class names. Raises UserError with one sentence."""
+    if path.endswith(".parquet"):
+        try:
+            table = pl.read_parquet(path)
+        except (OSError, pl.exceptions.PolarsError) as error:
+            what = type(error).__name__
+            raise UserError(f"boxes.table is {path!r}, which cannot be read ({what}): check it") from None
+    else:
+        table = read_frame(path, "boxes.table", COLUMNS).with_columns(pl.all().replace("", None))
+    missing = [name for name in COLUMNS if name not in table.columns]
+    if missing:
+        raise UserError(f"boxes.table {path!r} lacks the column {', '.join(missing)}: it needs {', '.join(COLUMNS)}")
+    try:
+        table = table.select(pl.col("image_id", "class_name").cast(pl.String), pl.col(NUMBERS).cast(pl.Float64))
+    except pl.exceptions.PolarsError:
+        raise UserError(f"boxes.table {path!r} holds text in one of {', '.join(NUMBERS)}: give numbers") from None
+    table = table.with_columns(pl.col("class_name").replace(_spellings(table["class_name"])))
+    unknown = sorted(set(table["class_name"].drop_nulls()) - set(BOX_CLASSES))
+    if unknown:
+        raise UserError(
+            f"boxes.table {path!r} holds the class_name {unknown[0]!r}: rename it to one of {', '.join(BOX_CLASSES)}"
+        )
+    return table
+
+
+def _spellings(names: pl.Series) -> dict[str, str]:
+    """Return {name as written: class} where they differ in case, spaces or underscores only."""
+    known = {folded(name): name for name in BOX_CLASSES}
+    return {name: known[folded(name)] for name in names.drop_nulls().unique() if folded(name) in known}
+
+
+def sound(table: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, int]]:
+    """Return the rows that are boxes, and how many were dropped for which reason."""
+    numbers = [pl.col(name).is_null() | ~pl.col(name).is_finite() for name in NUMBERS]
+    faults = {
+        "no_name": pl.col("image_id").is_null() | pl.col("class_name").is_null(),
+        "not_a_number": pl.any_horizontal(numbers),
+        "confidence_out_of_range": ~pl.col("confidence").is_between(0, 1),
+        "no_area": (pl.col("x2") <= pl.col("x1")) | (pl.col("y2") <= pl.col("y1")),
+    }
+    dropped = {}
+    for reason, fault in faults.items():
+        good = table.filter(~fault)
+        if len(good) < len(table):
+            dropped[reason] = len(table) - len(good)
+        table = good
+    return table, dropped
+
+
+class TableEngine:
+    """Boxes looked up by image_id."""
+
+    class_names = BOX_CLASSES
+
+    def __init__(self, options: BoxesOptions):
+        if not options.table:
+            raise UserError("boxes.table is not set: name a CSV or Parquet file, or choose another boxes.engine")
+        if options.table_pixels not in PIXELS:
+            raise UserError(f"boxes.table_pixels is {options.table_pixels!r}: choose one of {', '.join(PIXELS)}")
+        self.options = options
+        table, self.dropped = sound(read(options.table))
+        if self.dropped:
+            counts = ", ".join(f"{count} {reason}" for reason, count in self.dropped.items())
+            log.warning("%d rows of boxes.table dropped: %s", sum(self.dropped.values()), counts)
+        self.rows = {key[0]: group for key, group in table.partition_by("image_id", as_dict=True).items()}
+        self.image_ids = frozenset(self.rows)
+
+    def detect(self, image: np.ndarray, image_id: str, to_original: np.ndarray) -> Detections:
+        """See :class:`cxr.imaging.boxes.engine.BoxEngine`."""
+        rows = self.rows.get(image_id)
+        if rows is None:
+            return Detections(np.zeros((0, 4)), np.zeros(0), [])
+        boxes = rows.select(CORNERS).to_numpy()
+        if self.options.table_pixels == "original":
+            boxes = points_to_frame(boxes.reshape(-1, 2), to_original).reshape(-1, 4)
+        height, width = image.shape
+        boxes = np.clip(boxes, 0.0, np.array([width, height, width, height], np.float64))
+        confidence, names = rows["confidence"].to_numpy(), rows["class_name"].to_list()
+        index = np.array([BOX_CLASSES.index(name) for name in names])
+        fits = (boxes[:, 2] > boxes[:, 0]) & (boxes[:, 3] > boxes[:, 1]) & (confidence >= self.options.floor)
+        order = [i for i in preference(boxes, confidence, index) if fits[i]][: self.options.max_boxes]
+        return Detections(boxes[order], confidence[order], [names[i] for i in order])
+
+
+def load(options: BoxesOptions, setup: object = None) -> TableEngine:
+    """Load the table. Raises UserError if it cannot be used."""
+    return TableEngine(options)

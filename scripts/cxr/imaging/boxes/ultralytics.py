@@ -1,0 +1,96 @@
+"""Any detector of ultralytics (YOLO v8 and later, v5 with a u) for VinBigData's classes.
+
+The package is under the AGPL: it is imported here alone, in an environment of its own, to build and run the net.
+Suppression is ours, within each class; as in the package's validation a box counts in every class whose score reaches
+the floor. Of a net with two heads (v10, 26) the package runs the one that needs suppression, and so do we.
+"""
+
+import os
+import tempfile
+
+import numpy as np
+import torch
+
+from cxr.base.engines import Setup
+from cxr.base.errors import UserError
+from cxr.base.faults import no_inputs
+from cxr.base.vocabulary import BOX_CLASSES
+from cxr.imaging.boxes import nets
+from cxr.imaging.boxes.engine import BoxesOptions, Detections
+from cxr.nets import tensors
+from cxr.nets.devices import device_of, inference
+
+GPU = True
+INPUTS = {"weights": "results/weights/ultralytics.safetensors"}
+"""Made once from the checkpoint (cxr.imaging.weights.ultralytics), so that nothing pickled is read here."""
+
+
+QUIET = {"ULTRALYTICS_SAFE_LOAD": "true", "YOLO_OFFLINE": "true", "YOLO_AUTOINSTALL": "false"}
+"""What makes the package take layers alone from a plan, which could name code to run, and keep off the network."""
+
+
+def build(weights: dict[str, torch.Tensor], facts: dict, path: str) -> torch.nn.Module:
+    """Return the net that a checkpoint's plan describes, with its weights. Raises UserError if they do not fit."""
+    os.environ |= QUIET
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["YOLO_CONFIG_DIR"] = folder  # it writes settings where it is imported
+        from ultralytics.nn.tasks import DetectionModel
+    try:
+        plan = facts["yaml"]
+        channels = plan.get("channels", plan.get("ch", 3))
+        if channels not in (1, 3):
+            raise ValueError(f"it looks at {channels} channels")
+        net = DetectionModel(plan, ch=channels, verbose=False)
+        if len(facts["names"]) != net.model[-1].nc:
+            raise ValueError(f"it has {len(facts['names'])} names for {net.model[-1].nc} classes")
+        eps = facts["eps"]
+    except Exception as error:  # whatever the package raises over a plan that it cannot build
+        if no_inputs(error):
+            raise
+        tensors.refuse(path, f"holds a plan of layers that cannot be built ({' '.join(str(error).split())})")
+    tensors.fill(net, weights, path)
+    nets.set_eps(net, eps, path)
+    return net
+
+
+class UltralyticsEngine:
+    """One checkpoint."""
+
+    class_names = BOX_CLASSES
+    image_ids = None
+
+    def __init__(self, options: BoxesOptions, setup: Setup):
+        self.options, self.batch = options, setup.batch
+        self.size = setup.own["image_size"]
+        path = setup.files["weights"]
+        weights, facts = tensors.read(path, "ultralytics")
+        self.device = device_of(setup.device, setup.asked)
+        self.net = build(weights, facts, path).to(self.device).eval()
+        self.classes = nets.indices(facts["names"], setup.own["class_names"], path)
+        self.channels = self.net.yaml["channels"]
+        largest = int(self.net.stride.max())
+        if self.size % largest:
+            raise UserError(f"boxes.ultralytics.image_size is {self.size}: choose a multiple of {largest}")
+
+    @inference()
+    def detect_batch(self, images: list[np.ndarray]) -> list[Detections]:
+        """See :class:`cxr.imaging.boxes.engine.BoxEngine`."""
+        batch = nets.as_input([nets.resized(image, self.size) for image in images], self.channels, self.device)
+        side, floor, most = images[0].shape[0], self.options.floor, self.options.max_boxes
+        found = []
+        for part in nets.parts(batch):
+            for boxes, scores in self._boxes(part):
+                kept = nets.thinned(nets.above(boxes, scores, self.classes, floor), self.options.nms_iou, most)
+                found.append(nets.detections(nets.in_frame(kept, side / self.size, 0, side)))
+        return found
+
+    def _boxes(self, pictures: torch.Tensor) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """Return each picture's boxes (N, 4: x1, y1, x2, y2) in pixels and scores (N, C)."""
+        raw = self.net(pictures)[0]
+        centre, size, scores = raw.transpose(1, 2).split((2, 2, len(self.classes)), dim=2)
+        return list(zip(torch.cat((centre - size / 2, centre + size / 2), dim=2), scores, strict=True))
+
+
+def load(options: BoxesOptions, setup: Setup) -> UltralyticsEngine:
+    """Load the engine. Raises UserError if its weights are missing or not what they should be."""
+    return UltralyticsEngine(options, setup)

@@ -1,0 +1,165 @@
+"""Cheap checks of the user's paths and tables, called before any job is planned (standard library only)."""
+
+import itertools
+import os
+from pathlib import Path
+
+from cxr.base.errors import UserError, existing_file, existing_folder
+from cxr.base.user_tables import read_sheet
+from cxr.imaging.cohort.openi_files import check_openi, view_tables
+
+ID_COLUMNS = ("subject_id", "study_id", "image_id", "image_path")
+REPORT_COLUMNS = ("report_path", "findings", "impression")
+MANIFEST_COLUMNS = (*ID_COLUMNS, *REPORT_COLUMNS, "view", "split", "acquired")
+TABLE_COLUMNS = {
+    "record-list": ("subject_id", "study_id", "dicom_id", "path"),
+    "metadata": ("dicom_id",),
+    "split": ("dicom_id", "split"),
+}
+"""The official tables by the end of their name, and the columns we cannot do without."""
+TABLE_IDS = ("dicom_id",)
+
+CHEXSTRUCT_NAMES = {"abdominal_xray": ("abdominal_xray", "abdomial_xray")}
+"""File stems under which a CheXStruct table was published, where there is more than one."""
+CHEXSTRUCT_IDS = ("image_id", "image_file", "dicom_id")
+EXCLUDE_COLUMNS = ("image_id", "dicom_id", "image_file", "study_id")
+CHEXSTRUCT_COLUMNS = (*CHEXSTRUCT_IDS, "label")
+
+
+def header_of(path: Path, key: str, names: tuple[str, ...], ids: tuple[str, ...] = ()) -> list[str]:
+    """Return the column names of a table that must have at least one row; see ``tabular``. Raises UserError."""
+    sheet = read_sheet(path, key, names, ids=ids, head=True)
+    if next(sheet.rows, None) is None:
+        raise UserError(f"{key}: {path} has no rows: put a header and at least one row into it")
+    return sheet.header
+
+
+def _need(path: Path, key: str, header: list[str], columns: tuple[str, ...]) -> None:
+    missing = [name for name in columns if name not in header]
+    if missing:
+        raise UserError(
+            f"{key}: {path} lacks the column{'s' if len(missing) > 1 else ''} {', '.join(missing)}: add "
+            f"{'them' if len(missing) > 1 else 'it'} (it has {', '.join(header)})"
+        )
+
+
+def mimic_base(root: str) -> Path:
+    """Return the folder that holds ``files/`` (``root`` itself, or its parent if ``root`` is ``files``)."""
+    folder = existing_folder("cohort.root", root)
+    if not (folder / "files").is_dir() and folder.name == "files":
+        return folder.parent
+    return folder
+
+
+def mimic_tables(root: str, tables: str) -> dict[str, Path]:
+    """Return the official tables present, by kind (``record-list``, ``metadata``, ``split``).
+
+    They are looked for in ``tables`` (a folder) where it is given, then in ``root``. Raises UserError if two could be
+    meant, or if the folder given has none.
+    """
+    folders = ([existing_folder("cohort.tables", tables)] if tables else []) + [mimic_base(root)]
+    found = {}
+    for kind, folder in itertools.product(TABLE_COLUMNS, folders):
+        matches = sorted(path for ending in ("csv", "csv.gz") for path in folder.glob(f"*-{kind}.{ending}"))
+        stems = sorted({path.name.removesuffix(".gz") for path in matches})
+        if len(stems) > 1:
+            raise UserError(
+                f"cohort.tables: {folder} holds {' and '.join(stems)}: leave one of them, "
+                "or set cohort.tables to another folder"
+            )
+        if matches:
+            found.setdefault(kind, matches[0])
+    if tables and not any(path.parent == folders[0] for path in found.values()):
+        names = ", ".join(f"*-{kind}.csv" for kind in TABLE_COLUMNS)
+        raise UserError(
+            f"cohort.tables: {folders[0]} holds none of {names}: correct the path, or leave the key out to do without"
+        )
+    return found
+
+
+def chexstruct_tables(folder: str, names: list[str]) -> dict[str, Path]:
+    """Return the named CheXStruct tables, anywhere under ``folder``. Raises UserError for one that is not there."""
+    root = existing_folder("cohort.chexstruct", folder)
+    files = {path.stem: path for path in sorted(root.rglob("*.csv"))}
+    found = {}
+    for name in names:
+        path = next((files[stem] for stem in CHEXSTRUCT_NAMES.get(name, (name,)) if stem in files), None)
+        if path is None:
+            raise UserError(
+                f"cohort.chexstruct: {root} holds no {name}.csv: add it or take {name} out of cohort.chexstruct_tables"
+            )
+        found[name] = path
+    return found
+
+
+def _check_mimic(options) -> None:
+    base = mimic_base(options.root)
+    tables = mimic_tables(options.root, options.tables)
+    if not (base / "files").is_dir():
+        raise UserError(
+            f"cohort.root: {options.root!r} has no folder files/: set it to the folder that holds files/p10/p10000032/…"
+        )
+    for kind, path in tables.items():
+        _need(path, "cohort.tables", header_of(path, "cohort.tables", (), TABLE_IDS), TABLE_COLUMNS[kind])
+    if "record-list" not in tables and not any(entry.is_dir() for entry in os.scandir(base / "files")):
+        raise UserError(f"cohort.root: {base / 'files'} is empty: set it to the folder that holds files/p10/…")
+
+
+def _check_manifest(options) -> None:
+    path = existing_file("cohort.manifest", options.manifest)
+    header = header_of(path, "cohort.manifest", MANIFEST_COLUMNS, ID_COLUMNS[:3])
+    _need(path, "cohort.manifest", header, ID_COLUMNS)
+    if not set(REPORT_COLUMNS) & set(header):
+        raise UserError(
+            f"cohort.manifest: {path} has none of the columns {', '.join(REPORT_COLUMNS)}: add "
+            "report_path, or findings and impression (a study without a report leaves them empty)"
+        )
+
+
+def source_files(options) -> dict[str, str | list[str]]:
+    """Return the files that the cohort is read from (names of rule inputs): a change in one makes the cohort anew.
+
+    The images and reports are not among them, and a tree without tables has none: there, ask with ``--forcerun``.
+    """
+    files: dict[str, str | list[str]] = {}
+    if options.source == "mimic":
+        files["tables"] = [str(path) for path in mimic_tables(options.root, options.tables).values()]
+    elif options.source == "openi":
+        files["tables"] = [str(path) for path in view_tables(options.root, options.tables).values()]
+    else:
+        files["manifest"] = options.manifest
+    if options.exclude:
+        files["exclude"] = options.exclude
+    if options.chexstruct:
+        tables = chexstruct_tables(options.chexstruct, options.chexstruct_tables)
+        files["chexstruct"] = [str(path) for path in tables.values()]
+    return files
+
+
+def check_inputs(options) -> None:
+    """Raise UserError with one sentence if the cohort's settings name something that is not there.
+
+    Looks at folders and at the first rows of tables only. ``options`` has the fields of ``CohortOptions``.
+    """
+    if options.source == "mimic":
+        _check_mimic(options)
+    elif options.source == "openi":
+        check_openi(options)
+    elif options.source == "manifest":
+        _check_manifest(options)
+    else:
+        raise UserError(f"cohort.source is {options.source!r}: set it to mimic, openi or manifest")
+    check_lists(options)
+
+
+def check_lists(options) -> None:
+    """Raise UserError with one sentence if a list of images to leave out is not there or lacks a column."""
+    if options.exclude:
+        path = existing_file("cohort.exclude", options.exclude)
+        read_sheet(path, "cohort.exclude", EXCLUDE_COLUMNS, ids=EXCLUDE_COLUMNS, head=True, headless=True)
+    if options.chexstruct:
+        for path in chexstruct_tables(options.chexstruct, options.chexstruct_tables).values():
+            header = header_of(path, "cohort.chexstruct", CHEXSTRUCT_COLUMNS, CHEXSTRUCT_IDS)
+            _need(path, "cohort.chexstruct", header, ("label",))
+            if not set(CHEXSTRUCT_IDS) & set(header):
+                _need(path, "cohort.chexstruct", header, ("image_id",))

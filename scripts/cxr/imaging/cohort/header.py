@@ -1,0 +1,179 @@
+"""What an image file says of itself before its pixels are decoded, and whether it can be a frontal chest X-ray."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from PIL import Image, UnidentifiedImageError
+from pydicom.dataset import Dataset
+
+from cxr.dicom.files import (
+    HEAD_BYTES,
+    HeaderError,
+    Rejected,
+    file_kind,
+    number_of,
+    plain_text,
+    read_dicom,
+    refused,
+    sentence_of,
+    shown,
+    text_of,
+)
+from cxr.imaging.cohort.view import CODE_FIELDS, FIELDS, OTHER, TEXT_FIELDS, view_of_header
+
+# Only the size is read here; frames has a limit of its own.
+Image.MAX_IMAGE_PIXELS = None
+
+_TIMES = (
+    ("AcquisitionDate", "AcquisitionTime"),
+    ("ContentDate", "ContentTime"),
+    ("SeriesDate", "SeriesTime"),
+    ("StudyDate", "StudyTime"),
+)
+_TAGS = [
+    *FIELDS,
+    "SOPClassUID",
+    "Modality",
+    "BodyPartExamined",
+    "AnatomicRegionSequence",
+    "Rows",
+    "Columns",
+    "AcquisitionDateTime",
+    *(name for pair in _TIMES for name in pair),
+]
+_MODALITY_OF_CLASS = {
+    "1.2.840.10008.5.1.4.1.1.1": "CR",
+    "1.2.840.10008.5.1.4.1.1.1.1": "DX",
+    "1.2.840.10008.5.1.4.1.1.1.1.1": "DX",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """Facts of one image file; ``modality`` and ``body_part`` are None for a picture that has no such field."""
+
+    size: tuple[int, int] | None
+    modality: str | None = None
+    body_part: str | None = None
+    view: str | None = None
+    view_field: str = ""
+    acquired: str | None = None
+
+
+def _acquired(dataset: Dataset) -> str | None:
+    whole = text_of(dataset, "AcquisitionDateTime")
+    for date, time in _TIMES:
+        if re.match(r"\d{8}", whole):
+            break
+        whole = text_of(dataset, date) + text_of(dataset, time)
+    found = re.match(r"\d{8}(\d{2,6}(\.\d{1,6})?)?", whole)
+    return found.group() if found else None
+
+
+def _dicom_header(path: str, magic: bool) -> Header:
+    try:
+        dataset = read_dicom(path, _TAGS)
+    except HeaderError as error:
+        raise Rejected("unreadable_header" if magic else "not_dicom", str(error)) from None
+    except MemoryError as error:
+        raise Rejected("unreadable_header", sentence_of(error)) from None
+    if not any(text_of(dataset, name) for name in ("SOPClassUID", "Modality", "Rows")):
+        raise Rejected("unreadable_header" if magic else "not_dicom", "no SOPClassUID, Modality or Rows")
+    rows, columns = number_of(dataset, "Rows"), number_of(dataset, "Columns")
+    view, view_field = view_of_header(dataset)
+    if view is None:
+        view_field = not_understood(dataset)
+    return Header(
+        size=None if rows is None or columns is None else (int(rows), int(columns)),
+        modality=text_of(dataset, "Modality") or _MODALITY_OF_CLASS.get(text_of(dataset, "SOPClassUID"), ""),
+        body_part=text_of(dataset, "BodyPartExamined") or text_of(dataset, "AnatomicRegionSequence"),
+        view=view,
+        view_field=view_field,
+        acquired=_acquired(dataset),
+    )
+
+
+def _picture_header(path: str) -> Header:
+    try:
+        with Image.open(path) as picture:
+            return Header(size=(picture.height, picture.width), view_field="a PNG or JPEG file names none")
+    except (UnidentifiedImageError, OSError, ValueError, SyntaxError, MemoryError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise refused(error) from None
+        raise Rejected("unreadable_header", sentence_of(error)) from None
+
+
+def not_understood(dataset: Dataset) -> str:
+    """Return what the fields that may tell the view say, where none of them does; descriptions are not quoted."""
+    codes = [f"{name} is {_shown(text)}" for name in CODE_FIELDS if (text := text_of(dataset, name))]
+    texts = [name for name in (*TEXT_FIELDS, "PatientOrientation") if text_of(dataset, name)]
+    said = [*codes, *([f"{', '.join(texts)}"] if texts else [])]
+    return f"not understood: {'; '.join(said)}" if said else "ViewPosition is empty, as are the fields beside it"
+
+
+def read_header(path: str) -> Header:
+    """Read the header of a DICOM, PNG or JPEG file, told apart by their first bytes. Raises :class:`Rejected`."""
+    try:
+        with open(path, "rb") as file:
+            head = file.read(HEAD_BYTES)
+    except OSError as error:
+        raise refused(error) from None
+    except ValueError:  # a name that no file can have
+        raise Rejected("missing_file") from None
+    if not head:
+        raise Rejected("empty_file")
+    kind = file_kind(head)
+    if kind is None:
+        raise Rejected("not_dicom")
+    try:
+        return _dicom_header(path, head[128:132] == b"DICM") if kind == "dicom" else _picture_header(path)
+    except OSError as error:
+        raise refused(error) from None
+
+
+_CODE = re.compile(r"[A-Z0-9 _.+\\-]{1,32}")
+
+
+def _shown(text: str) -> str:
+    """Return a coded value fit for a ledger; of a damaged one, which may hold its neighbours, nothing."""
+    return shown(text).strip("'") if _CODE.fullmatch(text) else "a value that is no code"
+
+
+def _plain(words: Iterable[str]) -> set[str]:
+    """Return settings as a header's texts are read: ASCII capitals."""
+    return {plain_text(word) for word in words}
+
+
+def check_kind(header: Header, modalities: list[str], body_parts: list[str]) -> None:
+    """Raise :class:`Rejected` for another modality or body part than those listed.
+
+    A body part passes if it or one of its words is listed ("CHEST PORTABLE"), or if the field is empty.
+    """
+    if header.modality is not None and header.modality not in _plain(modalities):
+        raise Rejected("wrong_modality", _shown(header.modality) if header.modality else "no modality")
+    words = re.findall(r"[A-Z]+", header.body_part or "")
+    known = {" ".join(re.findall(r"[A-Z]+", part)) for part in _plain(body_parts)}
+    if words and not {*words, " ".join(words)} & known:
+        raise Rejected("wrong_body_part", _shown(header.body_part or ""))
+
+
+def check_view(view: str | None, told_by: str, views: list[str], accept_unknown: bool) -> str:
+    """Return the view of an accepted image ("" if unknown); raise :class:`Rejected` for another one.
+
+    ``told_by``: what told the view, or, where nothing did, what was looked at.
+    """
+    if view in views:
+        return view
+    if view is not None:
+        detail = "lateral, oblique or other" if view == OTHER else view
+        raise Rejected("not_frontal", f"{detail}, by {told_by}")
+    if not accept_unknown:
+        raise Rejected("unknown_view", told_by)
+    return ""
+
+
+def check_size(size: tuple[int, int] | None, min_side: int) -> None:
+    """Raise :class:`Rejected` for a picture with a side under ``min_side`` pixels; an unknown size passes."""
+    if size is not None and min(size) < min_side:
+        raise Rejected("too_small", f"{size[0]} x {size[1]}")

@@ -1,0 +1,203 @@
+"""Every input image once: accepted into a shard, or excluded with its reason."""
+
+import os
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import polars as pl
+
+from cxr.base.errors import UserError
+from cxr.base.jobs import log, progress
+from cxr.base.ledger import Ledger
+from cxr.base.seeds import shard_names, shard_of
+from cxr.base.tables import write_table
+from cxr.dicom.files import Rejected, shown
+from cxr.imaging.cohort.batches import in_batches
+from cxr.imaging.cohort.check import check_inputs
+from cxr.imaging.cohort.header import check_kind, check_size, check_view, read_header
+from cxr.imaging.cohort.lists import exclude_failed, exclude_listed
+from cxr.imaging.cohort.manifest import read_manifest
+from cxr.imaging.cohort.mimic import read_mimic
+from cxr.imaging.cohort.openi import read_openi
+from cxr.imaging.cohort.rows import Row, settle_ids
+from cxr.imaging.cohort.split import subject_splits
+
+SHARD_SCHEMA = {
+    "image_id": pl.String,
+    "study_id": pl.String,
+    "subject_id": pl.String,
+    "split": pl.String,
+    "path": pl.String,
+    "view": pl.String,
+    "rank": pl.Int32,
+    "report_path": pl.String,
+    "report_missing": pl.Boolean,
+    "findings": pl.String,
+    "impression": pl.String,
+    "acquired": pl.String,
+}
+IMAGES_SCHEMA = dict.fromkeys(("image_id", "study_id", "subject_id", "split", "shard", "view", "reason"), pl.String)
+
+WAITING = 8
+"""Files and folders asked for at a time, for each thread: on a shared file system the answer takes milliseconds."""
+
+
+@dataclass(frozen=True)
+class CohortOptions:
+    """Settings of the cohort stage; see ``config.yaml``, section ``cohort``."""
+
+    source: str
+    root: str
+    tables: str
+    manifest: str
+    shards: int
+    views: list[str]
+    unknown_view: str
+    shared_images: str
+    modalities: list[str]
+    body_parts: list[str]
+    min_side: int
+    exclude: str
+    chexstruct: str
+    chexstruct_tables: list[str]
+    split_shares: list[float]
+    seed: int
+
+
+def inspect(row: Row, options: CohortOptions) -> None:
+    """Complete a row from its file's header and exclude it if it is no frontal chest X-ray.
+
+    A table's word on the view goes before the header's; a row of which a table told view and size is not opened.
+    """
+    told_by = "the table"
+    try:
+        view = row.view or None
+        if view is None or row.size is None:
+            header = read_header(row.path)
+            check_kind(header, options.modalities, options.body_parts)
+            row.size = row.size or header.size
+            row.acquired = row.acquired or header.acquired
+            if view is None:
+                view, told_by = header.view, header.view_field
+                row.view = view or ""
+        if view is None and row.told_view:
+            told_by = f"the table's {shown(row.told_view)} is not understood; the file: {told_by}"
+        row.view = check_view(view, told_by, options.views, options.unknown_view == "accept")
+        check_size(row.size, options.min_side)
+    except Rejected as rejected:
+        row.exclude(rejected.reason, rejected.detail)
+
+
+def ranks(rows: Iterable[Row], views: list[str]) -> dict[str, int]:
+    """Return {image_id: rank in its study}: by the order of ``views`` (unknown last), acquisition, image_id."""
+    studies: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        studies[row.study_id].append(row)
+
+    def order(row: Row) -> tuple:
+        place = views.index(row.view) if row.view in views else len(views)
+        return place, row.acquired is None, row.acquired or "", row.image_id
+
+    return {row.image_id: rank for images in studies.values() for rank, row in enumerate(sorted(images, key=order))}
+
+
+def _collect(options: CohortOptions, pool: ThreadPoolExecutor) -> list[Row]:
+    if options.source == "mimic":
+        rows = read_mimic(options.root, options.tables, pool)
+    elif options.source == "openi":
+        rows = read_openi(options.root, options.tables, pool)
+    else:
+        rows = read_manifest(options.manifest)
+        exists = dict.fromkeys(row.report_path for row in rows if row.report_path)
+        for path, found in zip(exists, in_batches(pool, os.path.isfile, list(exists)), strict=True):
+            exists[path] = found
+        for row in rows:
+            row.report_missing = row.report_path is not None and not exists[row.report_path]
+            row.report_path = None if row.report_missing else row.report_path
+    settle_ids(rows, options.shared_images)
+    if options.exclude and (unused := exclude_listed(rows, options.exclude)):
+        log.warning("cohort.exclude: %d of its ids name no image of this cohort", unused)
+    if options.chexstruct:
+        exclude_failed(rows, options.chexstruct, options.chexstruct_tables)
+    open_rows = [row for row in rows if row.reason is None]
+    for _ in progress(in_batches(pool, lambda row: inspect(row, options), open_rows), len(open_rows), "headers"):
+        pass
+    return sorted(rows, key=lambda row: row.image_id)
+
+
+def _refuse_wrong_paths(rows: list[Row], source: str) -> None:
+    """Raise UserError where every image that was looked for is missing: it is the folder that is wrong."""
+    looked_for = [row for row in rows if row.reason not in ("bad_row", "listed", "failed_quality_table")]
+    if len(looked_for) > 1 and all(row.reason == "missing_file" for row in looked_for):
+        where = {
+            "manifest": "the paths of cohort.manifest are relative to its folder",
+            "mimic": "cohort.root is the folder that holds files/p10/p10000032/…",
+        }.get(source, "cohort.root is the folder that holds them")
+        raise UserError(f"none of the {len(looked_for)} images is there: {where}; correct them, or mount their disk")
+
+
+def _shard_table(rows: list[Row], rank: dict[str, int], splits: dict[str, str]) -> pl.DataFrame:
+    columns = {name: [getattr(row, name) for row in rows] for name in SHARD_SCHEMA if name not in ("split", "rank")}
+    columns["split"] = [splits[row.subject_id] for row in rows]
+    columns["rank"] = [rank[row.image_id] for row in rows]
+    return pl.DataFrame({name: columns[name] for name in SHARD_SCHEMA}, schema=SHARD_SCHEMA)
+
+
+def _images_table(rows: list[Row], shard: dict[str, str], splits: dict[str, str]) -> pl.DataFrame:
+    columns = {name: [getattr(row, name) for row in rows] for name in IMAGES_SCHEMA if name not in ("split", "shard")}
+    columns["split"] = [splits.get(row.subject_id) for row in rows]
+    columns["shard"] = [shard.get(row.subject_id) for row in rows]
+    table = pl.DataFrame({name: columns[name] for name in IMAGES_SCHEMA}, schema=IMAGES_SCHEMA)
+    carried = sorted({name for row in rows for name in row.extra})
+    # A column of the user's that we use for something else comes along under another name.
+    names = {name: f"manifest_{name}" if name in IMAGES_SCHEMA else name for name in carried}
+    return table.with_columns(
+        pl.Series(names[name], [row.extra.get(name) for row in rows], dtype=pl.String) for name in carried
+    )
+
+
+def run(
+    *,
+    shards: list[str],
+    images: str,
+    excluded: str,
+    options: CohortOptions,
+    attrs: dict,
+    threads: int,
+    **sources: object,
+) -> None:
+    """Write the accepted images of every shard, the table of all images, and the ledger.
+
+    ``shards`` are the output paths in the order of ``seeds.shard_names``; ``sources`` the files that ``options`` name
+    too. The tables carry no ``attrs``: a shard without new studies must keep its bytes. Raises UserError for a mistake
+    in the settings or in the manifest as a whole.
+    """
+    check_inputs(options)
+    with ThreadPoolExecutor(WAITING * max(1, threads)) as pool:
+        rows = _collect(options, pool)
+    _refuse_wrong_paths(rows, options.source)
+    named = [row for row in rows if row.reason != "bad_row"]
+    splits = subject_splits(((row.subject_id, row.split) for row in named), options.split_shares, options.seed)
+    names = shard_names(options.shards)
+    shard = {subject: names[shard_of(subject, options.shards)] for subject in splits}
+
+    accepted = [row for row in rows if row.reason is None]
+    rank = ranks(accepted, options.views)
+    by_shard: dict[str, list[Row]] = {name: [] for name in names}
+    for row in accepted:
+        by_shard[shard[row.subject_id]].append(row)
+    for name, path in zip(names, [shards] if isinstance(shards, str) else shards, strict=True):
+        write_table(path, _shard_table(by_shard[name], rank, splits))
+    write_table(images, _images_table(rows, shard, splits))
+
+    ledger = Ledger("cohort")
+    for row in rows:
+        if row.reason is None:
+            ledger.accept(row.image_id)
+        else:
+            ledger.exclude(row.image_id, row.study_id, row.reason, row.detail)
+    ledger.finish(excluded, (row.image_id for row in rows))
+    reasons = Counter(row.reason for row in rows if row.reason)
+    log.info("%d images, %d accepted; excluded: %s", len(rows), len(accepted), dict(sorted(reasons.items())))

@@ -1,0 +1,190 @@
+"""A MIMIC-CXR tree, with its official tables where they are given."""
+
+import os
+import re
+from collections.abc import Iterable
+from concurrent.futures import Executor
+from pathlib import Path
+
+import polars as pl
+
+from cxr.base.errors import UserError
+from cxr.base.user_tables import read_frame
+from cxr.dicom.files import refused
+from cxr.imaging.cohort.batches import in_batches
+from cxr.imaging.cohort.check import TABLE_COLUMNS, mimic_base, mimic_tables
+from cxr.imaging.cohort.rows import Row
+from cxr.imaging.cohort.split import split_name
+from cxr.imaging.cohort.view import first_view
+
+IMAGE_ENDINGS = ("", ".dcm", ".jpg", ".jpeg", ".png")
+"""Endings of what counts as an image file of a study folder."""
+METADATA_VIEWS = {
+    "ViewPosition": "ViewPosition",
+    "ViewCodeSequence_CodeMeaning": "ViewCodeSequence",
+    "PerformedProcedureStepDescription": "PerformedProcedureStepDescription",
+    "ProcedureCodeSequence_CodeMeaning": "StudyDescription",
+}
+"""Columns of the metadata table that may tell the view, and the header field each is read like."""
+_SIZE_AND_TIME = ("Rows", "Columns", "StudyDate", "StudyTime")
+_LISTED = TABLE_COLUMNS["record-list"]
+
+
+def _table(path: Path, kind: str) -> pl.DataFrame:
+    table = read_frame(path, "cohort.tables", ())
+    missing = [name for name in TABLE_COLUMNS[kind] if name not in table.columns]
+    if missing:
+        raise UserError(f"cohort.tables: {path} lacks the column {missing[0]}: download it again")
+    return table.with_columns(pl.all().str.strip_chars())
+
+
+def listing(folder: str) -> set[str]:
+    """Return the names in a folder, empty if there is no such folder. Raises OSError if it may not be read."""
+    try:
+        with os.scandir(folder) as entries:
+            return {entry.name for entry in entries}
+    except (FileNotFoundError, NotADirectoryError):
+        return set()
+
+
+def _listed(folder: str) -> tuple[set[str], str]:
+    """Return the names in a folder, and why it may not be read, "" if it may. Raises OSError of a broken machine."""
+    try:
+        return listing(folder), ""
+    except OSError as error:
+        return set(), refused(error).detail
+
+
+def _folders(folder: str, pattern: str) -> list[str]:
+    return [os.path.join(folder, name) for name in sorted(listing(folder)) if re.fullmatch(pattern, name)]
+
+
+def _images_of(patient: str, base: str) -> list[tuple[str, str, str, str]]:
+    found = []
+    for study in _folders(patient, r"s\d+"):
+        if os.path.isdir(study):
+            ids = (os.path.basename(patient)[1:], os.path.basename(study)[1:])
+            for name in sorted(listing(study)):
+                stem, ending = os.path.splitext(name)
+                if ending.lower() in IMAGE_ENDINGS and not name.startswith("."):
+                    found.append((*ids, stem, os.path.relpath(os.path.join(study, name), base)))
+    return found
+
+
+def walk(base: str, pool: Executor) -> Iterable[tuple[str, str, str, str]]:
+    """Yield (subject_id, study_id, dicom_id, path below ``base``) of every image of the tree, in order of path."""
+    patients = [
+        patient for group in _folders(os.path.join(base, "files"), r"p\d+") for patient in _folders(group, r"p\d+")
+    ]
+    try:
+        for images in in_batches(pool, lambda patient: _images_of(patient, base), patients):
+            yield from images
+    except PermissionError:
+        raise UserError(
+            f"cohort.root: a folder below {base}/files may not be read: have its permissions changed, or give the "
+            "record list in cohort.tables, by which its images become rows with that reason"
+        ) from None
+
+
+def acquired_at(date: str, time: str) -> str | None:
+    """Return ``YYYYMMDDHHMMSS.ffffff`` from the table's date and time (a number, so without leading zeros)."""
+    if not re.fullmatch(r"\d{8}", date):
+        return None
+    whole, _, fraction = time.partition(".")
+    if not re.fullmatch(r"\d{1,6}", whole):
+        return date
+    return f"{date}{whole:0>6}.{fraction[:6]:0<6}"
+
+
+def _views(metadata: pl.DataFrame) -> pl.DataFrame:
+    """Return the metadata with a column ``view``, "" if no column tells it: each combination of cells is read once."""
+    columns = [column for column in METADATA_VIEWS if column in metadata.columns]
+    if not columns:
+        return metadata.with_columns(view=pl.lit(""))
+    kinds = metadata.select(columns).unique()
+    told = [
+        first_view((METADATA_VIEWS[column], cell.upper()) for column, cell in zip(columns, cells, strict=True))[0] or ""
+        for cells in kinds.iter_rows()
+    ]
+    return metadata.join(kinds.with_columns(view=pl.Series(told, dtype=pl.String)), on=columns, how="left")
+
+
+def _with_tables(listed: pl.DataFrame, given: dict[str, pl.DataFrame]) -> pl.DataFrame:
+    """Return the listed images with the columns view, Rows, Columns, StudyDate, StudyTime and split, "" if not told."""
+    for kind, columns in (("metadata", ("view", *_SIZE_AND_TIME)), ("split", ("split",))):
+        if kind in given:
+            table = _views(given[kind]) if kind == "metadata" else given[kind]
+            table = table.select("dicom_id", *(name for name in columns if name in table.columns))
+            table = table.unique("dicom_id", keep="last")
+            listed = listed.join(table, on="dicom_id", how="left", maintain_order="left")
+        listed = listed.with_columns(pl.lit("").alias(name) for name in columns if name not in listed.columns)
+    return listed.fill_null("")
+
+
+def _row(base: str, cells: dict[str, str]) -> Row:
+    row = Row(
+        image_id=cells["dicom_id"],
+        study_id=cells["study_id"],
+        subject_id=cells["subject_id"],
+        path=os.path.normpath(os.path.join(base, cells["path"])),
+        view=cells["view"],
+        acquired=acquired_at(cells["StudyDate"], cells["StudyTime"]),
+    )
+    sides = (cells["Rows"], cells["Columns"])
+    if all(side.isdecimal() for side in sides):
+        row.size = (int(sides[0]), int(sides[1]))
+    split = split_name(cells["split"])
+    if split is None:
+        row.exclude("bad_row", "the split is none of train, validate, test")
+    row.split = split or ""
+    if not row.path.startswith(os.path.join(os.path.normpath(base), "files", "")):
+        row.exclude("bad_row", "the path is not below files/")
+    return row
+
+
+def _by_folder(rows: list[Row]) -> dict[str, list[Row]]:
+    folders: dict[str, list[Row]] = {}
+    for row in rows:
+        folders.setdefault(os.path.dirname(row.path), []).append(row)
+    return folders
+
+
+def _look_for_files(rows: list[Row], pool: Executor) -> None:
+    """Exclude the rows whose image is not there, and note the reports that are: one listing a folder."""
+    studies = _by_folder(rows)
+    patients: dict[str, list[str]] = {}
+    for study in studies:
+        patients.setdefault(os.path.dirname(study), []).append(study)
+    for images, (names, why) in zip(studies.values(), in_batches(pool, _listed, list(studies)), strict=True):
+        for row in images:
+            if why:
+                row.exclude("unreadable_file", f"its folder: {why}")
+            elif os.path.basename(row.path) not in names:
+                row.exclude("missing_file")
+    for (patient, folders), (names, _) in zip(patients.items(), in_batches(pool, _listed, list(patients)), strict=True):
+        for study in folders:
+            report = f"{os.path.basename(study)}.txt"
+            for row in studies[study]:
+                row.report_missing = report not in names
+                row.report_path = None if row.report_missing else os.path.join(patient, report)
+
+
+def read_mimic(root: str, tables: str, pool: Executor) -> list[Row]:
+    """Read the tree: one :class:`Row` per image of the record list, or per image file if there is no such list.
+
+    Only folders are listed, no image is opened. Reports are looked for at ``files/p10/p10000032/s50414267.txt``.
+    Raises UserError if a table cannot be used.
+    """
+    base = str(mimic_base(root))
+    given = {kind: _table(path, kind) for kind, path in mimic_tables(root, tables).items()}
+    if "record-list" in given:
+        listed = given["record-list"].select(_LISTED)
+    else:
+        listed = pl.DataFrame(list(walk(base, pool)), schema=dict.fromkeys(_LISTED, pl.String), orient="row")
+    if listed.is_empty():
+        raise UserError(
+            f"cohort.root: no image below {base}/files: set it to the folder that holds files/p10/p10000032/…"
+        )
+    rows = [_row(base, cells) for cells in _with_tables(listed, given).iter_rows(named=True)]
+    _look_for_files(rows, pool)
+    return rows

@@ -1,0 +1,98 @@
+"""Where the files of the Indiana University collection lie: looked up before any job (standard library only)."""
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from cxr.base.errors import UserError, existing_folder
+
+REPORTS = "ecgen-radiology"
+"""The folder in which NLMCXR_reports.tgz holds its XML."""
+PROJECTIONS, HEADERS, CLUSTERS = "indiana_projections", "nlmcxr_dicom_metadata", "nlmcxr_tsne_pa"
+"""Tables that tell which image is frontal: Kaggle's, and two of the package torchxrayvision."""
+TABLE_COLUMNS = {
+    PROJECTIONS: ("filename", "projection"),
+    HEADERS: ("imageid", "View Position", "Patient Orientation"),
+    CLUSTERS: ("imageid", "tsne-view"),
+}
+ENDINGS = (".png", ".dcm", ".jpg", ".jpeg", "")
+"""Endings of an image's file; of several files of one image the first in this order is read."""
+NOT_DATA = {"results", "logs"}
+_NAME = re.compile(r"(?:CXR)?(?:\d+_)?((\d+)_IM-[\d-]+)((?:\.dcm)?(?:\.(?:png|jpe?g))?)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """What an image is called: ``key`` (``1_IM-0001-3001``) is common to XML, PNG, DICOM and tables."""
+
+    key: str
+    report: str
+    ending: str
+
+
+def parse_name(name: str) -> Name | None:
+    """Read an image's name or id (``CXR1_1_IM-0001-3001``, ``1_IM-0001-3001.dcm.png``), None for another name."""
+    found = _NAME.fullmatch(name)
+    return Name(found[1].upper(), found[2], os.path.splitext(f"x{found[3]}")[1].lower()) if found else None
+
+
+def reports_folder(root: str) -> Path:
+    """Return the folder of the XML reports: in ``root``, a folder in it, or ``root`` itself. Raises UserError."""
+    base = existing_folder("cohort.root", root)
+    for folder in (base / REPORTS, *sorted(base.glob(f"*/{REPORTS}")), base):
+        if folder.is_dir() and next(folder.glob("*.xml"), None):
+            return folder
+    raise UserError(
+        f"cohort.root: {root!r} has no folder {REPORTS}/ with XML: unpack NLMCXR_reports.tgz there, or run `make openi`"
+    )
+
+
+def image_files(root: str) -> Iterator[tuple[Name, str]]:
+    """Yield (name, path) of every file below ``root`` that is called like an image; our own results are no data."""
+    for folder, inner, names in os.walk(root, followlinks=True):
+        inner[:] = sorted(name for name in inner if name not in NOT_DATA and not name.startswith("."))
+        for name in sorted(names):
+            parsed = parse_name(name)
+            if parsed is not None:
+                yield parsed, os.path.join(folder, name)
+
+
+def view_tables(root: str, tables: str) -> dict[str, Path]:
+    """Return the tables present, by kind; looked for in ``tables`` where it is given, then in ``root``.
+
+    The two of torchxrayvision need each other, so that one alone is none. Raises UserError for a folder without any.
+    """
+    folders = ([existing_folder("cohort.tables", tables)] if tables else []) + [existing_folder("cohort.root", root)]
+    found: dict[str, Path] = {}
+    for folder in folders:
+        for kind in TABLE_COLUMNS:
+            paths = [folder / f"{kind}.csv{ending}" for ending in ("", ".gz")]
+            path = next((path for path in paths if path.is_file()), None)
+            if path is not None:
+                found.setdefault(kind, path)
+    if not {HEADERS, CLUSTERS} <= found.keys():
+        found = {kind: path for kind, path in found.items() if kind == PROJECTIONS}
+    if tables and not any(path.parent == folders[0] for path in found.values()):
+        raise UserError(
+            f"cohort.tables: {tables!r} holds neither {PROJECTIONS}.csv nor {HEADERS}.csv.gz with {CLUSTERS}.csv.gz: "
+            "correct the path, or leave the key out to have them looked for in cohort.root"
+        )
+    return found
+
+
+def check_openi(options) -> None:
+    """Raise UserError with one sentence if a part of the collection is not there (``options``: ``CohortOptions``)."""
+    reports_folder(options.root)
+    if next(image_files(options.root), None) is None:
+        raise UserError(
+            f"cohort.root: below {options.root!r} is no image called like CXR1_1_IM-0001-3001.png: unpack "
+            "NLMCXR_png.tgz (or NLMCXR_dcm.tgz) there (docs/openi.md)"
+        )
+    if not view_tables(options.root, options.tables) and options.unknown_view == "exclude":
+        raise UserError(
+            "cohort.tables: no table tells which images are frontal, and the XML does not: run `make openi` for those "
+            f"of torchxrayvision, put {PROJECTIONS}.csv into cohort.root, or set cohort.unknown_view to accept, by "
+            "which about one study in seven is a lateral view (docs/openi.md)"
+        )

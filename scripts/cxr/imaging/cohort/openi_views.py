@@ -1,0 +1,106 @@
+"""Which images of the Indiana University collection are frontal: the XML does not say, so tables do.
+
+Kaggle's ``indiana_projections.csv`` (every image looked at by people) goes before all. The two tables of
+torchxrayvision are the DICOM headers and a view found by clustering the first image of each report. The headers call
+most laterals PA too ("Xray Chest PA and Lateral"), so that their PA counts only where it has no rival in the study.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import polars as pl
+
+from cxr.base.errors import UserError
+from cxr.base.user_tables import read_frame
+from cxr.imaging.cohort.openi_files import CLUSTERS, HEADERS, PROJECTIONS, TABLE_COLUMNS, parse_name
+from cxr.imaging.cohort.view import OTHER, view_of_code, view_of_orientation, view_of_text
+
+UNSETTLED = "?"
+"""The view of an image beside a frontal one that no table calls lateral: nearly all of these are (docs/openi.md)."""
+SEEN_VIEWS = {"PA": "PA", "L": OTHER}
+"""What the table of clusters calls a frontal and a lateral view."""
+
+
+@dataclass(frozen=True)
+class Tables:
+    """What the tables tell, by key of an image: ``projections`` frontal or lateral, ``headers`` and ``seen`` a view."""
+
+    projections: dict[str, str] = field(default_factory=dict)
+    headers: dict[str, str] = field(default_factory=dict)
+    seen: dict[str, str] = field(default_factory=dict)
+
+
+def _program_table(path: Path) -> pl.DataFrame:
+    """Read what a program wrote, with cells of several lines, which the reader of people's tables refuses."""
+    try:
+        return pl.read_csv(path, infer_schema=False).fill_null("")
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise UserError(f"cohort.tables: {path} cannot be read as CSV ({type(error).__name__}): get it again") from None
+
+
+def _cells(path: Path, kind: str) -> Iterable[tuple[str, ...]]:
+    """Yield (key, the other cells) of each row that names an image. Raises UserError for another table."""
+    person = kind == PROJECTIONS
+    table = read_frame(path, "cohort.tables", TABLE_COLUMNS[kind]) if person else _program_table(path)
+    missing = [name for name in TABLE_COLUMNS[kind] if name not in table.columns]
+    if missing:
+        raise UserError(f"cohort.tables: {path} lacks the column {missing[0]}: get it again")
+    for image, *cells in table.select(TABLE_COLUMNS[kind]).iter_rows():
+        name = parse_name(image.strip())
+        if name:
+            yield name.key, *(cell.strip() for cell in cells)
+
+
+def _header_view(position: str, orientation: str) -> str:
+    rows = orientation.strip("[]'\" ")  # written as a list: ['A', 'F']
+    return view_of_orientation(rows) or view_of_code(position) or ""
+
+
+def read_tables(paths: dict[str, Path]) -> Tables:
+    """Read the tables that there are (:func:`cxr.imaging.cohort.openi_files.view_tables`). Raises UserError."""
+    told = {kind: _cells(path, kind) for kind, path in paths.items()}
+    return Tables(
+        projections={key: projection.lower() for key, projection in told.get(PROJECTIONS, ())},
+        headers={key: _header_view(*cells) for key, *cells in told.get(HEADERS, ())},
+        seen={key: SEEN_VIEWS.get(view, "") for key, view in told.get(CLUSTERS, ())},
+    )
+
+
+def _study_views(keys: Sequence[str], tables: Tables) -> dict[str, str]:
+    """Return {key: view} of one study by torchxrayvision's tables, "" where they say nothing.
+
+    Lateral is what a header or the clusters call so. Frontal is what the clusters call so; if there is none, the only
+    image that is not lateral, else those that a header calls PA or AP. What is left beside a frontal one is UNSETTLED.
+    """
+    told = {key: tables.headers.get(key) or "" for key in keys}
+    views = {key: OTHER if told[key] == OTHER else tables.seen.get(key) or "" for key in keys}
+    rest = [key for key in keys if not views[key]]
+    if "PA" not in views.values():
+        known = [key for key in rest if key in tables.headers or key in tables.seen]
+        frontal = known if len(known) == 1 else [key for key in known if told[key] in ("PA", "AP")]
+        views |= dict.fromkeys(frontal, "PA")
+    if "PA" in views.values():
+        views |= {key: UNSETTLED for key in rest if not views[key]}
+    return {key: "AP" if view == "PA" and told[key] == "AP" else view for key, view in views.items()}
+
+
+def _projected(projection: str, caption: str, header: str) -> str:
+    if projection == "lateral":
+        return OTHER
+    if projection != "frontal":
+        return ""
+    return "AP" if "AP" in (header, view_of_text(caption)) else "PA"
+
+
+def views_of(studies: Iterable[Sequence[tuple[str, str]]], tables: Tables) -> dict[str, str]:
+    """Return {image id: PA, AP, OTHER, UNSETTLED, or "" if no table tells} of studies of (image id, caption)."""
+    views: dict[str, str] = {}
+    for images in studies:
+        keys = {image: name.key for image, _ in images if (name := parse_name(image))}
+        settled = _study_views(list(keys.values()), tables)
+        for image, caption in images:
+            key = keys.get(image, "")
+            header = tables.headers.get(key, "")
+            views[image] = _projected(tables.projections.get(key, ""), caption, header) or settled.get(key, "")
+    return views

@@ -1,0 +1,153 @@
+"""One input image on its way through the cohort stage."""
+
+import re
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from cxr.base.jobs import log
+
+IDS = ("image_id", "study_id", "subject_id")
+_UNUSABLE = re.compile(r"[\x00-\x1f\x7f/\\]")
+LONGEST_ID = 128
+"""Bytes (UTF-8) an identifier may have: it becomes part of file names, which have at most 255."""
+_SHOWN_LINES = 5
+
+
+@dataclass(slots=True)
+class Row:
+    """An input image: what the manifest or the tree says of it, and the reason if it is excluded.
+
+    ``view`` and ``size`` are what a table says, before the header is looked at; ``told_view`` is its word for the view.
+    ``extra`` holds the columns that we do not know, to be carried along; ``line`` is that of the manifest, else 0.
+    ``report_missing``: a report file is named, or has its place in the tree, and is not there.
+    """
+
+    image_id: str
+    study_id: str
+    subject_id: str
+    path: str
+    report_path: str | None = None
+    report_missing: bool = False
+    findings: str | None = None
+    impression: str | None = None
+    view: str = ""
+    split: str = ""
+    acquired: str | None = None
+    size: tuple[int, int] | None = None
+    extra: dict[str, str] = field(default_factory=dict)
+    reason: str | None = None
+    detail: str = ""
+    line: int = 0
+    told_view: str = ""
+
+    def exclude(self, reason: str, detail: str = "") -> None:
+        """Exclude the image, unless an earlier check has done so."""
+        if self.reason is None:
+            self.reason, self.detail = reason, detail
+
+
+def unusable(identifier: str) -> str:
+    """Return why an identifier cannot name a file and a row, "" if it can; the identifier itself is not quoted."""
+    if not identifier:
+        return "is empty"
+    if (length := len(identifier.encode())) > LONGEST_ID:
+        return f"has {length} bytes, at most {LONGEST_ID} are allowed"
+    if found := _UNUSABLE.search(identifier):
+        return f"holds {found.group()!r}" if found.group() in "/\\" else "holds a control character or a line break"
+    return "is no name" if identifier in (".", "..") else ""
+
+
+def settle_ids(rows: list[Row], shared_images: str) -> None:
+    """Exclude rows with unusable ids, rows that contradict each other and second rows of an image; make ids unique.
+
+    Rows contradict each other that give a study or a report file to several subjects, or an image_id to several studies
+    or reports: none of them is used, for which is right cannot be told. So it is with an image file that is given to
+    several studies where ``shared_images`` is "exclude"; where it is "accept" a warning names the lines. Which row of
+    an image that is only repeated stays does not depend on the order of the rows. An excluded row that cannot keep its
+    own ``image_id`` gets one made of its line or number (from 1), so that each row is countable.
+    """
+    whole = []
+    for number, row in enumerate(rows, 1):
+        wrong = [f"{name} {why}" for name in IDS if (why := unusable(getattr(row, name)))]
+        if wrong:
+            row.exclude("bad_row", ", ".join(wrong))
+            row.image_id = row.image_id if not unusable(row.image_id) else f"row-{row.line or number}"
+        else:
+            whole.append(row)
+    for thing, name, owner in (
+        ("study_id", "study_id", "subject_id"),
+        ("report file", "report_path", "subject_id"),
+    ):
+        _exclude_shared(whole, thing, name, owner)
+    if shared_images == "exclude":
+        _exclude_shared(whole, "image file", "path", "subject_id")
+        _exclude_shared(whole, "image file", "path", "study_id")
+    else:
+        _warn_of_shared_images(whole)
+    _settle_copies(rows)
+    for row in rows:
+        if row.line and row.reason in ("bad_row", "duplicate_image"):
+            row.detail = f"line {row.line}: {row.detail}"
+
+
+def _lines(rows: list[Row]) -> str:
+    lines = sorted(row.line for row in rows if row.line)
+    shown = ", ".join(map(str, lines[:_SHOWN_LINES])) + (" …" if len(lines) > _SHOWN_LINES else "")
+    return f" (lines {shown})" if lines else ""
+
+
+def _exclude_shared(rows: list[Row], thing: str, name: str, owner: str) -> None:
+    """Exclude the rows of a ``thing`` that is one owner's and is given to several."""
+    groups: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        if getattr(row, name):
+            groups[getattr(row, name)].append(row)
+    for group in groups.values():
+        owners = len({getattr(row, owner) for row in group})
+        if owners > 1:
+            whose = {"subject_id": "subjects", "study_id": "studies"}[owner]
+            for row in group:
+                row.exclude("bad_row", f"the {thing} is given to {owners} {whose}{_lines(group)}")
+
+
+def _warn_of_shared_images(rows: list[Row]) -> None:
+    studies: dict[str, set[str]] = defaultdict(set)
+    for row in rows:
+        if row.reason is None:
+            studies[row.path].add(row.study_id)
+    shared = {path for path, named in studies.items() if len(named) > 1}
+    if shared:
+        told = _lines([row for row in rows if row.path in shared and row.reason is None])
+        log.warning(
+            "%d image files are given to several studies%s, so that their reports speak of one picture: correct the "
+            "paths, or leave such rows out with cohort.shared_images: exclude",
+            len(shared),
+            told,
+        )
+
+
+def _settle_copies(rows: list[Row]) -> None:
+    same: dict[str, list[Row]] = defaultdict(list)
+    files: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    for row in rows:
+        same[row.image_id].append(row)
+        if row.reason is None:
+            files[row.study_id, row.path].append(row)
+    for copies in same.values():
+        used = [row for row in copies if row.reason is None]
+        if len({(row.subject_id, row.study_id, row.report_path, row.findings, row.impression) for row in used}) > 1:
+            for row in used:
+                row.exclude("duplicate_image", f"rows of one image_id differ in study or report{_lines(used)}")
+    for copies in files.values():
+        for copy in sorted(copies, key=lambda row: row.image_id)[1:]:
+            if copy.image_id != min(row.image_id for row in copies):
+                copy.exclude("duplicate_image", f"of an image file that another row has{_lines(copies)}")
+    for image_id, copies in list(same.items()):
+        copies.sort(key=lambda row: (row.reason is not None, row.study_id, row.subject_id, row.path, row.view))
+        number = 1
+        for copy in copies[1:]:
+            copy.exclude("duplicate_image", "of an image_id that another row has")
+            number += 1
+            while f"{image_id}-{number}" in same:
+                number += 1
+            copy.image_id = f"{image_id}-{number}"

@@ -1,0 +1,99 @@
+"""Which way the X-ray went through the patient, from a table or from whatever header field tells it."""
+
+import re
+from collections.abc import Callable, Iterable
+
+from pydicom.dataset import Dataset
+
+from cxr.dicom.files import text_of
+
+OTHER = "OTHER"
+"""A view that is known and neither PA nor AP: lateral, oblique, decubitus, axial …"""
+
+CODE_FIELDS = ("ViewPosition", "ViewCodeSequence", "PatientPosition", "ProjectionEponymousNameCodeSequence")
+TEXT_FIELDS = (
+    "AcquisitionDeviceProcessingDescription",
+    "SeriesDescription",
+    "ProtocolName",
+    "PerformedProcedureStepDescription",
+    "StudyDescription",
+)
+FIELDS = (*CODE_FIELDS, "PatientOrientation", *TEXT_FIELDS)
+"""Header fields that may tell the view, the most reliable first."""
+
+_SPELLED_OUT = (
+    (re.compile(r"POSTER(?:O|IOR)[\s_-]*ANTERIOR"), " PA "),
+    (re.compile(r"ANTER(?:O|IOR)[\s_-]*POSTERIOR"), " AP "),
+    (re.compile(r"\bP[.-]A\b"), " PA "),
+    (re.compile(r"\bA[.-]P\b"), " AP "),
+)
+# SNOMED and SRT codes of the projections, DICOM CID 4010.
+_CODES = {"R-10214": "PA", "272479007": "PA", "R-10206": "AP", "399348003": "AP"}
+_FRONTAL = {"PA", "AP"}
+_OTHER_WORDS = re.compile(r"(?:LAT|LATERAL\w*|OBL|OBLIQUE\w*|DECUB\w*|LORDOTIC|SWIMMERS?|XTABLE|TANGENTIAL|PROFILE?)$")
+# Only where the field holds a code: in free text two letters may be anything ("120 ML").
+_OTHER_CODES = {
+    "LL",
+    "RL",
+    "LLAT",
+    "RLAT",
+    "LLD",
+    "RLD",
+    "LLO",
+    "RLO",
+    "LAO",
+    "RAO",
+    "LPO",
+    "RPO",
+    "LM",
+    "ML",
+    "AX",
+    "AXIAL",
+}
+
+
+def _named(text: str, codes: bool) -> set[str]:
+    for code, view in _CODES.items():
+        text = text.replace(code, f" {view} ")
+    for pattern, view in _SPELLED_OUT:
+        text = pattern.sub(view, text)
+    words = set(re.findall(r"[A-Z]+", text))
+    other = any(_OTHER_WORDS.match(word) for word in words) or bool(codes and words & _OTHER_CODES)
+    return (words & _FRONTAL) | ({OTHER} if other else set())
+
+
+def view_of_code(text: str) -> str | None:
+    """Return PA, AP or OTHER for a field made to hold the view ("AP LLD" is OTHER: decubitus), None if none."""
+    named = _named(text.upper(), codes=True)
+    if OTHER in named:
+        return OTHER
+    return named.pop() if len(named) == 1 else None
+
+
+def view_of_text(text: str) -> str | None:
+    """Return the one view a description names; None if it names none, or several ("CHEST PA AND LAT")."""
+    named = _named(text.upper(), codes=False)
+    return named.pop() if len(named) == 1 else None
+
+
+def view_of_orientation(text: str) -> str | None:
+    r"""Return OTHER if the rows of the picture run front to back (PatientOrientation ``A\F`` …), else None."""
+    return OTHER if text[:1] in ("A", "P") else None
+
+
+def first_view(fields: Iterable[tuple[str, str]]) -> tuple[str | None, str]:
+    """Return (PA, AP, OTHER or None; the field that told it) from (field name, upper-case text) pairs, in order."""
+    for name, text in fields:
+        reader: Callable[[str], str | None] = view_of_text
+        if name in CODE_FIELDS:
+            reader = view_of_code
+        elif name == "PatientOrientation":
+            reader = view_of_orientation
+        if text and (view := reader(text)) is not None:
+            return view, name
+    return None, ""
+
+
+def view_of_header(dataset: Dataset) -> tuple[str | None, str]:
+    """Return (PA, AP, OTHER or None; the field that told it) of a DICOM header."""
+    return first_view((name, text_of(dataset, name)) for name in FIELDS)

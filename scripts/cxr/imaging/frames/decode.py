@@ -1,0 +1,39 @@
+"""An image file to pixel values, or the reason why not."""
+
+from pathlib import Path
+
+import numpy as np
+
+from cxr.dicom.files import HEAD_BYTES, Rejected, file_kind, refused
+from cxr.imaging.frames.dicom import decode_dicom
+from cxr.imaging.frames.picture import Picture
+from cxr.imaging.frames.raster import decode_jpeg, decode_png
+
+
+def decode(path: str, max_pixels: int) -> Picture:
+    """Decode a DICOM, PNG or JPEG file, told apart by their first bytes.
+
+    Raises :class:`Rejected` with one of the reasons missing_file, unreadable_file, empty_file, not_dicom, no_pixels,
+    multi_frame, undecodable, constant_image; OSError where the machine cannot read any file there.
+    """
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise refused(error) from None
+    if not data:
+        raise Rejected("empty_file")
+    kind = file_kind(data[:HEAD_BYTES])
+    if kind is None:
+        raise Rejected("not_dicom")
+    if kind == "dicom":
+        picture = decode_dicom(path, data, max_pixels)
+    else:
+        picture = (decode_png if kind == "png" else decode_jpeg)(data, max_pixels)
+    if picture.values.dtype.kind == "f":
+        finite = np.isfinite(picture.values)
+        if not finite.all():
+            picture.valid = finite if picture.valid is None else finite & picture.valid
+            picture.values = np.where(finite, picture.values, 0)
+            if not picture.valid.any():
+                raise Rejected("constant_image", "no finite value")
+    return picture

@@ -1,0 +1,133 @@
+"""Worker processes that may crash: started again, and the image at fault is named."""
+
+import os
+import pickle
+import platform
+import subprocess
+import sys
+import tempfile
+import threading
+
+import cv2
+import numpy as np
+
+from cxr.base.faults import Broken
+from cxr.base.paths import SCRIPTS
+from cxr.imaging.frames import worker
+
+
+class Crashed(Exception):
+    """The worker died or was stopped while it worked on an image."""
+
+
+class Worker:
+    """One worker process, started when it is first asked."""
+
+    def __init__(self, options: dict):
+        self._options = options
+        self._process: subprocess.Popen | None = None
+
+    def _start(self) -> subprocess.Popen:
+        path = os.pathsep.join([str(SCRIPTS), *filter(None, [os.environ.get("PYTHONPATH")])])
+        process = subprocess.Popen(
+            [sys.executable, "-m", worker.__name__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
+        )
+        try:
+            self._send(process, self._options)
+            said = pickle.load(process.stdout)
+        except (EOFError, OSError) as error:
+            process.kill()
+            process.wait()
+            raise Broken("frames: the decoder process does not start; its message is above") from error
+        if said != "ready":
+            process.kill()
+            process.wait()
+            raise Broken(f"frames: {said}: run with the environment envs/frames.yaml, or install it")
+        return process
+
+    @staticmethod
+    def _send(process: subprocess.Popen, item: object) -> None:
+        pickle.dump(item, process.stdin)
+        process.stdin.flush()
+
+    def ask(self, path: str, seconds: float) -> tuple:
+        """Return the worker's answer for one file. Raises :class:`Crashed` if it dies or takes longer."""
+        if self._process is None:
+            self._process = self._start()
+        process = self._process
+        timer = threading.Timer(seconds, process.kill)
+        timer.start()
+        try:
+            self._send(process, path)
+            return pickle.load(process.stdout)
+        except (EOFError, OSError, pickle.UnpicklingError):
+            self.close()
+            raise Crashed from None
+        finally:
+            timer.cancel()
+
+    def close(self) -> None:
+        """Stop the process, if there is one."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process.stdin.close()
+            self._process.stdout.close()
+            self._process = None
+
+
+class Workers:
+    """One worker process per thread that asks. Use inside ``with``."""
+
+    def __init__(self, options: dict, seconds: float):
+        self._options, self._seconds = options, seconds
+        self._local = threading.local()
+        self._all: list[Worker] = []
+
+    def __enter__(self) -> "Workers":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for each in self._all:
+            each.close()
+
+    def ask(self, path: str) -> tuple:
+        """Return ``("frame", …)`` or ``(how, reason, detail)`` for one file (see ``worker.prepare``).
+
+        ``how`` is "rejected" for what is known of a file, "failed" for what is no file's if it goes on file after file.
+        A crash is tried once more in a fresh process, in case another program was to blame; then a picture that is
+        sound is tried. Raises Broken where that crashes too, or where the worker says that an error is no
+        file's, and OSError where the machine could not read the file.
+        """
+        mine = getattr(self._local, "worker", None)
+        if mine is None:
+            mine = self._local.worker = Worker(self._options)
+            self._all.append(mine)
+        for _ in range(2):
+            try:
+                answer = mine.ask(path, self._seconds)
+            except Crashed:
+                continue
+            if answer[0] == "broken":
+                raise Broken(f"frames: {answer[1]}, on {platform.node()}")
+            if answer[0] == "machine":
+                raise OSError(*answer[1:])
+            return answer
+        self._see_that_it_works(mine)
+        return "failed", "undecodable", "the decoder crashed or did not end"
+
+    def _see_that_it_works(self, mine: Worker) -> None:
+        """Raise Broken where a worker crashes over a sound picture as well."""
+        with tempfile.NamedTemporaryFile(suffix=".png") as file:
+            file.write(cv2.imencode(".png", np.arange(64 * 64, dtype=np.uint16).reshape(64, 64))[1].tobytes())
+            file.flush()
+            try:
+                mine.ask(file.name, self._seconds)
+            except Crashed:
+                raise Broken(
+                    f"frames: the decoder process dies over a sound picture too, on {platform.node()}: its libraries "
+                    "or this machine are broken, or frames.max_memory_mb and timeout_s are too small to decode anything"
+                ) from None

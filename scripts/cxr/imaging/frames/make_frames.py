@@ -1,0 +1,194 @@
+"""The cohort's images of one shard to canonical frames."""
+
+import os
+import tempfile
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+
+from cxr.base.errors import UserError
+from cxr.base.faults import Failures, Tolerance
+from cxr.base.hdf5 import ShardWriter
+from cxr.base.jobs import log, progress
+from cxr.base.ledger import Ledger
+from cxr.base.tables import read_table
+from cxr.imaging.frames.isolate import Workers
+
+T, R = TypeVar("T"), TypeVar("R")
+
+
+@dataclass(frozen=True)
+class FramesOptions:
+    """Settings of the frames stage; see ``config.yaml``, section ``frames`` (``per_study``: section ``cohort``)."""
+
+    per_study: str
+    size: int
+    fit: str
+    window: str
+    percentiles: list[float]
+    spike_share: float
+    spike_range: float
+    max_pixels: int
+    max_memory_mb: int
+    timeout_s: int
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """An accepted image of the cohort."""
+
+    image_id: str
+    study_id: str
+    path: str
+
+
+def studies(cohort: str, per_study: str) -> list[list[Candidate]]:
+    """Return groups of candidates, best first, of which one is to be used: a study's, or with ``all`` each alone."""
+    table = read_table(cohort).sort("study_id", "rank", "image_id")
+    groups: dict[str, list[Candidate]] = {}
+    for image_id, study_id, path in table.select("image_id", "study_id", "path").iter_rows():
+        groups.setdefault(image_id if per_study == "all" else study_id, []).append(Candidate(image_id, study_id, path))
+    return list(groups.values())
+
+
+def ahead(pool: Executor, function: Callable[[T], R], items: Iterable[T], depth: int) -> Iterator[R]:
+    """Yield ``function(item)`` in order, computed by the pool at most ``depth`` items ahead."""
+    waiting: deque = deque()
+    for item in items:
+        waiting.append(pool.submit(function, item))
+        if len(waiting) >= depth:
+            yield waiting.popleft().result()
+    while waiting:
+        yield waiting.popleft().result()
+
+
+class Spool:
+    """Frames put aside on disk in any order and taken out by id: memory stays small however large the shard is."""
+
+    def __init__(self, folder: Path, size: int):
+        folder.mkdir(parents=True, exist_ok=True)
+        self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
+        self._size = size
+        self._rows: dict[str, tuple[int, np.ndarray, tuple[int, int]]] = {}
+
+    def put(self, image_id: str, frame: np.ndarray, affine: np.ndarray, shape: tuple[int, int]) -> None:
+        """Put one frame (size, size) aside."""
+        self._rows[image_id] = (len(self._rows), affine, shape)
+        self._file.write(frame.tobytes())
+
+    def __iter__(self) -> Iterator[tuple[str, np.ndarray, np.ndarray, tuple[int, int]]]:
+        """Yield (image_id, frame, affine, original shape) in order of image_id."""
+        for image_id in sorted(self._rows):
+            place, affine, shape = self._rows[image_id]
+            self._file.seek(place * self._size**2)
+            frame = np.frombuffer(self._file.read(self._size**2), np.uint8).reshape(self._size, self._size)
+            yield image_id, frame, affine, shape
+
+    def close(self) -> None:
+        """Give the disk space back."""
+        self._file.close()
+
+
+def first_decodable(group: list[Candidate], ask: Callable[[str], tuple]) -> tuple[list[tuple], tuple | None]:
+    """Return ([(candidate, how, reason, detail) of those not used], (candidate, frame, affine, shape, narrow) or None).
+
+    ``how``: "rejected", or "failed" for what is no file's if it goes on file after file.
+    """
+    excluded: list[tuple] = []
+    for place, candidate in enumerate(group):
+        answer = ask(candidate.path)
+        if answer[0] == "frame":
+            excluded += [(other, "rejected", "not_selected", "") for other in group[place + 1 :]]
+            return excluded, (candidate, *answer[1:])
+        excluded.append((candidate, *answer))
+    return excluded, None
+
+
+def _tell_of_changes(missing: int, groups: list[list[Candidate]], cohort: str, pool: Executor) -> None:
+    """Warn of images that are newer than the cohort's table. Raises UserError where all images are gone since then."""
+    paths = [candidate.path for group in groups for candidate in group]
+    if missing == len(paths) > 1:
+        raise UserError(
+            f"none of the {missing} images of this shard is there any more: mount the disk that they are on, or, if "
+            "they are gone for good, make the cohort anew (snakemake cohort --forcerun cohort_shards)"
+        )
+    made = os.stat(cohort).st_mtime
+
+    def is_newer(path: str) -> bool:
+        try:
+            return os.stat(path).st_mtime > made
+        except (OSError, ValueError):
+            return False
+
+    if newer := sum(pool.map(is_newer, paths)):
+        log.warning(
+            "%d of %d images have changed since the cohort was made, which has looked at their headers: if they are "
+            "others now, make it anew (snakemake cohort --forcerun cohort_shards)",
+            newer,
+            len(paths),
+        )
+
+
+def run_shard(
+    *,
+    cohort: str,
+    output: str,
+    excluded: str,
+    options: FramesOptions,
+    attrs: dict,
+    threads: int,
+    compute: dict | None = None,
+) -> None:
+    """Write the frames of one shard: per study the first image that can be decoded (or every one), and the ledger.
+
+    ``compute``: the settings' section of that name. Raises Broken where it is no file's fault that none is decoded.
+    """
+    groups = studies(cohort, options.per_study)
+    ledger = Ledger("frames")
+    gone: Counter[str] = Counter()
+    failures = Failures("frames", sum(map(len, groups)), Tolerance.of(compute))
+    narrow = 0
+    spool = Spool(Path(output).parent, options.size)
+    with Workers(asdict(options), options.timeout_s) as workers, ThreadPoolExecutor(max(1, threads)) as pool:
+        results = ahead(pool, lambda group: first_decodable(group, workers.ask), groups, 4 * max(1, threads))
+        for failed, chosen in progress(results, len(groups), "frames"):
+            for candidate, how, reason, detail in failed:
+                failures.note(detail) if how == "failed" else failures.passed()
+                ledger.exclude(candidate.image_id, candidate.study_id, reason, detail)
+                gone[reason] += 1
+            if chosen is not None:
+                failures.passed()
+                candidate, frame, affine, shape, squeezed = chosen
+                ledger.accept(candidate.image_id)
+                spool.put(candidate.image_id, frame, affine, shape)
+                narrow += squeezed
+        _tell_of_changes(gone["missing_file"], groups, cohort, pool)
+    if narrow:
+        log.warning(
+            "%d of %d images: over %g of the grey range is held by under %g of the pixels (markers, metal); "
+            "frames.window: percentile gives the chest more of it",
+            narrow,
+            len(ledger.accepted),
+            options.spike_range,
+            options.spike_share,
+        )
+    empty = {
+        "image": ((options.size, options.size), np.uint8),
+        "to_original": ((2, 3), np.float64),
+        "original_shape": ((2,), np.int32),
+    }
+    units = {
+        "image": "grey level 0..255",
+        "to_original": "original pixels from frame pixels, x and y, pixel centres at .5",
+        "original_shape": "rows, columns",
+    }
+    with ShardWriter(output, attrs=attrs, units=units, pictures=("image",), empty=empty) as writer:
+        for image_id, frame, affine, shape in spool:
+            writer.append(image_id, image=frame, to_original=affine, original_shape=np.array(shape, np.int32))
+    spool.close()
+    ledger.finish(excluded, (candidate.image_id for group in groups for candidate in group))

@@ -1,0 +1,39 @@
+"""What a decoder hands on: pixel values with what is needed to map them to grey."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+
+from cxr.dicom.files import Rejected
+
+
+@dataclass(slots=True)
+class Picture:
+    """One decoded image.
+
+    ``values`` (rows, columns) are numbers of any kind after the modality transform; ``valid`` (bool, same shape) is
+    False where nothing was exposed (padding, transparency), None if all is; ``inverted`` means that low values are
+    white (MONOCHROME1); ``voi`` maps values to 0..1 by the window or table that the file recommends, if it does.
+    """
+
+    values: np.ndarray
+    valid: np.ndarray | None = None
+    inverted: bool = False
+    voi: Callable[[np.ndarray], np.ndarray] | None = None
+
+
+def luma(colour: np.ndarray, order: int) -> np.ndarray:
+    """Return (rows, columns) brightness (ITU-R BT.601) of a three-channel image; ``order`` is OpenCV's conversion."""
+    if colour.dtype not in (np.uint8, np.uint16):
+        colour = colour.astype(np.float32)
+    return cv2.cvtColor(np.ascontiguousarray(colour), order)
+
+
+def check_area(rows: int, columns: int, max_pixels: int) -> None:
+    """Raise :class:`Rejected` for a picture without pixels, or with so many that decoding it is unsafe."""
+    if rows < 1 or columns < 1:
+        raise Rejected("undecodable", f"{rows} x {columns} pixels")
+    if rows * columns > max_pixels:
+        raise Rejected("undecodable", f"{rows} x {columns} pixels, more than frames.max_pixels")

@@ -1,0 +1,62 @@
+"""Pixel values to 8-bit grey."""
+
+import cv2
+import numpy as np
+
+from cxr.dicom.files import Rejected
+from cxr.imaging.frames.picture import Picture
+
+
+def _scaled(values: np.ndarray, low: float, high: float) -> np.ndarray:
+    """Map low..high to 0..255 (uint8), rounding to the nearest, clipping outside."""
+    if values.dtype.kind in "iu" and values.dtype.itemsize <= 2:
+        limits = np.iinfo(values.dtype)
+        grid = np.arange(limits.min, limits.max + 1, dtype=np.float64)
+        table = np.rint(np.clip((grid - low) / (high - low), 0, 1) * 255).astype(np.uint8)
+        return table[values if limits.min == 0 else values.astype(np.int32) - limits.min]
+    share = (values.astype(np.float64) - low) / (high - low)
+    return np.rint(np.clip(share, 0, 1) * 255).astype(np.uint8)
+
+
+def _range(exposed: np.ndarray, method: str, percentiles: list[float]) -> tuple[float, float]:
+    if method == "percentile":
+        low, high = np.percentile(exposed, percentiles, method="nearest")
+        if low < high:
+            return float(low), float(high)
+    return float(exposed.min()), float(exposed.max())
+
+
+def to_grey(picture: Picture, method: str, percentiles: list[float]) -> np.ndarray:
+    """Return the picture as uint8 (rows, columns), bone white, padding 0 (ils.md section 2).
+
+    ``minmax`` maps the exposed range to 0..255; ``percentile`` the range between two percentiles; ``voi`` follows the
+    window or table of the file, ``minmax`` if it has none or one that shows nothing. Raises :class:`Rejected` for a
+    picture of one value.
+    """
+    values, valid = picture.values, picture.valid
+    exposed = values if valid is None else values[valid]
+    if exposed.min() == exposed.max():
+        raise Rejected("constant_image")
+    grey = None
+    if method == "voi" and picture.voi is not None:
+        shown = picture.voi(values)
+        if np.ptp(shown if valid is None else shown[valid]) > 0:
+            grey = _scaled(shown, 0.0, 1.0)
+    if grey is None:
+        grey = _scaled(values, *_range(exposed, method, percentiles))
+    if picture.inverted:
+        grey = 255 - grey
+    return grey if valid is None else np.where(valid, grey, np.uint8(0))
+
+
+def is_narrow(grey: np.ndarray, spike_share: float, spike_range: float) -> bool:
+    """Tell whether over ``spike_range`` of the grey range is held by under ``spike_share`` of the pixels.
+
+    True for a chest squeezed into a part of the range by a marker or metal: some span of at most
+    1 - ``spike_range`` of the range holds all but that share.
+    """
+    histogram = cv2.calcHist([grey], [0], None, [256], [0, 256]).ravel()
+    counts = np.cumsum(np.concatenate([[0], histogram]), dtype=np.int64)
+    span = int(255 * (1 - spike_range))
+    held = (counts[span + 1 :] - counts[: -span - 1]).max()
+    return bool(counts[-1] - held < spike_share * counts[-1])

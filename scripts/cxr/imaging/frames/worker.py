@@ -1,0 +1,90 @@
+"""A process that decodes images one after another, so that a decoder that crashes takes down no job.
+
+Started by ``isolate`` as ``python -m``; speaks length-free pickles over its standard streams.
+"""
+
+import os
+import pickle
+import sys
+
+import numpy as np
+
+from cxr.base.errors import MACHINE_ERRORS, out_of_memory
+from cxr.base.faults import brief, broken
+from cxr.dicom.files import Rejected, sentence_of
+from cxr.geometry.affine import fit_affine, to_frame
+from cxr.imaging.frames.decode import decode
+from cxr.imaging.frames.dicom import lacking
+from cxr.imaging.frames.window import is_narrow, to_grey
+
+
+class Unexpected(Rejected):
+    """A file that cannot be decoded for a reason which, met file after file, is no file's: the job counts them."""
+
+
+def prepare(path: str, options: dict) -> tuple[np.ndarray, np.ndarray, tuple[int, int], bool]:
+    """Return (frame uint8 (size, size), affine to original float64 (2, 3), original (rows, columns), narrow range).
+
+    ``options`` are the fields of ``FramesOptions``. Raises :class:`Rejected`.
+    """
+    try:
+        grey = to_grey(decode(path, options["max_pixels"]), options["window"], options["percentiles"])
+    except Exception as error:
+        if out_of_memory(error):
+            raise Unexpected("undecodable", "more memory than frames.max_memory_mb") from None
+        raise
+    affine = fit_affine(grey.shape, options["size"], options["fit"])
+    narrow = is_narrow(grey, options["spike_share"], options["spike_range"])
+    return to_frame(grey, affine, options["size"]), affine, grey.shape, narrow
+
+
+def _limit_memory(megabytes: int) -> None:
+    try:
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (megabytes << 20, megabytes << 20))
+    except (ImportError, ValueError, OSError):
+        pass  # not every system can; the limit on pixels stays
+
+
+def _undecodable(error: Exception) -> tuple[str, str, str]:
+    return "failed", "undecodable", sentence_of(error)
+
+
+def main() -> None:
+    """Read options, then paths, from standard input; write one answer per path until the input ends."""
+    requests = sys.stdin.buffer
+    answers = os.fdopen(os.dup(1), "wb")
+    options = pickle.load(requests)
+    _limit_memory(options["max_memory_mb"])
+    missing = lacking()
+    pickle.dump(f"this Python lacks decoders ({', '.join(missing)})" if missing else "ready", answers)
+    answers.flush()
+    if missing:
+        return
+    # Decoders print about damaged files on both streams, patient text included.
+    silence = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(silence, 1)
+    os.dup2(silence, 2)
+    while True:
+        try:
+            path = pickle.load(requests)
+        except EOFError:
+            return
+        try:
+            answer = ("frame", *prepare(path, options))
+        except Unexpected as rejected:
+            answer = ("failed", rejected.reason, rejected.detail)
+        except Rejected as rejected:
+            answer = ("rejected", rejected.reason, rejected.detail)
+        except OSError as error:
+            answer = ("machine", error.errno, error.strerror) if error.errno in MACHINE_ERRORS else _undecodable(error)
+        except Exception as error:
+            what = broken(error)
+            answer = ("broken", f"{what} is broken, not an image ({brief(error)})") if what else _undecodable(error)
+        pickle.dump(answer, answers, protocol=pickle.HIGHEST_PROTOCOL)
+        answers.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,75 @@
+"""The paper's organ engine: HybridGNet with the CheXmask weights, 120 landmarks filled to three masks."""
+
+import threading
+
+import numpy as np
+import torch
+
+from cxr.base.engines import Setup
+from cxr.geometry.affine import fit_affine, to_frame
+from cxr.geometry.affine import to_original as from_frame
+from cxr.imaging.organs.engine import NoOrgans
+from cxr.imaging.organs.hybridgnet.net import SIZE, HybridGNet
+from cxr.imaging.organs.outline import OUTLINES, fill
+from cxr.nets.devices import device_of, inference
+from cxr.nets.loading import load_strict
+
+INPUTS = {"weights": "results/weights/hybridgnet.safetensors"}
+GPU = True
+BLACK = 1
+"""Grey level up to which a border is no picture: CheXmask cuts such borders off before it scales a picture."""
+
+
+def square_of(frame: np.ndarray, scales: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return what the net is shown: uint8 (1024, 1024), and the affine (2, 3) from there to the frame.
+
+    The picture without its black borders, in its true aspect, centred on black, as CheXmask prepares it. The frame's
+    own padding is such a border, so frames that pad, stretch or crop come out alike but for what a crop took away.
+    ``scales``: original pixels to a pixel of the frame (x, y). Raises NoOrgans for a black frame.
+    """
+    rows, columns = (np.flatnonzero((frame > BLACK).any(axis=axis)) for axis in (1, 0))
+    if not rows.size:
+        raise NoOrgans("the picture is black")
+    corner = np.array([columns[0], rows[0]])
+    picture = frame[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
+    sides = picture.shape * scales[::-1]
+    to_picture = fit_affine(tuple(sides), SIZE, "pad") / scales[:, None]
+    to_whole = to_picture.copy()
+    to_whole[:, 2] += corner
+    return to_frame(picture, to_picture, SIZE), to_whole
+
+
+class HybridGNetOrgans:
+    """Right lung, left lung and heart, each whatever the others are: the heart may overlap a lung."""
+
+    labels = tuple(OUTLINES)
+
+    def __init__(self, weights: str, device: str, asked: int | None = None):
+        self._device = device_of(device, asked)
+        with torch.device("meta"):
+            self._net = HybridGNet()
+        load_strict(self._net, weights)
+        self._net = self._net.to(self._device, torch.float32).eval()
+        self._turn = threading.Lock()
+
+    def landmarks(self, picture: np.ndarray) -> np.ndarray:
+        """Return float32 (120, 2: x, y) in pixels of a picture uint8 (1024, 1024)."""
+        shown = torch.from_numpy(picture.astype(np.float32) / 255)[None, None]
+        # one picture at a time, whatever the threads: they share one device
+        with self._turn, inference():
+            return self._net(shown.to(self._device))[0].cpu().numpy() * SIZE
+
+    def segment(
+        self, image: np.ndarray, image_id: str, to_original: np.ndarray, original_shape: tuple[int, int]
+    ) -> np.ndarray:
+        """See :class:`cxr.imaging.organs.engine.OrganEngine`. Raises NoOrgans for a black frame."""
+        picture, affine = square_of(image, np.diag(to_original))
+        drawn = fill(self.landmarks(picture), picture.shape)
+        # outlines may leave the picture, and the frame holds more than it where it pads
+        inside = to_frame(np.ones(original_shape, np.uint8), to_original, image.shape[0], nearest=True)
+        return np.stack([from_frame(mask, affine, image.shape) & inside for mask in drawn]).astype(bool)
+
+
+def load(options: object, setup: Setup) -> HybridGNetOrgans:
+    """Load the net. Raises UserError for weights that are missing, damaged or another net's, or without the GPU."""
+    return HybridGNetOrgans(setup.files["weights"], setup.device, setup.asked)

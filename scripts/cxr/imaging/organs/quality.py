@@ -1,0 +1,103 @@
+"""Is the picture a whole, usable chest? Checks on the image and the organ masks made of it.
+
+The paper leaves out severe truncation and non-chest pictures before anything else (section D.1) without giving its
+numbers. These are checks of the same kind; the limits are settings.
+"""
+
+import cv2
+import numpy as np
+
+from cxr.base.vocabulary import HEART, LUNGS
+from cxr.geometry.affine import points_to_frame
+from cxr.imaging.organs import upright
+from cxr.imaging.organs.engine import OrgansOptions
+
+
+def content_rectangle(
+    to_original: np.ndarray, original_shape: tuple[int, int], size: int
+) -> tuple[float, float, float, float]:
+    """Return x1, y1, x2, y2 (frame pixels) of the picture inside the frame: padding is no picture.
+
+    ``to_original`` is the frame-to-original affine (2, 3), ``original_shape`` (rows, columns).
+    """
+    rows, columns = (float(side) for side in original_shape)
+    corners = np.clip(points_to_frame(np.array([[0.0, 0.0], [columns, rows]]), to_original), 0, size)
+    return tuple(float(value) for value in corners.ravel())
+
+
+def border_share(mask: np.ndarray, rectangle: tuple[float, float, float, float], margin: float) -> float:
+    """Return the share of the mask's outline less than ``margin`` pixels from the picture's edge, 0 for an empty mask.
+
+    A net that has learnt whole lungs closes a truncated one shortly before the edge, hence the margin.
+    """
+    outline = mask & (cv2.erode(mask.astype(np.uint8), np.ones((3, 3), np.uint8), borderValue=0) == 0)
+    ys, xs = np.nonzero(outline)
+    if not xs.size:
+        return 0.0
+    x1, y1, x2, y2 = rectangle
+    touches = (xs < x1 + margin) | (xs >= x2 - margin) | (ys < y1 + margin) | (ys >= y2 - margin)
+    return float(touches.mean())
+
+
+def chest_pixels(image: np.ndarray, masks: dict[str, np.ndarray]) -> np.ndarray:
+    """Return the grey values (N,) of the lungs and the heart."""
+    return image[np.logical_or.reduce([masks[name] for name in (*LUNGS, HEART)])]
+
+
+def posture(
+    image: np.ndarray, to_original: np.ndarray, original_shape: tuple[int, int], options: OrgansOptions
+) -> tuple[str, str] | None:
+    """Return why a picture is not shown as a chest X-ray is, or None; arguments as in :func:`fault`."""
+    if options.max_mirrored >= 1 and options.min_upright <= 0:
+        return None
+    x1, y1, x2, y2 = (round(edge) for edge in content_rectangle(to_original, original_shape, image.shape[0]))
+    found = upright.probabilities(image[y1 : max(y2, y1 + 1), x1 : max(x2, x1 + 1)])
+    if found[1] > options.max_mirrored:
+        return "heart_on_right", f"the picture looks mirrored, probability {found[1]:.3f}"
+    if found[:2].sum() < options.min_upright:
+        return "not_a_radiograph", upright.described(found)
+    return None
+
+
+def _centre(mask: np.ndarray) -> np.ndarray:
+    return np.array([axis.mean() for axis in np.nonzero(mask)][::-1])
+
+
+def side_by_side(masks: dict[str, np.ndarray]) -> bool:
+    """Tell whether the right lung lies on the image's left, more beside than above the other."""
+    dx, dy = _centre(masks["left lung"]) - _centre(masks["right lung"])
+    return bool(dx > abs(dy))
+
+
+def fault(
+    image: np.ndarray,
+    masks: dict[str, np.ndarray],
+    to_original: np.ndarray,
+    original_shape: tuple[int, int],
+    options: OrgansOptions,
+) -> tuple[str, str] | None:
+    """Return the reason code and a detail why the picture cannot be used, or None.
+
+    ``image`` uint8 (512, 512), ``masks`` {organ: bool (512, 512)}.
+    """
+    x1, y1, x2, y2 = rectangle = content_rectangle(to_original, original_shape, image.shape[0])
+    picture = max(1.0, (x2 - x1) * (y2 - y1))
+    areas = [float(masks[name].sum()) / picture for name in LUNGS]
+    for name, share in zip(LUNGS, areas, strict=True):
+        if share < options.min_lung_share or share == 0:
+            return "no_lungs", f"{name} covers {share:.3f} of the picture"
+    if max(areas) > options.max_lung_ratio * min(areas):
+        return "no_lungs", f"one lung is {max(areas) / min(areas):.1f} times the other"
+    if not side_by_side(masks):
+        return "no_lungs", "the lungs do not lie side by side"
+    for name in LUNGS:
+        share = border_share(masks[name], rectangle, options.border_margin * image.shape[0])
+        if share > options.max_border_share:
+            return "cut_off", f"{share:.2f} of the outline of the {name} lies at the picture's edge"
+    values = chest_pixels(image, masks)
+    if (contrast := float(values.std())) < options.min_contrast:
+        return "extreme_contrast", f"standard deviation inside the chest {contrast:.1f}"
+    saturated = float(((values == 0) | (values == 255)).mean())
+    if saturated > options.max_saturated:
+        return "extreme_contrast", f"{saturated:.2f} of the chest is pure black or white"
+    return None

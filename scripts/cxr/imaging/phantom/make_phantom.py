@@ -1,0 +1,182 @@
+"""Make the embedded cohort: a folder of image files and reports, its manifest, and the truth about them."""
+
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import cv2
+import numpy as np
+import polars as pl
+
+from cxr.base.errors import UserError
+from cxr.base.hdf5 import ShardWriter
+from cxr.base.jobs import progress
+from cxr.base.tables import write_lines, write_table
+from cxr.base.vocabulary import LESIONS
+from cxr.imaging.phantom import files
+from cxr.imaging.phantom.cohort import TRUTH_LABELS, Picture, draw, lateral
+from cxr.imaging.phantom.plan import ImagePlan, StudyPlan, generator, make_plan
+from cxr.imaging.phantom.prose import Report, write_report
+
+EXPECTED = {
+    "": "accept",
+    "lateral": "not_frontal",
+    "truncated": "undecodable",
+    "empty": "empty_file",
+    "text": "not_dicom",
+    "ct": "wrong_modality",
+    "missing": "missing_file",
+    "knee": "wrong_body_part",
+    "no_view": "unknown_view",
+    "multi_frame": "multi_frame",
+}
+"""The verdict each fault deserves: ``accept`` or a code of ``labels.REASONS``."""
+
+
+@dataclass(frozen=True)
+class PhantomOptions:
+    """Settings of the stage: how many synthetic patients and studies, and the seed."""
+
+    subjects: int
+    studies: int
+    seed: int
+
+
+def _file_name(image: ImagePlan) -> str:
+    ending = ".dcm" if image.fault else files.FILE_ENCODINGS.get(image.encoding, ".dcm")
+    return f"images/{image.image_id}{ending}"
+
+
+def _write_image(folder: Path, plan: StudyPlan, image: ImagePlan, seed: int) -> Picture | None:
+    """Write one file; return the picture with its truth unless the file is broken."""
+    path = folder / _file_name(image)
+    names = {"image_id": image.image_id, "study_id": plan.study_id, "subject_id": plan.subject_id}
+    if image.fault in ("missing", "empty", "text"):
+        files.write_broken(path, files.Dataset(), image.fault)
+        return None
+    if image.fault == "lateral":
+        ds = files.dicom(lateral(seed, image.image_id), "explicit_12", view="LL", acquired=plan.acquired, **names)
+        files.write_broken(path, ds, image.fault)
+        return None
+    picture = draw(plan, image, seed)
+    if image.fault:
+        ds = files.dicom(picture.image, "explicit_12", view=image.view, acquired=plan.acquired, **names)
+        files.write_broken(path, ds, image.fault)
+        return None
+    if image.encoding in files.FILE_ENCODINGS:
+        files.write_picture(path, picture.image, image.encoding)
+    else:
+        ds = files.dicom(picture.image, image.encoding, view=image.view, acquired=plan.acquired, **names)
+        ds.save_as(path, enforce_file_format=True)
+    return picture
+
+
+def _write_report(folder: Path, plan: StudyPlan, seed: int) -> tuple[str, Report]:
+    """Write the study's report; return its relative path (empty: none) and what it says."""
+    rng = generator(seed, plan.study_id, "report")
+    devices = int(rng.choice(3, p=[0.6, 0.3, 0.1]))
+    report = write_report(list(plan.findings), rng, layout=plan.layout, devices=devices, view=plan.images[0].view)
+    if plan.report == "no_report":
+        return "", report
+    if plan.report:
+        blank = {"empty_report": "", "no_sections": " " * 33 + "FINAL REPORT\n INDICATION:  ___.\n \n FINDINGS: \n \n"}
+        report = Report(blank[plan.report], plan.layout, [], [])
+    name = f"reports/{plan.study_id}.txt"
+    (folder / name).write_text(report.text, encoding="utf-8", newline="\n")
+    return name, report
+
+
+def _truth(plan: StudyPlan, report: Report, pictures: dict[str, Picture | None]) -> dict:
+    """One line of the truth: what the study shows and what its report says."""
+    first = next((picture for picture in pictures.values() if picture is not None), None)
+    said = [] if plan.report else report.findings
+    findings = []
+    for number, row in enumerate(said):
+        areas = [] if first is None else [int(p.painted[number].sum()) for p in pictures.values() if p is not None]
+        painted = bool(areas) and min(areas) > 0
+        findings.append({"finding": number, **row, "painted": painted, "painted_as": plan.painted[number]})
+    shown = [] if first is None else [plan.painted[i] for i, mask in enumerate(first.painted) if mask.any()]
+    return {
+        "study_id": plan.study_id,
+        "subject_id": plan.subject_id,
+        "split": plan.split,
+        "section_name": None if plan.report else report.section,
+        "report_fault": plan.report or None,
+        "strength": plan.strength,
+        "findings": findings,
+        "negatives": [] if plan.report else report.negatives,
+        "shown": [lesion for lesion in LESIONS if lesion in shown],
+        "unsaid": [{"target": f.target, "place": f.place, "labels": list(f.labels)} for f in plan.unsaid],
+        "images": [
+            {
+                "image_id": image.image_id,
+                "view": image.view,
+                "encoding": image.fault or image.encoding,
+                "verdict": EXPECTED[image.fault],
+                "shape": None if (picture := pictures[image.image_id]) is None else list(picture.image.shape),
+                "ctr": None if picture is None else round(picture.chest.ctr, 4),
+            }
+            for image in plan.images
+        ],
+    }
+
+
+def run(*, manifest: str, truth: str, truth_masks: str, options: PhantomOptions, attrs: dict, threads: int = 1) -> None:
+    """Write the cohort beside ``manifest`` (folders ``images`` and ``reports``) and the truth.
+
+    ``manifest``: CSV with subject_id, study_id, image_id, image_path and report_path (relative to it), view, split,
+    acquired. ``truth``: one JSON line per study. ``truth_masks``: HDF5 with one row per good frontal image, ``mask``
+    packed bool (24, 512, 512) in the frame of ``geometry.fit_affine(..., "pad")``, labels ``cohort.TRUTH_LABELS``.
+    The same options give the same bytes. Raises UserError for numbers that make no cohort.
+    """
+    if options.studies < options.subjects:
+        raise UserError(
+            f"phantom.studies is {options.studies}: every subject has a study, so give at least phantom.subjects = "
+            f"{options.subjects}"
+        )
+    folder = Path(manifest).parent
+    for name in ("images", "reports"):
+        shutil.rmtree(folder / name, ignore_errors=True)
+        (folder / name).mkdir(parents=True)
+    plans = make_plan(options.seed, options.subjects, options.studies)
+    cv2.setNumThreads(1)
+
+    def make(plan: StudyPlan) -> tuple[list[dict], dict, list[tuple[str, np.ndarray]]]:
+        pictures = {image.image_id: _write_image(folder, plan, image, options.seed) for image in plan.images}
+        report_path, report = _write_report(folder, plan, options.seed)
+        rows = [
+            {
+                "subject_id": plan.subject_id,
+                "study_id": plan.study_id,
+                "image_id": image.image_id,
+                "image_path": _file_name(image),
+                "report_path": report_path,
+                # A header tells the view of a DICOM; other files have none.
+                "view": image.view if image.encoding in files.FILE_ENCODINGS and not image.fault else "",
+                "split": plan.split,
+                "acquired": plan.acquired,
+            }
+            for image in plan.images
+        ]
+        masks = [(name, picture.truth(plan)) for name, picture in pictures.items() if picture is not None]
+        return rows, _truth(plan, report, pictures), masks
+
+    rows: list[dict] = []
+    lines: list[dict] = []
+    with (
+        ThreadPoolExecutor(max(1, threads)) as pool,
+        ShardWriter(
+            truth_masks,
+            attrs=attrs | {"frame": "512 x 512, pad"},
+            labels=TRUTH_LABELS,
+            units={"mask": "boolean, packed along x"},
+        ) as writer,
+    ):
+        for study_rows, line, masks in progress(pool.map(make, plans), len(plans), "studies"):
+            rows += study_rows
+            lines.append(line)
+            for image_id, mask in masks:
+                writer.append(image_id, mask=mask)
+    write_lines(truth, lines)
+    write_table(manifest, pl.DataFrame(rows))

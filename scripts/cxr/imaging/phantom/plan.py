@@ -1,0 +1,228 @@
+"""What the embedded cohort holds, before a pixel is drawn: patients, studies, findings, images and their files.
+
+Everything is a function of the seed and the two numbers. Identifiers say that they are synthetic.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cxr.base.seeds import stable_hash
+from cxr.base.vocabulary import LESIONS, SPLITS
+from cxr.imaging.phantom.prose import Finding
+
+SHARES = {"train": 0.6, "validate": 0.2, "test": 0.2}
+STRENGTHS = (0.65, 0.85, 1.0, 1.2)
+"""Density of the painted lesions of a study: from hard to see to plain."""
+
+BASES = ("right base", "left base", "both bases")
+SIDES = ("right base", "left base")
+FOCAL = (
+    "right lower lobe",
+    "left lower lobe",
+    "right upper lobe",
+    "left upper lobe",
+    "right middle lobe",
+    "right base",
+    "left base",
+    "right mid",
+    "left mid",
+    "right upper",
+    "left upper",
+)
+
+RECIPES: tuple[tuple[tuple[str, tuple[str, ...]], ...], ...] = (
+    (("cardiomegaly", ("heart",)), ("edema", ("both lungs",)), ("effusion", BASES)),
+    (("pneumonia linked", FOCAL),),
+    (("consolidation", FOCAL), ("effusion", SIDES)),
+    (),
+    (("atelectasis", (*BASES, "left lower lobe", "right lower lobe")),),
+    (("opacity", FOCAL),),
+    (("edema", ("both lungs",)), ("cardiomegaly", ("heart",))),
+    (("effusion", SIDES), ("atelectasis linked", SIDES)),
+    (("nodule", ("right upper", "left upper", "right mid", "left mid")),),
+    (("pneumonia", FOCAL), ("effusion", SIDES)),
+    (("consolidation", FOCAL),),
+    (("edema linked", ("both lungs",)), ("effusion", BASES)),
+    (("cardiomegaly", ("heart",)), ("atelectasis", ("left base", "both bases"))),
+    (("opacity", ("right upper", "left upper", "right apex")), ("opacity", ("left base", "right base", "left mid"))),
+    (),
+    (("pneumonia linked", FOCAL), ("cardiomegaly", ("heart",))),
+    (("atelectasis", ("left base", "right base", "right mid")), ("opacity", ("right upper", "left upper"))),
+    (("consolidation", ("both bases", "both lungs")), ("edema", ("both lungs",))),
+    (("scar", ("right apex", "left apex", "both apices")),),
+    (("opacity", ("retrocardiac",)), ("effusion", ("left base",))),
+    (),
+)
+"""Findings that occur together: (target, places to draw from). The first six: all seven types, a normal chest."""
+
+LOOKALIKES = ("pneumonia", "atelectasis", "consolidation", "opacity")
+"""Lesions that a reader may take for one another."""
+
+ENCODINGS = (
+    "explicit_12",
+    "jpeg_lossless_12",
+    "implicit_16",
+    "rle_12",
+    "jpeg_baseline_8",
+    "jpegls_12_mono1",
+    "j2k_lossless_16",
+    "deflated_12_mono1",
+    "signed_16_rescaled",
+    "png_8",
+    "j2k_lossy_12",
+    "jpegls_near_10",
+    "padded_12",
+    "rle_8_mono1",
+    "jpeg_file",
+    "rescaled_16_mono1",
+    "signed_12_jpeg_lossless",
+    "implicit_10",
+    "png_16",
+)
+"""How the good files are written; see :mod:`cxr.imaging.phantom.files`."""
+
+BROKEN_EXTRA = ("lateral", "truncated", "empty", "text", "ct", "missing", "knee", "no_view")
+"""Faults of images that stand beside a good one in their study."""
+BROKEN_ALONE = ("truncated", "text", "multi_frame", "ct")
+"""Faults of the only image of a study."""
+REPORTLESS = ("no_report", "empty_report", "no_sections")
+
+
+@dataclass(frozen=True)
+class ImagePlan:
+    """One file to write. ``fault`` is empty for a good frontal image."""
+
+    image_id: str
+    view: str
+    encoding: str
+    fault: str = ""
+
+
+@dataclass(frozen=True)
+class StudyPlan:
+    """One study: who, what is seen and said, and its files."""
+
+    study_id: str
+    subject_id: str
+    split: str
+    acquired: str
+    findings: tuple[Finding, ...]
+    hidden: frozenset[int]
+    """Findings that are said but not painted (weak hedges are often about nothing)."""
+    unsaid: tuple[Finding, ...]
+    """Lesions that are painted but not said."""
+    misread: tuple[tuple[int, str], ...]
+    """(finding, lesion): what is painted is another lesion than the report says (readers err)."""
+    strength: float
+    layout: str
+    images: tuple[ImagePlan, ...]
+    report: str = ""
+    """Empty for an ordinary report, else one of ``REPORTLESS``."""
+
+    @property
+    def painted(self) -> tuple[str, ...]:
+        """What is painted for each finding, then for each unsaid lesion."""
+        said = [finding.target for finding in (*self.findings, *self.unsaid)]
+        return tuple(dict(self.misread).get(number, target) for number, target in enumerate(said))
+
+
+def generator(seed: int, *parts: object) -> np.random.Generator:
+    """Return a NumPy generator that depends on what is drawn for, never on when."""
+    return np.random.default_rng(stable_hash("phantom", seed, *parts))
+
+
+def split_subjects(subjects: list[str]) -> dict[str, str]:
+    """Deal the subjects out to train, validate and test, 60/20/20, at least one each."""
+    small = {name: max(1, round(SHARES[name] * len(subjects))) for name in SPLITS[1:]}
+    names = ["validate"] * small["validate"] + ["test"] * small["test"]
+    return dict(zip(subjects, names + ["train"] * (len(subjects) - len(names)), strict=True))
+
+
+def _findings(number: int, rng: np.random.Generator) -> tuple[Finding, ...]:
+    found: list[Finding] = []
+    for name, places in RECIPES[number % len(RECIPES)]:
+        target, _, linked = name.partition(" ")
+        free = [place for place in places if place not in {other.place for other in found}] or list(places)
+        hedge = str(rng.choice(["definite", "strong", "weak"], p=[0.72, 0.2, 0.08]))
+        if linked:
+            hedge = str(rng.choice(["definite", "strong", "weak"], p=[0.15, 0.65, 0.2]))
+        if target not in LESIONS:
+            hedge = "definite"
+        hard = target in LESIONS and hedge == "definite" and not linked and rng.random() < 0.08
+        found.append(Finding(target, free[int(rng.integers(len(free)))], hedge, bool(linked), bool(hard)))
+    return tuple(found)
+
+
+def _misread(findings: tuple[Finding, ...], rng: np.random.Generator) -> tuple[tuple[int, str], ...]:
+    """Return which findings are really another lesion: one in five of those that look alike."""
+    errors = []
+    for number, finding in enumerate(findings):
+        if finding.target in LOOKALIKES and rng.random() < 0.2:
+            others = [lesion for lesion in LOOKALIKES if lesion != finding.target]
+            errors.append((number, str(rng.choice(others))))
+    return tuple(errors)
+
+
+def _frontal_views(rng: np.random.Generator) -> list[str]:
+    return [["PA"], ["AP"], ["PA", "AP"], ["AP", "AP"]][int(rng.choice(4, p=[0.5, 0.34, 0.08, 0.08]))]
+
+
+def make_plan(seed: int, subjects: int, studies: int) -> list[StudyPlan]:
+    """Return the studies of the cohort in order of their ids; ``studies`` >= ``subjects`` >= 3.
+
+    Some studies have no usable image or no report on purpose: one in sixteen and one in twenty-two.
+    """
+    people = [f"SYN{number:04d}" for number in range(1, subjects + 1)]
+    shuffled = [people[i] for i in generator(seed, "split").permutation(subjects)]
+    splits = split_subjects(shuffled)
+    owners = people + [
+        people[int(i)] for i in generator(seed, "owners").integers(0, subjects, max(0, studies - subjects))
+    ]
+    # Faults that cost a study fall on second studies first, so that few patients are lost.
+    order = sorted(generator(seed, "faults").permutation(len(owners)), key=lambda number: number < subjects)
+    alone = {int(order[i]): BROKEN_ALONE[i % len(BROKEN_ALONE)] for i in range(len(owners) // 16)}
+    rest = [int(i) for i in order if int(i) not in alone]
+    mute = {rest[i]: REPORTLESS[i % len(REPORTLESS)] for i in range(len(owners) // 22)}
+    extra = {rest[-1 - i]: BROKEN_EXTRA[i % len(BROKEN_EXTRA)] for i in range(max(2, round(len(owners) * 12 / 66)))}
+    plans: list[StudyPlan] = []
+    seen: dict[str, int] = {}
+    recipe = encoding = 0
+    for number, subject in enumerate(owners):
+        seen[subject] = seen.get(subject, 0) + 1
+        study = f"{subject}-{seen[subject]}"
+        rng = generator(seed, study, "plan")
+        findings = _findings(recipe, rng)
+        views = ["AP"] if number in alone else _frontal_views(rng)
+        images = []
+        for index, view in enumerate(views):
+            images.append(
+                ImagePlan(f"{study}-{index + 1}", view, ENCODINGS[encoding % len(ENCODINGS)], alone.get(number, ""))
+            )
+            encoding += number not in alone
+        if number in extra:
+            images.append(ImagePlan(f"{study}-{len(images) + 1}", "PA", "explicit_12", extra[number]))
+        if number not in alone and number not in mute:
+            recipe += 1
+        hidden = frozenset(i for i, f in enumerate(findings) if f.hedge == "weak" and rng.random() < 0.5)
+        unsaid: tuple[Finding, ...] = ()
+        if findings and rng.random() < 0.06 and not any(f.target in ("opacity", "consolidation") for f in findings):
+            unsaid = (Finding("opacity", str(rng.choice(["left upper", "right upper"]))),)
+        plans.append(
+            StudyPlan(
+                study,
+                subject,
+                splits[subject],
+                f"2199-{1 + number % 12:02d}-{1 + number % 28:02d}T{6 + number % 12:02d}:{number % 60:02d}:00",
+                findings,
+                hidden,
+                unsaid,
+                # not in the first round, so that a small cohort still shows every lesion type as it is called
+                _misread(findings, generator(seed, study, "misread")) if recipe > len(RECIPES) else (),
+                STRENGTHS[int(rng.integers(len(STRENGTHS)))],
+                str(rng.choice(["findings", "impression", "last_paragraph"], p=[0.66, 0.22, 0.12])),
+                tuple(images),
+                mute.get(number, ""),
+            )
+        )
+    return sorted(plans, key=lambda plan: plan.study_id)

@@ -1,0 +1,221 @@
+"""Sectioned radiology reports about findings that are given, and the truth of what they say.
+
+Layout as in MIMIC-CXR: header lines begin with one space, capitals and a colon; dates are blanked as ``___``. Most
+reports have FINDINGS and IMPRESSION, some only IMPRESSION, some neither (their last paragraph is the report).
+"""
+
+import textwrap
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from cxr.base.vocabulary import LESIONS, kinds_under
+from cxr.imaging.phantom import wording
+from cxr.imaging.phantom.wording import PLACES
+
+LAYOUTS = ("findings", "impression", "last_paragraph")
+"""Which section carries the findings; also the expected ``section_name``."""
+DENIED = {
+    "effusion": 0.80,
+    "consolidation": 0.70,
+    "edema": 0.45,
+    "pneumonia": 0.30,
+    "opacity": 0.25,
+    "atelectasis": 0.10,
+    "cardiomegaly": 0.15,
+}
+"""How often a lesion type that may be denied is denied."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing to report. ``target`` is one of the seven lesion types, or ``nodule`` or ``scar``."""
+
+    target: str
+    place: str
+    hedge: str = "definite"
+    linked: bool = False
+    """Described as an opacity that is, or may be, the target."""
+    hard: bool = False
+    """Said in words that a lexicon may not know."""
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The zone labels that the place stands for."""
+        return PLACES[self.place].labels
+
+    @property
+    def certainty(self) -> str:
+        """``definitive`` or ``tentative``."""
+        return "definitive" if self.hedge == "definite" else "tentative"
+
+
+@dataclass
+class Report:
+    """A text and what it says in the section that counts."""
+
+    text: str
+    section: str
+    findings: list[dict]
+    """target, entity, labels, certainty, hedge, place, hard, sentence (as written)."""
+    negatives: list[str] = field(default_factory=list)
+    """Lesion types denied in so many words, in the order of ``LESIONS``; "no new X" denies nothing."""
+
+
+def _pick(rng: np.random.Generator, options):
+    return options[int(rng.integers(len(options)))]
+
+
+def _sentence(text: str) -> str:
+    text = " ".join(text.split())
+    return text[:1].upper() + text[1:] + "."
+
+
+def describe(finding: Finding, rng: np.random.Generator) -> str:
+    """Return one sentence that states the finding."""
+    place = PLACES[finding.place]
+    if finding.target in wording.OTHERS:
+        templates = wording.OTHERS[finding.target]
+    elif finding.hard:
+        templates = wording.HARD[finding.target]
+    elif finding.linked:
+        templates = wording.LINKED[finding.hedge]
+    else:
+        table = {"definite": wording.DIRECT, "strong": wording.STRONG, "weak": wording.WEAK}[finding.hedge]
+        templates = table[finding.target]
+    adjective = _pick(rng, place.adjectives)
+    if finding.target == "effusion":  # a pleural effusion has a side, not a zone
+        adjective = "bilateral" if len(place.labels) > 1 else place.labels[0].split()[0]
+    size = _pick(rng, wording.SIZES.get(finding.target, wording.SIZES["opacity"]))
+    disease = {"edema": "pulmonary edema"}.get(finding.target, finding.target)
+    text = _pick(rng, templates).format(
+        adj=adjective, noun=_pick(rng, place.nouns), size=size, change=_pick(rng, wording.CHANGES), disease=disease
+    )
+    return _sentence(text)
+
+
+def deniable(targets: set[str], rng: np.random.Generator) -> list[str]:
+    """Return the lesion types that a report with these positive targets may deny, in the order of ``LESIONS``.
+
+    Nothing that is present is denied, nor a kind above it, but for what radiologists do write: no *consolidation*
+    beside atelectasis or edema, now and then.
+    """
+    allowed = []
+    for lesion in LESIONS:
+        under = set(kinds_under(lesion))
+        if lesion == "consolidation" and rng.random() < 0.4:
+            under -= {"atelectasis", "edema"}
+        if lesion not in targets and not under & targets:
+            allowed.append(lesion)
+    return allowed
+
+
+def _join(terms: list[str], word: str) -> str:
+    return terms[0] if len(terms) == 1 else f"{', '.join(terms[:-1])}{',' if len(terms) > 2 else ''} {word} {terms[-1]}"
+
+
+def _denials(targets: set[str], rng: np.random.Generator) -> tuple[list[str], list[str]]:
+    """Return (sentences, lesion types they deny)."""
+    chosen = [lesion for lesion in deniable(targets, rng) if rng.random() < DENIED[lesion]]
+    waiting = [chosen[i] for i in rng.permutation(len(chosen))]
+    sentences = []
+    while waiting:
+        size = int(rng.integers(1, 4))
+        group, waiting = waiting[:size], waiting[size:]
+        terms = [_pick(rng, wording.NEGATABLE[lesion]) for lesion in group]
+        if len(terms) == 1 and rng.random() < 0.12:
+            sentences.append(_sentence(_pick(rng, wording.RESOLVED).format(term=terms[0])))
+            continue
+        if rng.random() < 0.5:
+            terms.append("pneumothorax")
+        sentences.append(_sentence(_pick(rng, wording.NEGATIONS).format(list=_join(terms, "or"))))
+    return sentences, chosen
+
+
+def _body(findings: list[Finding], devices: int, rng: np.random.Generator) -> tuple[list[str], list[dict], list[str]]:
+    """Return the sentences of the section that counts, the truth of its findings, and what it denies."""
+    targets = {finding.target for finding in findings}
+    stated = [(describe(finding, rng), finding) for finding in findings]
+    denials, denied = _denials(targets, rng)
+    lungs = [text for text, finding in stated if finding.target != "cardiomegaly"]
+    heart = [text for text, finding in stated if finding.target == "cardiomegaly"]
+    sick = targets & set(LESIONS) - {"cardiomegaly", "effusion"}
+    if not sick and not targets & {"nodule", "scar"} and rng.random() < 0.8:
+        lungs.insert(0, _sentence(_pick(rng, wording.CLEAR)))
+    elif sick and "edema" not in sick and rng.random() < 0.3:
+        lungs.append(_sentence(_pick(rng, wording.ELSE_CLEAR)))
+    if not heart and rng.random() < 0.8:
+        heart = [_sentence(_pick(rng, wording.NORMAL_HEART))]
+    extras = [_sentence(_pick(rng, wording.DEVICES)) for _ in range(devices)]
+    if rng.random() < 0.4:
+        extras.append(_sentence(_pick(rng, wording.BONES)))
+    if not any("pneumothorax" in text for text in denials) and rng.random() < 0.6:
+        denials.append(_sentence(_pick(rng, wording.PNEUMOTHORAX)))
+    idle = [lesion for lesion in ("consolidation", "effusion", "opacity") if lesion not in targets | set(denied)]
+    if idle and rng.random() < 0.15:
+        denials.append(_sentence(_pick(rng, wording.NOTHING_NEW).format(term=wording.NEGATABLE[_pick(rng, idle)][0])))
+    parts = [heart, lungs + denials] if rng.random() < 0.4 else [lungs + denials, heart]
+    sentences = [*parts[0], *parts[1], *extras] if rng.random() < 0.6 else [*extras, *parts[0], *parts[1]]
+    truth = [
+        {
+            "target": finding.target,
+            "entity": "opacity" if finding.linked and not finding.hard else finding.target,
+            "labels": list(finding.labels),
+            "certainty": finding.certainty,
+            "hedge": finding.hedge,
+            "place": finding.place,
+            "hard": finding.hard,
+            "sentence": text,
+        }
+        for text, finding in stated
+    ]
+    return sentences, truth, [lesion for lesion in LESIONS if lesion in denied]
+
+
+def _summary(findings: list[Finding], rng: np.random.Generator) -> str:
+    """The impression under a findings section: the main points again, in fewer words."""
+    points = [finding for finding in findings if finding.target in LESIONS and not finding.hard]
+    if not points:
+        return _sentence(_pick(rng, wording.NORMAL_IMPRESSIONS))
+    sentences = [describe(finding, rng) for finding in points[:3]]
+    if len(sentences) > 1 and rng.random() < 0.5:
+        return "\n".join(f"{number}. {text}" for number, text in enumerate(sentences, 1))
+    return " ".join(sentences)
+
+
+def _block(header: str, text: str) -> str:
+    """One section, wrapped as MIMIC's texts are: every line begins with a space."""
+    lines = [line for part in text.split("\n") for line in textwrap.wrap(part, 78)]
+    if header in ("FINDINGS", "IMPRESSION"):
+        return f" {header}: \n \n" + "".join(f" {line}\n" for line in lines) + " \n"
+    return f" {header}:  " + "\n ".join(lines) + "\n \n"
+
+
+def write_report(
+    findings: list[Finding], rng: np.random.Generator, *, layout: str = "findings", devices: int = 0, view: str = "PA"
+) -> Report:
+    """Write a report about the findings (an empty list: a normal chest). Raises ValueError for an unknown layout."""
+    if layout not in LAYOUTS:
+        raise ValueError(f"layout must be one of {', '.join(LAYOUTS)}, not {layout!r}")
+    sentences, truth, denied = _body(findings, devices, rng)
+    body = " ".join(sentences)
+    exam = "CHEST (PORTABLE AP)" if view == "AP" else "CHEST (PA AND LAT)"
+    text = " " * 33 + "FINAL REPORT\n"
+    text += _block("EXAMINATION", exam)
+    text += _block("INDICATION", f"___-year-old patient with {_pick(rng, wording.REASONS)}.")
+    if rng.random() < 0.5:
+        text += _block("TECHNIQUE", f"{'Portable AP view' if view == 'AP' else 'PA and lateral views'} of the chest.")
+    comparison = _pick(rng, wording.OTHER_EXAMS)
+    if layout == "last_paragraph":
+        # Without the two headers, the last section's text after its first blank line is what counts.
+        text += _block("COMPARISON", comparison)
+        text += "".join(f" {line}\n" for line in textwrap.wrap(body, 78))
+        return Report(text, layout, truth, denied)
+    text += _block("COMPARISON", comparison)
+    if rng.random() < 0.12:
+        text += _block("WET READ", "___ ___ 4:12 PM Preliminary: lines and tubes as described below.")
+    if layout == "findings":
+        text += _block("FINDINGS", body)
+        body = _summary(findings, rng)
+    text += _block("IMPRESSION", body)
+    return Report(text, layout, truth, denied)

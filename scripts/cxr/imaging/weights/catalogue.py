@@ -1,0 +1,134 @@
+"""What weights there are, which of them the chosen engines read, and whether they are there; for the driver alone."""
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+
+import yaml
+
+from cxr.base.errors import UserError
+from cxr.base.paths import RESOURCES
+
+RESOURCE_FILES = ("weights.yaml",)
+MADE = "results/weights"
+"""Where the rules put what they make."""
+PARAMS = ("source", "revision", "licence", "used_by")
+"""What an entry tells its rule as it stands; prose for people is left out, so that an edit of it re-runs nothing."""
+
+TOKENIZER = ("tokenizer.model", "tokenizer.json")
+"""Files of which one makes a tokenizer; the others of a folder go with it."""
+BESIDE = ("added_tokens.json", "special_tokens_map.json", "tokenizer_config.json")
+SUFFIXES = (".safetensors", ".bin")
+PARTS = (r"model(?:-(\d+)-of-(\d+))?\.safetensors", r"pytorch_model(?:-(\d+)-of-(\d+))?\.bin")
+"""Names of files of weights in a folder; the first pattern that any name fits is the one that counts."""
+
+
+@cache
+def read() -> dict[str, dict]:
+    """Return {artefact: entry} of ``resources/weights.yaml``; one for all callers, not to be changed."""
+    return yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
+
+
+def pin_name(artefact: str, entry: dict, file: str) -> str:
+    """Return the name of a file in ``weights.sha256``: its own if placed by hand, else ``artefact/path on the hub``."""
+    return f"{artefact}/{file}" if "repository" in entry else file
+
+
+def rule_params(pins: dict[str, str], folder: str = "weights") -> dict[str, dict]:
+    """Return {artefact: params of its rule}; ``pins`` is ``weights.sha256`` and wins over the catalogue.
+
+    ``folder``: where files are placed by hand. Raises UserError for a pin of a file that no artefact has.
+    """
+    entries = read()
+    files = {artefact: _files(artefact, entry, folder) for artefact, entry in entries.items()}
+    names = {pin_name(artefact, entries[artefact], file) for artefact, found in files.items() for file in found}
+    for name in pins:
+        within = name.partition("/")[0]
+        if name not in names and not entries.get(within, {}).get("folder"):
+            raise UserError(
+                f"weights.sha256 names {name!r}, no file of the weights: choose one of {', '.join(sorted(names))}"
+            )
+    return {
+        artefact: {name: entry[name] for name in PARAMS}
+        | {name: entry.get(name) for name in ("repository", "tensors", "values")}
+        | {
+            "artefact": artefact,
+            "files": {
+                file: pins.get(pin_name(artefact, entry, file), known) for file, known in files[artefact].items()
+            },
+        }
+        for artefact, entry in entries.items()
+    }
+
+
+def placed(folder: str) -> dict[str, list[str]]:
+    """Return {artefact: paths} of what is placed by hand in ``folder``."""
+    return {
+        artefact: [str(Path(folder, file)) for file in _files(artefact, entry, folder)]
+        for artefact, entry in read().items()
+        if "repository" not in entry
+    }
+
+
+def _files(artefact: str, entry: dict, folder: str) -> dict[str, str | None]:
+    """Return {file: sha256 if known} of what an artefact is made of; of a checkpoint's folder what lies there."""
+    if "folder" not in entry:
+        return entry["files"]
+    known = {file: sha256 for each in read().values() if "folder" in each for file, sha256 in each["files"].items()}
+    return {file: known.get(file) for file in _checkpoint(entry, Path(folder))}
+
+
+def _checkpoint(entry: dict, folder: Path) -> list[str]:
+    """Return the files of a checkpoint's folder: configuration, tokenizer, and every part of the weights.
+
+    Where something is missing, what was published stands for it.
+    """
+    own = entry["folder"]
+    words = next((each for each in (own, entry["tokenizer"]) if _there(folder / each, TOKENIZER)), entry["tokenizer"])
+    tokenizer = _there(folder / words, TOKENIZER) or [TOKENIZER[0]]
+    found = [f"{own}/config.json", *(f"{words}/{name}" for name in (*tokenizer, *_there(folder / words, BESIDE)))]
+    weights = _parts(folder / own) or [Path(file).name for file in entry["files"] if Path(file).suffix in SUFFIXES]
+    return found + [f"{own}/{name}" for name in weights]
+
+
+def _there(folder: Path, names: tuple[str, ...]) -> list[str]:
+    return [name for name in names if (folder / name).is_file()]
+
+
+def _parts(folder: Path) -> list[str]:
+    """Return the names of all parts of the weights in a folder, those that are missing among them; none without any."""
+    names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+    for pattern in PARTS:
+        for found in filter(None, (re.fullmatch(pattern, name) for name in names)):
+            if found[1] is None:
+                return [found[0]]
+            width, count, (begin, end) = len(found[1]), int(found[2]), found.span(1)
+            return [f"{found[0][:begin]}{part:0{width}d}{found[0][end:]}" for part in range(1, count + 1)]
+    return []
+
+
+def needed(engine_files: dict[str, dict[str, str]]) -> list[str]:
+    """Return the artefacts among ``engine_files`` ({stage: {name: path}}), sorted."""
+    paths = [Path(path) for files in engine_files.values() for path in files.values()]
+    made = [path.relative_to(MADE) for path in paths if path.is_relative_to(MADE)]
+    return sorted({path.parts[0].removesuffix(".safetensors") for path in made})
+
+
+def check_placed(artefacts: Iterable[str], folder: str, asked: Mapping[str, str] | None = None) -> None:
+    """Raise UserError where a file is missing that was to be placed by hand; what was made from it will do.
+
+    ``asked``: {artefact: what asks for it}, by default the engine that the catalogue names.
+    """
+    entries, paths = read(), placed(folder)
+    for artefact in artefacts:
+        if artefact not in paths or Path(MADE, f"{artefact}.json").is_file():
+            continue
+        entry = entries[artefact]
+        if missing := [path for path in paths[artefact] if not Path(path).is_file()]:
+            stage, _, engine = entry["used_by"].partition(".")
+            who = (asked or {}).get(artefact) or f"{stage}.engine {engine!r}"
+            raise UserError(
+                f"{who} needs {', '.join(missing)}, not there yet: {entry['get']}, or set weights.folder "
+                "(docs/models.md)"
+            )

@@ -1,0 +1,73 @@
+"""CXAS as it was published: a state dict under ``model``, its names prefixed by the training code."""
+
+from pathlib import Path
+
+from cxr.base.errors import UserError
+from cxr.imaging.weights import state_dict
+from cxr.nets import tensors
+from cxr.nets.loading import misfit
+
+CLASSES = 159
+BLOCKS = {"layer1": (64, 3), "layer2": (128, 4), "layer3": (256, 6), "layer4": (512, 3)}
+"""The stages of ResNet-50: width, and number of blocks (He et al., 2016)."""
+HEAD = {
+    "up1.conv1.conv": ((2048, 1024),),
+    "up1.conv2.double_conv": ((2048, 1024), (1024, 512)),
+    "up2.conv.double_conv": ((1024, 512), (512, 256)),
+    "up3.conv.double_conv": ((512, 256), (256, 64)),
+    "up4.conv.double_conv": ((128, 64), (64, 128)),
+}
+"""The decoder: channels in and out of each 3 x 3 convolution of a block, normalisation and ReLU behind each."""
+PARTS = ("backbone", "head")
+"""What the net computes with; what else a checkpoint of its training may hold is left out."""
+Shapes = dict[str, tuple[int, ...]]
+
+
+def _convolution(name: str, ins: int, outs: int, size: int, bias: bool = False) -> Shapes:
+    return {f"{name}.weight": (outs, ins, size, size)} | ({f"{name}.bias": (outs,)} if bias else {})
+
+
+def _normalisation(name: str, channels: int) -> Shapes:
+    kinds = ("weight", "bias", "running_mean", "running_var")
+    return {f"{name}.{kind}": (channels,) for kind in kinds} | {f"{name}.num_batches_tracked": ()}
+
+
+def _bottleneck(name: str, ins: int, width: int) -> Shapes:
+    outs, shapes = 4 * width, {}
+    for index, (into, out, size) in enumerate([(ins, width, 1), (width, width, 3), (width, outs, 1)], 1):
+        shapes |= _convolution(f"{name}.conv{index}", into, out, size) | _normalisation(f"{name}.bn{index}", out)
+    if ins != outs:
+        shapes |= _convolution(f"{name}.downsample.0", ins, outs, 1) | _normalisation(f"{name}.downsample.1", outs)
+    return shapes
+
+
+def shapes() -> Shapes:
+    """Return {name: shape} of the net's 383 tensors."""
+    stem = "backbone.backbone.layer0"
+    found = _convolution(f"{stem}.0", 3, 64, 7) | _normalisation(f"{stem}.1", 64)
+    ins = 64
+    for layer, (width, blocks) in BLOCKS.items():
+        for block in range(blocks):
+            found |= _bottleneck(f"backbone.backbone.{layer}.{block}", ins, width)
+            ins = 4 * width
+    for name, steps in HEAD.items():
+        for step, (into, out) in enumerate(steps):
+            place = f"head.{name}.{{}}".format
+            found |= _convolution(place(3 * step), into, out, 3, bias=True) | _normalisation(place(3 * step + 1), out)
+    return found | _convolution("head.out.conv", 128, CLASSES, 1, bias=True)
+
+
+def convert_cxas(source: Path, target: Path) -> dict:
+    """Write the net of ``source`` as the safetensors file ``target``, in float32.
+
+    Returns how much it holds and what tensors the checkpoint held besides. Raises UserError with one sentence for a
+    file that is damaged, or a net that differs in a tensor or a shape.
+    """
+    wanted = shapes()
+    with state_dict.opened(source, PARTS) as state:
+        if fault := misfit(wanted, {name: shape for name, (shape, _) in state.kinds.items()}):
+            remedy = "download that (docs/models.md)"
+            raise UserError(f"{source} is not UNet_ResNet50_default.pth of CXAS, for {fault}: {remedy}")
+        kinds = tensors.as_float32(state.kinds)
+        tensors.stream(target, kinds, state.get)
+    return tensors.size_of(kinds) | {"left_out": state.left_out}

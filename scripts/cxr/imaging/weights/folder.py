@@ -1,0 +1,24 @@
+"""A checkpoint placed by hand as a folder of several files, converted once in a job of its own."""
+
+from pathlib import Path
+
+from cxr.base.atomic import whole
+from cxr.imaging.weights import lisa
+from cxr.imaging.weights import manifest as manifests
+from cxr.imaging.weights.manifest import WeightsOptions, file_facts
+from cxr.imaging.weights.placed import made
+
+
+def run(*, sources: list[str], weights: str, manifest: str, options: WeightsOptions, attrs: dict) -> None:
+    """Convert ``sources``, the files of a checkpoint of LISA's kind, into the folder ``weights``.
+
+    It is there only when it is whole. Raises UserError for a file that is not what was published.
+    """
+    published, used, facts = [], [], {}
+    with whole(weights) as making:
+        for (name, sha256), source in zip(options.files.items(), map(Path, sources), strict=True):
+            target = making / lisa.made_name(source.name)
+            facts |= made(name, sha256, source, target, lisa.convert_lisa, options)
+            published.append(file_facts(name, source))
+            used.append(file_facts(target.name, target))
+    manifests.write(manifest, options, attrs, published, used, facts)

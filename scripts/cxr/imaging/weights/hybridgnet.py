@@ -1,0 +1,12 @@
+"""HybridGNet as CheXmask published it, a plain state dict, or as a training left it."""
+
+from pathlib import Path
+
+from cxr.imaging.weights import state_dict
+
+PARTS = ("encoder", "dec_lin", *(f"graphConv_up{level}" for level in range(1, 7)), "SC_1", "SC_2")
+
+
+def convert_hybridgnet(source: Path, target: Path) -> dict:
+    """Write the net of ``source`` as the safetensors file ``target``; return how much it holds. Raises UserError."""
+    return state_dict.convert(source, target, PARTS)

@@ -1,0 +1,55 @@
+"""What was fetched or made: the file beside each artefact that says where it comes from, byte by byte."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from cxr.base.atomic import atomic
+from cxr.imaging.weights.verify import sha256_of
+
+
+@dataclass(frozen=True)
+class WeightsOptions:
+    """One artefact of ``resources/weights.yaml``.
+
+    files: {name: sha256 or None}, in a folder or in ``repository`` at ``revision``.
+    tensors, values: how much the made file must hold, None where that is not known.
+    """
+
+    artefact: str
+    source: str
+    repository: str | None
+    revision: str | None
+    files: dict[str, str | None]
+    tensors: int | None
+    values: int | None
+    licence: str
+    used_by: str
+
+
+def file_facts(name: str, path: Path) -> dict:
+    """Return a file's name, size and sha256."""
+    return {"file": name, "bytes": path.stat().st_size, "sha256": sha256_of(path)}
+
+
+def write(
+    path: str, options: WeightsOptions, attrs: dict, published: list[dict], used: list[dict], facts: dict | None = None
+) -> None:
+    """Write the manifest of an artefact: no time and no machine, so that the same files give the same bytes.
+
+    ``published`` and ``used``: :func:`file_facts` of what was there and of what was made from it; ``facts``: what
+    the converter tells.
+    """
+    lines = {
+        "artefact": options.artefact,
+        "used_by": options.used_by,
+        "licence": options.licence,
+        "source": options.source,
+        "revision": options.revision,
+        "code_digest": attrs["code_digest"],
+        "published": published,
+        "used": used,
+        "facts": facts or {},
+    }
+    with atomic(path) as temporary:
+        temporary.write_text(json.dumps(lines, indent=2, ensure_ascii=False, sort_keys=True) + "\n", encoding="utf-8")

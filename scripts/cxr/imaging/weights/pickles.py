@@ -1,0 +1,258 @@
+"""Read a PyTorch checkpoint that holds whole modules, without importing or calling anything that it names.
+
+``torch.save(model)`` writes a pickle, and reading a pickle runs whatever it names. Here every class or function of a
+checkpoint becomes a :class:`~cxr.imaging.weights.stubs.Stub`, an object that keeps what it is given and does nothing; a
+tensor stays a description until :meth:`Saved.reading` reads its numbers. Both containers of ``torch.save`` are read:
+the archive (since PyTorch 1.6) and the plain stream before it. Source: the format as torch.serialization documents it.
+"""
+
+import io
+import mmap
+import pickle
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+import torch
+
+from cxr.base.errors import UserError
+from cxr.base.faults import broken
+from cxr.imaging.weights.stubs import Array, Storage, Stub, Unpickler
+from cxr.nets import tensors
+
+MAGIC = 0x1950A86A20F9469CFC6C
+"""First number of the plain stream."""
+FOREIGN = "it was saved on a big-endian machine"
+DEEPEST = 100
+"""Modules inside one another that are still followed."""
+PIECE = 2**20
+"""Bytes that are read at a time."""
+EXPANDED = 2**26
+"""Values that a tensor may have though its storage has fewer, one number that stands for many."""
+WRAPPERS = ("DataParallel", "DistributedDataParallel", "OptimizedModule")
+"""Modules that training code puts around a net."""
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A checkpoint as it was saved: ``root`` of plain objects, :class:`Stub` and :class:`Array`."""
+
+    path: Path
+    root: object
+    offsets: dict[str, int] | None
+    """Where each storage begins in a plain stream; None for an archive."""
+
+    def arrays(self, module: Stub) -> dict[str, Array]:
+        """Return what the state dict of a module is made of: parameters and persistent buffers by their dotted names.
+
+        Raises UserError if the module holds none.
+        """
+        try:
+            found = {
+                f"{path}.{name}".lstrip("."): array
+                for path, inner in named_modules(module)
+                for name, array in _own_arrays(inner)
+            }
+        except FAULTS as error:
+            refuse(self.path, f"its modules cannot be read ({error})")
+        return found or refuse(self.path, "it holds no network")
+
+    @contextmanager
+    def reading(self) -> Iterator[Callable[[Array], torch.Tensor]]:
+        """Yield what turns an array into its tensor; one storage of the file is in memory at a time.
+
+        Tensors of one storage share its memory. Raises UserError if a tensor does not fit the file.
+        """
+        held: dict[str, torch.Tensor] = {}
+
+        def tensor(array: Array) -> torch.Tensor:
+            try:
+                key = array.storage.key
+                if key not in held:
+                    held.clear()
+                    held[key] = self._storage(file, archive, array.storage)
+                return self._tensor(held[key], array)
+            except (*FAULTS, zipfile.BadZipFile) as error:
+                if isinstance(error, OSError) and broken(error):
+                    raise
+                refuse(self.path, f"a tensor does not fit the file ({error})")
+
+        with open(self.path, "rb") as file:
+            archive = zipfile.ZipFile(file) if self.offsets is None else None
+            yield tensor
+
+    def tensor(self, array: Array) -> torch.Tensor:
+        """Return one tensor of the file. Raises like :meth:`reading`."""
+        with self.reading() as tensor:
+            return tensor(array).clone()
+
+    def tensors(self, module: Stub) -> dict[str, torch.Tensor]:
+        """Return the state dict of a module. Raises like :meth:`arrays` and :meth:`reading`."""
+        arrays = self.arrays(module)
+        with self.reading() as tensor:
+            return {name: tensor(array).clone() for name, array in arrays.items()}
+
+    def _storage(self, file: io.IOBase, archive: zipfile.ZipFile | None, storage: Storage) -> torch.Tensor:
+        """Read the numbers of a storage into memory of their own, a piece at a time: some are gigabytes."""
+        if not storage.count:
+            return torch.empty(0, dtype=storage.dtype)
+        # memory that goes back to the system with the tensor; what malloc gives is kept, as much again as the tensors
+        room = mmap.mmap(-1, storage.count * storage.dtype.itemsize)
+        if not archive:
+            file.seek(self.offsets[storage.key])
+            read, place = file.readinto(room), len(room)
+        else:
+            read = place = 0
+            with archive.open(_member(archive, f"data/{storage.key}")) as member:
+                while piece := member.read(PIECE):  # the archive checks what was read when it comes to the end
+                    read += len(piece)
+                    room[place : place + len(piece)] = piece
+                    place = read
+        if read != len(room):
+            raise ValueError(f"storage {storage.key} is cut off")
+        return torch.frombuffer(room, dtype=storage.dtype)
+
+    @staticmethod
+    def _tensor(found: torch.Tensor, array: Array) -> torch.Tensor:
+        count = torch.Size(array.shape).numel()
+        if count > max(array.storage.count, EXPANDED):
+            raise ValueError("it is larger than its storage")
+        if not array.storage.count:
+            return torch.zeros(array.shape, dtype=array.storage.dtype)
+        return found.as_strided(array.shape, array.stride, array.offset)
+
+
+FAULTS = (
+    pickle.UnpicklingError,
+    ArithmeticError,
+    AttributeError,
+    EOFError,
+    ImportError,
+    LookupError,
+    MemoryError,
+    OSError,
+    RecursionError,
+    RuntimeError,
+    TypeError,
+    UnicodeError,
+    ValueError,
+)
+"""What a damaged or malicious file can raise while it is read."""
+
+
+def refuse(path: Path, fault: str) -> NoReturn:
+    """Raise UserError: a file cannot be used as weights."""
+    fault = " ".join(fault.split())
+    raise UserError(f"{path} cannot be used: {fault}: delete it and get it again (docs/models.md)")
+
+
+def read(path: str | Path) -> Saved:
+    """Read a checkpoint of ``torch.save``. Raises UserError if it is none, is damaged or names what it should not."""
+    path = Path(path)
+    try:
+        with open(path, "rb") as file:
+            if zipfile.is_zipfile(file):
+                with zipfile.ZipFile(file) as archive:
+                    if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
+                        refuse(path, "its archive is compressed, which PyTorch never does")
+                    # the numbers are read as they lie there
+                    order = [name for name in archive.namelist() if name.endswith("/byteorder")]
+                    if order and archive.read(order[0]) != b"little":
+                        raise ValueError(FOREIGN)
+                    pickled = io.BytesIO(archive.read(_member(archive, "data.pkl")))
+                    return Saved(path, Unpickler(pickled).load(), None)
+            file.seek(0)
+            return Saved(path, *_stream(file))
+    except (*FAULTS, zipfile.BadZipFile) as error:
+        if isinstance(error, OSError) and broken(error):
+            raise
+        refuse(path, f"it is no whole PyTorch checkpoint ({error})")
+
+
+def _member(archive: zipfile.ZipFile, name: str) -> str:
+    """Return the archive's name of ``<folder>/<name>``, whatever the folder. Raises KeyError."""
+    folder = archive.namelist()[0].partition("/")[0] if archive.namelist() else ""
+    return archive.getinfo(f"{folder}/{name}").filename
+
+
+def _stream(file: io.BufferedReader) -> tuple[object, dict[str, int]]:
+    """Return the object of a plain stream and where each of its storages begins."""
+    if Unpickler(file).load() != MAGIC:
+        raise ValueError("it begins like none")
+    _, machine = Unpickler(file).load(), Unpickler(file).load()
+    if not machine["little_endian"]:
+        raise ValueError(FOREIGN)
+    reader = Unpickler(file)
+    root, keys = reader.load(), Unpickler(file).load()
+    offsets, begin = {}, file.tell()
+    for key in map(str, keys):
+        storage = reader.storages[key]
+        if storage.dtype is None:
+            raise ValueError("it holds numbers of an unknown kind")
+        file.seek(begin)
+        if int.from_bytes(file.read(8), "little") != storage.count:
+            raise ValueError(f"storage {key} has another length")
+        offsets[key] = begin + 8
+        begin = offsets[key] + storage.count * storage.dtype.itemsize
+    return root, offsets
+
+
+def network(saved: Saved) -> Stub:
+    """Return the network of a YOLO checkpoint: its entry "model", or "ema", the average kept while it trains.
+
+    Raises UserError if there is none.
+    """
+    entries = saved.root if isinstance(saved.root, dict) else {}
+    found = [entries[key] for key in ("ema", "model") if isinstance(entries.get(key), Stub) and entries[key].children]
+    return unwrapped(found[0]) if found else refuse(saved.path, "it holds no network")
+
+
+def unwrapped(module: Stub) -> Stub:
+    """Return the net that training code has put into a module of ``WRAPPERS``, else the module itself."""
+    while module.name in WRAPPERS and len(module.children) == 1:
+        (module,) = module.children.values()
+    return module
+
+
+def write(target: Path, saved: Saved, network: Stub, facts: dict) -> dict[str, int]:
+    """Write the state dict of a net, fractions as float32, with facts; return how many tensors and values there are.
+
+    One tensor is in memory at a time.
+    """
+    arrays = saved.arrays(network)
+    kinds = {name: (array.shape, array.storage.dtype) for name, array in arrays.items()}
+    with saved.reading() as tensor:
+        return tensors.write(target, kinds, lambda name: tensor(arrays[name]), facts)
+
+
+def named_modules(module: Stub, path: str = "", depth: int = 0) -> Iterator[tuple[str, Stub]]:
+    """Yield (dotted path, module) of a module and all inside it, "" for itself. Raises ValueError if it has no end."""
+    if depth > DEEPEST:
+        raise ValueError("its modules hold one another")
+    yield path, module
+    for name, child in module.children.items():
+        if isinstance(child, Stub):
+            yield from named_modules(child, f"{path}.{name}".lstrip("."), depth + 1)
+
+
+def _own_arrays(module: Stub) -> Iterator[tuple[str, Array]]:
+    passing = module.state.get("_non_persistent_buffers_set") or ()
+    for kind in ("_parameters", "_buffers"):
+        for name, array in (module.state.get(kind) or {}).items():
+            if isinstance(array, Array) and name not in passing:
+                yield name, array
+
+
+def plain(value: object) -> object:
+    """Return settings of a checkpoint as JSON can hold them. Raises ValueError for what is not plain."""
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple) and not isinstance(value, Array | Storage):
+        return [plain(item) for item in value]
+    kind = value.kind if isinstance(value, Stub) else type(value).__name__
+    raise ValueError(f"it holds {kind} where a plain value belongs")

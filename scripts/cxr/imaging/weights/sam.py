@@ -1,0 +1,12 @@
+"""SAM as it was published, a plain state dict, or as a training left it."""
+
+from pathlib import Path
+
+from cxr.imaging.weights import state_dict
+
+PARTS = ("image_encoder", "prompt_encoder", "mask_decoder")
+
+
+def convert_sam(source: Path, target: Path) -> dict:
+    """Write the net of ``source`` as the safetensors file ``target``; return how much it holds. Raises UserError."""
+    return state_dict.convert(source, target, PARTS)

@@ -1,0 +1,142 @@
+"""State dicts as they were published: read without running what is in them, written as safetensors.
+
+A checkpoint may hold more than its net: an optimiser, an epoch, the arguments of the training. That is left aside.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+
+from cxr.base.errors import UserError
+from cxr.base.faults import no_inputs
+from cxr.imaging.weights import pickles
+from cxr.imaging.weights.stubs import Array, Stub
+from cxr.nets import tensors
+
+WRAPPERS = ("model_state_dict", "state_dict", "model", "module", "network", "net", "weights", "params", "ema")
+"""Keys under which training code keeps the state dict, or the net itself; the first that is there counts."""
+PREFIXES = ("module", "model", "network", "net", "_orig_mod")
+"""Words that training code puts before the names of a net's tensors."""
+UNREAD = "torch._utils._rebuild"
+"""How the names of those tensors begin that are not read here: sparse, quantized, without numbers."""
+
+
+@dataclass(frozen=True)
+class State:
+    """Tensors of a file by name, each read when it is asked for."""
+
+    kinds: tensors.Kinds
+    get: Callable[[str], torch.Tensor]
+    left_out: list[str]
+    """Names of tensors that are none of the net's."""
+
+
+@contextmanager
+def opened(source: Path, parts: tuple[str, ...] = ()) -> Iterator[State]:
+    """Open a checkpoint of torch, in either of its formats, or a safetensors file; use inside ``with``.
+
+    ``parts``: the first words of the names of the net's tensors. What training code put before them is taken away, and
+    other tensors are left out; without ``parts``, or where no name fits, only ``module.`` is taken away.
+
+    Raises UserError with one sentence for a file that is damaged, names what no network names, or holds no state dict.
+    """
+    if _is_safetensors(source):
+        try:
+            with safe_open(source, "pt") as file:
+                every = file.keys()
+                kinds = {name: _kind(file.get_slice(name)) for name in every}
+                named, left_out = _named(source, kinds, parts)
+                yield State({name: kinds[there] for name, there in named.items()},
+                            lambda name: file.get_tensor(named[name]), left_out)  # fmt: skip
+        except (SafetensorError, OSError) as error:
+            if no_inputs(error):
+                raise
+            pickles.refuse(source, f"it is no whole safetensors file ({error})")
+        return
+    saved = pickles.read(source)
+    arrays = _arrays(saved, saved.root)
+    if not arrays:
+        raise UserError(f"{source} holds no state dict: it is not the file that docs/models.md names")
+    named, left_out = _named(source, arrays, parts)
+    with saved.reading() as tensor:
+        yield State({name: (arrays[there].shape, arrays[there].storage.dtype) for name, there in named.items()},
+                    lambda name: tensor(arrays[named[name]]), left_out)  # fmt: skip
+
+
+def _is_safetensors(source: Path) -> bool:
+    """Tell by its beginning: the length of the header, and the header, which is JSON."""
+    with open(source, "rb") as file:
+        head = file.read(9)
+    return source.suffix == ".safetensors" or (head[8:9] == b"{" and head[:1] != b"\x80")
+
+
+def _kind(part) -> tuple[tuple[int, ...], torch.dtype]:
+    code = part.get_dtype()
+    if code not in _DTYPES:
+        raise SafetensorError(f"numbers of the type {code}")
+    return tuple(part.get_shape()), _DTYPES[code]
+
+
+_DTYPES = {code: dtype for dtype, code in tensors.CODES.items()}
+
+
+def _arrays(saved: pickles.Saved, held: object) -> dict[str, Array]:
+    """Return the tensors of a state dict, or of a whole net, wherever the checkpoint keeps it; none if it has none."""
+    if isinstance(held, Stub):
+        return saved.arrays(pickles.unwrapped(held)) if held.children else {}
+    if not isinstance(held, dict):
+        return {}
+    for key in WRAPPERS:
+        if isinstance(held.get(key), dict | Stub) and (found := _arrays(saved, held[key])):
+            return found
+    for name, value in held.items():
+        if value.storage.dtype is None if isinstance(value, Array) else _is_unread(value):
+            pickles.refuse(saved.path, f"its tensor {name} is not of plain numbers")
+    return {str(name): value for name, value in held.items() if isinstance(value, Array)}
+
+
+def _is_unread(value: object) -> bool:
+    return isinstance(value, Stub) and value.kind.startswith(UNREAD)
+
+
+def _named(source: Path, there: dict, parts: tuple[str, ...]) -> tuple[dict[str, str], list[str]]:
+    """Return {name of the net: name in the file}, and the names of what is not the net's."""
+    named: dict[str, str] = {}
+    left_out = []
+    for name in there:
+        words = str(name).split(".")
+        own = words[1:] if words[0] == "module" else words
+        if parts:
+            own = words
+            while own[0] in PREFIXES and own[0] not in parts and len(own) > 1:
+                own = own[1:]
+            if own[0] not in parts:
+                left_out.append(".".join(own))
+                continue
+        short = ".".join(own)
+        if short in named:
+            raise UserError(f"{source} holds {short} with and without a prefix: it is not the published file")
+        named[short] = name
+    if parts and not named:  # another net, taken as it is: what follows tells in what it differs
+        return _named(source, there, ())
+    return named, sorted(left_out)
+
+
+def read(source: Path, parts: tuple[str, ...] = ()) -> dict[str, torch.Tensor]:
+    """Return all tensors of a checkpoint. Raises like :func:`opened`."""
+    with opened(source, parts) as state:
+        return {name: state.get(name).clone() for name in state.kinds}
+
+
+def convert(source: Path, target: Path, parts: tuple[str, ...] = ()) -> dict:
+    """Write the state dict of ``source`` as the safetensors file ``target``, one tensor in memory at a time.
+
+    Returns how much it holds, and what was left out if anything was. Raises like :func:`opened`.
+    """
+    with opened(source, parts) as state:
+        tensors.stream(target, state.kinds, state.get)
+        return tensors.size_of(state.kinds) | ({"left_out": state.left_out} if state.left_out else {})

@@ -1,0 +1,23 @@
+"""Checkpoints of ultralytics: a pickled net with its plan, read without that package."""
+
+from pathlib import Path
+
+from cxr.imaging.weights import pickles, yolo
+
+KIND = "ultralytics"
+NETWORK = "ultralytics.nn.tasks.DetectionModel"
+
+
+def convert_ultralytics(source: Path, target: Path) -> dict:
+    """Write the net of ``source`` as the safetensors file ``target``; return what it is.
+
+    Raises UserError if it is no detector of ultralytics.
+    """
+    saved = pickles.read(source)
+    network = pickles.network(saved)
+    if network.kind != NETWORK:
+        pickles.refuse(source, f"it holds {network.kind} and no detector of ultralytics (v8 or later, or v5 with a u)")
+    facts = yolo.facts(saved, network, KIND)
+    facts["version"] = str(saved.root.get("version", ""))
+    kept = {name: facts[name] for name in ("names", "version")}
+    return pickles.write(target, saved, network, facts) | kept

@@ -1,0 +1,1 @@
+"""The stages that read texts, on which every system stands."""

@@ -1,0 +1,105 @@
+"""Where two engines agree: the tuples of the finished stage beside the rules engine's on the same sentences.
+
+Each study and lesion type is *affirmed* (a positive tuple names it, or gives it as what a finding stands for),
+*denied* (only negative tuples name it) or *unmentioned*.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from cxr.base.jobs import log, progress
+from cxr.base.paths import RESOURCES
+from cxr.base.tables import read_lines, write_table
+from cxr.base.vocabulary import LESIONS
+from cxr.language.reports import language, rules, vocabulary
+from cxr.language.reports.engine import EngineOptions
+
+RESOURCE_FILES = ("lexicon", "reading")
+STATES = ("affirmed", "denied", "unmentioned")
+
+
+@dataclass(frozen=True)
+class CompareOptions:
+    """effusion_without_side: as for the stage."""
+
+    effusion_without_side: str
+
+
+def run(*, reports: list[str], agreement: str, disagreements: str, options: CompareOptions) -> None:
+    """Compare the engines over all shards.
+
+    Writes ``agreement`` (a row a lesion type: studies, how many are in which states, agreement, Cohen's kappa of the
+    three states and of affirmed against the rest) and ``disagreements`` (a row a study and lesion type that differ,
+    with the sentences that either names). Studies whose section is not English are left out: the rules cannot read it.
+    """
+    lexicon, words = (str(RESOURCES / name) for name in RESOURCE_FILES)
+    structure = rules.load(EngineOptions(lexicon, options.effusion_without_side))
+    known = vocabulary.read(words, lexicon)
+    languages = language.read(f"{words}/languages.yaml", known)
+    every = [line for path in reports for line in read_lines(path)]
+    lines = [line for line in every if language.foreign(line["sentences"], languages, known) is None]
+    if len(lines) < len(every):
+        log.info("agreement: %d sections are not English and are left out", len(every) - len(lines))
+    counts = np.zeros((len(LESIONS), len(STATES), len(STATES)), np.int64)
+    rows = []
+    for line in progress(lines, len(lines), "agreement"):
+        ours, theirs = structure(line["sentences"]), line["tuples"]
+        for number, lesion in enumerate(LESIONS):
+            pair = state(theirs, lesion), state(ours, lesion)
+            counts[number, STATES.index(pair[0]), STATES.index(pair[1])] += 1
+            if pair[0] != pair[1]:
+                rows.append(_difference(line, lesion, pair, [*ours, *theirs]))
+    write_table(agreement, pl.DataFrame(list(_table(counts))))
+    columns = ("study_id", "lesion", "engine", "rules", "sentences")
+    write_table(disagreements, pl.DataFrame(rows, schema=dict.fromkeys(columns, pl.String)).sort("study_id", "lesion"))
+
+
+def state(tuples: Iterable[dict], lesion: str) -> str:
+    """Return the state of a lesion type in a study: one of ``STATES``."""
+    named = [item for item in tuples if lesion in (item["lesion_type"], *item["candidates"])]
+    if any(item["presence"] == "positive" for item in named):
+        return "affirmed"
+    return "denied" if named else "unmentioned"
+
+
+def kappa(table: np.ndarray) -> float:
+    """Return Cohen's kappa of a square table of counts; NaN where both raters use one and the same state only."""
+    total = table.sum()
+    chance = (table.sum(0) * table.sum(1)).sum() / total**2 if total else 1.0
+    return float("nan") if chance == 1 else float((np.trace(table) / total - chance) / (1 - chance))
+
+
+def _difference(line: dict, lesion: str, pair: tuple[str, str], tuples: list[dict]) -> dict:
+    named = {item["sentence_index"] for item in tuples if lesion in (item["lesion_type"], *item["candidates"])}
+    texts = [f"{number}. {' '.join(line['sentences'][number - 1].split())}" for number in sorted(named)]
+    return {
+        "study_id": line["study_id"],
+        "lesion": lesion,
+        "engine": pair[0],
+        "rules": pair[1],
+        "sentences": " ".join(texts),
+    }
+
+
+def _table(counts: np.ndarray) -> Iterator[dict]:
+    for lesion, table in zip(LESIONS, counts, strict=True):
+        yes = np.array([[table[0, 0], table[0, 1:].sum()], [table[1:, 0].sum(), table[1:, 1:].sum()]])
+        yield {
+            "lesion": lesion,
+            "studies": int(table.sum()),
+            "both_affirm": int(table[0, 0]),
+            "only_engine_affirms": int(yes[0, 1]),
+            "only_rules_affirm": int(yes[1, 0]),
+            "both_deny": int(table[1, 1]),
+            "both_silent": int(table[2, 2]),
+            "agreement": round(float(np.trace(table) / table.sum()), 4) if table.sum() else None,
+            "kappa": _rounded(kappa(table)),
+            "kappa_affirmed": _rounded(kappa(yes)),
+        }
+
+
+def _rounded(value: float) -> float | None:
+    return None if np.isnan(value) else round(value, 4)

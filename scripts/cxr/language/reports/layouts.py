@@ -1,0 +1,254 @@
+"""Sections of reports from anywhere: a tolerant reader of headings (ils.md section 3; ours).
+
+A heading is a phrase of ``resources/reading/headings.yaml``
+
+* that begins a line, behind blanks, a number, a bullet or Markdown's signs, and ends it, or is followed by a colon, or
+  by a dash, a tab or several blanks, or is in capitals before a text that is not;
+* or that stands inside a line before a colon, behind the end of a sentence, or in capitals.
+
+Everything else that looks like a heading ("LINES AND TUBES:") stays in its section. A text without headings is one
+findings section. What MIMIC-CXR's own reader finds is :mod:`cxr.language.reports.sections`.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterator, Set
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import yaml
+
+from cxr.language.reports.decoding import cleaned
+from cxr.language.reports.paragraphs import line_width, paragraphs
+
+UNUSED = frozenset(
+    ("indication", "history", "technique", "comparison", "examination", "patient", "recommendation", "notification")
+)
+"""Sections whose text is never used, but for a last paragraph of theirs."""
+_NEVER_LAST = frozenset(("patient", "recommendation", "notification"))
+_ONE_SENTENCE = frozenset(("comparison", "technique", "examination"))
+"""Sections of a sentence: what follows in them is the report's, where nothing else is. A history may be longer."""
+_SHORTEST_IN_CAPITALS = 4
+_BEHIND_A_SENTENCE = frozenset(".!?;)]")
+_DECORATION = r"(?:(?:\(?\d{1,2}[.):]|\(?[a-z][.)]|\(?[ivx]{2,4}[.)]|[-•·*>#=]+)[ \t]*)*"
+_EMPHASIS = re.compile(r"\*\*+|(?<![\w*])\*(?=\w)|(?<=[\w:.])\*(?![\w*])|(?<![\w_])__(?=[^\W_])|(?<=[^\W_])__(?![\w_])"
+                       r"|(?<=:)__(?!_)")  # fmt: skip
+_RULE = re.compile(r"^[ \t]*[-=_*~#.]{3,}[ \t]*$", re.MULTILINE)
+_SENTENCE = re.compile(r"[^.]*(?:\.(?=\d)[^.]*)*(?:\.\s*|$)")
+_BARE = {"ø": "o", "æ": "a", "ł": "l", "ß": "s", "ı": "i", "đ": "d"}
+"""Letters that are no other letter with an accent, as they are written without."""
+_WORD = re.compile(r"[^\W_]+(?:[/-][^\W_]+)*")
+_NOTHING = re.compile(r"\W*(?:none|nil|n/?a|not applicable|not given|not provided|_+)?\W*", re.I)
+_COLON = re.compile(r"[:：](?!\d)")
+_MORE = re.compile(r"[ \t]*\([^()\n]{0,60}\)[ \t]*$")
+_MOST_WORDS = 6
+"""Words of the longest heading that is looked for inside a line."""
+_LETTERS = re.compile(r"[^\W\d_]")
+
+
+@dataclass(frozen=True)
+class Headings:
+    """``headings.yaml``: {phrase: section}, phrases of parts, of titles, those read plainly; words of prose; and
+    words that keep their hyphen."""
+
+    names: dict[str, str]
+    parts: frozenset[str]
+    titles: frozenset[str]
+    plain: frozenset[str]
+    prose: frozenset[str]
+    hyphenated: frozenset[str]
+    at_start: re.Pattern
+
+
+@dataclass(frozen=True)
+class _Heading:
+    """A heading in characters of the text: its section, where it starts, and where its text does."""
+
+    section: str
+    start: int
+    end: int
+
+
+@cache
+def read(path: str | Path) -> Headings:
+    """Read the headings. Raises OSError if the file is missing."""
+    data = yaml.load(Path(path).read_text(encoding="utf-8"), yaml.BaseLoader)  # "no" is a word
+    names = {phrase: section for section, phrases in data["sections"].items() for phrase in phrases}
+    parts = frozenset(data["parts"])
+    every = _alternatives({*names, *parts})
+    more = r"(?:[ \t]*\([^()\n]{0,60}\))?"
+    end = r"(?P<end>[ \t]*[:：]|[ \t]+[-–—]+(?=[ \t])|[ \t]*$|[ \t]*\t|[ ]{2,}|[ ](?=\S))"
+    return Headings(
+        names=names,
+        parts=parts,
+        titles=frozenset(data["titles"]),
+        plain=frozenset(data["plain"]),
+        prose=frozenset(data["prose"]),
+        hyphenated=frozenset(data["hyphenated"]),
+        at_start=re.compile(rf"^[ \t]*{_DECORATION}(?P<name>{every})\b{more}{end}", re.MULTILINE),
+    )
+
+
+def _alternatives(phrases) -> str:
+    texts = sorted(phrases, key=lambda phrase: (-len(phrase), phrase))
+    return "|".join(r"[ \t]+".join(map(re.escape, phrase.split())) for phrase in texts)
+
+
+def sections_of(text: str, headings: Headings, column: str = "") -> dict[str, str]:
+    """Return {section: text} of a report; of several sections of one name the texts follow each other.
+
+    ``column``: the name of the section to which a text before the first heading belongs; without, it may be a
+    letterhead.
+    """
+    text = _RULE.sub("", _EMPHASIS.sub("", cleaned(text)))
+    found = list(_headings(text, headings))
+    width = line_width(text)
+    if not found:
+        return {column or "findings": paragraphs(text, width, headings.hyphenated)}
+    pieces: dict[str, list[str]] = {"preamble": [paragraphs(text[: found[0].start], width, headings.hyphenated)]}
+    for heading, following in zip(found, [*found[1:], None], strict=True):
+        piece = paragraphs(text[heading.end : following.start if following else len(text)], width, headings.hyphenated)
+        own = pieces.setdefault(heading.section, [])
+        if piece and piece not in own and not _NOTHING.fullmatch(piece):
+            own.append(piece)
+    order = [heading.section for heading in found]
+    if column:
+        first = pieces.pop("preamble") + pieces.get(column, [])
+        pieces = {"preamble": [""]} | pieces | {column: [piece for piece in first if piece]}
+    short = _ONE_SENTENCE | ({"indication", "history"} if column else set())
+    return _settled({name: "\n\n".join(texts) for name, texts in pieces.items()}, order, short)
+
+
+def _settled(sections: dict[str, str], order: list[str], short: Set[str]) -> dict[str, str]:
+    """Give what stands under a title, a comment or no heading to the findings or the last paragraph.
+
+    ``short``: sections of which only the first sentence is theirs, where nothing else is there.
+    """
+    title = sections.pop("title", "")
+    if not sections.get("findings") and title:
+        sections["findings"] = title
+    if not sections.get("findings") and _is_prose(sections["preamble"]):
+        sections["findings"] = sections["preamble"]
+    if sections.get("findings") or sections.get("impression"):
+        return sections
+    own = [name for name in reversed(order) if name not in _NEVER_LAST]
+    behind = [sections[name].partition("\n\n")[2] for name in own[:1]]
+    behind += [_SENTENCE.sub("", sections[name], 1) for name in own if name in short]
+    return sections | {"last_paragraph": next(filter(None, [sections.get("comment"), *behind]), "")}
+
+
+def _is_prose(text: str) -> bool:
+    """Tell whether a text before the first heading is a statement and no letterhead: whole sentences, no labels."""
+    return bool(re.search(r"[^\W\d_]{2,}(?:\W+[^\W\d_]+)+[.;](?:\s|$)", text)) and ":" not in text
+
+
+def _headings(text: str, headings: Headings) -> Iterator[_Heading]:
+    """Yield the headings of a text, by place."""
+    plain = folded(text)
+    letters = _LETTERS.findall(text[:5000])
+    shouted = sum(letter.isupper() for letter in letters) > 0.8 * len(letters)
+    taken, found = 0, []
+    for match in headings.at_start.finditer(plain):
+        kind = _kind(match["name"], headings)
+        if _begins(text, plain, match, kind, headings, shouted):
+            found.append((match.start("name"), match.end("end"), kind, match.start()))
+    starts = {start for start, *_ in found}
+    for colon in _COLON.finditer(plain):
+        start = _inside(text, plain, colon.start(), headings, shouted)
+        if start is not None and start not in starts:
+            kind = _kind(_MORE.sub("", plain[start : colon.start()]), headings)
+            found.append((start, colon.end(), kind, start))
+    inside = "preamble"
+    for start, end, kind, line in sorted(found):
+        if start < taken:
+            continue
+        if kind == "part":
+            if inside in UNUSED or inside == "preamble":
+                inside = "findings"
+                yield _Heading("findings", line, start)  # the part's name is of its text
+            continue
+        inside, taken = kind, end
+        yield _Heading(kind, line, end)
+
+
+def _kind(name: str, headings: Headings) -> str:
+    phrase = " ".join(name.split())
+    if phrase in headings.titles:
+        return "title"
+    return headings.names.get(phrase, "part")
+
+
+def _begins(text: str, plain: str, match: re.Match, kind: str, headings: Headings, shouted: bool) -> bool:
+    """Tell whether a phrase at the start of a line is a heading."""
+    name, end = text[match.start("name") : match.end("name")], match["end"]
+    if end.strip() in (":", "："):
+        return not (kind == "part" and name.islower() and not _after_a_break(text, match.start()))
+    capitals = name.isupper() and len(name) >= _SHORTEST_IN_CAPITALS
+    known = " ".join(match["name"].split()) in headings.plain
+    decorated = "#" in plain[match.start() : match.start("name")]
+    alone = not end.strip() and plain[match.end("end") : match.end("end") + 1] in ("", "\n")
+    if alone:
+        return capitals or decorated or ((name[:1].isupper() or known) and _after_a_break(text, match.start()))
+    if kind == "part":
+        return False
+    if end.strip():  # a dash
+        return capitals or (known and name[:1].isupper())
+    if "\t" in end or len(end) > 1:
+        return (capitals and not shouted) or (known and _after_a_break(text, match.start()))
+    behind = text[match.end("end") :].split("\n", 1)[0]
+    if len(match["name"].split()) > 1 and kind == "notification":
+        return name[:1].isupper() and behind[:1].isupper()  # "Electronically signed by A. Smith"
+    first = behind.split()[0]
+    if not known or shouted or not first[0].isupper() or (first.isupper() and len(first) > 1):
+        return False
+    return capitals or (name[:1].isupper() and _after_a_break(text, match.start()))
+
+
+def _after_a_break(text: str, position: int) -> bool:
+    """Tell whether the line before is blank, ends a sentence or a heading, or is not there."""
+    before = text[:position].rstrip(" \t")
+    if not before.strip() or before.endswith("\n\n"):
+        return True
+    lines = before.rstrip("\n").rsplit("\n", 1)
+    return not lines[-1].strip() or lines[-1].rstrip()[-1] in ".!?:;"
+
+
+def _inside(text: str, plain: str, colon: int, headings: Headings, shouted: bool) -> int | None:
+    """Return where the heading before a colon inside a line starts, None if there is none."""
+    line = max(plain.rfind("\n", 0, colon) + 1, colon - 120)
+    before = _MORE.sub("", plain[line:colon])
+    words = list(_WORD.finditer(before))
+    if not words or before[words[-1].end() :].strip():
+        return None
+    for word in words[-_MOST_WORDS:]:
+        phrase = " ".join(before[word.start() :].split())
+        if phrase in headings.names and before[: word.start()].strip():  # the start of a line was looked at
+            name = text[line + word.start() : line + words[-1].end()]
+            return line + word.start() if _stands(name, phrase, before[: word.start()], headings, shouted) else None
+    return None
+
+
+def _stands(name: str, phrase: str, before: str, headings: Headings, shouted: bool) -> bool:
+    """Tell whether a phrase before a colon, with ``before`` on its line, is a heading."""
+    capitals = name.isupper() and not shouted and len(name) >= _SHORTEST_IN_CAPITALS
+    known = phrase in headings.plain
+    end = before.rstrip()[-1]
+    if end in _BEHIND_A_SENTENCE or before.endswith(("  ", "\t")):
+        return capitals or known
+    if before.split()[-1].strip("\"'(,") in headings.prose or end in ",(/-":
+        return False
+    return capitals or (known and name[:1].isupper())
+
+
+def folded(text: str) -> str:
+    """Return a text in lower case and without accents, of the same length."""
+    if text.isascii():
+        return text.lower()
+    return "".join(map(_fold, text))
+
+
+@cache
+def _fold(letter: str) -> str:
+    base = unicodedata.normalize("NFD", letter)[0].lower()
+    return _BARE.get(base, base if len(base) == 1 else letter)

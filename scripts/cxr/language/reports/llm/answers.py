@@ -1,0 +1,67 @@
+"""What a model must answer: the JSON schemas that hold it to its form, and the logic no schema can hold."""
+
+import hashlib
+
+from cxr.base.vocabulary import CATEGORIES, ZONE_LABELS
+from cxr.language.reports.schema import CERTAINTY, PRESENCE
+from cxr.llm.schemas import object_of
+
+NO_CATEGORY = "none"
+_LONGEST = {"entity": 120, "location": 120, "predicted_lesion_type": 120}
+_MOST_FINDINGS, _MOST_LOCATIONS = 80, 12
+"""Bounds on an answer, so that a model that runs on stops inside the schema."""
+
+
+def key_of(sentences: list[str]) -> str:
+    """Return the name under which the answer for a section's sentences is kept: equal texts are asked once."""
+    return hashlib.blake2b("\n".join(sentences).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+def _text(name: str) -> dict:
+    return {"type": "string", "minLength": 1, "maxLength": _LONGEST[name]}
+
+
+def structuring_schema(sentences: int) -> dict:
+    """Return the schema of the findings of a section with so many sentences (Figure 9)."""
+    places = {"type": "array", "items": _text("location"), "minItems": 1, "maxItems": _MOST_LOCATIONS}
+    finding = object_of(
+        entity=_text("entity"),
+        sentence_index={"type": "integer", "minimum": 1, "maximum": sentences},
+        presence={"enum": list(PRESENCE)},
+        certainty={"enum": list(CERTAINTY)},
+        location={"anyOf": [places, {"type": "null"}]},
+        predicted_lesion_type={"anyOf": [_text("predicted_lesion_type"), {"type": "null"}]},
+    )
+    return object_of(findings={"type": "array", "items": finding, "maxItems": _MOST_FINDINGS})
+
+
+def category_schema() -> dict:
+    """Return the schema of a category (Figure 10, step 1)."""
+    return object_of(category={"enum": [*CATEGORIES, NO_CATEGORY]})
+
+
+def zones_schema() -> dict:
+    """Return the schema of zone labels (Figure 10, step 2)."""
+    return object_of(categories={"type": "array", "items": {"enum": list(ZONE_LABELS)}, "maxItems": len(ZONE_LABELS)})
+
+
+def contradiction(findings: list[dict]) -> str | None:
+    """Return what is wrong in the logic of a section's findings, None if nothing is.
+
+    An entity has exactly one presence and certainty at one place of a sentence (Figure 9, rule 3); no text is blank.
+    """
+    told: dict[tuple, tuple] = {}
+    for number, item in enumerate(findings):
+        texts = [item["entity"], *(item["location"] or ()), item["predicted_lesion_type"] or "-"]
+        if any(not normal(text) for text in texts):
+            return f"findings.{number}: a blank text"
+        what = (item["sentence_index"], normal(item["entity"]), tuple(map(normal, item["location"] or ())))
+        status = (item["presence"], item["certainty"])
+        if told.setdefault(what, status) != status:
+            return f"findings.{number}: two statuses of one entity"
+    return None
+
+
+def normal(text: str) -> str:
+    """Return a term as it is compared and mapped: lower case, single blanks, no stops at its ends."""
+    return " ".join(text.lower().split()).strip(" .,;:\"'")

@@ -1,0 +1,80 @@
+"""Places to categories and zone labels by a language model (Figure 10): two steps, each distinct pair once.
+
+Writes JSON Lines in the order of the pairs: location, entity, category (of the 17, null if none), labels (of the 15),
+problem (null, or why there is no answer), raw (the last answer as it came, where it could not be used), model.
+A pair of the category lung that names no place needs no second step: it means both lungs.
+"""
+
+import logging
+from dataclasses import dataclass
+
+from cxr.base.faults import NO_LIMIT, Tolerance
+from cxr.base.tables import read_lines, write_lines
+from cxr.base.vocabulary import LUNGS, ZONE_LABELS
+from cxr.language.reports.llm import answers, prompts
+from cxr.language.reports.llm.structuring import EXECUTION, INJECTION
+from cxr.language.reports.llm.terms import Term
+from cxr.llm.asking import Answer, Generate, Question, ask
+from cxr.llm.client import connect
+from cxr.llm.options import Execution, ModelOptions
+
+log = logging.getLogger("cxr")
+
+
+@dataclass(frozen=True)
+class MappingOptions(ModelOptions):
+    """Which model is asked, and how."""
+
+
+def run(*, terms: str, output: str, options: MappingOptions, execution: dict, compute: dict | None = None) -> None:
+    """Map every pair of ``terms``. Raises UserError if the model cannot be reached."""
+    pairs = [(line["location"], line["entity"]) for line in read_lines(terms)]
+    how = Execution.of(execution, EXECUTION, "mapping_server")
+    lines = mapped(pairs, connect(options, how), options, Tolerance.of(compute)) if pairs else []
+    write_lines(output, lines, checked=True)
+
+
+def mapped(pairs: list[Term], generate: Generate, options: ModelOptions, tolerance: Tolerance = NO_LIMIT) -> list[dict]:
+    """Return a line for each pair, in order."""
+    asked = [pair for pair in pairs if not prompts.addresses_the_model(f"{pair[0] or ''}\n{pair[1]}")]
+    log.info("mapping: %d pairs", len(pairs))
+    first = dict(
+        zip(asked, ask([_category(*pair) for pair in asked], generate, options.limits, tolerance), strict=True)
+    )
+    inside = [(place, entity) for place, entity in asked if place and _value(first[place, entity]) == "lung"]
+    log.info("mapping: %d of them lie in the lungs", len(inside))
+    second = dict(
+        zip(inside, ask([_zones(*pair) for pair in inside], generate, options.limits, tolerance), strict=True)
+    )
+    return [_line(pair, first.get(pair, Answer(problem=INJECTION)), second.get(pair), options.name) for pair in pairs]
+
+
+def _category(location: str | None, entity: str) -> Question:
+    return Question(prompts.category(location, entity), answers.category_schema())
+
+
+def _zones(location: str, entity: str) -> Question:
+    return Question(prompts.zones(location, entity), answers.zones_schema())
+
+
+def _value(answer: Answer) -> str | None:
+    category = answer.value["category"] if answer.value else None
+    return None if category == answers.NO_CATEGORY else category
+
+
+def _line(pair: Term, first: Answer, second: Answer | None, model: str) -> dict:
+    location, entity = pair
+    category = _value(first)
+    chosen = set(second.value["categories"]) if second and second.value else set()
+    if category == "lung" and location is None:
+        chosen = set(LUNGS)
+    wrong = next((answer for answer in (first, second) if answer and answer.problem), None)
+    return {
+        "location": location,
+        "entity": entity,
+        "category": category,
+        "labels": [label for label in ZONE_LABELS if label in chosen],
+        "problem": wrong.problem if wrong else None,
+        "raw": wrong.raw if wrong else "",
+        "model": model,
+    }

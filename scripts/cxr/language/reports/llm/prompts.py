@@ -1,0 +1,51 @@
+"""What the models are asked: the prompts of ``resources/prompts.yaml`` with the text of a report in their slots.
+
+A report is data. Its text cannot end its own turn (no bracket of a chat template survives), cannot fill a slot of the
+prompt, and is not asked at all where it speaks to the model.
+"""
+
+import re
+from functools import cache
+from pathlib import Path
+
+import yaml
+
+from cxr.base.paths import RESOURCES
+from cxr.llm.messages import Messages, filled, harmless
+
+RESOURCE_FILES = ("prompts.yaml",)
+
+
+@cache
+def _prompts() -> dict:
+    return yaml.safe_load(Path(RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
+
+
+@cache
+def _suspicious() -> re.Pattern:
+    return re.compile("|".join(f"(?:{pattern})" for pattern in _prompts()["suspicious"]), re.IGNORECASE)
+
+
+def addresses_the_model(text: str) -> bool:
+    """Tell whether a text gives orders to a language model or holds the marks of a chat template or of an answer."""
+    return _suspicious().search(text) is not None
+
+
+def structuring(sentences: list[str]) -> Messages:
+    """Ask for the findings of a section's sentences, numbered from 1 (Figure 9)."""
+    report = "\n".join(f"{number}. {harmless(text)}" for number, text in enumerate(sentences, start=1))
+    return filled(_prompts()["structuring"], report=report)
+
+
+def category(location: str | None, entity: str) -> Messages:
+    """Ask for the category of a place (Figure 10, step 1)."""
+    return filled(_prompts()["category"], location=_place(location), entity=harmless(entity))
+
+
+def zones(location: str, entity: str) -> Messages:
+    """Ask for the zone labels of a place in the lungs (Figure 10, step 2)."""
+    return filled(_prompts()["zones"], location=_place(location), entity=harmless(entity))
+
+
+def _place(location: str | None) -> str:
+    return _prompts()["no_location"] if location is None else harmless(location)

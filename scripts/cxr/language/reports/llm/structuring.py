@@ -1,0 +1,79 @@
+"""The sections of one shard to a language model (Figure 9): each distinct text is asked once.
+
+Writes JSON Lines, one a distinct text, by ``text``: text (:func:`cxr.language.reports.llm.answers.key_of` its
+sentences), findings (list of the answer's, null if none could be used), problem (null, or why), raw (the last answer
+as it came, where it could not be used), attempts, model.
+"""
+
+import logging
+from dataclasses import dataclass
+
+from cxr.base.faults import NO_LIMIT, Tolerance
+from cxr.base.tables import read_table, write_lines
+from cxr.language.reports import reading
+from cxr.language.reports.llm import answers, prompts
+from cxr.llm.asking import Answer, Generate, Question, ask
+from cxr.llm.client import connect
+from cxr.llm.options import Execution, ModelOptions
+
+log = logging.getLogger("cxr")
+INJECTION = "the text speaks to the model"
+EXECUTION = "reports.llm.execution"
+
+
+@dataclass(frozen=True)
+class StructuringOptions(ModelOptions):
+    """sections, section_overrides, max_characters: as for the stage; the rest: which model is asked, and how."""
+
+    sections: str
+    section_overrides: bool
+    max_characters: int
+
+
+def run(*, cohort: str, output: str, options: StructuringOptions, execution: dict, compute: dict | None = None) -> None:
+    """Ask the model for the findings of every study of a cohort shard.
+
+    Raises UserError if it cannot be reached, Broken if it answers nothing that can be used.
+    """
+    rows = read_table(cohort).sort("study_id", "rank", "image_id")
+    studies = [images.to_dicts() for _, images in rows.group_by("study_id", maintain_order=True)]
+    found = (reading.read(reading.row_of(images), options) for images in studies)
+    texts = {answers.key_of(each.sentences): each.sentences for each in found if isinstance(each, reading.Section)}
+    log.info("structuring: %d studies, %d distinct texts", len(studies), len(texts))
+    how = Execution.of(execution, EXECUTION)
+    lines = structured(dict(sorted(texts.items())), options, lambda: connect(options, how), Tolerance.of(compute))
+    write_lines(output, lines, checked=True)
+
+
+def structured(
+    texts: dict[str, list[str]], options: ModelOptions, connected, tolerance: Tolerance = NO_LIMIT
+) -> list[dict]:
+    """Return a line for each text. ``connected()`` gives the model's function; not called if nothing is to be asked."""
+    asked = {key: texts[key] for key in texts if texts[key] and not prompts.addresses_the_model("\n".join(texts[key]))}
+    generate: Generate | None = connected() if asked else None
+    got = dict(zip(asked, ask(list(map(question, asked.values())), generate, options.limits, tolerance), strict=True))
+    unasked = Answer(problem=INJECTION)
+    empty = Answer(value={"findings": []})
+    lines = [_line(key, got.get(key, unasked if texts[key] else empty), options.name) for key in texts]
+    log.info("structuring: %d answers, %d quarantined", len(lines), sum(line["problem"] is not None for line in lines))
+    return lines
+
+
+def question(sentences: list[str]) -> Question:
+    """Return the request for one section."""
+    return Question(
+        prompts.structuring(sentences),
+        answers.structuring_schema(len(sentences)),
+        lambda answer: answers.contradiction(answer["findings"]),
+    )
+
+
+def _line(key: str, answer: Answer, model: str) -> dict:
+    return {
+        "text": key,
+        "findings": answer.value["findings"] if answer.value else None,
+        "problem": answer.problem,
+        "raw": answer.raw,
+        "attempts": answer.attempts,
+        "model": model,
+    }

@@ -1,0 +1,35 @@
+"""The distinct (location, entity) pairs of the whole cohort, so that each is mapped once and not once a mention.
+
+Writes JSON Lines by location and entity: location (null = the text names none), entity, mentions (how many).
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from cxr.base.tables import read_lines, write_lines
+from cxr.language.reports.llm.answers import normal
+
+Term = tuple[str | None, str]
+
+
+def run(*, structured: list[str], output: str) -> None:
+    """Collect the pairs of all shards' answers."""
+    counts = Counter(
+        term
+        for path in structured
+        for line in read_lines(path)
+        for finding in line["findings"] or ()
+        for term in terms_of(finding)
+    )
+    write_lines(output, list(_lines(counts)), checked=True)
+
+
+def terms_of(finding: dict) -> Iterable[Term]:
+    """Return the pairs of one finding: one a place, or one with None."""
+    entity = normal(finding["entity"])
+    return [(normal(place), entity) for place in finding["location"] or ()] or [(None, entity)]
+
+
+def _lines(counts: Counter[Term]) -> Iterator[dict]:
+    for location, entity in sorted(counts, key=lambda term: (term[0] or "", term[1])):
+        yield {"location": location, "entity": entity, "mentions": counts[location, entity]}

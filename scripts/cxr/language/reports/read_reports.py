@@ -1,0 +1,244 @@
+"""The reports stage: one line a study with the section used, its sentences and its tuples."""
+
+import hashlib
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import polars as pl
+
+from cxr.base.errors import UserError
+from cxr.base.jobs import log, progress
+from cxr.base.ledger import Ledger
+from cxr.base.paths import RESOURCES
+from cxr.base.tables import read_table, write_lines
+from cxr.language.reports import engine, language, reading, schema, sentences, substance, vocabulary
+from cxr.language.reports.rules import lexicon as rules_lexicon
+from cxr.language.reports.rules import statements
+
+RESOURCE_FILES = ("lexicon", "reading")
+ENGLISH_ONLY = "rules"
+"""The engine that reads English alone, and whose words are the lexicon's."""
+NOTHING = "no_report", "the text says nothing of the chest"
+EFFUSION = ("both_bases", "none")
+
+
+@dataclass(frozen=True)
+class ReportsOptions:
+    """Settings of the stage.
+
+    engine: which engine structures the section (a package of ``cxr.language.reports`` with ``load``).
+    sections: ``mimic`` (the official rules) or ``tolerant`` (:mod:`cxr.language.reports.layouts`).
+    max_characters, max_findings: a longer report, or one of more findings, is not used.
+    nothing_share: share of a shard's studies without a usable report above which the log warns.
+    section_overrides: use the official code's hand-made sections of its 54 odd MIMIC-CXR studies.
+    effusion_without_side: zone labels of an effusion whose side the text leaves out: ``both_bases`` or ``none``.
+    """
+
+    engine: str
+    sections: str
+    section_overrides: bool
+    effusion_without_side: str
+    max_characters: int
+    max_findings: int
+    nothing_share: float
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """Everything that turns a study's row into its line."""
+
+    options: ReportsOptions
+    lexicon: rules_lexicon.Lexicon
+    structure: Callable[[list[str]], list[dict]]
+    plain: Callable[[list[str]], list[dict]]
+    digests: dict[str, str]
+    vocabulary: vocabulary.Vocabulary
+    languages: tuple[language.Language, ...]
+    substance: substance.Substance
+
+    @property
+    def english_only(self) -> bool:
+        return self.options.engine == ENGLISH_ONLY
+
+
+def run_shard(
+    *,
+    cohort: str,
+    output: str,
+    excluded: str,
+    options: ReportsOptions,
+    attrs: dict,
+    threads: int = 1,
+    **files: str,
+) -> None:
+    """Structure the reports of one cohort shard.
+
+    Writes ``output`` (JSON Lines, one study a line, by study_id) and ``excluded`` (a row for each image of a study
+    without a usable report). ``files``: what the engine's ``INPUTS`` name. ``threads`` is not used: one core reads
+    hundreds of reports a second. Raises UserError for an unknown engine or value of an option.
+    """
+    del threads
+    reader = reader_of(options, str(attrs.get("code_digest", "")), **files)
+    rows = read_table(cohort).sort("study_id", "rank", "image_id")
+    ledger = Ledger("reports")
+    write_lines(output, _lines(rows, reader, ledger), checked=True)
+    ledger.finish(excluded, rows["image_id"])
+
+
+def reader_of(options: ReportsOptions, code_digest: str = "", **files: str) -> _Reader:
+    """Return what :func:`study_line` reads with. Raises UserError for an unknown engine or value of an option."""
+    if options.effusion_without_side not in EFFUSION:
+        raise UserError(
+            f"reports.effusion_without_side: {options.effusion_without_side!r} is unknown, "
+            f"choose one of {', '.join(EFFUSION)}"
+        )
+    if options.sections not in reading.READERS:
+        raise UserError(
+            f"reports.sections: {options.sections!r} is unknown, choose one of {', '.join(reading.READERS)}"
+        )
+    folder, words = (RESOURCES / name for name in RESOURCE_FILES)
+    known = vocabulary.read(str(words), str(folder))
+    settings = engine.EngineOptions(str(folder), options.effusion_without_side, files)
+    return _Reader(
+        options=options,
+        lexicon=rules_lexicon.load(str(folder)),
+        structure=engine.load(options.engine, settings),
+        plain=engine.load("rules", settings),
+        digests={"code": code_digest, "lexicon": rules_lexicon.digest(folder)},
+        vocabulary=known,
+        languages=language.read(str(words / "languages.yaml"), known),
+        substance=substance.read(str(words / "no_report.yaml")),
+    )
+
+
+def _lines(rows: pl.DataFrame, reader: _Reader, ledger: Ledger) -> Iterator[dict]:
+    studies = rows.group_by("study_id", maintain_order=True)
+    outcomes: Counter[str] = Counter()
+    for (study_id,), images in progress(studies, rows["study_id"].n_unique(), "reports"):
+        line = study_line(reading.row_of(images.to_dicts()), reader)
+        for image_id in images["image_id"]:
+            if isinstance(line, dict):
+                ledger.accept(image_id)
+            else:
+                ledger.exclude(image_id, study_id, *line)
+        if isinstance(line, dict):
+            outcomes["findings" if line["tuples"] else "no findings"] += 1
+            yield line
+        else:
+            outcomes[line[0]] += 1
+    _tell(outcomes, reader.options.nothing_share)
+
+
+def _tell(outcomes: Counter, warn_above: float) -> None:
+    """Log how many studies gave what; a warning where too many have no usable report."""
+    used = outcomes.pop("findings", 0), outcomes.pop("no findings", 0)
+    lost = outcomes.total()
+    told = ", ".join(f"{reason} {number}" for reason, number in sorted(outcomes.items()))
+    log.log(
+        logging.WARNING if lost > warn_above * (sum(used) + lost) else logging.INFO,
+        "reports: %d studies with findings, %d read without a finding, %d without a usable report%s",
+        *used,
+        lost,
+        f" ({told})" if told else "",
+    )
+
+
+def study_line(row: dict, reader: _Reader) -> dict | tuple[str, str]:
+    """Return the line of one study, or (reason, detail) if its report cannot be used."""
+    section = reading.read(row, reader.options)
+    if not isinstance(section, reading.Section):
+        return section
+    line = _line(row, section, reader)
+    if line == NOTHING and section.beside and section.name == "findings":
+        # "FINDINGS: PA and lateral views." is no finding: the impression is
+        return _line(
+            row, reading.Section(section.beside[0], section.beside[1], sentences.split(section.beside[1]), None), reader
+        )
+    return line
+
+
+def _line(row: dict, section: reading.Section, reader: _Reader) -> dict | tuple[str, str]:
+    texts = section.sentences
+    if reader.english_only and (told := _foreign(section, reader)):
+        return "not_english", told
+    try:
+        tuples = _tuples(section.spans, texts, reader.structure)
+    except schema.Quarantined as quarantined:
+        return "quarantined", str(quarantined)
+    unknown = reader.vocabulary.unknown(texts) if reader.english_only else []
+    if problem := _problem(tuples, texts, unknown, reader):
+        return problem
+    others = _plainly(section.beside[1], reader) if section.beside else []
+    neighbours = _one_neighbour([*tuples, *others])
+    asked = statements.asked(texts, tuples, reader.lexicon)
+    return {
+        "study_id": row["study_id"],
+        "subject_id": row["subject_id"],
+        "section_name": section.name,
+        "section_text": section.text,
+        "sentences": texts,
+        "tuples": tuples,
+        "other_section": section.beside[0] if section.beside else None,
+        "other_tuples": others,
+        "related": statements.in_order([*neighbours, *asked]),
+        "comparison_only": statements.comparison_only(texts, tuples, reader.lexicon),
+        "mentions_lungs": statements.mentions_lungs(texts, tuples, reader.lexicon),
+        "unknown_words": unknown,
+        "unknown_share": reader.vocabulary.share(texts, unknown),
+        "engine": reader.options.engine,
+        "digests": {"text": hashlib.blake2b(section.text.encode(), digest_size=8).hexdigest(), **reader.digests},
+    }
+
+
+def _foreign(section: reading.Section, reader: _Reader) -> str | None:
+    """Return which section is not English, and its language; the one beside must be read too, to veto."""
+    if told := language.foreign(section.sentences, reader.languages, reader.vocabulary):
+        return f"{section.name}: {told}"
+    if section.beside is None:
+        return None
+    name, text = section.beside
+    beside = [text[start:end] for start, end in sentences.split(text)]
+    told = language.foreign(beside, reader.languages, reader.vocabulary)
+    return f"{name}: {told}" if told else None
+
+
+def _problem(tuples: list[dict], texts: list[str], unknown: list[dict], reader: _Reader) -> tuple[str, str] | None:
+    """Return (reason, detail) where what an engine made of a text cannot be used."""
+    most = reader.options.max_findings
+    if len(tuples) > most:
+        return "too_long", f"{len(tuples)} findings; reports.max_findings is {most}"
+    if not reader.english_only:
+        problems = schema.problems(tuples, len(texts))
+        return ("quarantined", "; ".join(problems[:3])) if problems else None
+    hides = any(row["finding"] for row in unknown)
+    if not tuples and not hides and reader.substance.lacks(texts):
+        return NOTHING
+    return None
+
+
+def _one_neighbour(tuples: list[dict]) -> list[str]:
+    """Leave each tuple the first of its neighbouring lesion types; return the further ones, which stand in the line."""
+    further: list[str] = []
+    for item in tuples:
+        if isinstance(item["related"], list):
+            first, *rest = item["related"]
+            item["related"] = first
+            further += rest
+    return further
+
+
+def _plainly(text: str, reader: _Reader) -> list[dict]:
+    """Return the rules engine's tuples of the section that is not used: it only blocks and vetoes (section 6)."""
+    spans = sentences.split(text)
+    return _tuples(spans, [text[start:end] for start, end in spans], reader.plain)
+
+
+def _tuples(spans: list[tuple[int, int]], texts: list[str], structure: Callable[[list[str]], list[dict]]) -> list[dict]:
+    """Return an engine's tuples, their spans in characters of the section."""
+    tuples = structure(texts)
+    for item in tuples:
+        offset = spans[item["sentence_index"] - 1][0] if 0 < item["sentence_index"] <= len(spans) else 0
+        item["span"] = [position + offset for position in item["span"]]
+    return tuples

@@ -1,0 +1,130 @@
+"""From a study's row to the text that is structured: its sections, the one to use, and its sentences."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from cxr.base.faults import broken
+from cxr.base.paths import RESOURCES
+from cxr.language.reports import layouts, sections
+from cxr.language.reports.decoding import NoText, decode
+from cxr.language.reports.sentences import split
+
+RESOURCE_FILES = ("sections.yaml", "reading/headings.yaml")
+READERS = ("mimic", "tolerant")
+COLUMNS = ("findings", "impression")
+_BYTES_A_CHARACTER = 64
+"""Bytes of a file for each letter that it may hold: RTF and HTML have many."""
+
+
+class How(Protocol):
+    """What the stages that read reports are told: which reader, its corrections, and the longest report."""
+
+    sections: str
+    section_overrides: bool
+    max_characters: int
+
+
+@dataclass(frozen=True)
+class Section:
+    """A section that is used: name, text, [start, end) of its sentences, and the section beside it (name, text)."""
+
+    name: str
+    text: str
+    spans: list[tuple[int, int]]
+    beside: tuple[str, str] | None
+
+    @property
+    def sentences(self) -> list[str]:
+        return [self.text[start:end] for start, end in self.spans]
+
+
+class _Unusable(Exception):
+    """A report that cannot be used: (reason, detail)."""
+
+
+def read(row: dict, how: How) -> Section | tuple[str, str]:
+    """Return the section of a study's row that is used, or (reason, detail) if it has none."""
+    try:
+        found = _sections_of(row, how)
+    except _Unusable as unusable:
+        reason, detail = unusable.args
+        return reason, detail
+    chosen = sections.choose(found)
+    if chosen is None:
+        return "empty_report", "no text in " + ", ".join(sections.SECTION_NAMES)
+    name, text = chosen
+    return Section(name, text, split(text), sections.other(found, name))
+
+
+def row_of(images: Sequence[dict]) -> dict:
+    """Return the row of a study that tells of its report: the first with a text or a file, else with a missing file.
+
+    A manifest may name the report beside one of the images only.
+    """
+    told = (row for row in images if row.get("report_path") or any((row.get(name) or "").strip() for name in COLUMNS))
+    missing = (row for row in images if row.get("report_missing"))
+    return next(told, None) or next(missing, None) or images[0]
+
+
+def _sections_of(row: dict, how: How) -> dict[str, str]:
+    """Return the sections of a study from its columns or its file. Raises _Unusable if it has neither."""
+    columns = {name: row.get(name) or "" for name in COLUMNS}
+    if any(text.strip() for text in columns.values()):
+        _check_length(sum(map(len, columns.values())), how)
+        if how.sections == "mimic":
+            return {name: text.strip() for name, text in columns.items() if text}
+        return _merged([_tolerant(text, name) for name, text in columns.items() if text.strip()])
+    if row.get("report_path"):
+        text = _text(Path(row["report_path"]), how)
+        return _official(text, row["study_id"], how) if how.sections == "mimic" else _tolerant(text)
+    if row.get("report_missing"):
+        raise _Unusable("missing_report", "the file that the cohort names for it does not exist")
+    if any(row.get(name) is not None for name in COLUMNS):
+        return {}
+    raise _Unusable("no_report", "")
+
+
+def _official(text: str, study_id: str, how: How) -> dict[str, str]:
+    rules = sections.load_rules(RESOURCES / RESOURCE_FILES[0])
+    by_hand = sections.override(text, study_id, rules) if how.section_overrides else None
+    return by_hand if by_hand is not None else sections.named(sections.split(text, rules))
+
+
+def _tolerant(text: str, column: str = "") -> dict[str, str]:
+    return layouts.sections_of(text, layouts.read(str(RESOURCES / RESOURCE_FILES[1])), column)
+
+
+def _merged(found: list[dict[str, str]]) -> dict[str, str]:
+    """Join the sections of two columns: texts of one name follow each other."""
+    names = dict.fromkeys(name for one in found for name in one)
+    return {name: "\n\n".join(dict.fromkeys(one[name] for one in found if one.get(name))) for name in names}
+
+
+def _text(path: Path, how: How) -> str:
+    """Return the text of a report file. Raises _Unusable for a missing, unreadable or overlong one."""
+    try:
+        with open(path, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if size > how.max_characters * _BYTES_A_CHARACTER:
+                raise _Unusable("too_long", f"a file of {size} bytes; reports.max_characters is {how.max_characters}")
+            data = file.read()
+        text = decode(data)
+    except NoText as no_text:
+        raise _Unusable("unreadable_report", str(no_text)) from None
+    except FileNotFoundError:
+        raise _Unusable("missing_report", "the file has gone since the cohort was read") from None
+    except (OSError, ValueError) as error:
+        if broken(error):
+            raise
+        why = getattr(error, "strerror", None) or "its name cannot be a path"
+        raise _Unusable("unreadable_report", f"the file cannot be opened: {why}") from None
+    _check_length(len(text), how)
+    return text
+
+
+def _check_length(characters: int, how: How) -> None:
+    if characters > how.max_characters:
+        raise _Unusable("too_long", f"{characters} characters; reports.max_characters is {how.max_characters}")

@@ -1,0 +1,118 @@
+"""Places that one statement tells and another means: "RUL opacity. Pneumonia is possible.", "in this region"."""
+
+from itertools import pairwise
+
+from cxr.language.reports.rules import inference
+from cxr.language.reports.rules.lexicon import Lexicon
+from cxr.language.reports.rules.mentions import Hit, Mention
+from cxr.language.reports.rules.places import Place, of_level, resolve
+
+_PULMONARY = ("lung", "pleura")
+_OVERLAID = frozenset(
+    ("superimposed", "underlying", "concurrent", "coexisting", "coexistent", "concomitant", "additional")
+)
+_SIDED = ("side", "level", "fused", "half")
+_NEAR = 8
+
+
+def carry(words: list[str], hits: list[Hit], found: list[Mention], last: list[Mention], told: dict, lexicon: Lexicon):
+    """Give the findings of a sentence without places those that they mean; return its affirmed findings.
+
+    ``last``: those of the sentence before; ``told``: places by finding, and under None the last place told at all.
+    """
+    _headed(words, hits, found, lexicon)
+    _in_this_region(words, hits, found, told)
+    real = [m for m in found if m.entity is not None and not {"negation", "elsewhere"} & m.flags]
+    if last and real and inference.refers_back(words, lexicon):
+        for mention in real:
+            if not mention.places and mention.entity.category in _PULMONARY:
+                mention.places = list(last[-1].places)
+    elif last and real and _beside_told(words, real[0], last[-1], lexicon):
+        real[0].places = list(last[-1].places)
+        for first, second in pairwise(real):
+            if second.places or not lexicon.shares.issuperset(words[first.end : second.start]):
+                break
+            second.places = list(first.places)
+    for number, mention in enumerate(real):
+        if not mention.places and not lexicon.pointers.isdisjoint(words[max(0, mention.start - 2) : mention.start]):
+            mention.places = list(told.get(mention.entity.name, ()))
+        _inherit(words, mention, real[:number], last, lexicon)
+        _on_its_level(mention, real[:number], lexicon)
+        if mention.places:
+            told[mention.entity.name] = mention.places
+    for mention in found:
+        if mention.places and mention.entity is not None and mention.entity.category in _PULMONARY:
+            told[None] = mention.places
+    return [m for m in real if not m.consumed]
+
+
+def place_after(words: list[str], hits: list[Hit], last: list[Mention], lexicon: Lexicon) -> None:
+    """ "There is an opacity. It is in the right base.": a sentence without a finding that places the one before."""
+    places = [hit for hit in hits if hit[0] in _SIDED]
+    if last and not last[-1].places and places and words[0] in ("it", "this", "these", "they"):
+        last[-1].places = resolve(words, places, lexicon)
+
+
+def _beside_told(words: list[str], mention: Mention, told: Mention, lexicon: Lexicon) -> bool:
+    """Tell whether a finding without a place lies beside the one told last ("Adjacent atelectasis.")."""
+    pulmonary = all(m.entity.category in _PULMONARY for m in (mention, told))
+    near = words[max(0, mention.start - 3) : mention.start]
+    return pulmonary and not mention.places and not lexicon.beside.isdisjoint(near)
+
+
+def _headed(words: list[str], hits: list[Hit], found: list[Mention], lexicon: Lexicon) -> None:
+    """ "Right lung: basal consolidation": the side before the colon is that of the whole sentence."""
+    colon = next((i for i, word in enumerate(words[:4]) if word in (":", "-")), None)
+    if not colon or any(m.start < colon for m in found):
+        return
+    sides = [value for tag, value, s, e in hits if tag == "side" and e <= colon and value in ("right", "left")]
+    if len(sides) != 1:
+        return
+    for mention in found:
+        if mention.entity is None or mention.entity.category not in _PULMONARY:
+            continue
+        if not mention.places:
+            mention.places = resolve(words, [hit for hit in hits if hit[0] in _SIDED and hit[3] <= colon], lexicon)
+        elif all(not place.sides and place.level and place.category is None for place in mention.places):
+            mention.places = [of_level((sides[0],), str(place.level), lexicon) for place in mention.places]
+
+
+def _in_this_region(words: list[str], hits: list[Hit], found: list[Mention], told: dict) -> None:
+    """ "Residual opacity in this region": where the finding before it was told."""
+    for _, _, start, _ in (hit for hit in hits if hit[0] == "here"):
+        before = [m for m in found if m.end <= start and m.entity is not None]
+        mention = before[-1] if before else next((m for m in found if m.entity is not None), None)
+        if mention is not None and not mention.places and told.get(None) and start - mention.end <= _NEAR:
+            mention.places = list(told[None])
+
+
+def _inherit(words: list[str], mention: Mention, earlier: list[Mention], last: list[Mention], lexicon: Lexicon) -> None:
+    """ "LLL opacity, likely atelectasis, but pneumonia is not excluded": a possible disease is that of the opacity."""
+    doubtful = mention.hedge != "definite" and mention.entity.name in lexicon.possible_diseases
+    if mention.places or mention.consumed or not doubtful:
+        return
+    overlaid = not _OVERLAID.isdisjoint(words[max(0, mention.start - 3) : mention.start])
+    bearers = [m for m in earlier if _bears(m, mention) and (m.entity.explained or m.entity.name in lexicon.bearers)]
+    if not earlier:
+        bearers = [m for m in last if _bears(m, mention) and (m.entity.explained or overlaid)]
+    if bearers:
+        mention.places = list(bearers[-1].places)
+
+
+def _bears(mention: Mention, disease: Mention) -> bool:
+    apart = mention.entity.name != disease.entity.name and mention.entity.category == "lung"
+    return apart and bool(mention.places) and not mention.consumed
+
+
+def _on_its_level(mention: Mention, earlier: list[Mention], lexicon: Lexicon) -> None:
+    """ "Bibasilar opacities: atelectasis on the right": in the right base."""
+    bearer = next((m for m in reversed(earlier) if m.entity.explained and m.places), None)
+    bare = mention.places and all(p.sides and p.level is None and p.category is None for p in mention.places)
+    if bearer is None or not bare or mention.entity.name not in lexicon.possible_diseases:
+        return
+    told = [(side, place.level) for place in bearer.places for side in place.sides if place.level not in (None, "lung")]
+    places: list[Place] = []
+    for place in mention.places:
+        levels = [(side, level) for side, level in told if side in place.sides]
+        places += [of_level((side,), str(level), lexicon) for side, level in levels] or [place]
+    mention.places = places

@@ -1,0 +1,225 @@
+"""Where the reach of a denial or hedge ends inside a sentence."""
+
+from itertools import pairwise
+
+from cxr.language.reports.rules.lexicon import Lexicon
+from cxr.language.reports.rules.mentions import Hit, Mention
+
+_COMMA = {",", "(", ")"}
+_REVERSED_GAP = 6
+_LISTED = {"or", "and", "nor", "/", "versus", "vs"}
+
+
+def starts(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon) -> set[int]:
+    """Return the tokens of one sentence at which a new clause begins (the first token not among them)."""
+    kept = longest(hits, ("end", "not_end", "link", "deny_not", "bound"))
+    found = {s for tag, s, _ in kept if tag == "end"}
+    affirming = {s for tag, _, s, _ in hits if tag == "affirming"}
+    inside = {i for m in mentions for i in range(m.start + 1, m.end)}
+    cued = {e for tag, _, _, e in hits if tag == "cue_with"}  # "consistent with mild edema" goes on
+    aside = {i for tag, s, e in kept if tag == "not_end" for i in range(s, e)}
+    for token in affirming:
+        before = words[token - 1] if token and token - 1 not in aside else ""
+        opens = before == "with" and token not in cued and words[token] in lexicon.affirming_after_with
+        if before in _COMMA or opens:
+            found.add(token)
+        elif token > 1 and before in ("and", "with") and words[token - 2] == ",":
+            found.add(token - 1)
+    found |= {
+        e
+        for tag, _, e in longest(hits, ("deny_after", "deny_not"))
+        if tag == "deny_after" and words[e : e + 1] == [","]
+    }
+    found |= _verb_halves(words, hits, mentions, found)
+    found |= {start for start, _ in refuted(words, hits, mentions, lexicon)}
+    found |= _own_statement(words, hits, mentions, lexicon)
+    found |= {m.start for m in mentions if m.stand_in and m.denied and words[m.start] in lexicon.stand_ins}
+    found |= _told_in_full(words, hits, mentions)
+    found |= _hedged_after_comma(words, hits, mentions)
+    found |= _past_history(words, hits, mentions)
+    found |= {s for _, s, _ in links(words, hits, mentions, lexicon)}
+    found |= {mention.start for *_, mention in reversed_links(hits, mentions)}
+    return {token for token in found if token > 0 and token not in inside}
+
+
+def links(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon) -> list[tuple[str, int, int]]:
+    """Return (grade, start, end) of the links that stand between a finding to be explained and a next mention.
+
+    A link after a denial ("no opacity suggesting pneumonia") ties nothing: the denial reaches both.
+    """
+    found = []
+    denials = [(s, e) for tag, s, e in longest(hits, ("deny", "deny_not", "no_new")) if tag == "deny"]
+    apart = [s for tag, s, _ in longest(hits, ("refuted", "deny_not")) if tag == "refuted"]
+    for grade, start, end in longest(hits, ("link", "bound")):
+        before = [m for m in mentions if m.end <= start]
+        after = [m for m in mentions if m.start >= end]
+        if words[start:end] == ["by"] and before and start != before[-1].end:
+            continue  # "blunted by", not "seen by"
+        if grade is None or not before or not after or before[-1].entity is None or not before[-1].entity.explained:
+            continue
+        if words[start - 1] in lexicon.not_linked and lexicon.link_adjectives.issuperset(words[start:end]):
+            continue
+        if not _leads(words[end : after[0].start], lexicon):
+            continue
+        if any(before[-1].end <= s < after[0].start for s in [*apart, *(s for s, _ in denials)]):
+            continue
+        if any(s < before[-1].start and not _ended(words, s, before[-1].start) for s, _ in denials):
+            continue
+        found.append((grade, start, end))
+    return found
+
+
+def reversed_links(hits: list[Hit], mentions: list[Mention]) -> list[tuple[str, Mention, Mention]]:
+    """Return (grade, disease, finding) of links that tell the disease first ("atelectasis explains the opacity")."""
+    found = []
+    for grade, start, end in longest(hits, ("reversed",)):
+        before = [m for m in mentions if m.end <= start]
+        after = [m for m in mentions if m.start >= end]
+        if before and after and before[-1].entity is not None and after[0].entity is not None:
+            near = start - before[-1].end <= _REVERSED_GAP and after[0].start - end <= _REVERSED_GAP
+            if near and after[0].entity.explained and not before[-1].entity.explained:
+                found.append((grade, before[-1], after[0]))
+    return found
+
+
+def _leads(gap: list[str], lexicon: Lexicon) -> bool:
+    """Tell whether the words after a link lead straight to the disease."""
+    return len(gap) <= lexicon.link_gap and lexicon.link_breaks.isdisjoint(gap)
+
+
+def _ended(words: list[str], start: int, end: int) -> bool:
+    inside = words[start:end]
+    told = any(first == "," and second in ("the", "there") for first, second in pairwise(inside))
+    return told or not {";", "but", "however", "although", "though", "there", "except"}.isdisjoint(inside)
+
+
+def longest(hits: list[Hit], tags: tuple[str, ...]) -> list[tuple]:
+    """Return (tag or link grade, start, end) of phrases of these tags, the longest of those that overlap."""
+    taken: set[int] = set()
+    kept = []
+    for tag, value, s, e in sorted((h for h in hits if h[0] in tags), key=lambda h: (h[2] - h[3], h[2], h[0])):
+        if taken.isdisjoint(range(s, e)):
+            taken.update(range(s, e))
+            kept.append((value if tag in ("link", "reversed") else None if tag == "bound" else tag, s, e))
+    return sorted(kept, key=lambda item: item[1])
+
+
+def refuted(
+    words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon
+) -> list[tuple[int, list[Mention]]]:
+    """Return (start, diseases) of words that deny what a finding stands for: "opacity *unlikely to be* pneumonia"."""
+    found = []
+    for tag, start, end in longest(hits, ("refuted", "deny_not")):
+        before = [m for m in mentions if m.end <= start and m.entity is not None]
+        after = [m for m in mentions if m.start >= end]
+        if tag != "refuted" or not before or not after or after[0].entity is None:
+            continue
+        sided = {i for kind, _, s, e in hits if kind in ("side", "level", "fused") for i in range(s, e)}
+        gap = range(end, after[0].start)
+        inside = lexicon.refuted_inside | lexicon.quantities
+        apart = before[-1].entity is after[0].entity
+        if apart or not all(words[i] in inside or i in sided for i in gap):
+            continue
+        if words[start] in ("is", "are", "was", "were") and not before[-1].entity.explained:
+            continue
+        while start - 1 >= before[-1].end and words[start - 1] in lexicon.refuted_before:
+            start -= 1
+        diseases = after[:1]
+        for last, following in pairwise(after):
+            between = words[last.end : following.start]
+            tied = {"or", "nor", "/"} & set(between) or ("," in between and {"or", "nor"} & set(words[end:]))
+            if following.entity is None or not tied or not inside.issuperset({*between} - _LISTED - {","}):
+                break
+            diseases.append(following)
+        found.append((start, diseases))
+    return found
+
+
+def _own_statement(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon) -> set[int]:
+    """Return commas before a statement with its own subject: "without effusion, *the* lungs show" ...
+
+    Also the one of "effusion without edema, and atelectasis": a list of two has no comma.
+    """
+    verbs = {s for tag, _, s, _ in hits if tag in ("verb", "link")}
+    denials = [s for tag, s, _ in longest(hits, ("deny", "deny_not")) if tag == "deny"]
+    found = set()
+    for comma in (i for i, word in enumerate(words) if word == ","):
+        after = comma + 1 + (words[comma + 1 : comma + 2] == ["and"])
+        end = next((i for i in range(after, len(words)) if words[i] in (",", ";")), len(words))
+        denied = any(s < comma for s in denials)
+        if denied and words[after : after + 1] == ["the"] and any(after < verb < end for verb in verbs):
+            found.add(comma)
+        if after == comma + 2:
+            last = max((s for s in denials if s < comma), default=None)
+            own = [m for m in mentions if last is not None and last < m.start < comma]
+            joined = {",", "or", "and", "nor"} & set(words[last:comma]) if last is not None else True
+            subject = [m for m in mentions if last is not None and m.end <= last]
+            if len(own) == 1 and subject and not joined and words[after : after + 1] not in (["no"], ["without"]):
+                found.add(comma)
+    for first, second in pairwise(mentions):
+        gap = words[first.end : second.start]
+        again = first.entity is second.entity is not None and gap[:1] in (["and"], [","], ["but"])
+        if again and not lexicon.elided_states.isdisjoint(gap):
+            found.add(first.end)  # "no right effusion *and* a small left effusion"
+    return found
+
+
+def _told_in_full(words: list[str], hits: list[Hit], mentions: list[Mention]) -> set[int]:
+    """Return the joint before a subject with its own verb and state: "no effusion *and* the heart is enlarged"."""
+    verbs = {s for tag, _, s, _ in hits if tag == "verb"}
+    found = set()
+    for mention in mentions:
+        if "composite" in mention.flags and verbs & set(range(mention.start, mention.end)):
+            joint = mention.start - 1 - (words[mention.start - 1 : mention.start] == ["the"])
+            if joint > 0 and words[joint] in ("and", ","):
+                found.add(joint)
+    return found
+
+
+def _past_history(words: list[str], hits: list[Hit], mentions: list[Mention]) -> set[int]:
+    """Return where a history or a request ends: at the comma of "history of cough, pneumonia *is* possible"."""
+    verbs = {s for tag, _, s, _ in hits if tag == "verb"}
+    first = min((s for tag, _, s, _ in hits if tag == "aside"), default=len(words))
+    found = set()
+    for mention in mentions:
+        commas = [i for i in range(first, mention.start) if words[i] == ","]
+        if commas and not verbs.isdisjoint(range(mention.end, mention.end + 3)):
+            found.add(commas[-1])
+    if words[:1] in (["if"], ["should"], ["were"]) and "," in words:
+        found.add(words.index(","))  # a condition ends at its comma
+    operations = [e for tag, _, _, e in hits if tag == "operation"]
+    return found | {i for end in operations for i in range(end, len(words)) if words[i] == "with"}
+
+
+def _hedged_after_comma(words: list[str], hits: list[Hit], mentions: list[Mention]) -> set[int]:
+    """Return the comma of "opacity, pneumonia not excluded": only the finding next to the hedge is meant."""
+    found = set()
+    for hedge in {s for tag, _, s, _ in hits if tag == "hedged"}:
+        before = [m for m in mentions if m.end <= hedge][-2:]
+        if len(before) < 2 or hedge - before[1].end > 1:
+            continue
+        gap = words[before[0].end : before[1].start]
+        if "," in gap and _LISTED.isdisjoint(gap):
+            found.add(before[1].start - gap[::-1].index(",") - 1)
+    return found
+
+
+def _verb_halves(words: list[str], hits: list[Hit], mentions: list[Mention], ends: set[int]) -> set[int]:
+    """Return joints ("and", a comma) with a verb of their own and a mention on both sides; ``ends``: clauses so far."""
+    verbs = sorted({s for tag, _, s, _ in hits if tag == "verb" and (s == 0 or words[s - 1] != "to")})
+    if len(verbs) < 2:
+        return set()
+    found = set()
+    joints = [i for i, word in enumerate(words) if word in ("and", ",", "or")]
+    for joint in joints:
+        clause = max((end for end in ends if end <= joint), default=0)
+        left = [v for v in verbs if clause <= v < joint]
+        stop = min((end for end in ends if end > joint + 1), default=len(words))
+        right = [v for v in verbs if joint < v < stop]
+        if not left or not right:
+            continue
+        nearer = [j for j in joints if joint < j < right[0] and words[j] != "or"]
+        starts_here = any(joint < m.start < right[0] for m in mentions) or right[0] - joint <= 5
+        if not nearer and starts_here and right[0] - joint > 1 and any(m.start < joint for m in mentions):
+            found.add(joint)
+    return found

@@ -1,0 +1,210 @@
+"""Findings that a text does not name again: "small left and no right effusion", "a small one on the left", "none".
+
+Each becomes a mention of its own, a stand-in, with the finding that it stands for.
+"""
+
+import re
+
+from cxr.language.reports.rules.lexicon import Lexicon
+from cxr.language.reports.rules.mentions import Hit, Mention
+
+_SIDED = ("side", "level", "fused", "half")
+_DENIALS = frozenset(("no", "without", "not"))
+_JOINTS = frozenset(("and", "but", ",", "or", ";", "yet", "though", "/"))
+_LEADS = frozenset(("in", "on", "at", "within", "over"))
+_ENDS = frozenset((".", ",", ";", "and", "but", ")", "with"))
+_SEEN = frozenset(("is", "are", "seen", "present", "noted", "visible", "evident", "identified", "demonstrated"))
+_HAS = frozenset(("has", "have", "is", "are", "was", "remains", "now", "also", "almost", "nearly", "completely"))
+_HALVES = re.compile(r"([NQ]*)(S[SQ]*)(J+)([NQ]*)(S[SQ]*)$")
+"""Classes of the words before a noun: N a denial, Q a quantity or article, S a place, J a joint."""
+_TAIL = re.compile(r"(J+)(N?)([QL]*)(S[SQ]*)(?=$|[.J])")
+"""The same behind a noun: "no left effusion, *small right*"; L leads to a place, "." ends the statement."""
+
+
+def stand_ins(words: list[str], hits: list[Hit], mentions: list[Mention], before, lexicon: Lexicon) -> list[Mention]:
+    """Return the mentions of a sentence with its stand-ins; ``before``: the entity that was told last before it."""
+    if not mentions and before is None:
+        return mentions
+    sided = {i for tag, _, s, e in hits if tag in _SIDED for i in range(s, e)}
+    if not sided and all(hit[0] != "exceptions" for hit in hits):
+        return mentions
+    made = []
+    for number, mention in enumerate(mentions):
+        if mention.entity is not None and mention.entity.category in ("lung", "pleura"):
+            following = mentions[number + 1].start if number + 1 < len(mentions) else len(words)
+            earlier = mentions[number - 1].end if number else 0
+            made += _halved(words, hits, mention, earlier, sided, lexicon)
+            made += _tailed(words, hits, mention, following, sided, lexicon)
+    made += _pronouns(words, hits, mentions, before, sided, lexicon)
+    taken = {i for m in mentions for i in range(m.start, m.end)}
+    kept = []
+    for mention in sorted(made, key=lambda m: m.start):
+        if taken.isdisjoint(range(mention.start, mention.end)):
+            taken.update(range(mention.start, mention.end))
+            kept.append(mention)
+    return sorted([*mentions, *kept], key=lambda m: m.start) if kept else mentions
+
+
+def _classes(words: list[str], start: int, end: int, sided: set[int], lexicon: Lexicon) -> str:
+    """Return one letter a word, see ``_HALVES``; O for any other."""
+    found = []
+    for i in range(start, end):
+        word = words[i]
+        if word in _DENIALS:
+            found.append("N")
+        elif i in sided:
+            found.append("S")
+        elif word in _JOINTS:
+            found.append("J")
+        elif word in lexicon.quantities or word == "pleural":
+            found.append("Q")
+        elif word in _LEADS:
+            found.append("L")
+        else:
+            found.append("." if word in (".", ":", "(", ")") else "O")
+    return "".join(found)
+
+
+def _halved(words, hits, mention: Mention, earlier: int, sided: set[int], lexicon: Lexicon) -> list[Mention]:
+    """ "Small left and no right effusion": two halves of unlike sign before one noun."""
+    classes = _classes(words, earlier, mention.start, sided, lexicon)
+    found = _HALVES.search(classes)
+    if found is None or classes[found.start() - 1 : found.start()] == "L" or ";" in words[earlier : mention.start]:
+        return []
+    first, second = "N" in found[1], "N" in found[4]
+    if first == second or (first and not found[4]):
+        return []
+    start, end = earlier + found.start(2), earlier + found.end(2)
+    places = [hit for hit in hits if hit[0] in _SIDED and start <= hit[2] and hit[3] <= end]
+    own = (earlier + found.start(4), mention.start)
+    mention.denied = second
+    mention.told = [hit for hit in hits if hit[0] in _SIDED and own[0] <= hit[2] and hit[3] <= own[1]]
+    if not any(hit[0] in ("level", "fused") for hit in places):
+        places += [hit for hit in mention.told if hit[0] == "level"]
+    return [_stand_in(mention.entity, start, end, first, places)]
+
+
+def _tailed(words, hits, mention: Mention, following: int, sided: set[int], lexicon: Lexicon) -> list[Mention]:
+    """ "No left effusion, small right", "effusion on the right but not on the left": the noun is told once."""
+    classes = _classes(words, mention.end, following, sided, lexicon)
+    head = words[max(0, mention.start - 5) : mention.start]
+    denied = "no" in head or "without" in head
+    made: list[Mention] = []
+    for found in _TAIL.finditer(classes if following == len(words) else classes + "O"):
+        sign = bool(found[2])
+        if sign == denied or (denied and not set(found[3]) & {"Q", "L"}) or "O" in classes[: found.start()]:
+            continue
+        if following < len(words) and set(classes[found.end() :]) <= set("JQN"):
+            continue  # "no effusion on the right; *on the left*, a small effusion": the place of the next finding
+        start, end = mention.end + found.start(4), mention.end + found.end(4)
+        places = [hit for hit in hits if hit[0] in _SIDED and start <= hit[2] and hit[3] <= end]
+        if not any(hit[0] in ("side", "fused") for hit in places):
+            continue
+        made.append(_stand_in(mention.entity, start, end, sign, places))
+    made += _left_out(words, hits, mention, following, sided, lexicon)
+    return made + _gone_there(words, hits, mention, following, lexicon)
+
+
+def _left_out(words, hits, mention: Mention, following: int, sided: set[int], lexicon: Lexicon) -> list[Mention]:
+    """ "No effusion except for a trace on the right", "... resolved on the left but persists on the right"."""
+    made = []
+    for tag, _, start, end in (hit for hit in hits if hit[0] in ("exceptions", "persists")):
+        if not mention.end <= start or end > following:
+            continue
+        if tag == "persists" and words[start - 1] not in _JOINTS:
+            continue
+        at = end
+        while at < following and at not in sided and (words[at] in lexicon.quantities or words[at] in _LEADS):
+            at += 1
+        stop = at
+        while stop < following and (stop in sided or words[stop] in ("of", "the", "lung")):
+            stop += 1
+        amount = tag == "exceptions" and at > end and not sided & {at}
+        closed = stop == len(words) or words[stop] in _ENDS | {"amount", "amounts"}
+        if stop > end and closed and (stop > at or amount) and not any(m.start == start for m in made):
+            places = [hit for hit in hits if hit[0] in _SIDED and at <= hit[2] and hit[3] <= stop]
+            first, last = (at, stop) if stop > at else (end, at)
+            made.append(_stand_in(mention.entity, first, last, False, places))
+    return made[:1]
+
+
+def _gone_there(words, hits: list[Hit], mention: Mention, following: int, lexicon: Lexicon) -> list[Mention]:
+    """ "RUL opacity, no longer seen in the left": denied of the second place alone, if there is a first."""
+    for tag, _, s, e in hits:
+        if (
+            tag != "deny_after"
+            or words[s] in lexicon.stand_ins
+            or not mention.end < s < following
+            or words[s - 1] not in (",", "but", "and")
+        ):
+            continue
+        at = e + (words[e : e + 1] != [] and words[e] in _LEADS)
+        at += words[at : at + 1] == ["the"]
+        places = [hit for hit in hits if hit[0] in _SIDED and hit[2] == at and hit[3] <= following]
+        own = [hit for hit in hits if hit[0] in _SIDED and mention.start - 4 <= hit[2] < s]
+        if places and own and words[e : e + 1] and words[e] in _LEADS:
+            mention.denied = False
+            return [_stand_in(mention.entity, at, places[0][3], True, places[:1])]
+    return []
+
+
+def _pronouns(
+    words, hits: list[Hit], mentions: list[Mention], before, sided: set[int], lexicon: Lexicon
+) -> list[Mention]:
+    """ "A small one on the left", "none on the right", "that on the left", "the right has resolved"."""
+    made = []
+    for at, word in enumerate(words):
+        kind = lexicon.stand_ins.get(word)
+        elided = kind is None and at in sided and _elided(words, at, mentions, sided, lexicon)
+        if kind is None and not elided:
+            continue
+        entity = next((m.entity for m in reversed(mentions) if m.end <= at), before)
+        if entity is None or entity.category not in ("lung", "pleura"):
+            continue
+        if kind == "ones" and not _is_one(words, at, sided, lexicon):
+            continue
+        if kind in ("none", "those") and not _leads_to_place(words, at, sided, kind == "none"):
+            continue
+        own = [hit for hit in hits if elided and hit[0] == "side" and hit[2] == at]
+        made.append(_stand_in(entity, at, at + 1, True if kind == "none" else None, own or None))
+    return made
+
+
+def _is_one(words: list[str], at: int, sided: set[int], lexicon: Lexicon) -> bool:
+    last, following = words[at - 1 : at], words[at + 1 : at + 2]
+    counted = words[at] == "another" or (last and (at - 1 in sided or last[0] in lexicon.quantities))
+    if words[at - 2 : at - 1] == ["the"] and last and last[0].endswith(("er", "est")):
+        return False  # "the larger one" is one of those told
+    if not counted or (following and following[0] in lexicon.one_not_before):
+        return False
+    return not following or following[0] in _LEADS | _ENDS | _HAS or at - 1 in sided or words[at] == "another"
+
+
+def _leads_to_place(words: list[str], at: int, sided: set[int], bare: bool) -> bool:
+    after = at + 1
+    while bare and words[after : after + 1] and words[after] in _SEEN:
+        after += 1
+    led = words[after : after + 1] != [] and words[after] in _LEADS
+    after += led
+    after += words[after : after + 1] != [] and words[after] in ("the", "either")
+    return (led or bare) and after in sided
+
+
+def _elided(words, at: int, mentions: list[Mention], sided: set[int], lexicon: Lexicon) -> bool:
+    """Tell whether a side alone is the subject: "... has decreased on the left and *the right* has resolved"."""
+    lead = at - (words[at - 1 : at] == ["the"])
+    if words[at] not in ("right", "left") or lead < 1:
+        return False
+    if words[lead - 1] not in _JOINTS | {"while", "whereas"} or not any(m.end < at for m in mentions):
+        return False
+    rest = [word for word in words[at + 1 : at + 5] if word != "."]
+    verbs = [word for word in rest if word in _HAS]
+    state = next((word for word in rest if word not in _HAS), "")
+    persists = bool(rest) and (
+        rest[0] in ("persists", "remains", "persisted") or rest in (["has", "not"], ["is", "not"])
+    )
+    return persists or (bool(rest) and rest[0] in _HAS and bool(verbs) and state in lexicon.elided_states)
+
+
+def _stand_in(entity, start: int, end: int, denied: bool | None, places: list | None) -> Mention:
+    return Mention(entity, start, end, (start, end), denied=denied, told=places, stand_in=True)

@@ -1,0 +1,95 @@
+"""Which disease a non-specific finding is said to stand for (paper A.2: one tuple, with a predicted lesion type)."""
+
+from itertools import pairwise
+
+from cxr.language.reports.rules import clauses
+from cxr.language.reports.rules.lexicon import Lexicon
+from cxr.language.reports.rules.mentions import Hit, Mention
+from cxr.language.reports.rules.scope import worst
+
+_JOINTS = frozenset((",", "or", "and", "/", "versus", "vs"))
+
+
+def explain(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon) -> None:
+    """Move each disease behind a link into the candidates of the finding before it; one sentence.
+
+    Only an affirmed finding is explained, and only by an affirmed disease.
+    """
+    _explain_by_apposition(words, mentions, lexicon)
+    for grade, start, end in clauses.links(words, hits, mentions, lexicon):
+        number = max(i for i, m in enumerate(mentions) if m.end <= start)
+        finding, disease = mentions[number], mentions[number + 1]
+        if grade != "weak" and any(tag == "device" and s == disease.start for tag, _, s, _ in hits):
+            finding.flags.add("elsewhere")  # "densities consistent with surgical clips"
+        if _usable(finding) and _usable(disease) and not finding.consumed:
+            _take(finding, disease, worst(grade, disease.hedge))
+            joint = not lexicon.joint.isdisjoint(words[end : disease.start])
+            _take_alternatives(finding, words, mentions, number + 1, joint, hits, lexicon)
+    for grade, disease, finding in clauses.reversed_links(hits, mentions):
+        if _usable(finding) and _usable(disease) and not disease.consumed:
+            _take(finding, disease, worst(grade, disease.hedge))
+            _take_before(finding, disease, words, mentions)
+
+
+def _take_before(finding: Mention, disease: Mention, words: list[str], mentions: list[Mention]) -> None:
+    """Take the diseases that "or" joins to the one before a reversed link ("edema or infection explains ...")."""
+    for last, following in pairwise(reversed(mentions[: mentions.index(disease) + 1])):
+        gap = words[following.end : last.start]
+        if len(gap) > 3 or _JOINTS.isdisjoint(gap) or not _usable(following) or following.entity.explained:
+            return
+        _take(finding, following, worst(finding.predicted_hedge, following.hedge, "strong"))
+
+
+def _explain_by_apposition(words: list[str], mentions: list[Mention], lexicon: Lexicon) -> None:
+    """ "Opacity in the left base, atelectasis versus infiltrate": alternatives after a comma explain the finding."""
+    for number, finding in enumerate(mentions[:-2]):
+        if not _usable(finding) or not finding.entity.explained or not _usable(mentions[number + 1]):
+            continue
+        listed, choice = [mentions[number + 1]], False
+        for following in mentions[number + 2 :]:
+            gap = words[listed[-1].end : following.start]
+            if len(gap) > 3 or _JOINTS.isdisjoint(gap) or not _usable(following):
+                break
+            choice = choice or not lexicon.choices.isdisjoint(gap)
+            listed.append(following)
+        first, before = listed[0], words[: listed[0].start]
+        apart = before[-1:] in ([","], ["either"], ["xxxx"], ["("], [":"]) or before[-2:-1] == [","]
+        if choice and apart and first.places in ([], finding.places) and first.entity.name in lexicon.inherits:
+            for disease in listed:
+                _take(finding, disease, worst("strong", disease.hedge))
+
+
+def _take_alternatives(finding, words, mentions, number: int, joint: bool, hits: list[Hit], lexicon: Lexicon) -> None:
+    verbs = {s for tag, _, s, _ in hits if tag == "verb"}
+    for last, following in zip(mentions[number:], mentions[number + 1 :], strict=False):
+        gap = words[last.end : following.start]
+        tied = not {"or", "versus", "vs", "/", "possibly"}.isdisjoint(gap) or (joint and "and" in gap)
+        listed = gap[:1] == ["and"] and lexicon.inherit_words.issuperset(gap)
+        tied = tied or gap == [","] or (listed and following.places in ([], last.places))
+        if not tied or len(gap) > 6 or not _usable(following) or verbs & set(range(last.end, following.start)):
+            return
+        if gap == [","] and following.hedge == "weak" != finding.predicted_hedge:
+            return  # "likely atelectasis, pneumonia not excluded": a statement of its own
+        _take(finding, following, worst(finding.predicted_hedge, following.hedge, "strong"))
+
+
+def _usable(mention: Mention) -> bool:
+    return mention.entity is not None and not {"negation", "elsewhere"} & mention.flags
+
+
+def _take(finding: Mention, disease: Mention, grade: str) -> None:
+    name = disease.entity.lesion or disease.entity.name
+    if name not in finding.candidates:
+        finding.candidates.append(name)
+    finding.predicted_hedge = worst(finding.predicted_hedge or "definite", grade)
+    # An opacity that may be aspiration is aspiration that may be there: its neighbour is not denied either.
+    if disease.entity.related not in (None, finding.entity.lesion, *finding.related):
+        finding.related.append(disease.entity.related)
+    disease.consumed = True
+    disease.flags.add("explains")
+    finding.places = finding.places + [place for place in disease.places if place not in finding.places]
+
+
+def refers_back(words: list[str], lexicon: Lexicon) -> bool:
+    """Tell whether a sentence begins with a word for what was told before ("This likely represents ...")."""
+    return any(tuple(words[: len(phrase)]) == phrase for phrase in lexicon.anaphora)

@@ -1,0 +1,205 @@
+"""Which words of a sentence name a place, and to which finding each belongs."""
+
+from dataclasses import dataclass
+
+from cxr.language.reports.rules import neighbours
+from cxr.language.reports.rules.lexicon import Lexicon
+from cxr.language.reports.rules.mentions import Hit, Mention
+from cxr.language.reports.rules.places import aspects, resolve
+
+_TAGS = ("side", "level", "fused", "half", "place")
+_JOINTS = {"and", "or", ",", "/", "than", "versus", "vs", "&", "to", ">", "<"}
+_MODIFIER_GAP = 6
+_PARTED = frozenset((";", "while", "whereas"))
+_LATERAL = "lateral view location"
+
+
+@dataclass
+class _Part:
+    items: list[tuple[str, object, int, int]]
+    owner: Mention | None = None
+
+    @property
+    def start(self) -> int:
+        return self.items[0][2]
+
+    @property
+    def end(self) -> int:
+        return self.items[-1][3]
+
+
+def attach(
+    words: list[str], hits: list[Hit], mentions: list[Mention], clause_starts: set[int], lexicon: Lexicon
+) -> None:
+    """Give every mention of one sentence its places."""
+    parts = _parts(words, hits, mentions, lexicon)
+    verbs = {s for tag, _, s, _ in hits if tag == "verb"}
+    adjectives = {s for tag, _, s, _ in hits if tag == "affirming"}
+    for part in reversed(parts):
+        part.owner = _described(words, part, mentions, verbs, lexicon)
+    for number in range(len(parts) - 2, -1, -1):
+        _share_forward(words, parts[number], parts[number + 1], mentions, adjectives, lexicon)
+    for number, part in enumerate(parts):
+        if part.owner is None:
+            part.owner = _placed(words, part, parts[number - 1] if number else None, mentions, adjectives, lexicon)
+        if part.owner is None:
+            part.owner = _led(words, part, mentions, clause_starts, lexicon)
+    for mention in mentions:
+        own = [part.items for part in parts if part.owner is mention]
+        if mention.entity is not None and mention.entity.lesion:
+            # "Opacity over the spine", "at T8": the spine is but what the lung lies in front of.
+            own = [part for part in own if part[0][2] < mention.start or all(i[1] != "thoracic spine" for i in part)]
+        items = [item for part in own for item in part] if mention.told is None else mention.told
+        mention.places = resolve(words, items, lexicon)
+    neighbours.share(words, mentions, parts, adjectives, lexicon)
+    neighbours.share_back(words, mentions, lexicon)
+
+
+def _parts(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon) -> list[_Part]:
+    """Return runs of place words with nothing between, the longest wording first, outside the findings' own words."""
+    blocked = {i for m in mentions if m.entity is None or "composite" not in m.flags for i in range(m.start, m.end)}
+    blocked |= {i for m in mentions if "composite" in m.flags for i in range(*m.scope)}
+    blocked |= {i for tag, _, s, e in hits if tag == "setting" for i in range(s, e)}
+    hearts = [m for m in mentions if m.entity is not None and m.entity.category == "heart"]
+    blocked |= {i for m in hearts for i in range(m.start, m.end)}
+    items = []
+    taken: set[int] = set(blocked)
+    for tag, value, s, e in sorted((h for h in hits if h[0] in _TAGS), key=lambda h: (h[2] - h[3], h[2], h[0])):
+        if taken.isdisjoint(range(s, e)):
+            taken.update(range(s, e))
+            items.append((tag, value, s, e))
+    items.sort(key=lambda item: item[2])
+    parts: list[_Part] = []
+    for item in items:
+        if parts and _continues(words, parts[-1], item, lexicon):
+            parts[-1].items.append(item)
+        else:
+            parts.append(_Part([item]))
+    return [part for part in parts if not _portion(words, part, lexicon)]
+
+
+def _portion(words: list[str], part: _Part, lexicon: Lexicon) -> bool:
+    """Tell whether the words only say which part of the next place is meant ("basilar portion of the ...")."""
+    after = words[part.end : part.end + 2]
+    return len(after) == 2 and after[0] in lexicon.portions and after[1] == "of" and part.items[0][0] == "level"
+
+
+def _continues(words: list[str], part: _Part, item, lexicon: Lexicon) -> bool:
+    """Tell whether a place word goes on with the part before it: at once, or past "lateral" or "anterior fifth"."""
+    last, gap = part.items[-1][0], words[part.end : item[2]]
+    if item[0] == "side":
+        return not gap and last == "side"
+    if not gap:
+        return True
+    if last != "side":
+        return False
+    if item[0] == "place" and len(gap) <= 5:
+        return aspects(gap, lexicon)
+    return len(gap) == 1 and gap[0] in lexicon.within
+
+
+def _described(words, part: _Part, mentions, verbs: set[int], lexicon: Lexicon) -> Mention | None:
+    """The finding that the place describes from the left ("left basilar streaky opacity"), or that it stands in."""
+    inside = next((m for m in mentions if m.start < part.end and part.start < m.end), None)
+    if inside is not None:
+        return inside
+    following = next((m for m in mentions if m.start >= part.end), None)
+    if following is None or following.start - part.end > _MODIFIER_GAP:
+        return None
+    gap = words[part.end : following.start]
+    earlier = next((m for m in reversed(mentions) if m.end <= part.start), None)
+    if earlier is not None and ("with" in gap or _led_by(words, part.start, earlier, lexicon)):
+        return None
+    barred = lexicon.gap_breaks | _JOINTS - {"to"}
+    if any(word in barred for word in gap) or verbs & set(range(part.end, following.start)):
+        return None
+    return following
+
+
+def _led_by(words, start: int, earlier: Mention, lexicon: Lexicon) -> bool:
+    """Tell whether a preposition right after the earlier finding leads to the place."""
+    token = start - 1
+    while token >= earlier.end and words[token] in lexicon.inside - lexicon.place_led - {"and", "or", "/", ","}:
+        token -= 1
+    if token - 2 >= earlier.end and words[token - 1] == "the" and words[token - 2] in lexicon.place_led:
+        token -= 2
+    return (
+        token >= earlier.end
+        and words[token] in lexicon.place_led
+        and lexicon.carried.issuperset(words[earlier.end : token])
+        and earlier.entity is not None
+    )
+
+
+def _share_forward(words, part: _Part, following: _Part, mentions, adjectives: set[int], lexicon: Lexicon) -> None:
+    """ "Right upper and lower lobe opacities": the first place goes with the second."""
+    if part.owner is not None or following.owner is None or following.owner.end <= part.end:
+        return
+    if not _joint(words, part.end, following.start, adjectives, lexicon) or words[part.start - 1] in ("than", ">"):
+        return
+    earlier = [m for m in mentions if m.end <= part.start]
+    if earlier and _leading_word(words, part.start, earlier[-1].end, lexicon) in lexicon.before_place - {
+        ",",
+        "is",
+        "are",
+    }:
+        return
+    part.owner = following.owner
+
+
+def _joint(words, start: int, end: int, adjectives: set[int], lexicon: Lexicon) -> bool:
+    """Tell whether the words between two places only join them."""
+    gap = range(start, end)
+    joined = any(words[i] in _JOINTS for i in gap)
+    return joined and len(gap) <= 6 and all(words[i] in lexicon.inside or i in adjectives for i in gap)
+
+
+def _placed(words, part: _Part, before: _Part | None, mentions, adjectives, lexicon: Lexicon) -> Mention | None:
+    """The finding that stands before the place ("opacity in the left base and the right mid lung")."""
+    earlier = [m for m in mentions if m.end <= part.start]
+    if not earlier:
+        return None
+    finding = earlier[-1]
+    if not _PARTED.isdisjoint(words[finding.end : part.start]) and any(m.start >= part.end for m in mentions):
+        return None
+    after = [word for word in words[part.end : part.end + 3] if word not in ("is", "are", "remains", "remain")]
+    if not lexicon.healthy.isdisjoint(after[:1]) or not lexicon.without.isdisjoint(words[finding.end : part.start]):
+        return None
+    if before is not None and before.start >= finding.start and before.owner is finding:
+        gap = words[before.end : part.start]
+        if len(gap) <= 8 and all(w in lexicon.inside or before.end + i in adjectives for i, w in enumerate(gap)):
+            return finding
+    start = part.start
+    while start - 1 in adjectives and start - 1 >= finding.end:
+        start -= 1
+    if _leading_word(words, start, finding.end, lexicon) in lexicon.before_place | {""}:
+        return finding
+    return None
+
+
+def _leading_word(words, start: int, floor: int, lexicon: Lexicon) -> str:
+    """Return the word that leads to a place, articles and aspects skipped."""
+    token = start - 1
+    while token >= floor and words[token] in lexicon.inside - lexicon.before_place - {"and", "or", "/"}:
+        token -= 1
+    if token - 2 >= floor and words[token] not in lexicon.before_place and words[token - 1] in ("the", "a", "an"):
+        token -= 2
+    if token > floor and words[token] == "to" and words[token - 1] in lexicon.causes:
+        return "due to"
+    return words[token] if token >= floor else ""
+
+
+def _led(words, part: _Part, mentions, clause_starts: set[int], lexicon: Lexicon) -> Mention | None:
+    """The finding after a place that opens the statement ("In the right upper lobe, there is ...")."""
+    if any(item[0] == "place" and item[1] != _LATERAL for item in part.items):
+        return None
+    following = next((m for m in mentions if m.start >= part.end), None)
+    earlier = max((m.end for m in mentions if m.end <= part.start and m.entity is not None), default=None)
+    if following is None or (earlier is not None and _PARTED.isdisjoint(words[earlier : part.start])):
+        return None
+    opened = _leading_word(words, part.start, 0, lexicon) in ("in", "within", "at", "on", "involving", "along", "over")
+    gap = words[part.end : following.start]
+    if lexicon.breaks & set(gap) - {",", "with"} or len(gap) > 12:
+        return None
+    crossed = any(part.end <= token <= following.start for token in clause_starts)
+    return following if opened or not crossed else None

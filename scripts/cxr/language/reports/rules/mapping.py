@@ -1,0 +1,79 @@
+"""From places to the 17 categories and the 15 zone labels (Figure 10), and what an unlabelled finding blocks."""
+
+from cxr.base.vocabulary import LESIONS, LUNGS, SIDES, ZONE_LABELS, side_of
+from cxr.language.reports.rules.lexicon import Entity, Lexicon
+from cxr.language.reports.rules.places import Place
+
+_LUNG = ("lung", "pleura", "lateral view location", "diaphragm", None)
+
+
+_PULMONARY = frozenset(LESIONS) - {"cardiomegaly"}
+
+
+def category(entity: Entity, places: list[Place]) -> str | None:
+    """Return one of the 17 categories: lung where any place is in a lung, else the first place's, else the entity's."""
+    if entity.category == "heart":
+        return "heart"
+    if any(place.level is not None or (place.sides and place.category is None) for place in places):
+        if entity.category in ("lung", "pleura", "mediastinum"):
+            return "lung"
+        return next((place.category for place in places if place.category), entity.category)
+    return next((place.category for place in places if place.category), entity.category)
+
+
+def lesion(entity: Entity, where: str | None) -> str | None:
+    """Return the entity's lesion type; none where the text puts it outside the lungs (a density of the breast)."""
+    return None if entity.lesion in _PULMONARY and where not in _LUNG else entity.lesion
+
+
+def labels(
+    entity: Entity,
+    places: list[Place],
+    where: str | None,
+    unsided_effusion: bool,
+    lexicon: Lexicon,
+    candidates: tuple[str, ...] = (),
+) -> list[str]:
+    """Return the zone labels in the order of ``labels.ZONE_LABELS``.
+
+    A lung finding without a place means both lungs; an effusion with a side means that base (Figure 11), one without a
+    side both bases if ``unsided_effusion``; so does a finding that stands for an effusion alone (``candidates``). A
+    lung is left out beside its own zone (Figure 10, rule 3).
+    """
+    effusion = entity.lesion == "effusion" or candidates == ("effusion",)
+    if where == "pleura" and effusion:
+        sides = [side for place in places for side in place.sides] or (SIDES if unsided_effusion else ())
+        return _in_order({f"{side} lung base" for side in sides})
+    if where != "lung":
+        return []
+    found: set[str] = set()
+    for place in places:
+        if place.category is not None:
+            continue
+        level = place.level or "lung"
+        if effusion and level == "lung":
+            level = "base"
+        pattern = lexicon.locations["levels"][level]["label"]
+        found |= {pattern.format(side=side) for side in (place.sides or SIDES)}
+    found = found or set(LUNGS)
+    sided = {side_of(label) for label in found if label not in LUNGS}
+    return _in_order(found - {f"{side} lung" for side in sided})
+
+
+def _in_order(found: set[str]) -> list[str]:
+    return sorted(found & set(ZONE_LABELS), key=ZONE_LABELS.index)
+
+
+def block(
+    entity: Entity, places: list[Place], texts: list[str], where: str | None, found: list[str], lexicon: Lexicon
+) -> list[str]:
+    """Return the valid locations an affirmed finding without labels could be in (ils.md section 6, blocking)."""
+    somewhere = where in ("lung", "pleura", "lateral view location", None) or entity.lesion in _PULMONARY
+    if found or not somewhere or entity.name == "subcutaneous emphysema":
+        return []
+    if where == "lateral view location":
+        for phrase, blocked in lexicon.locations["blocks"].items():
+            if any(phrase in text for text in texts):
+                return list(blocked)
+    sides = {side for place in places for side in place.sides}
+    return [f"{side} lung" for side in SIDES if not sides or side in sides]

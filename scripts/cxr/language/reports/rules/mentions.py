@@ -1,0 +1,130 @@
+"""Where a text names a finding: the longest wording wins, look-alikes cancel, subject and state make one mention."""
+
+from dataclasses import dataclass, field
+
+from cxr.language.reports.rules.lexicon import Composite, Entity, Lexicon
+
+Hit = tuple[str, object, int, int]
+
+
+@dataclass
+class Mention:
+    """One wording of a finding in tokens [start, end); ``entity`` is None for a look-alike such as a chest tube.
+
+    ``scope`` are the tokens that a denial must reach ("heart is not *enlarged*").
+    """
+
+    entity: Entity | None
+    start: int
+    end: int
+    scope: tuple[int, int]
+    flags: set[str] = field(default_factory=set)
+    hedge: str = "definite"
+    places: list = field(default_factory=list)
+    candidates: list = field(default_factory=list)
+    predicted_hedge: str | None = None
+    related: list = field(default_factory=list)
+    consumed: bool = False
+    denied: bool | None = None
+    """Whether it is denied where its form says so ("none on the left"); None: where the scope engine says so."""
+    told: list | None = None
+    """Place words that are its own whatever stands beside them ("small *left* and no right effusion")."""
+    stand_in: bool = False
+
+
+def find(words: list[str], hits: list[Hit], lexicon: Lexicon) -> list[Mention]:
+    """Return the mentions of one sentence, by start; ``hits`` are its phrases."""
+    spans = sorted(
+        ((s, e, value) for tag, value, s, e in hits if tag in ("entity", "cancel")),
+        key=lambda span: (span[0] - span[1], span[0], span[2] is not None),
+    )
+    taken: set[int] = set()
+    found: list[Mention] = []
+    for start, end, entity in spans:
+        if taken.isdisjoint(range(start, end)):
+            taken.update(range(start, end))
+            found.append(Mention(entity, start, end, (start, end)))
+    found = _joined_twins(sorted(found, key=lambda mention: mention.start))
+    return _with_composites(words, hits, found, lexicon)
+
+
+def _joined_twins(found: list[Mention]) -> list[Mention]:
+    """Make one mention of two of the same finding without a word between ("atelectatic collapse")."""
+    kept: list[Mention] = []
+    for mention in found:
+        if kept and kept[-1].end == mention.start and kept[-1].entity is mention.entity is not None:
+            mention = Mention(mention.entity, kept[-1].start, mention.end, (kept.pop().start, mention.end))
+        kept.append(mention)
+    return kept
+
+
+def _with_composites(words: list[str], hits: list[Hit], found: list[Mention], lexicon: Lexicon) -> list[Mention]:
+    subjects = [(v, s, e) for tag, v, s, e in hits if tag == "subject"]
+    states = [(v, s, e) for tag, v, s, e in hits if tag == "state"]
+    if not subjects or not states:
+        return found
+    nouns = {s for tag, _, s, _ in hits if tag in ("entity", "subject", "cancel", "place")}
+    pairs = []
+    for state, start, end in states:
+        for subject, s, e in subjects:
+            if subject.rank == state.rank and _joined(words, (s, e), (start, end), subject, nouns, lexicon):
+                if _nearer_subject(words, subjects, (s, e), start):
+                    continue
+                pairs.append((subject.rank, abs(start - s), -(end - start), -(e - s), (s, e), (start, end), subject))
+    for *_, (s, e), state, composite in sorted(pairs, key=lambda pair: pair[:4]):
+        first, last = min(s, state[0]), max(e, state[1])
+        crossing = [m for m in found if m.start < last and first < m.end]
+        if all(_same(m, composite) or _part_itself(m, (s, e), state) for m in crossing):
+            found = [m for m in found if m not in crossing]
+            found.append(Mention(composite.entity, first, last, state, {"composite"}))
+    return sorted(found, key=lambda mention: mention.start)
+
+
+def _same(mention: Mention, composite: Composite) -> bool:
+    """Tell whether a plain mention is but a part of the composite ("borderline cardiomegaly")."""
+    entity = mention.entity
+    if entity is None or "composite" in mention.flags:
+        return False
+    return entity.name == composite.entity.name or (entity.lesion == "cardiomegaly" == composite.entity.related)
+
+
+def _part_itself(mention: Mention, *parts: tuple[int, int]) -> bool:
+    """Tell whether a plain mention is but one part: the "collapse" of a vertebra is no collapse of the lung."""
+    plain = mention.entity is not None and "composite" not in mention.flags
+    return plain and any(s <= mention.start and mention.end <= e for s, e in parts)
+
+
+def _joined(words, subject, state, composite: Composite, nouns: set[int], lexicon: Lexicon) -> bool:
+    """Tell whether subject and state are close enough, and nothing between parts them."""
+    if subject[1] <= state[0]:
+        gap = words[subject[1] : state[0]]
+        if gap[:1] == [":"] and len(gap) <= 3:
+            gap = gap[1:]  # "Heart: mildly enlarged."
+        gap = _continued(gap, words[state[1] : state[1] + 1], lexicon)
+        return len(gap) <= composite.gap and lexicon.breaks.isdisjoint(gap) and state[1] not in nouns
+    if state[1] <= subject[0]:
+        gap = words[state[1] : subject[0]]
+        return len(gap) <= composite.gap and lexicon.joins.issuperset(gap)
+    return state[0] >= subject[0] and state[1] > subject[1]
+
+
+def _continued(gap: list[str], after: list[str], lexicon: Lexicon) -> list[str]:
+    """Return the words between subject and state without those that only lead on to it.
+
+    "The heart is not small *but* rather enlarged", "stable in size, mildly enlarged.", "heart - enlarged", "CTR 60 %,".
+    """
+    if "but" in gap and "not" in gap[: gap.index("but")]:
+        return []
+    closed = not after or after[0] in (".", ",", ";", "but", "with", "without")
+    if closed and gap and lexicon.steady.issuperset(word for word in gap if not word[:1].isdigit()):
+        return [word for word in gap if word not in (",", ":", "-")][:1]
+    return gap
+
+
+def _nearer_subject(words, subjects, own: tuple[int, int], state: int) -> bool:
+    """Tell whether another subject stands between ours and the state, not joined to ours by "and"."""
+    if own[0] > state:
+        return False
+    return any(
+        own[1] <= s < state and not {"and", "or", "/"} & set(words[own[1] : s]) for _, s, e in subjects if e > own[1]
+    )

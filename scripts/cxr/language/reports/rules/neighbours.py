@@ -1,0 +1,76 @@
+"""Findings told together: which share a place, and what one beside another takes from it."""
+
+from itertools import pairwise
+
+from cxr.language.reports.rules import places
+from cxr.language.reports.rules.lexicon import Lexicon
+from cxr.language.reports.rules.mentions import Mention
+from cxr.language.reports.rules.places import Place
+
+
+def share(words: list[str], mentions: list[Mention], parts: list, adjectives: set[int], lexicon: Lexicon) -> None:
+    """ "Left effusion and atelectasis", "effusion and atelectasis at the left base": one place for both."""
+    for first, second in pairwise(mentions):
+        if first.entity is None or second.entity is None:
+            continue
+        if not _pulmonary(second) and not second.entity.predicted:
+            continue
+        if not _pulmonary(first) and first.entity.category != "diaphragm":
+            continue
+        gap = words[first.end : second.start]
+        told = max(
+            (p.end for p in parts if p.owner is first and first.end <= p.start < second.start), default=first.end
+        )
+        rest = words[told : second.start]
+        either = not lexicon.choices.isdisjoint(gap)
+        bare = bool(gap) and len(gap) <= 3 and lexicon.shares.issuperset(gap)
+        bare = bare or (either and len(gap) <= 4 and lexicon.before_place.isdisjoint(gap[1:]))
+        beside = len(rest) <= 5 and not lexicon.beside.isdisjoint(rest)
+        same = first.entity.explained and second.entity.name in lexicon.inherits
+        apposed = same and len(rest) <= 6 and lexicon.inherit_words.issuperset(rest)
+        while rest[:1] and rest[0] in (",", "now"):
+            told, rest = told + 1, rest[1:]
+        alone = rest[:1] == ["with"] and all(i in adjectives for i in range(told + 1, second.start))
+        joined = alone and second.entity.name in lexicon.local
+        if first.places and not second.places and (bare or beside or apposed or joined):
+            second.places = _beside(first, second, lexicon)
+        elif first.places and second.places and (beside or rest[:1] == ["with"]):
+            second.places = _on_the_side_of(first.places, second.places, lexicon)
+        elif second.places and not first.places and (bare or beside):
+            first.places = _beside(second, first, lexicon)
+
+
+def share_back(words: list[str], mentions: list[Mention], lexicon: Lexicon) -> None:
+    """ "Atelectasis, aspiration or infection at the left base": the place at the end of a list is that of all."""
+    for first, second in reversed(list(pairwise(mentions))):
+        gap = words[first.end : second.start]
+        listed = bool(gap) and len(gap) <= 2 and lexicon.shares.issuperset(gap)
+        if not listed or first.places or None in (first.entity, second.entity):
+            continue
+        if second.places and _pulmonary(first) and _pulmonary(second):
+            first.places = _beside(second, first, lexicon)
+
+
+def _beside(told: Mention, finding: Mention, lexicon: Lexicon) -> list[Place]:
+    """Return where a finding beside another lies: in its place, beside a diaphragm in the base above.
+
+    Fluid lies in the pleural space of that side, in whichever lobe the other is.
+    """
+    if told.entity.category == "diaphragm":
+        return [places.of_level(place.sides, "base", lexicon) for place in told.places]
+    sides = list(dict.fromkeys(place.sides for place in told.places if place.level is not None and place.sides))
+    if finding.entity.lesion == "effusion" and sides:
+        return [places.of_sides(each) for each in sides]
+    return list(told.places)
+
+
+def _on_the_side_of(told: list[Place], own: list[Place], lexicon: Lexicon) -> list[Place]:
+    """ "Elevated right hemidiaphragm with adjacent basilar atelectasis": a level without a side takes the one told."""
+    sides = {place.sides for place in told}
+    if len(sides) != 1 or any(place.sides or place.level is None for place in own):
+        return own
+    return [places.of_level(*sides, place.level, lexicon) for place in own]
+
+
+def _pulmonary(mention: Mention) -> bool:
+    return mention.entity.category in ("lung", "pleura")

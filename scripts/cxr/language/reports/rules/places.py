@@ -1,0 +1,147 @@
+"""Place words in their order into places: sides and nouns are shared along a list."""
+
+from dataclasses import dataclass
+
+from cxr.language.reports.rules.lexicon import Lexicon
+
+_LATERAL = "lateral view location"
+_HEART = frozenset(("retrocardiac", "heart"))
+
+
+@dataclass(frozen=True)
+class Place:
+    """A place as the text means it: ``sides`` (empty: not told), a ``level`` of the lung or another ``category``."""
+
+    text: str
+    sides: tuple[str, ...]
+    level: str | None
+    category: str | None = None
+
+
+def aspects(gap: list[str], lexicon: Lexicon) -> bool:
+    """Tell whether the words between a side and its noun only say which part ("right *anterior fifth* rib")."""
+    return all(word in lexicon.within or word.isdigit() or word == "and" for word in gap)
+
+
+def resolve(words: list[str], items: list[tuple[str, object, int, int]], lexicon: Lexicon) -> list[Place]:
+    """Turn place words in their order into places: sides and nouns are shared along a list."""
+    places: list[Place] = []
+    sides: list[str] = []
+    fresh = False
+    # "The lateral view shows a left effusion": the view is a place only where no other is told.
+    items = [item for item in items if " ".join(words[item[2] : item[3]]) not in lexicon.views] or items
+    items = _turned(items, lexicon)
+    for number, (tag, value, start, end) in enumerate(items):
+        if tag == "side":
+            new = ["right", "left"] if value == "both" else [value]
+            if fresh and len(sides) == 2 and start - items[number - 1][3] > 2:
+                # "Bilateral opacities, worst in the right apex": both lungs, and the apex.
+                places.append(of_sides(tuple(sides)))
+                fresh = False
+            sides = list(dict.fromkeys([*sides, *new])) if fresh else new
+            fresh = True
+            continue
+        if tag == "place":
+            if fresh and not aspects(words[items[number - 1][3] : start], lexicon):
+                # "Left effusion along the chest wall": the side is the effusion's.
+                places.append(of_sides(tuple(sides)))
+                fresh = False
+            told = tuple(sides) if fresh else ()
+            if len(told) == 1 and value == _LATERAL and not _HEART.isdisjoint(words[start:end]):
+                places.append(of_level(told, "base", lexicon))  # the lung behind the heart is that side's base
+                fresh = False
+                continue
+            text = " ".join(["bilateral"] * (len(told) == 2) or [*told]) + " " + " ".join(words[start:end])
+            places.append(Place(text.strip(), told, None, str(value)))
+            fresh = False
+            continue
+        level = value
+        if tag == "half":
+            level = _level_of_half(str(value), items[number + 1 :], lexicon)
+            if level is None:
+                continue
+        elif tag == "fused":
+            side, level = value
+            if fresh and len(sides) == 2 and start - items[number - 1][3] > 2:
+                places.append(of_sides(tuple(sides)))
+            sides = ["right", "left"] if side == "both" else [side]
+        places.append(of_level(tuple(sides), str(level), lexicon))
+        fresh = False
+    if fresh:
+        places = _trailing(places, tuple(sides), items, lexicon)
+    places = list(dict.fromkeys(_of_one_lung(words, places, items, lexicon)))
+    if any(place.level not in (None, "lung") or (place.level and place.sides) for place in places):
+        # "Increased lung markings in the right base": the noun's own word names no second place.
+        places = [place for place in places if place.level != "lung" or place.sides]
+    real = [place for place in places if place.category != _LATERAL]
+    return [*real, *(place for place in places if beyond(place, real, lexicon))] if real else places
+
+
+def beyond(place: Place, others: list[Place], lexicon: Lexicon) -> bool:
+    """Tell whether a place of the lateral view lies on no side of the others: retrocardiac beside the right base."""
+    if place.category != _LATERAL:
+        return False
+    blocks = lexicon.locations["blocks"].items()
+    sides = {label.split()[0] for phrase, found in blocks if phrase in place.text for label in found}
+    return bool(sides) and all(other.sides and sides.isdisjoint(other.sides) for other in others)
+
+
+def _of_one_lung(words: list[str], places: list[Place], items, lexicon: Lexicon) -> list[Place]:
+    """ "In the mid and lower zones *of the right lung*": the lung's side is theirs."""
+    if len(places) < 2 or places[-1].level not in ("lung", None) or not places[-1].sides or places[-1].category:
+        return places
+    start = next((s for tag, _, s, _ in reversed(items) if tag == "side"), 0)
+    if "of" not in words[max(0, start - 2) : start] or any(p.sides or p.level in (None, "lung") for p in places[:-1]):
+        return places
+    return [of_level(places[-1].sides, str(place.level), lexicon) for place in places[:-1]]
+
+
+def _turned(items: list, lexicon: Lexicon) -> list:
+    """Read "mid right lung" as "right mid lung", and "mid and lower right lung" as both."""
+    turned: list = []
+    for item in items:
+        if item[:2] != ("level", "lung") or [i[0] for i in turned[-2:]] != ["half", "side"]:
+            turned.append(item)
+            continue
+        side, levels = turned.pop(), []
+        while turned and turned[-1][0] == "half":
+            _, half, start, end = turned.pop()
+            levels.insert(0, ("level", lexicon.locations["heads"]["lung"][half], start, end))
+        turned += [side, *levels]
+    return turned
+
+
+def _trailing(places: list[Place], sides: tuple[str, ...], items, lexicon: Lexicon) -> list[Place]:
+    """Use sides told after the level ("at the base on the left"); "right greater than left" after both adds nothing."""
+    if not places:
+        return [of_sides(sides)]
+    if all(not place.sides for place in places):
+        behind = [p.category == _LATERAL and not _HEART.isdisjoint(p.text.split()) for p in places]
+        levels = ["base" if own and len(sides) == 1 else p.level for p, own in zip(places, behind, strict=True)]
+        return [of_level(sides, level, lexicon) if level else p for p, level in zip(places, levels, strict=True)]
+    told = {side for place in places for side in place.sides}
+    rest = tuple(side for side in sides if side not in told)
+    return [*places, Place(" and ".join(rest), rest, places[-1].level)] if rest else places
+
+
+def of_level(sides: tuple[str, ...], level: str, lexicon: Lexicon) -> Place:
+    only = lexicon.locations["levels"][level].get("side")
+    if only is not None:
+        sides = (only,)
+    side = "bilateral" if len(sides) == 2 else "".join(sides)
+    return Place(f"{side} {level}".strip(), sides, level)
+
+
+def _level_of_half(half: str, following: list, lexicon: Lexicon) -> str | None:
+    """Return the level of "upper" in "upper and lower lobe" from the noun that comes later, None without one."""
+    for tag, value, _, _ in following:
+        if tag in ("level", "fused"):
+            level = value[1] if tag == "fused" else value
+            noun = "lobe" if "lobe" in level else "lung"
+            return lexicon.locations["heads"][noun].get(half)
+    return None
+
+
+def of_sides(sides: tuple[str, ...]) -> Place:
+    """Return the place of a text that tells a side and no more."""
+    return Place("bilateral" if len(sides) == 2 else "".join(sides), sides, None)

@@ -1,0 +1,140 @@
+"""What a sentence says of a finding told before: that it has resolved, that it has not, that another does likewise."""
+
+from itertools import pairwise
+
+from cxr.language.reports.rules import clauses
+from cxr.language.reports.rules.lexicon import Lexicon
+from cxr.language.reports.rules.mentions import Hit, Mention
+
+_OVER = frozenset(("resolved", "cleared", "disappeared", "gone", "longer", "vanished"))
+_CLEARING = frozenset(("clearing", "resolution", "resorption", "clearance", "disappearance"))
+_FILLERS = frozenset(
+    (
+        ",",
+        ";",
+        "and",
+        "but",
+        "now",
+        "since",
+        "also",
+        "subsequently",
+        "completely",
+        "-",
+        "though",
+        "have",
+        "is",
+        "are",
+        "has",
+    )
+)
+_STOPS = frozenset((";", "but", "however", "although"))
+
+
+def settle(words: list[str], hits: list[Hit], mentions: list[Mention], cut: set[int], last, lexicon: Lexicon) -> None:
+    """Set or take away denials that the reach of a cue alone gets wrong; ``last``: mentions of the sentence before."""
+    for mention in mentions:
+        if mention.denied is not None:
+            _deny(mention, mention.denied)
+    for _, diseases in clauses.refuted(words, hits, mentions, lexicon):
+        for disease in diseases:
+            disease.flags |= {"negation", "weak"}
+    _denied_that(words, hits, mentions)
+    _unfinished(words, hits, mentions)
+    _contrasted(words, hits, mentions)
+    _then(words, hits, mentions)
+    _likewise(hits, mentions)
+    _resumed(words, hits, mentions, cut, last, lexicon)
+    ends = [s for tag, s, _ in clauses.longest(hits, ("deny_after", "deny_not")) if tag == "deny_after"]
+    for mention in mentions:
+        after = words[mention.end : mention.end + 3]
+        if after[:2] == [",", "which"] and after[2:] and after[2] in ("is", "are", "remains", "remain", "persists"):
+            mention.flags.discard("elsewhere")  # "status post drainage of the effusion, which is now small"
+        if {"elsewhere", "negation"} <= mention.flags and any(mention.end <= s for s in ends):
+            mention.flags.discard("elsewhere")  # "pneumonia on outside CT is not apparent" speaks of this picture
+
+
+def _deny(mention: Mention, denied: bool) -> None:
+    if denied:
+        mention.flags.add("negation")
+    else:
+        mention.flags -= {"negation", "no_new"}
+
+
+def _denied_that(words, hits: list[Hit], mentions: list[Mention]) -> None:
+    """ "No evidence that the lungs are edematous" denies the finding; "... that the edema has resolved" the change."""
+    changes = [s for tag, _, s, _ in hits if tag == "changes"]
+    for _, _, _, end in (hit for hit in hits if hit[0] == "denied_that"):
+        for number, mention in enumerate(mentions):
+            if mention.start < end or not _STOPS.isdisjoint(words[end : mention.start]):
+                continue
+            following = mentions[number + 1].start if number + 1 < len(mentions) else len(words)
+            _deny(mention, not any(mention.end <= s < following for s in changes))
+
+
+def _contrasted(words, hits: list[Hit], mentions: list[Mention]) -> None:
+    """ "Neither the opacity nor the effusion has changed", "the edema but not the effusion has resolved", "unlike"."""
+    changes = [s for tag, _, s, _ in hits if tag == "changes"]
+    neither = words.index("neither") if "neither" in words else len(words)
+    under = [m for m in mentions if m.start > neither]
+    if under and any(under[-1].end <= s for s in changes):
+        for mention in under:
+            _deny(mention, denied=False)
+    ends = [s for tag, s, _ in clauses.longest(hits, ("deny_after", "deny_not")) if tag == "deny_after"]
+    for first, second in pairwise(mentions):
+        gap = words[first.end : second.start]
+        if gap[:2] == ["but", "not"] and len(gap) <= 4 and any(second.end <= s <= second.end + 2 for s in ends):
+            _deny(first, denied=True)
+            _deny(second, denied=False)
+        elif "unlike" in gap and len(gap) <= 4 and "," in words[second.end : second.end + 2]:
+            _deny(first, denied=any(second.end <= s for s in ends))
+            _deny(second, denied="negation" not in first.flags)
+
+
+def _then(words, hits: list[Hit], mentions: list[Mention]) -> None:
+    """ "There was no edema on the previous film" says nothing of this one."""
+    for _, _, start, _ in (hit for hit in hits if hit[0] == "on_prior"):
+        before = [m for m in mentions if m.end <= start and start - m.end <= 3]
+        if before and "negation" in before[-1].flags:
+            lead = words[max(0, before[-1].start - 6) : before[-1].start]
+            if {"was", "were"} & set(lead) and {"no", "not"} & set(lead):
+                before[-1].flags.add("elsewhere")
+
+
+def _unfinished(words, hits: list[Hit], mentions: list[Mention]) -> None:
+    """ "Clearing of the edema is incomplete": it is still there."""
+    for _, _, start, _ in (hit for hit in hits if hit[0] == "unfinished"):
+        before = [m for m in mentions if m.end <= start]
+        if before and start - before[-1].end <= 8:
+            lead = words[max(0, before[-1].start - 8) : before[-1].start]
+            if not _CLEARING.isdisjoint(lead):
+                _deny(before[-1], denied=False)
+
+
+def _likewise(hits: list[Hit], mentions: list[Mention]) -> None:
+    """ "Atelectasis has resolved, as has the effusion": what holds of the first holds of the second."""
+    for _, _, start, end in (hit for hit in hits if hit[0] == "likewise"):
+        before = [m for m in mentions if m.end <= start and m.entity is not None]
+        after = [m for m in mentions if m.start >= end and m.entity is not None]
+        if before and after and after[0].start - end <= 8:
+            _deny(after[0], "negation" in before[-1].flags)
+
+
+def _resumed(words, hits: list[Hit], mentions: list[Mention], cut: set[int], last, lexicon: Lexicon) -> None:
+    """ "There was edema; this has resolved": a clause about what was told before, in this sentence or the last."""
+    for tag, start, end in clauses.longest(hits, ("deny_after", "deny_not")):
+        if tag != "deny_after" or _OVER.isdisjoint(words[start:end]):
+            continue
+        begin = max((token for token in cut if token <= start), default=0)
+        lead = tuple(word for word in words[begin:start] if word not in _FILLERS)
+        if any(begin <= m.start < start for m in mentions):
+            continue
+        before = [m for m in mentions if m.end <= begin and m.entity is not None]
+        if before and words[start - 1] == "," and words[begin] in ("which", ","):
+            lead = ("which",)  # "Effusions, which were small, have resolved."
+        told = before or [m for m in last if m.entity is not None]
+        if not told or not (lead in lexicon.resumed or (not lead and not mentions and end - begin <= 6)):
+            continue
+        several = lead in lexicon.several or not {"have", "are"}.isdisjoint(words[start:end])
+        for mention in told if several else told[-1:]:
+            mention.flags.discard("elsewhere")
+            _deny(mention, denied=True)

@@ -1,0 +1,141 @@
+"""Denials, hedges and dates: negspacy's reach, inside our clauses, with our terms."""
+
+import re
+from collections.abc import Iterable
+from itertools import pairwise
+
+import numpy as np
+from spacy.attrs import SENT_START
+from spacy.tokens import Doc
+
+from cxr.language.reports.rules.lexicon import CUE_SETS, Lexicon
+from cxr.language.reports.rules.mentions import Hit, Mention
+
+GRADES = ("definite", "strong", "weak")
+_PREFERENCE = re.compile(r"\bfavou?r|\b(?:more|rather) ")
+_VERSUS = frozenset(("versus", "vs"))
+
+
+def apply(doc: Doc, mentions: Iterable[Mention], clause_starts: Iterable[int], lexicon: Lexicon) -> None:
+    """Set the flags named in ``CUE_SETS`` of every mention of the document."""
+    opening = np.full((len(doc), 1), -1, np.int64)
+    opening[[0, *clause_starts]] = 1
+    doc.from_array([SENT_START], opening.view(np.uint64))
+    spans = {}
+    for mention in mentions:
+        spans.setdefault(mention.scope, []).append(mention)
+    doc.spans["mentions"] = [doc[s:e] for s, e in spans]
+    for name, component in zip(CUE_SETS, lexicon.cues, strict=True):
+        component(doc)
+        for span in doc.spans["mentions"]:
+            if span._.get(name):
+                for mention in spans[(span.start, span.end)]:
+                    mention.flags.add(name)
+
+
+def adjacent(words: list[str], hits: list[Hit], mentions: list[Mention], cut: set[int], lexicon: Lexicon) -> None:
+    """Deny the finding right after "resolved" and the like, past its places and adjectives; one sentence."""
+    sided = {i for tag, _, s, e in hits if tag in ("side", "level", "fused", "half") for i in range(s, e)}
+    for mention in mentions:
+        start = mention.start
+        while start > 0 and start not in cut and (start - 1 in sided or words[start - 1] in lexicon.quantities):
+            start -= 1
+        before = words[max(0, start - 3) : start] if start not in cut else []
+        near = not lexicon.adjacent.isdisjoint(before[-1:]) and lexicon.not_adjacent.isdisjoint(before)
+        old = words[max(0, mention.start - 3) : mention.start]
+        near = near or (
+            not lexicon.adjacent.isdisjoint(old)
+            and lexicon.not_adjacent.isdisjoint(old)
+            and cut.isdisjoint(range(mention.start - 2, mention.start + 1))
+        )
+        near = near or _over(words, mention, lexicon)
+        lesion = mention.entity is not None and mention.entity.lesion is not None
+        if near or (lesion and " ".join(["", *old]).endswith(lexicon.touching)):
+            mention.flags.add("negation")
+
+
+def _over(words: list[str], mention: Mention, lexicon: Lexicon) -> bool:
+    """Tell whether the finding's statement is its noun and "resolved": "Edema resolved. Effusions smaller." """
+    state, after = words[mention.end : mention.end + 1], words[mention.end + 1 : mention.end + 2]
+    over = bool(state) and state[0] in ("resolved", "cleared", "gone", "disappeared", "vanished")
+    return over and (not after or after[0] in lexicon.behind["ends"])
+
+
+def worst(*grades: str) -> str:
+    """Return the weakest of several grades."""
+    return max(grades, key=GRADES.index)
+
+
+def grade(mentions: list[Mention], words: list[str], hits: list[Hit], lexicon: Lexicon) -> None:
+    """Set the hedge of every mention of a sentence from its flags and from "X or Y"."""
+    settings = [(s, e) for tag, _, s, e in hits if tag == "setting"]
+    for mention in mentions:
+        versus = not _VERSUS.isdisjoint(words[mention.end : mention.end + 2])
+        if {"weak", "suspicion"} & mention.flags:
+            mention.hedge = "weak"
+        else:
+            mention.hedge = "strong" if "strong" in mention.flags or versus else "definite"
+        mention.hedge = worst(mention.hedge, _behind(words, mention.end, lexicon))
+        if mention.entity is not None:
+            mention.hedge = worst(mention.hedge, mention.entity.hedge)
+            # "Pneumonia in the proper clinical setting", and what follows such a phrase: an opacity is there in any.
+            if not mention.entity.explained and any(e <= mention.start or s == mention.end for s, e in settings):
+                mention.hedge = "weak"
+    _carry(mentions, hits)
+    _rank(mentions, words)
+    alternatives = {"or", "versus", "vs", "/"}
+    for first, second in pairwise(mentions):
+        gap = words[first.end : second.start]
+        if len(gap) > 6 or alternatives.isdisjoint(gap) or {";", "."} & set(gap):
+            continue
+        if first.entity is None or second.entity is None:
+            continue
+        if "negation" in first.flags or "negation" in second.flags:
+            continue
+        if not _coordinates(gap, alternatives) or _unchanged(words, first, hits):
+            continue
+        first.hedge, second.hedge = worst(first.hedge, "strong"), worst(second.hedge, "strong")
+
+
+def _unchanged(words: list[str], mention: Mention, hits: list[Hit]) -> bool:
+    """Tell whether "no change in" stands before: "no change in the effusion or opacity" leaves no choice of the two."""
+    ends = [e for tag, _, s, e in hits if tag == "deny_not" and e <= mention.start]
+    return any({";", ",", "but", "there"}.isdisjoint(words[end : mention.start]) for end in ends)
+
+
+def _behind(words: list[str], end: int, lexicon: Lexicon) -> str:
+    """Return the grade of an adjective that follows the finding and closes its statement ("effusions likely.")."""
+    while end < len(words) and words[end] in lexicon.behind["skip"]:
+        end += 1
+    if end < len(words) and (end + 1 == len(words) or words[end + 1] in lexicon.behind["ends"]):
+        return next((name for name in ("strong", "weak") if words[end] in lexicon.behind[name]), "definite")
+    return "definite"
+
+
+def _carry(mentions: list[Mention], hits: list[Hit]) -> None:
+    """ "May be scar associated with atelectasis", "edema superimposed on scar is possible": the doubt is of both."""
+    for _, _, s, e in (hit for hit in hits if hit[0] == "carries"):
+        before = [m for m in mentions if m.end <= s]
+        after = [m for m in mentions if m.start >= e]
+        if before and after and "weak" in before[-1].flags and "negation" not in after[0].flags:
+            after[0].hedge = worst(after[0].hedge, "weak")
+    doubts = [s for tag, _, s, _ in hits if tag == "hedged"]
+    for _, _, s, e in (hit for hit in hits if hit[0] == "bears"):
+        before = [m for m in mentions if m.end <= s]
+        after = [m for m in mentions if m.start >= e]
+        if before and after and "weak" in after[0].flags and any(after[0].end <= doubt for doubt in doubts):
+            before[-1].hedge = worst(before[-1].hedge, "weak")
+
+
+def _rank(mentions: list[Mention], words: list[str]) -> None:
+    """ "Favoring atelectasis over pneumonia": the second disease is the less likely one."""
+    for first, second in pairwise(mentions):
+        gap = words[first.end : second.start]
+        if gap[:1] in (["over"], ["than"]) and len(gap) <= 3 and _PREFERENCE.search(" ".join(words[: second.start])):
+            second.hedge = "weak"
+
+
+def _coordinates(gap: list[str], alternatives: set[str]) -> bool:
+    """Tell whether the alternative joins the two nouns, not two adjectives of the second ("new or increased")."""
+    place = next(i for i, word in enumerate(gap) if word in alternatives)
+    return place <= 2 or gap[place - 1] == ","

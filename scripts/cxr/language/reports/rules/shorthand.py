@@ -1,0 +1,105 @@
+"""Shorthand and misspelt words of a report, read as the words that they stand for; spans stay those of the text."""
+
+from functools import lru_cache
+
+from cxr.language.reports.rules.tokens import words_of
+
+Token = tuple[str, int, int]
+_NUMBER = "#"
+_TWO_SLIPS = 10
+"""Letters from which a word of the list is known with two slips as well as with one."""
+
+
+class Shorthand:
+    """``forms``: {expansion: forms}; ``unless``: {form: words that leave it alone}; ``slips``: {wrong: right}.
+
+    ``words`` are known with two slips too where they are long; ``known`` words stand for themselves.
+    """
+
+    def __init__(self, forms: dict[str, list], unless: dict[str, list], slips: dict[str, str], words, known: set[str]):
+        self._by_first: dict[str, list[tuple[tuple[str, ...], tuple[str, ...], frozenset[str]]]] = {}
+        for expansion, written in forms.items():
+            meant = _words(expansion)
+            for form in written:
+                key = _words(form)
+                apart = frozenset(str(word) for word in unless.get(str(form), ()))
+                self._by_first.setdefault(key[0], []).append((key, meant, apart))
+        for rows in self._by_first.values():
+            rows.sort(key=lambda row: -len(row[0]))
+        self._slips = slips
+        self._known = known
+        self._long = _by_deletion([word for word in words if len(word) >= _TWO_SLIPS])
+        self._right = lru_cache(maxsize=50_000)(self._read)
+
+    def tokens(self, text: str) -> list[Token]:
+        """Return (word, start, end) of a text: each form as its expansion, every word of which has the form's span."""
+        found = words_of(text)
+        words = [word for word, _, _ in found]
+        read: list[Token] = []
+        at = 0
+        while at < len(found):
+            form = self._form(words, at) if words[at] in self._by_first else None
+            if form is None:
+                word, start, end = found[at]
+                read.append((self._right(word), start, end))
+                at += 1
+                continue
+            length, meant = form
+            span = found[at][1], found[at + length - 1][2]
+            read += [(word, *span) for word in meant]
+            at += length
+        return read
+
+    def _form(self, words: list[str], at: int) -> tuple[int, tuple[str, ...]] | None:
+        for key, meant, apart in self._by_first[words[at]]:
+            end = at + len(key)
+            if tuple(words[at:end]) != key:
+                continue
+            beside = {*words[max(0, at - 1) : at], *words[end : end + 1]}
+            numbered = _NUMBER in apart and at > 0 and words[at - 1][:1].isdigit()
+            if not numbered and apart.isdisjoint(beside):
+                return len(key), meant
+        return None
+
+    def _read(self, word: str) -> str:
+        """Return the word that a misspelt one stands for, else the word itself."""
+        if word in self._slips:
+            return self._slips[word]
+        if len(word) < _TWO_SLIPS - 2 or word in self._known or not word.isascii():
+            return word
+        meant = {right for key in _deletions(word) for right in self._long.get(key, ())}
+        near = [right for right in meant if _near(word, right)]
+        return near[0] if len(near) == 1 else word
+
+
+def _words(phrase: str) -> tuple[str, ...]:
+    return tuple(word for word, _, _ in words_of(str(phrase)))
+
+
+def _deletions(word: str) -> set[str]:
+    """Return the word with none, one or two letters left out."""
+    once = {word[:i] + word[i + 1 :] for i in range(len(word))}
+    return {word, *once, *(form[:i] + form[i + 1 :] for form in once for i in range(len(form)))}
+
+
+def _by_deletion(words: list[str]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for word in words:
+        for form in _deletions(word):
+            found.setdefault(form, []).append(word)
+    return found
+
+
+def _near(word: str, right: str) -> bool:
+    """Tell whether a word is at most two slips away, with the first letter and the plural right."""
+    if word[0] != right[0] or abs(len(word) - len(right)) > 2 or word.endswith("s") != right.endswith("s"):
+        return False
+    before, row = None, list(range(len(right) + 1))
+    for i, letter in enumerate(word, start=1):
+        older, before, row = before, row, [i]
+        for j, other in enumerate(right, start=1):
+            cost = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (letter != other))
+            if older is not None and j > 1 and letter == right[j - 2] and word[i - 2] == other:
+                cost = min(cost, older[j - 2] + 1)
+            row.append(cost)
+    return row[-1] <= 2

@@ -1,0 +1,31 @@
+"""Whether a text without a finding says anything of the chest, or only that there is no report."""
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import yaml
+
+from cxr.language.reports.vocabulary import WORD
+
+
+@dataclass(frozen=True)
+class Substance:
+    """``phrases`` of sentences about the report itself, and words that ``says`` something of the chest."""
+
+    phrases: re.Pattern
+    says: frozenset[str]
+
+    def lacks(self, sentences: list[str]) -> bool:
+        """Tell whether no sentence says anything of the chest."""
+        kept = (sentence.lower() for sentence in sentences if not self.phrases.search(sentence))
+        return all(self.says.isdisjoint(WORD.findall(sentence)) for sentence in kept)
+
+
+@cache
+def read(path: str) -> Substance:
+    """Read ``resources/reading/no_report.yaml``."""
+    data = yaml.load(Path(path).read_text(encoding="utf-8"), yaml.BaseLoader)
+    phrases = "|".join(r"\s+".join(map(re.escape, phrase.split())) for phrase in data["phrases"])
+    return Substance(re.compile(rf"\b(?:{phrases})\b", re.I), frozenset(data["says"]))

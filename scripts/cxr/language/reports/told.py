@@ -1,0 +1,54 @@
+"""What the reports of a cohort gave, in a table and in a sentence for the screen."""
+
+import csv
+from pathlib import Path
+
+from cxr.base.exclusions import REASONS
+
+FINDINGS, PLAIN = "findings", "no_findings"
+MEANINGS = {
+    FINDINGS: "read, with findings affirmed or denied",
+    PLAIN: "read; nothing is affirmed or denied",
+}
+COLUMNS = ("outcome", "studies", "example_study", "meaning")
+SHOWN = 4
+"""Reasons that the sentence names."""
+
+
+def rows(outcomes: dict[str, list[str]]) -> list[dict]:
+    """Return the rows of ``reading.tsv``: read studies first, then reasons, the commonest first.
+
+    ``outcomes``: {outcome: studies}; an example is the first of these.
+    """
+    order = sorted(outcomes, key=lambda name: (name not in MEANINGS, -len(outcomes[name]), name))
+    return [
+        {
+            "outcome": name,
+            "studies": len(outcomes[name]),
+            "example_study": min(outcomes[name], default=""),
+            "meaning": MEANINGS.get(name) or REASONS[name],
+        }
+        for name in order
+    ]
+
+
+def sentence(table: list[dict]) -> str:
+    """Return what the reports gave, in a sentence; empty where every report was read."""
+    lost = [row for row in table if row["outcome"] not in MEANINGS and int(row["studies"])]
+    if not lost:
+        return ""
+    total, gone = (sum(int(row["studies"]) for row in part) for part in (table, lost))
+    why = "; ".join(f"{row['studies']} {row['outcome']} ({row['meaning']}), such as {row['example_study']}"
+                    for row in lost[:SHOWN])  # fmt: skip
+    more = f"; {len(lost) - SHOWN} more reasons" if len(lost) > SHOWN else ""
+    return f"reports: {gone} of {total} studies have no usable report: {why}{more}"
+
+
+def last_words(path: Path) -> str:
+    """Return the sentence of ``reading.tsv``; empty where there is no such table, or nothing to say."""
+    try:
+        with open(path, newline="", encoding="utf-8") as file:
+            told = sentence(list(csv.DictReader(file, delimiter="\t")))
+    except (OSError, KeyError, ValueError):
+        return ""
+    return f"{told} ({path})" if told else ""

@@ -1,0 +1,68 @@
+"""What the reports of all shards gave, and which of their words were not understood."""
+
+import logging
+from collections import defaultdict
+from dataclasses import dataclass
+
+import polars as pl
+
+from cxr.base.jobs import log
+from cxr.base.tables import read_lines, read_table, write_table
+from cxr.language.reports import told
+
+WORDS = {"word": pl.String, "studies": pl.Int64, "hiding": pl.Int64, "example": pl.String}
+WITHHELD = "withheld"
+
+
+@dataclass(frozen=True)
+class UnderstoodOptions:
+    """engine: that of the reports; nothing_share: of studies without a usable report, from which that is a warning;
+    withheld: whether no text of a report may be shown (``release.withhold``)."""
+
+    engine: str
+    nothing_share: float
+    withheld: bool
+
+
+def run(*, reports: list[str], excluded: list[str], words: str, reading: str, options: UnderstoodOptions) -> None:
+    """Write ``words`` (unknown words by number of studies) and ``reading`` (what the reports gave), and say so.
+
+    ``words``: word, studies, hiding (studies where a sentence with it could hold a finding), example (the first such
+    sentence in order of study_id, or ``withheld``).
+    """
+    outcomes: dict[str, list[str]] = defaultdict(list)
+    found: dict[str, list] = {}
+    for line in (line for path in reports for line in read_lines(path)):
+        outcomes[told.FINDINGS if line["tuples"] else told.PLAIN].append(line["study_id"])
+        for row in line["unknown_words"]:
+            one = found.setdefault(row["word"], [0, 0, None])
+            one[0] += 1
+            one[1] += row["finding"]
+            example = (
+                not row["finding"],
+                line["study_id"],
+                " ".join(line["sentences"][row["sentence_index"] - 1].split()),
+            )
+            one[2] = min(one[2] or example, example)
+    studies = pl.concat([read_table(path).select("study_id", "reason").unique() for path in excluded]).sort("study_id")
+    for study_id, reason in studies.iter_rows():
+        outcomes[reason].append(study_id)
+    table = [
+        {"word": word, "studies": number, "hiding": hiding, "example": WITHHELD if options.withheld else example[2]}
+        for word, (number, hiding, example) in found.items()
+    ]
+    write_table(words, pl.DataFrame(table, schema=WORDS).sort(["studies", "word"], descending=[True, False]))
+    rows = told.rows(outcomes)
+    kinds = {"outcome": pl.String, "studies": pl.Int64, "example_study": pl.String, "meaning": pl.String}
+    write_table(reading, pl.DataFrame(rows, schema=kinds))
+    _say(rows, len(found), reading, options)
+
+
+def _say(rows: list[dict], words: int, reading: str, options: UnderstoodOptions) -> None:
+    total = sum(row["studies"] for row in rows)
+    lost = sum(row["studies"] for row in rows if row["outcome"] not in told.MEANINGS)
+    every = f"all of {total} studies have a usable report" if total else "no study has come this far"
+    sentence = told.sentence(rows) or f"reports: {every}"
+    log.log(logging.WARNING if lost > options.nothing_share * total else logging.INFO, "%s (%s)", sentence, reading)
+    if options.engine == "rules":
+        log.info("reports: %d words were not understood (unknown_words.tsv beside it)", words)

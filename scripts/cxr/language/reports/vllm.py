@@ -1,0 +1,42 @@
+"""The paper's engine: a language model's answers for the texts of a shard, joined with its map of all places."""
+
+from cxr.base.errors import UserError
+from cxr.base.tables import read_lines
+from cxr.language.reports.engine import Structure
+from cxr.language.reports.schema import Quarantined
+
+INPUTS = {"structured": "results/reports/structured/{shard}.jsonl", "mapping": "results/reports/mapping.jsonl"}
+"""What the engine reads besides the cohort, made by rules of their own: the models run there."""
+
+
+def load(options) -> Structure:
+    """Return the engine. ``options``: those of the rules engine and ``files`` (paths by the names of ``INPUTS``)."""
+    from cxr.language.reports import rules
+    from cxr.language.reports.llm import answers
+    from cxr.language.reports.llm.join import Joiner
+    from cxr.language.reports.rules import lexicon
+
+    told = {line["text"]: line for line in read_lines(options.files["structured"])}
+    joiner = Joiner(
+        places={
+            (line["location"], line["entity"]): (line["category"], line["labels"])
+            for line in read_lines(options.files["mapping"])
+            if line["problem"] is None
+        },
+        lexicon=lexicon.load(str(options.lexicon)),
+        rules=rules.load(options),
+        unsided_effusion=options.effusion_without_side == "both_bases",
+    )
+
+    def structure(sentences: list[str]) -> list[dict]:
+        line = told.get(answers.key_of(sentences))
+        if line is None:
+            raise UserError(
+                f"{options.files['structured']} has no answer for a report of this shard, which was edited since: "
+                "run again with --forcerun reports_structured"
+            )
+        if line["findings"] is None:
+            raise Quarantined(line["problem"])
+        return joiner.tuples(line["findings"], sentences)
+
+    return structure

@@ -1,0 +1,123 @@
+"""Which words of a report are known: the lexicon's, and those of English reports that name no finding.
+
+What is in neither was not understood; a finding may hide in it.
+"""
+
+import re
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from pathlib import Path
+
+import yaml
+
+WORD = re.compile(r"[^\W\d_]+")
+LONGEST_WORD = 40
+_ENDINGS = (
+    ("s", ("",)), ("es", ("", "e")), ("ies", ("y",)), ("ed", ("", "e")), ("ied", ("y",)), ("ing", ("", "e")),
+    ("ly", ("", "le")), ("ally", ("",)), ("er", ("", "e")), ("est", ("", "e")), ("al", ("",)), ("able", ("", "e")),
+    ("less", ("",)), ("like", ("",)), ("ness", ("",)),
+)  # fmt: skip
+_BEGINNINGS = ("un", "non", "re", "pre", "post", "sub", "mid", "infra", "supra", "inter", "intra", "extra", "peri",
+               "para")  # fmt: skip
+_SHORTEST_STEM, _SHORTEST_REST = 3, 4
+_NAMED = frozenset(("dr", "drs", "doctor", "mr", "mrs", "ms", "prof"))
+"""Titles: the words in capitals behind them are names."""
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """``words`` in lower case; ``talk``: those of sentences that speak of the report itself and not of a finding."""
+
+    words: frozenset[str]
+    talk: frozenset[str]
+
+    def known(self, word: str) -> bool:
+        """Tell whether a word in lower case, or one that it is a regular form of, is known."""
+        return word in self.words or _derived(self, word)
+
+    def unknown(self, sentences: list[str]) -> list[dict]:
+        """Return {word, sentence_index (from 1), finding} of each unknown word at its first place, in their order.
+
+        ``finding`` tells whether a sentence with the word could hold a finding. Single letters, numbers, placeholders
+        ("XXXX", "___") and names behind a title are no words.
+        """
+        found: dict[str, dict] = {}
+        for number, sentence in enumerate(sentences, start=1):
+            words = [match[0] for match in WORD.finditer(sentence)]
+            strange = [word for word in _unnamed(words) if len(word) > 1 and not self.known(word.lower())]
+            holds = bool(strange) and self.talk.isdisjoint(word.lower() for word in words)
+            for word in strange:
+                name = word.lower()[:LONGEST_WORD]
+                row = found.setdefault(name, {"word": name, "sentence_index": number, "finding": False})
+                row["finding"] = row["finding"] or holds
+        return list(found.values())
+
+    def share(self, sentences: list[str], unknown: list[dict]) -> float:
+        """Return the share of the section's distinct words that are unknown and may hide a finding."""
+        every = {word.lower() for sentence in sentences for word in WORD.findall(sentence) if len(word) > 1}
+        return round(sum(row["finding"] for row in unknown) / max(1, len(every)), 4)
+
+
+def _unnamed(words: list[str]) -> list[str]:
+    """Leave out up to two capitalised words behind a title ("Dr. Anna Kowalczyk")."""
+    kept, names = [], 0
+    for word in words:
+        if word.lower() in _NAMED:
+            names = 2
+        elif names and word[0].isupper():
+            names -= 1
+        else:
+            names = 0
+            kept.append(word)
+    return kept
+
+
+@lru_cache(maxsize=1 << 17)
+def _derived(vocabulary: Vocabulary, word: str) -> bool:
+    rests = [word, *(word[len(start) :] for start in _BEGINNINGS if word.startswith(start))]
+    return any(
+        base in vocabulary.words
+        for rest in rests
+        if rest is word or len(rest) >= _SHORTEST_REST
+        for base in (rest, *_bases(rest))
+    )
+
+
+def _bases(word: str) -> list[str]:
+    found = []
+    for end, additions in _ENDINGS:
+        stem = word[: -len(end)]
+        if word.endswith(end) and len(stem) >= _SHORTEST_STEM:
+            found += [stem + addition for addition in additions]
+            if end in ("ed", "ing", "er", "est") and stem[-1] == stem[-2]:
+                found.append(stem[:-1])
+    return found
+
+
+@cache
+def read(reading: str, lexicon: str) -> Vocabulary:
+    """Read the words of the folders ``resources/reading`` and ``resources/lexicon``."""
+    english = _yaml(Path(reading) / "english.yaml")
+    talk = frozenset(english.pop("talk"))
+    own = [_yaml(path) for path in sorted(Path(lexicon).glob("*.yaml"))]
+    words = {word for tree in (english, *own) for text in _texts(tree) for word in WORD.findall(text.lower())}
+    return Vocabulary(frozenset(words | talk | _misspelt(lexicon)), talk)
+
+
+def _misspelt(lexicon: str) -> set[str]:
+    """Return what the rules engine reads as a word of the lexicon."""
+    from cxr.language.reports.rules import lexicon as rules_lexicon
+
+    return set(rules_lexicon.load(lexicon).spelling)
+
+
+def _yaml(path: Path) -> dict:
+    return yaml.load(path.read_text(encoding="utf-8"), yaml.BaseLoader)  # "no" is a word
+
+
+def _texts(tree: object) -> list[str]:
+    if isinstance(tree, dict):
+        return [text for pair in tree.items() for part in pair for text in _texts(part)]
+    if isinstance(tree, list):
+        return [text for part in tree for text in _texts(part)]
+    return [str(tree)]

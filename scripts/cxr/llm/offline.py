@@ -1,0 +1,45 @@
+"""vLLM inside the job: schema-constrained, greedy by default, one batch for all questions, no network."""
+
+import os
+
+from cxr.llm.asking import Generate, Question
+from cxr.llm.options import Execution, ModelOptions, folder_of
+
+
+def connect(options: ModelOptions, execution: Execution) -> Generate:
+    """Load the model and return the function that asks it. Raises UserError if the model is not on this machine."""
+    # before the imports that read them
+    os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1", VLLM_NO_USAGE_STATS="1")
+    folder = folder_of(options)
+    from vllm import LLM, SamplingParams
+    from vllm.sampling_params import StructuredOutputsParams
+
+    model = LLM(
+        model=folder,
+        seed=options.seed,
+        dtype=options.dtype,
+        max_model_len=options.context,
+        tensor_parallel_size=max(1, execution.gpus),
+        gpu_memory_utilization=execution.gpu_memory,
+        enforce_eager=execution.eager,
+        enable_prefix_caching=True,  # the prompt's rules are the same for every report
+        limit_mm_per_prompt={"image": 0},
+        generation_config="vllm",  # no sampling defaults from the model's own folder
+    )
+
+    def generate(questions: list[Question], attempt: int) -> list[str]:
+        temperature, seed = options.sampling(attempt)
+        params = [
+            SamplingParams(
+                temperature=temperature,
+                seed=seed,
+                max_tokens=options.max_tokens,
+                # blanks stay free: a model forced into compact JSON leaves the form it knows, and answers worse
+                structured_outputs=StructuredOutputsParams(json=question.schema),
+            )
+            for question in questions
+        ]
+        outputs = model.chat([question.messages for question in questions], params, use_tqdm=True)
+        return [output.outputs[0].text for output in outputs]
+
+    return generate

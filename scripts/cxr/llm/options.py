@@ -1,0 +1,87 @@
+"""How a model is reached: vLLM inside the job, or a running OpenAI-compatible server. Same questions, same answers."""
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from cxr.base.errors import UserError
+from cxr.llm.asking import Limits
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """What is asked of which model: the settings that an answer depends on.
+
+    key: the section of the settings that names the model ("reports.llm.structuring"), for messages.
+    """
+
+    key: str
+    transport: str
+    model: str
+    revision: str
+    context: int
+    max_tokens: int
+    dtype: str
+    temperature: float
+    retries: int
+    retry_temperature: float
+    seed: int
+
+    @property
+    def limits(self) -> Limits:
+        return Limits(self.context, self.max_tokens, self.retries)
+
+    @property
+    def name(self) -> str:
+        """Model and revision, as results carry them."""
+        pinned = self.revision and not Path(self.model).is_dir()
+        return f"{self.model}@{self.revision}" if pinned else self.model
+
+    def sampling(self, attempt: int) -> tuple[float, int]:
+        """Return temperature and seed of an attempt: the first one greedy by default, the later ones not."""
+        return (self.retry_temperature if attempt else self.temperature), self.seed + attempt
+
+
+@dataclass(frozen=True)
+class Execution:
+    """How a model is run; no answer depends on it (the settings' sections ``execution``).
+
+    server_key: the setting that gives the server's address, for messages.
+    """
+
+    gpus: int
+    gpu_memory: float
+    eager: bool
+    server: str
+    server_key: str
+    requests: int
+    timeout_s: int
+
+    @classmethod
+    def of(cls, given: dict, key: str, own_server: str = "server") -> "Execution":
+        """Read the section ``key`` of the settings; ``own_server`` names the address that, where given, comes first."""
+        name = own_server if given.get(own_server) else "server"
+        known = {field.name for field in fields(cls)} & given.keys()
+        told = {field: given[field] for field in known} | {"server": given[name], "server_key": f"{key}.{name}"}
+        return cls(**told)
+
+
+def folder_of(options: ModelOptions) -> str:
+    """Return the folder of a model that was fetched before: a job never downloads.
+
+    Raises UserError that says how to get it.
+    """
+    if Path(options.model).is_dir():
+        return options.model
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
+
+    try:
+        return snapshot_download(options.model, revision=options.revision or None, local_files_only=True)
+    except HFValidationError:
+        raise UserError(f"{options.key}.model: {options.model!r} is neither a folder nor a Hugging Face id") from None
+    except LocalEntryNotFoundError:
+        pin = f" --revision {options.revision}" if options.revision else ""
+        raise UserError(
+            f"{options.key}.model: {options.name} is not on this machine: on one with network and the same HF_HOME run "
+            f"`hf download {options.model}{pin}`, or give its folder"
+        ) from None

@@ -1,0 +1,72 @@
+"""A running OpenAI-compatible server (``vllm serve`` and others) instead of a model inside the job."""
+
+import logging
+import os
+from concurrent.futures import ThreadPoolExecutor
+
+from cxr.base.errors import UserError
+from cxr.base.jobs import progress
+from cxr.llm.asking import Generate, Question
+from cxr.llm.options import Execution, ModelOptions
+
+
+def connect(options: ModelOptions, execution: Execution) -> Generate:
+    """Return the function that asks the server. Raises UserError if it does not answer or lacks the model."""
+    import openai
+
+    key, address = execution.server_key, execution.server
+    for name in ("httpx", "httpx2"):
+        logging.getLogger(name).setLevel(logging.WARNING)  # else a line a request
+    client = openai.OpenAI(
+        base_url=address,
+        api_key=os.environ.get("OPENAI_API_KEY") or "none",
+        timeout=execution.timeout_s,
+        max_retries=5,
+    )
+    _check_model(client, options, key, address)
+
+    def one(question: Question, temperature: float, seed: int) -> str:
+        # response_format, not the guided_* keys of old: a server that has forgotten those answers unconstrained
+        schema = {"name": "answer", "schema": question.schema, "strict": True}
+        try:
+            answer = client.chat.completions.create(
+                model=options.model,
+                messages=question.messages,
+                temperature=temperature,
+                seed=seed,
+                max_tokens=options.max_tokens,
+                response_format={"type": "json_schema", "json_schema": schema},
+            )
+        except openai.BadRequestError:
+            return ""  # this question's own fault: no JSON, so it is asked again and then set apart
+        return answer.choices[0].message.content or ""
+
+    def generate(questions: list[Question], attempt: int) -> list[str]:
+        temperature, seed = options.sampling(attempt)
+        with ThreadPoolExecutor(execution.requests) as pool:
+            texts = pool.map(lambda question: one(question, temperature, seed), questions)
+            try:
+                return list(progress(texts, len(questions), "answers"))
+            except openai.OpenAIError as error:
+                pool.shutdown(cancel_futures=True)
+                raise _unreachable(key, address, error) from None
+
+    return generate
+
+
+def _check_model(client, options: ModelOptions, key: str, address: str) -> None:
+    import openai
+
+    try:
+        served = [model.id for model in client.models.list()]
+    except openai.OpenAIError as error:
+        raise _unreachable(key, address, error) from None
+    if options.model not in served:
+        raise UserError(
+            f"{options.key}.model: the server at {address} has no {options.model!r}: "
+            f"choose one of {', '.join(served) or 'none'}, or serve it"
+        )
+
+
+def _unreachable(key: str, address: str, error: Exception) -> UserError:
+    return UserError(f"{key}: {address} does not answer ({type(error).__name__}): start it, or correct the address")

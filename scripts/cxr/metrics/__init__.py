@@ -1,0 +1,1 @@
+"""Measures of masks and boxes, and their intervals. They know arrays, and no stage."""

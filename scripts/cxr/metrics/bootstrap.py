@@ -1,0 +1,79 @@
+"""Percentile intervals by resampling patients: pairs of one patient are not independent of one another.
+
+A measure is a ratio of two sums over patients (correct / asked, IoU / pairs, I / U). A replicate draws as many patients
+as there are, with replacement, so its sums are the patients' sums weighted by how often each was drawn.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from cxr.base.seeds import stable_hash
+
+BLOCK = 64
+"""Replicates whose weights are in memory at a time; the draws do not depend on it."""
+
+
+def weights(subjects: int, replicates: int, seed: int) -> Iterator[np.ndarray]:
+    """Yield int64 (<= BLOCK, subjects) counts of how often each patient was drawn, ``replicates`` rows in all."""
+    generator = np.random.default_rng(stable_hash("bootstrap", seed))
+    chances = np.full(subjects, 1 / subjects) if subjects else np.empty(0)
+    for first in range(0, replicates, BLOCK):
+        rows = min(BLOCK, replicates - first)
+        yield generator.multinomial(subjects, chances, size=rows)
+
+
+def sums_of(subject: np.ndarray, subjects: int, values: np.ndarray) -> np.ndarray:
+    """Return float64 (subjects, K): sums over each patient's rows of ``values`` (N, K); ``subject`` (N,) says whose."""
+    sums = np.zeros((subjects, values.shape[1]))
+    np.add.at(sums, subject, values)
+    return sums
+
+
+def _ratios(numerators: np.ndarray, denominators: np.ndarray, replicates: int, seed: int) -> np.ndarray:
+    """Return the ratios of all replicates, float64 (replicates, K), NaN where a replicate has no denominator."""
+    found = []
+    for drawn in weights(len(numerators), replicates, seed):
+        below = drawn @ denominators
+        found.append(np.divide(drawn @ numerators, below, out=np.full(below.shape, np.nan), where=below > 0))
+    return np.concatenate(found)
+
+
+def _ends(table: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:
+    ends = np.full((2, table.shape[1]), np.nan)
+    known = ~np.isnan(table).all(axis=0)
+    ends[:, known] = np.nanquantile(table[:, known], [(1 - level) / 2, (1 + level) / 2], axis=0)
+    return ends[0], ends[1]
+
+
+def differences(
+    first: tuple[np.ndarray, np.ndarray],
+    second: tuple[np.ndarray, np.ndarray],
+    *,
+    replicates: int,
+    level: float,
+    seed: int,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the ends, float64 (K,) each, of the intervals of K differences of ratios, first less second.
+
+    Each is (numerators, denominators) per patient, (subjects, K), the same patients in the same order: a replicate
+    draws them once for both, so that what the two share cancels out.
+    """
+    subjects, ratios = first[0].shape
+    if not replicates or not subjects or not ratios:
+        return np.full(ratios, np.nan), np.full(ratios, np.nan)
+    return _ends(_ratios(*first, replicates, seed) - _ratios(*second, replicates, seed), level)
+
+
+def intervals(
+    numerators: np.ndarray, denominators: np.ndarray, *, replicates: int, level: float, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the lower and the upper ends, float64 (K,) each, of the intervals of K ratios.
+
+    ``numerators`` and ``denominators``: sums per patient, (subjects, K). A replicate without a denominator says
+    nothing of its ratio and is left out; where all are, or with no replicates, the ends are NaN.
+    """
+    subjects, ratios = numerators.shape
+    if not replicates or not subjects or not ratios:
+        return np.full(ratios, np.nan), np.full(ratios, np.nan)
+    return _ends(_ratios(numerators, denominators, replicates, seed), level)

@@ -1,0 +1,1 @@
+"""Loading and running neural networks: devices, safetensors, ONNX."""

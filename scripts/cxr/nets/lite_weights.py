@@ -1,0 +1,41 @@
+"""The weights that lie in this repository, which engines `lite` read, and what their cards say of them."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from cxr.base.paths import RESOURCES
+
+RESOURCE_FILES = ("organs/CARD.md", "anomaly/CARD.md", "boxes/CARD.md", "organs/UPRIGHT.md", "organs/lite.onnx",
+                  "anomaly/lite.onnx", "boxes/lite.onnx", "organs/upright.onnx")  # fmt: skip
+READ_BY = {"organs": ("organs", "anatomy"), "anomaly": ("anomaly",), "boxes": ("boxes",)}
+"""{folder of ``resources/``: the stages whose engine ``lite`` reads its weights}."""
+
+
+class Weights(NamedTuple):
+    """A file of weights, the stages that read it, its licence in the words of its card, and the card."""
+
+    file: Path
+    used_by: list[str]
+    licence: str
+    card: Path
+
+
+def weights_of(engines: Mapping[str, str]) -> list[Weights]:
+    """Return the repository's own weights that a run with these engines ({stage: engine}) reads."""
+    used = {folder: [stage for stage in stages if engines.get(stage) == "lite"] for folder, stages in READ_BY.items()}
+    found = [_weights(f"{folder}/lite.onnx", stages, f"{folder}/CARD.md") for folder, stages in used.items() if stages]
+    if "organs" in engines:  # which way up a picture is, whatever the engine
+        found.append(_weights("organs/upright.onnx", ["organs"], "organs/UPRIGHT.md"))
+    return found
+
+
+def _weights(file: str, used_by: list[str], card: str) -> Weights:
+    return Weights(RESOURCES / file, used_by, licence_of(RESOURCES / card), RESOURCES / card)
+
+
+def licence_of(card: Path) -> str:
+    """Return the licence that a model card's first table states."""
+    text = card.read_text(encoding="utf-8")
+    return re.search(r"^\| Licence \| (.*?) \|$", text, flags=re.M).group(1).replace("**", "")

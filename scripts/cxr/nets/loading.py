@@ -1,0 +1,48 @@
+"""Weights of a net from safetensors, each of the shape that the net wants."""
+
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file
+
+from cxr.base.errors import UserError
+from cxr.base.faults import no_inputs
+
+
+def load_strict(net: torch.nn.Module, path: str | Path) -> None:
+    """Give a net (also one on the device ``meta``) the weights of a safetensors file, which must fit exactly.
+
+    Raises UserError with one sentence for a file that is missing, damaged or another net's.
+    """
+    wanted = {name: tuple(value.shape) for name, value in net.state_dict().items()}
+    remedy = "delete it and run snakemake weights again (docs/models.md)"
+    try:
+        with safe_open(path, "pt") as file:
+            held = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118 (no mapping)
+    except (SafetensorError, OSError) as error:
+        if no_inputs(error):
+            raise
+        raise UserError(f"{path} is missing, damaged or no safetensors file: {remedy}") from None
+    if fault := misfit(wanted, held):
+        raise UserError(f"{path} holds the weights of another net, for {fault}: {remedy}")
+    try:
+        net.load_state_dict(load_file(path), assign=True)
+    except RuntimeError as error:  # whole numbers where a net has fractions
+        if no_inputs(error):
+            raise
+        raise UserError(f"{path} holds numbers of another type than the net's: {remedy}") from None
+
+
+def misfit(wanted: dict[str, tuple[int, ...]], held: dict[str, tuple[int, ...]]) -> str:
+    """Say in a clause how the tensors of a file ({name: shape}) differ from those of a net; empty where they do not."""
+    clauses = {
+        "it lacks": wanted.keys() - held.keys(),
+        "the net has no": held.keys() - wanted.keys(),
+        "the shape differs of": {name for name in wanted.keys() & held.keys() if wanted[name] != held[name]},
+    }
+    for clause, names in clauses.items():
+        if names:
+            more = f" and {len(names) - 1} more of {len(wanted)}" if len(names) > 1 else ""
+            return f"{clause} {min(names)}{more}"
+    return ""

@@ -1,0 +1,57 @@
+"""Run a small ONNX net that turns one frame into one region per label."""
+
+import json
+from pathlib import Path
+
+import cv2
+import numpy as np
+
+from cxr.nets import onnx
+
+
+def prepare(image: np.ndarray, size: int, percentiles: tuple[float, float]) -> np.ndarray:
+    """Shrink a frame uint8 (H, W) to float32 (size, size) and scale it to 0..1.
+
+    The range lies between the percentiles of the pixels above 0: black padding and collimated borders say nothing
+    about exposure. A picture without two different values comes back as zeros.
+    """
+    small = cv2.resize(image, (size, size), interpolation=cv2.INTER_AREA).astype(np.float32) / 255
+    values = small[small > 0]
+    if values.size < 2:
+        return np.zeros_like(small)
+    low, high = np.percentile(values, percentiles).astype(np.float32)
+    return np.clip((small - low) / max(high - low, np.float32(1e-3)), 0, 1)
+
+
+def clean_mask(probability: np.ndarray) -> np.ndarray:
+    """Threshold a map (H, W) at one half, keep the largest 8-connected component and fill its holes."""
+    count, labels, stats, _ = cv2.connectedComponentsWithStats((probability > 0.5).astype(np.uint8), connectivity=8)
+    if count < 2:
+        return np.zeros(probability.shape, bool)
+    largest = (labels == 1 + int(np.argmax(stats[1:, cv2.CC_STAT_AREA]))).astype(np.uint8)
+    outlines, _ = cv2.findContours(largest, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
+    return cv2.drawContours(largest, outlines, -1, 1, cv2.FILLED) > 0
+
+
+class MapNet:
+    """A net that gives a frame one probability map per label.
+
+    The ONNX file says in its metadata what it needs: ``labels`` (joined by ``|``), ``size`` (pixels of its square
+    input) and ``percentiles`` (see :func:`prepare`). Safe to call from several threads.
+    """
+
+    def __init__(self, path: str | Path):
+        notes = onnx.metadata(path)
+        self.path = path
+        self.labels: tuple[str, ...] = tuple(notes["labels"].split("|"))
+        self._size, self._percentiles = int(notes["size"]), tuple(json.loads(notes["percentiles"]))
+
+    def maps(self, image: np.ndarray) -> np.ndarray:
+        """Return float32 (K, H, W) probabilities of a frame uint8 (H, W)."""
+        small = prepare(image, self._size, self._percentiles)
+        found = onnx.run(self.path, image=small[None, None])[0][0]
+        return np.stack([cv2.resize(p, image.shape[::-1], interpolation=cv2.INTER_LINEAR) for p in found])
+
+    def masks(self, image: np.ndarray) -> np.ndarray:
+        """Return bool (K, H, W): one whole region per label, empty where nothing reaches one half."""
+        return np.stack([clean_mask(p) for p in self.maps(image)])

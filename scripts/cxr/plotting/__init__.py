@@ -1,0 +1,1 @@
+"""Colours and saving of figures."""

@@ -1,0 +1,43 @@
+"""What all figures share: colours that stay apart for colour-blind readers (Okabe and Ito), and how they are saved."""
+
+import io
+from collections.abc import Mapping
+from pathlib import Path
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from cxr.base.atomic import atomic
+
+# An id, a name or a report may hold $: it is text, not a formula.
+matplotlib.rcParams["text.parse_math"] = False
+
+ORANGE, SKY, GREEN, YELLOW = "#E69F00", "#56B4E9", "#009E73", "#F0E442"
+BLUE, VERMILION, PURPLE, GREY = "#0072B2", "#D55E00", "#CC79A7", "#7F7F7F"
+BLACK = "#000000"
+
+
+def legend(axes: Axes, entries: Mapping[str, str]) -> None:
+    """Draw a legend of {name: colour} over an image, none without entries."""
+    if entries:
+        handles = [Patch(color=colour, label=name) for name, colour in entries.items()]
+        axes.legend(handles=handles, loc="lower left", fontsize=7, framealpha=0.7)
+
+
+def save(figure: Figure, path: str | Path, dpi: int) -> None:
+    """Save a figure as PNG under its name only when it is whole, the same bytes whatever made it."""
+    with atomic(path) as temporary:
+        figure.savefig(temporary, dpi=dpi, format="png", metadata={"Software": None})
+
+
+def save_sheet(figure: Figure, path: str | Path, dpi: int, quality: int) -> None:
+    """Save a figure as JPEG, for sheets that are filled with X-rays: as PNG they take five times the room."""
+    # no subsampling: thin outlines would lose their colours
+    as_jpeg = {"quality": quality, "optimize": True, "subsampling": 0}
+    # by way of memory: on a full disk Pillow writes half of a JPEG and says nothing
+    held = io.BytesIO()
+    figure.savefig(held, dpi=dpi, format="jpeg", pil_kwargs=as_jpeg)
+    with atomic(path) as temporary:
+        temporary.write_bytes(held.getvalue())

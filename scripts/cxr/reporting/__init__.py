@@ -1,0 +1,1 @@
+"""What people look at: tables, figures, the page, comparisons, review and release."""

@@ -1,0 +1,214 @@
+"""What moving a threshold does: curves of recall and yield per lesion type, and a map of recall over two thresholds.
+
+A threshold is varied if the grid names at least two values for it. The others stay where the set ``base`` has them, or,
+where the grid has not that value, at the grid's nearest one: at the *reference*.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import polars as pl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from cxr.base.tables import read_table
+from cxr.plotting.plots import BLUE, GREY, ORANGE, save
+from cxr.reporting.ablation.points import AVERAGE, COLUMNS, EDEMA, GROUNDABLE, PARTS, TAUS, column
+
+ROWS = (*(lesion for lesion in GROUNDABLE if lesion != EDEMA), EDEMA, AVERAGE)
+"""Edema beside the average, for it has thresholds of its own."""
+MEASURES = {"recall": "recall, %", "yield": "yield, findings"}
+RECALL = {"color": BLUE, "marker": "o", "markersize": 3.5}
+YIELD = {"color": ORANGE, "marker": "s", "markersize": 3.5}
+STATED = {"color": GREY, "linestyle": "--", "linewidth": 1}
+BASE = {"color": GREY, "linestyle": ":", "linewidth": 1}
+WRITTEN = 100
+"""Cells of a map up to which each holds its value."""
+NONE_VARIED = "No threshold is varied: thresholds.grid gives none of them two values."
+ONE_VARIED = "Only {} is varied: a map needs two thresholds to which thresholds.grid gives two values."
+
+
+@dataclass(frozen=True)
+class AblationChartsOptions:
+    """``axes``: of the grid, each {part, tau, values}; ``base``: the set that gives all others; ``dpi``."""
+
+    axes: list[dict]
+    base: dict
+    dpi: int
+
+
+class Axis(NamedTuple):
+    """A varied threshold: its column of the table, its values in order, and its reference."""
+
+    column: str
+    values: list[float]
+    reference: float
+    base: float
+
+    @property
+    def name(self) -> str:
+        """What a figure calls it: ``tau_conf``, or ``tau_conf of edema``."""
+        part, _, tau = self.column.rpartition("_")
+        return f"tau_{tau} of {part}" if part else f"tau_{tau}"
+
+    def concerns(self, lesion: str) -> bool:
+        """Whether the threshold can change anything for a lesion type, or for the average."""
+        return lesion == AVERAGE or (lesion == EDEMA) == self.column.startswith(f"{EDEMA}_")
+
+
+def run_charts(*, table: str, curves: str, recall_map: str, options: AblationChartsOptions) -> None:
+    """Draw the two figures of a table of points (:func:`cxr.reporting.ablation.points.table`)."""
+    points = read_table(table).with_columns(
+        pl.col(*MEASURES, "recall_low", "recall_high").cast(pl.Float64, strict=False)
+    )
+    axes, reference = varied(options)
+    save(draw_curves(points, axes, reference), curves, options.dpi)
+    save(draw_map(points, axes, reference), recall_map, options.dpi)
+
+
+def varied(options: AblationChartsOptions) -> tuple[list[Axis], dict[str, float]]:
+    """Return the varied thresholds in the order of the grid, and the reference value of every threshold's column."""
+    reference = {column(part, tau): options.base[part][tau] for part in PARTS for tau in TAUS}
+    axes = []
+    for given in options.axes:
+        name, values = column(given["part"], given["tau"]), sorted(set(given["values"]))
+        base = reference[name]
+        # rounded, so that of two values as near the lower one is taken: 0.1 and not 0.3 for 0.2
+        reference[name] = min(values, key=lambda value: (round(abs(value - base), 12), value))
+        if len(values) > 1:
+            axes.append(Axis(name, values, reference[name], base))
+    return axes, reference
+
+
+def along(points: pl.DataFrame, names: Sequence[str], reference: Mapping[str, float]) -> pl.DataFrame:
+    """Return the points that are at the reference in every threshold but ``names``, each once, by their values."""
+    fixed = [pl.col(name) == reference[name] for name in COLUMNS if name not in names]
+    return points.filter(fixed).unique([*names, "lesion"], keep="first", maintain_order=True).sort(*names)
+
+
+def draw_curves(points: pl.DataFrame, axes: Sequence[Axis], reference: Mapping[str, float]) -> Figure:
+    """Draw recall (with its interval) and yield of each lesion type against each varied threshold."""
+    if not axes:
+        return note(NONE_VARIED)
+    lesions = _concerned(axes)
+    figure = Figure(figsize=(1.2 + 5.2 * len(axes), 1 + 1.45 * len(lesions)), layout="constrained")
+    panels = figure.subplots(len(lesions), 2 * len(axes), squeeze=False, sharex="col")
+    for number, axis in enumerate(axes):
+        chosen = along(points, [axis.column], reference)
+        for row, lesion in enumerate(lesions):
+            for side, measure in enumerate(MEASURES):
+                panel = panels[row, 2 * number + side]
+                if axis.concerns(lesion):
+                    _curve(panel, chosen.filter(pl.col("lesion") == lesion), axis, measure)
+                else:
+                    panel.set_visible(False)
+        for side, title in enumerate(MEASURES.values()):
+            shown = [panel for panel in panels[:, 2 * number + side] if panel.get_visible()]
+            shown[0].set_title(title, fontsize=10)
+            shown[-1].set_xlabel(axis.name)
+            _ticks(shown[-1], axis)
+    for row, lesion in enumerate(lesions):
+        shown = next(panel for panel in panels[row] if panel.get_visible())
+        shown.set_ylabel(lesion, fontsize=10, fontweight="bold")
+    _legend(figure)
+    figure.suptitle("Recall and yield against each threshold, the others " + _held(axes, reference, ()), fontsize=11)
+    return figure
+
+
+def _concerned(axes: Sequence[Axis]) -> list[str]:
+    return [lesion for lesion in ROWS if any(axis.concerns(lesion) for axis in axes)]
+
+
+def _legend(figure: Figure) -> None:
+    handles = {
+        "recall and its interval": (Patch(color=BLUE, alpha=0.2, linewidth=0), Line2D([], [], **RECALL)),
+        "yield: findings with a grounded mask": Line2D([], [], **YIELD),
+        "findings that state the lesion": Line2D([], [], **STATED),
+        "value of the base set": Line2D([], [], **BASE),
+    }
+    figure.legend(list(handles.values()), list(handles), loc="outside lower center", ncols=4, frameon=False, fontsize=9)
+
+
+def _curve(panel: Axes, rows: pl.DataFrame, axis: Axis, measure: str) -> None:
+    x = rows[axis.column].to_list()
+    if measure == "recall":
+        known = rows.drop_nulls("recall")
+        at = known[axis.column].to_list()
+        panel.fill_between(at, known["recall_low"], known["recall_high"], color=BLUE, alpha=0.2, linewidth=0)
+        panel.plot(at, known["recall"], **RECALL)
+        panel.set_ylim(0, 100)
+    else:
+        panel.plot(x, rows["findings"], **STATED)
+        panel.plot(x, rows["yield"], **YIELD)
+        panel.set_ylim(0, max(1, rows["findings"].max() or 0) * 1.08)
+        panel.yaxis.get_major_locator().set_params(integer=True)
+    panel.axvline(axis.base, **BASE)
+    panel.tick_params(labelsize=8)
+    panel.spines[["top", "right"]].set_visible(False)
+
+
+def _ticks(panel: Axes, axis: Axis) -> None:
+    every = -(-len(axis.values) // 7)
+    shown = axis.values[::every]
+    panel.set_xticks(shown, [f"{value:g}" for value in shown], rotation=45)
+
+
+def draw_map(points: pl.DataFrame, axes: Sequence[Axis], reference: Mapping[str, float]) -> Figure:
+    """Draw recall over the first two varied thresholds, a panel a lesion type that one of them concerns."""
+    if not axes:
+        return note(NONE_VARIED)
+    if len(axes) < 2:
+        return note(ONE_VARIED.format(axes[0].name))
+    down, across = axes[:2]
+    lesions = _concerned(axes[:2])
+    rows = 1 if len(lesions) < 4 else 2
+    columns = -(-len(lesions) // rows)
+    wide, high = max(2.4, 0.42 * len(across.values) + 0.8), max(1.8, 0.3 * len(down.values) + 0.9)
+    figure = Figure(figsize=(wide * columns + 1.2, high * rows + 0.9), layout="constrained")
+    panels = figure.subplots(rows, columns, squeeze=False).ravel()
+    chosen = along(points, [down.column, across.column], reference)
+    for panel, lesion in zip(panels, lesions, strict=False):
+        shown = _cells(panel, chosen.filter(pl.col("lesion") == lesion), down, across)
+        panel.set_title(lesion, fontsize=10)
+    for panel in panels[len(lesions) :]:
+        panel.set_visible(False)
+    figure.supxlabel(across.name, fontsize=10)
+    figure.supylabel(down.name, fontsize=10)
+    figure.colorbar(shown, ax=panels.tolist(), shrink=0.8, label="recall, %")
+    figure.suptitle("Recall over two thresholds, the others " + _held(axes, reference, axes[:2]), fontsize=11)
+    return figure
+
+
+def _cells(panel: Axes, rows: pl.DataFrame, down: Axis, across: Axis):
+    found = {(row[down.column], row[across.column]): row["recall"] for row in rows.iter_rows(named=True)}
+    grid = [[found.get((y, x)) for x in across.values] for y in down.values]
+    cells = [[float("nan") if value is None else value for value in line] for line in grid]
+    shown = panel.imshow(cells, cmap="cividis", vmin=0, vmax=100, aspect="auto", origin="lower")
+    for y, line in enumerate(grid):
+        for x, value in enumerate(line):
+            if len(down.values) * len(across.values) <= WRITTEN:
+                text = "–" if value is None else f"{value:.0f}"
+                colour = "black" if value is None or value > 55 else "white"
+                panel.text(x, y, text, ha="center", va="center", color=colour, fontsize=8)
+    panel.set_xticks(range(len(across.values)), [f"{value:g}" for value in across.values], rotation=45)
+    panel.set_yticks(range(len(down.values)), [f"{value:g}" for value in down.values])
+    panel.tick_params(labelsize=8)
+    return shown
+
+
+def _held(axes: Sequence[Axis], reference: Mapping[str, float], free: Sequence[Axis]) -> str:
+    """Say where the thresholds that a figure does not move are."""
+    moved = [axis for axis in axes if axis not in free and axis.reference != axis.base]
+    if not moved:
+        return "as in the base set"
+    return "as in the base set, but " + ", ".join(f"{axis.name} at {axis.reference:g}" for axis in moved)
+
+
+def note(text: str) -> Figure:
+    """Return a figure of one line."""
+    figure = Figure(figsize=(11, 0.6))
+    figure.text(0.5, 0.5, text, ha="center", va="center", fontsize=10)
+    return figure

@@ -1,0 +1,129 @@
+"""Recall and yield of every point (a named threshold set or a grid point) for every lesion type."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import sqrt
+from statistics import NormalDist
+
+import polars as pl
+
+from cxr.base.vocabulary import LESIONS
+
+GROUNDABLE = tuple(lesion for lesion in LESIONS if lesion != "cardiomegaly")
+AVERAGE = "average"
+TAUS = ("ano", "anatomy", "conf", "signal", "size")
+EDEMA = "edema"
+PARTS = ("general", EDEMA)
+SUMS = ("studies", "recalled", "findings", "masks", "yield")
+
+
+def column(part: str, tau: str) -> str:
+    """Return the table's column of a threshold: ``conf`` of all targets but edema, ``edema_conf`` of edema."""
+    return tau if part == "general" else f"{part}_{tau}"
+
+
+COLUMNS = tuple(column(part, tau) for part in PARTS for tau in TAUS)
+
+
+def count(sweeps: Iterable[pl.DataFrame]) -> pl.DataFrame:
+    """Count the rows of the sweep, one shard after the other: a study lies in one shard, so that shards add up.
+
+    Returns thresholds, lesion, studies, recalled, findings, masks, yield (see :func:`table`), mask_px (list of the
+    pixels of every image with a grounded mask).
+    """
+    parts = [_count(sweep) for sweep in sweeps]
+    pixels = pl.col("mask_px").list.explode(keep_nulls=False, empty_as_null=False)
+    return pl.concat(parts).group_by("thresholds", "lesion").agg(*(pl.col(name).sum() for name in SUMS), pixels)
+
+
+def _count(sweep: pl.DataFrame) -> pl.DataFrame:
+    studies = sweep.group_by("thresholds", "study_id", "lesion").agg(
+        pl.col("findings", "masks", "grounded").sum(), pl.col("mask_px").filter(pl.col("grounded") > 0)
+    )
+    return studies.group_by("thresholds", "lesion").agg(
+        pl.len().cast(pl.Int64).alias("studies"),
+        (pl.col("grounded") > 0).sum().cast(pl.Int64).alias("recalled"),
+        pl.col("findings", "masks").sum(),
+        pl.col("grounded").sum().alias("yield"),
+        pl.col("mask_px").list.explode(keep_nulls=False, empty_as_null=False),
+    )
+
+
+def table(counted: pl.DataFrame, sets: Mapping[str, Mapping], grid: Sequence[str], interval: float) -> pl.DataFrame:
+    """Return one row for every point, in the order of ``sets``, and lesion type, and for their average.
+
+    thresholds; kind ("set" | "grid"); the ten thresholds (:data:`COLUMNS`); lesion; studies (that state the lesion);
+    recalled (of these, studies with a grounded mask of it); recall (%), recall_low, recall_high; findings (that state
+    it), masks (findings with a mask), yield (findings with a grounded mask, each a positive instruction before those
+    of one text are joined); median_mask_px (of the grounded masks of an image together; null without any).
+
+    ``sets``: {name: {"general": {...}, "edema": {...}}}; ``grid``: names of those that are grid points. The row
+    ``average`` holds the unweighted mean recall of the lesion types that occur, and sums. Intervals hold ``interval``
+    of the chance: Wilson's of a lesion type, and for the average the sides of those, added as squares (Newcombe 1998,
+    Zou and Donner 2008); both take studies and lesion types for independent.
+    """
+    pixels = pl.col("mask_px").list
+    medians = counted.with_columns(pixels.median())
+    of_all = counted.group_by("thresholds").agg(pixels.explode(keep_nulls=False, empty_as_null=False).median())
+    found = {(row["thresholds"], row["lesion"]): row for row in medians.iter_rows(named=True)}
+    medians_of_all = dict(of_all.iter_rows())
+    z = NormalDist().inv_cdf((1 + interval) / 2)
+    rows = []
+    for name, taus in sets.items():
+        point = {"thresholds": name, "kind": "grid" if name in grid else "set"}
+        point |= {column(part, tau): taus[part][tau] for part in PARTS for tau in TAUS}
+        nothing = dict.fromkeys(SUMS, 0) | {"mask_px": None}
+        cells = [found.get((name, lesion), nothing) for lesion in GROUNDABLE]
+        rates = [wilson(cell["recalled"], cell["studies"], z) for cell in cells]
+        for lesion, cell, rate in zip(GROUNDABLE, cells, rates, strict=True):
+            rows.append(point | _row(lesion, cell, rate))
+        whole = {sum_: sum(cell[sum_] for cell in cells) for sum_ in SUMS}
+        whole["mask_px"] = medians_of_all.get(name)
+        rows.append(point | _row(AVERAGE, whole, mean([rate for rate in rates if rate])))
+    return pl.DataFrame(rows, schema=_schema())
+
+
+def wilson(part: int, whole: int, z: float) -> tuple[float, float, float] | None:
+    """Return a rate and Wilson's interval at ``z`` standard deviations; None of nothing."""
+    if not whole:
+        return None
+    rate = part / whole
+    middle, shrink = rate + z * z / (2 * whole), 1 + z * z / whole
+    half = z * sqrt(rate * (1 - rate) / whole + z * z / (4 * whole * whole))
+    # at 0 and 1 the end is the rate itself, which rounding would miss
+    low = 0.0 if part == 0 else (middle - half) / shrink
+    high = 1.0 if part == whole else (middle + half) / shrink
+    return rate, low, high
+
+
+def mean(rates: Sequence[tuple[float, float, float]]) -> tuple[float, float, float] | None:
+    """Return the mean of independent rates and its interval: their sides to each end, added as squares."""
+    if not rates:
+        return None
+    rate = sum(one for one, _, _ in rates) / len(rates)
+    below = sqrt(sum((one - low) ** 2 for one, low, _ in rates)) / len(rates)
+    above = sqrt(sum((high - one) ** 2 for one, _, high in rates)) / len(rates)
+    return rate, rate - below, rate + above
+
+
+def _row(lesion: str, cell: Mapping, rate: tuple[float, float, float] | None) -> dict:
+    recall, low, high = (None, None, None) if rate is None else (round(100 * one, 1) for one in rate)
+    return {
+        "lesion": lesion,
+        **{name: cell[name] for name in SUMS},
+        "recall": recall,
+        "recall_low": low,
+        "recall_high": high,
+        "median_mask_px": cell["mask_px"],
+    }
+
+
+def _schema() -> dict:
+    return {
+        **dict.fromkeys(("thresholds", "kind"), pl.String),
+        **dict.fromkeys(COLUMNS, pl.Float64),
+        "lesion": pl.String,
+        **dict.fromkeys(("studies", "recalled"), pl.Int64),
+        **dict.fromkeys(("recall", "recall_low", "recall_high"), pl.Float64),
+        **dict.fromkeys(("findings", "masks", "yield"), pl.Int64),
+        "median_mask_px": pl.Float64,
+    }

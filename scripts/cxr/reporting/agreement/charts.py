@@ -1,0 +1,121 @@
+"""Figures of the agreement: scores of the masks with intervals, and curves over thresholds, by reference and lesion."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import polars as pl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from cxr.base.tables import read_table
+from cxr.base.vocabulary import LESIONS
+from cxr.plotting.palette import LESION_COLOURS
+from cxr.plotting.plots import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, save
+from cxr.reporting.agreement.references import ANY
+
+ORDER = (*LESIONS, ANY)
+COLOURS = LESION_COLOURS | {ANY: BLACK}
+MARKS = dict(zip(ORDER, "osv^D*Px", strict=True))
+MAP_TITLES = {"dice": "Dice", "iou": "IoU", "covered": "share of the region marked", "inside": "share of marks inside"}
+BAR_TITLES = {"found": "images with a mask", "dice": "Dice, 0 without a mask", "dice_of_found": "Dice of found",
+              "iou_of_found": "IoU of found"}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class AgreementChartsOptions:
+    """Settings of the figures: dots per inch, and the overlap that a box is found by in the curves."""
+
+    dpi: int
+    iou: float
+
+
+def run_charts(*, scores: str, bars: str, curves: str, options: AgreementChartsOptions) -> None:
+    """Draw the scores of masks and of pointing (``bars``) and the curves of maps and boxes (``curves``)."""
+    table = read_table(scores)
+    numbers = ["at", "value", "low", "high"]
+    table = table.with_columns(pl.col(numbers).cast(pl.Float64, strict=False))
+    save(draw_bars(table), bars, options.dpi)
+    save(draw_curves(table, options.iou), curves, options.dpi)
+
+
+def draw_bars(table: pl.DataFrame) -> Figure:
+    """Draw a row for each reference: measures of the masks of each threshold set, and the pointing game."""
+    references = table["reference"].unique(maintain_order=True).to_list()
+    columns = [*BAR_TITLES, "pointing"]
+    figure = Figure(figsize=(3.1 * len(columns), 1 + 3 * len(references)), layout="constrained")
+    grid = figure.subplots(len(references), len(columns), squeeze=False)
+    for row, name in zip(grid, references, strict=True):
+        of = table.filter(pl.col("reference") == name)
+        for axes, measure in zip(row, columns, strict=True):
+            if measure == "pointing":
+                rows = of.filter((pl.col("what") == "anomaly map") & pl.col("measure").is_in(["pointing", "chance"]))
+                _bars(axes, rows, "measure", ("pointing", "chance"))
+                axes.set_title("pointing of the map; chance", fontsize=9)
+            else:
+                rows = of.filter(pl.col("what").str.starts_with("masks ") & (pl.col("measure") == measure))
+                _bars(axes, rows, "what", rows["what"].unique(maintain_order=True).to_list())
+                axes.set_title(BAR_TITLES[measure], fontsize=9)
+        row[0].set_ylabel(name, fontweight="bold")
+    return figure
+
+
+def _bars(axes: Axes, rows: pl.DataFrame, by: str, names: Sequence[str]) -> None:
+    lesions = [lesion for lesion in ORDER if lesion in set(rows["lesion"])]
+    width = 0.8 / max(1, len(names))
+    for number, name in enumerate(names):
+        of = {row["lesion"]: row for row in rows.filter(pl.col(by) == name).iter_rows(named=True)}
+        shown = [(place, of[lesion]) for place, lesion in enumerate(lesions) if lesion in of]
+        shown = [(place, row) for place, row in shown if row["value"] is not None]
+        at = [place + (number - (len(names) - 1) / 2) * width for place, _ in shown]
+        values = [row["value"] for _, row in shown]
+        ends = [[_distance(row, end) for _, row in shown] for end in ("low", "high")]
+        axes.bar(at, values, width * 0.9, color=(BLUE, ORANGE, GREEN, PURPLE)[number % 4], hatch=("", "//")[number % 2],
+                 yerr=ends if shown else None, ecolor=GREY, capsize=2, label=name, edgecolor="white")  # fmt: skip
+    axes.set_ylim(0, 1)
+    axes.set_xticks(range(len(lesions)), lesions, rotation=60, fontsize=8)
+    axes.spines[["top", "right"]].set_visible(False)
+    if len(names) > 1 and lesions:
+        axes.legend(fontsize=7, frameon=False)
+    if not lesions:
+        axes.text(0.5, 0.5, "none", transform=axes.transAxes, ha="center", color=GREY)
+
+
+def _distance(row: dict, end: str) -> float:
+    """Return how far an end of the interval is from the value; 0 without an interval."""
+    return 0.0 if row[end] is None else max(0.0, abs(row["value"] - row[end]))
+
+
+def draw_curves(table: pl.DataFrame, iou: float) -> Figure:
+    """Draw a row for each reference: the map over tau_ano, and recall and false boxes over the confidence."""
+    references = table["reference"].unique(maintain_order=True).to_list()
+    boxes = {f"recall_iou{iou:g}": f"recall of boxes, IoU {iou:g}", f"false_iou{iou:g}": "false boxes an image"}
+    columns = [*(("anomaly map", *item) for item in MAP_TITLES.items()), *(("boxes", *item) for item in boxes.items())]
+    figure = Figure(figsize=(3 * len(columns), 1.2 + 2.8 * len(references)), layout="constrained")
+    grid = figure.subplots(len(references), len(columns), squeeze=False)
+    lines: dict[str, object] = {}
+    for row, name in zip(grid, references, strict=True):
+        for axes, (what, measure, title) in zip(row, columns, strict=True):
+            here = (pl.col("reference") == name) & (pl.col("what") == what) & (pl.col("measure") == measure)
+            of = table.filter(here & pl.col("at").is_not_null() & pl.col("value").is_not_null())
+            lines |= _lines(axes, of)
+            axes.set_title(title, fontsize=9)
+            axes.set_xlabel("tau_ano" if what == "anomaly map" else "confidence", fontsize=8)
+            if not measure.startswith("false"):
+                axes.set_ylim(0, 1)
+        row[0].set_ylabel(name, fontweight="bold")
+    if lines:
+        figure.legend(list(lines.values()), list(lines), loc="outside lower center", ncols=8, frameon=False, fontsize=8)
+    return figure
+
+
+def _lines(axes: Axes, rows: pl.DataFrame) -> dict[str, object]:
+    drawn = {}
+    for lesion in [lesion for lesion in ORDER if lesion in set(rows["lesion"])]:
+        of = rows.filter(pl.col("lesion") == lesion).sort("at")
+        if of["low"].null_count() == 0:
+            axes.fill_between(of["at"], of["low"], of["high"], color=COLOURS[lesion], alpha=0.12, linewidth=0)
+        (drawn[lesion],) = axes.plot(of["at"], of["value"], color=COLOURS[lesion], marker=MARKS[lesion], markersize=4)
+    axes.set_xscale("log")
+    axes.tick_params(labelsize=8)
+    axes.spines[["top", "right"]].set_visible(False)
+    return drawn

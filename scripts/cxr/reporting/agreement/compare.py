@@ -1,0 +1,286 @@
+"""The agreement stage: one reference against masks, anomaly maps and boxes, image by image, then scores of them all.
+
+Population of a reference: the images with a frame that it names. Each other image and each region that is not compared
+has one row in ``left_out``, with a reason of :data:`cxr.reporting.agreement.references.LEFT_OUT`.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from cxr.base.errors import UserError
+from cxr.base.hdf5 import FRAME_SIZE, Shard
+from cxr.base.jobs import progress
+from cxr.base.tables import read_table, write_table
+from cxr.base.vocabulary import LUNGS
+from cxr.metrics.bootstrap import intervals
+from cxr.reporting.agreement import measures
+from cxr.reporting.agreement.measures import Value
+from cxr.reporting.agreement.references import (
+    ANY,
+    LEFT_OUT,
+    PAINTED,
+    Reference,
+    Region,
+    bounding,
+    distinct,
+    in_frame,
+    kinds,
+    load,
+    union,
+)
+
+HEART = "cardiomegaly"
+VALUES = {
+    **dict.fromkeys(("reference", "what", "lesion", "measure"), pl.String),
+    "at": pl.Float64,
+    **dict.fromkeys(("subject_id", "image_id"), pl.String),
+    **dict.fromkeys(("top", "below"), pl.Float64),
+}
+LEFT = dict.fromkeys(("reference", "image_id", "reason", "detail"), pl.String)
+GROUP = ["reference", "what", "lesion", "measure", "at"]
+CORNERS = ["x1", "y1", "x2", "y2"]
+
+
+@dataclass(frozen=True)
+class AgreementOptions:
+    """Settings of the stage (``agreement``), and of one reference."""
+
+    name: str
+    format: str
+    path: str
+    classes: Mapping[str, str]
+    image_id: str
+    sets: Sequence[str]
+    box_iou: Sequence[float]
+    same_box: float
+    anomaly_steps: Sequence[float]
+    confidence_steps: Sequence[float]
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """Settings of the intervals."""
+
+    replicates: int
+    interval: float
+    seed: int
+
+
+@dataclass(frozen=True)
+class Shards:
+    """The open shards of one part of the cohort, and its tables."""
+
+    frames: Shard
+    organs: Shard
+    anomaly: Shard
+    boxes: Mapping[str, pl.DataFrame]
+    findings: Mapping[str, Mapping[str, list[dict]]]
+    """{threshold set: {image_id: its findings that are used}}, of the images that came to the masks."""
+    masks: Mapping[str, Shard]
+
+
+def run_images(
+    *,
+    reference: str,
+    images: str,
+    frames: list[str],
+    organs: list[str],
+    anomaly: list[str],
+    boxes: list[str],
+    boxes_excluded: list[str],
+    findings: list[str],
+    studies: list[str],
+    masks: list[str],
+    values: str,
+    left_out: str,
+    options: AgreementOptions,
+) -> None:
+    """Measure every image of one reference; inputs are lists in the order of the shards (masks: set by set)."""
+    key = f"agreement.references.{options.name}.path"
+    people = load(key, options.format, reference, options.classes, options.image_id)
+    known = {row["image_id"]: row for row in read_table(images).iter_rows(named=True)}
+    gone = [(image, reason, detail) for image, reason, detail in people.left_out]
+    gone += [(image, "no_image", "") for image in people.regions if image not in known]
+    tables = [pl.DataFrame(schema=VALUES)]
+    framed: set[str] = set()
+    count = len(frames)
+    for place in progress(range(count), count, f"agreement with {options.name}"):
+        rows: list[tuple] = []
+        with ExitStack() as stack:
+            of_set = {
+                name: tuple(paths[number * count + place] for paths in (findings, studies, masks))
+                for number, name in enumerate(options.sets)
+            }
+            shards = Shards(
+                *(stack.enter_context(Shard(paths[place])) for paths in (frames, organs, anomaly)),
+                _detected(boxes[place]),
+                {name: _used(paths[0], paths[1]) for name, paths in of_set.items()},
+                {name: stack.enter_context(Shard(paths[2], key="mask_id")) for name, paths in of_set.items()},
+            )
+            failed = set(read_table(boxes_excluded[place])["image_id"])
+            painted = stack.enter_context(Shard(reference)) if options.format == PAINTED else None
+            framed.update(shards.frames.ids)
+            for image_id in shards.frames.ids:
+                if image_id not in people.regions:
+                    gone.append((image_id, "no_reference", ""))
+                    continue
+                regions = list(_regions(image_id, people, shards.frames, painted, options, gone))
+                for what, lesion, value in _image(image_id, regions, people.lesions, shards, options, failed):
+                    at = (value.measure, value.at, known[image_id]["subject_id"], image_id, value.top, value.below)
+                    rows.append((options.name, what, lesion, *at))
+        tables.append(pl.DataFrame(rows, schema=VALUES, orient="row"))  # tuples take far more room
+    stopped = {row["image_id"]: row["reason"] for row in known.values()}
+    unframed = [image for image in people.regions if image in known and image not in framed]
+    gone += [(image, "no_frame", stopped[image] or "frames") for image in unframed]
+    write_table(values, pl.concat(tables).sort(*VALUES))
+    table = pl.DataFrame([(options.name, *row) for row in gone], schema=LEFT, orient="row")
+    write_table(left_out, table.sort(*LEFT))
+
+
+def _detected(path: str) -> dict[str, pl.DataFrame]:
+    table = read_table(path).filter(pl.col("kept"))
+    return {key[0]: rows for key, rows in table.partition_by("image_id", as_dict=True).items()}
+
+
+def _used(findings: str, studies: str) -> dict[str, list[dict]]:
+    """Return the findings whose masks are used, of every image that came to the masks stage."""
+    found: dict[str, list[dict]] = {image: [] for image in read_table(studies)["image_id"]}
+    used = read_table(findings).filter(pl.col("mask_id").is_not_null() & pl.col("reason").is_null())
+    for row in used.select("image_id", "target", "mask_id").iter_rows(named=True):
+        found[row["image_id"]].append(row)
+    return found
+
+
+def _regions(
+    image_id: str, people: Reference, frames: Shard, painted: Shard | None, options: AgreementOptions, gone: list[tuple]
+) -> Iterator[Region]:
+    """Yield the regions of an image in its frame; note those that are left out in ``gone``."""
+    if painted is not None:
+        masks = painted.masks(image_id)
+        yield from (Region(name, masks[name], bounding(masks[name])) for name in people.lesions if masks[name].any())
+        return
+    shape = tuple(int(side) for side in frames.get("original_shape", image_id))
+    affine = frames.get("to_original", image_id)
+    found = []
+    for one in people.regions[image_id]:
+        region, why = in_frame(one, people.names[one.label], affine, shape, FRAME_SIZE)
+        if region is None:
+            gone.append((image_id, why, one.label))
+        else:
+            found.append(region)
+    kept, twice = distinct(found, options.same_box)
+    gone += [(image_id, "drawn_twice", "")] * twice
+    yield from kept
+
+
+def _image(
+    image_id: str,
+    regions: list[Region],
+    lesions: Sequence[str],
+    shards: Shards,
+    options: AgreementOptions,
+    failed: set[str],
+) -> Iterator[tuple[str, str, Value]]:
+    """Yield (what, lesion, value) of one image; of a lesion type only where the reference has it."""
+    chest = [lesion for lesion in lesions if lesion != HEART]
+    wanted = {lesion: union(regions, lesion, FRAME_SIZE) for lesion in (*lesions, *([ANY] if chest else []))}
+    wanted = {lesion: region for lesion, region in wanted.items() if region.any()}
+    for name, of_image in shards.findings.items():
+        if image_id in of_image:
+            for lesion, region in wanted.items():
+                mask = _mask(of_image[image_id], lesion, shards.masks[name])
+                yield from ((f"masks {name}", lesion, value) for value in measures.of_mask(mask, region))
+    places = {lesion: region for lesion, region in wanted.items() if lesion != HEART}
+    if image_id in shards.anomaly and places:
+        organs = shards.organs.masks(image_id)
+        lungs = organs[LUNGS[0]] | organs[LUNGS[1]]
+        held = shards.anomaly.get("anomaly", image_id)
+        for lesion, region in places.items():
+            found = measures.of_map(held, region, lungs, options.anomaly_steps)
+            yield from (("anomaly map", lesion, value) for value in found)
+    if image_id not in failed and chest:
+        rows = shards.boxes.get(image_id)
+        boxes = rows.select(CORNERS).to_numpy() if rows is not None else np.zeros((0, 4))
+        confidence = rows["confidence"].to_numpy() if rows is not None else np.zeros(0)
+        for lesion in places:
+            drawn = _drawn(regions, lesion)
+            found = measures.of_boxes(boxes, confidence, drawn, options.box_iou, options.confidence_steps)
+            yield from (("boxes", lesion, value) for value in found)
+        for iou in options.box_iou:
+            found = measures.false_boxes(boxes, confidence, _drawn(regions, ANY), iou, options.confidence_steps)
+            yield from (("boxes", ANY, value) for value in found)
+
+
+def _drawn(regions: Sequence[Region], lesion: str) -> np.ndarray:
+    found = [region.box for region in regions if region.lesion in kinds(lesion)]
+    return np.concatenate(found) if found else np.zeros((0, 4))
+
+
+def _mask(findings: Sequence[dict], lesion: str, shard: Shard) -> np.ndarray:
+    """Return the union of the masks of a lesion type and the kinds under it."""
+    found = {row["mask_id"] for row in findings if row["target"] in kinds(lesion)}
+    empty = np.zeros((FRAME_SIZE, FRAME_SIZE), bool)
+    return np.logical_or.reduce([empty, *(shard.get("mask", name) for name in sorted(found))])
+
+
+def run_scores(*, values: list[str], left_out_parts: list[str], scores: str, left_out: str, population: str,
+               options: Scoring) -> None:  # fmt: skip
+    """Join the references: a row for every score with its interval, and how many images and regions were left out."""
+    if not values:
+        raise UserError(
+            "agreement.references is empty, so there is nothing to compare with: name a file of boxes or masks that "
+            "people drew"
+        )
+    table = pl.concat([read_table(path) for path in values])
+    gone = pl.concat([read_table(path) for path in left_out_parts])
+    if table.is_empty():
+        reasons = gone.group_by("reason").len().sort("reason").iter_rows()
+        told = ", ".join(f"{number} {reason} ({LEFT_OUT[reason]})" for reason, number in reasons) or "they name none"
+        raise UserError(
+            f"agreement.references: no image could be compared: {told}; see results/cohort/excluded.parquet, and "
+            "whether image_id of the reference gives the cohort's names"
+        )
+    write_table(scores, score(table, options))
+    write_table(left_out, gone.sort(gone.columns))
+    write_table(population, counts(table, gone))
+
+
+def score(table: pl.DataFrame, options: Scoring) -> pl.DataFrame:
+    """Return one row for each reference, what, lesion, measure and threshold: value, interval, images, patients.
+
+    Resampled are patients (of one reference together). A score without a denominator is null.
+    """
+    found = []
+    for of_reference in table.partition_by("reference", maintain_order=True):
+        groups = of_reference.select(GROUP).unique(maintain_order=True).sort(GROUP).with_row_index("column")
+        subjects = of_reference.select("subject_id").unique().sort("subject_id").with_row_index("subject")
+        placed = of_reference.join(groups, on=GROUP, nulls_equal=True).join(subjects, on="subject_id")
+        sums = placed.group_by("subject", "column").agg(pl.col("top", "below").sum())
+        top, below = (np.zeros((len(subjects), len(groups))) for _ in range(2))
+        at = sums["subject"].to_numpy(), sums["column"].to_numpy()
+        top[at], below[at] = sums["top"].to_numpy(), sums["below"].to_numpy()
+        low, high = intervals(top, below, replicates=options.replicates, level=options.interval, seed=options.seed)
+        whole = below.sum(axis=0)
+        value = np.divide(top.sum(axis=0), whole, out=np.full(len(groups), np.nan), where=whole > 0)
+        counted = placed.filter(pl.col("below") > 0).group_by("column").agg(
+            images=pl.col("image_id").n_unique(), patients=pl.col("subject_id").n_unique()
+        )  # fmt: skip
+        numbers = pl.DataFrame({"value": value, "low": low, "high": high}, nan_to_null=True).select(pl.all().round(6))
+        numbers = numbers.with_row_index("column")
+        rows = groups.join(numbers, on="column").join(counted, on="column", how="left").sort("column")
+        found.append(rows.with_columns(pl.col("images", "patients").fill_null(0)).drop("column"))
+    return pl.concat(found)
+
+
+def counts(table: pl.DataFrame, gone: pl.DataFrame) -> pl.DataFrame:
+    """Return (reference, what, number, meaning): images compared, and what was left out by reason."""
+    compared = table.group_by("reference").agg(number=pl.col("image_id").n_unique())
+    rows = [(name, "compared", number, "images with a measure") for name, number in compared.iter_rows()]
+    for name, reason, number in gone.group_by("reference", "reason").len().iter_rows():
+        rows.append((name, reason, number, LEFT_OUT[reason]))
+    schema = {"reference": pl.String, "what": pl.String, "number": pl.Int64, "meaning": pl.String}
+    return pl.DataFrame(rows, schema=schema, orient="row").sort("reference", "what")

@@ -1,0 +1,89 @@
+"""What is measured on one image: every measure as (top, below), so that a score is a ratio of sums over images."""
+
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from math import ceil
+from typing import NamedTuple
+
+import numpy as np
+
+from cxr.geometry.boxes import box_iou
+
+
+class Value(NamedTuple):
+    """A measure of one image: ``top`` / ``below`` is added up over images; ``at``: the threshold, None without."""
+
+    measure: str
+    top: float
+    below: float = 1.0
+    at: float | None = None
+
+
+def overlap(mask: np.ndarray, region: np.ndarray) -> tuple[float, float]:
+    """Return Dice and IoU of two masks bool (H, W); 0 if one is empty."""
+    shared, total = int((mask & region).sum()), int(mask.sum()) + int(region.sum())
+    return (2 * shared / total, shared / (total - shared)) if shared else (0.0, 0.0)
+
+
+def of_mask(mask: np.ndarray, region: np.ndarray) -> Iterator[Value]:
+    """Yield the measures of a lesion mask on an image that has the lesion by the reference (``region`` not empty).
+
+    ``dice``, ``iou`` and ``covered`` count 0 for an image without a mask; ``dice_of_found``, ``iou_of_found`` and
+    ``inside`` are of the images with one.
+    """
+    found = bool(mask.any())
+    dice, iou = overlap(mask, region)
+    shared = int((mask & region).sum())
+    yield Value("found", float(found))
+    yield Value("dice", dice)
+    yield Value("iou", iou)
+    yield Value("covered", shared / int(region.sum()))
+    yield Value("dice_of_found", dice, float(found))
+    yield Value("iou_of_found", iou, float(found))
+    yield Value("inside", shared / int(mask.sum()) if found else 0.0, float(found))
+
+
+def of_map(anomaly: np.ndarray, region: np.ndarray, lungs: np.ndarray, steps: Sequence[float]) -> Iterator[Value]:
+    """Yield the measures of an anomaly map uint8 (H, W) against a region that is not empty.
+
+    ``pointing``: whether its largest value lies in the region; of several places with that value the share that does,
+    0 for a map without any. ``chance``: the share of the ``lungs`` in the region, what a random place in them would
+    score. At each of ``steps`` (shares of 255): Dice, IoU, the share of the region that is anomalous, and the share of
+    the anomalous pixels that lie in the region, of images with any.
+    """
+    top = anomaly.max()
+    yield Value("pointing", float(region[anomaly == top].mean()) if top else 0.0)
+    if lungs.any():
+        yield Value("chance", float(region[lungs].mean()))
+    for step in steps:
+        marked = anomaly >= ceil(255 * Fraction(repr(step)))
+        dice, iou = overlap(marked, region)
+        shared = int((marked & region).sum())
+        yield Value("dice", dice, at=step)
+        yield Value("iou", iou, at=step)
+        yield Value("covered", shared / int(region.sum()), at=step)
+        yield Value("inside", shared / int(marked.sum()) if shared else 0.0, float(marked.any()), at=step)
+
+
+def of_boxes(
+    boxes: np.ndarray, confidence: np.ndarray, drawn: np.ndarray, ious: Sequence[float], steps: Sequence[float]
+) -> Iterator[Value]:
+    """Yield recall of people's boxes (M, 4) by a detector's (N, 4) of a confidence (N,), whatever their class.
+
+    A drawn box is found at a confidence if a box of at least it overlaps the drawn one by the IoU; one box may find
+    several.
+    """
+    overlaps = box_iou(boxes, drawn)
+    for iou in ious:
+        best = np.where(overlaps >= iou, confidence[:, None], -1.0).max(axis=0, initial=-1.0)
+        for step in steps:
+            yield Value(f"recall_iou{iou:g}", float((best >= step).sum()), float(len(drawn)), at=step)
+
+
+def false_boxes(
+    boxes: np.ndarray, confidence: np.ndarray, drawn: np.ndarray, iou: float, steps: Sequence[float]
+) -> Iterator[Value]:
+    """Yield the boxes that overlap no drawn box by ``iou``, an image."""
+    best = box_iou(boxes, drawn).max(axis=1, initial=0.0) if len(boxes) else np.zeros(0)
+    for step in steps:
+        yield Value(f"false_iou{iou:g}", float(((best < iou) & (confidence >= step)).sum()), at=step)

@@ -1,0 +1,164 @@
+"""References in the frame: people's boxes and masks of the cohort's images, and why others are left out."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import cv2
+import numpy as np
+
+from cxr.annotations.reading import LESIONS, Annotation, image_name, read
+from cxr.base.errors import UserError
+from cxr.base.hdf5 import Shard
+from cxr.base.vocabulary import LESIONS as TYPES
+from cxr.base.vocabulary import kinds_under
+from cxr.geometry.affine import points_to_frame, to_frame
+from cxr.geometry.boxes import box_iou, clip_boxes
+
+PAINTED = "painted"
+"""The embedded cohort's truth: masks in the frame, one a lesion type."""
+ANY = "any"
+"""All lesion types but cardiomegaly together."""
+ASPECT = 0.02
+"""Largest difference of aspect between a picture that was annotated and the cohort's, by which both are still one."""
+SMALLEST = 64
+"""Pixels in the frame from which a part of a mask without a box of its own is boxed, as masks.min_component_px."""
+LEFT_OUT = {
+    "no_image": "the reference names a picture that is not in the cohort",
+    "no_frame": "the image has no frame: it stopped before",
+    "no_reference": "the image has a frame, but the reference does not name it",
+    "class_not_mapped": "a label of the reference is no lesion type (agreement.references.*.classes)",
+    "no_area": "a region has no pixel in the frame, or corners that are not numbers",
+    "other_shape": "the region was drawn on a picture of another shape than the cohort's",
+    "broken_mask": "the mask of a region cannot be read",
+    "drawn_twice": "another reader drew the same region",
+}
+"""Why an image or a region is not compared."""
+
+
+@dataclass
+class Region:
+    """One region in the frame: ``lesion`` type, its pixels bool (H, W), its boxes float (N, 4: x1, y1, x2, y2)."""
+
+    lesion: str
+    mask: np.ndarray
+    box: np.ndarray
+    reader: str = ""
+
+
+@dataclass
+class Reference:
+    """All that one file says: {image_id: its regions in the cohort's pixels}, and the images it looked at."""
+
+    regions: dict[str, list[Annotation]] = field(default_factory=dict)
+    lesions: tuple[str, ...] = ()
+    """Lesion types that its labels stand for."""
+    names: dict[str, str] = field(default_factory=dict)
+    """{label: lesion type}, of labels that have one."""
+    left_out: list[tuple[str, str, str]] = field(default_factory=list)
+    """(image, reason, detail)."""
+
+
+def load(key: str, kind: str, path: str | Path, classes: Mapping[str, str], ids: str) -> Reference:
+    """Read a file and name its labels and images as the cohort does. Raises UserError for a file that cannot be used.
+
+    ``key``: the setting that names the file; ``classes``: {label: lesion type} over those of the format; ``ids``:
+    template of the cohort's image_id.
+    """
+    if kind == PAINTED:
+        with Shard(path) as shard:
+            return Reference({name: [] for name in shard.ids}, tuple(name for name in TYPES if name in shard.labels()))
+    annotations, seen = read(key, path, kind)
+    names = LESIONS[kind] | {lesion: lesion for lesion in TYPES} | dict(classes)
+    reference = Reference({image_name(ids, name): [] for name in sorted(seen)}, names=names)
+    for one in annotations:
+        image = image_name(ids, one.image)
+        if one.label not in names:
+            reference.left_out.append((image, "class_not_mapped", one.label))
+        else:
+            reference.regions[image].append(one)
+    found = {names[one.label] for ones in reference.regions.values() for one in ones}
+    if not found:
+        raise UserError(f"{key} {str(path)!r} has no label that is a lesion type: name them in its `classes`")
+    reference.lesions = tuple(lesion for lesion in TYPES if lesion in found)
+    return reference
+
+
+def in_frame(
+    one: Annotation, lesion: str, affine: np.ndarray, shape: tuple[int, int], size: int
+) -> tuple[Region | None, str]:
+    """Return a region in the frame, or None and why not.
+
+    ``affine``: the frame-to-original affine (2, 3) of the image, ``shape`` its original (rows, columns). A region that
+    was drawn on a smaller or larger copy of the picture is scaled; a release's mask of the frame's size is in
+    the frame.
+    """
+    try:
+        drawn = one.mask()
+    except ValueError:
+        return None, "broken_mask"
+    if isinstance(one.drawn, Path) and drawn is not None and drawn.shape == (size, size):
+        return (Region(lesion, drawn, bounding(drawn)), "") if drawn.any() else (None, "no_area")
+    drawn_on = drawn.shape if drawn is not None else one.size or shape
+    scale = np.array([shape[1] / drawn_on[1], shape[0] / drawn_on[0]])
+    if abs(scale[0] / scale[1] - 1) > ASPECT:
+        return None, "other_shape"
+    box = np.zeros((0, 4))
+    if one.box is not None and np.isfinite(one.box).all():
+        corners = np.sort(np.reshape(one.box, (2, 2)), axis=0) * scale
+        box = np.clip(points_to_frame(corners, affine).reshape(1, 4), 0, size)
+    if drawn is not None:
+        # the affine from the frame to the picture that was drawn on
+        mask = to_frame(drawn.astype(np.uint8), affine / scale[:, None], size, nearest=True) > 0
+        box = box if len(box) else bounding(mask)
+    else:
+        mask = np.zeros((size, size), bool)
+        for x1, y1, x2, y2 in clip_boxes(box, size, size):
+            mask[y1:y2, x1:x2] = True
+    return (Region(lesion, mask, box, one.reader), "") if mask.any() else (None, "no_area")
+
+
+def bounding(mask: np.ndarray) -> np.ndarray:
+    """Return boxes around the 8-connected parts of a mask, float (N, 4), largest part first.
+
+    Parts of less than :data:`SMALLEST` pixels have none, unless there is no other.
+    """
+    number, _, stats, _ = cv2.connectedComponentsWithStats(mask.astype(np.uint8), connectivity=8)
+    areas = stats[1:, cv2.CC_STAT_AREA]
+    order = np.argsort(-areas, kind="stable")
+    kept = [part for place, part in enumerate(order) if areas[part] >= SMALLEST or not place]
+    boxes = stats[1:][kept, :4].astype(np.float64) if number > 1 else np.zeros((0, 4))
+    return np.concatenate([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]], axis=1)
+
+
+def distinct(regions: Iterable[Region], same: float) -> tuple[list[Region], int]:
+    """Return the regions without those that another reader drew too (IoU of boxes >= ``same``), and how many went.
+
+    Kept is the first, in the order of the file; two regions of one reader are two.
+    """
+    kept: list[Region] = []
+    gone = 0
+    for region in regions:
+        again = any(
+            other.lesion == region.lesion
+            and other.reader != region.reader
+            and len(other.box)
+            and len(region.box)
+            and box_iou(other.box, region.box).max() >= same
+            for other in kept
+        )
+        gone += again
+        if not again:
+            kept.append(region)
+    return kept, gone
+
+
+def kinds(lesion: str) -> tuple[str, ...]:
+    """Return a lesion type and the kinds under it (Appendix B), for ``any`` all but cardiomegaly."""
+    return tuple(name for name in TYPES if name != "cardiomegaly") if lesion == ANY else (lesion, *kinds_under(lesion))
+
+
+def union(regions: Iterable[Region], lesion: str, size: int) -> np.ndarray:
+    """Return the pixels, bool (size, size), of all regions of a lesion type or a kind under it."""
+    masks = [region.mask for region in regions if region.lesion in kinds(lesion)]
+    return np.logical_or.reduce(masks) if masks else np.zeros((size, size), bool)

@@ -1,0 +1,165 @@
+"""A small document, written once and rendered twice: as text for a screen and as one HTML page without a network."""
+
+import base64
+import html
+import re
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cxr.plotting.plots import BLUE, GREEN, GREY, ORANGE
+
+WIDTH = 110
+"""Columns of the text."""
+COLOURS = {"positive": BLUE, "tentative": ORANGE, "negative": GREEN, "outside": GREY}
+"""Of the marks in a report."""
+
+
+@dataclass(frozen=True)
+class Heading:
+    """A heading of level 1 to 3."""
+
+    text: str
+    level: int = 2
+
+
+@dataclass(frozen=True)
+class Paragraph:
+    """One paragraph."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of texts; ``label`` says what it is to who cannot see it."""
+
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    label: str
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A stretch [start, end) of a text: ``kind`` is a key of :data:`COLOURS`, ``note`` what is said of it."""
+
+    start: int
+    end: int
+    kind: str
+    note: str
+
+
+@dataclass(frozen=True)
+class Marked:
+    """A text with marks, which may not overlap (:func:`apart`)."""
+
+    text: str
+    marks: Sequence[Mark]
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A PNG with the words for who cannot see it; ``small`` ones stand beside one another where there is room."""
+
+    png: bytes
+    alt: str
+    small: bool = False
+
+
+Block = Heading | Paragraph | Table | Marked | Picture
+
+
+def apart(marks: Sequence[Mark]) -> list[Mark]:
+    """Join marks that overlap into one, which has the kind of the first and the notes of all."""
+    found: list[Mark] = []
+    for mark in sorted(marks, key=lambda mark: (mark.start, mark.end)):
+        if found and mark.start < found[-1].end:
+            last = found.pop()
+            mark = Mark(last.start, max(last.end, mark.end), last.kind, f"{last.note}, {mark.note}")
+        found.append(mark)
+    return found
+
+
+def as_text(blocks: Sequence[Block]) -> str:
+    """Render for a screen; pictures are left out, marks stand in square brackets with their notes.
+
+    What would command a terminal is shown as U+FFFD.
+    """
+    text = "\n".join(line for block in blocks for line in _lines(block)).strip() + "\n"
+    return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", "\ufffd", text)
+
+
+def _lines(block: Block) -> list[str]:
+    if isinstance(block, Heading):
+        under = {1: "=", 2: "-"}.get(block.level)
+        return ["", block.text] + ([under * len(block.text)] if under else [])
+    if isinstance(block, Paragraph):
+        return textwrap.wrap(block.text, WIDTH) or [""]
+    if isinstance(block, Marked):
+        return textwrap.wrap(" ".join(_bracketed(block).split()), WIDTH, initial_indent="  ", subsequent_indent="  ")
+    if isinstance(block, Table):
+        return _columns([block.head, *block.rows])
+    return []
+
+
+def _bracketed(block: Marked) -> str:
+    parts, at = [], 0
+    for mark in block.marks:
+        parts += [block.text[at : mark.start], f"[{block.text[mark.start : mark.end]} | {mark.note}]"]
+        at = mark.end
+    return "".join([*parts, block.text[at:]])
+
+
+def _columns(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    padded = [[cell.ljust(width) for cell, width in zip(row, widths, strict=True)] for row in rows]
+    return [("  " + "  ".join(row)).rstrip() for row in padded]
+
+
+STYLE = """
+body { font: 16px/1.45 system-ui, sans-serif; margin: 0 auto; max-width: 70rem; padding: 0 1rem 3rem; color: #111; }
+h1 { font-size: 1.5rem; } h2 { font-size: 1.2rem; border-bottom: 1px solid #999; margin-top: 2rem; }
+h3 { font-size: 1rem; margin-bottom: .3rem; }
+.wide { overflow-x: auto; } table { border-collapse: collapse; font-size: .85rem; }
+th, td { text-align: left; padding: .2rem .6rem; border-bottom: 1px solid #ddd; vertical-align: top; }
+img { max-width: 100%; height: auto; } img.small { width: 22rem; }
+blockquote { margin: 1rem 0; padding: .5rem 1rem; background: #f4f4f4; }
+mark { background: none; border-bottom: 3px solid; } sup { font-size: .7rem; margin-left: .1rem; }
+"""
+
+
+def as_html(title: str, blocks: Sequence[Block]) -> str:
+    """Render as one page that needs no network."""
+    body = "\n".join(_html(block) for block in blocks)
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{html.escape(title)}</title><style>{STYLE}</style></head>\n<body>\n{body}\n</body></html>\n"
+    )
+
+
+def _html(block: Block) -> str:
+    if isinstance(block, Heading):
+        return f"<h{block.level}>{html.escape(block.text)}</h{block.level}>"
+    if isinstance(block, Paragraph):
+        return f"<p>{html.escape(block.text)}</p>"
+    if isinstance(block, Picture):
+        data = base64.b64encode(block.png).decode()
+        kind = ' class="small"' if block.small else ""
+        return f'<img{kind} alt="{html.escape(block.alt)}" src="data:image/png;base64,{data}">'
+    if isinstance(block, Marked):
+        return f"<blockquote>{_marked(block)}</blockquote>"
+    head = "".join(f'<th scope="col">{html.escape(cell)}</th>' for cell in block.head)
+    rows = "\n".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in block.rows)
+    label = html.escape(block.label)
+    return f'<div class="wide"><table aria-label="{label}"><tr>{head}</tr>\n{rows}</table></div>'
+
+
+def _marked(block: Marked) -> str:
+    parts, at = [], 0
+    for mark in block.marks:
+        parts.append(html.escape(block.text[at : mark.start]))
+        inside, note = html.escape(block.text[mark.start : mark.end]), html.escape(mark.note)
+        parts.append(f'<mark style="border-color: {COLOURS[mark.kind]}">{inside}</mark><sup>{note}</sup>')
+        at = mark.end
+    return "".join([*parts, html.escape(block.text[at:])]).replace("\n", "<br>\n")

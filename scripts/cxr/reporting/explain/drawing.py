@@ -1,0 +1,100 @@
+"""Pictures of one image: what was made of it whatever the thresholds, and boxes and masks under one set."""
+
+import io
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from cxr.base.vocabulary import HEART, LUNGS, SIDES, zones_of
+from cxr.plotting.palette import DROPPED, KEPT, LEVELS, ORGANS
+from cxr.plotting.plots import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION, YELLOW, legend
+
+SHOWN = (*LUNGS, HEART)
+"""Organs that are outlined."""
+MASKS = (YELLOW, SKY, VERMILION, GREEN, PURPLE, ORANGE, BLUE)
+"""Of the findings with a mask, in turn."""
+SHADE = {"facecolor": "black", "alpha": 0.55, "edgecolor": "none", "pad": 1}
+
+
+def png(figure: Figure, dpi: int) -> bytes:
+    """Return a figure as the bytes of a PNG, the same whatever made them."""
+    held = io.BytesIO()
+    figure.savefig(held, dpi=dpi, format="png", metadata={"Software": None})
+    return held.getvalue()
+
+
+def maps(arrays: Mapping) -> dict[str, Figure]:
+    """Draw what there is of: image and organs, edited image and zones, anomaly map; each by its title."""
+    found = {}
+    for name in ("image", "edited", "anomaly"):
+        if name not in arrays:
+            continue
+        figure = Figure(figsize=(4.2, 4.5), layout="constrained")
+        axes = figure.subplots()
+        if name == "anomaly":
+            title = "anomaly map"
+            drawn = axes.imshow(arrays[name], cmap="magma", vmin=0, vmax=max(64, int(arrays[name].max())))
+            figure.colorbar(drawn, ax=axes, label="grey levels", location="bottom", shrink=0.8)
+            axes.set_title(title, fontsize=10)
+            axes.set_axis_off()
+        elif name == "edited":
+            title = "edited image and zones" if "anatomy" in arrays else "edited image"
+            _grey(axes, arrays[name], title)
+            _zones(axes, arrays.get("anatomy", {}))
+        else:
+            title = "image and organs" if "organs" in arrays else "image"
+            _grey(axes, arrays[name], title)
+            _named(axes, {name: mask for name, mask in arrays.get("organs", {}).items() if name in SHOWN}, ORGANS)
+        found[title] = figure
+    return found
+
+
+def _zones(axes: Axes, zones: Mapping[str, np.ndarray]) -> None:
+    for side in SIDES:
+        for zone, colour in zip(zones_of(side), LEVELS, strict=True):
+            if zone in zones:
+                _outline(axes, zones[zone], colour)
+    if zones:
+        legend(axes, dict(zip(("apical", "upper", "mid", "base"), LEVELS, strict=True)))
+
+
+def outcome(image: np.ndarray, boxes: Sequence[tuple], masks: Mapping[str, np.ndarray]) -> Figure:
+    """Draw ``boxes`` (x1, y1, x2, y2, number, whether it is productive) and ``masks`` {legend: bool (H, W)}."""
+    figure = Figure(figsize=(8.8, 4.7), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    _grey(left, image, "boxes")
+    for x1, y1, x2, y2, number, productive in boxes:
+        colour, line = (KEPT, "-") if productive else (DROPPED, "--")
+        left.add_patch(
+            Rectangle((x1, y1), x2 - x1, y2 - y1, fill=False, edgecolor=colour, linestyle=line, linewidth=1.4)
+        )
+        left.text(x1 + 3, y1 + 3, str(number), color=colour, fontsize=7, va="top", bbox=SHADE)
+    if boxes:
+        legend(left, {"productive for a finding": KEPT, "failed (dashed)": DROPPED})
+    _grey(right, image, "masks" if masks else "no mask")
+    _named(right, masks, {name: MASKS[number % len(MASKS)] for number, name in enumerate(masks)}, fill=0.25)
+    return figure
+
+
+def _grey(axes: Axes, image: np.ndarray, title: str) -> None:
+    axes.imshow(image, cmap="gray", vmin=0, vmax=255)
+    axes.set_title(title, fontsize=10)
+    axes.set_axis_off()
+    for place, side, align in ((0.01, "R", "left"), (0.99, "L", "right")):
+        axes.text(place, 0.99, side, transform=axes.transAxes, ha=align, va="top", color="white", bbox=SHADE)
+
+
+def _named(axes: Axes, masks: Mapping[str, np.ndarray], colours: Mapping[str, str], fill: float = 0.0) -> None:
+    for name, mask in masks.items():
+        _outline(axes, mask, colours[name], fill)
+    legend(axes, {name: colours[name] for name in masks})
+
+
+def _outline(axes: Axes, mask: np.ndarray, colour: str, fill: float = 0.0) -> None:
+    if mask.any() and not mask.all():
+        axes.contour(mask, levels=[0.5], colors=[colour], linewidths=1.4)
+        if fill:
+            axes.contourf(mask, levels=[0.5, 1.5], colors=[colour], alpha=fill)

@@ -1,0 +1,41 @@
+"""Explain one study: a text for the screen and a page with pictures, from the files under results/ as they are."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cxr.base.atomic import atomic
+from cxr.base.errors import UserError
+from cxr.reporting.explain.blocks import as_html, as_text
+from cxr.reporting.explain.story import tell
+from cxr.reporting.explain.study import read_study
+
+
+@dataclass(frozen=True)
+class ExplainOptions:
+    """The study, the state of the results (empty: no study was asked for), and the resolution of the pictures."""
+
+    study: str
+    held: str
+    dpi: int
+
+
+def explain(results: str | Path, study: str, thresholds: Sequence[str], dpi: int) -> tuple[str, str]:
+    """Return the text and the HTML page; no ``thresholds``: every set that has masks.
+
+    Raises UserError for an unknown study or set.
+    """
+    blocks = tell(read_study(Path(results), study, thresholds), dpi)
+    return as_text(blocks), as_html(f"Study {study}", blocks)
+
+
+def run(*, page: str, text: str, options: ExplainOptions, results: str = "results") -> None:
+    """Write the page and the text of a study under every threshold set that has masks, and print the text."""
+    if not options.held:
+        raise UserError("explain wants a study: snakemake explain --config study=<study_id>")
+    told, shown = explain(results, options.study, (), options.dpi)
+    for path, content in ((page, shown), (text, told)):
+        with atomic(path) as temporary:
+            temporary.write_text(content, encoding="utf-8")
+    sys.stdout.write(told)

@@ -1,0 +1,359 @@
+"""From the stored facts of a study to a document: what was decided at each stage, and why."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from cxr.base.exclusions import REASONS
+from cxr.base.vocabulary import HEART, LUNGS, ZONE_LABELS
+from cxr.ils.masks.box_conditions import MEASURED, box_values, failed, shown
+from cxr.reporting.explain import drawing
+from cxr.reporting.explain.blocks import Block, Heading, Mark, Marked, Paragraph, Picture, Table, apart
+from cxr.reporting.explain.study import ACCEPTED, NO_RESULTS, STOPPED, Image, Outcome, Step, Study
+from cxr.reporting.explain.words import BOX_FAULTS, FINDING_REASONS, PAIR_REASONS, meaning
+
+SHOWN_BOXES = 12
+"""Boxes of a finding that get a row: the productive ones and those that came nearest; the others are counted."""
+EDEMA = "edema"
+
+
+def tell(study: Study, dpi: int) -> list[Block]:
+    """Return the whole document; ``dpi`` is the resolution of its pictures."""
+    first = study.images[0].row
+    blocks: list[Block] = [Heading(f"Study {study.study_id}", 1)]
+    blocks.append(Paragraph(f"Subject {first['subject_id']}, split {first['split'] or 'none'}."))
+    blocks += [Paragraph(sentence) for sentence in fates(study)]
+    blocks += [Heading("Images"), images(study)]
+    blocks += report(study)
+    for image in study.images:
+        blocks += maps(image, dpi)
+    if len(study.outcomes) > 1:
+        blocks += side_by_side(study)
+    for name, of_images in study.outcomes.items():
+        for image in study.images:
+            blocks += outcome(name, image, of_images[image.image_id], study, dpi)
+    return [*blocks, *made_by(study)]
+
+
+def fates(study: Study) -> list[str]:
+    """Return one sentence for each image, and one more for each threshold set it came to."""
+    found = []
+    for image in study.images:
+        if stop := image.stopped:
+            found.append(f"{image.image_id} {stopped(stop)}")
+        elif waits := next((step for step in image.steps if step.state == NO_RESULTS), None):
+            found.append(f"{image.image_id} is accepted so far; {waits.stage} has no results of it yet.")
+        elif not study.outcomes:
+            found.append(f"{image.image_id} passed every stage before masks; no threshold set has masks yet.")
+        else:
+            found += [
+                f"{image.image_id} under {name}: {made(of[image.image_id])}" for name, of in study.outcomes.items()
+            ]
+    return found
+
+
+def stopped(step: Step) -> str:
+    """Return "stopped in frames: undecodable (…)."."""
+    detail = f"; {step.detail}" if step.detail else ""
+    return f"stopped in {step.stage}: {step.reason} ({REASONS[step.reason]}{detail})."
+
+
+def made(outcome: Outcome) -> str:
+    """Return what one threshold set made of an image, as the end of a sentence."""
+    for step in outcome.steps:
+        if step.state == STOPPED:
+            return stopped(step)
+        if step.state != ACCEPTED:
+            return f"{step.stage} has no results of it yet."
+    positive = sum(pair["seg"] for pair in outcome.pairs)
+    number = len(outcome.pairs)
+    return f"{number} pair{'s' * (number != 1)}, {positive} positive and {number - positive} negative."
+
+
+def images(study: Study) -> Table:
+    """Return a row for each image: how far it came."""
+    stages = [step.stage for step in study.images[0].steps]
+    rows = [
+        [image.image_id, image.row["view"] or "unknown", image.row["shard"] or "-"]
+        + [step.reason or step.state for step in image.steps]
+        for image in study.images
+    ]
+    return Table(["image", "view", "shard", *stages], rows, "how far each image came")
+
+
+def report(study: Study) -> Iterator[Block]:
+    """Yield the report with its findings marked, and a row for each finding."""
+    yield Heading("Report")
+    line = study.line
+    if line is None:
+        steps = [step for image in study.images for step in image.steps if step.stage == "reports"]
+        why = next((step for step in steps if step.state == STOPPED), None)
+        yield Paragraph(f"The study {stopped(why)}" if why else "No report of this study was read.")
+        return
+    yield Paragraph(f"Section {line['section_name']}, read by the engine {line['engine']}.")
+    marks = [_mark(number, one) for number, one in enumerate(line["tuples"]) if one.get("span")]
+    yield Marked(line["section_text"], apart(marks))
+    if line["tuples"]:
+        yield Table(FINDING_HEAD, [_row(n, one) for n, one in enumerate(line["tuples"])], "findings of the report")
+    if line.get("other_tuples"):
+        yield Paragraph(f"The section {line['other_section']} was not used; its findings only block negatives.")
+        rows = [_row(number, one) for number, one in enumerate(line["other_tuples"])]
+        yield Table(FINDING_HEAD, rows, "findings of the other section")
+
+
+FINDING_HEAD = ["finding", "sentence", "what", "presence", "certainty", "place", "labels", "lesion type"]
+
+
+def _mark(number: int, one: dict) -> Mark:
+    kind = one["presence"] if one["presence"] == "negative" or one["certainty"] == "definitive" else "tentative"
+    kind = "outside" if one["lesion_type"] is None else kind
+    return Mark(*one["span"], kind, f"{number} {one['presence']}")
+
+
+def _row(number: int, one: dict) -> list[str]:
+    predicted = one.get("predicted_lesion_type")
+    return [
+        str(number), str(one["sentence_index"]), one["entity"], one["presence"],
+        f"{one['certainty']} ({one['hedge']})", ", ".join(one["location"] or []) or "-",
+        _listed(one["labels"], one["category"]),
+        (one["lesion_type"] or "none of the seven") + (f", explained as {predicted}" if predicted else ""),
+    ]  # fmt: skip
+
+
+def _listed(labels: Sequence[str] | None, otherwise: str | None = None) -> str:
+    return ", ".join(labels or []) or otherwise or "-"
+
+
+def maps(image: Image, dpi: int) -> Iterator[Block]:
+    """Yield the organs, zones and boxes of an image, as far as there are any."""
+    if "image" not in image.arrays:
+        return
+    yield Heading(f"Image {image.image_id}")
+    for title, figure in drawing.maps(image.arrays).items():
+        yield Picture(drawing.png(figure, dpi), f"Image {image.image_id}: {title}", small=True)
+    checked = [step for step in image.steps if step.stage in ("organs", "anomaly", "anatomy", "boxes")]
+    for step in checked:
+        if step.state == STOPPED:
+            yield Paragraph(f"The image {stopped(step)}")
+    organs, zones = image.arrays.get("organs"), image.arrays.get("anatomy")
+    if organs:
+        yield Paragraph("Organs: " + ", ".join(f"{name} {int(mask.sum()):,} px" for name, mask in organs.items()) + ".")
+    if organs and zones:
+        yield Paragraph(f"Organs on the image and on the edited image lie apart: {_apart(organs, zones)}.")
+        empty = [name for name in ZONE_LABELS if not zones[name].any()]
+        yield Paragraph(f"Zones without a pixel: {_listed(empty, 'none')}.")
+    if image.boxes:
+        rows = [
+            [str(number), row["class_name"], shown(row["confidence"]), _corners(row), "yes" if row["kept"] else "no"]
+            for number, row in enumerate(image.boxes)
+            if row["confidence"] >= _least(image.boxes)
+        ]
+        yield Paragraph(_box_count(image.boxes, len(rows)))
+        yield Table(["box", "class", "confidence", "x1 y1 x2 y2", "class is used"], rows, "the most confident boxes")
+    elif any(step.stage == "boxes" and step.state == ACCEPTED for step in image.steps):
+        yield Paragraph("The detector found no box.")
+
+
+def _least(boxes: Sequence[dict]) -> float:
+    return sorted((row["confidence"] for row in boxes), reverse=True)[:SHOWN_BOXES][-1]
+
+
+def _box_count(boxes: Sequence[dict], shown: int) -> str:
+    used = sum(row["kept"] for row in boxes)
+    return f"The detector found {len(boxes)} boxes, {used} of a class that is used; the {shown} most confident:"
+
+
+def _corners(row: dict) -> str:
+    return " ".join(f"{row[name]:.0f}" for name in ("x1", "y1", "x2", "y2"))
+
+
+def _apart(organs: dict[str, np.ndarray], zones: dict[str, np.ndarray]) -> str:
+    """Say how far the outer edges of the lungs and the lower edge of the heart are from one another."""
+    parts = []
+    for name, axis, end in ((LUNGS[0], 0, 0), (LUNGS[1], 0, -1), (HEART, 1, -1)):
+        ends = [np.flatnonzero(masks[name].any(axis=axis)) for masks in (organs, zones)]
+        what = f"{'lower' if name == HEART else 'outer'} edge of the {name}"
+        if all(len(found) for found in ends):
+            distance = abs(int(ends[0][end]) - int(ends[1][end])) / organs[name].shape[1]
+            parts.append(f"{what} {distance:.3f} of the frame's width")
+        else:
+            parts.append(f"{what} not in both")
+    return ", ".join(parts)
+
+
+def side_by_side(study: Study) -> Iterator[Block]:
+    """Yield a row for each finding and a column for each threshold set: what became of it."""
+    yield Heading("Threshold sets side by side")
+    rows = []
+    for image in study.images:
+        of_sets = [of_images[image.image_id] for of_images in study.outcomes.values()]
+        by_set = [{row["finding"]: row for row in of.findings} for of in of_sets]
+        for number in sorted(set().union(*by_set)):
+            found = [rows_of.get(number) for rows_of in by_set]
+            entity = next(row["entity"] for row in found if row)
+            rows.append([image.image_id, f"{number} {entity}", *(ending(row) if row else "-" for row in found)])
+        rows.append([image.image_id, "pairs", *(made(of) for of in of_sets)])
+    yield Table(["image", "finding", *study.outcomes], rows, "what became of each finding under each set")
+
+
+def ending(row: dict) -> str:
+    """Return what became of a finding, in a few words."""
+    if row["mask_id"] is None:
+        return f"no mask: {row['reason']}"
+    kept = f"mask of {row['area']:,} px"
+    if row["reason"]:
+        return f"{kept}, not used: {row['reason']}"
+    return f"{kept}, grounded in {', '.join(row['grounded'])}" if row["grounded"] else kept
+
+
+def outcome(name: str, image: Image, outcome: Outcome, study: Study, dpi: int) -> Iterator[Block]:
+    """Yield all that one threshold set decided about an image; nothing for one that did not come to it."""
+    if outcome.steps[0].state != ACCEPTED:
+        return
+    where = f" of {image.image_id}" if len(study.images) > 1 else ""
+    yield Heading(f"Under the thresholds {name}{where}")
+    settings = json.loads(outcome.settings)
+    taus = settings["thresholds"]
+    yield Table(
+        ["thresholds of", "ano", *MEASURED],
+        [[part, *(f"{taus[part][tau]:g}" for tau in ("ano", *MEASURED))] for part in ("general", EDEMA)],
+        f"the thresholds {name}",
+    )
+    if outcome.findings:
+        yield Heading("Findings", 3)
+        yield Table(OUTCOME_HEAD, [_outcome_row(row) for row in outcome.findings], "what became of each finding")
+    else:
+        yield Paragraph("The report affirms nothing, so there is no finding to look for.")
+    yield Picture(
+        drawing.png(_drawn(image, outcome), dpi), f"Boxes and masks of {image.image_id} under the thresholds {name}"
+    )
+    for row in outcome.findings:
+        yield from boxes_of(row, image, taus, settings["denoise"])
+    yield from _instructions(outcome)
+
+
+OUTCOME_HEAD = ["finding", "what", "target", "reported place", "what became of it", "not confirmed", "boxes", "outside"]
+
+
+def _outcome_row(row: dict) -> list[str]:
+    target = row["target"] or "-"
+    target += f", called {row['word']}" if row["target"] and row["word"] != row["target"] else ""
+    ungrounded = [label for label in row["reported"] if label not in row["grounded"]]
+    outside = f"{row['share_outside']:.0%} of the mask" if row["share_outside"] is not None else "-"
+    became = ending(row) if row["mask_id"] else meaning(row["reason"], FINDING_REASONS)
+    if row["mask_id"] and row["reason"]:
+        became = f"{ending(row)} ({FINDING_REASONS[row['reason']]})"
+    judged = f"{row['productive_boxes']} of {len(row['box_verdicts'])}" if row["box_verdicts"] else "-"
+    return [
+        str(row["finding"]), row["entity"], target, _listed(row["reported"]), became, _listed(ungrounded), judged,
+        outside,
+    ]  # fmt: skip
+
+
+def _drawn(image: Image, outcome: Outcome):
+    kept = [(number, row) for number, row in enumerate(image.boxes) if row["kept"]]
+    judged = [row["box_verdicts"] for row in outcome.findings if row["box_verdicts"]]
+    best = (
+        [min((verdicts[place] for verdicts in judged), key=int.bit_count) for place in range(len(kept))]
+        if judged
+        else []
+    )
+    order = sorted(range(len(best)), key=lambda place: (best[place].bit_count(), place))[:SHOWN_BOXES]
+    boxes = [
+        (*(kept[place][1][corner] for corner in ("x1", "y1", "x2", "y2")), kept[place][0], best[place] == 0)
+        for place in order
+    ]
+    masks = {
+        f"{row['finding']} {row['target']}": outcome.masks[row["mask_id"]] for row in outcome.findings if row["mask_id"]
+    }
+    return drawing.outcome(image.arrays["image"], boxes, masks)
+
+
+def boxes_of(row: dict, image: Image, taus: dict, denoise: str) -> Iterator[Block]:
+    """Yield why each box was kept or dropped for one finding, the numbers beside the thresholds."""
+    verdicts = row["box_verdicts"]
+    if not verdicts:
+        return
+    chosen = taus[EDEMA if row["target"] == EDEMA else "general"]
+    kept = [(number, box) for number, box in enumerate(image.boxes) if box["kept"]]
+    zones = image.arrays["anatomy"]
+    place = np.logical_or.reduce([zones[label] for label in row["reported"]])
+    values = box_values(
+        [box for _, box in kept],
+        place,
+        image.arrays["organs"],
+        image.arrays["anomaly"],
+        ano=chosen["ano"],
+        denoise=denoise,
+    )
+    order = sorted(range(len(kept)), key=lambda at: (verdicts[at].bit_count(), at))
+    yield Heading(f"Boxes for finding {row['finding']}, {row['entity']} in {_listed(row['reported'])}", 3)
+    lines = []
+    for at in order[:SHOWN_BOXES]:
+        number, box = kept[at]
+        bad = failed(verdicts[at])
+        numbers = values[at]
+        cells = [
+            f"{shown(numbers[tau], chosen[tau])} {'<' if tau in bad else '>='} {chosen[tau]:g}" for tau in MEASURED
+        ]
+        lines.append([str(number), box["class_name"], *cells, _verdict(bad)])
+    yield Table(["box", "class", *(BOX_FAULTS[tau] for tau in MEASURED), "verdict"], lines, "boxes of one finding")
+    if rest := order[SHOWN_BOXES:]:
+        counts = Counter(name for at in rest for name in failed(verdicts[at]))
+        words = ", ".join(f"{BOX_FAULTS[name]} {count}" for name, count in sorted(counts.items()))
+        yield Paragraph(f"{len(rest)} more boxes; how many of them fail each condition: {words or 'none fails any'}.")
+
+
+def _verdict(bad: Sequence[str]) -> str:
+    return "dropped: " + ", ".join(BOX_FAULTS[name] for name in bad) if bad else "productive"
+
+
+def _instructions(outcome: Outcome) -> Iterator[Block]:
+    seen = outcome.evidence
+    if seen:
+        yield Heading("Locations", 3)
+        rows = [[name, _listed(seen[name], "none")] for name in ("reported", "blocked", "occupied", "empty")]
+        rows.append(["cardiothoracic ratio", "none" if seen["ctr"] is None else f"{seen['ctr']:.3f}"])
+        yield Table(["what", "which"], rows, "locations that negatives may name, and why not the others")
+    if outcome.units:
+        yield Heading("Positive instructions", 3)
+        yield Table(UNIT_HEAD, [_unit(row) for row in outcome.units], "positive instructions")
+    if outcome.pairs:
+        yield Heading("Pairs", 3)
+        areas = {mask_id: f"{int(mask.sum()):,} px" for mask_id, mask in outcome.masks.items()}
+        rows = [
+            [pair["pair_id"], pair["type"], pair["instruction"], pair["answer"], areas.get(pair["mask_id"], "empty")]
+            for pair in outcome.pairs
+        ]
+        yield Table(["pair", "type", "instruction", "answer", "mask"], rows, "pairs that were made")
+    if outcome.dropped:
+        yield Heading("Pairs that were not made", 3)
+        rows = [
+            [row["polarity"], row["type"] or "-", row["target"], meaning(row["reason"], PAIR_REASONS)]
+            for row in outcome.dropped
+        ]
+        yield Table(["polarity", "type", "target", "why not"], rows, "pairs that were not made")
+
+
+UNIT_HEAD = ["kind", "target", "certainty", "location", "of findings", "mask", "becomes a pair", "lesion inference"]
+
+
+def _unit(row: dict) -> list[str]:
+    twin = "yes" if row["inference"] else "no"
+    if row["inference_dropped"]:
+        twin = f"no: {meaning(row['inference_dropped'], PAIR_REASONS)}"
+    return [
+        row["kind"], row["target"], row["certainty"] or "-", _listed(row["location"]),
+        ", ".join(map(str, row["finding"])), f"{row['area']:,} px",
+        "yes" if row["dropped"] is None else f"no: {meaning(row['dropped'], PAIR_REASONS)}", twin,
+    ]  # fmt: skip
+
+
+def made_by(study: Study) -> Iterator[Block]:
+    """Yield the code and the settings behind the arrays."""
+    if study.made_by:
+        yield Heading("Made by")
+        rows = [[stage, code, settings] for stage, (code, settings) in study.made_by.items()]
+        yield Table(["stage", "code digest", "settings"], rows, "code and settings behind the arrays")

@@ -1,0 +1,241 @@
+"""All that the results hold of one study, read from the files that are there; what is missing is said to be missing."""
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from cxr.base.errors import UserError
+from cxr.base.exclusions import STAGES
+from cxr.base.hdf5 import Shard
+from cxr.base.tables import read_lines, read_table
+
+BY_THRESHOLDS = ("masks", "dataset")
+ACCEPTED, STOPPED, NOT_REACHED, NO_RESULTS = "passed", "stopped", "not reached", "no results yet"
+ARRAYS = {
+    "frames": ("image",),
+    "organs": ("mask",),
+    "anomaly": ("edited", "anomaly"),
+    "anatomy": ("mask",),
+}
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one stage did with an image."""
+
+    stage: str
+    state: str
+    reason: str = ""
+    detail: str = ""
+
+
+@dataclass
+class Image:
+    """One image of the study: its row of the cohort, the stages that know no thresholds, and what they made."""
+
+    row: dict
+    steps: list[Step]
+    arrays: dict[str, np.ndarray | dict[str, np.ndarray]] = field(default_factory=dict)
+    boxes: list[dict] = field(default_factory=list)
+
+    @property
+    def image_id(self) -> str:
+        """Its name."""
+        return self.row["image_id"]
+
+    @property
+    def stopped(self) -> Step | None:
+        """The first stage that excluded it."""
+        return next((step for step in self.steps if step.state == STOPPED), None)
+
+
+@dataclass
+class Outcome:
+    """What one threshold set made of one image; tables as lists of rows."""
+
+    steps: list[Step]
+    findings: list[dict]
+    units: list[dict]
+    evidence: dict | None
+    pairs: list[dict]
+    dropped: list[dict]
+    masks: dict[str, np.ndarray]
+    settings: str
+    """JSON of the settings that the masks were made with, "" without masks."""
+
+
+@dataclass
+class Study:
+    """A study with everything that is stored of it."""
+
+    study_id: str
+    images: list[Image]
+    line: dict | None
+    """Its line of results/reports."""
+    outcomes: dict[str, dict[str, Outcome]]
+    """{threshold set: {image_id: what became of it}}."""
+    made_by: dict[str, tuple[str, str]]
+    """{stage: (code digest, JSON of its settings)}, where the stage's files tell."""
+
+
+def known(results: Path, study_id: str, *, number: bool = False) -> list[dict]:
+    """Return the study's rows of the cohort's table of images. Raises UserError for a study that is not in it.
+
+    ``number``: it came as a number, so that zeros before it are lost.
+    """
+    path = results / "cohort" / "images.parquet"
+    if not path.is_file():
+        raise UserError(f"study is {study_id!r}, but {path} is missing: make it with `snakemake cohort`")
+    table = read_table(path)
+    rows = table.filter(pl.col("study_id") == study_id).sort("image_id").to_dicts()
+    if not rows:
+        studies = table["study_id"].n_unique()
+        zeros = " (one of digits with zeros before it as study=\"'007'\")" if number else ""
+        raise UserError(
+            f"study is {study_id!r}, which is none of the {studies} studies of {path}: give a study_id of it{zeros}"
+        )
+    return rows
+
+
+SMALL = ("cohort/*.parquet", "*/*.excluded.parquet", "masks/*/*.excluded.parquet", "dataset/*/*.parquet")
+"""Tables that are made anew whenever something before them is."""
+
+
+def held(results: Path) -> str:
+    """Return a digest of which small tables the results hold, how large and how old they are."""
+    seen = hashlib.sha256()
+    for pattern in SMALL:
+        for path in sorted(results.glob(pattern)):
+            state = path.stat()
+            seen.update(f"{path.relative_to(results)} {state.st_size} {state.st_mtime_ns}\n".encode())
+    return seen.hexdigest()[:16]
+
+
+def built(results: Path) -> list[str]:
+    """Return the threshold sets that have masks, ``default`` first."""
+    names = {path.parent.name for path in results.glob("masks/*/*.findings.parquet")}
+    return sorted(names, key=lambda name: (name != "default", name))
+
+
+def read_study(results: Path, study_id: str, thresholds: Sequence[str]) -> Study:
+    """Read a study. Raises UserError for an unknown study or a threshold set without masks."""
+    rows = known(results, study_id)
+    sets = built(results)
+    if missing := [name for name in thresholds if name not in sets]:
+        raise UserError(
+            f"thresholds names {missing[0]!r}, but the sets with masks are {', '.join(sets) or 'none'}: "
+            f"choose one, or make it with `snakemake results/masks/{missing[0]}/index.parquet`"
+        )
+    shards = sorted({row["shard"] for row in rows if row["shard"]})
+    line = next((line for shard in shards if (line := _line(results, shard, study_id))), None)
+    images = [_image(results, row) for row in rows]
+    outcomes = {
+        name: {image.image_id: _outcome(results, name, image, line) for image in images} for name in thresholds or sets
+    }
+    made_by = dict(_made_by(results, shards[0])) if shards else {}
+    return Study(study_id, images, line, outcomes, made_by)
+
+
+def _line(results: Path, shard: str, study_id: str) -> dict | None:
+    path = results / "reports" / f"{shard}.jsonl"
+    return next((line for line in read_lines(path) if line["study_id"] == study_id), None) if path.is_file() else None
+
+
+def _rows(path: Path, image_id: str) -> list[dict] | None:
+    """Return an image's rows of a table, None where there is no such table."""
+    if not path.is_file():
+        return None
+    return read_table(path).filter(pl.col("image_id") == image_id).to_dicts()
+
+
+def _image(results: Path, row: dict) -> Image:
+    image = Image(row, [])
+    excluded = _rows(results / "cohort" / "excluded.parquet", row["image_id"]) or []
+    if row["reason"]:
+        detail = excluded[0]["detail"] if excluded else ""
+        image.steps.append(Step("cohort", STOPPED, row["reason"], detail))
+    else:
+        image.steps.append(Step("cohort", ACCEPTED))
+    for stage in STAGES[1:]:
+        if stage not in BY_THRESHOLDS:
+            excluded = results / stage / f"{row['shard']}.excluded.parquet"
+            image.steps.append(_step(excluded, stage, image, image.steps))
+    passed = {step.stage for step in image.steps if step.state == ACCEPTED}
+    for stage, fields in ARRAYS.items():
+        if stage in passed:
+            with Shard(results / stage / f"{row['shard']}.h5") as shard:
+                for name in fields:
+                    values = shard.masks(row["image_id"]) if name == "mask" else shard.get(name, row["image_id"])
+                    image.arrays[stage if name == "mask" else name] = values
+    if "boxes" in passed:
+        image.boxes = _rows(results / "boxes" / f"{row['shard']}.parquet", row["image_id"]) or []
+    return image
+
+
+NEEDS = {
+    "frames": ("cohort",),
+    "reports": ("cohort",),
+    "organs": ("frames",),
+    "anomaly": ("organs",),
+    "anatomy": ("anomaly",),
+    "boxes": ("frames",),
+    "masks": ("reports", "anatomy", "boxes"),
+    "dataset": ("masks",),
+}
+"""The stages an image must have passed to be asked for by a stage."""
+
+
+def _step(excluded: Path, stage: str, image: Image, before: Sequence[Step]) -> Step:
+    states = {step.stage: step.state for step in before}
+    needed = [states[name] for name in NEEDS[stage]]
+    if any(state in (STOPPED, NOT_REACHED) for state in needed):
+        return Step(stage, NOT_REACHED)
+    rows = _rows(excluded, image.image_id)
+    if rows is None or NO_RESULTS in needed:
+        return Step(stage, NO_RESULTS)
+    return Step(stage, STOPPED, rows[0]["reason"], rows[0]["detail"]) if rows else Step(stage, ACCEPTED)
+
+
+def _outcome(results: Path, name: str, image: Image, line: dict | None) -> Outcome:
+    folder, joined, shard = results / "masks" / name, results / "dataset" / name, image.row["shard"]
+    masks_step = _step(folder / f"{shard}.excluded.parquet", "masks", image, image.steps)
+    dataset_step = _step(joined / "excluded.parquet", "dataset", image, [*image.steps, masks_step])
+    found = Outcome([masks_step, dataset_step], [], [], None, [], [], {}, "")
+    if masks_step.state == ACCEPTED:
+        found.findings = sorted(_rows(folder / f"{shard}.findings.parquet", image.image_id) or [], key=_finding)
+        found.units = _rows(folder / f"{shard}.units.parquet", image.image_id) or []
+        found.evidence = next(iter(_rows(folder / f"{shard}.studies.parquet", image.image_id) or []), None)
+        wanted = {row["mask_id"] for row in (*found.findings, *found.units)} - {None}
+        with Shard(folder / f"{shard}.h5", key="mask_id") as masks:
+            found.masks = {mask_id: masks.get("mask", mask_id) for mask_id in sorted(wanted)}
+            found.settings = str(masks.attrs.get("settings", ""))
+    if dataset_step.state in (ACCEPTED, STOPPED):
+        found.dropped = _rows(joined / "dropped.parquet", image.image_id) or []
+    if dataset_step.state == ACCEPTED:
+        found.pairs = list(_pairs(joined / f"{image.row['split']}.jsonl", image.image_id))
+    return found
+
+
+def _pairs(path: Path, image_id: str) -> Iterator[dict]:
+    """Yield an image's lines of a split; a million are passed over, so only those that hold its name are parsed."""
+    name = json.dumps(image_id, ensure_ascii=False)
+    with open(path, encoding="utf-8") as file:
+        found = (json.loads(text) for text in file if name in text)
+        yield from (line for line in found if line["image_id"] == image_id)
+
+
+def _finding(row: dict) -> int:
+    return row["finding"]
+
+
+def _made_by(results: Path, shard: str) -> Iterator[tuple[str, tuple[str, str]]]:
+    for stage in ARRAYS:
+        path = results / stage / f"{shard}.h5"
+        if path.is_file():
+            with Shard(path) as file:
+                yield stage, (str(file.attrs.get("code_digest", "")), str(file.attrs.get("settings", "")))

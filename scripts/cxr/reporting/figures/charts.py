@@ -1,0 +1,122 @@
+"""Charts over the whole dataset: pairs per lesion (Fig. 4), the funnel, recall over threshold sets (Table 8)."""
+
+import textwrap
+from collections.abc import Mapping, Sequence
+
+import polars as pl
+from matplotlib.figure import Figure
+
+from cxr.base.vocabulary import LESIONS
+from cxr.plotting import palette
+from cxr.plotting.plots import BLUE, GREY, VERMILION
+
+
+def distribution(splits: pl.DataFrame) -> Figure:
+    """Draw positive and negative pairs per lesion type. After Fig. 4.
+
+    ``splits``: the tables stage's pairs per split of one threshold set; all splits and types of instruction together.
+    """
+    figure = Figure(figsize=(9, 5), layout="constrained")
+    axes = figure.subplots()
+    for offset, polarity, colour in ((-0.2, "positive", palette.POSITIVE), (0.2, "negative", palette.NEGATIVE)):
+        places = [index + offset for index in range(len(LESIONS))]
+        bars = axes.bar(places, _pairs(splits, polarity), 0.4, color=colour, label=polarity)
+        axes.bar_label(bars, fontsize=8)
+    axes.set_xticks(range(len(LESIONS)), LESIONS, rotation=20)
+    axes.set_ylabel("instruction-answer pairs")
+    axes.set_title("Pairs per lesion type")
+    axes.legend()
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def shares(splits: pl.DataFrame) -> Figure:
+    """Draw the share of each lesion type among positive and among negative pairs, ours beside the paper's.
+
+    ``splits``: the tables stage's pairs per split of one threshold set; all splits and types of instruction together.
+    """
+    figure = Figure(figsize=(9, 4.6), layout="constrained")
+    for axes, polarity in zip(figure.subplots(1, 2, sharey=True), ("positive", "negative"), strict=True):
+        for offset, ending, colour, label in ((-0.2, "", BLUE, "this run"), (0.2, "_paper", GREY, "the paper")):
+            pairs = _pairs(splits, f"{polarity}{ending}")
+            widths = [100 * number / max(sum(pairs), 1) for number in pairs]
+            places = [index + offset for index in range(len(LESIONS))]
+            axes.bar_label(
+                axes.barh(places, widths, 0.38, color=colour, label=label), fmt="%.1f", fontsize=8, padding=2
+            )
+        axes.set_title(f"{polarity} pairs")
+        axes.set_xlabel("% of them")
+        axes.margins(x=0.15)
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.axes[0].set_yticks(range(len(LESIONS)), LESIONS)
+    figure.axes[0].invert_yaxis()
+    figure.axes[1].legend(loc="lower right")
+    return figure
+
+
+def _pairs(splits: pl.DataFrame, ending: str) -> list[int]:
+    """Return the pairs of each lesion type, in their order, from all columns with that ending."""
+    columns = [name for name in splits.columns if name.endswith(f"_{ending}")]
+    sums = dict(splits.group_by("lesion").agg(pl.sum_horizontal(columns).sum().alias("pairs")).iter_rows())
+    return [sums.get(lesion, 0) for lesion in LESIONS]
+
+
+def funnel(steps: Sequence[tuple[str, int, Mapping[str, int]]]) -> Figure:
+    """Draw what is left after each stage; ``steps`` of (stage, images left, {reason: images lost})."""
+    figure = Figure(figsize=(11, 0.4 * len(steps) + 1.4), layout="constrained")
+    axes = figure.subplots()
+    for row, (_stage, left, lost) in enumerate(steps):
+        axes.barh(row, left, color=BLUE, height=0.6)
+        axes.barh(row, sum(lost.values()), left=left, color=VERMILION, height=0.6)
+        reasons = textwrap.fill(", ".join(f"{reason} {count}" for reason, count in sorted(lost.items())), 58)
+        axes.text(
+            left + sum(lost.values()),
+            row,
+            f"  {left}" + (f"  lost: {reasons}" if reasons else ""),
+            va="center",
+            fontsize=8,
+        )
+    most = max((left + sum(lost.values()) for _, left, lost in steps), default=1)
+    axes.set_xlim(0, most * 1.9)
+    axes.set_yticks(range(len(steps)), [stage for stage, _, _ in steps])
+    axes.invert_yaxis()
+    axes.set_xlabel("images")
+    axes.set_title("From input images to images with pairs: blue goes on, red stops")
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def recall(table: pl.DataFrame) -> Figure:
+    """Draw recall (Table 8) from a table of thresholds, lesion, recall in percent: one row a threshold set."""
+    names = table["thresholds"].unique(maintain_order=True).to_list()
+    lesions = table["lesion"].unique(maintain_order=True).to_list()
+    figure = Figure(figsize=(10, 0.4 * len(names) + 2.2), layout="constrained")
+    axes = figure.subplots()
+    grid = [
+        [
+            _only(table.filter((pl.col("thresholds") == name) & (pl.col("lesion") == lesion))["recall"])
+            for lesion in lesions
+        ]
+        for name in names
+    ]
+    shown = axes.imshow(grid, cmap="cividis", vmin=0, vmax=100, aspect="auto")
+    for row, values in enumerate(grid):
+        for column, value in enumerate(values):
+            text = "–" if value != value else f"{value:.0f}"
+            axes.text(
+                column, row, text, ha="center", va="center", color="white" if not value > 55 else "black", fontsize=8
+            )
+    axes.set_xticks(range(len(lesions)), lesions, rotation=20)
+    axes.set_yticks(range(len(names)), names)
+    axes.set_title("Recall by threshold set, %")
+    figure.colorbar(shown, ax=axes, shrink=0.8)
+    if all(value != value for values in grid for value in values):
+        told = "No accepted study has a finding: there is nothing to recall"
+        box = {"facecolor": "white", "edgecolor": "none"}
+        axes.text(0.5, 0.5, told, ha="center", va="center", transform=axes.transAxes, bbox=box)
+    return figure
+
+
+def _only(values: pl.Series) -> float:
+    # where no finding was counted at all, a table read back holds empty texts
+    return float(values[0]) if len(values) and values[0] not in (None, "") else float("nan")

@@ -1,0 +1,165 @@
+"""The figures stage: panels of some studies and charts of the whole, from the stored results alone."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from cxr.base.hdf5 import Shard
+from cxr.base.jobs import progress
+from cxr.base.seeds import stable_hash
+from cxr.base.tables import read_lines, read_table
+from cxr.base.vocabulary import LESIONS, ZONE_LABELS
+from cxr.plotting.plots import save, save_sheet
+from cxr.reporting.figures import charts
+from cxr.reporting.figures.panel import Story, draw
+
+
+@dataclass(frozen=True)
+class FiguresOptions:
+    """Settings of the stage (see docs/settings.md)."""
+
+    studies: int
+    dpi: int
+    quality: int
+    seed: int
+
+
+def run_panels(
+    *,
+    findings: list[str],
+    lines: list[str],
+    boxes: list[str],
+    masks: list[str],
+    frames: list[str],
+    organs: list[str],
+    anomaly: list[str],
+    anatomy: list[str],
+    panels: str,
+    options: FiguresOptions,
+) -> None:
+    """Draw one panel for each chosen study into the folder ``panels``; inputs are lists in the order of the shards."""
+    folder = Path(panels)
+    folder.mkdir(parents=True, exist_ok=True)
+    tables = [read_table(path) for path in findings]
+    chosen = choose(tables, options)
+    pairs = _pairs_of(lines, {image_id for _, image_id in chosen})
+    by_shard: dict[int, list[str]] = {}
+    for shard, image_id in chosen:
+        by_shard.setdefault(shard, []).append(image_id)
+    stories = (
+        story
+        for shard, image_ids in sorted(by_shard.items())
+        for story in _stories(
+            image_ids,
+            tables[shard],
+            read_table(boxes[shard]),
+            masks[shard],
+            [paths[shard] for paths in (frames, organs, anomaly, anatomy)],
+            pairs,
+        )
+    )
+    for image_id, story in progress(stories, len(chosen), "panels"):
+        save_sheet(draw(story), folder / f"{image_id}.jpg", options.dpi, options.quality)
+
+
+def run_charts(
+    *,
+    funnel_table: str,
+    splits_table: str,
+    distribution: str,
+    shares: str,
+    funnel: str,
+    thresholds: str,
+    options: FiguresOptions,
+) -> None:
+    """Draw the three charts of the threshold set ``thresholds`` from the tables stage's funnel and splits."""
+    steps, splits = (
+        read_table(path).filter(pl.col("thresholds") == thresholds) for path in (funnel_table, splits_table)
+    )
+    save(charts.distribution(splits), distribution, options.dpi)
+    save(charts.funnel(funnel_steps(steps)), funnel, options.dpi)
+    save(charts.shares(splits), shares, options.dpi)
+
+
+def run_recall(*, recall_table: str, recall: str, options: FiguresOptions) -> None:
+    """Draw the recall of every threshold set from the tables stage's recall."""
+    save(charts.recall(read_table(recall_table)), recall, options.dpi)
+
+
+def choose(findings: list[pl.DataFrame], options: FiguresOptions) -> list[tuple[int, str]]:
+    """Choose (shard, image_id) so that every lesion type with a mask is seen before any comes twice.
+
+    The choice depends on the seed and the ids alone, never on the number of shards.
+    """
+    images: dict[str, tuple[int, set[str]]] = {}
+    for shard, table in enumerate(findings):
+        for row in table.iter_rows(named=True):
+            _, targets = images.setdefault(row["image_id"], (shard, set()))
+            if row["mask_id"] is not None:
+                targets.add(row["target"])
+    order = sorted(images, key=lambda image_id: stable_hash(options.seed, "figures", image_id))
+    chosen: list[str] = []
+    seen: Counter[str] = Counter()
+    while len(chosen) < min(options.studies, len(order)):
+        rarest = sorted(LESIONS, key=lambda lesion: (seen[lesion], LESIONS.index(lesion)))
+        left = [image_id for image_id in order if image_id not in chosen]
+        match = next((i for lesion in rarest for i in left if lesion in images[i][1]), left[0])
+        chosen.append(match)
+        seen.update(images[match][1])
+    return [(images[image_id][0], image_id) for image_id in sorted(chosen)]
+
+
+def _pairs_of(lines: list[str], image_ids: set[str]) -> dict[str, list[dict]]:
+    pairs: dict[str, list[dict]] = {}
+    for row in (row for path in lines for row in read_lines(path)):
+        if row["image_id"] in image_ids:
+            pairs.setdefault(row["image_id"], []).append(row)
+    return pairs
+
+
+def _stories(
+    image_ids: Iterable[str],
+    findings: pl.DataFrame,
+    boxes: pl.DataFrame,
+    masks: str,
+    shards: list[str],
+    pairs: dict[str, list[dict]],
+) -> Iterator[tuple[str, Story]]:
+    with ExitStack() as stack:
+        frames, organs, anomaly, anatomy = (stack.enter_context(Shard(path)) for path in shards)
+        mask_shard = stack.enter_context(Shard(masks, key="mask_id"))
+        for image_id in image_ids:
+            rows = findings.filter(pl.col("image_id") == image_id).to_dicts()
+            kept = boxes.filter((pl.col("image_id") == image_id) & pl.col("kept"))
+            mask_ids = {row["mask_id"] for row in rows} - {None}
+            zones = anatomy.masks(image_id)
+            yield (
+                image_id,
+                Story(
+                    title=f"study {rows[0]['study_id']}, image {image_id}, split {rows[0]['split']}",
+                    image=frames.get("image", image_id),
+                    edited=anomaly.get("edited", image_id),
+                    anomaly=anomaly.get("anomaly", image_id),
+                    organs=organs.masks(image_id),
+                    zones={label: zones[label] for label in ZONE_LABELS},
+                    boxes=kept.to_dicts(),
+                    findings=rows,
+                    masks={mask_id: mask_shard.get("mask", mask_id) for mask_id in sorted(mask_ids)},
+                    pairs=pairs.get(image_id, []),
+                ),
+            )
+
+
+def funnel_steps(table: pl.DataFrame) -> list[tuple[str, int, dict[str, int]]]:
+    """Turn the funnel table into (stage, images left, {reason: images lost}) in its order."""
+    steps: list[tuple[str, int, dict[str, int]]] = []
+    for row in table.iter_rows(named=True):
+        if not steps or steps[-1][0] != row["stage"]:
+            steps.append((row["stage"], row["left"], {}))
+        if row["reason"]:
+            steps[-1][2][row["reason"]] = row["images"]
+    return steps

@@ -1,0 +1,135 @@
+"""Which findings and images are shown, and in which words a box is kept or dropped."""
+
+from collections.abc import Mapping, Sequence
+
+import polars as pl
+
+from cxr.base.seeds import stable_hash
+from cxr.base.vocabulary import LESIONS
+from cxr.ils.masks.box_conditions import MEASURED, failed, shown
+
+MEANING = {
+    "anatomy": "overlap with the reported place",
+    "conf": "confidence",
+    "signal": "anomalous share",
+    "size": "overlap with a lung",
+    "zero_area": "no pixel",
+    "empty_after_refine": "nothing left to mask",
+}
+"""What a condition compares, in words."""
+OUTCOMES = {
+    "no_labels": "no mask: the report names no place",
+    "no_anatomy": "no mask: the reported place is not in the picture",
+    "no_productive_box": "no mask: no box holds all conditions",
+    "empty_after_refine": "no mask: nothing is left after refinement",
+    "no_grounded_label": "a mask, but it confirms no reported place",
+    "no_name": "a mask, but no place that has a name holds it",
+    "no_heart": "no mask: no heart was found",
+}
+"""What became of a finding, by its reason."""
+
+
+def choose_cases(findings: Sequence[pl.DataFrame], number: int, seed: int) -> list[tuple[int, dict]]:
+    """Choose findings for the gallery, as (shard, row): ``number`` a lesion type, each of another image.
+
+    A third, and with two or more at least one, are findings that got no mask though boxes were judged for them, where
+    there are such. The choice depends on the seed and the ids alone, never on the number of shards.
+    """
+    shown: list[tuple[int, dict]] = []
+    for lesion in LESIONS:
+        judged = (pl.col("target") == lesion) & (
+            pl.col("mask_id").is_not_null() | (pl.col("box_verdicts").list.len() > 0)
+        )
+        # places alone: whole rows, with a verdict for each box, are taken of those chosen
+        found = [
+            (stable_hash(seed, "page", lesion, image_id, finding), image_id, made, shard, at)
+            for shard, table in enumerate(findings)
+            for at, image_id, finding, made in table.with_row_index("at")
+            .filter(judged)
+            .select("at", "image_id", "finding", pl.col("mask_id").is_not_null())
+            .iter_rows()
+        ]
+        found.sort()
+        without = [place for place in found if not place[2]]
+        got = [place for place in found if place[2]]
+        spare = min(len(without), max(number // 3, int(number > 1)))
+        images: set[str] = set()
+        chosen: list[tuple[int, int]] = []
+        for places, most in ((got, number - spare), (without, number), (got, number)):
+            for _, image_id, _, shard, at in places:
+                if len(chosen) < most and image_id not in images:
+                    images.add(image_id)
+                    chosen.append((shard, at))
+        shown += [(shard, findings[shard].row(at, named=True)) for shard, at in chosen]
+    return shown
+
+
+def choose_images(findings: Mapping[str, Sequence[pl.DataFrame]], number: int, seed: int) -> list[tuple[int, str]]:
+    """Choose (shard, image_id) for the calibration view: images in which some threshold set made a mask of boxes.
+
+    ``findings``: {threshold set: one table a shard}. Images that the sets treat differently come first.
+    """
+    masks: dict[tuple[int, str], dict[str, set[str]]] = {}
+    for name, tables in findings.items():
+        for shard, table in enumerate(tables):
+            made = table.filter(pl.col("mask_id").is_not_null() & (pl.col("target") != "cardiomegaly"))
+            for image_id, mask_id in made.select("image_id", "mask_id").iter_rows():
+                masks.setdefault((shard, image_id), {}).setdefault(name, set()).add(mask_id)
+    order = sorted(
+        masks,
+        key=lambda place: (
+            len({frozenset(masks[place].get(name, ())) for name in findings}) == 1,
+            stable_hash(seed, "calibration", place[1]),
+        ),
+    )
+    return order[:number]
+
+
+def choose_boxes(verdicts: Sequence[int], confidences: Sequence[float], number: int) -> list[int]:
+    """Choose the boxes to show: half of them kept ones, the rest those that failed least, each by confidence.
+
+    Returns indexes, kept ones first. Where one kind has too few, the other has more.
+    """
+    order = sorted(range(len(verdicts)), key=lambda i: (int(verdicts[i]).bit_count(), -confidences[i], i))
+    kept = [i for i in order if verdicts[i] == 0]
+    dropped = [i for i in order if verdicts[i]]
+    least = min(len(dropped), number // 2)
+    shown = kept[: number - least]
+    return shown + dropped[: number - len(shown)]
+
+
+def reason(verdict: int, values: Mapping[str, float], taus: Mapping[str, float]) -> str:
+    """Return in words why a box was kept or dropped: each number that failed beside its threshold.
+
+    ``values`` and ``taus`` hold the four of :data:`cxr.ils.masks.box_conditions.MEASURED`.
+    """
+    if not verdict:
+        return "kept: " + ", ".join(f"{MEANING[name]} {shown(values[name], taus[name])}" for name in MEASURED)
+    words = []
+    for name in failed(verdict):
+        number = f" {shown(values[name], taus[name])} < {taus[name]:g}" if name in MEASURED else ""
+        words.append(f"{MEANING[name]}{number}")
+    return "dropped: " + ", ".join(words)
+
+
+def counted(verdicts: Sequence[int], drawn: Sequence[Mapping], name: str) -> str:
+    """Return how many boxes a finding has, and how many of them are drawn; "" for one that no boxes are asked for.
+
+    ``drawn``: the boxes of the picture, with ``kept``; ``name``: the threshold set.
+    """
+    if not verdicts:
+        return ""
+    kept, of_drawn = sum(verdict == 0 for verdict in verdicts), sum(box["kept"] for box in drawn)
+    told = f"{kept} of {len(verdicts)} boxes kept at the threshold set {name}"
+    if len(drawn) == len(verdicts):
+        return f"{told}; all are drawn"
+    return f"{told}; drawn are {of_drawn} of the kept and {len(drawn) - of_drawn} of the dropped"
+
+
+def outcome(row: Mapping) -> str:
+    """Return in words what became of a finding (a row of ``findings.parquet``)."""
+    if row["reason"] is not None:
+        return OUTCOMES.get(row["reason"], row["reason"])
+    if row["target"] == "cardiomegaly":
+        return "the mask is the heart's, no boxes are asked"
+    return "mask in " + ", ".join(row["named"] or row["grounded"])

@@ -1,0 +1,119 @@
+"""What the jobs of a run took, from Snakemake's benchmark files: by nature different from run to run."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from cxr.base.atomic import atomic
+from cxr.base.tables import read_table, write_table
+from cxr.plotting.plots import save
+from cxr.reporting.page import sheets
+from cxr.reporting.page.templates import template
+
+RESOURCE_FILES = ("page",)
+
+ORDER = (
+    "phantom", "cohort", "frames", "reports", "weights", "organs", "anomaly", "anatomy", "boxes", "masks", "dataset",
+    "tables", "figures", "ablation", "paraphrase", "training", "inference", "evaluation", "page",
+)  # fmt: skip
+"""Stages in the order in which they run; others come after."""
+PER_IMAGE = ("frames", "organs", "anomaly", "anatomy", "boxes")
+"""Stages whose jobs work image by image."""
+
+
+def read(folder: str | Path) -> pl.DataFrame:
+    """Read every benchmark below a folder: stage, job, seconds, max_rss_mb, cpu_seconds; sorted by stage and job.
+
+    Snakemake leaves "NA" for a job too short to be looked at: null here.
+    """
+    rows = []
+    for path in sorted(Path(folder).rglob("*.tsv")):
+        name = path.relative_to(folder)
+        table = pl.read_csv(path, separator="\t", infer_schema=False)
+        for row in table.iter_rows(named=True):
+            numbers = {column: _number(row.get(column)) for column in ("s", "max_rss", "cpu_time")}
+            rows.append((name.parts[0], "/".join(name.with_suffix("").parts[1:]), *numbers.values()))
+    schema = ["stage", "job", "seconds", "max_rss_mb", "cpu_seconds"]
+    types = [pl.String, pl.String, pl.Float64, pl.Float64, pl.Float64]
+    return pl.DataFrame(rows, schema=dict(zip(schema, types, strict=True)), orient="row")
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        return float(text)
+    except (TypeError, ValueError):
+        return None
+
+
+def by_stage(jobs: pl.DataFrame, images: dict[str, int]) -> pl.DataFrame:
+    """Sum jobs up to one row a stage, in the order they run, and a total.
+
+    stage, jobs, seconds, cpu_seconds, max_rss_mb (of the largest job), images, images_per_second. ``images``: accepted
+    images of each stage that works image by image; the start of each job counts as its time.
+    """
+    sums = jobs.group_by("stage").agg(
+        pl.len().cast(pl.Int64).alias("jobs"), pl.col("seconds", "cpu_seconds").sum(), pl.col("max_rss_mb").max()
+    )
+    rows = {row["stage"]: row for row in sums.iter_rows(named=True)}
+    order = [name for name in ORDER if name in rows] + sorted(rows.keys() - set(ORDER))
+    found = [rows[name] for name in order]
+    if found:
+        total = {"stage": "total", "max_rss_mb": jobs["max_rss_mb"].max()}
+        found.append(total | {name: sum(row[name] for row in found) for name in ("jobs", "seconds", "cpu_seconds")})
+    for row in found:
+        row["images"] = images.get(row["stage"])
+        seconds = row["seconds"]
+        row["images_per_second"] = round(row["images"] / seconds, 2) if row["images"] and seconds else None
+        for name in ("seconds", "cpu_seconds", "max_rss_mb"):
+            row[name] = None if row[name] is None else round(row[name], 2)
+    schema = {
+        "stage": pl.String, "jobs": pl.Int64, "seconds": pl.Float64, "cpu_seconds": pl.Float64,
+        "max_rss_mb": pl.Float64, "images": pl.Int64, "images_per_second": pl.Float64,
+    }  # fmt: skip
+    return pl.DataFrame(found, schema=schema)
+
+
+@dataclass(frozen=True)
+class CostsOptions:
+    """Settings of the costs."""
+
+    dpi: int
+
+
+def run(
+    *,
+    conservation_table: str,
+    index: str,
+    figures: Sequence[str],
+    costs_table: str,
+    jobs_table: str,
+    chart: str,
+    page: str,
+    options: CostsOptions,
+) -> None:
+    """Write what the jobs took: a row a stage, a row a job, a chart and a page. No two runs give the same.
+
+    Read is the folder ``results/benchmarks``, of every job that ran, in this run or before; ``index`` and
+    ``figures`` are only waited for, so that all that a bare run makes is counted.
+    """
+    del figures
+    jobs = read(Path(index).parent / "benchmarks")
+    table = by_stage(jobs, images_of(read_table(conservation_table)))
+    write_table(jobs_table, jobs)
+    write_table(costs_table, table)
+    stages = table.filter(pl.col("stage") != "total")
+    save(sheets.costs(stages), chart, options.dpi)
+    text = template("costs.html.j2").render(
+        rows=table.to_dicts(), slowest=jobs.sort("seconds", "job", descending=[True, False]).head(10).to_dicts(),
+        seconds_most=stages["seconds"].max() or 1, memory_most=stages["max_rss_mb"].max() or 1,
+    )  # fmt: skip
+    with atomic(page) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def images_of(conservation: pl.DataFrame) -> dict[str, int]:
+    """Return how many images each stage that works image by image was given."""
+    rows = conservation.filter(pl.col("stage").is_in(PER_IMAGE)).unique("stage", keep="first", maintain_order=True)
+    return dict(rows.select("stage", "input").iter_rows())

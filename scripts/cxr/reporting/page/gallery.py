@@ -1,0 +1,230 @@
+"""The gallery, cases of each lesion type with the reasons boxes were kept or dropped, and the calibration view."""
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from textwrap import shorten
+
+import numpy as np
+import polars as pl
+
+from cxr.base.atomic import atomic
+from cxr.base.hdf5 import Shard
+from cxr.base.jobs import progress
+from cxr.base.tables import read_lines, read_table, write_lines
+from cxr.base.vocabulary import LESIONS
+from cxr.ils.masks.box_conditions import box_values
+from cxr.plotting.palette import LESION_COLOURS
+from cxr.plotting.plots import save_sheet
+from cxr.reporting.page import cases, pictures, sheets
+
+SENTENCE = 400
+"""Characters of a report's sentence that are quoted."""
+
+
+@dataclass(frozen=True)
+class GalleryOptions:
+    """Settings of the pictures (see docs/settings.md), and the threshold sets built."""
+
+    thresholds: list[str]
+    gallery: int
+    calibration: int
+    boxes: int
+    side: int
+    quality: int
+    dpi: int
+    seed: int
+    withheld: bool
+    """Whether no text of a report may be shown."""
+
+
+def run(
+    *,
+    findings: list[str],
+    masks: list[str],
+    reports: list[str],
+    boxes: list[str],
+    frames: list[str],
+    organs: list[str],
+    anomaly: list[str],
+    anatomy: list[str],
+    gallery: str,
+    calibration: str,
+    parts: str,
+    cases_lines: str,
+    options: GalleryOptions,
+) -> None:
+    """Draw the gallery of each threshold set and the calibration view, from the stored results alone.
+
+    Inputs are lists in the order of the shards; ``findings`` and ``masks`` lie in a folder named by their threshold
+    set. ``gallery`` and ``calibration`` get sheets; ``parts`` the pictures by themselves and ``cases_lines``
+    (JSON Lines) what the page says of them, one line a case or an image of the calibration.
+    """
+    folders = [Path(path) for path in (gallery, calibration, parts)]
+    for folder in folders:
+        folder.mkdir(parents=True, exist_ok=True)
+    shards = {
+        "reports": reports,
+        "boxes": boxes,
+        "frames": frames,
+        "organs": organs,
+        "anomaly": anomaly,
+        "anatomy": anatomy,
+    }
+    tables = {name: [read_table(path) for path in _of_set(findings, name)] for name in options.thresholds}
+    stores = {name: _of_set(masks, name) for name in options.thresholds}
+    lines = []
+    for name in options.thresholds:
+        chosen = cases.choose_cases(tables[name], options.gallery, options.seed)
+        drawn = _cases(name, chosen, shards, stores[name], folders[0], folders[2], options)
+        lines += list(progress(drawn, len(chosen), f"gallery {name}"))
+    images = cases.choose_images(tables, options.calibration, options.seed)
+    drawn = _calibration(images, tables, shards, stores, folders[1], folders[2], options)
+    lines += list(progress(drawn, len(images), "calibration"))
+    write_lines(cases_lines, lines)
+
+
+def _of_set(paths: Sequence[str], name: str) -> list[str]:
+    return [path for path in paths if Path(path).parent.name == name]
+
+
+def _write(path: Path, data: bytes) -> None:
+    with atomic(path) as temporary:
+        temporary.write_bytes(data)
+
+
+def _cases(
+    name: str,
+    chosen: Sequence[tuple[int, dict]],
+    shards: dict[str, list[str]],
+    masks: Sequence[str],
+    gallery: Path,
+    parts: Path,
+    options: GalleryOptions,
+) -> Iterator[dict]:
+    """Draw the cases of one threshold set; yield a line for each."""
+    numbers: dict[str, int] = {}
+    for shard, row in chosen:
+        lesion, image_id = row["target"], row["image_id"]
+        numbers[lesion] = numbers.get(lesion, 0) + 1
+        stem = f"{lesion}-{numbers[lesion]}"
+        with ExitStack() as stack:
+            frames, organs, anomaly, anatomy = (
+                stack.enter_context(Shard(shards[stage][shard])) for stage in ("frames", "organs", "anomaly", "anatomy")
+            )
+            store = stack.enter_context(Shard(masks[shard], key="mask_id"))
+            image, zones, lungs = frames.get("image", image_id), anatomy.masks(image_id), organs.masks(image_id)
+            settings = json.loads(store.attrs["settings"])
+            mask = store.get("mask", row["mask_id"]) if row["mask_id"] is not None else None
+            anomalous = anomaly.get("anomaly", image_id)
+        taus = settings["thresholds"]["edema" if lesion == "edema" else "general"]
+        place = np.zeros(image.shape, bool)
+        for label in row["reported"]:
+            place |= zones[label]
+        of_image = read_table(shards["boxes"][shard]).filter((pl.col("image_id") == image_id) & pl.col("kept"))
+        shown = _judged(of_image.to_dicts(), row, place, lungs, anomalous, taus, settings["denoise"], options.boxes)
+        left = pictures.grey(image, options.side)
+        if place.any() and lesion != "cardiomegaly":
+            pictures.outline(left, place, pictures.HALO, width=3)
+            pictures.outline(left, place, pictures.PLACE, width=1)
+        if mask is not None:
+            pictures.outline(left, mask, LESION_COLOURS[lesion], fill=0.25)
+        right = pictures.grey(image, options.side)
+        pictures.boxes(right, shown, image.shape[0])
+        reported = ", ".join(row["reported"]) or "no place"
+        title = f"{lesion} ({row['certainty'] or 'no certainty'}), reported: {reported}; {cases.outcome(row)}"
+        words = [f"{box['number']}  {box['class_name']}: {box['reason']}" for box in shown] or ["no boxes are asked"]
+        counted = cases.counted(row["box_verdicts"], shown, name)
+        words += [counted] if counted else []
+        sheet = sheets.case(f"study {row['study_id']}\n{title}", left, right, words)
+        save_sheet(sheet, gallery / name / f"{stem}.jpg", options.dpi, options.quality)
+        for picture, kind in ((left, "mask"), (right, "boxes")):
+            _write(parts / name / f"{stem}-{kind}.jpg", pictures.jpeg(picture, options.quality))
+        sentence = _sentence(shards["reports"][shard], row, withheld=options.withheld)
+        yield {
+            "kind": "case", "thresholds": name, "lesion": lesion, "study_id": row["study_id"], "image_id": image_id,
+            "title": title, "sentence": sentence, "counted": counted, "has_mask": mask is not None,
+            "taus": taus, "mask": f"{name}/{stem}-mask.jpg", "boxes": f"{name}/{stem}-boxes.jpg",
+            "judged": [{key: box[key] for key in ("number", "class_name", "kept", "reason")} for box in shown],
+        }  # fmt: skip
+
+
+def _sentence(reports: str, row: dict, *, withheld: bool) -> str:
+    """Return the sentence that states a finding, "" where report text is withheld; a long one is cut."""
+    if withheld:
+        return ""
+    line = next(line for line in read_lines(reports) if line["study_id"] == row["study_id"])
+    return shorten(line["sentences"][row["sentence_index"] - 1], SENTENCE, placeholder=" …")
+
+
+def _judged(
+    boxes: list[dict],
+    row: dict,
+    place: np.ndarray,
+    lungs: dict[str, np.ndarray],
+    anomaly: np.ndarray,
+    taus: dict[str, float],
+    denoise: str,
+    number: int,
+) -> list[dict]:
+    """Return the boxes of a finding to show: as stored, with number, kept and reason."""
+    verdicts = [int(verdict) for verdict in row["box_verdicts"]]
+    if not verdicts:
+        return []
+    chosen = cases.choose_boxes(verdicts, [box["confidence"] for box in boxes], number)
+    values = box_values([boxes[i] for i in chosen], place, lungs, anomaly, ano=taus["ano"], denoise=denoise)
+    return [
+        boxes[i] | {"number": at + 1, "kept": verdicts[i] == 0, "reason": cases.reason(verdicts[i], of_box, taus)}
+        for at, (i, of_box) in enumerate(zip(chosen, values, strict=True))
+    ]
+
+
+def _calibration(
+    images: Sequence[tuple[int, str]],
+    tables: dict[str, list[pl.DataFrame]],
+    shards: dict[str, list[str]],
+    stores: dict[str, list[str]],
+    folder: Path,
+    parts: Path,
+    options: GalleryOptions,
+) -> Iterator[dict]:
+    """Draw each image once for every threshold set; yield a line for each image."""
+    for shard, image_id in images:
+        with Shard(shards["frames"][shard]) as frames:
+            image = frames.get("image", image_id)
+        cells, seen = [], set()
+        for name in options.thresholds:
+            rows = tables[name][shard].filter((pl.col("image_id") == image_id) & pl.col("mask_id").is_not_null())
+            picture, said = pictures.grey(image, options.side), []
+            own = {(row["target"], row["mask_id"]) for row in rows.to_dicts() if row["target"] != "cardiomegaly"}
+            order = sorted(own, key=lambda pair: (LESIONS.index(pair[0]), pair[1]))
+            with Shard(stores[name][shard], key="mask_id") as store:
+                for at, (lesion, mask_id) in enumerate(order):
+                    mask = store.get("mask", mask_id)
+                    # those drawn first are the wider, so that of two alike both are seen
+                    width = 2 + 4 * (len(order) - 1 - at)
+                    pictures.outline(picture, mask, LESION_COLOURS[lesion], fill=0.2, width=width)
+                    said.append({"lesion": lesion, "share": round(100 * float(mask.mean()), 1)})
+            seen |= {lesion for lesion, _ in order}
+            _write(parts / "calibration" / f"{image_id}-{name}.jpg", pictures.jpeg(picture, options.quality))
+            cells.append((name, picture, said))
+        sheet = sheets.calibration(
+            f"image {image_id}",
+            [(f"{name}: {_shares(said)}", picture) for name, picture, said in cells],
+            [lesion for lesion in LESIONS if lesion in seen],
+        )
+        save_sheet(sheet, folder / f"{image_id}.jpg", options.dpi, options.quality)
+        yield {
+            "kind": "calibration",
+            "image_id": image_id,
+            "cells": [
+                {"thresholds": name, "picture": f"calibration/{image_id}-{name}.jpg", "masks": _shares(said)}
+                for name, _, said in cells
+            ],
+        }
+
+
+def _shares(said: Sequence[dict]) -> str:
+    return ", ".join(f"{one['lesion']} {one['share']:.1f} %" for one in said) or "no mask"

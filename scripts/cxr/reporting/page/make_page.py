@@ -1,0 +1,67 @@
+"""The page stage: one page that reads like a paper's results, from the tables and pictures of a run."""
+
+from base64 import b64encode
+from pathlib import Path
+
+from cxr.base.atomic import atomic
+from cxr.base.tables import read_lines, read_table, write_table
+from cxr.reporting.page import render
+from cxr.reporting.page.options import PageOptions
+
+RESOURCE_FILES = ("page", "organs/lite.onnx", "organs/upright.onnx", "anomaly/lite.onnx", "boxes/lite.onnx", "../envs")
+
+
+def run(
+    *,
+    counts_table: str,
+    splits_table: str,
+    funnel_table: str,
+    recall_table: str,
+    reading_table: str,
+    words_table: str,
+    cases_lines: str,
+    reports: list[str],
+    frames: list[str],
+    organs: list[str],
+    anomaly: list[str],
+    anatomy: list[str],
+    masks: list[str],
+    test: list[str],
+    left_out: list[str],
+    index: str,
+    versions_table: str,
+    options: PageOptions,
+    truth_table: str | None = None,
+    manifests: list[str] | None = None,
+) -> None:
+    """Write the page and the table of versions. ``test``: the lines of the split that is evaluated, one a set built;
+    ``left_out``: the ledgers of the stages that read the user's files.
+    """
+    shards = {"frames": frames, "organs": organs, "anomaly": anomaly, "anatomy": anatomy, "masks": masks}
+    made = render.versions_of(shards, reports, manifests or [], options.engines)
+    write_table(versions_table, render.versions_table(made))
+    page = render.index(
+        tables={
+            "counts": read_table(counts_table),
+            "splits": read_table(splits_table),
+            "funnel": read_table(funnel_table),
+            "recall": read_table(recall_table),
+            "reading": read_table(reading_table),
+            "words": read_table(words_table),
+            "truth": read_table(truth_table) if truth_table else None,
+        },
+        lines=list(read_lines(cases_lines)),
+        picture=lambda name: _data_url(Path(cases_lines).parent / "parts" / name),
+        embed=lambda path: _data_url(Path(path)),
+        test={Path(path).parent.name: path for path in test},
+        ledgers=[read_table(path) for path in left_out],
+        made=made,
+        options=options,
+    )
+    with atomic(index) as temporary:
+        temporary.write_text(page, encoding="utf-8")
+
+
+def _data_url(path: Path) -> str:
+    kind = {".png": "png", ".jpg": "jpeg"}[path.suffix]
+    return f"data:image/{kind};base64,{b64encode(path.read_bytes()).decode()}"

@@ -1,0 +1,206 @@
+"""What goes into the page's template, and which parts have something to show."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import polars as pl
+
+from cxr.base.paths import SCRIPTS
+from cxr.base.tables import read_lines, read_table
+from cxr.base.vocabulary import LESIONS, SPLITS
+from cxr.plotting.palette import DROPPED, KEPT, LESION_COLOURS
+from cxr.plotting.plots import BLUE, GREY, ORANGE
+from cxr.reporting.page import sections, versions
+from cxr.reporting.page.options import PageOptions
+from cxr.reporting.page.sections import number
+from cxr.reporting.page.templates import template
+
+ABLATION = "results/ablation/"
+EVALUATION = "results/evaluation/"
+SOURCES = {
+    "embedded": "the embedded cohort, whose pictures and reports are drawn and whose truth is known",
+    "mimic": "MIMIC-CXR",
+    "openi": "the Indiana University chest X-ray collection (Open-i)",
+}
+DETAILS = 8
+"""Details of a reason that the page quotes; the ledger has all."""
+
+
+def versions_of(
+    shards: Mapping[str, Sequence[str]], reports: Sequence[str], manifests: Sequence[str], engines: dict[str, str]
+) -> dict:
+    """Return what made the results: ``stages``, ``weights``, ``pins``, ``thresholds`` ({set: {part: {tau: value}}})."""
+    first = [line for path in reports for line in _first(path)]
+    stages = versions.of_reports("reports", first)
+    thresholds: dict[str, dict] = {}
+    for stage, paths in shards.items():
+        sets = sorted({Path(path).parent.name for path in paths}) if stage == "masks" else [""]
+        for name in sets:
+            own = [path for path in paths if not name or Path(path).parent.name == name]
+            rows = versions.of_shards(stage, own, key="mask_id" if stage == "masks" else "image_id")
+            for row in rows:
+                row["stage"] = f"{stage} {name}".strip()
+            stages += rows
+            if name and rows:
+                thresholds[name] = rows[0]["thresholds"]
+    weights = versions.lite_weights(engines) + versions.published_weights(manifests)
+    return {
+        "stages": stages,
+        "weights": weights,
+        "pins": versions.pins(SCRIPTS.parent / "envs"),
+        "thresholds": thresholds,
+    }
+
+
+def _first(path: str) -> list[dict]:
+    """Return the first line of a file: all lines of a shard of reports are made by the same code."""
+    return [line for _, line in zip(range(1), read_lines(path), strict=False)]
+
+
+def versions_table(made: dict) -> pl.DataFrame:
+    """Return kind, name, version, detail: one row for each digest, weight and pinned package."""
+    rows = [(kind, row["stage"], row[kind], row["engine"]) for row in made["stages"] for kind in ("code", "settings")]
+    rows += [("weights", f"{row['artefact']}: {row['file']}", row["sha256"], row["licence"]) for row in made["weights"]]
+    rows += [("package", pin.split()[0], pin.split()[1], ", ".join(envs)) for pin, envs in made["pins"].items()]
+    return pl.DataFrame(rows, schema=["kind", "name", "version", "detail"], orient="row")
+
+
+def index(
+    *,
+    tables: dict[str, pl.DataFrame | None],
+    lines: Sequence[dict],
+    picture: Callable[[str], str],
+    embed: Callable[[str], str],
+    test: dict[str, str],
+    ledgers: Sequence[pl.DataFrame],
+    made: dict,
+    options: PageOptions,
+) -> str:
+    """Return the page. ``picture`` and ``embed`` turn the name of a part and a path into a data URL.
+
+    ``ledgers``: of the stages that read the user's files.
+    """
+    name, *others = options.thresholds
+    drawn = options.source == "embedded"
+    ablation = read_table(f"{ABLATION}points.tsv") if f"{ABLATION}points.tsv" in options.extras else None
+    if ablation is not None and not sections.agrees(tables["recall"], ablation):
+        ablation = None
+    cases = [line for line in lines if line["kind"] == "case"]
+    numbers, asked = sections.counts(tables["counts"], options.thresholds)
+    return template("index.html.j2").render(
+        source=SOURCES.get(options.source, "a cohort given by a manifest"),
+        engines=options.engines,
+        sets=options.thresholds,
+        first=name,
+        others=others,
+        thresholds=made["thresholds"],
+        counts={row["count"]: row for row in numbers},
+        headlines=numbers,
+        asked=asked,
+        funnels={each: sections.funnel(tables["funnel"], each) for each in options.thresholds},
+        left_out=sections.left_out(ledgers, DETAILS),
+        stops=sections.stops(tables["funnel"], name),
+        shares={each: sections.distribution(tables["splits"], each).to_dicts() for each in options.thresholds},
+        share_most={each: _most(sections.distribution(tables["splits"], each)) for each in options.thresholds},
+        splits={each: sections.split_rows(tables["splits"], each) for each in options.thresholds},
+        recall_columns=sections.RECALL_COLUMNS,
+        recall=sections.recall(tables["recall"], ablation, beside_paper=not drawn),
+        recall_notes=[] if drawn else [note for note in tables["recall"]["note"].unique(maintain_order=True) if note],
+        drawn=drawn,
+        split_names=SPLITS,
+        reading=sections.reading(tables["reading"]),
+        words=sections.words(tables["words"]),
+        ablation=_ablation(ablation, options.extras, embed),
+        gallery=_gallery(cases, options.thresholds),
+        calibration=[line for line in lines if line["kind"] == "calibration"],
+        picture=picture,
+        truth={} if tables["truth"] is None else {
+            each: sections.truth(tables["truth"], each) for each in options.thresholds
+        },
+        lesions=LESIONS,
+        evaluation=_evaluation(options.extras, test, embed),
+        stages=made["stages"],
+        weights=made["weights"],
+        pins=made["pins"],
+        colours={"ours": BLUE, "paper": GREY, "lost": ORANGE, "kept": KEPT, "dropped": DROPPED},
+        lesion_colours=LESION_COLOURS,
+    )  # fmt: skip
+
+
+def _most(shares: pl.DataFrame) -> float:
+    return max(shares["ours"].max(), shares["paper"].max())
+
+
+def _gallery(cases: Sequence[dict], sets: Sequence[str]) -> dict[str, dict[str, list[dict]]]:
+    """Return {threshold set: {lesion type: cases}}, those without a case included."""
+    return {
+        name: {lesion: [c for c in cases if (c["thresholds"], c["lesion"]) == (name, lesion)] for lesion in LESIONS}
+        for name in sets
+    }
+
+
+def _ablation(table: pl.DataFrame | None, extras: Mapping[str, str], embed: Callable[[str], str]) -> dict | None:
+    if table is None:
+        return None
+    average = table.filter(pl.col("lesion") == "average").sort("recall", descending=True, nulls_last=True)
+    best = average.row(0, named=True)
+    words = (
+        f"Of {len(average)} points, {best['thresholds']} has the highest average recall: "
+        f"{number(best['recall'], 1)} %, with {number(best['yield'])} findings with a grounded mask"
+    )
+    figures = [
+        {"src": embed(f"{ABLATION}{file}"), "alt": f"{what}. {words}.", "what": what}
+        for file, what in (
+            ("curves.png", "Recall and yield of each lesion type against each varied threshold"),
+            ("map.png", "Recall over the first two varied thresholds"),
+        )
+        if f"{ABLATION}{file}" in extras
+    ]
+    return {"words": words, "figures": figures}
+
+
+def _evaluation(extras: Mapping[str, str], test: Mapping[str, str], embed: Callable[[str], str]) -> dict | None:
+    """Return rows, figures and ``stale`` (runs that were scored on other pairs than those of now), None if not made."""
+    if f"{EVALUATION}comparison.tsv" not in extras:
+        return None
+    table = read_table(f"{EVALUATION}comparison.tsv")
+    rows = sections.evaluation(table)
+    ours = "; ".join(f"{r['who']}: gIoU {r['cells'][0][0]}, cIoU {r['cells'][1][0]}, N-Acc {r['cells'][2][0]}"
+                     for r in rows if r["source"] == "ours")  # fmt: skip
+    current = [_pairs_of_lines(path) for path in test.values()]
+    scored = [path for path in extras if path.startswith(EVALUATION) and path.endswith("/pairs.parquet")]
+    stale = [Path(path).parent.name for path in scored if _pairs_of_scores(path) not in current]
+    figures = [
+        {"src": embed(path), "alt": f"{what}. In total, {ours}.", "what": what}
+        for path, what in (
+            (
+                f"{EVALUATION}masks.png",
+                "Masks per lesion type, with intervals; diamonds: the paper's, of its test split",
+            ),
+            (
+                f"{EVALUATION}text.png",
+                "Answers per type of instruction, with intervals; diamonds: the paper's, of its test split",
+            ),
+        )
+        if path in extras
+    ]
+    figures += [
+        {"src": embed(path), "alt": f"{what}.", "what": what}
+        for path in extras
+        if path.startswith("results/training/")
+        for what in [f"Course of the training {Path(path).parent.name}: losses of its updates, and scores by epoch"]
+    ]
+    changes = f"{EVALUATION}paraphrases.tsv"
+    wording = sections.wording(read_table(changes)) if changes in extras else []
+    return {"rows": rows, "figures": figures, "stale": stale, "wording": wording}
+
+
+def _pairs_of_lines(path: str) -> set[tuple[str, str, str, str]]:
+    return {
+        (row["pair_id"], row["target"], row["type"], "positive" if row["seg"] else "negative")
+        for row in read_lines(path)
+    }
+
+
+def _pairs_of_scores(path: str) -> set[tuple]:
+    return set(read_table(path).select("pair_id", "target", "type", "polarity").iter_rows())

@@ -1,0 +1,225 @@
+"""From the tables of a run to what the page says: numbers as text, shares for bars, rows for tables."""
+
+from collections.abc import Mapping, Sequence
+
+import polars as pl
+
+from cxr.base.vocabulary import LESIONS
+
+KINDS = ("basic", "global", "lesion_inference")
+GROUNDABLE = tuple(lesion for lesion in LESIONS if lesion != "cardiomegaly")
+RECALL_COLUMNS = ("average", *GROUNDABLE)
+NONE = "–"
+
+
+def number(value: float | str | None, digits: int = 0) -> str:
+    """Return a number with thousands apart, or a dash; a column of a table without any number reads as empty texts."""
+    return NONE if value in (None, "") else f"{value:,.{digits}f}"
+
+
+def counts(table: pl.DataFrame, sets: Sequence[str]) -> tuple[list[dict], list[dict]]:
+    """Return the rows of the counts, then those of the shares, each with its cells as text.
+
+    ``cells``: one a threshold set; ``wanted`` and ``paper``: what was asked for, and the paper's.
+    """
+    rows: tuple[list[dict], list[dict]] = [], []
+    for row in table.iter_rows(named=True):
+        share = row["count"].endswith(", %")
+        digits = 2 if share else 0
+        made = {name: number(row[name], digits) for name in (*sets, "wanted", "paper")}
+        rows[share].append({"count": row["count"], "cells": [made[name] for name in sets]} | made)
+    return rows
+
+
+def funnel(table: pl.DataFrame, name: str) -> list[dict]:
+    """Return the funnel of a threshold set: stage, left, width (% of the input), lost (reason, images, why)."""
+    steps: list[dict] = []
+    of_set = table.filter(pl.col("thresholds") == name)
+    most = max(of_set["left"].max() or 0, 1)
+    for row in of_set.iter_rows(named=True):
+        if not steps or steps[-1]["stage"] != row["stage"]:
+            share = round(100 * row["left"] / most, 2)
+            steps.append({"stage": row["stage"], "left": row["left"], "width": share, "lost": []})
+        if row["reason"]:
+            steps[-1]["lost"].append({"reason": row["reason"], "images": row["images"], "why": row["meaning"]})
+    return steps
+
+
+def left_out(ledgers: Sequence[pl.DataFrame], most: int) -> list[dict]:
+    """Return what the ledgers say in words: stage, reason, images, said [(detail, images)], the most frequent
+    first, then by line.
+
+    ``most``: details named of a reason; ``more`` counts the images of the others. Reasons without details are left out.
+    """
+    found = []
+    for ledger in ledgers:
+        for (stage, reason), rows in ledger.sort("stage", "reason", "detail").group_by(
+            "stage", "reason", maintain_order=True
+        ):
+            said = rows.filter(pl.col("detail") != "").group_by("detail").len()
+            line = pl.col("detail").str.extract(r"^line (\d+)").cast(pl.Int64)
+            said = said.sort([-pl.col("len").cast(pl.Int64), line, "detail"], nulls_last=True).rows()
+            if said:
+                more = sum(images for _, images in said[most:])
+                found.append({"stage": stage, "reason": reason, "images": len(rows), "said": said[:most], "more": more})
+    return found
+
+
+def stops(table: pl.DataFrame, name: str) -> list[dict]:
+    """Return where the images of a threshold set stopped: stage, reason, images, why; the most first."""
+    found = [lost | {"stage": step["stage"]} for step in funnel(table, name) for lost in step["lost"]]
+    return sorted(found, key=lambda lost: -lost["images"])
+
+
+def polarity_sums(splits: pl.DataFrame, name: str) -> dict[tuple[str, str, str], int]:
+    """Return {(lesion, "positive" | "negative", "ours" | "paper"): pairs} over all splits and types of instruction."""
+    rows = splits.filter((pl.col("thresholds") == name) & (pl.col("lesion") != "total"))
+    return {
+        (lesion, polarity, who): sum(
+            int(rows.filter(pl.col("lesion") == lesion)[f"{kind}_{polarity}{ending}"].sum()) for kind in KINDS
+        )
+        for lesion in LESIONS
+        for polarity in ("positive", "negative")
+        for who, ending in (("ours", ""), ("paper", "_paper"))
+    }
+
+
+def distribution(splits: pl.DataFrame, name: str) -> pl.DataFrame:
+    """Return Fig. 4 as shares: polarity, lesion, ours and paper (% of that polarity), pairs, paper_pairs."""
+    sums = polarity_sums(splits, name)
+    rows = []
+    for polarity in ("positive", "negative"):
+        whole = {who: sum(sums[lesion, polarity, who] for lesion in LESIONS) for who in ("ours", "paper")}
+        for lesion in LESIONS:
+            ours, paper = sums[lesion, polarity, "ours"], sums[lesion, polarity, "paper"]
+            rows.append(
+                {
+                    "polarity": polarity,
+                    "lesion": lesion,
+                    "ours": 100 * ours / whole["ours"] if whole["ours"] else 0.0,
+                    "paper": 100 * paper / whole["paper"],
+                    "pairs": ours,
+                    "paper_pairs": paper,
+                }
+            )
+    return pl.DataFrame(rows)
+
+
+def split_rows(splits: pl.DataFrame, name: str) -> list[dict]:
+    """Return Tables 10-12: one dict a split with its rows of cells (ours, the paper's in brackets)."""
+    columns = ["total", *(f"{kind}_{polarity}" for kind in KINDS for polarity in ("positive", "negative"))]
+    tables = []
+    for (split,), part in splits.filter(pl.col("thresholds") == name).group_by("split", maintain_order=True):
+        rows = [
+            {"lesion": row["lesion"], "cells": [(number(row[c]), number(row[f"{c}_paper"])) for c in columns]}
+            for row in part.iter_rows(named=True)
+        ]
+        tables.append({"split": split, "rows": rows, "notes": [n for n in part["note"] if n]})
+    return tables
+
+
+WORDS_SHOWN = 20
+
+
+def reading(table: pl.DataFrame) -> dict:
+    """Return what the studies' reports gave: ``rows`` with their share in %, and how many of all are unusable."""
+    table = table.with_columns(pl.col("studies").cast(pl.Int64))  # an empty table tells no types
+    total = max(1, table["studies"].sum())
+    rows = [row | {"share": number(100 * row["studies"] / total, 1)} for row in table.iter_rows(named=True)]
+    lost = [row["studies"] for row in rows if row["outcome"] not in ("findings", "no_findings")]
+    return {"rows": rows, "lost": sum(lost), "total": table["studies"].sum()}
+
+
+def words(table: pl.DataFrame) -> dict:
+    """Return the first unknown words, how many there are, and whether their sentences are withheld."""
+    first = table.head(WORDS_SHOWN).to_dicts()
+    return {"rows": first, "number": len(table), "withheld": any(row["example"] == "withheld" for row in first)}
+
+
+def recall(table: pl.DataFrame, ablation: pl.DataFrame | None, *, beside_paper: bool) -> list[dict]:
+    """Return a row for each threshold set: name, cells of (recall text, paper's text, shade in %, interval text).
+
+    Columns are the average, first so that a phone shows it, and the lesion types that can be grounded. ``ablation``:
+    its table, for intervals. The paper's texts are empty unless ``beside_paper``.
+    """
+    intervals = {}
+    if ablation is not None:
+        for row in ablation.iter_rows(named=True):
+            if row["recall"] is not None:
+                low, high = number(row["recall_low"]), number(row["recall_high"])
+                intervals[row["thresholds"], row["lesion"]] = f"{low}–{high}"
+    rows = []
+    for (name,), part in table.group_by("thresholds", maintain_order=True):
+        of = {row["lesion"]: row for row in part.iter_rows(named=True)}
+        cells = [
+            {
+                "recall": number(of[lesion]["recall"], 1),
+                "of": f"{of[lesion]['grounded']} of {of[lesion]['total']}" if of[lesion]["total"] else "no study",
+                "paper": number(of[lesion]["paper"], 1) if beside_paper and of[lesion]["paper"] is not None else "",
+                "shade": of[lesion]["recall"] or 0,
+                "interval": intervals.get((name, lesion), ""),
+            }
+            for lesion in RECALL_COLUMNS
+        ]
+        rows.append({"name": name, "cells": cells})
+    return rows
+
+
+def agrees(table: pl.DataFrame, ablation: pl.DataFrame) -> bool:
+    """Tell whether the ablation's table counts the same studies as the recall table: else it is of another state."""
+    ours = {(r["thresholds"], r["lesion"]): (r["grounded"], r["total"]) for r in table.iter_rows(named=True)}
+    theirs = {(r["thresholds"], r["lesion"]): (r["recalled"], r["studies"]) for r in ablation.iter_rows(named=True)}
+    return ours == theirs
+
+
+def truth(table: pl.DataFrame, name: str) -> list[dict]:
+    """Return a row for each measure beside the known truth: measure, cells (value, of how many): all, then each."""
+    rows = []
+    for (measure,), part in table.filter(pl.col("thresholds") == name).group_by("measure", maintain_order=True):
+        of = {row["lesion"]: row for row in part.iter_rows(named=True)}
+        cells = [
+            (number(of[key]["value"], 2), number(of[key]["of"])) if key in of else (NONE, "")
+            for key in ("all", *LESIONS)
+        ]
+        rows.append({"measure": measure, "cells": cells})
+    return rows
+
+
+def evaluation(table: pl.DataFrame) -> list[dict]:
+    """Return the totals of each run and of the paper's models: who, of whom, and gIoU, cIoU, N-Acc, text accuracy."""
+    rows = []
+    for row in table.filter(pl.col("lesion") == "total").iter_rows(named=True):
+        cells = []
+        for name in ("giou", "ciou", "n_acc"):
+            low, high = row.get(f"{name}_low"), row.get(f"{name}_high")
+            cells.append((number(row[name], 1), f"{number(low, 1)}–{number(high, 1)}" if low is not None else ""))
+        cells += [(number(row[name], 1), "") for name in ("text_strict", "text_authors")]
+        rows.append({"who": row["run"], "source": row["source"], "cells": cells})
+    return rows
+
+
+def wording(table: pl.DataFrame) -> list[dict]:
+    """Return what each persona's wordings change in total: who, and points of gIoU, cIoU, N-Acc, text accuracy."""
+    rows = []
+    totals = table.filter(pl.col("lesion") == "total")
+    for (run, persona), part in totals.group_by("run", "persona", maintain_order=True):
+        of = {row["measure"]: row for row in part.iter_rows(named=True)}
+        cells = []
+        for name in ("giou", "ciou", "n_acc", "text_strict", "text_authors"):
+            change, low, high = (of[name][column] for column in ("change", "change_low", "change_high"))
+            cells.append((signed(change), f"{signed(low)} to {signed(high)}" if low not in (None, "") else ""))
+        rows.append({"who": f"{run}, {persona.replace('_', ' ')}", "cells": cells})
+    return rows
+
+
+def signed(value: float | str | None) -> str:
+    """Return a difference with its sign and one digit, or a dash."""
+    return NONE if value in (None, "") else f"{value:+.1f}"
+
+
+def plain(table: pl.DataFrame, columns: Mapping[str, int | None]) -> list[Sequence[str]]:
+    """Return rows of texts: ``columns`` {name: digits, None for text}."""
+    return [
+        [str(row[name] or "") if digits is None else number(row[name], digits) for name, digits in columns.items()]
+        for row in table.iter_rows(named=True)
+    ]

@@ -1,0 +1,16 @@
+"""The pages' templates in ``resources/page``: everything that is filled in is escaped, a missing name is an error."""
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+
+from cxr.base.paths import RESOURCES
+from cxr.reporting.page.sections import number
+
+RESOURCE_FILES = ("page",)
+
+
+def template(name: str) -> Template:
+    """Return a template by its file name."""
+    loader = FileSystemLoader(RESOURCES / "page")
+    made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    made.filters["number"] = number
+    return made.get_template(name)

@@ -1,0 +1,81 @@
+"""What made the results: digests of code and settings as the results carry them, weights, and pinned packages."""
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from cxr.base.hdf5 import Shard
+from cxr.nets.lite_weights import weights_of
+
+
+def digest(text: str) -> str:
+    """Return the first 16 digits of a text's sha256."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def of_shards(stage: str, paths: Iterable[str], key: str = "image_id") -> list[dict]:
+    """Return stage, engine, code and settings (digests), of the shards of a stage; one row for each distinct one.
+
+    More than one row: shards that were made by different code or settings lie side by side.
+    """
+    found: dict[tuple, dict] = {}
+    for path in paths:
+        with Shard(path, key=key) as shard:
+            code, settings = shard.attrs["code_digest"], shard.attrs["settings"]
+        engine = json.loads(settings).get("engine", "")
+        row = {"stage": stage, "engine": engine, "code": code, "settings": digest(settings)}
+        row["thresholds"] = json.loads(settings).get("thresholds")
+        found.setdefault((code, settings), row)
+    return list(found.values())
+
+
+def of_reports(stage: str, lines: Iterable[dict]) -> list[dict]:
+    """Return the same of the lines of the reports, which carry the digests of their code and lexicon."""
+    rows = {
+        (line["engine"], *sorted((k, v) for k, v in line["digests"].items() if k != "text")): line for line in lines
+    }
+    return [
+        {
+            "stage": stage,
+            "engine": line["engine"],
+            "code": line["digests"].get("code", ""),
+            "settings": ", ".join(f"{k} {v}" for k, v in sorted(line["digests"].items()) if k not in ("text", "code")),
+            "thresholds": None,
+        }
+        for _, line in sorted(rows.items(), key=lambda item: str(item[0]))
+    ]
+
+
+def lite_weights(engines: dict[str, str]) -> list[dict]:
+    """Return file, bytes and sha256 of the repository's own weights that the engines of a run read."""
+    return [
+        {
+            "artefact": f"{weights.file.parent.name} {weights.file.stem}",
+            "licence": weights.licence,
+            "file": weights.file.name,
+            "bytes": weights.file.stat().st_size,
+            "sha256": hashlib.sha256(weights.file.read_bytes()).hexdigest(),
+        }
+        for weights in weights_of(engines)
+    ]
+
+
+def published_weights(manifests: Iterable[str | Path]) -> list[dict]:
+    """Return the same of published weights, from their manifests in ``results/weights``."""
+    rows = []
+    for path in manifests:
+        manifest = json.loads(Path(path).read_text(encoding="utf-8"))
+        for used in manifest["used"]:
+            rows.append({"artefact": manifest["artefact"], "licence": manifest["licence"]} | used)
+    return rows
+
+
+def pins(folder: Path) -> dict[str, list[str]]:
+    """Return {package==version: environments} of the environment files of a folder."""
+    found: dict[str, list[str]] = {}
+    for path in sorted(folder.glob("*.yaml")):
+        for name, version in re.findall(r"^\s+- ([\w.-]+)==([\w.+-]+)", path.read_text(encoding="utf-8"), flags=re.M):
+            found.setdefault(f"{name} {version}", []).append(path.stem)
+    return dict(sorted(found.items(), key=lambda item: item[0].lower()))

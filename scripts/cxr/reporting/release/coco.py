@@ -1,0 +1,66 @@
+"""A split in COCO's format for instances, with masks as its compressed run lengths.
+
+An annotation is a distinct (mask, target, location) of the dataset, as in the review; ``pair_ids`` tells which pairs
+have it. An image without any is there too: its pairs are negatives.
+"""
+
+import json
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from cxr.base.vocabulary import LESIONS
+from cxr.geometry.boxes import bounds
+from cxr.geometry.rle import encode
+
+CATEGORIES = [{"id": number, "name": name, "supercategory": "lesion"} for number, name in enumerate(LESIONS, 1)]
+
+
+def annotation(mask: np.ndarray) -> dict:
+    """Return what COCO wants to know of a mask, bool (rows, columns)."""
+    x1, y1, x2, y2 = bounds(mask)
+    box = [x1, y1, x2 - x1, y2 - y1]
+    return {"segmentation": encode(mask), "area": int(mask.sum()), "bbox": box, "iscrowd": 0}
+
+
+class Writer:
+    """Write the file of one split; images go straight to it, annotations wait in a file of their own."""
+
+    def __init__(self, path: Path, info: dict):
+        self._path, self._info = path, info
+        self._waiting = path.with_suffix(".annotations")
+        self._images = self._annotations = 0
+
+    def __enter__(self) -> "Writer":
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._file: IO[str] = open(self._path, "w", encoding="utf-8", newline="\n")
+        self._second: IO[str] = open(self._waiting, "w+", encoding="utf-8", newline="\n")
+        head = {"info": self._info, "categories": CATEGORIES}
+        self._file.write(json.dumps(head, ensure_ascii=False)[:-1] + ',\n"images": [')
+        return self
+
+    def image(self, **facts: object) -> int:
+        """Add an image; returns its number."""
+        self._images += 1
+        text = json.dumps({"id": self._images} | facts, ensure_ascii=False)
+        self._file.write(f"{',' * (self._images > 1)}\n{text}")
+        return self._images
+
+    def annotate(self, image: int, target: str, drawn: dict, **facts: object) -> None:
+        """Add an annotation (what :func:`annotation` returns) of the image of that number."""
+        self._annotations += 1
+        numbers = {"id": self._annotations, "image_id": image, "category_id": 1 + LESIONS.index(target)}
+        text = json.dumps(numbers | drawn | facts, ensure_ascii=False)
+        self._second.write(f"{',' * (self._annotations > 1)}\n{text}")
+
+    def __exit__(self, kind: type | None, *_: object) -> None:
+        if kind is None:
+            self._file.write('\n],\n"annotations": [')
+            self._second.seek(0)
+            while text := self._second.read(1 << 20):
+                self._file.write(text)
+            self._file.write("\n]}\n")
+        self._file.close()
+        self._second.close()
+        self._waiting.unlink()

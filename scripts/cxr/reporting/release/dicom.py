@@ -1,0 +1,129 @@
+"""DICOM segmentations of a shard: one a study's image, in the pixels of that X-ray, a segment for each mask.
+
+Only where the image came as DICOM. The object names its X-ray by its UIDs and bears its patient's identifier, which
+readers match by; nothing else of the patient is copied. It is deflated, because masks are mostly empty.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from pydicom.dataset import Dataset
+from pydicom.uid import DeflatedExplicitVRLittleEndian
+
+from cxr.base.atomic import whole
+from cxr.base.jobs import progress
+from cxr.base.tables import read_table
+from cxr.dicom.files import HEAD_BYTES, HeaderError, file_kind, read_dicom
+from cxr.dicom.segmentation import NEEDED, NoSegmentation, Segment, segmentation
+from cxr.reporting.release.sources import Sources
+from cxr.reporting.release.withheld import kept_pairs, studies, units
+
+COUNTS = "counts.json"
+KEPT = (*NEEDED, "PatientID", "Modality")
+"""Elements of an X-ray's header that its segmentation copies or refers by."""
+
+
+@dataclass(frozen=True)
+class DicomOptions:
+    """Settings of the segmentations; see ``config.yaml``, section ``release``."""
+
+    date: str
+    ids: bool
+    thresholds: str
+
+
+def run_shard(
+    *,
+    lines: Sequence[str],
+    filtered: str | Sequence[str],
+    cohort: str,
+    index: str,
+    masks: Sequence[str],
+    images: str,
+    frames: Sequence[str],
+    segmentations: str,
+    options: DicomOptions,
+) -> None:
+    """Write ``<subject's first three>/<subject>/<study>/<image>.dcm`` and ``counts.json`` into ``segmentations``.
+
+    ``lines`` are the pairs of all shards, a file a split. ``counts.json`` tells files, segments, and images with masks
+    that have none, by reason.
+    """
+    kept, counts = kept_pairs(filtered), Counter()
+    paths = dict(read_table(cohort).select("image_id", "path").iter_rows())
+    every = [found for split in lines for found in _images(split, kept) if found[0]["image_id"] in paths]
+    with whole(segmentations) as folder, Sources(index, masks, images, frames) as sources:
+        for found in progress(every, len(every), "release, DICOM"):
+            try:
+                if options.ids:
+                    raise NoSegmentation("identifiers are withheld")
+                made = _made(found, paths[found[0]["image_id"]], sources, options)
+            except NoSegmentation as reason:
+                counts[str(reason)] += 1
+                continue
+            target = folder / place(found[0])
+            target.parent.mkdir(parents=True, exist_ok=True)
+            made.file_meta.TransferSyntaxUID = DeflatedExplicitVRLittleEndian
+            made.save_as(target)
+            counts["files"] += 1
+            counts["segments"] += len(made.SegmentSequence)
+        (folder / COUNTS).write_text(json.dumps(counts, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def place(line: dict) -> str:
+    """Return where a segmentation lies, in the tree of the authors' images."""
+    return f"{line['subject_id'][:3]}/{line['subject_id']}/{line['study_id']}/{line['image_id']}.dcm"
+
+
+def _images(lines: str, kept: set[str] | None) -> Iterator[list[dict]]:
+    """Yield the units of each image that has any."""
+    for _, found in studies(lines, kept):
+        every = units(found)
+        for image_id in dict.fromkeys(unit["image_id"] for unit in every):
+            yield [unit for unit in every if unit["image_id"] == image_id]
+
+
+def header_of(path: str) -> Dataset:
+    """Return what a segmentation needs of an X-ray's header. Raises NoSegmentation."""
+    try:
+        with open(path, "rb") as file:
+            if file_kind(file.read(HEAD_BYTES)) != "dicom":
+                raise NoSegmentation("the image is no DICOM")
+        whole_header = read_dicom(path, list(KEPT))
+    except (OSError, HeaderError):
+        raise NoSegmentation("the DICOM cannot be read again") from None
+    header = Dataset()
+    for name in KEPT:
+        if name in whole_header:
+            setattr(header, name, whole_header.get(name))
+    return header
+
+
+def _made(found: list[dict], path: str, sources: Sources, options: DicomOptions) -> Dataset:
+    header = header_of(path)
+    image_id = found[0]["image_id"]
+    shape, _ = sources.geometry(image_id)
+    if (header.get("Rows"), header.get("Columns")) != shape:
+        raise NoSegmentation("the DICOM's size is not that of its pixels")
+    segments = [
+        Segment(
+            f"{unit['target']}, {unit['certainty'] or 'stated'}, thresholds {options.thresholds}",
+            sources.in_original(sources.mask(unit["mask_id"]), image_id),
+            lesion=unit["target"],
+            locations=tuple(unit["location"]),
+            name=unit["mask_id"],
+        )
+        for unit in found
+    ]
+    return segmentation(
+        header,
+        segments,
+        version=sources.code() or "unknown",
+        model=f"cxr-ils masks, thresholds {options.thresholds}",
+        made=datetime.fromisoformat(options.date),
+        device="cxr-ils masks",
+        content="Lesions of the report",
+    )

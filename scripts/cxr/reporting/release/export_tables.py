@@ -1,0 +1,153 @@
+"""The release stage, its tables: the pairs as Parquet for Hugging Face ``datasets``, and as COCO.
+
+Both come from one pass over the lines. Pictures are those of the frame: masks were made there, so that no pixel of them
+is resampled, and the frames are what a package may hold beside them. For those who have the images as they came, COCO
+can have the pixels of these instead (``coco_pixels: original``).
+"""
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from cxr.base.atomic import whole
+from cxr.base.hdf5 import FRAME_SIZE
+from cxr.base.jobs import progress
+from cxr.reporting.release import coco
+from cxr.reporting.release.parquet import CONFIGS, IMAGES, PAIRS, SPLIT_NAMES, Part, held, png, shown
+from cxr.reporting.release.sources import Sources
+from cxr.reporting.release.withheld import Withheld, kept_pairs, studies, units
+
+COUNTS = "counts.json"
+
+
+@dataclass(frozen=True)
+class ReleaseOptions:
+    """Settings of the tables; see ``config.yaml``, section ``release``."""
+
+    withhold: list[str]
+    pairs_per_file: int
+    images_per_file: int
+    coco_pixels: str
+    name: str
+    version: str
+    date: str
+    licence: str
+
+
+def run_tables(
+    *,
+    train: str,
+    validate: str,
+    test: str,
+    filtered: str | Sequence[str],
+    salt: str | Sequence[str],
+    index: str,
+    masks: Sequence[str],
+    images: str,
+    frames: Sequence[str],
+    tables: str,
+    options: ReleaseOptions,
+) -> None:
+    """Write ``data/``, ``images/`` (Parquet), ``coco/`` and ``counts.json`` into the folder ``tables``.
+
+    ``filtered``: a file of the pairs of the test split that stay, or nothing. Memory holds one Parquet file's rows.
+    """
+    withheld, kept = Withheld(options.withhold, salt), kept_pairs(filtered)
+    counts = {}
+    with whole(tables) as folder, Sources(index, masks, images, frames) as sources:
+        for split, path in {"train": train, "validate": validate, "test": test}.items():
+            read = partial(studies, path, kept, withheld)
+            counts[split] = _write_split(folder, split, read, sources, withheld, options)
+        text = json.dumps(counts, indent=1, sort_keys=True)
+        (folder / COUNTS).write_text(text + "\n", encoding="utf-8")
+
+
+def _write_split(folder: Path, split: str, read, sources: Sources, withheld: Withheld, options: ReleaseOptions) -> dict:
+    totals = _totals(read())
+    columns = {
+        config: shown(of, pixels=withheld.pixels, report_text=withheld.report_text)
+        for config, of in {"pairs": PAIRS, "images": IMAGES}.items()
+    }
+    sizes = {"pairs": options.pairs_per_file, "images": options.images_per_file}
+    parts = {
+        config: Part(folder / place, split, columns[config], totals[config], sizes[config])
+        for config, (place, _) in CONFIGS.items()
+    }
+    info = {"description": f"{options.name}, {SPLIT_NAMES[split]}", "version": options.version,
+            "date_created": options.date, "licence": options.licence, "pixels": options.coco_pixels}  # fmt: skip
+    original = options.coco_pixels == "original"
+    with ExitStack() as stack:
+        writer = stack.enter_context(coco.Writer(folder / "coco" / f"{SPLIT_NAMES[split]}.json", info))
+        for _, lines in progress(read(), totals["studies"], f"release, {split}"):
+            drawn = {line["mask_id"]: sources.mask(line["mask_id"]) for line in lines if line["seg"]}
+            pictures = {name: png(mask) for name, mask in drawn.items()}
+            for line in lines:
+                parts["pairs"].add(withheld.line(line) | {"mask": held(pictures.get(line["mask_id"]))})
+            for image_id in dict.fromkeys(line["image_id"] for line in lines):
+                own = [line for line in lines if line["image_id"] == image_id]
+                parts["images"].add(_image_row(own[0], sources, withheld))
+                _write_coco(writer, own, drawn, sources, withheld, original)
+    for part in parts.values():
+        part.flush()
+    return totals
+
+
+def _totals(found) -> dict:
+    """Count what a split holds: numbers, and pairs by type, by target with a mask and without."""
+    subjects, images, masks, number = set(), set(), set(), Counter()
+    by: dict[str, Counter] = {"types": Counter(), "positive": Counter(), "negative": Counter()}
+    for _, lines in found:
+        number["studies"] += 1
+        for line in lines:
+            number["pairs"] += 1
+            subjects.add(line["subject_id"])
+            images.add(line["image_id"])
+            masks.add(line["mask_id"])
+            by["types"][line["type"]] += 1
+            by["positive" if line["seg"] else "negative"][line["target"]] += 1
+    return by | {
+        "pairs": number["pairs"], "studies": number["studies"], "subjects": len(subjects), "images": len(images),
+        "masks": len(masks - {None}),
+    }  # fmt: skip
+
+
+def _image_row(line: dict, sources: Sources, withheld: Withheld) -> dict:
+    (rows, columns), affine = sources.geometry(line["image_id"])
+    row = {name: withheld.name(name, line[name]) for name in ("image_id", "study_id", "subject_id")}
+    row |= {"rows": rows, "columns": columns, "to_original": affine.ravel().tolist()}
+    return row if withheld.pixels else row | {"image": held(png(sources.frame(line["image_id"])))}
+
+
+def _write_coco(
+    writer: coco.Writer,
+    lines: list[dict],
+    masks: dict[str, np.ndarray],
+    sources: Sources,
+    withheld: Withheld,
+    original: bool,
+) -> None:
+    image_id = lines[0]["image_id"]
+    (rows, columns), affine = sources.geometry(image_id)
+    height, width = (rows, columns) if original else (FRAME_SIZE, FRAME_SIZE)
+    names = {name: withheld.name(name, lines[0][name]) for name in ("subject_id", "study_id")}
+    name = withheld.name("image_id", image_id)
+    number = writer.image(
+        file_name=f"{name}.png", width=width, height=height, original_width=columns, original_height=rows,
+        to_original=affine.tolist(), **names,
+    )  # fmt: skip
+    drawn: dict[str, dict] = {}
+    for unit in units(lines):
+        if unit["mask_id"] not in drawn:
+            mask = masks[unit["mask_id"]]
+            drawn[unit["mask_id"]] = coco.annotation(sources.in_original(mask, image_id) if original else mask)
+        pair_ids = [withheld.pair_id(pair_id, unit["study_id"]) for pair_id in unit["pair_ids"]]
+        writer.annotate(
+            number, unit["target"], drawn[unit["mask_id"]], mask_id=withheld.name("mask_id", unit["mask_id"]),
+            location=unit["location"], certainty=unit["certainty"], pair_ids=pair_ids,
+        )  # fmt: skip

@@ -1,0 +1,76 @@
+"""What a package says of itself, read from the results: counts, exclusions, licences, code digests."""
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import polars as pl
+
+from cxr.base.exclusions import REASONS
+from cxr.base.hdf5 import Shard
+from cxr.base.tables import read_lines, read_table
+from cxr.nets.lite_weights import weights_of
+
+SOURCES = {
+    "mimic": "MIMIC-CXR: PhysioNet Credentialed Health Data License 1.5.0. Images, reports and what is derived from "
+    "them are to be passed on under its terms only.",
+    "openi": "Indiana University chest X-rays (Open-i, NLM): CC BY-NC-ND 4.0, not for commercial use, nothing derived "
+    "from the reports' text may be passed on.",
+    "embedded": "synthetic X-rays and reports, made by this project: MIT",
+    "manifest": "images and reports of whoever made this package: under the terms they were had",
+}
+"""Terms of the images and reports, by ``cohort.source``."""
+
+
+def excluded(paths: Sequence[str]) -> list[dict]:
+    """Return {stage, reason, meaning, images} of ledgers, without their details, in the order of the paths."""
+    rows = []
+    for path in paths:
+        table = read_table(path).group_by("stage", "reason").len("images").sort("reason")
+        rows += [row | {"meaning": REASONS[row["reason"]]} for row in table.iter_rows(named=True)]
+    return rows
+
+
+def dropped(path: str) -> list[dict]:
+    """Return {reason, pairs} of the pairs that were not made."""
+    return read_table(path).group_by("reason").agg(pl.len().alias("pairs")).sort("reason").to_dicts()
+
+
+def weights(engines: dict[str, str], manifests: Sequence[str], sha256_of) -> list[dict]:
+    """Return {name, used_by, licence, source, sha256} of each file of weights that the engines read."""
+    found = []
+    for own in weights_of(engines):
+        folder = own.file.parent.name
+        found.append({"name": f"{folder}/{own.file.name}", "used_by": ", ".join(own.used_by), "licence": own.licence,
+                      "source": f"resources/{folder}/{own.card.name}", "sha256": sha256_of(own.file)})  # fmt: skip
+    for path in manifests:
+        made = json.loads(Path(path).read_text(encoding="utf-8"))
+        found += [
+            {"name": file["file"], "used_by": made["used_by"], "licence": made["licence"], "source": made["source"],
+             "sha256": file["sha256"]}
+            for file in made["published"]
+        ]  # fmt: skip
+    return found
+
+
+def digests(shards: dict[str, Sequence[str]], reports: Sequence[str]) -> dict[str, list[str]]:
+    """Return {stage: digests of the code that made its shards}; more than one where the code was edited in between."""
+    found: dict[str, set[str]] = {}
+    for stage, paths in shards.items():
+        for path in paths:
+            with Shard(path, key="mask_id" if stage == "masks" else "image_id") as shard:
+                found.setdefault(stage, set()).add(str(shard.attrs["code_digest"]))
+    for path in reports:
+        line = next(read_lines(path), None)
+        if line:
+            found.setdefault("reports", set()).add(line["digests"]["code"])
+    return {stage: sorted(values) for stage, values in found.items()}
+
+
+def summed(paths: Sequence[str]) -> dict[str, int]:
+    """Return the sums of what several ``counts.json`` hold."""
+    total: Counter = Counter()
+    for path in paths:
+        total.update(json.loads(Path(path).read_text(encoding="utf-8")))
+    return dict(sorted(total.items()))

@@ -1,0 +1,139 @@
+"""A dataset version as one folder: every layout, its texts, and checksums over all files.
+
+Nothing in it tells a time, a machine or a path: the date is a setting, files are in order, settings that name files or
+folders are left empty. Parts are linked, not copied, so that a package takes no second room.
+"""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cxr.base.atomic import link, link_all, whole
+from cxr.reporting.release import facts
+from cxr.reporting.release.crate import FOLDERS, crate
+from cxr.reporting.release.crate import NAME as CRATE
+from cxr.reporting.release.croissant import croissant, listed
+from cxr.reporting.release.export_tables import COUNTS
+from cxr.reporting.release.layout import copy_layout
+from cxr.reporting.release.parquet import CONFIGS, shown
+from cxr.reporting.release.texts import card, datasheet
+from cxr.reporting.release.withheld import IDS, Withheld, kept_pairs
+
+SUMS = "SHA256SUMS"
+DICOM, AUTHORS = "dicom_seg", "authors"
+
+
+@dataclass(frozen=True)
+class PackageOptions:
+    """What a package says of itself; see ``config.yaml``, section ``release``."""
+
+    withhold: list[str]
+    name: str
+    version: str
+    date: str
+    licence: str
+    creator: str
+    cite: str
+    url: str
+    seed: int
+    source: str
+    settings: dict
+    engines: dict
+    environments: dict
+    thresholds: str
+    taus: dict
+    codes: dict
+    """Code digests of the stages whose files hold none."""
+
+
+def run_package(
+    *,
+    tables: str,
+    segmentations: Sequence[str],
+    layout: Sequence[str],
+    images: str,
+    filtered: str | Sequence[str],
+    salt: str | Sequence[str],
+    excluded: Sequence[str],
+    dropped: str,
+    frames: Sequence[str],
+    organs: Sequence[str],
+    anomaly: Sequence[str],
+    anatomy: Sequence[str],
+    masks: Sequence[str],
+    reports: Sequence[str],
+    weights: Sequence[str],
+    package: str,
+    options: PackageOptions,
+    attrs: dict,
+) -> None:
+    """Put the parts together in the folder ``package``, which appears only when it is whole.
+
+    ``layout``: the folder of the authors' layout, or nothing where it cannot hold the dataset (several images a study).
+    ``excluded``: ledgers, in the order of the stages; the shards of the stages are read for their digests alone.
+    """
+    withheld, kept = Withheld(options.withhold, salt), kept_pairs(filtered)
+    said = ("name", "version", "date", "licence", "creator", "cite", "url", "seed", "withhold", "thresholds")
+    about = {name: getattr(options, name) for name in said}
+    made = {"frames": frames, "organs": organs, "anomaly": anomaly, "anatomy": anatomy, "masks": masks}
+    counts = json.loads((Path(tables) / COUNTS).read_text(encoding="utf-8"))
+    found = {
+        "counts": counts,
+        "dicom": facts.summed([f"{folder}/{COUNTS}" for folder in segmentations]),
+        "test": "all pairs, not reviewed." if kept is None else "the pairs of a reviewed file (release.test) alone.",
+        "source": facts.SOURCES[options.source],
+        "weights": facts.weights(options.engines, weights, sha256),
+        "excluded": facts.excluded(excluded),
+        "dropped": facts.dropped(dropped),
+        "digests": {stage: [code] for stage, code in options.codes.items()} | facts.digests(made, reports),
+        "taus": options.taus,
+        "settings": options.settings,
+        "engines": options.engines,
+        "environments": options.environments,
+        "code": attrs["code_digest"],
+    }
+    columns = {config: shown(of, pixels=withheld.pixels, report_text=withheld.report_text)
+               for config, (_, of) in CONFIGS.items()}  # fmt: skip
+    with whole(package) as folder:
+        for file in _files(Path(tables)):
+            if file != COUNTS:
+                link(Path(tables) / file, folder / file)
+        for part in segmentations if IDS not in options.withhold else []:
+            link_all(part, folder / DICOM)
+            (folder / DICOM / COUNTS).unlink(missing_ok=True)
+        for source in layout:
+            copy_layout(Path(source), folder / AUTHORS, images, withheld, kept)
+        files = _files(folder)
+        _write(folder / "README.md", card(about, counts, columns, files))
+        _write(folder / "DATASHEET.md", datasheet(about, found))
+        description = (
+            "Instructions, answers and lesion masks of chest X-rays, made from reports without human labels; "
+            f"thresholds {options.thresholds}."
+        )
+        digests = {file: sha256(folder / file) for file in listed(files)}
+        _write_json(folder / "croissant.json", croissant(about, columns, digests, description))
+        folders = [name for name in FOLDERS if any(file.startswith(name) for file in files)]
+        _write_json(folder / CRATE, crate(about, found, description, folders))
+        sums = "".join(f"{digests.get(file) or sha256(folder / file)}  {file}\n" for file in _files(folder))
+        _write(folder / SUMS, sums)
+
+
+def sha256(path: Path) -> str:
+    """Return the SHA-256 of a file, in hexadecimal."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _files(folder: Path) -> list[str]:
+    found = (path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
+    return sorted(path.relative_to(folder).as_posix() for path in found)
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8", newline="\n")
+
+
+def _write_json(path: Path, value: dict) -> None:
+    _write(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")

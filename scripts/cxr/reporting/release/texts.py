@@ -1,0 +1,157 @@
+"""The two texts of a package for people: the card (README.md) and the datasheet (DATASHEET.md)."""
+
+from collections.abc import Sequence
+
+import yaml
+
+from cxr.base.vocabulary import LESIONS
+from cxr.reporting.release.parquet import CONFIGS, SPLIT_NAMES, features
+
+WITHHELD = {
+    "pixels": "pixels: the images (column `image` of the config `images`)",
+    "report_text": "report text: `section_content` (the authors' layout keeps the key, with an empty text)",
+    "ids": "identifiers: `subject_id`, `study_id`, `image_id`, `mask_id`, the study in `pair_id` and in names of files "
+    "are keyed digests; there are no DICOM segmentations, because these refer to images by their UIDs",
+}
+CONTENTS = (
+    ("pairs, and the images' geometry, for `datasets.load_dataset`", "`data/`, `images/`"),
+    ("COCO, with run lengths", "`coco/`"),
+    ("DICOM segmentations in the pixels of each X-ray", "`dicom_seg/`"),
+    ("the layout of the authors' release", "`authors/`"),
+    ("counts, licences, limits, thresholds, digests", "[DATASHEET.md](DATASHEET.md)"),
+    ("the same for machines", "`croissant.json`, `ro-crate-metadata.json`"),
+    ("checksums: `sha256sum --check SHA256SUMS`", "`SHA256SUMS`"),
+)
+LIMITS = (
+    "No person drew these masks. Of the positive units of the published dataset's test split, four experts all kept "
+    "90.1 % (the paper); that figure is not of this package.",
+    "A mask shows where an anomaly map, a detector and a report agree. Inference of a lesion type is limited by what "
+    "an X-ray shows: pneumonia, atelectasis, edema and other consolidation often look alike.",
+    "One source cohort: images, reports and their wording are of one place, and so may be what is learnt from them.",
+    "Reports say what was of use to say: a lesion that none mentions may be there.",
+    "Negative pairs rest on a report's words or silence and on the absence of a mask, not on a look for the lesion.",
+    "Not a medical device, not for care.",
+)
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """Return a Markdown table."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def count_rows(counts: dict) -> list[list]:
+    """Return the rows of a table: for each split, how much it holds."""
+    names = ("pairs", "studies", "subjects", "images", "masks")
+    return [[split, *(counts[split][name] for name in names)] for split in SPLIT_NAMES]
+
+
+def lesion_rows(counts: dict) -> list[list]:
+    """Return the rows of a table: for each lesion type, positive and negative pairs of each split."""
+    return [
+        [lesion, *(counts[split][sign].get(lesion, 0) for split in SPLIT_NAMES for sign in ("positive", "negative"))]
+        for lesion in LESIONS
+    ]
+
+
+def _size(pairs: int) -> str:
+    below = next((name for limit, name in ((1e3, "n<1K"), (1e4, "1K<n<10K"), (1e5, "10K<n<100K"), (1e6, "100K<n<1M"))
+                  if pairs < limit), "1M<n<10M")  # fmt: skip
+    return below
+
+
+def _there(where: str, files: Sequence[str]) -> bool:
+    folder = where.split("`")[1] if where.startswith("`") else ""
+    return not folder.endswith("/") or any(file.startswith(folder) for file in files)
+
+
+def card(about: dict, counts: dict, columns: dict[str, dict], files: Sequence[str]) -> str:
+    """Return README.md: what Hugging Face's ``datasets`` reads of a folder, and what a person wants to know first.
+
+    ``columns``: {config: columns}; ``files``: all files so far, by which its splits and folders are known.
+    """
+    configs = []
+    for config, (folder, _) in CONFIGS.items():
+        splits = [
+            {"split": name, "path": f"{folder}/{name}-*.parquet"}
+            for name in SPLIT_NAMES.values()
+            if any(file.startswith(f"{folder}/{name}-") for file in files)
+        ]
+        configs.append({"config_name": config, "data_files": splits} | ({"default": True} if config == "pairs" else {}))
+    head = {
+        "pretty_name": about["name"],
+        "license": "other",
+        "license_name": about["licence"],
+        "task_categories": ["image-segmentation", "visual-question-answering"],
+        "tags": ["chest x-ray", "radiology", "medical"],
+        "language": ["en"],
+        "size_categories": [_size(sum(counts[split]["pairs"] for split in SPLIT_NAMES))],
+        "configs": configs,
+        "dataset_info": [{"config_name": config, "features": features(of)} for config, of in columns.items()],
+    }
+    return f"""---
+{yaml.safe_dump(head, sort_keys=False, allow_unicode=True, width=120)}---
+
+# {about["name"]} {about["version"]}
+
+Instruction-guided lesion segmentation of chest X-rays: an instruction ("Segment the opacity in the right lung base."),
+its answer, and a mask, made from X-rays and their reports by cxr-ils without a human label.
+
+{table(["split", "pairs", "studies", "subjects", "images", "masks"], count_rows(counts))}
+
+{table(["what", "where"], [row for row in CONTENTS if _there(row[1], files)])}
+
+A mask is a picture of 512 x 512 pixels, the *frame*; `to_original` of its image (six numbers, row by row) takes x, y of
+the frame to the image's own pixels, centres at + 0.5.
+
+Withheld: {"; ".join(WITHHELD[kind] for kind in about["withhold"]) or "nothing"}.
+"""
+
+
+def datasheet(about: dict, found: dict) -> str:
+    """Return DATASHEET.md. ``found``: what :mod:`cxr.reporting.release.package` gathered."""
+    counts, parts = found["counts"], []
+    parts.append(f"# Datasheet: {about['name']} {about['version']}\n")
+    parts.append(f"Made by {about['creator'] or 'not stated'}, {about['date']}. Licence: {about['licence']}.\n")
+    parts.append("## What it holds\n")
+    parts.append(table(["split", "pairs", "studies", "subjects", "images", "masks"], count_rows(counts)) + "\n")
+    head = ["lesion", *(f"{split} {sign}" for split in SPLIT_NAMES for sign in ("+", "-"))]
+    parts.append(table(head, lesion_rows(counts)) + "\n")
+    parts.append(f"Test split: {found['test']}\n")
+    if found["dicom"]:
+        parts.append("DICOM segmentations (the reasons count images with a mask that have none):\n")
+        parts.append(table(["", "number"], list(found["dicom"].items())) + "\n")
+    parts.append("## Withheld\n")
+    parts += [f"* {WITHHELD[kind]}" for kind in about["withhold"]] or ["Nothing."]
+    parts.append(
+        "\nThe switch leaves out what is named here and nothing else. Whether the rest may be passed on is for the "
+        "terms of the images and reports, below, to say.\n"
+    )
+    parts.append("## Licences\n")
+    parts.append(f"* Images and reports: {found['source']}")
+    parts += [f"* Weights `{w['name']}` ({w['used_by']}; {w['source']}): {w['licence']}" for w in found["weights"]]
+    parts.append("* cxr-ils, the code: MIT\n")
+    parts.append("## Limits\n")
+    parts += [f"* {limit}" for limit in LIMITS]
+    parts.append("\n## Images that stopped on the way\n")
+    rows = [[row["stage"], row["reason"], row["images"], row["meaning"]] for row in found["excluded"]]
+    parts.append(table(["stage", "reason", "images", "meaning"], rows) + "\n")
+    parts.append("Pairs that were not made:\n")
+    parts.append(table(["reason", "pairs"], [[row["reason"], row["pairs"]] for row in found["dropped"]]) + "\n")
+    parts.append(f"## How it was made\n\nThresholds `{about['thresholds']}`, seed {about['seed']}:\n")
+    taus = list(found["taus"]["general"])
+    rows = [[part, *(values[tau] for tau in taus)] for part, values in found["taus"].items()]
+    parts.append(table(["lesions", *taus], rows) + "\n")
+    parts.append("Engines, and digests of the code that made each stage's files:\n")
+    rows = [
+        [stage, found["engines"].get(stage, ""), ", ".join(found["digests"].get(stage, []))]
+        for stage in sorted({*found["engines"], *found["digests"]})
+    ]
+    parts.append(table(["stage", "engine", "code"], rows) + "\n")
+    parts.append("Weights:\n")
+    parts.append(table(["file", "sha256"], [[w["name"], w["sha256"]] for w in found["weights"]]) + "\n")
+    parts.append("Packages of the environments:\n")
+    rows = [[name, ", ".join(pins)] for name, pins in found["environments"].items()]
+    parts.append(table(["environment", "packages"], rows) + "\n")
+    parts.append("All settings: `ro-crate-metadata.json`. Checksums of all files: `SHA256SUMS`.\n")
+    return "\n".join(parts)

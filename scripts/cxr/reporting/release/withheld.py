@@ -1,0 +1,110 @@
+"""What a data-use agreement forbids to pass on, and the lines of the dataset without it.
+
+``pixels``: no grey value of any X-ray. Left out: the column ``image`` of the table of images. Nothing else in a package
+holds pixels: masks are drawn by us, DICOM segmentations refer to their X-ray and copy none of it.
+
+``report_text``: no word of a report. Left out: ``section_content`` (an empty text in the authors' layout, whose readers
+want the key). What stays of a report is what was concluded from it: ``section_name``, ``sentence_index`` (a number),
+type, target, certainty, locations; instruction and answer are made from templates.
+
+``ids``: no identifier of a subject, study, image, and none that follows from one. ``subject_id``, ``study_id``,
+``image_id``, the study in ``pair_id``, and ``mask_id`` (it is a digest with the study in it, so whoever knows all
+studies could tell which it is) become keyed digests, everywhere, and so do the names of files. DICOM segmentations are
+left out, because their references are identifiers. Studies are in the order of their digests, too. The same key gives
+the same names, so that versions can be compared. This is no anonymity: who has the images can match size and mask.
+"""
+
+import hashlib
+import hmac
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+
+from cxr.base.errors import UserError
+from cxr.base.secrets import secret
+from cxr.base.tables import read_lines
+
+PIXELS, REPORT_TEXT, IDS = "pixels", "report_text", "ids"
+LETTERS = {"subject_id": "p", "study_id": "s", "image_id": "i", "mask_id": "m"}
+"""First letter of the digest that stands for an identifier, so that none of them reads as a number."""
+DIGITS = 16
+"""Hexadecimal digits of such a digest: 64 bits, so that a million of them have no two alike."""
+
+
+class Withheld:
+    """What is left out: ``kinds`` of the names above, and for ``ids`` the file of the ``salt``, the key."""
+
+    def __init__(self, kinds: Sequence[str], salt: str | Sequence[str] = ()):
+        self.pixels, self.report_text, self.ids = (kind in kinds for kind in (PIXELS, REPORT_TEXT, IDS))
+        self._key = b""
+        if self.ids:
+            self._key = secret("release.salt", salt if isinstance(salt, str) else "")
+
+    def name(self, field: str, value: str) -> str:
+        """Return an identifier as it is published."""
+        if not self.ids:
+            return value
+        digest = hmac.new(self._key, f"{field}\0{value}".encode(), hashlib.sha256).hexdigest()
+        return LETTERS[field] + digest[:DIGITS]
+
+    def line(self, line: dict) -> dict:
+        """Return a line of the dataset as it is published."""
+        shown = {field: value for field, value in line.items() if not (self.report_text and field == "section_content")}
+        if self.ids:
+            shown |= {field: self.name(field, line[field]) for field in LETTERS if line[field] is not None}
+            shown["pair_id"] = self.pair_id(line["pair_id"], line["study_id"])
+        return shown
+
+    def pair_id(self, pair_id: str, study_id: str) -> str:
+        """Return the name of a pair, which begins with its study's."""
+        return self.name("study_id", study_id) + pair_id.removeprefix(study_id) if self.ids else pair_id
+
+
+def kept_pairs(test: str | Sequence[str]) -> set[str] | None:
+    """Return the names of the pairs of a filtered test split, None where there is none. Raises UserError."""
+    if not test:
+        return None
+    try:
+        return {line["pair_id"] for line in read_lines(test)}
+    except (KeyError, TypeError, ValueError):
+        raise UserError(f"release.test: {test} is no file of pairs, one in JSON a line: see docs/files.md") from None
+
+
+def studies(path: str, kept: set[str] | None, withheld: Withheld | None = None) -> Iterator[tuple[str, list[dict]]]:
+    """Yield (study_id, its lines), without lines of the test split that ``kept`` does not name.
+
+    They come in the order of the file, or where identifiers are withheld in that of their digests: the file is in order
+    of the studies, and so a study's place would tell its identifier to whoever has a list of all.
+    """
+    runs = _in_order(path) if withheld is None or not withheld.ids else _by_digest(path, withheld)
+    for study_id, lines in runs:
+        chosen = [line for line in lines if kept is None or line["split"] != "test" or line["pair_id"] in kept]
+        if chosen:
+            yield study_id, chosen
+
+
+def _in_order(path: str) -> Iterator[tuple[str, list[dict]]]:
+    for study_id, group in groupby(read_lines(path), key=lambda line: line["study_id"]):
+        yield study_id, list(group)
+
+
+def _by_digest(path: str, withheld: Withheld) -> Iterator[tuple[str, list[dict]]]:
+    places: list[tuple[str, str, int, int]] = []
+    with open(path, "rb") as file:
+        for study_id, group in groupby(file, key=lambda line: json.loads(line)["study_id"]):
+            size = sum(len(line) for line in group)
+            begin = places[-1][2] + places[-1][3] if places else 0
+            places.append((withheld.name("study_id", study_id), study_id, begin, size))
+        for _, study_id, begin, size in sorted(places):
+            file.seek(begin)
+            yield study_id, [json.loads(line) for line in file.read(size).splitlines()]
+
+
+def units(lines: Iterable[dict]) -> list[dict]:
+    """Return the distinct (mask, target, location) of the lines, in their order, with the pairs that share each."""
+    found: dict[tuple, dict] = {}
+    for line in lines:
+        if line["seg"]:
+            named = (line["image_id"], line["mask_id"], line["target"], tuple(line["location"]))
+            found.setdefault(named, line | {"pair_ids": []})["pair_ids"].append(line["pair_id"])
+    return list(found.values())

@@ -1,0 +1,112 @@
+"""The review stage: a page for each expert, and what the organiser keeps; :mod:`cxr.reporting.review.merge` reads them.
+
+``units``: every unit of the split: ``unit`` (number), study_id, image_id, subject_id, target, location (list; empty for
+a negative of the whole image), mask_id (null for a negative), pair_ids (list), asked (whether it was drawn).
+``asked`` (items.parquet): what each expert was asked: expert, page (digest of the page), position, item (its code
+there), unit.
+Both are the organiser's: they hold the ids that the pages withhold.
+"""
+
+import logging
+from collections.abc import Iterable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from cxr.base.errors import UserError
+from cxr.base.hdf5 import Shard
+from cxr.base.tables import read_lines, read_table, write_table
+from cxr.reporting.review import page
+from cxr.reporting.review.units import Unit, deal, ordered, sample, units_of
+
+log = logging.getLogger("cxr")
+
+TEXTS = pl.List(pl.String)
+UNITS = {"unit": pl.Int64} | dict.fromkeys(("subject_id", "study_id", "image_id", "target"), pl.String)
+UNITS |= {"location": TEXTS, "mask_id": pl.String, "pair_ids": TEXTS, "asked": pl.Boolean}
+ITEMS = {"expert": pl.String, "page": pl.String, "position": pl.Int64, "item": pl.String, "unit": pl.Int64}
+
+
+@dataclass(frozen=True)
+class ReviewOptions:
+    """Who is asked how much (``review.*``)."""
+
+    experts: list[str]
+    positives: int
+    negatives: int
+    seed: int
+    jpeg_quality: int
+
+
+def run_pages(
+    *,
+    lines: str,
+    index: str,
+    masks: list[str],
+    frames: list[str],
+    units: str,
+    asked: str,
+    pages: list[str],
+    options: ReviewOptions,
+) -> None:
+    """Write one page an expert, in the order of ``options.experts``, and what the organiser keeps."""
+    every = units_of(read_lines(lines), lines)
+    if not every:
+        raise UserError(f"{lines} holds no pair, so there is nothing to review: choose another review.split")
+    number = {unit.key: position for position, unit in enumerate(every)}
+    drawn = sample([unit for unit in every if unit.positive], options.positives, options.seed)
+    drawn += sample([unit for unit in every if not unit.positive], options.negatives, options.seed)
+    pictures = _pictures(frames, {unit.image_id for unit in drawn}, options.jpeg_quality)
+    pngs = _masks(masks, index, {unit.mask_id for unit in drawn if unit.mask_id is not None})
+    rows = []
+    dealt = deal(drawn, options.experts, options.seed)
+    for expert, path in zip(options.experts, pages, strict=True):
+        items = ordered(dealt[expert], expert, options.seed)
+        data, urls = page.page_data(expert, items, pictures.__getitem__, pngs.__getitem__)
+        page.write_page(path, data, urls)
+        rows += [
+            (expert, data["page"], position, code, number[unit.key])
+            for position, (code, unit) in enumerate(items, start=1)
+        ]
+        log.info(
+            "expert %s: %d items, %d pictures, %.1f MB", expert, len(items), len(urls), Path(path).stat().st_size / 1e6
+        )
+    keys = {unit.key for unit in drawn}
+    write_table(units, unit_table(every, keys))
+    write_table(asked, pl.DataFrame(rows, schema=ITEMS, orient="row"))
+
+
+def unit_table(units: Iterable[Unit], asked: set[tuple[str, ...]]) -> pl.DataFrame:
+    """Return the table of all units; ``asked`` holds the keys of those that were drawn."""
+    rows = [
+        (number, unit.subject_id, unit.study_id, unit.image_id, unit.target, list(unit.location), unit.mask_id,
+         unit.pair_ids, unit.key in asked)
+        for number, unit in enumerate(units)
+    ]  # fmt: skip
+    return pl.DataFrame(rows, schema=UNITS, orient="row")
+
+
+def _pictures(frames: list[str], wanted: set[str], jpeg_quality: int) -> dict[str, tuple[str, bytes]]:
+    found = {}
+    for path in frames:
+        with Shard(path) as shard:
+            for image_id in sorted(wanted & shard.row_of.keys()):
+                found[image_id] = page.picture_bytes(shard.get("image", image_id), jpeg_quality)
+    if missing := wanted - found.keys():
+        raise UserError(f"the frames lack {len(missing)} images of the split: run `snakemake frames` again")
+    return found
+
+
+def _masks(masks: list[str], index: str, wanted: set[str]) -> dict[str, bytes]:
+    where = read_table(index).filter(pl.col("mask_id").is_in(list(wanted)))
+    with ExitStack() as stack:
+        shards = {Path(path).stem: path for path in masks}
+        opened: dict[str, Shard] = {}
+        found = {}
+        for mask_id, name in where.select("mask_id", "shard").sort("shard", "mask_id").iter_rows():
+            if name not in opened:
+                opened[name] = stack.enter_context(Shard(shards[name], key="mask_id"))
+            found[mask_id] = page.mask_bytes(opened[name].get("mask", mask_id))
+    return found

@@ -1,0 +1,164 @@
+"""What the experts' filled sheets say: the tables, what was rejected, and the split without it.
+
+Reads the tables that :mod:`cxr.reporting.review.make_pages` wrote for the organiser.
+"""
+
+import json
+from dataclasses import dataclass
+
+import polars as pl
+
+from cxr.base.atomic import atomic
+from cxr.base.paths import RESOURCES
+from cxr.base.tables import read_table, write_table
+from cxr.reporting.review import rates
+from cxr.reporting.review.sheets import Answer, Asked, read_sheets
+
+RESOURCE_FILES = ("paper_tables.yaml",)
+
+JUDGEMENTS = {"expert": pl.String, "item": pl.String, "unit": pl.Int64, "accepted": pl.Boolean}
+JUDGEMENTS |= {"note": pl.String, "seconds": pl.Int64}
+REJECTED = {"unit": pl.Int64} | dict.fromkeys(
+    ("study_id", "image_id", "target", "location", "mask_id", "rejected_by", "notes", "pair_ids"), pl.String
+)
+
+
+@dataclass(frozen=True)
+class MergeOptions:
+    """How the sheets are summed up (``review.*``)."""
+
+    experts: list[str]
+    unsampled: str
+    interval: float
+    replicates: int
+    seed: int
+
+
+def run_sheets(
+    *,
+    lines: str,
+    units: str,
+    asked: str,
+    judgements: str,
+    expert_rates: str,
+    lesion_rates: str,
+    agreement: str,
+    counts: str,
+    rejected: str,
+    left_out: str,
+    filtered: str,
+    options: MergeOptions,
+    sheets: list[str] | None = None,
+) -> None:
+    """Read the filled ``sheets`` and write the tables, what was rejected, and the split without it.
+
+    ``left_out`` lists the pair ids that leave the split, one a line with the reason, as ``evaluation.reviewed`` takes
+    them; ``filtered`` holds the other lines as they were. Raises UserError for a sheet that is not whole.
+    """
+    table = read_table(units)
+    order = read_table(asked).sort("expert", "position")
+    pages = {
+        expert: Asked(part["page"][0], part["item"].to_list())
+        for (expert,), part in order.group_by("expert", maintain_order=True)
+    }
+    answers = read_sheets(sheets or [], pages)
+    said = judgement_table(order, answers)
+    verdicts = said.join(table, on="unit", how="left", maintain_order="left")
+    verdicts = verdicts.with_columns(pl.col("mask_id").is_not_null().alias("positive")).select(list(rates.VERDICTS))
+    printed = rates.read_printed(RESOURCES / RESOURCE_FILES[0])
+    experts, interval = options.experts, options.interval
+    write_table(judgements, said)
+    write_table(expert_rates, rates.expert_table(verdicts, experts, interval, printed))
+    write_table(lesion_rates, rates.lesion_table(verdicts, experts, interval, printed))
+    write_table(
+        agreement,
+        rates.agreement_table(verdicts, experts, replicates=options.replicates, interval=interval, seed=options.seed),
+    )
+    by_whom = rejections(said)
+    write_table(rejected, rejected_table(table, said, by_whom))
+    reasons = reasons_of(table, by_whom, options.unsampled)
+    write_left_out(left_out, reasons)
+    total, whole = 0, 0
+    with (
+        open(lines, encoding="utf-8") as source,
+        atomic(filtered) as path,
+        open(path, "w", encoding="utf-8", newline="\n") as target,
+    ):
+        for text in source:
+            whole += 1
+            if json.loads(text)["pair_id"] not in reasons:
+                total += 1
+                target.write(text)
+    write_table(counts, count_table(table, by_whom, options.unsampled, whole, total))
+
+
+def judgement_table(asked: pl.DataFrame, answers: dict[str, dict[str, Answer]]) -> pl.DataFrame:
+    """Return one row an expert and item, in the order of the items table."""
+    rows = []
+    for expert, item, unit in asked.select("expert", "item", "unit").iter_rows():
+        answer = answers[expert][item]
+        rows.append((expert, item, unit, answer.accepted, answer.note, answer.seconds))
+    return pl.DataFrame(rows, schema=JUDGEMENTS, orient="row")
+
+
+def rejections(said: pl.DataFrame) -> dict[int, list[str]]:
+    """Return {unit: experts who rejected it}."""
+    found: dict[int, list[str]] = {}
+    for expert, unit in said.filter(~pl.col("accepted")).select("expert", "unit").iter_rows():
+        found.setdefault(unit, []).append(expert)
+    return found
+
+
+def rejected_table(units: pl.DataFrame, said: pl.DataFrame, by_whom: dict[int, list[str]]) -> pl.DataFrame:
+    """Return one row a rejected unit, with who rejected it, what anyone noted, and its pairs."""
+    notes: dict[int, list[str]] = {}
+    for expert, unit, note in said.filter(pl.col("note") != "").select("expert", "unit", "note").iter_rows():
+        notes.setdefault(unit, []).append(f"{expert}: {note}")
+    rows = [
+        (row["unit"], row["study_id"], row["image_id"], row["target"], ", ".join(row["location"]), row["mask_id"],
+         ", ".join(by_whom[row["unit"]]), " | ".join(notes.get(row["unit"], [])), ", ".join(row["pair_ids"]))
+        for row in units.iter_rows(named=True) if row["unit"] in by_whom
+    ]  # fmt: skip
+    return pl.DataFrame(rows, schema=REJECTED, orient="row")
+
+
+def reasons_of(units: pl.DataFrame, by_whom: dict[int, list[str]], unsampled: str) -> dict[str, str]:
+    """Return {pair_id: why it leaves the split}."""
+    reasons = {}
+    for unit, pair_ids, asked in units.select("unit", "pair_ids", "asked").iter_rows():
+        if unit in by_whom:
+            reasons |= dict.fromkeys(pair_ids, f"rejected by {', '.join(by_whom[unit])}")
+        elif not asked and unsampled == "drop":
+            reasons |= dict.fromkeys(pair_ids, "not reviewed")
+    return reasons
+
+
+def write_left_out(path: str, reasons: dict[str, str]) -> None:
+    """Write pair ids, one a line, each with its reason as a remark after #."""
+    with atomic(path) as temporary, open(temporary, "w", encoding="utf-8", newline="\n") as file:
+        file.write("# pairs that leave the split after the review: for evaluation.reviewed\n")
+        file.writelines(f"{pair_id}  # {reason}\n" for pair_id, reason in reasons.items())
+
+
+def count_table(
+    units: pl.DataFrame, by_whom: dict[int, list[str]], unsampled: str, whole: int, total: int
+) -> pl.DataFrame:
+    """Return of (units or pairs), what, number: nothing is lost on the way. Raises AssertionError if something is.
+
+    ``whole`` and ``total`` are the lines of the split and of the filtered split.
+    """
+    names = ("accepted by all who were asked", "rejected", "not reviewed")
+    state = [
+        names[1] if unit in by_whom else names[0] if asked else names[2]
+        for unit, asked in units.select("unit", "asked").iter_rows()
+    ]
+    sizes = units["pair_ids"].list.len().to_list()
+    rows = [("units", "in the split", len(units))]
+    rows += [("units", name, state.count(name)) for name in names]
+    pairs = {name: sum(size for size, each in zip(sizes, state, strict=True) if each == name) for name in names}
+    rows += [("pairs", "in the split", whole), *(("pairs", name, number) for name, number in pairs.items())]
+    rows += [("pairs", "in the filtered split", total)]
+    left = pairs[names[0]] + (pairs[names[2]] if unsampled == "keep" else 0)
+    if whole != sum(pairs.values()) or total != left:
+        raise AssertionError(f"review: {whole} pairs in, {sum(pairs.values())} accounted for, {total} of {left} kept")
+    return pl.DataFrame(rows, schema={"of": pl.String, "what": pl.String, "number": pl.Int64}, orient="row")

@@ -1,0 +1,126 @@
+"""One expert's page: a single HTML file that needs no server and no network.
+
+The style and the scripts stand in it whole, pictures and masks as base64 of PNG (or JPEG). Everything that comes from
+the data is in blocks that a browser does not run and the script shows as text, and the page's own policy lets no other
+script run and nothing be fetched.
+"""
+
+import base64
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from html import escape
+from pathlib import Path
+from string import Template
+
+import cv2
+import numpy as np
+
+from cxr.base.atomic import atomic
+from cxr.base.errors import UserError
+from cxr.base.paths import RESOURCES
+from cxr.reporting.review.units import Unit
+
+RESOURCE_FILES = ("review/page.html", "review/page.css", "review/view.js", "review/sheet.js", "review/page.js")
+SCRIPTS = ("sheet.js", "view.js", "page.js")
+"""In the order in which they stand in the page."""
+
+
+def picture_bytes(image: np.ndarray, jpeg_quality: int) -> tuple[str, bytes]:
+    """Encode a grey picture, uint8 (H, W): its media type and bytes. Quality 0 is PNG, which loses nothing."""
+    if jpeg_quality:
+        return "image/jpeg", _encoded(".jpg", image, [cv2.IMWRITE_JPEG_QUALITY, jpeg_quality])
+    return "image/png", _encoded(".png", image, [cv2.IMWRITE_PNG_COMPRESSION, 9])
+
+
+def mask_bytes(mask: np.ndarray) -> bytes:
+    """Encode a mask, bool (H, W), as PNG of one bit a pixel."""
+    how = [cv2.IMWRITE_PNG_BILEVEL, 1, cv2.IMWRITE_PNG_COMPRESSION, 9]
+    return _encoded(".png", mask.astype(np.uint8) * 255, how)
+
+
+def _encoded(ending: str, image: np.ndarray, how: list[int]) -> bytes:
+    done, data = cv2.imencode(ending, image, how)
+    if not done:
+        raise ValueError(f"a picture cannot be encoded as {ending}")
+    return data.tobytes()
+
+
+def page_data(
+    expert: str,
+    items: Sequence[tuple[str, Unit]],
+    picture: Callable[[str], tuple[str, bytes]],
+    mask: Callable[[str], bytes],
+) -> tuple[dict, list[str]]:
+    """Return what a page holds: its data, and its pictures as data URLs in the order of their first items.
+
+    ``picture`` gives the media type and bytes of an image, ``mask`` those of a mask's PNG. Ids stay out. ``page`` among
+    the data is a digest of all that the expert is shown; the sheet carries it.
+    """
+    places: dict[str, int] = {}
+    pictures, rows = [], []
+    for code, unit in items:
+        if unit.image_id not in places:
+            places[unit.image_id] = len(pictures)
+            pictures.append(_url(*picture(unit.image_id)))
+        rows.append(
+            {
+                "item": code,
+                "picture": places[unit.image_id],
+                "mask": _url("image/png", mask(unit.mask_id)) if unit.mask_id is not None else None,
+                "lesion": unit.target,
+                "location": list(unit.location),
+                "section": unit.section_name,
+                "report": unit.report,
+            }
+        )
+    digest = hashlib.sha256(json.dumps([expert, rows]).encode())
+    for url in pictures:
+        digest.update(hashlib.sha256(url.encode()).digest())
+    return {"page": "p" + digest.hexdigest()[:16], "expert": expert, "items": rows}, pictures
+
+
+def _url(kind: str, data: bytes) -> str:
+    return f"data:{kind};base64,{base64.b64encode(data).decode()}"
+
+
+def write_page(path: str | Path, data: dict, pictures: Sequence[str]) -> None:
+    """Write the page. Raises UserError if it would be larger than a browser can hold."""
+    size = sum(map(len, pictures))
+    if size > MAX_BYTES:
+        raise UserError(
+            f"the page of expert {data['expert']} would hold {size >> 20} MB of pictures, more than browsers open: "
+            "set review.jpeg_quality to 90, or draw fewer units with review.positives and review.negatives"
+        )
+    folder = RESOURCES / "review"
+    style = (folder / "page.css").read_text(encoding="utf-8")
+    script = "(() => {\n'use strict';\n" + "\n".join(
+        (folder / name).read_text(encoding="utf-8") for name in SCRIPTS
+    ) + "})();\n"  # fmt: skip
+    template = Template((folder / "page.html").read_text(encoding="utf-8"))
+    blocks = "\n".join(f'<script type="text/plain" id="picture-{n}">{url}</script>' for n, url in enumerate(pictures))
+    text = template.substitute(
+        expert=escape(data["expert"]),
+        style=style,
+        style_hash=_hash(style),
+        script=script,
+        script_hash=_hash(script),
+        data=inert(data),
+        pictures=blocks,
+    )
+    with atomic(path) as temporary:
+        temporary.write_text(text, encoding="utf-8", newline="\n")
+
+
+MAX_BYTES = 400 << 20
+"""Chromium holds no string of more than 512 MB."""
+
+
+def inert(data: dict) -> str:
+    """Return JSON that stays data inside a script element, whatever texts it holds."""
+    text = json.dumps(data, ensure_ascii=True, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _hash(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

@@ -1,0 +1,72 @@
+"""Agreement among raters who each said yes or no to the same units.
+
+With r raters, n units and k_i yeses of unit i, the share of agreeing pairs of raters is
+
+    p_a = mean of (k_i (k_i - 1) + (r - k_i) (r - k_i - 1)) / (r (r - 1)),  and  p = mean of k_i / r.
+
+Fleiss' kappa (1971) takes p^2 + (1 - p)^2 for the agreement of chance, Gwet's AC1 (2008) 2 p (1 - p); each is
+(p_a - chance) / (1 - chance). Where nearly all is accepted, kappa falls to 0 and below however well raters agree, AC1
+does not (Gwet 2008).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cxr.metrics.bootstrap import sums_of, weights
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Numbers of one group of units; None where a number cannot be had. Intervals are of AC1 and of kappa."""
+
+    units: int
+    unanimous: int
+    percent: float | None
+    kappa: float | None
+    ac1: float | None
+    kappa_interval: tuple[float | None, float | None]
+    ac1_interval: tuple[float | None, float | None]
+
+
+def agreement(
+    yes: np.ndarray, raters: int, subject: np.ndarray, *, replicates: int, level: float, seed: int
+) -> Agreement:
+    """Return the agreement on units: ``yes`` int (n,) yeses of ``raters`` raters, ``subject`` int (n,) the patient.
+
+    Intervals are percentiles of a bootstrap that draws patients. With one rater, or no unit, there are no numbers.
+    """
+    nothing = (None, None)
+    unanimous = int(((yes == 0) | (yes == raters)).sum())
+    if raters < 2 or not len(yes):
+        return Agreement(len(yes), unanimous, None, None, None, nothing, nothing)
+    pairs = yes * (yes - 1) + (raters - yes) * (raters - yes - 1)
+    values = np.stack([pairs / (raters * (raters - 1)), yes / raters, np.ones(len(yes))], axis=1)
+    percent, kappa, ac1 = (_number(value) for value in _coefficients(values.sum(axis=0)[None])[:, 0])
+    _, subject = np.unique(subject, return_inverse=True)
+    sums = sums_of(subject, int(subject.max()) + 1, values)
+    drawn = [_coefficients(weight @ sums) for weight in weights(len(sums), replicates, seed)]
+    table = np.concatenate(drawn, axis=1) if drawn else np.full((3, 0), np.nan)
+    return Agreement(len(yes), unanimous, percent, kappa, ac1, _ends(table[1], level), _ends(table[2], level))
+
+
+def _coefficients(sums: np.ndarray) -> np.ndarray:
+    """Return (3, m): agreement, kappa and AC1 of m rows of sums (m, 3) of agreement, of yeses and of units."""
+    agreeing, p = sums[:, 0] / sums[:, 2], sums[:, 1] / sums[:, 2]
+    found = [agreeing]
+    for chance in (p**2 + (1 - p) ** 2, 2 * p * (1 - p)):
+        left = 1 - chance
+        found.append(np.divide(agreeing - chance, left, out=np.full(p.shape, np.nan), where=left > 1e-12))
+    return np.stack(found)
+
+
+def _ends(values: np.ndarray, level: float) -> tuple[float | None, float | None]:
+    known = values[~np.isnan(values)]
+    if not len(known):
+        return None, None
+    low, high = np.quantile(known, [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
+
+
+def _number(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)

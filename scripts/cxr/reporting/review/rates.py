@@ -1,0 +1,132 @@
+"""Tables 3 and 13 from the experts' verdicts, beside the paper's, and the agreement of the experts."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import polars as pl
+import yaml
+from scipy.stats import binomtest
+
+from cxr.base.vocabulary import LESIONS
+from cxr.reporting.review.rater_agreement import agreement
+
+OVERALL, TOTAL = "overall", "total"
+GROUPS = (TOTAL, "positive", "negative")
+VERDICTS = {
+    "expert": pl.String,
+    "unit": pl.Int64,
+    "subject_id": pl.String,
+    "target": pl.String,
+    "positive": pl.Boolean,
+    "accepted": pl.Boolean,
+}
+"""Columns of a table of verdicts: one row an expert and unit."""
+RATE = {"units": pl.Int64, "accepted": pl.Int64, "rate": pl.Float64, "low": pl.Float64, "high": pl.Float64}
+EXPERTS = {"source": pl.String, "expert": pl.String, "group": pl.String} | RATE | {"note": pl.String}
+LESION_RATES = {"source": pl.String, "lesion": pl.String, "expert": pl.String, "group": pl.String} | RATE
+AGREEMENT = {
+    "lesion": pl.String, "experts": pl.Int64, "units": pl.Int64, "unanimous": pl.Int64, "percent_agreement": pl.Float64,
+    "kappa": pl.Float64, "kappa_low": pl.Float64, "kappa_high": pl.Float64,
+    "ac1": pl.Float64, "ac1_low": pl.Float64, "ac1_high": pl.Float64,
+}  # fmt: skip
+
+
+def kept(verdicts: pl.DataFrame) -> pl.DataFrame:
+    """Return one row a judged unit: ``accepted`` where nobody rejected it, ``expert`` is "overall"."""
+    columns = [name for name in VERDICTS if name not in ("expert", "accepted")]
+    units = verdicts.group_by(columns, maintain_order=True).agg(pl.col("accepted").all())
+    return units.select(pl.lit(OVERALL).alias("expert"), *columns, "accepted")
+
+
+def rate(accepted: int, units: int, interval: float) -> dict:
+    """Return units, accepted, and the rate with Wilson's interval in percent, null of nothing.
+
+    Wilson's takes units for independent of one another; several of one patient are not quite, so it is somewhat narrow.
+    """
+    found = {"units": units, "accepted": accepted, "rate": None, "low": None, "high": None}
+    if units:
+        ends = binomtest(accepted, units).proportion_ci(interval, method="wilson")
+        # at 0 and 1 the end is the rate itself, which rounding may miss
+        low, high = ends.low if accepted else 0.0, ends.high if accepted < units else 1.0
+        values = (accepted / units, low, high)
+        found |= {name: round(100 * value, 3) for name, value in zip(("rate", "low", "high"), values, strict=True)}
+    return found
+
+
+def expert_table(verdicts: pl.DataFrame, experts: Sequence[str], interval: float, printed: dict) -> pl.DataFrame:
+    """Return Table 3: of each expert and overall, in total and of units with and without a mask; the paper's below.
+
+    Overall counts a unit once, as accepted where nobody rejected it.
+    """
+    rows = [
+        {"source": "ours", "expert": expert, **cells}
+        for expert, table in _by_expert(verdicts, experts)
+        for cells in _groups(table, interval)
+    ]
+    notes = {tuple(note["cell"]): note["note"] for note in printed["notes"] if note["table"] == "experts"}
+    for expert, groups in printed["experts"].items():
+        rows += [
+            {"source": "paper", "expert": expert, "group": group, "rate": value, "units": units}
+            | {"note": notes.get((expert, group), "")}
+            for group, (value, units) in groups.items()
+        ]
+    return pl.DataFrame(rows, schema=EXPERTS)
+
+
+def lesion_table(verdicts: pl.DataFrame, experts: Sequence[str], interval: float, printed: dict) -> pl.DataFrame:
+    """Return Table 13: the same of each lesion type; the paper, which has no overall there, below."""
+    notes = {tuple(note["cell"]): note["note"] for note in printed["notes"] if note["table"] == "lesions"}
+    rows = [
+        {"source": "ours", "lesion": lesion, "expert": expert, **cells, "note": ""}
+        for lesion in LESIONS
+        for expert, table in _by_expert(verdicts.filter(pl.col("target") == lesion), experts)
+        for cells in _groups(table, interval)
+    ]
+    rows += [
+        {"source": "paper", "lesion": lesion, "expert": expert, "group": group, "rate": value}
+        | {"note": notes.get((lesion, expert, group), "")}
+        for lesion, of_experts in printed["lesions"].items()
+        for expert, values in of_experts.items()
+        for group, value in zip(printed["lesion_columns"], values, strict=True)
+    ]
+    return pl.DataFrame(rows, schema=LESION_RATES | {"note": pl.String})
+
+
+def agreement_table(
+    verdicts: pl.DataFrame, experts: Sequence[str], *, replicates: int, interval: float, seed: int
+) -> pl.DataFrame:
+    """Return how well the experts agree on the units that all of them judged: those with a mask. Rates in percent."""
+    of_all = (
+        verdicts.filter("positive")
+        .group_by("unit", "subject_id", "target", maintain_order=True)
+        .agg(pl.col("accepted").sum().alias("yes"), pl.len().alias("raters"))
+        .filter(pl.col("raters") == len(experts))
+    )
+    rows = []
+    for lesion in (*LESIONS, TOTAL):
+        table = of_all if lesion == TOTAL else of_all.filter(pl.col("target") == lesion)
+        yes = table["yes"].cast(pl.Int64).to_numpy()
+        subjects = table["subject_id"].to_numpy()
+        found = agreement(yes, len(experts), subjects, replicates=replicates, level=interval, seed=seed)
+        values = (found.kappa, *found.kappa_interval, found.ac1, *found.ac1_interval)
+        percent = None if found.percent is None else round(100 * found.percent, 3)
+        rounded = (None if value is None else round(value, 4) for value in values)
+        rows.append((lesion, len(experts), found.units, found.unanimous, percent, *rounded))
+    return pl.DataFrame(rows, schema=AGREEMENT, orient="row")
+
+
+def read_printed(path: str | Path) -> dict:
+    """Read the paper's Tables 3 and 13."""
+    return yaml.safe_load(Path(path).read_text(encoding="utf-8"))["review"]
+
+
+def _by_expert(verdicts: pl.DataFrame, experts: Iterable[str]) -> Iterator[tuple[str, pl.DataFrame]]:
+    for expert in experts:
+        yield expert, verdicts.filter(pl.col("expert") == expert)
+    yield OVERALL, kept(verdicts)
+
+
+def _groups(table: pl.DataFrame, interval: float) -> Iterator[dict]:
+    for group in GROUPS:
+        part = table if group == TOTAL else table.filter(pl.col("positive") == (group == "positive"))
+        yield {"group": group, **rate(int(part["accepted"].sum()), len(part), interval)}

@@ -1,0 +1,85 @@
+"""Nothing is lost: each stage's accepted and excluded images are its input; each input image ends exactly once."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import polars as pl
+
+from cxr.base.errors import StoreError
+from cxr.base.exclusions import REASONS, STAGES
+
+
+@dataclass(frozen=True)
+class Flow:
+    """What went into a stage, what came out, and what stopped there with which reason (sets of image ids)."""
+
+    entered: frozenset[str]
+    accepted: frozenset[str]
+    excluded: Mapping[str, str]
+
+
+def conservation(flows: Mapping[str, Flow]) -> pl.DataFrame:
+    """Return stage, input, accepted, excluded, balanced ("yes"/"no"), in the order of the stages."""
+    rows = [
+        {
+            "stage": stage,
+            "input": len(flow.entered),
+            "accepted": len(flow.accepted),
+            "excluded": len(flow.excluded),
+            "balanced": "yes" if balanced(flow) else "no",
+        }
+        for stage, flow in _in_order(flows)
+    ]
+    return pl.DataFrame(rows)
+
+
+def balanced(flow: Flow) -> bool:
+    """Return whether every image that entered was accepted or excluded, exactly once, and no other was."""
+    return not (flow.accepted & flow.excluded.keys()) and flow.accepted | flow.excluded.keys() == flow.entered
+
+
+def require_balance(flows: Mapping[str, Flow]) -> None:
+    """Raise StoreError naming the first stage that lost, doubled or invented images, and how many."""
+    for stage, flow in _in_order(flows):
+        if not balanced(flow):
+            lost = len(flow.entered - flow.accepted - flow.excluded.keys())
+            twice = len(flow.accepted & flow.excluded.keys())
+            strange = len((flow.accepted | flow.excluded.keys()) - flow.entered)
+            raise StoreError(
+                f"{stage} does not balance: {lost} images lost, {twice} both accepted and excluded, {strange} that"
+                f" never entered; its files belong to different runs: delete results/{stage} and run again"
+            )
+
+
+def funnel(flows: Mapping[str, Flow], images: frozenset[str], with_pairs: frozenset[str]) -> pl.DataFrame:
+    """Return the way from input images to images with pairs: each lost image once, at the first stage that stops it.
+
+    Columns stage, reason, images (first stopped by it), left (after the whole stage), meaning. The first row is the
+    input, the last the images with pairs; a stage that stops nothing has one row without a reason. Raises StoreError
+    if an image that is left has no pair, or one that was stopped has some.
+    """
+    remaining = set(images)
+    rows = [_step("input", "", len(images), len(images), "input images")]
+    for stage, flow in _in_order(flows):
+        stopped = Counter(reason for image, reason in flow.excluded.items() if image in remaining)
+        remaining -= flow.excluded.keys()
+        for reason, number in sorted(stopped.items(), key=lambda item: (-item[1], item[0])):
+            rows.append(_step(stage, reason, number, len(remaining), REASONS[reason]))
+        if not stopped:
+            rows.append(_step(stage, "", 0, len(remaining), "no image stopped here"))
+    if remaining != with_pairs:
+        raise StoreError(
+            f"{len(remaining - with_pairs)} images end nowhere and {len(with_pairs - remaining)} have pairs though"
+            " a stage excluded them: the results belong to different runs; delete results/dataset and run again"
+        )
+    rows.append(_step("pairs", "", len(with_pairs), len(with_pairs), "images with instruction-answer pairs"))
+    return pl.DataFrame(rows)
+
+
+def _step(stage: str, reason: str, images: int, left: int, meaning: str) -> dict:
+    return {"stage": stage, "reason": reason, "images": images, "left": left, "meaning": meaning}
+
+
+def _in_order(flows: Mapping[str, Flow]) -> list[tuple[str, Flow]]:
+    return [(stage, flows[stage]) for stage in STAGES if stage in flows]

@@ -1,0 +1,131 @@
+"""A short table of counts: what a run made, beside the size of the paper's dataset; shares beside those asked for."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import polars as pl
+
+from cxr.base.vocabulary import LESIONS, SPLITS
+from cxr.ils.templates import BASIC, CARDIOMEGALY, GLOBAL, INFERENCE, OPACITY, TYPES
+from cxr.reporting.tables.paper import Paper
+from cxr.reporting.tables.splits import Counts, column_of
+
+PAPER_NAMES = {
+    "images with pairs": "images",
+    "distinct masks": "masks",
+    "pairs": "pairs",
+    "positive pairs": "positives",
+    "negative pairs": "negatives",
+}
+
+
+LUNG_LESIONS = tuple(lesion for lesion in LESIONS if lesion != CARDIOMEGALY)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The shares that were asked for (``dataset.global_share``, ``dataset.opacity_inference_share``)."""
+
+    global_share: Mapping[str, float]
+    opacity_inference_share: float
+
+
+@dataclass
+class Tally:
+    """What the lines of one dataset add up to."""
+
+    pairs: Counts = field(default_factory=Counter)
+    images: set[str] = field(default_factory=set)
+    studies: set[str] = field(default_factory=set)
+    masks: set[str] = field(default_factory=set)
+
+    def add(self, line: dict) -> None:
+        """Count one line."""
+        self.pairs[line["split"], line["target"], column_of(line)] += 1
+        self.images.add(line["image_id"])
+        self.studies.add(line["study_id"])
+        if line["mask_id"] is not None:
+            self.masks.add(line["mask_id"])
+
+
+def rows_of(tally: Tally, findings: pl.DataFrame, images: int) -> dict[str, int]:
+    """Return the counts of one threshold set by name. ``findings``: the gathered findings table; ``images``: input."""
+    lesions = findings.filter(pl.col("target").is_not_null())
+    kinds = {
+        f"{polarity} pairs": sum(n for (_, _, column), n in tally.pairs.items() if column.endswith(polarity))
+        for polarity in ("positive", "negative")
+    }
+    splits = {f"pairs of {split}": sum(n for key, n in tally.pairs.items() if key[0] == split) for split in SPLITS}
+    return {
+        "input images": images,
+        "images with pairs": len(tally.images),
+        "studies with pairs": len(tally.studies),
+        "findings of the seven lesion types": len(lesions),
+        "findings with a mask": int(lesions["mask_id"].is_not_null().sum()),
+        "distinct masks": len(tally.masks),
+        "pairs": tally.pairs.total(),
+        **kinds,
+        **splits,
+    }
+
+
+GLOBAL_SHARE = "global among negatives of {}, %"
+INFERENCE_SHARE = "lesion inference among opacity's negatives at a place, %"
+
+
+def shares_of(pairs: Counts) -> dict[str, float | None]:
+    """Return the shares among the negatives that are drawn for, in per cent by name; None where there is no negative.
+
+    Global ones of each lesion type but cardiomegaly, whose negatives are all global; of opacity's others, which name a
+    place, those that are lesion inference.
+    """
+    kinds = {
+        (lesion, kind): sum(pairs[split, lesion, f"{kind}_negative"] for split in SPLITS)
+        for lesion in LUNG_LESIONS
+        for kind in TYPES
+    }
+    found = {
+        GLOBAL_SHARE.format(lesion): _percent(kinds[lesion, GLOBAL], sum(kinds[lesion, kind] for kind in TYPES))
+        for lesion in LUNG_LESIONS
+    }
+    places = kinds[OPACITY, BASIC] + kinds[OPACITY, INFERENCE]
+    return found | {INFERENCE_SHARE: _percent(kinds[OPACITY, INFERENCE], places)}
+
+
+def _percent(part: int, whole: int) -> float | None:
+    return 100 * part / whole if whole else None
+
+
+def table(
+    sets: Mapping[str, Tally], counts: Mapping[str, Mapping[str, int]], wanted: Wanted, paper: Paper
+) -> pl.DataFrame:
+    """Return a row a count: its name, a column a threshold set, what was asked for, and the paper's (rounded) number.
+
+    ``sets`` and ``counts`` (of :func:`rows_of`) by threshold set. Cells are texts, so that counts stay whole numbers
+    beside shares, which are per cent with two digits.
+    """
+    rows = [
+        {"count": name, **{each: str(counts[each][name]) for each in sets}, "wanted": ""}
+        | {"paper": str(paper.dataset.get(PAPER_NAMES.get(name, ""), ""))}
+        for name in next(iter(counts.values()))
+    ]
+    realised = {each: shares_of(tally.pairs) for each, tally in sets.items()}
+    asked = {GLOBAL_SHARE.format(lesion): 100 * share for lesion, share in wanted.global_share.items()}
+    asked[INFERENCE_SHARE] = 100 * wanted.opacity_inference_share
+    rows += [
+        {"count": name, **{each: _digits(realised[each][name]) for each in sets}}
+        | {"wanted": _digits(asked[name]), "paper": _digits(printed)}
+        for name, printed in shares_of(_train(paper)).items()
+    ]
+    return pl.DataFrame(rows, schema=dict.fromkeys(("count", *sets, "wanted", "paper"), pl.String))
+
+
+def _train(paper: Paper) -> Counts:
+    """Return the paper's pairs of the split train (Table 10), as ours are counted."""
+    rows = paper.splits["train"].items()
+    return Counter({("train", lesion, column): number for lesion, row in rows for column, number in row.items()})
+
+
+def _digits(share: float | None) -> str:
+    return "" if share is None else f"{share:.2f}"

@@ -1,0 +1,117 @@
+"""From the files of a run to what flowed through each stage."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import polars as pl
+
+from cxr.base.errors import StoreError
+from cxr.base.exclusions import STAGES
+from cxr.base.hdf5 import Shard
+from cxr.base.tables import read_lines, read_table
+from cxr.reporting.tables.conservation import Flow
+
+BY_THRESHOLDS = ("masks", "dataset")
+"""Stages that run once for each threshold set; their gathered ledgers have a column ``thresholds``."""
+
+
+def set_of(path: str | Path) -> str:
+    """Return the threshold set a file belongs to: the folder it is in."""
+    return Path(path).parent.name
+
+
+def column(paths: Iterable[str], name: str) -> frozenset[str]:
+    """Return the values of one column over tables."""
+    return frozenset(value for path in paths for value in read_table(path)[name])
+
+
+def shard_ids(paths: Iterable[str]) -> frozenset[str]:
+    """Return the image ids of HDF5 shards."""
+    found: set[str] = set()
+    for path in paths:
+        with Shard(path) as shard:
+            found.update(shard.ids)
+    return frozenset(found)
+
+
+def ledgers(paths: Iterable[str]) -> dict[str, pl.DataFrame]:
+    """Return the gathered ledgers by stage, the folder each is in. Raises StoreError if a stage has none."""
+    found = {Path(path).parent.name: read_table(path) for path in paths}
+    missing = [stage for stage in STAGES if stage not in found]
+    if missing:
+        raise StoreError(f"results/{missing[0]}/excluded.parquet is missing: run `snakemake {missing[0]}`")
+    return found
+
+
+def reasons(ledger: pl.DataFrame, thresholds: str | None = None) -> dict[str, str]:
+    """Return {image_id: reason}. Raises StoreError for an image that is excluded twice by one stage."""
+    if thresholds is not None:
+        ledger = ledger.filter(pl.col("thresholds") == thresholds)
+    found = dict(ledger.select("image_id", "reason").iter_rows())
+    if len(found) != len(ledger):
+        raise StoreError(f"{ledger['stage'][0]}: an image is excluded twice; delete its results and run again")
+    return found
+
+
+def input_images(images: pl.DataFrame) -> frozenset[str]:
+    """Return the ids of all input images. Raises StoreError if one comes twice: it could be counted only once."""
+    found = frozenset(images["image_id"])
+    if len(found) != len(images):
+        raise StoreError(
+            "an image_id comes twice in results/cohort/images.parquet: delete results/cohort and run again"
+        )
+    return found
+
+
+def shared_flows(
+    *,
+    images: pl.DataFrame,
+    excluded: Mapping[str, pl.DataFrame],
+    cohort: list[str],
+    frames: list[str],
+    reports: list[str],
+    organs: list[str],
+    anomaly: list[str],
+    anatomy: list[str],
+    boxes: list[str],
+) -> dict[str, Flow]:
+    """Return the flow of every stage that knows no thresholds; the lists are its shards.
+
+    Boxes write nothing for an image without a box: there the accepted are those not excluded, joined by those that
+    have boxes, so that boxes of an excluded image unbalance the stage.
+    """
+    out = {stage: reasons(excluded[stage]) for stage in STAGES if stage not in BY_THRESHOLDS}
+    accepted = {"cohort": column(cohort, "image_id")}
+    accepted |= {
+        stage: shard_ids(paths)
+        for stage, paths in (("frames", frames), ("organs", organs), ("anomaly", anomaly), ("anatomy", anatomy))
+    }
+    told = {line["study_id"] for path in reports for line in read_lines(path)}
+    study_of = dict(images.select("image_id", "study_id").iter_rows())
+    accepted["reports"] = frozenset(image for image in accepted["cohort"] if study_of[image] in told)
+    accepted["boxes"] = (accepted["frames"] - out["boxes"].keys()) | column(boxes, "image_id")
+    entered = {
+        "cohort": input_images(images),
+        "frames": accepted["cohort"],
+        "reports": accepted["cohort"],
+        "organs": accepted["frames"],
+        "anomaly": accepted["organs"],
+        "anatomy": accepted["anomaly"],
+        "boxes": accepted["frames"],
+    }
+    return {stage: Flow(entered[stage], accepted[stage], out[stage]) for stage in entered}
+
+
+def flows_of_set(
+    shared: Mapping[str, Flow],
+    excluded: Mapping[str, pl.DataFrame],
+    thresholds: str,
+    *,
+    studies: list[str],
+    with_pairs: frozenset[str],
+) -> dict[str, Flow]:
+    """Add the masks and dataset stages of one threshold set. ``studies`` are the masks stage's studies tables."""
+    ready = shared["anatomy"].accepted & shared["boxes"].accepted & shared["reports"].accepted
+    masks = Flow(ready, column(studies, "image_id"), reasons(excluded["masks"], thresholds))
+    dataset = Flow(masks.accepted, with_pairs, reasons(excluded["dataset"], thresholds))
+    return {**shared, "masks": masks, "dataset": dataset}

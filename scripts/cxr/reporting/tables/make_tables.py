@@ -1,0 +1,164 @@
+"""The tables stage: the paper's tables from our files, and the proof that nothing is lost.
+
+Three entries, each with its own inputs, so that one missing does not hold up the others: the dataset's counts, recall
+over all threshold sets, and, for the embedded cohort, what was made beside the truth.
+"""
+
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from cxr.base.hdf5 import Shard
+from cxr.base.paths import RESOURCES
+from cxr.base.tables import read_lines, read_table, write_table
+from cxr.reporting.tables import counts, flows, paper, recall, splits, truth
+from cxr.reporting.tables.conservation import conservation, funnel, require_balance
+
+RESOURCE_FILES = ("paper_tables.yaml",)
+
+
+@dataclass(frozen=True)
+class CountsOptions:
+    """Which threshold sets the dataset was built for, and the shares that were asked for (:class:`counts.Wanted`)."""
+
+    thresholds: list[str]
+    global_share: dict[str, float]
+    opacity_inference_share: float
+
+
+@dataclass(frozen=True)
+class RecallOptions:
+    """The threshold sets of the sweep, in the order to show them."""
+
+    sets: list[str]
+
+
+@dataclass(frozen=True)
+class TruthOptions:
+    """When a zone truly holds a lesion of the embedded cohort, and the threshold sets built."""
+
+    thresholds: list[str]
+    min_px: int
+
+
+def run_counts(
+    *,
+    images: str,
+    excluded: list[str],
+    cohort: list[str],
+    frames: list[str],
+    reports: list[str],
+    organs: list[str],
+    anomaly: list[str],
+    anatomy: list[str],
+    boxes: list[str],
+    studies: list[str],
+    findings: list[str],
+    lines: list[str],
+    splits_table: str,
+    funnel_table: str,
+    conservation_table: str,
+    counts_table: str,
+    options: CountsOptions,
+    attrs: dict | None = None,
+    threads: int = 1,
+) -> None:
+    """Write Tables 10-12, the funnel, the conservation table and the short counts, each with every threshold set.
+
+    ``excluded`` are the gathered ledgers of all stages; ``studies``, ``findings`` and ``lines`` lie in a folder named
+    by their threshold set. Raises StoreError where a stage lost or invented an image.
+    """
+    numbers = paper.read(RESOURCES / RESOURCE_FILES[0])
+    wanted = counts.Wanted(options.global_share, options.opacity_inference_share)
+    every_image, ledger = read_table(images), flows.ledgers(excluded)
+    shared = flows.shared_flows(
+        images=every_image,
+        excluded=ledger,
+        cohort=cohort,
+        frames=frames,
+        reports=reports,
+        organs=organs,
+        anomaly=anomaly,
+        anatomy=anatomy,
+        boxes=boxes,
+    )
+    everything = flows.input_images(every_image)
+    tables: dict[str, list[pl.DataFrame]] = {splits_table: [], funnel_table: [], conservation_table: []}
+    sums: dict[str, dict[str, int]] = {}
+    tallies: dict[str, counts.Tally] = {}
+    for name in options.thresholds:
+        tally = tallies[name] = counts.Tally()
+        for path in _of_set(lines, name):
+            for line in read_lines(path):
+                tally.add(line)
+        of_set = flows.flows_of_set(
+            shared, ledger, name, studies=_of_set(studies, name), with_pairs=frozenset(tally.images)
+        )
+        require_balance(of_set)
+        made = (
+            splits.table(tally.pairs, numbers),
+            funnel(of_set, everything, frozenset(tally.images)),
+            conservation(of_set),
+        )
+        for parts, table in zip(tables.values(), made, strict=True):
+            parts.append(table.select(pl.lit(name).alias("thresholds"), pl.all()))
+        found = pl.concat([read_table(path) for path in _of_set(findings, name)])
+        sums[name] = counts.rows_of(tally, found, len(everything))
+    for path, parts in tables.items():
+        write_table(path, pl.concat(parts))
+    write_table(counts_table, counts.table(tallies, sums, wanted, numbers))
+
+
+def run_recall(
+    *, sweep: list[str], recall_table: str, options: RecallOptions, attrs: dict | None = None, threads: int = 1
+) -> None:
+    """Write Table 8 for every threshold set from the shards of the sweep; one shard is in memory at a time."""
+    shards = map(read_table, sweep)
+    write_table(recall_table, recall.table(shards, options.sets, paper.read(RESOURCES / RESOURCE_FILES[0])))
+
+
+def run_truth(
+    *,
+    truth_lines: str,
+    truth_masks: str,
+    reports: list[str],
+    findings: list[str],
+    masks: list[str],
+    truth_table: str,
+    options: TruthOptions,
+    attrs: dict | None = None,
+    threads: int = 1,
+) -> None:
+    """Write what was made of the embedded cohort beside its truth, for each threshold set.
+
+    ``findings`` and ``masks`` lie in a folder named by their threshold set; the text measures know no
+    thresholds and are repeated in each.
+    """
+    written = {row["study_id"]: row for row in read_lines(truth_lines)}
+    text = truth.text_measures((line for path in reports for line in read_lines(path)), written)
+    tables = []
+    with Shard(truth_masks) as painted:
+        for name in options.thresholds:
+            with ExitStack() as stack:
+                shards = {path: stack.enter_context(Shard(path, key="mask_id")) for path in _of_set(masks, name)}
+                found = pl.concat([read_table(path) for path in _of_set(findings, name)])
+                measures = truth.mask_measures(found, _masks(shards), _truths(painted), options.min_px)
+            table = truth.table([*measures, *text])
+            tables.append(table.select(pl.lit(name).alias("thresholds"), pl.all()))
+    write_table(truth_table, pl.concat(tables))
+
+
+def _of_set(paths: list[str], name: str) -> list[str]:
+    return [path for path in paths if flows.set_of(path) == name]
+
+
+def _masks(shards: Mapping[str, Shard]) -> Callable[[str], np.ndarray]:
+    place = {identifier: shard for shard in shards.values() for identifier in shard.ids}
+    return lambda identifier: place[identifier].get("mask", identifier)
+
+
+def _truths(painted: Shard) -> Callable[[str], Mapping[str, np.ndarray] | None]:
+    return lambda image_id: painted.masks(image_id) if image_id in painted else None

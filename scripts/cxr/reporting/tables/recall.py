@@ -1,0 +1,57 @@
+"""Table 8: how many of the findings a report states got a grounded mask, per lesion type and threshold set."""
+
+from collections.abc import Iterable, Sequence
+
+import polars as pl
+
+from cxr.base.vocabulary import LESIONS
+from cxr.reporting.tables.paper import Paper
+
+GROUNDABLE = tuple(lesion for lesion in LESIONS if lesion != "cardiomegaly")
+
+
+def table(sweeps: Iterable[pl.DataFrame], sets: Sequence[str], paper: Paper) -> pl.DataFrame:
+    """Return thresholds, lesion, recall (%), grounded, total, without_labels, paper, note; the sets in the order given.
+
+    ``sweeps``, a shard each (a study lies in one): rows of thresholds, study_id, lesion, grounded (findings with a
+    grounded mask), has_labels. Counted are (study, lesion type) pairs: grounded with at least one such finding, out of
+    all that have a finding, those without any zone label (``without_labels``) included. ``average`` is the unweighted
+    mean of the lesion types that occur.
+    """
+    counted = pl.concat([_count(sweep) for sweep in sweeps]).group_by("thresholds", "lesion").agg(pl.all().sum())
+    counts = {
+        (name, lesion): (grounded, total, total - labelled)
+        for name, lesion, grounded, total, labelled in counted.iter_rows()
+    }
+    rows = []
+    for name in sets:
+        found = {lesion: counts.get((name, lesion), (0, 0, 0)) for lesion in GROUNDABLE}
+        recalls = {lesion: 100 * grounded / total for lesion, (grounded, total, _) in found.items() if total}
+        rows += [_row(name, lesion, recalls.get(lesion), found[lesion], paper) for lesion in GROUNDABLE]
+        average = sum(recalls.values()) / len(recalls) if recalls else None
+        sums = tuple(sum(values) for values in zip(*found.values(), strict=True))
+        rows.append(_row(name, "average", average, sums, paper))
+    return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def _count(sweep: pl.DataFrame) -> pl.DataFrame:
+    pairs = sweep.group_by("thresholds", "study_id", "lesion").agg(
+        pl.col("grounded").max() > 0, pl.col("has_labels").any()
+    )
+    return pairs.group_by("thresholds", "lesion").agg(
+        pl.col("grounded").sum(), pl.len().alias("total"), pl.col("has_labels").sum()
+    )
+
+
+def _row(name: str, lesion: str, recall: float | None, counts: Sequence[int], paper: Paper) -> dict:
+    grounded, total, without = counts
+    return {
+        "thresholds": name,
+        "lesion": lesion,
+        "recall": None if recall is None else round(recall, 1),
+        "grounded": grounded,
+        "total": total,
+        "without_labels": without,
+        "paper": paper.recall.get(name, {}).get(lesion),
+        "note": paper.notes.get(("recall", name, lesion), ""),
+    }

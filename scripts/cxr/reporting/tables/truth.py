@@ -1,0 +1,150 @@
+"""The embedded cohort's own truth beside what was made of it: masks, grounding, texts.
+
+The truth of a synthetic X-ray is what was painted, per lesion type, in the same frame as the masks; that of its report
+is what it was written from.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import polars as pl
+
+from cxr.base.vocabulary import LESIONS
+
+ALL = "all"
+GROUNDABLE = tuple(lesion for lesion in LESIONS if lesion != "cardiomegaly")
+
+
+@dataclass
+class Ratio:
+    """Hits out of trials, or the mean of values, per lesion type and over all."""
+
+    measure: str
+    hits: Counter = field(default_factory=Counter)
+    trials: Counter = field(default_factory=Counter)
+
+    def add(self, lesion: str, hit: float) -> None:
+        """Add one trial."""
+        for name in (lesion, ALL):
+            self.hits[name] += hit
+            self.trials[name] += 1
+
+    def rows(self) -> list[dict]:
+        """Return measure, lesion, value (null without a trial), of (trials)."""
+        names = [lesion for lesion in (*LESIONS, ALL) if self.trials[lesion] or lesion == ALL]
+        return [
+            {
+                "measure": self.measure,
+                "lesion": name,
+                "value": round(self.hits[name] / self.trials[name], 3) if self.trials[name] else None,
+                "of": self.trials[name],
+            }
+            for name in names
+        ]
+
+
+def dice(a: np.ndarray, b: np.ndarray) -> float:
+    """Return 2 |a and b| / (|a| + |b|) of two bool masks; 1 if both are empty."""
+    total = int(a.sum()) + int(b.sum())
+    return 2 * int((a & b).sum()) / total if total else 1.0
+
+
+def mask_measures(
+    findings: pl.DataFrame,
+    mask: Callable[[str], np.ndarray],
+    truth: Callable[[str], Mapping[str, np.ndarray] | None],
+    min_px: int,
+) -> list[Ratio]:
+    """Compare lesion masks and grounded labels with what was painted.
+
+    ``mask`` gives a mask by its id, ``truth`` an image's painted masks and zones by label (None: not of the cohort).
+    Dice: per image and lesion type with a grounded mask, the union of its masks. Precision and recall of the grounded
+    labels: over all reported labels of the lesion types but cardiomegaly; a label truly holds the lesion if at least
+    ``min_px`` painted pixels of the type lie in it.
+    """
+    overlap, precision, recall = Ratio("mask Dice"), Ratio("grounding precision"), Ratio("grounding recall")
+    rows = findings.filter(pl.col("target").is_not_null()).sort("image_id", "finding")
+    for (image_id,), group in rows.group_by(["image_id"], maintain_order=True):
+        painted = truth(str(image_id))
+        if painted is None:
+            continue
+        unions: dict[str, np.ndarray] = {}
+        for row in group.iter_rows(named=True):
+            lesion, usable = row["target"], row["grounded"] or row["target"] not in GROUNDABLE
+            if row["mask_id"] is not None and usable:
+                found = mask(row["mask_id"])
+                unions[lesion] = unions[lesion] | found if lesion in unions else found
+            for label in row["reported"] if lesion in GROUNDABLE else ():
+                holds = int((painted[lesion] & painted[label]).sum()) >= min_px
+                grounded = label in row["grounded"]
+                if grounded:
+                    precision.add(lesion, holds)
+                if holds:
+                    recall.add(lesion, grounded)
+        for lesion, found in unions.items():
+            overlap.add(lesion, dice(found, painted[lesion]))
+    return [overlap, precision, recall]
+
+
+def target_of(row: Mapping) -> str | None:
+    """Return the lesion type a tuple asks for: the predicted one where it is one of the seven, else its own."""
+    predicted = row["predicted_lesion_type"]
+    return predicted if predicted in LESIONS else row["lesion_type"]
+
+
+def text_measures(lines: Iterable[Mapping], truths: Mapping[str, Mapping]) -> list[Ratio]:
+    """Compare what was read from each report with what it was written from.
+
+    Lesions: (study, lesion type) that is affirmed or hedged. Labels and certainty: of those that both have, whether
+    the zone labels are the same set, and whether both call it definitive. Denials: (study, lesion type).
+    """
+    measures = {
+        name: Ratio(f"text {name}")
+        for name in ("precision", "recall", "labels", "certainty", "denial precision", "denial recall")
+    }
+    for line in lines:
+        truth = truths.get(line["study_id"])
+        if truth is None or truth["report_fault"]:
+            continue
+        read, written = _stated(line["tuples"], "presence"), _stated(truth["findings"], None)
+        for lesion in LESIONS:
+            ours, theirs = read.get(lesion), written.get(lesion)
+            if ours:
+                measures["precision"].add(lesion, theirs is not None)
+            if theirs:
+                measures["recall"].add(lesion, ours is not None)
+            if ours and theirs:
+                if lesion in GROUNDABLE:
+                    measures["labels"].add(lesion, ours[0] == theirs[0])
+                measures["certainty"].add(lesion, ours[1] == theirs[1])
+        denied = {
+            row["lesion_type"] for row in line["tuples"] if row["presence"] == "negative" and row.get("denies", True)
+        }
+        for lesion in LESIONS:
+            if lesion in denied:
+                measures["denial precision"].add(lesion, lesion in truth["negatives"])
+            if lesion in truth["negatives"]:
+                measures["denial recall"].add(lesion, lesion in denied)
+    return list(measures.values())
+
+
+def _stated(rows: Iterable[Mapping], presence: str | None) -> dict[str, tuple[frozenset[str], bool]]:
+    """Return {lesion type: (all zone labels, any definitive)} of what is affirmed or hedged."""
+    labels: dict[str, set[str]] = defaultdict(set)
+    sure: Counter = Counter()
+    for row in rows:
+        if presence and row[presence] != "positive":
+            continue
+        lesion = target_of(row) if presence else row["target"]
+        if lesion in LESIONS:
+            labels[lesion] |= set(row["labels"])
+            sure[lesion] += row["certainty"] == "definitive"
+    return {lesion: (frozenset(found), sure[lesion] > 0) for lesion, found in labels.items()}
+
+
+def table(measures: Iterable[Ratio]) -> pl.DataFrame:
+    """Return measure, lesion (or ``all``), value, of."""
+    schema = {"measure": pl.String, "lesion": pl.String, "value": pl.Float64, "of": pl.Int64}
+    return pl.DataFrame([row for measure in measures for row in measure.rows()], schema=schema)

@@ -1,0 +1,133 @@
+"""What made a file: a digest of the code behind it.
+
+Snakemake tracks a script file by its modification time and the modules it imports not at all. ``code_digest`` covers
+the script, every local module it imports (transitively) and the resource files those declare, by meaning and relative
+path, so that an edit re-runs exactly the stages that use it, and a touch, clone, copy or reworded comment re-runs
+nothing.
+"""
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+from cxr.base.paths import RESOURCES, SCRIPTS
+from cxr.workflow.code_meaning import Known, joined
+
+_IMPORT = re.compile(r"^[ \t]*((?:from[ \t]+[\w.]+[ \t]+)?import\b[ \t]*(?:\([^)]*\)|[^\n]*))", re.MULTILINE)
+_NOT_CUT = re.compile(r"[:;][ \t]*(?:from|import)\b|\b(?:from|import)\b[^\n]*\\\n")
+"""An import that shares its line with something else, or goes on after a backslash."""
+
+_known = Known()
+
+
+# The rules' digests share most modules: to read, parse and look up each anew took most of the parse of the workflow. So
+# every file is read once in a process.
+@cache
+def _module_file(name: str, root: Path) -> Path | None:
+    base = root.joinpath(*name.split("."))
+    return next((path for path in (base.with_suffix(".py"), base / "__init__.py") if path.is_file()), None)
+
+
+def imported_names(path: Path) -> frozenset[str]:
+    """Return the absolute module names a Python file imports anywhere, ``from a import b`` giving ``a`` and ``a.b``."""
+    names: set[str] = set()
+    for node in ast.walk(_imports_in(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            names.add(node.module)
+            names.update(f"{node.module}.{alias.name}" for alias in node.names)
+    return frozenset(names)
+
+
+def _imports_in(source: str) -> ast.Module:
+    """Return the import statements of a source, parsed; of a source that they cannot be cut out of, all of it.
+
+    Every job of a cluster does this at its start, and to parse all of every module took half of that. A line of a text
+    in quotes that reads like an import counts as one: that is a module too many in a digest, never one too few.
+    """
+    try:
+        if not _NOT_CUT.search(source):
+            return ast.parse("\n".join(_IMPORT.findall(source)))
+    except SyntaxError:
+        pass
+    return ast.parse(source)
+
+
+def local_sources(script: Path, root: Path = SCRIPTS) -> list[Path]:
+    """Return ``script`` and every module under ``root`` that it imports, directly or not, sorted."""
+    seen, waiting = {script}, [script]
+    while waiting:
+        found = _local_imports(waiting.pop(), root) - seen
+        seen |= found
+        waiting += found
+    return sorted(seen)
+
+
+@cache
+def _local_imports(path: Path, root: Path) -> frozenset[Path]:
+    """Return the modules under ``root`` that a file names itself, and the packages that they are in."""
+    files = set()
+    for name in imported_names(path):
+        parts = name.split(".")
+        if parts[0] in _top_names(root):
+            files |= {_module_file(".".join(parts[: n + 1]), root) for n in range(len(parts))}
+    return frozenset(files - {None})
+
+
+@cache
+def _top_names(root: Path) -> frozenset[str]:
+    return frozenset(path.stem for path in root.iterdir())
+
+
+@cache
+def _meaning(path: Path) -> bytes:
+    return _known.digest(path)
+
+
+def remember(file: Path) -> None:
+    """Take digests of files that are as they were from ``file``; :func:`keep` writes it. Call it before any digest."""
+    global _known
+    _known = Known(file)
+
+
+def keep() -> None:
+    """Write the file that :func:`remember` named."""
+    _known.keep()
+
+
+def resource_files(source: Path) -> list[Path]:
+    """Return the files of ``resources/`` that a module declares: ``RESOURCE_FILES = ("organs/lite.onnx", "lexicon")``.
+
+    A folder stands for every file in it.
+    """
+    paths = [RESOURCES / name for name in _declared(source)]
+    return [file for path in paths for file in (path.rglob("*") if path.is_dir() else [path]) if file.is_file()]
+
+
+@cache
+def _declared(source: Path) -> tuple[str, ...]:
+    text = source.read_text(encoding="utf-8")
+    if "RESOURCE_FILES" not in text:
+        return ()
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", None) == "RESOURCE_FILES":
+            return tuple(ast.literal_eval(node.value))
+    return ()
+
+
+@cache
+def code_digest(script: str, *modules: str) -> str:
+    """Digest a script of ``scripts/``, the modules it imports, and the resource files that those declare.
+
+    ``modules`` names what is imported only at run time, an engine chosen by name: ``"cxr.imaging.organs.lite"``.
+    """
+    sources = set(local_sources(SCRIPTS / script))
+    for name in modules:
+        file = _module_file(name, SCRIPTS)
+        if file is None:
+            raise FileNotFoundError(f"{name} is not a module under scripts/")
+        sources.update(local_sources(file))
+    files = sources.union(*(resource_files(source) for source in sources))
+    return joined((file.relative_to(SCRIPTS.parent).as_posix(), _meaning(file)) for file in files)

@@ -1,0 +1,65 @@
+"""What a package may say of a run: its settings without what names a place, and its environments.
+
+Rule files alone read this, and no stage: the values go to the package as params.
+"""
+
+import re
+from pathlib import Path
+
+import yaml
+
+from cxr.base.paths import SCRIPTS
+from cxr.workflow.settings import Settings
+
+ENVS = SCRIPTS.parent / "envs"
+STAGES = ("cohort", "frames", "reports", "organs", "anomaly", "anatomy", "boxes", "masks", "dataset")
+"""Stages whose options decide what a dataset holds."""
+ENGINES = ("reports", "organs", "anomaly", "anatomy", "boxes")
+PLACES = ("root", "tables", "manifest", "exclude", "chexstruct", "table", "folder", "server", "mapping_server")
+"""Keys that name a user's file, folder or address."""
+PLACE = re.compile(r"^(?:[/~\\.]|[A-Za-z]:[\\/]|\w+://)|@")
+"""What reads like one under any other key."""
+TABLES = ("pairs_per_file", "images_per_file", "coco_pixels", "name", "version", "date", "licence")
+PACKAGE = ("name", "version", "date", "licence", "creator", "cite", "url")
+
+
+def release_options(settings: Settings, options: dict[str, dict]) -> dict[str, dict]:
+    """Return the options of the release's rules; ``options`` are those of the other stages."""
+    release = settings.release.model_dump(mode="json")
+    kinds = settings.release.kinds()
+    said = {stage: without_places(options[stage]) for stage in STAGES}
+    about = {
+        "seed": settings.seed,
+        "source": settings.cohort.source,
+        "settings": said,
+        "engines": {stage: options[stage]["engine"] for stage in ENGINES},
+    }
+    return {
+        "release": {name: release[name] for name in TABLES} | {"withhold": kinds},
+        "release_dicom": {"date": release["date"], "ids": "ids" in kinds},
+        "release_package": {name: release[name] for name in PACKAGE} | {"withhold": kinds} | about,
+    }
+
+
+def without_places(value: object, name: str = "") -> object:
+    """Return settings in which every text that names a file, a folder, an address or a person's mail is empty."""
+    if isinstance(value, dict):
+        return {key: without_places(inner, key) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [without_places(inner, name) for inner in value]
+    if isinstance(value, str) and (name in PLACES or PLACE.search(value) or Path(value).is_absolute()):
+        return ""
+    return value
+
+
+def environments(engines: dict[str, str]) -> dict[str, list[str]]:
+    """Return {environment: pins of its packages} of the stages that lead to a dataset, as ``envs/`` has them."""
+    found = {}
+    for stage in STAGES:
+        file = next((ENVS / f"{name}.yaml" for name in (f"{stage}-{engines.get(stage)}", stage)
+                     if (ENVS / f"{name}.yaml").is_file()), None)  # fmt: skip
+        if file:
+            held = yaml.safe_load(file.read_text(encoding="utf-8"))["dependencies"]
+            pins = next((part["pip"] for part in held if isinstance(part, dict)), [])
+            found[file.stem] = [part for part in held if isinstance(part, str) and part != "pip"] + pins
+    return found

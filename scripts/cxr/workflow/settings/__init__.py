@@ -1,0 +1,190 @@
+"""Every setting of the pipeline: one pydantic model, from which config.yaml, the JSON schema and the docs are made.
+
+Each key has a description, a unit where it has one, a range, and a source: ``paper`` (stated there), ``authors' code``
+(seen in their public code or release) or ``ours`` (the paper is silent). Unknown keys are refused. Only the driver
+(Snakefile) imports this package: rules pass plain values on to the scripts, so that an edit of a description here
+re-runs nothing.
+"""
+
+import copy
+from collections.abc import Iterable
+from datetime import date
+from functools import reduce
+from pathlib import Path
+
+from pydantic import ValidationError, model_validator
+
+from cxr.nets.microbatch import shared
+from cxr.workflow.settings.agreement import Agreement
+from cxr.workflow.settings.base import Section, key, one_case
+from cxr.workflow.settings.faults import sections, sentence, switch_sentence, switches
+from cxr.workflow.settings.images import Anatomy, Anomaly, Boxes, Compute, Organs
+from cxr.workflow.settings.inputs import Cohort, Frames, Phantom
+from cxr.workflow.settings.outputs import Ablation, Dataset, Figures, Masks, Page, Tables
+from cxr.workflow.settings.paraphrase import Paraphrase
+from cxr.workflow.settings.release import Release
+from cxr.workflow.settings.reports import Reports
+from cxr.workflow.settings.review import Review
+from cxr.workflow.settings.rosalia import Evaluation, Inference, Training
+from cxr.workflow.settings.thresholds import Thresholds
+from cxr.workflow.settings.weights import Weights
+from cxr.workflow.settings.written import Twice, at, written
+
+__all__ = ["RELEASE", "Settings", "SettingsError", "read", "sections"]
+
+
+class Settings(Section):
+    """All settings of cxr-ils."""
+
+    seed: int = key(2026, "Seed of every random choice.", ge=0)
+    cohort: Cohort = key(Cohort, "Which images and reports go in.")
+    phantom: Phantom = key(Phantom, "The embedded cohort.")
+    frames: Frames = key(Frames, "From files to frames.")
+    reports: Reports = key(Reports, "From report text to findings.")
+    organs: Organs = key(Organs, "Organ masks.")
+    anomaly: Anomaly = key(Anomaly, "Counterfactual and anomaly map.")
+    anatomy: Anatomy = key(Anatomy, "Zone masks.")
+    boxes: Boxes = key(Boxes, "Lesion boxes.")
+    compute: Compute = key(Compute, "How the engines with a large net are run.")
+    weights: Weights = key(Weights, "Published weights of those engines.")
+    thresholds: Thresholds = key(Thresholds, "Threshold sets.")
+    masks: Masks = key(Masks, "Lesion masks.")
+    dataset: Dataset = key(Dataset, "Instruction-answer pairs.")
+    tables: Tables = key(Tables, "Tables.")
+    ablation: Ablation = key(Ablation, "Sweep of thresholds.")
+    figures: Figures = key(Figures, "Pictures.")
+    page: Page = key(Page, "The results on one page.")
+    paraphrase: Paraphrase = key(Paraphrase, "Other wordings of the instructions.")
+    training: Training = key(Training, "ROSALIA: fine-tuning.")
+    inference: Inference = key(Inference, "Masks and answers of a trained model.")
+    evaluation: Evaluation = key(Evaluation, "Scores of ROSALIA and of other models.")
+    agreement: Agreement = key(Agreement, "Comparison with what people drew.")
+    release: Release = key(Release, "A dataset version as a package.")
+    review: Review = key(Review, "Experts judge the test split.")
+
+    @model_validator(mode="after")
+    def _floor_below_thresholds(self) -> "Settings":
+        lowest = {name: min(each.general.conf, each.edema.conf) for name, each in self.thresholds.all_sets().items()}
+        name = min(lowest, key=lowest.__getitem__)
+        if self.boxes.floor > lowest[name]:
+            raise ValueError(
+                f"boxes.floor is {self.boxes.floor}, above tau_conf {lowest[name]} of the set {name!r}: lower the floor"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _runs_are_of_known_thresholds(self) -> "Settings":
+        known = [*self.thresholds.all_sets(), *([RELEASE] if self.dataset.release else [])]
+        for name, run in self.training.runs.items():
+            for chosen in filter(None, (run.thresholds, run.test)):
+                if chosen not in known:
+                    raise ValueError(f"training.runs.{name} names {chosen!r}, but the sets are {', '.join(known)}")
+        for name, other in self.evaluation.predictions.items():
+            if other.test not in known:
+                raise ValueError(
+                    f"evaluation.predictions.{name} names {other.test!r}, but the sets are {', '.join(known)}"
+                )
+        if both := self.training.named_runs().keys() & self.evaluation.predictions.keys():
+            raise ValueError(f"evaluation.predictions.{min(both)} has the name of a run of training.runs: rename it")
+        one_case(
+            "training.runs and evaluation.predictions", [*self.training.named_runs(), *self.evaluation.predictions]
+        )
+        return self
+
+    @model_validator(mode="after")
+    def _lisa_is_asked_for_its_text(self) -> "Settings":
+        """Without text a mask is read where an answer begins, but LISA's do not begin with [SEG]."""
+        for name, run in self.training.runs.items():
+            if run.weights == "lisa" and not run.trained and not self.inference.text:
+                raise ValueError(
+                    f"inference.text is false, but training.runs.{name} asks LISA, whose answers do not begin with "
+                    "[SEG], so that only their text tells where its masks are: set inference.text to true"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _gpus_can_be_had(self) -> "Settings":
+        if self.compute.device == "cuda" and not self.compute.gpus:
+            raise ValueError("compute.device is 'cuda', but compute.gpus 0, so no job asks for one: change one of them")
+        recipe, gpus = self.training.rosalia, self.compute.gpus
+        if self.training.engine != "rosalia" or recipe.runner != "deepspeed" or not gpus:
+            return self
+        halves = recipe.balance == "exact"
+        if not shared(recipe.batch, recipe.micro_batch, gpus, halves):
+            can = [n for n in range(1, gpus) if shared(recipe.batch, recipe.micro_batch, n, halves)]
+            raise ValueError(
+                f"compute.gpus is {gpus}, which cannot share training.rosalia.batch {recipe.batch} evenly"
+                f"{', each with as many positives as negatives' if halves else ''}: set it to one of "
+                f"{', '.join(map(str, can))}, or batch to a multiple of {gpus * (1 + halves)}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _reviewed_thresholds_are_known(self) -> "Settings":
+        known = self.thresholds.all_sets()
+        if self.review.thresholds and self.review.thresholds not in known:
+            raise ValueError(f"review.thresholds names {self.review.thresholds!r}, but the sets are {', '.join(known)}")
+        return self
+
+    @model_validator(mode="after")
+    def _text_of_openi_stays(self) -> "Settings":
+        if self.cohort.source == "openi" and "report_text" not in self.release.kinds():
+            raise ValueError(
+                "release.withhold lacks report_text, but cohort.source is openi, whose licence (CC BY-NC-ND) forbids "
+                "to pass on what is made of its text: put report_text into release.withhold"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _layout_holds_one_image_a_study(self) -> "Settings":
+        if self.dataset.released_layout and self.cohort.per_study == "all":
+            raise ValueError(
+                "dataset.released_layout holds one image a study: set cohort.per_study to first, or take it away"
+            )
+        return self
+
+
+RELEASE = "release"
+"""What the runs of the model half call the dataset of ``dataset.release``."""
+
+
+class SettingsError(ValueError):
+    """A wrong setting, in one sentence that names the key, the value and the remedy."""
+
+
+def read(config: dict, files: Iterable[str | Path] = ()) -> Settings:
+    """Validate a configuration. Raises SettingsError with one sentence for the first fault.
+
+    ``files``: the settings files that it was read from. What YAML took for a number, a date or a switch where a text is
+    wanted (``date: 2026-01-01``) is the text that stands there.
+    """
+    try:
+        texts = written(files)
+    except Twice as error:
+        raise SettingsError(f"{error}.") from None
+    try:
+        settings = _validated(config, texts)
+    except ValidationError as error:
+        raise SettingsError(sentence(error, Settings, Settings())) from None
+    for where, value in switches(config, settings.model_dump(by_alias=True)):
+        raise SettingsError(switch_sentence(where, value))
+    return settings
+
+
+def _validated(config: dict, texts: dict) -> Settings:
+    try:
+        return Settings.model_validate(config)
+    except ValidationError as error:
+        meant = [fault["loc"] for fault in error.errors() if _is_text_of(fault)]
+        if not meant:
+            raise
+    config = copy.deepcopy(config)
+    for *outer, last in meant:
+        held = reduce(lambda part, name: part[name], outer, config)
+        held[last] = at(texts, (*outer, last)) or str(held[last])
+    return Settings.model_validate(config)
+
+
+def _is_text_of(fault: dict) -> bool:
+    scalar = isinstance(fault["input"], int | float | date)
+    return fault["type"] in ("string_type", "literal_error") and scalar and "[key]" not in fault["loc"]

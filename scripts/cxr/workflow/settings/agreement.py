@@ -1,0 +1,54 @@
+"""Settings of the agreement with what people drew."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from cxr.base.vocabulary import LESIONS
+from cxr.workflow.settings.base import Replicates, Section, Share, key, one_case
+
+ReferenceName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
+
+
+class People(Section):
+    """A file of boxes or masks that people drew."""
+
+    format: Literal["ms_cxr", "vindr", "nih", "rsna", "coco", "release"] = key(
+        "coco",
+        "ms_cxr: CSV or JSON of MS-CXR; vindr: CSV of VinDr-CXR (train, test) or VinBigData; nih: BBox_List_2017.csv; "
+        "rsna: stage_2_train_labels.csv; coco: COCO JSON with boxes, polygons or run lengths; release: folder of the "
+        "authors' release, or of that layout.",
+    )
+    path: str = key("", "The file; of a release, the folder.")
+    classes: dict[str, Literal[LESIONS]] = key(
+        dict, "Lesion type of each of its labels, over those that the format is known by (docs/agreement.md)."
+    )
+    image_id: str = key("{stem}", "The cohort's image_id of its picture: {name} as in the file, {stem} without ending.")
+
+
+class Agreement(Section):
+    """Masks, anomaly maps and boxes against what people drew."""
+
+    references: dict[ReferenceName, People] = key(
+        dict, "References by name; none: the truth of the embedded cohort, where it is the source."
+    )
+    box_iou: list[Share] = key(
+        lambda: [0.3, 0.5],
+        "Overlaps (IoU) at which a drawn box counts as found; the curves show the first.",
+        min_length=1,
+    )
+    same_box: Share = key(0.5, "Overlap (IoU) at which boxes of two readers for one lesion type are one.")
+    anomaly_steps: list[Share] = key(
+        lambda: [0.005, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3],
+        "Values of tau_ano at which the anomaly map is compared.",
+    )
+    confidence_steps: list[Share] = key(
+        lambda: [0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7], "Confidences at which boxes are compared."
+    )
+    replicates: Replicates = key(1000, "Bootstrap replicates, by patient; 0 for no intervals, else 100 or more.")
+    interval: Share = key(0.95, "Share of the replicates that an interval holds.")
+
+    @model_validator(mode="after")
+    def _names_are_distinct(self) -> "Agreement":
+        one_case("the references", self.references)
+        return self

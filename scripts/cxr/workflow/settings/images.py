@@ -1,0 +1,263 @@
+"""Settings of the stages that read images: organs, anomaly, anatomy, boxes."""
+
+from typing import Literal
+
+from pydantic import model_validator
+
+from cxr.base.vocabulary import BOX_CLASSES
+from cxr.workflow.settings.base import AUTHORS, PAPER, Section, Share, key
+
+
+class Compute(Section):
+    """How the engines with a large net are run, not what they make: a change re-runs nothing."""
+
+    device: Literal["auto", "cpu", "cuda"] = key(
+        "auto",
+        "Where the nets run; auto: on a GPU if the job asked for one (gpus). A GPU that was asked for and is not seen "
+        "ends the job; but a machine of your own without any computes on its CPU, and says so.",
+    )
+    batch: int = key(8, "Images at a time; halved where they do not fit into memory.", unit="images", ge=1, le=1024)
+    gpus: int = key(
+        1,
+        "GPUs of a training with the runner deepspeed; any other job of an engine with a large net asks for one, or "
+        "for none if this is 0.",
+        unit="GPUs",
+        ge=0,
+        le=8,
+    )
+    images_at_once: int = key(
+        4, "Images that SAM's encoder takes at a time (its attention is large).", unit="images", ge=1, le=1024
+    )
+    failures_in_row: int = key(
+        5,
+        "Images in a row on which an engine fails with the same error, until the job ends: something other than the "
+        "images is broken, and the job is tried again. Fewer than that cost a row each.",
+        unit="images",
+        ge=2,
+        le=1_000_000,
+    )
+    failed_share: Share = key(
+        0.1,
+        "Share of a shard's images on which an engine may fail, where at least failures_in_row do, or all of a smaller "
+        "shard; beyond it the job ends. 1 for any.",
+    )
+    checkpoint_every: int = key(
+        100, "Updates of a training between two states that it can go on from.", unit="updates", ge=1, le=1_000_000
+    )
+    time_to_stop: int = key(
+        600,
+        "Seconds that a training which is told to stop has to end its update and write down how far it is; SLURM tells "
+        "it so much before the job's time limit. A process that is not done by then is killed. The paper's training "
+        "writes 7.3 GB (12 bytes for each of 608.5 million trained values), 73 s at 100 MB/s, and an update takes 14 s "
+        "on two H100; a slow disk or one small GPU takes some times that.",
+        unit="seconds",
+        ge=30,
+        le=1800,  # half of the shortest max_runtime
+    )
+    time_to_answer: int = key(
+        600,
+        "Seconds that the processes of a training wait for one that does not answer; then the job ends with a "
+        "sentence, and is tried again. As torch's own for NCCL, and longer than one of them takes to write the best "
+        "weights (2.4 GB of float32, at 4 MB/s or more).",
+        unit="seconds",
+        ge=10,
+        le=86_400,
+    )
+    max_runtime: int = key(
+        1440,
+        "Minutes that a job asks for at most, at any try: what your partitions allow. A training that takes longer "
+        "goes on where it was.",
+        unit="minutes",
+        ge=60,
+        le=100_000,
+    )
+    max_memory_mb: int = key(
+        180_000,
+        "Megabytes that a job asks for at most, at any try: what SLURM may give of your nodes (`sinfo -o %m`).",
+        unit="MB",
+        ge=2000,
+        le=10_000_000,
+    )
+    container: str = key(
+        "",
+        "Apptainer image that holds the environments, with --sdm conda apptainer (docs/containers.md); empty: none. To "
+        "Snakemake another image is other software.",
+    )
+
+
+class Chexmask(Section):
+    """The engine chexmask: masks that were published, for MIMIC-CXR."""
+
+    table: str = key("", "The CSV of MIMIC-CXR masks of the CheXmask database (original resolution).")
+    min_dice: Share = key(0.7, "Smallest estimated Dice, column Dice RCA (Mean), else no_lungs.", source=AUTHORS)
+
+
+class Organs(Section):
+    """Right lung, left lung and heart of the image."""
+
+    engine: Literal["lite", "hybridgnet", "chexmask"] = key(
+        "lite",
+        "lite: a small U-Net on the CPU; hybridgnet: the paper's net with the CheXmask weights; chexmask: the masks of "
+        "the CheXmask database.",
+    )
+    chexmask: Chexmask = key(Chexmask, "Settings of the engine chexmask.")
+    max_mirrored: Share = key(
+        0.95, "Probability that the picture is mirrored above which it stops as heart_on_right; 1: none does."
+    )
+    min_upright: Share = key(
+        0.2,
+        "Probability that the picture is an upright, positive frontal chest X-ray, mirrored or not, below "
+        "which it stops as not_a_radiograph (turned, upside down, inverted, noise, a photo); 0: none does.",
+    )
+    min_lung_share: Share = key(0.02, "Share of the picture each lung must cover, else no_lungs.")
+    max_lung_ratio: float = key(
+        5.0, "How many times the smaller lung mask the larger may be, else no_lungs.", unit="areas", ge=1, le=1000
+    )
+    border_margin: Share = key(0.027, "How close to the picture's edge an outline touches it.", unit="frame widths")
+    max_border_share: Share = key(0.17, "Share of a lung's outline that may touch the picture's edge, else cut_off.")
+    min_contrast: float = key(8.0, "Smallest standard deviation inside the chest.", unit="grey levels", ge=0, le=128)
+    max_saturated: Share = key(0.5, "Share of pure black or white pixels in the chest, else extreme_contrast.")
+
+
+class Radedit(Section):
+    """The engine radedit: edit-friendly DDPM inversion inside the edit region."""
+
+    model: str = key(
+        "", "Folder in the layout of Stable Diffusion to use instead (RoentGen, a model of yours); empty: RadEdit."
+    )
+    prompt: str = key("No acute cardiopulmonary process", "What the edited picture shows.", source=PAPER)
+    invert_prompt: str = key("", "What the picture shows as it is; empty: nothing is said.", source=AUTHORS)
+    steps: int = key(200, "Diffusion steps of the whole schedule.", source=AUTHORS, ge=2, le=1000)
+    guidance: float = key(7.5, "Weight of the prompt inside the edit region.", source=AUTHORS, ge=0, le=50)
+    invert_guidance: float = key(
+        3.5, "Weight of invert_prompt, if there is one, when the picture is inverted.", source=AUTHORS, ge=0, le=50
+    )
+    skip_ratio: Share = key(0.3, "Share of the noisiest steps that are skipped; more keeps more.", source=AUTHORS)
+    keep_margin: int = key(
+        0,
+        "How far from the edit region the latent is held to the original's; between, it may follow the edit.",
+        unit="pixels",
+        ge=0,
+        le=1024,
+    )
+    dtype: Literal["bfloat16", "float32"] = key("bfloat16", "Number type of the U-Net; the VAE is float32.")
+    published_bugs: bool = key(
+        False,
+        "Paste back one step too noisy, everywhere outside the edit region, and end without the last correction, as "
+        "the published code does.",
+    )
+
+
+class Anomaly(Section):
+    """The counterfactual without a lesion, and the map of what differs."""
+
+    engine: Literal["lite", "radedit"] = key(
+        "lite",
+        "lite: a small network trained to take lesions out, on the CPU; radedit: the paper's diffusion editor, or any "
+        "model in the layout of Stable Diffusion.",
+    )
+    radedit: Radedit = key(Radedit, "Settings of the engine radedit.")
+
+
+class Cxas(Section):
+    """The engine cxas."""
+
+    threshold: Share = key(0.5, "Probability above which a pixel belongs to a structure.", source=AUTHORS)
+
+
+class Anatomy(Section):
+    """The 15 zone labels and the heart, on the edited image (paper)."""
+
+    engine: Literal["lite", "cxas"] = key(
+        "lite", "lite: the organ net on the edited image, zones by geometry; cxas: the paper's net of 159 structures."
+    )
+    cxas: Cxas = key(Cxas, "Settings of the engine cxas.")
+    zone_cuts: tuple[Share, Share, Share] = key(
+        (0.17, 0.42, 0.68),
+        "Where the apical, upper and mid zone end, from apex (0) to base (1) of each lung.",
+        unit="lung heights",
+    )
+    right_upper_lobe_end: tuple[Share, Share] = key(
+        (0.50, 0.55), "Minor fissure: where the right upper lobe ends, (medial, lateral).", unit="lung heights"
+    )
+    middle_lobe_end: tuple[Share, Share] = key(
+        (0.95, 0.70), "Where the middle lobe ends, (medial, lateral).", unit="lung heights"
+    )
+    left_upper_lobe_end: tuple[Share, Share] = key(
+        (0.80, 0.62), "Where the left upper lobe with its lingula ends, (medial, lateral).", unit="lung heights"
+    )
+    lower_lobe_begin: tuple[Share, Share] = key(
+        (0.38, 0.55), "Where both lower lobes begin behind the others, (medial, lateral).", unit="lung heights"
+    )
+    max_tilt: float = key(
+        15.0, "Largest tilt of the chest that the cuts follow; 0 keeps them level.", unit="degrees", ge=0, le=45
+    )
+    min_labels: int = key(14, "Non-empty masks of 16 an image must have, else missing_anatomy (D.1).", ge=0, le=16)
+    disagreement: Share = key(
+        0.05, "Largest distance of outer lung or lowest heart edge between organs and anatomy (D.2).", unit="widths"
+    )
+
+    @model_validator(mode="after")
+    def _cuts_rise(self) -> "Anatomy":
+        if not 0 < self.zone_cuts[0] < self.zone_cuts[1] < self.zone_cuts[2] < 1:
+            raise ValueError(f"zone_cuts is {list(self.zone_cuts)}: give three rising numbers between 0 and 1")
+        return self
+
+
+class Ultralytics(Section):
+    """The engine ultralytics."""
+
+    image_size: int = key(
+        1024, "Side to which the frame is scaled: a multiple of the net's stride.", unit="pixels", ge=64, le=4096
+    )
+    class_names: dict[str, str] = key(
+        dict,
+        "VinBigData names of the checkpoint's classes where they are called otherwise: {theirs: VinBigData's}; '' "
+        "leaves a class out.",
+    )
+
+
+class ScaledYolov4(Section):
+    """The engine scaled_yolov4: five folds, joined by non-maximum suppression."""
+
+    image_size: int = key(1024, "Side to which the frame is scaled.", source=AUTHORS, unit="pixels", ge=128, le=4096)
+    border: int = key(
+        32, "Grey border round the scaled frame, as the public code has.", source=AUTHORS, unit="pixels", ge=0, le=512
+    )
+    fold_iou: Share = key(0.65, "Overlap above which the weaker of two boxes of one fold is dropped.", source=AUTHORS)
+    ensemble_iou: Share = key(0.5, "The same between the folds.", source=AUTHORS)
+    wrap_white: bool = key(
+        False, "Turn pure white into black as the public code does: (x * 256) overflows in eight bits."
+    )
+
+
+class Boxes(Section):
+    """Lesion boxes with confidences."""
+
+    engine: Literal["lite", "table", "ultralytics", "scaled_yolov4"] = key(
+        "lite",
+        "lite: a small detector on the CPU; table: boxes from elsewhere (boxes.table); ultralytics: any YOLO "
+        "checkpoint; scaled_yolov4: the public five-fold ensemble for VinBigData.",
+    )
+    ultralytics: Ultralytics = key(Ultralytics, "Settings of the engine ultralytics.")
+    scaled_yolov4: ScaledYolov4 = key(ScaledYolov4, "Settings of the engine scaled_yolov4.")
+    table: str | None = key(None, "CSV or Parquet: image_id, x1, y1, x2, y2, confidence, class_name (engine table).")
+    table_pixels: Literal["frame", "original"] = key(
+        "frame", "Pixels the table's corners are in: those of the frame or of the original image (engine table)."
+    )
+    floor: Share = key(0.001, "Smallest confidence kept; must not exceed the smallest tau_conf in use.")
+    nms_iou: Share = key(0.5, "Overlap (IoU) above which the weaker of two boxes of one class is dropped.")
+    max_boxes: int = key(100, "Most boxes kept for an image.", ge=1, le=1000)
+    excluded_classes: list[Literal[BOX_CLASSES]] = key(
+        lambda: ["Aortic enlargement", "Other lesion", "Pneumothorax", "Cardiomegaly"],
+        "Classes whose boxes are not used (the first three: paper; Cardiomegaly: ours).",
+        source=PAPER,
+    )
+
+    @model_validator(mode="after")
+    def _has_its_table(self) -> "Boxes":
+        if self.engine == "table" and not self.table:
+            raise ValueError("engine is 'table', so boxes.table must be set")
+        if self.engine != "table" and self.table:
+            raise ValueError(f"table is given, but engine is {self.engine!r}: set boxes.engine to table")
+        return self

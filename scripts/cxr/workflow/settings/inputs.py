@@ -1,0 +1,144 @@
+"""Settings of the cohort and the frames."""
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, model_validator
+
+from cxr.workflow.settings.base import AUTHORS, OURS, PAPER, Percent, Section, Share, key
+
+EMBEDDED_SHARDS, DEFAULT_SHARDS = 3, 64
+Code = Annotated[str, AfterValidator(lambda text: text.strip().upper())]
+"""A coded value of a header, which is in capitals."""
+
+
+class SplitShares(Section):
+    """Shares of the splits where a cohort has no official split."""
+
+    train: float = key(98, "Share of subjects in the training split.", unit="%", ge=0, le=100)
+    validate_: float = Field(
+        1,
+        alias="validate",
+        description="Share of subjects in the validation split.",
+        json_schema_extra={"source": OURS, "unit": "%"},
+        ge=0,
+        le=100,
+    )
+    test: float = key(1, "Share of subjects in the test split.", unit="%", ge=0, le=100)
+
+    @model_validator(mode="after")
+    def _adds_up(self) -> "SplitShares":
+        if abs(self.train + self.validate_ + self.test - 100) > 1e-9:
+            raise ValueError("train, validate and test must add up to 100")
+        return self
+
+
+class Cohort(Section):
+    """Which images and reports go in."""
+
+    source: Literal["embedded", "manifest", "mimic", "openi"] = key(
+        "embedded",
+        "embedded: the synthetic cohort made by the project; manifest: a CSV file; mimic: a MIMIC-CXR tree; openi: the "
+        "Indiana University collection (docs/openi.md).",
+    )
+    root: str = key(
+        "",
+        "Folder of the MIMIC-CXR tree, the one that holds files/ (source mimic), or of the unpacked archives of Open-i "
+        "(source openi).",
+    )
+    tables: str = key(
+        "",
+        "Folder of the official *-record-list, *-metadata and *-split tables (source mimic), or of the tables that "
+        "tell which image is frontal (source openi); what it lacks is looked for in root.",
+    )
+    manifest: str = key(
+        "",
+        "CSV with subject_id, study_id, image_id, image_path and report_path or findings/impression (source manifest).",
+    )
+    shards: int | None = key(
+        None,
+        f"Number of shards; where it is not given {EMBEDDED_SHARDS} for the embedded cohort, else {DEFAULT_SHARDS}. "
+        "A change starts everything anew.",
+        ge=1,
+        le=4096,
+    )
+    views: list[Literal["PA", "AP"]] = key(
+        lambda: ["PA", "AP"], "Frontal views to keep, best first.", source=PAPER, min_length=1
+    )
+    unknown_view: Literal["exclude", "accept"] = key(
+        "exclude", "What to do with an image whose header does not tell its view."
+    )
+    shared_images: Literal["accept", "exclude"] = key(
+        "accept",
+        "What to do with an image file that is given to several studies: accept, with a warning (a placeholder for "
+        "reports alone is such a file), or exclude all its rows, for which is right cannot be told.",
+    )
+    modalities: list[Code] = key(
+        lambda: ["CR", "DX", "RG"], "DICOM modalities that are radiographs; others are excluded as wrong_modality."
+    )
+    body_parts: list[Code] = key(
+        lambda: ["CHEST", "THORAX", "RIBCAGE", "LUNG", "RIB", "RIBS", "PORT CHEST", "CHEST PORTABLE"],
+        "Values of BodyPartExamined that are a chest; an empty one passes, others are excluded as wrong_body_part.",
+    )
+    min_side: int = key(128, "Shortest side of an image to accept.", unit="pixels", ge=16, le=4096)
+    per_study: Literal["first", "all"] = key(
+        "first", "first: the best decodable image of a study; all: every frontal one.", source=AUTHORS
+    )
+    exclude: str = key(
+        "", "Text or CSV file of image or study ids to leave out (the authors leave out MS-CXR's).", source=AUTHORS
+    )
+    chexstruct: str = key(
+        "", "Folder of CheXStruct quality tables; images that fail one are excluded (paper D.1).", source=PAPER
+    )
+    chexstruct_tables: list[Literal["mask_number", "abdominal_xray", "window", "inclusion"]] = key(
+        lambda: ["mask_number", "abdominal_xray", "window", "inclusion"],
+        "Which of the CheXStruct tables an image must pass (the paper names the first kind and full visibility).",
+    )
+    split: SplitShares = key(SplitShares, "Shares of the splits where the cohort brings none.")
+
+    @model_validator(mode="after")
+    def _has_its_source(self) -> "Cohort":
+        for sources, name in ((("manifest",), "manifest"), (("mimic", "openi"), "root")):
+            if self.source in sources and not getattr(self, name):
+                raise ValueError(f"source is {self.source!r}, so cohort.{name} must be set")
+            if self.source not in sources and getattr(self, name):
+                wanted = " or ".join(sources)
+                raise ValueError(f"{name} is given, but source is {self.source!r}: set cohort.source to {wanted}")
+        return self
+
+
+class Phantom(Section):
+    """The embedded cohort: synthetic X-rays and reports whose truth is known."""
+
+    subjects: int = key(48, "Number of synthetic patients.", ge=6, le=100_000)
+    studies: int = key(72, "Number of synthetic studies.", ge=6, le=100_000)
+
+    @model_validator(mode="after")
+    def _every_subject_has_a_study(self) -> "Phantom":
+        if self.studies < self.subjects:
+            raise ValueError(f"studies is {self.studies}, but every one of {self.subjects} subjects has one: raise it")
+        return self
+
+
+class Frames(Section):
+    """From files to 8-bit frames of 512 x 512."""
+
+    size: Literal[512] = key(512, "Side of the canonical frame.", source=AUTHORS, unit="pixels")
+    fit: Literal["pad", "stretch", "crop"] = key("pad", "How a picture that is not square fits the frame.")
+    window: Literal["minmax", "voi", "percentile"] = key(
+        "minmax", "Grey range: all pixels, the header's VOI window, or the percentiles below."
+    )
+    percentiles: tuple[Percent, Percent] = key((0.5, 99.5), "Range kept by window: percentile.", unit="%")
+    max_pixels: int = key(100_000_000, "Larger pictures are refused before decoding.", unit="pixels", ge=1)
+    spike_share: Share = key(0.001, "A warning is logged if fewer pixels than this hold spike_range of the grey range.")
+    spike_range: Share = key(0.5, "Share of the grey range meant by spike_share (markers, metal).")
+    max_memory_mb: int = key(
+        4096, "Memory one decoding process may take; an image that needs more is undecodable.", unit="MB", ge=1024
+    )
+    timeout_s: int = key(300, "Time one image may take to decode before it is undecodable.", unit="s", ge=10)
+
+    @model_validator(mode="after")
+    def _percentiles_rise(self) -> "Frames":
+        low, high = self.percentiles
+        if low >= high:
+            raise ValueError(f"percentiles is [{low}, {high}]: give the lower one first")
+        return self

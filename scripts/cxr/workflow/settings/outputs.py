@@ -1,0 +1,120 @@
+"""Settings of the masks, the dataset and the figures."""
+
+from typing import Literal
+
+from pydantic import model_validator
+
+from cxr.base.vocabulary import LESIONS
+from cxr.workflow.settings.base import AUTHORS, PAPER, Logic, Section, Share, key
+
+
+class Masks(Section):
+    """Algorithm 1: lesion masks, grounding, positive instructions."""
+
+    denoise: Literal["both", "components_only"] = key(
+        "both", "Whether the opened map serves c3 too, or the components alone."
+    )
+    min_component_px: int = key(64, "Smaller components are dropped.", unit="pixels", ge=0)
+    grow_tolerance: int = key(10, "Grey distance within which a component grows.", unit="grey levels", ge=0, le=255)
+    grow_px: int = key(5, "Furthest a component grows.", unit="pixels", ge=0, le=64)
+    effusion_fill_share: Share = key(0.15, "Lowest share of the lung added to a basal effusion.", unit="lung heights")
+    opposite_lung: Literal["cut", "keep"] = key(
+        "cut", "What to do with components in the lung no label of which has a productive box."
+    )
+    ground_min_px: int = key(64, "Pixels of the mask a grounded label must hold.", unit="pixels", ge=0)
+    ground_min_share: Share = key(0.05, "Share of the mask a grounded label must hold.")
+    name_min_share: Share = key(0.10, "Share of the mask a zone must hold to name a lobe.")
+
+
+class Dataset(Section):
+    """Instruction-answer pairs."""
+
+    weak_hedges: Literal["tentative", "block_only"] = key(
+        "tentative", "Weakly hedged findings: tentative pairs (paper), or they only block negatives.", source=PAPER
+    )
+    global_requires_definitive: bool = key(True, "Whether a global positive needs all its findings definitive.")
+    predicted_other: Logic = key(
+        "strict",
+        "strict: a finding explained by what is no lesion (nipple shadow, overlap) makes no pair, it only blocks.",
+    )
+    blocking: Logic = key("strict", "strict: positive findings without labels block where they could be.")
+    kinds: Logic = key("strict", "strict: opacity includes consolidation, and that pneumonia, atelectasis, edema.")
+    joint_location: Logic = key(
+        "strict", "strict: a grounded sibling inside the named location joins, an ungrounded one drops the pair."
+    )
+    one_answer: Logic = key("strict", "strict: within a study one instruction text has one answer.")
+    ctr_negative_max: float = key(
+        0.45, "Largest cardiothoracic ratio at which cardiomegaly may be denied.", source=PAPER, ge=0, le=1
+    )
+    unknown_words_max: Share = key(
+        0.05,
+        "Share of a section's distinct words that may be unknown, in sentences that could hold a finding; above it no "
+        "lesion type that the report does not mention is denied (engine rules).",
+    )
+    global_share: dict[Literal[LESIONS[1:]], Share] = key(
+        lambda: {
+            "pneumonia": 0.0212,
+            "atelectasis": 0.1163,
+            "opacity": 0.0019,
+            "consolidation": 0.0441,
+            "edema": 0.0222,
+            "effusion": 0.2326,
+        },
+        "Share of global ones among a lesion's negatives, as nearly as the reports allow (from Table 10).",
+        source=PAPER,
+    )
+    opacity_inference_share: Share = key(
+        0.5,
+        "Share of opacity's negatives at a place that are lesion inference (Table 10: 72,269 of 145,888).",
+    )
+    released_layout: bool = key(False, "Also write the layout of the authors' release (JSON and PNG masks).")
+    release: str = key(
+        "", "Folder of the authors' release, or of that layout, to train and score on: as the threshold set `release`."
+    )
+    release_images: str = key(
+        "", "Folder of its images (pNN/p<subject>/s<study>/<image>.jpg); 8-bit JPEG or PNG.", source=AUTHORS
+    )
+    layout_pixels: Literal["frame", "original"] = key(
+        "frame",
+        "Pixels of that layout's masks: the frame's as in the release, or the image's own.",
+        source=AUTHORS,
+    )
+
+    @model_validator(mode="after")
+    def _release_has_images(self) -> "Dataset":
+        if self.release and not self.release_images:
+            raise ValueError("release is set, so dataset.release_images must be too: give the folder of its images")
+        if self.release_images and not self.release:
+            raise ValueError("release_images is set, so dataset.release must be too: give the folder of the release")
+        return self
+
+
+class Tables(Section):
+    """The paper's tables from this data."""
+
+    truth_min_px: int = key(
+        64, "Pixels of a known lesion a zone must hold to truly have it (embedded cohort).", unit="pixels", ge=1
+    )
+
+
+class Ablation(Section):
+    """Recall and yield of every threshold set and grid point."""
+
+    interval: float = key(0.95, "Share of the chance that an interval of a recall holds.", gt=0, lt=1)
+
+
+class Figures(Section):
+    """Pictures for people."""
+
+    studies: int = key(12, "Number of studies that get an overlay panel.", ge=0, le=1000)
+    dpi: int = key(110, "Resolution of the figures.", unit="dots per inch", ge=40, le=600)
+    quality: int = key(85, "JPEG quality of panels and sheets, and of the page's pictures.", ge=30, le=95)
+
+
+class Page(Section):
+    """The results on one page, with pictures."""
+
+    gallery: int = key(3, "Findings of each lesion type that are shown with their boxes.", ge=0, le=50)
+    boxes: int = key(8, "Boxes shown of a finding: half of them kept ones, where there are as many.", ge=1, le=40)
+    calibration: int = key(6, "Images whose masks are shown under every threshold set built.", ge=0, le=100)
+    side: int = key(384, "Side of these pictures.", unit="pixels", ge=128, le=1024)

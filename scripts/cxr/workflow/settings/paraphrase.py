@@ -1,0 +1,53 @@
+"""Settings of the paraphrases: who words them, how many, and by which engine."""
+
+from typing import Literal
+
+from pydantic import model_validator
+
+from cxr.workflow.settings.base import PAPER, Section, key
+from cxr.workflow.settings.language_models import Asking, Execution, LanguageModel, context, max_tokens, model, revision
+
+Persona = Literal["medical_expert", "layperson", "ai_developer"]
+RULES_WORDINGS = 3
+"""Wordings of a persona in resources/paraphrase/wordings.yaml."""
+
+
+class ParaphraseLlm(Asking, LanguageModel):
+    """The language model of the engine vllm; the paper does not name the one it used."""
+
+    model: str = model("mistralai/Mistral-Small-3.1-24B-Instruct-2503")
+    revision: str = revision("68faf511d618ef198fef186659617cfd2eb8e33a")
+    context: int = context()
+    max_tokens: int = max_tokens(1024)
+    execution: Execution = key(Execution, "How the model is run.")
+
+
+class Paraphrase(Section):
+    """Other wordings of the instructions (C.3)."""
+
+    engine: Literal["rules", "vllm"] = key(
+        "rules", "rules: our own wordings, no download; vllm: a language model, each answer read back."
+    )
+    personas: list[Persona] = key(
+        lambda: ["medical_expert", "layperson", "ai_developer"], "Who words them.", source=PAPER, min_length=1
+    )
+    per_persona: int = key(
+        RULES_WORDINGS,
+        "Wordings of each persona for each instruction; the engine rules has three.",
+        source=PAPER,
+        unit="wordings",
+        ge=1,
+        le=20,
+    )
+    llm: ParaphraseLlm = key(ParaphraseLlm, "The language model of the engine vllm.")
+
+    @model_validator(mode="after")
+    def _each_persona_once(self) -> "Paraphrase":
+        if len(set(self.personas)) < len(self.personas):
+            raise ValueError("personas names one twice: name each once")
+        if self.engine == "rules" and self.per_persona > RULES_WORDINGS:
+            raise ValueError(
+                f"per_persona is {self.per_persona}, but the engine rules has {RULES_WORDINGS} wordings for each "
+                "persona: lower it, or set engine to vllm"
+            )
+        return self

@@ -1,0 +1,67 @@
+"""Settings of the reports: the engine, and the language models of the paper's."""
+
+from typing import Literal
+
+from cxr.workflow.settings.base import PAPER, Address, Section, Share, key
+from cxr.workflow.settings.language_models import Asking, Execution, LanguageModel, context, max_tokens, model, revision
+
+
+class Structuring(LanguageModel):
+    """The model that turns a section into findings (Figure 9)."""
+
+    model: str = model("mistralai/Mistral-Small-3.1-24B-Instruct-2503", PAPER)
+    revision: str = revision("68faf511d618ef198fef186659617cfd2eb8e33a")
+    context: int = context()
+    max_tokens: int = max_tokens(4096)
+
+
+class Mapping(LanguageModel):
+    """The model that maps places to categories and zone labels (Figure 10)."""
+
+    model: str = model("google/medgemma-27b-text-it", PAPER)
+    revision: str = revision("6b08c481126ff65a9b8fa5ab4d691b152b8edb5d")
+    context: int = context()
+    max_tokens: int = max_tokens(512)
+
+
+class ReportsExecution(Execution):
+    """How the language models are run, not what they are asked: a change re-runs nothing."""
+
+    mapping_server: Address = key("", "Address of the mapping model's server; empty for the same server.")
+
+
+class Llm(Asking):
+    """The paper's engine: a language model structures the text, another maps the places."""
+
+    structuring: Structuring = key(Structuring, "From the section's text to findings (Figure 9).", source=PAPER)
+    mapping: Mapping = key(Mapping, "From places to categories and zone labels (Figure 10).", source=PAPER)
+    execution: ReportsExecution = key(ReportsExecution, "How the models are run.")
+
+
+class Reports(Section):
+    """From report text to findings."""
+
+    engine: Literal["rules", "vllm", "both"] = key(
+        "rules",
+        "rules: spaCy and the lexicon in resources/lexicon, no download; vllm: the paper's language models; both: "
+        "vllm, and a table of where the rules agree with it.",
+    )
+    sections: Literal["auto", "mimic", "tolerant"] = key(
+        "auto",
+        "How sections are found. mimic: the official rules of MIMIC-CXR; tolerant: headings of most layouts "
+        "(docs/reports.md); auto: mimic where cohort.source is mimic, else tolerant.",
+    )
+    max_characters: int = key(
+        20_000, "A longer report is not used (too_long).", unit="characters", ge=100, le=10_000_000
+    )
+    max_findings: int = key(300, "A section with more findings is not used (too_long).", unit="findings", ge=1)
+    nothing_share: Share = key(
+        0.10, "Share of a shard's studies without a usable report above which its log, and the end of the run, warn."
+    )
+    section_overrides: bool = key(
+        True, "Apply the official per-study corrections of MIMIC-CXR's section code (sections mimic)."
+    )
+    effusion_without_side: Literal["both_bases", "none"] = key(
+        "both_bases", "Where an effusion without a side is looked for (after Fig. 11)."
+    )
+    llm: Llm = key(Llm, "The language models of the engine vllm.")

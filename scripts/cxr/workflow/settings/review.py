@@ -1,0 +1,48 @@
+"""Settings of the review of the test split by experts."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from cxr.workflow.settings.base import PAPER, Replicates, Section, key
+
+Expert = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]
+
+
+class Review(Section):
+    """Experts judge units: distinct (mask, target, location) of a split; of negatives the mask is empty."""
+
+    experts: list[Expert] = key(
+        lambda: ["A", "B", "C", "D"],
+        "Names of the experts, for the files; each gets a page.",
+        source=PAPER,
+        min_length=1,
+    )
+    thresholds: str = key("", "Threshold set whose dataset is reviewed; empty: the first of thresholds.build.")
+    split: Literal["train", "validate", "test"] = key("test", "Split that is reviewed.", source=PAPER)
+    positives: int = key(0, "Units with a mask that are drawn, each for all experts; 0 for all.", unit="units", ge=0)
+    negatives: int = key(
+        0, "Units without a mask that are drawn, and dealt out among the experts; 0 for all.", unit="units", ge=0
+    )
+    seed: int = key(2026, "Seed of the draw and of each expert's order; another one makes another review.", ge=0)
+    jpeg_quality: int = key(
+        0,
+        "Quality of the pages' pictures as JPEG (90: a third of PNG's size); 0 for PNG, which loses nothing.",
+        ge=0,
+        le=100,
+    )
+    sheets: list[str] = key(list, "The experts' filled sheets, or folders of them (CSV), for `review_merge`.")
+    unsampled: Literal["drop", "keep"] = key(
+        "drop", "Whether pairs that no expert was asked about leave the filtered split too."
+    )
+    interval: float = key(0.95, "Share of the chance that an interval of a rate holds.", gt=0, lt=1)
+    replicates: Replicates = key(
+        1000, "Bootstrap replicates, by patient, of the agreement's intervals; 0 for no intervals, else 100 or more."
+    )
+
+    @model_validator(mode="after")
+    def _experts_are_distinct(self) -> "Review":
+        names = [name.casefold() for name in self.experts]
+        if twice := [name for name in self.experts if names.count(name.casefold()) > 1]:
+            raise ValueError(f"experts names {twice[0]!r} more than once (upper and lower case are one): rename one")
+        return self

@@ -1,0 +1,275 @@
+"""Settings of the model half: training, inference, evaluation."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from cxr.workflow.settings.base import AUTHORS, PAPER, Replicates, Section, Share, key
+
+RunName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
+Part = Literal[
+    "language_model", "lm_head", "embed_tokens", "multi_modal_projector", "vision_tower", "project", "mask_decoder",
+    "prompt_encoder", "vision_encoder",
+]  # fmt: skip
+"""Parts of the model that can be trained in full."""
+
+
+class LossWeights(Section):
+    """Weights of the three losses."""
+
+    text: float = key(0.5, "Weight of the cross-entropy of the answer.", source=PAPER, ge=0, le=1000)
+    bce: float = key(5.0, "Weight of the binary cross-entropy of the mask.", source=PAPER, ge=0, le=1000)
+    dice: float = key(1.0, "Weight of the Dice loss of the mask.", source=PAPER, ge=0, le=1000)
+
+
+class Lora(Section):
+    """Low-rank adapters on every linear layer of the language model, its head included (authors' code)."""
+
+    rank: int = key(128, "Rank; 0 for no adapters.", source=PAPER, ge=0, le=4096)
+    alpha: int = key(256, "Scale: the adapter's output is multiplied by alpha / rank.", source=PAPER, ge=1, le=8192)
+    dropout: Share = key(0.05, "Dropout before the adapter.", source=AUTHORS)
+
+
+class Recipe(Section):
+    """How a model is trained; the paper's values."""
+
+    lora: Lora = key(Lora, "Adapters.", source=PAPER)
+    trained: list[Part] = key(
+        lambda: ["lm_head", "embed_tokens", "project", "mask_decoder"],
+        "Parts that are trained in full; the rest is frozen but for the adapters.",
+        source=AUTHORS,
+    )
+    epochs: int = key(15, "Passes over the positives.", source=PAPER, ge=1, le=100_000)
+    batch: int = key(256, "Pairs in one update, over all GPUs.", unit="pairs", source=PAPER, ge=1, le=65_536)
+    micro_batch: int = key(
+        128,
+        "Pairs that go through the model at a time on one GPU; fewer where compute.gpus make smaller parts of a batch.",
+        unit="pairs",
+        source=AUTHORS,
+        ge=1,
+        le=4096,
+    )
+    learning_rate: float = key(3e-4, "Largest learning rate.", source=PAPER, gt=0, le=1)
+    warmup: int = key(100, "Updates until it is reached, from 0; then it falls to 0.", source=PAPER, ge=0)
+    betas: tuple[Share, Share] = key((0.9, 0.95), "Decay of AdamW's two moments.", source=AUTHORS)
+    weight_decay: float = key(0.0, "Weight decay of AdamW.", source=AUTHORS, ge=0, le=1)
+    clip: float = key(1.0, "Largest norm of the gradient.", source=AUTHORS, gt=0, le=1e6)
+    loss: LossWeights = key(LossWeights, "Weights of the losses.", source=PAPER)
+    dice_on: Literal["positives", "all"] = key("positives", "Which masks the Dice loss counts.", source=PAPER)
+    balance: Literal["expectation", "exact"] = key(
+        "expectation",
+        "Positives to negatives 1:1, over an epoch as in the authors' code, or within every batch.",
+        source=AUTHORS,
+    )
+    equalise: Share = key(0.5, "How often a picture's histogram is equalised.", source=AUTHORS)
+    dtype: Literal["bfloat16", "float32"] = key("bfloat16", "Number type of the model.", source=AUTHORS)
+    gradient_checkpointing: bool = key(True, "Compute activations twice to save memory.", source=AUTHORS)
+
+
+class LiteSizes(Section):
+    """Sizes of the small model of the engine lite."""
+
+    image: int = key(128, "Side of the picture of the mask branch.", unit="pixels", ge=64, le=1024)
+    patch: int = key(8, "Side of its patches.", unit="pixels", ge=4, le=32)
+    width: int = key(32, "Channels of its encoder.", ge=16, le=1024, multiple_of=16)
+    depth: int = key(3, "Layers of its encoder.", ge=1, le=32)
+    clip_image: int = key(64, "Side of the picture that the language model sees.", unit="pixels", ge=32, le=336)
+    clip_patch: int = key(16, "Side of its patches.", unit="pixels", ge=4, le=32)
+    hidden: int = key(96, "Channels of the language model.", ge=32, le=4096, multiple_of=16)
+    layers: int = key(2, "Layers of the language model.", ge=1, le=32)
+
+    @model_validator(mode="after")
+    def _patches_fill_the_picture(self) -> "LiteSizes":
+        for side, patch in (("image", self.patch), ("clip_image", self.clip_patch)):
+            if getattr(self, side) % patch:
+                raise ValueError(f"{side} is {getattr(self, side)}, no multiple of its patch {patch}: change one")
+        return self
+
+
+class LiteTraining(Recipe):
+    """The engine lite: a small model of the same classes, trained from nothing on a CPU."""
+
+    runner: Literal["plain"] = key("plain", "One process.")
+    sizes: LiteSizes = key(LiteSizes, "Sizes of the model.")
+    lora: Lora = key(lambda: Lora(rank=0), "Adapters.")
+    trained: list[Part] = key(
+        lambda: [
+            "language_model", "lm_head", "embed_tokens", "multi_modal_projector", "vision_tower", "project",
+            "mask_decoder", "prompt_encoder", "vision_encoder",
+        ],
+        "Parts that are trained in full.",
+    )  # fmt: skip
+    epochs: int = key(40, "Passes over the positives.", ge=1, le=100_000)
+    batch: int = key(16, "Pairs in one update.", unit="pairs", ge=1, le=65_536)
+    micro_batch: int = key(16, "Pairs that go through the model at a time.", unit="pairs", ge=1, le=4096)
+    learning_rate: float = key(2e-3, "Largest learning rate.", gt=0, le=1)
+    warmup: int = key(20, "Updates until it is reached, from 0; then it falls to 0.", ge=0)
+    dtype: Literal["bfloat16", "float32"] = key("float32", "Number type of the model.")
+    gradient_checkpointing: bool = key(False, "Compute activations twice to save memory.")
+
+
+class RosaliaTraining(Recipe):
+    """The engine rosalia: LISA-7B, fine-tuned as in the paper."""
+
+    runner: Literal["plain", "deepspeed"] = key(
+        "deepspeed", "deepspeed: ZeRO-2, one process a GPU (compute.gpus); plain: one process.", source=AUTHORS
+    )
+    init: Literal["lisa", "paper_code"] = key(
+        "lisa",
+        "lisa: all of LISA-7B-v1 (paper); paper_code: its language model alone, the mask branch anew from SAM and the "
+        "projection at random, as the published code does.",
+        source=PAPER,
+    )
+
+
+class Run(Section):
+    """One model: how it is trained, or which published one it is, and on which test set it is scored."""
+
+    thresholds: str = key("default", "Threshold set whose dataset it is trained on.")
+    lines: str = key("", "JSONL to train on instead of that dataset's train.jsonl (paraphrased instructions).")
+    test: str = key("", "Threshold set whose test split it is scored on; empty: the one it is trained on.")
+    paraphrases: bool = key(
+        False,
+        "Train on the paraphrases too (C.3): for each pair one is drawn among them and the plain text, all alike.",
+        source=PAPER,
+    )
+    weights: Literal["", "lisa", "rosalia"] = key(
+        "",
+        "Published model that it is or starts from: rosalia (ROSALIA-7B-v1, the paper's own) or lisa (LISA-7B-v1); "
+        "empty: where the engine starts.",
+    )
+    trained: bool = key(True, "Whether it is trained; without, the published model of `weights` is asked as it is.")
+
+    @model_validator(mode="after")
+    def _what_is_not_trained_is_published(self) -> "Run":
+        if not self.trained and not self.weights:
+            raise ValueError("trained is false, but weights names no published model: set weights to rosalia or lisa")
+        if not self.trained and self.lines:
+            raise ValueError(f"lines is {self.lines!r}, but trained is false: leave one out")
+        if not self.trained and self.paraphrases:
+            raise ValueError("paraphrases is true, but trained is false, and only a training draws them: leave one out")
+        return self
+
+
+class Training(Section):
+    """ROSALIA: fine-tuning."""
+
+    engine: Literal["lite", "rosalia"] = key(
+        "lite", "lite: a small model of the same classes, on a CPU; rosalia: the paper's model, from LISA-7B."
+    )
+    lite: LiteTraining = key(LiteTraining, "Settings of the engine lite.")
+    rosalia: RosaliaTraining = key(RosaliaTraining, "Settings of the engine rosalia.", source=PAPER)
+    runs: dict[RunName, Run] = key(
+        dict,
+        "Models by name, trained here or published; the names are the {run} wildcard. Without any there is one, "
+        "`default`, trained on the threshold set default.",
+    )
+    conversation: Literal["llava_v1", "llava_llama_2"] = key(
+        "llava_v1", "Frame of the prompt around an instruction.", source=AUTHORS
+    )
+    max_length: int = key(512, "Longest prompt and answer, picture included.", unit="tokens", source=AUTHORS, ge=64)
+    fit: Literal["pad", "stretch"] = key("pad", "How a picture that is not square fits the model's square.")
+    published_mismatch: bool = key(
+        False,
+        "Train and score as the published code: references padded to the square, predictions cropped and stretched.",
+        source=AUTHORS,
+    )
+    validate_every: int = key(1, "Epochs between two looks at the validation split.", unit="epochs", ge=1)
+    nan_limit: int = key(10, "Updates with a loss that is no number, skipped each, until the run stops.", ge=1)
+
+    def named_runs(self) -> dict[str, Run]:
+        """Return the runs, of which there is always one."""
+        return dict(self.runs) or {"default": Run()}
+
+    @model_validator(mode="after")
+    def _mismatch_is_of_padded_pictures(self) -> "Training":
+        if self.published_mismatch and self.fit != "pad":
+            raise ValueError(f"published_mismatch is set, but fit is {self.fit!r}: set fit to pad")
+        return self
+
+    @model_validator(mode="after")
+    def _the_engine_starts_from_weights(self) -> "Training":
+        for name, run in self.runs.items():
+            if run.trained and run.weights and self.engine != "rosalia":
+                raise ValueError(
+                    f"runs.{name}.weights is {run.weights!r}, but the engine {self.engine!r} starts from none: set "
+                    f"engine to rosalia to train it further, or runs.{name}.trained to false to ask it as it is"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _recipes_can_be_followed(self) -> "Training":
+        for name in ("lite", "rosalia"):
+            recipe = getattr(self, name)
+            if not recipe.trained and not recipe.lora.rank:
+                raise ValueError(f"{name}.trained is empty and lora.rank 0, so nothing is trained: name a part")
+            if recipe.batch % recipe.micro_batch:
+                raise ValueError(
+                    f"{name}.batch is {recipe.batch}, no multiple of micro_batch {recipe.micro_batch}: change one"
+                )
+            if recipe.balance == "exact" and recipe.micro_batch % 2:
+                raise ValueError(
+                    f"{name}.micro_batch is {recipe.micro_batch}, which has no half for balance exact: make it even"
+                )
+        return self
+
+
+class Inference(Section):
+    """Masks and answers of a trained model."""
+
+    split: Literal["train", "validate", "test"] = key("test", "Split whose pairs are asked.")
+    paraphrases: bool = key(
+        False, "Also ask every pair in a wording of each persona (C.3), to see what the evaluation says of them."
+    )
+    text: bool = key(True, "Also generate the answers; without, masks alone, which is much faster.")
+    max_new_tokens: int = key(512, "Longest answer.", unit="tokens", source=AUTHORS, ge=1, le=4096)
+    equalise: bool = key(
+        True, "Equalise the histogram of every picture, as in the authors' evaluation.", source=AUTHORS
+    )
+    size: int = key(1024, "Side of the masks.", unit="pixels", source=AUTHORS, ge=64, le=4096, multiple_of=8)
+
+
+FILE_ADAPTERS = ("jsonl", "text4seg")
+"""Adapters that read one file; the others read a folder."""
+
+
+class Others(Section):
+    """Predictions of another model."""
+
+    adapter: Literal[
+        "jsonl", "png", "lisa", "text4seg", "text4seg_sam", "pixellm", "biomedparse", "reclmis", "imisnet", "everything"
+    ] = key("jsonl", "How they were written (docs/evaluation.md); everything: the whole picture, as a baseline.")
+    path: str = key("", "Their file or folder.")
+    test: str = key("default", "Threshold set whose split they were made for.")
+    threshold: float | None = key(None, "Value above which a pixel is foreground; null for the model's own.")
+    grid: int = key(24, "Side of Text4Seg's grid of text: 24 for its p24, 16 for p16.", unit="cells", ge=4, le=128)
+
+
+class Evaluation(Section):
+    """Scores of ROSALIA and of others (Tables 4, 5, 6, 14)."""
+
+    size: int = key(
+        1024,
+        "Side of the square in which masks are compared.",
+        unit="pixels",
+        source=AUTHORS,
+        ge=64,
+        le=4096,
+        multiple_of=8,
+    )
+    replicates: Replicates = key(1000, "Bootstrap replicates, by patient; 0 for no intervals, else 100 or more.")
+    interval: Share = key(0.95, "Share of the replicates that an interval holds.")
+    failed: Literal["wrong", "leave_out"] = key(
+        "wrong", "What a pair counts whose prediction is missing or damaged: 0, or nothing."
+    )
+    reviewed: str = key("", "Text file of pair ids to leave out: those that reviewers rejected.", source=PAPER)
+    predictions: dict[RunName, Others] = key(dict, "Other models by name.")
+
+    @model_validator(mode="after")
+    def _predictions_have_a_path(self) -> "Evaluation":
+        for name, other in self.predictions.items():
+            if not other.path and other.adapter != "everything":
+                raise ValueError(f"predictions.{name}.path is empty: give the file or folder of the predictions")
+            if other.path and other.adapter == "everything":
+                raise ValueError(f"predictions.{name}.path is {other.path!r}, but everything reads none: leave it out")
+        return self

@@ -1,0 +1,131 @@
+"""Threshold sets by name (Table 7), and the grid of a sweep."""
+
+from decimal import Decimal
+from itertools import product
+from math import prod
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from cxr.workflow.settings.base import PAPER, Section, Share, key, one_case
+
+ThresholdName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
+RESERVED = ("sweep", "count", "wanted", "paper", "release")
+"""Names a set cannot have: a folder beside the sets', and columns of the table of counts."""
+POINT_BYTES, MIMIC_STUDIES = 20, 227_835
+"""What a point of the grid takes of the disk for a study (docs/scale.md), and the studies of MIMIC-CXR."""
+TauName = Literal["ano", "anatomy", "conf", "signal", "size"]
+
+
+class Taus(Section):
+    """The five thresholds of Algorithm 1 (Table 7)."""
+
+    ano: Share = key(0.10, "tau_ano: share of 255 from which a pixel is anomalous.", source=PAPER)
+    anatomy: Share = key(0.25, "tau_anatomy: IoU of box and named anatomy.", source=PAPER)
+    conf: Share = key(0.20, "tau_conf: confidence of the box.", source=PAPER)
+    signal: Share = key(0.20, "tau_signal: share of anomalous pixels in the box.", source=PAPER)
+    size: Share = key(0.10, "tau_size: IoU of box and a lung.", source=PAPER)
+
+
+class EdemaTaus(Taus):
+    """The thresholds of edema, which is faint and wide (Table 7)."""
+
+    ano: Share = key(0.01, "tau_ano: share of 255 from which a pixel is anomalous.", source=PAPER)
+    conf: Share = key(0.01, "tau_conf: confidence of the box.", source=PAPER)
+
+
+class ThresholdSet(Section):
+    """Thresholds of one dataset: for edema, and for every other target."""
+
+    general: Taus = key(Taus, "Thresholds of all targets but edema.", source=PAPER)
+    edema: EdemaTaus = key(EdemaTaus, "Thresholds of edema.", source=PAPER)
+
+
+def _half() -> ThresholdSet:
+    return ThresholdSet(
+        general=Taus(ano=0.05, anatomy=0.125, conf=0.10, signal=0.10, size=0.05),
+        edema=EdemaTaus(ano=0.005, anatomy=0.125, conf=0.005, signal=0.10, size=0.05),
+    )
+
+
+class Grid(Section):
+    """A declared sweep: every combination of the values given, the rest as in the set ``base``."""
+
+    base: str = key("default", "Named set that gives every threshold the grid does not vary.")
+    general: dict[TauName, list[Share]] = key(
+        lambda: {"ano": [0.05, 0.10, 0.15], "conf": [0.10, 0.20, 0.30]},
+        "Values to try for all targets but edema; none: as in base.",
+    )
+    edema: dict[TauName, list[Share]] = key(dict, "Values to try for edema.")
+    max_points: int = key(
+        100, "Most points of the grid; raise it to confirm that a larger one is meant.", unit="points", ge=1
+    )
+
+    @model_validator(mode="after")
+    def _is_meant(self) -> "Grid":
+        for part, tau, values in self.axes():
+            if len(set(values)) < len(values):
+                raise ValueError(f"{part}.{tau} names {max(values, key=values.count)} twice: leave one out")
+        points = prod(len(values) for *_, values in self.axes())
+        if points > self.max_points:
+            size = points * POINT_BYTES * MIMIC_STUDIES / 1e9
+            raise ValueError(
+                f"{points:,} points are more than max_points, {self.max_points}: one job a shard tries them all, with "
+                f"tables of about {POINT_BYTES} bytes a point and study ({size:,.0f} GB for all of MIMIC-CXR), and a "
+                f"dataset made of each would be {points:,} times the jobs and the disk of one: leave values out, or "
+                f"set max_points to {points} to confirm"
+            )
+        return self
+
+    def axes(self) -> list[tuple[str, TauName, list[float]]]:
+        """Return (part, tau, values) of every threshold that the grid names a value of."""
+        axes = [("general", tau, values) for tau, values in self.general.items()]
+        axes += [("edema", tau, values) for tau, values in self.edema.items()]
+        return [axis for axis in axes if axis[2]]
+
+
+class Thresholds(Section):
+    """Named threshold sets and a grid; the names are the {thresholds} wildcard."""
+
+    sets: dict[ThresholdName, ThresholdSet] = key(
+        lambda: {"default": ThresholdSet(), "half": _half()}, "Named sets (Tables 7 and 8).", source=PAPER
+    )
+    grid: Grid = key(Grid, "A sweep for the recall table; each point can also be built by its name.")
+    build: list[str] = key(lambda: ["default"], "Sets whose dataset bare `snakemake` builds.", min_length=1)
+
+    @model_validator(mode="after")
+    def _names_exist(self) -> "Thresholds":
+        if self.grid.base not in self.sets:
+            raise ValueError(f"grid.base is {self.grid.base!r}, but the sets are {', '.join(self.sets)}")
+        clash = self.sets.keys() & self.grid_sets().keys()
+        if clash:
+            raise ValueError(f"the set {min(clash)!r} has the name of a grid point: rename it")
+        reserved = [name for name in RESERVED if name in self.sets]
+        if reserved:
+            raise ValueError(f"a set cannot be named {reserved[0]!r}: rename it")
+        if len(set(self.build)) < len(self.build):
+            raise ValueError(f"build names {max(self.build, key=self.build.count)!r} twice: leave one out")
+        for name in self.build:
+            if name not in self.all_sets():
+                raise ValueError(f"build names {name!r}, but the sets are {', '.join(self.all_sets())}")
+        one_case("the sets", self.all_sets())
+        return self
+
+    def grid_sets(self) -> dict[str, ThresholdSet]:
+        """Return the grid's points by name, for example ``ano0.05_conf0.1``; edema's keys are prefixed ``edema-``."""
+        axes = self.grid.axes()
+        if not axes:
+            return {}
+        points = {}
+        for values in product(*(axis[2] for axis in axes)):
+            chosen = self.sets[self.grid.base].model_dump()
+            words = []
+            for (part, tau, _), value in zip(axes, values, strict=True):
+                chosen[part][tau] = value
+                words.append(("edema-" if part == "edema" else "") + f"{tau}{Decimal(repr(value)):f}")
+            points["_".join(words)] = ThresholdSet(**chosen)
+        return points
+
+    def all_sets(self) -> dict[str, ThresholdSet]:
+        """Return the named sets, then the grid's points."""
+        return self.sets | self.grid_sets()

@@ -1,0 +1,1 @@
+"""What the workflow knows of a SLURM cluster."""

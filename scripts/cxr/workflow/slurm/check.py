@@ -1,0 +1,242 @@
+"""What a SLURM cluster must have for the profile `slurm`, and what of it is missing: `make slurm-check`.
+
+Pure functions over what `scontrol`, `sinfo` and a dry run print; :func:`findings` puts them together.
+"""
+
+import re
+from dataclasses import dataclass
+
+from snakemake_executor_plugin_slurm.partitions import Partition, PartitionLimits
+
+from cxr.workflow.slurm.jobs import (
+    TOGETHER,
+    UNLIMITED,
+    Asked,
+    Granted,
+    chosen,
+    denied,
+    hours,
+    most_memory,
+    refusal,
+    told,
+)
+from cxr.workflow.slurm.profile import FIRST_LOOK, Profile
+
+SHOWN = 3
+"""Jobs that are not granted what they ask for, shown of each device."""
+BY_NAME = ("paraphrase", "training", "inference", "evaluation", "ablation", "release")
+"""Targets with long jobs of their own that bare `snakemake` leaves out."""
+WAYS = ("conda", "apptainer", "env-modules")
+"""Snakemake's names for software deployment."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the check: what was looked at, whether it will do, and what to do where it will not."""
+
+    what: str
+    good: bool
+    told: str
+
+
+def minutes(text: str) -> int:
+    """Return SLURM's way to write a time ("1-00:00:00", "30:00", "infinite") as minutes, rounded up."""
+    if not re.fullmatch(r"(\d+-)?\d+(:\d+){0,2}", text):
+        return UNLIMITED
+    days, _, clock = text.rpartition("-")
+    parts = [int(part) for part in clock.split(":")]
+    # "5" and "5:30" are minutes, "1-5" and "1-5:30" days and hours, three numbers always hours first
+    hours_first = bool(days) or len(parts) == 3
+    hour, whole, seconds = [*parts, 0, 0][:3] if hours_first else [0, *parts, 0][:3]
+    return int(days or 0) * 1440 + hour * 60 + whole + (seconds > 0)
+
+
+def partitions(sinfo: str) -> dict[str, Granted]:
+    """Read ``sinfo --exact --noheader --format=%P|%l|%m|%c|%G|%M``: one line for each kind of node of a partition."""
+    found: dict[str, Granted] = {}
+    for line in sinfo.splitlines():
+        name, limit, memory, cores, generic, preemption = line.split("|")
+        default, name = name.endswith("*"), name.rstrip("*")
+        gpus = sum(int(count) for count in re.findall(r"gpu(?::[^:,(]+)?:(\d+)", generic))
+        node = (int(memory.rstrip("+")), int(cores.rstrip("+")), gpus)
+        nodes = (*found[name].nodes, node) if name in found else (node,)
+        found[name] = Granted(name, minutes(limit), nodes, "CANCEL" in preemption, default)
+    return found
+
+
+def findings(
+    *,
+    config: str,
+    sinfo: str,
+    jobs: list[Asked],
+    last: list[Asked],
+    profile: Profile,
+    known: list[Partition],
+    programs: set[str],
+    orphans: list[str],
+    default_account: str = "",
+) -> list[Finding]:
+    """Return what was looked at, in the order in which a user should mend it.
+
+    ``config`` is what `scontrol show config` prints, ``jobs`` and ``last`` what is asked for at the first and the last
+    try, ``profile`` and ``known`` the profile and its partitions as read, ``programs`` those of SLURM and of software
+    deployment that are installed, ``orphans`` runs whose jobs still write here, ``default_account`` what SLURM charges
+    where a job names none.
+    """
+    values = dict(re.findall(r"^(\w+)\s*= (.*?)\s*$", config, flags=re.M))
+    there = partitions(sinfo)
+    return [
+        Finding("SLURM", True, f"release {values.get('SLURM_VERSION', 'unknown')} answers"),
+        _accounting(values, programs),
+        _memory_of_jobs(values, profile),
+        _account(values, profile, default_account),
+        *_groups(profile),
+        *[_partition(one.name, one.limits, there) for one in known],
+        *_devices(jobs, last, profile.retries + 1, known, there),
+        *_memory_of_tries(jobs, last, profile.retries + 1, known, there),
+        *_targets(jobs),
+        _deployment(profile, programs),
+        _orphans(orphans),
+    ]
+
+
+def _accounting(values: dict[str, str], programs: set[str]) -> Finding:
+    good = values.get("AccountingStorageType", "").endswith("slurmdbd") and "sacct" in programs
+    lack = (
+        "none: a controller that is away for a minute makes the run wait for ever; if that happens, end it and start "
+        "again. Leave slurm_account out of the profile"
+    )
+    return Finding("accounting", good, "sacct answers while the controller is away" if good else lack)
+
+
+def _memory_of_jobs(values: dict[str, str], profile: Profile) -> Finding:
+    seconds = int(re.match(r"\d*", values.get("MinJobAge", "")).group() or 0)
+    wanted = 3 * profile.first_look_s
+    lack = (
+        f"SLURM forgets ended jobs after {seconds} s, the executor needs {wanted} s to rely on squeue: lower "
+        f"{FIRST_LOOK} to {max(1, seconds // 3)}, or ask for MinJobAge={wanted}"
+    )
+    return Finding("MinJobAge", seconds >= wanted, f"{seconds} s" if seconds >= wanted else lack)
+
+
+def _account(values: dict[str, str], profile: Profile, default: str) -> Finding:
+    enforced = "associations" in values.get("AccountingStorageEnforce", "")
+    given = profile.account or (f"{default}, SLURM's default for you" if default else "")
+    lack = "the cluster wants one: set slurm_account in the profile (`sacctmgr show associations user=$USER`)"
+    return Finding("account", not enforced or bool(given), given or (lack if enforced else "none is asked for"))
+
+
+def _groups(profile: Profile) -> list[Finding]:
+    lack = (
+        "`serial: 1` is not among the default-resources, so a group would ask for the memory and cores of all its jobs "
+        "at once: put it back"
+    )
+    return [] if profile.resources.get("serial") == "1" else [Finding("groups", False, lack)]
+
+
+def _partition(name: str, limits: PartitionLimits, there: dict[str, Granted]) -> Finding:
+    what = f"partition {name}"
+    if name not in there:
+        return Finding(what, False, f"not on this cluster, which has {', '.join(there)}: correct partitions.yaml")
+    has = there[name]
+    cores, memory_mb, gpus = (has.most(demand) for demand in ("cores", "memory_mb", "gpus"))
+    said = f"{cores} cores, {memory_mb:,} MB, {gpus} GPUs a node; {hours(has.minutes)} a job"
+    if limits.max_gpu and not gpus:
+        return Finding(what, False, f"{said}: it has no GPU, take max_gpu out of partitions.yaml or name another")
+    if has.cancels:
+        remedy = "name another, or restart a run that stands still"
+        return Finding(what, False, f"{said}: it cancels jobs to make room, and Snakemake waits for them: {remedy}")
+    return Finding(what, True, said)
+
+
+def _devices(
+    jobs: list[Asked], last: list[Asked], tries: int, known: list[Partition], there: dict[str, Granted]
+) -> list[Finding]:
+    """Look at what is asked for each device: jobs that are refused or wait for ever, else the longest.
+
+    Of the last try only the time counts: that it cannot have more memory is no lack (:func:`_memory_of_tries`).
+    """
+    found = []
+    away = {one.name for one in known} - there.keys()  # told already
+    for device in ("CPU", "GPU"):
+        own, later = (
+            [job for job in some if bool(job.gpus) == (device == "GPU") and chosen(job, known) not in away]
+            for some in (jobs, last)
+        )
+        refused = _refused(own, [bool(denied(job, known, there)[0]) for job in own])
+        again = _refused(later, [denied(job, known, there)[0] == "minutes" for job in later])
+        again = {name: job for name, job in again.items() if name not in refused}
+        lines = [(job, "", refusal(job, known, there)) for job in refused.values()]
+        lines += [(job, f" at try {tries}", refusal(job, known, there, again=True)) for job in again.values()]
+        for number, (job, when, why) in enumerate(lines[:SHOWN], start=1):
+            more = f"; {len(lines) - SHOWN} more like these" if number == SHOWN < len(lines) else ""
+            found.append(Finding(f"job {job.name}", False, f"{told(job)}{when}; {why}{more}"))
+        if own and not lines:
+            found.append(Finding(f"{device} jobs", True, _longest(own, later, tries, known)))
+    return found
+
+
+def _refused(jobs: list[Asked], lacks: list[bool]) -> dict[str, Asked]:
+    """Return the longest job of each name among those that lack something, the longest first."""
+    found: dict[str, Asked] = {}
+    some = [job for job, lack in zip(jobs, lacks, strict=True) if lack]
+    for job in sorted(some, key=lambda job: -job.minutes):
+        found.setdefault(job.name, job)
+    return found
+
+
+def _longest(jobs: list[Asked], last: list[Asked], tries: int, known: list[Partition]) -> str:
+    job = max(jobs, key=lambda job: job.minutes)
+    places = ", ".join(sorted({chosen(one, known) or "SLURM's default" for one in jobs}))
+    at_last = max((one.minutes for one in last), default=0)
+    then = f"; at try {tries} none asks for more than {hours(at_last)}" if tries > 1 else ""
+    return f"{len(jobs)} to {places}; the longest, {job.name}: {told(job)}{then}"
+
+
+def _memory_of_tries(
+    jobs: list[Asked], last: list[Asked], tries: int, known: list[Partition], there: dict[str, Granted]
+) -> list[Finding]:
+    """Tell which jobs could not be given more memory as often as the profile says, should they lack it."""
+    first = {job.name for job in jobs if denied(job, known, there)[0]}
+    short = [job for job in last if job.name not in first and denied(job, known, there)[0] in ("memory_mb", TOGETHER)]
+    if not short:
+        return []
+    names = list(dict.fromkeys(job.name for job in sorted(short, key=lambda job: -job.memory_mb)))
+    named = ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
+    most, granted = max(job.memory_mb for job in short), min(most_memory(job, known, there) for job in short)
+    remedy = f": set compute.max_memory_mb: {granted}" if granted else ""
+    said = f"{named}: up to {most:,} MB, more than their partition grants; should it come to that, SLURM refuses it"
+    return [Finding(f"memory at try {tries}", True, said + remedy)]
+
+
+def _targets(jobs: list[Asked]) -> list[Finding]:
+    rules = {rule for job in jobs for rule, _ in job.members}
+    left = [name for name in BY_NAME if not any(rule.startswith(f"{name}_") for rule in rules)]
+    said = f'without {", ".join(left)}: name those that you will run, before any option, as in ARGS="all release"'
+    return [Finding("targets", True, said)] if left else []
+
+
+def _deployment(profile: Profile, programs: set[str]) -> Finding:
+    what, ways = "environments", profile.deployment
+    unknown = [way for way in ways if way not in WAYS]
+    if unknown:
+        return Finding(what, False, f"sdm is {', '.join(unknown)} in the profile: Snakemake knows {', '.join(WAYS)}")
+    inside = profile.conda_in_image and "apptainer" in ways
+    wanted = [way for way in ways if way != "env-modules" and not (way == "conda" and inside)]
+    absent = [way for way in wanted if way not in programs]
+    if not absent:
+        return Finding(what, True, f"here: {', '.join(wanted)}" if wanted else "jobs run in the one of Snakemake")
+    remedy = "run in an environment with requirements/run.txt and add `--sdm env-modules`"
+    if absent == ["conda"] and "apptainer" in ways:
+        remedy = "add `--conda-base-path /opt/conda`, where it lies in the image"
+    lack = (
+        f"{absent[0]} is not here: install it"
+        if len(absent) == 1
+        else f"{', '.join(absent)} are not here: install them"
+    )
+    return Finding(what, False, f"{lack}, or {remedy}")
+
+
+def _orphans(names: list[str]) -> Finding:
+    lack = f"jobs of an earlier run still work here: scancel --name={','.join(names)}, or wait for them"
+    return Finding("earlier runs", not names, lack if names else "none of their jobs is left in this folder")

@@ -1,0 +1,94 @@
+"""Whether torch sees the GPUs of a node in the environment of each engine that wants one: `make slurm-check`."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from snakemake_executor_plugin_slurm.partitions import Partition
+
+from cxr.base.errors import UserError
+from cxr.workflow.params import ASKED, ENGINE_STAGES
+from cxr.workflow.settings import Settings, SettingsError, read
+from cxr.workflow.settings.written import over
+from cxr.workflow.slurm.check import Finding
+from cxr.workflow.slurm.jobs import Asked, chosen
+
+PATIENCE_S = 5400
+"""How long environments may take to be made, and jobs to be given a node and to end, seconds."""
+
+
+def settings_of(words: Sequence[str], root: Path) -> Settings:
+    """Return the settings that Snakemake would take with some arguments. Raises UserError."""
+    # Snakemake prints what shell it lacks as it is imported; that sbatch is missing is said without it
+    from snakemake.cli import get_argument_parser, parse_config
+    from snakemake.common.configfile import load_configfile
+
+    given, _ = get_argument_parser().parse_known_args(list(words))
+    config = load_configfile(root / "config.yaml")
+    files = [root / path for path in given.configfile or ()]
+    for held in (*map(load_configfile, files), parse_config(given.config) or {}):
+        config = over(config, held)
+    try:
+        return read({key: value for key, value in config.items() if key not in ASKED}, files)
+    except SettingsError as error:
+        raise UserError(str(error)) from None
+
+
+def environments(jobs: list[Asked], known: list[Partition], settings: Settings) -> dict[str, dict]:
+    """Return {environment: gpus, partition} of the jobs that want GPUs, each with the most that one of them wants."""
+    found: dict[str, dict] = {}
+    for job in jobs:
+        for rule, _ in job.members if job.gpus else ():
+            stage = rule.partition("_")[0]
+            engine = getattr(settings, stage).engine if stage in ENGINE_STAGES else ""
+            name = {"reports": "reports-vllm"}.get(stage, f"{stage}-{engine}" if engine else stage)
+            if job.gpus > found.get(name, {}).get("gpus", 0):
+                found[name] = {"gpus": job.gpus, "partition": chosen(job, known) or ""}
+    return found
+
+
+def ask(
+    wanted: dict[str, dict], container: str, directory: Path, root: Path, instead: dict[str, object]
+) -> list[Finding]:
+    """Run a job on a node with GPUs in each environment, as the profile deploys it; return what torch says there.
+
+    ``instead``: the profile's keys that the command line gives otherwise.
+    """
+    place = directory / ".snakemake/slurm_check/devices"
+    place.mkdir(parents=True, exist_ok=True)
+    for old in place.glob("*.json"):
+        old.unlink()
+    config = place / "config.yaml"
+    config.write_text(json.dumps({"environments": wanted, "container": container}), encoding="utf-8")
+    command = [sys.executable, "-m", "snakemake", "--profile", "slurm", "--snakefile"]
+    command += [str(root / "profiles/slurm/check.smk"), "--directory", str(place), "--nolock", "--retries", "0"]
+    command += ["--quiet", "all", "--configfile", str(config)]
+    for key, value in instead.items():
+        if key != "retries":
+            command += [f"--{key}", *map(str, value if isinstance(value, list) else [value])]
+    try:
+        done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    except subprocess.TimeoutExpired:
+        lack = f"jobs on nodes with GPUs did not end within {PATIENCE_S // 60} minutes: try again when some are free"
+        return [Finding("GPUs", False, lack)]
+    return [_finding(name, asked["gpus"], place, done.stderr) for name, asked in sorted(wanted.items())]
+
+
+def _finding(name: str, gpus: int, place: Path, said: str) -> Finding:
+    what, file, log = f"torch in {name}", place / f"{name}.json", place / f"{name}.log"
+    if not file.is_file():
+        words = (log.read_text(encoding="utf-8", errors="replace") if log.is_file() else "") or said
+        last = next((line.strip() for line in reversed(words.splitlines()) if line.strip()), "nothing")
+        return Finding(
+            what, False, f"a job with {gpus} GPU{'s' * (gpus > 1)} in this environment fails, and says: {last}"
+        )
+    told = json.loads(file.read_text(encoding="utf-8"))
+    built = f"for CUDA {told['cuda']}" if told["cuda"] else "without CUDA"
+    driver = f"the driver is {told['driver']}" if told["driver"] else "no NVIDIA driver is loaded"
+    software = f"torch {told['torch']} {built}, {driver}"
+    if told["fault"]:
+        remedy = "mend the node or the environment, or set compute.gpus: 0"
+        return Finding(what, False, f"on {told['node']} ({software}): {told['fault']}: {remedy}")
+    return Finding(what, True, f"{told['node']}: {told['seen']} x {told['name']}, {software}")

@@ -1,0 +1,239 @@
+"""What the jobs of a dry run ask SLURM for, to which partition the executor sends each, and whether that grants it."""
+
+import logging
+import math
+import re
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import SimpleNamespace
+
+from snakemake_executor_plugin_slurm.partitions import Partition, get_best_partition
+
+from cxr.base.errors import UserError
+
+UNLIMITED = 10**9
+"""Minutes of a partition without a limit."""
+LEAST_MINUTES = 60
+"""Less than this the setting compute.max_runtime does not take."""
+LIMITS = {"minutes": "max_runtime", "memory_mb": "max_mem_mb", "cores": "max_threads", "gpus": "max_gpu"}
+"""What a job asks for, and the key of partitions.yaml that limits it."""
+UNITS = {"memory_mb": "MB", "cores": "cores", "gpus": "GPUs"}
+TOGETHER = "together"
+"""What is lacking where some node has enough of each, but none of all."""
+OWN = {"mem_mb", "runtime", "gpu", "mem", "mem_mib", "disk", "disk_mb", "disk_mib", "tmpdir"}
+"""Resources that an :class:`Asked` has fields for, or that say nothing of where a job goes."""
+QUIET = logging.getLogger("cxr.quiet")
+QUIET.disabled = True
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a SLURM job of the workflow asks for: minutes, megabytes, cores and GPUs.
+
+    ``members`` are rule and minutes of each job in it, ``others`` further resources, such as slurm_partition.
+    """
+
+    name: str
+    minutes: int
+    memory_mb: int
+    cores: int
+    gpus: int
+    members: tuple[tuple[str, int], ...] = ()
+    others: dict[str, int | str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Granted:
+    """What a partition grants: minutes a job; megabytes, cores and GPUs of each kind of its nodes; whether it ends jobs
+    for others' sake and does not put them back into the queue, and whether jobs go there that name no partition.
+    """
+
+    name: str
+    minutes: int
+    nodes: tuple[tuple[int, int, int], ...]
+    cancels: bool = False
+    default: bool = False
+
+    def most(self, demand: str) -> int:
+        """Return the most of ``demand``, a key of :data:`LIMITS`, that a job may ask for."""
+        if demand == "minutes":
+            return self.minutes
+        return max(node[("memory_mb", "cores", "gpus").index(demand)] for node in self.nodes)
+
+
+def asked(dry_run: str, local: Collection[str] = ()) -> list[Asked]:
+    """Read the jobs of a dry run that go to the cluster: the members of a group, one after the other, are one job.
+
+    ``local`` are the rules that do not: a dry run does not tell them. Raises UserError if no job can be read.
+    """
+    blocks: list[tuple[str, list[str]]] = []
+    for block in re.split(r"\n(?=\[)", dry_run):
+        if head := re.match(r"\[[^\]]*\](?: Group job (\S+)|\s+rule (\w+):)", block):
+            blocks.append((head.group(1) or head.group(2), re.split(r"\n\s*\n?\s+(?=\[)", block)))
+    if not blocks:
+        raise UserError("the dry run shows no job: leave out --quiet, and take Snakemake from requirements/run.txt")
+    found = []
+    for name, members in blocks:
+        told = [_resources(text) for text in members if "log:" in text]  # a target has none
+        told = [one for one in told if one["rule"] not in local]
+        if told:
+            found.append(_one_job(name, told))
+    return found
+
+
+def _one_job(name: str, told: list[dict]) -> Asked:
+    most = {key: max(one.pop(key) for one in told) for key in ("mem_mb", "threads", "gpu")}
+    members = tuple((one.pop("rule"), one.pop("runtime")) for one in told)
+    others = {key: value for one in told for key, value in one.items() if key not in OWN}
+    minutes = sum(number for _, number in members)
+    return Asked(name, minutes, most["mem_mb"], most["threads"], most["gpu"], members, others)
+
+
+def _resources(text: str) -> dict[str, int | str]:
+    found = {"rule": _after(r"rule (\w+):", text), "threads": _after(r"threads: (.*)", text, "1")}
+    found |= {"mem_mb": "0", "runtime": "0", "gpu": "0"}
+    pairs = (pair.partition("=") for pair in re.split(r", (?=\w+=)", _after("resources: (.*)", text)))
+    found |= {key: value for key, _, value in pairs}
+    return {key: int(value) if value.isdecimal() else value for key, value in found.items()}
+
+
+def _after(pattern: str, text: str, default: str = "") -> str:
+    found = re.search(pattern, text)
+    return found.group(1) if found else default
+
+
+def local_rules(texts: Iterable[str]) -> set[str]:
+    """Return the rules of rule files that run where Snakemake was started."""
+    rules = re.findall(r"^(?:use rule \w+ as|rule) (\w+)(?: with)?:\n(.*?)(?=^\w|\Z)", "\n".join(texts), re.M | re.S)
+    return {name for name, body in rules if re.search(r"^ +localrule: True\b", body, flags=re.M)}
+
+
+def working_directory(dry_run: str) -> Path:
+    """Return where a run would work, however it was told so. Raises UserError if the dry run does not say it."""
+    found = _after(r"\n  Working directory: (.*)", dry_run)
+    if not found:
+        raise UserError("the dry run names no folder: leave out --quiet, and take Snakemake from requirements/run.txt")
+    return Path(found)
+
+
+def chosen(job: Asked, known: list[Partition]) -> str | None:
+    """Return the partition that the executor sends a job to; None where it leaves the choice to SLURM."""
+    wish = job.others.get("slurm_partition")
+    if wish:
+        return str(wish)
+    resources = job.others | {"mem_mb": job.memory_mb, "runtime": job.minutes, "gpu": job.gpus}
+    return get_best_partition(known, SimpleNamespace(name=job.name, threads=job.cores, resources=resources), QUIET)
+
+
+def lacking(job: Asked, place: Granted) -> str:
+    """Return what a job asks for and a partition does not grant, of :data:`LIMITS` or "together"; "" for nothing."""
+    if job.minutes > place.minutes:
+        return "minutes"
+    wanted = (job.memory_mb, job.cores, job.gpus)
+    if any(all(has >= want for has, want in zip(node, wanted, strict=True)) for node in place.nodes):
+        return ""
+    return next((demand for demand in LIMITS if getattr(job, demand) > place.most(demand)), TOGETHER)
+
+
+def denied(job: Asked, known: list[Partition], there: dict[str, Granted]) -> tuple[str, str | None]:
+    """Return what a job lacks where the executor sends it ("" for nothing), and that partition.
+
+    None for the partition: no limits in partitions.yaml let the job in, for the sake of what it lacks.
+    """
+    name = chosen(job, known)
+    if name is None:
+        without = (demand for demand in LIMITS if chosen(replace(job, **{demand: 0}), known))
+        return next(without, "gpus" if job.gpus else "minutes"), None
+    if name not in there:
+        return "partition", name
+    return lacking(job, there[name]), name
+
+
+def most_memory(job: Asked, known: list[Partition], there: dict[str, Granted]) -> int:
+    """Return the most megabytes that a job is granted wherever the executor sends it with them; 0 for none."""
+    amounts = {node[0] for place in there.values() for node in place.nodes}
+    amounts |= {int(one.limits.max_mem_mb) for one in known if one.limits.max_mem_mb < math.inf}
+    return max((one for one in amounts if not denied(replace(job, memory_mb=one), known, there)[0]), default=0)
+
+
+def refusal(job: Asked, known: list[Partition], there: dict[str, Granted], again: bool = False) -> str:
+    """Return why SLURM refuses a job or lets it wait for ever, and the remedy; "" if it does not.
+
+    ``again``: the job is a later try of one whose first is granted.
+    """
+    demand, name = denied(job, known, there)
+    if not demand:
+        return ""
+    if demand == "partition":
+        return f"goes to {name}, which is not on this cluster: correct slurm_partition"
+    if name is None:
+        default = next((place.name for place in there.values() if place.default), "none")
+        sent = f"no partition of partitions.yaml takes it for its {LIMITS[demand]}, and SLURM's default is {default}"
+        return f"{sent}: {_wider(job, demand, known, again)}"
+    if demand == TOGETHER:
+        return f"goes to {name}, where no node has as many cores and as much memory: name another partition"
+    most = there[name].most(demand)
+    grants = f"goes to {name}, which grants {_amount(demand, most)}"
+    other = _better(job, demand, name, known, there)
+    if other:
+        return f"{grants}: write {LIMITS[demand]}: {most} below {name} in partitions.yaml, then it goes to {other}"
+    return f"{grants}: {_less_time(job, most, again) if demand == 'minutes' else 'name a partition with larger nodes'}"
+
+
+def _better(job: Asked, demand: str, name: str, known: list[Partition], there: dict[str, Granted]) -> str | None:
+    """Return where a job goes once partitions.yaml knows the limit that it runs into, if it is granted there."""
+    limit = {LIMITS[demand]: there[name].most(demand)}
+    told = [replace(one, limits=replace(one.limits, **limit)) if one.name == name else one for one in known]
+    other = chosen(job, told)
+    return other if other != name and other in there and not lacking(job, there[other]) else None
+
+
+def _wider(job: Asked, demand: str, known: list[Partition], again: bool) -> str:
+    """Return the remedy where partitions.yaml itself keeps a job out."""
+    if demand == "gpus":
+        return f"write max_gpu: {job.gpus} or more below one with GPUs"
+    others = [one for one in known if chosen(replace(job, **{demand: 0}), [one])]
+    if demand == "minutes" and others:
+        return _less_time(job, int(max(one.limits.max_runtime for one in others)), again)
+    return f"raise {LIMITS[demand]} of one that grants it"
+
+
+def _less_time(job: Asked, limit: int, again: bool) -> str:
+    """Return the settings with which a job asks for ``limit`` minutes at most."""
+    rules, numbers = {rule for rule, _ in job.members}, [number for _, number in job.members] or [job.minutes]
+    shards = len(numbers) > 1 and len(rules) == 1
+    settings = [f"group-components of {job.name}: {max(1, limit // max(numbers))}"] if shards else []
+    most = limit if shards else _most_each(numbers, limit)
+    other = "name a partition that grants more"
+    if max(numbers) > most:
+        if most < LEAST_MINUTES:
+            return other
+        settings.append(f"compute.max_runtime: {most}")
+    return f"set {' and '.join(settings)}{'' if again else f', or {other}'}"
+
+
+def _most_each(members: list[int], limit: int) -> int:
+    """Return the minutes to which each member has to be cut so that all together keep to the limit."""
+    left = limit
+    for number, own in enumerate(sorted(members)):
+        share = left // (len(members) - number)
+        if own > share:
+            return share
+        left -= own
+    return limit
+
+
+def _amount(demand: str, number: int) -> str:
+    return hours(number) if demand == "minutes" else f"{number:,} {UNITS[demand]}"
+
+
+def told(job: Asked) -> str:
+    """Return what a job asks for, for people."""
+    parts = [f"{job.memory_mb:,} MB", f"{job.cores} cores", *([f"{job.gpus} GPUs"] if job.gpus else [])]
+    return ", ".join([hours(job.minutes), *parts])
+
+
+def hours(minutes: int) -> str:
+    """Return minutes as hours and minutes, for people."""
+    return "any time" if minutes >= UNLIMITED else f"{minutes // 60} h {minutes % 60:02} min"

@@ -1,0 +1,66 @@
+"""Jobs that a killed run left in SLURM's queue."""
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from cxr.base.errors import UserError
+
+RUN_NAME = re.compile(r"(?:[\w-]+_)?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+"""Names that the executor gives to the jobs of one run: a prefix and a UUID."""
+PATIENCE_S = 20
+"""How long SLURM may take to answer, seconds."""
+
+
+def refuse_orphans(directory: str | Path, submits: bool) -> None:
+    """Raise UserError if SLURM jobs of an earlier run still work in ``directory``.
+
+    Snakemake killed with -9 leaves its jobs in the queue. Started again it knows nothing of them and submits the same
+    work once more: two jobs would write one file. A run that itself ``submits`` to SLURM is refused too while that does
+    not answer, for its jobs may be there when it does; one on this machine alone goes on, where SLURM may be down for
+    good.
+    """
+    try:
+        names = orphans(Path(directory))
+    except UserError:
+        if submits:
+            raise
+        return
+    if names:
+        raise UserError(
+            f"jobs of an earlier run still work in this folder ({', '.join(names)}): wait until `squeue --me` shows "
+            f"none of them, or end them with `scancel --name={','.join(names)}`, then start again"
+        )
+
+
+def orphans(directory: Path) -> list[str]:
+    """Return the names of the runs whose jobs are in SLURM's queue and work in ``directory``.
+
+    A job's working directory is where Snakemake was started or its ``--directory``, whatever the executor's settings.
+    Nothing is found where SLURM is not installed; raises UserError where it does not answer.
+    """
+    if not shutil.which("squeue"):
+        return []
+    here = os.path.realpath(directory)
+    queued = (line.partition("|") for line in _queue("%j|%Z"))  # a folder's name may hold a "|", a run's does not
+    return sorted({name for name, _, at in queued if RUN_NAME.fullmatch(name) and os.path.realpath(at) == here})
+
+
+def _queue(form: str) -> list[str]:
+    command = ["squeue", "--noheader", f"--user={os.getuid()}", f"--format={form}"]
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=PATIENCE_S, check=False)
+    except subprocess.TimeoutExpired:
+        said = f"nothing in {PATIENCE_S} s"
+    except OSError as error:
+        said = str(error)
+    else:
+        if done.returncode == 0:
+            return os.fsdecode(done.stdout).split("\n")
+        said = os.fsdecode(done.stderr).strip() or f"status {done.returncode}"
+    raise UserError(
+        f"SLURM does not answer ({' '.join(said.split())}), so jobs of an earlier run may still work in this folder: "
+        "start again when `squeue --me` answers"
+    )

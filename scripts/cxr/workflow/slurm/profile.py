@@ -1,0 +1,121 @@
+"""The two files of the profile `slurm` that a user edits, read as Snakemake and its executor will read them.
+
+A mistake in them is told here in a sentence: the executor would end in a traceback, once the run is started.
+"""
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+import yaml
+from snakemake_executor_plugin_slurm import ExecutorSettings
+from snakemake_executor_plugin_slurm.partitions import Partition, PartitionLimits, read_partition_file
+from snakemake_interface_common.exceptions import WorkflowError
+
+from cxr.base.errors import UserError
+
+FIRST_LOOK = "slurm-init-seconds-before-status-checks"
+FIRST_LOOK_S = ExecutorSettings().init_seconds_before_status_checks
+"""What the executor takes where the profile says nothing, seconds."""
+CLUSTERS = ("slurm_cluster", "cluster", "clusters")
+"""Keys of a partition that are no limits."""
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What the check has to know of the profile: how software is deployed, what all jobs ask for, after how many
+    seconds the executor first looks at a job, how often a job is tried again, and whether conda lies in the image.
+    """
+
+    deployment: tuple[str, ...]
+    resources: dict[str, str]
+    first_look_s: int
+    retries: int
+    conda_in_image: bool
+
+    @property
+    def account(self) -> str:
+        """The account that jobs are charged to, the first of several; "" for none."""
+        return self.resources.get("slurm_account", "").strip("'\"").partition(",")[0]
+
+
+def read_profile(path: Path, instead: dict[str, object] | None = None) -> Profile:
+    """Read a profile's config.yaml; ``instead`` holds what the command line gives in place of keys.
+
+    Where a key is absent, Snakemake's or the executor's own default holds. Raises UserError for a value that neither
+    understands.
+    """
+    given = _yaml(path) or {}
+    if not isinstance(given, dict):
+        raise UserError(f"{_name(path)} is no list of `key: value`: take it from the repository again")
+    given |= instead or {}
+    ways = given.get("sdm", given.get("software-deployment-method")) or ()
+    return Profile(
+        (ways,) if isinstance(ways, str) else tuple(map(str, ways)),
+        _resources(path, given.get("default-resources") or {}),
+        _whole(path, given, FIRST_LOOK, FIRST_LOOK_S, least=1),
+        _whole(path, given, "retries", 0, least=0),
+        bool(given.get("conda-base-path")),
+    )
+
+
+def read_partitions(path: Path) -> list[Partition]:
+    """Read partitions.yaml with the executor's own reader. Raises UserError for what it would stumble over."""
+    given = _yaml(path)
+    named = given.get("partitions") if isinstance(given, dict) else None
+    if not isinstance(named, dict) or not named:
+        raise UserError(f"{_name(path)} names no partition: write those of `sinfo` below `partitions:`")
+    for name, limits in named.items():
+        _check(path, name, limits)
+    try:
+        return read_partition_file(path)
+    except WorkflowError as error:
+        raise UserError(f"{_name(path)}: {str(error).splitlines()[0]}") from None
+
+
+def _check(path: Path, name: object, limits: object) -> None:
+    known = {field.name: field.default for field in fields(PartitionLimits)}
+    if not isinstance(name, str):
+        raise UserError(f"{_name(path)}: write the partition {name} in quotes")
+    if not isinstance(limits, dict):
+        raise UserError(f"{_name(path)}: {name} is {limits!r}: write `{name}: {{}}` for one without limits")
+    for key, value in limits.items():
+        if key not in known and key not in CLUSTERS:
+            raise UserError(f"{_name(path)}: {name} has {key}, which the executor does not know: {', '.join(known)}")
+        number = isinstance(value, (int, float)) or (key == "max_runtime" and isinstance(value, str))
+        if key.startswith("max_") and not number:
+            raise UserError(f"{_name(path)}: {key} of {name} is {value!r}: write a number")
+
+
+def _resources(path: Path, given: object) -> dict[str, str]:
+    if not isinstance(given, dict):
+        words = given.split() if isinstance(given, str) else given
+        given = dict(str(word).partition("=")[::2] for word in words) if isinstance(words, list) else None
+    if given is None:
+        raise UserError(f"{_name(path)}: default-resources is no list of `name: value`: write one a line")
+    return {str(name): str(value) for name, value in given.items()}
+
+
+def _whole(path: Path, given: dict, key: str, default: int, least: int) -> int:
+    value = given.get(key, default)
+    try:
+        number = int(value)
+    except (TypeError, ValueError):
+        number = least - 1
+    if number < least:
+        raise UserError(f"{_name(path)}: {key} is {value!r}: write a whole number from {least} on")
+    return number
+
+
+def _yaml(path: Path) -> object:
+    try:
+        return yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(f"there is no {_name(path)}: take it from the repository again") from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f" at line {mark.line + 1}" if mark else ""
+        raise UserError(f"{_name(path)} is no YAML{where}: correct it") from None
+
+
+def _name(path: Path) -> str:
+    return "/".join(path.parts[-3:])

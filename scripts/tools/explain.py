@@ -1,0 +1,40 @@
+"""Explain: everything that was decided about a study and why, from the stored results alone; nothing is computed anew.
+
+python scripts/tools/explain.py STUDY [--results results] [--thresholds default half] [--page study.html]
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from cxr.base.atomic import atomic
+from cxr.base.errors import StoreError, UserError
+from cxr.reporting.explain.explain_study import explain
+
+DPI = 110
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run as a program; returns its exit status."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("study", help="a study_id of results/cohort/images.parquet")
+    parser.add_argument("--results", default="results", help="folder of the results")
+    parser.add_argument("--thresholds", nargs="+", default=[], help="threshold sets; without, all that have masks")
+    parser.add_argument("--page", help="HTML file to write, with pictures")
+    given = parser.parse_args(arguments)
+    try:
+        text, page = explain(given.results, given.study, given.thresholds, DPI)
+    except (UserError, StoreError) as error:
+        print(f"cxr-ils: {error}", file=sys.stderr)
+        return 1
+    print(text, end="")
+    if given.page:
+        with atomic(Path(given.page)) as temporary:
+            temporary.write_text(page, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

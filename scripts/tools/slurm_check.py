@@ -1,0 +1,158 @@
+"""What this cluster lacks for `snakemake --profile slurm`, on one screen; with `--submit` jobs that look at nodes, one
+of them with a GPU in the environment of each engine that wants one.
+
+    python scripts/tools/slurm_check.py [--submit] [snakemake's own arguments: targets, then --configfile mine.yaml]
+
+Ends with 1 if something is missing.
+"""
+
+import argparse
+import getpass
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from cxr.base.errors import UserError
+from cxr.workflow.slurm.check import Finding, findings
+from cxr.workflow.slurm.devices import ask, environments, settings_of
+from cxr.workflow.slurm.jobs import asked, local_rules, working_directory
+from cxr.workflow.slurm.orphans import orphans
+from cxr.workflow.slurm.profile import read_partitions, read_profile
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAMS = ("sbatch", "squeue", "scontrol", "sinfo", "sacct", "sacctmgr", "conda", "apptainer")
+NOTE = "Using profile"
+"""What Snakemake says among its errors when all is well."""
+ANSWER_S, SUBMIT_S = 300, 300
+"""How long a command may take to answer, and a job to be given a node and to end, seconds."""
+
+
+def read_arguments(arguments: list[str]) -> tuple[bool, dict[str, object], list[str]]:
+    """Return whether to submit a job, the profile's keys that are given here instead, and Snakemake's arguments."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    )
+    parser.add_argument("--submit", action="store_true")
+    ways = ("--sdm", "--software-deployment-method", "--deployment-method", "--deployment")
+    parser.add_argument(*ways, dest="sdm", nargs="+", help=argparse.SUPPRESS)
+    parser.add_argument("--retries", "--restart-times", "-T", help=argparse.SUPPRESS)
+    parser.add_argument("--default-resources", "--default-res", nargs="*", help=argparse.SUPPRESS)
+    parser.add_argument("--conda-base-path", help=argparse.SUPPRESS)
+    given = vars(parser.parse_known_args(arguments)[0])
+    submit = given.pop("submit")
+    instead = {key.replace("_", "-"): value for key, value in given.items() if value is not None}
+    return submit, instead, [word for word in arguments if word != "--submit"]
+
+
+def answer(*command: str) -> str:
+    """Return what a command prints. Raises UserError with its complaint where it fails."""
+    try:
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=ANSWER_S, check=False)
+    except subprocess.TimeoutExpired:
+        raise UserError(f"{command[0]} does not answer: is the controller up?") from None
+    if done.returncode:
+        said = _last_line(done.stderr) or _last_line(done.stdout) or done.returncode
+        raise UserError(f"{' '.join([Path(command[0]).name, *command[1:3]])} fails: {said}")
+    return done.stdout
+
+
+def default_account() -> str:
+    """Return the account that SLURM charges where none is named; "" where it keeps none or does not say."""
+    user, form = getpass.getuser(), "format=defaultaccount"
+    try:
+        said = answer("sacctmgr", "--noheader", "--parsable2", "show", "user", user, form)
+    except UserError:
+        return ""
+    return said.strip()
+
+
+def dry_run(words: list[str], attempt: int) -> str:
+    """Return what Snakemake says of every job as it is when tried for the ``attempt``-th time."""
+    command = [sys.executable, "-m", "snakemake", "--profile", "slurm", "--dry-run", "--forceall", *words]
+    command += ["--sdm", "env-modules", "--attempt", str(attempt)]  # without looking for conda
+    return answer(*command, "--cores", "10000")  # else it shows the cores of this machine
+
+
+def on_a_node(partition: str, account: str, directory: Path) -> Finding:
+    """Submit a job that writes a file into ``directory`` with this Python, and look for it."""
+    what, place, name = f"a node of {partition}", directory / ".snakemake" / "slurm_check", f"slurm-check_{os.getpid()}"
+    place.mkdir(parents=True, exist_ok=True)
+    file, log = place / "node.txt", place / "node.log"
+    for old in (file, log):
+        old.unlink(missing_ok=True)
+    code = f"import platform, snakemake; open({str(ROOT / 'Snakefile')!r}); "
+    code += f"open({str(file)!r}, 'w').write(platform.node())"
+    command = ["sbatch", "--wait", "--parsable", f"--partition={partition}", "--time=2", "--mem=500"]
+    command += [f"--account={account}"] if account else []
+    command += [f"--job-name={name}", f"--output={log}", "--wrap", shlex.join([sys.executable, "-c", code])]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=SUBMIT_S, check=False)
+    except subprocess.TimeoutExpired:
+        subprocess.run(["scancel", f"--name={name}", "--me"], capture_output=True, check=False)
+        lack = f"a job of 2 minutes did not end within {SUBMIT_S} s and was cancelled: try again when nodes are free"
+        return Finding(what, False, lack)
+    if file.is_file():
+        return Finding(what, True, f"{file.read_text()} has this Python and writes into {directory}")
+    if not done.stdout.strip():  # no number of a job
+        return Finding(what, False, f"SLURM refuses a job: {_last_line(done.stderr) or done.returncode}")
+    said = _last_line(log.read_text(encoding="utf-8", errors="replace")) if log.is_file() else ""
+    said = f"a job wrote nothing into {directory}" + (f", it says: {said}" if said else "")
+    return Finding(what, False, f"{said}; that folder, {ROOT} and {sys.prefix} must be on every node")
+
+
+def _last_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith(NOTE)]
+    return lines[-1] if lines else ""
+
+
+def look(arguments: list[str]) -> list[Finding]:
+    """Return what is found here. Raises UserError where nothing can be looked at."""
+    submit, instead, words = read_arguments(arguments)
+    programs = {name for name in PROGRAMS if shutil.which(name)}
+    programs |= {"apptainer"} if shutil.which("singularity") else set()
+    for name in ("sbatch", "scontrol"):
+        if name not in programs:
+            raise UserError(f"there is no {name}: run this on a login node of the cluster")
+    profile = read_profile(ROOT / "profiles/slurm/config.yaml", instead)
+    known = read_partitions(ROOT / "profiles/slurm/partitions.yaml")
+    local = local_rules(path.read_text(encoding="utf-8") for path in sorted((ROOT / "rules").rglob("*.smk")))
+    config = answer("scontrol", "show", "config")
+    sinfo = answer("sinfo", "--exact", "--noheader", "--format=%P|%l|%m|%c|%G|%M")
+    first = dry_run(words, 1)
+    last = dry_run(words, 1 + profile.retries) if profile.retries else first
+    directory = working_directory(first)
+    found = findings(
+        config=config, sinfo=sinfo, jobs=asked(first, local), last=asked(last, local), profile=profile, known=known,
+        programs=programs, orphans=orphans(directory),
+        default_account=default_account() if "sacctmgr" in programs else "",
+    )  # fmt: skip
+    if not submit:
+        return found
+    found.append(on_a_node(known[0].name, profile.account, directory))
+    jobs = asked(first, local)
+    if any(job.gpus for job in jobs):
+        settings = settings_of(words, ROOT)
+        wanted = environments(jobs, known, settings)
+        found += ask(wanted, settings.compute.container, directory, ROOT, instead)
+    return found
+
+
+def main(arguments: list[str]) -> None:
+    """Print one line for each thing that was looked at."""
+    try:
+        found = look(arguments)
+    except UserError as error:
+        sys.exit(f"slurm-check: {error}")
+    width = max(len(one.what) for one in found)
+    for one in found:
+        print(f"{'ok   ' if one.good else 'LACKS'}  {one.what:{width}}  {one.told}")
+    sys.exit(not all(one.good for one in found))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,303 @@
+"""Pairs, pictures and masks from our files: samples and batches, frames that agree, and what bad input says."""
+
+import json
+import pickle
+from dataclasses import fields
+from pathlib import Path
+
+import cv2
+import h5py
+import numpy as np
+import polars as pl
+import pytest
+import torch
+from PIL import Image
+
+from cxr.base.errors import UserError
+from cxr.base.hdf5 import ShardWriter
+from cxr.base.tables import write_lines, write_table
+from cxr.geometry.affine import fit_affine, to_frame
+from cxr.ils.rosalia import pictures
+from cxr.ils.rosalia.samples import Draw, Draws, PictureTable, collate, loader, sentences
+from cxr.ils.rosalia.tokens import IGNORED
+from rosalia_pairs import blob, edit_line, line, pairs, picture, tokens, write
+
+
+@pytest.fixture
+def given(tmp_path) -> dict:
+    return write(tmp_path / "data")
+
+
+def test_every_sample_holds_its_own_picture_and_mask(given):
+    data = pairs(given)
+    lines = [json.loads(text) for text in Path(given["lines"]).read_text().splitlines()]
+    assert len(data) == len(lines) == 19
+    for row in np.random.default_rng(0).permutation(len(data)):
+        sample, wanted = data[int(row)], lines[row]
+        assert (sample.pair_id, sample.image_id, sample.positive) == tuple(
+            wanted[name] for name in ("pair_id", "image_id", "seg")
+        )
+        image = picture(int(wanted["image_id"][1:]))
+        assert torch.equal(sample.sam, pictures.sam_pixels(image, 64)[0])
+        assert torch.equal(sample.clip, pictures.clip_pixels(image, 32))
+        mask = blob(int(wanted["mask_id"][1:])) if wanted["seg"] else np.zeros((64, 64))
+        np.testing.assert_array_equal(sample.mask, mask)
+        assert sample.mask.dtype == np.uint8
+        text = data.tokens.encode(wanted["instruction"], wanted["answer"], "llava_v1", 4, 200)
+        assert sample.input_ids.equal(text[0])
+        assert sample.labels.equal(text[1])
+        assert (sample.resized, sample.original) == ((64, 64), (64, 64))
+    with pytest.raises(IndexError):
+        data[19]
+
+
+def test_pictures_are_equalised_where_the_draw_says_so(given):
+    data, always = pairs(given), pairs(given, equalise=True)
+    image = picture(int(data[0].image_id[1:]))
+    plain, equal = (pictures.sam_pixels(one, 64)[0] for one in (image, pictures.equalise(image)))
+    assert not torch.equal(plain, equal)
+    assert torch.equal(data[Draw(0, True)].sam, equal)
+    assert torch.equal(data[Draw(0, False)].sam, plain)
+    assert torch.equal(data[0].sam, plain)
+    assert torch.equal(always[0].sam, equal)
+    assert torch.equal(always[Draw(0, False)].sam, plain)
+
+
+def test_questions_have_no_answer_and_need_no_masks(given):
+    asked = pairs({name: given[name] for name in ("lines", "frames")}, answers=False, target=0)[0]
+    assert (asked.labels == IGNORED).all()
+    assert asked.mask is None
+    assert asked.original == (64, 64)
+    names = tokens().tokenizer.convert_ids_to_tokens(asked.input_ids.tolist())
+    assert names[-2:] == ["▁ASSISTANT", ":"]
+
+
+def test_a_batch_by_hand(given):
+    """Two pairs of one image share its row; an equalised one of the same image has another."""
+    data = pairs(given)
+    rows = [Draw(0, False), Draw(6, False), Draw(1, False), Draw(1, True), Draw(4, False)]
+    samples = [data[row] for row in rows]
+    batch = collate(samples, data.tokens.pad)
+    assert [sample.image_id for sample in samples] == ["i0", "i1", "i0", "i0", "i0"]
+    assert batch.image_of.tolist() == [0, 1, 0, 2, 0]
+    assert batch.images.shape == (3, 3, 64, 64)
+    for place, sample in enumerate(samples):
+        assert torch.equal(batch.images[batch.image_of[place]], sample.sam)
+        assert torch.equal(batch.clip[batch.image_of[place]], sample.clip)
+        length = len(sample.input_ids)
+        assert torch.equal(batch.input_ids[place, :length], sample.input_ids)
+        assert torch.equal(batch.labels[place, :length], sample.labels)
+        assert (batch.input_ids[place, length:] == 0).all()
+        assert (batch.labels[place, length:] == IGNORED).all()
+        assert batch.attention[place].tolist() == [1] * length + [0] * (batch.input_ids.shape[1] - length)
+        assert torch.equal(batch.masks[place], torch.from_numpy(sample.mask)[None].float())
+    assert len({len(sample.input_ids) for sample in samples}) == 2
+    assert batch.resized == [(64, 64)] * 3
+    assert batch.original == [(64, 64)] * 5
+    assert batch.pair_ids == [sample.pair_id for sample in samples]
+    half = batch.to("cpu", torch.bfloat16)
+    assert (half.images.dtype, half.clip.dtype, half.masks[0].dtype) == (torch.bfloat16, torch.bfloat16, torch.float32)
+    assert half.input_ids.dtype == torch.int64
+    packed = collate(samples, data.tokens.pad, packed=True)
+    assert (packed.images.dtype, packed.masks[0].dtype) == (torch.uint8, torch.uint8)
+    same(packed.to("cpu"), batch)
+
+
+def same(one, other) -> None:
+    for field in fields(one):
+        a, b = getattr(one, field.name), getattr(other, field.name)
+        if field.name == "masks":
+            assert all(torch.equal(*two) for two in zip(a, b, strict=True))
+        else:
+            assert torch.equal(a, b) if isinstance(a, torch.Tensor) else a == b
+            assert type(a) is type(b)
+
+
+def training(data, batch: int = 4) -> Draws:
+    return Draws(data.lines.positive, batch=batch, seed=5, balance="exact", equalise=0.5, where="lines")
+
+
+def test_workers_change_nothing_and_a_resume_goes_on(given):
+    data = pairs(given)
+    draws = training(data)
+    draws.begin(3)
+    alone = list(sentences(loader(data, draws, 0)))
+    two = list(sentences(loader(pickle.loads(pickle.dumps(data)), draws, 2)))
+    assert len(alone) == len(two) == 4
+    for one, other in zip(alone, two, strict=True):
+        same(one, other)
+    draws.begin(3, 2)
+    for one, other in zip(alone[2:], sentences(loader(data, draws, 0)), strict=True):
+        same(one, other)
+
+
+def centred_mask(mask: np.ndarray, fit: str) -> np.ndarray:
+    return to_frame(mask.astype(np.uint8), fit_affine(mask.shape, 96, fit), 96, nearest=True) > 0
+
+
+@pytest.mark.parametrize("suffix", [".png", ".jpg"])
+@pytest.mark.parametrize(
+    ("frame", "fit", "mismatch", "agree"),
+    [
+        ("pad", "pad", False, True),
+        ("stretch", "stretch", False, True),
+        ("own", "pad", False, True),
+        ("own", "stretch", False, True),
+        ("stretch", "pad", True, True),  # the authors' later code: right for stretched frames
+        ("own", "pad", True, False),  # the mismatch of the published code
+        ("pad", "stretch", False, False),
+        ("stretch", "pad", False, False),
+    ],
+)
+def test_the_squares_of_a_wide_picture_agree(tmp_path, frame, fit, mismatch, agree, suffix):
+    """A released tree: a wide picture that is bright where its mask is, itself taken for the model's logits."""
+    mask = np.zeros((80, 160), bool)
+    mask[10:50, 100:150] = True
+    stored = mask if frame == "own" else centred_mask(mask, frame)
+    (tmp_path / "p10").mkdir()
+    assert cv2.imwrite(str(tmp_path / f"p10/a{suffix}"), mask.astype(np.uint8) * 200 + 20)
+    write_table(tmp_path / "pictures.tsv", pl.DataFrame({"image_id": ["i0"], "path": [f"p10/a{suffix}"]}))
+    write_lines(tmp_path / "a.jsonl", [line(0, True, 0), line(0, False, 0)])
+    with ShardWriter(tmp_path / "masks.h5", key="mask_id") as writer:
+        writer.append("m0", mask=stored)
+    write_table(tmp_path / "index.parquet", pl.DataFrame({"mask_id": ["m0"], "shard": ["masks"], "row": [0]}))
+    given = {"lines": str(tmp_path / "a.jsonl"), "index": str(tmp_path / "index.parquet")}
+    given |= {"masks": [str(tmp_path / "masks.h5")], "pictures": PictureTable(tmp_path / "pictures.tsv")}
+    data = pairs(given, fit=fit, published_mismatch=mismatch)
+    sample, negative = data[0], data[1]
+    assert torch.equal(sample.sam, negative.sam)
+    assert sample.resized == ((32, 64) if mismatch else (64, 64))
+    logits = pictures.to_frame(sample.levels[None].float() - 120, 64, sample.resized, sample.original)
+    found, wanted = logits[0].numpy() > 0, sample.mask > 0
+    overlap = (found & wanted).sum() / (found | wanted).sum()
+    assert overlap > 0.88 if agree else overlap < 0.6
+
+
+def test_square_pictures_are_the_same_in_every_frame(given):
+    plain = [pairs(given)[row] for row in range(5)]
+    for options in ({"fit": "stretch"}, {"published_mismatch": True}):
+        other = pairs(given, **options)
+        for row, sample in enumerate(plain):
+            assert torch.equal(sample.sam, other[row].sam)
+            assert torch.equal(sample.clip, other[row].clip)
+            np.testing.assert_array_equal(sample.mask, other[row].mask)
+            assert (sample.resized, sample.original) == (other[row].resized, other[row].original)
+
+
+def test_a_prediction_for_a_user_comes_back_in_the_pictures_own_shape(tmp_path):
+    Image.fromarray(picture(0, (80, 160))).save(tmp_path / "a.png")
+    write_table(tmp_path / "pictures.parquet", pl.DataFrame({"image_id": ["i0"], "path": ["a.png"]}))
+    write_lines(tmp_path / "a.jsonl", [line(0, False, 0)])
+    table = PictureTable(tmp_path / "pictures.parquet")
+    sample = pairs({"lines": str(tmp_path / "a.jsonl"), "pictures": table}, target=0, answers=False)[0]
+    assert (sample.resized, sample.original) == ((32, 64), (80, 160))
+
+
+BAD_LINES = [
+    ("{not json", "line 3 is damaged"),
+    ("[1, 2]", "line 3 has no proper 'pair_id'"),
+    ({"instruction": "drop"}, "line 3 has no proper 'instruction'"),
+    ({"answer": None}, "line 3 has no proper 'answer'"),
+    ({"seg": 1}, "line 3 has no proper 'seg'"),
+    ({"seg": True, "mask_id": None}, "line 3: the positive pair .* names no mask"),
+    ({"pair_id": "s0_positive_0"}, "line 3 repeats the pair s0_positive_0"),
+    ({"seg": True, "mask_id": "m99"}, "the mask m99 of the pair .* is not among .*index.parquet and its shards"),
+    ({"image_id": "i9"}, r"the image i9 of the pair .* is not among .*00.h5 and 1 more \(1 of 5 images are missing\)"),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), BAD_LINES)
+def test_a_bad_line_is_one_sentence(given, change, message):
+    with pytest.raises(UserError, match=message) as caught:
+        pairs(edit_line(given, 2, change))
+    assert "train.jsonl" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_bytes_that_are_no_text_are_one_sentence(given):
+    data = Path(given["lines"]).read_bytes().splitlines(keepends=True)
+    Path(given["lines"]).write_bytes(data[0] + b"\xff\xfe\x00\n" + b"".join(data[1:]))
+    with pytest.raises(UserError, match="line 2 is damaged"):
+        pairs(given)
+
+
+def test_lines_that_are_missing_or_empty_are_one_sentence(given):
+    Path(given["lines"]).write_text("")
+    with pytest.raises(UserError, match=r"train\.jsonl holds no pair"):
+        pairs(given)
+    with pytest.raises(UserError, match=r"none\.jsonl cannot be read .*run snakemake dataset"):
+        pairs(given | {"lines": str(Path(given["lines"]).with_name("none.jsonl"))})
+
+
+def test_a_mask_that_its_shard_lacks_is_named_with_its_pair(given):
+    with ShardWriter(given["masks"][1], key="mask_id") as writer:
+        writer.append("m1", mask=blob(1))
+    with pytest.raises(UserError, match=r"the mask m3 of the pair s3_positive_3 is not|the mask m5 of the pair s1_pos"):
+        pairs(given)
+    with pytest.raises(UserError, match=r"is not among .*index"):
+        pairs(given | {"masks": given["masks"][:1]})
+
+
+def test_a_missing_shard_of_frames_is_one_sentence(given):
+    with pytest.raises(UserError, match=r"the image i1 of the pair .* \(2 of 4 images are missing\)"):
+        pairs(given | {"frames": given["frames"][:1]})
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_damaged_mask_names_its_pair_also_from_a_worker(given, workers):
+    with h5py.File(given["masks"][0]) as file:
+        where = file["mask"].id.get_chunk_info(0).byte_offset
+    data = bytearray(Path(given["masks"][0]).read_bytes())
+    data[where + 2 : where + 6] = b"\x12\x34\x56\x78"  # not ff: Fletcher's sum takes it for 00
+    batches = [[row] for row in range(3)]
+    Path(given["masks"][0]).write_bytes(data)
+    with pytest.raises(UserError, match=r"00\.h5 is damaged: delete it and run again") as caught:
+        list(sentences(loader(pairs(given), batches, workers)))
+    assert "\n" not in str(caught.value)
+    assert str(caught.value).startswith("pair s0_positive_0: ")
+
+
+def test_pictures_that_cannot_be_read_are_one_sentence(tmp_path):
+    cv2.imwrite(str(tmp_path / "deep.png"), np.arange(6, dtype=np.uint16).reshape(2, 3) * 9000)
+    good = cv2.imencode(".jpg", picture(0))[1].tobytes()
+    (tmp_path / "cut.jpg").write_bytes(good[: len(good) // 2])
+    (tmp_path / "text.png").write_text("no picture")
+    names = ["deep.png", "cut.jpg", "text.png", "none.png"]
+    write_table(tmp_path / "t.csv", pl.DataFrame({"image_id": names, "path": names}))
+    table = PictureTable(tmp_path / "t.csv")
+    for name in names:
+        remedy = "more than eight bits a pixel .*convert it" if name == "deep.png" else "missing or damaged: fetch it"
+        with pytest.raises(UserError, match=f"{name} .*{remedy}"):
+            table.get(name)
+    write_table(tmp_path / "bad.csv", pl.DataFrame({"image_id": names}))
+    with pytest.raises(UserError, match=r"bad\.csv has no column 'path'"):
+        PictureTable(tmp_path / "bad.csv")
+
+
+def test_a_table_of_pictures_takes_another_root_and_colour(tmp_path):
+    (tmp_path / "tree").mkdir()
+    image = picture(3, (20, 30))
+    Image.fromarray(np.repeat(image[..., None], 3, axis=2)).save(tmp_path / "tree/a.png")
+    write_table(tmp_path / "t.parquet", pl.DataFrame({"image_id": ["a"], "path": ["a.png"]}))
+    table = PictureTable(tmp_path / "t.parquet", tmp_path / "tree")
+    assert "a" in table
+    assert "b" not in table
+    np.testing.assert_array_equal(table.get("a"), image)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"fit": "crop"}, "fit is 'crop': choose pad or stretch"),
+        ({"fit": "stretch", "published_mismatch": True}, "pad with published_mismatch"),
+        ({"conversation": "vicuna"}, "conversation is 'vicuna': choose one of llava_v1, llava_llama_2"),
+    ],
+)
+def test_wrong_options_are_one_sentence(given, options, message):
+    with pytest.raises(UserError, match=message):
+        pairs(given, **options)
+
+
+def test_a_text_that_is_too_long_names_its_pair(given):
+    with pytest.raises(UserError, match=r"pair s0_positive_0: the instruction .* no room in max_length 20"):
+        pairs(given, max_length=20)[0]

@@ -1,0 +1,386 @@
+"""The boxes stage: overlap, suppression, decoding, both engines, the table it writes, and how much it finds."""
+
+import os
+from pathlib import Path
+
+import cv2
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cxr.base.errors import UserError
+from cxr.base.hdf5 import ShardWriter
+from cxr.base.tables import read_table
+from cxr.base.vocabulary import BOX_CLASSES
+from cxr.geometry.affine import fit_affine
+from cxr.geometry.boxes import box_iou
+from cxr.imaging.boxes import lite, table
+from cxr.imaging.boxes.detect_boxes import SCHEMA, run_shard
+from cxr.imaging.boxes.engine import BoxesOptions, load_engine
+from cxr.imaging.boxes.overlap import suppress
+from cxr.imaging.phantom.chest import sample
+from cxr.imaging.phantom.lesions import paint
+from cxr.metrics.boxes import match, score
+
+EXCLUDED = ["Aortic enlargement", "Other lesion", "Pneumothorax", "Cardiomegaly"]
+SHARED = Path(os.environ.get("CXR_ILS_SHARED", Path(__file__).resolve().parents[3] / "shared"))
+NIH = SHARED / "data" / "nih"
+
+
+def options(**changes) -> BoxesOptions:
+    plain = {
+        "engine": "lite",
+        "table": None,
+        "table_pixels": "frame",
+        "floor": 0.001,
+        "nms_iou": 0.5,
+        "max_boxes": 100,
+        "excluded_classes": EXCLUDED,
+    }
+    return BoxesOptions(**(plain | changes))
+
+
+def pixels(box) -> set:
+    """An independent oracle: the unit pixels of a box with integer corners."""
+    return {(x, y) for x in range(box[0], box[2]) for y in range(box[1], box[3])}
+
+
+corner = st.integers(0, 6)
+whole_box = st.tuples(corner, corner, corner, corner).map(
+    lambda b: (min(b[0], b[2]), min(b[1], b[3]), max(b[0], b[2]) + 1, max(b[1], b[3]) + 1)
+)
+
+
+@given(st.lists(whole_box, max_size=5), st.lists(whole_box, max_size=5))
+def test_iou_counts_pixels(first, second):
+    found = box_iou(np.array(first, float).reshape(-1, 4), np.array(second, float).reshape(-1, 4))
+    for i, a in enumerate(first):
+        for j, b in enumerate(second):
+            assert found[i, j] == len(pixels(a) & pixels(b)) / len(pixels(a) | pixels(b))
+
+
+def test_iou_of_boxes_without_area_is_zero():
+    assert box_iou(np.array([[1.0, 1, 1, 4]]), np.array([[1.0, 1, 1, 4], [0, 0, 4, 4]])).tolist() == [[0.0, 0.0]]
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(st.tuples(whole_box, st.integers(1, 4), st.integers(0, 2)), max_size=9),
+    st.sampled_from([0.0, 0.25, 1 / 3, 0.5, 1.0]),
+)
+def test_suppression_is_the_greedy_rule(rows, iou):
+    """Oracle: walk the boxes from the most preferred one; a box stays unless one of its class that stayed overlaps."""
+    boxes = np.array([row[0] for row in rows], float).reshape(-1, 4)
+    confidence = np.array([row[1] / 4 for row in rows])
+    classes = np.array([row[2] for row in rows], int)
+    stay = []
+    for index in sorted(range(len(rows)), key=lambda i: (-rows[i][1], rows[i][0], rows[i][2])):
+        a = pixels(rows[index][0])
+        rivals = [pixels(rows[other][0]) for other in stay if rows[other][2] == rows[index][2]]
+        if all(len(a & b) / len(a | b) <= iou for b in rivals):
+            stay.append(index)
+    kept = suppress(boxes, confidence, classes, iou)
+    # Equal rows are interchangeable: compare what they hold, not their number.
+    assert [rows[i] for i in kept] == [rows[i] for i in stay]
+
+
+def test_decoding_is_exact():
+    """Cell (row 3, column 5) of a 16 x 16 grid over 512 px has its centre at (176, 112); a cell is 32 px."""
+    distance = np.zeros((8, 16, 16), np.float32)
+    distance[:4, 3, 5] = [1.0, 0.5, 2.0, 3.25]
+    distance[4:, 3, 5] = [100.0, 0.25, 0.25, 100.0]
+    boxes = lite.decode(distance, [0, 0, 1], 512)
+    assert boxes.shape == (3, 16, 16, 4)
+    assert boxes[0, 3, 5].tolist() == [144.0, 96.0, 240.0, 216.0]
+    assert boxes[1, 3, 5].tolist() == boxes[0, 3, 5].tolist()
+    assert boxes[2, 3, 5].tolist() == [0.0, 104.0, 184.0, 512.0]
+    assert boxes[0, 15, 0].tolist() == [16.0, 496.0, 16.0, 496.0]
+
+
+def test_selection_keeps_the_floor_and_drops_what_has_no_area():
+    boxes = np.zeros((1, 1, 4, 4))
+    boxes[0, 0] = [[0, 0, 100, 100], [200, 200, 300, 300], [10, 10, 10, 50], [400, 400, 500.004, 500]]
+    confidence = np.array([[[0.001, 0.0009, 0.9, 0.30000004]]])
+    chosen, found, classes = lite.select(boxes, confidence, options())
+    assert chosen.tolist() == [[400, 400, 500.0, 500], [0, 0, 100, 100]]
+    assert found.tolist() == [0.3, 0.001]
+    assert classes.tolist() == [0, 0]
+    assert len(lite.select(boxes, confidence, options(max_boxes=1))[0]) == 1
+
+
+def test_matching_gives_each_true_box_one_hit():
+    truth = np.array([[0.0, 0, 10, 10], [20, 0, 30, 10]])
+    boxes = np.array([[0.0, 0, 10, 9], [0, 0, 10, 10], [20, 0, 30, 5], [50, 50, 60, 60]])
+    hit, found = match(boxes, truth, 0.5)
+    assert hit.tolist() == [True, False, True, False]
+    assert found.tolist() == [True, True]
+    images = [(boxes, np.array([0.9, 0.5, 0.4, 0.1]), truth), (boxes[:1], np.array([0.9]), np.zeros((0, 4)))]
+    assert score(images, iou=0.5, confidence=0.4) == {
+        "images": 2,
+        "boxes": 2,
+        "recall": 1.0,
+        "precision": 0.5,
+        "false_per_image": 1.0,
+    }
+    assert score(images, iou=0.51, confidence=0.5)["recall"] == 0.5
+
+
+# engines by name
+
+
+def test_unknown_engine_is_named():
+    with pytest.raises(UserError, match=r"engine is 'yolo'.*: choose one of lite, scaled_yolov4, table, ultralytics$"):
+        load_engine(options(engine="yolo"))
+
+
+@pytest.mark.parametrize("engine", ["lite", "table"])
+def test_unknown_excluded_class_is_named(engine, tmp_path):
+    path = tmp_path / "boxes.csv"
+    path.write_text("image_id,x1,y1,x2,y2,confidence,class_name\n")
+    with pytest.raises(UserError, match=r"'Pneumothorx'.*Pneumothorax"):
+        load_engine(options(engine=engine, table=str(path), excluded_classes=["Pneumothorx"]))
+
+
+# the table engine
+
+HEADER = "image_id,x1,y1,x2,y2,confidence,class_name\n"
+SAME = fit_affine((512, 512), 512, "pad")
+
+
+def table_engine(tmp_path, text: str, **changes) -> table.TableEngine:
+    path = tmp_path / "boxes.csv"
+    path.write_text(text)
+    return table.load(options(engine="table", table=str(path), **changes))
+
+
+def test_table_without_a_column(tmp_path):
+    with pytest.raises(UserError, match="lacks the column y2, confidence: it needs image_id, x1"):
+        table_engine(tmp_path, "image_id,x1,y1,x2,class_name\na,1,2,3,ILD\n")
+
+
+def test_table_that_is_not_there(tmp_path):
+    with pytest.raises(UserError, match=r"boxes\.table: .*none\.csv cannot be read as CSV or Parquet \(No such file"):
+        table.load(options(engine="table", table=str(tmp_path / "none.csv")))
+    with pytest.raises(UserError, match=r"boxes.table is not set"):
+        table.load(options(engine="table"))
+
+
+def test_a_table_in_another_dialect(tmp_path):
+    """Semicolons, a heading with spaces, class names in another case; and a stray mark joins no rows."""
+    rows = "7;10;20;30;40;0.5;lung_opacity\n8;10;20;30;40;0.5;PLEURAL effusion\n"
+    engine = table_engine(tmp_path, "Image ID;X1;Y1;X2;Y2;Confidence;Class name\n" + rows)
+    assert [engine.detect(np.zeros((512, 512), np.uint8), name, SAME).class_names for name in "78"] == [
+        ["Lung Opacity"], ["Pleural effusion"]
+    ]  # fmt: skip
+    stray = '7,1,2,3,4,0.5,"ILD\n8,1,2,3,4,0.5,ILD\n9,1,2,3,4,0.5,ILD"\n'
+    with pytest.raises(UserError, match=r"boxes\.table: .*line 2: a quotation mark .* over the rows below"):
+        table_engine(tmp_path, HEADER + stray)
+
+
+def test_table_with_text_for_a_number_or_another_class(tmp_path):
+    with pytest.raises(UserError, match="holds text in one of x1"):
+        table_engine(tmp_path, HEADER + "a,left,2,3,4,0.5,ILD\n")
+    with pytest.raises(UserError, match=r"holds the class_name 'Opacity': rename it to one of Aortic"):
+        table_engine(tmp_path, HEADER + "a,1,2,3,4,0.5,Opacity\n")
+    with pytest.raises(UserError, match=r"boxes.table_pixels is 'mm': choose one of frame, original"):
+        table_engine(tmp_path, HEADER, table_pixels="mm")
+
+
+def test_bad_rows_of_a_table_are_dropped_and_counted(tmp_path, caplog):
+    rows = [
+        "7,10,20,30,40,0.5,ILD",
+        "7,NaN,20,30,40,0.5,ILD",
+        "7,inf,20,30,40,0.5,ILD",
+        "7,10,20,30,40,,ILD",
+        "7,30,20,30,40,0.5,ILD",
+        "7,10,40,30,20,0.5,ILD",
+        "7,10,20,30,40,1.5,ILD",
+        "7,10,20,30,40,0.5,",
+        "7,10,20,30,40,0.0001,ILD",
+        "7,600,600,700,700,0.5,ILD",
+        "7,-10,500,30,600,0.75,Consolidation",
+    ]
+    engine = table_engine(tmp_path, HEADER + "\n".join(rows) + "\n")
+    assert engine.dropped == {"no_name": 1, "not_a_number": 3, "confidence_out_of_range": 1, "no_area": 2}
+    assert "7 rows of boxes.table dropped" in caplog.text
+    found = engine.detect(np.zeros((512, 512), np.uint8), "7", SAME)
+    assert found.boxes.tolist() == [[0, 500, 30, 512], [10, 20, 30, 40]]
+    assert found.confidence.tolist() == [0.75, 0.5]
+    assert found.class_names == ["Consolidation", "ILD"]
+    assert engine.detect(np.zeros((512, 512), np.uint8), "8", SAME).boxes.shape == (0, 4)
+
+
+def test_table_in_original_pixels(tmp_path):
+    """A 2048 x 1024 (rows x columns) picture: one frame pixel is 4 original ones, with 128 frame px left of it."""
+    affine = fit_affine((2048, 1024), 512, "pad")
+    engine = table_engine(tmp_path, HEADER + "a,0,0,1024,2048,0.5,ILD\na,400,800,800,1200,0.4,ILD\n")
+    engine = table_engine(
+        tmp_path, HEADER + "a,0,0,1024,2048,0.5,ILD\na,400,800,800,1200,0.4,ILD\n", table_pixels="original"
+    )
+    found = engine.detect(np.zeros((512, 512), np.uint8), "a", affine)
+    np.testing.assert_allclose(found.boxes, [[128, 0, 384, 512], [228, 200, 328, 300]], atol=1e-9)
+
+
+# the stage
+
+
+def chests(count: int) -> list[np.ndarray]:
+    drawn = [sample(np.random.default_rng([99, k]), 512) for k in range(count)]
+    painted = [
+        paint(c.image, lesion, c.masks["right lung"], np.random.default_rng(k))[0]
+        for k, (c, lesion) in enumerate(zip(drawn, ("consolidation", "effusion", "edema", "opacity") * 9, strict=False))
+    ]
+    return [(image * 255).astype(np.uint8) for image in painted]
+
+
+@pytest.fixture(scope="module")
+def frames(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("frames") / "00.h5"
+    images = [*chests(4), np.zeros((512, 512), np.uint8), np.full((512, 512), 255, np.uint8)]
+    with ShardWriter(path) as writer:
+        for number, image in enumerate(images):
+            writer.append(f"i{number}", image=image, to_original=SAME, original_shape=np.array([512, 512], np.int32))
+    return path
+
+
+def run(frames: Path, folder: Path, threads: int = 1, **changes) -> pl.DataFrame:
+    run_shard(
+        frames=str(frames),
+        output=str(folder / "00.parquet"),
+        excluded=str(folder / "00.excluded.parquet"),
+        options=options(**changes),
+        attrs={},
+        threads=threads,
+    )
+    return read_table(folder / "00.parquet")
+
+
+def test_shard_follows_the_contract(frames, tmp_path):
+    found = run(frames, tmp_path)
+    assert dict(found.schema) == SCHEMA
+    assert set(found["image_id"]) >= {"i0", "i1", "i2", "i3"}
+    assert read_table(tmp_path / "00.excluded.parquet").is_empty()
+    order = ["image_id", "confidence", "x1", "y1", "x2", "y2", "class_name"]
+    assert found.equals(found.sort(order, descending=[name == "confidence" for name in order]))
+    assert found["confidence"].is_between(0.001, 1).all()
+    assert found.group_by("image_id").len()["len"].max() <= 100
+    for low, high in (("x1", "x2"), ("y1", "y2")):
+        assert ((found[low] >= 0) & (found[low] < found[high]) & (found[high] <= 512)).all()
+    assert set(found["class_name"]) <= set(BOX_CLASSES)
+    assert (found["kept"] == ~found["class_name"].is_in(EXCLUDED)).all()
+    for name in ("x1", "y1", "x2", "y2"):
+        assert (found[name].round(2) == found[name]).all()
+    assert (found["confidence"].round(6) == found["confidence"]).all()
+
+
+def test_threads_and_company_change_nothing(frames, tmp_path):
+    for name in ("one", "three"):
+        (tmp_path / name).mkdir()
+    one = run(frames, tmp_path / "one", threads=1)
+    run(frames, tmp_path / "three", threads=3)
+    assert (tmp_path / "one" / "00.parquet").read_bytes() == (tmp_path / "three" / "00.parquet").read_bytes()
+    with ShardWriter(tmp_path / "alone.h5") as writer:
+        writer.append("i2", image=chests(3)[2], to_original=SAME)
+    assert run(tmp_path / "alone.h5", tmp_path).equals(one.filter(pl.col("image_id") == "i2"))
+
+
+def test_empty_shard(tmp_path):
+    with ShardWriter(tmp_path / "none.h5", empty={"image": ((512, 512), np.uint8)}):
+        pass
+    found = run(tmp_path / "none.h5", tmp_path)
+    assert found.is_empty()
+    assert dict(found.schema) == SCHEMA
+
+
+STOPPED = "the engine stopped with {} in {}; the first such error is in the job's log"
+
+
+def test_engine_failure_is_a_ledger_row(frames, tmp_path, monkeypatch):
+    class Broken(lite.LiteEngine):
+        def detect(self, image, image_id, to_original):
+            if image_id == "i1":
+                raise ZeroDivisionError("secret detail")
+            return super().detect(image, image_id, to_original)
+
+    monkeypatch.setattr(lite, "load", lambda options, setup: Broken(options))
+    found = run(frames, tmp_path)
+    assert "i1" not in set(found["image_id"])
+    assert read_table(tmp_path / "00.excluded.parquet").rows() == [
+        (
+            "i1",
+            "",
+            "boxes",
+            "engine_failure",
+            STOPPED.format("ZeroDivisionError", "cxr.imaging.boxes.detect_boxes.work"),
+        )
+    ]
+
+
+@pytest.mark.parametrize(("image_id", "warned"), [("i3", False), ("other", True)])
+def test_a_table_of_other_images_is_warned_of_with_counts(frames, tmp_path, caplog, image_id, warned):
+    path = tmp_path / "boxes.csv"
+    path.write_text(HEADER + f"{image_id},10,20,30,40,0.5,ILD\nelsewhere,10,20,30,40,0.5,ILD\n")
+    found = run(frames, tmp_path, engine="table", table=str(path))
+    assert found.is_empty() == warned
+    assert ("none of the 6 images of this shard is among the 2 that the table" in caplog.text) == warned
+    assert "elsewhere" not in caplog.text
+
+
+def test_excluded_classes_only_mark(frames, tmp_path):
+    every = run(frames, tmp_path, excluded_classes=[])
+    some = run(frames, tmp_path, excluded_classes=["Lung Opacity"])
+    assert every["kept"].all()
+    assert every.drop("kept").equals(some.drop("kept"))
+    assert (some["kept"] == (some["class_name"] != "Lung Opacity")).all()
+
+
+# what the lite engine finds
+
+
+def found_share(images: list[tuple[np.ndarray, np.ndarray]], iou: float, confidence: float) -> tuple[float, float]:
+    """Recall and false boxes per image of every class but the excluded ones, over (image, true boxes)."""
+    engine = load_engine(options())
+    scored = []
+    for image, truth in images:
+        found = engine.detect(image, "", SAME)
+        used = [name not in EXCLUDED for name in found.class_names]
+        scored.append((found.boxes[used], found.confidence[used], truth))
+    result = score(scored, iou=iou, confidence=confidence)
+    return result["recall"], result["false_per_image"]
+
+
+def test_recall_on_phantoms_never_trained_on():
+    images = []
+    for number in range(24):
+        rng = np.random.default_rng([2026, 11, number])
+        chest = sample(rng, 512, ap=number % 2 == 1)
+        lesion = ("opacity", "consolidation", "pneumonia", "effusion")[number % 4]
+        lung = chest.masks[("right lung", "left lung")[number // 4 % 2]]
+        image, mask = paint(chest.image, lesion, lung, rng, midline=chest.midline)
+        rows, columns = np.nonzero(mask)
+        truth = np.array([[columns.min(), rows.min(), columns.max() + 1, rows.max() + 1]], float)
+        images.append(((image * 255).astype(np.uint8), truth))
+    recall, _ = found_share(images, 0.3, 0.2)
+    assert recall >= 0.8
+    healthy = [
+        ((sample(np.random.default_rng([2026, 12, k]), 512).image * 255).astype(np.uint8), np.zeros((0, 4)))
+        for k in range(8)
+    ]
+    assert found_share(healthy, 0.3, 0.2)[1] <= 3.0
+
+
+@pytest.mark.skipif(not NIH.is_dir(), reason=f"no shared data at CXR_ILS_SHARED ({NIH.parent.parent})")
+def test_boxes_of_real_radiographs():
+    """The weights saw these images: a test of the stage on real pictures; honest scores are in CARD.md."""
+    import json
+
+    rows = pl.read_csv(NIH / "nih.csv").filter(pl.col("rsna_class") == "Lung Opacity").sort("image")[:12]
+    images = []
+    for row in rows.iter_rows(named=True):
+        picture = cv2.imread(str(NIH / "images" / row["image"]), cv2.IMREAD_GRAYSCALE)
+        boxes = [[b["x"], b["y"], b["x"] + b["w"], b["y"] + b["h"]] for b in json.loads(row["rsna_boxes"])]
+        images.append((cv2.resize(picture, (512, 512), interpolation=cv2.INTER_AREA), np.array(boxes) / 2))
+    assert found_share(images, 0.3, 0.2)[0] >= 0.6
+    assert found_share(images, 0.3, 0.01)[0] >= 0.8

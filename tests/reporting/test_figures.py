@@ -1,0 +1,161 @@
+"""Figures: which studies are shown, what the charts say, and that pictures are pictures."""
+
+import numpy as np
+import polars as pl
+import pytest
+from matplotlib.colors import to_rgb
+
+from cxr.base.vocabulary import LESIONS, ORGAN_LABELS, ZONE_LABELS
+from cxr.plotting import palette
+from cxr.plotting.plots import save
+from cxr.reporting.figures import charts
+from cxr.reporting.figures.draw_figures import FiguresOptions, choose, funnel_steps
+from cxr.reporting.figures.panel import Story, draw, failed_conditions
+
+OPTIONS = FiguresOptions(studies=4, dpi=50, quality=85, seed=1)
+
+
+def findings(rows: list[tuple[str, str | None, str | None]]) -> pl.DataFrame:
+    schema = {"image_id": pl.String, "target": pl.String, "mask_id": pl.String}
+    return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def test_every_lesion_with_a_mask_is_shown_before_one_comes_twice():
+    rows = [(f"e{i}", "edema", f"m{i}") for i in range(20)] + [("p", "pneumonia", "mp"), ("f", "effusion", "mf")]
+    chosen = choose([findings(rows)], OPTIONS)
+    names = [name for _, name in chosen]
+    assert len(names) == len(set(names)) == 4
+    assert {"p", "f"} <= set(names)
+
+
+def test_the_choice_does_not_depend_on_the_shards():
+    rows = [(f"i{i}", LESIONS[i % 7], f"m{i}" if i % 3 else None) for i in range(30)]
+    whole = [name for _, name in choose([findings(rows)], OPTIONS)]
+    parts = [findings(rows[20:]), findings(rows[:5]), findings(rows[5:20])]
+    assert [name for _, name in choose(parts, OPTIONS)] == whole
+    for shard, name in choose(parts, OPTIONS):
+        assert name in parts[shard]["image_id"].to_list()
+
+
+def test_fewer_studies_than_asked_for_are_all_shown():
+    assert len(choose([findings([("a", None, None), ("b", "edema", "m")])], OPTIONS)) == 2
+    assert choose([findings([])], OPTIONS) == []
+
+
+@pytest.mark.parametrize(
+    ("verdict", "names"),
+    [(0, []), (1, ["anatomy"]), (0b1010, ["conf", "size"]), (0b110000, ["zero_area", "empty_after_refine"])],
+)
+def test_verdicts_are_named(verdict, names):
+    assert failed_conditions(verdict) == names
+
+
+def story() -> Story:
+    blank = np.zeros((512, 512), np.uint8)
+    left = np.zeros((512, 512), bool)
+    left[100:300, 300:400] = True
+    finding = {
+        "target": "edema", "entity": "edema", "certainty": "definitive", "reported": ["left lung"], "reason": None,
+        "grounded": ["left lung"], "mask_id": "m", "box_verdicts": [0, 2],
+    }  # fmt: skip
+    silent = finding | {
+        "target": None,
+        "entity": "nodule",
+        "mask_id": None,
+        "box_verdicts": None,
+        "reason": "no_lesion",
+    }
+    box = {"x1": 300.0, "y1": 100.0, "x2": 400.0, "y2": 300.0, "confidence": 0.5, "class_name": "ILD"}
+    return Story(
+        title="study s, image i, split train",
+        image=blank,
+        edited=blank,
+        anomaly=np.where(left, 40, 0).astype(np.uint8),
+        organs=dict.fromkeys(ORGAN_LABELS, left),
+        zones=dict.fromkeys(ZONE_LABELS, left),
+        boxes=[box, box],
+        findings=[finding, silent],
+        masks={"m": left},
+        pairs=[{"instruction": "Segment the edema in the left lung.", "answer": "[SEG]"}] * 60,
+    )
+
+
+def test_a_panel_has_its_eight_parts_and_says_what_happened():
+    figure = draw(story())
+    titles = {axes.get_title() for axes in figure.axes}
+    assert {"image x", "edited image, no lesion", "organs on x", "zones on the edited image", "lesion masks"} <= titles
+    words = "\n".join(text.get_text() for axes in figure.axes for text in axes.texts)
+    assert "ILD 0.50: productive" in words
+    assert "ILD 0.50: conf" in words
+    assert "nodule" in words
+    assert "lines more" in words
+
+
+def test_the_same_story_gives_the_same_file(tmp_path):
+    for name in ("a.png", "b.png"):
+        save(draw(story()), tmp_path / name, 40)
+    assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+    assert b"Software" not in (tmp_path / "a.png").read_bytes()  # matplotlib's version
+
+
+def test_the_distribution_shows_every_count():
+    table = pl.DataFrame(
+        {
+            "split": ["train", "test", "test", "test"], "lesion": ["edema", "edema", "opacity", "total"],
+            "basic_positive": [1, 1, 0, 1], "global_positive": [0, 1, 0, 1], "global_negative": [5, 0, 7, 7],
+            "basic_positive_paper": [9, 9, 9, 9], "global_negative_paper": [9, 9, 9, 9],
+        }
+    )  # fmt: skip
+    axes = charts.distribution(table).axes[0]
+    heights = [bar.get_height() for bar in axes.patches]
+    assert sum(heights) == 15
+    assert heights[LESIONS.index("edema")] == 3
+    assert heights[7 + LESIONS.index("opacity")] == 7
+
+
+def test_the_shares_are_of_each_polarity_beside_the_paper():
+    rows = [("train", "edema", 3, 10), ("test", "edema", 1, 0), ("train", "effusion", 4, 30), ("train", "total", 7, 40)]
+    table = pl.DataFrame(
+        {
+            "split": [row[0] for row in rows], "lesion": [row[1] for row in rows],
+            "basic_positive": [row[2] for row in rows], "basic_positive_paper": [row[3] for row in rows],
+            "global_negative": [row[3] for row in rows], "global_negative_paper": [row[2] for row in rows],
+        }
+    )  # fmt: skip
+    positive, negative = charts.shares(table).axes
+    edema, effusion = LESIONS.index("edema"), LESIONS.index("effusion")
+    widths = [[bar.get_width() for bar in axes.patches] for axes in (positive, negative)]
+    assert [widths[0][at] for at in (edema, effusion, 7 + edema, 7 + effusion)] == [50.0, 50.0, 25.0, 75.0]
+    assert [widths[1][at] for at in (edema, effusion, 7 + edema, 7 + effusion)] == [25.0, 75.0, 50.0, 50.0]
+    assert [sum(part) for part in widths] == [200.0, 200.0]
+
+
+def test_the_funnel_steps_hold_every_reason():
+    table = pl.DataFrame(
+        {
+            "stage": ["input", "cohort", "cohort", "frames"],
+            "reason": [None, "not_frontal", "empty_file", None],
+            "images": [9, 2, 1, 0],
+            "left": [9, 6, 6, 6],
+        }
+    )
+    steps = funnel_steps(table)
+    assert steps == [("input", 9, {}), ("cohort", 6, {"not_frontal": 2, "empty_file": 1}), ("frames", 6, {})]
+    words = " ".join(text.get_text() for text in charts.funnel(steps).axes[0].texts)
+    assert "not_frontal 2" in words
+
+
+def test_recall_shows_a_dash_where_there_is_none():
+    table = pl.DataFrame({"thresholds": ["a", "a"], "lesion": ["edema", "opacity"], "recall": [58.0, None]})
+    texts = [text.get_text() for text in charts.recall(table).axes[0].texts]
+    assert texts == ["58", "–"]
+
+
+def test_positive_and_negative_differ_in_brightness():
+    # for readers who see no colour, and for print
+    def brightness(colour: str) -> float:
+        return float(np.dot(to_rgb(colour), (0.299, 0.587, 0.114)))
+
+    assert abs(brightness(palette.POSITIVE) - brightness(palette.NEGATIVE)) > 0.2
+    assert len(set(palette.LESION_COLOURS.values())) == len(LESIONS)

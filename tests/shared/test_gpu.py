@@ -1,0 +1,207 @@
+"""The engines on a real GPU: the same masks, boxes and answers as on the CPU, and errors that only a device raises.
+
+Skipped, visibly, without a GPU that torch sees: `pytest tests/shared/test_gpu.py` (docs/development.md). Nothing here
+needs Snakemake, pydantic or polars, but for what is skipped without them.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from conftest import ROOT  # noqa: E402
+from cxr.base import workers  # noqa: E402
+from cxr.base.engines import Setup  # noqa: E402
+from cxr.base.errors import UserError, out_of_memory  # noqa: E402
+from cxr.nets.devices import device_of, gpus_of  # noqa: E402
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason=f"no GPU that torch {torch.__version__} sees"),
+]
+DEVICES = ("cpu", "cuda")
+
+
+def setup(files: dict[str, str], device: str, own: dict | None = None, batch: int = 3) -> Setup:
+    return Setup(own or {}, files, device=device, batch=batch, asked=int(device == "cuda"))
+
+
+def pictures(count: int) -> list[np.ndarray]:
+    """Frames of drawn chests."""
+    from cxr.imaging.phantom.chest import sample
+
+    drawn = (sample(np.random.default_rng([5, seed]), (512, 512)).image for seed in range(count))
+    return [np.round(image * 255).astype(np.uint8) for image in drawn]
+
+
+def iou(one: np.ndarray, other: np.ndarray) -> float:
+    return (one & other).sum() / max(1, (one | other).sum())
+
+
+def test_the_device_is_a_gpu_that_adds():
+    assert device_of("auto", 1).type == device_of("cuda", 1).type == "cuda"
+    assert device_of("auto", 0).type == device_of("cpu", 1).type == "cpu"
+    there = torch.cuda.device_count()
+    assert gpus_of("auto", there) == there
+    with pytest.raises(UserError, match=rf"asked for {there + 1} GPUs, but it sees {there} .*built for CUDA"):
+        device_of("auto", there + 1)
+
+
+@pytest.mark.parametrize("weights", ["told", "random"])
+def test_hybridgnet_draws_the_same_organs(tmp_path, weights):
+    from cxr.imaging.organs.hybridgnet import HybridGNetOrgans, square_of
+    from tiny_hybridgnet import coarse_ovals, publish, random_weights, told
+
+    path = publish(tmp_path, told(coarse_ovals()) if weights == "told" else random_weights())
+    one, other = (HybridGNetOrgans(path, device, int(device == "cuda")) for device in DEVICES)
+    same = np.array([[1.0, 0, 0], [0, 1, 0]])
+    for image in pictures(3):
+        picture, _ = square_of(image, np.ones(2))
+        np.testing.assert_allclose(other.landmarks(picture), one.landmarks(picture), atol=0.05)
+        assert (other.landmarks(picture) == other.landmarks(picture)).all()
+        masks = [engine.segment(image, "i", same, image.shape) for engine in (one, other)]
+        assert [iou(*both) > 0.99 or not both[0].any() for both in zip(*masks, strict=True)] == [True] * 3
+
+
+def test_the_five_folds_find_the_same_boxes(tmp_path):
+    pytest.importorskip("scipy")
+    from cxr.imaging.boxes.engine import BoxesOptions
+    from cxr.imaging.boxes.scaled_yolov4 import INPUTS, PUBLISHED, ScaledYolov4Engine
+    from cxr.imaging.weights.scaled_yolov4 import convert_scaled_yolov4
+    from tiny_yolo import save, tiny_net
+
+    files = {}
+    for number, name in enumerate(INPUTS):
+        source = save(tiny_net(number), tmp_path / f"scaled_yolo_fold_{number}.pt", list(PUBLISHED), half=False)
+        files[name] = str(tmp_path / f"{name}.safetensors")
+        convert_scaled_yolov4(source, files[name])
+    own = {"image_size": 128, "border": 32, "fold_iou": 0.65, "ensemble_iou": 0.5, "wrap_white": False}
+    options = BoxesOptions("scaled_yolov4", None, "frame", 0.3, 0.5, 100, [], own)
+    one, other = (ScaledYolov4Engine(options, setup(files, device, own)) for device in DEVICES)
+    for here, there in zip(one.detect_batch(pictures(4)), other.detect_batch(pictures(4)), strict=True):
+        assert len(here.boxes) > 3
+        assert here[2] == there[2]
+        np.testing.assert_allclose(there[0], here[0], atol=0.5)
+        np.testing.assert_allclose(there[1], here[1], atol=2e-3)
+
+
+def test_radedit_edits_the_same(tmp_path):
+    pytest.importorskip("diffusers")
+    import tiny_diffusion
+    from cxr.imaging.anomaly.radedit import load
+
+    own = {"prompt": "no finding", "invert_prompt": "", "steps": 4, "guidance": 7.5, "invert_guidance": 3.5}
+    own |= {"skip_ratio": 0.3, "keep_margin": 0, "dtype": "float32", "published_bugs": False, "seed": 7}
+    files = tiny_diffusion.write_radedit(tmp_path)
+    random = np.random.default_rng(3)
+    images = [random.integers(0, 256, (64, 64)).astype(np.uint8) for _ in range(3)]
+    lung = np.zeros((64, 64), bool)
+    lung[16:48, 8:24] = True
+    organs = [{"right lung": lung, "left lung": lung[:, ::-1].copy(), "heart": np.zeros_like(lung)}] * 3
+    one, other = (
+        load(None, setup(files, device, own)).edit_batch(images, organs, ["a", "b", "c"]) for device in DEVICES
+    )
+    for here, there in zip(one, other, strict=True):
+        np.testing.assert_allclose(there, here, atol=0.5)
+
+
+def test_rosalia_draws_and_says_the_same(tmp_path):
+    for name in ("polars", "hdf5plugin", "transformers"):
+        pytest.importorskip(name)
+    from cxr.base.hdf5 import Shard
+    from cxr.ils.inference.asking import InferenceOptions
+    from cxr.ils.inference.infer import run_split
+    from tiny_rosalia import TARGET, make, read
+
+    (tmp_path / "tiny").mkdir()
+    tiny = make(tmp_path / "tiny")
+    options = InferenceOptions("llava_v1", 512, "pad", False, True, 24, True, TARGET, "float32")
+    said, drawn = {}, {}
+    for device in DEVICES:
+        made = tmp_path / f"{device}.jsonl", tmp_path / f"{device}.h5"
+        run_split(
+            model=tiny.model, lines=tiny.lines, frames=tiny.frames, predictions=made[0], prediction_masks=made[1],
+            options=options, attrs={}, compute={"device": device, "batch": 8, "asked": int(device == "cuda")},
+        )  # fmt: skip
+        said[device] = read(made[0])
+        with Shard(made[1], key="pair_id") as shard:
+            drawn[device] = {name: shard.get("mask", name) for name in shard.ids}
+    assert said["cuda"] == said["cpu"]
+    assert drawn["cuda"].keys() == drawn["cpu"].keys()
+    assert min(iou(drawn["cpu"][name], drawn["cuda"][name]) for name in drawn["cpu"]) > 0.99
+
+
+def test_a_batch_that_does_not_fit_is_halved_on_the_card_too():
+    whole = torch.cuda.get_device_properties(0).total_memory
+    sizes = []
+
+    def work(rows: list[tuple]) -> list[tuple]:
+        sizes.append(len(rows))
+        torch.empty(len(rows) * (whole // 3), dtype=torch.uint8, device="cuda")
+        return [(number, None) for (number,) in rows]
+
+    done, batch = workers.fitting(work, [(number,) for number in range(4)], 4, "anomaly")
+    assert [number for number, _ in done] == [0, 1, 2, 3]
+    assert sizes[0] == 4
+    assert batch in (1, 2)
+    with pytest.raises(Exception, match="memory") as told:
+        torch.empty(2 * whole, dtype=torch.uint8, device="cuda")
+    assert out_of_memory(told.value)
+
+
+ASSERT = """
+import sys
+import torch
+from cxr.base import run
+from cxr.base.workers import sift, sift_batches
+
+class Book:
+    stage, accepted, excluded = "organs", [], []
+
+    def accept(self, name):
+        self.accepted.append(name)
+
+    def exclude(self, *row):
+        self.excluded.append(row)
+
+book = Book()
+
+table = torch.arange(8.0, device="cuda")
+
+def work_batch(rows):
+    places = torch.tensor([number for (number,) in rows], device="cuda")
+    return [(value, None) for value in table[places].tolist()]
+
+def work(number):
+    return work_batch([(number,)])[0]
+
+run.start(sys.argv[1])
+names = [f"{number:02}" for number in range(12)]  # from the ninth on no place of the table
+read = lambda name: (int(name),)
+rows = sift(book, names, read, work, 2) if sys.argv[2] == "one" else sift_batches(book, names, read, work_batch, 4)
+try:
+    list(rows)
+finally:
+    print(len(book.accepted), len(book.excluded), flush=True)
+"""
+
+
+@pytest.mark.parametrize("how", ["one", "batches"])
+def test_a_device_side_assert_ends_the_job_and_excludes_nobody(tmp_path, how):
+    """In a process of its own: nothing works on the device after it."""
+    log = tmp_path / "job.log"
+    done = subprocess.run(
+        [sys.executable, "-c", ASSERT, str(log), how], cwd=ROOT / "scripts", capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1, done.stderr
+    accepted, excluded = map(int, done.stdout.split())
+    assert accepted <= 8
+    assert excluded == 0
+    sentence = next(line for line in done.stderr.splitlines() if "is broken, not an image" in line)
+    assert sentence.startswith("organs: the device is broken, not an image (")
+    assert "device-side assert" in Path(log).read_text()
+    assert "Traceback (most recent call last)" in Path(log).read_text()

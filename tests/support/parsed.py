@@ -1,0 +1,123 @@
+"""The workflow as Snakemake parses it: ``python parsed.py ROOT SETTINGS`` prints its rules as JSON.
+
+Every file of weights that a user places is there, empty.
+
+A process of its own: the parse changes the working directory, and keeps the modules of the rule files in memory.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+TRIES = (1, 2, 3)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One rule. ``target``: it runs nothing; ``function``: what its job calls, below ``cxr``; ``resources``: of three
+    tries each; what depends on wildcards is None. ``file``: where it stands, below ``rules/``.
+    """
+
+    name: str
+    target: bool
+    file: str
+    function: str
+    modules: list[str]
+    script: str
+    environment: str
+    group: str
+    local: bool
+    message: str
+    log: list[str]
+    benchmark: str
+    input: list[str]
+    output: list[str]
+    params: list[str]
+    resources: dict[str, list]
+    threads: bool
+    retries: bool
+
+
+def rules(settings: dict | None = None, root: Path = ROOT) -> dict[str, Rule]:
+    """Return {name: rule} of the workflow under some settings."""
+    return _rules(json.dumps(settings or {}, sort_keys=True), root)
+
+
+def working(settings: dict | None = None) -> dict[str, Rule]:
+    """Return the rules that run something."""
+    return {name: rule for name, rule in rules(settings).items() if not rule.target}
+
+
+@cache
+def _rules(settings: str, root: Path) -> dict[str, Rule]:
+    command = [sys.executable, __file__, str(root), settings]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return {rule["name"]: Rule(**rule) for rule in json.loads(done.stdout)}
+
+
+def _amount(value: object, attempt: int) -> object:
+    try:
+        return value(None, attempt=attempt) if callable(value) else value
+    except (AttributeError, TypeError, KeyError):  # of the wildcards
+        return None
+
+
+def _plain(rule, root: Path, local: set[str]) -> dict:
+    told = rule.ruleinfo
+    params = dict(rule.params.items())
+    amounts = told.resources[1] if told.resources else {}
+    plain = Rule(
+        name=rule.name,
+        target=rule.norun,
+        file=Path(rule.snakefile).relative_to(root).as_posix(),
+        function=params.get("function", ""),
+        modules=params.get("code", "").split(),
+        script=str(rule.script or ""),
+        environment=str(rule.conda_env or ""),
+        group=told.group or "",
+        local=rule.name in local,
+        message=told.message or "",
+        log=[str(path) for path in rule.log],
+        benchmark=str(rule.benchmark or ""),
+        input=sorted(rule.input.keys()),
+        output=[str(path) for path in rule.output],
+        params=sorted(params),
+        resources={name: [_amount(value, attempt) for attempt in TRIES] for name, value in amounts.items()},
+        threads=told.threads is not None,
+        retries=told.retries is not None,
+    )
+    return asdict(plain)
+
+
+def main(root: str, settings: str) -> None:
+    sys.path.insert(0, str(Path(root) / "scripts"))
+    from snakemake.api import SnakemakeApi
+    from snakemake.settings.types import ConfigSettings, OutputSettings, ResourceSettings
+
+    from cxr.imaging.weights.catalogue import placed
+    from cxr.workflow import jobs
+
+    # which modules a rule's digest is of, in place of the digest
+    jobs.code_digest = lambda script, *modules: " ".join(modules)
+    with tempfile.TemporaryDirectory() as directory, SnakemakeApi(OutputSettings(dryrun=True)) as api:
+        for path in (Path(directory, name) for names in placed("weights").values() for name in names):
+            path.parent.mkdir(exist_ok=True)
+            path.touch()
+        workflow = api.workflow(
+            resource_settings=ResourceSettings(cores=1),
+            config_settings=ConfigSettings(config=json.loads(settings)),
+            snakefile=Path(root) / "Snakefile",
+            workdir=Path(directory),
+        )._workflow
+        found = [_plain(rule, Path(root), workflow._localrules) for rule in workflow.rules]
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

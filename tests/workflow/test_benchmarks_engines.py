@@ -1,0 +1,135 @@
+"""The benchmark of the large nets: true sizes, arithmetic by hand, a tiny net through the very function, refusals."""
+
+import sys
+
+import pytest
+import torch
+
+from conftest import ROOT
+from cxr.base.errors import UserError
+from cxr.workflow.params import stage_options
+from cxr.workflow.settings import read
+from tiny_yolo import STRIDES, plan, tiny_plan
+
+sys.path.insert(0, str(ROOT / "benchmarks"))
+import engines
+import engines_nets as nets
+import engines_run as run
+from cxr.imaging.boxes.scaled_yolov4.network import Network
+
+SMALL = {"image_size": 128, "border": 32}
+
+
+def count(state: dict[str, torch.Tensor]) -> tuple[int, int]:
+    return len(state), sum(value.numel() for value in state.values())
+
+
+# true sizes, on no memory
+
+
+def test_sizes_that_are_known():
+    with torch.device("meta"):
+        assert count(nets.hybridgnet().state_dict()) == (107, 17_511_090)
+        assert count(nets.cxas()) == (383, 73_441_053)
+        assert count(dict(nets.p6().named_parameters()))[1] == 126_846_096
+        assert count(dict(Network(plan(80), STRIDES).named_parameters()))[1] == pytest.approx(127.6e6, abs=5e4)  # paper
+
+
+def test_sizes_of_the_diffusion_model():
+    with torch.device("meta"):
+        assert count(dict(nets.unet().named_parameters()))[1] == 859_520_964  # Stable Diffusion 1.5's
+        parts = {"vae": nets.vae(), "bert": nets.bert()}
+    values = {name: count(dict(part.named_parameters()))[1] for name, part in parts.items()}
+    # published files in bytes: four a value, and a header that names the tensors
+    assert 0 < 334_643_268 - 4 * values["vae"] < 2**15
+    pooler, projection = 768 * 768 + 768, 768 * 128 + 128 + 2 * 128 + 128 * 128 + 128
+    assert 0 < 440_909_232 - 4 * (values["bert"] + pooler + projection) < 2**15
+
+
+# arithmetic
+
+
+def test_seconds_an_image():
+    done, now = [], iter([10.0, 24.0])
+    assert run.seconds_an_image(done.append, list("abcdefg"), 3, lambda: next(now)) == 2.0
+    assert done == [["a", "b", "c"], ["d", "e", "f"], ["g"]]
+
+
+def test_the_time_of_all_parts_counts_what_is_fixed_once():
+    assert run.whole(seconds=9.0, fixed=3.0, parts=2, of=140) == 3.0 + 140 * 3.0
+    assert run.whole(seconds=8.0, fixed=0.0, parts=1, of=5) == 40.0
+
+
+class Editor:
+    """An engine with steps that notes what it is asked, and a clock that goes on by a second for each step."""
+
+    batch = 2
+
+    def __init__(self):
+        self.steps, self.asked, self.now = list(range(140)), [], 0.0
+
+    def edit_batch(self, images, organs, names):
+        self.asked.append((len(images), len(self.steps)))
+        self.now += len(images) * (4 + len(self.steps))
+
+
+def test_an_engine_with_steps(monkeypatch):
+    editor = Editor()
+    monkeypatch.setattr(run, "load", lambda *_: editor)
+    monkeypatch.setattr(run, "clock_of", lambda _: lambda: editor.now)
+    row = run.measure("anomaly", "radedit", {"own": {"dtype": "bfloat16"}}, {}, "cpu", batch=2, images=3, parts=5)
+    assert editor.asked == [(2, 0), (1, 0), (2, 5), (1, 5)]
+    told = {"batch": 2, "images": 3, "parts": 5, "of_parts": 140, "s_per_part": 1.0, "s_besides": 4.0}
+    assert row | told | {"s_per_image": 144.0, "images_per_s": 1 / 144, "dtype": "bfloat16"} == row
+
+
+def test_an_engine_that_takes_one_at_a_time_has_no_batched_row(monkeypatch):
+    monkeypatch.setattr(run, "load", lambda *_: object())
+    assert run.measure("organs", "hybridgnet", {"own": {}}, {}, "cpu", batch=2, images=1) == {}
+
+
+# a tiny net of the true class through making and measuring
+
+
+def test_a_tiny_ensemble(tmp_path):
+    options = stage_options(read({"boxes": {"engine": "scaled_yolov4", "scaled_yolov4": SMALL}}))["boxes"]
+    torch.manual_seed(0)
+    files = nets.write_scaled_yolov4(tmp_path, options, run.frame().image, Network(tiny_plan(), STRIDES), tiny_plan())
+    assert nets.values(files) == 5 * count(Network(tiny_plan(), STRIDES).state_dict())[1]
+    engine = run.load("boxes", "scaled_yolov4", options, files, "cpu", 2, None)
+    assert len(engine.folds) == 5
+    assert engine.detect_batch([run.frame().image])[0].confidence.size  # suppression has work
+    row = run.measure("boxes", "scaled_yolov4", options, files, "cpu", batch=2, images=2, parts=2)
+    assert (row["parts"], row["of_parts"], row["batch"], row["images"]) == (2, 5, 2, 2)
+    assert row["s_per_image"] == pytest.approx(5 * row["s_per_part"])
+    assert row["device"].startswith("CPU, ")
+    assert row["peak_gb"] > 0.05  # this process holds torch
+    assert set(row) | {"stage", "engine", "values_million"} == set(engines.COLUMNS)
+
+
+# refusals, each in a sentence
+
+
+def test_a_package_that_is_missing(monkeypatch, tmp_path):
+    monkeypatch.setitem(run.PACKAGES, "cxas", ("no_such_package",))
+    with pytest.raises(UserError, match=r"^the package no_such_package is not in .*: name the interpreter"):
+        run.make("anatomy", "cxas", {}, str(tmp_path), "cpu")
+
+
+@pytest.mark.parametrize(
+    ("given", "fault"),
+    [
+        (["--engines", "hybridgnet,lite"], "'lite' is no engine with a large net: choose among hybridgnet, "),
+        (["--python", "yolo=python"], "'yolo' is no engine with a large net"),
+        (["--images", "0"], "argument --images: invalid positive value: '0'"),
+    ],
+)
+def test_a_wrong_command_line(given, fault, capsys):
+    with pytest.raises(SystemExit):
+        engines.arguments(given)
+    assert fault in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_an_interpreter_that_does_not_run():
+    with pytest.raises(engines.Refused, match=r"^/no/python does not run \(No such file or directory\): correct"):
+        engines.child("/no/python", task="make")

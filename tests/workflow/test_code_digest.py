@@ -1,0 +1,210 @@
+"""Digests of code are of its meaning: a reworded comment changes none, a changed number those of its users."""
+
+import ast
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conftest import ROOT, SLICE, write_settings
+from cxr.workflow import code_meaning
+from cxr.workflow.code_meaning import Known, joined
+from planner import Planner
+from whole_runs import copy_repository
+
+CODE = '''"""A module."""
+
+import os
+
+LIMIT = 30.0
+"""A limit."""
+
+
+class Part:
+    """A part."""
+
+    size: int = 3  # a comment
+
+    def area(self, side: float, *, twice: bool = False) -> float:
+        """Return an area."""
+        text = f"{side!r:>4} {{}}"
+        return self.size * side**2 if twice else len(text) - LIMIT
+'''
+SAME = [
+    ('"""A module."""', '"""Another description,\n\nof two paragraphs."""'),
+    ('"""A limit."""\n', ""),
+    ("# a comment", "# another # comment"),
+    ("\n\n\nclass", "\n# new\nclass"),
+    ('"""Return an area."""', "'''Return an area, in pixels.'''"),
+    ("30.0", "30.00"),
+    ("side**2", "(side ** 2)"),
+]
+OTHER = [
+    ("30.0", "31.0"),
+    ("30.0", "30"),
+    ("size: int = 3", "size: int = 4"),
+    ("size: int", "size: float"),
+    ("twice: bool = False", "twice: bool = True"),
+    ("side!r:>4", "side!r:>5"),
+    ("import os", "import re"),
+    ("LIMIT", "BOUND"),
+    ("Return an area", "Return an area\"\"\"; return 0; \"\"\""),
+]  # fmt: skip
+
+
+def digest_of(folder: Path, text: str, name: str = "module.py") -> bytes:
+    path = folder / name
+    path.write_text(text)
+    return code_meaning.meaning(path)
+
+
+@pytest.mark.parametrize(("old", "new"), SAME)
+def test_what_is_said_about_code_is_not_its_meaning(tmp_path, old, new):
+    assert old in CODE
+    assert digest_of(tmp_path, CODE) == digest_of(tmp_path, CODE.replace(old, new))
+
+
+@pytest.mark.parametrize(("old", "new"), OTHER)
+def test_what_code_does_is_its_meaning(tmp_path, old, new):
+    assert old in CODE
+    assert digest_of(tmp_path, CODE) != digest_of(tmp_path, CODE.replace(old, new))
+
+
+@given(st.lists(st.one_of(st.integers(), st.floats(), st.text(max_size=5), st.booleans(), st.none()), max_size=5))
+def test_two_values_have_one_digest_only_if_they_are_one(tmp_path_factory, values):
+    folder = tmp_path_factory.mktemp("values")
+    one = digest_of(folder, f"x = {values!r}\n")
+    assert one == digest_of(folder, f"# {values!r}\nx = ({values!r})\n".replace("\n\n", "\n"))
+    assert one != digest_of(folder, f"x = {[*values, 'more']!r}\n")
+
+
+def test_every_module_tells_two_of_its_statements_apart():
+    """Our serialisation loses nothing: the dump of Python's own tells the same modules apart."""
+    ours, theirs = set(), set()
+    for path in sorted((ROOT / "scripts").rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.stmt) and not isinstance(node, ast.Expr | ast.FunctionDef | ast.ClassDef):
+                theirs.add(ast.dump(node))
+                ours.add("\n".join(code_meaning._words(node)))
+    assert len(ours) == len(theirs) > 1000
+
+
+def test_of_yaml_the_data_count(tmp_path):
+    text = "# why\na: 1.50\nb: [x, y]\n"
+    assert digest_of(tmp_path, text, "a.yaml") == digest_of(tmp_path, "a: 1.5  # other\nb:\n- x\n- y\n", "a.yaml")
+    assert digest_of(tmp_path, text, "a.yaml") != digest_of(tmp_path, text.replace("1.50", "1.51"), "a.yaml")
+    assert digest_of(tmp_path, text, "a.yaml") != digest_of(tmp_path, "b: [x, y]\na: 1.50\n", "a.yaml")
+
+
+def test_of_what_cannot_be_parsed_the_bytes_count(tmp_path):
+    assert digest_of(tmp_path, "def (:\n") != digest_of(tmp_path, "def (:\n# more\n")
+    assert digest_of(tmp_path, "a: [\n", "a.yaml") != digest_of(tmp_path, "a: [\n# more\n", "a.yaml")
+    assert digest_of(tmp_path, "a\tb\n", "a.tsv") != digest_of(tmp_path, "a\tb\n\n", "a.tsv")
+
+
+def test_digests_are_kept_by_size_and_time(tmp_path, monkeypatch):
+    source, kept = tmp_path / "module.py", tmp_path / "kept.json"
+    source.write_text(CODE)
+    os.utime(source, (time.time() - 60,) * 2)
+    parsed = []
+    monkeypatch.setattr(code_meaning, "meaning", lambda path: parsed.append(path) or b"1" * 32)
+    for _ in range(3):
+        known = Known(kept)
+        assert known.digest(source) == b"1" * 32
+        known.keep()
+    assert len(parsed) == 1
+    source.write_text(CODE + "\n")  # younger than the clock's tick: parsed, and not kept
+    Known(kept).digest(source)
+    assert len(parsed) == 2
+    kept.write_text("{")
+    Known(kept).digest(source)
+    assert len(parsed) == 3
+
+
+@pytest.mark.parametrize(
+    "held", ["[]", '{"version": 0, "files": {}}', '{"version": 1}', "", "\0", '{"version": 1, "files": []}']
+)
+def test_a_damaged_record_is_made_anew(tmp_path, held):
+    source, kept = tmp_path / "module.py", tmp_path / "kept.json"
+    source.write_text(CODE)
+    kept.write_text(held)
+    assert Known(kept).digest(source) == code_meaning.meaning(source)
+
+
+def test_without_a_place_to_keep_them_digests_are_made(tmp_path):
+    source = tmp_path / "module.py"
+    source.write_text(CODE)
+    os.utime(source, (time.time() - 60,) * 2)
+    known = Known(tmp_path / "no/folder/kept.json")
+    assert known.digest(source) == code_meaning.meaning(source)
+    known.keep()
+    assert not (tmp_path / "no").exists()
+
+
+def test_names_and_digests_are_told_apart():
+    assert joined([("a", b"1"), ("b", b"2")]) == joined([("b", b"2"), ("a", b"1")])
+    assert joined([("a", b"1"), ("b", b"2")]) != joined([("a", b"2"), ("b", b"1")])
+    assert re.fullmatch(r"[0-9a-f]{16}", joined([]))
+
+
+REWORDED = (
+    "base/jobs.py", "base/hdf5.py", "base/vocabulary.py", "ils/masks/algorithm.py", "ils/masks/picture.py",
+    "imaging/frames/decode.py", "imaging/organs/lite.py", "language/reports/rules/mentions.py", "ils/dataset/pairs.py",
+    "imaging/cohort/make_cohort.py",
+)  # fmt: skip
+
+
+def _reword(path: Path) -> None:
+    """Say everything that is said about the code of a module otherwise."""
+    text = path.read_text(encoding="utf-8")
+    tree, lines = ast.parse(text), text.splitlines()
+    remarks = [node for node in ast.walk(tree) if isinstance(node, ast.Expr) and code_meaning._is_remark(node)]
+    assert remarks
+    for node in remarks:
+        lines[node.lineno - 1] = lines[node.lineno - 1].replace('"""', '"""Reworded: ', 1)
+    path.write_text("# Reworded.\n" + "\n".join(lines) + "\n", encoding="utf-8")
+
+
+def test_rewording_ten_modules_runs_nothing_and_a_number_runs_its_users(workflow_run, tmp_path):
+    clone = copy_repository(tmp_path / "clone")
+    settings = write_settings(tmp_path, SLICE) / "mine.yaml"
+    with Planner(clone) as planner:
+        assert planner.jobs(workflow_run, settings) == []
+        for name in REWORDED:
+            _reword(clone / "scripts/cxr" / name)
+        lexicon = clone / "resources/lexicon/scope.yaml"
+        lexicon.write_text("# Reworded.\n" + lexicon.read_text())
+        assert planner.jobs(workflow_run, settings) == []
+        source = clone / "scripts/cxr/ils/masks/refine.py"
+        source.write_text(source.read_text() + "\nNEW = 31.0\n")
+        rules = {job.rule for job in planner.jobs(workflow_run, settings)}
+    assert {"masks_shard", "masks_sweep", "dataset_pairs"} <= rules
+    before = ("frames", "organs", "anomaly", "anatomy", "boxes", "reports")
+    assert not rules & {f"{stage}_shard" for stage in before}
+
+
+def test_digests_are_those_of_any_process(tmp_path):
+    """Neither the hash seed nor what was kept before decides a digest."""
+    code = (
+        "from cxr.workflow.code_digest import code_digest, keep, remember; from pathlib import Path; "
+        f"remember(Path({str(tmp_path / 'kept.json')!r})); "
+        "print(code_digest('job.py', 'cxr.ils.masks.make_masks')); keep()"
+    )
+    told = {
+        subprocess.run(
+            [sys.executable, "-c", code], env={"PYTHONPATH": str(ROOT / "scripts"), "PYTHONHASHSEED": seed},
+            capture_output=True, text=True, check=True,
+        ).stdout
+        for seed in ("1", "2", "3")
+    }  # fmt: skip
+    assert len(told) == 1
+    held = json.loads((tmp_path / "kept.json").read_text())["files"]
+    assert any(name.endswith("masks/picture.py") for name in held)

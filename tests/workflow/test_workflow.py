@@ -1,0 +1,308 @@
+"""The workflow as a whole: targets, profiles, wrong input, reproducibility."""
+
+import importlib
+import inspect
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import parsed
+from conftest import ROOT, SLICE, snakemake, write_settings
+from cxr.base.exclusions import STAGES
+from cxr.base.hdf5 import Shard
+from cxr.base.tables import read_lines, read_table
+from cxr.base.vocabulary import SPLITS
+from profiles import profile
+from whole_runs import arrays, pair_lines
+
+IMAGE_STAGES = ("frames", "organs", "anomaly", "anatomy", "boxes")
+SHARDS = ("00", "01", "02")
+
+
+def test_a_run_makes_what_the_contract_names(workflow_run):
+    results = workflow_run / "results"
+    for shard in SHARDS:
+        for name in (
+            f"cohort/{shard}.parquet", f"frames/{shard}.h5", f"reports/{shard}.jsonl", f"organs/{shard}.h5",
+            f"anomaly/{shard}.h5", f"anatomy/{shard}.h5", f"boxes/{shard}.parquet", f"masks/default/{shard}.h5",
+        ):  # fmt: skip
+            assert (results / name).is_file(), name
+    for stage in STAGES:
+        assert (results / stage / "excluded.parquet").is_file(), stage
+    for name in ("masks/default/findings.parquet", "masks/default/index.parquet", "cohort/images.parquet"):
+        assert (results / name).is_file(), name
+    assert all(lines for lines in pair_lines(workflow_run).values())
+
+
+def test_nothing_is_lost(workflow_run):
+    results = workflow_run / "results"
+    images = read_table(results / "cohort/images.parquet")
+    manifest = pl.read_csv(results / "phantom/manifest.csv", infer_schema=False)
+    assert sorted(images["image_id"]) == sorted(manifest["image_id"])
+    funnel = read_table(results / "tables/funnel.tsv")
+    assert funnel.filter(pl.col("reason") != "")["images"].sum() + funnel["left"][-1] == len(images)
+    assert set(read_table(results / "tables/conservation.tsv")["balanced"]) == {"yes"}
+
+
+def test_every_mask_id_is_found_through_the_index(workflow_run):
+    masks = workflow_run / "results/masks/default"
+    index = {row["mask_id"]: row for row in read_table(masks / "index.parquet").iter_rows(named=True)}
+    lines = [line for split in SPLITS for line in read_lines(workflow_run / f"results/dataset/default/{split}.jsonl")]
+    named = {line["mask_id"] for line in lines} - {None}
+    assert named
+    for mask_id in named:
+        with Shard(masks / f"{index[mask_id]['shard']}.h5", key="mask_id") as shard:
+            assert shard.ids[index[mask_id]["row"]] == mask_id
+            assert shard.get("mask", mask_id).any()
+    assert all((line["mask_id"] is not None) == line["seg"] for line in lines)
+
+
+def test_one_shard_and_one_core_give_the_same_bytes(workflow_run, tmp_path):
+    write_settings(tmp_path, SLICE | {"cohort": {"shards": 1}})
+    snakemake(tmp_path, "dataset", cores=1)
+    assert pair_lines(tmp_path) == pair_lines(workflow_run)
+    assert arrays(tmp_path) == arrays(workflow_run)
+
+
+def test_a_killed_run_goes_on_to_the_same_bytes(workflow_run, tmp_path):
+    write_settings(tmp_path, SLICE)
+    command = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile"), "--directory", str(tmp_path)]
+    command += ["--configfile", str(tmp_path / "mine.yaml"), "--cores", "2", "dataset"]
+    process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL, start_new_session=True)
+    try:
+        for _ in range(1200):
+            if (tmp_path / "results/organs").is_dir() or process.poll() is not None:
+                break
+            time.sleep(0.1)
+        assert process.poll() is None, "the run ended before it could be killed"
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    assert not (tmp_path / "results/dataset/default/train.jsonl").exists()
+    # one refusal, with the command that helps; it is run as it is told
+    refused = snakemake(tmp_path, "dataset", check=False)
+    assert refused.returncode == 1
+    assert f"{tmp_path} is locked by a run that was killed" in refused.stderr
+    assert "Traceback" not in refused.stderr
+    (told,) = [line.strip() for line in refused.stderr.splitlines() if line.endswith(" --unlock")]
+    subprocess.run(shlex.split(told), cwd=ROOT, check=True, capture_output=True)
+    snakemake(tmp_path, "dataset")
+    assert pair_lines(tmp_path) == pair_lines(workflow_run)
+    assert arrays(tmp_path) == arrays(workflow_run)
+    assert not list(tmp_path.glob("results/**/.*.part"))
+
+
+def test_a_finished_run_has_nothing_to_do(workflow_run, dry_run):
+    assert dry_run(workflow_run) == {}
+
+
+def test_every_stage_is_a_target(workflow_run, dry_run):
+    assert dry_run(workflow_run, *STAGES, "tables", "figures") == {}
+
+
+def test_the_full_cohort_has_the_expected_jobs(tmp_path, dry_run):
+    jobs = dry_run(write_settings(tmp_path, {"cohort": {"shards": 5}}))
+    for stage in (*IMAGE_STAGES, "reports", "masks"):
+        assert jobs[f"{stage}_shard"] == 5
+    assert jobs["masks_sweep"] == 5
+    assert jobs["cohort_shards"] == jobs["dataset_pairs"] == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"organs": {"engine": "best"}}, "organs.engine is 'best'"),
+        ({"cohort": {"source": "manifest", "manifest": "nowhere.csv"}}, "nowhere.csv"),
+        ({"cohort": {"source": "mimic", "root": "nowhere"}}, "nowhere"),
+        ({"thresholds": {"build": ["defualt"]}}, "'defualt'"),
+        ({"treshold": {}}, "treshold is not a setting"),
+        ({"boxes": {"engine": "table", "table": "nowhere.csv"}}, "boxes.table: there is no file 'nowhere.csv'"),
+        ({"cohort": {"exclude": "nowhere.txt"}}, "cohort.exclude: there is no file 'nowhere.txt'"),
+        ({"evaluation": {"reviewed": "nowhere.txt"}}, "evaluation.reviewed: there is no file 'nowhere.txt'"),
+    ],
+)
+def test_a_users_mistake_stops_before_any_job(tmp_path, change, words):
+    done = snakemake(write_settings(tmp_path, change), "all", check=False)
+    assert done.returncode == 1
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+    ours = [
+        line for line in done.stderr.splitlines() if not line.startswith(("Using workflow specific", "Config file "))
+    ]
+    assert len(ours) == 1
+    assert ours[0].startswith("cxr-ils: ")
+    assert not (tmp_path / "results").exists()
+
+
+COLUMNS = "subject_id,study_id,image_id,image_path,report_path\n"
+
+
+@pytest.mark.parametrize("dry", [[], ["--dry-run"]])
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["explain"], "explain wants a study: snakemake explain --config study=<study_id>"),
+        (["agreement"], "agreement.references is empty, so there is nothing to compare with"),
+        (["review_merge"], "review.sheets is empty: give the experts' filled sheets"),
+        (["predict"], "predict wants --config image=chest.dcm"),
+        (["predict", "--config", "image=a.png"], "predict wants --config image=chest.dcm"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_before_any_job(tmp_path, words, told, dry):
+    for name in ("a.png", "a.txt"):
+        (tmp_path / name).touch()
+    (tmp_path / "manifest.csv").write_text(f"{COLUMNS}p,s,i,{tmp_path / 'a.png'},{tmp_path / 'a.txt'}\n")
+    settings = {"cohort": {"source": "manifest", "manifest": str(tmp_path / "manifest.csv")}}
+    words = [word.replace("=a.png", f"={tmp_path / 'a.png'}") for word in words]
+    done = snakemake(write_settings(tmp_path, settings), *words, *dry, check=False)
+    assert done.returncode == 1
+    assert next(line for line in done.stderr.splitlines() if told in line).startswith("cxr-ils: ")
+    assert "Traceback" not in done.stderr + done.stdout
+    assert not (tmp_path / "results").exists()
+    assert not (tmp_path / "logs").exists()
+
+
+@pytest.mark.parametrize(
+    ("target", "split", "told"),
+    [
+        ("review", "test", "so there is nothing to review: choose another review.split"),
+        ("training", "train", "so there is nothing to train on"),
+    ],
+)
+def test_a_split_without_a_pair_is_refused_before_any_job(workflow_run, tmp_path, target, split, told):
+    copy = Path(shutil.copytree(workflow_run, tmp_path / "copy", symlinks=True))
+    lines = copy / f"results/dataset/default/{split}.jsonl"
+    lines.write_text("")
+    done = snakemake(copy, target, check=False)
+    assert done.returncode == 1
+    assert f"cxr-ils: results/dataset/default/{split}.jsonl holds no pair, {told}" in done.stderr
+    assert not (copy / f"logs/{target}").exists()
+    lines.unlink()  # then it is made, and whether it holds a pair is not known yet
+    assert "holds no pair" not in snakemake(copy, target, "--dry-run").stderr
+
+
+def test_a_missing_column_is_named(tmp_path):
+    (tmp_path / "manifest.csv").write_text("subject_id,study_id,image_path\np1,s1,a.png\n")
+    settings = {"cohort": {"source": "manifest", "manifest": str(tmp_path / "manifest.csv")}}
+    done = snakemake(write_settings(tmp_path, settings), "all", check=False)
+    assert done.returncode == 1
+    assert "image_id" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_an_undeclared_threshold_set_is_no_target(tmp_path):
+    done = snakemake(write_settings(tmp_path, SLICE), "results/dataset/ano0.99/train.jsonl", check=False)
+    assert done.returncode != 0
+    assert "MissingRuleException" in done.stderr + done.stdout
+
+
+def test_a_grid_point_is_a_target(tmp_path, dry_run):
+    jobs = dry_run(write_settings(tmp_path, SLICE), "results/dataset/ano0.05_conf0.1/train.jsonl")
+    assert jobs["masks_shard"] == 3
+
+
+def test_the_released_layout_is_a_setting(tmp_path, dry_run):
+    assert "dataset_layout" not in dry_run(write_settings(tmp_path / "without", SLICE), "dataset")
+    settings = SLICE | {"dataset": {"released_layout": True}, "thresholds": {"build": ["default", "half"]}}
+    assert dry_run(write_settings(tmp_path / "with", settings), "dataset")["dataset_layout"] == 2
+
+
+def test_a_new_table_of_boxes_is_an_input_of_the_boxes_alone(tmp_path, dry_run):
+    (tmp_path / "found.csv").write_text("image_id,x1,y1,x2,y2,confidence,class_name\n")
+    settings = SLICE | {"boxes": {"engine": "table", "table": "found.csv"}}
+    assert dry_run(write_settings(tmp_path, settings), "boxes")["boxes_shard"] == 3
+
+
+def test_the_default_profile_leaves_other_profiles_alone():
+    # it is laid over --profile and wins key by key
+    assert not profile("default").keys() & (profile("slurm").keys() | profile("local").keys())
+    assert "code" not in profile("default")["rerun-triggers"]
+
+
+def test_the_slurm_profile_is_found_at_the_root():
+    assert (ROOT / "slurm").is_symlink()
+    assert os.readlink(ROOT / "slurm") == "profiles/slurm"
+    command = [sys.executable, "-m", "snakemake", "--profile", "slurm", "--dry-run", "--quiet", "all"]
+    if shutil.which("conda") is None:
+        command += ["--sdm", "env-modules"]  # another way of deployment that no rule uses: the profile asks for conda
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_rule_declares_what_a_user_relies_on():
+    for rule in parsed.rules().values():
+        if rule.target:
+            assert not rule.output, rule.name
+            continue
+        for name in ("log", "benchmark", "environment", "threads", "message"):
+            assert getattr(rule, name), f"{rule.name}: {name}"
+        assert rule.resources.keys() >= {"mem_mb", "runtime"}, rule.name
+        assert {"function", "code"} <= set(rule.params), rule.name
+        assert rule.script.endswith("scripts/job.py"), rule.name
+        assert not rule.retries, rule.name
+        # Snakemake compares the set of the values, whatever their names: settings are one param, a dict
+        module = importlib.import_module(f"cxr.{rule.function}".rpartition(".")[0])
+        asks = inspect.signature(getattr(module, rule.function.rpartition(".")[2])).parameters
+        assert "options" in asks or "options" not in rule.params, rule.name
+
+
+def test_a_file_of_rules_fits_on_three_screens():
+    for path in sorted((ROOT / "rules").rglob("*.smk")):
+        assert len(path.read_text().splitlines()) <= 170, path.name
+
+
+def test_the_report_is_made_offline(workflow_run, tmp_path):
+    report = tmp_path / "report.html"
+    snakemake(workflow_run, "--report", str(report))
+    text = report.read_text()
+    assert 1_000_000 < len(text) < 30_000_000
+    categories, results = (
+        json.loads(re.search(rf"var {name} = (\{{.*\}});?\n", text).group(1)) for name in ("categories", "results")
+    )
+    # Snakemake shows them by name: the numbers keep the order of reading
+    assert sorted(categories) == [
+        "1 From images to pairs", "2 Dataset", "3 Recall", "4 Cases", "5 Beside the truth", "7 Costs", "8 Versions",
+    ]  # fmt: skip
+    for category, parts in categories.items():
+        for part, paths in parts.items():
+            labels = [json.dumps(results[path]["labels"]) for path in paths]
+            assert len(set(labels)) == len(labels), (category, part)
+            assert all((workflow_run / path).stat().st_size for path in paths)
+    captions = {path: result["caption"] for path, result in results.items()}
+    assert all(len(caption) > 60 for caption in captions.values())
+    assert not [path for path, caption in captions.items() if "{{" in caption or "{%" in caption]
+    case = next(caption for path, caption in captions.items() if "gallery" in path)
+    assert "all but edema ano 0.1, anatomy 0.25, conf 0.2, signal 0.2, size 0.1" in " ".join(case.split())
+
+
+def test_results_hold_no_time_and_no_machine(workflow_run):
+    for path in workflow_run.glob("results/dataset/default/*.jsonl"):
+        for line in path.read_text().splitlines():
+            assert str(workflow_run) not in json.dumps(json.loads(line))
+
+
+def test_one_stage_one_name():
+    parts = {"weights_rosalia", "reports_models", "evaluation_paraphrases"}
+    files = [path.relative_to(ROOT / "rules") for path in (ROOT / "rules").glob("*/*.smk") if path.stem not in parts]
+    assert files
+    for file in files:
+        wing, stage = file.parts[0], file.stem
+        assert (ROOT / "scripts/cxr" / wing / stage / "__init__.py").is_file(), stage
+        assert list((ROOT / "tests").glob(f"*/test_{stage}.py")), stage
+        assert list((ROOT / "envs").glob(f"{stage}*.yaml")), stage
+    for rule in parsed.working().values():
+        wing, _, stage = rule.file.removeprefix("rules/").removesuffix(".smk").partition("/")
+        if stage:
+            assert rule.name.partition("_")[0] == stage.partition("_")[0]
+            assert rule.function.startswith(f"{wing}.{stage.partition('_')[0]}."), rule.name
+            assert all(path.startswith(f"logs/{stage.partition('_')[0]}/") for path in rule.log), rule.name
