@@ -81,11 +81,11 @@ onstart:
 
 # Seen at the end, whatever scrolled by: a hospital's reports that could not be read.
 onsuccess:
-    tell_last_words()
+    tell_last_words(Path("results/reports/reading.tsv"))
 
 
 onerror:
-    tell_last_words()
+    tell_last_words(Path("results/reports/reading.tsv"))
 
 
 rule all:

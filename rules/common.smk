@@ -7,7 +7,7 @@ sys.path.insert(0, str(Path(workflow.basedir) / "scripts"))
 
 from cxr.base.errors import UserError
 from cxr.base.exclusions import STAGES
-from cxr.language.reports.told import last_words
+from cxr.language.reports.told import tell_last_words
 from cxr.workflow.code_digest import keep as keep_digests
 from cxr.workflow.code_digest import remember as remember_digests
 from cxr.workflow.jobs import growing, job, warned
@@ -50,12 +50,6 @@ megabytes = partial(growing, most=PLAN.settings.compute.max_memory_mb)
 def wanted(files, sentence):
     """Return the input of a rule that somebody asked for; where there is none, end with a sentence before any job."""
     return files or sys.exit(f"cxr-ils: {sentence}")
-
-
-def tell_last_words():
-    """Print what a person should know at the end of a run, whatever scrolled by."""
-    if told := last_words(Path("results/reports/reading.tsv")):
-        print(f"cxr-ils: {told}", file=sys.stderr)
 
 
 wildcard_constraints:

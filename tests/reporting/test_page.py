@@ -15,6 +15,7 @@ import pytest
 from markupsafe import escape
 
 from browser import CHROMIUM, Browser
+from conftest import ROOT
 from cxr.base.hdf5 import Shard, ShardWriter
 from cxr.base.tables import read_lines, read_table, write_table
 from cxr.base.vocabulary import LESIONS, SPLITS

@@ -1,6 +1,7 @@
 """What the reports of a cohort gave, in a table and in a sentence for the screen."""
 
 import csv
+import sys
 from pathlib import Path
 
 from cxr.base.exclusions import REASONS
@@ -52,3 +53,9 @@ def last_words(path: Path) -> str:
     except (OSError, KeyError, ValueError):
         return ""
     return f"{told} ({path})" if told else ""
+
+
+def tell_last_words(reading: Path) -> None:
+    """Print :func:`last_words` to stderr, if there are any: at the end of a run, whatever scrolled by."""
+    if told := last_words(reading):
+        print(f"cxr-ils: {told}", file=sys.stderr)
