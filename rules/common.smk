@@ -1,4 +1,4 @@
-# What every rule file uses: PLAN, what follows from the settings. A wrong setting stops here, before any job.
+# PLAN, what follows from the settings, for all files of rules. A wrong setting stops here, before any job.
 import re
 import sys
 from functools import partial
