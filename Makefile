@@ -1,17 +1,17 @@
 # make demo         the whole job on the embedded cohort (no GPU, no download of data or models)
 # make test         test-setup, then lint, format and every test
 # make real         the same workflow on the real X-rays of CXR_ILS_SHARED
-# make openi        the real reports of Open-i, and which of its images are frontal, into openi/ (docs/openi.md)
-# make mimic-plan   jobs, seconds and memory at the size of MIMIC-CXR, on a cohort without pixels (docs/scale.md; 5 min)
+# make openi        the real reports of Open-i, and which of its images are frontal, into openi/ (docs/getting-started/openi.md)
+# make mimic-plan   jobs, seconds and memory at the size of MIMIC-CXR, on a cohort without pixels (docs/reference/scale.md; 5 min)
 # make train        remake the weights of the lite engines from the data of CXR_ILS_SHARED (torch, about an hour)
 # make accuracy LABELLED=reports.jsonl [CASES=sentences.jsonl] CLINICAL=texts.jsonl [UNREAD=5]   how well reports are
-#                   read (docs/benchmarks.md): LABELLED, CLINICAL or both
+#                   read (docs/reference/benchmarks.md): LABELLED, CLINICAL or both
 # make vllm         the language models' path for real: vLLM on the CPU with a small model trained on the spot (10 min)
-# make test-cxas    the engine cxas in its own environment, with the published class (docs/models.md)
-# make test-ultralytics   the engine ultralytics (AGPL) in its own environment (docs/models.md)
+# make test-cxas    the engine cxas in its own environment, with the published class (docs/how-to/models.md)
+# make test-ultralytics   the engine ultralytics (AGPL) in its own environment (docs/how-to/models.md)
 # make test-deepspeed     the training's path over several processes, on the CPU (first two minutes of building)
 # make slurm-check  what this cluster lacks for `snakemake --profile slurm` (ARGS="--configfile mine.yaml --submit")
-# make test-slurm   the workflow on a real cluster, with jobs that fail; make test-faults   every other fault (docs/cluster.md)
+# make test-slurm   the workflow on a real cluster, with jobs that fail; make test-faults   every other fault (docs/how-to/cluster.md)
 # make lock         remake requirements/*.txt from requirements/*.in (needs uv)
 # make containers   remake containers/: the locks of envs/ and the Apptainer definition (needs the network)
 

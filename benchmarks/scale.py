@@ -1,4 +1,4 @@
-"""Hours and room at the size of MIMIC-CXR: the unit costs of `scale.yaml`, multiplied; the tables of docs/scale.md.
+"""Hours and disk space at the size of MIMIC-CXR (docs/reference/scale.md): the unit costs of `scale.yaml`, multiplied.
 
     python benchmarks/scale.py [--sets 10] [--gpus 1,8,64] [--cores-per-gpu 8] [--engines benchmarks/engines.tsv]
 

@@ -36,7 +36,7 @@ OURS = ("UV_", "PIP_")
 
 DEFINITION = """\
 # The stages' environments, where Snakemake looks for them. Made by containers/make.py from envs/ and the locks beside
-# this file; do not edit. Built from the repository's root (docs/containers.md):
+# this file; do not edit. Built from the repository's root (docs/how-to/containers.md):
 #   apptainer build cxr-ils.sif {name}
 Bootstrap: docker
 From: {base}

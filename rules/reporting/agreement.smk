@@ -43,7 +43,7 @@ rule agreement_scores:
         values=lambda wildcards: wanted(
             expand("results/agreement/{reference}/values.parquet", reference=PLAN.references),
             "agreement.references is empty, so there is nothing to compare with: name a file of boxes or masks that "
-            "people drew (docs/agreement.md)",
+            "people drew (docs/how-to/agreement.md)",
         ),
         left_out_parts=expand("results/agreement/{reference}/left_out.parquet", reference=PLAN.references),
     output:

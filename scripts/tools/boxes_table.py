@@ -21,7 +21,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run as a program; returns its exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("format", choices=FORMATS)
-    parser.add_argument("file", help="the published file (docs/agreement.md)")
+    parser.add_argument("file", help="the published file (docs/how-to/agreement.md)")
     parser.add_argument("table", help="CSV or Parquet file to write")
     parser.add_argument("--image-id", default="{stem}", help="the cohort's image_id: {name} as in the file, {stem}")
     parser.add_argument("--class", dest="classes", action="append", default=[], metavar="LABEL=CLASS")

@@ -1,7 +1,7 @@
 """Openi: unpack the reports and view tables of Open-i from the package torchxrayvision: ``openi.py WHEEL_FOLDER OUT``.
 
 The package's data hold NLMCXR_reports.tgz as the NLM gives it, and two tables that tell which images are frontal. The
-images themselves are the NLM's to give (docs/openi.md).
+images themselves are the NLM's to give (docs/getting-started/openi.md).
 """
 
 import io

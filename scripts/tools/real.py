@@ -1,4 +1,4 @@
-"""Real: write the manifest of public X-rays (docs/real.md) so that the workflow runs on them: ``real.py DATA OUT``.
+"""Write the manifest of public X-rays (docs/how-to/real.md), on which the workflow then runs: ``real.py DATA OUT``.
 
 ``DATA`` holds covid/ (X-rays with clinical notes, which serve as findings), dicom/ (files that are chest X-rays and
 files that are not) and nih/ (X-rays without reports, which end as maps with reason no_report).

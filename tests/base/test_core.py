@@ -395,7 +395,7 @@ def test_ledger_balances_only_if_every_image_is_seen_once(images, data):
 
 
 def test_every_reason_is_documented():
-    text = (code_digest.SCRIPTS.parent / "docs" / "files.md").read_text(encoding="utf-8")
+    text = (code_digest.SCRIPTS.parent / "docs" / "reference" / "reasons.md").read_text(encoding="utf-8")
     rows = [f"| `{reason}` | {meaning} |" for reason, meaning in REASONS.items()]
     assert "\n".join(rows) in text
 

@@ -231,7 +231,7 @@ def test_the_learning_rate_is_warmup_decay_lr(warmup, total):
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize(("before", "after"), [(2, 1), (1, 2)])
 def test_gone_on_with_another_number_of_gpus(tmp_path, given, monkeypatch, dtype, before, after):
-    """docs/rosalia.md: `compute` may change. The weights and moments are taken up whole, and the course is the same."""
+    """`compute` may change (docs/systems/rosalia.md): weights and moments are resumed, the course is the same."""
     made = deepspeed({"dtype": dtype, "micro_batch": 1, "lora": {"rank": 4, "alpha": 8, "dropout": 0.0}})
     over(before, monkeypatch)
     whole = curve(train(tmp_path / "whole", given, made))

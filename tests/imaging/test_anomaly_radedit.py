@@ -424,7 +424,7 @@ def only_pickles(folder: Path) -> None:
         path.rename(path.with_suffix(".bin"))
 
 
-AGAIN = r"(?::|: reword it, or) delete \S+ and run snakemake weights again \(docs/models\.md\)$"
+AGAIN = r"(?::|: reword it, or) delete \S+ and run snakemake weights again \(docs/how-to/models\.md\)$"
 WRONG = {
     "truncated": (
         lambda at: truncate(at / "radedit/unet/diffusion_pytorch_model.safetensors"),

@@ -328,7 +328,7 @@ def test_a_file_that_does_not_fit_is_refused(folds, changed, tmp_path, fault):
         changed(path)
     sentence = str(refused.value)
     assert sentence.startswith(str(path))
-    assert sentence.endswith(": delete it and run snakemake weights again (docs/models.md)")
+    assert sentence.endswith(": delete it and run snakemake weights again (docs/how-to/models.md)")
     assert "\n" not in sentence
 
 

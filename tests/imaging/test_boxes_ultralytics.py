@@ -259,7 +259,7 @@ def test_a_file_that_does_not_fit_is_refused(made, tmp_path, fault):
     with pytest.raises(UserError, match=message) as refused:
         engine(tmp_path / "bad")
     sentence = str(refused.value)
-    assert sentence.endswith(": delete it and run snakemake weights again (docs/models.md)")
+    assert sentence.endswith(": delete it and run snakemake weights again (docs/how-to/models.md)")
     assert "\n" not in sentence
 
 

@@ -30,7 +30,7 @@ from cxr.workflow.params import stage_options
 from dicom_files import dataset, encoded, picture, stored_values
 from openi_tree import write_headers, write_image, write_projections, write_report
 
-PAGE = (ROOT / "docs/openi.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs/getting-started/openi.md").read_text(encoding="utf-8")
 REAL = Path(os.environ.get("CXR_ILS_OPENI", ROOT / "openi"))
 WITHOUT_TABLES = {"source": "openi", "unknown_view": "accept", "shards": 2}
 

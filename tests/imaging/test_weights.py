@@ -342,7 +342,7 @@ def test_every_entry_says_how_it_is_had():
 
 
 def test_the_docs_tell_how_each_is_had():
-    text = (ROOT / "docs/models.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs/how-to/models.md").read_text(encoding="utf-8")
     blocks = [textwrap.dedent(block) for block in re.findall(r"```yaml\n(.*?)```", text, flags=re.S)]
     assert len(blocks) >= 3
     for block in blocks:
@@ -404,7 +404,7 @@ def test_a_missing_placed_file_stops_before_any_job(tmp_path):
     assert done.stderr.splitlines()[-1] == (
         "cxr-ils: organs.engine 'hybridgnet' needs elsewhere/hybridgnet.pt, not there yet: download weights/weights.pt "
         "of the Hugging Face Space ngaggion/Chest-x-ray-HybridGNet-Segmentation to that place, or set weights.folder "
-        "(docs/models.md)"
+        "(docs/how-to/models.md)"
     )
     assert not (tmp_path / "results").exists()
 

@@ -67,7 +67,7 @@ def test_a_checkpoint_as_published_is_converted(tmp_path):
 )
 def test_another_net_is_refused(tmp_path, change, told):
     source = published(tmp_path / "cxas.pth", change)
-    said = f"{source} is not UNet_ResNet50_default.pth of CXAS, for {told}: download that (docs/models.md)"
+    said = f"{source} is not UNet_ResNet50_default.pth of CXAS, for {told}: download that (docs/how-to/models.md)"
     with pytest.raises(UserError, match=f"^{re.escape(said)}$"):
         convert_cxas(source, tmp_path / "cxas.safetensors")
     assert not (tmp_path / "cxas.safetensors").exists()

@@ -211,7 +211,7 @@ def test_damaged_files_are_refused_with_one_sentence(saved, tmp_path):
             UserError, match=rf"{name}\.pt cannot be used: it is no whole PyTorch checkpoint"
         ) as refused:
             pickles.read(path)
-        assert str(refused.value).endswith("delete it and get it again (docs/models.md)")
+        assert str(refused.value).endswith("delete it and get it again (docs/how-to/models.md)")
         assert "\n" not in str(refused.value)
     damaged = bytearray(whole)
     damaged[whole.index(b"data/0") + 80] ^= 255  # a number, which only its checksum guards

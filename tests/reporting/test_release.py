@@ -522,7 +522,7 @@ def test_the_authors_layout_reads_back_as_the_same_pairs(run, package, nothing_w
 
 
 def blocks() -> dict[str, str]:
-    text = (ROOT / "docs/load.md").read_text()
+    text = (ROOT / "docs/how-to/load.md").read_text()
     found = {}
     for section in text.split("\n## ")[1:]:
         if code := re.search(r"```python\n(.*?)```", section, flags=re.S):
@@ -542,7 +542,7 @@ def test_a_reader_of_the_documentation_works_as_written(run, package, reader, mo
     monkeypatch.chdir(run)
     pytest.importorskip(READERS[reader], reason=f"{READERS[reader]} is not installed")
     names: dict = {}
-    exec(compile(blocks()[reader], "docs/load.md", "exec"), names)
+    exec(compile(blocks()[reader], "docs/how-to/load.md", "exec"), names)
     masks = stored(run)
     if reader == "DICOM Segmentation":
         assert names["masks"].shape[0] == len(names["seg"].SegmentSequence)

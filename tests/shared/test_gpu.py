@@ -1,7 +1,7 @@
 """The engines on a real GPU: the same masks, boxes and answers as on the CPU, and errors that only a device raises.
 
-Skipped, visibly, without a GPU that torch sees: `pytest tests/shared/test_gpu.py` (docs/development.md). Nothing here
-needs Snakemake, pydantic or polars, but for what is skipped without them.
+Skipped, visibly, without a GPU that torch sees: `pytest tests/shared/test_gpu.py` (docs/how-to/development.md). Nothing
+here needs Snakemake, pydantic or polars, but for what is skipped without them.
 """
 
 import subprocess

@@ -1,6 +1,6 @@
 """The profile `slurm`: what it asks a cluster for, jobs of an earlier run, and a run on a real one in which jobs fail.
 
-The runs need a SLURM (docs/cluster.md); without one they are skipped, visibly.
+The runs need a SLURM (docs/how-to/cluster.md); without one they are skipped, visibly.
 """
 
 import os

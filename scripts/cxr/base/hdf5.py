@@ -9,8 +9,8 @@ Ten lines suffice without this module::
         packed = f["mask"][0]                          # (K, 512, 64) uint8, eight pixels a byte
         mask = np.unpackbits(packed, axis=-1).astype(bool)   # (K, 512, 512)
 
-The codecs are those that were smallest among the fast in ``benchmarks/storage.py`` (docs/benchmarks.md). HDF5 notes in
-each dataset how it is compressed: files of other codecs are read alike.
+The codecs are those that were smallest among the fast in ``benchmarks/storage.py`` (docs/reference/benchmarks.md).
+HDF5 notes in each dataset how it is compressed: files of other codecs are read alike.
 """
 
 import hashlib

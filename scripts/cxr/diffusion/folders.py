@@ -68,7 +68,8 @@ def radedit(files: dict[str, str]) -> Layout:
     unet, vae, text = (Path(files[name]) for name in ("radedit", "sdxl_vae", "biovil_t"))
 
     def remedy(folder: Path) -> str:
-        return f"delete {unet if folder == unet / 'unet' else folder} and run snakemake weights again (docs/models.md)"
+        broken = unet if folder == unet / "unet" else folder
+        return f"delete {broken} and run snakemake weights again (docs/how-to/models.md)"
 
     return Layout(unet / "unet", vae, text, text, "CXRBertModel", RADEDIT_NOISE, RADEDIT_TOKENS, remedy)
 
@@ -77,7 +78,7 @@ def stable_diffusion(folder: Path) -> Layout:
     """Return the layout of a folder with ``model_index.json``. Raises UserError for a class that is not known here."""
 
     def remedy(_: Path) -> str:
-        return "correct the folder or anomaly.radedit.model (docs/models.md)"
+        return "correct the folder or anomaly.radedit.model (docs/how-to/models.md)"
 
     index = read_json(folder / "model_index.json", remedy(folder))
     texts, tokenizers = list(TEXTS), ["BertTokenizer", "BertTokenizerFast", "CXRBertTokenizer"]

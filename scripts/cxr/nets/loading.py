@@ -16,7 +16,7 @@ def load_strict(net: torch.nn.Module, path: str | Path) -> None:
     Raises UserError with one sentence for a file that is missing, damaged or another net's.
     """
     wanted = {name: tuple(value.shape) for name, value in net.state_dict().items()}
-    remedy = "delete it and run snakemake weights again (docs/models.md)"
+    remedy = "delete it and run snakemake weights again (docs/how-to/models.md)"
     try:
         with safe_open(path, "pt") as file:
             held = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118 (no mapping)

@@ -32,7 +32,7 @@ Kinds = dict[str, tuple[tuple[int, ...], torch.dtype]]
 
 def refuse(path: str | Path, fault: str) -> NoReturn:
     """Raise UserError: weights that the rules made cannot be used."""
-    raise UserError(f"{path} {fault}: delete it and run snakemake weights again (docs/models.md)")
+    raise UserError(f"{path} {fault}: delete it and run snakemake weights again (docs/how-to/models.md)")
 
 
 def stream(

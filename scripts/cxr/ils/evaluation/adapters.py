@@ -1,7 +1,7 @@
 """How other models' outputs become predictions: one small reader for what each of Table 4's eight baselines writes.
 
 The published codes name their outputs after images; here each pair is asked alone and its output carries the pair_id
-(``docs/evaluation.md`` says for each model what to change). A reader gets the folder or file, a pair_id and the
+(``docs/systems/evaluation.md`` says for each model what to change). A reader gets the folder or file, a pair_id and the
 settings, and gives the pair's union of masks in the model's own size, None where the model gave none.
 """
 

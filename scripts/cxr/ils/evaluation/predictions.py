@@ -126,7 +126,7 @@ class Predictions:
             try:
                 self._shard.stored("mask", self._shard.ids[0])
             except KeyError:
-                raise UserError(f"{self.masks} has no packed field mask: write it by docs/evaluation.md") from None
+                raise UserError(f"{self.masks} has no packed field mask (docs/systems/evaluation.md)") from None
             except StoreError:
                 pass  # a damaged row is its pair's fault
         return self

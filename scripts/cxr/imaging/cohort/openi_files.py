@@ -88,11 +88,11 @@ def check_openi(options) -> None:
     if next(image_files(options.root), None) is None:
         raise UserError(
             f"cohort.root: below {options.root!r} is no image called like CXR1_1_IM-0001-3001.png: unpack "
-            "NLMCXR_png.tgz (or NLMCXR_dcm.tgz) there (docs/openi.md)"
+            "NLMCXR_png.tgz (or NLMCXR_dcm.tgz) there (docs/getting-started/openi.md)"
         )
     if not view_tables(options.root, options.tables) and options.unknown_view == "exclude":
         raise UserError(
             "cohort.tables: no table tells which images are frontal, and the XML does not: run `make openi` for those "
             f"of torchxrayvision, put {PROJECTIONS}.csv into cohort.root, or set cohort.unknown_view to accept, by "
-            "which about one study in seven is a lateral view (docs/openi.md)"
+            "which about one study in seven is a lateral view (docs/getting-started/openi.md)"
         )

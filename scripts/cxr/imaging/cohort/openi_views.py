@@ -17,7 +17,7 @@ from cxr.imaging.cohort.openi_files import CLUSTERS, HEADERS, PROJECTIONS, TABLE
 from cxr.imaging.cohort.view import OTHER, view_of_code, view_of_orientation, view_of_text
 
 UNSETTLED = "?"
-"""The view of an image beside a frontal one that no table calls lateral: nearly all of these are (docs/openi.md)."""
+"""The view of an image beside a frontal one that no table calls lateral; most are (docs/getting-started/openi.md)."""
 SEEN_VIEWS = {"PA": "PA", "L": OTHER}
 """What the table of clusters calls a frontal and a lateral view."""
 

@@ -130,5 +130,5 @@ def check_placed(artefacts: Iterable[str], folder: str, asked: Mapping[str, str]
             who = (asked or {}).get(artefact) or f"{stage}.engine {engine!r}"
             raise UserError(
                 f"{who} needs {', '.join(missing)}, not there yet: {entry['get']}, or set weights.folder "
-                "(docs/models.md)"
+                "(docs/how-to/models.md)"
             )

@@ -66,7 +66,7 @@ def convert_cxas(source: Path, target: Path) -> dict:
     wanted = shapes()
     with state_dict.opened(source, PARTS) as state:
         if fault := misfit(wanted, {name: shape for name, (shape, _) in state.kinds.items()}):
-            remedy = "download that (docs/models.md)"
+            remedy = "download that (docs/how-to/models.md)"
             raise UserError(f"{source} is not UNet_ResNet50_default.pth of CXAS, for {fault}: {remedy}")
         kinds = tensors.as_float32(state.kinds)
         tensors.stream(target, kinds, state.get)

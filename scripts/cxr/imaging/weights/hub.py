@@ -74,7 +74,7 @@ def fetch(options: WeightsOptions, name: str) -> Path:
     except errors.LocalEntryNotFoundError:
         raise UserError(
             f"{name} of {options.repository} is not in this machine's Hugging Face cache and the hub is out of reach: "
-            "run snakemake weights on a machine with network and the same HF_HOME (docs/models.md)"
+            "run snakemake weights on a machine with network and the same HF_HOME (docs/how-to/models.md)"
         ) from None
     except errors.HfHubHTTPError as error:
         raise UserError(

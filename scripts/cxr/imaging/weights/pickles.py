@@ -146,7 +146,7 @@ FAULTS = (
 def refuse(path: Path, fault: str) -> NoReturn:
     """Raise UserError: a file cannot be used as weights."""
     fault = " ".join(fault.split())
-    raise UserError(f"{path} cannot be used: {fault}: delete it and get it again (docs/models.md)")
+    raise UserError(f"{path} cannot be used: {fault}: delete it and get it again (docs/how-to/models.md)")
 
 
 def read(path: str | Path) -> Saved:

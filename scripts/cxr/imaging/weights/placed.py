@@ -10,7 +10,7 @@ from cxr.imaging.weights import verify
 from cxr.imaging.weights.manifest import WeightsOptions, file_facts
 
 Converter = Callable[[Path, Path], dict]
-REMEDY = "delete it and download it again (docs/models.md)"
+REMEDY = "delete it and download it again (docs/how-to/models.md)"
 
 
 def run(*, sources: list[str], weights: list[str], manifest: str, options: WeightsOptions, attrs: dict) -> None:

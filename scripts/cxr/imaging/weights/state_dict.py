@@ -60,7 +60,7 @@ def opened(source: Path, parts: tuple[str, ...] = ()) -> Iterator[State]:
     saved = pickles.read(source)
     arrays = _arrays(saved, saved.root)
     if not arrays:
-        raise UserError(f"{source} holds no state dict: it is not the file that docs/models.md names")
+        raise UserError(f"{source} holds no state dict: it is not the file that docs/how-to/models.md names")
     named, left_out = _named(source, arrays, parts)
     with saved.reading() as tensor:
         yield State({name: (arrays[there].shape, arrays[there].storage.dtype) for name, there in named.items()},

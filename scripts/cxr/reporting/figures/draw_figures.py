@@ -20,7 +20,7 @@ from cxr.reporting.figures.panel import Story, draw
 
 @dataclass(frozen=True)
 class FiguresOptions:
-    """Settings of the stage (see docs/settings.md)."""
+    """Settings of the stage (see docs/reference/settings.md)."""
 
     studies: int
     dpi: int

@@ -26,7 +26,7 @@ SENTENCE = 400
 
 @dataclass(frozen=True)
 class GalleryOptions:
-    """Settings of the pictures (see docs/settings.md), and the threshold sets built."""
+    """Settings of the pictures (see docs/reference/settings.md), and the threshold sets built."""
 
     thresholds: list[str]
     gallery: int

@@ -21,7 +21,7 @@ class People(Section):
     )
     path: str = key("", "The file; of a release, the folder.")
     classes: dict[str, Literal[LESIONS]] = key(
-        dict, "Lesion type of each of its labels, over those that the format is known by (docs/agreement.md)."
+        dict, "Lesion type of each of its labels, over those that the format is known by (docs/how-to/agreement.md)."
     )
     image_id: str = key("{stem}", "The cohort's image_id of its picture: {name} as in the file, {stem} without ending.")
 

@@ -80,8 +80,8 @@ class Compute(Section):
     )
     container: str = key(
         "",
-        "Apptainer image that holds the environments, with --sdm conda apptainer (docs/containers.md); empty: none. To "
-        "Snakemake another image is other software.",
+        "Apptainer image that holds the environments, with --sdm conda apptainer (docs/how-to/containers.md); empty: "
+        "none. To Snakemake another image is other software.",
     )
 
 

@@ -38,7 +38,7 @@ class Cohort(Section):
     source: Literal["embedded", "manifest", "mimic", "openi"] = key(
         "embedded",
         "embedded: the synthetic cohort made by the project; manifest: a CSV file; mimic: a MIMIC-CXR tree; openi: the "
-        "Indiana University collection (docs/openi.md).",
+        "Indiana University collection (docs/getting-started/openi.md).",
     )
     root: str = key(
         "",

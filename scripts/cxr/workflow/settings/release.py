@@ -31,7 +31,7 @@ Date = Annotated[str, AfterValidator(_day)]
 
 
 class Release(Section):
-    """A dataset version as a package (`snakemake release`, docs/load.md)."""
+    """A dataset version as a package (`snakemake release`, docs/how-to/load.md)."""
 
     name: str = key("cxr-ils", "Name of the dataset.", pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
     version: Version = key("1.0.0", "Its version, of three numbers; 1.0 is 1.0.0.")
@@ -46,7 +46,7 @@ class Release(Section):
     ] = key(
         lambda: ["pixels", "report_text"],
         "What is left out: pixels (images), report_text (section_content), ids (replaced by keyed digests; no DICOM "
-        "segmentations). true: all three; false or []: nothing. The default fits MIMIC-CXR (docs/load.md).",
+        "segmentations). true: all three; false or []: nothing. The default fits MIMIC-CXR (docs/how-to/load.md).",
     )
     salt: str = key("", "File of the key of these digests, 16 bytes or more; keep it to yourself. Wanted with ids.")
     test: str = key(

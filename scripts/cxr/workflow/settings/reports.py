@@ -49,7 +49,7 @@ class Reports(Section):
     sections: Literal["auto", "mimic", "tolerant"] = key(
         "auto",
         "How sections are found. mimic: the official rules of MIMIC-CXR; tolerant: headings of most layouts "
-        "(docs/reports.md); auto: mimic where cohort.source is mimic, else tolerant.",
+        "(docs/reference/reports.md); auto: mimic where cohort.source is mimic, else tolerant.",
     )
     max_characters: int = key(
         20_000, "A longer report is not used (too_long).", unit="characters", ge=100, le=10_000_000

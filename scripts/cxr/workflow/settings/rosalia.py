@@ -238,7 +238,7 @@ class Others(Section):
 
     adapter: Literal[
         "jsonl", "png", "lisa", "text4seg", "text4seg_sam", "pixellm", "biomedparse", "reclmis", "imisnet", "everything"
-    ] = key("jsonl", "How they were written (docs/evaluation.md); everything: the whole picture, as a baseline.")
+    ] = key("jsonl", "Their format (docs/systems/evaluation.md); everything: the whole image, as a baseline.")
     path: str = key("", "Their file or folder.")
     test: str = key("default", "Threshold set whose split they were made for.")
     threshold: float | None = key(None, "Value above which a pixel is foreground; null for the model's own.")

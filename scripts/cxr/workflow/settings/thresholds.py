@@ -13,7 +13,7 @@ ThresholdName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
 RESERVED = ("sweep", "count", "wanted", "paper", "release")
 """Names a set cannot have: a folder beside the sets', and columns of the table of counts."""
 POINT_BYTES, MIMIC_STUDIES = 20, 227_835
-"""What a point of the grid takes of the disk for a study (docs/scale.md), and the studies of MIMIC-CXR."""
+"""What a point of the grid takes of the disk for a study (docs/reference/scale.md), and the studies of MIMIC-CXR."""
 TauName = Literal["ano", "anatomy", "conf", "signal", "size"]
 
 

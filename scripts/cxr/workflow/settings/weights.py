@@ -10,7 +10,7 @@ Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
 class Weights(Section):
-    """Published weights of the engines with a large net (docs/models.md)."""
+    """Published weights of the engines with a large net (docs/how-to/models.md)."""
 
     folder: str = key("weights", "Folder of the files that are placed by hand, hybridgnet.pt and the like.")
     sha256: dict[str, Sha256] = key(
