@@ -15,7 +15,7 @@ from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "tests/support")]
+sys.path[:0] = [str(ROOT / name) for name in ("scripts", "tests", "tests/support")]
 
 import numpy as np  # noqa: E402
 import polars as pl  # noqa: E402

@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from cxr.base.exclusions import REASONS
+from cxr.workflow import stages
 from cxr.workflow.settings import Settings, sections
 
 HEADER = """\
@@ -132,6 +133,7 @@ def documents() -> dict[str, str]:
         "schemas/config.schema.json": json_schema(),
         "docs/reference/settings.md": markdown(),
         "docs/reference/reasons.md": reasons(),
+        "docs/reference/stages.md": stages.markdown(Settings()),
     }
 
 

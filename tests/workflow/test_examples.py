@@ -1,0 +1,80 @@
+"""Every file of examples/ plans a whole run; files that a user brings are stand-ins."""
+
+import pytest
+
+from cohort_runs import write_csv
+from conftest import ROOT
+from cxr.imaging.weights.catalogue import placed
+from mimic_tree import mimic_tree, write_tables, xray  # noqa: F401
+from openi_tree import write_image, write_projections, write_report
+from planner import Planner, jobs_of
+
+EXAMPLES = {
+    "own_images": (("own_images",), {"cohort_shards": 1, "frames_shard": 8}),
+    "openi": (("openi",), {"cohort_shards": 1, "frames_shard": 16}),
+    "mimic": (("mimic",), {"cohort_shards": 1, "frames_shard": 64}),
+    "laptop": (("laptop",), {"phantom": 1, "frames_shard": 2, "figures_panels": 1}),
+    "paper_engines": (
+        ("laptop", "paper_engines"),
+        {"weights_radedit": 1, "weights_hybridgnet": 1, "weights_cxas": 1, "weights_scaled_yolov4": 1}
+        | {"reports_structured": 2, "reports_mapping": 1},
+    ),
+    "language_model_server": (
+        ("laptop", "language_model_server"), {"reports_structured": 2, "reports_mapping": 1},
+    ),
+}  # fmt: skip
+"""{example: (the files given to --configfile, {rule: number of its jobs})}."""
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory, xray):  # noqa: F811
+    """A folder with everything that the examples name."""
+    folder = tmp_path_factory.mktemp("examples")
+    write_csv(
+        folder / "manifest.csv",
+        ("subject_id", "study_id", "image_id", "image_path", "findings", "view"),
+        [("p001", "s001", "i001", "i001.dcm", "The lungs are clear.", "PA")],
+    )
+    (folder / "i001.dcm").write_bytes(xray)
+    write_report(folder, 1, ["CXR1_1_IM-0001-3001"])
+    write_image(folder, "CXR1_1_IM-0001-3001.png")
+    write_projections(folder, [("1_IM-0001-3001.dcm.png", "Frontal")])
+    mimic_tree(folder / "mimic-cxr/2.1.0", xray)
+    (folder / "mimic-cxr-jpg/2.1.0").mkdir(parents=True)
+    write_tables(folder / "mimic-cxr-jpg/2.1.0")
+    for name in (one for names in placed("weights").values() for one in names):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).touch()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def planner():
+    with Planner(ROOT) as started:
+        yield started
+
+
+def test_every_example_is_tried():
+    assert {path.stem for path in (ROOT / "examples").iterdir()} == set(EXAMPLES)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_plans_a_whole_run(name, place, planner):
+    files, wanted = EXAMPLES[name]
+    settings = [ROOT / "examples" / f"{file}.yaml" for file in files]
+    status, text = planner.ask(
+        ["--snakefile", ROOT / "Snakefile", "--directory", place, "--cores", 2, "--dry-run", "--configfile", *settings]
+    )
+    assert status == 0, text
+    jobs = [job.rule for job in jobs_of(text)]
+    assert {rule: jobs.count(rule) for rule in wanted} == wanted
+    assert "page_index" in jobs
+
+
+def test_a_server_asks_for_no_gpu(place, planner):
+    settings = [ROOT / "examples" / f"{file}.yaml" for file in ("laptop", "language_model_server")]
+    _, text = planner.ask(
+        ["--snakefile", ROOT / "Snakefile", "--directory", place, "--cores", 2, "--dry-run", "--configfile", *settings]
+    )
+    (asked,) = {job.resources.get("gpu", "0") for job in jobs_of(text) if job.rule == "reports_structured"}
+    assert asked == "0"
