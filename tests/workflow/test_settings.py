@@ -32,6 +32,14 @@ def test_config_yaml_holds_every_default():
     assert config == settings.Settings().model_dump(mode="json", by_alias=True)
 
 
+def test_config_yaml_begins_with_the_fifteen_keys_that_most_people_change():
+    first = yaml.safe_load(document.first_keys())
+    assert sum(map(len, first.values())) == 15
+    assert settings.read(first) == settings.Settings()
+    behind = "".join(f"#   {line}\n" for line in document.first_keys().splitlines())
+    assert behind in document.config_yaml().split("\n\n")[0] + "\n"
+
+
 def test_every_key_is_described_and_sourced():
     def fields(section):
         for name, field in section.model_fields.items():

@@ -34,7 +34,7 @@ class Agreement(Section):
     )
     box_iou: list[Share] = key(
         lambda: [0.3, 0.5],
-        "Overlaps (IoU) at which a drawn box counts as found; the curves show the first.",
+        "Overlaps (IoU) at which an annotated box counts as found; the curves show the first.",
         min_length=1,
     )
     same_box: Share = key(0.5, "Overlap (IoU) at which boxes of two readers for one lesion type are one.")
@@ -46,7 +46,7 @@ class Agreement(Section):
         lambda: [0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7], "Confidences at which boxes are compared."
     )
     replicates: Replicates = key(1000, "Bootstrap replicates, by patient; 0 for no intervals, else 100 or more.")
-    interval: Share = key(0.95, "Share of the replicates that an interval holds.")
+    interval: Share = key(0.95, "Coverage of the confidence intervals.")
 
     @model_validator(mode="after")
     def _names_are_distinct(self) -> "Agreement":

@@ -13,8 +13,8 @@ class Compute(Section):
 
     device: Literal["auto", "cpu", "cuda"] = key(
         "auto",
-        "Where the nets run; auto: on a GPU if the job asked for one (gpus). A GPU that was asked for and is not seen "
-        "ends the job; but a machine of your own without any computes on its CPU, and says so.",
+        "Where the nets run. auto: on a GPU if the job asked for one (gpus). A job that asked for a GPU and "
+        "sees none ends. A machine of your own without a GPU uses its CPU, and says so.",
     )
     batch: int = key(8, "Images at a time; halved where they do not fit into memory.", unit="images", ge=1, le=1024)
     gpus: int = key(
@@ -30,58 +30,58 @@ class Compute(Section):
     )
     failures_in_row: int = key(
         5,
-        "Images in a row on which an engine fails with the same error, until the job ends: something other than the "
-        "images is broken, and the job is tried again. Fewer than that cost a row each.",
+        "The job ends, and is tried again, when an engine fails with the same error on this many images in a "
+        "row: something other than the images is broken. Fewer failures cost one row each.",
         unit="images",
         ge=2,
         le=1_000_000,
     )
     failed_share: Share = key(
         0.1,
-        "Share of a shard's images on which an engine may fail, where at least failures_in_row do, or all of a smaller "
-        "shard; beyond it the job ends. 1 for any.",
+        "Fraction of a shard's images on which an engine may fail; beyond it the job ends. It counts once "
+        "failures_in_row images failed, or all of a smaller shard. 1: any number may fail.",
     )
     checkpoint_every: int = key(
-        100, "Updates of a training between two states that it can go on from.", unit="updates", ge=1, le=1_000_000
+        100, "Updates between two checkpoints of a training.", unit="updates", ge=1, le=1_000_000
     )
     time_to_stop: int = key(
         600,
-        "Seconds that a training which is told to stop has to end its update and write down how far it is; SLURM tells "
-        "it so much before the job's time limit. A process that is not done by then is killed. The paper's training "
-        "writes 7.3 GB (12 bytes for each of 608.5 million trained values), 73 s at 100 MB/s, and an update takes 14 s "
-        "on two H100; a slow disk or one small GPU takes some times that.",
+        "Seconds in which a training that is told to stop ends its update and writes a checkpoint; SLURM "
+        "warns it this long before the job's time limit. A process that is not done by then is killed. The "
+        "paper's training writes 7.3 GB (12 bytes for each of 608.5 million trained values), 73 s at 100 "
+        "MB/s, and an update takes 14 s on two H100; a slow disk or one small GPU takes some times that.",
         unit="seconds",
         ge=30,
         le=1800,  # half of the shortest max_runtime
     )
     time_to_answer: int = key(
         600,
-        "Seconds that the processes of a training wait for one that does not answer; then the job ends with a "
-        "sentence, and is tried again. As torch's own for NCCL, and longer than one of them takes to write the best "
-        "weights (2.4 GB of float32, at 4 MB/s or more).",
+        "Seconds that the processes of a training wait for one that does not answer; then the job ends with a"
+        " sentence, and is tried again. It is torch's own value for NCCL, and longer than one process takes "
+        "to write the best weights (2.4 GB of float32, at 4 MB/s or more).",
         unit="seconds",
         ge=10,
         le=86_400,
     )
     max_runtime: int = key(
         1440,
-        "Minutes that a job asks for at most, at any try: what your partitions allow. A training that takes longer "
-        "goes on where it was.",
+        "Longest time that a job asks for, at any try: what your partitions allow. A longer training resumes "
+        "in its next try.",
         unit="minutes",
         ge=60,
         le=100_000,
     )
     max_memory_mb: int = key(
         180_000,
-        "Megabytes that a job asks for at most, at any try: what SLURM may give of your nodes (`sinfo -o %m`).",
+        "Most memory that a job asks for, at any try: what SLURM may give of your nodes (`sinfo -o %m`).",
         unit="MB",
         ge=2000,
         le=10_000_000,
     )
     container: str = key(
         "",
-        "Apptainer image that holds the environments, with --sdm conda apptainer (docs/how-to/containers.md); empty: "
-        "none. To Snakemake another image is other software.",
+        "Apptainer image that holds the environments, with --sdm conda apptainer (docs/how-to/containers.md);"
+        " empty: none. Another image counts as other software.",
     )
 
 
@@ -102,21 +102,29 @@ class Organs(Section):
     )
     chexmask: Chexmask = key(Chexmask, "Settings of the engine chexmask.")
     max_mirrored: Share = key(
-        0.95, "Probability that the picture is mirrored above which it stops as heart_on_right; 1: none does."
+        0.95, "Probability of a mirrored image above which it stops as heart_on_right; 1: none stops."
     )
     min_upright: Share = key(
         0.2,
-        "Probability that the picture is an upright, positive frontal chest X-ray, mirrored or not, below "
-        "which it stops as not_a_radiograph (turned, upside down, inverted, noise, a photo); 0: none does.",
+        "Probability of an upright, positive frontal chest X-ray, mirrored or not, below which the image "
+        "stops as not_a_radiograph (turned, upside down, inverted, noise, a photograph); 0: none stops.",
     )
-    min_lung_share: Share = key(0.02, "Share of the picture each lung must cover, else no_lungs.")
+    min_lung_share: Share = key(0.02, "Fraction of the image that each lung must cover, else no_lungs.")
     max_lung_ratio: float = key(
-        5.0, "How many times the smaller lung mask the larger may be, else no_lungs.", unit="areas", ge=1, le=1000
+        5.0,
+        "Largest ratio of the larger lung mask's area to the smaller one's, else no_lungs.",
+        unit="areas",
+        ge=1,
+        le=1000,
     )
-    border_margin: Share = key(0.027, "How close to the picture's edge an outline touches it.", unit="frame widths")
-    max_border_share: Share = key(0.17, "Share of a lung's outline that may touch the picture's edge, else cut_off.")
+    border_margin: Share = key(
+        0.027, "Distance from the image's edge within which an outline touches it.", unit="frame widths"
+    )
+    max_border_share: Share = key(0.17, "Fraction of a lung's outline that may touch the image's edge, else cut_off.")
     min_contrast: float = key(8.0, "Smallest standard deviation inside the chest.", unit="grey levels", ge=0, le=128)
-    max_saturated: Share = key(0.5, "Share of pure black or white pixels in the chest, else extreme_contrast.")
+    max_saturated: Share = key(
+        0.5, "Largest fraction of pure black or white pixels in the chest, else extreme_contrast."
+    )
 
 
 class Radedit(Section):
@@ -125,17 +133,22 @@ class Radedit(Section):
     model: str = key(
         "", "Folder in the layout of Stable Diffusion to use instead (RoentGen, a model of yours); empty: RadEdit."
     )
-    prompt: str = key("No acute cardiopulmonary process", "What the edited picture shows.", source=PAPER)
-    invert_prompt: str = key("", "What the picture shows as it is; empty: nothing is said.", source=AUTHORS)
+    prompt: str = key("No acute cardiopulmonary process", "What the edited image shows.", source=PAPER)
+    invert_prompt: str = key("", "What the image shows before the edit; empty: no prompt.", source=AUTHORS)
     steps: int = key(200, "Diffusion steps of the whole schedule.", source=AUTHORS, ge=2, le=1000)
     guidance: float = key(7.5, "Weight of the prompt inside the edit region.", source=AUTHORS, ge=0, le=50)
     invert_guidance: float = key(
-        3.5, "Weight of invert_prompt, if there is one, when the picture is inverted.", source=AUTHORS, ge=0, le=50
+        3.5, "Weight of invert_prompt, if given, while the image is inverted.", source=AUTHORS, ge=0, le=50
     )
-    skip_ratio: Share = key(0.3, "Share of the noisiest steps that are skipped; more keeps more.", source=AUTHORS)
+    skip_ratio: Share = key(
+        0.3,
+        "Fraction of the steps, the noisiest, that are skipped; a larger one keeps more of the image.",
+        source=AUTHORS,
+    )
     keep_margin: int = key(
         0,
-        "How far from the edit region the latent is held to the original's; between, it may follow the edit.",
+        "Width of a band around the edit region in which the latent may follow the edit; beyond it the latent"
+        " is the original's.",
         unit="pixels",
         ge=0,
         le=1024,
@@ -143,8 +156,8 @@ class Radedit(Section):
     dtype: Literal["bfloat16", "float32"] = key("bfloat16", "Number type of the U-Net; the VAE is float32.")
     published_bugs: bool = key(
         False,
-        "Paste back one step too noisy, everywhere outside the edit region, and end without the last correction, as "
-        "the published code does.",
+        "Repeat the faults of the published code: paste back one step too noisy, paste everywhere outside the"
+        " edit region, and end without the last correction.",
     )
 
 
@@ -153,8 +166,8 @@ class Anomaly(Section):
 
     engine: Literal["lite", "radedit"] = key(
         "lite",
-        "lite: a small network trained to take lesions out, on the CPU; radedit: the paper's diffusion editor, or any "
-        "model in the layout of Stable Diffusion.",
+        "lite: a small network trained to remove lesions, on the CPU; radedit: the paper's diffusion editor, "
+        "or any model in the layout of Stable Diffusion.",
     )
     radedit: Radedit = key(Radedit, "Settings of the engine radedit.")
 

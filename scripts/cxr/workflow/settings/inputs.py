@@ -56,21 +56,22 @@ class Cohort(Section):
     )
     shards: int | None = key(
         None,
-        f"Number of shards; where it is not given {EMBEDDED_SHARDS} for the embedded cohort, else {DEFAULT_SHARDS}. "
-        "A change starts everything anew.",
+        f"Number of shards; null: {EMBEDDED_SHARDS} for the embedded cohort, else {DEFAULT_SHARDS}. "
+        "A change makes everything anew.",
         ge=1,
         le=4096,
     )
     views: list[Literal["PA", "AP"]] = key(
-        lambda: ["PA", "AP"], "Frontal views to keep, best first.", source=PAPER, min_length=1
+        lambda: ["PA", "AP"], "Frontal views to keep, the best first.", source=PAPER, min_length=1
     )
     unknown_view: Literal["exclude", "accept"] = key(
-        "exclude", "What to do with an image whose header does not tell its view."
+        "exclude", "What to do with an image whose view neither table nor header tells."
     )
     shared_images: Literal["accept", "exclude"] = key(
         "accept",
-        "What to do with an image file that is given to several studies: accept, with a warning (a placeholder for "
-        "reports alone is such a file), or exclude all its rows, for which is right cannot be told.",
+        "What to do with an image file that several studies name. accept: keep it, with a warning (a "
+        "placeholder for studies of reports alone is such a file); exclude: drop all its rows, because the "
+        "right study cannot be told.",
     )
     modalities: list[Code] = key(
         lambda: ["CR", "DX", "RG"], "DICOM modalities that are radiographs; others are excluded as wrong_modality."
@@ -79,19 +80,19 @@ class Cohort(Section):
         lambda: ["CHEST", "THORAX", "RIBCAGE", "LUNG", "RIB", "RIBS", "PORT CHEST", "CHEST PORTABLE"],
         "Values of BodyPartExamined that are a chest; an empty one passes, others are excluded as wrong_body_part.",
     )
-    min_side: int = key(128, "Shortest side of an image to accept.", unit="pixels", ge=16, le=4096)
+    min_side: int = key(128, "Smallest side of an image that is accepted.", unit="pixels", ge=16, le=4096)
     per_study: Literal["first", "all"] = key(
         "first", "first: the best decodable image of a study; all: every frontal one.", source=AUTHORS
     )
     exclude: str = key(
-        "", "Text or CSV file of image or study ids to leave out (the authors leave out MS-CXR's).", source=AUTHORS
+        "", "Text or CSV file of image or study ids to exclude (the authors exclude MS-CXR's).", source=AUTHORS
     )
     chexstruct: str = key(
         "", "Folder of CheXStruct quality tables; images that fail one are excluded (paper D.1).", source=PAPER
     )
     chexstruct_tables: list[Literal["mask_number", "abdominal_xray", "window", "inclusion"]] = key(
         lambda: ["mask_number", "abdominal_xray", "window", "inclusion"],
-        "Which of the CheXStruct tables an image must pass (the paper names the first kind and full visibility).",
+        "CheXStruct tables that an image must pass (the paper names the first kind and full visibility).",
     )
     split: SplitShares = key(SplitShares, "Shares of the splits where the cohort brings none.")
 
@@ -123,14 +124,14 @@ class Frames(Section):
     """From files to 8-bit frames of 512 x 512."""
 
     size: Literal[512] = key(512, "Side of the canonical frame.", source=AUTHORS, unit="pixels")
-    fit: Literal["pad", "stretch", "crop"] = key("pad", "How a picture that is not square fits the frame.")
+    fit: Literal["pad", "stretch", "crop"] = key("pad", "How an image that is not square fits the frame.")
     window: Literal["minmax", "voi", "percentile"] = key(
         "minmax", "Grey range: all pixels, the header's VOI window, or the percentiles below."
     )
     percentiles: tuple[Percent, Percent] = key((0.5, 99.5), "Range kept by window: percentile.", unit="%")
-    max_pixels: int = key(100_000_000, "Larger pictures are refused before decoding.", unit="pixels", ge=1)
+    max_pixels: int = key(100_000_000, "Larger images are refused before decoding.", unit="pixels", ge=1)
     spike_share: Share = key(0.001, "A warning is logged if fewer pixels than this hold spike_range of the grey range.")
-    spike_range: Share = key(0.5, "Share of the grey range meant by spike_share (markers, metal).")
+    spike_range: Share = key(0.5, "Fraction of the grey range meant by spike_share (markers, metal).")
     max_memory_mb: int = key(
         4096, "Memory one decoding process may take; an image that needs more is undecodable.", unit="MB", ge=1024
     )

@@ -45,16 +45,20 @@ class Asking(Section):
     )
     dtype: Literal["auto", "bfloat16", "float16", "float32"] = key("auto", "Number type of the weights.")
     temperature: float = key(0.0, "Temperature of the first answer; 0 is greedy.", ge=0, le=2)
-    retries: int = key(2, "How often an answer that breaks schema or logic is asked for again.", ge=0, le=20)
-    retry_temperature: float = key(0.5, "Temperature of those answers: greedy would repeat itself.", ge=0, le=2)
+    retries: int = key(
+        2, "How many times the model is asked again after an answer that breaks schema or logic.", ge=0, le=20
+    )
+    retry_temperature: float = key(
+        0.5, "Temperature when it is asked again; greedy decoding would repeat itself.", ge=0, le=2
+    )
 
 
 class Execution(Section):
     """How language models are run, not what they are asked: a change re-runs nothing."""
 
     gpus: int = key(1, "GPUs of one job; the model is split over them (transport offline).", unit="GPUs", ge=0, le=64)
-    gpu_memory: Share = key(0.9, "Share of each GPU's memory to use (transport offline).")
-    eager: bool = key(False, "No compiled graphs: a slower answer, a faster start (transport offline).")
+    gpu_memory: Share = key(0.9, "Fraction of each GPU's memory to use (transport offline).")
+    eager: bool = key(False, "Do not compile graphs: slower answers, a faster start (transport offline).")
     server: Address = key(
         "http://localhost:8000/v1", "Address of the running server (transport server); its key: OPENAI_API_KEY."
     )

@@ -29,7 +29,7 @@ class Paraphrase(Section):
         "rules", "rules: our own wordings, no download; vllm: a language model, each answer read back."
     )
     personas: list[Persona] = key(
-        lambda: ["medical_expert", "layperson", "ai_developer"], "Who words them.", source=PAPER, min_length=1
+        lambda: ["medical_expert", "layperson", "ai_developer"], "Personas that word them.", source=PAPER, min_length=1
     )
     per_persona: int = key(
         RULES_WORDINGS,

@@ -35,11 +35,11 @@ class Release(Section):
 
     name: str = key("cxr-ils", "Name of the dataset.", pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
     version: Version = key("1.0.0", "Its version, of three numbers; 1.0 is 1.0.0.")
-    date: Date = key("2000-01-01", "The date it bears, year-month-day; no clock is read.")
+    date: Date = key("2000-01-01", "Its date, year-month-day; no clock is read.")
     licence: str = key("not stated", "Terms under which it is passed on: a name, or an address.", min_length=1)
-    creator: str = key("", "Who makes it; empty: not stated.")
+    creator: str = key("", "Its creator; empty: not stated.")
     cite: str = key("", "How to cite it; empty: its name and version.")
-    url: str = key("", "Where it is to be found; empty: not stated.")
+    url: str = key("", "Its address; empty: not stated.")
     withhold: Annotated[
         list[Literal[WITHHELD]],
         BeforeValidator(_all_or_nothing, json_schema_input_type=bool | list[Literal[WITHHELD]]),
@@ -48,7 +48,7 @@ class Release(Section):
         "What is left out: pixels (images), report_text (section_content), ids (replaced by keyed digests; no DICOM "
         "segmentations). true: all three; false or []: nothing. The default fits MIMIC-CXR (docs/how-to/load.md).",
     )
-    salt: str = key("", "File of the key of these digests, 16 bytes or more; keep it to yourself. Wanted with ids.")
+    salt: str = key("", "File of the secret key of these digests, 16 bytes or more. Required with ids.")
     test: str = key(
         "",
         "JSONL of the pairs of the test split that stay, {thresholds} is the set's name: the filtered split of "

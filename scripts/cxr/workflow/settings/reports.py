@@ -56,12 +56,12 @@ class Reports(Section):
     )
     max_findings: int = key(300, "A section with more findings is not used (too_long).", unit="findings", ge=1)
     nothing_share: Share = key(
-        0.10, "Share of a shard's studies without a usable report above which its log, and the end of the run, warn."
+        0.10, "Fraction of a shard's studies without a usable report above which its log, and the end of the run, warn."
     )
     section_overrides: bool = key(
         True, "Apply the official per-study corrections of MIMIC-CXR's section code (sections mimic)."
     )
     effusion_without_side: Literal["both_bases", "none"] = key(
-        "both_bases", "Where an effusion without a side is looked for (after Fig. 11)."
+        "both_bases", "Where to look for an effusion whose side the report does not name (after Fig. 11)."
     )
     llm: Llm = key(Llm, "The language models of the engine vllm.")

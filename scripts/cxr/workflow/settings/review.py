@@ -14,7 +14,7 @@ class Review(Section):
 
     experts: list[Expert] = key(
         lambda: ["A", "B", "C", "D"],
-        "Names of the experts, for the files; each gets a page.",
+        "Names of the experts, used in file names; each gets a page.",
         source=PAPER,
         min_length=1,
     )
@@ -24,18 +24,18 @@ class Review(Section):
     negatives: int = key(
         0, "Units without a mask that are drawn, and dealt out among the experts; 0 for all.", unit="units", ge=0
     )
-    seed: int = key(2026, "Seed of the draw and of each expert's order; another one makes another review.", ge=0)
+    seed: int = key(2026, "Seed of the draw and of each expert's order; another seed makes another review.", ge=0)
     jpeg_quality: int = key(
         0,
-        "Quality of the pages' pictures as JPEG (90: a third of PNG's size); 0 for PNG, which loses nothing.",
+        "JPEG quality of the pages' images (90: a third of PNG's size); 0: PNG, which loses nothing.",
         ge=0,
         le=100,
     )
     sheets: list[str] = key(list, "The experts' filled sheets, or folders of them (CSV), for `review_merge`.")
     unsampled: Literal["drop", "keep"] = key(
-        "drop", "Whether pairs that no expert was asked about leave the filtered split too."
+        "drop", "Whether the filtered split keeps pairs that no expert was asked about."
     )
-    interval: float = key(0.95, "Share of the chance that an interval of a rate holds.", gt=0, lt=1)
+    interval: float = key(0.95, "Coverage of the confidence interval of a rate.", gt=0, lt=1)
     replicates: Replicates = key(
         1000, "Bootstrap replicates, by patient, of the agreement's intervals; 0 for no intervals, else 100 or more."
     )

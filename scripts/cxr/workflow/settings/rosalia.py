@@ -50,7 +50,7 @@ class Recipe(Section):
         le=4096,
     )
     learning_rate: float = key(3e-4, "Largest learning rate.", source=PAPER, gt=0, le=1)
-    warmup: int = key(100, "Updates until it is reached, from 0; then it falls to 0.", source=PAPER, ge=0)
+    warmup: int = key(100, "Updates in which the learning rate rises from 0; then it falls to 0.", source=PAPER, ge=0)
     betas: tuple[Share, Share] = key((0.9, 0.95), "Decay of AdamW's two moments.", source=AUTHORS)
     weight_decay: float = key(0.0, "Weight decay of AdamW.", source=AUTHORS, ge=0, le=1)
     clip: float = key(1.0, "Largest norm of the gradient.", source=AUTHORS, gt=0, le=1e6)
@@ -58,22 +58,22 @@ class Recipe(Section):
     dice_on: Literal["positives", "all"] = key("positives", "Which masks the Dice loss counts.", source=PAPER)
     balance: Literal["expectation", "exact"] = key(
         "expectation",
-        "Positives to negatives 1:1, over an epoch as in the authors' code, or within every batch.",
+        "How positives and negatives are balanced 1:1: over an epoch, as in the authors' code, or within every batch.",
         source=AUTHORS,
     )
-    equalise: Share = key(0.5, "How often a picture's histogram is equalised.", source=AUTHORS)
+    equalise: Share = key(0.5, "Probability that an image's histogram is equalised.", source=AUTHORS)
     dtype: Literal["bfloat16", "float32"] = key("bfloat16", "Number type of the model.", source=AUTHORS)
-    gradient_checkpointing: bool = key(True, "Compute activations twice to save memory.", source=AUTHORS)
+    gradient_checkpointing: bool = key(True, "Recompute activations to save memory.", source=AUTHORS)
 
 
 class LiteSizes(Section):
     """Sizes of the small model of the engine lite."""
 
-    image: int = key(128, "Side of the picture of the mask branch.", unit="pixels", ge=64, le=1024)
+    image: int = key(128, "Side of the mask branch's image.", unit="pixels", ge=64, le=1024)
     patch: int = key(8, "Side of its patches.", unit="pixels", ge=4, le=32)
     width: int = key(32, "Channels of its encoder.", ge=16, le=1024, multiple_of=16)
     depth: int = key(3, "Layers of its encoder.", ge=1, le=32)
-    clip_image: int = key(64, "Side of the picture that the language model sees.", unit="pixels", ge=32, le=336)
+    clip_image: int = key(64, "Side of the image that the language model sees.", unit="pixels", ge=32, le=336)
     clip_patch: int = key(16, "Side of its patches.", unit="pixels", ge=4, le=32)
     hidden: int = key(96, "Channels of the language model.", ge=32, le=4096, multiple_of=16)
     layers: int = key(2, "Layers of the language model.", ge=1, le=32)
@@ -103,9 +103,9 @@ class LiteTraining(Recipe):
     batch: int = key(16, "Pairs in one update.", unit="pairs", ge=1, le=65_536)
     micro_batch: int = key(16, "Pairs that go through the model at a time.", unit="pairs", ge=1, le=4096)
     learning_rate: float = key(2e-3, "Largest learning rate.", gt=0, le=1)
-    warmup: int = key(20, "Updates until it is reached, from 0; then it falls to 0.", ge=0)
+    warmup: int = key(20, "Updates in which the learning rate rises from 0; then it falls to 0.", ge=0)
     dtype: Literal["bfloat16", "float32"] = key("float32", "Number type of the model.")
-    gradient_checkpointing: bool = key(False, "Compute activations twice to save memory.")
+    gradient_checkpointing: bool = key(False, "Recompute activations to save memory.")
 
 
 class RosaliaTraining(Recipe):
@@ -161,21 +161,21 @@ class Training(Section):
     rosalia: RosaliaTraining = key(RosaliaTraining, "Settings of the engine rosalia.", source=PAPER)
     runs: dict[RunName, Run] = key(
         dict,
-        "Models by name, trained here or published; the names are the {run} wildcard. Without any there is one, "
+        "Models by name, trained here or published; a name is the {run} wildcard. Empty: one model, "
         "`default`, trained on the threshold set default.",
     )
     conversation: Literal["llava_v1", "llava_llama_2"] = key(
         "llava_v1", "Frame of the prompt around an instruction.", source=AUTHORS
     )
-    max_length: int = key(512, "Longest prompt and answer, picture included.", unit="tokens", source=AUTHORS, ge=64)
-    fit: Literal["pad", "stretch"] = key("pad", "How a picture that is not square fits the model's square.")
+    max_length: int = key(512, "Longest prompt and answer, image included.", unit="tokens", source=AUTHORS, ge=64)
+    fit: Literal["pad", "stretch"] = key("pad", "How an image that is not square fits the model's square.")
     published_mismatch: bool = key(
         False,
         "Train and score as the published code: references padded to the square, predictions cropped and stretched.",
         source=AUTHORS,
     )
-    validate_every: int = key(1, "Epochs between two looks at the validation split.", unit="epochs", ge=1)
-    nan_limit: int = key(10, "Updates with a loss that is no number, skipped each, until the run stops.", ge=1)
+    validate_every: int = key(1, "Epochs between two validations.", unit="epochs", ge=1)
+    nan_limit: int = key(10, "Updates whose loss is not a number, each skipped, after which the run stops.", ge=1)
 
     def named_runs(self) -> dict[str, Run]:
         """Return the runs, of which there is always one."""
@@ -219,13 +219,11 @@ class Inference(Section):
 
     split: Literal["train", "validate", "test"] = key("test", "Split whose pairs are asked.")
     paraphrases: bool = key(
-        False, "Also ask every pair in a wording of each persona (C.3), to see what the evaluation says of them."
+        False, "Also ask every pair in a wording of each persona (C.3), so that the evaluation compares them."
     )
-    text: bool = key(True, "Also generate the answers; without, masks alone, which is much faster.")
+    text: bool = key(True, "Also generate the answers. Masks alone are much faster.")
     max_new_tokens: int = key(512, "Longest answer.", unit="tokens", source=AUTHORS, ge=1, le=4096)
-    equalise: bool = key(
-        True, "Equalise the histogram of every picture, as in the authors' evaluation.", source=AUTHORS
-    )
+    equalise: bool = key(True, "Equalise the histogram of every image, as in the authors' evaluation.", source=AUTHORS)
     size: int = key(1024, "Side of the masks.", unit="pixels", source=AUTHORS, ge=64, le=4096, multiple_of=8)
 
 
@@ -258,11 +256,11 @@ class Evaluation(Section):
         multiple_of=8,
     )
     replicates: Replicates = key(1000, "Bootstrap replicates, by patient; 0 for no intervals, else 100 or more.")
-    interval: Share = key(0.95, "Share of the replicates that an interval holds.")
+    interval: Share = key(0.95, "Coverage of the confidence intervals.")
     failed: Literal["wrong", "leave_out"] = key(
-        "wrong", "What a pair counts whose prediction is missing or damaged: 0, or nothing."
+        "wrong", "How a pair counts whose prediction is missing or damaged: as wrong, or not at all."
     )
-    reviewed: str = key("", "Text file of pair ids to leave out: those that reviewers rejected.", source=PAPER)
+    reviewed: str = key("", "Text file of pair ids to leave out, which reviewers rejected.", source=PAPER)
     predictions: dict[RunName, Others] = key(dict, "Other models by name.")
 
     @model_validator(mode="after")

@@ -54,11 +54,14 @@ class Grid(Section):
     base: str = key("default", "Named set that gives every threshold the grid does not vary.")
     general: dict[TauName, list[Share]] = key(
         lambda: {"ano": [0.05, 0.10, 0.15], "conf": [0.10, 0.20, 0.30]},
-        "Values to try for all targets but edema; none: as in base.",
+        "Values to try for all lesion types but edema; empty: as in base.",
     )
     edema: dict[TauName, list[Share]] = key(dict, "Values to try for edema.")
     max_points: int = key(
-        100, "Most points of the grid; raise it to confirm that a larger one is meant.", unit="points", ge=1
+        100,
+        "Largest number of points of the grid; raise it to confirm that you mean a larger grid.",
+        unit="points",
+        ge=1,
     )
 
     @model_validator(mode="after")

@@ -14,5 +14,7 @@ class Weights(Section):
 
     folder: str = key("weights", "Folder of the files that are placed by hand, hybridgnet.pt and the like.")
     sha256: dict[str, Sha256] = key(
-        dict, "What files must be, beyond what is known: {cxas.pth: sha256, radedit/unet/config.json: sha256}."
+        dict,
+        "Digests that files must have, beyond those pinned already: {cxas.pth: sha256, "
+        "radedit/unet/config.json: sha256}.",
     )
