@@ -30,7 +30,7 @@ rule agreement_images:
         mem_mb=megabytes(8000),
         runtime=minutes(120),
     params:
-        **job("reporting.agreement.compare.run_images"),
+        **job("reporting.agreement.compare.run_images", *PLAN.formats),
         options=lambda wildcards: PLAN.options["agreement"] | PLAN.references[wildcards.reference],
     message:
         "Masks, maps and boxes beside the human annotations {wildcards.reference}"

@@ -10,11 +10,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from cxr.annotations.reading import FORMATS
+from cxr.annotations.box_table import box_table
+from cxr.annotations.formats import FORMATS
 from cxr.base.errors import UserError
 from cxr.base.tables import write_table
 from cxr.base.vocabulary import BOX_CLASSES
-from cxr.imaging.boxes.people import table
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -31,7 +31,7 @@ def main(arguments: list[str] | None = None) -> int:
         for label, name in classes.items():
             if name not in BOX_CLASSES:
                 raise UserError(f"--class {label}={name}: {name!r} is no class, choose one of {', '.join(BOX_CLASSES)}")
-        found, gone = table(given.file, given.format, given.image_id, classes)
+        found, gone = box_table(given.file, given.format, given.image_id, classes)
     except UserError as error:
         print(f"cxr-ils: {error}", file=sys.stderr)
         return 1

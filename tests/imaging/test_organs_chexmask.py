@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 
 from conftest import SLICE, snakemake, write_settings
+from cxr.annotations.chexmask import decode_points, decode_runs, read_rows
 from cxr.base import errors, tables
 from cxr.base.engines import Setup
 from cxr.base.errors import UserError
@@ -19,7 +20,6 @@ from cxr.base.hdf5 import Shard
 from cxr.base.vocabulary import ORGAN_LABELS
 from cxr.geometry.affine import fit_affine, to_frame
 from cxr.imaging.organs import chexmask_table
-from cxr.imaging.organs.chexmask import decode_points, decode_runs, read_rows
 from cxr.imaging.organs.engine import load
 from cxr.imaging.organs.outline import fill
 from cxr.imaging.phantom.chest import sample
@@ -129,9 +129,9 @@ def test_runs_that_are_none_are_refused(text):
 def test_landmarks_are_read_as_lists_and_as_printed_arrays():
     points = ring()
     for text in (str(points), str(points.ravel().tolist()), ",".join(map(str, points.ravel())), str(points * 1.0)):
-        np.testing.assert_array_equal(decode_points(text), points)
+        np.testing.assert_array_equal(decode_points(text, 120), points)
     with pytest.raises(ValueError, match="238 numbers instead of 240"):
-        decode_points(str(points[:-1]))
+        decode_points(str(points[:-1]), 120)
 
 
 def test_outlines_hold_their_own_pixels_and_each_organ_has_its_landmarks():
@@ -201,7 +201,7 @@ def test_every_image_without_masks_has_its_reason(tmp_path, good, swapped):
 def test_only_the_rows_asked_for_are_kept_and_of_repeated_ones_the_best(tmp_path, good):
     dice = [("a", 0.6), ("b", 0.8), ("a", 0.9), ("a", "nan"), ("a", 0.7), ("c", 0.5)]
     rows = [good | {"dicom_id": name, "Dice RCA (Mean)": value} for name, value in dice]
-    found = read_rows(write_table(tmp_path / "table.csv", rows), ["a", "c", "d"])
+    found = read_rows("key", write_table(tmp_path / "table.csv", rows), ["a", "c", "d"])
     assert {name: row.dice for name, row in found.items()} == {"a": 0.9, "c": 0.5}
 
 
@@ -223,8 +223,8 @@ def test_each_shard_gets_its_own_rows_whole_and_in_order(tmp_path, good, monkeyp
             assert row == {name: str(original[name]) for name in chexmask_table.COLUMNS}
     first = [Path(path).read_bytes() for path in files]
     assert [Path(path).read_bytes() for path in shards_of(tmp_path, table, ["a", "b", "none"], [], ["d", "c"])] == first
-    assert {name: row.dice for name, row in read_rows(files[0], ["a", "b", "none"]).items()} == {"a": 5, "b": 2}
-    assert read_rows(files[1], []) == {}
+    assert {name: row.dice for name, row in read_rows("key", files[0], ["a", "b", "none"]).items()} == {"a": 5, "b": 2}
+    assert read_rows("key", files[1], []) == {}
 
 
 def test_a_damaged_shard_of_rows_is_told(tmp_path, good):

@@ -359,7 +359,7 @@ def test_a_dataset_agrees_with_itself(workflow_run, tmp_path, pixels):
     splits = {split: str(results / f"dataset/default/{split}.jsonl") for split in ("train", "validate", "test")}
     index = str(results / "masks/default/index.parquet")
     write_release(**splits, index=index, masks=masks, frames=frames, layout=str(layout), pixels=pixels)
-    values, left = run(results, tmp_path, "own", "release", layout)
+    values, left = run(results, tmp_path, "own", "mimic_ils", layout)
     dice = values.filter(pl.col("what") == "masks default", pl.col("measure") == "dice")
     lines = [line for path in splits.values() for line in read_lines(path)]
     assert set(dice.filter(pl.col("lesion") != "any")["lesion"]) >= {

@@ -1,20 +1,31 @@
 """People's boxes and masks: each published format as a tiny file, with values written out by hand."""
 
+import csv
+import importlib
 import json
+import logging
+import shutil
+from pathlib import Path
 from typing import get_args
 
 import cv2
 import numpy as np
 import polars as pl
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import boxes_table
-from cxr.annotations.reading import FORMATS, LESIONS, image_name, polygons, read
+from cxr.annotations import chexmask, formats
+from cxr.annotations.formats import FOLDERS, FORMATS
+from cxr.annotations.reading import Annotation, Annotations, image_name, lesions, module, read
+from cxr.annotations.regions import polygons, table
 from cxr.base.errors import UserError
-from cxr.base.vocabulary import BOX_CLASSES
+from cxr.base.vocabulary import BOX_CLASSES, LESIONS
 from cxr.geometry.rle import encode
 from cxr.imaging.boxes import table as engine
 from cxr.imaging.boxes.engine import BoxesOptions
+from cxr.workflow.settings import read as read_settings
 from cxr.workflow.settings.agreement import People
 
 MS_CXR = """dicom_id,category_name,label_text,path,x,y,w,h,image_width,image_height,split
@@ -142,13 +153,26 @@ def test_the_official_test_file_of_vindr_has_no_readers(tmp_path):
         ("v3", "Edema", (1, 2, 3, 4), ""),
     ]
     assert looked_at == {"v3", "v4"}
-    assert [LESIONS["vindr"][one.label] for one in found] == ["opacity", "edema"]
+    assert [lesions("vindr")[one.label] for one in found] == ["opacity", "edema"]
 
 
 def test_every_lesion_type_of_a_format_is_one_of_ours():
-    assert set(LESIONS) == set(FORMATS) == set(get_args(People.model_fields["format"].annotation))
-    assert LESIONS["ms_cxr"].keys() >= {"Lung Opacity", "Edema"}
-    assert LESIONS["nih"]["Infiltrate"] == LESIONS["vindr"]["Infiltration"] == "opacity"
+    assert set(FORMATS) == set(get_args(People.model_fields["format"].annotation)) >= {"ms_cxr", "vindr", "mimic_ils"}
+    for kind in FORMATS:
+        assert set(lesions(kind).values()) <= set(LESIONS), kind
+    assert lesions("ms_cxr").keys() >= {"Lung Opacity", "Edema"}
+    assert lesions("nih")["Infiltrate"] == lesions("vindr")["Infiltration"] == "opacity"
+
+
+def test_a_format_is_one_file(tmp_path, monkeypatch):
+    """A module with WHAT is found by its name, in another folder too, without being imported."""
+    shutil.copytree(Path(formats.__file__).parent, tmp_path / "annotations", ignore=shutil.ignore_patterns("__py*"))
+    (tmp_path / "annotations/mine.py").write_text('"""Mine."""\n\nWHAT = "a file of mine"\nFOLDER = True\n1 / 0\n')
+    monkeypatch.syspath_prepend(tmp_path)
+    found = importlib.import_module("annotations.formats")
+    assert set(found.FORMATS) == {*FORMATS, "mine"}
+    assert set(found.FOLDERS) == {*FOLDERS, "mine"} == {"mimic_ils", "mine"}
+    assert "; mine: a file of mine; " in found.described()
 
 
 @pytest.mark.parametrize(
@@ -211,15 +235,15 @@ def test_the_layout_of_a_release_has_each_mask_once(tmp_path):
         "instruction_answer_pairs": {"positive": [pair, pair], "negative": [{"target": "edema"}]},
     }
     (tmp_path / "mimic_ils_instruction_answer.json").write_text(json.dumps({"train": {"s1": entry}, "val": {}}))
-    (one,), seen = read("key", tmp_path, "release")
-    assert (one.image, one.label, one.box, seen) == ("d1", "edema", None, {"d1"})
+    (one,), seen = read("key", tmp_path, "mimic_ils")
+    assert (one.image, one.label, one.box, one.split, seen) == ("d1", "edema", None, "train", {"d1"})
     assert np.array_equal(one.mask(), SQUARE)
     (tmp_path / "lesion_mask/s1/s1_edema_0.png").write_text("")
     with pytest.raises(ValueError, match=r"s1_edema_0\.png cannot be read"):
         one.mask()
     (tmp_path / "mimic_ils_instruction_answer.json").write_text("[]")
     with pytest.raises(UserError, match=r"which holds no whole mimic_ils_instruction_answer\.json"):
-        read("key", tmp_path, "release")
+        read("key", tmp_path, "mimic_ils")
 
 
 def test_a_label_can_be_given_a_class(tmp_path, capsys):
@@ -231,3 +255,113 @@ def test_a_label_can_be_given_a_class(tmp_path, capsys):
     assert boxes_table.main(["coco", path, str(output), "--class", "line=Fibrosis"]) == 1
     expected = f"cxr-ils: --class line=Fibrosis: 'Fibrosis' is no class, choose one of {', '.join(BOX_CLASSES)}\n"
     assert capsys.readouterr().err == expected
+
+
+# what is written is read
+
+
+NAMES = st.text("abcXYZ019-.", min_size=1, max_size=8).map(lambda name: f"i{name}")
+WORDS = st.text("abc äµ,;\"'()/é", max_size=12).map(lambda text: f"w{text}w")
+"""Texts with what a table must quote."""
+CORNERS = st.tuples(*(st.integers(0, 4000).map(lambda quarters: quarters / 4) for _ in range(4)))
+"""Quarters of a pixel, so that x + width is x2 to the last bit."""
+
+
+def written_as(folder: Path, kind: str, held: Annotations) -> Annotations:
+    path = folder / kind if kind in FOLDERS else folder / f"{kind}.{'json' if kind == 'coco' else 'csv'}"
+    module(kind).write(path, held)
+    return read("key", path, kind)
+
+
+def regions_of(kind: str, folder: Path) -> st.SearchStrategy[list[Annotation]]:
+    """Regions of fields that the format holds; a picture has one size and one split."""
+    holds = module(kind).HOLDS
+    masks = folder / "drawn.png"
+    cv2.imwrite(str(masks), SQUARE.astype(np.uint8) * 255)
+    fields = {
+        "box": CORNERS,
+        "reader": WORDS,
+        "phrase": WORDS,
+        "split": st.sampled_from(["train", "val"]),
+        "size": st.just((4, 6)),
+        "drawn": st.just(masks) if kind == "mimic_ils" else st.sampled_from([encode(SQUARE), [[2, 1, 5, 1, 5, 3]]]),
+    }
+    label = {"rsna": st.just("Lung Opacity"), "mimic_ils": st.sampled_from(LESIONS)}.get(kind, WORDS)
+    one = st.builds(Annotation, NAMES, label, **{name: fields[name] for name in holds})
+    return st.lists(one, min_size=1, max_size=6, unique_by=lambda region: region.image)
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_what_is_written_is_read(tmp_path, kind):
+    @settings(max_examples=40, deadline=None, database=None, derandomize=True)
+    @given(data=st.data())
+    def back(data):
+        shutil.rmtree(tmp_path)
+        tmp_path.mkdir()
+        regions = data.draw(regions_of(kind, tmp_path))
+        found, seen = written_as(tmp_path, kind, Annotations(regions, {one.image for one in regions}))
+        if kind == "mimic_ils":  # split by split
+            regions, found = (sorted(ones, key=lambda one: one.image) for ones in (regions, found))
+        assert table(found).equals(table(regions))
+        assert seen == {one.image for one in regions}
+        for one, other in zip(regions, found, strict=True):
+            assert (one.mask() is None) == (other.mask() is None)
+            assert one.mask() is None or np.array_equal(one.mask(), other.mask())
+
+    back()
+
+
+@pytest.mark.parametrize("kind", [kind for kind in FORMATS if kind in ("vindr", "rsna", "coco")])
+def test_a_picture_without_a_region_was_looked_at(tmp_path, kind):
+    one = Annotation("a", "Lung Opacity", (1.0, 2.0, 3.0, 4.0))
+    found, seen = written_as(tmp_path, kind, Annotations([one], {"a", "b", "c"}))
+    assert ([region.image for region in found], seen) == (["a"], {"a", "b", "c"})
+
+
+def test_several_readers_and_phrases_of_a_picture_stay_apart(tmp_path):
+    drawn = [Annotation("a", "Edema", (1.0, 2.0, 3.0, 4.0), reader=reader) for reader in ("R9", "R10", "R9")]
+    assert written_as(tmp_path, "vindr", Annotations(drawn, set())).regions == drawn
+    said = [Annotation("a", "Edema", (1.0, 2.0, 3.0, 4.0), phrase=phrase) for phrase in ("left", "right", "left")]
+    assert written_as(tmp_path, "ms_cxr", Annotations(said, set())).regions == said
+    frame = table(said)
+    assert frame["phrase"].to_list() == ["left", "right", "left"]
+    assert frame.select("x1", "y2", "rows", "split").rows() == [(1.0, 4.0, None, "")] * 3
+
+
+def test_both_files_of_vindr_are_written_and_read(tmp_path):
+    one = Annotation("a", "Edema", (1.0, 2.0, 3.0, 4.0))
+    for reader in ("", "R9"):
+        told = Annotation(**vars(one) | {"reader": reader})
+        assert written_as(tmp_path, "vindr", Annotations([told], {"b"})) == ([told], {"a", "b"})
+        with open(tmp_path / "vindr.csv", encoding="utf-8") as file:
+            assert ("rad_id" in next(csv.reader(file))) == bool(reader)
+    text = VINDR.replace("rad_id", "rad_ID")  # as some copies have it
+    assert read("key", written(tmp_path, "vindr", text), "vindr").regions[0].reader == "R9"
+
+
+def test_ms_cxr_tells_phrase_and_split(tmp_path):
+    first, second = read("key", written(tmp_path, "ms_cxr"), "ms_cxr").regions
+    assert (first.phrase, first.split, second.phrase) == ("opacity at the base", "val", "blunted")
+
+
+def test_the_table_of_chexmask_is_written_and_read(tmp_path):
+    rng = np.random.default_rng(2)
+    masks = rng.integers(0, 2, (3, 5, 7)).astype(np.uint8)
+    masks[1] = 0
+    points = rng.integers(0, 700, (120, 2))
+    row = chexmask.Row(0.75, (5, 7), str(points), tuple(map(chexmask.encode_runs, masks)))
+    path = tmp_path / "table.csv"
+    chexmask.write(path, {"a": row, "b": chexmask.Row(0.5, (1, 1), "", ("", "1 1", ""))})
+    found = chexmask.read_rows("key", path, ["b", "a", "none"])
+    assert (found["a"], found["b"].runs, len(found)) == (row, ("", "1 1", ""), 2)
+    assert np.array_equal([chexmask.decode_runs(text, (5, 7)) for text in found["a"].runs], masks)
+    assert np.array_equal(chexmask.decode_points(found["a"].points, 120), points)
+
+
+def test_the_old_name_of_a_format_is_taken_and_told(caplog):
+    given_settings = {"agreement": {"references": {"own": {"format": "release", "path": "x"}, "mine": {"path": "y"}}}}
+    with caplog.at_level(logging.WARNING, "cxr"):
+        found = read_settings(given_settings).agreement.references
+    assert (found["own"].format, found["mine"].format) == ("mimic_ils", "coco")
+    assert caplog.messages == ["agreement.references.own.format: release is now called mimic_ils: write that"]
+    assert given_settings["agreement"]["references"]["own"]["format"] == "release"

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from cxr.annotations.formats import FOLDERS
 from cxr.base.errors import UserError, existing_file, existing_folder
 from cxr.base.secrets import secret
 from cxr.base.vocabulary import SPLITS
@@ -184,6 +185,11 @@ def references(settings: Settings) -> dict[str, dict]:
     return found
 
 
+def formats(settings: Settings) -> list[str]:
+    """Return the modules that read the references, each imported by the name of its format."""
+    return sorted({f"annotations.{one.format}" for one in settings.agreement.references.values()})
+
+
 PUBLISHED_BY = "rosalia"
 """Engine of ``training`` by whose settings a published model is asked."""
 BESIDE = {"lisa": "LISA-7B"}
@@ -245,7 +251,7 @@ def check_files(settings: Settings, image: str) -> None:
         existing_folder("dataset.release", settings.dataset.release)
         existing_folder("dataset.release_images", settings.dataset.release_images)
     for name, reference in settings.agreement.references.items():
-        existing = existing_folder if reference.format == "release" else existing_file
+        existing = existing_folder if reference.format in FOLDERS else existing_file
         existing(f"agreement.references.{name}.path", reference.path)
     if settings.release.salt and "ids" in settings.release.kinds():
         secret("release.salt", settings.release.salt)

@@ -37,7 +37,7 @@ class Plan:
     evaluated, predictions_of, split, personas: what is scored, whose predictions are read, on which split, in whose
     wordings. weights, weights_needed, placed: params of the rules that fetch weights, which are needed, and the files
     that the user placed. sheets, references, predict, explain, shown, besides: what `review`, `agreement`, `predict`,
-    `explain`, the page and the target of the reports were given.
+    `explain`, the page and the target of the reports were given; formats: the modules that read the references.
     gpus, model_mb, gpu_of: GPUs and megabytes of each stage and run; groups: the SLURM group of each stage, where GPU
     and CPU never share one; model_here: whether `paraphrase` loads a language model in its job.
     exclusions: {stage: files and the threshold set of each, none for a stage without}.
@@ -70,6 +70,7 @@ class Plan:
     placed: dict
     sheets: list[str]
     references: dict[str, dict]
+    formats: list[str]
     predict: dict
     explain: dict
     shown: list[str]
@@ -137,6 +138,7 @@ def make_plan(config: dict, configfiles: Sequence[Path]) -> Plan:
         placed=placed(settings.weights.folder),
         sheets=params.sheets(settings),
         references=params.references(settings),
+        formats=params.formats(settings),
         predict=predict,
         explain=asked_study(config, Path("results")),
         shown=shown(runs, evaluated, settings.inference.paraphrases),

@@ -7,7 +7,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from cxr.annotations.reading import LESIONS, Annotation, image_name, read
+from cxr.annotations.reading import Annotation, image_name, lesions, read
 from cxr.base.errors import UserError
 from cxr.base.hdf5 import Shard
 from cxr.base.vocabulary import LESIONS as TYPES
@@ -69,7 +69,7 @@ def load(key: str, kind: str, path: str | Path, classes: Mapping[str, str], ids:
         with Shard(path) as shard:
             return Reference({name: [] for name in shard.ids}, tuple(name for name in TYPES if name in shard.labels()))
     annotations, seen = read(key, path, kind)
-    names = LESIONS[kind] | {lesion: lesion for lesion in TYPES} | dict(classes)
+    names = lesions(kind) | {lesion: lesion for lesion in TYPES} | dict(classes)
     reference = Reference({image_name(ids, name): [] for name in sorted(seen)}, names=names)
     for one in annotations:
         image = image_name(ids, one.image)

@@ -1,25 +1,25 @@
 """Settings of the agreement with what people drew."""
 
+import logging
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from cxr.annotations.formats import FORMATS, described
 from cxr.base.vocabulary import LESIONS
 from cxr.workflow.settings.base import Replicates, Section, Share, key, one_case
 
+log = logging.getLogger("cxr")
+RENAMED = {"release": "mimic_ils"}
+"""Formats by an old name."""
 ReferenceName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
 
 
 class People(Section):
     """A file of boxes or masks that people drew."""
 
-    format: Literal["ms_cxr", "vindr", "nih", "rsna", "coco", "release"] = key(
-        "coco",
-        "ms_cxr: CSV or JSON of MS-CXR; vindr: CSV of VinDr-CXR (train, test) or VinBigData; nih: BBox_List_2017.csv; "
-        "rsna: stage_2_train_labels.csv; coco: COCO JSON with boxes, polygons or run lengths; release: folder of the "
-        "authors' release, or of that layout.",
-    )
-    path: str = key("", "The file; of a release, the folder.")
+    format: Literal[FORMATS] = key("coco", f"{described()}.")
+    path: str = key("", "The file; of mimic_ils, the folder.")
     classes: dict[str, Literal[LESIONS]] = key(
         dict, "Lesion type of each of its labels, over those that the format is known by (docs/how-to/agreement.md)."
     )
@@ -47,6 +47,21 @@ class Agreement(Section):
     )
     replicates: Replicates = key(1000, "Bootstrap replicates, by patient; 0 for no intervals, else 100 or more.")
     interval: Share = key(0.95, "Coverage of the confidence intervals.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _old_names(cls, given: object) -> object:
+        """Take a format's old name for its new one, and say so."""
+        references = given.get("references") if isinstance(given, dict) else None
+        if not isinstance(references, dict):
+            return given
+        renamed = {}
+        for name, one in references.items():
+            old = one.get("format") if isinstance(one, dict) else None
+            if isinstance(old, str) and (new := RENAMED.get(old.lower())):
+                log.warning("agreement.references.%s.format: %s is now called %s: write that", name, old, new)
+                renamed[name] = one | {"format": new}
+        return given | {"references": references | renamed}
 
     @model_validator(mode="after")
     def _names_are_distinct(self) -> "Agreement":

@@ -1,4 +1,4 @@
-"""Boxes that people drew, in the formats they are published in, as a table for the engine ``table``."""
+"""Human annotations of any format as a table of boxes with the class names of VinBigData's detectors."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -7,10 +7,15 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from cxr.annotations.reading import BOX_CLASS, LESIONS, Annotation, image_name, read
+from cxr.annotations.reading import Annotation, image_name, lesions, read
 from cxr.base.vocabulary import BOX_CLASSES
 from cxr.geometry.boxes import bounds
 
+BOX_CLASS = {
+    "cardiomegaly": "Cardiomegaly", "pneumonia": "Infiltration", "atelectasis": "Atelectasis",
+    "opacity": "Lung Opacity", "consolidation": "Consolidation", "edema": "ILD", "effusion": "Pleural effusion",
+}  # fmt: skip
+"""Class of the detector's set nearest to each lesion type, for people's boxes in place of a detector's."""
 CONFIDENCE = 1.0
 """People are sure."""
 OTHERS = {"Mass": "Nodule/Mass", "Nodule": "Nodule/Mass", "Infiltrate": "Infiltration"}
@@ -29,7 +34,7 @@ def box_class(label: str, kind: str, classes: Mapping[str, str]) -> str | None:
     """
     own = {name.lower(): name for name in BOX_CLASSES}
     found = classes.get(label) or OTHERS.get(label) or own.get(label.lower())
-    return found or BOX_CLASS.get(LESIONS[kind].get(label, label))
+    return found or BOX_CLASS.get(lesions(kind).get(label, label))
 
 
 def corners(one: Annotation) -> tuple[float, float, float, float] | None:
@@ -40,7 +45,9 @@ def corners(one: Annotation) -> tuple[float, float, float, float] | None:
     return None if mask is None or not mask.any() else tuple(map(float, bounds(mask)))
 
 
-def table(path: str | Path, kind: str, image_id: str, classes: Mapping[str, str]) -> tuple[pl.DataFrame, Counter[str]]:
+def box_table(
+    path: str | Path, kind: str, image_id: str, classes: Mapping[str, str]
+) -> tuple[pl.DataFrame, Counter[str]]:
     """Return the boxes of a file in original pixels, and how many regions were left out by reason.
 
     ``image_id``: template of the cohort's image_id ({name}, {stem}). Raises UserError for a file that is none of the

@@ -1,0 +1,130 @@
+"""The MIMIC-CXR table of the CheXmask database (PhysioNet): outlines of lungs and heart that a net drew.
+
+A row: dicom_id, estimated Dice, 120 landmarks (x, y), runs of pixels for each organ, Height and Width, all in pixels
+of the original picture. Runs are "start length" pairs along the rows, the first pixel being 1. The table is 15 GB of
+text, so it streams by and is asked for some images; it is no annotation of people, and no format of
+:mod:`cxr.annotations.formats`.
+"""
+
+import csv
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from cxr.base.errors import UserError
+
+IDS, DICE, HEIGHT, WIDTH, POINTS = "dicom_id", "Dice RCA (Mean)", "Height", "Width", "Landmarks"
+RUNS = {"right lung": "Right Lung", "left lung": "Left Lung", "heart": "Heart"}
+COLUMNS = [IDS, DICE, HEIGHT, WIDTH, POINTS, *RUNS.values()]
+LINES = [name for name in COLUMNS if name != POINTS]
+"""Columns whose cells have one line."""
+BATCH = 64
+"""Rows of the table that are handed on at a time; one takes about 60 kB."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of the table: estimated Dice, size in pixels, landmarks and runs as the text that they are."""
+
+    dice: float
+    shape: tuple[int, int]
+    points: str
+    runs: tuple[str, ...]
+    """Of each organ of :data:`RUNS`, in that order."""
+
+
+def rows_of(key: str, path: str | Path, image_ids: list[str]) -> Iterator[dict[str, str | None]]:
+    """Yield the rows of some images, {column: text}, in the table's order. ``key``: the setting that names the file.
+
+    The table streams by: no more is held than what is just being read. Raises UserError with one sentence for a file
+    that is no such table.
+    """
+    try:
+        table = pl.scan_csv(path, infer_schema=False)
+        if missing := [name for name in COLUMNS if name not in table.collect_schema()]:
+            raise UserError(
+                f"{key} {str(path)!r} lacks the column {', '.join(missing)}: give the CheXmask database's "
+                "OriginalResolution/MIMIC-CXR-JPG.csv"
+            )
+        # a stray quotation mark joins lines: only the landmarks have several
+        joined = pl.any_horizontal(pl.col(LINES).str.contains("\n", literal=True))
+        wanted = table.select(COLUMNS).filter(pl.col(IDS).is_in(image_ids) | joined)
+        for batch in wanted.collect_batches(chunk_size=BATCH, maintain_order=True):
+            for row in batch.iter_rows(named=True):
+                if any("\n" in (row[name] or "") for name in LINES):
+                    raise UserError(f"{key} {str(path)!r} has a quotation mark that joins lines: get the table anew")
+                yield row
+    except (OSError, pl.exceptions.PolarsError) as error:
+        what = type(error).__name__
+        raise UserError(f"{key} is {str(path)!r}, which is no whole CSV ({what}): get it anew") from None
+
+
+def read_rows(key: str, path: str | Path, image_ids: list[str]) -> dict[str, Row | None]:
+    """Return {image: row} of some images, of repeated rows the one with the highest Dice; None: not readable.
+
+    Raises UserError as :func:`rows_of` does.
+    """
+    rows: dict[str, Row | None] = {}
+    for values in rows_of(key, path, image_ids):
+        image_id, row = values[IDS], _row(values)
+        held = rows.get(image_id)
+        if held is None or (row is not None and row.dice > held.dice):
+            rows[image_id] = row
+    return rows
+
+
+def _row(values: dict[str, str | None]) -> Row | None:
+    """Return a row, or None where one of its numbers is none."""
+    try:
+        dice, height, width = (float(values[name]) for name in (DICE, HEIGHT, WIDTH))
+        shape = int(height), int(width)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    runs = tuple(values[name] or "" for name in RUNS.values())
+    return None if math.isnan(dice) else Row(dice, shape, values[POINTS] or "", runs)
+
+
+def decode_runs(text: str, shape: tuple[int, int]) -> np.ndarray:
+    """Return uint8 (rows, columns), 1 in the runs. Raises ValueError for runs that are none or leave the picture."""
+    try:
+        numbers = np.array(text.split(), np.int64)
+    except OverflowError:
+        raise ValueError("a number with too many digits") from None
+    if numbers.size % 2:
+        raise ValueError("a run without a length")
+    starts, lengths = numbers[::2] - 1, numbers[1::2]
+    flat = np.zeros(shape[0] * shape[1], np.uint8)
+    if ((starts < 0) | (lengths < 0) | (lengths > flat.size) | (starts > flat.size - lengths)).any():
+        raise ValueError("a run outside the picture")
+    for start, end in zip(starts, starts + lengths, strict=True):
+        flat[start:end] = 1
+    return flat.reshape(shape)
+
+
+def encode_runs(mask: np.ndarray) -> str:
+    """Return the runs of a mask (rows, columns) as the table writes them."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], mask.ravel() > 0, [False]])))
+    starts, ends = edges[::2], edges[1::2]
+    return " ".join(map(str, np.stack([starts + 1, ends - starts], axis=1).ravel()))
+
+
+def decode_points(text: str, count: int) -> np.ndarray:
+    """Return float64 (count, 2: x, y) of a list or a printed array. Raises ValueError for another count of numbers."""
+    numbers = [float(number) for number in re.findall(r"-?\d+(?:\.\d*)?(?:e[+-]?\d+)?", text)]
+    if len(numbers) != 2 * count:
+        raise ValueError(f"{len(numbers)} numbers instead of {2 * count}")
+    return np.array(numbers).reshape(count, 2)
+
+
+def write(path: str | Path, rows: Mapping[str, Row]) -> None:
+    """Write the table of some images, with a column that nothing here reads, as the database's has several."""
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow([IDS, DICE, "Dice RCA (Max)", POINTS, *RUNS.values(), HEIGHT, WIDTH])
+        for name, row in rows.items():
+            writer.writerow([name, row.dice, row.dice, row.points, *row.runs, *row.shape])

@@ -1,0 +1,60 @@
+"""MIMIC-ILS, the authors' released dataset: a folder of one JSON and the masks as pictures.
+
+``mimic_ils_instruction_answer.json`` holds split -> study -> its entry; a pair with a mask names its file.
+"""
+
+import json
+from pathlib import Path
+
+import cv2
+import numpy as np
+
+from cxr.annotations.regions import Annotation, Annotations
+from cxr.base.errors import UserError
+
+WHAT = "folder of the released MIMIC-ILS, or of that layout"
+FOLDER = True
+HOLDS = ("drawn", "split")
+JSON, MASKS = "mimic_ils_instruction_answer.json", "lesion_mask"
+LESIONS: dict[str, str] = {}
+"""Its targets are our lesion types, by their names."""
+
+
+def read(key: str, path: Path) -> Annotations:
+    """Read the masks, each distinct one once; the negatives are no regions. Raises UserError."""
+    try:
+        held = json.loads((path / JSON).read_text(encoding="utf-8"))
+        found = {
+            (entry["dicom_id"], pair["target"], pair["seg_mask_path"], split): None
+            for split, studies in held.items()
+            for entry in studies.values()
+            for pairs in entry["instruction_answer_pairs"].values()
+            for pair in pairs
+            if pair.get("seg_mask_path")
+        }
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        what = f"{type(error).__name__}: {error}"
+        raise UserError(f"{key} is {str(path)!r}, which holds no whole {JSON} ({what}): check it") from None
+    regions = [
+        Annotation(image, target, drawn=path / MASKS / name, split=split) for image, target, name, split in found
+    ]
+    return Annotations(regions, set())
+
+
+def write(path: Path, held: Annotations) -> None:
+    """Write the folder: a study a picture, a pair a mask, and the masks as PNG of 0 and 255."""
+    found: dict[str, dict] = {}
+    for place, one in enumerate(held.regions):
+        empty = {"dicom_id": one.image, "instruction_answer_pairs": {"positive_pairs": [], "negative_pairs": []}}
+        entry = found.setdefault(one.split, {}).setdefault(f"s{one.image}", empty)
+        pair = {"target": one.label, "seg_mask_path": _drawn(path, one, place)}
+        entry["instruction_answer_pairs"]["positive_pairs"].append(pair)
+    path.mkdir(parents=True, exist_ok=True)
+    (path / JSON).write_text(json.dumps(found), encoding="utf-8")
+
+
+def _drawn(path: Path, one: Annotation, place: int) -> str:
+    name = f"s{one.image}/s{one.image}_{one.label}_{place}.png"
+    (path / MASKS / name).parent.mkdir(parents=True, exist_ok=True)
+    cv2.imwrite(str(path / MASKS / name), one.mask().astype(np.uint8) * 255)
+    return name

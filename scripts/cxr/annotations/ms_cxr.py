@@ -1,0 +1,52 @@
+"""MS-CXR (PhysioNet): boxes of phrases on pictures of MIMIC-CXR.
+
+All boxes of a picture with one ``label_text`` are one phrase. Version 1.1.0 has the column ``split``.
+"""
+
+from pathlib import Path
+
+from cxr.annotations import coco
+from cxr.annotations.regions import Annotation, Annotations
+from cxr.annotations.tabular import from_sides, numbers, rows, sides, sifted, write_rows
+
+WHAT = "CSV or JSON of MS-CXR"
+HOLDS = ("box", "phrase", "size", "split")
+COLUMNS = ("dicom_id", "category_name", "x", "y", "w", "h")
+BESIDES = ("label_text", "image_width", "image_height", "split")
+LESIONS = {
+    "Cardiomegaly": "cardiomegaly", "Pneumonia": "pneumonia", "Atelectasis": "atelectasis",
+    "Lung Opacity": "opacity", "Consolidation": "consolidation", "Edema": "edema", "Pleural Effusion": "effusion",
+}  # fmt: skip
+
+
+def read(key: str, path: Path) -> Annotations:
+    """Read the CSV or the COCO JSON of the release. Raises UserError."""
+    if path.suffix == ".json":
+        return coco.read(key, path)
+    return sifted([_region(row) for row in rows(key, path, "ms_cxr", COLUMNS, BESIDES)])
+
+
+def _region(row: dict) -> Annotation:
+    size = numbers(row.get(name) for name in ("image_height", "image_width"))
+    return Annotation(
+        row["dicom_id"],
+        row["category_name"],
+        from_sides(row[name] for name in ("x", "y", "w", "h")),
+        size=(int(size[0]), int(size[1])) if size else None,
+        phrase=row.get("label_text") or "",
+        split=row.get("split") or "",
+    )
+
+
+def write(path: Path, held: Annotations) -> None:
+    """Write the CSV; a picture without a region has no row."""
+    header = ("dicom_id", "category_name", "label_text", "path", "x", "y", "w", "h")
+    cells = (
+        (one.image, one.label, one.phrase, f"files/{one.image}.jpg", *sides(one.box), *_size(one), one.split)
+        for one in held.regions
+    )
+    write_rows(path, (*header, "image_width", "image_height", "split"), cells)
+
+
+def _size(one: Annotation) -> tuple:
+    return one.size[::-1] if one.size else ("", "")

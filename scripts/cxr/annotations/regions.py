@@ -1,0 +1,108 @@
+"""What every format is read into: regions of pictures, as objects and as one table."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+import cv2
+import numpy as np
+import polars as pl
+
+from cxr.geometry.rle import decode
+
+ENDINGS = (".png", ".jpg", ".jpeg", ".dcm", ".dicom", ".tif", ".tiff", ".bmp")
+SCHEMA = {
+    "image": pl.String,
+    "label": pl.String,
+    **dict.fromkeys(("x1", "y1", "x2", "y2"), pl.Float64),
+    "phrase": pl.String,
+    "reader": pl.String,
+    **dict.fromkeys(("rows", "columns"), pl.Int64),
+    "split": pl.String,
+}
+"""Columns of :func:`table`; null: no box, no size."""
+
+
+@dataclass(frozen=True)
+class Annotation:
+    """One region: a ``box`` (x1, y1, x2, y2), a mask that was ``drawn``, or both.
+
+    Coordinates are continuous, in pixels of the picture that was annotated: the pixel (0, 0) covers 0 to 1. What a file
+    does not tell is "" or None.
+
+    ``image``: name of the picture as the file has it; ``drawn``: polygons or run lengths of COCO, or a picture that is
+    above 0 where the mask is; ``reader``: who drew it; ``size``: (rows, columns) of the picture it was drawn on;
+    ``phrase``: the words that the region shows, one phrase may have several regions; ``split``: as the file calls it.
+    """
+
+    image: str
+    label: str
+    box: tuple[float, float, float, float] | None = None
+    drawn: dict | list | Path | None = None
+    reader: str = ""
+    size: tuple[int, int] | None = None
+    phrase: str = ""
+    split: str = ""
+
+    def mask(self) -> np.ndarray | None:
+        """Return the mask, bool (rows, columns), None without one; made when it is asked for, a file has thousands.
+
+        Raises ValueError for a mask that cannot be read.
+        """
+        if isinstance(self.drawn, dict):
+            return decode(self.drawn)
+        if isinstance(self.drawn, Path):
+            held = cv2.imread(str(self.drawn), cv2.IMREAD_GRAYSCALE)
+            if held is None:
+                raise ValueError(f"{self.drawn.name} cannot be read")
+            return held > 0
+        if not self.drawn:
+            return None
+        if self.size is None:
+            raise ValueError("a picture with polygons has no height and width")
+        return polygons(self.drawn, self.size)
+
+
+class Annotations(NamedTuple):
+    """What a file says: its ``regions`` in the file's order, and the names of all pictures that were looked at."""
+
+    regions: list[Annotation]
+    seen: set[str]
+
+
+def table(regions: Iterable[Annotation]) -> pl.DataFrame:
+    """Return the regions as a table of :data:`SCHEMA`, a row each; masks stay with the regions."""
+    none = (None,) * 4
+    rows = [
+        (one.image, one.label, *(one.box or none), one.phrase, one.reader, *(one.size or none[:2]), one.split)
+        for one in regions
+    ]
+    return pl.DataFrame(rows, schema=SCHEMA, orient="row")
+
+
+def image_name(template: str, name: str) -> str:
+    """Return the cohort's image_id of a picture: ``template`` with its {name} (no folder) or {stem} (no ending)."""
+    base = PurePosixPath(name)
+    stem = base.stem if base.suffix.lower() in ENDINGS else base.name
+    return template.replace("{name}", base.name).replace("{stem}", stem)
+
+
+def polygons(drawn: list[list[float]], shape: tuple[int, int]) -> np.ndarray:
+    """Return the union of polygons [x1, y1, x2, y2, …], bool ``shape``: the pixels whose centres lie inside one."""
+    mask = np.zeros(shape, bool)
+    for flat in drawn:
+        points = np.asarray(flat, np.float64).reshape(-1, 2)
+        for y in range(shape[0]):
+            for start, end in _spans(points, y + 0.5):
+                first, last = (int(np.clip(np.ceil(x - 0.5), 0, shape[1])) for x in (start, end))
+                mask[y, first:last] = True
+    return mask
+
+
+def _spans(points: np.ndarray, y: float) -> Iterator[tuple[float, float]]:
+    """Yield where a level line lies inside a polygon (even-odd)."""
+    (x1, y1), (x2, y2) = points.T, np.roll(points, -1, axis=0).T
+    crosses = (y1 <= y) != (y2 <= y)
+    x = np.sort(x1[crosses] + (y - y1[crosses]) * (x2 - x1)[crosses] / (y2 - y1)[crosses])
+    yield from zip(x[::2].tolist(), x[1::2].tolist(), strict=True)

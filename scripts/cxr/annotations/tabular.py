@@ -1,0 +1,60 @@
+"""What the formats that are tables share: columns that must be there, numbers in cells, rows written out."""
+
+import csv
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from cxr.annotations.regions import Annotation, Annotations
+from cxr.base.errors import UserError
+from cxr.base.user_tables import read_frame
+
+NO_FINDING = ("no finding", "normal", "no lung opacity / not normal")
+"""Labels, in lower case, that say a picture was looked at and nothing was found."""
+
+
+def rows(key: str, path: Path, kind: str, wanted: Sequence[str], besides: Sequence[str] = ()) -> Iterator[dict]:
+    """Return the rows of a table, {column: text}. ``besides``: columns that need not be there.
+
+    Raises UserError for a table that lacks one of the ``wanted`` columns.
+    """
+    held = read_frame(path, key, (*wanted, *besides))
+    missing = [name for name in wanted if name not in held.columns]
+    if missing:
+        raise UserError(f"{key} {str(path)!r} lacks the column {missing[0]!r} of a file of the format {kind}: check it")
+    return held.iter_rows(named=True)
+
+
+def sifted(found: Sequence[Annotation]) -> Annotations:
+    """Return the regions without those whose label says that nothing was found: their pictures were looked at."""
+    nothing = {one.image for one in found if one.label.lower() in NO_FINDING}
+    return Annotations([one for one in found if one.label.lower() not in NO_FINDING], nothing)
+
+
+def numbers(cells: Iterable[str | None]) -> tuple[float, ...] | None:
+    """Return the numbers of cells, None where one has none."""
+    try:
+        return tuple(float(cell) for cell in cells)
+    except (TypeError, ValueError):
+        return None
+
+
+def from_sides(cells: Iterable[str | float | None]) -> tuple[float, float, float, float] | None:
+    """Return the box (x1, y1, x2, y2) of cells x, y, width, height, None where one has no number."""
+    found = numbers(cells)
+    if found is None:
+        return None
+    x, y, width, height = found
+    return x, y, x + width, y + height
+
+
+def sides(box: tuple[float, float, float, float] | None) -> tuple[float | str, ...]:
+    """Return the cells x, y, width, height of a box, empty ones without it."""
+    return ("",) * 4 if box is None else (box[0], box[1], box[2] - box[0], box[3] - box[1])
+
+
+def write_rows(path: Path, header: Sequence[str], cells: Iterable[Sequence[object]]) -> None:
+    """Write a CSV file."""
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(header)
+        writer.writerows(cells)
