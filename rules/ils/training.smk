@@ -33,7 +33,7 @@ rule training_run:
             16000 + 12000 * PLAN.gpus["training"] if PLAN.gpus["training"] else 8000 + 4 * PLAN.model_mb["training"]
         ),
         runtime=minutes(4320 if PLAN.gpus["training"] else 240),  # the paper's run took 2.5 days on two H100
-        # it then writes down how far it is, and the next try goes on there
+        # it then writes a checkpoint, and the next try resumes there
         slurm_extra=warned(default_resources(workflow), PLAN.settings.compute.time_to_stop),
     params:
         **job(

@@ -1,4 +1,4 @@
-# Agreement: how well masks, anomaly maps and boxes agree with what people drew (agreement.references).
+# Agreement: how well masks, anomaly maps and boxes agree with human annotations (agreement.references).
 
 
 rule agreement_images:
@@ -42,8 +42,8 @@ rule agreement_scores:
     input:
         values=lambda wildcards: wanted(
             expand("results/agreement/{reference}/values.parquet", reference=PLAN.references),
-            "agreement.references is empty, so there is nothing to compare with: name a file of boxes or masks that "
-            "people drew (docs/how-to/agreement.md)",
+            "agreement.references is empty, so there is nothing to compare with: name a file of annotated boxes or "
+            "masks (docs/how-to/agreement.md)",
         ),
         left_out_parts=expand("results/agreement/{reference}/left_out.parquet", reference=PLAN.references),
     output:
@@ -51,14 +51,14 @@ rule agreement_scores:
             "results/agreement/scores.tsv",
             caption="../../report/agreement_scores.rst",
             category="5 Beside the truth",
-            subcategory="what people drew",
+            subcategory="human annotations",
             labels={"result": "scores (table)"},
         ),
         population=report(
             "results/agreement/population.tsv",
             caption="../../report/agreement_population.rst",
             category="5 Beside the truth",
-            subcategory="what people drew",
+            subcategory="human annotations",
             labels={"result": "what was compared (table)"},
         ),
         left_out="results/agreement/left_out.parquet",
@@ -91,14 +91,14 @@ rule agreement_charts:
             "results/agreement/bars.png",
             caption="../../report/agreement_bars.rst",
             category="5 Beside the truth",
-            subcategory="what people drew",
+            subcategory="human annotations",
             labels={"result": "masks and pointing"},
         ),
         curves=report(
             "results/agreement/curves.png",
             caption="../../report/agreement_curves.rst",
             category="5 Beside the truth",
-            subcategory="what people drew",
+            subcategory="human annotations",
             labels={"result": "curves over thresholds"},
         ),
     log:

@@ -57,7 +57,7 @@ def _table(path: Path) -> Iterator[dict[str, str]]:
 
 
 def write_references(data: Path, folder: Path) -> None:
-    """Write what people drew on these pictures, each in the format that such boxes and masks are published in.
+    """Write the human annotations of these images, each in the format that such boxes and masks are published in.
 
     ``covid.json``: COCO with the radiologists' masks; ``BBox_List_2017.csv``: NIH's boxes; ``rsna.csv``: RSNA's, the
     NIH name of a picture in place of RSNA's own.

@@ -249,13 +249,13 @@ def test_gone_on_with_another_number_of_gpus(tmp_path, given, monkeypatch, dtype
 
 @pytest.mark.parametrize(("update", "processes"), [(4, 2), (3, 2), (1, 1)])
 def test_told_to_stop_all_write_down_how_far_they_are(tmp_path, given, monkeypatch, update, processes):
-    """SIGTERM at a time limit, here to one process alone; gone on with, it is the same to the byte."""
+    """SIGTERM at a time limit, here to one process alone; resumed, it is the same to the byte."""
     over(processes, monkeypatch)
     made = deepspeed({"dtype": "bfloat16", "micro_batch": 4 // processes})
     whole = written(train(tmp_path / "whole", given, made))
     with monkeypatch.context() as patched:
         faulty(patched, f"term {update} {processes - 1}")
-        told = rf"^training was told to stop .*: update {update + 1} of 8 is written down, run it again and it goes on"
+        told = rf"^training was told to stop .*: update {update + 1} of 8 is saved, run it again and it resumes"
         with pytest.raises(UserError, match=told):
             train(tmp_path / "stopped", given, made)
     assert checkpointed(tmp_path / "stopped") == update + 1

@@ -1,4 +1,4 @@
-"""A training on a real SLURM: at its time limit, and with a process that hangs, it is tried again and goes on.
+"""A training on a real SLURM: at its time limit, and with a process that hangs, it is tried again and resumes.
 
 With CXR_ILS_FAULTS=1 (`make test-faults`), for it takes minutes.
 """
@@ -109,8 +109,8 @@ def test_a_training_out_of_time_is_warned_and_goes_on_where_it_was(workflow_run,
     assert tries(copy) == [("FAILED", "2"), ("COMPLETED", "4")]  # none ran into its limit
     total = len((copy / MODEL).with_name("updates.tsv").read_text().splitlines()) - 1
     # nothing else than the warning makes it write: compute.checkpoint_every is 100
-    assert f"update 5 of {total} is written down, run it again and it goes on there" in words
-    assert f"training goes on at update 5 of {total}" in (copy / "logs/training/default.log").read_text()
+    assert f"update 5 of {total} is saved, run it again and it resumes there" in words
+    assert f"training resumes at update 5 of {total}" in (copy / "logs/training/default.log").read_text()
     assert "Traceback" not in words
     assert written(copy) == written(expected)
 
@@ -133,6 +133,6 @@ def test_a_training_with_a_process_that_hangs_is_ended_and_goes_on(workflow_run,
     words = finish(start(copy, MODEL, root=root), copy)
     assert [state for state, _ in tries(copy)] == ["FAILED", "COMPLETED"]
     assert "training: one of its 2 processes was not heard of any more (" in words
-    assert "it goes on at its last checkpoint" in words
-    assert "training goes on at update 2 of" in (copy / "logs/training/default.log").read_text()
+    assert "it resumes at its last checkpoint" in words
+    assert "training resumes at update 2 of" in (copy / "logs/training/default.log").read_text()
     assert written(copy) == written(expected)

@@ -54,12 +54,12 @@ def told(folder: Path, data: str | bytes | list[str], name: str = "m.csv") -> st
     ("texts", "line", "words"),
     [
         # the mark of row 1 ends in row 5: four rows were swallowed, and p1 got the text of p5
-        (['"Heart big', "Clear", "Clear", "Clear", 'Clear"', "Clear"], 2, "goes on over the rows below it"),
+        (['"Heart big', "Clear", "Clear", "Clear", 'Clear"', "Clear"], 2, "continues over the rows below it"),
         (['"Heart big', "Clear", '"Clear"'], 2, "text follows the quotation mark"),
         (["Clear", '"Heart big', "Clear"], 3, "never ends"),
         (["Clear", '"Heart" big', "Clear"], 3, "text follows the quotation mark"),
         (["Clear", '"Heart\nbig', "Clear"], 3, "never ends"),
-        (['"FINDINGS:\nHeart big."', '"Heart big', "Clear", 'Clear"'], 4, "goes on over the rows below it"),
+        (['"FINDINGS:\nHeart big."', '"Heart big', "Clear", 'Clear"'], 4, "continues over the rows below it"),
     ],
 )
 def test_a_stray_quotation_mark_is_told_with_its_line(tmp_path, texts, line, words):
@@ -323,7 +323,7 @@ def test_other_tables_are_read_as_strictly(tmp_path):
         )  # fmt: skip
     (tmp_path / "files").mkdir()
     (tmp_path / "a-split.csv").write_text('dicom_id,split\na,"train\nb,test\nc,test"\n')
-    with pytest.raises(UserError, match=r"cohort\.tables: .*a-split\.csv, line 2: .* goes on over the rows below it"):
+    with pytest.raises(UserError, match=r"cohort\.tables: .*a-split\.csv, line 2: .* continues over the rows below it"):
         read_mimic(str(tmp_path), "", None)
 
 

@@ -1,4 +1,4 @@
-"""Agreement with what people drew: measures by hand, geometry, who is counted, and the stage on the slice."""
+"""Agreement with human annotations: measures by hand, geometry, who is counted, and the stage on the slice."""
 
 import csv
 import json

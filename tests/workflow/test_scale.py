@@ -218,7 +218,7 @@ def test_the_page_of_hours_and_room_is_what_the_script_prints():
 
 
 ALONE = {
-    "agreement_images": "once a reference, every image that people drew on",
+    "agreement_images": "once a reference, every annotated image",
     "cohort_shards": "once, a minute with tables, ten core minutes without, and all else waits for it",
     "dataset_layout": "once a set, every picture and mask as a file",
     "dataset_release": "once, every mask of somebody's release",

@@ -17,7 +17,7 @@ class Ledger:
         self.excluded: list[dict] = []
 
     def accept(self, image_id: str) -> None:
-        """Note that the image goes on to the next stage."""
+        """Note that the image passes to the next stage."""
         self.accepted.append(image_id)
 
     def exclude(self, image_id: str, study_id: str, reason: str, detail: str = "") -> None:

@@ -287,7 +287,7 @@ def _check_swallowed(cells: list[str], line: int, mark: str, places: list[int]) 
             found = [parts[place] for place in places if place < len(parts)]
             if len(found) == len(places) and all(part and not re.search(r"\s", part) for part in found):
                 raise Fault(
-                    f', line {line}: a quotation mark (") opens a cell of this row that goes on over the rows below '
+                    f', line {line}: a quotation mark (") opens a cell of this row that continues over the rows below '
                     "it: take it out, or write it twice inside a cell in quotation marks"
                 )
 

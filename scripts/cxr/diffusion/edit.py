@@ -73,7 +73,7 @@ def edit_latents(
     """Return the edited latents of ``clean`` (B, C, h, w), float32.
 
     ``edit`` and ``keep``, bool (B, 1, h, w): where the prompt holds, and where the original's latent is pasted back
-    after every step; between them the edit goes on as the original was inverted. ``draw`` returns standard normal noise
+    after every step; between them it follows the inversion of the original. ``draw`` returns standard normal noise
     of the latents' shape. With the prompt and weight of the inversion ``clean`` comes back, the last step included.
     With ``how.published_bugs`` the pasted latent is the one before the step, everything outside ``edit`` is pasted
     whatever ``keep`` says, and the last step has no correction.

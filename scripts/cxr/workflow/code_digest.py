@@ -16,7 +16,7 @@ from cxr.workflow.code_meaning import Known, joined
 
 _IMPORT = re.compile(r"^[ \t]*((?:from[ \t]+[\w.]+[ \t]+)?import\b[ \t]*(?:\([^)]*\)|[^\n]*))", re.MULTILINE)
 _NOT_CUT = re.compile(r"[:;][ \t]*(?:from|import)\b|\b(?:from|import)\b[^\n]*\\\n")
-"""An import that shares its line with something else, or goes on after a backslash."""
+"""An import that shares its line with something else, or continues after a backslash."""
 
 _known = Known()
 

@@ -131,7 +131,7 @@ class MasksOptions(Rules):
 
 
 def outcomes_of(case: Case, thresholds: ThresholdSet, rules: Rules) -> list[Outcome]:
-    """Return what becomes of every positive finding of an image under one threshold set."""
+    """Return the result of every positive finding of an image under one threshold set."""
     return [outcome(finding, case.picture, case.zones, case.heart, thresholds, rules) for finding in case.findings]
 
 

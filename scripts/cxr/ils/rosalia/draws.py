@@ -26,7 +26,7 @@ class Draws(Sampler[list[Draw]]):
 
     ``expectation``: positives and negatives in one shuffled order, 1:1 on average (authors' code); ``exact``: half
     and half in every batch of every process. All is drawn from (seed, epoch), never from what ran before: after
-    :meth:`begin` an epoch goes on at any batch as if it had not been interrupted. An order that does not fill the
+    :meth:`begin` an epoch resumes at any batch as if it had not been interrupted. An order that does not fill the
     last batch of all ``world`` processes evenly is filled up with its first draws, so that they stay in step.
     Raises UserError without positives or negatives, or for an odd batch where halves are to be exact.
     """

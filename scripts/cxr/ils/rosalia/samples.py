@@ -347,7 +347,7 @@ def loader(pairs: Pairs, batches: Draws | list[list[int]], workers: int, *, pin:
 
 
 def _read_on(_: int) -> None:
-    """Let a reader ignore SIGTERM, which SLURM sends to all processes: a training goes on until it is written down."""
+    """Let a reader ignore SIGTERM, which SLURM sends to all processes, until the checkpoint is written."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 

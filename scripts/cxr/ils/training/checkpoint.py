@@ -1,4 +1,4 @@
-"""What a training over several processes goes on from: whole tensors, whatever number of processes share them.
+"""What a training over several processes resumes from: whole tensors, whatever number of processes share them.
 
 One safetensors file: of each trained tensor its float32 weight and AdamW's two moments; in the header the number of
 steps that AdamW has done, and how far the training is. It is read and written a tensor at a time.

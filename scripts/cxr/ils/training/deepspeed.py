@@ -94,7 +94,7 @@ class Runner:
         distributed.barrier(self._patient)
 
     def save(self, folder: Path, state: dict) -> None:
-        """Write all that a training goes on from into ``folder``, all or nothing."""
+        """Write all that a training resumes from into ``folder``, all or nothing."""
         shapes = {name: tuple(parameter.shape) for name, parameter in self.parameters.items()}
         checkpoint.write(folder, shapes, self._whole, state, self._steps(), self.rank == 0)
         self.wait()

@@ -33,7 +33,7 @@ NOTED = (*LOSSES, "positives", "pairs", STOP)
 
 @dataclass
 class Course:
-    """How far a training is and what it noted on the way; builtins alone, so that it can be written down."""
+    """How far a training is and what it noted on the way; builtins alone, so that it can be saved."""
 
     update: int = 0
     skipped: int = 0
@@ -70,9 +70,9 @@ class Execution:
     workers: int
     """Processes that read the pairs; 0 to read them in between."""
     checkpoint_every: int
-    """Updates between two states that it can go on from."""
+    """Updates between two checkpoints."""
     told_to_stop: Callable[[], bool] = lambda: False
-    """Whether this process was told to stop: then all write down how far they are, and end."""
+    """Whether this process was told to stop: then all processes write a checkpoint and end."""
 
 
 class Fit:
@@ -104,7 +104,7 @@ class Fit:
         self.plan = Plan(self.draws.batches(), recipe.together(runner.ranks), recipe.epochs)
 
     def run(self, tensorboard: str) -> Course:
-        """Train from where an interrupted run was last written down, or from the beginning, to the end.
+        """Train from where an interrupted run wrote its last checkpoint, or from the beginning, to the end.
 
         The best weights, or the last where no epoch was scored, lie in ``folder``/best.pt then.
         """
@@ -112,7 +112,7 @@ class Fit:
         course = Course(**held) if held else Course()
         first = course.update
         if first:
-            log.info("training goes on at update %d of %d", first, self.plan.total)
+            log.info("training resumes at update %d of %d", first, self.plan.total)
         board = self._board(tensorboard, course) if self.runner.rank == 0 else None
         self._look(course, board)  # which a run that was told to stop at an epoch's end left to this one
         for update, batches in progress(self._updates(first), self.plan.total - first, "updates"):
@@ -129,7 +129,7 @@ class Fit:
             if stop:
                 raise UserError(
                     "training was told to stop (its job's time limit is near, or somebody ends it): update "
-                    f"{course.update} of {self.plan.total} is written down, run it again and it goes on there"
+                    f"{course.update} of {self.plan.total} is saved, run it again and it resumes there"
                 )
         if board:
             board.close()

@@ -73,7 +73,7 @@ class Job:
     """Where its checkpoints are."""
 
     def identity(self) -> str:
-        """Digest all that the result depends on: an interrupted training of another identity is not gone on with."""
+        """Digest all that the result depends on: a checkpoint of a different run is never resumed."""
         digest = hashlib.sha256(json.dumps([self.options, self.attrs["code_digest"]], sort_keys=True).encode())
         for name in ("train", "validate", "index", "pictures", "wordings"):
             digest.update(Path(self.files[name]).read_bytes() if self.files[name] else b"")
@@ -111,7 +111,7 @@ def run_training(
     the plain text.
 
     Writes the folder ``model`` (:meth:`Rosalia.save_pretrained`, adapters merged, and its tokenizer), the tables
-    ``updates`` and ``epochs`` (TSV) and the folder ``tensorboard``. Killed, it goes on where its last checkpoint was
+    ``updates`` and ``epochs`` (TSV) and the folder ``tensorboard``. Killed, it resumes where its last checkpoint was
     written, and the tables are those of a run that was never killed. Raises UserError for a user's mistake.
     """
     files = {"train": train, "validate": validate, "index": index, "masks": list(masks)}
@@ -182,7 +182,7 @@ def _launch(job: Job) -> None:
     if launched.returncode and silence:
         raise UserError(
             f"training: one of its {processes} processes was not heard of any more ({silence[:200]}): its GPU or its "
-            "connection hangs; run it again, best on another node, and it goes on at its last checkpoint"
+            "connection hangs; run it again, best on another node, and it resumes at its last checkpoint"
         )
     if launched.returncode:
         raise RuntimeError(f"a process of the training ended with code {launched.returncode}")
@@ -196,7 +196,7 @@ def _end_with_parent() -> None:
 
 
 def work(job: Job) -> None:
-    """Do a training, or one process's share of it; told to stop, it writes down how far it is and ends."""
+    """Do a training, or one process's share of it; told to stop, it writes a checkpoint and ends."""
     with heeded() as told:
         _work(job, told)
 

@@ -97,7 +97,7 @@ class Workers:
     def ask(self, path: str) -> tuple:
         """Return ``("frame", …)`` or ``(how, reason, detail)`` for one file (see ``worker.prepare``).
 
-        ``how`` is "rejected" for what is known of a file, "failed" for what is no file's if it goes on file after file.
+        ``how`` is "rejected" for what is known of a file, "failed" for what is no file's if it repeats file after file.
         A crash is tried once more in a fresh process, in case another program was to blame; then a picture that is
         sound is tried. Raises Broken where that crashes too, or where the worker says that an error is no
         file's, and OSError where the machine could not read the file.

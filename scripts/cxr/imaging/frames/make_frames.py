@@ -97,7 +97,7 @@ class Spool:
 def first_decodable(group: list[Candidate], ask: Callable[[str], tuple]) -> tuple[list[tuple], tuple | None]:
     """Return ([(candidate, how, reason, detail) of those not used], (candidate, frame, affine, shape, narrow) or None).
 
-    ``how``: "rejected", or "failed" for what is no file's if it goes on file after file.
+    ``how``: "rejected", or "failed" for what is no file's if it repeats file after file.
     """
     excluded: list[tuple] = []
     for place, candidate in enumerate(group):

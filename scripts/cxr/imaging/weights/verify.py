@@ -20,7 +20,7 @@ def sha256_of(path: Path) -> str:
 
 
 def published_file(path: Path, pin: str, sha256: str | None, remedy: str) -> None:
-    """Check a file as it was published. ``pin``: its name in ``weights.sha256``; ``remedy``: how it is had again.
+    """Check a file as it was published. ``pin``: its name in ``weights.sha256``; ``remedy``: how to get it again.
 
     Raises UserError if it is missing, empty, no checkpoint at all, or not of the sha256 that is known.
     """

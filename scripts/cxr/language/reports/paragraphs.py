@@ -1,4 +1,4 @@
-"""Which line ends of a report end a statement: a wrapped line goes on in the next, a line cut short does not."""
+"""Which line ends of a report end a statement: a wrapped line continues in the next, a line cut short does not."""
 
 import re
 from collections.abc import Set
@@ -54,7 +54,7 @@ def _joined(before: str, line: str, hyphenated: Set[str]) -> str:
 
 
 def _wrapped(line: str, following: str, width: int) -> bool:
-    """Tell whether a line goes on in the following one."""
+    """Tell whether a line continues in the following one."""
     if not following.strip():
         return False
     if line[-1] in ".!?:;" or _GOES_ON.search(line) or following.lstrip()[0].islower():

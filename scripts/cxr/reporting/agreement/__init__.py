@@ -1,1 +1,1 @@
-"""How well masks, anomaly maps and boxes agree with what people drew."""
+"""How well masks, anomaly maps and boxes agree with human annotations."""

@@ -232,8 +232,8 @@ def run_scores(*, values: list[str], left_out_parts: list[str], scores: str, lef
     """Join the references: a row for every score with its interval, and how many images and regions were left out."""
     if not values:
         raise UserError(
-            "agreement.references is empty, so there is nothing to compare with: name a file of boxes or masks that "
-            "people drew"
+            "agreement.references is empty, so there is nothing to compare with: name a file of annotated boxes or "
+            "masks"
         )
     table = pl.concat([read_table(path) for path in values])
     gone = pl.concat([read_table(path) for path in left_out_parts])

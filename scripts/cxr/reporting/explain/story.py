@@ -184,7 +184,7 @@ def _apart(organs: dict[str, np.ndarray], zones: dict[str, np.ndarray]) -> str:
 
 
 def side_by_side(study: Study) -> Iterator[Block]:
-    """Yield a row for each finding and a column for each threshold set: what became of it."""
+    """Yield a row for each finding and a column for each threshold set: its result."""
     yield Heading("Threshold sets side by side")
     rows = []
     for image in study.images:
@@ -195,11 +195,11 @@ def side_by_side(study: Study) -> Iterator[Block]:
             entity = next(row["entity"] for row in found if row)
             rows.append([image.image_id, f"{number} {entity}", *(ending(row) if row else "-" for row in found)])
         rows.append([image.image_id, "pairs", *(made(of) for of in of_sets)])
-    yield Table(["image", "finding", *study.outcomes], rows, "what became of each finding under each set")
+    yield Table(["image", "finding", *study.outcomes], rows, "per-finding result under each set")
 
 
 def ending(row: dict) -> str:
-    """Return what became of a finding, in a few words."""
+    """Return the result of a finding, in a few words."""
     if row["mask_id"] is None:
         return f"no mask: {row['reason']}"
     kept = f"mask of {row['area']:,} px"
@@ -223,7 +223,7 @@ def outcome(name: str, image: Image, outcome: Outcome, study: Study, dpi: int) -
     )
     if outcome.findings:
         yield Heading("Findings", 3)
-        yield Table(OUTCOME_HEAD, [_outcome_row(row) for row in outcome.findings], "what became of each finding")
+        yield Table(OUTCOME_HEAD, [_outcome_row(row) for row in outcome.findings], "per-finding result")
     else:
         yield Paragraph("The report affirms nothing, so there is no finding to look for.")
     yield Picture(
@@ -234,7 +234,7 @@ def outcome(name: str, image: Image, outcome: Outcome, study: Study, dpi: int) -
     yield from _instructions(outcome)
 
 
-OUTCOME_HEAD = ["finding", "what", "target", "reported place", "what became of it", "not confirmed", "boxes", "outside"]
+OUTCOME_HEAD = ["finding", "what", "target", "reported place", "result", "not confirmed", "boxes", "outside"]
 
 
 def _outcome_row(row: dict) -> list[str]:

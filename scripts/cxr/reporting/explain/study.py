@@ -78,7 +78,7 @@ class Study:
     line: dict | None
     """Its line of results/reports."""
     outcomes: dict[str, dict[str, Outcome]]
-    """{threshold set: {image_id: what became of it}}."""
+    """{threshold set: {image_id: its result}}."""
     made_by: dict[str, tuple[str, str]]
     """{stage: (code digest, JSON of its settings)}, where the stage's files tell."""
 

@@ -81,7 +81,7 @@ def funnel(steps: Sequence[tuple[str, int, Mapping[str, int]]]) -> Figure:
     axes.set_yticks(range(len(steps)), [stage for stage, _, _ in steps])
     axes.invert_yaxis()
     axes.set_xlabel("images")
-    axes.set_title("From input images to images with pairs: blue goes on, red stops")
+    axes.set_title("From input images to images with pairs: blue continues, red stops")
     axes.spines[["top", "right"]].set_visible(False)
     return figure
 

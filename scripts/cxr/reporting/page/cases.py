@@ -26,7 +26,7 @@ OUTCOMES = {
     "no_name": "a mask, but no place that has a name holds it",
     "no_heart": "no mask: no heart was found",
 }
-"""What became of a finding, by its reason."""
+"""Result of a finding, by its reason."""
 
 
 def choose_cases(findings: Sequence[pl.DataFrame], number: int, seed: int) -> list[tuple[int, dict]]:
@@ -127,7 +127,7 @@ def counted(verdicts: Sequence[int], drawn: Sequence[Mapping], name: str) -> str
 
 
 def outcome(row: Mapping) -> str:
-    """Return in words what became of a finding (a row of ``findings.parquet``)."""
+    """Return the result of a finding in words (a row of ``findings.parquet``)."""
     if row["reason"] is not None:
         return OUTCOMES.get(row["reason"], row["reason"])
     if row["target"] == "cardiomegaly":

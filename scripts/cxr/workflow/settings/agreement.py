@@ -1,4 +1,4 @@
-"""Settings of the agreement with what people drew."""
+"""Settings of the agreement with human annotations."""
 
 import logging
 from typing import Annotated, Literal
@@ -16,7 +16,7 @@ ReferenceName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
 
 
 class People(Section):
-    """A file of boxes or masks that people drew."""
+    """A file of human annotations: boxes or masks."""
 
     format: Literal[FORMATS] = key("coco", f"{described()}.")
     path: str = key("", "The file; of mimic_ils, the folder.")
@@ -27,7 +27,7 @@ class People(Section):
 
 
 class Agreement(Section):
-    """Masks, anomaly maps and boxes against what people drew."""
+    """Masks, anomaly maps and boxes against human annotations."""
 
     references: dict[ReferenceName, People] = key(
         dict, "References by name; none: the truth of the embedded cohort, where it is the source."

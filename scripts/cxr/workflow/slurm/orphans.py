@@ -19,7 +19,7 @@ def refuse_orphans(directory: str | Path, submits: bool) -> None:
 
     Snakemake killed with -9 leaves its jobs in the queue. Started again it knows nothing of them and submits the same
     work once more: two jobs would write one file. A run that itself ``submits`` to SLURM is refused too while that does
-    not answer, for its jobs may be there when it does; one on this machine alone goes on, where SLURM may be down for
+    not answer, for its jobs may be there when it does; one on this machine alone runs, where SLURM may be down for
     good.
     """
     try:

@@ -85,7 +85,7 @@ def _portion(words: list[str], part: _Part, lexicon: Lexicon) -> bool:
 
 
 def _continues(words: list[str], part: _Part, item, lexicon: Lexicon) -> bool:
-    """Tell whether a place word goes on with the part before it: at once, or past "lateral" or "anterior fifth"."""
+    """Tell whether a place word continues the part before it: at once, or past "lateral" or "anterior fifth"."""
     last, gap = part.items[-1][0], words[part.end : item[2]]
     if item[0] == "side":
         return not gap and last == "side"
