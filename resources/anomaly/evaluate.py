@@ -5,9 +5,11 @@ from collections.abc import Callable
 import numpy as np
 from films import Film
 
+from cxr.ils.masks.thresholds import level
+
 Map = Callable[[Film], np.ndarray]
 MIN_REST = 0.2  # share of the lungs that must lie outside the lesion for the two to be compared
-LOW, HIGH = 3, 26  # grey levels: ceil(255 tau_ano) of edema and of the other lesions (Table 7)
+LOW, HIGH = level(0.01), level(0.10)  # tau_ano of edema and of the other lesions (Table 7)
 
 
 def auroc(values: np.ndarray, lesion: np.ndarray, rest: np.ndarray) -> float:

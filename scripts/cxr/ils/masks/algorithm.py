@@ -3,14 +3,13 @@
 Maps and masks are uint8 (H, W) of 0 and 1; boxes are half-open pixel boxes int64 (N, 4: x1, y1, x2, y2).
 """
 
-from fractions import Fraction
 from typing import NamedTuple
 
 import cv2
 import numpy as np
 
 from cxr.base.vocabulary import BOX_CONDITIONS
-from cxr.ils.masks.thresholds import at_least
+from cxr.ils.masks.thresholds import Ratio
 
 VERDICTS = {name: 1 << bit for bit, name in enumerate(BOX_CONDITIONS)}
 """Bits of a box's verdict for one finding: the conditions that failed. 0 is a productive box."""
@@ -81,12 +80,12 @@ def areas(boxes: np.ndarray) -> np.ndarray:
     return (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
 
 
-def overlaps(area: np.ndarray, shared: np.ndarray, mask_area: int, share: Fraction) -> np.ndarray:
-    """Return which boxes have an IoU of at least ``share`` with a mask, bool (N,); with an empty one the IoU is 0.
+def iou(area: np.ndarray, shared: np.ndarray, mask_area: int) -> Ratio:
+    """Return the IoU of boxes with a mask; with an empty one it is 0.
 
     ``area``: pixels of each box, ``shared``: those of it in the mask (integers (N,)), ``mask_area``: those of the mask.
     """
-    return at_least(shared, area + mask_area - shared if mask_area > 0 else np.zeros_like(area), share)
+    return Ratio(shared, area + mask_area - shared if mask_area > 0 else np.zeros_like(area))
 
 
 def verdict(condition: str, holds: np.ndarray) -> np.ndarray:

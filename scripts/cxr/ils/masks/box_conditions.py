@@ -1,31 +1,64 @@
-"""Why a box counts for a finding or not, read back from stored results: the failed conditions and the numbers behind.
+"""Why a box counts for a finding or not, in numbers for people: those that Algorithm 1 itself compares.
 
-What was decided is the stored verdict; the numbers are measured anew on the stored arrays, for people to read.
+The numbers and the verdict of a box both come from :class:`cxr.ils.masks.picture.Picture`, which makes the masks, and
+stay fractions until they are printed. So no printed number can contradict the verdict beside it.
 """
 
 from collections.abc import Mapping, Sequence
-from decimal import ROUND_FLOOR, Decimal
+from dataclasses import fields
+from decimal import Decimal
 from fractions import Fraction
-from math import ceil
+from math import floor
+from typing import NamedTuple
 
-import cv2
 import numpy as np
 
+from cxr.base.hdf5 import pack
 from cxr.base.vocabulary import BOX_CONDITIONS, LUNGS
-from cxr.geometry.boxes import clip_boxes
+from cxr.ils.masks.options import Rules
+from cxr.ils.masks.picture import Picture
+from cxr.ils.masks.thresholds import ThresholdSet, exact, part_of
+from cxr.ils.masks.zones import Zones
 
 MEASURED = BOX_CONDITIONS[:4]
 """The conditions with a number, c1 to c4 of Algorithm 1, as their thresholds are called."""
+CHANGED = "the maps have changed since the masks were made"
+"""Told where a stored verdict is not that of the stored arrays: `snakemake masks` makes both agree again."""
+CORNERS = ("x1", "y1", "x2", "y2")
 
 
-def shown(value: float, threshold: float = 0.0) -> str:
+class Judged(NamedTuple):
+    """A box's numbers for one finding, by the names of ``MEASURED``, and which of these conditions it fails."""
+
+    values: dict[str, Fraction | float]
+    failed: list[str]
+
+    def agrees(self, verdict: int) -> bool:
+        """Whether a stored verdict fails the same of these conditions; if not, its arrays have changed since."""
+        return self.failed == [name for name in failed(verdict) if name in MEASURED]
+
+
+def thresholds_for(target: str, settings: Mapping) -> dict[str, float]:
+    """Return the thresholds that hold for a lesion type, from the settings that a masks shard is stored with."""
+    return settings["thresholds"][part_of(target)]
+
+
+def shown(value: Fraction | float, threshold: float = 0.0) -> str:
     """Return a measured number as text: cut, never rounded, so that .2496 stays below a threshold of .25.
 
     It has three digits, or as many as ``threshold`` has. Whatever shows a number of a box takes this, so that the page
     and ``explain`` say the same.
     """
-    digits = max(3, -_exact(threshold).as_tuple().exponent)
-    return f"{_exact(value).quantize(Decimal(1).scaleb(-digits), ROUND_FLOOR):f}"
+    digits = max(3, -Decimal(repr(float(threshold))).normalize().as_tuple().exponent)
+    if value != value:
+        return "nan"
+    number = value if isinstance(value, Fraction) else exact(float(value))
+    return f"{Decimal(floor(number * 10**digits)).scaleb(-digits):f}"
+
+
+def told(threshold: float) -> str:
+    """Return a threshold as text with all its digits: .25, 1 or .00005, never rounded."""
+    return f"{Decimal(repr(float(threshold))).normalize():f}"
 
 
 def failed(verdict: int) -> list[str]:
@@ -33,44 +66,47 @@ def failed(verdict: int) -> list[str]:
     return [name for bit, name in enumerate(BOX_CONDITIONS) if verdict >> bit & 1]
 
 
-def box_values(
+def judge(
     boxes: Sequence[Mapping],
-    place: np.ndarray,
+    labels: Sequence[str],
+    zones: Mapping[str, np.ndarray],
     lungs: Mapping[str, np.ndarray],
     anomaly: np.ndarray,
     *,
-    ano: float,
-    denoise: str,
-) -> list[dict[str, float]]:
-    """Return for each box its ``anatomy``, ``conf``, ``signal`` and ``size``, the numbers beside the thresholds.
+    target: str,
+    settings: Mapping,
+) -> list[Judged]:
+    """Return the numbers and the failed conditions of each box for a finding, as the masks stage decides them.
 
-    ``boxes``: rows with x1, y1, x2, y2 (frame pixels) and confidence; ``place`` bool (H, W), the union of the zones of
-    the finding's own labels; ``lungs`` {label: bool (H, W)}, the organs stage's, made on the image; ``anomaly`` uint8
-    (H, W); ``ano``: the share of 255 from which a pixel is anomalous; ``denoise``: the setting masks.denoise.
+    ``boxes``: rows with x1, y1, x2, y2 (frame pixels) and confidence; ``labels``: the finding's zone labels, at least
+    one; ``zones`` {label: bool (H, W)}, the anatomy stage's; ``lungs`` likewise, the organs stage's, made on the image;
+    ``anomaly`` uint8 (H, W), W a multiple of 8; ``target``: the finding's lesion type; ``settings``: those that the
+    masks shard is stored with, its rules and ``thresholds``.
     """
-    binary = (anomaly >= ceil(255 * Fraction(repr(ano)))).astype(np.uint8)
-    if denoise == "both":
-        cross = cv2.getStructuringElement(cv2.MORPH_CROSS, (3, 3))
-        binary = cv2.morphologyEx(binary, cv2.MORPH_OPEN, cross, borderType=cv2.BORDER_CONSTANT, borderValue=0)
-    corners = clip_boxes([[row["x1"], row["y1"], row["x2"], row["y2"]] for row in boxes], *anomaly.shape)
-    found = []
-    for row, (x1, y1, x2, y2) in zip(boxes, corners, strict=True):
-        inside, area = (slice(y1, y2), slice(x1, x2)), int((x2 - x1) * (y2 - y1))
-        found.append(
-            {
-                "anatomy": _iou(place, inside, area),
-                "conf": float(row["confidence"]),
-                "signal": int(binary[inside].sum()) / area if area else 0.0,
-                "size": max(_iou(lungs[name], inside, area) for name in LUNGS),
-            }
-        )
-    return found
+    taus, named = ThresholdSet.of(settings["thresholds"]).for_target(target), tuple(labels)
+    picture = Picture(
+        anomaly=anomaly,
+        image=_no_image,
+        zones=Zones(pack(np.stack([zones[label] for label in named])), named),
+        lungs={label: pack(lungs[label]) for label in LUNGS},
+        boxes=np.array([[row[corner] for corner in CORNERS] for row in boxes], np.float64).reshape(-1, 4),
+        confidence=np.array([row["confidence"] for row in boxes], np.float64),
+        rules=Rules(**{field.name: settings[field.name] for field in fields(Rules)}),
+        smallest_level=taus.level,
+    )
+    numbers = zip(
+        picture.place_overlap(named).exact(),
+        picture.confidence.tolist(),
+        picture.signal(taus.level).exact(),
+        map(max, *(overlap.exact() for overlap in picture.lung_overlaps)),
+        strict=True,
+    )
+    verdicts = picture.failed(named, taus).tolist()
+    return [
+        Judged(dict(zip(MEASURED, of_box, strict=True)), [name for name in failed(verdict) if name in MEASURED])
+        for of_box, verdict in zip(numbers, verdicts, strict=True)
+    ]
 
 
-def _iou(mask: np.ndarray, inside: tuple[slice, slice], area: int) -> float:
-    whole, shared = int(mask.sum()), int(mask[inside].sum())
-    return shared / (area + whole - shared) if whole and area else 0.0
-
-
-def _exact(value: float) -> Decimal:
-    return Decimal(repr(float(value)))
+def _no_image() -> np.ndarray:
+    raise AssertionError("the conditions of boxes look at no pixel of the image")

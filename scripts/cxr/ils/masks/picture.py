@@ -15,7 +15,7 @@ from cxr.ils.masks.algorithm import VERDICTS
 from cxr.ils.masks.grounding import grounded
 from cxr.ils.masks.options import Rules
 from cxr.ils.masks.refine import Region
-from cxr.ils.masks.thresholds import Taus, at_least, exact
+from cxr.ils.masks.thresholds import Ratio, Taus, at_least, exact
 from cxr.ils.masks.zones import Zones
 
 
@@ -195,9 +195,9 @@ class Picture:
         """
         verdict = self._verdict
         return (
-            verdict("anatomy", labels, taus.anatomy, lambda: self._overlaps(labels, taus.anatomy))
+            verdict("anatomy", labels, taus.anatomy, lambda: at_least(*self.place_overlap(labels), taus.anatomy))
             | verdict("conf", None, taus.conf, lambda: self.confidence >= taus.conf)
-            | verdict("signal", taus.level, taus.signal, lambda: self._has_signal(taus))
+            | verdict("signal", taus.level, taus.signal, lambda: at_least(*self.signal(taus.level), taus.signal))
             | verdict("size", None, taus.size, lambda: self._lung_sized(taus.size))
             | verdict("zero_area", None, None, lambda: self.area > 0)
         )
@@ -208,21 +208,25 @@ class Picture:
             self._verdicts[key] = algorithm.verdict(condition, holds())
         return self._verdicts[key]
 
-    def _overlaps(self, labels: tuple[str, ...], share: Fraction) -> np.ndarray:
+    def place_overlap(self, labels: tuple[str, ...]) -> Ratio:
+        """Return c1's number of every box: the IoU with a finding's zones."""
         _, mask_area, shared = self.union(labels)
-        return algorithm.overlaps(self.area, shared, mask_area, share)
+        return algorithm.iou(self.area, shared, mask_area)
 
-    def _has_signal(self, taus: Taus) -> np.ndarray:
-        return at_least(self.level(taus.level).signal, self.area, taus.signal)
+    def signal(self, level: int) -> Ratio:
+        """Return c3's number of every box: the share of its pixels that are anomalous at a grey level."""
+        return Ratio(self.level(level).signal, self.area)
 
     def _lung_sized(self, share: Fraction) -> np.ndarray:
-        return np.logical_or(*(algorithm.overlaps(self.area, *sizes, share) for sizes in self._lung_sizes))
+        return np.logical_or(*(at_least(*overlap, share) for overlap in self.lung_overlaps))
 
     @cached_property
-    def _lung_sizes(self) -> list[tuple[np.ndarray, int]]:
-        """For each lung its pixels in every box, and all of them."""
+    def lung_overlaps(self) -> list[Ratio]:
+        """c4's numbers of every box: the IoU with each lung, the larger of which counts."""
         masks = [self.lung(label) for label in LUNGS]
-        return [(algorithm.counts(mask, self.corners), cv2.countNonZero(mask)) for mask in masks]
+        return [
+            algorithm.iou(self.area, algorithm.counts(mask, self.corners), cv2.countNonZero(mask)) for mask in masks
+        ]
 
     def decision(self, labels: tuple[str, ...], taus: Taus, *, fill: bool) -> Decision:
         """Return what decides the lesion of a finding; see :meth:`lesion`."""

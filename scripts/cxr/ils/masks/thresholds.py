@@ -8,10 +8,18 @@ from decimal import Decimal
 from fractions import Fraction
 from functools import cache
 from math import ceil
+from typing import NamedTuple
 
 import numpy as np
 
 EDEMA = "edema"
+GENERAL = "general"
+"""The two parts of a threshold set (Table 7)."""
+
+
+def part_of(target: str) -> str:
+    """Return the part of a threshold set that holds for a lesion type."""
+    return EDEMA if target == EDEMA else GENERAL
 
 
 @cache
@@ -57,7 +65,7 @@ class ThresholdSet:
     @classmethod
     def of(cls, values: dict[str, dict[str, float]]) -> "ThresholdSet":
         """Make it from plain builtins ``{"general": {...}, "edema": {...}}``."""
-        return cls(Taus.of(values["general"]), Taus.of(values["edema"]))
+        return cls(Taus.of(values[GENERAL]), Taus.of(values[EDEMA]))
 
     @property
     def smallest_level(self) -> int:
@@ -66,14 +74,23 @@ class ThresholdSet:
 
     def for_target(self, target: str) -> Taus:
         """Return the thresholds that hold for a lesion type."""
-        return self.edema if target == EDEMA else self.general
+        return self.edema if part_of(target) == EDEMA else self.general
+
+
+class Ratio(NamedTuple):
+    """Ratios of pixel counts (integers, any one shape); a ratio counts as 0 where ``whole`` is 0."""
+
+    part: np.ndarray
+    whole: np.ndarray
+
+    def exact(self) -> list[Fraction]:
+        """Return the ratios of one dimension as the numbers that :func:`at_least` compares."""
+        pairs = zip(self.part.tolist(), self.whole.tolist(), strict=True)
+        return [Fraction(part, whole) if whole else Fraction(0) for part, whole in pairs]
 
 
 def at_least(part: np.ndarray, whole: np.ndarray, share: Fraction) -> np.ndarray:
-    """Return part / whole >= share, element by element, without rounding; where ``whole`` is 0 the ratio counts as 0.
-
-    ``part`` and ``whole`` are pixel counts (integers, any one shape).
-    """
+    """Return part / whole >= share, element by element, without rounding: of the two of a :class:`Ratio`."""
     part, whole = np.asarray(part, np.int64), np.asarray(whole, np.int64)
     top, bottom = share.numerator, share.denominator
     if max(top, bottom) * int(whole.max(initial=1)) >= 2**63:

@@ -15,8 +15,9 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from cxr.base.tables import read_table
+from cxr.ils.masks.thresholds import EDEMA
 from cxr.plotting.plots import BLUE, GREY, ORANGE, save
-from cxr.reporting.ablation.points import AVERAGE, COLUMNS, EDEMA, GROUNDABLE, PARTS, TAUS, column
+from cxr.reporting.ablation.points import AVERAGE, COLUMNS, GROUNDABLE, PARTS, TAUS, column
 
 ROWS = (*(lesion for lesion in GROUNDABLE if lesion != EDEMA), EDEMA, AVERAGE)
 """Edema beside the average, for it has thresholds of its own."""

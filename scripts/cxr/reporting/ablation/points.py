@@ -7,18 +7,18 @@ from statistics import NormalDist
 import polars as pl
 
 from cxr.base.vocabulary import LESIONS
+from cxr.ils.masks.thresholds import EDEMA, GENERAL
 
 GROUNDABLE = tuple(lesion for lesion in LESIONS if lesion != "cardiomegaly")
 AVERAGE = "average"
 TAUS = ("ano", "anatomy", "conf", "signal", "size")
-EDEMA = "edema"
-PARTS = ("general", EDEMA)
+PARTS = (GENERAL, EDEMA)
 SUMS = ("studies", "recalled", "findings", "masks", "yield")
 
 
 def column(part: str, tau: str) -> str:
     """Return the table's column of a threshold: ``conf`` of all targets but edema, ``edema_conf`` of edema."""
-    return tau if part == "general" else f"{part}_{tau}"
+    return tau if part == GENERAL else f"{part}_{tau}"
 
 
 COLUMNS = tuple(column(part, tau) for part in PARTS for tau in TAUS)

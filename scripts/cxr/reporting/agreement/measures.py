@@ -1,13 +1,12 @@
 """What is measured on one image: every measure as (top, below), so that a score is a ratio of sums over images."""
 
 from collections.abc import Iterator, Sequence
-from fractions import Fraction
-from math import ceil
 from typing import NamedTuple
 
 import numpy as np
 
 from cxr.geometry.boxes import box_iou
+from cxr.ils.masks.thresholds import level
 
 
 class Value(NamedTuple):
@@ -56,7 +55,7 @@ def of_map(anomaly: np.ndarray, region: np.ndarray, lungs: np.ndarray, steps: Se
     if lungs.any():
         yield Value("chance", float(region[lungs].mean()))
     for step in steps:
-        marked = anomaly >= ceil(255 * Fraction(repr(step)))
+        marked = anomaly >= level(step)
         dice, iou = overlap(marked, region)
         shared = int((marked & region).sum())
         yield Value("dice", dice, at=step)

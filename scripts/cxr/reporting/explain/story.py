@@ -8,7 +8,8 @@ import numpy as np
 
 from cxr.base.exclusions import REASONS
 from cxr.base.vocabulary import HEART, LUNGS, ZONE_LABELS
-from cxr.ils.masks.box_conditions import MEASURED, box_values, failed, shown
+from cxr.ils.masks.box_conditions import CHANGED, MEASURED, failed, judge, shown, thresholds_for, told
+from cxr.ils.masks.thresholds import EDEMA, GENERAL
 from cxr.reporting.explain import drawing
 from cxr.reporting.explain.blocks import Block, Heading, Mark, Marked, Paragraph, Picture, Table, apart
 from cxr.reporting.explain.study import ACCEPTED, NO_RESULTS, STOPPED, Image, Outcome, Step, Study
@@ -16,7 +17,6 @@ from cxr.reporting.explain.words import BOX_FAULTS, FINDING_REASONS, PAIR_REASON
 
 SHOWN_BOXES = 12
 """Boxes of a finding that get a row: the productive ones and those that came nearest; the others are counted."""
-EDEMA = "edema"
 
 
 def tell(study: Study, dpi: int) -> list[Block]:
@@ -218,7 +218,7 @@ def outcome(name: str, image: Image, outcome: Outcome, study: Study, dpi: int) -
     taus = settings["thresholds"]
     yield Table(
         ["thresholds of", "ano", *MEASURED],
-        [[part, *(f"{taus[part][tau]:g}" for tau in ("ano", *MEASURED))] for part in ("general", EDEMA)],
+        [[part, *(told(taus[part][tau]) for tau in ("ano", *MEASURED))] for part in (GENERAL, EDEMA)],
         f"the thresholds {name}",
     )
     if outcome.findings:
@@ -230,7 +230,7 @@ def outcome(name: str, image: Image, outcome: Outcome, study: Study, dpi: int) -
         drawing.png(_drawn(image, outcome), dpi), f"Boxes and masks of {image.image_id} under the thresholds {name}"
     )
     for row in outcome.findings:
-        yield from boxes_of(row, image, taus, settings["denoise"])
+        yield from boxes_of(row, image, settings)
     yield from _instructions(outcome)
 
 
@@ -271,34 +271,29 @@ def _drawn(image: Image, outcome: Outcome):
     return drawing.outcome(image.arrays["image"], boxes, masks)
 
 
-def boxes_of(row: dict, image: Image, taus: dict, denoise: str) -> Iterator[Block]:
-    """Yield why each box was kept or dropped for one finding, the numbers beside the thresholds."""
+def boxes_of(row: dict, image: Image, settings: dict) -> Iterator[Block]:
+    """Yield why each box was kept or dropped for one finding, the numbers beside the thresholds.
+
+    ``settings``: those that the masks are stored with.
+    """
     verdicts = row["box_verdicts"]
     if not verdicts:
         return
-    chosen = taus[EDEMA if row["target"] == EDEMA else "general"]
+    taus = thresholds_for(row["target"], settings)
     kept = [(number, box) for number, box in enumerate(image.boxes) if box["kept"]]
-    zones = image.arrays["anatomy"]
-    place = np.logical_or.reduce([zones[label] for label in row["reported"]])
-    values = box_values(
-        [box for _, box in kept],
-        place,
-        image.arrays["organs"],
-        image.arrays["anomaly"],
-        ano=chosen["ano"],
-        denoise=denoise,
-    )
+    arrays = (image.arrays[stage] for stage in ("anatomy", "organs", "anomaly"))
+    judged = judge([box for _, box in kept], row["reported"], *arrays, target=row["target"], settings=settings)
     order = sorted(range(len(kept)), key=lambda at: (verdicts[at].bit_count(), at))
     yield Heading(f"Boxes for finding {row['finding']}, {row['entity']} in {_listed(row['reported'])}", 3)
     lines = []
     for at in order[:SHOWN_BOXES]:
         number, box = kept[at]
-        bad = failed(verdicts[at])
-        numbers = values[at]
+        numbers, below = judged[at]
         cells = [
-            f"{shown(numbers[tau], chosen[tau])} {'<' if tau in bad else '>='} {chosen[tau]:g}" for tau in MEASURED
+            f"{shown(numbers[tau], taus[tau])} {'<' if tau in below else '>='} {told(taus[tau])}" for tau in MEASURED
         ]
-        lines.append([str(number), box["class_name"], *cells, _verdict(bad)])
+        changed = "" if judged[at].agrees(verdicts[at]) else f" ({CHANGED})"
+        lines.append([str(number), box["class_name"], *cells, _verdict(failed(verdicts[at])) + changed])
     yield Table(["box", "class", *(BOX_FAULTS[tau] for tau in MEASURED), "verdict"], lines, "boxes of one finding")
     if rest := order[SHOWN_BOXES:]:
         counts = Counter(name for at in rest for name in failed(verdicts[at]))

@@ -6,7 +6,7 @@ import polars as pl
 
 from cxr.base.seeds import stable_hash
 from cxr.base.vocabulary import LESIONS
-from cxr.ils.masks.box_conditions import MEASURED, failed, shown
+from cxr.ils.masks.box_conditions import CHANGED, MEASURED, Judged, failed, shown, told
 
 MEANING = {
     "anatomy": "overlap with the reported place",
@@ -98,16 +98,22 @@ def choose_boxes(verdicts: Sequence[int], confidences: Sequence[float], number: 
     return shown + dropped[: number - len(shown)]
 
 
-def reason(verdict: int, values: Mapping[str, float], taus: Mapping[str, float]) -> str:
+def reason(verdict: int, judged: Judged, taus: Mapping[str, float]) -> str:
     """Return in words why a box was kept or dropped: each number that failed beside its threshold.
 
-    ``values`` and ``taus`` hold the four of :data:`cxr.ils.masks.box_conditions.MEASURED`.
+    ``judged`` holds the numbers of the stored arrays. Where these come to another verdict than the stored one, it is
+    told without numbers, for they are not its reason. ``taus`` holds a threshold for each of
+    :data:`cxr.ils.masks.box_conditions.MEASURED`.
     """
+    values = judged.values
+    if not judged.agrees(verdict):
+        names = ", ".join(MEANING[name] for name in failed(verdict))
+        return f"dropped: {names} ({CHANGED})" if verdict else f"kept ({CHANGED})"
     if not verdict:
         return "kept: " + ", ".join(f"{MEANING[name]} {shown(values[name], taus[name])}" for name in MEASURED)
     words = []
     for name in failed(verdict):
-        number = f" {shown(values[name], taus[name])} < {taus[name]:g}" if name in MEASURED else ""
+        number = f" {shown(values[name], taus[name])} < {told(taus[name])}" if name in MEASURED else ""
         words.append(f"{MEANING[name]}{number}")
     return "dropped: " + ", ".join(words)
 

@@ -15,7 +15,7 @@ from cxr.base.hdf5 import Shard
 from cxr.base.jobs import progress
 from cxr.base.tables import read_lines, read_table, write_lines
 from cxr.base.vocabulary import LESIONS
-from cxr.ils.masks.box_conditions import box_values
+from cxr.ils.masks.box_conditions import Judged, judge, thresholds_for
 from cxr.plotting.palette import LESION_COLOURS
 from cxr.plotting.plots import save_sheet
 from cxr.reporting.page import cases, pictures, sheets
@@ -119,12 +119,15 @@ def _cases(
             settings = json.loads(store.attrs["settings"])
             mask = store.get("mask", row["mask_id"]) if row["mask_id"] is not None else None
             anomalous = anomaly.get("anomaly", image_id)
-        taus = settings["thresholds"]["edema" if lesion == "edema" else "general"]
+        taus = thresholds_for(lesion, settings)
         place = np.zeros(image.shape, bool)
         for label in row["reported"]:
             place |= zones[label]
         of_image = read_table(shards["boxes"][shard]).filter((pl.col("image_id") == image_id) & pl.col("kept"))
-        shown = _judged(of_image.to_dicts(), row, place, lungs, anomalous, taus, settings["denoise"], options.boxes)
+        boxes, judged = of_image.to_dicts(), []
+        if row["box_verdicts"]:
+            judged = judge(boxes, row["reported"], zones, lungs, anomalous, target=lesion, settings=settings)
+        shown = _chosen(boxes, row["box_verdicts"], judged, taus, options.boxes)
         left = pictures.grey(image, options.side)
         if place.any() and lesion != "cardiomegaly":
             pictures.outline(left, place, pictures.HALO, width=3)
@@ -159,26 +162,17 @@ def _sentence(reports: str, row: dict, *, withheld: bool) -> str:
     return shorten(line["sentences"][row["sentence_index"] - 1], SENTENCE, placeholder=" …")
 
 
-def _judged(
-    boxes: list[dict],
-    row: dict,
-    place: np.ndarray,
-    lungs: dict[str, np.ndarray],
-    anomaly: np.ndarray,
-    taus: dict[str, float],
-    denoise: str,
-    number: int,
+def _chosen(
+    boxes: list[dict], verdicts: Sequence[int], judged: Sequence[Judged], taus: dict[str, float], number: int
 ) -> list[dict]:
     """Return the boxes of a finding to show: as stored, with number, kept and reason."""
-    verdicts = [int(verdict) for verdict in row["box_verdicts"]]
     if not verdicts:
         return []
-    chosen = cases.choose_boxes(verdicts, [box["confidence"] for box in boxes], number)
-    values = box_values([boxes[i] for i in chosen], place, lungs, anomaly, ano=taus["ano"], denoise=denoise)
-    return [
-        boxes[i] | {"number": at + 1, "kept": verdicts[i] == 0, "reason": cases.reason(verdicts[i], of_box, taus)}
-        for at, (i, of_box) in enumerate(zip(chosen, values, strict=True))
-    ]
+    shown = []
+    for at in cases.choose_boxes(verdicts, [box["confidence"] for box in boxes], number):
+        reason = cases.reason(verdicts[at], judged[at], taus)
+        shown.append(boxes[at] | {"number": len(shown) + 1, "kept": verdicts[at] == 0, "reason": reason})
+    return shown
 
 
 def _calibration(

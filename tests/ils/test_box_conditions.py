@@ -1,0 +1,126 @@
+"""What explain and the page print of a box is the decision itself: no printed number contradicts a verdict."""
+
+import random
+import re
+from fractions import Fraction
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from cxr.base.vocabulary import ANATOMY_LABELS, LUNGS
+from cxr.ils.masks import thresholds
+from cxr.ils.masks.algorithm import VERDICTS
+from cxr.ils.masks.box_conditions import CHANGED, MEASURED, Judged, judge, shown, told
+from cxr.ils.masks.options import Rules
+from cxr.ils.masks.picture import Picture
+from cxr.ils.masks.thresholds import Taus
+from cxr.ils.masks.zones import Zones
+from cxr.reporting.explain.blocks import Table
+from cxr.reporting.explain.story import boxes_of
+from cxr.reporting.page import cases
+from masks_shard import RULES
+
+SIZE = 24
+NUMBER = re.compile(r"(-?\d+\.\d+) (<|>=) (\d+(?:\.\d+)?)")
+
+
+def case(seed):
+    """Random zones, lungs, map and boxes; every second time a threshold is just what a box has, or a digit beside."""
+    draw, values = random.Random(seed), np.random.default_rng(seed)
+    masks = {label: values.random((SIZE, SIZE)) < draw.choice((0, 0.3, 0.9)) for label in ANATOMY_LABELS}
+    lungs = {label: values.random((SIZE, SIZE)) < draw.choice((0.2, 0.7)) for label in LUNGS}
+    anomaly = values.choice(np.arange(0, 60, dtype=np.uint8), (SIZE, SIZE))
+    corners = values.uniform(-3, SIZE + 3, (8, 4)).round(1)
+    corners[:, 2:] = np.maximum(corners[:, 2:], corners[:, :2] + values.choice([0, 2, 9], (8, 1)))
+    names = ("x1", "y1", "x2", "y2", "confidence")
+    sure = values.choice([0.1, 0.1 + 0.2, 0.3, 0.30000000000000004, 0.9], (8, 1))
+    boxes = [dict(zip(names, row, strict=True)) for row in np.hstack([corners, sure]).tolist()]
+    part = {name: draw.choice((0.0, 0.05, 0.1, 0.125, 0.3, 1 / 3, 0.1234567)) for name in MEASURED}
+    part |= {"ano": draw.choice((0.0, 0.005, 0.05, 0.1))}
+    labels = draw.sample(ANATOMY_LABELS[:15], draw.randint(1, 3))
+    settings = RULES | {"denoise": draw.choice(("both", "components_only"))}
+    settings |= {"thresholds": {"general": part, "edema": part | {"ano": 0.0}}}
+    if seed % 2:
+        of_box = judge(boxes, labels, masks, lungs, anomaly, target="opacity", settings=settings)[seed % 8].values
+        name = draw.choice(MEASURED)
+        value = float(of_box[name])
+        part[name] = draw.choice([value, np.nextafter(value, 1).item(), round(value, 4), max(0.0, round(value, 7))])
+    return boxes, labels, masks, lungs, anomaly, settings
+
+
+def stored(boxes, labels, masks, lungs, anomaly, settings, target):
+    """The verdicts that the masks stage stores: of all zones, on the masks as the shards hold them."""
+    taus = Taus.of(settings["thresholds"]["edema" if target == "edema" else "general"])
+    picture = Picture(
+        anomaly=anomaly,
+        image=lambda: np.zeros_like(anomaly),
+        zones=Zones(np.packbits(np.stack([masks[label] for label in ANATOMY_LABELS]), axis=-1), ANATOMY_LABELS),
+        lungs={label: np.packbits(mask, axis=-1) for label, mask in lungs.items()},
+        boxes=np.array([[box[name] for name in ("x1", "y1", "x2", "y2")] for box in boxes]),
+        confidence=np.array([box["confidence"] for box in boxes]),
+        rules=Rules(**{name: settings[name] for name in RULES}),
+        smallest_level=taus.level,
+    )
+    return picture.lesion(tuple(labels), taus, fill=False).verdicts.tolist()
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_no_printed_number_contradicts_a_verdict(part):
+    signs, ties, kept = {"<": 0, ">=": 0}, 0, 0
+    for seed in range(part * 100, part * 100 + 100):
+        boxes, labels, masks, lungs, anomaly, settings = case(seed)
+        target = ("opacity", "edema")[seed // 2 % 2]
+        verdicts = stored(boxes, labels, masks, lungs, anomaly, settings, target)
+        taus = settings["thresholds"]["edema" if target == "edema" else "general"]
+        row = {"box_verdicts": verdicts, "reported": labels, "target": target, "finding": 0, "entity": "thing"}
+        image = SimpleNamespace(
+            boxes=[box | {"kept": True, "class_name": "a"} for box in boxes],
+            arrays={"anatomy": masks, "organs": lungs, "anomaly": anomaly},
+        )
+        (table,) = [block for block in boxes_of(row, image, settings) if isinstance(block, Table)]
+        found = judge(boxes, labels, masks, lungs, anomaly, target=target, settings=settings)
+        for number, _, *cells, words in table.rows:
+            verdict = verdicts[int(number)]
+            assert CHANGED not in words
+            assert (words == "productive") == (verdict == 0)
+            for name, cell in zip(MEASURED, cells, strict=True):
+                value, sign, threshold = NUMBER.fullmatch(cell).groups()
+                assert sign == ("<" if verdict & VERDICTS[name] else ">=")
+                # the text alone, read as decimals, says the same as the sign
+                assert (Fraction(value) < Fraction(threshold)) == (sign == "<")
+                assert Fraction(threshold) == thresholds.exact(taus[name])
+                signs[sign] += 1
+                ties += Fraction(value) == Fraction(threshold)
+        for verdict, judged in zip(verdicts, found, strict=True):
+            reason = cases.reason(verdict, judged, taus)
+            assert CHANGED not in reason
+            assert all(Fraction(one) < Fraction(other) for one, _, other in NUMBER.findall(reason))
+            kept += verdict == 0
+    assert min(signs.values()) > 500
+    assert ties > 10
+    assert kept > 5
+
+
+def test_a_number_just_below_its_threshold_does_not_become_it():
+    """In floats 2^60 / (2^60 + 1) is 1; the decision is that it is below."""
+    almost = Fraction(2**60, 2**60 + 1)
+    assert float(almost) == 1.0
+    assert (shown(almost, 1.0), told(1.0)) == ("0.999", "1")
+    assert not thresholds.at_least(np.array([almost.numerator]), np.array([almost.denominator]), Fraction(1)).any()
+
+
+@pytest.mark.parametrize(
+    ("threshold", "text"),
+    [(0.1, "0.1"), (0.25, "0.25"), (1.0, "1"), (0.0, "0"), (0.00005, "0.00005"), (0.1234567, "0.1234567")],
+)
+def test_a_threshold_is_told_with_all_its_digits(threshold, text):
+    assert told(threshold) == text
+
+
+def test_a_verdict_of_other_maps_is_told_as_such():
+    judged = Judged(dict.fromkeys(MEASURED, Fraction(1, 2)), ["anatomy"])
+    assert judged.agrees(VERDICTS["anatomy"] | VERDICTS["zero_area"])
+    assert not judged.agrees(0)
+    assert not judged.agrees(VERDICTS["anatomy"] | VERDICTS["size"])
+    assert Judged(judged.values, []).agrees(VERDICTS["empty_after_refine"])
