@@ -9,9 +9,13 @@ import json
 import subprocess
 import sys
 import tempfile
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
 from functools import cache
+from inspect import signature
 from pathlib import Path
+from types import SimpleNamespace
 
 ROOT = Path(__file__).resolve().parents[2]
 TRIES = (1, 2, 3)
@@ -20,7 +24,8 @@ TRIES = (1, 2, 3)
 @dataclass(frozen=True)
 class Rule:
     """One rule. ``target``: it runs nothing; ``function``: what its job calls, below ``cxr``; ``resources``: of three
-    tries each; what depends on wildcards is None. ``file``: where it stands, below ``rules/``.
+    tries each; what depends on wildcards is None. ``file``: where it stands, below ``rules/``; ``options``: what it
+    asks of ``PLAN.options``, "figures.dpi" of one key, "figures" of a stage's whole settings.
     """
 
     name: str
@@ -38,6 +43,7 @@ class Rule:
     input: list[str]
     output: list[str]
     params: list[str]
+    options: list[str]
     resources: dict[str, list]
     threads: bool
     retries: bool
@@ -68,7 +74,80 @@ def _amount(value: object, attempt: int) -> object:
         return None
 
 
-def _plain(rule, root: Path, local: set[str]) -> dict:
+class _Section(dict):
+    """The settings of one stage: ``asked(key)`` hears which of them are taken one by one."""
+
+    def __init__(self, section: dict, asked: Callable[[str], None]):
+        super().__init__(section)
+        self.asked = asked
+
+    def __getitem__(self, key: str) -> object:
+        self.asked(key)
+        return super().__getitem__(key)
+
+
+class _Options(dict):
+    """``PLAN.options`` that writes down which rule asks for what."""
+
+    def __init__(self, options: dict):
+        super().__init__(options)
+        self.rule = ""
+        self.uses: list[tuple[str, str, set[str]]] = []
+
+    def __getitem__(self, stage: str) -> _Section:
+        parts: set[str] = set()
+        self.uses.append((self.rule, stage, parts))
+        return _Section(super().__getitem__(stage), parts.add)
+
+    def of(self, rule: str) -> list[str]:
+        """Return what a rule asked for."""
+        names = [
+            name
+            for asking, stage, parts in self.uses
+            for name in ([f"{stage}.{part}" for part in parts] or [stage])
+            if asking == rule
+        ]
+        return sorted(set(names))
+
+
+def _recorded(plans: list) -> None:
+    """Let the plan be put in ``plans`` when it is made, with options that know the rule that is read."""
+    from snakemake.workflow import Workflow
+
+    from cxr.workflow import plan
+
+    make_plan, read_rule, use_rule = plan.make_plan, Workflow.rule, Workflow.userule
+
+    def kept(*given):
+        made = make_plan(*given)
+        plans.append(replace(made, options=_Options(made.options)))
+        return plans[0]
+
+    def named(self, name=None, **others):
+        plans[0].options.rule = name
+        return read_rule(self, name=name, **others)
+
+    def used(self, *given, name_modifier=None, **others):
+        plans[0].options.rule = name_modifier
+        return use_rule(self, *given, name_modifier=name_modifier, **others)
+
+    plan.make_plan, Workflow.rule, Workflow.userule = kept, named, used
+
+
+def _ask_params(rule, plan) -> None:
+    """Ask the params that depend on wildcards, for the first run, model, threshold set and so on that there is."""
+    firsts = {
+        "run": plan.runs, "model": plan.predictions_of, "reference": plan.references, "thresholds": plan.sets,
+        "stage": plan.exclusions, "shard": plan.shards, "persona": plan.settings.paraphrase.personas,
+    }  # fmt: skip
+    wildcards = SimpleNamespace(**{name: next(iter(known), "none") for name, known in firsts.items()})
+    plan.options.rule = rule.name
+    for value in filter(callable, rule.params):
+        with suppress(AttributeError, KeyError):  # of a reference or a model where there is none
+            value(wildcards, *([],) * (len(signature(value).parameters) - 1))
+
+
+def _plain(rule, root: Path, local: set[str], plan) -> dict:
     told = rule.ruleinfo
     params = dict(rule.params.items())
     amounts = told.resources[1] if told.resources else {}
@@ -88,6 +167,7 @@ def _plain(rule, root: Path, local: set[str]) -> dict:
         input=sorted(rule.input.keys()),
         output=[str(path) for path in rule.output],
         params=sorted(params),
+        options=plan.options.of(rule.name),
         resources={name: [_amount(value, attempt) for attempt in TRIES] for name, value in amounts.items()},
         threads=told.threads is not None,
         retries=told.retries is not None,
@@ -105,6 +185,8 @@ def main(root: str, settings: str) -> None:
 
     # which modules a rule's digest is of, in place of the digest
     jobs.code_digest = lambda script, *modules: " ".join(modules)
+    plans = []
+    _recorded(plans)
     with tempfile.TemporaryDirectory() as directory, SnakemakeApi(OutputSettings(dryrun=True)) as api:
         for path in (Path(directory, name) for names in placed("weights").values() for name in names):
             path.parent.mkdir(exist_ok=True)
@@ -115,7 +197,9 @@ def main(root: str, settings: str) -> None:
             snakefile=Path(root) / "Snakefile",
             workdir=Path(directory),
         )._workflow
-        found = [_plain(rule, Path(root), workflow._localrules) for rule in workflow.rules]
+        for rule in workflow.rules:
+            _ask_params(rule, plans[0])
+        found = [_plain(rule, Path(root), workflow._localrules, plans[0]) for rule in workflow.rules]
     print(json.dumps(found))
 
 

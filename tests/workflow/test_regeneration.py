@@ -1,4 +1,4 @@
-"""What an edit runs again, and nothing else: the tables of docs/regeneration.md are read, and each row is tried."""
+"""What an edit runs again, and nothing else: every row of regeneration.yaml is tried."""
 
 import json
 import os
@@ -29,89 +29,53 @@ from cxr.workflow.snakemake_compat import Planned
 from planner import Job, Planner
 from whole_runs import arrays, copy_repository, pair_lines
 
-PAGE = (ROOT / "docs/regeneration.md").read_text(encoding="utf-8")
+TABLE = yaml.safe_load((ROOT / "tests/workflow/regeneration.yaml").read_text(encoding="utf-8"))
+THEN = {rule: set(readers) for rule, readers in TABLE["follows"].items()}
+RUNS = {name: run["settings"] for name, run in TABLE["runs"].items()}
 TARGETS = {name for name, rule in parsed.rules().items() if rule.target}
 """Rules that do nothing themselves."""
-MANIFEST = {"source": "manifest", "manifest": "manifest.csv", "shards": 2}
-SHEETS = {"sheets": ["manifest.csv"]}
-"""Sheets of experts, without which the review's tables are refused; empty runs take any file for them."""
-RUNS = {
-    "manifest": {"cohort": MANIFEST, "dataset": {"released_layout": True}, "review": SHEETS},
-    "embedded": {"cohort": {"shards": 2}, "review": SHEETS},
-    "paper": {
-        "cohort": MANIFEST,
-        "reports": {"engine": "both"}, "organs": {"engine": "hybridgnet"}, "anomaly": {"engine": "radedit"},
-        "anatomy": {"engine": "cxas"}, "boxes": {"engine": "scaled_yolov4"},
-        "training": {
-            "engine": "rosalia",
-            "runs": {"default": {"paraphrases": True}, "published": {"weights": "rosalia", "trained": False}},
-        },
-        "paraphrase": {"engine": "vllm"}, "inference": {"paraphrases": True}, "review": SHEETS,
-    },
-}  # fmt: skip
 NETS = ("organs", "anomaly", "anatomy", "boxes")
 ASKED = ("all", "ablation", "paraphrase", "inference", "evaluation", "review_merge")
 
 
 @dataclass(frozen=True)
 class Row:
-    """One row of a table: what is edited, and what the page says of it."""
+    """One row of the table: an edit, of settings or of a file of the repository, and the rules that it runs again."""
 
     run: str
     keys: tuple[str, ...]
-    edit: str
-    again: str
+    edit: dict | str
+    again: frozenset[str]
 
     def __str__(self) -> str:
-        return f"{self.run}: {self.edit}"
+        return f"{self.run}-{self.edit if isinstance(self.edit, str) else json.dumps(self.edit)}"
 
 
-def tables() -> list[list[list[str]]]:
-    """Return the tables of the page: rows of cells, the head left out."""
-    found = re.findall(r"^\|.*\n\|[-|]+\n((?:\|.*\n)+)", PAGE, flags=re.M)
-    return [[[cell.strip() for cell in line.strip("|").split(" | ")] for line in body.splitlines()] for body in found]
-
-
-FOLLOWS, *EDITS, FILES = tables()
-ROWS = [
-    Row(run, tuple(re.findall("`(.+?)`", cells[0])), cells[-2].split("`")[1], cells[-1])
-    for run, table in zip(("manifest", "embedded", "paper", "manifest"), EDITS, strict=True)
-    for cells in table
-]
-
-
-def following(rules: set[str], then: dict[str, set[str]]) -> set[str]:
+def following(rules: set[str]) -> set[str]:
     """Return the rules and all that follow from them."""
     seen: set[str] = set()
     waiting = list(rules)
     while waiting:
         if (rule := waiting.pop()) not in seen:
             seen.add(rule)
-            waiting += then.get(rule, ())
+            waiting += THEN.get(rule, ())
     return seen
 
 
-def said(text: str, then: dict[str, set[str]]) -> set[str]:
-    """Return the rules that a cell names: ``rule`` alone, ``rule`` ↓ with what follows, less those after "not"."""
-    yes, _, no = text.partition(" not ")
-    sets = []
-    for part in (yes, no):
-        named = re.findall(r"`(\w+)`( ↓)?", part)
-        sets.append(following({rule for rule, arrow in named if arrow}, then) | {rule for rule, _ in named})
-    assert sets[0] or text == "nothing", text
-    return sets[0] - sets[1]
+def named(cells: list[str]) -> frozenset[str]:
+    """Return the rules that a cell names: ``rule`` alone, ``rule+`` with what follows."""
+    plain = {cell.removesuffix("+") for cell in cells}
+    return frozenset(plain | following({cell.removesuffix("+") for cell in cells if cell.endswith("+")}))
 
 
-def follows() -> dict[str, set[str]]:
-    """Return {rule: rules}: the first table of the page, every rule of a right cell with its own arrow."""
-    then: dict[str, set[str]] = {}
-    for left, right in FOLLOWS:
-        for rule in re.findall(r"`(\w+)`", left):
-            then[rule] = set(re.findall(r"`(\w+)`", right))
-    return then
-
-
-THEN = follows()
+ROWS = [
+    *(
+        Row(name, tuple(row["keys"]), row["edit"], named(row["again"]) - named(row.get("but", [])))
+        for name, run in TABLE["runs"].items()
+        for row in run["edits"]
+    ),
+    *(Row("manifest", (), file, named(again)) for file, again in TABLE["repository"].items()),
+]
 
 
 @pytest.fixture(scope="module")
@@ -168,12 +132,22 @@ def merged(one: dict, other: dict) -> dict:
     }
 
 
+def named_rule(job: Job) -> str:
+    """Return the rule of a job; of the rule for all stages, ``exclusions``, with the stage."""
+    return f"{job.rule}.{job.wildcards['stage']}" if "stage" in job.wildcards else job.rule
+
+
 def rules(jobs: list[Job]) -> set[str]:
-    return {job.rule for job in jobs} - TARGETS
+    """Return the rules that do something."""
+    return {named_rule(job) for job in jobs} - TARGETS
 
 
 def again(planner: Planner, run: Run, settings: Path | None = None) -> set[str]:
     return rules(planner.jobs(run.directory, settings or run.settings, "--", *ASKED))
+
+
+def test_the_page_for_people_is_one_page():
+    assert len((ROOT / "docs/explanation/regeneration.md").read_text(encoding="utf-8").splitlines()) <= 40
 
 
 @pytest.mark.parametrize("name", RUNS)
@@ -187,15 +161,14 @@ CHANGES = {".py": b"\nEDITED = 1\n", ".yaml": b"\nedited: 1\n"}
 
 
 @contextmanager
-def edited(planner: Planner, run: Run, tmp_path: Path, edits: list[str]) -> Iterator[Path]:
+def edited(planner: Planner, run: Run, tmp_path: Path, edits: list[dict | str]) -> Iterator[Path]:
     """Make edits, of settings or at the end of files of the repository; yield the settings. Files are put back."""
     settings, files = json.loads(run.settings.read_text()), {}
     for edit in edits:
-        path = planner.root / edit
-        if path.is_file():
-            files[path] = path.read_bytes()
+        if isinstance(edit, str):
+            files[planner.root / edit] = (planner.root / edit).read_bytes()
         else:
-            settings = merged(settings, yaml.safe_load(edit))
+            settings = merged(settings, edit)
     try:
         for path, before in files.items():
             code = (
@@ -208,20 +181,18 @@ def edited(planner: Planner, run: Run, tmp_path: Path, edits: list[str]) -> Iter
             path.write_bytes(before)
 
 
-@pytest.mark.parametrize(
-    "row", [row for row in ROWS if row.again != "nothing"], ids=lambda row: f"{row.run}-{row.edit}"
-)
-def test_an_edit_runs_again_what_the_page_says(row, planner, finished, tmp_path):
+@pytest.mark.parametrize("row", [row for row in ROWS if row.again], ids=str)
+def test_an_edit_runs_again_what_the_table_says(row, planner, finished, tmp_path):
     run = finished(row.run)
     with edited(planner, run, tmp_path, [row.edit]) as settings:
         found = again(planner, run, settings)
-    assert found == said(row.again, THEN) & (run.rules | found)
+    assert found == row.again & (run.rules | found)
 
 
 @pytest.mark.parametrize("name", RUNS)
 def test_edits_that_run_nothing_again(name, planner, finished, tmp_path):
     """All at once: where one of them ran something, so would all."""
-    edits = [row.edit for row in ROWS if (row.run, row.again) == (name, "nothing")]
+    edits = [row.edit for row in ROWS if row.run == name and not row.again]
     run = finished(name)
     for part in (planner.root / "scripts", planner.root / "rules", planner.root / "envs", run.directory):
         for path in part.rglob("*"):
@@ -231,17 +202,17 @@ def test_edits_that_run_nothing_again(name, planner, finished, tmp_path):
         assert again(planner, run, settings) == set()
 
 
-@pytest.mark.parametrize(("file", "what", "text"), FILES, ids=" ".join)
-def test_a_file_of_a_run_runs_again_what_the_page_says(file, what, text, planner, finished):
-    run = finished("paper" if file.startswith("`weights") else "manifest")
-    path = run.directory / file.strip("`")
+@pytest.mark.parametrize("row", TABLE["files"], ids=lambda row: f"{row['file']} {row['act']}")
+def test_a_file_of_a_run_runs_again_what_the_table_says(row, planner, finished):
+    run = finished(row["run"])
+    path = run.directory / row["file"]
     content, times = path.read_bytes(), (path.stat().st_atime_ns, path.stat().st_mtime_ns)
-    if what == "deleted":
+    if row["act"] == "deleted":
         path.unlink()
     else:
-        path.write_bytes(content + {"edited": b"\n", "touched": b""}[what])
+        path.write_bytes(content + {"edited": b"\n", "touched": b""}[row["act"]])
     try:
-        assert again(planner, run) == said(text, THEN) & run.rules
+        assert again(planner, run) == named(row["again"]) & run.rules
     finally:
         path.write_bytes(content)
         os.utime(path, ns=times)
@@ -255,11 +226,12 @@ def test_a_copy_without_times_runs_nothing_again_and_a_real_run_is_no_other(work
     shutil.copytree(workflow_run, run, symlinks=True, copy_function=shutil.copy)
     assert dry_run(run, root=clone) == {}
     row = next(row for row in ROWS if row.keys == ("masks",))
-    write_settings(run, merged(SLICE, yaml.safe_load(row.edit)))
+    write_settings(run, merged(SLICE, row.edit))
     left_out = {"ablation_table", "ablation_charts", "dataset_layout"} | following(
-        {"training_run", "review_pages", "paraphrase_instructions"}, THEN
+        {"training_run", "review_pages", "paraphrase_instructions"}
     )
-    assert dry_run(run, root=clone).keys() - TARGETS == (said(row.again, THEN) | {"tables_truth"}) - left_out
+    again = {rule.partition(".")[0] for rule in row.again}
+    assert dry_run(run, root=clone).keys() - TARGETS == (again | {"tables_truth"}) - left_out
 
 
 BY_OTHER_MEANS = (
@@ -279,17 +251,9 @@ def keys(section: dict, above: str = "") -> Iterator[tuple[str, dict, str]]:
 
 
 def test_every_key_belongs_to_its_row(finished):
-    """Each key is changed by itself: the rules whose options it changes are those of the nearest row of the page."""
-    run = finished("manifest")
-    uses = [
-        (rule, section, name)
-        for rule, body in re.findall(
-            r"^rule (\w+):\n(.*?)(?=^\S|\Z)",
-            "".join(path.read_text() for path in (ROOT / "rules").rglob("*.smk")),
-            re.M | re.S,
-        )
-        for section, name in re.findall(r'PLAN\.options\["(\w+)"\](?:\["(\w+)"\])?', body)
-    ]
+    """Each key is changed by itself: the rules whose options it changes are those of the nearest row."""
+    run, working = finished("manifest"), parsed.working()
+    uses = [(rule, *use.partition(".")[::2]) for rule in run.rules if rule in working for use in working[rule].options]
     rows = {key: row.again for name in ("embedded", "manifest") for row in ROWS if row.run == name for key in row.keys}
     settings = read(RUNS["manifest"])
     plain = settings.model_dump(mode="json", by_alias=True)
@@ -309,7 +273,7 @@ def test_every_key_belongs_to_its_row(finished):
         row = next(
             row for length in range(key.count(".") + 1, 0, -1) if (row := ".".join(key.split(".")[:length])) in rows
         )
-        assert following(changed & run.rules, THEN) & run.rules == said(rows[row], THEN) & run.rules, key
+        assert following(changed) & run.rules == rows[row] & run.rules, key
         seen += 1
     assert seen > 100
 
@@ -343,8 +307,9 @@ def test_what_is_asked_for_or_not_made_yet_is_run(tmp_path, forced, output, refu
 
 SHARDED = ("frames", "reports", "organs", "anomaly", "anatomy", "boxes", "masks")
 MERGES = (
-    *SHARDED, "masks_index", "dataset", "dataset_pairs", "tables_counts", "tables_recall", "figures_panels",
-    "figures_charts", "figures_recall", "page_pictures", "page_index", "page_costs", "reports_read",
+    *(f"exclusions.{stage}" for stage in (*SHARDED, "dataset")), "masks_index", "dataset_pairs", "tables_counts",
+    "tables_recall", "figures_panels", "figures_charts", "figures_recall", "page_pictures", "page_index", "page_costs",
+    "reports_read",
 )  # fmt: skip
 
 
@@ -373,7 +338,7 @@ def test_new_studies_run_just_the_shards_they_fall_in(workflow_run, planner, tmp
     jobs = planner.jobs(run, settings, "--", "all")
     shards = {(job.rule, job.wildcards["shard"]) for job in jobs if "shard" in job.wildcards}
     assert shards == {(f"{stage}_shard", "00") for stage in SHARDED} | {("masks_sweep", "00")}
-    merges = Counter(job.rule for job in jobs if "shard" not in job.wildcards and job.rule not in TARGETS)
+    merges = Counter(named_rule(job) for job in jobs if "shard" not in job.wildcards and job.rule not in TARGETS)
     assert merges == dict.fromkeys(MERGES, 1)
     snakemake(run, "results/dataset/default/train.jsonl")
     assert pair_lines(run) == pair_lines(workflow_run)
