@@ -521,7 +521,7 @@ def test_a_folder_with_other_classes_is_refused(tmp_path, stable, part, entry, t
     [({"prediction_type": "sample"}, "has prediction_type 'sample'"), ({"beta_schedule": "x"}, "no usable noise sch")],
 )
 def test_another_noise_schedule_is_refused(stable, change, told):
-    layout = folders.stable_diffusion(stable[0])
+    layout = folders.stable_diffusion(stable[0], "key")
     with pytest.raises(UserError, match=told):
         nets.noise(layout._replace(noise=layout.noise | change))
 

@@ -1,1 +1,1 @@
-"""Editing a picture with a latent diffusion model: nets, noise schedule, edit-friendly inversion."""
+"""Editing a picture with a latent diffusion model: nets, noise schedule, edit-friendly inversion, blending."""

@@ -74,11 +74,14 @@ def radedit(files: dict[str, str]) -> Layout:
     return Layout(unet / "unet", vae, text, text, "CXRBertModel", RADEDIT_NOISE, RADEDIT_TOKENS, remedy)
 
 
-def stable_diffusion(folder: Path) -> Layout:
-    """Return the layout of a folder with ``model_index.json``. Raises UserError for a class that is not known here."""
+def stable_diffusion(folder: Path, key: str) -> Layout:
+    """Return the layout of a folder with ``model_index.json``; ``key``: the setting that names it.
+
+    Raises UserError for a class that is not known here.
+    """
 
     def remedy(_: Path) -> str:
-        return "correct the folder or anomaly.radedit.model (docs/how-to/models.md)"
+        return f"correct the folder or {key} (docs/how-to/models.md)"
 
     index = read_json(folder / "model_index.json", remedy(folder))
     texts, tokenizers = list(TEXTS), ["BertTokenizer", "BertTokenizerFast", "CXRBertTokenizer"]

@@ -8,6 +8,7 @@ from diffusers import DDIMScheduler
 from cxr.base.errors import UserError
 from cxr.base.faults import no_inputs
 from cxr.diffusion import folders
+from cxr.diffusion.guidance import Prompts
 from cxr.diffusion.schedule import PREDICTIONS
 from cxr.nets.devices import inference
 
@@ -39,16 +40,25 @@ class Nets:
         rows = (latents / self.vae.config.scaling_factor).split(1)
         return torch.cat([self.vae.decode(row).sample for row in rows]).clamp(-1, 1)
 
-    def predict(self, latents: torch.Tensor, time: int, prompt: str) -> torch.Tensor:
-        """Return what the U-Net predicts at ``time`` under one of the prompts, float32 of the latents' shape."""
-        states = self.states[prompt]
-        rows = latents.to(self.unet.dtype).split(1 if self.device.type == "cpu" else len(latents))
-        told = [self.unet(row, time, encoder_hidden_states=states.expand(len(row), -1, -1)).sample for row in rows]
-        return torch.cat(told).float()
+    def predict(self, latents: torch.Tensor, time: int, prompts: Prompts) -> torch.Tensor:
+        """Return what the U-Net predicts at ``time`` under its prompts, float32 of the latents' shape.
+
+        ``prompts``: one for all rows, or one for each.
+        """
+        if isinstance(prompts, str):
+            states = self.states[prompts].expand(len(latents), -1, -1)
+        else:
+            states = torch.cat([self.states[prompt] for prompt in prompts])
+        size = 1 if self.device.type == "cpu" else len(latents)
+        rows = zip(latents.to(self.unet.dtype).split(size), states.split(size), strict=True)
+        return torch.cat([self.unet(row, time, encoder_hidden_states=each).sample for row, each in rows]).float()
 
 
 def load(layout: folders.Layout, prompts: dict[str, str], dtype: torch.dtype, device: torch.device) -> Nets:
-    """Load a model and encode its prompts, {text: setting}. Raises UserError for a file or prompt it cannot use."""
+    """Load a model and encode its prompts, {text: key of its setting}.
+
+    Raises UserError for a file or a prompt that cannot be used.
+    """
     text_remedy = layout.remedy(layout.text)
     text = folders.text_net(layout.text, layout.text_class, text_remedy)
     tokenizer = folders.tokenizer(layout.tokenizer, text, layout.remedy(layout.tokenizer))
@@ -101,11 +111,11 @@ def text_states(
     """
     tokens = tokenizer(prompt)["input_ids"]
     if len(tokens) > length:
-        raise UserError(f"anomaly.radedit.{key} has {len(tokens)} tokens and the model reads {length}: shorten it")
+        raise UserError(f"{key} has {len(tokens)} tokens and the model reads {length}: shorten it")
     # CLIP's has none: its token for unknown words also ends every prompt
     if tokenizer.unk_token != tokenizer.eos_token and tokenizer.unk_token_id in tokens:
         raise UserError(
-            f"{layout.tokenizer} holds a tokenizer that does not know a word of anomaly.radedit.{key}: reword it, or "
+            f"{layout.tokenizer} holds a tokenizer that does not know a word of {key}: reword it, or "
             f"{layout.remedy(layout.tokenizer)}"
         )
     padded = tokenizer(prompt, padding="max_length", max_length=length, return_tensors="pt")["input_ids"]

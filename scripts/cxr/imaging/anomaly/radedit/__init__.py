@@ -29,6 +29,8 @@ INPUTS = {
 }
 INSTEAD = "model"
 GPU = True
+KEY = "anomaly.radedit"
+"""Its settings, for what is told about them."""
 
 
 def kept_region(region: np.ndarray, margin: int) -> np.ndarray:
@@ -82,7 +84,7 @@ def load(options: object, setup: Setup) -> RadEditor:
     own = setup.own
     device = device_of(setup.device, setup.asked)
     whole = setup.files.get("folder")
-    layout = folders.stable_diffusion(Path(whole)) if whole else folders.radedit(setup.files)
-    prompts = {own[key]: key for key in ("prompt", "invert_prompt")} | {"": "prompt"}
+    layout = folders.stable_diffusion(Path(whole), f"{KEY}.model") if whole else folders.radedit(setup.files)
+    prompts = {own[name]: f"{KEY}.{name}" for name in ("prompt", "invert_prompt")} | {"": f"{KEY}.prompt"}
     loaded = nets.load(layout, prompts, getattr(torch, own["dtype"]), device)
     return RadEditor(loaded, own, setup.batch)

@@ -1,0 +1,79 @@
+"""Sampling under a prompt with the source blended in outside a mask, on latents (B, C, h, w).
+
+DDIM with eta 1 over the given steps, noisiest first. With m the mask and x_t the source's latent at the level of a
+time, all from one noise::
+
+    before    z_t = m z_t + (1 - m) x_t, then the step
+    after     the step, then z_u = m z_u + (1 - m) x_u; at the last step x_u is the clean latent
+    guidance  nothing is blended; the weight of the prompt is multiplied by m
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from cxr.diffusion.guidance import Predict, Prompts, Weights, guided, masked_steps, mixed
+from cxr.diffusion.schedule import Step, diffused, mean, variance
+
+Blending = Literal["before", "after", "guidance"]
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """What is asked of a sampling: prompts and weights, one for all pictures of a batch or one for each.
+
+    negative: what stands for no prompt. pure: start from noise alone, not from the noised source. extent: share of the
+    steps, the noisiest first, for which the mask holds; after those the prompt holds everywhere.
+    """
+
+    prompt: Prompts
+    guidance: Weights
+    blending: Blending
+    pure: bool
+    negative: Prompts = ""
+    extent: float = 1.0
+
+
+def sample_latents(
+    clean: torch.Tensor,
+    mask: torch.Tensor,
+    steps: Sequence[Step],
+    prediction: str,
+    predict: Predict,
+    draw: Callable[[], torch.Tensor],
+    how: Sampling,
+) -> torch.Tensor:
+    """Return sampled latents of the shape of ``clean`` (B, C, h, w), those of the source.
+
+    ``mask``, bool or 0..1 (B, 1, h, w): where the prompt holds. ``draw`` returns standard normal noise of the latents'
+    shape: first that of the start and of every x_t, then one for each step but the last. Without steps the source comes
+    back.
+    """
+    if not steps:
+        return clean
+    noise = draw()
+    held = masked_steps(len(steps), how.extent)
+    latent = noise if how.pure else diffused(clean, noise, steps[0].abar)
+    for number, step in enumerate(steps, 1):
+        masked = number <= held
+        if masked and how.blending == "before":
+            latent = mixed(mask, latent, diffused(clean, noise, step.abar))
+        predicted = _predicted(predict, latent, step.time, how, mask if masked and how.blending == "guidance" else None)
+        latent = mean(latent, predicted, step, prediction)
+        if number < len(steps):
+            latent = latent + math.sqrt(variance(step)) * draw()
+        if masked and how.blending == "after":
+            latent = mixed(mask, latent, diffused(clean, noise, step.before))
+    return latent
+
+
+def _predicted(
+    predict: Predict, latent: torch.Tensor, time: int, how: Sampling, mask: torch.Tensor | None
+) -> torch.Tensor:
+    """Return the guided prediction: that of ``negative`` plus weight, and mask, times what the prompt changes in it."""
+    asked, without = guided(predict, latent, time, [(how.prompt, 1.0), (how.negative, 1.0)])
+    weight = torch.as_tensor(how.guidance, dtype=latent.dtype, device=latent.device).reshape(-1, 1, 1, 1)
+    return without + (weight if mask is None else mask.to(latent.dtype) * weight) * (asked - without)
