@@ -104,7 +104,7 @@ def test_a_training_out_of_time_is_warned_and_goes_on_where_it_was(workflow_run,
     snakemake(expected, MODEL)
     copy = prepared(tmp_path / "run", workflow_run, {"time_to_stop": 30})
     root = copy_repository(tmp_path / "copy")
-    with_fault(root, "training", WAITS, tmp_path / "waited")
+    with_fault(root, "training_run", WAITS, tmp_path / "waited")
     words = finish(start(copy, MODEL, "--set-resources", "training_run:runtime=2*attempt", root=root), copy)
     assert tries(copy) == [("FAILED", "2"), ("COMPLETED", "4")]  # none ran into its limit
     total = len((copy / MODEL).with_name("updates.tsv").read_text().splitlines()) - 1
@@ -123,7 +123,7 @@ def test_a_training_with_a_process_that_hangs_is_ended_and_goes_on(workflow_run,
     if not DEEPSPEED.is_file():
         pytest.skip("deepspeed is not installed here: `make test-deepspeed` installs it")
     root, marker = copy_repository(tmp_path / "copy"), tmp_path / "hung"
-    with_fault(root, "training", HANGS, marker, always=TWO_PROCESSES)
+    with_fault(root, "training_run", HANGS, marker, always=TWO_PROCESSES)
     marker.touch()
     compute = {"checkpoint_every": 1, "time_to_answer": 20, "time_to_stop": 30}
     expected = prepared(tmp_path / "expected", workflow_run, compute)

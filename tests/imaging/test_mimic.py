@@ -9,7 +9,14 @@ from cohort_runs import options, run_cohort, write_csv
 from cxr.base.errors import UserError
 from cxr.imaging.cohort.check import check_inputs, mimic_tables, source_files
 from cxr.imaging.cohort.mimic import acquired_at
+from dicom_files import dataset, encoded, picture, stored_values
 from mimic_tree import mimic_tree, write_tables
+
+
+@pytest.fixture(scope="module")
+def xray() -> bytes:
+    """A whole frontal chest X-ray as a DICOM file."""
+    return encoded(dataset(stored_values(picture(200, 180), 12, False), 12))
 
 
 def test_a_tree_with_its_official_tables(tmp_path, xray):

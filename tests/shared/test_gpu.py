@@ -156,7 +156,7 @@ def test_a_batch_that_does_not_fit_is_halved_on_the_card_too():
 ASSERT = """
 import sys
 import torch
-from cxr.base import run
+from cxr.base import jobs
 from cxr.base.workers import sift, sift_batches
 
 class Book:
@@ -179,7 +179,7 @@ def work_batch(rows):
 def work(number):
     return work_batch([(number,)])[0]
 
-run.start(sys.argv[1])
+jobs.start(sys.argv[1])
 names = [f"{number:02}" for number in range(12)]  # from the ninth on no place of the table
 read = lambda name: (int(name),)
 rows = sift(book, names, read, work, 2) if sys.argv[2] == "one" else sift_batches(book, names, read, work_batch, 4)

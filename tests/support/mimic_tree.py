@@ -2,16 +2,7 @@
 
 from pathlib import Path
 
-import pytest
-
 from cohort_runs import write_csv
-from dicom_files import dataset, encoded, picture, stored_values
-
-
-@pytest.fixture(scope="module")
-def xray() -> bytes:
-    """A whole frontal chest X-ray as a DICOM file."""
-    return encoded(dataset(stored_values(picture(200, 180), 12, False), 12))
 
 
 def mimic_tree(root: Path, xray: bytes) -> None:

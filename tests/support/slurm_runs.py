@@ -98,25 +98,26 @@ def jobs_of(name: str) -> list[dict[str, str]]:
     return [dict(zip(fields, line.split("|"), strict=True)) for line in shown.stdout.splitlines()]
 
 
-def with_fault(root: Path, script: str, fault: str, marker: Path, always: str = "") -> None:
-    """Let a script of a copy of the repository do ``fault`` (Python) before its work, the first time it is run.
+def with_fault(root: Path, rule: str, fault: str, marker: Path, always: str = "") -> None:
+    """Let the jobs of a rule of a copy of the repository do ``fault`` (Python) before their work, the first time.
 
     ``always`` is done each time, before that.
     """
-    path = root / "scripts" / f"{script}.py"
-    before, imported, after = path.read_text().partition("from cxr.base import run\n")
-    assert imported, script
+    path = root / "scripts/job.py"
+    before, work, after = path.read_text().rpartition("part(snakemake)")
+    assert work
     once = (
         f"import pathlib, time\nmarker = pathlib.Path({str(marker)!r})\nif not marker.exists():\n    marker.touch()\n"
     )
-    once += textwrap.indent(f"run.start(snakemake.log[0])\n{fault}\n", "    ")
-    path.write_text(f"{before}{imported}{always}\n{once}{after}")
+    once += "    from cxr.base.jobs import start\n    start(snakemake.log[0])\n" + textwrap.indent(f"{fault}\n", "    ")
+    guarded = textwrap.indent(f"{always}\n{once}", "    ")
+    path.write_text(f"{before}if snakemake.rule == {rule!r}:\n{guarded}\n{work}{after}")
 
 
 def start_asleep(directory: Path, seconds: int, *arguments: str) -> tuple[subprocess.Popen, Path]:
     """Start a run for the dataset from a copy of the repository; return both once its first job of frames sleeps."""
     root, marker = copy_repository(directory / "copy"), directory / "slept"
-    with_fault(root, "frames", f"time.sleep({seconds})", marker)
+    with_fault(root, "frames_shard", f"time.sleep({seconds})", marker)
     write_settings(directory, TWO)
     run = start(directory, "dataset", *arguments, root=root)
     wait_for(marker.exists, run)

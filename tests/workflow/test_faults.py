@@ -125,7 +125,7 @@ def test_a_full_disk_stops_with_one_sentence_and_the_next_run_goes_on(workflow_r
 def test_what_cannot_be_closed_on_a_full_disk_adds_no_words(tmp_path):
     """As HDF5's files, whose last bytes find no room when Python ends."""
     code = (
-        "import sys; from cxr.base import run; run.start(sys.argv[1])\n"
+        "import sys; from cxr.base import jobs; jobs.start(sys.argv[1])\n"
         "class File:\n    def __del__(self): raise RuntimeError('not closed')\n"
         "file = File()\nraise OSError({number}, 'write')"
     )
@@ -163,7 +163,7 @@ BROKEN = (
 def test_a_job_with_a_broken_device_fails_and_is_done_again(workflow_run, tmp_path):
     needs_slurm()
     root, marker = copy_repository(tmp_path / "copy"), tmp_path / "broke"
-    with_fault(root, "organs", BROKEN, marker)
+    with_fault(root, "organs_shard", BROKEN, marker)
     write_settings(tmp_path, TWO)
     words = finish(start(tmp_path, "organs", root=root), tmp_path)
     assert marker.exists()

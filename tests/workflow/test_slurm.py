@@ -190,8 +190,8 @@ def faulty_run(tmp_path_factory) -> Path:
     needs_slurm()
     directory = tmp_path_factory.mktemp("slurm")
     root = copy_repository(directory / "copy")
-    with_fault(root, "frames", "raise MemoryError", directory / "lacked_memory")
-    with_fault(root, "organs", "time.sleep(600)", directory / "slept")
+    with_fault(root, "frames_shard", "raise MemoryError", directory / "lacked_memory")
+    with_fault(root, "organs_shard", "time.sleep(600)", directory / "slept")
     write_settings(directory, TWO)
     run = start(directory, "dataset", root=root)
     try:
