@@ -351,8 +351,11 @@ def test_a_served_model_words_as_the_rules_do(tmp_path):
     assert {request["response_format"]["json_schema"]["strict"] for request in seen} == {True}
 
 
+STAND_IN = replace(MODEL, own=MODEL.own | {"transport": "stand_in", "model": "test_paraphrase:stubborn"})
+
+
 class Stubborn:
-    """A model that answers the layperson with the next of these texts, the last one for ever."""
+    """A stand-in that answers the layperson with the next of these texts, the last one for ever."""
 
     def __init__(self, *texts: str):
         self.texts, self.asked = list(texts), 0
@@ -362,6 +365,10 @@ class Stubborn:
             return language_model.answer(messages, schema)
         self.asked += 1
         return self.texts.pop(0) if len(self.texts) > 1 else self.texts[0]
+
+
+stubborn = Stubborn("")
+"""What STAND_IN asks; a test puts its own here."""
 
 
 def said(*wordings: str) -> str:
@@ -385,38 +392,39 @@ GOOD = said("Mark the edema.", "Show the lung edema.", "Outline any pulmonary ed
         (said("Mark the edema.", "Show the edema.", "x" * 401), "wordings.2: maxLength"),
     ],
 )
-def test_a_wrong_answer_is_asked_again_then_set_apart(tmp_path, bad, problem):
+def test_a_wrong_answer_is_asked_again_then_set_apart(tmp_path, bad, problem, monkeypatch):
     collected(tmp_path, train=["Segment the edema."])
-    model = Stubborn(bad, GOOD)
-    with language_model.serving(model) as (url, _):
-        expert, line, developer = made(tmp_path, MODEL, EXECUTION | {"server": url})
+    execution = EXECUTION | {"server": ""}
+    monkeypatch.setattr("test_paraphrase.stubborn", model := Stubborn(bad, GOOD))
+    expert, line, developer = made(tmp_path, STAND_IN, execution)
     assert (model.asked, line["attempts"]) == (2, 2)
     assert (line["wordings"], line["problem"], line["raw"]) == (json.loads(GOOD)["wordings"], None, "")
-    model = Stubborn(bad)
-    with language_model.serving(model) as (url, _):
-        again = made(tmp_path, MODEL, EXECUTION | {"server": url})
+    monkeypatch.setattr("test_paraphrase.stubborn", model := Stubborn(bad))
+    again = made(tmp_path, STAND_IN, execution)
     assert again[::2] == [expert, developer]  # one persona's answer never touches another's
     assert (model.asked, again[1]["attempts"]) == (3, 3)
     assert (again[1]["wordings"], again[1]["raw"]) == ([], bad)
     assert again[1]["problem"].startswith(problem)
 
 
-def test_two_personas_never_share_a_wording(tmp_path):
+def test_two_personas_never_share_a_wording(tmp_path, monkeypatch):
     """What an earlier persona says is taken: the later one is asked again."""
     collected(tmp_path, train=["Segment the edema."])
     expert = rules.wordings(Instruction(GLOBAL, "edema", ()), "medical_expert")
-    model = Stubborn(said("Mark the edema.", expert[0], "Show the edema."), GOOD)
-    with language_model.serving(model) as (url, _):
-        lines = made(tmp_path, MODEL, EXECUTION | {"server": url})
+    monkeypatch.setattr(
+        "test_paraphrase.stubborn", Stubborn(said("Mark the edema.", expert[0], "Show the edema."), GOOD)
+    )
+    lines = made(tmp_path, STAND_IN, EXECUTION | {"server": ""})
     assert lines[0]["wordings"] == expert
     assert (lines[1]["attempts"], lines[1]["wordings"]) == (2, json.loads(GOOD)["wordings"])
 
 
-def test_a_model_that_gives_nothing_of_use_ends_the_job(tmp_path):
+def test_a_model_that_gives_nothing_of_use_ends_the_job(tmp_path, monkeypatch):
     collected(tmp_path, train=["Segment the edema."])
     words = r"^paraphrase: none of 1 instructions could be reworded, mostly for 'not JSON': try another model"
-    with language_model.serving(lambda messages, schema: "no") as (url, _), pytest.raises(UserError, match=words):
-        made(tmp_path, MODEL, EXECUTION | {"server": url})
+    monkeypatch.setattr("test_paraphrase.stubborn", lambda messages, schema: "no")
+    with pytest.raises(UserError, match=words):
+        made(tmp_path, STAND_IN, EXECUTION | {"server": ""})
     assert [line["raw"] for line in read_lines(tmp_path / "wordings.jsonl")] == ["no"] * 3
 
 

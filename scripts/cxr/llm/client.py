@@ -1,13 +1,29 @@
-"""A language model by its transport: on a server, or loaded in the job."""
+"""A language model by its transport: on a server, or loaded in the job; for tests a stand-in."""
 
-from cxr.llm.asking import Generate
-from cxr.llm.offline import connect as connect_offline
+from functools import cache
+
+from cxr.base.errors import UserError
+from cxr.llm import offline, server, stand_in
+from cxr.llm.asking import Generate, Question
 from cxr.llm.options import Execution, ModelOptions
-from cxr.llm.server import connect as connect_server
+
+TRANSPORTS = {"offline": offline.connect, "server": server.connect, "stand_in": stand_in.connect}
 
 
 def connect(options: ModelOptions, execution: Execution) -> Generate:
     """Return the function that asks the model. Raises UserError if it cannot be reached."""
-    if options.transport == "server":
-        return connect_server(options, execution)
-    return connect_offline(options, execution)
+    if options.transport not in TRANSPORTS:
+        raise UserError(
+            f"{options.key}.transport is {options.transport!r}: choose one of {', '.join(sorted(TRANSPORTS))}"
+        )
+    return TRANSPORTS[options.transport](options, execution)
+
+
+def lazily(options: ModelOptions, execution: Execution) -> Generate:
+    """Return the function that asks the model and connects when it is first asked: none is loaded to stay unasked."""
+    connected = cache(lambda: connect(options, execution))
+
+    def generate(questions: list[Question], attempt: int) -> list[str]:
+        return connected()(questions, attempt)
+
+    return generate

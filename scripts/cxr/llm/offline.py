@@ -2,7 +2,9 @@
 
 import os
 
+from cxr.base.errors import UserError
 from cxr.llm.asking import Generate, Question
+from cxr.llm.messages import for_vllm
 from cxr.llm.options import Execution, ModelOptions, folder_of
 
 
@@ -22,10 +24,13 @@ def connect(options: ModelOptions, execution: Execution) -> Generate:
         tensor_parallel_size=max(1, execution.gpus),
         gpu_memory_utilization=execution.gpu_memory,
         enforce_eager=execution.eager,
-        enable_prefix_caching=True,  # the prompt's rules are the same for every report
-        limit_mm_per_prompt={"image": 0},
+        enable_prefix_caching=True,  # a prompt's rules are the same for every text
+        limit_mm_per_prompt={"image": options.pictures},
         generation_config="vllm",  # no sampling defaults from the model's own folder
     )
+
+    if options.pictures and not model.model_config.is_multimodal_model:
+        raise UserError(f"{options.key}.model: {options.name} takes no pictures: choose a model that does")
 
     def generate(questions: list[Question], attempt: int) -> list[str]:
         temperature, seed = options.sampling(attempt)
@@ -39,7 +44,7 @@ def connect(options: ModelOptions, execution: Execution) -> Generate:
             )
             for question in questions
         ]
-        outputs = model.chat([question.messages for question in questions], params, use_tqdm=True)
+        outputs = model.chat([for_vllm(question.messages) for question in questions], params, use_tqdm=True)
         return [output.outputs[0].text for output in outputs]
 
     return generate

@@ -7,11 +7,12 @@ from cxr.base.errors import UserError
 from cxr.llm.asking import Limits
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ModelOptions:
     """What is asked of which model: the settings that an answer depends on.
 
-    key: the section of the settings that names the model ("reports.llm.structuring"), for messages.
+    key: the section of the settings that names the model, for messages; pictures: the most that one question holds;
+    picture_tokens: the most tokens that the model makes of one.
     """
 
     key: str
@@ -25,10 +26,12 @@ class ModelOptions:
     retries: int
     retry_temperature: float
     seed: int
+    pictures: int = 0
+    picture_tokens: int = 0
 
     @property
     def limits(self) -> Limits:
-        return Limits(self.context, self.max_tokens, self.retries)
+        return Limits(self.key, self.context, self.max_tokens, self.retries, self.pictures, self.picture_tokens)
 
     @property
     def name(self) -> str:
@@ -45,7 +48,8 @@ class ModelOptions:
 class Execution:
     """How a model is run; no answer depends on it (the settings' sections ``execution``).
 
-    server_key: the setting that gives the server's address, for messages.
+    server_key: the setting that gives the server's address, for messages; remote_ok: patients' texts and pictures may
+    go to a server outside this machine and its private network.
     """
 
     gpus: int
@@ -55,6 +59,12 @@ class Execution:
     server_key: str
     requests: int
     timeout_s: int
+    remote_ok: bool = False
+
+    @property
+    def remote_key(self) -> str:
+        """The setting that allows a server elsewhere, for messages."""
+        return f"{self.server_key.rpartition('.')[0]}.remote_ok"
 
     @classmethod
     def of(cls, given: dict, key: str, own_server: str = "server") -> "Execution":

@@ -11,6 +11,11 @@ def object_of(**properties: dict) -> dict:
     }
 
 
+def text_of(longest: int) -> dict:
+    """Return the schema of a text that is not empty, of so many characters: a model that runs on stops inside it."""
+    return {"type": "string", "minLength": 1, "maxLength": longest}
+
+
 def problem_of(answer: object, schema: dict) -> str | None:
     """Return what breaks the schema, None if nothing does. No word of the answer is repeated: it may go to a log."""
     import jsonschema

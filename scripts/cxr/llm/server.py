@@ -2,26 +2,35 @@
 
 import logging
 import os
+import ssl
 from concurrent.futures import ThreadPoolExecutor
 
 from cxr.base.errors import UserError
 from cxr.base.jobs import progress
 from cxr.llm.asking import Generate, Question
+from cxr.llm.messages import for_server
 from cxr.llm.options import Execution, ModelOptions
+from cxr.llm.remote import refuse_remote
 
 
 def connect(options: ModelOptions, execution: Execution) -> Generate:
-    """Return the function that asks the server. Raises UserError if it does not answer or lacks the model."""
+    """Return the function that asks the server.
+
+    Raises UserError if it does not answer, lacks the model, or is elsewhere and ``remote_ok`` is not set.
+    """
     import openai
 
     key, address = execution.server_key, execution.server
     for name in ("httpx", "httpx2"):
         logging.getLogger(name).setLevel(logging.WARNING)  # else a line a request
+    if not execution.remote_ok:
+        refuse_remote(key, address, execution.remote_key)
     client = openai.OpenAI(
         base_url=address,
         api_key=os.environ.get("OPENAI_API_KEY") or "none",
         timeout=execution.timeout_s,
         max_retries=5,
+        http_client=None if execution.remote_ok else _direct(),
     )
     _check_model(client, options, key, address)
 
@@ -31,7 +40,7 @@ def connect(options: ModelOptions, execution: Execution) -> Generate:
         try:
             answer = client.chat.completions.create(
                 model=options.model,
-                messages=question.messages,
+                messages=for_server(question.messages),
                 temperature=temperature,
                 seed=seed,
                 max_tokens=options.max_tokens,
@@ -52,6 +61,14 @@ def connect(options: ModelOptions, execution: Execution) -> Generate:
                 raise _unreachable(key, address, error) from None
 
     return generate
+
+
+def _direct():
+    """Return a client by which nothing goes elsewhere: neither through a proxy of the environment nor by a redirect."""
+    import openai
+
+    # the context heeds SSL_CERT_FILE, which the client without its environment does not
+    return openai.DefaultHttpxClient(trust_env=False, follow_redirects=False, verify=ssl.create_default_context())
 
 
 def _check_model(client, options: ModelOptions, key: str, address: str) -> None:

@@ -14,11 +14,11 @@ from cxr.base.paths import RESOURCES
 from cxr.ils.paraphrase.engine import Engine, ParaphraseOptions, Reworded, Task
 from cxr.ils.paraphrase.reading import names_of_lesion, names_of_place
 from cxr.ils.paraphrase.wordings import problem_of
-from cxr.llm.asking import Answer, Generate, Question, ask
-from cxr.llm.client import connect
+from cxr.llm.asking import Answer, Question, ask
+from cxr.llm.client import lazily
 from cxr.llm.messages import filled
 from cxr.llm.options import Execution, ModelOptions
-from cxr.llm.schemas import object_of
+from cxr.llm.schemas import object_of, text_of
 
 RESOURCE_FILES = ("paraphrase/prompt.yaml",)
 GPU = True
@@ -35,12 +35,7 @@ def _prompt() -> dict:
 def load(options: ParaphraseOptions, execution: dict) -> Engine:
     """Return the engine; the model is loaded when it is first asked, which raises UserError if it cannot be reached."""
     model = ModelOptions(**options.own)
-    held: list[Generate] = []
-
-    def generate(questions: list[Question], attempt: int) -> list[str]:
-        if not held:
-            held.append(connect(model, Execution.of(execution, EXECUTION)))
-        return held[0](questions, attempt)
+    generate = lazily(model, Execution.of(execution, EXECUTION))
 
     def reword(tasks: Sequence[Task], persona: str) -> list[Reworded]:
         questions = [question(task, persona, options.per_persona) for task in tasks]
@@ -61,8 +56,7 @@ def question(task: Task, persona: str, number: int) -> Question:
         places="; ".join(places) or prompt["no_place"],
         number=str(number),
     )
-    text = {"type": "string", "minLength": 1, "maxLength": LONGEST}
-    schema = object_of(wordings={"type": "array", "items": text, "minItems": number, "maxItems": number})
+    schema = object_of(wordings={"type": "array", "items": text_of(LONGEST), "minItems": number, "maxItems": number})
     return Question(messages, schema, lambda answer: problem_of(answer["wordings"], task))
 
 

@@ -12,9 +12,9 @@ INPUTS = {"structured": "results/reports/structured/{shard}.jsonl", "mapping": "
 def load(options) -> Structure:
     """Return the engine. ``options``: those of the rules engine and ``files`` (paths by the names of ``INPUTS``)."""
     from cxr.language.reports import rules
-    from cxr.language.reports.llm import answers
     from cxr.language.reports.llm.join import Joiner
     from cxr.language.reports.rules import lexicon
+    from cxr.llm.keys import key_of
 
     told = {line["text"]: line for line in read_lines(options.files["structured"])}
     joiner = Joiner(
@@ -29,7 +29,7 @@ def load(options) -> Structure:
     )
 
     def structure(sentences: list[str]) -> list[dict]:
-        line = told.get(answers.key_of(sentences))
+        line = told.get(key_of(sentences))
         if line is None:
             raise UserError(
                 f"{options.files['structured']} has no answer for a report of this shard, which was edited since: "

@@ -64,3 +64,8 @@ class Execution(Section):
     )
     requests: int = key(32, "Requests at a time (transport server).", unit="requests", ge=1, le=1024)
     timeout_s: int = key(600, "How long one request may take (transport server).", unit="s", ge=1)
+    remote_ok: bool = key(
+        False,
+        "Whether patients' texts and pictures may be sent to a server outside this machine and its private network "
+        "(transport server).",
+    )

@@ -1,36 +1,29 @@
 """What a model must answer: the JSON schemas that hold it to its form, and the logic no schema can hold."""
 
-import hashlib
-
 from cxr.base.vocabulary import CATEGORIES, ZONE_LABELS
 from cxr.language.reports.schema import CERTAINTY, PRESENCE
-from cxr.llm.schemas import object_of
+from cxr.llm.schemas import object_of, text_of
 
 NO_CATEGORY = "none"
 _LONGEST = {"entity": 120, "location": 120, "predicted_lesion_type": 120}
 _MOST_FINDINGS, _MOST_LOCATIONS = 80, 12
 """Bounds on an answer, so that a model that runs on stops inside the schema."""
-
-
-def key_of(sentences: list[str]) -> str:
-    """Return the name under which the answer for a section's sentences is kept: equal texts are asked once."""
-    return hashlib.blake2b("\n".join(sentences).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
-
-
-def _text(name: str) -> dict:
-    return {"type": "string", "minLength": 1, "maxLength": _LONGEST[name]}
+FIELDS = (
+    "entity", "sentence_index", "presence", "certainty", "predicted_lesion_type", "findings", "category", "categories"
+)  # fmt: skip
+"""Names in the answers by which a text that was written for the model is known."""
 
 
 def structuring_schema(sentences: int) -> dict:
     """Return the schema of the findings of a section with so many sentences (Figure 9)."""
-    places = {"type": "array", "items": _text("location"), "minItems": 1, "maxItems": _MOST_LOCATIONS}
+    places = {"type": "array", "items": text_of(_LONGEST["location"]), "minItems": 1, "maxItems": _MOST_LOCATIONS}
     finding = object_of(
-        entity=_text("entity"),
+        entity=text_of(_LONGEST["entity"]),
         sentence_index={"type": "integer", "minimum": 1, "maximum": sentences},
         presence={"enum": list(PRESENCE)},
         certainty={"enum": list(CERTAINTY)},
         location={"anyOf": [places, {"type": "null"}]},
-        predicted_lesion_type={"anyOf": [_text("predicted_lesion_type"), {"type": "null"}]},
+        predicted_lesion_type={"anyOf": [text_of(_LONGEST["predicted_lesion_type"]), {"type": "null"}]},
     )
     return object_of(findings={"type": "array", "items": finding, "maxItems": _MOST_FINDINGS})
 

@@ -12,10 +12,11 @@ from cxr.base.faults import NO_LIMIT, Tolerance
 from cxr.base.tables import read_lines, write_lines
 from cxr.base.vocabulary import LUNGS, ZONE_LABELS
 from cxr.language.reports.llm import answers, prompts
-from cxr.language.reports.llm.structuring import EXECUTION, INJECTION
+from cxr.language.reports.llm.structuring import EXECUTION
 from cxr.language.reports.llm.terms import Term
-from cxr.llm.asking import Answer, Generate, Question, ask
-from cxr.llm.client import connect
+from cxr.llm.asking import Answer, Generate, Question, ask_each
+from cxr.llm.client import lazily
+from cxr.llm.guards import INJECTION
 from cxr.llm.options import Execution, ModelOptions
 
 log = logging.getLogger("cxr")
@@ -29,24 +30,24 @@ class MappingOptions(ModelOptions):
 def run(*, terms: str, output: str, options: MappingOptions, execution: dict, compute: dict | None = None) -> None:
     """Map every pair of ``terms``. Raises UserError if the model cannot be reached."""
     pairs = [(line["location"], line["entity"]) for line in read_lines(terms)]
-    how = Execution.of(execution, EXECUTION, "mapping_server")
-    lines = mapped(pairs, connect(options, how), options, Tolerance.of(compute)) if pairs else []
-    write_lines(output, lines, checked=True)
+    generate = lazily(options, Execution.of(execution, EXECUTION, "mapping_server"))
+    write_lines(output, mapped(pairs, generate, options, Tolerance.of(compute)), checked=True)
 
 
 def mapped(pairs: list[Term], generate: Generate, options: ModelOptions, tolerance: Tolerance = NO_LIMIT) -> list[dict]:
     """Return a line for each pair, in order."""
-    asked = [pair for pair in pairs if not prompts.addresses_the_model(f"{pair[0] or ''}\n{pair[1]}")]
     log.info("mapping: %d pairs", len(pairs))
-    first = dict(
-        zip(asked, ask([_category(*pair) for pair in asked], generate, options.limits, tolerance), strict=True)
-    )
-    inside = [(place, entity) for place, entity in asked if place and _value(first[place, entity]) == "lung"]
+    first = ask_each({pair: _asked(*pair) for pair in pairs}, generate, options.limits, tolerance)
+    inside = [pair for pair in pairs if pair[0] and _value(first[pair]) == "lung"]
     log.info("mapping: %d of them lie in the lungs", len(inside))
-    second = dict(
-        zip(inside, ask([_zones(*pair) for pair in inside], generate, options.limits, tolerance), strict=True)
-    )
-    return [_line(pair, first.get(pair, Answer(problem=INJECTION)), second.get(pair), options.name) for pair in pairs]
+    second = ask_each({pair: _zones(*pair) for pair in inside}, generate, options.limits, tolerance)
+    return [_line(pair, first[pair], second.get(pair), options.name) for pair in pairs]
+
+
+def _asked(location: str | None, entity: str) -> Question | Answer:
+    if prompts.addresses_the_model(f"{location or ''}\n{entity}"):
+        return Answer(problem=INJECTION)
+    return _category(location, entity)
 
 
 def _category(location: str | None, entity: str) -> Question:

@@ -4,14 +4,16 @@ A report is data. Its text cannot end its own turn (no bracket of a chat templat
 prompt, and is not asked at all where it speaks to the model.
 """
 
-import re
 from functools import cache
 from pathlib import Path
 
 import yaml
 
 from cxr.base.paths import RESOURCES
-from cxr.llm.messages import Messages, filled, harmless
+from cxr.language.reports.llm.answers import FIELDS
+from cxr.llm import guards
+from cxr.llm.guards import harmless
+from cxr.llm.messages import Messages, filled
 
 RESOURCE_FILES = ("prompts.yaml",)
 
@@ -21,14 +23,9 @@ def _prompts() -> dict:
     return yaml.safe_load(Path(RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
 
 
-@cache
-def _suspicious() -> re.Pattern:
-    return re.compile("|".join(f"(?:{pattern})" for pattern in _prompts()["suspicious"]), re.IGNORECASE)
-
-
 def addresses_the_model(text: str) -> bool:
     """Tell whether a text gives orders to a language model or holds the marks of a chat template or of an answer."""
-    return _suspicious().search(text) is not None
+    return guards.addresses_the_model(text, FIELDS)
 
 
 def structuring(sentences: list[str]) -> Messages:

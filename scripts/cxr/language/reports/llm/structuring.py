@@ -1,8 +1,8 @@
 """The sections of one shard to a language model (Figure 9): each distinct text is asked once.
 
-Writes JSON Lines, one a distinct text, by ``text``: text (:func:`cxr.language.reports.llm.answers.key_of` its
-sentences), findings (list of the answer's, null if none could be used), problem (null, or why), raw (the last answer
-as it came, where it could not be used), attempts, model.
+Writes JSON Lines, one a distinct text, by ``text``: text (:func:`cxr.llm.keys.key_of` its sentences), findings (list of
+the answer's, null if none could be used), problem (null, or why), raw (the last answer as it came, where it could not
+be used), attempts, model.
 """
 
 import logging
@@ -12,12 +12,13 @@ from cxr.base.faults import NO_LIMIT, Tolerance
 from cxr.base.tables import read_table, write_lines
 from cxr.language.reports import reading
 from cxr.language.reports.llm import answers, prompts
-from cxr.llm.asking import Answer, Generate, Question, ask
-from cxr.llm.client import connect
+from cxr.llm.asking import Answer, Generate, Question, ask_each
+from cxr.llm.client import lazily
+from cxr.llm.guards import INJECTION
+from cxr.llm.keys import key_of
 from cxr.llm.options import Execution, ModelOptions
 
 log = logging.getLogger("cxr")
-INJECTION = "the text speaks to the model"
 EXECUTION = "reports.llm.execution"
 
 
@@ -38,25 +39,30 @@ def run(*, cohort: str, output: str, options: StructuringOptions, execution: dic
     rows = read_table(cohort).sort("study_id", "rank", "image_id")
     studies = [images.to_dicts() for _, images in rows.group_by("study_id", maintain_order=True)]
     found = (reading.read(reading.row_of(images), options) for images in studies)
-    texts = {answers.key_of(each.sentences): each.sentences for each in found if isinstance(each, reading.Section)}
+    texts = {key_of(each.sentences): each.sentences for each in found if isinstance(each, reading.Section)}
     log.info("structuring: %d studies, %d distinct texts", len(studies), len(texts))
-    how = Execution.of(execution, EXECUTION)
-    lines = structured(dict(sorted(texts.items())), options, lambda: connect(options, how), Tolerance.of(compute))
+    generate = lazily(options, Execution.of(execution, EXECUTION))
+    lines = structured(dict(sorted(texts.items())), options, generate, Tolerance.of(compute))
     write_lines(output, lines, checked=True)
 
 
 def structured(
-    texts: dict[str, list[str]], options: ModelOptions, connected, tolerance: Tolerance = NO_LIMIT
+    texts: dict[str, list[str]], options: ModelOptions, generate: Generate, tolerance: Tolerance = NO_LIMIT
 ) -> list[dict]:
-    """Return a line for each text. ``connected()`` gives the model's function; not called if nothing is to be asked."""
-    asked = {key: texts[key] for key in texts if texts[key] and not prompts.addresses_the_model("\n".join(texts[key]))}
-    generate: Generate | None = connected() if asked else None
-    got = dict(zip(asked, ask(list(map(question, asked.values())), generate, options.limits, tolerance), strict=True))
-    unasked = Answer(problem=INJECTION)
-    empty = Answer(value={"findings": []})
-    lines = [_line(key, got.get(key, unasked if texts[key] else empty), options.name) for key in texts]
+    """Return a line for each text."""
+    questions = {key: _asked(sentences) for key, sentences in texts.items()}
+    got = ask_each(questions, generate, options.limits, tolerance)
+    lines = [_line(key, answer, options.name) for key, answer in got.items()]
     log.info("structuring: %d answers, %d quarantined", len(lines), sum(line["problem"] is not None for line in lines))
     return lines
+
+
+def _asked(sentences: list[str]) -> Question | Answer:
+    if not sentences:
+        return Answer(value={"findings": []})
+    if prompts.addresses_the_model("\n".join(sentences)):
+        return Answer(problem=INJECTION)
+    return question(sentences)
 
 
 def question(sentences: list[str]) -> Question:

@@ -1,0 +1,68 @@
+"""Pictures of a question: a file or an array, as a server takes it (data URL) and as vLLM in the job does (PIL)."""
+
+import base64
+import io
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from cxr.base.errors import UserError
+
+MEDIA = {"PNG": "image/png", "JPEG": "image/jpeg"}
+"""Formats that every server reads."""
+MODES = ("L", "RGB", "P", "1")
+"""PIL's names of pictures of at most 8 bits a channel, without transparency."""
+
+
+@dataclass(frozen=True, eq=False)
+class Picture:
+    """A picture: the path of a PNG or JPEG, or uint8 values (rows, columns) grey or (rows, columns, 3) RGB.
+
+    Raises ValueError for other arrays; a file is read when it is sent.
+    """
+
+    source: Path | np.ndarray
+
+    def __post_init__(self) -> None:
+        if isinstance(self.source, Path):
+            return
+        shape = self.source.shape
+        if self.source.dtype != np.uint8 or not self.source.size or (len(shape) != 2 and shape[2:] != (3,)):
+            told = f"{self.source.dtype} {shape}"
+            raise ValueError(f"a picture is uint8 (rows, columns) or (rows, columns, 3), not {told}")
+
+    def data_url(self) -> str:
+        """Return the picture as a data URL: a file's own bytes, an array as PNG. Raises UserError as :meth:`image`."""
+        if isinstance(self.source, Path):
+            media, data = MEDIA[self._opened().format], self.source.read_bytes()
+        else:
+            held = io.BytesIO()
+            self._opened().save(held, "PNG")
+            media, data = MEDIA["PNG"], held.getvalue()
+        return f"data:{media};base64,{base64.b64encode(data).decode('ascii')}"
+
+    def image(self):
+        """Return the picture as a PIL image in RGB.
+
+        Raises UserError for a file that is missing or damaged, that is neither PNG nor JPEG, or of more than 8 bits.
+        """
+        return self._opened().convert("RGB")
+
+    def _opened(self):
+        from PIL import Image
+
+        if not isinstance(self.source, Path):
+            return Image.fromarray(self.source)
+        try:
+            picture = Image.open(self.source, formats=list(MEDIA))
+            picture.load()
+        except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+            told = type(error).__name__
+            raise UserError(f"{self.source} is no readable PNG or JPEG ({told}): give a picture that is") from None
+        if picture.mode not in MODES:
+            raise UserError(
+                f"{self.source} is of PIL's mode {picture.mode}, which a model may show as something else: give it as "
+                "8-bit grey or RGB"
+            )
+        return picture
