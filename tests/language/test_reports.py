@@ -217,7 +217,7 @@ def test_the_schema_of_a_line_is_written_and_kept(workflow_run):
         for item in line["tuples"]:
             start, end = item["span"]
             assert line["section_text"][start:end] in line["sentences"][item["sentence_index"] - 1]
-    text = (ROOT / "docs/reference/files.md").read_text(encoding="utf-8").split("## Reports")[1].split("## Findings")[0]
+    text = (ROOT / "docs/reference/files.md").read_text(encoding="utf-8").split("## Reports")[1].split("## Cohort")[0]
     of_tuple = written["properties"]["tuples"]["items"]["properties"]
     assert {*written["properties"], *of_tuple} <= set(re.findall(r"`(\w+)`", text))
 

@@ -64,7 +64,7 @@ def test_the_table_counts_what_the_sweep_holds(tmp_path):
     output = str(tmp_path / "points.tsv")
     tabulate.run_table(sweep=paths, table=output, options=tabulate.AblationOptions(**options))
     table = read_table(output)
-    assert table.columns == list(points._schema())
+    assert table.columns == list(points.POINTS)
     assert table["thresholds"].unique(maintain_order=True).to_list() == names
     cells = defaultdict(list)
     for row in sweep.iter_rows(named=True):

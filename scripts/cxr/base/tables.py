@@ -10,6 +10,7 @@ from pathlib import Path
 import polars as pl
 
 from cxr.base.atomic import atomic
+from cxr.base.columns import Column, schema
 from cxr.base.errors import unreadable
 from cxr.base.exclusions import REASONS
 from cxr.base.formulas import guarded, unguarded
@@ -105,11 +106,19 @@ def read_lines(path: str | Path) -> Iterator[dict]:
         raise unreadable(Path(path), error) from None
 
 
-EXCLUDED_SCHEMA = dict.fromkeys(("image_id", "study_id", "stage", "reason", "detail"), pl.String)
+EXCLUDED = {
+    "image_id": Column(pl.String, "Image; null where a whole study stops."),
+    "study_id": Column(pl.String, "Its study."),
+    "stage": Column(pl.String, "Stage at which it stopped."),
+    "reason": Column(pl.String, "Code of the reason ([reasons.md](reasons.md))."),
+    "detail": Column(pl.String, "What exactly was wrong, without a path, a name or a number of a patient."),
+}
+"""Columns of a stage's ledger."""
+EXCLUDED_SCHEMA = schema(EXCLUDED)
 
 
 def write_excluded(path: str | Path, rows: list[dict]) -> None:
-    """Write a ledger: rows of image_id, study_id, stage, reason (a code of ``labels.REASONS``), detail."""
+    """Write a ledger: rows of :data:`EXCLUDED`, whose reasons are codes of :data:`REASONS`."""
     unknown = {row["reason"] for row in rows} - REASONS.keys()
     if unknown:
         raise ValueError(f"unknown reason codes: {sorted(unknown)}")

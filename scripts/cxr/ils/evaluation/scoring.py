@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from cxr.base.columns import Column, schema
 from cxr.base.errors import UserError
 from cxr.base.hdf5 import Shard, pack
 from cxr.base.jobs import progress
@@ -16,19 +17,23 @@ from cxr.ils.evaluation import text
 from cxr.ils.evaluation.predictions import FAILURES, NOT_ASKED, Prediction, Predictions
 from cxr.metrics.masks import iou, overlap, resize_mask
 
-SCHEMA = {
-    "pair_id": pl.String,
-    "subject_id": pl.String,
-    "target": pl.String,
-    "type": pl.String,
-    "polarity": pl.String,
-    "intersection": pl.Int64,
-    "union": pl.Int64,
-    "iou": pl.Float32,
-    **dict.fromkeys(text.RULES, pl.Boolean),
-    "reason": pl.String,
-    "detail": pl.String,
+COLUMNS = {
+    "pair_id": Column(pl.String, "Pair."),
+    "subject_id": Column(pl.String, "Its patient."),
+    "target": Column(pl.String, "Lesion type; of a positive lesion inference the inferred disease."),
+    "type": Column(pl.String, "basic, global or lesion_inference."),
+    "polarity": Column(pl.String, "positive or negative."),
+    "intersection": Column(pl.Int64, "Area in both masks.", "pixels of the evaluation's square"),
+    "union": Column(pl.Int64, "Area in either mask.", "pixels of the evaluation's square"),
+    "iou": Column(pl.Float32, "Overlap; null where the pair is not scored for masks."),
+    **{
+        rule: Column(pl.Boolean, f"Whether the answer is right by the rule `{rule}`; null where it is not scored.")
+        for rule in text.RULES
+    },
+    "reason": Column(pl.String, "Why the pair is not scored as it stands; null if it is."),
+    "detail": Column(pl.String, "What exactly was wrong."),
 }
+SCHEMA = schema(COLUMNS)
 """Pixels in the evaluation's square; ``iou`` and the rules are null where the pair is not scored for masks or text."""
 FAILED = ("wrong", "leave_out")
 REQUIRED = ("pair_id", "subject_id", "target", "type", "instruction", "answer", "seg", "mask_id")

@@ -12,40 +12,9 @@ they only block), ``related`` (lesion types a neighbouring term of which stands)
 ``output`` (HDF5, key ``mask_id``): ``mask`` packed (512, 512), the distinct masks of the findings and units tables,
 image by image in the order of those tables.
 
-``findings``, sorted by (study_id, image_id, finding): one row per positive tuple of the used section, of the seven
-types or not (then ``target`` is null and ``reason`` tells why it only blocks).
-    study_id, image_id, subject_id, split; finding (index of the tuple in the line's ``tuples``); entity;
-    sentence_index; target; word ("opacity" if tentative, the target otherwise); certainty; hedge (the weaker of the
-    finding's own grade and of its explanation's);
-    reported, grounded (zone labels, in the order of ``labels.ZONE_LABELS``); named, named_reported (valid locations,
-    in the order of Table 9); mask_id; area (px); productive_boxes (count); reason (null for a grounded mask, else
-    ``no_lesion`` ``predicted_other`` ``related_term`` ``weak_hedge`` ``no_labels`` ``no_anatomy`` ``no_productive_box``
-    ``empty_after_refine`` ``no_grounded_label`` ``no_name`` ``no_heart``); share_outside (of the mask, outside its own
-    labels); shared_with (findings whose masks overlap it, the heart left out); box_verdicts (one uint8 per kept box of
-    the image, in the order of the boxes table: the bits of ``labels.BOX_CONDITIONS``, 0 = productive; an empty list
-    where Algorithm 1 did not run).
-
-``units``, sorted by (study_id, image_id, unit): the positive instructions before their text.
-    study_id, image_id, unit (from 0 in each image: basics in the order of their findings, then globals in the order of
-    ``labels.LESIONS``); kind ("basic" | "global"); target; word; certainty; sentence_index; location (valid locations
-    in the order of Table 9, ["heart"] for cardiomegaly); grounded_location, reported_location (zone labels; ["heart"]
-    for cardiomegaly); finding (list of tuple indexes: the finding itself, then those joined or merged); mask_id (null
-    if dropped); area (px); inference (true: the basic gets a lesion-inference twin with the same mask, location,
-    target, certainty); dropped (null, or the reason it makes no pair: ``ungrounded_sibling``); inference_dropped
-    (null, or why a basic of pneumonia, atelectasis or edema has no twin: ``several_candidates`` ``several_types``
-    ``conflicting_answer``). A pair is made of every row whose ``dropped`` is null.
-
-``studies``, sorted by (study_id, image_id): one row per image.
-    study_id, image_id, subject_id, split; ctr (float, null without heart or lungs; original pixels);
-    reported (valid locations that overlap a zone mask reported by any positive finding); blocked (valid locations
-    blocked in the sense of section 6); occupied (valid locations that hold a pixel of a lesion mask, the heart left
-    out); empty (valid locations a negative may name); standing (list of {lesion, locations}: each type that is
-    affirmed, hedged, a candidate or blocking *itself*, not through a kind under it, and the valid locations it meets
-    or could be in; cardiomegaly with no location); related (lesion types a neighbouring term of which stands);
-    lesion_blocked (list of {lesion, locations, anywhere, global_blocked}, all seven types in order, hierarchy applied
-    if ``kinds`` is strict: locations that meet a finding of it or of a kind under it; whether one stands anywhere; and
-    whether a global negative is forbidden by one, by a related term of it or of a kind under it, or, for opacity, by a
-    location that is not empty). All location lists are in the order of Table 9.
+Three tables (:mod:`cxr.ils.masks.columns`), sorted by study, image and number: ``findings``, a row for each positive
+tuple of the used section, of the seven types or not; ``units``, the positive instructions before their text, where each
+row whose ``dropped`` is null makes a pair; ``studies``, a row for each image.
 """
 
 import json
@@ -57,10 +26,12 @@ import cv2
 import numpy as np
 import polars as pl
 
+from cxr.base.columns import schema
 from cxr.base.hdf5 import ShardWriter, mask_id
 from cxr.base.jobs import progress
 from cxr.base.ledger import Ledger
 from cxr.base.tables import write_table
+from cxr.ils.masks import columns
 from cxr.ils.masks.evidence import evidence
 from cxr.ils.masks.inputs import Case, Population
 from cxr.ils.masks.options import Rules
@@ -69,57 +40,7 @@ from cxr.ils.masks.thresholds import ThresholdSet
 from cxr.ils.masks.units import Unit, positive_units
 from cxr.ils.masks.zones import pixels
 
-TEXTS, NUMBERS = pl.List(pl.String), pl.List(pl.Int64)
-NAMES = dict.fromkeys(("study_id", "image_id", "subject_id", "split"), pl.String)
-FINDINGS = NAMES | {
-    "finding": pl.Int64,
-    "entity": pl.String,
-    "sentence_index": pl.Int64,
-    "target": pl.String,
-    "word": pl.String,
-    "certainty": pl.String,
-    "hedge": pl.String,
-    "reported": TEXTS,
-    "grounded": TEXTS,
-    "named": TEXTS,
-    "named_reported": TEXTS,
-    "mask_id": pl.String,
-    "area": pl.Int64,
-    "productive_boxes": pl.Int64,
-    "reason": pl.String,
-    "share_outside": pl.Float64,
-    "shared_with": NUMBERS,
-    "box_verdicts": pl.List(pl.UInt8),
-}
-UNITS = NAMES | {
-    "unit": pl.Int64,
-    "kind": pl.String,
-    "target": pl.String,
-    "word": pl.String,
-    "certainty": pl.String,
-    "sentence_index": pl.Int64,
-    "location": TEXTS,
-    "grounded_location": TEXTS,
-    "reported_location": TEXTS,
-    "finding": NUMBERS,
-    "mask_id": pl.String,
-    "area": pl.Int64,
-    "inference": pl.Boolean,
-    "dropped": pl.String,
-    "inference_dropped": pl.String,
-}
-STUDIES = NAMES | {
-    "ctr": pl.Float64,
-    "reported": TEXTS,
-    "blocked": TEXTS,
-    "occupied": TEXTS,
-    "empty": TEXTS,
-    "standing": pl.List(pl.Struct({"lesion": pl.String, "locations": TEXTS})),
-    "related": TEXTS,
-    "lesion_blocked": pl.List(
-        pl.Struct({"lesion": pl.String, "locations": TEXTS, "anywhere": pl.Boolean, "global_blocked": pl.Boolean})
-    ),
-}
+FINDINGS, UNITS, STUDIES = map(schema, (columns.FINDINGS, columns.UNITS, columns.STUDIES))
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,7 @@
 """A whole grid of threshold sets in one pass over a shard, for recall (Table 8) and yield.
 
 ``output`` (Parquet), sorted by thresholds in the order given, study, image and lesion type: one row for every set and
-every (study, lesion type but cardiomegaly) with a finding that asks for a mask.
-    thresholds; study_id, image_id, subject_id, split; lesion; findings (count); has_labels (any of them has a zone
-    label); masks (findings with a mask); grounded (findings with a grounded mask); mask_px (pixels of the union of the
-    grounded masks).
+every (study, lesion type but cardiomegaly) with a finding that asks for a mask (:data:`columns.SWEEP`).
 Recall of a lesion = studies with ``grounded`` > 0 over all its studies, those without labels in the denominator.
 """
 
@@ -15,25 +12,17 @@ from pathlib import Path
 import cv2
 import polars as pl
 
+from cxr.base.columns import schema
 from cxr.base.jobs import progress
 from cxr.base.tables import write_table
 from cxr.base.vocabulary import LESIONS
+from cxr.ils.masks import columns
 from cxr.ils.masks.findings import CARDIOMEGALY, Finding
 from cxr.ils.masks.inputs import Case, Population
 from cxr.ils.masks.options import Rules
 from cxr.ils.masks.outcomes import Outcome, decision, outcome
 from cxr.ils.masks.thresholds import ThresholdSet
 from cxr.ils.masks.zones import pixels, union
-
-SCHEMA = {
-    "thresholds": pl.String,
-    **dict.fromkeys(("study_id", "image_id", "subject_id", "split", "lesion"), pl.String),
-    "findings": pl.Int64,
-    "has_labels": pl.Boolean,
-    "masks": pl.Int64,
-    "grounded": pl.Int64,
-    "mask_px": pl.Int64,
-}
 
 
 @dataclass(frozen=True)
@@ -89,4 +78,4 @@ def run_shard(*, output: str | Path, options: SweepOptions, attrs: dict, threads
         for case in progress(population, len(population), "masks"):
             for name, made in rows_of(case, sets, options).items():
                 rows[name] += made
-    write_table(output, pl.DataFrame([row for part in rows.values() for row in part], schema=SCHEMA))
+    write_table(output, pl.DataFrame([row for part in rows.values() for row in part], schema=schema(columns.SWEEP)))

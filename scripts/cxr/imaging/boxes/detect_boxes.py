@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from cxr.base.columns import Column, schema
 from cxr.base.engines import Setup
 from cxr.base.faults import Tolerance
 from cxr.base.hdf5 import Shard
@@ -16,12 +17,17 @@ from cxr.imaging.boxes.engine import BoxEngine, BoxesOptions, Detections, load_e
 
 __all__ = ["SCHEMA", "BoxesOptions", "run_shard"]
 
-SCHEMA = {
-    "image_id": pl.String,
-    **dict.fromkeys(("x1", "y1", "x2", "y2", "confidence"), pl.Float64),
-    "class_name": pl.String,
-    "kept": pl.Boolean,
+COLUMNS = {
+    "image_id": Column(pl.String, "Image."),
+    "x1": Column(pl.Float64, "Left edge.", "frame pixels"),
+    "y1": Column(pl.Float64, "Top edge.", "frame pixels"),
+    "x2": Column(pl.Float64, "Right edge.", "frame pixels"),
+    "y2": Column(pl.Float64, "Bottom edge.", "frame pixels"),
+    "confidence": Column(pl.Float64, "Confidence of the detector, 0 to 1."),
+    "class_name": Column(pl.String, "Class, by its VinBigData name."),
+    "kept": Column(pl.Boolean, "Whether the box is used: its class is not in `boxes.excluded_classes`."),
 }
+SCHEMA = schema(COLUMNS)
 
 
 def rows_of(image_id: str, found: Detections, excluded_classes: set[str]) -> list[tuple]:

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from cxr.base.columns import schema
 from cxr.base.errors import UserError
 from cxr.base.jobs import log, progress
 from cxr.base.ledger import Ledger
 from cxr.base.seeds import shard_names, shard_of
 from cxr.base.tables import write_table
 from cxr.dicom.files import Rejected, shown
+from cxr.imaging.cohort import columns
 from cxr.imaging.cohort.batches import in_batches
 from cxr.imaging.cohort.check import check_inputs
 from cxr.imaging.cohort.header import check_kind, check_size, check_view, read_header
@@ -24,21 +26,7 @@ from cxr.imaging.cohort.openi import read_openi
 from cxr.imaging.cohort.rows import Row, settle_ids
 from cxr.imaging.cohort.split import subject_splits
 
-SHARD_SCHEMA = {
-    "image_id": pl.String,
-    "study_id": pl.String,
-    "subject_id": pl.String,
-    "split": pl.String,
-    "path": pl.String,
-    "view": pl.String,
-    "rank": pl.Int32,
-    "report_path": pl.String,
-    "report_missing": pl.Boolean,
-    "findings": pl.String,
-    "impression": pl.String,
-    "acquired": pl.String,
-}
-IMAGES_SCHEMA = dict.fromkeys(("image_id", "study_id", "subject_id", "split", "shard", "view", "reason"), pl.String)
+SHARD_SCHEMA, IMAGES_SCHEMA = schema(columns.SHARD), schema(columns.IMAGES)
 
 WAITING = 8
 """Files and folders asked for at a time, for each thread: on a shared file system the answer takes milliseconds."""

@@ -6,6 +6,7 @@ from statistics import NormalDist
 
 import polars as pl
 
+from cxr.base.columns import Column, schema
 from cxr.base.vocabulary import LESIONS
 from cxr.ils.masks.thresholds import EDEMA, GENERAL
 
@@ -22,6 +23,32 @@ def column(part: str, tau: str) -> str:
 
 
 COLUMNS = tuple(column(part, tau) for part in PARTS for tau in TAUS)
+POINTS = {
+    "thresholds": Column(pl.String, "Name of the point, as in `results/masks/{thresholds}`."),
+    "kind": Column(pl.String, "set or grid."),
+    **{
+        column(part, tau): Column(
+            pl.Float64, f"Threshold `{tau}` for {'edema' if part == EDEMA else 'all lesion types but edema'}."
+        )
+        for part in PARTS
+        for tau in TAUS
+    },
+    "lesion": Column(pl.String, "Lesion type, or `average`."),
+    "studies": Column(pl.Int64, "Studies that state it."),
+    "recalled": Column(pl.Int64, "Of these, studies with a grounded mask of it."),
+    "recall": Column(pl.Float64, "`recalled` over `studies` (Table 8).", "%"),
+    "recall_low": Column(pl.Float64, "Lower end of its interval (`ablation.interval`).", "%"),
+    "recall_high": Column(pl.Float64, "Upper end.", "%"),
+    "findings": Column(pl.Int64, "Findings that state it."),
+    "masks": Column(pl.Int64, "Of these, findings with a mask."),
+    "yield": Column(
+        pl.Int64,
+        "Of these, findings with a grounded mask: each a positive instruction, before those of one text are joined.",
+    ),
+    "median_mask_px": Column(
+        pl.Float64, "Median area of an image's grounded masks of that type together; null without any.", "pixels"
+    ),
+}
 
 
 def count(sweeps: Iterable[pl.DataFrame]) -> pl.DataFrame:
@@ -51,10 +78,7 @@ def _count(sweep: pl.DataFrame) -> pl.DataFrame:
 def table(counted: pl.DataFrame, sets: Mapping[str, Mapping], grid: Sequence[str], interval: float) -> pl.DataFrame:
     """Return one row for every point, in the order of ``sets``, and lesion type, and for their average.
 
-    thresholds; kind ("set" | "grid"); the ten thresholds (:data:`COLUMNS`); lesion; studies (that state the lesion);
-    recalled (of these, studies with a grounded mask of it); recall (%), recall_low, recall_high; findings (that state
-    it), masks (findings with a mask), yield (findings with a grounded mask, each a positive instruction before those
-    of one text are joined); median_mask_px (of the grounded masks of an image together; null without any).
+    The columns are :data:`POINTS`.
 
     ``sets``: {name: {"general": {...}, "edema": {...}}}; ``grid``: names of those that are grid points. The row
     ``average`` holds the unweighted mean recall of the lesion types that occur, and sums. Intervals hold ``interval``
@@ -79,7 +103,7 @@ def table(counted: pl.DataFrame, sets: Mapping[str, Mapping], grid: Sequence[str
         whole = {sum_: sum(cell[sum_] for cell in cells) for sum_ in SUMS}
         whole["mask_px"] = medians_of_all.get(name)
         rows.append(point | _row(AVERAGE, whole, mean([rate for rate in rates if rate])))
-    return pl.DataFrame(rows, schema=_schema())
+    return pl.DataFrame(rows, schema=schema(POINTS))
 
 
 def wilson(part: int, whole: int, z: float) -> tuple[float, float, float] | None:
@@ -114,16 +138,4 @@ def _row(lesion: str, cell: Mapping, rate: tuple[float, float, float] | None) ->
         "recall_low": low,
         "recall_high": high,
         "median_mask_px": cell["mask_px"],
-    }
-
-
-def _schema() -> dict:
-    return {
-        **dict.fromkeys(("thresholds", "kind"), pl.String),
-        **dict.fromkeys(COLUMNS, pl.Float64),
-        "lesion": pl.String,
-        **dict.fromkeys(("studies", "recalled"), pl.Int64),
-        **dict.fromkeys(("recall", "recall_low", "recall_high"), pl.Float64),
-        **dict.fromkeys(("findings", "masks", "yield"), pl.Int64),
-        "median_mask_px": pl.Float64,
     }

@@ -17,7 +17,8 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from cxr.base.exclusions import REASONS
-from cxr.workflow import stages
+from cxr.base.paths import SCRIPTS
+from cxr.workflow import file_columns, stages
 from cxr.workflow.settings import Settings, sections
 
 HEADER = """\
@@ -25,6 +26,8 @@ HEADER = """\
 # into a file of your own and run `snakemake --configfile mine.yaml`; keys that you leave out keep these values.
 # In brackets: unit, range, and where the value comes from (paper, authors' code, ours).
 """
+FILES = "docs/reference/files.md"
+"""Written by hand, but for the tables of columns."""
 CHANGED_FIRST = (
     "cohort.source", "cohort.root", "cohort.tables", "cohort.manifest", "cohort.shards",
     "reports.engine", "organs.engine", "anomaly.engine", "anatomy.engine", "boxes.engine",
@@ -164,6 +167,7 @@ def documents() -> dict[str, str]:
         "docs/reference/settings.md": markdown(),
         "docs/reference/reasons.md": reasons(),
         "docs/reference/stages.md": stages.markdown(Settings()),
+        FILES: file_columns.filled((SCRIPTS.parent / FILES).read_text(encoding="utf-8")),
     }
 
 

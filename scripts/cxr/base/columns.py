@@ -1,0 +1,41 @@
+"""Columns of a table, declared once beside their writer: the schema and the table in docs/reference/files.md."""
+
+from dataclasses import dataclass
+
+import polars as pl
+
+Kind = pl.DataType | type[pl.DataType]
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column. ``kind``: its type in polars; ``meaning``: a sentence; ``unit``: of its values, if they have one."""
+
+    kind: Kind
+    meaning: str
+    unit: str = ""
+
+
+Columns = dict[str, Column]
+
+
+def schema(columns: Columns) -> dict[str, Kind]:
+    """Return {name: type}, as polars takes it."""
+    return {name: column.kind for name, column in columns.items()}
+
+
+def markdown(columns: Columns) -> str:
+    """Return the columns as a table for people, a line each."""
+    rows = [
+        f"| `{name}` | {_told(column.kind)} | {column.unit} | {column.meaning} |" for name, column in columns.items()
+    ]
+    return "\n".join(["| column | type | unit | meaning |", "|---|---|---|---|", *rows]) + "\n"
+
+
+def _told(kind: Kind) -> str:
+    if isinstance(kind, pl.List):
+        return f"list of {_told(kind.inner)}"
+    if isinstance(kind, pl.Struct):
+        return "{" + ", ".join(f"{part.name}: {_told(part.dtype)}" for part in kind.fields) + "}"
+    names = {pl.String: "text", pl.Boolean: "true or false"}
+    return next((name for known, name in names.items() if kind == known), str(kind).lower())
