@@ -25,6 +25,7 @@ import os
 
 LIMIT = 30.0
 """A limit."""
+COLUMNS = {"area": Column(float, "An area.", "pixels"), "side": Column(float, told("A side."))}
 
 
 class Part:
@@ -45,6 +46,7 @@ SAME = [
     ('"""Return an area."""', "'''Return an area, in pixels.'''"),
     ("30.0", "30.00"),
     ("side**2", "(side ** 2)"),
+    ('"An area.", "pixels"', '"How much it covers.", unit="square metres"'),
 ]
 OTHER = [
     ("30.0", "31.0"),
@@ -55,6 +57,9 @@ OTHER = [
     ("side!r:>4", "side!r:>5"),
     ("import os", "import re"),
     ("LIMIT", "BOUND"),
+    ("Column(float, \"An", "Column(int, \"An"),
+    ("\"area\": Column", "\"size\": Column"),
+    ("Column(float, told", "Row(float, told"),
     ("Return an area", "Return an area\"\"\"; return 0; \"\"\""),
 ]  # fmt: skip
 

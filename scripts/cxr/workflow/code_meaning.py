@@ -38,7 +38,7 @@ def meaning(path: Path) -> bytes:
 def _words(node: ast.AST) -> Iterator[str]:
     yield type(node).__name__
     for name in node._fields:
-        value = getattr(node, name, None)
+        value = _what_counts(node, name)
         if value is None or value == []:
             continue
         yield name
@@ -48,6 +48,14 @@ def _words(node: ast.AST) -> Iterator[str]:
             elif not _is_remark(part):
                 yield from _words(part)
         yield ")"
+
+
+def _what_counts(node: ast.AST, name: str) -> object:
+    """Return a field of a node; of ``Column(type, sentence, unit)`` the type alone, for the rest is said to people."""
+    value = getattr(node, name, None)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Column":
+        return {"args": value[:1], "keywords": []}.get(name, value) if isinstance(value, list) else value
+    return value
 
 
 def _is_remark(node: ast.AST) -> bool:
