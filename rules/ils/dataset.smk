@@ -34,7 +34,7 @@ rule dataset_pairs:
         "../../scripts/job.py"
 
 
-# The layout of the authors' release, for their own training code: with dataset.released_layout, or by its path.
+# The layout of the authors' release, for their own training code: with dataset.mimic_ils_layout, or by its path.
 rule dataset_layout:
     input:
         train="results/dataset/{thresholds}/train.jsonl",
@@ -56,7 +56,7 @@ rule dataset_layout:
         mem_mb=megabytes(8000),
         runtime=minutes(240),
     params:
-        **job("ils.dataset.mimic_ils.write_release"),
+        **job("ils.dataset.mimic_ils.write_layout"),
         pixels=PLAN.options["layout"]["pixels"],
     message:
         "Dataset in the layout of MIMIC-ILS, thresholds {wildcards.thresholds}"
@@ -64,21 +64,21 @@ rule dataset_layout:
         "../../scripts/job.py"
 
 
-# The way back: a release as the dataset of the threshold set `release`, to train and score on.
-rule dataset_release:
+# The way back: a release as the dataset of the threshold set `mimic_ils`, to train and score on.
+rule dataset_mimic_ils:
     input:
-        folder=PLAN.settings.dataset.release or [],
+        folder=PLAN.settings.dataset.mimic_ils or [],
     output:
-        train="results/dataset/release/train.jsonl",
-        validate="results/dataset/release/validate.jsonl",
-        test="results/dataset/release/test.jsonl",
-        pictures="results/dataset/release/pictures.tsv",
-        masks="results/masks/release/release.h5",
-        index="results/masks/release/index.parquet",
+        train="results/dataset/mimic_ils/train.jsonl",
+        validate="results/dataset/mimic_ils/validate.jsonl",
+        test="results/dataset/mimic_ils/test.jsonl",
+        pictures="results/dataset/mimic_ils/pictures.tsv",
+        masks="results/masks/mimic_ils/mimic_ils.h5",
+        index="results/masks/mimic_ils/index.parquet",
     log:
-        "logs/dataset/release.log",
+        "logs/dataset/mimic_ils.log",
     benchmark:
-        "results/benchmarks/dataset/release.tsv"
+        "results/benchmarks/dataset/mimic_ils.tsv"
     conda:
         "../../envs/dataset.yaml"
     threads: 1
@@ -86,7 +86,7 @@ rule dataset_release:
         mem_mb=megabytes(16000),  # all masks of the authors' release, packed, and all lines
         runtime=minutes(240),
     params:
-        **job("ils.dataset.mimic_ils.import_release"),
+        **job("ils.dataset.mimic_ils.import_layout"),
         images=PLAN.options["imported"]["images"],
     message:
         "Import of a dataset in the layout of MIMIC-ILS"

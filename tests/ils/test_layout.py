@@ -73,7 +73,7 @@ def release_input(tmp_path) -> dict[str, str]:
 
 
 def test_released_layout_has_the_released_names(release_input, tmp_path):
-    mimic_ils.write_release(**release_input, layout=str(tmp_path / "release"))
+    mimic_ils.write_layout(**release_input, layout=str(tmp_path / "release"))
     release = json.loads((tmp_path / "release" / "mimic_ils_instruction_answer.json").read_text(encoding="utf-8"))
     assert list(release) == ["train", "val", "test"]
     assert list(release["val"]) == ["s50000001"]
@@ -104,10 +104,10 @@ def test_released_layout_has_the_released_names(release_input, tmp_path):
 
 
 def test_release_comes_back_as_our_files(release_input, tmp_path):
-    mimic_ils.write_release(**release_input, layout=str(tmp_path / "release"))
+    mimic_ils.write_layout(**release_input, layout=str(tmp_path / "release"))
     back = {split: str(tmp_path / f"back_{split}.jsonl") for split in ("train", "validate", "test")}
     masks, index = str(tmp_path / "back.h5"), str(tmp_path / "back_index.parquet")
-    mimic_ils.import_release(folder=str(tmp_path / "release"), **back, masks=masks, index=index)
+    mimic_ils.import_layout(folder=str(tmp_path / "release"), **back, masks=masks, index=index)
     # What the release has no field for: zone labels, and the certainty of an opacity that is called so.
     unsaid = ("grounded_location", "reported_location")
     for split, path in back.items():
@@ -138,10 +138,10 @@ def test_release_in_original_pixels(release_input, tmp_path):
                     original_shape=np.array([1024, 1024], np.int32),
                 )
         frames.append(str(path))
-    mimic_ils.write_release(**release_input, frames=frames, layout=str(tmp_path / "frame"))
+    mimic_ils.write_layout(**release_input, frames=frames, layout=str(tmp_path / "frame"))
     image = cv2.imread(str(tmp_path / "frame/lesion_mask/study-x/study-x_cardiomegaly_0.png"), -1)
     assert np.array_equal(image == 255, square(300))
-    mimic_ils.write_release(**release_input, frames=frames, layout=str(tmp_path / "release"), pixels="original")
+    mimic_ils.write_layout(**release_input, frames=frames, layout=str(tmp_path / "release"), pixels="original")
     image = cv2.imread(str(tmp_path / "release/lesion_mask/study-x/study-x_cardiomegaly_0.png"), -1)
     assert image.shape == (1024, 1024)
     assert np.array_equal(image == 255, square(300).repeat(2, 0).repeat(2, 1))
@@ -149,13 +149,13 @@ def test_release_in_original_pixels(release_input, tmp_path):
 
 def test_release_that_cannot_be(release_input, tmp_path):
     with pytest.raises(UserError, match="pixels is 'original'"):
-        mimic_ils.write_release(**release_input, layout=str(tmp_path / "release"), pixels="original")
+        mimic_ils.write_layout(**release_input, layout=str(tmp_path / "release"), pixels="original")
     with pytest.raises(UserError, match="holds no readable"):
         list(mimic_ils.read_release(tmp_path / "nothing"))
     rows = list(read_lines(release_input["train"]))
     write_lines(release_input["train"], [*rows, rows[0] | {"image_id": "another"}])
     with pytest.raises(UserError, match="several images"):
-        mimic_ils.write_release(**release_input, layout=str(tmp_path / "release"))
+        mimic_ils.write_layout(**release_input, layout=str(tmp_path / "release"))
     assert not (tmp_path / "release").exists()
     assert not list(tmp_path.glob(".release*"))
 
@@ -189,17 +189,17 @@ def test_a_release_of_others_is_read_leniently(tmp_path):
 
 
 def test_a_release_brings_its_images_as_a_table(release_input, tmp_path):
-    mimic_ils.write_release(**release_input, layout=str(tmp_path / "release"))
+    mimic_ils.write_layout(**release_input, layout=str(tmp_path / "release"))
     outputs = {name: str(tmp_path / f"{name}.jsonl") for name in ("train", "validate", "test")}
     outputs |= {"masks": str(tmp_path / "release.h5"), "index": str(tmp_path / "index.parquet")}
     pictures = str(tmp_path / "pictures.tsv")
     (tmp_path / "jpg").mkdir()
-    mimic_ils.import_release(
+    mimic_ils.import_layout(
         folder=str(tmp_path / "release"), **outputs, pictures=pictures, images=str(tmp_path / "jpg")
     )
     table = dict(read_table(pictures).iter_rows())
     assert table["dicom-1"] == str(tmp_path / "jpg" / "p10" / "p10000032" / "s50000001" / "dicom-1.jpg")
     named = {line["image_id"] for name in ("train", "validate", "test") for line in read_lines(outputs[name])}
     assert table.keys() == named == {"dicom-1", "dicom-2"}
-    with pytest.raises(UserError, match=r"dataset\.release_images: there is no folder 'nowhere'"):
-        mimic_ils.import_release(folder=str(tmp_path / "release"), **outputs, pictures=pictures, images="nowhere")
+    with pytest.raises(UserError, match=r"dataset\.mimic_ils_images: there is no folder 'nowhere'"):
+        mimic_ils.import_layout(folder=str(tmp_path / "release"), **outputs, pictures=pictures, images="nowhere")

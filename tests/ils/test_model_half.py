@@ -11,24 +11,24 @@ from conftest import SLICE, snakemake, write_settings
 from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_lines, read_table
 from cxr.base.vocabulary import SPLITS
-from cxr.ils.dataset.mimic_ils import JSON_NAME, write_release
+from cxr.ils.dataset.mimic_ils import JSON_NAME, write_layout
 from training_runs import SIZES
 
 RECIPE = {"sizes": SIZES, "epochs": 1, "batch": 4, "micro_batch": 4, "warmup": 2}
 SETTINGS = SLICE | {
-    "dataset": {"release": "release", "release_images": "images"},
-    "training": {"lite": RECIPE, "runs": {"default": {}, "release": {"thresholds": "release"}}},
+    "dataset": {"mimic_ils": "release", "mimic_ils_images": "images"},
+    "training": {"lite": RECIPE, "runs": {"default": {}, "release": {"thresholds": "mimic_ils"}}},
     "inference": {"max_new_tokens": 4, "size": 256},
     "evaluation": {"replicates": 100, "size": 256, "predictions": {"everything": {"adapter": "everything"}}},
 }
 
 
-def write_layout(run: Path) -> None:
+def lay_out(run: Path) -> None:
     """Write the slice's dataset as a release with its tree of images."""
     masks = sorted(map(str, (run / "results/masks/default").glob("[0-9]*.h5")))
     lines = {split: str(run / f"results/dataset/default/{split}.jsonl") for split in SPLITS}
     index = str(run / "results/masks/default/index.parquet")
-    write_release(**lines, index=index, masks=masks, layout=str(run / "release"))
+    write_layout(**lines, index=index, masks=masks, layout=str(run / "release"))
     images = {}
     for path in sorted((run / "results/frames").glob("*.h5")):
         with Shard(path) as shard:
@@ -46,7 +46,7 @@ def evaluated(workflow_run, tmp_path_factory) -> Path:
     """A copy of the slice's run in which two trainings were made, asked and scored."""
     run = tmp_path_factory.mktemp("model_half") / "run"
     shutil.copytree(workflow_run, run, symlinks=True)
-    write_layout(run)
+    lay_out(run)
     write_settings(run, SETTINGS)
     snakemake(run, "evaluation", "inference")
     return run
@@ -72,14 +72,14 @@ def test_all_runs_are_scored_side_by_side(evaluated):
 def test_a_release_asks_the_same_of_the_same_images(evaluated):
     ours, theirs = (
         {line["pair_id"]: line for line in read_lines(evaluated / f"results/dataset/{name}/test.jsonl")}
-        for name in ("default", "release")
+        for name in ("default", "mimic_ils")
     )
     assert ours.keys() == theirs.keys()
     for pair_id, line in ours.items():
         assert [line[key] for key in ("image_id", "instruction", "answer", "seg", "mask_id")] == [
             theirs[pair_id][key] for key in ("image_id", "instruction", "answer", "seg", "mask_id")
         ]
-    pictures = dict(read_table(evaluated / "results/dataset/release/pictures.tsv").iter_rows())
+    pictures = dict(read_table(evaluated / "results/dataset/mimic_ils/pictures.tsv").iter_rows())
     assert {line["image_id"] for line in ours.values()} <= pictures.keys()
     asked = [line["pair_id"] for line in read_lines(evaluated / "results/inference/release/test.jsonl")]
     assert asked == list(theirs)

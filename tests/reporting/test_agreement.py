@@ -17,7 +17,7 @@ from cxr.base.tables import read_lines, read_table
 from cxr.geometry.affine import fit_affine
 from cxr.geometry.boxes import box_iou
 from cxr.geometry.rle import encode
-from cxr.ils.dataset.mimic_ils import write_release
+from cxr.ils.dataset.mimic_ils import write_layout
 from cxr.reporting.agreement.charts import draw_bars, draw_curves
 from cxr.reporting.agreement.compare import (
     LEFT,
@@ -358,7 +358,7 @@ def test_a_dataset_agrees_with_itself(workflow_run, tmp_path, pixels):
     masks, frames = (sorted(map(str, (results / part).glob("*.h5"))) for part in ("masks/default", "frames"))
     splits = {split: str(results / f"dataset/default/{split}.jsonl") for split in ("train", "validate", "test")}
     index = str(results / "masks/default/index.parquet")
-    write_release(**splits, index=index, masks=masks, frames=frames, layout=str(layout), pixels=pixels)
+    write_layout(**splits, index=index, masks=masks, frames=frames, layout=str(layout), pixels=pixels)
     values, left = run(results, tmp_path, "own", "mimic_ils", layout)
     dice = values.filter(pl.col("what") == "masks default", pl.col("measure") == "dice")
     lines = [line for path in splits.values() for line in read_lines(path)]

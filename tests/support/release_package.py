@@ -14,7 +14,7 @@ from conftest import SLICE
 from cxr.base.hdf5 import Shard
 from cxr.base.seeds import shard_names
 from cxr.base.tables import read_lines
-from cxr.ils.dataset.mimic_ils import write_release
+from cxr.ils.dataset.mimic_ils import write_layout
 from cxr.reporting.release import dicom, export_tables, package
 from cxr.workflow.code_digest import code_digest
 from cxr.workflow.params import stage_options
@@ -61,7 +61,7 @@ def _make(run: Path, out: Path, codes: dict, layout: Path | str | None, cohort: 
     )  # fmt: skip
     if layout is None:
         layout = out / "layout"
-        write_release(**lines, index=index, masks=shards["masks/default"], layout=str(layout))
+        write_layout(**lines, index=index, masks=shards["masks/default"], layout=str(layout))
     for number, shard in enumerate(SHARDS):
         dicom.run_shard(
             lines=list(lines.values()), filtered=both["filtered"],

@@ -221,7 +221,7 @@ ALONE = {
     "agreement_images": "once a reference, every annotated image",
     "cohort_shards": "once, a minute with tables, ten core minutes without, and all else waits for it",
     "dataset_layout": "once a set, every picture and mask as a file",
-    "dataset_release": "once, every mask of somebody's release",
+    "dataset_mimic_ils": "once, every mask of somebody's release",
     "inference_predict": "a large net on a GPU, for whoever waits for the answer",
     "inference_paraphrased": "a large net on a GPU, for all pairs of a split",
     "inference_run": "a large net on a GPU, for all pairs of a split",

@@ -77,7 +77,7 @@ def test_schema_refuses_unknown_keys():
         ({"frames": {"percentiles": [99, 1]}}, ["frames", "percentiles is [99.0, 1.0]", "lower one first"]),
         ({"frames": {"percentiles": [0, 101]}}, ["frames.percentiles, entry 2, is 101"]),
         ({"anatomy": {"zone_cuts": [0.5, 0.2, 0.9]}}, ["zone_cuts is [0.5, 0.2, 0.9]", "rising"]),
-        ({"dataset": {"released_layout": True}, "cohort": {"per_study": "all"}}, ["released_layout", "per_study"]),
+        ({"dataset": {"mimic_ils_layout": True}, "cohort": {"per_study": "all"}}, ["mimic_ils_layout", "per_study"]),
         ({"thresholds": {"build": []}}, ["thresholds.build is []"]),
         ({"thresholds": {"build": ["half", "half"]}}, ["build names 'half' twice"]),
         ({"thresholds": {"sets": {"sweep": {}}}}, ["'sweep'", "rename"]),
@@ -93,7 +93,7 @@ def test_schema_refuses_unknown_keys():
         ),
         ({"thresholds": {"sets": {"mine": {"general": {"anno": 0.1}}}}}, ["general.anno is not a setting", "signal"]),
         ({"thresholds": {"grid": {"general": {"ano": [2]}}}}, ["grid.general.ano, entry 1, is 2"]),
-        ({"dataset": {"release": "there"}}, ["dataset.release_images", "give the folder of its images"]),
+        ({"dataset": {"mimic_ils": "there"}}, ["dataset.mimic_ils_images", "give the folder of its images"]),
         (
             {"training": {"lite": {"sizes": {"image": 100, "patch": 16}}}},
             ["training.lite.sizes", "image is 100, no multiple of its patch 16"],
@@ -152,8 +152,16 @@ def _other(adapter: str, path: str) -> dict:
     [
         ({"training": {"runs": {"mine": {"lines": "gone"}}}}, "", "training.runs.mine.lines: there is no file 'gone'"),
         ({"training": {"runs": {"mine": {"lines": "d"}}}}, "", "training.runs.mine.lines: there is no file 'd'"),
-        ({"dataset": {"release": "gone", "release_images": "d"}}, "", "dataset.release: there is no folder 'gone'"),
-        ({"dataset": {"release": "d", "release_images": "f"}}, "", "dataset.release_images: there is no folder 'f'"),
+        (
+            {"dataset": {"mimic_ils": "gone", "mimic_ils_images": "d"}},
+            "",
+            "dataset.mimic_ils: there is no folder 'gone'",
+        ),
+        (
+            {"dataset": {"mimic_ils": "d", "mimic_ils_images": "f"}},
+            "",
+            "dataset.mimic_ils_images: there is no folder 'f'",
+        ),
         ({"evaluation": {"reviewed": "gone"}}, "", "evaluation.reviewed: there is no file 'gone'"),
         (_other("jsonl", "d"), "", "evaluation.predictions.other.path: there is no file 'd'"),
         (_other("text4seg", "gone"), "", "evaluation.predictions.other.path: there is no file 'gone'"),
@@ -180,7 +188,7 @@ def test_the_right_paths_of_the_model_half_are_accepted(tmp_path, monkeypatch):
     others |= {adapter: {"adapter": adapter, "path": "d"} for adapter in ("png", "lisa", "text4seg_sam")}
     config = {
         "training": {"runs": {"default": {}, "mine": {"lines": "f"}}},
-        "dataset": {"release": "d", "release_images": "d"},
+        "dataset": {"mimic_ils": "d", "mimic_ils_images": "d"},
         "evaluation": {"reviewed": "f", "predictions": others | {"everything": {"adapter": "everything"}}},
     }
     params.check_files(settings.read(config), "f")

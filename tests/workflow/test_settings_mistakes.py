@@ -10,6 +10,7 @@ from conftest import snakemake, write_settings
 from cxr.base.errors import UserError
 from cxr.workflow import params, settings
 from cxr.workflow.settings import Settings, SettingsError, document
+from cxr.workflow.settings.moved import MOVED
 
 GRID = {f"general.{tau}": [round(0.01 * n, 2) for n in range(1, 11)] for tau in ("ano", "anatomy", "conf", "signal")}
 
@@ -93,8 +94,8 @@ def refused(changes: dict) -> str:
             "release: salt is given, but withhold does not name ids, so they stay: name ids, or leave salt out.",
         ),
         (
-            {"dataset.release_images": "there"},
-            "dataset: release_images is set, so dataset.release must be too: give the folder of the release.",
+            {"dataset.mimic_ils_images": "there"},
+            "dataset: mimic_ils_images is set, so dataset.mimic_ils must be too: give the folder of the lines.",
         ),
         (
             {"thresholds.grid.general.ano": [0.1, 0.2, 0.1]},
@@ -283,3 +284,36 @@ def test_the_workflow_reads_settings_as_written(tmp_path):
     words = f"cxr-ils: release stands twice in {tmp_path / 'mine.yaml'}, on lines 1 and 2"
     assert words in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("config", "sentences"),
+    [
+        *(({"dataset": {old.split(".")[1]: False}}, f"{old} is now {new}: rename it.") for old, new in MOVED.items()),
+        (
+            {
+                "dataset": {"release_images": "", "dpi": 3, "release": ""},
+                "training": {"runs": {"a": {"test": "release"}}},
+            },
+            "dataset.release is now dataset.mimic_ils: rename it. "
+            "dataset.release_images is now dataset.mimic_ils_images: rename it. "
+            "training.runs.a.test is 'release', a set that is now called 'mimic_ils': rename it.",
+        ),
+        (
+            {"evaluation": {"predictions": {"b": {"test": "release"}}}, "training": {"runs": 1}},
+            "evaluation.predictions.b.test is 'release', a set that is now called 'mimic_ils': rename it.",
+        ),
+    ],
+)  # fmt: skip
+def test_every_setting_that_has_moved_is_told_at_once(config, sentences):
+    with pytest.raises(settings.SettingsError) as caught:
+        settings.read(config)
+    assert str(caught.value) == sentences
+
+
+def test_what_has_moved_is_there_under_its_new_name():
+    known = settings.Settings().model_dump()
+    for old, new in MOVED.items():
+        (section, before), (there, after) = old.split("."), new.split(".")
+        assert before not in known[section]
+        assert after in known[there]

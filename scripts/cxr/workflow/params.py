@@ -7,7 +7,7 @@ from cxr.base.errors import UserError, existing_file, existing_folder
 from cxr.base.secrets import secret
 from cxr.base.vocabulary import SPLITS
 from cxr.workflow.release_facts import release_options
-from cxr.workflow.settings import RELEASE, Settings
+from cxr.workflow.settings import MIMIC_ILS, Settings
 from cxr.workflow.settings.inputs import DEFAULT_SHARDS, EMBEDDED_SHARDS
 from cxr.workflow.settings.rosalia import FILE_ADAPTERS
 
@@ -79,7 +79,7 @@ def stage_options(settings: Settings) -> dict[str, dict]:
         "masks": masks | units,
         "dataset": {name: dataset[name] for name in DATASET} | {"seed": seed},
         "layout": {"pixels": dataset["layout_pixels"]},
-        "imported": {"images": dataset["release_images"]},
+        "imported": {"images": dataset["mimic_ils_images"]},
         "counts": {name: dataset[name] for name in ("global_share", "opacity_inference_share")},
         "tables": {"min_px": plain["tables"]["truth_min_px"]},
         "figures": plain["figures"] | {"seed": seed},
@@ -169,10 +169,10 @@ def data(settings: Settings, shards: list[str]) -> dict[str, dict]:
         }
         for name, folder in own.items()
     }
-    if settings.dataset.release:
-        folder = f"results/masks/{RELEASE}"
-        files = {"index": f"{folder}/index.parquet", "masks": [f"{folder}/{RELEASE}.h5"], "frames": []}
-        found[RELEASE] = files | {"pictures": f"results/dataset/{RELEASE}/pictures.tsv"}
+    if settings.dataset.mimic_ils:
+        folder = f"results/masks/{MIMIC_ILS}"
+        files = {"index": f"{folder}/index.parquet", "masks": [f"{folder}/{MIMIC_ILS}.h5"], "frames": []}
+        found[MIMIC_ILS] = files | {"pictures": f"results/dataset/{MIMIC_ILS}/pictures.tsv"}
     return found
 
 
@@ -247,9 +247,9 @@ def check_files(settings: Settings, image: str) -> None:
     for name, run in settings.training.runs.items():
         if run.lines:
             existing_file(f"training.runs.{name}.lines", run.lines)
-    if settings.dataset.release:
-        existing_folder("dataset.release", settings.dataset.release)
-        existing_folder("dataset.release_images", settings.dataset.release_images)
+    if settings.dataset.mimic_ils:
+        existing_folder("dataset.mimic_ils", settings.dataset.mimic_ils)
+        existing_folder("dataset.mimic_ils_images", settings.dataset.mimic_ils_images)
     for name, reference in settings.agreement.references.items():
         existing = existing_folder if reference.format in FOLDERS else existing_file
         existing(f"agreement.references.{name}.path", reference.path)

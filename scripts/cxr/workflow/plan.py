@@ -118,7 +118,7 @@ def make_plan(config: dict, configfiles: Sequence[Path]) -> Plan:
         splits=SPLITS,
         sets=options["ablation"]["sets"],
         build=build,
-        layouts=build if settings.dataset.released_layout else [],
+        layouts=build if settings.dataset.mimic_ils_layout else [],
         reviewed=settings.review.thresholds or build[0],
         tables=[*PAGE_TABLES, "truth"] if settings.cohort.source == "embedded" else list(PAGE_TABLES),
         cohort_files=source_files(cohort),

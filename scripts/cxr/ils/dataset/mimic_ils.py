@@ -88,7 +88,7 @@ def released_study(lines: list[dict]) -> tuple[dict, dict[str, str]]:
     return entry, {path: identifier for (_, identifier), path in names.items()}
 
 
-def write_release(
+def write_layout(
     *,
     train: str,
     validate: str,
@@ -174,7 +174,7 @@ def _release(folder: str | Path) -> dict:
 
 
 def _pictures(release: dict, images: str) -> pl.DataFrame:
-    root = existing_folder("dataset.release_images", images).resolve()
+    root = existing_folder("dataset.mimic_ils_images", images).resolve()
     entries = [entry for name in SPLIT_NAMES.values() for entry in release.get(name, {}).values()]
     places = {entry["dicom_id"]: str(root / entry["image_path"]) for entry in entries}
     return pl.DataFrame(sorted(places.items()), schema={"image_id": pl.String, "path": pl.String}, orient="row")
@@ -231,7 +231,7 @@ def certainty_of(pair: dict) -> str | None:
     return None if meaning.word == templates.OPACITY else "definitive"
 
 
-def import_release(
+def import_layout(
     *,
     folder: str,
     train: str,

@@ -20,6 +20,7 @@ from cxr.workflow.settings.base import Section, key, one_case
 from cxr.workflow.settings.faults import sections, sentence, switch_sentence, switches
 from cxr.workflow.settings.images import Anatomy, Anomaly, Boxes, Compute, Organs
 from cxr.workflow.settings.inputs import Cohort, Frames, Phantom
+from cxr.workflow.settings.moved import MIMIC_ILS, moved
 from cxr.workflow.settings.outputs import Ablation, Dataset, Figures, Masks, Page, Tables
 from cxr.workflow.settings.paraphrase import Paraphrase
 from cxr.workflow.settings.release import Release
@@ -30,7 +31,7 @@ from cxr.workflow.settings.thresholds import Thresholds
 from cxr.workflow.settings.weights import Weights
 from cxr.workflow.settings.written import Twice, at, written
 
-__all__ = ["RELEASE", "Settings", "SettingsError", "read", "sections"]
+__all__ = ["MIMIC_ILS", "Settings", "SettingsError", "read", "sections"]
 
 
 class Settings(Section):
@@ -74,7 +75,7 @@ class Settings(Section):
 
     @model_validator(mode="after")
     def _runs_are_of_known_thresholds(self) -> "Settings":
-        known = [*self.thresholds.all_sets(), *([RELEASE] if self.dataset.release else [])]
+        known = [*self.thresholds.all_sets(), *([MIMIC_ILS] if self.dataset.mimic_ils else [])]
         for name, run in self.training.runs.items():
             for chosen in filter(None, (run.thresholds, run.test)):
                 if chosen not in known:
@@ -137,15 +138,11 @@ class Settings(Section):
 
     @model_validator(mode="after")
     def _layout_holds_one_image_a_study(self) -> "Settings":
-        if self.dataset.released_layout and self.cohort.per_study == "all":
+        if self.dataset.mimic_ils_layout and self.cohort.per_study == "all":
             raise ValueError(
-                "dataset.released_layout holds one image a study: set cohort.per_study to first, or take it away"
+                "dataset.mimic_ils_layout holds one image a study: set cohort.per_study to first, or take it away"
             )
         return self
-
-
-RELEASE = "release"
-"""What the runs of the model half call the dataset of ``dataset.release``."""
 
 
 class SettingsError(ValueError):
@@ -156,8 +153,10 @@ def read(config: dict, files: Iterable[str | Path] = ()) -> Settings:
     """Validate a configuration. Raises SettingsError with one sentence for the first fault.
 
     ``files``: the settings files that it was read from. What YAML took for a number, a date or a switch where a text is
-    wanted (``date: 2026-01-01``) is the text that stands there.
+    wanted (``date: 2026-01-01``) is the text that stands there. Settings that have moved are told all at once.
     """
+    if sentences := moved(config):
+        raise SettingsError(" ".join(sentences))
     try:
         texts = written(files)
     except Twice as error:

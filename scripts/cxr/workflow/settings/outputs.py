@@ -72,13 +72,13 @@ class Dataset(Section):
         0.5,
         "Fraction of opacity's negatives at a place that are lesion inference (Table 10: 72,269 of 145,888).",
     )
-    released_layout: bool = key(False, "Also write the layout of the authors' release (JSON and PNG masks).")
-    release: str = key(
+    mimic_ils_layout: bool = key(False, "Also write the layout of the authors' release (JSON and PNG masks).")
+    mimic_ils: str = key(
         "",
         "Folder of the authors' release, or of one in its layout, to train and score on, as the threshold set"
-        " `release`.",
+        " `mimic_ils`.",
     )
-    release_images: str = key(
+    mimic_ils_images: str = key(
         "", "Folder of its images (pNN/p<subject>/s<study>/<image>.jpg); 8-bit JPEG or PNG.", source=AUTHORS
     )
     layout_pixels: Literal["frame", "original"] = key(
@@ -88,11 +88,11 @@ class Dataset(Section):
     )
 
     @model_validator(mode="after")
-    def _release_has_images(self) -> "Dataset":
-        if self.release and not self.release_images:
-            raise ValueError("release is set, so dataset.release_images must be too: give the folder of its images")
-        if self.release_images and not self.release:
-            raise ValueError("release_images is set, so dataset.release must be too: give the folder of the release")
+    def _mimic_ils_has_images(self) -> "Dataset":
+        if self.mimic_ils and not self.mimic_ils_images:
+            raise ValueError("mimic_ils is set, so dataset.mimic_ils_images must be too: give the folder of its images")
+        if self.mimic_ils_images and not self.mimic_ils:
+            raise ValueError("mimic_ils_images is set, so dataset.mimic_ils must be too: give the folder of the lines")
         return self
 
 

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from cxr.workflow.settings.base import PAPER, Section, Share, key, one_case
 
 ThresholdName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
-RESERVED = ("sweep", "count", "wanted", "paper", "release")
+RESERVED = ("sweep", "count", "wanted", "paper", "mimic_ils", "release")
 """Names a set cannot have: a folder beside the sets', and columns of the table of counts."""
 POINT_BYTES, MIMIC_STUDIES = 20, 227_835
 """What a point of the grid takes of the disk for a study (docs/reference/scale.md), and the studies of MIMIC-CXR."""
