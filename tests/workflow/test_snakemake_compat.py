@@ -1,0 +1,215 @@
+"""Each touch of Snakemake's internals does what it is for, and where the internal is not there the run goes on."""
+
+import ast
+import json
+import logging
+import re
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import snakemake.api  # first: it imports the other modules in the right order
+import snakemake.exceptions
+import snakemake.jobs
+import snakemake.logging
+
+from conftest import ROOT, imported
+from cxr.workflow import snakemake_compat as compat
+
+SNAKEFILE = """
+import json, sys
+sys.path.insert(0, {scripts!r})
+from cxr.workflow import snakemake_compat as compat
+
+before = dict(workflow.global_resources)
+compat.run_one_by_one(workflow)
+serial = [str(found.get("serial")) for found in (before, workflow.global_resources)]
+
+onstart:
+    seen = [list(job) for job in compat.planned_jobs(workflow.dag)]
+    told = [compat.submits_to_slurm(workflow), compat.touches(workflow), sorted(compat.default_resources(workflow))]
+    print("seen", json.dumps([serial, told, seen]), file=sys.stderr)
+
+rule all:
+    input:
+        "a/00.txt",
+
+rule a_shard:
+    input:
+        source="source.txt",
+    output:
+        "a/{{shard}}.txt",
+    message:
+        "The message of {{wildcards.shard}}"
+    shell:
+        "cp {{input}} {{output}}"
+
+compat.tell_dry_runs_in_full(workflow)
+"""
+
+
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess:
+    (folder / "Snakefile").write_text(SNAKEFILE.format(scripts=str(ROOT / "scripts")))
+    (folder / "source.txt").touch()
+    command = [sys.executable, "-m", "snakemake", "--cores", "1", *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+
+
+def seen(folder: Path, *arguments: str) -> list:
+    """Return [[serial before and after], [submits to SLURM, touches, default resources], planned jobs] of a run."""
+    return json.loads(re.search("^seen (.*)$", run(folder, *arguments).stderr, re.M)[1])
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> Path:
+    """A folder in which the small workflow has run."""
+    folder = tmp_path_factory.mktemp("made")
+    run(folder)
+    return folder
+
+
+def test_a_run_is_seen_before_it_starts(tmp_path):
+    serial, (submits, touches, defaults), jobs = seen(tmp_path)
+    assert serial == ["None", 'Resource("serial", 1)']
+    assert (submits, touches) == (False, False)
+    assert {"mem_mb", "disk_mb"}.isdisjoint(defaults)
+    assert sorted(jobs) == [
+        ["a_shard", {"source": "source.txt"}, ["a/00.txt"], True, False],
+        ["all", {}, [], False, False],
+    ]
+
+
+def test_what_the_command_line_asks_is_seen(made):
+    _, (_, touches, defaults), jobs = seen(made, "--forcerun", "a_shard", "--default-resources", "slurm_extra='-x'")
+    assert not touches
+    assert "slurm_extra" in defaults
+    assert ["a_shard", {"source": "source.txt"}, ["a/00.txt"], True, True] in jobs
+    assert seen(made, "--touch", "--forceall")[1][1] is True
+
+
+def test_a_dry_run_tells_of_each_job_what_it_reads_and_a_run_its_message(tmp_path):
+    told = run(tmp_path, "--dry-run")
+    lines = (told.stdout + told.stderr).splitlines()
+    assert "    input: source.txt" in lines
+    assert "    output: a/00.txt" in lines
+    assert "The message of 00" not in told.stdout + told.stderr
+    done = run(tmp_path)
+    assert "The message of 00" in done.stdout + done.stderr
+
+
+def test_the_slurm_executor_is_known():
+    for name in ("slurm", "local"):
+        workflow = SimpleNamespace(executor_plugin=SimpleNamespace(name=name))
+        assert compat.submits_to_slurm(workflow) is (name == "slurm")
+
+
+def test_a_group_that_fails_says_why_once(monkeypatch):
+    told, passed = [], []
+    monkeypatch.setattr(snakemake.logging.logger, "error", told.append)
+    monkeypatch.setattr(
+        snakemake.jobs.GroupJob, "log_error", lambda self, msg=None, *rest, **named: passed.append((msg, named))
+    )
+    compat.tell_why_groups_fail()
+    compat.tell_why_groups_fail()  # a Snakefile that is read twice
+    group = object.__new__(snakemake.jobs.GroupJob)
+    group.groupid = "masks"
+    group.log_error("no such partition", aux_logs=["a.log"])
+    group.log_error()
+    assert told == ["Group masks: no such partition"]
+    assert passed == [("no such partition", {"aux_logs": ["a.log"]}), (None, {})]
+
+
+def test_a_group_knows_its_name_and_takes_a_message():
+    """What the touch relies on, in the installed Snakemake."""
+    code = snakemake.jobs.GroupJob.log_error.__code__
+    assert code.co_varnames[:2] == ("self", "msg")
+    assert "groupid" in snakemake.jobs.GroupJob.__init__.__code__.co_names
+
+
+def test_a_locked_folder_is_told_in_our_words(monkeypatch):
+    monkeypatch.setattr(snakemake.exceptions.LockException, "__init__", snakemake.exceptions.LockException.__init__)
+    monkeypatch.setattr(compat, "lock_told", lambda folder, words, python: f"locked: {folder}, {words}, {python}")
+    compat.tell_of_locks()
+    sentence = f"locked: {Path.cwd()}, {sys.argv}, {sys.executable}"
+    assert str(snakemake.exceptions.LockException()) == sentence
+
+
+LOST = [
+    (lambda: compat.run_one_by_one(object()), None, "groups of jobs ask SLURM for more than they need"),
+    (lambda: compat.submits_to_slurm(object()), True, "so it is taken to"),
+    (lambda: compat.default_resources(object()), {}, "replaces slurm_extra of the profile"),
+    (lambda: compat.touches(object()), False, "--touch is not seen"),
+    (lambda: compat.planned_jobs(object()), [], "not looked at before it"),
+    (lambda: compat.tell_dry_runs_in_full(object()), None, "a dry run shows the messages of jobs alone"),
+]
+
+
+@pytest.mark.parametrize(("touch", "answer", "lost"), LOST, ids=[lost for *_, lost in LOST])
+def test_without_the_internal_a_line_says_what_is_lost_and_the_run_goes_on(caplog, touch, answer, lost):
+    with caplog.at_level(logging.WARNING, "cxr"):
+        assert touch() == answer
+    (line,) = caplog.messages
+    assert line.startswith("this version of Snakemake is another inside (")
+    assert line.endswith(lost)
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "touch", "lost"),
+    [
+        (snakemake.jobs, "GroupJob", compat.tell_why_groups_fail, "why a group of jobs failed is not printed"),
+        (
+            snakemake.jobs.GroupJob,
+            "log_error",
+            compat.tell_why_groups_fail,
+            "why a group of jobs failed is not printed",
+        ),
+        (snakemake.exceptions, "LockException", compat.tell_of_locks, "is told in Snakemake's own words"),
+    ],
+    ids=["GroupJob", "log_error", "LockException"],
+)
+def test_without_a_class_of_snakemake_a_line_says_what_is_lost(monkeypatch, caplog, module, name, touch, lost):
+    monkeypatch.delattr(module, name)
+    with caplog.at_level(logging.WARNING, "cxr"):
+        touch()
+    (line,) = caplog.messages
+    assert line.startswith("this version of Snakemake is another inside (")
+    assert lost in line
+
+
+def test_a_touch_that_fails_for_another_reason_is_not_hidden():
+    class Broken:
+        def needrun_jobs(self):
+            raise OSError("the disk")
+
+    with pytest.raises(OSError, match="the disk"):
+        compat.planned_jobs(Broken())
+
+
+def test_every_touch_is_tried_here():
+    named = {name for name, value in vars(compat).items() if callable(value) and value.__module__ == compat.__name__}
+    touches = {name for name in named if not name.startswith("_")} - {"Planned"}
+    source = Path(__file__).read_text(encoding="utf-8")
+    assert {name for name in touches if source.count(f"compat.{name}") < 2} == set()
+    assert len(touches) == 8
+
+
+def test_no_other_module_imports_snakemake():
+    """But the check of a cluster, no part of a run: it reads a command line as Snakemake does."""
+    importing = {
+        path.relative_to(ROOT / "scripts").as_posix()
+        for path in (ROOT / "scripts").rglob("*.py")
+        if any(
+            name.partition(".")[0] == "snakemake"
+            for name in imported(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+        )
+    }
+    assert importing == {"cxr/workflow/snakemake_compat.py", "cxr/workflow/slurm/devices.py"}
+
+
+def test_the_version_that_was_tried_is_the_only_one_installed():
+    (bound,) = re.findall(r"^snakemake([=<].*)$", (ROOT / "requirements/run.in").read_text(), re.M)
+    assert bound == f"=={version('snakemake')}"
+    assert f"tried with {version('snakemake')}," in compat.__doc__
