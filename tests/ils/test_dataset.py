@@ -10,7 +10,7 @@ from cxr.base.tables import read_lines, read_table
 from cxr.base.vocabulary import LESIONS
 from cxr.ils import templates
 from cxr.ils.dataset.make_pairs import image_pairs
-from cxr.ils.dataset.pairs import FIELDS, records
+from cxr.ils.dataset.pairs import FIELDS, line_of, records
 from dataset_cases import BARS, OPTIONS, build, line, make, random_cohort, study, tuple_, unit, write_shard
 
 # Records and shards
@@ -22,7 +22,7 @@ def test_record_has_every_field_of_the_contract_in_order():
         0, "basic", "effusion", ["right lung base"], reported_location=["right lung base", "left lung base"]
     )
     made, missing = image_pairs(row, [grounded], line([tuple_("effusion", "positive")]), OPTIONS, BARS)
-    rows = list(records(row, "findings", "Effusion.", made))
+    rows = list(map(line_of, records(row, "findings", "Effusion.", made)))
     assert all(tuple(record) == FIELDS for record in rows)
     assert rows[0] == {
         "pair_id": "s1_positive_0",

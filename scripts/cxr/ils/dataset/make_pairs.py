@@ -5,25 +5,24 @@ as ``no_pairs``. Every pair that was not made, and why, is a row of ``dropped``.
 """
 
 import heapq
-import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import groupby
 
 import polars as pl
 
-from cxr.base.atomic import atomic
 from cxr.base.jobs import progress
 from cxr.base.ledger import Ledger
 from cxr.base.tables import read_lines, read_table, write_table
 from cxr.base.vocabulary import LESIONS, SPLITS
 from cxr.ils.dataset.evidence import evidence
 from cxr.ils.dataset.negatives import Bars, draws, negatives, open_ways
-from cxr.ils.dataset.pairs import POLARITIES, Pair, records
+from cxr.ils.dataset.pairs import POLARITIES, Pair, line_of, records
 from cxr.ils.dataset.positives import positives
 from cxr.ils.dataset.shares import Census
+from cxr.instructions.lines import split_files
+from cxr.instructions.record import Record
 
 DROPPED_SCHEMA = {
     "study_id": pl.String,
@@ -77,14 +76,10 @@ def run(
         _count(images, line, options, census)
     bars = census.bars(options.global_share, options.opacity_inference_share)
     ledger, drops = Ledger("dataset"), _Drops()
-    with ExitStack() as stack:
-        files = {
-            split: stack.enter_context(open(stack.enter_context(atomic(path)), "w", encoding="utf-8", newline="\n"))
-            for split, path in zip(SPLITS, (train, validate, test), strict=True)
-        }
+    with split_files(dict(zip(SPLITS, (train, validate, test), strict=True)), line_of) as write:
         for images, line in progress(_by_study(rows, found, reports), number, "dataset"):
             for record in _study(images, line, options, bars, ledger, drops):
-                files[record["split"]].write(json.dumps(record, ensure_ascii=False) + "\n")
+                write(record)
     ledger.finish(excluded, rows["image_id"])
     write_table(dropped, drops.table())
 
@@ -170,8 +165,8 @@ class _Drops:
 
 def _study(
     images: Images, line: dict, options: DatasetOptions, bars: Bars, ledger: Ledger, drops: _Drops
-) -> Iterator[dict]:
-    """Yield the lines of one study. Of several images, the first that can carries the negative of a lesion type."""
+) -> Iterator[Record]:
+    """Yield the records of one study. Of several images, the first that can carries the negative of a lesion type."""
     numbers: Counter = Counter()
     denied: set[str] = set()
     for row, units in images:

@@ -27,8 +27,8 @@ from cxr.base.tables import read_lines, read_table, write_lines, write_table
 from cxr.geometry.affine import to_original
 from cxr.ils import templates
 from cxr.ils.dataset.pairs import FIELDS
+from cxr.instructions.studies import JSON_NAME, MASK_FOLDER, write_studies
 
-JSON_NAME, MASK_FOLDER = "mimic_ils_instruction_answer.json", "lesion_mask"
 SPLIT_NAMES = {"train": "train", "validate": "val", "test": "test"}
 PIXELS = ("frame", "original")
 LISTS = {True: "positive_pairs", False: "negative_pairs"}
@@ -114,23 +114,22 @@ def write_layout(
         shards = {Path(path).stem: stack.enter_context(Shard(path, key="mask_id")) for path in masks}
         wanted = frames if frames and pixels == "original" else []
         originals = {Path(path).stem: stack.enter_context(Shard(path)) for path in wanted}
-        file = stack.enter_context(open(folder / JSON_NAME, "w", encoding="utf-8", newline="\n"))
-        file.write("{")
-        for number, (split, path) in enumerate({"train": train, "validate": validate, "test": test}.items()):
-            file.write(f"{',' * (number > 0)}\n{json.dumps(SPLIT_NAMES[split])}: {{")
-            for position, (lines, entry, names) in enumerate(_released(path)):
-                text = json.dumps(entry, ensure_ascii=False)
-                file.write(f"{',' * (position > 0)}\n{json.dumps(study_key(lines[0]['study_id']))}: {text}")
+
+        def studies(path: str) -> Iterator[tuple[str, dict]]:
+            for image_id, key, entry, names in _released(path):
                 for name, identifier in names.items():
                     mask = shards[place[identifier]].get("mask", identifier)
                     if originals:
-                        mask = _in_original(mask, originals[place[identifier]], lines[0]["image_id"])
+                        mask = _in_original(mask, originals[place[identifier]], image_id)
                     _write_mask(folder / MASK_FOLDER / name, mask)
-            file.write("\n}")
-        file.write("\n}\n")
+                yield key, entry
+
+        lines = {"train": train, "validate": validate, "test": test}
+        write_studies(folder / JSON_NAME, {SPLIT_NAMES[split]: studies(path) for split, path in lines.items()})
 
 
-def _released(path: str) -> Iterator[tuple[list[dict], dict, dict[str, str]]]:
+def _released(path: str) -> Iterator[tuple[str, str, dict, dict[str, str]]]:
+    """Yield (image, name of the study, its entry, {mask path: mask_id}) of every study of a split."""
     seen: set[str] = set()
     for study_id, group in groupby(read_lines(path), key=lambda line: line["study_id"]):
         key = study_key(study_id)
@@ -140,7 +139,7 @@ def _released(path: str) -> Iterator[tuple[list[dict], dict, dict[str, str]]]:
         lines = list(group)
         if len({line["image_id"] for line in lines}) > 1:
             raise UserError(f"{key} has several images, the released layout holds one: set cohort.per_study to first")
-        yield (lines, *released_study(lines))
+        yield (lines[0]["image_id"], key, *released_study(lines))
 
 
 def _in_original(mask: np.ndarray, frames: Shard, image_id: str) -> np.ndarray:

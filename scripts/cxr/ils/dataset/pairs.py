@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from cxr.base.vocabulary import HEART
 from cxr.ils import templates
+from cxr.instructions.record import Record, Turn
 
 FIELDS = (
     "pair_id",
@@ -28,6 +29,7 @@ FIELDS = (
     "mask_id",
 )
 POLARITIES = ("positive", "negative")
+SOURCE = "ils"
 
 
 @dataclass(frozen=True)
@@ -97,21 +99,40 @@ def pair_id(study_id: str, seg: bool, number: int) -> str:
 
 def records(
     study: dict, section_name: str, section_content: str, pairs: Iterable[Pair], numbers: Counter | None = None
-) -> Iterator[dict]:
-    """Yield the lines of one image, numbered within the study's positives and negatives, with every field in order.
+) -> Iterator[Record]:
+    """Yield the records of one image, numbered within the study's positives and negatives.
 
     ``study`` gives study_id, image_id, subject_id and split. ``numbers`` counts on from a study's image to its next.
     """
     numbers = Counter() if numbers is None else numbers
+    ids = {name: study[name] for name in ("subject_id", "study_id", "image_id", "split")}
     for pair in pairs:
-        values = vars(pair) | {
-            "pair_id": pair_id(study["study_id"], pair.seg, numbers[pair.seg]),
-            "subject_id": study["subject_id"],
-            "study_id": study["study_id"],
-            "image_id": study["image_id"],
-            "split": study["split"],
-            "section_name": section_name,
-            "section_content": section_content,
-        }
+        own = ("target", "certainty", "sentence_index", "location", "grounded_location", "reported_location", "seg")
+        section = {"section_name": section_name, "section_content": section_content}
+        yield Record(
+            sample_id=pair_id(study["study_id"], pair.seg, numbers[pair.seg]),
+            task=pair.type,
+            source=SOURCE,
+            **ids,
+            turns=(Turn(pair.instruction, pair.answer),),
+            mask_ids=() if pair.mask_id is None else (pair.mask_id,),
+            more=section | {name: getattr(pair, name) for name in own},
+        )
         numbers[pair.seg] += 1
-        yield {name: list(value) if isinstance(value := values[name], tuple) else value for name in FIELDS}
+
+
+def line_of(record: Record) -> dict:
+    """Return the line of a record of ours: every one of ``FIELDS`` in order."""
+    (turn,) = record.turns
+    values = dict(record.more) | {
+        "pair_id": record.sample_id,
+        "subject_id": record.subject_id,
+        "study_id": record.study_id,
+        "image_id": record.image_id,
+        "split": record.split,
+        "type": record.task,
+        "instruction": turn.question,
+        "answer": turn.answer,
+        "mask_id": next(iter(record.mask_ids), None),
+    }
+    return {name: list(value) if isinstance(value := values[name], tuple) else value for name in FIELDS}

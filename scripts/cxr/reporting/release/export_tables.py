@@ -18,12 +18,14 @@ import numpy as np
 from cxr.base.atomic import whole
 from cxr.base.hdf5 import FRAME_SIZE
 from cxr.base.jobs import progress
-from cxr.reporting.release import coco
+from cxr.base.vocabulary import LESIONS
+from cxr.instructions import coco
 from cxr.reporting.release.parquet import CONFIGS, IMAGES, PAIRS, SPLIT_NAMES, Part, held, png, shown
 from cxr.reporting.release.sources import Sources
 from cxr.reporting.release.withheld import Withheld, kept_pairs, studies, units
 
 COUNTS = "counts.json"
+CATEGORIES = coco.categories(LESIONS, "lesion")
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,7 @@ def _write_split(folder: Path, split: str, read, sources: Sources, withheld: Wit
             "date_created": options.date, "licence": options.licence, "pixels": options.coco_pixels}  # fmt: skip
     original = options.coco_pixels == "original"
     with ExitStack() as stack:
-        writer = stack.enter_context(coco.Writer(folder / "coco" / f"{SPLIT_NAMES[split]}.json", info))
+        writer = stack.enter_context(coco.Writer(folder / "coco" / f"{SPLIT_NAMES[split]}.json", info, CATEGORIES))
         for _, lines in progress(read(), totals["studies"], f"release, {split}"):
             drawn = {line["mask_id"]: sources.mask(line["mask_id"]) for line in lines if line["seg"]}
             pictures = {name: png(mask) for name, mask in drawn.items()}
@@ -132,6 +134,10 @@ def _write_coco(
     withheld: Withheld,
     original: bool,
 ) -> None:
+    """Write an image and its annotations: a distinct (mask, target, location) each, as in the review.
+
+    ``pair_ids`` tells which pairs have it. An image without any is there too: its pairs are negatives.
+    """
     image_id = lines[0]["image_id"]
     (rows, columns), affine = sources.geometry(image_id)
     height, width = (rows, columns) if original else (FRAME_SIZE, FRAME_SIZE)

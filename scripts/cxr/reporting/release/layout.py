@@ -10,9 +10,9 @@ from typing import BinaryIO
 
 from cxr.base.atomic import link
 from cxr.base.tables import read_table
+from cxr.instructions.studies import JSON_NAME, MASK_FOLDER, write_studies
 from cxr.reporting.release.withheld import Withheld
 
-JSON_NAME, MASK_FOLDER = "mimic_ils_instruction_answer.json", "lesion_mask"
 TEST = "test"
 
 
@@ -23,24 +23,19 @@ def copy_layout(source: Path, target: Path, images: str, withheld: Withheld, kep
     """
     studies = dict(read_table(images).select("image_id", "study_id").iter_rows())
     target.mkdir(parents=True, exist_ok=True)
-    written = target / JSON_NAME
-    with open(source / JSON_NAME, "rb") as held, open(written, "w", encoding="utf-8", newline="\n") as file:
-        file.write("{")
-        for number, (split, places) in enumerate(_places(held).items()):
-            file.write(f"{',' * (number > 0)}\n{json.dumps(split)}: {{")
-            first = True
+    with open(source / JSON_NAME, "rb") as held:
+
+        def shown(split: str, places: list[int]) -> Iterator[tuple[str, dict]]:
             for shown_key, place in _ordered(held, places, studies, withheld):
                 key, entry = _entry(held, place)
                 names = _chosen(entry, key, studies[entry["dicom_id"]], kept if split == TEST else None)
                 if names is None:
                     continue
-                text = json.dumps(_shown(entry, key, shown_key, withheld), ensure_ascii=False)
-                file.write(f"{'' if first else ','}\n{json.dumps(shown_key)}: {text}")
-                first = False
                 for name in sorted(names):
                     link(source / MASK_FOLDER / name, target / MASK_FOLDER / _renamed(name, key, shown_key))
-            file.write("\n}")
-        file.write("\n}\n")
+                yield shown_key, _shown(entry, key, shown_key, withheld)
+
+        write_studies(target / JSON_NAME, {split: shown(split, places) for split, places in _places(held).items()})
 
 
 def _places(held: BinaryIO) -> dict[str, list[int]]:

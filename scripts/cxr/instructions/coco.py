@@ -1,20 +1,22 @@
 """A split in COCO's format for instances, with masks as its compressed run lengths.
 
-An annotation is a distinct (mask, target, location) of the dataset, as in the review; ``pair_ids`` tells which pairs
-have it. An image without any is there too: its pairs are negatives.
+What an annotation stands for, and which samples have it, is told by whoever writes it; an image may have none.
 """
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
 import numpy as np
 
-from cxr.base.vocabulary import LESIONS
 from cxr.geometry.boxes import bounds
 from cxr.geometry.rle import encode
 
-CATEGORIES = [{"id": number, "name": name, "supercategory": "lesion"} for number, name in enumerate(LESIONS, 1)]
+
+def categories(names: Sequence[str], above: str) -> list[dict]:
+    """Return COCO's categories of these names, numbered from 1; ``above``: what they all are."""
+    return [{"id": number, "name": name, "supercategory": above} for number, name in enumerate(names, 1)]
 
 
 def annotation(mask: np.ndarray) -> dict:
@@ -25,10 +27,14 @@ def annotation(mask: np.ndarray) -> dict:
 
 
 class Writer:
-    """Write the file of one split; images go straight to it, annotations wait in a file of their own."""
+    """Write the file of one split; images go straight to it, annotations wait in a file of their own.
 
-    def __init__(self, path: Path, info: dict):
-        self._path, self._info = path, info
+    ``kinds``: what :func:`categories` returns.
+    """
+
+    def __init__(self, path: Path, info: dict, kinds: list[dict]):
+        self._path, self._info, self._kinds = path, info, kinds
+        self._numbers = {kind["name"]: kind["id"] for kind in kinds}
         self._waiting = path.with_suffix(".annotations")
         self._images = self._annotations = 0
 
@@ -36,7 +42,7 @@ class Writer:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         self._file: IO[str] = open(self._path, "w", encoding="utf-8", newline="\n")
         self._second: IO[str] = open(self._waiting, "w+", encoding="utf-8", newline="\n")
-        head = {"info": self._info, "categories": CATEGORIES}
+        head = {"info": self._info, "categories": self._kinds}
         self._file.write(json.dumps(head, ensure_ascii=False)[:-1] + ',\n"images": [')
         return self
 
@@ -50,7 +56,7 @@ class Writer:
     def annotate(self, image: int, target: str, drawn: dict, **facts: object) -> None:
         """Add an annotation (what :func:`annotation` returns) of the image of that number."""
         self._annotations += 1
-        numbers = {"id": self._annotations, "image_id": image, "category_id": 1 + LESIONS.index(target)}
+        numbers = {"id": self._annotations, "image_id": image, "category_id": self._numbers[target]}
         text = json.dumps(numbers | drawn | facts, ensure_ascii=False)
         self._second.write(f"{',' * (self._annotations > 1)}\n{text}")
 

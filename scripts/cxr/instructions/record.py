@@ -1,0 +1,50 @@
+"""The record of a sample: what is asked and answered of one picture, and what the answer points at."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from cxr.base.vocabulary import SPLITS
+
+Box = tuple[float, float, float, float]
+"""x1, y1, x2, y2 as shares of the picture's width and height, 0 to 1 from its upper left corner."""
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A question and its answer."""
+
+    question: str
+    answer: str
+
+
+@dataclass(frozen=True)
+class Record:
+    """A sample: one picture and its turns, in order.
+
+    sample_id: unique in the data of its system; task: the kind of sample, source: where its facts come from, by the
+    names of the system; boxes: name to boxes that the answers point at; mask_ids: the masks that they point at, in
+    order; more: the system's own fields. Raises ValueError for a record without a turn, of an unknown split, or with a
+    box that is empty or leaves the picture.
+    """
+
+    sample_id: str
+    task: str
+    source: str
+    split: str
+    subject_id: str
+    study_id: str
+    image_id: str
+    turns: tuple[Turn, ...]
+    boxes: Mapping[str, tuple[Box, ...]] = field(default_factory=dict)
+    mask_ids: tuple[str, ...] = ()
+    more: Mapping[str, object] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.turns:
+            raise ValueError(f"{self.sample_id} has no turn")
+        if self.split not in SPLITS:
+            raise ValueError(f"{self.sample_id} is of the split {self.split!r}, not one of {', '.join(SPLITS)}")
+        for name, boxes in self.boxes.items():
+            for x1, y1, x2, y2 in boxes:
+                if not (0 <= x1 < x2 <= 1 and 0 <= y1 < y2 <= 1):
+                    raise ValueError(f"{self.sample_id} has a box of {name!r} that is empty or leaves the picture")
