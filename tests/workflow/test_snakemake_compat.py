@@ -160,15 +160,9 @@ def test_without_the_internal_a_line_says_what_is_lost_and_the_run_goes_on(caplo
     ("module", "name", "touch", "lost"),
     [
         (snakemake.jobs, "GroupJob", compat.tell_why_groups_fail, "why a group of jobs failed is not printed"),
-        (
-            snakemake.jobs.GroupJob,
-            "log_error",
-            compat.tell_why_groups_fail,
-            "why a group of jobs failed is not printed",
-        ),
         (snakemake.exceptions, "LockException", compat.tell_of_locks, "is told in Snakemake's own words"),
     ],
-    ids=["GroupJob", "log_error", "LockException"],
+    ids=["GroupJob", "LockException"],
 )
 def test_without_a_class_of_snakemake_a_line_says_what_is_lost(monkeypatch, caplog, module, name, touch, lost):
     monkeypatch.delattr(module, name)
