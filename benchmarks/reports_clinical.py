@@ -22,10 +22,10 @@ import numpy as np
 
 from cxr.base.vocabulary import LESIONS, VALID_LOCATIONS, kinds_under
 from cxr.language.reports import read_reports
+from cxr.metrics.labels import share
 from cxr.workflow import params, settings
 from reports_labelled import Clinical, Told
 from reports_measures import Measure, sums
-from reports_scores import share
 
 CARDIOMEGALY = "cardiomegaly"
 ENGLISH, NO_REPORT = "en", "no_report"

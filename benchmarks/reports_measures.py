@@ -9,6 +9,7 @@ import numpy as np
 
 import reports_scores as scores
 from cxr.base.vocabulary import LESIONS
+from cxr.metrics import labels
 from reports_labelled import Report
 
 
@@ -97,15 +98,15 @@ def measured(reports: list[Report], answers: list[list[dict]], rounds: int) -> A
         by_lesion = sums(scores.count(reports, answers, grades), groups, rounds)
         everything, cases = by_lesion.total(), by_lesion.whole[:, [0, 2]].sum()
         ways[way] = {
-            "P": everything.measure(scores.precision, cases),
-            "R": everything.measure(scores.recall, cases),
-            "micro-F1": everything.measure(scores.f1, cases),
-            "macro-F1": by_lesion.measure(scores.macro_f1, cases),
+            "P": everything.measure(labels.precision, cases),
+            "R": everything.measure(labels.recall, cases),
+            "micro-F1": everything.measure(labels.f1, cases),
+            "macro-F1": by_lesion.measure(labels.macro_f1, cases),
         }
         if grades == scores.USUAL:
             for column, lesion in enumerate(LESIONS):
                 own, n = by_lesion.part((column,)), by_lesion.whole[column, [0, 2]].sum()
-                parts = (("P", scores.precision), ("R", scores.recall), ("F1", scores.f1))
+                parts = (("P", labels.precision), ("R", labels.recall), ("F1", labels.f1))
                 lesions[lesion] = {name: own.measure(score, n) for name, score in parts}
     placed = sums(scores.count_places(reports, answers), groups, rounds)
     places = {}

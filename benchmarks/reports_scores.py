@@ -11,6 +11,7 @@ import numpy as np
 
 from cxr.base.vocabulary import LESIONS
 from cxr.language.reports.schema import HEDGES
+from cxr.metrics.labels import share
 from reports_labelled import Case, Expected, Report
 
 FAMILY = {
@@ -108,34 +109,9 @@ def count_places(reports: list[Report], answers: list[list[dict]]) -> np.ndarray
     return table
 
 
-def precision(counts: np.ndarray) -> np.ndarray:
-    return share(counts[..., 0], counts[..., 0] + counts[..., 1])
-
-
-def recall(counts: np.ndarray) -> np.ndarray:
-    return share(counts[..., 0], counts[..., 0] + counts[..., 2])
-
-
-def f1(counts: np.ndarray) -> np.ndarray:
-    return share(2 * counts[..., 0], 2 * counts[..., 0] + counts[..., 1] + counts[..., 2])
-
-
-def macro_f1(counts: np.ndarray) -> np.ndarray:
-    """Return the mean F1 (...) of lesions (..., 7, 3) that are labelled or found at all; NaN if none is."""
-    values = f1(counts)
-    known = np.isfinite(values)
-    return share(np.where(known, values, 0).sum(-1), known.sum(-1))
-
-
 def part_right(counts: np.ndarray) -> np.ndarray:
     """Return right / told (...) of counts (..., 2)."""
     return share(counts[..., 0], counts[..., 1])
-
-
-def share(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
-    """Return part / whole as float, NaN where the whole is nothing."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(part, float) / whole
 
 
 # ---- sentences -------------------------------------------------------------------------------------------------------

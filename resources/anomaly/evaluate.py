@@ -6,6 +6,7 @@ import numpy as np
 from films import Film
 
 from cxr.ils.masks.thresholds import level
+from cxr.metrics import masks
 
 Map = Callable[[Film], np.ndarray]
 MIN_REST = 0.2  # share of the lungs that must lie outside the lesion for the two to be compared
@@ -38,8 +39,7 @@ def shares(films: list[Film], map_of: Map, where: Callable[[Film], np.ndarray]) 
 
 def dice(films: list[Film], map_of: Map, level: int = HIGH) -> float:
     """Return the mean Dice of {map >= level} and the lesion."""
-    pairs = [(map_of(film) >= level, film.lesion) for film in films]
-    return float(np.mean([2 * (a & b).sum() / max(1, a.sum() + b.sum()) for a, b in pairs]))
+    return float(np.mean([masks.dice(*masks.overlap(map_of(film) >= level, film.lesion)) for film in films]))
 
 
 def interval(values: np.ndarray, seed: int = 0) -> list[float]:

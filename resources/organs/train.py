@@ -28,6 +28,7 @@ sys.path.insert(0, str(HERE))
 import data  # noqa: E402
 from augment import augment, spoil  # noqa: E402
 
+from cxr.metrics import masks  # noqa: E402
 from cxr.nets.map_net import clean_mask, prepare  # noqa: E402
 
 SEED = 2
@@ -139,7 +140,7 @@ def scores(net: OrganNet, pool: data.Pool) -> list[dict[str, float]]:
     for frame, target in zip(pool.frames, pool.truth, strict=True):
         found = [clean_mask(p) for p in data.upsample(probabilities(net, frame[None])[0])]
         pairs = zip(data.LABELS, found, target, strict=True)
-        result.append({name: float(2 * (a & b).sum() / max(1, a.sum() + b.sum())) for name, a, b in pairs})
+        result.append({name: masks.dice(*masks.overlap(a, b)) for name, a, b in pairs})
     return result
 
 

@@ -42,7 +42,7 @@ def metric(shared):
 def overlaps(metric, *, foreground: bool) -> np.ndarray:
     """Return (6, 2) intersections and unions of one class, by our code."""
     both = zip(metric["pred"].astype(bool) == foreground, metric["gt"].astype(bool) == foreground, strict=True)
-    return np.array([metrics.overlap(pack(predicted), pack(reference)) for predicted, reference in both])
+    return np.array([metrics.overlap_packed(pack(predicted), pack(reference)) for predicted, reference in both])
 
 
 @pytest.mark.parametrize("foreground", [False, True])
@@ -50,14 +50,14 @@ def test_overlap_and_iou_are_the_originals_to_the_digit(metric, foreground):
     intersection, union = overlaps(metric, foreground=foreground).T
     assert intersection.tolist() == metric["intersection"][:, int(foreground)].tolist()
     assert union.tolist() == metric["union"][:, int(foreground)].tolist()
-    ours = metrics.iou(intersection, union)
+    ours = metrics.lisa_iou(intersection, union)
     assert ours.dtype == np.float32
     assert ours.tobytes() == np.ascontiguousarray(metric["acc_iou"][:, int(foreground)]).tobytes()
 
 
 def test_means_are_the_originals_to_the_digit(metric):
     intersection, union = overlaps(metric, foreground=True).T
-    iou, positive = metrics.iou(intersection, union), metric["gt"].any(axis=(1, 2))
+    iou, positive = metrics.lisa_iou(intersection, union), metric["gt"].any(axis=(1, 2))
     ours = {
         "giou_all": metrics.mean(iou),
         "giou_pos": metrics.mean(iou[positive]),
@@ -71,29 +71,6 @@ def test_means_are_the_originals_to_the_digit(metric):
     for chosen, name in ((positive, "giou_pos"), (~positive, "n_acc"), (positive | True, "giou_all")):
         assert iou[chosen].cumsum(dtype=np.float32)[-1] / np.float32(chosen.sum()) == metric[name], name
     assert 0 < positive.sum() < len(positive)
-
-
-def test_the_epsilon_is_added_to_the_union_in_single_precision():
-    assert metrics.iou(np.array([91, 0, 0]), np.array([91, 5, 0])).tolist() == [
-        float(np.float32(91) / np.float32(91.00001)),
-        0.0,
-        1.0,
-    ]
-
-
-@given(hnp.arrays(bool, (2, 8, 16)))
-def test_overlap_of_packed_masks_is_that_of_pixels(masks):
-    one, other = masks
-    assert metrics.overlap(pack(one), pack(other)) == ((one & other).sum(), (one | other).sum())
-
-
-def test_resizing_takes_the_nearest_pixel():
-    mask = np.random.default_rng(0).random((512, 512)) > 0.5
-    assert (metrics.resize_mask(mask, 1024) == np.kron(mask, np.ones((2, 2), bool))).all()
-    assert (metrics.resize_mask(mask, 256) == mask[::2, ::2]).all()
-    third = mask[:9, :9]
-    assert (metrics.resize_mask(third, 3) == third[::3, ::3]).all()
-    assert metrics.resize_mask(mask, 512) is not None
 
 
 # Run lengths

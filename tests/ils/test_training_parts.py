@@ -20,7 +20,7 @@ from cxr.ils.training.parts import LoraOptions, add_adapters, choose, merge_adap
 from cxr.ils.training.plain import Runner
 from cxr.ils.training.recipe import Recipe
 from cxr.ils.training.validation import scores
-from cxr.metrics.masks import cumulative_iou, iou, mean, overlap
+from cxr.metrics.masks import cumulative_iou, lisa_iou, mean, overlap_packed
 from training_runs import NAMED, SIZES, options
 
 LORA = LoraOptions(rank=4, alpha=8, dropout=0.0)
@@ -188,9 +188,9 @@ def expected(masks: list[np.ndarray], references: list[np.ndarray]) -> tuple:
     packed = [
         (np.packbits(one, axis=-1), np.packbits(two, axis=-1)) for one, two in zip(masks, references, strict=True)
     ]
-    both, either = np.array([overlap(*each) for each in packed]).T
+    both, either = np.array([overlap_packed(*each) for each in packed]).T
     positive = np.array([reference.any() for reference in references])
-    ious = iou(both, either)
+    ious = lisa_iou(both, either)
     ciou = cumulative_iou(both[positive], either[positive])
     return mean(ious[positive]), ciou, mean(ious[~positive])
 

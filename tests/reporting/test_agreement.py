@@ -30,7 +30,7 @@ from cxr.reporting.agreement.compare import (
     score,
 )
 from cxr.reporting.agreement.measures import Value, false_boxes, of_boxes, of_map, of_mask
-from cxr.reporting.agreement.references import Region, bounding, distinct, in_frame, kinds, load
+from cxr.reporting.agreement.references import Region, distinct, in_frame, kinds, load
 from cxr.workflow.params import references, stage_options
 from cxr.workflow.settings import read
 
@@ -148,13 +148,6 @@ def test_a_mask_of_a_release_is_in_the_frame_if_it_has_its_size(tmp_path):
     cv2.imwrite(str(path), whole)
     region, _ = in_frame(Annotation("i", "edema", drawn=path), "edema", affine, (100, 200), 64)
     assert np.array_equal(region.mask, square(8, 16, 32, 32, 64))
-
-
-def test_a_mask_is_boxed_part_by_part():
-    mask = square(0, 0, 10, 10, 64) | square(20, 30, 40, 60, 64) | square(50, 0, 52, 2, 64)
-    assert bounding(mask).tolist() == [[20, 30, 40, 60], [0, 0, 10, 10]]
-    assert bounding(square(50, 0, 52, 2, 64)).tolist() == [[50, 0, 52, 2]]
-    assert bounding(np.zeros((64, 64), bool)).shape == (0, 4)
 
 
 def test_what_two_readers_drew_counts_once():

@@ -15,7 +15,6 @@ from cxr.reporting.review import rates
 from cxr.reporting.review.make_pages import unit_table
 from cxr.reporting.review.merge import reasons_of, rejections
 from cxr.reporting.review.page import inert, mask_bytes, picture_bytes
-from cxr.reporting.review.rater_agreement import agreement
 from cxr.reporting.review.sheets import Answer, Asked, read_sheets
 from cxr.reporting.review.units import LETTERS, deal, ordered, sample, units_of
 from review_cases import NASTY, cells, make_page, units
@@ -214,55 +213,6 @@ def test_two_sheets_of_one_expert_and_none_are_refused(tmp_path):
         read_sheets(sheets(tmp_path, GOOD_B, GOOD_B), ASKED)
     with pytest.raises(UserError, match=r"review.sheets is empty"):
         read_sheets([], ASKED)
-
-
-def of_counts(*groups: tuple[int, int]) -> np.ndarray:
-    return np.repeat([yes for yes, _ in groups], [units for _, units in groups])
-
-
-def agreed(yes: np.ndarray, raters: int, **more: object):
-    how = {"replicates": 0, "level": 0.95, "seed": 1} | more
-    return agreement(yes, raters, np.arange(len(yes)), **how)
-
-
-def test_agreement_of_two_raters_by_hand():
-    # 118 both yes, 5 + 2 split, none both no: pa = 118/125; yeses 243 of 250, so p = .972
-    found = agreed(of_counts((2, 118), (1, 7)), 2)
-    p = 243 / 250
-    chance = 2 * p * (1 - p)
-    assert (found.units, found.unanimous) == (125, 118)
-    assert found.percent == pytest.approx(0.944)
-    assert found.ac1 == pytest.approx((0.944 - chance) / (1 - chance))
-    assert found.ac1 == pytest.approx(0.9408, abs=5e-5)
-    assert found.kappa == pytest.approx(-0.0288, abs=5e-5)
-
-
-def test_agreement_of_four_raters_by_hand():
-    # units with 4, 3, 2 yeses: pairs that agree 6, 3, 2 of 6; p = 9/12; Fleiss' chance 10/16, Gwet's 6/16
-    found = agreed(np.array([4, 3, 2]), 4)
-    assert found.percent == pytest.approx(11 / 18)
-    assert found.kappa == pytest.approx((11 / 18 - 10 / 16) / (6 / 16))
-    assert found.ac1 == pytest.approx((11 / 18 - 6 / 16) / (10 / 16))
-    assert found.unanimous == 1
-
-
-def test_agreement_where_there_is_none_to_speak_of():
-    assert agreed(np.array([1, 0]), 1).percent is None
-    assert agreed(np.array([], int), 4).ac1 is None
-    same = agreed(np.array([4, 4]), 4, replicates=50)
-    assert (same.percent, same.kappa, same.ac1) == (1, None, 1)
-    assert same.ac1_interval == (1, 1)
-
-
-def test_intervals_of_agreement_draw_patients():
-    yes = of_counts((4, 60), (2, 40))
-    alone = agreed(yes, 4, replicates=2000).ac1_interval
-    # the same units, all of one kind in two patients: what is drawn is a patient, so the interval is far wider
-    two = agreement(yes, 4, np.array(["p"] * 60 + ["q"] * 40), replicates=2000, level=0.95, seed=1).ac1_interval
-    assert alone[0] < agreed(yes, 4).ac1 < alone[1]
-    assert two[1] == 1
-    assert two[0] == pytest.approx((1 / 3 - 1 / 2) / (1 / 2))
-    assert two[0] < alone[0]
 
 
 def test_wilsons_interval_by_hand():

@@ -7,7 +7,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from cxr.geometry.affine import FITS, fit_affine, points_to_frame, points_to_original, to_frame, to_original
-from cxr.geometry.boxes import clip_boxes
+from cxr.geometry.boxes import box_iou, clip_boxes
+from cxr.geometry.components import boxes_around, largest
+from cxr.geometry.resize import resize_mask
+from cxr.geometry.suppression import suppress
 
 SIZE = 128
 sides = st.integers(20, 700)
@@ -162,3 +165,86 @@ def test_infinite_and_huge_boxes_are_clipped():
     assert whole.tolist() == [0, 0, 20, 10]
     assert (far[2] - far[0]) * (far[3] - far[1]) == 0
     assert (turned[2] - turned[0]) * (turned[3] - turned[1]) == 0
+
+
+# Boxes that overlap
+
+
+def pixels(box) -> set:
+    """An independent oracle: the unit pixels of a box with integer corners."""
+    return {(x, y) for x in range(box[0], box[2]) for y in range(box[1], box[3])}
+
+
+corner = st.integers(0, 6)
+whole_box = st.tuples(corner, corner, corner, corner).map(
+    lambda b: (min(b[0], b[2]), min(b[1], b[3]), max(b[0], b[2]) + 1, max(b[1], b[3]) + 1)
+)
+
+
+@given(st.lists(whole_box, max_size=5), st.lists(whole_box, max_size=5))
+def test_iou_counts_pixels(first, second):
+    found = box_iou(np.array(first, float).reshape(-1, 4), np.array(second, float).reshape(-1, 4))
+    for i, a in enumerate(first):
+        for j, b in enumerate(second):
+            assert found[i, j] == len(pixels(a) & pixels(b)) / len(pixels(a) | pixels(b))
+
+
+def test_iou_of_boxes_without_area_is_zero():
+    assert box_iou(np.array([[1.0, 1, 1, 4]]), np.array([[1.0, 1, 1, 4], [0, 0, 4, 4]])).tolist() == [[0.0, 0.0]]
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(st.tuples(whole_box, st.integers(1, 4), st.integers(0, 2)), max_size=9),
+    st.sampled_from([0.0, 0.25, 1 / 3, 0.5, 1.0]),
+)
+def test_suppression_is_the_greedy_rule(rows, iou):
+    """Oracle: walk the boxes from the most preferred one; a box stays unless one of its class that stayed overlaps."""
+    boxes = np.array([row[0] for row in rows], float).reshape(-1, 4)
+    confidence = np.array([row[1] / 4 for row in rows])
+    classes = np.array([row[2] for row in rows], int)
+    stay = []
+    for index in sorted(range(len(rows)), key=lambda i: (-rows[i][1], rows[i][0], rows[i][2])):
+        a = pixels(rows[index][0])
+        rivals = [pixels(rows[other][0]) for other in stay if rows[other][2] == rows[index][2]]
+        if all(len(a & b) / len(a | b) <= iou for b in rivals):
+            stay.append(index)
+    kept = suppress(boxes, confidence, classes, iou)
+    # Equal rows are interchangeable: compare what they hold, not their number.
+    assert [rows[i] for i in kept] == [rows[i] for i in stay]
+
+
+# Components
+
+
+def square(x1: int, y1: int, x2: int, y2: int) -> np.ndarray:
+    mask = np.zeros((64, 64), bool)
+    mask[y1:y2, x1:x2] = True
+    return mask
+
+
+def test_a_mask_is_boxed_part_by_part():
+    mask = square(0, 0, 10, 10) | square(20, 30, 40, 60) | square(50, 0, 52, 2)
+    assert boxes_around(mask, 64).tolist() == [[20, 30, 40, 60], [0, 0, 10, 10]]
+    assert boxes_around(mask).tolist() == [[20, 30, 40, 60], [0, 0, 10, 10], [50, 0, 52, 2]]
+    assert boxes_around(square(50, 0, 52, 2), 64).tolist() == [[50, 0, 52, 2]]
+    assert boxes_around(np.zeros((64, 64), bool)).shape == (0, 4)
+
+
+def test_parts_that_touch_by_a_corner_are_one():
+    assert boxes_around(square(0, 0, 4, 4) | square(4, 4, 6, 6)).tolist() == [[0, 0, 6, 6]]
+
+
+def test_the_largest_part_stays_without_its_holes():
+    ring = square(10, 10, 30, 30) & ~square(15, 15, 20, 20)
+    assert np.array_equal(largest(ring | square(40, 40, 50, 50)), square(10, 10, 30, 30))
+    assert not largest(np.zeros((64, 64), bool)).any()
+
+
+def test_resizing_takes_the_nearest_pixel():
+    mask = np.random.default_rng(0).random((512, 512)) > 0.5
+    assert (resize_mask(mask, 1024) == np.kron(mask, np.ones((2, 2), bool))).all()
+    assert (resize_mask(mask, 256) == mask[::2, ::2]).all()
+    third = mask[:9, :9]
+    assert (resize_mask(third, 3) == third[::3, ::3]).all()
+    assert resize_mask(mask, 512) is not None

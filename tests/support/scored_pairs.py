@@ -21,7 +21,7 @@ def rows(seed: int, subjects: int = 9, pairs: int = 60) -> pl.DataFrame:
         "polarity": random.choice(["positive", "negative"], pairs),
         "intersection": intersection,
         "union": union,
-        "iou": masks.iou(intersection, union),
+        "iou": masks.lisa_iou(intersection, union),
         **flags,
         "reason": [""] * pairs,
         "detail": [""] * pairs,

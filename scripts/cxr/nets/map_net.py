@@ -6,6 +6,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 
+from cxr.geometry.components import largest
 from cxr.nets import onnx
 
 
@@ -25,12 +26,7 @@ def prepare(image: np.ndarray, size: int, percentiles: tuple[float, float]) -> n
 
 def clean_mask(probability: np.ndarray) -> np.ndarray:
     """Threshold a map (H, W) at one half, keep the largest 8-connected component and fill its holes."""
-    count, labels, stats, _ = cv2.connectedComponentsWithStats((probability > 0.5).astype(np.uint8), connectivity=8)
-    if count < 2:
-        return np.zeros(probability.shape, bool)
-    largest = (labels == 1 + int(np.argmax(stats[1:, cv2.CC_STAT_AREA]))).astype(np.uint8)
-    outlines, _ = cv2.findContours(largest, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
-    return cv2.drawContours(largest, outlines, -1, 1, cv2.FILLED) > 0
+    return largest(probability > 0.5)
 
 
 class MapNet:

@@ -6,7 +6,7 @@ import cv2
 import numpy as np
 
 from cxr.base.hdf5 import pack
-from cxr.metrics.masks import resize_mask
+from cxr.geometry.resize import resize_mask
 
 
 class Fault(Exception):

@@ -13,9 +13,10 @@ from cxr.base.errors import UserError
 from cxr.base.hdf5 import Shard, pack
 from cxr.base.jobs import progress
 from cxr.base.tables import read_table
+from cxr.geometry.resize import resize_mask
 from cxr.ils.evaluation import text
 from cxr.ils.evaluation.predictions import FAILURES, NOT_ASKED, Prediction, Predictions
-from cxr.metrics.masks import iou, overlap, resize_mask
+from cxr.metrics.masks import lisa_iou, overlap_packed
 
 COLUMNS = {
     "pair_id": Column(pl.String, "Pair."),
@@ -132,12 +133,12 @@ def _rows(
 def _areas(found: Prediction, reference: np.ndarray, count_failed: bool) -> tuple:
     """Return intersection, union and IoU; of a failed prediction those of one that meets nothing, or None."""
     if found.mask is not None:
-        intersection, union = overlap(found.mask, reference)
-        return intersection, union, float(iou(intersection, union))
+        intersection, union = overlap_packed(found.mask, reference)
+        return intersection, union, float(lisa_iou(intersection, union))
     if not count_failed:
         return None, None, None
     # IoU 0 for a negative too: failing is no way of saying that nothing is there
-    return 0, overlap(reference, reference)[1], 0.0
+    return 0, overlap_packed(reference, reference).union, 0.0
 
 
 def is_failure(reason: str) -> bool:

@@ -19,6 +19,7 @@ from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_lines, read_table
 from cxr.base.vocabulary import LESIONS
 from cxr.ils.inference.overlay import PREDICTED, REFERENCE, show
+from cxr.metrics import masks as metrics
 from cxr.plotting.plots import save_sheet
 
 ROWS = 6
@@ -152,4 +153,4 @@ def overlap(reference: np.ndarray | None, predicted: np.ndarray | None) -> str:
     empty = predicted is None or not predicted.any()
     if reference is None or not reference.any():
         return "both empty" if empty else "a mask where there is no lesion"
-    return "no mask" if empty else f"IoU {(reference & predicted).sum() / (reference | predicted).sum():.2f}"
+    return "no mask" if empty else f"IoU {metrics.iou(*metrics.overlap(reference, predicted)):.2f}"

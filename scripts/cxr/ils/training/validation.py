@@ -3,14 +3,13 @@
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
 import torch
 
 from cxr.ils.rosalia.model import Rosalia
 from cxr.ils.rosalia.samples import Pairs, loader, sentences
+from cxr.metrics.masks import cumulative_iou, lisa_iou, overlap
 from cxr.nets.devices import inference
-
-EPSILON = 1e-5
-"""Added to the union, as the published code's metric does."""
 
 
 class Ranks(Protocol):
@@ -50,7 +49,7 @@ def scores(model: Rosalia, pairs: Pairs, batch: int, workers: int, ranks: Ranks,
     iou, intersection, union, positives, empty, negatives = ranks.sum(sums).tolist()
     return Scores(
         giou=iou / positives if positives else float("nan"),
-        ciou=intersection / (union + 1e-10) if positives else float("nan"),
+        ciou=cumulative_iou(np.array([intersection]), np.array([union])) if positives else float("nan"),
         n_acc=empty / negatives if negatives else float("nan"),
     )
 
@@ -58,5 +57,5 @@ def scores(model: Rosalia, pairs: Pairs, batch: int, workers: int, ranks: Ranks,
 def _counted(mask: torch.Tensor, reference: torch.Tensor) -> torch.Tensor:
     if not reference.any():
         return torch.tensor([0, 0, 0, 0, float(not mask.any()), 1], dtype=torch.float64)
-    intersection, union = float((mask & reference).sum()), float((mask | reference).sum())
-    return torch.tensor([intersection / (union + EPSILON), intersection, union, 1, 0, 0], dtype=torch.float64)
+    both = overlap(mask, reference)
+    return torch.tensor([float(lisa_iou(*both)), *both, 1, 0, 0], dtype=torch.float64)

@@ -12,8 +12,8 @@ import numpy as np
 
 from cxr.base.paths import RESOURCES
 from cxr.base.vocabulary import BOX_CLASSES
-from cxr.imaging.boxes.engine import BoxesOptions, Detections
-from cxr.imaging.boxes.overlap import CONFIDENCE_DIGITS, PIXEL_DIGITS, preference, suppress
+from cxr.geometry.suppression import preference, suppress
+from cxr.imaging.boxes.engine import CONFIDENCE_DIGITS, PIXEL_DIGITS, BoxesOptions, Detections
 from cxr.nets import onnx
 
 RESOURCE_FILES = ("boxes/lite.onnx",)

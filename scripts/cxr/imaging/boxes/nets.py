@@ -8,8 +8,8 @@ import torch
 
 from cxr.base.errors import UserError
 from cxr.base.vocabulary import BOX_CLASSES
-from cxr.imaging.boxes.engine import Detections
-from cxr.imaging.boxes.overlap import CONFIDENCE_DIGITS, PIXEL_DIGITS, suppress
+from cxr.geometry.suppression import suppress
+from cxr.imaging.boxes.engine import CONFIDENCE_DIGITS, PIXEL_DIGITS, Detections
 from cxr.nets import tensors
 
 

@@ -16,6 +16,7 @@ from cxr.base.hdf5 import FRAME_SIZE, Shard
 from cxr.base.jobs import progress
 from cxr.base.tables import read_table, write_table
 from cxr.base.vocabulary import LUNGS
+from cxr.geometry.components import boxes_around
 from cxr.metrics.bootstrap import intervals
 from cxr.reporting.agreement import measures
 from cxr.reporting.agreement.measures import Value
@@ -23,9 +24,9 @@ from cxr.reporting.agreement.references import (
     ANY,
     LEFT_OUT,
     PAINTED,
+    SMALLEST,
     Reference,
     Region,
-    bounding,
     distinct,
     in_frame,
     kinds,
@@ -161,7 +162,11 @@ def _regions(
     """Yield the regions of an image in its frame; note those that are left out in ``gone``."""
     if painted is not None:
         masks = painted.masks(image_id)
-        yield from (Region(name, masks[name], bounding(masks[name])) for name in people.lesions if masks[name].any())
+        yield from (
+            Region(name, masks[name], boxes_around(masks[name], SMALLEST))
+            for name in people.lesions
+            if masks[name].any()
+        )
         return
     shape = tuple(int(side) for side in frames.get("original_shape", image_id))
     affine = frames.get("to_original", image_id)

@@ -7,6 +7,7 @@ import numpy as np
 
 from cxr.geometry.boxes import box_iou
 from cxr.ils.masks.thresholds import level
+from cxr.metrics import masks
 
 
 class Value(NamedTuple):
@@ -18,12 +19,6 @@ class Value(NamedTuple):
     at: float | None = None
 
 
-def overlap(mask: np.ndarray, region: np.ndarray) -> tuple[float, float]:
-    """Return Dice and IoU of two masks bool (H, W); 0 if one is empty."""
-    shared, total = int((mask & region).sum()), int(mask.sum()) + int(region.sum())
-    return (2 * shared / total, shared / (total - shared)) if shared else (0.0, 0.0)
-
-
 def of_mask(mask: np.ndarray, region: np.ndarray) -> Iterator[Value]:
     """Yield the measures of a lesion mask on an image that has the lesion by the reference (``region`` not empty).
 
@@ -31,8 +26,8 @@ def of_mask(mask: np.ndarray, region: np.ndarray) -> Iterator[Value]:
     ``inside`` are of the images with one.
     """
     found = bool(mask.any())
-    dice, iou = overlap(mask, region)
-    shared = int((mask & region).sum())
+    both = masks.overlap(mask, region)
+    dice, iou, shared = masks.dice(*both), masks.iou(*both), both.intersection
     yield Value("found", float(found))
     yield Value("dice", dice)
     yield Value("iou", iou)
@@ -56,10 +51,10 @@ def of_map(anomaly: np.ndarray, region: np.ndarray, lungs: np.ndarray, steps: Se
         yield Value("chance", float(region[lungs].mean()))
     for step in steps:
         marked = anomaly >= level(step)
-        dice, iou = overlap(marked, region)
-        shared = int((marked & region).sum())
-        yield Value("dice", dice, at=step)
-        yield Value("iou", iou, at=step)
+        both = masks.overlap(marked, region)
+        shared = both.intersection
+        yield Value("dice", masks.dice(*both), at=step)
+        yield Value("iou", masks.iou(*both), at=step)
         yield Value("covered", shared / int(region.sum()), at=step)
         yield Value("inside", shared / int(marked.sum()) if shared else 0.0, float(marked.any()), at=step)
 

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import cv2
 import numpy as np
 
 from cxr.annotations.reading import Annotation, image_name, lesions, read
@@ -14,6 +13,7 @@ from cxr.base.vocabulary import LESIONS as TYPES
 from cxr.base.vocabulary import kinds_under
 from cxr.geometry.affine import points_to_frame, to_frame
 from cxr.geometry.boxes import box_iou, clip_boxes
+from cxr.geometry.components import boxes_around
 
 PAINTED = "painted"
 """The embedded cohort's truth: masks in the frame, one a lesion type."""
@@ -98,7 +98,7 @@ def in_frame(
     except ValueError:
         return None, "broken_mask"
     if isinstance(one.drawn, Path) and drawn is not None and drawn.shape == (size, size):
-        return (Region(lesion, drawn, bounding(drawn)), "") if drawn.any() else (None, "no_area")
+        return (Region(lesion, drawn, boxes_around(drawn, SMALLEST)), "") if drawn.any() else (None, "no_area")
     drawn_on = drawn.shape if drawn is not None else one.size or shape
     scale = np.array([shape[1] / drawn_on[1], shape[0] / drawn_on[0]])
     if abs(scale[0] / scale[1] - 1) > ASPECT:
@@ -110,25 +110,12 @@ def in_frame(
     if drawn is not None:
         # the affine from the frame to the picture that was drawn on
         mask = to_frame(drawn.astype(np.uint8), affine / scale[:, None], size, nearest=True) > 0
-        box = box if len(box) else bounding(mask)
+        box = box if len(box) else boxes_around(mask, SMALLEST)
     else:
         mask = np.zeros((size, size), bool)
         for x1, y1, x2, y2 in clip_boxes(box, size, size):
             mask[y1:y2, x1:x2] = True
     return (Region(lesion, mask, box, one.reader), "") if mask.any() else (None, "no_area")
-
-
-def bounding(mask: np.ndarray) -> np.ndarray:
-    """Return boxes around the 8-connected parts of a mask, float (N, 4), largest part first.
-
-    Parts of less than :data:`SMALLEST` pixels have none, unless there is no other.
-    """
-    number, _, stats, _ = cv2.connectedComponentsWithStats(mask.astype(np.uint8), connectivity=8)
-    areas = stats[1:, cv2.CC_STAT_AREA]
-    order = np.argsort(-areas, kind="stable")
-    kept = [part for place, part in enumerate(order) if areas[part] >= SMALLEST or not place]
-    boxes = stats[1:][kept, :4].astype(np.float64) if number > 1 else np.zeros((0, 4))
-    return np.concatenate([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]], axis=1)
 
 
 def distinct(regions: Iterable[Region], same: float) -> tuple[list[Region], int]:

@@ -8,7 +8,7 @@ import yaml
 from scipy.stats import binomtest
 
 from cxr.base.vocabulary import LESIONS
-from cxr.reporting.review.rater_agreement import agreement
+from cxr.metrics.raters import agreement
 
 OVERALL, TOTAL = "overall", "total"
 GROUPS = (TOTAL, "positive", "negative")

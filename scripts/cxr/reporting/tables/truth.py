@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 
 from cxr.base.vocabulary import LESIONS
+from cxr.metrics import masks
 
 ALL = "all"
 GROUNDABLE = tuple(lesion for lesion in LESIONS if lesion != "cardiomegaly")
@@ -45,12 +46,6 @@ class Ratio:
         ]
 
 
-def dice(a: np.ndarray, b: np.ndarray) -> float:
-    """Return 2 |a and b| / (|a| + |b|) of two bool masks; 1 if both are empty."""
-    total = int(a.sum()) + int(b.sum())
-    return 2 * int((a & b).sum()) / total if total else 1.0
-
-
 def mask_measures(
     findings: pl.DataFrame,
     mask: Callable[[str], np.ndarray],
@@ -64,7 +59,7 @@ def mask_measures(
     labels: over all reported labels of the lesion types but cardiomegaly; a label truly holds the lesion if at least
     ``min_px`` painted pixels of the type lie in it.
     """
-    overlap, precision, recall = Ratio("mask Dice"), Ratio("grounding precision"), Ratio("grounding recall")
+    dice, precision, recall = Ratio("mask Dice"), Ratio("grounding precision"), Ratio("grounding recall")
     rows = findings.filter(pl.col("target").is_not_null()).sort("image_id", "finding")
     for (image_id,), group in rows.group_by(["image_id"], maintain_order=True):
         painted = truth(str(image_id))
@@ -84,8 +79,8 @@ def mask_measures(
                 if holds:
                     recall.add(lesion, grounded)
         for lesion, found in unions.items():
-            overlap.add(lesion, dice(found, painted[lesion]))
-    return [overlap, precision, recall]
+            dice.add(lesion, masks.dice(*masks.overlap(found, painted[lesion]), empty=1.0))
+    return [dice, precision, recall]
 
 
 def target_of(row: Mapping) -> str | None:

@@ -4,9 +4,6 @@ import numpy as np
 
 from cxr.geometry.boxes import box_iou
 
-CONFIDENCE_DIGITS, PIXEL_DIGITS = 6, 2
-"""Digits that a detector's confidences and corners are rounded to, which hides how a sum was ordered."""
-
 
 def preference(boxes: np.ndarray, confidence: np.ndarray, classes: np.ndarray) -> np.ndarray:
     """Return the order (N,) of falling confidence; ties go by coordinates, then class index."""

@@ -1,0 +1,30 @@
+"""The 8-connected components of a mask: the largest, and a box around each.
+
+The components of Algorithm 1 are its own (cxr.ils.masks.algorithm): it asks for few of many, one at a time.
+"""
+
+import cv2
+import numpy as np
+
+
+def largest(mask: np.ndarray) -> np.ndarray:
+    """Return the largest component of a mask (H, W) with its holes filled, bool (H, W), empty of an empty mask."""
+    count, labels, stats, _ = cv2.connectedComponentsWithStats(mask.astype(np.uint8), connectivity=8)
+    if count < 2:
+        return np.zeros(mask.shape, bool)
+    found = (labels == 1 + int(np.argmax(stats[1:, cv2.CC_STAT_AREA]))).astype(np.uint8)
+    outlines, _ = cv2.findContours(found, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
+    return cv2.drawContours(found, outlines, -1, 1, cv2.FILLED) > 0
+
+
+def boxes_around(mask: np.ndarray, smallest: int = 1) -> np.ndarray:
+    """Return boxes around the components of a mask (H, W), float (N, 4: x1, y1, x2, y2), largest component first.
+
+    Components of less than ``smallest`` pixels have none, unless there is no other.
+    """
+    number, _, stats, _ = cv2.connectedComponentsWithStats(mask.astype(np.uint8), connectivity=8)
+    areas = stats[1:, cv2.CC_STAT_AREA]
+    order = np.argsort(-areas, kind="stable")
+    kept = [part for place, part in enumerate(order) if areas[part] >= smallest or not place]
+    boxes = stats[1:][kept, :4].astype(np.float64) if number > 1 else np.zeros((0, 4))
+    return np.concatenate([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]], axis=1)

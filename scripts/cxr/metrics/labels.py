@@ -1,0 +1,31 @@
+"""Precision, recall and F1 of labels, from counts of right, false and missed ones; NaN where they count nothing."""
+
+import numpy as np
+
+
+def precision(counts: np.ndarray) -> np.ndarray:
+    """Return right / (right + false), float (...), of counts (..., 3): right, false, missed."""
+    return share(counts[..., 0], counts[..., 0] + counts[..., 1])
+
+
+def recall(counts: np.ndarray) -> np.ndarray:
+    """Return right / (right + missed), float (...), of counts (..., 3): right, false, missed."""
+    return share(counts[..., 0], counts[..., 0] + counts[..., 2])
+
+
+def f1(counts: np.ndarray) -> np.ndarray:
+    """Return the F1, float (...), of counts (..., 3): right, false, missed."""
+    return share(2 * counts[..., 0], 2 * counts[..., 0] + counts[..., 1] + counts[..., 2])
+
+
+def macro_f1(counts: np.ndarray) -> np.ndarray:
+    """Return the mean F1, float (...), over the labels of counts (..., labels, 3) that are there or found at all."""
+    values = f1(counts)
+    known = np.isfinite(values)
+    return share(np.where(known, values, 0).sum(-1), known.sum(-1))
+
+
+def share(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+    """Return part / whole as float, NaN where the whole is nothing."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(part, float) / whole
