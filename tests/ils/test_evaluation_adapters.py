@@ -237,7 +237,7 @@ def test_the_settings_know_which_adapters_read_a_file(tmp_path, adapter):
 @pytest.mark.parametrize(
     ("adapter", "source", "match"),
     [
-        ("sam", "theirs", "adapter 'sam' is none of jsonl, png, lisa"),
+        ("sam", "theirs", "adapter 'sam' is not one of jsonl, png, lisa"),
         ("lisa", "nowhere", "no folder: adapter lisa"),
         ("text4seg", "theirs", "no file: adapter text4seg"),
         ("lisa", "theirs", "no output for any pair"),

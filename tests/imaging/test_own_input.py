@@ -302,7 +302,7 @@ def test_bad_rows_say_which_cell_and_why(tmp_path):
         [("p", "s", "i", "1.dcm", "", "fold 12345"), ("q", "t", "j", "2.dcm", "", "Test")],
     )
     assert run_cohort(tmp_path, manifest=path).details == {
-        "i": "line 2: the split 'fold …' is none of train, validate, test"
+        "i": "line 2: the split 'fold …' is not one of train, validate, test"
     }
 
 

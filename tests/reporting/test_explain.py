@@ -284,7 +284,7 @@ def test_marks_that_overlap_become_one():
     [
         (
             ["nobody"],
-            "study is 'nobody', which is none of the 9 studies of {}/cohort/images.parquet: give a study_id of it",
+            "study is 'nobody', which is not one of the 9 studies of {}/cohort/images.parquet: give a study_id of it",
         ),
         (
             ["SYN0001-1", "--thresholds", "half"],

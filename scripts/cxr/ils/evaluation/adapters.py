@@ -140,12 +140,12 @@ def choose(name: str, path: str, reading: Reading) -> Adapter:
     """Return the reader of a model's outputs at ``path``. Raises UserError for an unknown adapter or path."""
     if name not in ADAPTERS:
         known = ", ".join((OWN_FORMAT, *ADAPTERS))
-        raise UserError(f"evaluation.predictions: adapter {name!r} is none of {known}: choose one")
+        raise UserError(f"evaluation.predictions: adapter {name!r} is not one of {known}: choose one")
     if name == "everything":
         return everything(None, reading)
     source = Path(path)
     if name == "text4seg" and not source.is_file():
-        raise UserError(f"evaluation.predictions: {path!r} is no file: adapter {name} reads JSON Lines")
+        raise UserError(f"evaluation.predictions: {path!r} is not a file: adapter {name} reads JSON Lines")
     if name != "text4seg" and not source.is_dir():
         raise UserError(f"evaluation.predictions: {path!r} is no folder: adapter {name} reads one file a pair")
     return ADAPTERS[name](source, reading)
@@ -189,7 +189,7 @@ def _maps(folder: Path, threshold: float) -> Adapter:
 def _inside(folder: Path, name: str) -> Path:
     """Return a file's path; a pair_id with a separator has no file here."""
     if "/" in name or "\\" in name or "\0" in name:
-        raise Fault("no_prediction", "the pair_id is no file name")
+        raise Fault("no_prediction", "the pair_id is not a file name")
     return folder / name
 
 

@@ -1,4 +1,4 @@
-"""What becomes of each finding on its image: mask, grounded labels, names, or the reason why not."""
+"""The result of each finding on its image: mask, grounded labels, names, or the reason why not."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

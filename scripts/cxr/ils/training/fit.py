@@ -206,10 +206,12 @@ class Fit:
 
     def _skipped(self, update: int, course: Course) -> None:
         course.skipped += 1
-        log.warning("update %d is skipped: its loss or gradient is no number (%d so far)", update + 1, course.skipped)
+        log.warning(
+            "update %d is skipped: its loss or gradient is not a number (%d so far)", update + 1, course.skipped
+        )
         if course.skipped >= self.options.nan_limit:
             raise UserError(
-                f"training: {course.skipped} updates had a loss or gradient that is no number, the limit "
+                f"training: {course.skipped} updates had a loss or gradient that is not a number, the limit "
                 "training.nan_limit: lower learning_rate, or set dtype to float32"
             )
 

@@ -93,7 +93,7 @@ def _finite(found: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """Return what the net gave. Raises ArithmeticError for what is no number: a threshold would make it no mask."""
     for value in found.values():
         if isinstance(value, torch.Tensor) and value.is_floating_point() and not torch.isfinite(value).all():
-            raise ArithmeticError("the net gave what is no number")
+            raise ArithmeticError("the net gave a value that is not a number")
     return found
 
 

@@ -56,7 +56,7 @@ def _row(cells: dict[str, str], folder: str, line: int) -> Row:
         row.exclude("bad_row", "image_path is empty")
     split = split_name(told["split"])
     if split is None:
-        row.exclude("bad_row", f"the split {shown(told['split'])} is none of train, validate, test")
+        row.exclude("bad_row", f"the split {shown(told['split'])} is not one of train, validate, test")
     row.split = split or ""
     return row
 

@@ -135,7 +135,7 @@ def _row(base: str, cells: dict[str, str]) -> Row:
         row.size = (int(sides[0]), int(sides[1]))
     split = split_name(cells["split"])
     if split is None:
-        row.exclude("bad_row", "the split is none of train, validate, test")
+        row.exclude("bad_row", "the split is not one of train, validate, test")
     row.split = split or ""
     if not row.path.startswith(os.path.join(os.path.normpath(base), "files", "")):
         row.exclude("bad_row", "the path is not below files/")

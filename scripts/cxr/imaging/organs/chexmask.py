@@ -52,7 +52,7 @@ class ChexmaskOrgans:
             raise NoOrgans("the CheXmask table has no row of the image")
         row = self._rows[image_id]
         if row is None:
-            raise NoOrgans(f"{DICE}, {HEIGHT} or {WIDTH} is no number")
+            raise NoOrgans(f"{DICE}, {HEIGHT} or {WIDTH} is not a number")
         if row.dice < self._min_dice:
             raise NoOrgans(f"{DICE} is {row.dice:.3f}, below {self._min_dice}")
         masks = _masks(row, original_shape)

@@ -97,7 +97,7 @@ def known(results: Path, study_id: str, *, number: bool = False) -> list[dict]:
         studies = table["study_id"].n_unique()
         zeros = " (one of digits with zeros before it as study=\"'007'\")" if number else ""
         raise UserError(
-            f"study is {study_id!r}, which is none of the {studies} studies of {path}: give a study_id of it{zeros}"
+            f"study is {study_id!r}, which is not one of the {studies} studies of {path}: give a study_id of it{zeros}"
         )
     return rows
 

@@ -1,7 +1,7 @@
 """What the codes of the masks and dataset stages mean to a reader; those of the ledgers are in ``core.labels``."""
 
 FINDING_REASONS = {
-    "no_lesion": "where it lies it is none of the seven lesion types: it only blocks negatives",
+    "no_lesion": "at its place it is not one of the seven lesion types: it only blocks negatives",
     "predicted_other": "the report explains it by what is no lesion: it only blocks negatives",
     "related_term": "a neighbouring term of a lesion type: it only blocks negatives",
     "weak_hedge": "too weakly hedged (dataset.weak_hedges): it only blocks negatives",
