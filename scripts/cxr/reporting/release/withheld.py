@@ -67,9 +67,7 @@ def kept_pairs(test: str | Sequence[str]) -> set[str] | None:
     try:
         return {line["pair_id"] for line in read_lines(test)}
     except (KeyError, TypeError, ValueError):
-        raise UserError(
-            f"release.test: {test} is not a file of pairs in JSON lines (docs/reference/files.md)"
-        ) from None
+        raise UserError(f"release.test: {test} is not a file of pairs (docs/reference/files.md)") from None
 
 
 def studies(path: str, kept: set[str] | None, withheld: Withheld | None = None) -> Iterator[tuple[str, list[dict]]]:
