@@ -152,7 +152,7 @@ def write_scaled_yolov4(
     net, plan: another of the family. Without a pickle: the classes that it would name are nowhere at hand.
     """
     import tiny_yolo
-    from cxr.imaging.boxes import nets
+    from cxr.detection import proposals
     from cxr.imaging.boxes.scaled_yolov4 import GREY, INPUTS
     from cxr.nets import tensors
 
@@ -165,8 +165,8 @@ def write_scaled_yolov4(
     for bias in biases:  # most cells are empty
         bias[:, 4:] -= 3.0
     own = options["own"]
-    bordered = np.pad(nets.resized(image, own["image_size"]), own["border"], constant_values=GREY)
-    shown = nets.as_input([bordered], 3, torch.device("cpu"))
+    bordered = np.pad(proposals.resized(image, own["image_size"]), own["border"], constant_values=GREY)
+    shown = proposals.as_input([bordered], 3, torch.device("cpu"))
     like_trained(net, shown, lambda: net(shown)[1], [bias[:, 5:] for bias in biases], options["floor"])
     facts = {"kind": "scaled_yolov4", "yaml": plan, "names": None, "stride": tiny_yolo.STRIDES, "eps": EPS}
     held = net.state_dict()
@@ -176,7 +176,7 @@ def write_scaled_yolov4(
 
 def write_ultralytics(folder: Path, options: dict, image: np.ndarray) -> dict[str, str]:
     from cxr.base.vocabulary import BOX_CLASSES
-    from cxr.imaging.boxes import nets
+    from cxr.detection import proposals
     from cxr.imaging.boxes.ultralytics import QUIET
     from cxr.imaging.weights.ultralytics import convert_ultralytics
 
@@ -186,7 +186,7 @@ def write_ultralytics(folder: Path, options: dict, image: np.ndarray) -> dict[st
     net = DetectionModel(ULTRALYTICS, ch=3, nc=len(BOX_CLASSES), verbose=False)
     net.names = dict(enumerate(BOX_CLASSES))
     biases = [branch[-1].bias.detach() for branch in net.model[-1].cv3]
-    shown = nets.as_input([nets.resized(image, options["own"]["image_size"])], 3, torch.device("cpu"))
+    shown = proposals.as_input([proposals.resized(image, options["own"]["image_size"])], 3, torch.device("cpu"))
     like_trained(net, shown, lambda: net(shown)[0][:, 4:], biases, options["floor"])
     torch.save({"epoch": -1, "ema": None, "model": net.half()}, folder / "best.pt")
     convert_ultralytics(folder / "best.pt", folder / "ultralytics.safetensors")

@@ -17,19 +17,20 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch import nn
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parents[1] / "scripts")]
 
 import data  # noqa: E402
 from data import CELL, FRAME, Sample  # noqa: E402
-from net import CLASSES, GROUPS, SIZE, Detector, assign, loss  # noqa: E402
+from net import CLASSES, GROUPS, IMPORTANCE, LAYOUT  # noqa: E402
 
 from cxr.base.seeds import stable_hash  # noqa: E402
+from cxr.detection import training  # noqa: E402
+from cxr.detection.grid import decode, select  # noqa: E402
+from cxr.detection.net import Detector  # noqa: E402
+from cxr.detection.training import Batch, Recipe, platt, twin  # noqa: E402
 from cxr.geometry.boxes import box_iou  # noqa: E402
-from cxr.imaging.boxes.engine import BoxesOptions  # noqa: E402
-from cxr.imaging.boxes.lite import decode, select  # noqa: E402
 from cxr.metrics.boxes import match, score  # noqa: E402
 
 SEED = 7
@@ -38,7 +39,9 @@ BATCH = 16
 PHANTOMS, MORE_PHANTOMS, PAINTED, CALIBRATION, TEST = 1500, 300, 600, 80, 100
 PRETRAIN, TUNE = (1600, 2e-3), (220, 8e-4)
 MIX = {"nih": 5, "healthy": 6, "phantom": 5}
-OPTIONS = BoxesOptions("lite", None, "frame", 1e-3, 0.5, 100, [])
+CHOICE = {"floor": 1e-3, "iou": 0.5, "most": 100}
+"""How boxes are chosen: `boxes.floor`, `nms_iou` and `max_boxes`."""
+LICENCE = "academic, non-commercial use only (RSNA boxes), see CARD.md"
 OWN_CLASS = ("Lung Opacity", "Nodule/Mass", "Cardiomegaly")
 HIT = 0.3
 """Overlap at which a box counts as a hit when confidences are calibrated."""
@@ -53,39 +56,31 @@ Scored = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 def fit(net: Detector, pools: dict[str, list[Sample]], schedule: tuple[int, float], seed: int, note: str) -> Detector:
     """Train on batches mixed from the pools as MIX says; return a net of the running mean of the weights."""
     steps, rate = schedule
-    torch.manual_seed(seed)
-    random = np.random.default_rng(seed)
     names = np.repeat([name for name in MIX if name in pools], [MIX[name] for name in MIX if name in pools])
-    net.train()
-    optimiser = torch.optim.AdamW(net.parameters(), rate, weight_decay=1e-2)
-    plan = torch.optim.lr_scheduler.OneCycleLR(optimiser, rate, total_steps=steps, pct_start=0.15)
-    mean = {name: value.detach().clone() for name, value in net.state_dict().items()}
     losses = []
-    for step in range(steps):
+
+    def draw(random: np.random.Generator) -> Batch:
         picks = [pools[name][int(random.integers(len(pools[name])))] for name in random.choice(names, BATCH)]
         moved = [data.augment(sample, random) for sample in picks]
-        image = torch.from_numpy(np.stack([picture for picture, _ in moved]))[:, None]
-        target = assign([boxes for _, boxes in moved], [sample.known for sample in picks])
-        value = loss(*net(image.to(memory_format=torch.channels_last)), target)
-        optimiser.zero_grad()
-        value.backward()
-        nn.utils.clip_grad_norm_(net.parameters(), 5.0)
-        optimiser.step()
-        plan.step()
-        losses.append(value.item())
-        decay = min(0.99, step / (step + 20))
-        for name, now in net.state_dict().items():
-            mean[name] = mean[name] * decay + now * (1 - decay) if now.is_floating_point() else now.clone()
-        if step % 100 == 99:
-            print(f"{note} {step + 1}/{steps} loss {np.mean(losses[-100:]):.3f}", flush=True)
-    averaged = Detector().to(memory_format=torch.channels_last)
-    averaged.load_state_dict(mean)
-    return averaged.eval()
+        return Batch([one for one, _ in moved], [boxes for _, boxes in moved], [sample.known for sample in picks])
+
+    def tell(step: int, value: float) -> None:
+        losses.append(value)
+        if step % 100 == 0:
+            print(f"{note} {step}/{steps} loss {np.mean(losses[-100:]):.3f}", flush=True)
+
+    recipe = Recipe(steps, rate, decay=1e-2, warmup=0.15, clip=5.0, memory=0.99, importance=IMPORTANCE)
+    return training.fit(net, draw, recipe, seed, tell)
+
+
+def fresh() -> Detector:
+    """Return a net with random weights."""
+    return Detector(LAYOUT).to(memory_format=torch.channels_last)
 
 
 def kept(folder: Path | None, name: str, make: Callable[[], Detector]) -> Detector:
     """Return the net kept under ``name``, or make and keep it."""
-    net = Detector().to(memory_format=torch.channels_last)
+    net = fresh()
     path = folder / f"{name}.pt" if folder else None
     if path and path.is_file():
         net.load_state_dict(torch.load(path, weights_only=True))
@@ -95,13 +90,6 @@ def kept(folder: Path | None, name: str, make: Callable[[], Detector]) -> Detect
         path.parent.mkdir(parents=True, exist_ok=True)
         torch.save(net.state_dict(), path)
     return net
-
-
-def twin(net: Detector) -> Detector:
-    """Return a copy to train on."""
-    copy = Detector().to(memory_format=torch.channels_last)
-    copy.load_state_dict(net.state_dict())
-    return copy
 
 
 @torch.no_grad()
@@ -117,7 +105,7 @@ def outputs(net: Detector, samples: list[Sample]) -> list[tuple[np.ndarray, np.n
 def detect(logit: np.ndarray, distance: np.ndarray, sample: Sample, slope: np.ndarray, offset: np.ndarray) -> Scored:
     """Decode one image as the engine does, with the given calibration."""
     calibrated = logit * slope[:, None, None] + offset[:, None, None]
-    chosen = select(decode(distance, list(GROUPS), FRAME), 1 / (1 + np.exp(-calibrated)), OPTIONS)
+    chosen = select(decode(distance, list(GROUPS), FRAME), 1 / (1 + np.exp(-calibrated)), **CHOICE)
     truth = np.array(sample.boxes, np.float64).reshape(-1, 5)
     return *chosen, truth * np.array([1, *[CELL] * 4])
 
@@ -133,24 +121,6 @@ def any_class(image: Scored) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     boxes, confidence, classes, truth = image
     heart = CLASSES.index("Cardiomegaly")
     return boxes[classes != heart], confidence[classes != heart], np.unique(truth[truth[:, 0] != heart][:, 1:], axis=0)
-
-
-def platt(confidence: np.ndarray, hit: np.ndarray) -> tuple[float, float]:
-    """Fit slope and offset on the logit so that the sigmoid is the share of hits (weak prior: slope 1)."""
-    logit = np.log(confidence / (1 - confidence))
-    x, y = torch.from_numpy(logit), torch.from_numpy(hit.astype(np.float64))
-    line = torch.tensor([1.0, 0.0], dtype=torch.float64, requires_grad=True)
-    optimiser = torch.optim.LBFGS([line], max_iter=200, line_search_fn="strong_wolfe")
-
-    def step() -> torch.Tensor:
-        optimiser.zero_grad()
-        value = nn.functional.binary_cross_entropy_with_logits(x * line[0] + line[1], y, reduction="sum")
-        value = value + 2.0 * (line[0] - 1) ** 2 + 0.1 * line[1] ** 2
-        value.backward()
-        return value
-
-    optimiser.step(step)
-    return tuple(float(v) for v in line.detach())
 
 
 def calibration(raw: list[tuple[np.ndarray, np.ndarray, Sample]], labels: list[int]) -> dict[int, tuple[float, float]]:
@@ -267,27 +237,6 @@ def phantom_scores(net: Detector, slope: np.ndarray, offset: np.ndarray) -> dict
     return report | {"phantoms, any class": table([any_class(image) for image in images])}
 
 
-def export(net: Detector, slope: np.ndarray, offset: np.ndarray, path: Path) -> None:
-    """Write the net with its calibration as ONNX (opset 17, float32) and what the engine must know as metadata."""
-    import onnx
-
-    net = twin(net).eval().to(memory_format=torch.contiguous_format)
-    net.slope.copy_(torch.from_numpy(slope))
-    net.offset.copy_(torch.from_numpy(offset))
-    names = {"input_names": ["image"], "output_names": ["logit", "distance"]}
-    torch.onnx.export(net, torch.zeros(1, 1, SIZE, SIZE), str(path), opset_version=17, dynamo=False, **names)
-    model = onnx.load(str(path))
-    notes = {
-        "classes": json.dumps(CLASSES),
-        "groups": json.dumps(GROUPS),
-        "size": str(SIZE),
-        "licence": "academic, non-commercial use only (RSNA boxes), see CARD.md",
-    }
-    for key, value in notes.items():
-        model.metadata_props.add(key=key, value=value)
-    onnx.save(model, str(path))
-
-
 def main() -> None:
     """Parse the command line and run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -305,7 +254,7 @@ def main() -> None:
         keep,
         "base",
         lambda: fit(
-            Detector().to(memory_format=torch.channels_last),
+            fresh(),
             {"phantom": data.phantoms(PHANTOMS, SEED)},
             PRETRAIN,
             SEED,
@@ -317,7 +266,7 @@ def main() -> None:
     phantoms = outputs(final, data.phantoms(CALIBRATION, SEED + 1))
     report = held_out_scores(found, phantoms)
     slope, offset = all_lines(found, phantoms)
-    export(final, slope, offset, output / "lite.onnx")
+    training.export(final, slope, offset, output / "lite.onnx", LICENCE)
     report |= phantom_scores(final, slope, offset)
     outside = [detect(*image, slope, offset) for image in outputs(final, data.external(shared / "data" / "covid"))]
     report |= {"COVID-19 images, any class": table([any_class(image) for image in outside])}

@@ -12,6 +12,7 @@ from cxr.base.errors import UserError
 from cxr.base.hdf5 import ShardWriter
 from cxr.base.tables import read_table
 from cxr.base.vocabulary import BOX_CLASSES
+from cxr.detection.grid import decode, select
 from cxr.geometry.affine import fit_affine
 from cxr.imaging.boxes import lite, table
 from cxr.imaging.boxes.detect_boxes import SCHEMA, run_shard
@@ -23,6 +24,7 @@ from cxr.metrics.boxes import score
 EXCLUDED = ["Aortic enlargement", "Other lesion", "Pneumothorax", "Cardiomegaly"]
 SHARED = Path(os.environ.get("CXR_ILS_SHARED", Path(__file__).resolve().parents[3] / "shared"))
 NIH = SHARED / "data" / "nih"
+CHOICE = {"floor": 0.001, "iou": 0.5, "most": 100}
 
 
 def options(**changes) -> BoxesOptions:
@@ -43,7 +45,7 @@ def test_decoding_is_exact():
     distance = np.zeros((8, 16, 16), np.float32)
     distance[:4, 3, 5] = [1.0, 0.5, 2.0, 3.25]
     distance[4:, 3, 5] = [100.0, 0.25, 0.25, 100.0]
-    boxes = lite.decode(distance, [0, 0, 1], 512)
+    boxes = decode(distance, [0, 0, 1], 512)
     assert boxes.shape == (3, 16, 16, 4)
     assert boxes[0, 3, 5].tolist() == [144.0, 96.0, 240.0, 216.0]
     assert boxes[1, 3, 5].tolist() == boxes[0, 3, 5].tolist()
@@ -55,11 +57,11 @@ def test_selection_keeps_the_floor_and_drops_what_has_no_area():
     boxes = np.zeros((1, 1, 4, 4))
     boxes[0, 0] = [[0, 0, 100, 100], [200, 200, 300, 300], [10, 10, 10, 50], [400, 400, 500.004, 500]]
     confidence = np.array([[[0.001, 0.0009, 0.9, 0.30000004]]])
-    chosen, found, classes = lite.select(boxes, confidence, options())
+    chosen, found, classes = select(boxes, confidence, **CHOICE)
     assert chosen.tolist() == [[400, 400, 500.0, 500], [0, 0, 100, 100]]
     assert found.tolist() == [0.3, 0.001]
     assert classes.tolist() == [0, 0]
-    assert len(lite.select(boxes, confidence, options(max_boxes=1))[0]) == 1
+    assert len(select(boxes, confidence, **CHOICE | {"most": 1})[0]) == 1
 
 
 # engines by name

@@ -8,9 +8,6 @@ import numpy as np
 from cxr.base.engines import Setup, engine_module
 from cxr.base.errors import UserError
 
-CONFIDENCE_DIGITS, PIXEL_DIGITS = 6, 2
-"""Digits that a detector's confidences and corners are rounded to, which hides how a sum was ordered."""
-
 
 @dataclass(frozen=True)
 class BoxesOptions:

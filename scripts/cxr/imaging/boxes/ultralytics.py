@@ -15,6 +15,7 @@ from cxr.base.engines import Setup
 from cxr.base.errors import UserError
 from cxr.base.faults import no_inputs
 from cxr.base.vocabulary import BOX_CLASSES
+from cxr.detection import proposals
 from cxr.imaging.boxes import nets
 from cxr.imaging.boxes.engine import BoxesOptions, Detections
 from cxr.nets import tensors
@@ -75,13 +76,17 @@ class UltralyticsEngine:
     @inference()
     def detect_batch(self, images: list[np.ndarray]) -> list[Detections]:
         """See :class:`cxr.imaging.boxes.engine.BoxEngine`."""
-        batch = nets.as_input([nets.resized(image, self.size) for image in images], self.channels, self.device)
+        batch = proposals.as_input(
+            [proposals.resized(image, self.size) for image in images], self.channels, self.device
+        )
         side, floor, most = images[0].shape[0], self.options.floor, self.options.max_boxes
         found = []
-        for part in nets.parts(batch):
+        for part in proposals.parts(batch):
             for boxes, scores in self._boxes(part):
-                kept = nets.thinned(nets.above(boxes, scores, self.classes, floor), self.options.nms_iou, most)
-                found.append(nets.detections(nets.in_frame(kept, side / self.size, 0, side)))
+                kept = proposals.thinned(
+                    proposals.above(boxes, scores, self.classes, floor), self.options.nms_iou, most
+                )
+                found.append(nets.detections(proposals.in_frame(kept, side / self.size, 0, side)))
         return found
 
     def _boxes(self, pictures: torch.Tensor) -> list[tuple[torch.Tensor, torch.Tensor]]:

@@ -12,9 +12,10 @@ from cxr.base.engines import Setup
 from cxr.base.errors import UserError
 from cxr.base.faults import no_inputs
 from cxr.base.vocabulary import BOX_CLASSES
+from cxr.detection import proposals
+from cxr.detection.proposals import Found
 from cxr.imaging.boxes import nets
 from cxr.imaging.boxes.engine import BoxesOptions, Detections
-from cxr.imaging.boxes.nets import Found
 from cxr.imaging.boxes.scaled_yolov4.network import Network
 from cxr.nets import tensors
 from cxr.nets.devices import device_of, inference
@@ -97,25 +98,25 @@ class ScaledYolov4Engine:
         """Return a frame uint8 (H, H) as the nets are given it."""
         if self.wrap_white:
             frame = np.where(frame == 255, 0, frame).astype(np.uint8)
-        return np.pad(nets.resized(frame, self.size), self.border, constant_values=GREY)
+        return np.pad(proposals.resized(frame, self.size), self.border, constant_values=GREY)
 
     @inference()
     def detect_batch(self, images: list[np.ndarray]) -> list[Detections]:
         """See :class:`cxr.imaging.boxes.engine.BoxEngine`."""
-        batch = nets.as_input([self.picture(image) for image in images], 3, self.device)
+        batch = proposals.as_input([self.picture(image) for image in images], 3, self.device)
         folds = [self._fold(net, classes, batch, images[0].shape[0]) for net, classes in self.folds]
         joined = [Found(*map(np.concatenate, zip(*parts, strict=True))) for parts in zip(*folds, strict=True)]
         most = self.options.max_boxes
-        return [nets.detections(nets.thinned(found, self.ensemble_iou, most)) for found in joined]
+        return [nets.detections(proposals.thinned(found, self.ensemble_iou, most)) for found in joined]
 
     def _fold(self, net: Network, classes: np.ndarray, batch: torch.Tensor, side: int) -> list[Found]:
         """Return one fold's boxes for each picture of a batch, in frame pixels."""
         thinned = [
-            nets.thinned(nets.above(boxes, scores, classes, self.options.floor), self.fold_iou, MOST)
-            for part in nets.parts(batch)
+            proposals.thinned(proposals.above(boxes, scores, classes, self.options.floor), self.fold_iou, MOST)
+            for part in proposals.parts(batch)
             for boxes, scores in zip(*net(part), strict=True)
         ]
-        return [nets.in_frame(found, side / self.size, self.border, side) for found in thinned]
+        return [proposals.in_frame(found, side / self.size, self.border, side) for found in thinned]
 
 
 def load(options: BoxesOptions, setup: Setup) -> ScaledYolov4Engine:

@@ -1,0 +1,1 @@
+"""The small detector of boxes: its grid, net, training and file of weights; what nets of boxes have in common."""

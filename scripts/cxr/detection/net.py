@@ -1,0 +1,139 @@
+"""The detector's net and its loss: one grid, one logit per class, one box per group of classes (PyTorch).
+
+Anchor-free, in the manner of FCOS: a cell near the middle of a box learns that box's class and its four sides. The
+class target is the overlap that the predicted box reaches (quality focal loss), so that confidence means "how well".
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from cxr.detection.grid import Grid
+
+WIDTHS = (16, 32, 56, 96, 128)
+"""Channels of the embedded detector's net, at a half to a thirty-second of the picture's size."""
+RADIUS = 1.5
+"""A cell is positive if its centre lies in the box and within this many cells of the box's centre."""
+
+
+class Block(nn.Module):
+    """Two 3 x 3 convolutions with a shortcut; ``stride`` 2 halves the picture."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int = 1):
+        super().__init__()
+        self.first = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False)
+        self.second = nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False)
+        self.norms = nn.ModuleList([nn.BatchNorm2d(outputs), nn.BatchNorm2d(outputs)])
+        self.short = nn.Identity() if stride == 1 and inputs == outputs else nn.Conv2d(inputs, outputs, 1, stride)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = F.relu(self.norms[0](self.first(x)))
+        return F.relu(self.norms[1](self.second(y)) + self.short(x))
+
+
+def _conv(inputs: int, outputs: int, stride: int) -> nn.Sequential:
+    return nn.Sequential(nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False), nn.BatchNorm2d(outputs), nn.ReLU())
+
+
+class Detector(nn.Module):
+    """Image (N, 1, size, size) in 0..1 to logits and distances, those in cells.
+
+    Logits (N, classes, cells, cells), distances (N, groups * 4, cells, cells).
+    """
+
+    def __init__(self, grid: Grid, widths: tuple[int, ...] = WIDTHS):
+        super().__init__()
+        self.grid, self.widths = grid, widths
+        a, b, c, d, e = widths
+        self.stem = nn.Sequential(_conv(1, a, 2), _conv(a, b, 2))
+        self.eighth = Block(b, c, 2)
+        self.sixteenth = nn.Sequential(Block(c, d, 2), Block(d, d))
+        self.deep = nn.Sequential(Block(d, e, 2), Block(e, e))
+        self.whole = nn.Linear(e, d)
+        self.up = nn.Conv2d(e, d, 1)
+        self.lateral = nn.Conv2d(d, d, 1)
+        self.tower = Block(d, d)
+        self.logit = nn.Conv2d(d, len(grid.classes), 1)
+        self.sides = nn.Conv2d(d, 4 * (max(grid.groups) + 1), 1)
+        nn.init.constant_(self.logit.bias, -3.5)
+        nn.init.constant_(self.sides.bias, 1.0)
+        self.register_buffer("slope", torch.ones(len(grid.classes)))
+        self.register_buffer("offset", torch.zeros(len(grid.classes)))
+
+    def forward(self, image: Tensor) -> tuple[Tensor, Tensor]:
+        mean = image.mean(dim=(2, 3), keepdim=True)
+        spread = ((image - mean) ** 2).mean(dim=(2, 3), keepdim=True).sqrt()
+        x = self.sixteenth(self.eighth(self.stem((image - mean) / (spread + 0.02))))
+        deep = self.deep(x)
+        whole = self.whole(deep.mean(dim=(2, 3)))[:, :, None, None]
+        up = F.interpolate(self.up(deep), scale_factor=2.0, mode="nearest")
+        x = self.tower(F.relu(self.lateral(x) + up + whole))
+        # Calibration: the sigmoid of the result is the share of such boxes that hit.
+        logit = self.logit(x) * self.slope[:, None, None] + self.offset[:, None, None]
+        return logit, F.softplus(self.sides(x))
+
+
+def assign(boxes: list[list[tuple]], known: list[list[int]], grid: Grid) -> dict[str, Tensor]:
+    """Turn boxes per image, each (class index, x1, y1, x2, y2) in cells, into targets on the grid.
+
+    ``known``: class indices an image says something about; the others take no part in its loss. Where boxes of a class
+    compete for a cell the smallest wins. Returns ``truth`` (N, C, 4, cells, cells), ``positive`` (N, C, cells, cells)
+    and ``weight`` (N, C, 1, 1).
+    """
+    count, classes, cells = len(boxes), len(grid.classes), grid.cells
+    truth = torch.zeros(count, classes, 4, cells, cells)
+    positive = torch.zeros(count, classes, cells, cells, dtype=torch.bool)
+    weight = torch.zeros(count, classes, 1, 1)
+    at = torch.arange(cells) + 0.5
+    y, x = torch.meshgrid(at, at, indexing="ij")
+    for image, (found, names) in enumerate(zip(boxes, known, strict=True)):
+        weight[image, names] = 1.0
+        for label, *box in sorted(found, key=lambda b: -(b[3] - b[1]) * (b[4] - b[2])):
+            cx, cy = (box[0] + box[2]) / 2, (box[1] + box[3]) / 2
+            inside = (x > box[0]) & (x < box[2]) & (y > box[1]) & (y < box[3])
+            inside &= (x - cx).abs().maximum((y - cy).abs()) < RADIUS
+            inside[min(max(int(cy), 0), cells - 1), min(max(int(cx), 0), cells - 1)] = True
+            positive[image, label] |= inside
+            truth[image, label][:, inside] = torch.tensor(box)[:, None].float()
+    return {"truth": truth, "positive": positive, "weight": weight}
+
+
+def _sides(boxes: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    return boxes[..., 0], boxes[..., 1], boxes[..., 2], boxes[..., 3]
+
+
+def overlap(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
+    """Return IoU and generalised IoU of paired boxes (..., 4)."""
+    ax1, ay1, ax2, ay2 = _sides(first)
+    bx1, by1, bx2, by2 = _sides(second)
+    shared = (ax2.minimum(bx2) - ax1.maximum(bx1)).clamp(0) * (ay2.minimum(by2) - ay1.maximum(by1)).clamp(0)
+    union = (ax2 - ax1) * (ay2 - ay1) + (bx2 - bx1) * (by2 - by1) - shared
+    hull = (ax2.maximum(bx2) - ax1.minimum(bx1)) * (ay2.maximum(by2) - ay1.minimum(by1))
+    iou = shared / union.clamp(1e-6)
+    return iou, iou - (hull - union) / hull.clamp(1e-6)
+
+
+def loss(
+    logit: Tensor, distance: Tensor, target: dict[str, Tensor], grid: Grid, importance: tuple[float, ...]
+) -> Tensor:
+    """Quality focal loss on the logits plus generalised-IoU loss on the boxes of positive cells.
+
+    ``importance``: weight of a positive cell of each class.
+    """
+    cells = grid.cells
+    at = torch.arange(cells) + 0.5
+    y, x = torch.meshgrid(at, at, indexing="ij")
+    n = len(logit)
+    ltrb = distance.reshape(n, -1, 4, cells, cells)[:, list(grid.groups)]
+    boxes = torch.stack([x - ltrb[:, :, 0], y - ltrb[:, :, 1], x + ltrb[:, :, 2], y + ltrb[:, :, 3]], dim=2)
+    positive = target["positive"]
+    quality = torch.zeros_like(logit)
+    sides = logit.sum() * 0
+    weight = torch.where(positive, torch.tensor(importance)[:, None, None], 1.0)
+    if positive.any():
+        iou, giou = overlap(boxes.permute(0, 1, 3, 4, 2)[positive], target["truth"].permute(0, 1, 3, 4, 2)[positive])
+        sides = ((1 - giou) * weight[positive]).sum() / weight[positive].sum()
+        quality[positive] = iou.detach().clamp(0.05, 1.0)
+    gap = (quality - torch.sigmoid(logit)).abs() ** 2
+    focal = F.binary_cross_entropy_with_logits(logit, quality, reduction="none") * gap * weight * target["weight"]
+    return focal.sum() / positive.sum().clamp(1) + 1.5 * sides

@@ -1,0 +1,135 @@
+"""The training loop of the detector, its calibration, and the file of weights that comes of both (PyTorch)."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import nn
+
+from cxr.detection.net import Detector, assign, loss
+from cxr.detection.weights import Card
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a net is trained.
+
+    updates: of the weights; rate: the largest learning rate, reached after the share ``warmup`` of the updates; decay:
+    of the weights; clip: largest norm of a gradient; memory: the running mean of the weights forgets 1 - memory of
+    itself an update, earlier more; importance: weight of a positive cell of each class.
+    """
+
+    updates: int
+    rate: float
+    decay: float
+    warmup: float
+    clip: float
+    memory: float
+    importance: tuple[float, ...]
+
+
+class Batch(NamedTuple):
+    """Pictures float32 (size, size) in 0..1; the boxes of each, (class index, x1, y1, x2, y2) in cells; what is known.
+
+    ``known``: the class indices that a picture says something about; it takes no part in the loss of others.
+    """
+
+    pictures: list[np.ndarray]
+    boxes: list[list[tuple]]
+    known: list[list[int]]
+
+
+FEW = 20
+"""Updates over which the running mean begins: after n it weighs the newest weights by FEW / (n + FEW) at least."""
+
+
+def new(like: Detector) -> Detector:
+    """Return a net of the same kind with random weights, laid out as it is trained."""
+    return Detector(like.grid, like.widths).to(memory_format=torch.channels_last)
+
+
+def twin(net: Detector) -> Detector:
+    """Return a copy to train on."""
+    copy = new(net)
+    copy.load_state_dict(net.state_dict())
+    return copy
+
+
+def fit(
+    net: Detector,
+    draw: Callable[[np.random.Generator], Batch],
+    recipe: Recipe,
+    seed: int,
+    tell: Callable[[int, float], None] = lambda update, value: None,
+) -> Detector:
+    """Train a net on batches that ``draw`` makes; return a net of the running mean of the weights.
+
+    ``tell`` is given the number of each update and its loss. On a CPU with one thread the same seed gives the same
+    bytes.
+    """
+    torch.manual_seed(seed)
+    random = np.random.default_rng(seed)
+    net.train()
+    optimiser = torch.optim.AdamW(net.parameters(), recipe.rate, weight_decay=recipe.decay)
+    plan = torch.optim.lr_scheduler.OneCycleLR(
+        optimiser, recipe.rate, total_steps=recipe.updates, pct_start=recipe.warmup
+    )
+    mean = {name: value.detach().clone() for name, value in net.state_dict().items()}
+    for update in range(recipe.updates):
+        batch = draw(random)
+        image = torch.from_numpy(np.stack(batch.pictures))[:, None]
+        target = assign(batch.boxes, batch.known, net.grid)
+        given = net(image.to(memory_format=torch.channels_last))
+        value = loss(*given, target, net.grid, recipe.importance)
+        optimiser.zero_grad()
+        value.backward()
+        nn.utils.clip_grad_norm_(net.parameters(), recipe.clip)
+        optimiser.step()
+        plan.step()
+        kept = min(recipe.memory, update / (update + FEW))
+        for name, now in net.state_dict().items():
+            mean[name] = mean[name] * kept + now * (1 - kept) if now.is_floating_point() else now.clone()
+        tell(update + 1, value.item())
+    averaged = new(net)
+    averaged.load_state_dict(mean)
+    return averaged.eval()
+
+
+def platt(confidence: np.ndarray, hit: np.ndarray) -> tuple[float, float]:
+    """Fit slope and offset on the logit so that the sigmoid is the share of hits (weak prior: slope 1)."""
+    logit = np.log(confidence / (1 - confidence))
+    x, y = torch.from_numpy(logit), torch.from_numpy(hit.astype(np.float64))
+    line = torch.tensor([1.0, 0.0], dtype=torch.float64, requires_grad=True)
+    optimiser = torch.optim.LBFGS([line], max_iter=200, line_search_fn="strong_wolfe")
+
+    def step() -> torch.Tensor:
+        optimiser.zero_grad()
+        value = nn.functional.binary_cross_entropy_with_logits(x * line[0] + line[1], y, reduction="sum")
+        value = value + 2.0 * (line[0] - 1) ** 2 + 0.1 * line[1] ** 2
+        value.backward()
+        return value
+
+    optimiser.step(step)
+    return tuple(float(v) for v in line.detach())
+
+
+def export(net: Detector, slope: np.ndarray, offset: np.ndarray, path: Path, licence: str) -> None:
+    """Write the net with its calibration as ONNX (opset 17, float32) and its card as metadata; needs the package onnx.
+
+    ``slope`` and ``offset`` (classes,): of each class's logit.
+    """
+    import onnx
+
+    size = net.grid.size
+    net = twin(net).eval().to(memory_format=torch.contiguous_format)
+    net.slope.copy_(torch.from_numpy(slope))
+    net.offset.copy_(torch.from_numpy(offset))
+    names = {"input_names": ["image"], "output_names": ["logit", "distance"]}
+    torch.onnx.export(net, torch.zeros(1, 1, size, size), str(path), opset_version=17, dynamo=False, **names)
+    model = onnx.load(str(path))
+    for key, value in Card(net.grid, licence).notes().items():
+        model.metadata_props.add(key=key, value=value)
+    onnx.save(model, str(path))
