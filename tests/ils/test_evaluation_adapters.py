@@ -230,7 +230,7 @@ def test_the_settings_know_which_adapters_read_a_file(tmp_path, adapter):
     (tmp_path / "folder").mkdir()
     right, wrong = ("file", "folder") if adapter in FILE_ADAPTERS else ("folder", "file")
     choose(adapter, str(tmp_path / right), Reading(None, 24))
-    with pytest.raises(UserError, match=f"is no {right}"):
+    with pytest.raises(UserError, match=f"is not a {right}"):
         choose(adapter, str(tmp_path / wrong), Reading(None, 24))
 
 
@@ -238,8 +238,8 @@ def test_the_settings_know_which_adapters_read_a_file(tmp_path, adapter):
     ("adapter", "source", "match"),
     [
         ("sam", "theirs", "adapter 'sam' is not one of jsonl, png, lisa"),
-        ("lisa", "nowhere", "no folder: adapter lisa"),
-        ("text4seg", "theirs", "no file: adapter text4seg"),
+        ("lisa", "nowhere", "not a folder: adapter lisa"),
+        ("text4seg", "theirs", "not a file: adapter text4seg"),
         ("lisa", "theirs", "no output for any pair"),
     ],
 )

@@ -147,7 +147,7 @@ def choose(name: str, path: str, reading: Reading) -> Adapter:
     if name == "text4seg" and not source.is_file():
         raise UserError(f"evaluation.predictions: {path!r} is not a file: adapter {name} reads JSON Lines")
     if name != "text4seg" and not source.is_dir():
-        raise UserError(f"evaluation.predictions: {path!r} is no folder: adapter {name} reads one file a pair")
+        raise UserError(f"evaluation.predictions: {path!r} is not a folder: adapter {name} reads one file a pair")
     return ADAPTERS[name](source, reading)
 
 
