@@ -1,5 +1,6 @@
 # make demo         the whole job on the embedded cohort (no GPU, no download of data or models)
-# make test         test-setup, then lint, format and every test
+# make test         test-setup, then lint, format and every test but the long ones
+# make test-slow    those that are marked slow: trainings, runs of several processes, whole cohorts
 # make real         the same workflow on the real X-rays of CXR_ILS_SHARED
 # make openi        the real reports of Open-i, and which of its images are frontal, into openi/ (docs/getting-started/openi.md)
 # make mimic-plan   jobs, seconds and memory at the size of MIMIC-CXR, on a cohort without pixels (docs/reference/scale.md; 5 min)
@@ -28,7 +29,7 @@ BIN := $(VENV)/bin
 # one thread a process: parallelism is Snakemake's, and results must not depend on it
 export OMP_NUM_THREADS := 1
 
-.PHONY: demo real openi mimic-plan train accuracy vllm test-cxas test-ultralytics test-deepspeed slurm-check test-slurm test-faults test test-setup lint format lock containers clean docs
+.PHONY: demo real openi mimic-plan train accuracy vllm test-cxas test-ultralytics test-deepspeed slurm-check test-slurm test-faults test test-slow test-setup lint format lock containers clean docs
 
 demo: $(VENV)/run.stamp
 	$(BIN)/snakemake --cores $(CORES) --quiet rules
@@ -69,7 +70,11 @@ test-setup: $(VENV)/test.stamp
 test: test-setup lint
 	@# a file's tests share its runs, so they go to one process (groups do not hold: xdist 3.8 knows no pytest 9.2); what
 	@# conftest.py puts first, the long ones, begins first
-	$(BIN)/pytest -n $(CORES) --dist loadfile --no-loadscope-reorder
+	$(BIN)/pytest -n $(CORES) --dist loadfile --no-loadscope-reorder -m "not slow"
+
+# what make test leaves out
+test-slow: test-setup
+	$(BIN)/pytest -n $(CORES) --dist loadfile --no-loadscope-reorder -m slow
 
 lint: test-setup
 	$(BIN)/ruff check .
