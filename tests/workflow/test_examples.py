@@ -5,7 +5,8 @@ import pytest
 from cohort_runs import write_csv
 from conftest import ROOT
 from cxr.imaging.weights.catalogue import placed
-from mimic_tree import mimic_tree, write_tables, xray  # noqa: F401
+from dicom_files import dataset, encoded, picture, stored_values
+from mimic_tree import mimic_tree, write_tables
 from openi_tree import write_image, write_projections, write_report
 from planner import Planner, jobs_of
 
@@ -27,8 +28,9 @@ EXAMPLES = {
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory, xray):  # noqa: F811
+def place(tmp_path_factory):
     """A folder with everything that the examples name."""
+    xray = encoded(dataset(stored_values(picture(200, 180), 12, False), 12))
     folder = tmp_path_factory.mktemp("examples")
     write_csv(
         folder / "manifest.csv",
