@@ -284,7 +284,7 @@ def test_reviewed_pairs_leave_the_scores_but_not_the_counts(tmp_path):
         ({"options": {"failed": "hide"}}, "evaluation.failed is 'hide'"),
         ({"options": {"size": 33}}, "multiple of 8"),
         ({"lines": [LINES[0] | {"mask_id": "gone"}]}, r"pair p0: its mask gone is not in .*index\.parquet"),
-        ({"lines": [LINES[0], LINES[0]]}, "1 pair_ids come twice"),
+        ({"lines": [LINES[0], LINES[0]]}, "1 pair_id comes twice"),
         ({"lines": [{key: value for key, value in LINES[0].items() if key != "answer"}]}, "'p0' lacks answer"),
         ({"lines": [LINES[0] | {"type": "template 4"}]}, "has the type 'template 4'"),
     ],

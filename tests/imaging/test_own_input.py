@@ -236,7 +236,7 @@ def test_one_picture_for_several_reports_is_kept_with_a_warning(tmp_path, caplog
         ("p9", "s9", "i9", "8.dcm", ""),
     ]
     assert conflicts(tmp_path, rows) == {}
-    assert "1 image files are given to several studies (lines 2, 3), so that their reports" in caplog.text
+    assert "1 image file is given to several studies (lines 2, 3), so that their reports" in caplog.text
     assert "cohort.shared_images: exclude" in caplog.text
 
 
@@ -259,7 +259,7 @@ def test_a_report_on_one_row_is_its_whole_studys(tmp_path, caplog):
     rows = ["p1,s1,i1,1.dcm,", "p1,s1,i2,2.dcm,Clear", "p2,s2,i3,3.dcm,a", "p2,s2,i4,4.dcm,b", "p3,s3,i5,5.dcm,"]
     result = run(tmp_path, rows)
     assert result.accepted.sort("image_id")["findings"].to_list() == ["Clear", "Clear", "a", "b", None]
-    assert "the rows of 1 studies name different reports" in caplog.text
+    assert "the rows of 1 study name different reports" in caplog.text
 
 
 # -------------------------------------------------------------------------------- what programs put in a cell

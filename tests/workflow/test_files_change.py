@@ -101,7 +101,7 @@ def test_an_image_that_is_changed_after_the_cohort_is_told(tmp_path, caplog):
     later = time.time() + 10
     os.utime(tmp_path / "1.dcm", (later, later))
     frames(tmp_path, result)
-    assert "1 of 4 images have changed since the cohort was made" in caplog.text
+    assert "1 of 4 images has changed since the cohort was made" in caplog.text
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")

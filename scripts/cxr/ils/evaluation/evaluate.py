@@ -8,6 +8,7 @@ from pathlib import Path
 
 import polars as pl
 
+from cxr.base.counting import counted
 from cxr.base.errors import UserError
 from cxr.base.paths import RESOURCES
 from cxr.base.tables import read_lines, write_table
@@ -99,10 +100,14 @@ def run_scores(
     dataset = [_needed(line, lines) for line in read_lines(lines)]
     pair_ids = {line["pair_id"] for line in dataset}
     if len(pair_ids) < len(dataset):
-        raise UserError(f"{lines}: {len(dataset) - len(pair_ids)} pair_ids come twice: make the dataset anew")
+        twice = counted(len(dataset) - len(pair_ids), "pair_id comes", "pair_ids come")
+        raise UserError(f"{lines}: {twice} twice: make the dataset anew")
     rejected = read_reviewed(reviewed) if reviewed else set()
     if rejected - pair_ids:
-        log.warning("%d of %d reviewed pairs are not of this split", len(rejected - pair_ids), len(rejected))
+        strange = counted(
+            len(rejected - pair_ids), f"of {len(rejected)} reviewed pairs is", f"of {len(rejected)} reviewed pairs are"
+        )
+        log.warning("%s not of this split", strange)
     with (
         scoring.References(index, masks, options.size) as references,
         Predictions(predictions, prediction_masks, pair_ids, options.size, options.reworded) as found,

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from cxr.base.counting import counted
 from cxr.base.errors import UserError
 from cxr.base.faults import Failures, Tolerance, kind_of
 from cxr.base.hdf5 import ShardWriter
@@ -79,7 +80,8 @@ def run_split(
         replies = progress(_counted(_replies(asker, pairs), failures), len(pairs), "pairs asked")
         write_lines(predictions, _entries(replies, writer, faults, pairs if wording else None))
     if faults:
-        log.warning("%d of %d pairs have no prediction: their lines say why", faults.total(), len(pairs))
+        without = counted(faults.total(), f"of {len(pairs)} pairs has", f"of {len(pairs)} pairs have")
+        log.warning("%s no prediction: the files of predictions say why", without)
 
 
 def check(options: InferenceOptions) -> None:

@@ -9,6 +9,7 @@ import logging
 import numpy as np
 import polars as pl
 
+from cxr.base.counting import counted
 from cxr.base.errors import UserError
 from cxr.base.user_tables import folded, read_frame
 from cxr.base.vocabulary import BOX_CLASSES
@@ -87,7 +88,7 @@ class TableEngine:
         table, self.dropped = sound(read(options.table))
         if self.dropped:
             counts = ", ".join(f"{count} {reason}" for reason, count in self.dropped.items())
-            log.warning("%d rows of boxes.table dropped: %s", sum(self.dropped.values()), counts)
+            log.warning("%s of boxes.table dropped: %s", counted(sum(self.dropped.values()), "row", "rows"), counts)
         self.rows = {key[0]: group for key, group in table.partition_by("image_id", as_dict=True).items()}
         self.image_ids = frozenset(self.rows)
 

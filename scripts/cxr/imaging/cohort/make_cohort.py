@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from cxr.base.columns import schema
+from cxr.base.counting import counted
 from cxr.base.errors import UserError
 from cxr.base.jobs import log, progress
 from cxr.base.ledger import Ledger
@@ -106,7 +107,9 @@ def _collect(options: CohortOptions, pool: ThreadPoolExecutor) -> list[Row]:
             row.report_path = None if row.report_missing else row.report_path
     settle_ids(rows, options.shared_images)
     if options.exclude and (unused := exclude_listed(rows, options.exclude)):
-        log.warning("cohort.exclude: %d of its ids name no image of this cohort", unused)
+        log.warning(
+            "cohort.exclude: %s no image of this cohort", counted(unused, "of its ids names", "of its ids name")
+        )
     if options.chexstruct:
         exclude_failed(rows, options.chexstruct, options.chexstruct_tables)
     open_rows = [row for row in rows if row.reason is None]

@@ -3,6 +3,7 @@
 import os
 import re
 
+from cxr.base.counting import counted
 from cxr.base.errors import UserError
 from cxr.base.jobs import log
 from cxr.base.user_tables import REMEDY, no_value, read_sheet
@@ -110,5 +111,6 @@ def _share_reports(rows: list[Row]) -> None:
                 ((row.report_path, row.findings, row.impression),) = told
     if several:
         log.warning(
-            "cohort.manifest: the rows of %d studies name different reports: the chosen image's is used", several
+            "cohort.manifest: the rows of %s different reports: the chosen image's is used",
+            counted(several, "study name", "studies name"),
         )

@@ -4,6 +4,7 @@ import re
 from collections import defaultdict
 from dataclasses import dataclass, field
 
+from cxr.base.counting import counted
 from cxr.base.jobs import log
 
 IDS = ("image_id", "study_id", "subject_id")
@@ -119,9 +120,9 @@ def _warn_of_shared_images(rows: list[Row]) -> None:
     if shared:
         told = _lines([row for row in rows if row.path in shared and row.reason is None])
         log.warning(
-            "%d image files are given to several studies%s, so that their reports speak of one picture: correct the "
+            "%s given to several studies%s, so that their reports speak of one picture: correct the "
             "paths, or leave such rows out with cohort.shared_images: exclude",
-            len(shared),
+            counted(len(shared), "image file is", "image files are"),
             told,
         )
 

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from cxr.base.counting import counted
 from cxr.base.errors import UserError
 from cxr.base.faults import Failures, Tolerance
 from cxr.base.hdf5 import ShardWriter
@@ -127,10 +128,9 @@ def _tell_of_changes(missing: int, groups: list[list[Candidate]], cohort: str, p
 
     if newer := sum(pool.map(is_newer, paths)):
         log.warning(
-            "%d of %d images have changed since the cohort was made, which has looked at their headers: if they are "
+            "%s changed since the cohort was made, which has looked at their headers: if they are "
             "others now, make it anew (snakemake cohort --forcerun cohort_shards)",
-            newer,
-            len(paths),
+            counted(newer, f"of {len(paths)} images has", f"of {len(paths)} images have"),
         )
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from cxr.base.counting import counted
 from cxr.base.jobs import log, progress
 from cxr.base.paths import RESOURCES
 from cxr.base.tables import read_lines, write_table
@@ -42,7 +43,8 @@ def run(*, reports: list[str], agreement: str, disagreements: str, options: Comp
     every = [line for path in reports for line in read_lines(path)]
     lines = [line for line in every if language.foreign(line["sentences"], languages, known) is None]
     if len(lines) < len(every):
-        log.info("agreement: %d sections are not English and are left out", len(every) - len(lines))
+        left_out = counted(len(every) - len(lines), "section is not English and is", "sections are not English and are")
+        log.info("agreement: %s left out", left_out)
     counts = np.zeros((len(LESIONS), len(STATES), len(STATES)), np.int64)
     rows = []
     for line in progress(lines, len(lines), "agreement"):

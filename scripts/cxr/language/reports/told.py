@@ -4,6 +4,7 @@ import csv
 import sys
 from pathlib import Path
 
+from cxr.base.counting import counted
 from cxr.base.exclusions import REASONS
 
 FINDINGS, PLAIN = "findings", "no_findings"
@@ -41,8 +42,9 @@ def sentence(table: list[dict]) -> str:
     total, gone = (sum(int(row["studies"]) for row in part) for part in (table, lost))
     why = "; ".join(f"{row['studies']} {row['outcome']} ({row['meaning']}), such as {row['example_study']}"
                     for row in lost[:SHOWN])  # fmt: skip
-    more = f"; {len(lost) - SHOWN} more reasons" if len(lost) > SHOWN else ""
-    return f"reports: {gone} of {total} studies have no usable report: {why}{more}"
+    more = f"; {counted(len(lost) - SHOWN, 'more reason', 'more reasons')}" if len(lost) > SHOWN else ""
+    without = counted(gone, f"of {total} studies has", f"of {total} studies have")
+    return f"reports: {without} no usable report: {why}{more}"
 
 
 def last_words(path: Path) -> str:

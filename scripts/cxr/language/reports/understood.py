@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from cxr.base.counting import counted
 from cxr.base.jobs import log
 from cxr.base.tables import read_lines, read_table, write_table
 from cxr.language.reports import told
@@ -65,4 +66,4 @@ def _say(rows: list[dict], words: int, reading: str, options: UnderstoodOptions)
     sentence = told.sentence(rows) or f"reports: {every}"
     log.log(logging.WARNING if lost > options.nothing_share * total else logging.INFO, "%s (%s)", sentence, reading)
     if options.engine == "rules":
-        log.info("reports: %d words were not understood (unknown_words.tsv beside it)", words)
+        log.info("reports: %s not understood (unknown_words.tsv beside it)", counted(words, "word was", "words were"))

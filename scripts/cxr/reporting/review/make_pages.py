@@ -15,6 +15,7 @@ from pathlib import Path
 
 import polars as pl
 
+from cxr.base.counting import counted
 from cxr.base.errors import UserError
 from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_lines, read_table, write_table
@@ -95,7 +96,8 @@ def _pictures(frames: list[str], wanted: set[str], jpeg_quality: int) -> dict[st
             for image_id in sorted(wanted & shard.row_of.keys()):
                 found[image_id] = page.picture_bytes(shard.get("image", image_id), jpeg_quality)
     if missing := wanted - found.keys():
-        raise UserError(f"the frames lack {len(missing)} images of the split: run `snakemake frames` again")
+        lacking = counted(len(missing), "image", "images")
+        raise UserError(f"the frames lack {lacking} of the split: run `snakemake frames` again")
     return found
 
 
