@@ -7,6 +7,7 @@ from dataclasses import replace
 import polars as pl
 import pytest
 
+import language_model
 from cxr.base.paths import RESOURCES
 from cxr.base.tables import read_table, write_excluded, write_lines
 from cxr.ils.dataset.evidence import evidence
@@ -33,6 +34,35 @@ def test_words_that_are_known_and_words_that_are_not():
     twice = "Discussed as gludge. Gludge in the left lung."
     assert unknown(twice) == [{"word": "gludge", "sentence_index": 1, "finding": True}]
     assert unknown("No, non-displaced, reaccumulating, unremarkably, subpulmonic effusions aren't atelectactic.") == []
+
+
+COMMON = """
+    acinar apical azygos basilar bilaterally blunting bronchiectatic bronchogram bronchovascular cardiophrenic carinal
+    centrilobular cephalization contralateral costophrenic cuffing endobronchial hemidiaphragm hilar honeycombing
+    interlobular ipsilateral kerley lingular loculated lordotic meniscus mesothelioma miliary paratracheal
+    pneumoconiosis retrocardiac silhouetting subpleural syndesmophytes tracheobronchial tramline visceral
+"""
+
+
+def test_common_words_of_radiology_are_known():
+    assert [word for word in COMMON.split() if not VOCABULARY.known(word)] == []
+
+
+SIGNS = {
+    "Meniscus at the left base.": ("meniscus", "effusion"),
+    "Juxtaphrenic peaking on the right.": ("volume loss", "atelectasis"),
+    "Air bronchograms in the left lower lobe.": ("air bronchogram", "consolidation"),
+    "Tree in bud changes on the right.": ("interstitial markings", "opacity"),
+}
+
+
+@pytest.mark.parametrize("text", SIGNS)
+def test_a_sign_of_a_lesion_forbids_to_deny_it(text):
+    """A sign is not the lesion, but where it is affirmed the lesion is never denied by silence."""
+    (found,) = language_model.RULES([text])
+    entity, lesion = SIGNS[text]
+    assert (found["entity"], found["presence"], found["lesion_type"]) == (entity, "positive", None)
+    assert found["related"] == lesion
 
 
 def test_the_share_is_of_distinct_words():
