@@ -1,10 +1,8 @@
 """Reports by a real vLLM, offline and as a server, with a small Llama trained here (`make vllm`)."""
 
 import os
-import socket
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,8 +11,8 @@ import pytest
 
 import language_model
 import tiny_llm
-from conftest import SLICE, snakemake, write_settings
-from cxr.base.errors import UserError
+import vllm_cpu
+from conftest import ROOT, SLICE, snakemake, write_settings
 from cxr.base.tables import read_lines, read_table
 from cxr.base.vocabulary import CATEGORIES
 from cxr.language.reports import reading
@@ -25,12 +23,6 @@ from cxr.llm.options import Execution, ModelOptions
 
 pytest.importorskip("vllm", reason="vLLM is not installed here: `make vllm` installs and runs it")
 
-CPU = {
-    "VLLM_CPU_KVCACHE_SPACE": "1",
-    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
-    "OMP_NUM_THREADS": "2",
-}
 COHORT = SLICE | {"cohort": {"shards": 1}}
 EXECUTION = Execution(
     gpus=0, gpu_memory=0.9, eager=True, server="", requests=4, timeout_s=300, server_key="reports.llm.execution.server"
@@ -39,9 +31,7 @@ EXECUTION = Execution(
 
 @pytest.fixture(scope="module", autouse=True)
 def _cpu():
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in CPU.items():
-            patch.setenv(name, value)
+    with vllm_cpu.environment():
         yield
 
 
@@ -145,8 +135,9 @@ except UserError as error:
 
 
 def _environment() -> dict[str, str]:
-    here = Path(__file__).parent
-    return os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (here, here.parent / "scripts")))}
+    tests = ROOT / "tests"
+    folders = (Path(__file__).parent, tests, tests / "support", ROOT / "scripts")
+    return os.environ | {"PYTHONPATH": os.pathsep.join(map(str, folders))}
 
 
 def test_the_whole_path(folder, texts, tmp_path):
@@ -172,22 +163,10 @@ def test_the_whole_path(folder, texts, tmp_path):
     assert agreement["agreement"].mean() > 0.9
 
 
-def test_a_served_model_gives_the_same_answers(offline, folder, texts):
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(folder)]
-    command += ["--port", str(port), "--dtype", "bfloat16", "--enforce-eager"]
-    server = subprocess.Popen(
-        command,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env=os.environ | {"VLLM_ENABLE_V1_MULTIPROCESSING": "1"},
-    )
+def test_a_served_model_gives_the_same_answers(offline, folder, texts, tmp_path):
     asked = options(folder, transport="server")
-    execution = replace(EXECUTION, server=f"http://127.0.0.1:{port}/v1")
-    try:
-        generate = _when_up(server, asked, execution)
+    with vllm_cpu.served(folder, tmp_path / "server.log") as address:
+        generate = connect(asked, replace(EXECUTION, server=address))
         ours = structuring.structured(texts, options(folder), offline)
         theirs = structuring.structured(texts, asked, generate)
         same = [a["findings"] == b["findings"] for a, b in zip(ours, theirs, strict=True)]
@@ -195,16 +174,3 @@ def test_a_served_model_gives_the_same_answers(offline, folder, texts):
         said = generate([misfit(each) for each in texts.values()], 0)
         assert said
         assert all(map(inside, said))
-    finally:
-        server.terminate()
-        server.wait(60)
-
-
-def _when_up(server: subprocess.Popen, asked: ModelOptions, execution: Execution):
-    for _ in range(120):
-        assert server.poll() is None, "the server stopped"
-        try:
-            return connect(asked, execution)
-        except UserError:
-            time.sleep(2)
-    raise AssertionError("the server did not start")
