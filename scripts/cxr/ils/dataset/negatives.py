@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from cxr.base.seeds import rng
-from cxr.base.vocabulary import LESIONS, VALID_LOCATIONS, kinds_under
+from cxr.base.vocabulary import LESIONS, LUNGS, VALID_LOCATIONS, kinds_under
 from cxr.ils import templates
 from cxr.ils.dataset import pairs
 from cxr.ils.dataset.pairs import Pair
@@ -80,8 +80,10 @@ def choice(lesion: str, evidence: Evidence, *, kinds: str, ctr_negative_max: flo
 
     allowed = (evidence.empty | evidence.negated.get(lesion, frozenset())) - evidence.blocked.get(lesion, frozenset())
     forbidden = evidence.global_blocked | evidence.standing | evidence.doubted
+    # "No right effusion" says nothing of the left: what is negated of some places alone is not denied of the picture.
+    partly = denied and lesion not in evidence.everywhere and not evidence.negated[lesion].issuperset(LUNGS)
     whole = (
-        (lesion in evidence.everywhere or (evidence.about_lungs and evidence.understood))
+        (lesion in evidence.everywhere or (evidence.about_lungs and evidence.understood and not partly))
         and lesion not in forbidden
         and not unclear
         and (lesion != OPACITY or len(evidence.empty) == len(VALID_LOCATIONS))

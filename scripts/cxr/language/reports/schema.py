@@ -42,8 +42,8 @@ class Finding:
     related: lesion type whose negatives this affirmed finding, or a disease it may stand for, blocks in the whole
         study, a list if they are several types; equal to ``lesion_type`` (a borderline heart) it makes no pair of its
         own either.
-    block: valid locations that a positive finding without labels could be in; empty where it has labels or is no
-        finding of lung or pleura.
+    block: valid locations that a positive finding without labels could be in, and those that a word such as
+        "infrahilar" leaves open beside its label; else empty.
     denies: whether a negative tuple denies the finding ("no new X" does not); true for positives.
     """
 

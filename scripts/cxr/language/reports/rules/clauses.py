@@ -7,6 +7,7 @@ from cxr.language.reports.rules.mentions import Hit, Mention
 
 _COMMA = {",", "(", ")"}
 _REVERSED_GAP = 6
+_SENTENCE_ENDS = frozenset((";", ".", "but", "however"))
 _LISTED = {"or", "and", "nor", "/", "versus", "vs"}
 
 
@@ -31,6 +32,7 @@ def starts(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: 
         if tag == "deny_after" and words[e : e + 1] == [","]
     }
     found |= _verb_halves(words, hits, mentions, found)
+    found |= _after_denial(words, hits, mentions, lexicon)
     found |= {start for start, _ in refuted(words, hits, mentions, lexicon)}
     found |= _own_statement(words, hits, mentions, lexicon)
     found |= {m.start for m in mentions if m.stand_in and m.denied and words[m.start] in lexicon.stand_ins}
@@ -132,6 +134,34 @@ def refuted(
                 break
             diseases.append(following)
         found.append((start, diseases))
+    return found
+
+
+def _after_denial(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon) -> set[int]:
+    """Return joints behind a denial after which something stands: "no pneumothorax *and* stable left effusion".
+
+    Not in a list that "or" closes ("no pneumothorax, new opacity or effusion"), nor where the article only goes on
+    ("resolution of the edema and the effusion").
+    """
+    denials = [(s, e) for tag, s, e in longest(hits, ("deny", "deny_not")) if tag == "deny"]
+    states = {s for tag, _, s, _ in hits if tag == "states"}
+    found = set()
+    for joint in (i for i, word in enumerate(words) if word in ("and", ",", "with", "plus") and denials):
+        token = joint + 1
+        before = [e for _, e in denials if e <= joint]
+        if token >= len(words) or not before or words[joint - 1] in (",", "and"):
+            continue
+        token += words[joint] == "," and words[token] in ("and", "with", "plus")
+        following = next((m for m in mentions if m.start >= token), None)
+        if following is None or following.entity is None or not any(before[-1] <= m.start < joint for m in mentions):
+            continue
+        rest = words[token : next((i for i in range(token, len(words)) if words[i] in _SENTENCE_ENDS), len(words))]
+        article = rest[:1] != [] and rest[0] in lexicon.articles
+        if not {"or", "nor"}.isdisjoint(rest) or (article and rest[0] in words[before[-1] : joint]):
+            continue
+        opens = words[token - 1] == "plus" or (rest[:1] != [] and rest[0] in lexicon.affirming_after_denial)
+        if opens or any(following.end <= s <= following.end + 1 for s in states):
+            found.add(joint)
     return found
 
 

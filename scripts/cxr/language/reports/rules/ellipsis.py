@@ -15,6 +15,8 @@ _LEADS = frozenset(("in", "on", "at", "within", "over"))
 _ENDS = frozenset((".", ",", ";", "and", "but", ")", "with"))
 _SEEN = frozenset(("is", "are", "seen", "present", "noted", "visible", "evident", "identified", "demonstrated"))
 _HAS = frozenset(("has", "have", "is", "are", "was", "remains", "now", "also", "almost", "nearly", "completely"))
+_CLEARING = frozenset(("resolution", "clearing", "disappearance", "resorption", "clearance"))
+_DOUBTS = frozenset(("cannot", "could", "may", "might", "possible", "probable", "likely"))
 _HALVES = re.compile(r"([NQ]*)(S[SQ]*)(J+)([NQ]*)(S[SQ]*)$")
 """Classes of the words before a noun: N a denial, Q a quantity or article, S a place, J a joint."""
 _TAIL = re.compile(r"(J+)(N?)([QL]*)(S[SQ]*)(?=$|[.J])")
@@ -26,7 +28,7 @@ def stand_ins(words: list[str], hits: list[Hit], mentions: list[Mention], before
     if not mentions and before is None:
         return mentions
     sided = {i for tag, _, s, e in hits if tag in _SIDED for i in range(s, e)}
-    if not sided and all(hit[0] != "exceptions" for hit in hits):
+    if not sided and all(hit[0] != "exceptions" for hit in hits) and lexicon.stand_ins.keys().isdisjoint(words):
         return mentions
     made = []
     for number, mention in enumerate(mentions):
@@ -68,10 +70,15 @@ def _classes(words: list[str], start: int, end: int, sided: set[int], lexicon: L
 def _halved(words, hits, mention: Mention, earlier: int, sided: set[int], lexicon: Lexicon) -> list[Mention]:
     """ "Small left and no right effusion": two halves of unlike sign before one noun."""
     classes = _classes(words, earlier, mention.start, sided, lexicon)
+    comma = re.search("J(?=Q*$)", classes)
+    if comma and words[earlier + comma.start()] == ",":
+        classes = classes[: comma.start()] + "Q" + classes[comma.end() :]  # "the right, but not the left, effusion"
     found = _HALVES.search(classes)
     if found is None or classes[found.start() - 1 : found.start()] == "L" or ";" in words[earlier : mention.start]:
         return []
     first, second = "N" in found[1], "N" in found[4]
+    if second and not _CLEARING.isdisjoint(words[max(0, earlier + found.start() - 3) : earlier + found.start()]):
+        first, second = True, False  # "resolution of the right, but not the left, effusion"
     if first == second or (first and not found[4]):
         return []
     start, end = earlier + found.start(2), earlier + found.end(2)
@@ -163,6 +170,10 @@ def _pronouns(
             continue
         if kind == "ones" and not _is_one(words, at, sided, lexicon):
             continue
+        if kind == "amounts" and any(hit[0] == "exceptions" and 0 <= at - hit[3] <= 2 for hit in hits):
+            continue  # "except for a trace on the right" is told as what the denial leaves out
+        if kind == "amounts" and not (entity.lesion == "effusion" and _is_amount(words, at, lexicon)):
+            continue
         if kind in ("none", "those") and not _leads_to_place(words, at, sided, kind == "none"):
             continue
         own = [hit for hit in hits if elided and hit[0] == "side" and hit[2] == at]
@@ -170,11 +181,20 @@ def _pronouns(
     return made
 
 
+def _is_amount(words: list[str], at: int, lexicon: Lexicon) -> bool:
+    """Tell whether "a trace", "a small amount" stand alone for the fluid told before."""
+    led = at > 0 and (words[at - 1] in lexicon.one_sizes or (words[at] == "trace" and words[at - 1] == "a"))
+    following = words[at + 1 : at + 2]
+    return led and (not following or following[0] in _LEADS | _ENDS | _HAS | _DOUBTS | {"persists"})
+
+
 def _is_one(words: list[str], at: int, sided: set[int], lexicon: Lexicon) -> bool:
     last, following = words[at - 1 : at], words[at + 1 : at + 2]
     counted = words[at] == "another" or (last and (at - 1 in sided or last[0] in lexicon.quantities))
     if words[at - 2 : at - 1] == ["the"] and last and last[0].endswith(("er", "est")):
         return False  # "the larger one" is one of those told
+    if words[at] != "another" and last and last[0] in lexicon.one_sizes and following and following[0] in _DOUBTS:
+        return True
     if not counted or (following and following[0] in lexicon.one_not_before):
         return False
     return not following or following[0] in _LEADS | _ENDS | _HAS or at - 1 in sided or words[at] == "another"

@@ -83,6 +83,10 @@ class Lexicon:
         self.not_adjacent = frozenset(self.scope["negation"]["not_adjacent"])
         self.touching = tuple(" " + phrase for phrase in self.scope["negation"]["touching"])
         self.affirming_after_with = frozenset(self.scope["affirming_after_with_only"])
+        self.articles = frozenset(self.scope["articles"])
+        self.affirming_after_denial = self.articles.union(map(str, self.scope["affirming_after_denial"]))
+        self.told_of = {key: frozenset(words) for key, words in self.scope["told_of"].items()}
+        self.one_sizes = frozenset(self.scope["one_sizes"])
         self.anaphora = tuple(sorted(({tuple(p.split()) for p in self.links["anaphora"]}), key=len, reverse=True))
         self.breaks = frozenset(data["composites"]["composite_breaks"])
         self.joins = frozenset(data["composites"]["composite_joins"])
@@ -191,6 +195,10 @@ class Lexicon:
             "exceptions",
             "persists",
             "on_prior",
+            "states",
+            "appeared",
+            "beyond",
+            "not_all",
         ):
             self._put(tag, None, scope[tag])
         self._put("here", None, self.locations["here"])

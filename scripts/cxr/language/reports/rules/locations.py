@@ -36,14 +36,14 @@ def attach(
     verbs = {s for tag, _, s, _ in hits if tag == "verb"}
     adjectives = {s for tag, _, s, _ in hits if tag == "affirming"}
     for part in reversed(parts):
-        part.owner = _described(words, part, mentions, verbs, lexicon)
+        part.owner = _described(words, part, mentions, verbs, adjectives, lexicon)
     for number in range(len(parts) - 2, -1, -1):
         _share_forward(words, parts[number], parts[number + 1], mentions, adjectives, lexicon)
     for number, part in enumerate(parts):
         if part.owner is None:
             part.owner = _placed(words, part, parts[number - 1] if number else None, mentions, adjectives, lexicon)
         if part.owner is None:
-            part.owner = _led(words, part, mentions, clause_starts, lexicon)
+            part.owner = _led(words, part, mentions, clause_starts, adjectives, lexicon)
     for mention in mentions:
         own = [part.items for part in parts if part.owner is mention]
         if mention.entity is not None and mention.entity.lesion:
@@ -98,7 +98,7 @@ def _continues(words: list[str], part: _Part, item, lexicon: Lexicon) -> bool:
     return len(gap) == 1 and gap[0] in lexicon.within
 
 
-def _described(words, part: _Part, mentions, verbs: set[int], lexicon: Lexicon) -> Mention | None:
+def _described(words, part: _Part, mentions, verbs: set[int], adjectives: set[int], lexicon: Lexicon) -> Mention | None:
     """The finding that the place describes from the left ("left basilar streaky opacity"), or that it stands in."""
     inside = next((m for m in mentions if m.start < part.end and part.start < m.end), None)
     if inside is not None:
@@ -111,9 +111,17 @@ def _described(words, part: _Part, mentions, verbs: set[int], lexicon: Lexicon) 
     if earlier is not None and ("with" in gap or _led_by(words, part.start, earlier, lexicon)):
         return None
     barred = lexicon.gap_breaks | _JOINTS - {"to"}
-    if any(word in barred for word in gap) or verbs & set(range(part.end, following.start)):
+    paired = _paired(words, part.end, following.start, adjectives)
+    if verbs & set(range(part.end, following.start)):
+        return None
+    if any(word in barred for i, word in enumerate(gap, part.end) if i not in paired):
         return None
     return following
+
+
+def _paired(words: list[str], start: int, end: int, adjectives: set[int]) -> set[int]:
+    """Return the tokens between two adjectives of one finding ("improved *but* residual atelectasis")."""
+    return {i for i in range(start, end) if words[i] in ("but", "yet") and {i - 1, i + 1} <= adjectives}
 
 
 def _led_by(words, start: int, earlier: Mention, lexicon: Lexicon) -> bool:
@@ -180,7 +188,7 @@ def _placed(words, part: _Part, before: _Part | None, mentions, adjectives, lexi
 def _leading_word(words, start: int, floor: int, lexicon: Lexicon) -> str:
     """Return the word that leads to a place, articles and aspects skipped."""
     token = start - 1
-    while token >= floor and words[token] in lexicon.inside - lexicon.before_place - {"and", "or", "/"}:
+    while token >= floor and words[token] in (lexicon.inside | {"a", "an"}) - lexicon.before_place - {"and", "or", "/"}:
         token -= 1
     if token - 2 >= floor and words[token] not in lexicon.before_place and words[token - 1] in ("the", "a", "an"):
         token -= 2
@@ -189,7 +197,9 @@ def _leading_word(words, start: int, floor: int, lexicon: Lexicon) -> str:
     return words[token] if token >= floor else ""
 
 
-def _led(words, part: _Part, mentions, clause_starts: set[int], lexicon: Lexicon) -> Mention | None:
+def _led(
+    words, part: _Part, mentions, clause_starts: set[int], adjectives: set[int], lexicon: Lexicon
+) -> Mention | None:
     """The finding after a place that opens the statement ("In the right upper lobe, there is ...")."""
     if any(item[0] == "place" and item[1] != _LATERAL for item in part.items):
         return None
@@ -198,7 +208,8 @@ def _led(words, part: _Part, mentions, clause_starts: set[int], lexicon: Lexicon
     if following is None or (earlier is not None and _PARTED.isdisjoint(words[earlier : part.start])):
         return None
     opened = _leading_word(words, part.start, 0, lexicon) in ("in", "within", "at", "on", "involving", "along", "over")
-    gap = words[part.end : following.start]
+    paired = _paired(words, part.end, following.start, adjectives)
+    gap = [words[i] for i in range(part.end, following.start) if i not in paired]
     if lexicon.breaks & set(gap) - {",", "with"} or len(gap) > 12:
         return None
     crossed = any(part.end <= token <= following.start for token in clause_starts)

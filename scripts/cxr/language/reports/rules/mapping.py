@@ -67,8 +67,15 @@ def _in_order(found: set[str]) -> list[str]:
 def block(
     entity: Entity, places: list[Place], texts: list[str], where: str | None, found: list[str], lexicon: Lexicon
 ) -> list[str]:
-    """Return the valid locations an affirmed finding without labels could be in (ils.md section 6, blocking)."""
+    """Return the valid locations an affirmed finding could be in beyond its labels (ils.md section 6, blocking).
+
+    Those of one without labels, and those that a word such as "infrahilar" leaves open beside its label.
+    """
     somewhere = where in ("lung", "pleura", "lateral view location", None) or entity.lesion in _PULMONARY
+    levels = lexicon.locations["levels"]
+    beside = [(levels[p.level]["also"], p.sides) for p in places if "also" in levels.get(p.level, {})]
+    if found and beside:
+        return list(dict.fromkeys(also.format(side=side) for also, sides in beside for side in (sides or SIDES)))
     if found or not somewhere or entity.name == "subcutaneous emphysema":
         return []
     if where == "lateral view location":

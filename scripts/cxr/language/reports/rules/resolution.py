@@ -27,6 +27,7 @@ _FILLERS = frozenset(
         "has",
     )
 )
+_SIDED = ("side", "level", "fused", "half", "place")
 _STOPS = frozenset((";", "but", "however", "although"))
 
 
@@ -38,6 +39,9 @@ def settle(words: list[str], hits: list[Hit], mentions: list[Mention], cut: set[
     for _, diseases in clauses.refuted(words, hits, mentions, lexicon):
         for disease in diseases:
             disease.flags |= {"negation", "weak"}
+    _told_of(words, hits, mentions, lexicon)
+    _appeared(hits, mentions)
+    _elsewhere(words, hits, mentions)
     _denied_that(words, hits, mentions)
     _unfinished(words, hits, mentions)
     _contrasted(words, hits, mentions)
@@ -60,9 +64,53 @@ def _deny(mention: Mention, denied: bool) -> None:
         mention.flags -= {"negation", "no_new"}
 
 
+def _told_of(words, hits: list[Hit], mentions: list[Mention], lexicon: Lexicon) -> None:
+    """ "No cavitation within the right upper lobe opacity" denies the cavitation; the opacity stands."""
+    denials = [e for tag, _, e in clauses.longest(hits, ("deny", "deny_not")) if tag == "deny"]
+    sided = {i for tag, _, s, e in hits if tag in ("side", "level", "fused", "half", "place") for i in range(s, e)}
+    leads = lexicon.told_of["beside"] | lexicon.told_of["part"]
+    for mention in mentions:
+        before = [e for e in denials if e <= mention.start]
+        if "negation" not in mention.flags or mention.entity is None or not before:
+            continue
+        at = mention.start - 1
+        skipped = lexicon.quantities | lexicon.told_of["marker"]
+        while at > before[-1] and words[at] not in leads and (at in sided or words[at] in skipped or words[at] == "to"):
+            at -= 1
+        head, rest = words[before[-1] : at], words[at + 1 : mention.start]
+        if at <= before[-1] or words[at] not in leads or not lexicon.told_of["evidence"].isdisjoint(head):
+            continue
+        marked = not lexicon.told_of["marker"].isdisjoint(rest)
+        if marked or words[at] in lexicon.told_of["beside"]:
+            _deny(mention, denied=False)
+            own = [hit for hit in hits if hit[0] in _SIDED and at < hit[2] and hit[3] <= mention.start]
+            mention.told = own or mention.told
+
+
+def _elsewhere(words, hits: list[Hit], mentions: list[Mention]) -> None:
+    """ "No consolidation elsewhere" is like "no other consolidation": what was told before stands."""
+    for _, _, start, end in (hit for hit in hits if hit[0] == "beyond"):
+        for mention in mentions:
+            between = words[min(end, mention.end) : max(start, mention.start)]
+            if "negation" in mention.flags and _STOPS.isdisjoint(between):
+                mention.flags.add("no_new")
+
+
+def _appeared(hits: list[Hit], mentions: list[Mention]) -> None:
+    """ "Consolidation, absent on the earlier film, has appeared": unless "no" stands before it."""
+    denials = [s for tag, s, _ in clauses.longest(hits, ("deny", "deny_not", "deny_after")) if tag == "deny"]
+    for _, _, start, _ in (hit for hit in hits if hit[0] == "appeared"):
+        before = [m for m in mentions if m.end <= start]
+        if before and "negation" in before[-1].flags and not any(s < before[-1].start for s in denials):
+            _deny(before[-1], denied=False)
+
+
 def _denied_that(words, hits: list[Hit], mentions: list[Mention]) -> None:
     """ "No evidence that the lungs are edematous" denies the finding; "... that the edema has resolved" the change."""
     changes = [s for tag, _, s, _ in hits if tag == "changes"]
+    for _, _, _, end in (hit for hit in hits if hit[0] == "not_all"):
+        for mention in (m for m in mentions if m.start >= end and any(m.end <= s for s in changes)):
+            _deny(mention, denied=False)  # "Not all of the edema has cleared."
     for _, _, _, end in (hit for hit in hits if hit[0] == "denied_that"):
         for number, mention in enumerate(mentions):
             if mention.start < end or not _STOPS.isdisjoint(words[end : mention.start]):

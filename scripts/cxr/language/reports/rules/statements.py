@@ -14,7 +14,8 @@ _LUNG = ("lung", "pleura")
 def asked(sentences: list[str], tuples: list[dict], lexicon: Lexicon) -> list[str]:
     """Return the lesion types that a section only asks about ("rule out pneumonia", "heart size cannot be assessed").
 
-    It leaves open whether they are there, so that its silence denies none of them. What it denies outright is denied.
+    It leaves open whether they are there, so that its silence denies none of them. What it denies outright is denied,
+    but not what it denies of one place beside another that cannot be judged ("none on the left; right not assessed").
     """
     request, (unseen, heart) = _request(lexicon), _hearts(lexicon)
     hearts = any(unseen.search(text) and heart.search(text) for text in sentences)
@@ -22,8 +23,14 @@ def asked(sentences: list[str], tuples: list[dict], lexicon: Lexicon) -> list[st
     told = {
         item["lesion_type"] for item in tuples if item["presence"] == "negative" and item["certainty"] == "definitive"
     }
+    unclear = {number for number, text in enumerate(sentences, start=1) if unseen.search(text)}
+    partly = {
+        item["lesion_type"]
+        for item in tuples
+        if item["presence"] == "negative" and item["location"] and item["sentence_index"] in unclear
+    }
     asked_ = (structure.set_aside(named, lexicon) if named else set()) | ({"cardiomegaly"} if hearts else set())
-    return in_order(asked_ - told)
+    return in_order((asked_ - told) | partly)
 
 
 def in_order(lesions: Iterable[str]) -> list[str]:
