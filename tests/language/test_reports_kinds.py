@@ -136,6 +136,40 @@ def test_what_a_finding_does_not_stand_for_leaves_it_there(cue, disease):
     assert denied == {word for word in disease.split() if word in LESIONS}
 
 
+DENIALS = [
+    "No pneumothorax",
+    "No pneumothorax or rib fracture",
+    "Lungs free of consolidation",
+    "Negative for pneumonia",
+]
+JOINTS = [
+    " and ",
+    ", ",
+    "; ",
+    " but ",
+    " with ",
+    ". ",
+    ", and ",
+    ", plus ",
+    ": ",
+    " besides ",
+    ", just ",
+    " / ",
+    ", save for ",
+]
+STANDING = ["stable left {}", "a small left {}", "known left {}", "minor left {}", "layering left {}", "new left {}"]
+
+
+@quickly
+@given(st.sampled_from(DENIALS), st.sampled_from(JOINTS), st.sampled_from(STANDING), nouns)
+def test_what_follows_a_denial_stands(denial, joint, standing, noun):
+    text = f"{denial}{joint}{standing.format(noun)}."
+    affirmed, denied = said(tuples_of(text))
+    lesion = said(tuples_of(f"{noun}."))[0]
+    assert lesion <= affirmed, text
+    assert not lesion & denied or noun == "consolidation", text
+
+
 # ---- shorthand -------------------------------------------------------------------------------------------------------
 
 

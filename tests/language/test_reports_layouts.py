@@ -8,6 +8,7 @@ import pytest
 from cxr.base.paths import RESOURCES
 from cxr.language.reports import engine, layouts, reading
 from cxr.language.reports.decoding import NoText, cleaned, decode
+from cxr.language.reports.paragraphs import paragraphs
 from cxr.language.reports.read_reports import ReportsOptions
 from cxr.workflow.params import stage_options
 from cxr.workflow.settings import Settings, read
@@ -216,3 +217,8 @@ def test_the_longest_texts_are_read_in_time_that_grows_with_them(piece):
     """Nothing here takes time that grows with the square of the length: such a text would take minutes."""
     text = (piece * 100_000)[:200_000]
     sections_of(decode(text.encode()))
+
+
+def test_lines_without_capitals_and_full_stops_are_statements_of_their_own():
+    assert paragraphs("no ptx\nsmall left eff\nlll atx", 60, frozenset()) == "no ptx\n\nsmall left eff\n\nlll atx"
+    assert paragraphs("No ptx, small left\neffusion", 60, frozenset()) == "No ptx, small left effusion"

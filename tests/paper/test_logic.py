@@ -156,3 +156,15 @@ def test_one_of_several_candidates_is_no_part_of_a_global_answer():
     whole = ("Segment the pneumonia.", "[SEG] It is located in the left lung base.")
     assert whole in texts(pairs_of([pneumonia]))
     assert not any(asked == whole[0] for asked, _ in texts(pairs_of([pneumonia, doubtful])))
+
+
+@pytest.mark.parametrize(
+    ("places", "denied_of_all"), [(["right lung"], False), (["right lung", "left lung"], True), ([], True)]
+)
+def test_what_is_negated_on_one_side_is_not_denied_of_the_picture(places, denied_of_all):
+    """ "No right effusion" says nothing of the left lung."""
+    negated = tuple_("effusion", "negative", location=places or None, labels=places)
+    found = negated_texts([negated])
+    assert (
+        "Segment the pleural effusion." in found or any("effusion" in x and "lung" not in x for x in found)
+    ) == denied_of_all

@@ -33,6 +33,7 @@ def paragraphs(text: str, width: int, hyphenated: Set[str]) -> str:
     parts: list[str] = []
     joins = False
     lines = text.split("\n")
+    small = text.lstrip()[:1].islower()  # a text without capitals: a small letter goes on with nothing
     for number, raw in enumerate(lines):
         line = " ".join(raw.split())
         if not line:
@@ -42,7 +43,7 @@ def paragraphs(text: str, width: int, hyphenated: Set[str]) -> str:
             parts[-1] = _joined(parts[-1], line, hyphenated)
         else:
             parts.append(line)
-        joins = number + 1 < len(lines) and _wrapped(raw.rstrip(), lines[number + 1], width)
+        joins = number + 1 < len(lines) and _wrapped(raw.rstrip(), lines[number + 1], width, small)
     return "\n\n".join(parts)
 
 
@@ -53,11 +54,11 @@ def _joined(before: str, line: str, hyphenated: Set[str]) -> str:
     return (before if head[1].lower() in hyphenated else before[:-1]) + line
 
 
-def _wrapped(line: str, following: str, width: int) -> bool:
+def _wrapped(line: str, following: str, width: int, small: bool) -> bool:
     """Tell whether a line continues in the following one."""
     if not following.strip():
         return False
-    if line[-1] in ".!?:;" or _GOES_ON.search(line) or following.lstrip()[0].islower():
+    if line[-1] in ".!?:;" or _GOES_ON.search(line) or (following.lstrip()[0].islower() and not small):
         return True
     if _LABEL.match(following):
         return False

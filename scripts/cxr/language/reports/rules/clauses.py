@@ -7,6 +7,7 @@ from cxr.language.reports.rules.mentions import Hit, Mention
 
 _COMMA = {",", "(", ")"}
 _REVERSED_GAP = 6
+_DENIAL_JOINTS = frozenset(("and", ",", "with", "plus", "/", ":"))
 _SENTENCE_ENDS = frozenset((";", ".", "but", "however"))
 _LISTED = {"or", "and", "nor", "/", "versus", "vs"}
 
@@ -145,8 +146,9 @@ def _after_denial(words: list[str], hits: list[Hit], mentions: list[Mention], le
     """
     denials = [(s, e) for tag, s, e in longest(hits, ("deny", "deny_not")) if tag == "deny"]
     states = {s for tag, _, s, _ in hits if tag == "states"}
+    fused = {s for tag, _, s, _ in hits if tag == "fused"}  # "no consolidation, *LLL* collapse"
     found = set()
-    for joint in (i for i, word in enumerate(words) if word in ("and", ",", "with", "plus") and denials):
+    for joint in (i for i, word in enumerate(words) if word in _DENIAL_JOINTS and denials):
         token = joint + 1
         before = [e for _, e in denials if e <= joint]
         if token >= len(words) or not before or words[joint - 1] in (",", "and"):
@@ -159,7 +161,12 @@ def _after_denial(words: list[str], hits: list[Hit], mentions: list[Mention], le
         article = rest[:1] != [] and rest[0] in lexicon.articles
         if not {"or", "nor"}.isdisjoint(rest) or (article and rest[0] in words[before[-1] : joint]):
             continue
-        opens = words[token - 1] == "plus" or (rest[:1] != [] and rest[0] in lexicon.affirming_after_denial)
+        opens = (
+            words[token - 1] == "plus"
+            or (words[joint] == ":" and rest[:1] != ["no"])
+            or (rest[:1] != [] and rest[0] in lexicon.affirming_after_denial)
+        )
+        opens = opens or (words[joint] == "," and token in fused)
         if opens or any(following.end <= s <= following.end + 1 for s in states):
             found.add(joint)
     return found

@@ -52,7 +52,10 @@ def _classes(words: list[str], start: int, end: int, sided: set[int], lexicon: L
     found = []
     for i in range(start, end):
         word = words[i]
-        if word in _DENIALS:
+        rather = words[max(0, i - 1) : i + 1]
+        if word == "rather" and words[i + 1 : i + 2] == ["than"]:
+            found.append("J")  # "the upper *rather than* the lower lobe" is "the upper but not the lower lobe"
+        elif rather == ["rather", "than"] or word in _DENIALS:
             found.append("N")
         elif i in sided:
             found.append("S")
@@ -86,9 +89,17 @@ def _halved(words, hits, mention: Mention, earlier: int, sided: set[int], lexico
     own = (earlier + found.start(4), mention.start)
     mention.denied = second
     mention.told = [hit for hit in hits if hit[0] in _SIDED and own[0] <= hit[2] and hit[3] <= own[1]]
+    places = [_whole(hit, mention.told, lexicon) for hit in places]
     if not any(hit[0] in ("level", "fused") for hit in places):
         places += [hit for hit in mention.told if hit[0] == "level"]
     return [_stand_in(mention.entity, start, end, first, places)]
+
+
+def _whole(hit: Hit, told: list[Hit], lexicon: Lexicon) -> Hit:
+    """Return "upper" of "the right upper but not the lower lobe" as the level that it means."""
+    noun = next((str(value) for tag, value, _, _ in told if tag == "level"), "")
+    level = lexicon.locations["heads"]["lobe" if "lobe" in noun else "lung"].get(hit[1]) if hit[0] == "half" else None
+    return ("level", level, hit[2], hit[3]) if level and noun else hit
 
 
 def _tailed(words, hits, mention: Mention, following: int, sided: set[int], lexicon: Lexicon) -> list[Mention]:
@@ -159,11 +170,13 @@ def _pronouns(
     words, hits: list[Hit], mentions: list[Mention], before, sided: set[int], lexicon: Lexicon
 ) -> list[Mention]:
     """ "A small one on the left", "none on the right", "that on the left", "the right has resolved"."""
-    made = []
+    made = _bare(words, hits, mentions, before, sided, lexicon)
     for at, word in enumerate(words):
         kind = lexicon.stand_ins.get(word)
         elided = kind is None and at in sided and _elided(words, at, mentions, sided, lexicon)
         if kind is None and not elided:
+            continue
+        if kind == "rests" and {"remain", "remains", "persist", "persists"}.isdisjoint(words[at + 1 : at + 2]):
             continue
         entity = next((m.entity for m in reversed(mentions) if m.end <= at), before)
         if entity is None or entity.category not in ("lung", "pleura"):
@@ -174,11 +187,36 @@ def _pronouns(
             continue  # "except for a trace on the right" is told as what the denial leaves out
         if kind == "amounts" and not (entity.lesion == "effusion" and _is_amount(words, at, lexicon)):
             continue
+        if elided and words[at - 2 : at - 1] == ["unlike"]:
+            head = [m for m in mentions if m.end <= at][-1:]
+            denied = {"no", "without"} & set(words[max(0, head[0].start - 4) : head[0].start]) if head else set()
+            made += (
+                [_stand_in(entity, at, at + 1, False, [hit for hit in hits if hit[0] == "side" and hit[2] == at])]
+                if denied
+                else []
+            )
+            continue
+        own = [hit for hit in hits if kind == "none" and hit[0] in _SIDED and hit[3] == at]
+        if own and not {*words[at + 1 : at + 2]} - _ENDS:
+            made.append(_stand_in(entity, at, at + 1, True, own))  # "L small, R none"
+            continue
         if kind in ("none", "those") and not _leads_to_place(words, at, sided, kind == "none"):
             continue
         own = [hit for hit in hits if elided and hit[0] == "side" and hit[2] == at]
         made.append(_stand_in(entity, at, at + 1, True if kind == "none" else None, own or None))
     return made
+
+
+def _bare(words, hits: list[Hit], mentions: list[Mention], before, sided: set[int], lexicon: Lexicon) -> list[Mention]:
+    """ "No right effusion. *Small left.*": a sentence of a size and a side alone."""
+    told = [i for i, word in enumerate(words) if word != "."]
+    at = next((i for i in told if i in sided), None)
+    if mentions or at is None or before.category not in ("lung", "pleura"):
+        return []
+    sizes = {words[i] for i in told} & lexicon.one_sizes
+    if not sizes or any(i not in sided and words[i] not in lexicon.quantities for i in told):
+        return []
+    return [_stand_in(before, at, at + 1, False, [hit for hit in hits if hit[0] in _SIDED])]
 
 
 def _is_amount(words: list[str], at: int, lexicon: Lexicon) -> bool:
@@ -215,6 +253,8 @@ def _elided(words, at: int, mentions: list[Mention], sided: set[int], lexicon: L
     lead = at - (words[at - 1 : at] == ["the"])
     if words[at] not in ("right", "left") or lead < 1:
         return False
+    if words[lead - 1] == "unlike" and lead < at:
+        return True
     if words[lead - 1] not in _JOINTS | {"while", "whereas"} or not any(m.end < at for m in mentions):
         return False
     rest = [word for word in words[at + 1 : at + 5] if word != "."]

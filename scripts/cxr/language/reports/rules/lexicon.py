@@ -30,6 +30,7 @@ class Entity:
     name: str
     lesion: str | None = None
     related: str | None = None
+    leaves_open: tuple[str, ...] = ()
     explained: bool = False
     predicted: bool = False
     category: str | None = None
@@ -219,7 +220,8 @@ class Lexicon:
 
 
 def _entity(row: dict) -> Entity:
-    return Entity(**{key: value for key, value in row.items() if key != "words"})
+    values = {key: value for key, value in row.items() if key != "words"}
+    return Entity(**values | {"leaves_open": tuple(row.get("leaves_open", ()))})
 
 
 @cache

@@ -36,7 +36,11 @@ def share(words: list[str], mentions: list[Mention], parts: list, adjectives: se
             second.places = _beside(first, second, lexicon)
         elif first.places and second.places and (beside or rest[:1] == ["with"]):
             second.places = _on_the_side_of(first.places, second.places, lexicon)
-        elif second.places and not first.places and (bare or beside):
+        elif (
+            second.places
+            and not first.places
+            and (bare or beside or (apposed and words[second.end : second.end + 1] == [","]))
+        ):
             first.places = _beside(second, first, lexicon)
 
 

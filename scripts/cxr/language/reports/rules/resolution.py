@@ -27,6 +27,8 @@ _FILLERS = frozenset(
         "has",
     )
 )
+_CONTRASTS = frozenset(("but", "though", "although", "however", "yet", ";"))
+_REFERRING = frozenset(("this", "it", "they", "these", "early", "subtle", "small", "tiny", "minor", "minimal", "trace"))
 _SIDED = ("side", "level", "fused", "half", "place")
 _STOPS = frozenset((";", "but", "however", "although"))
 
@@ -42,6 +44,7 @@ def settle(words: list[str], hits: list[Hit], mentions: list[Mention], cut: set[
     _told_of(words, hits, mentions, lexicon)
     _appeared(hits, mentions)
     _elsewhere(words, hits, mentions)
+    _doubted(words, hits, mentions, last)
     _denied_that(words, hits, mentions)
     _unfinished(words, hits, mentions)
     _contrasted(words, hits, mentions)
@@ -94,6 +97,25 @@ def _elsewhere(words, hits: list[Hit], mentions: list[Mention]) -> None:
             between = words[min(end, mention.end) : max(start, mention.start)]
             if "negation" in mention.flags and _STOPS.isdisjoint(between):
                 mention.flags.add("no_new")
+
+
+def _doubted(words, hits: list[Hit], mentions: list[Mention], last: list[Mention]) -> None:
+    """ "No definite pneumonia, though early disease cannot be excluded": the denial, here or before, is in doubt.
+
+    The doubt has no finding of its own; in a sentence of its own it begins with a word that refers back.
+    """
+    for _, _, start, _ in (hit for hit in hits if hit[0] == "hedged"):
+        joints = [i for i in range(start) if words[i] in _CONTRASTS]
+        before = [m for m in mentions if m.end <= start]
+        if joints and before and before[-1].end <= joints[-1]:
+            told = before[-1:]
+        elif not mentions and words[0] in _REFERRING:
+            told = last
+        else:
+            continue
+        for mention in told:
+            if "negation" in mention.flags:
+                mention.flags.add("weak")
 
 
 def _appeared(hits: list[Hit], mentions: list[Mention]) -> None:

@@ -43,6 +43,9 @@ def adjacent(words: list[str], hits: list[Hit], mentions: list[Mention], cut: se
         before = words[max(0, start - 3) : start] if start not in cut else []
         near = not lexicon.adjacent.isdisjoint(before[-1:]) and lexicon.not_adjacent.isdisjoint(before)
         old = words[max(0, mention.start - 3) : mention.start]
+        over = next((i for i in range(mention.start - len(old), mention.start) if words[i] in lexicon.adjacent), 0)
+        if over and words[over - 1] in lexicon.not_adjacent - {",", ";", "and"}:
+            continue  # "Not resolved: left effusion"
         near = near or (
             not lexicon.adjacent.isdisjoint(old)
             and lexicon.not_adjacent.isdisjoint(old)
@@ -100,7 +103,11 @@ def grade(mentions: list[Mention], words: list[str], hits: list[Hit], lexicon: L
 def _unchanged(words: list[str], mention: Mention, hits: list[Hit]) -> bool:
     """Tell whether "no change in" stands before: "no change in the effusion or opacity" leaves no choice of the two."""
     ends = [e for tag, _, s, e in hits if tag == "deny_not" and e <= mention.start]
-    return any({";", ",", "but", "there"}.isdisjoint(words[end : mention.start]) for end in ends)
+    parts = {";", "but", "there"}
+    return any(
+        (parts if words[end] in ("in", "of", "to") else {*parts, ","}).isdisjoint(words[end : mention.start])
+        for end in ends
+    )
 
 
 def _behind(words: list[str], end: int, lexicon: Lexicon) -> str:

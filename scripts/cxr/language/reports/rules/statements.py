@@ -16,6 +16,7 @@ def asked(sentences: list[str], tuples: list[dict], lexicon: Lexicon) -> list[st
 
     It leaves open whether they are there, so that its silence denies none of them. What it denies outright is denied,
     but not what it denies of one place beside another that cannot be judged ("none on the left; right not assessed").
+    So do findings that a reader cannot tell from another (an obscured diaphragm from an effusion).
     """
     request, (unseen, heart) = _request(lexicon), _hearts(lexicon)
     hearts = any(unseen.search(text) and heart.search(text) for text in sentences)
@@ -28,6 +29,13 @@ def asked(sentences: list[str], tuples: list[dict], lexicon: Lexicon) -> list[st
         item["lesion_type"]
         for item in tuples
         if item["presence"] == "negative" and item["location"] and item["sentence_index"] in unclear
+    }
+    affirmed = {item["entity"] for item in tuples if item["presence"] == "positive"}
+    partly |= {
+        lesion
+        for name in sorted(affirmed & lexicon.entities.keys())
+        for lesion in lexicon.entities[name].leaves_open
+        if lesion not in told
     }
     asked_ = (structure.set_aside(named, lexicon) if named else set()) | ({"cardiomegaly"} if hearts else set())
     return in_order((asked_ - told) | partly)
