@@ -121,9 +121,7 @@ def test_told_to_stop_it_writes_down_how_far_it_is(tmp_path, given, whole, monke
     with monkeypatch.context() as patched:
         patched.setattr(Fit, "_update", stop)
         before = signal.getsignal(warned)
-        with pytest.raises(
-            UserError, match=rf"^training was told to stop .*: update {update + 1} of 12 is written down"
-        ):
+        with pytest.raises(UserError, match=rf"^training was told to stop .*: update {update + 1} of 12 is saved"):
             train(tmp_path, given, threads=2)  # a reader, which must not end
         assert signal.getsignal(warned) is before
     assert torch.load(tmp_path / "checkpoint/checkpoint.pt", weights_only=True)["state"]["update"] == update + 1
