@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 WARNINGS = (signal.SIGURG, signal.SIGTERM)
-"""The first is what :func:`ils.core.cluster.warned` asks SLURM for."""
+"""The first is what :func:`cxr.workflow.jobs.warned` asks SLURM for."""
 
 
 @contextmanager
