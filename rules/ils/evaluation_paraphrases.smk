@@ -24,7 +24,6 @@ use rule evaluation_run as evaluation_persona with:
         run="|".join(map(re.escape, PLAN.runs)),
         persona="|".join(PLAN.settings.paraphrase.personas),
     params:
-        **job("ils.evaluation.evaluate.run_scores"),
         options=PLAN.options["evaluation"],
         model="ROSALIA, paraphrased",
         reworded=True,

@@ -55,7 +55,6 @@ use rule inference_run as inference_paraphrased with:
         split="|".join(PLAN.splits),
         persona="|".join(PLAN.settings.paraphrase.personas),
     params:
-        **job("ils.inference.infer.run_split"),
         options=lambda wildcards: PLAN.options["inference"]
         | PLAN.runs[wildcards.run]["asking"]
         | {"persona": wildcards.persona},

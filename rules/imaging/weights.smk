@@ -36,7 +36,6 @@ use rule weights_radedit as weights_sdxl_vae with:
         "results/benchmarks/weights/sdxl_vae.tsv"
     localrule: True  # not inherited
     params:
-        **job("imaging.weights.hub.run"),
         options=PLAN.weights["sdxl_vae"],
     message:
         "Weights of the autoencoder of SDXL: fetch"
@@ -52,7 +51,6 @@ use rule weights_radedit as weights_biovil_t with:
         "results/benchmarks/weights/biovil_t.tsv"
     localrule: True  # not inherited
     params:
-        **job("imaging.weights.hub.run"),
         options=PLAN.weights["biovil_t"],
     message:
         "Weights of BioViL-T: fetch"

@@ -51,7 +51,6 @@ use rule weights_radedit as weights_clip with:
         "results/benchmarks/weights/clip.tsv"
     localrule: True  # not inherited
     params:
-        **job("imaging.weights.hub.run"),
         options=PLAN.weights["clip"],
     message:
         "Weights of CLIP: fetch"

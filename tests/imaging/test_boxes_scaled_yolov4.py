@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from boxes_frames import frames, write_frames
+from boxes_frames import alike_in_any_batch, frames, write_frames
 from cxr.base.engines import Setup
 from cxr.base.errors import UserError
 from cxr.base.tables import read_table
@@ -229,16 +229,8 @@ def test_batches_change_nothing(engine):
     pictures = frames(4)
     loaded = engine()
     assert loaded.batch == 3
-    together = loaded.detect_batch(pictures)
-    for picture, one in zip(pictures, together, strict=True):
-        alone = loaded.detect_batch([picture])[0]
-        assert alone.boxes.tobytes() == one.boxes.tobytes()
-        assert alone.confidence.tobytes() == one.confidence.tobytes()
-        assert alone.class_names == one.class_names
-        assert len(one.boxes) > 0
-        assert (np.diff(one.confidence) <= 0).all()
-        assert one.confidence[-1] >= 0.5
-    assert len({one.boxes.tobytes() for one in together}) == 4
+    together = alike_in_any_batch(loaded, pictures)
+    assert all(one.confidence[-1] >= 0.5 for one in together)
 
 
 def test_limits_of_the_stage(engine):

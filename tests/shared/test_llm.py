@@ -7,8 +7,6 @@ import json
 import socket
 from contextlib import contextmanager
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 
 import numpy as np
 import pytest
@@ -26,6 +24,7 @@ from cxr.llm.options import Execution, ModelOptions
 from cxr.llm.pictures import Picture
 from cxr.llm.remote import is_here, refuse_remote
 from cxr.llm.schemas import object_of, problem_of, text_of
+from http_server import Quiet, running
 
 MODEL = ModelOptions(
     key="some.stage.llm", transport="stand_in", model="test_llm:brightness", revision="", context=4096, max_tokens=512,
@@ -196,7 +195,7 @@ def elsewhere(location: str = ""):
     """A server that sends everybody to ``location``, or as a proxy answers all; yields its address and what it saw."""
     seen: list[str] = []
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(Quiet):
         def do_GET(self):
             seen.append(self.path)
             self.send_response(307 if location else 404)
@@ -206,16 +205,8 @@ def elsewhere(location: str = ""):
 
         do_POST = do_CONNECT = do_GET
 
-        def log_message(self, *args):
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}", seen
-    finally:
-        server.shutdown()
-        server.server_close()
+    with running(Handler) as address:
+        yield address, seen
 
 
 def served(url: str, **changes) -> Execution:

@@ -23,3 +23,18 @@ def write_frames(path: Path, count: int, spread: float = 120) -> Path:
         for number, picture in enumerate(frames(count, spread)):
             writer.append(f"i{number}", image=picture, to_original=np.eye(2, 3))
     return path
+
+
+def alike_in_any_batch(engine, pictures: list[np.ndarray]) -> list:
+    """Return what an engine finds: some boxes in each picture, best first, and the same in a batch or alone."""
+    together = engine.detect_batch(pictures)
+    for picture, one in zip(pictures, together, strict=True):
+        alone = engine.detect_batch([picture])[0]
+        assert alone.boxes.tobytes() == one.boxes.tobytes()
+        assert alone.confidence.tobytes() == one.confidence.tobytes()
+        assert alone.class_names == one.class_names
+        assert len(one.boxes) > 0
+        assert one.boxes.dtype == one.confidence.dtype == np.float64
+        assert (np.diff(one.confidence) <= 0).all()
+    assert len({one.boxes.tobytes() for one in together}) == len(pictures)
+    return together

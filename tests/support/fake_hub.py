@@ -1,17 +1,17 @@
 """A Hugging Face hub on this machine: serves files of tiny repositories as the real one does, over HTTP."""
 
 import hashlib
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from http_server import Quiet, running
 
 
 @contextmanager
 def serve(repositories: dict[str, dict[str, bytes]], gated: tuple[str, ...] = ()) -> Iterator[str]:
     """Serve {repository: {file: content}} and yield the address for HF_ENDPOINT; ``gated`` ones are refused."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(Quiet):
         def do_HEAD(self) -> None:
             self._answer(with_body=False)
 
@@ -43,13 +43,5 @@ def serve(repositories: dict[str, dict[str, bytes]], gated: tuple[str, ...] = ()
             self.send_header("Content-Length", "0")
             self.end_headers()
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
+    with running(Handler) as address:
+        yield address

@@ -7,14 +7,13 @@ import json
 import re
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 
 from conftest import ROOT
 from cxr.base.vocabulary import PERSONAS
 from cxr.ils.paraphrase import rules as wordings_of_rules
 from cxr.ils.templates import parse_instruction
 from cxr.language.reports import engine
+from http_server import Quiet, running
 
 MODEL = "tests/answers-as-the-rules-do"
 LEXICON = str(ROOT / "resources" / "lexicon")
@@ -67,7 +66,7 @@ def serving(respond=answer, model: str = MODEL):
     """
     seen: list[dict] = []
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(Quiet):
         def do_GET(self):
             self._send(
                 200, {"object": "list", "data": [{"id": model, "object": "model", "created": 0, "owned_by": ""}]}
@@ -92,13 +91,5 @@ def serving(respond=answer, model: str = MODEL):
             self.end_headers()
             self.wfile.write(data)
 
-        def log_message(self, *args):
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/v1", seen
-    finally:
-        server.shutdown()
-        server.server_close()
+    with running(Handler) as address:
+        yield f"{address}/v1", seen

@@ -15,15 +15,15 @@ rows that say "no finding", whose pictures count as looked at.
 import ast
 from pathlib import Path
 
+from cxr.base.literals import assigned
+
 
 def _declared(source: Path) -> dict[str, object]:
     """Return the literals WHAT and FOLDER of a module."""
-    text = source.read_text(encoding="utf-8")
-    if "\nWHAT = " not in text:
+    if "\nWHAT = " not in source.read_text(encoding="utf-8"):
         return {}
-    lines = (node for node in ast.parse(text).body if isinstance(node, ast.Assign))
-    assigned = {getattr(line.targets[0], "id", ""): line.value for line in lines}
-    return {name: ast.literal_eval(assigned[name]) for name in ("WHAT", "FOLDER") if name in assigned}
+    values = assigned(source)
+    return {name: ast.literal_eval(values[name]) for name in ("WHAT", "FOLDER") if name in values}
 
 
 _FOUND = {path.stem: found for path in sorted(Path(__file__).parent.glob("*.py")) if (found := _declared(path))}

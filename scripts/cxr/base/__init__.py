@@ -1,1 +1,1 @@
-"""The ground floor every stage stands on: names, settings, geometry, files, bookkeeping."""
+"""The ground floor every stage stands on: errors, jobs, files, tables, ledgers, names."""

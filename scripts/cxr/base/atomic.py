@@ -19,10 +19,7 @@ LEFT_S = 86400
 @contextmanager
 def atomic(path: str | Path) -> Iterator[Path]:
     """Yield a temporary name beside ``path``; rename it to ``path`` on success, remove it on failure."""
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    clear(path)
-    temporary = path.with_name(f".{path.name}.{HOST}.{os.getpid()}.part")
+    temporary = _beside(Path(path))
     try:
         yield temporary
         with open(temporary, "rb") as file:
@@ -30,6 +27,13 @@ def atomic(path: str | Path) -> Iterator[Path]:
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _beside(path: Path) -> Path:
+    """Return the temporary name beside ``path``, whose folder is made and cleared of what killed jobs left there."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    clear(path)
+    return path.with_name(f".{path.name}.{HOST}.{os.getpid()}.part")
 
 
 def clear(path: Path) -> None:
@@ -53,9 +57,7 @@ def _changed_lately(left: Path) -> bool:
 def whole(path: str | Path) -> Iterator[Path]:
     """Yield a temporary folder beside ``path``; on success it takes that name, on failure it is removed."""
     final = Path(path)
-    final.parent.mkdir(parents=True, exist_ok=True)
-    clear(final)
-    folder = final.with_name(f".{final.name}.{HOST}.{os.getpid()}.part")
+    folder = _beside(final)
     shutil.rmtree(folder, ignore_errors=True)  # of a process with our number, before a restart
     folder.mkdir()
     try:

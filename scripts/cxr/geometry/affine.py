@@ -1,4 +1,4 @@
-"""Frame <-> original pixels, and boxes on the pixel grid.
+"""Frame <-> original pixels.
 
 An affine here is a float64 (2, 3) matrix that takes frame coordinates to original coordinates, both continuous with
 pixel centres at integer + 0.5: ``x_original = a[0, 0] * x + a[0, 2]``; it never turns or shears (``a[0, 1]`` is 0).

@@ -39,11 +39,12 @@ def _ratios(numerators: np.ndarray, denominators: np.ndarray, replicates: int, s
     return np.concatenate(found)
 
 
-def _ends(table: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:
-    ends = np.full((2, table.shape[1]), np.nan)
+def ends(table: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return the lower and upper ends, float64 (K,) each, of K columns of replicates (R, K); NaN says nothing."""
+    found = np.full((2, table.shape[1]), np.nan)
     known = ~np.isnan(table).all(axis=0)
-    ends[:, known] = np.nanquantile(table[:, known], [(1 - level) / 2, (1 + level) / 2], axis=0)
-    return ends[0], ends[1]
+    found[:, known] = np.nanquantile(table[:, known], [(1 - level) / 2, (1 + level) / 2], axis=0)
+    return found[0], found[1]
 
 
 def differences(
@@ -62,7 +63,7 @@ def differences(
     subjects, ratios = first[0].shape
     if not replicates or not subjects or not ratios:
         return np.full(ratios, np.nan), np.full(ratios, np.nan)
-    return _ends(_ratios(*first, replicates, seed) - _ratios(*second, replicates, seed), level)
+    return ends(_ratios(*first, replicates, seed) - _ratios(*second, replicates, seed), level)
 
 
 def intervals(
@@ -76,4 +77,4 @@ def intervals(
     subjects, ratios = numerators.shape
     if not replicates or not subjects or not ratios:
         return np.full(ratios, np.nan), np.full(ratios, np.nan)
-    return _ends(_ratios(numerators, denominators, replicates, seed), level)
+    return ends(_ratios(numerators, denominators, replicates, seed), level)

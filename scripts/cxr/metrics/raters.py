@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cxr.metrics.bootstrap import sums_of, weights
+from cxr.metrics.bootstrap import ends, sums_of, weights
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,8 @@ def agreement(
     sums = sums_of(subject, int(subject.max()) + 1, values)
     drawn = [_coefficients(weight @ sums) for weight in weights(len(sums), replicates, seed)]
     table = np.concatenate(drawn, axis=1) if drawn else np.full((3, 0), np.nan)
-    return Agreement(len(yes), unanimous, percent, kappa, ac1, _ends(table[1], level), _ends(table[2], level))
+    of_kappa, of_ac1 = (tuple(map(_number, pair)) for pair in zip(*ends(table[1:].T, level), strict=True))
+    return Agreement(len(yes), unanimous, percent, kappa, ac1, of_kappa, of_ac1)
 
 
 def _coefficients(sums: np.ndarray) -> np.ndarray:
@@ -58,14 +59,6 @@ def _coefficients(sums: np.ndarray) -> np.ndarray:
         left = 1 - chance
         found.append(np.divide(agreeing - chance, left, out=np.full(p.shape, np.nan), where=left > 1e-12))
     return np.stack(found)
-
-
-def _ends(values: np.ndarray, level: float) -> tuple[float | None, float | None]:
-    known = values[~np.isnan(values)]
-    if not len(known):
-        return None, None
-    low, high = np.quantile(known, [(1 - level) / 2, (1 + level) / 2])
-    return float(low), float(high)
 
 
 def _number(value: float) -> float | None:

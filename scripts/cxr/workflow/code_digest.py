@@ -11,6 +11,7 @@ import re
 from functools import cache
 from pathlib import Path
 
+from cxr.base.literals import assigned
 from cxr.base.paths import RESOURCES, SCRIPTS
 from cxr.workflow.code_meaning import Known, joined
 
@@ -108,13 +109,10 @@ def resource_files(source: Path) -> list[Path]:
 
 @cache
 def _declared(source: Path) -> tuple[str, ...]:
-    text = source.read_text(encoding="utf-8")
-    if "RESOURCE_FILES" not in text:
+    if "RESOURCE_FILES" not in source.read_text(encoding="utf-8"):  # to parse every module takes half of a parse
         return ()
-    for node in ast.parse(text).body:
-        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", None) == "RESOURCE_FILES":
-            return tuple(ast.literal_eval(node.value))
-    return ()
+    named = assigned(source).get("RESOURCE_FILES")
+    return () if named is None else tuple(ast.literal_eval(named))
 
 
 @cache

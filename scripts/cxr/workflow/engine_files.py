@@ -18,6 +18,7 @@ from functools import cache
 from pathlib import Path
 
 from cxr.base.errors import existing_file, existing_folder
+from cxr.base.literals import assigned
 from cxr.base.paths import SCRIPTS
 
 
@@ -37,9 +38,7 @@ def declared(package: str, name: str, constant: str, default: object) -> object:
 @cache
 def _assigned(package: str, name: str) -> dict[str, ast.expr]:
     folder = Path(importlib.import_module(package).__path__[0])
-    source = next(path for path in (folder / f"{name}.py", folder / name / "__init__.py") if path.is_file())
-    assignments = (node for node in ast.parse(source.read_text(encoding="utf-8")).body if isinstance(node, ast.Assign))
-    return {node.targets[0].id: node.value for node in assignments if isinstance(node.targets[0], ast.Name)}
+    return assigned(next(path for path in (folder / f"{name}.py", folder / name / "__init__.py") if path.is_file()))
 
 
 def engine_inputs(stage: str, name: str, own: dict | None = None) -> dict[str, str]:
