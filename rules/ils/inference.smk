@@ -161,5 +161,5 @@ rule predict:
             PLAN.predict["image"]
             and PLAN.predict["instructions"]
             and f"results/inference/{PLAN.predict['run']}/predict/{Path(PLAN.predict['image']).stem}",
-            "predict wants --config image=chest.dcm instruction='Segment the edema.'",
+            "predict needs --config image=chest.dcm instruction='Segment the edema.'",
         ),

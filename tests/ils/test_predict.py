@@ -221,7 +221,7 @@ def test_the_same_question_gives_the_same_bytes(tiny, tmp_path):
     [
         (STUDY, NONE, "no DICOM segmentation: all masks are empty"),
         ({}, ONE, "no DICOM segmentation: the picture's header lacks StudyInstanceUID, SeriesInstanceUID"),
-        (STUDY | {"PatientOrientation": ["R", "F"]}, ONE, "the picture is mirrored"),
+        (STUDY | {"PatientOrientation": ["R", "F"]}, ONE, "the image is mirrored"),
     ],
 )
 def test_what_is_out_of_the_way_is_noted(tiny, tmp_path, tags, instruction, note):

@@ -1,6 +1,6 @@
-"""From a report line and a row of the masks stage's studies table to the evidence for negatives.
+"""Gather the evidence for negatives from a report line and a row of the masks stage's studies table.
 
-What stands where comes from the masks stage, which saw the zone masks; what the report denies comes from its tuples.
+The masks stage says where findings are, because it has the zone masks. The report's tuples say what is denied.
 """
 
 from cxr.base.vocabulary import LESIONS, LUNGS, VALID_LOCATIONS, side_of, zones_of
@@ -8,9 +8,9 @@ from cxr.ils.dataset.negatives import OPACITY, Evidence
 
 
 def evidence(study: dict, line: dict, unknown_words_max: float) -> Evidence:
-    """Gather what one study says. ``study`` is a row of the studies table, ``line`` the study's report line.
+    """Gather the evidence of one study. ``study`` is a row of the studies table, ``line`` the study's report line.
 
-    ``unknown_words_max``: share of unknown words above which silence of the report says nothing.
+    ``unknown_words_max``: share of unknown words above which a report's silence is no evidence of absence.
     A negative tuple whose ``denies`` is false says only that the finding is not new.
     """
     negative = [row for row in line["tuples"] if row["presence"] == "negative" and row["lesion_type"] in LESIONS]
@@ -39,9 +39,9 @@ def evidence(study: dict, line: dict, unknown_words_max: float) -> Evidence:
 
 
 def affirmed(tuples: list[dict]) -> set[str]:
-    """Return the names of what the positive tuples of a section affirm, hedge or name as a candidate.
+    """Return the names that the positive tuples of a section affirm, hedge or name as a candidate.
 
-    A tentative one affirms an opacity too: its text says so.
+    A tentative tuple also affirms an opacity, because its text says so.
     """
     found: set[str] = set()
     for row in tuples:
@@ -52,9 +52,9 @@ def affirmed(tuples: list[dict]) -> set[str]:
 
 
 def inside(row: dict) -> frozenset[str]:
-    """Return the valid locations that lie inside what a tuple names: all without a place, none of what is unmapped.
+    """Return the valid locations that lie inside a tuple's place: all without a place, none for an unmapped place.
 
-    A whole lung holds its zones by name; a lobe holds none for sure, so that it adds nothing.
+    A whole lung contains its zones by name. A lobe contains no zone for certain, so it adds nothing.
     """
     if not row["location"]:
         return frozenset(VALID_LOCATIONS)

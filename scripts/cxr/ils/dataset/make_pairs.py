@@ -1,7 +1,7 @@
-"""The dataset stage: the pairs of all shards under one threshold set, a file a split.
+"""The dataset stage: write the pairs of all shards under one threshold set, one file per split.
 
-Population: the rows of the masks stage's studies tables. An image of which nothing can be said is excluded
-as ``no_pairs``. Every pair that was not made, and why, is a row of ``dropped``.
+Population: the rows of the masks stage's studies tables. An image without any pair is excluded as ``no_pairs``.
+Every pair that was not made is a row of ``dropped``, with the reason.
 """
 
 import heapq
@@ -62,17 +62,17 @@ def run(
     dropped: str,
     options: DatasetOptions,
 ) -> None:
-    """Write the pairs of all shards as JSON Lines, a file a split, with the ledger and the dropped pairs.
+    """Write the pairs of all shards as JSON Lines, one file per split, with the ledger and the dropped pairs.
 
-    Studies come in their order whatever the shards, so that these change no byte. All are passed over twice: what each
-    may deny is counted before any negative is drawn. Reports are read one at a time; the tables are held, 3 kB an image
-    with all that was dropped.
+    Studies are written in the order of their ids, so the number of shards changes no byte. All studies are read twice:
+    the first pass counts what each may deny, the second draws the negatives. Reports are read one at a time. The
+    tables stay in memory: 3 kB per image, dropped pairs included.
     """
     rows = pl.concat(map(read_table, studies)).sort("study_id", "image_id")
     found = pl.concat(map(read_table, units)).sort("study_id", "image_id", "unit")
     number = rows["study_id"].n_unique()
     census = Census()
-    for images, line in progress(_by_study(rows, found, reports), number, "what may be denied"):
+    for images, line in progress(_by_study(rows, found, reports), number, "possible denials"):
         _count(images, line, options, census)
     bars = census.bars(options.global_share, options.opacity_inference_share)
     ledger, drops = Ledger("dataset"), _Drops()
@@ -103,7 +103,7 @@ def _study_id(row: dict) -> str:
 
 
 def _count(images: Images, line: dict, options: DatasetOptions, census: Census) -> None:
-    """Count what a study may deny: of each lesion type by its first image that can, which carries the negative."""
+    """Count what a study may deny. The first image that can deny a lesion type carries its negative."""
     counted: set[str] = set()
     for row, units in images:
         known = evidence(row, line, options.unknown_words_max)
@@ -126,21 +126,21 @@ def _taken(made: Iterable[Pair], options: DatasetOptions) -> Collection[str]:
 
 
 class _Runs:
-    """Rows in order of their studies, read once, a study's rows at a time."""
+    """Rows sorted by study, read once, one study's rows at a time."""
 
     def __init__(self, rows: Iterable[dict]):
         self._runs = groupby(rows, key=_study_id)
         self._key, self._rows = "", []
 
     def of(self, study_id: str) -> list[dict]:
-        """Return the study's rows, none if it has none; ask for studies in their order."""
+        """Return the study's rows, or an empty list. Studies must be asked for in order."""
         while self._key < study_id and (following := next(self._runs, None)):
             self._key, self._rows = following[0], list(following[1])
         return self._rows if self._key == study_id else []
 
 
 class _Drops:
-    """Rows of the table of dropped pairs: several an image, so that they are packed now and then."""
+    """Rows of the table of dropped pairs. Each image has several, so they are packed from time to time."""
 
     def __init__(self) -> None:
         self._packed: list[pl.DataFrame] = []
@@ -166,7 +166,7 @@ class _Drops:
 def _study(
     images: Images, line: dict, options: DatasetOptions, bars: Bars, ledger: Ledger, drops: _Drops
 ) -> Iterator[Record]:
-    """Yield the records of one study. Of several images, the first that can carries the negative of a lesion type."""
+    """Yield the records of one study. The first image that can deny a lesion type carries its negative."""
     numbers: Counter = Counter()
     denied: set[str] = set()
     for row, units in images:
@@ -187,8 +187,8 @@ def image_pairs(
 ) -> tuple[list[Pair], list[dict]]:
     """Return the pairs of one image, positives first, and a row for every pair that was not made.
 
-    ``study`` is its row of the studies table, ``units`` its rows of the units table, ``line`` its report, ``bars``
-    those of the whole dataset, ``denied`` the lesion types another image of the study already denies.
+    ``study`` is its row of the studies table, ``units`` its rows of the units table, ``line`` its report, ``bars`` the
+    bars of the whole dataset, ``denied`` the lesion types that another image of the study already denies.
     """
     made, drops = positives(units, one_answer=options.one_answer)
     missing = [{"polarity": POLARITIES[0]} | drop for drop in drops]

@@ -1,12 +1,12 @@
-"""The layout of the authors' release, written from our files and read back into them.
+"""Write our files in the layout of the authors' release, and import a release into our files.
 
 ``mimic_ils_instruction_answer.json`` holds split (train, val, test) -> study -> its section and its positive and
 negative pairs; ``lesion_mask/<study>/<study>_<target>_<k>.png`` holds the masks, 255 where the lesion is. A study is
-named "s" + digits where its id is digits, else by its id.
+named "s" + digits if its id is digits, else by its id.
 
-The release has no field for certainty, grounded and reported locations or our mask ids: reading it back takes the
-certainty from the texts (None for a basic opacity, whose text says neither), the location as the grounded one, and
-remakes each mask id from the pixels.
+The release has no field for certainty, grounded and reported locations, or our mask ids. The import takes the
+certainty from the texts (None for a basic opacity, whose text states none), takes the location as the grounded
+location, and computes each mask id from the pixels.
 """
 
 import json
@@ -35,7 +35,7 @@ LISTS = {True: "positive_pairs", False: "negative_pairs"}
 
 
 def study_key(study_id: str) -> str:
-    """Return the release's name of a study: "s" + digits where the id is digits."""
+    """Return the release's name of a study: "s" + digits if the id is digits."""
     return f"s{study_id}" if study_id.isdecimal() else study_id
 
 
@@ -45,13 +45,13 @@ def study_of(key: str) -> str:
 
 
 def image_path(subject_id: str, key: str, image_id: str) -> str:
-    """Return the picture's place in the tree the authors' loader expects: pNN/p<subject>/s<study>/<image>.jpg."""
+    """Return the image's path in the tree that the authors' loader expects: pNN/p<subject>/s<study>/<image>.jpg."""
     subject = f"p{subject_id}" if subject_id.isdecimal() else subject_id
     return f"{subject[:3]}/{subject}/{key}/{image_id}.jpg"
 
 
 def released_study(lines: list[dict]) -> tuple[dict, dict[str, str]]:
-    """Turn the lines of one study into its entry of the release. Returns it and {mask path: mask_id}."""
+    """Convert the lines of one study to its entry of the release. Returns it and {mask path: mask_id}."""
     first = lines[0]
     key = study_key(first["study_id"])
     names: dict[tuple[str, str], str] = {}
@@ -99,11 +99,11 @@ def write_layout(
     frames: list[str] | None = None,
     pixels: str = "frame",
 ) -> None:
-    """Write the release into the folder ``layout``, which appears only when it is whole.
+    """Write the release into the folder ``layout``, which appears only when it is complete.
 
-    ``masks`` are the mask shards that ``index`` names. ``pixels``: ``frame`` for masks of 512 x 512 as the authors'
-    are, ``original`` for masks in the pixels of the image as it came, which needs ``frames`` (shards of the same
-    names). Raises UserError for what the layout cannot hold.
+    ``masks`` are the mask shards that ``index`` names. ``pixels``: ``frame`` for masks of 512 x 512 like the authors',
+    ``original`` for masks in the pixels of the original image, which needs ``frames`` (shards of the same names).
+    Raises UserError for data that the layout cannot hold.
     """
     if pixels not in PIXELS or (pixels == "original" and not frames):
         raise UserError(f"pixels is {pixels!r}: choose one of {', '.join(PIXELS)}, the latter with the frames")
@@ -149,7 +149,7 @@ def _in_original(mask: np.ndarray, frames: Shard, image_id: str) -> np.ndarray:
 
 def _write_mask(path: Path, mask: np.ndarray) -> None:
     path.parent.mkdir(exist_ok=True)
-    # written by Python, whose error says why it failed
+    # Python writes the file: its error says why writing failed
     path.write_bytes(cv2.imencode(".png", mask.astype(np.uint8) * 255)[1].tobytes())
 
 
@@ -214,7 +214,7 @@ def _as_list(value: object) -> list[str]:
 
 
 def certainty_of(pair: dict) -> str | None:
-    """Return what the texts of a positive pair say of its certainty: None for cardiomegaly, a basic opacity, others."""
+    """Return the certainty that a positive pair's texts state; None for cardiomegaly, a basic opacity and others."""
     try:
         meaning = templates.parse(pair["instruction"], pair["answer"])
     except ValueError:
@@ -241,10 +241,10 @@ def import_layout(
     pictures: str | None = None,
     images: str = "",
 ) -> None:
-    """Turn a release into our files: three JSONL files, one mask shard and its index.
+    """Convert a release to our files: three JSONL files, one mask shard and its index.
 
-    ``pictures``: a table of image_id and path, of its images in the tree ``images``. Raises StoreError for a mask that
-    is missing, UserError for one that is no whole frame like the others, or where there is no such tree.
+    ``pictures``: output table of image_id and path, for the release's images in the tree ``images``. Raises StoreError
+    for a missing mask, UserError for a mask of another size than the others or for a missing tree.
     """
     if pictures:
         write_table(pictures, _pictures(_release(folder), images))

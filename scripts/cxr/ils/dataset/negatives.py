@@ -1,9 +1,9 @@
-"""Negative instructions (ils.md section 7): what the report, and the picture, let us deny.
+"""Choose the negative instructions of a study: what its report and image allow to be denied (ils.md section 7).
 
-At most one per lesion type and study. A *basic* one names a random location of those where the type may be denied, a
-*global* one names none. Nothing is denied where a finding of the type, or of a kind under it, stands or could stand.
-Where something may be denied, something is: a draw decides only between ways that are both open, and
-:mod:`cxr.ils.dataset.shares` sets its bar so that the dataset as a whole has the shares of Table 10.
+A study has at most one negative per lesion type. A *basic* negative names one random location among those where the
+type may be denied. A *global* negative names none. A type is never denied at a location where a finding of it, or of a
+kind under it, is or could be. If a type may be denied, it is denied: a draw only decides between two allowed ways, and
+:mod:`cxr.ils.dataset.shares` sets its bar so that the whole dataset has the shares of Table 10.
 """
 
 from collections.abc import Collection, Mapping
@@ -21,40 +21,40 @@ CARDIOMEGALY, OPACITY = templates.CARDIOMEGALY, templates.OPACITY
 
 @dataclass(frozen=True)
 class Evidence:
-    """What one study says for and against each lesion type. Locations are valid locations."""
+    """The evidence of one study for and against each lesion type. Locations are valid locations."""
 
     study_id: str
     empty: frozenset[str]
-    """Locations no finding of any kind overlaps, is blocked into, or left a mask pixel in (section 6)."""
+    """Locations that no finding overlaps or blocks, and that hold no mask pixel (section 6)."""
     blocked: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """Lesion type -> locations that meet a positive or blocking finding of it or of a kind under it."""
     global_blocked: frozenset[str] = frozenset()
-    """Lesion types that such a finding, or a related term, forbids to deny of the whole picture."""
+    """Lesion types that must not be denied for the whole image, because of such a finding or a related term."""
     standing: frozenset[str] = frozenset()
     """Lesion types that are affirmed, hedged, a candidate or blocking themselves."""
     elsewhere: frozenset[str] = frozenset()
-    """Those of ``standing`` that only the section that is not used names: it forbids denials and allows none."""
+    """Those of ``standing`` that only the unused section names. That section forbids denials and allows none."""
     related: frozenset[str] = frozenset()
-    """Lesion types a neighbouring term of which stands (vascular congestion: edema): not denied anywhere."""
+    """Lesion types with a related term in the report (vascular congestion: edema). They are denied nowhere."""
     negated: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """Lesion type that is explicitly and definitely negated -> the locations inside what was negated."""
     everywhere: frozenset[str] = frozenset()
-    """Those of ``negated`` that were negated without naming a place."""
+    """Those of ``negated`` that were negated without a named place."""
     unclear: frozenset[str] = frozenset()
-    """Lesion types neither affirmed nor denied though named ("no new consolidation")."""
+    """Lesion types that are named but neither affirmed nor denied ("no new consolidation")."""
     doubted: frozenset[str] = frozenset()
     """Lesion types negated with doubt ("unlikely")."""
     about_lungs: bool = True
-    """Whether the section says something about lungs or pleura that is not a comparison alone."""
+    """Whether the section says more about lungs or pleura than a comparison."""
     understood: bool = True
-    """Whether the words of the section are known, so that what it does not mention may be taken as absent."""
+    """Whether enough words of the section are known that a lesion it does not mention may be taken as absent."""
     ctr: float | None = None
     """Cardiothoracic ratio in original pixels."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What may be denied of one lesion type; ``reason`` tells why it is nothing."""
+    """Where one lesion type may be denied; ``reason`` says why nowhere."""
 
     basic: tuple[str, ...] = ()
     global_: bool = False
@@ -62,7 +62,7 @@ class Choice:
 
 
 def choice(lesion: str, evidence: Evidence, *, kinds: str, ctr_negative_max: float) -> Choice:
-    """Return what may be denied of ``lesion``. ``kinds`` strict: an opacity is not denied where a kind of it may be."""
+    """Return where ``lesion`` may be denied. ``kinds`` strict: no opacity is denied where a kind of it may be."""
     if lesion == CARDIOMEGALY:
         return _heart(evidence, ctr_negative_max)
     if lesion in evidence.related:
@@ -80,7 +80,7 @@ def choice(lesion: str, evidence: Evidence, *, kinds: str, ctr_negative_max: flo
 
     allowed = (evidence.empty | evidence.negated.get(lesion, frozenset())) - evidence.blocked.get(lesion, frozenset())
     forbidden = evidence.global_blocked | evidence.standing | evidence.doubted
-    # "No right effusion" says nothing of the left: what is negated of some places alone is not denied of the picture.
+    # "No right effusion" says nothing of the left side: a negation at some places is no negation for the whole image.
     partly = denied and lesion not in evidence.everywhere and not evidence.negated[lesion].issuperset(LUNGS)
     whole = (
         (lesion in evidence.everywhere or (evidence.about_lungs and evidence.understood and not partly))
@@ -104,17 +104,17 @@ def _heart(evidence: Evidence, ctr_negative_max: float) -> Choice:
 
 
 class Open(NamedTuple):
-    """The ways in which a lesion type may be denied in a study; ``reason`` tells why there is none."""
+    """The ways in which a lesion type may be denied in a study; ``reason`` says why there is none."""
 
     places: Mapping[str, tuple[str, ...]]
-    """Type of instruction -> the locations that it may name; a type without any has no entry."""
+    """Type of instruction -> the locations that it may name; a type without locations has no entry."""
     whole: bool
-    """Whether the type may be denied of the whole picture."""
+    """Whether the type may be denied for the whole image."""
     reason: str | None = None
 
 
 class Draws(NamedTuple):
-    """Random numbers of a study and a lesion type, from 0 to 1: drawn whether they are used or not."""
+    """Random numbers of a study and a lesion type, from 0 to 1. They are drawn even if they are not used."""
 
     global_: float
     inference: float
@@ -123,7 +123,7 @@ class Draws(NamedTuple):
 
 @dataclass(frozen=True)
 class Bars:
-    """Below which draw one of two open ways is taken; see :class:`cxr.ils.dataset.shares.Census`."""
+    """Bars below which a draw takes the first of two open ways; see :class:`cxr.ils.dataset.shares.Census`."""
 
     global_: Mapping[str, float]
     """Lesion type -> the bar for a global negative."""
@@ -140,7 +140,7 @@ def draws(seed: int, study_id: str, lesion: str) -> Draws:
 def open_ways(
     lesion: str, evidence: Evidence, *, kinds: str, ctr_negative_max: float, taken: Collection[str] = ()
 ) -> Open:
-    """Return how ``lesion`` may be denied. ``taken``: instructions that have another answer in this study."""
+    """Return how ``lesion`` may be denied. ``taken``: instructions that have a different answer in this study."""
     may = choice(lesion, evidence, kinds=kinds, ctr_negative_max=ctr_negative_max)
     types = (templates.BASIC, templates.INFERENCE) if lesion == OPACITY else (templates.BASIC,)
     free = {
@@ -163,7 +163,7 @@ def negatives(
 ) -> tuple[list[Pair], dict[str, str]]:
     """Return the negative pairs of a study in the order of the lesion types, and why each other type has none.
 
-    Of several open ways the draws choose, against ``bars``; the only one is taken. ``taken``: see :func:`open_ways`.
+    The draws choose among several open ways, by ``bars``; a single open way is taken. ``taken``: see :func:`open_ways`.
     """
     made: list[Pair] = []
     reasons: dict[str, str] = {}
@@ -182,12 +182,12 @@ def negatives(
 
 
 def takes_global(lesion: str, ways: Open, drawn: Draws, bars: Bars) -> bool:
-    """Whether a lesion type that may be denied is denied of the whole picture."""
+    """Whether a lesion type that may be denied gets a global negative."""
     return ways.whole and (not ways.places or drawn.global_ < bars.global_[lesion])
 
 
 def takes_inference(ways: Open, drawn: Draws, bars: Bars) -> bool:
-    """Whether a denial at a place is a lesion inference (opacity alone)."""
+    """Whether a denial at a location is a lesion inference (only for opacity)."""
     if templates.INFERENCE not in ways.places:
         return False
     return templates.BASIC not in ways.places or drawn.inference < bars.inference

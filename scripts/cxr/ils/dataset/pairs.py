@@ -34,7 +34,7 @@ SOURCE = "ils"
 
 @dataclass(frozen=True)
 class Pair:
-    """What an instruction says of a study, before it gets an id and its study's fields."""
+    """The content of a pair, before it gets an id and its study's fields."""
 
     type: str
     target: str
@@ -80,7 +80,7 @@ def positive(
 
 
 def negative(kind: str, lesion: str, location: Iterable[str] = ()) -> Pair:
-    """Return a negative pair: nothing to segment, no mask. A global one names no location."""
+    """Return a negative pair: nothing to segment, no mask. A global pair names no location."""
     location = tuple(location)
     return Pair(
         type=kind,
@@ -93,7 +93,7 @@ def negative(kind: str, lesion: str, location: Iterable[str] = ()) -> Pair:
 
 
 def pair_id(study_id: str, seg: bool, number: int) -> str:
-    """Return the released form of a pair's id, ``<study>_positive_<k>`` or ``<study>_negative_<k>``, k from 0."""
+    """Return a pair's id in the released form, ``<study>_positive_<k>`` or ``<study>_negative_<k>``, k from 0."""
     return f"{study_id}_{POLARITIES[not seg]}_{number}"
 
 
@@ -122,7 +122,7 @@ def records(
 
 
 def line_of(record: Record) -> dict:
-    """Return the line of a record of ours: every one of ``FIELDS`` in order."""
+    """Return the line of one of our records: all ``FIELDS`` in order."""
     (turn,) = record.turns
     values = dict(record.more) | {
         "pair_id": record.sample_id,

@@ -1,8 +1,8 @@
-"""Positive instructions (ils.md section 7): from the units of the masks stage to pairs.
+"""Make the positive pairs from the units of the masks stage (ils.md section 7).
 
-A unit is a basic or global instruction with its mask, before any text; the masks stage has already joined, merged and
-dropped what the report contradicts. Here each unit gets its words, and each basic one of pneumonia, atelectasis and
-edema its lesion-inference twin.
+A unit is a basic or global instruction with its mask, before any text. The masks stage has already joined and merged
+units, and dropped those that the report contradicts. This module gives each unit its text, and gives each basic unit of
+pneumonia, atelectasis and edema its lesion-inference twin.
 """
 
 from collections.abc import Iterable
@@ -13,9 +13,9 @@ from cxr.ils.dataset.pairs import Pair
 
 
 def positives(units: Iterable[dict], *, one_answer: str) -> tuple[list[Pair], list[dict]]:
-    """Return the positive pairs of one image in the order of its units, twins after their basics, and what was dropped.
+    """Return the positive pairs of one image in the order of its units, twins after their basics, and the drops.
 
-    ``one_answer`` strict: instructions that would get different answers are dropped, all of them; those that would get
+    ``one_answer`` strict: if one instruction would get different answers, all its pairs are dropped. Instructions with
     the same answer must already be one unit. A drop is a dict of type, target and reason.
     """
     made: list[Pair] = []

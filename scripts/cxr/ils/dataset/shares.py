@@ -1,8 +1,8 @@
-"""The bars of the draws for negatives, so that the whole dataset has the shares of Table 10 as nearly as it can.
+"""Set the bars of the draws for negatives, so that the whole dataset comes as near as possible to Table 10's shares.
 
-A share is one of the negatives made, not of the draws: where a report leaves one way open, that way is taken, and the
-draws of the other studies make up for it. So what each study leaves open is counted first, over all shards. The draws
-are those of each study alone; only the bar that they are held against is common, and it depends on no order.
+A share counts negatives, not draws. If a report leaves only one way open, that way is taken, and the draws of the other
+studies compensate. So the open ways of all studies, over all shards, are counted first. Each study has its own draws;
+only the bar is common to all, and it does not depend on any order.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,14 +17,14 @@ from cxr.ils.dataset.negatives import OPACITY, Bars, Draws, Open
 
 @dataclass
 class _Ways:
-    """How many studies leave one way open of two, and the draws of those that leave both."""
+    """The numbers of studies that leave only one of two ways open, and the draws of the studies that leave both."""
 
     first_alone: int = 0
     second_alone: int = 0
     draws: list[float] = field(default_factory=list)
 
     def add(self, first: bool, second: bool, draw: float) -> None:
-        """Count a study; one of the two ways at least is open."""
+        """Count a study; at least one of the two ways is open."""
         if first and second:
             self.draws.append(draw)
         else:
@@ -32,9 +32,9 @@ class _Ways:
             self.second_alone += second
 
     def bar(self, share: float) -> float:
-        """Return the bar below which so many draws lie that ``share`` of all studies, to the nearest, go the first way.
+        """Return the bar for which the studies that take the first way are as near as possible to ``share`` of all.
 
-        0 or 1 where what the reports leave open does not allow as much, or as little.
+        0 or 1 if the open ways of the reports do not allow that share.
         """
         whole = len(self.draws) + self.first_alone + self.second_alone
         wanted = floor(Fraction(repr(float(share))) * whole + Fraction(1, 2)) - self.first_alone
@@ -44,22 +44,22 @@ class _Ways:
 
 
 class Census:
-    """What every study leaves open, one lesion type after the other: a few numbers a study where there is a choice."""
+    """The open ways of every study, by lesion type: a few numbers for each study that has a choice."""
 
     def __init__(self) -> None:
         self._ways = {lesion: _Ways() for lesion in LESIONS}
         self._opacities: list[tuple[bool, Sequence[str], Draws]] = []
 
     def add(self, lesion: str, ways: Open, drawn: Draws) -> None:
-        """Count a study that may deny ``lesion``; call it once a study and lesion type."""
+        """Count a study that may deny ``lesion``; call it once per study and lesion type."""
         self._ways[lesion].add(ways.whole, bool(ways.places), drawn.global_)
         if lesion == OPACITY and ways.places:
             self._opacities.append((ways.whole, tuple(ways.places), drawn))
 
     def bars(self, global_share: Mapping[str, float], inference_share: float) -> Bars:
-        """Return the bars that make ``global_share`` of each lesion type's negatives global ones.
+        """Return the bars that make ``global_share`` of each lesion type's negatives global.
 
-        Of opacity's others, which name a place, ``inference_share`` become a lesion inference.
+        Of opacity's other negatives, which name a location, ``inference_share`` become lesion inferences.
         """
         found = {lesion: self._ways[lesion].bar(share) for lesion, share in global_share.items()}
         at_places = _Ways()

@@ -1,1 +1,1 @@
-"""Evaluation: how good predicted masks and answers are, beside the paper's values (Tables 4, 5, 6, 14)."""
+"""Evaluation: scores of predicted masks and answers, beside the paper's values (Tables 4, 5, 6, 14)."""

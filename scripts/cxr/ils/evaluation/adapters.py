@@ -1,8 +1,8 @@
-"""How other models' outputs become predictions: one small reader for what each of Table 4's eight baselines writes.
+"""Read the outputs of other models as predictions: one small reader for each of Table 4's eight baselines.
 
-The published codes name their outputs after images; here each pair is asked alone and its output carries the pair_id
-(``docs/systems/evaluation.md`` says for each model what to change). A reader gets the folder or file, a pair_id and the
-settings, and gives the pair's union of masks in the model's own size, None where the model gave none.
+The published codes name their outputs after images. Here each pair is asked alone, and its output carries the pair_id
+(``docs/systems/evaluation.md`` says what to change in each model's code). A reader gets the folder or file, a pair_id
+and the settings. It returns the union of the pair's masks in the model's own size, None if the model gave none.
 """
 
 import json
@@ -17,14 +17,14 @@ from cxr.base.errors import UserError
 from cxr.ils.evaluation.pictures import Fault, read_map, read_picture, union
 
 LISA_ABOVE = 50
-"""LISA's and PixelLM's scripts write masks as JPEG with 100 for the lesion; half of it survives the compression."""
+"""LISA's and PixelLM's scripts write masks as JPEG with 100 for the lesion; half of that is the cut."""
 BACKGROUND = "others"
-"""Text4Seg's word for what was not asked for."""
+"""Text4Seg's word for the background."""
 
 
 @dataclass(frozen=True)
 class Reading:
-    """How to read: the cut of a map of numbers (None: the model's own), and the side of Text4Seg's grid in cells."""
+    """How to read outputs: the threshold of a map (None: the model's own), and the side of Text4Seg's grid in cells."""
 
     threshold: float | None
     grid: int
@@ -32,7 +32,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Output:
-    """What a model gave for one pair: its mask (H, W) in any square size, or None; its answer; a note."""
+    """A model's output for one pair: its mask (H, W) in any square size, or None; its answer; a note."""
 
     mask: np.ndarray | None
     answer: str | None = None
@@ -40,11 +40,11 @@ class Output:
 
 
 Adapter = Callable[[str], Output]
-"""From a pair_id to its output. Raises Fault where there is none that can be used."""
+"""Returns the output of a pair_id. Raises Fault if there is no usable output."""
 
 
 def png(folder: Path, _: Reading) -> Adapter:
-    """Read ``<pair_id>.png``, lesion above 0, and ``<pair_id>.txt`` with the answer, if there is one."""
+    """Read ``<pair_id>.png``, lesion above 0, and the answer from ``<pair_id>.txt``, if there is one."""
 
     def read(pair_id: str) -> Output:
         path = _inside(folder, f"{pair_id}.png")
@@ -57,7 +57,7 @@ def png(folder: Path, _: Reading) -> Adapter:
 
 
 def lisa(folder: Path, _: Reading) -> Adapter:
-    """Read LISA-7B's and -13B's ``<pair_id>_mask_<k>.jpg``, one a [SEG], and what they print in ``<pair_id>.txt``."""
+    """Read LISA-7B's and -13B's ``<pair_id>_mask_<k>.jpg``, one per [SEG], and their printed text ``<pair_id>.txt``."""
     masks = _numbered(folder, r"(.+)_mask_(\d+)\.(?:jpg|png)")
 
     def read(pair_id: str) -> Output:
@@ -70,7 +70,7 @@ def lisa(folder: Path, _: Reading) -> Adapter:
 
 
 def text4seg(lines: Path, reading: Reading) -> Adapter:
-    """Read Text4Seg's raw texts, JSON Lines of pair_id and text; one without a grid is an empty mask (as there)."""
+    """Read Text4Seg's raw texts, JSON Lines of pair_id and text; without a grid the mask is empty, as in its code."""
     texts = _texts(lines)
 
     def read(pair_id: str) -> Output:
@@ -97,7 +97,7 @@ def text4seg_sam(folder: Path, _: Reading) -> Adapter:
 
 
 def pixellm(folder: Path, reading: Reading) -> Adapter:
-    """Read PixelLM-7B's and -13B's logits ``<pair_id>.npy`` (n, H, W), one a target it named; above 0 is lesion."""
+    """Read PixelLM-7B's and -13B's logits ``<pair_id>.npy`` (n, H, W), one map per named target; above 0 is lesion."""
     return _maps(folder, 0.0 if reading.threshold is None else reading.threshold)
 
 
@@ -117,7 +117,7 @@ def imisnet(folder: Path, reading: Reading) -> Adapter:
 
 
 def everything(_: Path | None, __: Reading) -> Adapter:
-    """Call every pixel lesion: the baseline that needs no picture."""
+    """Call every pixel lesion: the baseline that looks at no image."""
     return lambda pair_id: Output(np.ones((8, 8), bool))
 
 
@@ -133,7 +133,7 @@ ADAPTERS = {
     "everything": everything,
 }
 OWN_FORMAT = "jsonl"
-"""Predictions that are in the documented format already and need no adapter."""
+"""Predictions that are already in the documented format and need no adapter."""
 
 
 def choose(name: str, path: str, reading: Reading) -> Adapter:
@@ -147,15 +147,15 @@ def choose(name: str, path: str, reading: Reading) -> Adapter:
     if name == "text4seg" and not source.is_file():
         raise UserError(f"evaluation.predictions: {path!r} is not a file: adapter {name} reads JSON Lines")
     if name != "text4seg" and not source.is_dir():
-        raise UserError(f"evaluation.predictions: {path!r} is not a folder: adapter {name} reads one file a pair")
+        raise UserError(f"evaluation.predictions: {path!r} is not a folder: adapter {name} reads one file per pair")
     return ADAPTERS[name](source, reading)
 
 
 def read_grid(text: str, side: int) -> np.ndarray:
     """Return bool (side, side) from Text4Seg's text: rows of "label *count| label *count", between <seg> and </seg>.
 
-    As in its code, cells that are missing at the end repeat the last one and those beyond are dropped. Raises
-    ValueError for a text without a grid.
+    As in its code, missing cells at the end repeat the last cell, and surplus cells are dropped. Raises ValueError for
+    a text without a grid.
     """
     found = re.search(r"<seg>(.*?)(?:</seg>|$)", text, flags=re.S)
     if found is None:
@@ -187,7 +187,7 @@ def _maps(folder: Path, threshold: float) -> Adapter:
 
 
 def _inside(folder: Path, name: str) -> Path:
-    """Return a file's path; a pair_id with a separator has no file here."""
+    """Return a file's path. Raises Fault for a pair_id with a path separator."""
     if "/" in name or "\\" in name or "\0" in name:
         raise Fault("no_prediction", "the pair_id is not a file name")
     return folder / name
@@ -199,7 +199,7 @@ def _answer(folder: Path, pair_id: str) -> str | None:
 
 
 def _without(answer: str | None) -> Output:
-    """Return an answer without a mask; with neither, the pair was not asked."""
+    """Return an answer without a mask. Raises Fault without either: the pair was not asked."""
     if answer is None:
         raise Fault("no_prediction")
     return Output(None, answer)

@@ -1,4 +1,4 @@
-"""Bars of the runs with their intervals, the paper's values as marks on them."""
+"""Draw the runs' scores as bars with intervals, with the paper's values as marks."""
 
 from collections.abc import Mapping, Sequence
 
@@ -12,7 +12,7 @@ from cxr.plotting.plots import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION
 
 COLOURS = (BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILION, YELLOW, GREY)
 HATCHES = ("", "//", "..", "xx")
-"""One a round of the colours."""
+"""One hatch for each round of the colours."""
 TITLES = {"giou": "gIoU, positives", "ciou": "cIoU, positives", "n_acc": "N-Acc, negatives"}
 PAPER_LABEL = "paper (ROSALIA, or the model of that name)"
 PLACES = (TOTAL, *(group for group in GROUPS if group != TOTAL))
@@ -20,7 +20,7 @@ Cell = Mapping[str, float | None]
 
 
 def masks(scores: Mapping[str, pl.DataFrame]) -> Figure:
-    """Draw gIoU, cIoU and N-Acc per lesion type of each run's table of scores, by its name."""
+    """Draw gIoU, cIoU and N-Acc per lesion type, from {run name: table of scores}."""
     figure = Figure(figsize=(max(10, 2 + 2.2 * len(scores)), 9), layout="constrained")
     rows = {run: {row["lesion"]: row for row in table.iter_rows(named=True)} for run, table in scores.items()}
     for axes, (measure, title) in zip(figure.subplots(len(TITLES), 1, sharex=True), TITLES.items(), strict=True):
@@ -32,7 +32,7 @@ def masks(scores: Mapping[str, pl.DataFrame]) -> Figure:
 
 
 def texts(tables: Mapping[str, pl.DataFrame]) -> Figure:
-    """Draw text accuracy per type of instruction of each run that answers, strict and by the authors' rule."""
+    """Draw text accuracy per type of instruction, strict and by the authors' rule, of each run with answers."""
     rules = {"authors": "text accuracy, the authors' rule", "strict": "text accuracy, strict"}
     kinds = (OVERALL, *text.TYPES)
     answering = {run: table for run, table in tables.items() if len(table)}
@@ -51,7 +51,7 @@ def texts(tables: Mapping[str, pl.DataFrame]) -> Figure:
 
 
 def _bars(axes: Axes, cells: Mapping[str, Sequence[Cell]], measure: str) -> None:
-    """Draw one bar a run and place, its interval as a whisker, the paper's value as a diamond."""
+    """Draw one bar per run and group, its interval as a whisker, the paper's value as a diamond."""
     width = 0.8 / max(1, len(cells))
     for number, (run, row) in enumerate(cells.items()):
         colour, hatch = COLOURS[number % len(COLOURS)], HATCHES[number // len(COLOURS) % len(HATCHES)]

@@ -1,4 +1,4 @@
-"""Another model's outputs, read by its adapter, written in the format that every run is scored from."""
+"""Convert another model's outputs, read by its adapter, to the format that every run is scored from."""
 
 from collections.abc import Iterable, Iterator
 
@@ -11,10 +11,10 @@ from cxr.ils.evaluation.pictures import Fault, fit
 
 
 def convert(pair_ids: list[str], adapter: Adapter, lines: str, masks: str, size: int, attrs: dict) -> None:
-    """Write what a model gave for the pairs of a split, in their order: JSON Lines, and masks of ``size`` px.
+    """Write a model's outputs for the pairs of a split, in their order: JSON Lines, and masks of ``size`` px.
 
-    A pair without any output gets no line, one whose output cannot be used a line with a ``failure``. Raises
-    UserError where the model gave nothing for any pair.
+    A pair without output gets no line. A pair with an unusable output gets a line with a ``failure``. Raises UserError
+    if no pair has an output.
     """
     with ShardWriter(masks, key="pair_id", attrs=attrs, empty={"mask": ((size, size), bool)}) as writer:
         entries = list(progress(_entries(pair_ids, adapter, writer, size), len(pair_ids), "pairs with an output"))

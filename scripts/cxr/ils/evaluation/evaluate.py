@@ -1,4 +1,4 @@
-"""The evaluation stage: other models' outputs into our format, the scores of a run, and the runs side by side."""
+"""The evaluation stage: convert other models' outputs, score a run, and compare the runs."""
 
 import logging
 from collections import Counter
@@ -24,7 +24,7 @@ log = logging.getLogger("cxr")
 
 @dataclass(frozen=True)
 class PredictionsOptions:
-    """How another model's outputs are read: by which adapter, its cut and grid, and the side of our square in px."""
+    """How another model's outputs are read: the adapter, its threshold and grid, and the side of our square in px."""
 
     adapter: str
     threshold: float | None
@@ -49,7 +49,7 @@ class RunOptions:
 
 @dataclass(frozen=True)
 class ComparisonOptions:
-    """The runs, in the order in which they are shown, figures' dots per inch, [run, persona] of those reworded."""
+    """The runs in display order, the figures' dots per inch, and [run, persona] of the reworded runs."""
 
     runs: list[str]
     dpi: int
@@ -90,8 +90,8 @@ def run_scores(
     """Score the predictions of one run on one split.
 
     ``lines``, ``index`` and ``masks`` are the dataset's; ``prediction_masks`` the HDF5 of the predictions, if there is
-    one; ``reviewed`` a text file of pair ids, one a line, that reviewers rejected. Written: one row a pair, the scores
-    of masks and of texts with intervals and the paper's values, a row for all that is not as it should be, its counts.
+    one; ``reviewed`` a text file of pair ids, one per line, that reviewers rejected. Written: one row per pair, the
+    scores of masks and texts with intervals and the paper's values, one row per problem, and the counts.
     """
     if options.failed not in scoring.FAILED:
         raise UserError(f"evaluation.failed is {options.failed!r}: choose one of {', '.join(scoring.FAILED)}")
@@ -101,7 +101,7 @@ def run_scores(
     pair_ids = {line["pair_id"] for line in dataset}
     if len(pair_ids) < len(dataset):
         twice = counted(len(dataset) - len(pair_ids), "pair_id comes", "pair_ids come")
-        raise UserError(f"{lines}: {twice} twice: make the dataset anew")
+        raise UserError(f"{lines}: {twice} twice: regenerate the dataset")
     rejected = read_reviewed(reviewed) if reviewed else set()
     if rejected - pair_ids:
         strange = counted(
@@ -133,9 +133,9 @@ def run_comparison(
     reworded_scores: Sequence[str] = (),
     reworded_texts: Sequence[str] = (),
 ) -> None:
-    """Write all runs side by side, with the paper's rows below, and draw them; tables in the order of the runs.
+    """Write a table of all runs, with the paper's rows below, and draw the runs; tables in the order of the runs.
 
-    What was asked in a persona's wordings is a run of its own in the table ("default, layperson"), and not drawn.
+    Pairs asked in a persona's wordings are a separate run in the table ("default, layperson") and are not drawn.
     """
     score_tables = dict(zip(options.runs, map(summary.read_scores, scores), strict=True))
     text_tables = dict(zip(options.runs, map(summary.read_scores, texts), strict=True))
@@ -149,23 +149,23 @@ def run_comparison(
 
 
 def read_reviewed(path: str) -> set[str]:
-    """Read pair ids, one a line; what follows a # is a remark. Raises UserError where the file cannot be read."""
+    """Read pair ids, one per line; text after a # is a remark. Raises UserError for an unreadable file."""
     try:
         words = (line.partition("#")[0].strip() for line in Path(path).read_text(encoding="utf-8-sig").splitlines())
     except (OSError, UnicodeDecodeError):
-        raise UserError(f"evaluation.reviewed: {path!r} is no text file: give pair ids, one a line") from None
+        raise UserError(f"evaluation.reviewed: {path!r} is not a text file: give pair ids, one per line") from None
     return set(filter(None, words))
 
 
 def excluded_rows(rows: pl.DataFrame, lines: Lines) -> pl.DataFrame:
-    """Return pair_id, reason, detail of every pair with a reason, then of every line that is no pair's."""
+    """Return pair_id, reason, detail of every pair with a reason, then of every line that belongs to no pair."""
     of_pairs = rows.filter(pl.col("reason") != "").select("pair_id", "reason", "detail")
     stray = [("", reason, f"line {number}") for reason, number in lines.stray]
     return pl.concat([of_pairs, pl.DataFrame(stray, schema=of_pairs.schema, orient="row")])
 
 
 def counts(rows: pl.DataFrame, lines: Lines) -> pl.DataFrame:
-    """Return of (pairs or lines), what, number: nothing is lost on the way. Raises AssertionError if something is."""
+    """Return the columns of (pairs or lines), what, number. Raises AssertionError if a pair or line is not counted."""
     reasons = Counter(rows["reason"])
     stray = Counter(reason for reason, _ in lines.stray)
     table = [("pairs", "in the split", len(rows)), ("pairs", "with a mask", reasons.pop("", 0))]
@@ -180,7 +180,7 @@ def counts(rows: pl.DataFrame, lines: Lines) -> pl.DataFrame:
 
 
 def comparison(scores: dict[str, pl.DataFrame], texts: dict[str, pl.DataFrame], printed: paper.Paper) -> pl.DataFrame:
-    """Return one row a run and lesion type with all its scores, then the paper's models (their totals alone)."""
+    """Return one row per run and lesion type with all its scores, then the paper's models (only their totals)."""
     columns = [name for measure in paper.MEASURES for name in (measure, f"{measure}_low", f"{measure}_high")]
     tables = []
     for run, table in scores.items():
@@ -207,6 +207,6 @@ def _said(printed: paper.Paper, model: str) -> float | None:
 
 
 def _needed(line: dict, source: str) -> dict:
-    """Return what is scored of a line; the rest, the report's text above all, is not kept."""
+    """Return the fields of a line that are scored. The others, such as the report's text, are not kept."""
     scoring.check_line(line, source)
     return {name: line[name] for name in scoring.REQUIRED}

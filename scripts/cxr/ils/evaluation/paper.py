@@ -1,4 +1,4 @@
-"""The paper's scores (``resources/paper_tables.yaml``, section ``evaluation``) beside which ours are set."""
+"""Read the paper's scores, which are shown beside ours (``resources/paper_tables.yaml``, section ``evaluation``)."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +22,7 @@ class Paper:
     notes: dict[tuple[str, str, str], str]
 
     def beside(self, model: str) -> "Paper":
-        """Return the values that stand beside a run of ``model``: all of ROSALIA's, only the totals of another's."""
+        """Return the values to show beside a run of ``model``: all for ROSALIA, only the totals for another model."""
         if model == ROSALIA:
             return self
         none = dict.fromkeys(MEASURES)

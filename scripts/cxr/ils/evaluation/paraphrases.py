@@ -1,4 +1,4 @@
-"""What changes when the same pairs are asked in other wordings: a row a run, persona, lesion type and measure."""
+"""Compare the scores of the same pairs in plain and other wordings: a row per run, persona, lesion type and measure."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -21,7 +21,7 @@ TEXT_RULES = ("strict", "authors")
 
 @dataclass(frozen=True)
 class ParaphrasesOptions:
-    """The runs and who reworded, in the order of the inputs; how intervals are made (``evaluation.*`` and ``seed``)."""
+    """The runs and personas, in the order of the inputs; how intervals are made (``evaluation.*`` and ``seed``)."""
 
     runs: list[str]
     personas: list[str]
@@ -31,7 +31,7 @@ class ParaphrasesOptions:
 
 
 class Ratio(NamedTuple):
-    """A measure: the sum of one column of the pairs over that of another ("" for their number), of which pairs."""
+    """A measure: the sum of one column over that of another ("" for the number of pairs), and the pairs it takes."""
 
     measure: str
     above: str
@@ -48,7 +48,7 @@ RATIOS = (
 )
 CELLS = [(lesion, ratio) for lesion in GROUPS for ratio in RATIOS]
 PLAIN, REWORDED = "", "_reworded"
-"""Ends of the names of the columns of pairs that were asked both ways."""
+"""Suffixes of the columns of pairs that were asked both ways."""
 
 
 def run(*, plain: list[str], reworded: list[str], paraphrases_table: str, options: ParaphrasesOptions) -> None:
@@ -65,10 +65,10 @@ def run(*, plain: list[str], reworded: list[str], paraphrases_table: str, option
 def compared(
     run: str, plain: pl.DataFrame, asked: dict[str, pl.DataFrame], options: ParaphrasesOptions
 ) -> pl.DataFrame:
-    """Return the rows of one run: of each persona, and of all together where there are several; in per cent.
+    """Return the rows of one run in per cent: one set per persona, and one for all personas if there are several.
 
-    Only pairs that count both ways are compared. ``change`` is reworded less plain, its interval over patients drawn
-    with replacement, the same for both.
+    Only pairs that count both ways are compared. ``change`` is reworded minus plain. Its interval comes from patients
+    drawn with replacement, the same draws for both.
     """
     pairs = {who: plain.join(table, on="pair_id", how="inner", suffix=REWORDED) for who, table in asked.items()}
     if len(pairs) > 1:
@@ -92,7 +92,7 @@ def _rows(run: str, persona: str, pairs: pl.DataFrame, options: ParaphrasesOptio
 
 
 def _counted(pairs: pl.DataFrame, lesion: str, ratio: Ratio) -> np.ndarray:
-    """Return which pairs count, bool (N,): of the lesion type, the polarity, and with a value both ways."""
+    """Return which pairs count, bool (N,): those of the lesion type and polarity that have a value both ways."""
     there = pl.col(ratio.above).is_not_null() & pl.col(ratio.above + REWORDED).is_not_null() & ratio.of
     return pairs.select(counted=there if lesion == TOTAL else there & (pl.col("target") == lesion))[
         "counted"
@@ -100,7 +100,7 @@ def _counted(pairs: pl.DataFrame, lesion: str, ratio: Ratio) -> np.ndarray:
 
 
 def _sums(pairs: pl.DataFrame, counted: list[np.ndarray], side: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return what stands above and below in each of K cells, float64 (N, K), 0 for pairs that do not count."""
+    """Return the numerators and denominators of K cells, float64 (N, K), 0 for pairs that do not count."""
     columns = {name: pairs[name + side].cast(pl.Float64).fill_null(0).to_numpy() for name in
                {name for ratio in RATIOS for name in ratio[1:3] if name}}  # fmt: skip
     above = [columns[ratio.above] * mask for (_, ratio), mask in zip(CELLS, counted, strict=True)]

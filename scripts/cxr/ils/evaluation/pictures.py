@@ -1,4 +1,4 @@
-"""Masks from files of pictures and arrays; a file that cannot be one is a :class:`Fault`, not a crash."""
+"""Read masks from image files and arrays; a file that cannot be a mask raises :class:`Fault`."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from cxr.geometry.resize import resize_mask
 
 
 class Fault(Exception):
-    """A mask cannot be used: ``reason`` is one of ``predictions.REASONS``, ``detail`` holds no patient text."""
+    """Raised for an unusable mask: ``reason`` is one of ``predictions.REASONS``, ``detail`` holds no patient text."""
 
     def __init__(self, reason: str, detail: str = ""):
         super().__init__(reason, detail)
@@ -18,7 +18,7 @@ class Fault(Exception):
 
 
 def read_picture(path: Path, above: int = 0) -> np.ndarray:
-    """Return bool (H, W): where a grey picture (PNG, JPEG) exceeds ``above``. Raises Fault."""
+    """Return bool (H, W): where a grey image (PNG, JPEG) exceeds ``above``. Raises Fault."""
     if not path.is_file():
         raise Fault("missing_mask", path.name)
     encoded = np.fromfile(path, np.uint8)
@@ -31,7 +31,7 @@ def read_picture(path: Path, above: int = 0) -> np.ndarray:
 def read_map(path: Path, threshold: float) -> np.ndarray:
     """Return bool (H, W): where any of the maps in a .npy file, (H, W) or (n, H, W), exceeds ``threshold``.
 
-    n may be 0: no mask, hence an empty one. Raises Fault.
+    n may be 0, which gives an empty mask. Raises Fault.
     """
     try:
         maps = np.load(path, allow_pickle=False)
@@ -45,7 +45,7 @@ def read_map(path: Path, threshold: float) -> np.ndarray:
 
 
 def union(masks: list[np.ndarray]) -> np.ndarray | None:
-    """Return the union of masks of one shape, None of none. Raises Fault where the shapes differ."""
+    """Return the union of masks of one shape, None without masks. Raises Fault if the shapes differ."""
     if not masks:
         return None
     if len({mask.shape for mask in masks}) > 1:

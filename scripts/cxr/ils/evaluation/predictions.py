@@ -1,8 +1,8 @@
-"""Predictions as evaluation reads them: JSON Lines, one line a pair, and masks in one of three forms.
+"""Read predictions: JSON Lines, one line per pair, and masks in one of three forms.
 
 ``{"pair_id": …, "answer": text or null, …}`` with one of ``mask`` (a row of the HDF5 beside the lines, field ``mask``,
 key ``pair_id``), ``mask_path`` (a grey picture, lesion above 0; relative to the lines) or ``rle`` (COCO run lengths),
-the latter two also as lists whose union counts. Without any, or with null, no mask was predicted: an empty one.
+the latter two also as lists, whose union counts. Without any of them, or with null, the predicted mask is empty.
 Optional: ``note`` (one of ``EMPTY``, why there is no mask), and ``failure`` with ``detail`` (one of ``FAILURES`` or any
 text: the model failed on this pair).
 """
@@ -21,7 +21,7 @@ from cxr.geometry.rle import decode
 from cxr.ils.evaluation.pictures import Fault, fit, read_picture, union
 
 REASONS = {
-    # said nothing: scored as an empty mask
+    # no mask: scored as an empty mask
     "no_mask": "the model gave no mask",
     "undecodable_text": "the model's text holds no mask that can be read",
     # failed: counted as wrong, or left out
@@ -30,10 +30,10 @@ REASONS = {
     "failed": "the model failed on the pair",
     "missing_mask": "the mask that the line names is not there",
     "damaged_mask": "the mask cannot be read",
-    "wrong_size": "the mask is no square frame",
+    "wrong_size": "the mask is not a square frame",
     # no pair of this split
     "unknown_pair": "the split has no such pair",
-    "bad_line": "the line is no JSON object with a pair_id",
+    "bad_line": "the line is not a JSON object with a pair_id",
     # left out
     "not_asked": "the instruction has no wording of the persona",
     "reviewed": "reviewers rejected the pair",
@@ -41,26 +41,26 @@ REASONS = {
 """Why a pair or a line is not scored as it stands."""
 EMPTY = ("no_mask", "undecodable_text")
 FAILURES = ("no_prediction", "duplicate", "failed", "missing_mask", "damaged_mask", "wrong_size")
-"""Reasons why a pair has no prediction that can be used."""
+"""Reasons why a pair has no usable prediction."""
 NOT_ASKED = "not_asked"
-"""Reason of a pair that could not be asked in a persona's wording; in other runs it is a failure like any."""
+"""Reason of a pair that could not be asked in a persona's wording. In other runs it counts as a failure."""
 MASKS = ("mask", "mask_path", "rle")
 
 
 @dataclass
 class Lines:
-    """What a file of predictions says: an entry a pair, and the lines that are none of a pair's."""
+    """The content of a file of predictions: one entry per pair, and the lines that belong to no pair."""
 
     of_pair: dict[str, dict] = field(default_factory=dict)
     twice: set[str] = field(default_factory=set)
     stray: list[tuple[str, int]] = field(default_factory=list)
-    """(reason, number) of each line that is no pair's or not its first."""
+    """(reason, number) of each line that belongs to no pair or is not the first of its pair."""
     number: int = 0
     """Lines in the file."""
 
 
 def read(path: str | Path, pair_ids: Mapping[str, object] | set[str]) -> Lines:
-    """Read the lines and sort them by the pairs of a split. Raises UserError where the file as a whole is wrong."""
+    """Read the lines and assign them to the pairs of a split. Raises UserError if the whole file is wrong."""
     if not Path(path).is_file():
         raise UserError(f"{path}: there is no such file of predictions: correct the path")
     lines = Lines()
@@ -115,7 +115,7 @@ class Predictions:
         size: int,
         reworded: bool = False,
     ):
-        """``reworded``: of a persona's wordings, which not every instruction has."""
+        """``reworded``: the pairs were asked in a persona's wordings, which not every instruction has."""
         self.path, self.masks, self.size, self.reworded = Path(path), masks, size, reworded
         self.lines = read(path, pair_ids)
 
@@ -128,14 +128,14 @@ class Predictions:
             except KeyError:
                 raise UserError(f"{self.masks} has no packed field mask (docs/systems/evaluation.md)") from None
             except StoreError:
-                pass  # a damaged row is its pair's fault
+                pass  # a damaged row fails only its own pair
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
     def get(self, pair_id: str) -> Prediction:
-        """Return the prediction of a pair of the split; one that cannot be used has a reason and no mask."""
+        """Return the prediction of a pair of the split; an unusable prediction has a reason and no mask."""
         entry = self.lines.of_pair.get(pair_id)
         if entry is None:
             return Prediction(None, None, "no_prediction")
@@ -185,7 +185,7 @@ class Predictions:
 
     def _picture(self, name: object) -> np.ndarray:
         if not isinstance(name, str):
-            raise Fault("missing_mask", "mask_path is no text")
+            raise Fault("missing_mask", "mask_path is not a text")
         return read_picture(self.path.parent / name)
 
 

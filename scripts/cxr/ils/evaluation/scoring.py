@@ -1,4 +1,4 @@
-"""One row a pair: how its predicted mask overlaps the reference, and whether its answer is right."""
+"""Score each pair: the overlap of its predicted mask with the reference, and whether its answer is right."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -21,7 +21,7 @@ from cxr.metrics.masks import lisa_iou, overlap_packed
 COLUMNS = {
     "pair_id": Column(pl.String, "Pair."),
     "subject_id": Column(pl.String, "Its patient."),
-    "target": Column(pl.String, "Lesion type; of a positive lesion inference the inferred disease."),
+    "target": Column(pl.String, "Lesion type; for a positive lesion inference, the inferred disease."),
     "type": Column(pl.String, "basic, global or lesion_inference."),
     "polarity": Column(pl.String, "positive or negative."),
     "intersection": Column(pl.Int64, "Area in both masks.", "pixels of the evaluation's square"),
@@ -35,7 +35,7 @@ COLUMNS = {
     "detail": Column(pl.String, "What exactly was wrong."),
 }
 SCHEMA = schema(COLUMNS)
-"""Pixels in the evaluation's square; ``iou`` and the rules are null where the pair is not scored for masks or text."""
+"""Pixels of the evaluation's square; ``iou`` and the rules are null if the pair is not scored for masks or text."""
 FAILED = ("wrong", "leave_out")
 REQUIRED = ("pair_id", "subject_id", "target", "type", "instruction", "answer", "seg", "mask_id")
 
@@ -47,7 +47,7 @@ class References:
         self.index, self.size = index, size
         self._place = dict(read_table(index).select("mask_id", "shard").iter_rows())
         self._paths = {Path(path).stem: path for path in masks}
-        # the pairs of a study follow one another and share masks
+        # consecutive pairs belong to one study and share masks
         self._packed = lru_cache(maxsize=64)(self._read)
 
     def __enter__(self) -> "References":
@@ -59,19 +59,19 @@ class References:
         self._stack.close()
 
     def of(self, line: Mapping) -> np.ndarray:
-        """Return the reference of a pair, uint8 (size, size / 8), empty where it has no mask. Raises UserError."""
+        """Return the reference of a pair, packed uint8 (size, size / 8), empty without a mask. Raises UserError."""
         if not line["seg"]:
             return np.zeros((self.size, self.size // 8), np.uint8)
         shard = self._place.get(line["mask_id"])
         if shard not in self._paths:
             raise UserError(
-                f"pair {line['pair_id']}: its mask {line['mask_id']} is not in {self.index}: make the dataset anew"
+                f"pair {line['pair_id']}: its mask {line['mask_id']} is not in {self.index}: regenerate the dataset"
             )
         try:
             return self._packed(shard, line["mask_id"])
         except KeyError:
             raise UserError(
-                f"pair {line['pair_id']}: its mask {line['mask_id']} is not in {self._paths[shard]}: make it anew"
+                f"pair {line['pair_id']}: its mask {line['mask_id']} is not in {self._paths[shard]}: regenerate it"
             ) from None
 
     def _read(self, shard: str, mask_id: str) -> np.ndarray:
@@ -81,11 +81,11 @@ class References:
 
 
 def check_line(line: Mapping, source: str) -> None:
-    """Raise UserError unless a line of the dataset has what is scored."""
+    """Raise UserError unless a line of the dataset has all fields that are scored."""
     missing = [name for name in REQUIRED if name not in line]
     if missing or line["type"] not in text.TYPES:
         which = f"lacks {', '.join(missing)}" if missing else f"has the type {line['type']!r}"
-        raise UserError(f"{source}: pair {line.get('pair_id')!r} {which}: make the dataset anew")
+        raise UserError(f"{source}: pair {line.get('pair_id')!r} {which}: regenerate the dataset")
 
 
 def table(
@@ -93,8 +93,8 @@ def table(
 ) -> pl.DataFrame:
     """Return the rows of ``SCHEMA`` in the order of the lines.
 
-    ``failed``: a pair whose prediction cannot be used counts as ``wrong`` in every score, or is left out. Where a run
-    gives any answer, a pair without one is wrong; a run of masks alone has no text scores.
+    ``failed``: a pair with an unusable prediction counts as ``wrong`` in every score, or is left out. If a run gives
+    any answer, a pair without an answer is wrong. A run without answers has no text scores.
     """
     speaks = any(isinstance(entry.get("answer"), str) for entry in predictions.lines.of_pair.values())
     rows = _rows(lines, references, predictions, reviewed, failed == "wrong", speaks)
@@ -131,13 +131,13 @@ def _rows(
 
 
 def _areas(found: Prediction, reference: np.ndarray, count_failed: bool) -> tuple:
-    """Return intersection, union and IoU; of a failed prediction those of one that meets nothing, or None."""
+    """Return intersection, union and IoU. A failed prediction gets those of a mask without overlap, or None."""
     if found.mask is not None:
         intersection, union = overlap_packed(found.mask, reference)
         return intersection, union, float(lisa_iou(intersection, union))
     if not count_failed:
         return None, None, None
-    # IoU 0 for a negative too: failing is no way of saying that nothing is there
+    # IoU 0 for a negative too: a failure does not count as "no lesion"
     return 0, overlap_packed(reference, reference).union, 0.0
 
 

@@ -1,4 +1,4 @@
-"""Scores with their intervals, from the rows of the pairs: masks (Tables 4 and 5) and texts (Tables 6 and 14)."""
+"""Compute scores with intervals from the pairs' rows: masks (Tables 4 and 5) and texts (Tables 6 and 14)."""
 
 import numpy as np
 import polars as pl
@@ -15,17 +15,17 @@ TOTAL = "total"
 GROUPS = (*LESIONS, TOTAL)
 OVERALL = "overall"
 DIGITS = 2
-"""Of the per cents in the tables."""
+"""Decimals of the per cents in the tables."""
 
 
 def subjects_of(pairs: pl.DataFrame) -> tuple[np.ndarray, int]:
-    """Return the number of each row's patient, counted in the order of their ids, and how many patients there are."""
+    """Return the index of each row's patient, in the order of the ids, and the number of patients."""
     names, numbers = np.unique(pairs["subject_id"].to_numpy(), return_inverse=True)
     return numbers, len(names)
 
 
 def score_table(pairs: pl.DataFrame, paper: Paper, **resampling: float) -> pl.DataFrame:
-    """Return one row a lesion type and the total: gIoU, cIoU, N-Acc in per cent with interval and the paper's value.
+    """Return a row per lesion type and the total: gIoU, cIoU, N-Acc in per cent with interval and the paper's value.
 
     ``resampling``: replicates, level and seed of :func:`cxr.metrics.bootstrap.intervals`.
     """
@@ -62,7 +62,7 @@ def score_table(pairs: pl.DataFrame, paper: Paper, **resampling: float) -> pl.Da
 
 
 def text_table(pairs: pl.DataFrame, paper: Paper, **resampling: float) -> pl.DataFrame:
-    """Return accuracy in per cent of each rule, for each group (Table 6, Table 14) and type of instruction.
+    """Return the accuracy in per cent by each rule, for each group (Table 6, Table 14) and type of instruction.
 
     Columns: rule, group, type, pairs, accuracy with interval and the paper's value. Empty for a run without answers.
     """
@@ -90,11 +90,11 @@ def text_table(pairs: pl.DataFrame, paper: Paper, **resampling: float) -> pl.Dat
 
 
 def read_scores(path: str) -> pl.DataFrame:
-    """Read a table of scores or texts back, an empty cell of a column of numbers as null."""
+    """Read a table of scores or texts; an empty cell of a numeric column is null."""
     table = read_table(path)
     words = {"lesion", "note", "rule", "group", "type"}
     empty = [name for name, kind in table.schema.items() if kind == pl.String and name not in words]
-    # a column without one value is read as text
+    # a column without any value is read as text
     return table.with_columns(pl.col(name).replace("", None).cast(pl.Float64) for name in empty)
 
 

@@ -1,14 +1,14 @@
-"""Is an answer right: strictly, and by the looser rules of the authors' evaluation (before it left their repository).
+"""Judge answers: by strict rules, and by the looser rules of the authors' evaluation (since removed from their code).
 
-``strict``: the answer is the expected one of Table 2 to the letter, ``[SEG]`` included; only runs of blanks are one.
-``strict_lesion``: likewise, but "is highly suggestive of" and "possibly reflects" are the same.
-``authors``: the headline of the authors' code. Type, target, location and presence taken from both answers by phrases
-must be equal; in a positive lesion inference the lesion's name alone counts.
-``authors_certainty``: likewise with the certainty of a lesion inference.
-``authors_side``: likewise ``authors``, but a global answered with one whole lung is right if that side is in the
+``strict``: the answer equals the expected answer of Table 2, ``[SEG]`` included; only runs of blanks count as one.
+``strict_lesion``: as ``strict``, but "is highly suggestive of" and "possibly reflects" are equal.
+``authors``: the headline of the authors' code. Phrases give the type, target, location and presence of both answers,
+which must be equal. In a positive lesion inference only the lesion's name counts.
+``authors_certainty``: as ``authors``, and the certainty of a lesion inference must be equal.
+``authors_side``: as ``authors``, but a global answer that names one whole lung is right if that side is in the
 reference ("without exact match" in their output).
 
-By the authors' rules a positive basic is right unless the answer denies it: garbage counts as right.
+By the authors' rules a positive basic is right unless the answer denies it, so garbage counts as right.
 """
 
 import re
@@ -29,7 +29,7 @@ _ABSENT = re.compile(r"there is no\s+(.+?)[.\n]*$")
 
 @dataclass(frozen=True)
 class Parsed:
-    """What the authors' rules take from an answer; ``not extracted`` where they find nothing."""
+    """The fields that the authors' rules extract from an answer; ``not extracted`` where they find nothing."""
 
     type: str
     target: str = NOTHING
@@ -38,7 +38,7 @@ class Parsed:
 
 
 def type_of(question: str) -> str | None:
-    """Return the type of an instruction by its phrases, None if they tell none."""
+    """Return the type of an instruction by its phrases, None if no phrase tells it."""
     question = question.lower()
     if "predict its type" in question:
         return INFERENCE
@@ -86,5 +86,5 @@ def strict(reference: str, answer: str) -> dict[str, bool]:
 
 
 def judge(kind: str, reference: str, answer: str) -> dict[str, bool]:
-    """Return {rule: is the answer right} for every rule of ``RULES``."""
+    """Return {rule: whether the answer is right} for every rule of ``RULES``."""
     return strict(reference, answer) | authors(kind, reference, answer)

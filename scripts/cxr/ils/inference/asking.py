@@ -1,7 +1,7 @@
-"""A trained model, asked about pictures: each is embedded once, whatever number of instructions it gets.
+"""Ask a trained model about images. Each image is embedded once, however many instructions it gets.
 
-Batches never change what is asked, so that answers and masks are the same for any batch size but for the last bits of
-sums: a pixel whose logit is zero within them could fall either way.
+The batch size never changes a prompt. So answers and masks are the same for any batch size, but for the last bits of
+sums: only a pixel with a logit of about zero could change.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,12 +20,12 @@ from cxr.nets.devices import device_of, inference
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 NO_SEG, SEVERAL_SEG = "no_seg", "several_seg"
-"""Notes on answers: without [SEG], so without a mask; with more than one, whose masks are united."""
+"""Notes on answers: without [SEG], so without a mask; with several [SEG], whose masks are united."""
 
 
 @dataclass(frozen=True)
 class InferenceOptions:
-    """How a model is asked: keys of ``training`` that it was trained with, and those of ``inference``."""
+    """How a model is asked: the keys of ``training`` that it was trained with, and those of ``inference``."""
 
     conversation: str
     max_length: int
@@ -37,31 +37,31 @@ class InferenceOptions:
     size: int
     dtype: str
     persona: str = ""
-    """In whose wordings the pairs are asked; "" for the plain instructions."""
+    """The persona whose wordings are asked; "" for the plain instructions."""
     seed: int = 0
-    """Of the choice among a persona's wordings."""
+    """Seed of the choice among a persona's wordings."""
 
 
 @dataclass(frozen=True)
 class Reply:
-    """What a model said to one instruction."""
+    """A model's reply to one instruction."""
 
     answer: str | None = None
-    """Its text; None where none was asked for, or it failed."""
+    """Its text; None if no text was asked for or the model failed."""
     drawn: np.ndarray | None = None
-    """Mask logits float32 (T, T) in the target square of side T, the largest over all [SEG] (the mask is where they
-    are positive), or what :meth:`Asker.ask` was told to keep of them; None without [SEG]."""
+    """Mask logits float32 (T, T) in the target square of side T, the maximum over all [SEG] (the mask is where they
+    are positive), or the value that ``keep`` of :meth:`Asker.ask` makes of them; None without [SEG]."""
     note: str = ""
     """``NO_SEG`` or ``SEVERAL_SEG``."""
     fault: str = ""
     """Why there is no reply."""
     error: Exception | None = None
-    """What the model failed with, if it did; all pairs of a picture that it fails on have one and the same."""
+    """The model's failure, if any; all pairs of an image share the same fault object."""
 
 
 @dataclass
 class Asker:
-    """A model with its tokenizer on its device. ``batch``: pictures, and pairs, at a time; halved where need be."""
+    """A model with its tokenizer on its device. ``batch``: images, and pairs, at a time; halved if memory is short."""
 
     model: Rosalia
     tokens: Tokens
@@ -78,7 +78,7 @@ class Asker:
     def load(cls, folder: str | Path, options: InferenceOptions, compute: dict | None = None) -> "Asker":
         """Read a model that the training wrote, with its tokenizer; ``compute``: the settings' section of that name.
 
-        Raises UserError with one sentence for a folder that holds none, or for a device that is not there.
+        Raises UserError for a folder without a model, or for a device that is not there.
         """
         compute = compute or {}
         device = device_of(compute.get("device", "auto"), compute.get("asked"))
@@ -88,16 +88,16 @@ class Asker:
         return cls(model.eval(), tokens, options, device, compute.get("batch", 8))
 
     def pair_options(self) -> PairOptions:
-        """Return how pairs are made ready for this model."""
+        """Return how pairs are prepared for this model."""
         options = self.options
         return PairOptions.of(self.model.config, options, target=options.size, answers=False, equalise=options.equalise)
 
     def ask(
         self, samples: Sequence[Sample], keep: Callable[[torch.Tensor], torch.Tensor] = torch.Tensor.float
     ) -> list[Reply]:
-        """Return the reply to each sample; those of one picture share its embeddings.
+        """Return the reply to each sample; samples of one image share its embeddings.
 
-        ``keep`` makes of mask logits (T, T) what is to be held of them. A sample that the model fails on has a
+        ``keep`` converts mask logits (T, T) to the value that a reply keeps. A sample that the model fails on has a
         ``fault``.
         """
         rows = [(place, sample) for place, sample in enumerate(samples)]
@@ -108,8 +108,8 @@ class Asker:
                 self._encoded, [(sample,) for sample in first.values()], self.images, "pictures"
             )
             views = dict(zip(first, encoded, strict=True))
-            # the prompts of one picture begin alike, and the model reads that part once for those in a batch:
-            # so they stay together, and among them those of similar length
+            # Prompts of one image share their beginning, which the model reads once per batch. So they stay together,
+            # sorted by length.
             order = {key: number for number, key in enumerate(dict.fromkeys(sample.view for sample in samples))}
             rows.sort(key=lambda row: (order[row[1].view], len(row[1].input_ids)))
             ready = []
@@ -125,7 +125,7 @@ class Asker:
         return [replies[place] for place in range(len(samples))]
 
     def _encoded(self, rows: list[tuple[Sample]]) -> list[tuple[Views, None]]:
-        """Embed pictures: their views, one each."""
+        """Embed images: their views, one each."""
         batch = collate([sample for (sample,) in rows], self.tokens.pad, packed=True)
         views = self.model.encode(batch.to(self.device, self._dtype()))
         return [(Views(views.features[n], views.embeddings[n]), None) for n in batch.image_of.tolist()]
@@ -156,7 +156,7 @@ def _failed(fault: EngineFault) -> Reply:
 
 
 def _without_pixels(batch: Batch) -> Batch:
-    """Drop the pixels, whose views are known: they need not go to the device again."""
+    """Drop the pixels: the views are known, so the pixels need not go to the device again."""
     return replace(batch, images=batch.images[:0], clip=batch.clip[:0], shown=None)
 
 

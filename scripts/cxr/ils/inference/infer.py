@@ -1,4 +1,4 @@
-"""The inference stage: a trained model and the pairs of a split in, answers and masks out."""
+"""The inference stage: ask a trained model the pairs of a split, and write its answers and masks."""
 
 import logging
 from collections import Counter, deque
@@ -22,13 +22,13 @@ from cxr.ils.rosalia.wordings import NO_WORDING, Persona
 
 log = logging.getLogger("cxr")
 NO_FRAME = "no_frame"
-"""Fault of a pair whose picture is not among the frames."""
+"""Fault of a pair whose image is not among the frames."""
 NOT_ASKED = "not_asked"
-"""Failure of a pair whose instruction has no wording of the persona: nobody's fault, it is left out of the scores."""
+"""Failure of a pair whose instruction has no wording of the persona. The scores leave it out."""
 
 
 class _Present:
-    """The frames; one that is missing is found out only when it is wanted, so that it is its pairs' fault alone."""
+    """The frames. A missing frame is only noticed when it is read, so that only its own pairs fail."""
 
     def __init__(self, source: PictureSource):
         self._frames = source
@@ -63,8 +63,8 @@ def run_split(
     ``failure`` with ``detail``) and ``prediction_masks`` (HDF5, key pair_id, packed field mask (size, size)). With
     ``options.persona`` the pairs are asked in its ``wordings``: each line also has ``instruction``, the text asked, and
     a pair without a wording the failure ``not_asked``.
-    ``compute``: how the nets are run. Raises UserError for a folder without a model, damaged lines, or where no pair
-    at all could be asked; Broken where it is no pair's fault that the model fails.
+    ``compute``: how the nets are run. Raises UserError for a folder without a model, for damaged lines, or if no pair
+    could be asked. Raises Broken if the model's failures are not due to single pairs.
     """
     check(options)
     asker = Asker.load(model, options, compute)
@@ -85,7 +85,7 @@ def run_split(
 
 
 def check(options: InferenceOptions) -> None:
-    """Raise UserError for options that no model can be asked with."""
+    """Raise UserError for invalid options."""
     if options.dtype not in DTYPES:
         raise UserError(f"inference.dtype is {options.dtype!r}: choose one of {', '.join(DTYPES)}")
     if options.size % 8:
@@ -93,7 +93,7 @@ def check(options: InferenceOptions) -> None:
 
 
 def windows(images: Iterable[int], count: int) -> Iterator[range]:
-    """Yield ranges of rows, each of ``count`` runs of rows of one image (the last of fewer); an image is never cut."""
+    """Yield ranges of rows, each with the rows of ``count`` images (the last of fewer); an image is never split."""
     first = end = held = 0
     for _, run in groupby(images):
         end += sum(1 for _ in run)
@@ -106,21 +106,21 @@ def windows(images: Iterable[int], count: int) -> Iterator[range]:
 
 
 def _read(pairs: Pairs, rows: range) -> list[tuple[str, Sample | str]]:
-    """Return (pair_id, its sample or what is wrong with it) of some rows."""
+    """Return (pair_id, its sample or its fault) of some rows."""
     read: list[tuple[str, Sample | str]] = []
     for row in rows:
         pair_id = pairs.lines[row]["pair_id"]
         try:
             read.append((pair_id, pairs[row]))
         except UserError as error:
-            if getattr(error.__context__, "damaged", None):  # a result of ours: no pair's fault, it is made anew
+            if getattr(error.__context__, "damaged", None):  # a result of ours: no pair's fault, it is regenerated
                 raise error.__context__ from None
             read.append((pair_id, str(error).removeprefix(f"pair {pair_id}: ")))
     return read
 
 
 def _replies(asker: Asker, pairs: Pairs) -> Iterator[tuple[str, Reply]]:
-    """Yield (pair_id, reply) in the order of the rows, while one thread reads the next pictures."""
+    """Yield (pair_id, reply) in the order of the rows, while one thread reads the next images."""
     with ThreadPoolExecutor(1) as reader:
         reading = deque()
         for rows in chain(windows(pairs.lines.image.tolist(), asker.batch), [None]):
@@ -134,7 +134,7 @@ def _replies(asker: Asker, pairs: Pairs) -> Iterator[tuple[str, Reply]]:
 
 
 def _counted(replies: Iterable[tuple[str, Reply]], failures: Failures) -> Iterator[tuple[str, Reply]]:
-    """Pass replies on. Raises Broken where the model fails too often; a picture that it fails on is one failure."""
+    """Pass replies on. Raises Broken if the model fails too often; an image that it fails on counts as one failure."""
     last: Exception | None = None
     for pair_id, reply in replies:
         if reply.error is None:

@@ -1,4 +1,4 @@
-"""One chest X-ray in a file and instructions: decoded as the workflow does, asked, and written with its overlays."""
+"""Ask a model about one chest X-ray file: decode it as the workflow does, ask, and write the masks and overlays."""
 
 import os
 from collections.abc import Sequence
@@ -20,8 +20,8 @@ from cxr.imaging.frames.window import to_grey
 def picture_of(path: str, cohort: dict, frames: dict) -> tuple[Picture, object]:
     """Decode a DICOM, PNG or JPEG file as the workflow does: (picture, DICOM header or None).
 
-    ``cohort``, ``frames``: options of those stages. Raises UserError for a file that is no frontal chest X-ray or
-    cannot be decoded; a view or body part that the file does not tell is accepted.
+    ``cohort``, ``frames``: options of those stages. Raises UserError for a file that is not a frontal chest X-ray or
+    cannot be decoded. A file that does not state its view or body part is accepted.
     """
     try:
         header = read_header(path)
@@ -41,7 +41,7 @@ def picture_of(path: str, cohort: dict, frames: dict) -> tuple[Picture, object]:
 
 
 def made_at() -> datetime:
-    """Return the time that the segmentation bears: now, or what SOURCE_DATE_EPOCH says (reproducible-builds.org)."""
+    """Return the time stamp of the segmentation: now, or SOURCE_DATE_EPOCH if it is set (reproducible-builds.org)."""
     fixed = os.environ.get("SOURCE_DATE_EPOCH")
     return datetime.fromtimestamp(int(fixed), UTC) if fixed else datetime.now(UTC)
 
@@ -58,13 +58,13 @@ def run(
     compute: dict,
     code: str,
 ) -> dict:
-    """Ask a model about the picture in a file; write all into the folder ``output``, return its answers.json.
+    """Ask a model about the image in a file. Write the results into the folder ``output`` and return its answers.json.
 
     ``asking``, ``cohort``, ``frames``: options of the stages inference, cohort and frames; ``code``: the digest of the
-    code, which a segmentation object names as its version. Raises UserError for a user's mistake.
+    code, which a segmentation object states as its version. Raises UserError for a user's mistake.
     """
     if not image or not instructions:
-        raise UserError("predict wants --config image=chest.dcm instruction='Segment the edema.'")
+        raise UserError("predict needs --config image=chest.dcm instruction='Segment the edema.'")
     options = InferenceOptions(**asking)
     check(options)
     picture, header = picture_of(image, cohort, frames)

@@ -1,4 +1,4 @@
-"""Masks drawn over pictures."""
+"""Draw masks over images."""
 
 import textwrap
 
@@ -14,13 +14,13 @@ PREDICTED, REFERENCE = ORANGE, SKY
 FILL = 0.3
 """Opacity of a mask's inside."""
 LONGEST = 1024
-"""Longest side at which a picture is drawn, px."""
+"""Longest side of a drawn image, px."""
 SIDES = ("R", "L")
-"""The patient's sides, from the picture's left to its right, as frontal X-rays are shown."""
+"""The patient's sides, from the image's left to its right, as frontal X-rays are shown."""
 
 
 def reduced(image: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return a picture and its mask, (rows, columns) both, small enough to be drawn."""
+    """Return an image and its mask, both (rows, columns), reduced for drawing."""
     scale = LONGEST / max(image.shape)
     if scale >= 1:
         return image, mask
@@ -30,11 +30,11 @@ def reduced(image: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray
 
 
 def show(axes: Axes, image: np.ndarray, mask: np.ndarray | None, colour: str, sides: tuple[str, str] = SIDES) -> None:
-    """Draw a grey picture, the mask's outline and inside in ``colour``, and the patient's sides."""
+    """Draw a grey image, the mask's outline and inside in ``colour``, and the patient's sides."""
     axes.imshow(image, cmap="gray", vmin=0, vmax=255)
     axes.set_axis_off()
     if mask is not None and mask.any():
-        # framed by nothing, so that a mask that touches the edge has an outline there too
+        # padded with background, so that a mask that touches the edge has an outline there too
         framed = np.pad(mask, 1)
         grid = [np.arange(-1, length + 1) for length in reversed(mask.shape)]
         axes.contour(*grid, framed, levels=[0.5], colors=[colour], linewidths=1.4)
@@ -46,7 +46,7 @@ def show(axes: Axes, image: np.ndarray, mask: np.ndarray | None, colour: str, si
 
 
 def overlay(image: np.ndarray, mask: np.ndarray, instruction: str, said: str, sides: tuple[str, str] = SIDES) -> Figure:
-    """Draw one mask on its picture, with the instruction above and what was said below; the caller saves it."""
+    """Draw one mask on its image, with the instruction above and the answer below; the caller saves it."""
     small, drawn = reduced(image, mask)
     rows, columns = small.shape
     wide = 8 * columns / max(rows, columns)
@@ -56,6 +56,6 @@ def overlay(image: np.ndarray, mask: np.ndarray, instruction: str, said: str, si
     letters = int(11 * max(wide, 5))
     axes.set_title(textwrap.fill(instruction, letters), fontsize=10)
     figure.supxlabel(textwrap.fill(said, letters), fontsize=10)
-    label = f"mask, {mask.mean():.1%} of the picture" if mask.any() else "mask: empty"
+    label = f"mask, {mask.mean():.1%} of the image" if mask.any() else "mask: empty"
     axes.legend(handles=[Patch(color=PREDICTED, alpha=0.7, label=label)], loc="lower left", fontsize=8, framealpha=0.7)
     return figure

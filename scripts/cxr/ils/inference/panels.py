@@ -1,4 +1,4 @@
-"""Sheets of some pictures with what was asked, what is right and what the model said (after Fig. 6, 7 and 12)."""
+"""Draw panels of some images with instruction, reference and prediction (after Fig. 6, 7 and 12)."""
 
 import textwrap
 from collections import Counter
@@ -23,15 +23,15 @@ from cxr.metrics import masks as metrics
 from cxr.plotting.plots import save_sheet
 
 ROWS = 6
-"""Most pairs of a picture that are shown: positives first."""
+"""Maximum number of pairs shown per image, positives first."""
 LETTERS = 52
-"""Letters of a line of text."""
+"""Maximum number of letters in a line of text."""
 FIELDS = ("pair_id", "image_id", "target", "instruction", "answer", "seg", "mask_id")
 
 
 @dataclass(frozen=True)
 class PanelOptions:
-    """How many pictures get a sheet, and the figures' dots per inch and JPEG quality (``figures``)."""
+    """How many images get a panel, and the figures' dots per inch and JPEG quality (``figures``)."""
 
     studies: int
     dpi: int
@@ -41,7 +41,7 @@ class PanelOptions:
 
 @dataclass(frozen=True)
 class Row:
-    """A pair: reference and prediction bool in the frame, None where there is none."""
+    """A pair: reference and prediction as bool masks in the frame, None without a mask."""
 
     instruction: str
     answer: str
@@ -61,7 +61,7 @@ def run_panels(
     panels: str,
     options: PanelOptions,
 ) -> None:
-    """Draw a sheet for each of some pictures of a split into the folder ``panels``, named by the image."""
+    """Draw a panel for each of some images of a split into the folder ``panels``, named by the image."""
     folder = Path(panels)
     folder.mkdir(parents=True, exist_ok=True)
     chosen = choose(lines, options)
@@ -84,9 +84,9 @@ def run_panels(
 
 
 def choose(lines: str, options: PanelOptions) -> dict[str, list[dict]]:
-    """Return {image_id: at most ROWS of its pairs} of some pictures: every lesion type that is there before one twice.
+    """Return {image_id: at most ROWS of its pairs} of some images: each lesion type once before any comes twice.
 
-    The choice depends on the seed and the ids alone.
+    The choice depends only on the seed and the ids.
     """
     targets: dict[str, set[str]] = {}
     for line in read_lines(lines):
@@ -120,7 +120,7 @@ def _row(
 
 
 def draw(title: str, image: np.ndarray, rows: list[Row]) -> Figure:
-    """Draw a sheet: picture, reference and prediction side by side with their texts, a line for each pair."""
+    """Draw a panel: image, reference and prediction side by side with their texts, one line per pair."""
     figure = Figure(figsize=(13, 3.4 * len(rows) + 0.8), layout="constrained")
     grid = figure.subplots(len(rows), 4, squeeze=False, width_ratios=(1, 1, 1, 1.25))
     figure.suptitle(f"image {title}", fontsize=12)
@@ -149,7 +149,7 @@ def _text(axes: Axes, row: Row) -> None:
 
 
 def overlap(reference: np.ndarray | None, predicted: np.ndarray | None) -> str:
-    """Say how well two masks agree in the frame."""
+    """Return a short text on how well two masks agree in the frame."""
     empty = predicted is None or not predicted.any()
     if reference is None or not reference.any():
         return "both empty" if empty else "a mask where there is no lesion"

@@ -1,4 +1,4 @@
-"""One picture and its instructions in; masks in the picture's own pixels, answers, overlays and a DICOM SEG out."""
+"""Ask about one image and write masks in its own pixels, answers, overlays and a DICOM SEG."""
 
 import json
 from collections.abc import Sequence
@@ -31,18 +31,18 @@ NOTES = {
 
 @dataclass(frozen=True)
 class Picture:
-    """A decoded picture: grey uint8 (rows, columns), its canonical frame, and the affine from frame to picture."""
+    """A decoded image: grey uint8 (rows, columns), its canonical frame, and the affine from frame to image."""
 
     grey: np.ndarray
     frame: np.ndarray
     affine: np.ndarray
     sides: tuple[str, str] = SIDES
-    """The patient's sides from left to right, as the header has them."""
+    """The patient's sides from left to right, as the header gives them."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A reply to one instruction, its mask bool (rows, columns) in the picture's own pixels."""
+    """A reply to one instruction, its mask bool (rows, columns) in the image's own pixels."""
 
     instruction: str
     answer: str | None
@@ -51,13 +51,13 @@ class Finding:
 
 
 def sides_of(header: Dataset | None) -> tuple[str, str]:
-    """Return the patient's sides from the picture's left to its right: as usual, unless the header says otherwise."""
+    """Return the patient's sides from the image's left to its right: as usual, unless the header says otherwise."""
     towards = str((list(header.get("PatientOrientation") or ()) or [""])[0]) if header is not None else ""
     return SIDES[::-1] if towards.upper().startswith("R") else SIDES
 
 
 def predict(asker: Asker, picture: Picture, instructions: Sequence[str]) -> list[Finding]:
-    """Ask about a picture. Raises UserError for an instruction that cannot be asked, or where the model fails."""
+    """Ask about an image. Raises UserError for an instruction that cannot be asked, or if the model fails."""
     if not instructions or not all(text.strip() for text in instructions):
         raise UserError("instruction is empty: give one, such as 'Segment the effusion.'")
     replies = asker.ask([_sample(asker, picture.frame, text.strip()) for text in instructions])
@@ -65,7 +65,7 @@ def predict(asker: Asker, picture: Picture, instructions: Sequence[str]) -> list
     for text, reply in zip(instructions, replies, strict=True):
         if reply.fault:
             why = brief(reply.error) if reply.error else reply.fault
-            raise UserError(f"the model failed on {text!r} ({why}): ask it otherwise, or about another picture")
+            raise UserError(f"the model failed on {text!r} ({why}): reword the instruction, or take another image")
         mask = np.zeros(picture.grey.shape, bool)
         if reply.drawn is not None:
             mask = in_picture(reply.drawn, picture)
@@ -82,7 +82,7 @@ def in_picture(logits: np.ndarray, picture: Picture) -> np.ndarray:
 
 
 def _sample(asker: Asker, frame: np.ndarray, instruction: str) -> Sample:
-    """Make ready what ``Pairs`` makes of a frame and an instruction."""
+    """Return the sample that ``Pairs`` would make of a frame and an instruction."""
     options = asker.pair_options()
     ids, labels = asker.tokens.encode(instruction, None, options.conversation, options.features, options.max_length)
     image = equalise(frame) if options.equalise else frame
@@ -113,10 +113,10 @@ def write(
     model: str,
     made: datetime,
 ) -> dict:
-    """Write all that was found into a folder, and return what ``answers.json`` holds.
+    """Write all findings into a folder, and return the content of ``answers.json``.
 
     ``<n>_mask.png`` (255 where the lesion is) and ``<n>_overlay.png`` for the n-th instruction, and with the
-    ``header`` of a DICOM picture ``segmentation.dcm``, one segment for each mask that is not empty.
+    ``header`` of a DICOM image ``segmentation.dcm``, one segment for each mask that is not empty.
     """
     folder = Path(folder)
     rows, number = [], 0
@@ -135,7 +135,7 @@ def write(
     about: dict = {"model": model, "rows": picture.grey.shape[0], "columns": picture.grey.shape[1], "findings": rows}
     about |= {"segmentation": None, "notes": []}
     if picture.sides != SIDES:
-        about["notes"].append("the header says that the picture is mirrored; the model takes right to be on its left")
+        about["notes"].append("the header says that the image is mirrored; the model takes the image's left as right")
     if header is not None:
         try:
             segments = [Segment(finding.instruction, finding.mask) for finding in findings]

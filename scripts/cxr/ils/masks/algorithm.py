@@ -12,20 +12,21 @@ from cxr.base.vocabulary import BOX_CONDITIONS
 from cxr.ils.masks.thresholds import Ratio
 
 VERDICTS = {name: 1 << bit for bit, name in enumerate(BOX_CONDITIONS)}
-"""Bits of a box's verdict for one finding: the conditions that failed. 0 is a productive box."""
+"""Bits of a box's verdict for one finding, one per failed condition. 0 means that the box is productive."""
 
 _CROSS = cv2.getStructuringElement(cv2.MORPH_CROSS, (3, 3))
 
 
 class Components(NamedTuple):
-    """8-connected components: ``labels`` (H, W), 0 = background, as small an integer type as holds them."""
+    """8-connected components: ``labels`` (H, W), 0 = background, of the smallest integer type that holds them."""
 
     labels: np.ndarray
 
     def extent(self, label: int) -> tuple[int, tuple[int, int, int, int]]:
-        """Return the pixels of a component and its half-open bounding box.
+        """Return the number of pixels of a component and its half-open bounding box.
 
-        One at a time: few components meet a box that counts, and measuring all takes six times as long as finding them.
+        Measured one at a time: few components meet a productive box, and measuring all takes six times as long as
+        finding them.
         """
         own = (self.labels == label).view(np.uint8)
         x, y, width, height = cv2.boundingRect(own)
@@ -35,13 +36,13 @@ class Components(NamedTuple):
         """Return the components that share a pixel with a box (x1, y1, x2, y2), by label."""
         x1, y1, x2, y2 = box
         held = self.labels[y1:y2, x1:x2].ravel()
-        # the first pixel of each label is the first of all or differs from the one before
+        # after sorting, the first pixel of each label is the first of all or differs from the one before
         starts = held[1:][held[1:] != held[:-1]]
         return sorted({*held[:1].tolist(), *starts.tolist()} - {0})
 
 
 def opened(binary: np.ndarray) -> np.ndarray:
-    """Open once with a 3x3 cross. What lies outside the map is background, so it erodes from the border too."""
+    """Open once with a 3x3 cross. Outside the map is background, so the border erodes too."""
     eroded = cv2.erode(binary, _CROSS, borderType=cv2.BORDER_CONSTANT, borderValue=0)
     return cv2.dilate(eroded, _CROSS, borderType=cv2.BORDER_CONSTANT, borderValue=0)
 
@@ -56,7 +57,7 @@ def components(binary: np.ndarray) -> Components:
 
 
 def corners(boxes: np.ndarray, width: int) -> np.ndarray:
-    """Return where the corners of boxes lie in a summed-area table of a map of ``width`` columns, for :func:`counts`.
+    """Return the indexes of the boxes' corners in a summed-area table of ``width`` map columns, for :func:`counts`.
 
     int64 (4, N): lower right, upper right, lower left, upper left, as indexes of the flat table.
     """
@@ -65,7 +66,7 @@ def corners(boxes: np.ndarray, width: int) -> np.ndarray:
 
 
 def counts(binary: np.ndarray, at: np.ndarray) -> np.ndarray:
-    """Return how many pixels of ``binary`` each box holds, int64 (N,), by one summed-area table.
+    """Return the number of pixels of ``binary`` in each box, int64 (N,), by one summed-area table.
 
     ``at``: the boxes' :func:`corners`.
     """
@@ -76,12 +77,12 @@ def counts(binary: np.ndarray, at: np.ndarray) -> np.ndarray:
 
 
 def areas(boxes: np.ndarray) -> np.ndarray:
-    """Return the pixels of each box, int64 (N,)."""
+    """Return the area of each box in pixels, int64 (N,)."""
     return (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
 
 
 def iou(area: np.ndarray, shared: np.ndarray, mask_area: int) -> Ratio:
-    """Return the IoU of boxes with a mask; with an empty one it is 0.
+    """Return the IoU of boxes with a mask; 0 for an empty mask.
 
     ``area``: pixels of each box, ``shared``: those of it in the mask (integers (N,)), ``mask_area``: those of the mask.
     """
@@ -89,5 +90,5 @@ def iou(area: np.ndarray, shared: np.ndarray, mask_area: int) -> Ratio:
 
 
 def verdict(condition: str, holds: np.ndarray) -> np.ndarray:
-    """Return the bit of a condition where it fails and 0 where it holds (bool (N,)), uint8 (N,)."""
+    """Return uint8 (N,): the bit of a condition where it fails, 0 where it ``holds`` (bool (N,))."""
     return np.where(holds, np.uint8(0), np.uint8(VERDICTS[condition]))

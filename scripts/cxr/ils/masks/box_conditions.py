@@ -1,7 +1,7 @@
-"""Why a box counts for a finding or not, in numbers for people: those that Algorithm 1 itself compares.
+"""Explain why a box counts for a finding or not, by the numbers that Algorithm 1 itself compares.
 
-The numbers and the verdict of a box both come from :class:`cxr.ils.masks.picture.Picture`, which makes the masks, and
-stay fractions until they are printed. So no printed number can contradict the verdict beside it.
+The numbers and the verdict of a box both come from :class:`cxr.ils.masks.picture.Picture`, which makes the masks. They
+stay fractions until they are printed, so no printed number can contradict the verdict beside it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,18 +23,18 @@ from cxr.ils.masks.zones import Zones
 MEASURED = BOX_CONDITIONS[:4]
 """The conditions with a number, c1 to c4 of Algorithm 1, as their thresholds are called."""
 CHANGED = "the maps have changed since the masks were made"
-"""Told where a stored verdict is not that of the stored arrays: `snakemake masks` makes both agree again."""
+"""Shown if a stored verdict differs from the verdict on the stored arrays. `snakemake masks` makes both agree again."""
 CORNERS = ("x1", "y1", "x2", "y2")
 
 
 class Judged(NamedTuple):
-    """A box's numbers for one finding, by the names of ``MEASURED``, and which of these conditions it fails."""
+    """A box's numbers for one finding, by the names of ``MEASURED``, and the conditions that it fails."""
 
     values: dict[str, Fraction | float]
     failed: list[str]
 
     def agrees(self, verdict: int) -> bool:
-        """Whether a stored verdict fails the same of these conditions; if not, its arrays have changed since."""
+        """Whether a stored verdict fails the same conditions; if not, its arrays have changed since."""
         return self.failed == [name for name in failed(verdict) if name in MEASURED]
 
 
@@ -46,8 +46,8 @@ def thresholds_for(target: str, settings: Mapping) -> dict[str, float]:
 def shown(value: Fraction | float, threshold: float = 0.0) -> str:
     """Return a measured number as text: cut, never rounded, so that .2496 stays below a threshold of .25.
 
-    It has three digits, or as many as ``threshold`` has. Whatever shows a number of a box takes this, so that the page
-    and ``explain`` say the same.
+    It has three digits, or as many as ``threshold`` has. The page and ``explain`` both use it, so they show the same
+    numbers.
     """
     digits = max(3, -Decimal(repr(float(threshold))).normalize().as_tuple().exponent)
     if value != value:
@@ -79,9 +79,9 @@ def judge(
     """Return the numbers and the failed conditions of each box for a finding, as the masks stage decides them.
 
     ``boxes``: rows with x1, y1, x2, y2 (frame pixels) and confidence; ``labels``: the finding's zone labels, at least
-    one; ``zones`` {label: bool (H, W)}, the anatomy stage's; ``lungs`` likewise, the organs stage's, made on the image;
-    ``anomaly`` uint8 (H, W), W a multiple of 8; ``target``: the finding's lesion type; ``settings``: those that the
-    masks shard is stored with, its rules and ``thresholds``.
+    one; ``zones`` {label: bool (H, W)} of the anatomy stage; ``lungs`` likewise, of the organs stage, made on the
+    image; ``anomaly`` uint8 (H, W), W a multiple of 8; ``target``: the finding's lesion type; ``settings``: the rules
+    and ``thresholds`` that the masks shard is stored with.
     """
     taus, named = ThresholdSet.of(settings["thresholds"]).for_target(target), tuple(labels)
     picture = Picture(

@@ -1,4 +1,4 @@
-"""What a study's findings leave for negatives: empty, blocked and occupied locations (ils.md sections 6 and 7)."""
+"""Find the empty, blocked and occupied locations of a study, for its negatives (ils.md sections 6 and 7)."""
 
 from collections.abc import Iterable, Sequence
 
@@ -14,11 +14,11 @@ from cxr.ils.masks.zones import Zones, words
 
 
 def reaches(finding: Finding, zones: Zones, rules: Rules) -> tuple[set[str], set[str]]:
-    """Return the valid locations a positive finding is reported in, and those that it blocks.
+    """Return the valid locations where a positive finding is reported, and those that it blocks.
 
     Reported: they overlap one of its zone masks; under ``blocking`` strict also the whole lung of a zone and the zones
-    of a whole lung, whatever their pixels. Blocked (strict): where it could be though it has no label, and the
-    locations that belong by name to a label whose mask is empty.
+    of a whole lung, whatever their pixels. Blocked (strict): where a finding without labels could be, and the locations
+    that belong by name to a label with an empty mask.
     """
     reported: set[str] = set()
     blocked = set(finding.blocks)
@@ -36,10 +36,10 @@ def reaches(finding: Finding, zones: Zones, rules: Rules) -> tuple[set[str], set
 def evidence(
     outcomes: Sequence[Outcome], others: Iterable[Finding], related: Sequence[str], zones: Zones, rules: Rules
 ) -> dict:
-    """Return the location columns of the studies table for one image; ``stage`` explains them.
+    """Return the location columns of the studies table for one image (:data:`columns.STUDIES`).
 
-    ``outcomes``: the positive findings of the used section; ``others``: those of the other one, which only block;
-    ``related``: lesion types a neighbouring term of which stands.
+    ``outcomes``: the positive findings of the used section; ``others``: those of the other section, which only block;
+    ``related``: lesion types with a related term in the report.
     """
     reported: set[str] = set()
     blocked: set[str] = set()
@@ -89,7 +89,7 @@ def _lesion_blocked(
 
 
 def cardiothoracic_ratio(heart: np.ndarray, lungs: np.ndarray, to_original: np.ndarray) -> float | None:
-    """Return the widest x-extent of the heart over that of both lungs, outer edge to outer edge, in original pixels.
+    """Return the width of the heart over the width of both lungs, outer edge to outer edge, in original pixels.
 
     ``heart`` and ``lungs`` uint8 packed (H, W / 8) of the frame, ``to_original`` its affine (2, 3). None without heart
     or lungs (section 7).

@@ -1,4 +1,4 @@
-"""From the tuples of a report line to findings: what each asks to be segmented, and what it blocks (ils.md 3, 6, 7)."""
+"""Make findings of a report line's tuples: what each needs segmented, and what it blocks (ils.md sections 3, 6, 7)."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -10,7 +10,7 @@ from cxr.ils.masks.options import STRICT, Rules
 CARDIOMEGALY, EFFUSION, OPACITY = "cardiomegaly", "effusion", "opacity"
 HEDGES = ("definite", "strong", "weak")
 LUNG_CATEGORIES = ("lung", "pleura", "lateral view location")
-"""Categories of Figure 10 a finding of which could be anywhere in a lung: a fractured rib could not."""
+"""Categories of Figure 10 whose findings could be anywhere in a lung; a fractured rib could not."""
 
 _RETROCARDIAC = re.compile(r"retro-?\s?cardiac|behind the heart")
 _BOTH = re.compile(r"\b(?:bi\w*lateral\w*|both)\b")
@@ -25,9 +25,9 @@ class Finding:
     entity: str
     sentence_index: int | None
     target: str | None
-    """The lesion type to segment; None: it only blocks, ``reason`` tells why."""
+    """The lesion type to segment. None: the finding only blocks; ``reason`` says why."""
     word: str | None
-    """What a text calls it; None where no text could."""
+    """Its name in a text; None if it has none."""
     certainty: str
     hedge: str | None
     reported: tuple[str, ...]
@@ -35,13 +35,13 @@ class Finding:
     kinds: frozenset[str]
     """Every lesion type that the statement affirms, hedges, names as a candidate or blocks."""
     several: bool
-    """Explained by more than one disease, so that none can be inferred."""
+    """Whether several diseases explain it, so that none can be inferred."""
     candidates: tuple[str, ...]
-    """Lesion types of several predicted ones; empty where one or none was predicted."""
+    """The predicted lesion types if there are several; else empty."""
     blocks: frozenset[str]
-    """Valid locations it could be in though no label says so."""
+    """Valid locations where it could be although no label says so."""
     basal: bool
-    """An effusion that may be filled down to the lung base."""
+    """Whether it is an effusion that may be filled down to the lung base."""
     reason: str | None
 
     @property
@@ -61,9 +61,9 @@ def positives(tuples: Iterable[Mapping], rules: Rules) -> list[Finding]:
 def finding(index: int, said: Mapping, rules: Rules) -> Finding:
     """Return the finding of one positive tuple.
 
-    Target (paper Fig. 11): the predicted lesion type where it is exactly one of the seven, else the entity's own. A
-    finding that may be no lesion at all (a nipple shadow) only blocks (``predicted_other``); explained by several
-    types, or by another disease (infection, scar), the entity keeps its own type.
+    Target (paper Fig. 11): the predicted lesion type if it is exactly one of the seven, else the entity's own type. A
+    finding that may be no lesion at all (a nipple shadow) only blocks (``predicted_other``). An entity explained by
+    several types, or by another disease (infection, scar), keeps its own type.
     """
     own = _lesion(said.get("lesion_type"))
     predicted = _predictions(said)
@@ -104,7 +104,7 @@ def finding(index: int, said: Mapping, rules: Rules) -> Finding:
 
 
 def _target(own: str | None, predicted: tuple[str, ...], rules: Rules) -> tuple[str | None, str | None]:
-    """Return the target and the reason why there is none."""
+    """Return the target, or None and the reason."""
     target = own
     if len(predicted) == 1 and _lesion(predicted[0]):
         target = _lesion(predicted[0])
@@ -114,7 +114,7 @@ def _target(own: str | None, predicted: tuple[str, ...], rules: Rules) -> tuple[
 
 
 def _hedge(said: Mapping, own: str | None) -> str | None:
-    """Return the weaker grade of the finding's statement and of the one that explains it."""
+    """Return the weaker grade of the finding's statement and of its explanation."""
     grades = [said.get("hedge"), said.get("predicted_hedge") if own != CARDIOMEGALY else None]
     return max((grade for grade in grades if grade in HEDGES), key=HEDGES.index, default=None)
 
@@ -140,10 +140,10 @@ def _text(said: Mapping) -> str:
 def blocked(said: Mapping, reported: tuple[str, ...], lesion: str | None) -> frozenset[str]:
     """Return the valid locations that a positive tuple blocks beyond its labels (section 6, ``blocking``).
 
-    The tuple's own ``block`` where it names any (a whole lung without a zone of it stands for all of them); else,
-    without labels: retrocardiac, the left lung and its base; the stated side; both lungs. What is neither a lesion of
-    the lungs nor placed in them (a rib, the spine) blocks nothing; what the engine could not place at all (no category)
-    does, unless the engine says that it blocks nothing.
+    These are the tuple's own ``block`` locations if it has any (a whole lung without one of its zones stands for all of
+    them). Else a tuple without labels blocks the left lung and its base if it is retrocardiac, its stated side, or both
+    lungs. A finding that is neither a lesion of the lungs nor in them (a rib, the spine) blocks nothing. A finding
+    without a category blocks, unless the engine says that it blocks nothing.
     """
     given = said.get("block")
     if given:
@@ -164,7 +164,7 @@ def blocked(said: Mapping, reported: tuple[str, ...], lesion: str | None) -> fro
 
 
 def related_lesions(line: Mapping) -> list[str]:
-    """Return the lesion types a neighbouring term of which stands in the report (section 7), in the usual order."""
+    """Return the lesion types with a related term in the report (section 7), in the usual order."""
     named = list(line.get("related") or ())
     for said in [*(line.get("tuples") or ()), *(line.get("other_tuples") or ())]:
         if said.get("presence") == "positive":

@@ -1,4 +1,4 @@
-"""Location verification and names (ils.md sections 6 and 7)."""
+"""Verify reported locations by the mask, and name the locations of a mask (ils.md sections 6 and 7)."""
 
 from collections.abc import Iterable, Mapping
 
@@ -36,10 +36,10 @@ def grounded(
 def names(
     labels: Iterable[str], held: Mapping[str, int], area: int, *, min_share: float, never: Iterable[str] = ()
 ) -> list[str]:
-    """Return the valid locations that a set of zone labels is named by, in the order of Table 9 (section 7).
+    """Return the valid locations that name a set of zone labels, in the order of Table 9 (section 7).
 
-    A lobe is named by the zones of its side that hold at least ``min_share`` of the mask; a zone in ``never`` (an
-    ungrounded label) names nothing; no zone stands beside its whole lung. Empty if no name is left.
+    The zones of its side that hold at least ``min_share`` of the mask name a lobe. A zone in ``never`` (an ungrounded
+    label) names nothing. No zone is named beside its whole lung. Empty if no name is left.
     """
     share, never = exact(min_share), set(never)
     named: set[str] = set()
@@ -53,13 +53,13 @@ def names(
 
 
 def joined(locations: Iterable[str]) -> list[str]:
-    """Return valid locations in the order of Table 9 without those that lie in a whole lung of the set."""
+    """Return valid locations in the order of Table 9, without the zones of a whole lung in the set."""
     locations = set(locations)
     return in_table_order(place for place in locations if place in LUNGS or lung_of(place) not in locations)
 
 
 def possible_names(label: str) -> tuple[str, ...]:
-    """Return the valid locations that a zone label could be named by."""
+    """Return the valid locations that could name a zone label."""
     return LOBE_ZONES.get(label, (label,))
 
 

@@ -1,4 +1,4 @@
-"""The images of a shard, one at a time, with what the stages before found on them."""
+"""Read the images of a shard one at a time, with the results of the earlier stages."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -23,7 +23,7 @@ COORDINATES = ("x1", "y1", "x2", "y2")
 
 @dataclass
 class Shards:
-    """The open shards of the stages before."""
+    """The open shards of the earlier stages."""
 
     frames: Shard
     organs: Shard
@@ -42,7 +42,7 @@ class Shards:
 
 
 class Case:
-    """One image of a study. Pixels are read when they are first asked for."""
+    """One image of a study. Pixels are read at first use."""
 
     def __init__(
         self,
@@ -70,12 +70,12 @@ class Case:
 
     @cached_property
     def related(self) -> list[str]:
-        """Lesion types a neighbouring term of which stands (``kinds`` strict)."""
+        """Lesion types with a related term in the report (``kinds`` strict)."""
         return related_lesions(self._line) if self._rules.kinds == STRICT else []
 
     @cached_property
     def zones(self) -> Zones:
-        """The anatomy masks, made on the edited image: places, grounding and names, never Algorithm 1's lungs."""
+        """The anatomy masks, made on the edited image: for locations, grounding and names, not Algorithm 1's lungs."""
         return Zones(self._shards.anatomy.stored("mask", self.image_id), self._shards.zone_labels)
 
     @cached_property
@@ -111,7 +111,7 @@ class Case:
 
 
 class Population:
-    """The images that reach this stage: of the anatomy shard, not excluded by the boxes stage, with a report line.
+    """The images of the anatomy shard that the boxes stage did not exclude and that have a report line.
 
     Use inside ``with``; iterate for the cases, sorted by study and image.
     """

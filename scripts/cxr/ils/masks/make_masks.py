@@ -1,10 +1,10 @@
-"""The masks stage: one threshold set, one shard (ils.md sections 5 to 7, but for texts and negatives).
+"""The masks stage: make the masks of one shard under one threshold set (ils.md sections 5 to 7, without texts).
 
 Population: the images of the anatomy shard that the boxes stage did not exclude and that have a report line. All are
-accepted: a study without a positive finding still gets negatives.
+accepted: a study without a positive finding still gets negatives, which the dataset stage makes.
 
 Read from a report line: ``study_id``, ``subject_id``, ``tuples``, ``other_tuples`` (of the section that was not used;
-they only block), ``related`` (lesion types a neighbouring term of which stands). Read from a tuple: ``entity``,
+they only block), ``related`` (lesion types with a related term in the report). Read from a tuple: ``entity``,
 ``sentence_index``, ``presence``, ``certainty``, ``hedge``, ``location``, ``category``, ``labels``, ``lesion_type``,
 ``predicted_lesion_type``, and where present ``candidates`` (several lesion types), ``block`` (valid locations) and
 ``related``.
@@ -57,7 +57,7 @@ def outcomes_of(case: Case, thresholds: ThresholdSet, rules: Rules) -> list[Outc
 
 
 class Masks:
-    """The distinct masks of a shard, written as they come. ``write`` takes (mask_id, uint8 packed (H, W / 8))."""
+    """The distinct masks of a shard, written as they are made. ``write`` takes (mask_id, uint8 packed (H, W / 8))."""
 
     def __init__(self, write: Callable[[str, np.ndarray], None]) -> None:
         self._write = write
@@ -66,12 +66,12 @@ class Masks:
         self._named: dict[int, tuple[np.ndarray, str]] = {}
 
     def add(self, study_id: str, packed: np.ndarray | None) -> str | None:
-        """Keep a mask (uint8 packed (H, W / 8), not changed afterwards); return its name, None for none."""
+        """Keep a mask (uint8 packed (H, W / 8), not changed afterwards) and return its id; None without a mask."""
         if packed is None:
             return None
         if study_id != self._study:
             self._study, self._named = study_id, {}
-        # a unit often has the very array of its finding; the array is held, so its id stays its own
+        # a unit often shares its finding's array; the array is held here, so Python cannot reuse its id()
         _, name = self._named.get(id(packed), (packed, None))
         if name is None:
             name = mask_id(study_id, packed)
@@ -146,7 +146,7 @@ def unit_rows(case: Case, units: Iterable[Unit], masks: Masks) -> list[dict]:
 
 
 def _table(rows: list[dict], schema: dict) -> pl.DataFrame:
-    """Make a table of rows. Lists go through JSON: polars takes them from Python at a fifth of the speed."""
+    """Make a table of rows. Lists go through JSON, which polars reads five times as fast as Python lists."""
     columns = []
     for name, dtype in schema.items():
         values = [row[name] for row in rows]
@@ -172,8 +172,8 @@ def run_shard(
     """Make the lesion masks, findings, units and study evidence of one shard under one threshold set.
 
     ``inputs`` are the paths that :class:`cxr.ils.masks.inputs.Population` takes.
-    One image is in memory at a time. The work is arithmetic on one image: it runs on one core whatever ``threads``
-    says, and many shards run side by side. Raises StoreError for a damaged input.
+    One image is in memory at a time. The work uses one core whatever ``threads`` says; many shards run side by side.
+    Raises StoreError for a damaged input.
     """
     cv2.setNumThreads(1)
     thresholds = ThresholdSet.of(options.thresholds)

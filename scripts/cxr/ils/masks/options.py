@@ -1,4 +1,4 @@
-"""What the masks stage can be told besides thresholds; every default lives in the settings."""
+"""Options of the masks stage besides thresholds; the settings hold every default."""
 
 from dataclasses import dataclass
 

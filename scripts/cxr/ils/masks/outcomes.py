@@ -1,4 +1,4 @@
-"""The result of each finding on its image: mask, grounded labels, names, or the reason why not."""
+"""Compute the result of each finding on its image: mask, grounded labels and names, or the reason for none."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -45,7 +45,7 @@ def outcome(
 ) -> Outcome:
     """Segment one finding.
 
-    ``picture`` and ``heart`` (the organ engine's heart, uint8 packed) are called only where they are needed.
+    ``picture`` and ``heart`` (the organ engine's heart, uint8 packed) are called only if they are needed.
     """
     reported = finding.reported
     if finding.target is None:
@@ -65,10 +65,10 @@ def outcome(
 def decision(
     finding: Finding, picture: Callable[[], Picture], zones: Zones, thresholds: ThresholdSet
 ) -> Decision | None:
-    """Return all that thresholds decide of a finding's outcome but the verdicts of boxes that count for nothing.
+    """Return everything that thresholds decide about a finding, except the verdicts of boxes without effect.
 
-    Threshold sets with the same decision give the finding the same mask, labels, names and reason. None where no
-    threshold matters.
+    Threshold sets with the same decision give the finding the same mask, labels, names and reason. None if no threshold
+    matters.
     """
     reported = finding.reported
     if finding.target is None or finding.heart or all(zones.empty(label) for label in reported):
@@ -103,5 +103,5 @@ def _reason(lesion: Lesion, named: list[str]) -> str | None:
 
 
 def _all_names(labels: tuple[str, ...]) -> list[str]:
-    """Return every valid location that the labels could be named by, with no mask to choose among a lobe's zones."""
+    """Return every valid location that could name the labels, without a mask to choose among a lobe's zones."""
     return joined(place for label in labels for place in possible_names(label))

@@ -1,4 +1,4 @@
-"""One image with all that Algorithm 1 asks of it, each thing worked out once for all findings and threshold sets."""
+"""Run Algorithm 1 on one image. Intermediate results are computed once and shared by findings and threshold sets."""
 
 from collections.abc import Callable, Mapping
 from fractions import Fraction
@@ -35,9 +35,9 @@ class Lesion(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """All that a lesion depends on besides its image: threshold sets that come to the same have the same lesion.
+    """Everything that a lesion depends on besides its image. Threshold sets with the same decision share the lesion.
 
-    ``passing_boxes``: for each box whether it holds all conditions, one byte.
+    ``passing_boxes``: one byte per box, whether it meets all conditions.
     """
 
     labels: tuple[str, ...]
@@ -47,7 +47,7 @@ class Decision(NamedTuple):
 
     @property
     def passing(self) -> tuple[int, ...]:
-        """Indexes of the boxes that hold all conditions."""
+        """Indexes of the boxes that meet all conditions."""
         return tuple(box for box, holds in enumerate(self.passing_boxes) if holds)
 
 
@@ -101,12 +101,12 @@ class Level:
 class Picture:
     """An image's maps inside the window that holds all of them, and its kept boxes.
 
-    Args: ``anomaly`` uint8 (H, W), W a multiple of 8; ``image`` gives the frame, alike, and is asked where a component
-    grows; ``zones`` the anatomy of the same frame, made on the edited image: places, grounding and names; ``lungs``
-    {right lung, left lung: uint8 packed (H, W / 8)} of the organs stage, made on the image: the L_r and L_l of c4, of
-    growth, of the cut at the opposite lung and of the effusion's fill (paper A.3, A.5); ``boxes`` float (N, 4: x1, y1,
-    x2, y2) in frame pixels, anywhere; ``confidence`` float (N,); ``smallest_level`` the lowest grey level that will be
-    asked for: at level 0 every pixel of the frame counts, not only those of the window.
+    Args: ``anomaly`` uint8 (H, W), W a multiple of 8; ``image`` returns the frame, uint8 (H, W), and is called only if
+    a component grows; ``zones`` the anatomy of the same frame, made on the edited image, for locations, grounding and
+    names; ``lungs`` {right lung, left lung: uint8 packed (H, W / 8)} of the organs stage, made on the image, for the
+    L_r and L_l of c4, of growth, of the cut at the opposite lung and of the effusion's fill (paper A.3, A.5); ``boxes``
+    float (N, 4: x1, y1, x2, y2) in frame pixels, anywhere; ``confidence`` float (N,); ``smallest_level`` the lowest
+    grey level that will be used: at level 0 every pixel of the frame counts, not only those of the window.
     """
 
     def __init__(
@@ -190,8 +190,8 @@ class Picture:
         """Return the conditions c1..c4 that each box fails for a finding, uint8 (N,) of ``VERDICTS`` bits; 0 = none.
 
         c1 = IoU(B, M) >= anatomy, c2 = confidence >= conf, c3 = |B and A| / |B| >= signal, c4 = IoU(B, either lung) >=
-        size. A box without area is skipped, whatever its conditions. Each condition is kept: the sets of a grid share
-        most of them.
+        size. A box without area is skipped. The result of each condition is kept, because the sets of a grid share most
+        of them.
         """
         verdict = self._verdict
         return (
@@ -209,12 +209,12 @@ class Picture:
         return self._verdicts[key]
 
     def place_overlap(self, labels: tuple[str, ...]) -> Ratio:
-        """Return c1's number of every box: the IoU with a finding's zones."""
+        """Return the value of c1 for every box: the IoU with a finding's zones."""
         _, mask_area, shared = self.union(labels)
         return algorithm.iou(self.area, shared, mask_area)
 
     def signal(self, level: int) -> Ratio:
-        """Return c3's number of every box: the share of its pixels that are anomalous at a grey level."""
+        """Return the value of c3 for every box: the share of its pixels that are anomalous at a grey level."""
         return Ratio(self.level(level).signal, self.area)
 
     def _lung_sized(self, share: Fraction) -> np.ndarray:
@@ -222,20 +222,20 @@ class Picture:
 
     @cached_property
     def lung_overlaps(self) -> list[Ratio]:
-        """c4's numbers of every box: the IoU with each lung, the larger of which counts."""
+        """The values of c4 for every box: the IoU with each lung; the larger counts."""
         masks = [self.lung(label) for label in LUNGS]
         return [
             algorithm.iou(self.area, algorithm.counts(mask, self.corners), cv2.countNonZero(mask)) for mask in masks
         ]
 
     def decision(self, labels: tuple[str, ...], taus: Taus, *, fill: bool) -> Decision:
-        """Return what decides the lesion of a finding; see :meth:`lesion`."""
+        """Return the decision of a finding's lesion; see :meth:`lesion`."""
         return Decision(labels, taus.level, (self.failed(labels, taus) == 0).tobytes(), fill)
 
     def lesion(self, labels: tuple[str, ...], taus: Taus, *, fill: bool) -> Lesion:
         """Run Algorithm 1, refinement and grounding for a finding.
 
-        ``labels``: its zone labels, at least one; ``fill``: it is an effusion that may be filled down to the base.
+        ``labels``: its zone labels, at least one; ``fill``: whether it is an effusion that may be filled to the base.
         """
         verdicts = self.failed(labels, taus)
         decision = Decision(labels, taus.level, (verdicts == 0).tobytes(), fill)
@@ -270,8 +270,8 @@ class Picture:
     ) -> tuple[list[Region], frozenset[int]]:
         """Return the refined components of the passing boxes, and the boxes that are productive.
 
-        Cutting can leave a box without a component, and the side that only this box held open closes: repeated until
-        nothing changes, which at most two sides and a shrinking set of boxes bring about.
+        Cutting can leave a box without a component. Then a side that only this box held open closes. So the cut repeats
+        until nothing changes; it ends because there are two sides and the set of boxes only shrinks.
         """
         touched = {box: level.touched(box) for box in passing}
         shapes: dict[int, Region | None] = {label: level.grown(label) for found in touched.values() for label in found}
@@ -317,7 +317,7 @@ class Picture:
         )
 
     def _filled(self, mask: np.ndarray, labels: tuple[str, ...], productive: frozenset[int]) -> np.ndarray:
-        """Add the lowest part of each lung whose base the mask grounds as it stands, both sides judged before any."""
+        """Add the lowest part of each lung whose base the mask grounds; both sides are judged before any is filled."""
         area = cv2.countNonZero(mask)
         held = self.zones.held(self._whole(mask))
         share = exact(self.rules.effusion_fill_share)
@@ -340,7 +340,7 @@ class Picture:
 def _window(anomaly: np.ndarray, some: np.ndarray) -> tuple[slice, slice]:
     """Return the smallest rows and whole bytes of columns that hold every zone, lung and anomalous pixel.
 
-    ``some``: the union of zones and lungs, uint8 packed (H, W / 8). The whole frame where there is nothing.
+    ``some``: the union of zones and lungs, uint8 packed (H, W / 8). If there is no such pixel, the whole frame.
     """
     height, width = anomaly.shape
     rows, columns = np.flatnonzero(some.any(axis=1)), np.flatnonzero(some.any(axis=0)) * 8

@@ -1,8 +1,8 @@
-"""Refinement of components (ils.md section 5: the paper's words, our numbers).
+"""Refine components (ils.md section 5: the paper's words, our numbers).
 
-Order: small components are dropped; each other one grows, from its ungrown pixels and their mean; what lies in a lung
-without a productive box is cut; effusion is filled down to the lung base. All but the last two depend on the component
-alone, so they are done once for all boxes, findings and threshold sets.
+Order: small components are dropped; each other component grows, from its ungrown pixels and their mean; parts in a lung
+without a productive box are cut; effusion is filled down to the lung base. All but the last two steps depend only on
+the component, so they are done once for all boxes, findings and threshold sets.
 """
 
 from fractions import Fraction
@@ -50,11 +50,12 @@ def grow(component: np.ndarray, image: np.ndarray, lungs: np.ndarray, tolerance:
 
 
 def cut(component: Region, closed: np.ndarray, open_: np.ndarray, min_px: int) -> Region | None:
-    """Take a component out of the lung that is closed to it.
+    """Cut the pixels of a component that lie in a closed lung.
 
-    ``closed`` and ``open_`` are uint8 maps of the pixels of lungs whose side has no, or has, a label with a productive
-    box (a pixel of both is open). A component without a pixel in ``closed`` stays as it is. Of another one the pixels
-    outside ``closed`` stay, if at least ``min_px`` of it (and at least one) lie in ``open_``; else nothing does.
+    A lung is open if a label of its side has a productive box, else closed. ``closed`` and ``open_`` are uint8 maps of
+    these lungs' pixels (a pixel of both is open). A component without a pixel in ``closed`` stays as it is. Of any
+    other component only the pixels outside ``closed`` stay, and only if at least ``min_px`` of it (and at least one)
+    lie in ``open_``.
     """
     lost = component.patch & closed[component.place]
     if not lost.any():

@@ -1,8 +1,8 @@
-"""A whole grid of threshold sets in one pass over a shard, for recall (Table 8) and yield.
+"""Evaluate a grid of threshold sets in one pass over a shard, for recall (Table 8) and yield.
 
 ``output`` (Parquet), sorted by thresholds in the order given, study, image and lesion type: one row for every set and
-every (study, lesion type but cardiomegaly) with a finding that asks for a mask (:data:`columns.SWEEP`).
-Recall of a lesion = studies with ``grounded`` > 0 over all its studies, those without labels in the denominator.
+every (study, lesion type but cardiomegaly) with a finding that needs a mask (:data:`columns.SWEEP`).
+Recall of a lesion = studies with ``grounded`` > 0 over all its studies; studies without labels count as not recalled.
 """
 
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ class SweepOptions(Rules):
 
 
 def rows_of(case: Case, sets: Mapping[str, ThresholdSet], rules: Rules) -> dict[str, list[dict]]:
-    """Return the rows of one image under each threshold set; sets that decide the same of a lesion share the work."""
+    """Return the rows of one image under each threshold set; sets with the same decision on a lesion share the work."""
     by_lesion: dict[str, list[Finding]] = {}
     for finding in case.findings:
         if finding.target and finding.target != CARDIOMEGALY:
@@ -63,11 +63,11 @@ def _counts(outcomes: list[Outcome]) -> dict:
 
 
 def run_shard(*, output: str | Path, options: SweepOptions, attrs: dict, threads: int, **inputs: str | Path) -> None:
-    """Evaluate every threshold set on one shard. Each image is read once, and what two sets share is done once.
+    """Evaluate every threshold set on one shard. Each image is read once, and sets share common results.
 
     ``inputs`` are the paths that :class:`cxr.ils.masks.inputs.Population` takes.
-    ``attrs`` has no place in a table, and the work runs on one core whatever ``threads`` says. Raises StoreError for
-    a damaged input.
+    ``attrs`` is not used, because a table has no attributes. The work uses one core whatever ``threads`` says. Raises
+    StoreError for a damaged input.
     """
     cv2.setNumThreads(1)
     sets = {name: ThresholdSet.of(values) for name, values in options.sets.items()}

@@ -1,6 +1,6 @@
-"""Thresholds as exact numbers, so that a tie is a tie (ils.md sections 4 and 5, Tables 7 and 8).
+"""Thresholds as exact fractions, so that ties are decided exactly (ils.md sections 4 and 5, Tables 7 and 8).
 
-A share is taken for the decimal that its shortest text shows: 0.1 is one tenth, not the binary number beside it.
+A share means the decimal that its shortest text shows: 0.1 is one tenth, not the nearest binary number.
 """
 
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ class Taus:
 
     @classmethod
     def of(cls, values: dict[str, float]) -> "Taus":
-        """Make them from plain floats ``ano``, ``anatomy``, ``conf``, ``signal``, ``size``."""
+        """Make the thresholds from floats ``ano``, ``anatomy``, ``conf``, ``signal``, ``size``."""
         return cls(
             level(values["ano"]),
             exact(values["anatomy"]),
@@ -64,12 +64,12 @@ class ThresholdSet:
 
     @classmethod
     def of(cls, values: dict[str, dict[str, float]]) -> "ThresholdSet":
-        """Make it from plain builtins ``{"general": {...}, "edema": {...}}``."""
+        """Make the set from builtins ``{"general": {...}, "edema": {...}}``."""
         return cls(Taus.of(values[GENERAL]), Taus.of(values[EDEMA]))
 
     @property
     def smallest_level(self) -> int:
-        """The lowest grey level that any target asks for."""
+        """The lowest grey level of any target's threshold."""
         return min(self.general.level, self.edema.level)
 
     def for_target(self, target: str) -> Taus:
@@ -78,19 +78,19 @@ class ThresholdSet:
 
 
 class Ratio(NamedTuple):
-    """Ratios of pixel counts (integers, any one shape); a ratio counts as 0 where ``whole`` is 0."""
+    """Ratios of pixel counts (integers of one shape); a ratio is 0 where ``whole`` is 0."""
 
     part: np.ndarray
     whole: np.ndarray
 
     def exact(self) -> list[Fraction]:
-        """Return the ratios of one dimension as the numbers that :func:`at_least` compares."""
+        """Return one-dimensional ratios as the fractions that :func:`at_least` compares."""
         pairs = zip(self.part.tolist(), self.whole.tolist(), strict=True)
         return [Fraction(part, whole) if whole else Fraction(0) for part, whole in pairs]
 
 
 def at_least(part: np.ndarray, whole: np.ndarray, share: Fraction) -> np.ndarray:
-    """Return part / whole >= share, element by element, without rounding: of the two of a :class:`Ratio`."""
+    """Return part / whole >= share, element by element, without rounding; both arrays are those of a :class:`Ratio`."""
     part, whole = np.asarray(part, np.int64), np.asarray(whole, np.int64)
     top, bottom = share.numerator, share.denominator
     if max(top, bottom) * int(whole.max(initial=1)) >= 2**63:

@@ -1,6 +1,6 @@
-"""Positive units: the positive instructions before their text (ils.md section 7).
+"""Make the positive units: the positive instructions before their text (ils.md section 7).
 
-A rule marked ``strict`` forbids a pair that the report contradicts though the paper's letter allows it.
+A rule marked ``strict`` forbids pairs that the report contradicts, although the paper's wording allows them.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -16,14 +16,14 @@ from cxr.ils.masks.outcomes import Outcome
 from cxr.ils.masks.zones import union
 
 UNTYPED = ("opacity", "consolidation")
-"""Lesion types that say how it looks, not what it is: they leave the type of an opacity open."""
+"""Lesion types that describe appearance, not disease. They leave the type of an opacity open."""
 
 Region = Callable[[Sequence[str]], np.ndarray]
 
 
 @dataclass(frozen=True)
 class Unit:
-    """One positive instruction. ``members`` share its text; the masks of ``joins`` lie in its location."""
+    """One positive instruction. The findings ``members`` share its text; the masks of ``joins`` lie in its location."""
 
     kind: str
     target: str
@@ -72,16 +72,16 @@ def positive_units(outcomes: Sequence[Outcome], region: Region, rules: Rules) ->
 
 
 def family(lesion: str, rules: Rules) -> frozenset[str]:
-    """Return a type and, under ``kinds`` strict, the kinds under it."""
+    """Return a lesion type and, under ``kinds`` strict, the kinds under it."""
     return frozenset((lesion, *kinds_under(lesion)) if rules.kinds == STRICT else (lesion,))
 
 
 def basic(outcome: Outcome, outcomes: Sequence[Outcome], region: Region, rules: Rules) -> Unit:
     """Return the basic unit of a grounded, named finding.
 
-    Under ``joint_location`` strict, what the report says of the same word or of a kind under it inside the named
-    location belongs to the answer: the mask of a grounded finding joins (of one that also lies elsewhere, the part
-    inside), and one that is not grounded there leaves no right answer.
+    Under ``joint_location`` strict, other findings of the same word or of a kind under it belong to the answer if they
+    lie in the named location. The mask of a grounded finding joins (only the part inside the location). A finding that
+    is not grounded there leaves no right answer.
     """
     finding = outcome.finding
     unit = Unit(
@@ -111,15 +111,15 @@ def basic(outcome: Outcome, outcomes: Sequence[Outcome], region: Region, rules: 
 
 
 def lies_ungrounded_in(outcome: Outcome, location: Sequence[str]) -> bool:
-    """Whether a finding has, or could have, a part in a location that its mask does not show."""
+    """Whether a finding has, or could have, a part in a location although its mask shows none there."""
     places = {place for label in outcome.ungrounded for place in possible_names(label)} | outcome.finding.blocks
     return any(lies_in(place, location) for place in places)
 
 
 def merged(units: Sequence[Unit]) -> list[Unit]:
-    """Make one unit of those with one instruction text: the union of their masks, at the place of the first.
+    """Merge the units with the same instruction text: the union of their masks, at the position of the first.
 
-    If one of them is dropped, no answer to that text is right, and all are.
+    If one of them is dropped, all are, because no answer to that text is right.
     """
     by_text: dict[tuple, list[Unit]] = {}
     for unit in units:
@@ -142,8 +142,8 @@ def _union(same: Sequence[Unit]) -> Unit:
 def with_twins(basics: Sequence[Unit], rules: Rules) -> list[Unit]:
     """Mark the basics that get a lesion-inference twin: pneumonia, atelectasis, edema (section 7).
 
-    None for a finding with several candidates, nor where the mask holds findings of several types. Under
-    ``one_answer`` strict, twins of one location with different answers are all dropped.
+    A finding with several candidates gets no twin, and neither does a mask with findings of several types. Under
+    ``one_answer`` strict, all twins of one location with different answers are dropped.
     """
     answers: dict[tuple[str, ...], set[tuple[str, bool]]] = {}
     for unit in basics:
@@ -173,8 +173,8 @@ def _no_twin(unit: Unit) -> str | None:
 def global_unit(lesion: str, outcomes: Sequence[Outcome], rules: Rules) -> Unit | None:
     """Return the global unit of a lesion type, None if the report and the masks do not allow one.
 
-    At least one finding is of the type itself; all of it and (``kinds`` strict) of the kinds under it are grounded as
-    a whole, and definitive where that is asked for. Cardiomegaly: the heart, unless it is only weakly hedged.
+    At least one finding must be of the type itself. All findings of the type and (``kinds`` strict) of the kinds under
+    it must be wholly grounded, and definitive if the rules require it. Cardiomegaly: the heart, unless weakly hedged.
     """
     if lesion == CARDIOMEGALY:
         members = [
@@ -205,7 +205,7 @@ def global_unit(lesion: str, outcomes: Sequence[Outcome], rules: Rules) -> Unit 
 
 def _wholly_grounded(outcome: Outcome, kinds: Collection[str], rules: Rules) -> bool:
     finding = outcome.finding
-    # One of several candidates is tentative, however sure the report is of the finding that it explains.
+    # One of several candidates is tentative, however certain the finding that it explains.
     sure = finding.definitive and finding.target in kinds
     return (
         bool(outcome.named) and outcome.grounded == finding.reported and (sure or not rules.global_requires_definitive)

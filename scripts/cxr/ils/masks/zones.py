@@ -1,4 +1,4 @@
-"""The anatomy masks of one image, eight pixels a byte, as the shard holds them."""
+"""The anatomy masks of one image, packed eight pixels per byte as in the shard."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -54,7 +54,7 @@ class Zones:
         return dict(zip(self._row, shared.tolist(), strict=True))
 
     def _shared(self, mask: np.ndarray) -> np.ndarray:
-        """Return what each label's mask shares with a mask, of the rows from its first pixel to its last."""
+        """Return the overlap of each label's mask with a mask, in the rows from that mask's first pixel to its last."""
         _, top, _, height = cv2.boundingRect(mask)
         some = slice(top, top + height)
         return self._words[:, some] & words(mask)[some]
@@ -65,12 +65,12 @@ class Zones:
 
 
 def union(masks: Sequence[np.ndarray]) -> np.ndarray:
-    """Return the union of masks, at least one; of one alone that very array."""
+    """Return the union of at least one mask; a single mask is returned as it is."""
     return masks[0] if len(masks) == 1 else np.bitwise_or.reduce(masks)
 
 
 def words(packed: np.ndarray) -> np.ndarray:
-    """Return packed masks (..., H, W / 8) as words of 8 bytes where a row is whole words: fewer to go through."""
+    """Return packed masks (..., H, W / 8) as 8-byte words if a row is whole words, so that there are fewer elements."""
     return np.ascontiguousarray(packed).view(np.uint64) if packed.shape[-1] % 8 == 0 else packed
 
 
