@@ -1,4 +1,4 @@
-"""The ground floor: store, ledger, seeds, provenance, run."""
+"""The package base: HDF5 shards, tables, ledger, seeds, code digest, workers, jobs."""
 
 import errno
 import json
@@ -242,7 +242,7 @@ def test_damage_is_noticed_and_named(tmp_path, masks):
 
 
 def every_bit_is_held(path: Path, read, every: int) -> None:
-    """Flip single bits of a file, the first of every so many bytes: what is read is what was written, or refused."""
+    """Flip a bit in every ``every``-th byte of a file: reading either returns what was written or refuses."""
     written, data = read(path), path.read_bytes()
     refused = 0
     for place in range(0, len(data), every):
@@ -348,7 +348,7 @@ def test_what_a_killed_job_left_of_a_folder_is_removed_by_the_next(tmp_path):
         (tmp_path / name / "deep").mkdir(parents=True)
         (tmp_path / name / "deep" / "weights").touch()
     for path in [tmp_path / forgotten, *(tmp_path / forgotten).rglob("*"), tmp_path / there, tmp_path / there / "deep"]:
-        os.utime(path, (old, old))  # of `there` a file is new: it is being written
+        os.utime(path, (old, old))  # the folder `there` has a new file, so it is still being written
     with whole(tmp_path / "a") as folder:
         (folder / "weights").touch()
     assert {path.name for path in tmp_path.iterdir()} == {"a", living, there}
@@ -458,7 +458,7 @@ def test_hierarchy_and_locations():
 
 @pytest.fixture
 def project(tmp_path, monkeypatch):
-    """A little project: stage a uses helper and an engine with a weight, stage b uses nothing of it."""
+    """A small project: stage a uses a helper and an engine with a weights file, stage b uses neither."""
     scripts, resources = tmp_path / "scripts", tmp_path / "resources"
     (scripts / "cxr" / "a").mkdir(parents=True)
     resources.mkdir()
@@ -480,7 +480,7 @@ def project(tmp_path, monkeypatch):
 
 
 def forget() -> None:
-    """Let every file be read anew, as a new process does."""
+    """Clear the caches, so that every file is read again as in a new process."""
     for function in vars(code_digest).values():
         if hasattr(function, "cache_clear"):
             function.cache_clear()
@@ -579,7 +579,7 @@ def test_batches_shrink_to_what_fits_and_one_bad_image_takes_no_other(tmp_path, 
     stayed = []
     for item in workers.sift_batches(book, names[::-1], read, work, batch):
         stayed.append(item)
-        assert len(alive) <= int(item[0]) + 1 + 2 * batch  # no more is read ahead than the next batch
+        assert len(alive) <= int(item[0]) + 1 + 2 * batch  # only the next batch is read ahead
     assert stayed == [(f"{number:02}", number) for number in range(30) if number != 13 and number % 3]
     assert alive == names
     small = next(number for number, size in enumerate(sizes) if size <= fits)
@@ -607,13 +607,13 @@ def test_an_engine_with_a_batch_is_given_batches(batch, sizes):
 
 
 class OutOfMemoryError(RuntimeError):
-    """By the name of torch's."""
+    """It has the name of torch's error."""
 
 
 @pytest.mark.parametrize("error", [MemoryError, OutOfMemoryError])
 @pytest.mark.parametrize("batch", [None, 4])
 def test_too_little_memory_for_one_image_ends_the_job_and_excludes_nobody(tmp_path, error, batch):
-    # all images have one size: it is the machine that is too small, and the next try has more
+    # all images have the same size, so the machine is too small; the next attempt gets more memory
     def work(name: str) -> tuple:
         if name == "7":
             raise error
@@ -650,7 +650,7 @@ def test_a_users_mistake_in_the_work_ends_the_shard():
         ("MemoryError()", "out of memory: give the rule more (--set-resources"),
         ("type('OutOfMemoryError', (RuntimeError,), {})('CUDA out of memory')", "out of memory: give the rule more"),
         ("OSError(28, 'No space left on device')", "no space left on the device"),
-        ("OSError(122, 'Disk quota exceeded')", "no space left on the device, or no more of its quota"),
+        ("OSError(122, 'Disk quota exceeded')", "no space left on the device, or its quota is used up"),
         ("RuntimeError('write failed: errno = 28, error message = x')", "no space left on the device"),
         ("Exception('No space left on device (os error 28)')", "no space left on the device"),
     ],

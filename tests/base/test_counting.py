@@ -1,4 +1,4 @@
-"""Numbers in sentences."""
+"""Singular and plural in messages."""
 
 import pytest
 

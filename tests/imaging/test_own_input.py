@@ -136,19 +136,19 @@ def test_what_is_no_csv_is_said_of_this_file(tmp_path):
         b"PK\x03\x04\x14\0": "Excel or OpenDocument workbook, or another ZIP file: save its sheet as CSV (UTF-8)",
         b"\xd0\xcf\x11\xe0\xa1": "old Excel workbook: save its sheet as CSV (UTF-8)",
         b"%PDF-1.4": "PDF file",
-        b"<html><table>": "is HTML, XML or JSON, no CSV",
-        b'{"subject_id": 1}': "is HTML, XML or JSON, no CSV",
+        b"<html><table>": "is HTML, XML or JSON, not CSV",
+        b'{"subject_id": 1}': "is HTML, XML or JSON, not CSV",
         b"SQLite format 3\0": "SQLite database",
         b"": "has no rows",
         b"\n\n \n": "has no rows",
         head: "has no rows",
-        head + b"p1,s1,i1,1.dcm,a\0b\n": "is no text table: save it as CSV (UTF-8)",
+        head + b"p1,s1,i1,1.dcm,a\0b\n": "is not a text table: save it as CSV (UTF-8)",
         head + b"p1,s1,i1,1.dcm,a\x1ab\n": ", line 2 holds the control character 0x1a",
         head + b"p1,s1,i1,1.dcm,x\np2,s2,i2,2.dcm," + mixed + b"\n": ", line 3 is not UTF-8 although others are",
         head + b"p1,s1,i1,1.dcm,\x81\n": ", line 2 is neither UTF-8 nor Windows-1252",
         b"\xff\xfea\0\0\xd8b\0": "is damaged UTF-16",
         b"p1,s1,i1,1.dcm,Clear\np2,s2,i2,2.dcm,Clear\n": (
-            "has no heading that is known: write subject_id, study_id, image_id, image_path"
+            "has no known heading: write subject_id, study_id, image_id, image_path"
         ),
     }
     for data, words in cases.items():
@@ -191,7 +191,7 @@ def test_a_parquet_manifest(tmp_path):
     ]  # fmt: skip
     assert result.details == {"b": "line 3: study_id is empty"}
     (tmp_path / "m.csv").write_bytes((tmp_path / "m.parquet").read_bytes()[:200])
-    with pytest.raises(UserError, match="is a Parquet file that is damaged"):
+    with pytest.raises(UserError, match="is a damaged Parquet file"):
         check_inputs(options(manifest=str(tmp_path / "m.csv")))
 
 

@@ -1,4 +1,4 @@
-"""People's boxes and masks: each published format as a tiny file, with values written out by hand."""
+"""Human boxes and masks: each published format as a tiny file, with expected values written by hand."""
 
 import csv
 import importlib
@@ -165,7 +165,7 @@ def test_every_lesion_type_of_a_format_is_one_of_ours():
 
 
 def test_a_format_is_one_file(tmp_path, monkeypatch):
-    """A module with WHAT is found by its name, in another folder too, without being imported."""
+    """A module with WHAT is found by its name without being imported, also in another folder."""
     shutil.copytree(Path(formats.__file__).parent, tmp_path / "annotations", ignore=shutil.ignore_patterns("__py*"))
     (tmp_path / "annotations/mine.py").write_text('"""Mine."""\n\nWHAT = "a file of mine"\nFOLDER = True\n1 / 0\n')
     monkeypatch.syspath_prepend(tmp_path)
@@ -187,7 +187,7 @@ def test_a_format_is_one_file(tmp_path, monkeypatch):
         ("rsna", "patientId,x,y,width,height,Target\na,1,2,3,4\n", "key: {}, line 2 has 5 cells, the header 6: put a"
          " cell that holds the delimiter into quotation marks (\"…\")"),
         ("rsna", 'patientId,x,y,width,height,Target\na,1,2,3,4,"1\nb,1,2,3,4,1"\n', "key: {}, line 2: a quotation mark"
-         ' (") opens a cell of this row that continues over the rows below it: take it out, or write it twice inside a'
+         ' (") opens a cell of this row that continues over the rows below it: remove it, or write it twice inside a'
          " cell in quotation marks"),
     ],
 )  # fmt: skip
@@ -262,7 +262,7 @@ def test_a_label_can_be_given_a_class(tmp_path, capsys):
 
 NAMES = st.text("abcXYZ019-.", min_size=1, max_size=8).map(lambda name: f"i{name}")
 WORDS = st.text("abc äµ,;\"'()/é", max_size=12).map(lambda text: f"w{text}w")
-"""Texts with what a table must quote."""
+"""Texts with characters that a table must quote."""
 CORNERS = st.tuples(*(st.integers(0, 4000).map(lambda quarters: quarters / 4) for _ in range(4)))
 """Quarters of a pixel, so that x + width is x2 to the last bit."""
 
@@ -274,7 +274,7 @@ def written_as(folder: Path, kind: str, held: Annotations) -> Annotations:
 
 
 def regions_of(kind: str, folder: Path) -> st.SearchStrategy[list[Annotation]]:
-    """Regions of fields that the format holds; a picture has one size and one split."""
+    """Regions with the fields that the format holds; an image has one size and one split."""
     holds = module(kind).HOLDS
     masks = folder / "drawn.png"
     cv2.imwrite(str(masks), SQUARE.astype(np.uint8) * 255)

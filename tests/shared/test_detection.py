@@ -1,4 +1,4 @@
-"""The room of the small detector: targets, loss, training, its file of weights and the card in it."""
+"""The small detector: targets, loss, training, the weights file and its card."""
 
 import json
 from itertools import pairwise
@@ -36,7 +36,7 @@ def net(seed: int = 0, grid: Grid = GRID) -> Detector:
 
 
 def drawn(random: np.random.Generator) -> Batch:
-    """Grey pictures with one bright or dark square; half of them say nothing of the dark ones."""
+    """Grey images with one bright or dark square; the labels of half of them do not cover the dark ones."""
     pictures, boxes, known = [], [], []
     for number in range(8):
         kind = int(random.integers(2)) if number % 2 else 0
@@ -59,7 +59,7 @@ def test_a_net_takes_any_classes_groups_and_size():
 
 
 def test_targets_on_the_grid():
-    """A large box has the cells near its middle, a tiny one the cell it lies in; the smaller wins a cell."""
+    """A large box gets the cells near its middle, a tiny one the cell that holds it; the smaller box wins a cell."""
     found = assign([[(0, 0.0, 0.0, 4.0, 4.0), (0, 1.1, 1.1, 1.3, 1.3)], []], [[0], [0, 1]], GRID)
     # nearer than 1.5 cells to (2, 2); the outer centres are just as far
     assert found["positive"][0, 0].int().tolist() == [[0, 0, 0, 0], [0, 1, 1, 0], [0, 1, 1, 0], [0, 0, 0, 0]]
@@ -127,7 +127,7 @@ def test_calibration_is_the_share_of_hits():
     random = np.random.default_rng(0)
     truth = random.uniform(0.05, 0.95, 20_000)
     logit = np.log(truth / (1 - truth))
-    told = 1 / (1 + np.exp(-(2 * logit - 1)))  # too sure, and shifted
+    told = 1 / (1 + np.exp(-(2 * logit - 1)))  # overconfident, and shifted
     slope, offset = training.platt(told, random.random(20_000) < truth)
     assert slope == pytest.approx(0.5, abs=0.02)
     assert offset == pytest.approx(0.5, abs=0.05)

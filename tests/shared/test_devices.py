@@ -1,6 +1,6 @@
-"""Broken devices, machines and programs: they end a job, and never cost an image; what is an image's own costs a row.
+"""Broken devices, machines and programs end a job and never exclude an image; an image's own fault excludes its row.
 
-The errors are raised by the libraries' own classes, or with the libraries' own words, from inside the real engines.
+The tests raise the libraries' own error classes, or errors with the libraries' own messages, inside the real engines.
 """
 
 import errno
@@ -93,7 +93,7 @@ def test_errors_of_the_program_and_the_machine_are_known():
     ],
 )
 def test_a_lack_of_memory_is_known_whoever_tells_it(error):
-    """Before the device is: a smaller batch, or a larger machine, is the way out."""
+    """It is recognized before a broken device, because a smaller batch or a larger machine solves it."""
     assert out_of_memory(error)
     rows = [(number,) for number in range(4)]
 
@@ -157,7 +157,7 @@ def test_an_error_of_onnxruntime_ends_the_job_too(tmp_path, frames, monkeypatch,
 
 
 def failing(indices: set[int], error: Exception):
-    """An engine's net that fails on some pictures, by the order in which one thread shows them."""
+    """Return an engine's net that fails on some images, counted in the order in which one thread processes them."""
     plain, seen = onnx.run, []
 
     def run(path, **inputs):
@@ -218,7 +218,7 @@ def test_one_bad_image_is_one_row_that_says_what_failed(tmp_path, frames, monkey
 
     def run(self, *arguments):
         seen.append(1)
-        if len(seen) == 7:  # two nets look at each picture
+        if len(seen) == 7:  # two nets process each image
             raise ValueError("a detail that is for the log")
         return plain(self, *arguments)
 
@@ -293,12 +293,12 @@ def test_a_slow_item_is_told_of_before_it_ends(caplog):
     assert re.fullmatch(r"anomaly: 2 of 2 in \d+\.\d s", lines[-1])
 
 
-# the GPUs that were asked for
+# the GPUs that were requested
 
 
 @pytest.fixture
 def machine(monkeypatch, tmp_path):
-    """Return a function that makes a machine: GPUs that torch sees, the driver's version, and a batch system."""
+    """Return a function that simulates a machine: GPUs that torch sees, the driver's version, and a batch system."""
 
     def make(gpus: int, driver: str = "", batch: str = "") -> None:
         monkeypatch.setattr(torch.cuda, "is_available", lambda: gpus > 0)
@@ -322,7 +322,7 @@ def machine(monkeypatch, tmp_path):
         ("auto", 1, 4, "550.54.14", "", "cuda"),
         ("auto", None, 1, "550.54.14", "", "cuda"),  # no job: scripts/tools/predict.py
         ("auto", None, 0, "", "", "cpu"),
-        ("auto", 0, 4, "550.54.14", "SLURM_JOB_ID", "cpu"),  # another job's GPUs are not ours to take
+        ("auto", 0, 4, "550.54.14", "SLURM_JOB_ID", "cpu"),  # the GPUs may belong to another job
         ("cpu", 8, 0, "", "SLURM_JOB_ID", "cpu"),
         ("auto", 1, 0, "", "SLURM_JOB_ID", "asked for 1 GPU, but it sees no GPU"),
         ("auto", 1, 0, "", "PBS_JOBID", "asked for 1 GPU, but it sees no GPU"),
@@ -363,7 +363,7 @@ def test_a_gpu_that_cannot_add_is_broken(machine, monkeypatch):
     tried = devices._try
     machine(1, "550.54.14", "SLURM_JOB_ID")
     monkeypatch.setattr(devices, "_try", tried)
-    # this torch has no CUDA, so the first number that is sent there is refused by torch itself
+    # this torch has no CUDA, so torch itself refuses to move the first number there
     if torch.version.cuda:
         pytest.skip("this torch may have a GPU that can add")
     with pytest.raises(Broken, match=r"cannot be used \(AssertionError: Torch not compiled with CUDA enabled"):

@@ -1,4 +1,4 @@
-"""The room of diffusion: prompts and weights row by row, soft masks, blending against a plain loop of diffusers."""
+"""Diffusion: prompts and weights per row, soft masks, and blending compared with a plain loop of diffusers."""
 
 import math
 
@@ -31,7 +31,7 @@ def latents(seed: int, *shape: int) -> torch.Tensor:
 
 
 def drawing(rows: list[int]):
-    """Return a source of noise whose every row has a generator of its own."""
+    """Return a source of noise with a separate generator for each row."""
     made = [torch.Generator().manual_seed(row) for row in rows]
     return lambda: torch.stack([torch.randn(SHAPE[1:], generator=one) for one in made])
 
@@ -65,7 +65,7 @@ ALL = [0, 1, 2, 3]
 @pytest.mark.parametrize("inversion", [("", 1.0), ("no acute process", (3.5, 1.0, 2.0, 3.5))])
 @pytest.mark.parametrize("soft", [False, True])
 def test_an_edit_of_mixed_prompts_is_that_of_each_alone(model, inversion, soft):
-    """To the last bit."""
+    """The results are equal to the last bit."""
     text, weights = inversion
     masks = tuple(latents(seed, 4, 1, 8, 8).sigmoid() for seed in (7, 8)) if soft else halves(torch.bool)
     whole = Editing(PROMPTS, text, GUIDANCE, weights, published_bugs=False)
@@ -125,13 +125,13 @@ def test_a_soft_mask_of_zeros_and_ones_samples_as_the_hard_one(model, blending):
 
 
 def curved(latent: torch.Tensor, time: int, prompts: str) -> torch.Tensor:
-    """A net that heeds all three of its inputs and mixes cells."""
+    """A net that depends on all three inputs and mixes cells."""
     told = len(prompts) / 10
     return torch.tanh(latent + torch.roll(latent, 1, dims=-1) * (0.5 + told) + time / 700 - told)
 
 
 def test_soft_masks_mix_predictions_and_latents(model):
-    """Against the formulas written out, step by step."""
+    """The result is compared with the formulas, written out step by step."""
     steps = kept_steps(model.abars, 4, 0.0)
     clean, noises = latents(1).double(), [latents(seed).double() for seed in range(5)]
     edit, keep = (latents(seed, 4, 1, 8, 8).double().sigmoid() for seed in (7, 8))
@@ -154,7 +154,7 @@ def test_soft_masks_mix_predictions_and_latents(model):
 
 
 def looped(clean, mask, noises, guidance, blending, pure, held: int, model) -> torch.Tensor:
-    """The loop as diffusers' own scheduler runs it, the steps of 5 from the second on."""
+    """Run the loop with diffusers' own scheduler: 5 steps, from the second on."""
     scheduler = DDIMScheduler(
         beta_schedule="linear", timestep_spacing="trailing", clip_sample=False, set_alpha_to_one=True
     )
@@ -194,9 +194,9 @@ def test_blending_is_that_of_a_plain_loop(model, blending, pure, extent):
         clean, mask, kept_steps(model.abars, 5, 0.2), "epsilon", curved, lambda: next(given),
         Sampling("edema", 4.0, blending, pure, extent=extent),
     )  # fmt: skip
-    assert next(given, None) is None  # one for the start and every step but the last
+    assert next(given, None) is None  # one noise for the start and one for each step but the last
     told = looped(clean, mask, noises, 4.0, blending, pure, {1.0: 4, 0.5: 2, 0.0: 0}[extent], model)
-    # the schedule's shares are float32 in diffusers' steps
+    # diffusers' steps hold the schedule's fractions in float32
     np.testing.assert_allclose(got.numpy(), told.numpy(), rtol=1e-5, atol=1e-5)
 
 
@@ -228,7 +228,7 @@ def test_a_cell_has_the_mean_of_its_pixels():
 
 
 def test_no_number_that_is_none_comes_through_a_mask():
-    """What a mask leaves out cannot spoil what it keeps."""
+    """NaN outside a mask does not reach the values inside it."""
     broken = torch.tensor([math.nan, 2.0])
     assert mixed(torch.tensor([0.0, 1.0]), broken, torch.ones(2)).tolist() == [1.0, 2.0]
     assert variance(kept_steps([0.9, 0.5], 2, 0.0)[-1]) == 0.0

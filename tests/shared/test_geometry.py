@@ -1,4 +1,4 @@
-"""Geometry: frame and original pixels say the same place, boxes cover what the definition says."""
+"""Geometry: frame and original pixels map to each other, and boxes cover exactly the defined pixels."""
 
 import cv2
 import numpy as np
@@ -72,7 +72,7 @@ def test_masks_are_read_at_the_pixel_under_the_centre(rows, columns, fit, seed):
 @settings(deadline=None, max_examples=60)
 @given(st.integers(SIZE, 700), st.integers(SIZE, 700), fits, st.integers(0, 2**32 - 1))
 def test_masks_come_back_where_original_pixels_are_no_larger(rows, columns, fit, seed):
-    """A frame's mask, exported to original pixels and taken back, is the same mask: centres move under half a pixel."""
+    """A frame's mask survives the way to original pixels and back, because centres move by less than half a pixel."""
     affine = fit_affine((rows, columns), SIZE, fit)
     assume(min(affine[0, 0], affine[1, 1]) >= 1)
     mask = (np.random.default_rng(seed).random((SIZE, SIZE)) < 0.5).astype(np.uint8)
@@ -127,11 +127,11 @@ def test_a_smooth_picture_is_resampled_truly(shape, fit):
 
 @pytest.mark.parametrize("fit", FITS)
 def test_shrinking_skips_no_pixel(fit):
-    """Lines of one pixel keep their brightness on average, along an axis that shrinks while the other grows too."""
+    """Lines of one pixel keep their mean brightness, also along an axis that shrinks while the other grows."""
     image = np.zeros((2000, 300), np.uint8)
     image[::2] = 200
     frame = to_frame(image, fit_affine(image.shape, 512, "stretch"), 512)
-    assert np.abs(frame.astype(int) - 100).max() <= 30  # 3.9 lines a pixel, so 1 to 3 bright ones
+    assert np.abs(frame.astype(int) - 100).max() <= 30  # 3.9 lines per pixel, of which 1 to 3 are bright
     assert frame.mean() == pytest.approx(100, abs=1)
 
 
@@ -210,7 +210,7 @@ def test_suppression_is_the_greedy_rule(rows, iou):
         if all(len(a & b) / len(a | b) <= iou for b in rivals):
             stay.append(index)
     kept = suppress(boxes, confidence, classes, iou)
-    # Equal rows are interchangeable: compare what they hold, not their number.
+    # Equal rows are interchangeable: compare their contents, not their indices.
     assert [rows[i] for i in kept] == [rows[i] for i in stay]
 
 

@@ -1,7 +1,7 @@
 """The engines on a real GPU: the same masks, boxes and answers as on the CPU, and errors that only a device raises.
 
-Skipped, visibly, without a GPU that torch sees: `pytest tests/shared/test_gpu.py` (docs/how-to/development.md). Nothing
-here needs Snakemake, pydantic or polars, but for what is skipped without them.
+The tests are skipped, visibly, if torch sees no GPU: `pytest tests/shared/test_gpu.py` (docs/how-to/development.md).
+Tests that need Snakemake, pydantic or polars are skipped without them.
 """
 
 import subprocess
@@ -31,7 +31,7 @@ def setup(files: dict[str, str], device: str, own: dict | None = None, batch: in
 
 
 def pictures(count: int) -> list[np.ndarray]:
-    """Frames of drawn chests."""
+    """Frames of synthetic chests."""
     from cxr.imaging.phantom.chest import sample
 
     drawn = (sample(np.random.default_rng([5, seed]), (512, 512)).image for seed in range(count))
@@ -192,7 +192,7 @@ finally:
 
 @pytest.mark.parametrize("how", ["one", "batches"])
 def test_a_device_side_assert_ends_the_job_and_excludes_nobody(tmp_path, how):
-    """In a process of its own: nothing works on the device after it."""
+    """It runs in a separate process, because the device is unusable afterwards."""
     log = tmp_path / "job.log"
     done = subprocess.run(
         [sys.executable, "-c", ASSERT, str(log), how], cwd=ROOT / "scripts", capture_output=True, text=True, check=False

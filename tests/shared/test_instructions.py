@@ -1,4 +1,4 @@
-"""Instruction data: the record, its files a split, the JSON by study, masks in COCO's format."""
+"""Instruction data: the record, its files per split, the JSON by study, masks in COCO's format."""
 
 import json
 from dataclasses import replace
@@ -72,7 +72,7 @@ def test_records_lie_in_the_files_of_their_splits_in_order(tmp_path):
     with split_files(paths, told) as write:
         for name, split in (("a", "test"), ("b", "train"), ("c", "test")):
             write(replace(RECORD, sample_id=name, split=split))
-        assert not any(path.exists() for path in paths.values())  # none before all are whole
+        assert not any(path.exists() for path in paths.values())  # none appears before all are complete
     assert [line["id"] for line in read_lines(paths["test"])] == ["a", "c"]
     assert (
         paths["train"].read_bytes()

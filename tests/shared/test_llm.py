@@ -41,7 +41,7 @@ COLOUR = np.arange(36, dtype=np.uint8).reshape(3, 4, 3)
 
 
 def brightness(messages: list[dict], schema: dict) -> str:
-    """A rule-based stand-in: it looks at the pictures and reads the question."""
+    """A rule-based stand-in that reads the images and the question."""
     assert schema == SCHEMA
     means = [int(np.asarray(part.image()).mean()) for part in parts_of(messages) if isinstance(part, Picture)]
     asked = parts_of(messages)[-1].removeprefix("What is ").removesuffix("?")
@@ -107,7 +107,7 @@ def test_a_file_that_no_model_would_see_right_is_one_sentence(tmp_path):
     Image.fromarray(GREY).save(path, "TIFF")
     with pytest.raises(UserError, match=r"x\.png is no readable PNG or JPEG"):
         Picture(path).data_url()
-    Image.fromarray(GREY.astype(np.uint16) * 5000).save(path, "PNG")  # more than 8 bits would come out white
+    Image.fromarray(GREY.astype(np.uint16) * 5000).save(path, "PNG")  # more than 8 bits would become white
     with pytest.raises(UserError, match=r"x\.png is of PIL's mode I;16, which .*: give it as 8-bit grey or RGB$"):
         Picture(path).data_url()
 
@@ -185,14 +185,14 @@ def test_a_name_is_here_only_if_all_its_addresses_are(monkeypatch):
     assert refuse_remote("a.server", "http://inside:8000/v1", "a.remote_ok") is None
     with pytest.raises(UserError, match=r"^a\.server: http://both:8000/v1 is outside .* set a\.remote_ok to true"):
         refuse_remote("a.server", "http://both:8000/v1", "a.remote_ok")
-    for address in ("http://nowhere/v1", ""):  # a proxy might know where that is
+    for address in ("http://nowhere/v1", ""):  # a proxy might be able to resolve that name
         with pytest.raises(UserError, match=r"^a\.server: .* does not answer \(no such host\)"):
             refuse_remote("a.server", address, "a.remote_ok")
 
 
 @contextmanager
 def elsewhere(location: str = ""):
-    """A server that sends everybody to ``location``, or as a proxy answers all; yields its address and what it saw."""
+    """Run a server that redirects to ``location`` or answers as a proxy; yield its address and the requests it saw."""
     seen: list[str] = []
 
     class Handler(Quiet):
@@ -311,11 +311,11 @@ def test_a_bounded_text_is_neither_empty_nor_longer():
     ]
 
 
-# ---- the room knows no stage -----------------------------------------------------------------------------------------
+# ---- the package knows no stage --------------------------------------------------------------------------------------
 
 
 def test_no_stages_settings_are_named_in_the_room():
-    """What a message names is the caller's key: no section of the settings stands in any text of the room."""
+    """Messages name the caller's key: no text of the package contains a section of the settings."""
     from cxr.workflow.settings import Settings
 
     sections = tuple(f"{name}." for name in Settings.model_fields)

@@ -1,4 +1,4 @@
-"""Measures: each by hand or against sets of pixels, and each defined in one place."""
+"""Metrics: each is checked by hand or against sets of pixels, and each is defined in one place."""
 
 import ast
 
@@ -58,7 +58,7 @@ OTHERS = {
 
 
 def test_each_overlap_is_defined_in_one_place():
-    """Where the IoU of two masks is, the names of the folders say."""
+    """The IoU of two masks is defined only in the module that its name suggests."""
     found: dict[str, set[str]] = {}
     package = ROOT / "scripts/cxr"
     for path in sorted(package.rglob("*.py")):
@@ -147,7 +147,7 @@ def test_agreement_where_there_is_none_to_speak_of():
 def test_intervals_of_agreement_draw_patients():
     yes = of_counts((4, 60), (2, 40))
     alone = agreed(yes, 4, replicates=2000).ac1_interval
-    # the same units, all of one kind in two patients: what is drawn is a patient, so the interval is far wider
+    # the same units, each kind in one of two patients: the bootstrap draws patients, so the interval is far wider
     two = agreement(yes, 4, np.array(["p"] * 60 + ["q"] * 40), replicates=2000, level=0.95, seed=1).ac1_interval
     assert alone[0] < agreed(yes, 4).ac1 < alone[1]
     assert two[1] == 1

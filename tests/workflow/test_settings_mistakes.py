@@ -253,7 +253,7 @@ def test_a_key_that_can_be_guessed_is_refused_before_any_job(tmp_path, size, fit
         params.check_files(chosen, "")
         return
     with pytest.raises(
-        UserError, match=rf"^release.salt: .* holds {size} bytes; fewer than 16 bytes are guessed: make a longer key"
+        UserError, match=rf"^release.salt: .* holds {size} bytes; fewer than 16 bytes can be guessed: make a longer key"
     ):
         params.check_files(chosen, "")
 

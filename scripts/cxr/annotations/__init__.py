@@ -1,4 +1,4 @@
-"""Annotations of public datasets: one module a format, each with a reader to one frame and a writer of its layout.
+"""Annotations of public datasets. One module per format reads its files into one structure and writes its layout.
 
-A module of this folder with a line ``WHAT = "…"`` is a format, by its name (:mod:`cxr.annotations.formats`).
+Each module of this folder with a line ``WHAT = "…"`` is a format of that name (:mod:`cxr.annotations.formats`).
 """

@@ -1,4 +1,4 @@
-"""Human annotations of any format as a table of boxes with the class names of VinBigData's detectors."""
+"""Converting human annotations of any format to a table of boxes with the class names of VinBigData's detectors."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -15,11 +15,11 @@ BOX_CLASS = {
     "cardiomegaly": "Cardiomegaly", "pneumonia": "Infiltration", "atelectasis": "Atelectasis",
     "opacity": "Lung Opacity", "consolidation": "Consolidation", "edema": "ILD", "effusion": "Pleural effusion",
 }  # fmt: skip
-"""Class of the detector's set nearest to each lesion type, for people's boxes in place of a detector's."""
+"""The detector class nearest to each lesion type, for human boxes that replace a detector's."""
 CONFIDENCE = 1.0
-"""People are sure."""
+"""Confidence of a human box."""
 OTHERS = {"Mass": "Nodule/Mass", "Nodule": "Nodule/Mass", "Infiltrate": "Infiltration"}
-"""Labels of NIH that are no lesion type of ours, or have a class of their own."""
+"""Labels of NIH that are none of the seven lesion types, or that have their own detector class."""
 SCHEMA = {
     "image_id": pl.String,
     **dict.fromkeys(("x1", "y1", "x2", "y2", "confidence"), pl.Float64),
@@ -28,9 +28,9 @@ SCHEMA = {
 
 
 def box_class(label: str, kind: str, classes: Mapping[str, str]) -> str | None:
-    """Return the class of the detector's set for a label of a format, None if it has none.
+    """Return the detector class for a label of a format, None if there is none.
 
-    ``classes`` {label: class} goes first; then the set's own names, the labels of NIH, and the lesion types.
+    ``classes`` {label: class} takes precedence, then the detector's own names, the labels of NIH and the lesion types.
     """
     own = {name.lower(): name for name in BOX_CLASSES}
     found = classes.get(label) or OTHERS.get(label) or own.get(label.lower())
@@ -38,7 +38,7 @@ def box_class(label: str, kind: str, classes: Mapping[str, str]) -> str | None:
 
 
 def corners(one: Annotation) -> tuple[float, float, float, float] | None:
-    """Return the box of a region, that around its mask where it has none; None without either or with no number."""
+    """Return a region's box, or the box around its mask. None if it has neither, or if a coordinate is not a number."""
     if one.box is not None:
         return one.box if np.isfinite(one.box).all() else None
     mask = one.mask()
@@ -48,10 +48,9 @@ def corners(one: Annotation) -> tuple[float, float, float, float] | None:
 def box_table(
     path: str | Path, kind: str, image_id: str, classes: Mapping[str, str]
 ) -> tuple[pl.DataFrame, Counter[str]]:
-    """Return the boxes of a file in original pixels, and how many regions were left out by reason.
+    """Return the boxes of a file in original pixels, and the number of omitted regions per reason.
 
-    ``image_id``: template of the cohort's image_id ({name}, {stem}). Raises UserError for a file that is none of the
-    format.
+    ``image_id``: template of the cohort's image_id ({name}, {stem}). Raises UserError for a file of another format.
     """
     found, gone = [], Counter()
     for one in read("the file", path, kind)[0]:

@@ -1,8 +1,8 @@
-"""The MIMIC-CXR table of the CheXmask database (PhysioNet): outlines of lungs and heart that a net drew.
+"""Reading the MIMIC-CXR table of the CheXmask database (PhysioNet): lungs and heart segmented by a net.
 
-A row: dicom_id, estimated Dice, 120 landmarks (x, y), runs of pixels for each organ, Height and Width, all in pixels
-of the original picture. Runs are "start length" pairs along the rows, the first pixel being 1. The table is 15 GB of
-text, so it streams by and is asked for some images; it is no annotation of people, and no format of
+A row holds dicom_id, estimated Dice, 120 landmarks (x, y), runs of pixels for each organ, Height and Width, all in
+pixels of the original image. Runs are "start length" pairs along the rows; the first pixel is 1. The table is 15 GB of
+text, so it is streamed and only the requested images are kept. It is not a human annotation, so it is not a format in
 :mod:`cxr.annotations.formats`.
 """
 
@@ -22,27 +22,27 @@ IDS, DICE, HEIGHT, WIDTH, POINTS = "dicom_id", "Dice RCA (Mean)", "Height", "Wid
 RUNS = {"right lung": "Right Lung", "left lung": "Left Lung", "heart": "Heart"}
 COLUMNS = [IDS, DICE, HEIGHT, WIDTH, POINTS, *RUNS.values()]
 LINES = [name for name in COLUMNS if name != POINTS]
-"""Columns whose cells have one line."""
+"""Columns whose cells hold a single line."""
 BATCH = 64
-"""Rows of the table that are handed on at a time; one takes about 60 kB."""
+"""Rows per block of the stream; one row takes about 60 kB."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the table: estimated Dice, size in pixels, landmarks and runs as the text that they are."""
+    """A row of the table: estimated Dice, size in pixels, landmarks and runs as undecoded text."""
 
     dice: float
     shape: tuple[int, int]
     points: str
     runs: tuple[str, ...]
-    """Of each organ of :data:`RUNS`, in that order."""
+    """The runs of each organ in :data:`RUNS`, in that order."""
 
 
 def rows_of(key: str, path: str | Path, image_ids: list[str]) -> Iterator[dict[str, str | None]]:
     """Yield the rows of some images, {column: text}, in the table's order. ``key``: the setting that names the file.
 
-    The table streams by: no more is held than what is just being read. Raises UserError with one sentence for a file
-    that is no such table.
+    The table is streamed: memory holds one block only. Raises UserError with one sentence for a file that is not such
+    a table.
     """
     try:
         table = pl.scan_csv(path, infer_schema=False)
@@ -51,7 +51,7 @@ def rows_of(key: str, path: str | Path, image_ids: list[str]) -> Iterator[dict[s
                 f"{key} {str(path)!r} lacks the column {', '.join(missing)}: give the CheXmask database's "
                 "OriginalResolution/MIMIC-CXR-JPG.csv"
             )
-        # a stray quotation mark joins lines: only the landmarks have several
+        # a stray quotation mark joins lines: only landmarks may span several
         joined = pl.any_horizontal(pl.col(LINES).str.contains("\n", literal=True))
         wanted = table.select(COLUMNS).filter(pl.col(IDS).is_in(image_ids) | joined)
         for batch in wanted.collect_batches(chunk_size=BATCH, maintain_order=True):
@@ -65,9 +65,9 @@ def rows_of(key: str, path: str | Path, image_ids: list[str]) -> Iterator[dict[s
 
 
 def read_rows(key: str, path: str | Path, image_ids: list[str]) -> dict[str, Row | None]:
-    """Return {image: row} of some images, of repeated rows the one with the highest Dice; None: not readable.
+    """Return {image: row} of some images; None for an unreadable row. Of repeated rows the highest Dice is kept.
 
-    Raises UserError as :func:`rows_of` does.
+    Raises UserError like :func:`rows_of`.
     """
     rows: dict[str, Row | None] = {}
     for values in rows_of(key, path, image_ids):
@@ -79,7 +79,7 @@ def read_rows(key: str, path: str | Path, image_ids: list[str]) -> dict[str, Row
 
 
 def _row(values: dict[str, str | None]) -> Row | None:
-    """Return a row, or None where one of its numbers is none."""
+    """Return a row, or None if one of its numbers cannot be parsed."""
     try:
         dice, height, width = (float(values[name]) for name in (DICE, HEIGHT, WIDTH))
         shape = int(height), int(width)
@@ -90,7 +90,7 @@ def _row(values: dict[str, str | None]) -> Row | None:
 
 
 def decode_runs(text: str, shape: tuple[int, int]) -> np.ndarray:
-    """Return uint8 (rows, columns), 1 in the runs. Raises ValueError for runs that are none or leave the picture."""
+    """Return uint8 (rows, columns), 1 in the runs. Raises ValueError for malformed runs or runs outside the image."""
     try:
         numbers = np.array(text.split(), np.int64)
     except OverflowError:
@@ -114,7 +114,7 @@ def encode_runs(mask: np.ndarray) -> str:
 
 
 def decode_points(text: str, count: int) -> np.ndarray:
-    """Return float64 (count, 2: x, y) of a list or a printed array. Raises ValueError for another count of numbers."""
+    """Parse float64 (count, 2: x, y) from a list or a printed array. Raises ValueError for another number of values."""
     numbers = [float(number) for number in re.findall(r"-?\d+(?:\.\d*)?(?:e[+-]?\d+)?", text)]
     if len(numbers) != 2 * count:
         raise ValueError(f"{len(numbers)} numbers instead of {2 * count}")
@@ -122,7 +122,7 @@ def decode_points(text: str, count: int) -> np.ndarray:
 
 
 def write(path: str | Path, rows: Mapping[str, Row]) -> None:
-    """Write the table of some images, with a column that nothing here reads, as the database's has several."""
+    """Write the table of some images, with one unused column, since the published table has several."""
     with open(path, "w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow([IDS, DICE, "Dice RCA (Max)", POINTS, *RUNS.values(), HEIGHT, WIDTH])

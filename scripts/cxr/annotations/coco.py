@@ -1,4 +1,4 @@
-"""COCO's JSON: boxes, polygons or run lengths; a phrase as MS-CXR's JSON has it, in ``label_text``."""
+"""COCO's JSON: boxes, polygons or run lengths. A phrase is in ``label_text``, as in MS-CXR's JSON."""
 
 import json
 from pathlib import Path
@@ -13,7 +13,7 @@ LESIONS: dict[str, str] = {}
 
 
 def read(key: str, path: Path) -> Annotations:
-    """Read the JSON; every picture that it lists was looked at. Raises UserError."""
+    """Read the JSON; every image that it lists counts as read by an annotator. Raises UserError."""
     try:
         with open(path, encoding="utf-8") as file:
             held = json.load(file)
@@ -39,7 +39,7 @@ def _region(row: dict, image: dict, label: str) -> Annotation:
 
 
 def write(path: Path, held: Annotations) -> None:
-    """Write the JSON; a picture's size and split are those of its first region. A mask is no file here."""
+    """Write the JSON. An image's size and split are those of its first region. Masks in files are not supported."""
     firsts = {one.image: one for one in reversed(held.regions)}
     numbers = {image: number for number, image in enumerate(sorted(held.seen | firsts.keys()), 1)}
     labels = {label: number for number, label in enumerate(sorted({one.label for one in held.regions}), 1)}

@@ -1,15 +1,15 @@
-"""Formats by name: a module of this folder that declares ``WHAT``, found without importing it.
+"""Finding annotation formats by name: each module of this folder that declares ``WHAT``, without importing it.
 
-A format declares, in literals:
+A format declares these literals:
 
 WHAT: what its file is, in a clause for the settings.
-FOLDER: True where it is a folder and no file.
-LESIONS: {label: lesion type} of its labels that have one; an infiltrate is an opacity, as in the reports (ours).
-HOLDS: which fields of :class:`cxr.annotations.regions.Annotation` its file has besides ``image`` and ``label``.
+FOLDER: True if it is a folder, not a file.
+LESIONS: {label: lesion type} for labels that have one; an infiltrate is an opacity, as in the reports (our choice).
+HOLDS: the fields of :class:`cxr.annotations.regions.Annotation` that its file has besides ``image`` and ``label``.
 
-and offers ``read(key, path)``, which returns :class:`cxr.annotations.regions.Annotations`, and ``write(path, held)``,
-which writes such annotations in the layout that ``read`` reads. Nothing is clipped, mapped or left out in reading but
-rows that say "no finding", whose pictures count as looked at.
+It offers ``read(key, path)``, which returns :class:`cxr.annotations.regions.Annotations`, and ``write(path, held)``,
+which writes them in the layout that ``read`` reads. Reading clips, maps and omits nothing except rows that say "no
+finding"; their images count as read by an annotator.
 """
 
 import ast
@@ -28,11 +28,11 @@ def _declared(source: Path) -> dict[str, object]:
 
 _FOUND = {path.stem: found for path in sorted(Path(__file__).parent.glob("*.py")) if (found := _declared(path))}
 FORMATS = tuple(_FOUND)
-"""The names of the formats there are."""
+"""The names of all formats."""
 FOLDERS = tuple(name for name, found in _FOUND.items() if found.get("FOLDER"))
-"""Those whose path is a folder."""
+"""The formats whose path is a folder."""
 
 
 def described() -> str:
-    """Return what the file of each format is, for people: ``coco: …; nih: …``."""
+    """Return the description of each format's file in one text: ``coco: …; nih: …``."""
     return "; ".join(f"{name}: {found['WHAT']}" for name, found in _FOUND.items())

@@ -1,6 +1,6 @@
-"""MIMIC-ILS, the authors' released dataset: a folder of one JSON and the masks as pictures.
+"""MIMIC-ILS, the authors' released dataset: a folder with one JSON and the masks as image files.
 
-``mimic_ils_instruction_answer.json`` holds split -> study -> its entry; a pair with a mask names its file.
+``mimic_ils_instruction_answer.json`` holds {split: {study: entry}}; a pair with a mask names the mask's file.
 """
 
 import json
@@ -17,11 +17,11 @@ FOLDER = True
 HOLDS = ("drawn", "split")
 JSON, MASKS = "mimic_ils_instruction_answer.json", "lesion_mask"
 LESIONS: dict[str, str] = {}
-"""Its targets are our lesion types, by their names."""
+"""Its targets have the names of the lesion types."""
 
 
 def read(key: str, path: Path) -> Annotations:
-    """Read the masks, each distinct one once; the negatives are no regions. Raises UserError."""
+    """Read each distinct mask once; negatives give no region. Raises UserError."""
     try:
         held = json.loads((path / JSON).read_text(encoding="utf-8"))
         found = {
@@ -42,7 +42,7 @@ def read(key: str, path: Path) -> Annotations:
 
 
 def write(path: Path, held: Annotations) -> None:
-    """Write the folder: a study a picture, a pair a mask, and the masks as PNG of 0 and 255."""
+    """Write the folder: one study per image, one pair per mask, and the masks as PNG of 0 and 255."""
     found: dict[str, dict] = {}
     for place, one in enumerate(held.regions):
         empty = {"dicom_id": one.image, "instruction_answer_pairs": {"positive_pairs": [], "negative_pairs": []}}

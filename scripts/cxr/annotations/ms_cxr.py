@@ -1,6 +1,6 @@
-"""MS-CXR (PhysioNet): boxes of phrases on pictures of MIMIC-CXR.
+"""MS-CXR (PhysioNet): boxes of phrases on images of MIMIC-CXR.
 
-All boxes of a picture with one ``label_text`` are one phrase. Version 1.1.0 has the column ``split``.
+All boxes of an image with the same ``label_text`` belong to one phrase. Version 1.1.0 has the column ``split``.
 """
 
 from pathlib import Path
@@ -39,7 +39,7 @@ def _region(row: dict) -> Annotation:
 
 
 def write(path: Path, held: Annotations) -> None:
-    """Write the CSV; a picture without a region has no row."""
+    """Write the CSV; an image without a region has no row."""
     header = ("dicom_id", "category_name", "label_text", "path", "x", "y", "w", "h")
     cells = (
         (one.image, one.label, one.phrase, f"files/{one.image}.jpg", *sides(one.box), *_size(one), one.split)

@@ -8,7 +8,7 @@ from cxr.annotations.tabular import from_sides, rows, sides, sifted, write_rows
 WHAT = "BBox_List_2017.csv of ChestX-ray14"
 HOLDS = ("box",)
 CORNERS = ("Bbox [x", "y", "w", "h]")
-"""How the official table calls its columns: one name, ``Bbox [x,y,w,h]``, cut at its commas."""
+"""Column names of the official table: the name ``Bbox [x,y,w,h]``, split at its commas."""
 COLUMNS = ("Image Index", "Finding Label", *CORNERS)
 LESIONS = {
     "Cardiomegaly": "cardiomegaly", "Pneumonia": "pneumonia", "Atelectasis": "atelectasis",
@@ -26,6 +26,6 @@ def read(key: str, path: Path) -> Annotations:
 
 
 def write(path: Path, held: Annotations) -> None:
-    """Write the table, with the empty columns that the official one has at its end; it has no picture without a box."""
+    """Write the table, with the official one's empty last columns. An image without a box has no row."""
     cells = ((one.image, one.label, *sides(one.box), "", "", "") for one in held.regions)
     write_rows(path, (*COLUMNS, "", "", ""), cells)

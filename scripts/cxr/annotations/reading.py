@@ -1,4 +1,4 @@
-"""Boxes and masks drawn by people, in any format by its name."""
+"""Reading human boxes and masks in any format, by its name."""
 
 import importlib
 from pathlib import Path
@@ -18,7 +18,7 @@ def module(kind: str) -> ModuleType:
 
 
 def read(key: str, path: str | Path, kind: str) -> Annotations:
-    """Return the regions of a file of a format, and the names of all pictures that were looked at.
+    """Return the regions of a file of a format, and the names of all images that annotators read.
 
     ``key``: the setting that names the file. Raises UserError for a file that cannot be read as that format.
     """
@@ -27,5 +27,5 @@ def read(key: str, path: str | Path, kind: str) -> Annotations:
 
 
 def lesions(kind: str) -> dict[str, str]:
-    """Return the lesion type of each label of a format that has one."""
+    """Return {label: lesion type} for the labels of a format that have a lesion type."""
     return module(kind).LESIONS

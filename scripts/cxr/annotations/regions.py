@@ -1,4 +1,4 @@
-"""What every format is read into: regions of pictures, as objects and as one table."""
+"""The common structure of all formats: annotated regions of images, as objects and as one table."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -26,14 +26,15 @@ SCHEMA = {
 
 @dataclass(frozen=True)
 class Annotation:
-    """One region: a ``box`` (x1, y1, x2, y2), a mask that was ``drawn``, or both.
+    """One region: a ``box`` (x1, y1, x2, y2), a mask in ``drawn``, or both.
 
-    Coordinates are continuous, in pixels of the picture that was annotated: the pixel (0, 0) covers 0 to 1. What a file
-    does not tell is "" or None.
+    Coordinates are continuous, in pixels of the annotated image: the pixel (0, 0) covers 0 to 1. A field that a file
+    lacks is "" or None.
 
-    ``image``: name of the picture as the file has it; ``drawn``: polygons or run lengths of COCO, or a picture that is
-    above 0 where the mask is; ``reader``: who drew it; ``size``: (rows, columns) of the picture it was drawn on;
-    ``phrase``: the words that the region shows, one phrase may have several regions; ``split``: as the file calls it.
+    ``image``: name of the image in the file; ``drawn``: polygons or run lengths of COCO, or the path of an image that
+    is above 0 inside the mask; ``reader``: the annotator; ``size``: (rows, columns) of the annotated image;
+    ``phrase``: the text that the region shows, where one phrase may have several regions; ``split``: the file's name
+    for it.
     """
 
     image: str
@@ -46,7 +47,7 @@ class Annotation:
     split: str = ""
 
     def mask(self) -> np.ndarray | None:
-        """Return the mask, bool (rows, columns), None without one; made when it is asked for, a file has thousands.
+        """Return the mask, bool (rows, columns), None without one. It is decoded on demand: a file has thousands.
 
         Raises ValueError for a mask that cannot be read.
         """
@@ -65,14 +66,14 @@ class Annotation:
 
 
 class Annotations(NamedTuple):
-    """What a file says: its ``regions`` in the file's order, and the names of all pictures that were looked at."""
+    """Contents of a file: its ``regions`` in the file's order, and the names of all images that annotators read."""
 
     regions: list[Annotation]
     seen: set[str]
 
 
 def table(regions: Iterable[Annotation]) -> pl.DataFrame:
-    """Return the regions as a table of :data:`SCHEMA`, a row each; masks stay with the regions."""
+    """Return the regions as a table of :data:`SCHEMA`, one row per region, without the masks."""
     none = (None,) * 4
     rows = [
         (one.image, one.label, *(one.box or none), one.phrase, one.reader, *(one.size or none[:2]), one.split)
@@ -82,7 +83,7 @@ def table(regions: Iterable[Annotation]) -> pl.DataFrame:
 
 
 def image_name(template: str, name: str) -> str:
-    """Return the cohort's image_id of a picture: ``template`` with its {name} (no folder) or {stem} (no ending)."""
+    """Return an image's image_id in the cohort: ``template`` with {name} (no folder) or {stem} (no ending) filled."""
     base = PurePosixPath(name)
     stem = base.stem if base.suffix.lower() in ENDINGS else base.name
     return template.replace("{name}", base.name).replace("{stem}", stem)
@@ -101,7 +102,7 @@ def polygons(drawn: list[list[float]], shape: tuple[int, int]) -> np.ndarray:
 
 
 def _spans(points: np.ndarray, y: float) -> Iterator[tuple[float, float]]:
-    """Yield where a level line lies inside a polygon (even-odd)."""
+    """Yield the intervals of a horizontal line that lie inside a polygon (even-odd rule)."""
     (x1, y1), (x2, y2) = points.T, np.roll(points, -1, axis=0).T
     crosses = (y1 <= y) != (y2 <= y)
     x = np.sort(x1[crosses] + (y - y1[crosses]) * (x2 - x1)[crosses] / (y2 - y1)[crosses])

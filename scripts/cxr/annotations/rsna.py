@@ -1,4 +1,4 @@
-"""RSNA's pneumonia challenge: ``stage_2_train_labels.csv``, boxes of lung opacity, and pictures without one."""
+"""RSNA's pneumonia challenge: ``stage_2_train_labels.csv``, with boxes of lung opacity and images without one."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ HOLDS = ("box",)
 SIDES = ("x", "y", "width", "height")
 COLUMNS = ("patientId", *SIDES, "Target")
 LABEL = "Lung Opacity"
-"""What every box of the file is."""
+"""Label of every box in the file."""
 LESIONS = {LABEL: "opacity"}
 
 
@@ -26,7 +26,7 @@ def read(key: str, path: Path) -> Annotations:
 
 
 def write(path: Path, held: Annotations) -> None:
-    """Write the table; the label of a region is :data:`LABEL`, the file has no other."""
+    """Write the table; it can hold no label but :data:`LABEL`."""
     cells = [(one.image, *sides(one.box), 1) for one in held.regions]
     nothing = sorted(held.seen - {one.image for one in held.regions})
     write_rows(path, COLUMNS, [*cells, *((image, *sides(None), 0) for image in nothing)])

@@ -1,4 +1,4 @@
-"""What the formats that are tables share: columns that must be there, numbers in cells, rows written out."""
+"""Shared code of the tabular formats: required columns, numbers in cells, writing rows."""
 
 import csv
 from collections.abc import Iterable, Iterator, Sequence
@@ -9,11 +9,11 @@ from cxr.base.errors import UserError
 from cxr.base.user_tables import read_frame
 
 NO_FINDING = ("no finding", "normal", "no lung opacity / not normal")
-"""Labels, in lower case, that say a picture was looked at and nothing was found."""
+"""Labels, in lower case, of an image that an annotator read without a finding."""
 
 
 def rows(key: str, path: Path, kind: str, wanted: Sequence[str], besides: Sequence[str] = ()) -> Iterator[dict]:
-    """Return the rows of a table, {column: text}. ``besides``: columns that need not be there.
+    """Return the rows of a table, {column: text}. ``besides``: optional columns.
 
     Raises UserError for a table that lacks one of the ``wanted`` columns.
     """
@@ -25,13 +25,13 @@ def rows(key: str, path: Path, kind: str, wanted: Sequence[str], besides: Sequen
 
 
 def sifted(found: Sequence[Annotation]) -> Annotations:
-    """Return the regions without those whose label says that nothing was found: their pictures were looked at."""
+    """Return the regions without those labelled "no finding"; their images still count as read."""
     nothing = {one.image for one in found if one.label.lower() in NO_FINDING}
     return Annotations([one for one in found if one.label.lower() not in NO_FINDING], nothing)
 
 
 def numbers(cells: Iterable[str | None]) -> tuple[float, ...] | None:
-    """Return the numbers of cells, None where one has none."""
+    """Return the numbers of cells, None if a cell holds no number."""
     try:
         return tuple(float(cell) for cell in cells)
     except (TypeError, ValueError):
@@ -39,7 +39,7 @@ def numbers(cells: Iterable[str | None]) -> tuple[float, ...] | None:
 
 
 def from_sides(cells: Iterable[str | float | None]) -> tuple[float, float, float, float] | None:
-    """Return the box (x1, y1, x2, y2) of cells x, y, width, height, None where one has no number."""
+    """Return the box (x1, y1, x2, y2) of cells x, y, width, height; None if a cell holds no number."""
     found = numbers(cells)
     if found is None:
         return None
@@ -48,7 +48,7 @@ def from_sides(cells: Iterable[str | float | None]) -> tuple[float, float, float
 
 
 def sides(box: tuple[float, float, float, float] | None) -> tuple[float | str, ...]:
-    """Return the cells x, y, width, height of a box, empty ones without it."""
+    """Return the cells x, y, width, height of a box, empty cells for None."""
     return ("",) * 4 if box is None else (box[0], box[1], box[2] - box[0], box[3] - box[1])
 
 

@@ -1,7 +1,7 @@
-"""VinDr-CXR (PhysioNet) and its copy VinBigData: boxes of single readers, in the test file of a consensus.
+"""VinDr-CXR (PhysioNet) and its copy VinBigData: boxes of single readers (train) or of a consensus (test).
 
-``annotations_train.csv`` and VinBigData's ``train.csv`` name the reader in ``rad_id``; ``annotations_test.csv`` has no
-such column.
+``annotations_train.csv`` and VinBigData's ``train.csv`` name the reader in ``rad_id``; ``annotations_test.csv`` lacks
+that column.
 """
 
 from pathlib import Path
@@ -21,7 +21,7 @@ LESIONS = {
 
 
 def read(key: str, path: Path) -> Annotations:
-    """Read a file of either part. Raises UserError."""
+    """Read a training or test file. Raises UserError."""
     found = [
         Annotation(
             row["image_id"],
@@ -35,7 +35,7 @@ def read(key: str, path: Path) -> Annotations:
 
 
 def write(path: Path, held: Annotations) -> None:
-    """Write the file of the first part, or of the test where no region names a reader."""
+    """Write a training file, or a test file if no region names a reader."""
     read_by = any(one.reader for one in held.regions)
     header = ("image_id", *(BESIDES if read_by else ()), "class_name", *CORNERS)
     found = [(one.image, one.reader, one.label, *(one.box or ("",) * 4)) for one in held.regions]

@@ -1,1 +1,1 @@
-"""The ground floor every stage stands on: errors, jobs, files, tables, ledgers, names."""
+"""The code that every stage uses: errors, jobs, files, tables, ledgers, vocabulary."""

@@ -1,4 +1,4 @@
-"""Files and folders that are whole or not there."""
+"""Atomic writing: a file or folder appears under its name only when it is complete."""
 
 import glob
 import itertools
@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 HOST = platform.node().partition(".")[0]
-"""Name of this computer: process numbers are its own, and a shared folder has many writers."""
+"""Name of this computer. Process numbers are unique only within one, and a shared folder has many writers."""
 LEFT_S = 86400
-"""After this time without a change, what another computer was writing is taken for left behind, seconds."""
+"""Seconds without a change after which another computer's temporary file counts as abandoned."""
 
 
 @contextmanager
@@ -30,14 +30,14 @@ def atomic(path: str | Path) -> Iterator[Path]:
 
 
 def _beside(path: Path) -> Path:
-    """Return the temporary name beside ``path``, whose folder is made and cleared of what killed jobs left there."""
+    """Return the temporary name beside ``path``. Creates the folder and removes leftovers of killed jobs from it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     clear(path)
     return path.with_name(f".{path.name}.{HOST}.{os.getpid()}.part")
 
 
 def clear(path: Path) -> None:
-    """Remove what killed jobs left of a file or folder: they could not, and it fills the disk."""
+    """Remove the temporary files that killed jobs left of a file or folder; they would fill the disk."""
     for left in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
         *_, host, process, _ = left.name.split(".")
         gone = host == HOST and Path("/proc/self").exists() and not Path(f"/proc/{process}").exists()
@@ -49,7 +49,7 @@ def _changed_lately(left: Path) -> bool:
     below = (Path(root) / name for root, folders, files in os.walk(left) for name in [*folders, *files])
     try:
         return any(path.lstat().st_mtime >= time.time() - LEFT_S for path in itertools.chain([left], below))
-    except FileNotFoundError:  # just removed or renamed by who made it
+    except FileNotFoundError:  # its writer has just removed or renamed it
         return True
 
 
@@ -58,7 +58,7 @@ def whole(path: str | Path) -> Iterator[Path]:
     """Yield a temporary folder beside ``path``; on success it takes that name, on failure it is removed."""
     final = Path(path)
     folder = _beside(final)
-    shutil.rmtree(folder, ignore_errors=True)  # of a process with our number, before a restart
+    shutil.rmtree(folder, ignore_errors=True)  # left by a process with the same number, before a restart
     folder.mkdir()
     try:
         yield folder
@@ -69,7 +69,7 @@ def whole(path: str | Path) -> Iterator[Path]:
 
 
 def link(source: Path, target: Path) -> None:
-    """Give a file a second name, or where the file system cannot, copy it."""
+    """Link a file under a second name; copy it where the file system has no links."""
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
         os.link(source, target)

@@ -1,4 +1,4 @@
-"""Columns of a table, declared once beside their writer: the schema and the table in docs/reference/files.md."""
+"""Declarations of table columns. Each yields the polars schema and the table in docs/reference/files.md."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ Kind = pl.DataType | type[pl.DataType]
 
 @dataclass(frozen=True)
 class Column:
-    """One column. ``kind``: its type in polars; ``meaning``: a sentence; ``unit``: of its values, if they have one."""
+    """One column. ``kind``: polars type; ``meaning``: a sentence; ``unit``: unit of the values, "" without one."""
 
     kind: Kind
     meaning: str
@@ -20,12 +20,12 @@ Columns = dict[str, Column]
 
 
 def schema(columns: Columns) -> dict[str, Kind]:
-    """Return {name: type}, as polars takes it."""
+    """Return the polars schema, {name: type}."""
     return {name: column.kind for name, column in columns.items()}
 
 
 def markdown(columns: Columns) -> str:
-    """Return the columns as a table for people, a line each."""
+    """Return the columns as a Markdown table, one line per column."""
     rows = [
         f"| `{name}` | {_told(column.kind)} | {column.unit} | {column.meaning} |" for name, column in columns.items()
     ]

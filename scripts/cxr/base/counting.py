@@ -1,6 +1,6 @@
-"""Numbers in sentences for people: one image file *is*, two image files *are*."""
+"""Singular and plural in messages: "1 image file is", "2 image files are"."""
 
 
 def counted(number: int, one: str, many: str) -> str:
-    """Return the number before the words that agree with it: "1 image file is", "2 image files are"."""
+    """Return the number with its singular or plural words: "1 image file is", "2 image files are"."""
     return f"{number} {one if number == 1 else many}"

@@ -1,6 +1,6 @@
-"""Engines by name: an engine of a stage is a module or package in the stage's that has a function ``load``.
+"""Finding engines by name: an engine is a module or package inside its stage's package with a function ``load``.
 
-What its module declares for the workflow: :mod:`cxr.workflow.engine_files`.
+:mod:`cxr.workflow.engine_files` documents what an engine's module declares for the workflow.
 """
 
 import importlib
@@ -12,11 +12,11 @@ from types import ModuleType
 from cxr.base.errors import UserError
 
 INTERFACE = "engine"
-"""The module of a stage's package that says what an engine is, and is none itself."""
+"""The module of a stage's package that defines the engine's interface; it is not an engine itself."""
 
 
 def engine_names(package: str) -> tuple[str, ...]:
-    """Return the names of the engines in a package, without importing them: some need heavy libraries."""
+    """Return the names of the engines in a package. Imports none of them, because some need heavy libraries."""
     names = []
     for folder in map(Path, importlib.import_module(package).__path__):
         for module in pkgutil.iter_modules([str(folder)]):
@@ -28,11 +28,11 @@ def engine_names(package: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Setup:
-    """What an engine is given besides its stage's options.
+    """What an engine receives besides its stage's options.
 
-    own: its own settings, the section of its name; files: paths by the names of its ``INPUTS`` and ``FILES``.
-    device: ``auto``, ``cpu`` or ``cuda``; batch: images at a time; asked: GPUs that the job asked for, None where none
-    is known. No result depends on these.
+    own: the engine's own settings (the section of its name); files: {name in ``INPUTS`` or ``FILES``: path}.
+    device: ``auto``, ``cpu`` or ``cuda``; batch: images per batch; asked: number of GPUs that the job requested, None
+    if unknown. No result depends on device, batch or asked.
     """
 
     own: dict = field(default_factory=dict)
@@ -43,7 +43,7 @@ class Setup:
 
     @classmethod
     def of(cls, own: dict, files: dict[str, str], compute: dict | None) -> "Setup":
-        """Put together what a stage was given; ``compute`` is the settings' section of that name."""
+        """Build a Setup from what a stage receives; ``compute`` is the settings' section of that name."""
         compute = compute or {}
         return cls(own, files, compute.get("device", "auto"), compute.get("batch", 1), compute.get("asked"))
 
@@ -51,7 +51,7 @@ class Setup:
 def engine_module(package: str, name: str) -> ModuleType:
     """Import the engine ``name`` of a stage's package (``"cxr.imaging.organs"``).
 
-    Raises UserError that names the setting and the engines there are.
+    Raises UserError, which names the setting and the available engines.
     """
     names = engine_names(package)
     if name not in names:

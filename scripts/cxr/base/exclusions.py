@@ -1,7 +1,7 @@
-"""Why an image or a study stops at a stage: every reason there is, in a sentence for who can mend it."""
+"""Reason codes for excluding an image or a study at a stage, each with a sentence for the person who can fix it."""
 
 STAGES = ("cohort", "frames", "reports", "organs", "anomaly", "anatomy", "boxes", "masks", "dataset")
-"""The stages that keep a ledger, in the order in which an image is asked for."""
+"""The stages that keep a ledger, in the order in which they process an image."""
 
 REASONS: dict[str, str] = {
     # cohort

@@ -1,6 +1,6 @@
-"""What an error says of its cause: a bad input, a lack of memory, or a broken device, machine or program.
+"""Classifying an error by its cause: a bad input, a lack of memory, or a broken device, machine or program.
 
-A bad input costs a row. All else ends the job, so that it is tried again, elsewhere where there is an elsewhere.
+A bad input excludes one row. Any other cause ends the job, so that it is retried, on another node if there is one.
 """
 
 import logging
@@ -17,8 +17,8 @@ DEVICE_ERRORS = {
     "AcceleratorError", "CudaError", "DeferredCudaCallError", "DistError", "DistBackendError", "DistNetworkError",
     "DistStoreError", "DeviceReset", "EPFail",
 }  # fmt: skip
-"""Classes of torch and onnxruntime that only a device or the connection of devices raises, by name: the core knows
-neither."""
+"""Error classes of torch and onnxruntime that only a device or the link between devices raises. They are matched by
+name: this package imports neither library."""
 DEVICE_WORDS = re.compile(
     r"cuda error|cuda failure|cuda driver|cuda kernel errors|cuda initialization|no cuda gpus|not compiled with cuda|"
     r"cudnn|cublas|cusolver|cusparse|cufft|nvrtc|nccl|nvml|no kernel image|device-side assert|illegal memory access|"
@@ -26,19 +26,19 @@ DEVICE_WORDS = re.compile(
     r"hip error|hiperror|miopen|executionprovider|unable to find an engine to execute|could not run '",
     re.IGNORECASE,
 )
-"""What torch, onnxruntime and the libraries below them say where a device or its software does not do."""
+"""Messages of torch, onnxruntime and the libraries below them about a failing device or its software."""
 OURS = PurePath(__file__).parents[1].name
-"""The package whose functions a failure is told by."""
+"""The package whose function names identify a failure."""
 CALLER = f"{OURS}.base.workers"
-"""The module that calls the engines, which says nothing of one."""
+"""The module that calls the engines; its functions do not identify a failure."""
 
 
 class Broken(RuntimeError):
-    """Not an input but the device, the machine or the program: the job ends, with its cause's traceback in the log."""
+    """The device, the machine or the program is broken, not an input. The job ends; the log holds the traceback."""
 
 
 def broken(error: BaseException) -> str:
-    """Return what is broken where an error is no input's fault ("the device", "the program", "the machine"), or ""."""
+    """Return "the device", "the program" or "the machine" if that is broken; "" if the error may be an input's."""
     if isinstance(error, Broken):
         return "the job"
     names = {kind.__name__ for kind in type(error).__mro__}
@@ -58,27 +58,27 @@ def _of_onnxruntime(error: BaseException) -> bool:
 
 
 def no_inputs(error: BaseException) -> bool:
-    """Tell whether an error is to be raised as it is: a lack of memory, what is :func:`broken`, or a sentence."""
+    """Tell whether an error is no input's fault and must be re-raised: out of memory, :func:`broken`, UserError."""
     told = type(error).__name__ == "StoreError" or isinstance(error, UserError)
     return told or out_of_memory(error) or bool(broken(error))
 
 
 def end(what: str, error: BaseException) -> Broken:
-    """Return how a job ends of a ``broken`` error; raise it ``from error``."""
+    """Return the exception that ends a job after a :func:`broken` error; raise it ``from error``."""
     return Broken(
         f"{what}: {broken(error)} is broken, not an image ({brief(error)}), on {platform.node()}: the job fails, and "
-        "is tried again where the profile says so"
+        "is retried if the profile says so"
     )
 
 
 def brief(error: BaseException) -> str:
-    """Return an error's class and the first line of what it says, for the log."""
+    """Return an error's class and the first line of its message, for the log."""
     said = next(iter(str(error).strip().splitlines()), "")
     return f"{type(error).__name__}: {said[:300]}" if said else type(error).__name__
 
 
 def sentence(error: BaseException) -> str:
-    """Return what failed, for a row of the ledger: by the names in our code, for an error's text may hold anything."""
+    """Return what failed, for the ledger. It names only functions of this code: an error's text may hold anything."""
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     named = [(frame.f_globals.get("__name__", ""), frame.f_code.co_name) for frame in frames]
     own = [pair for pair in named if pair[0].split(".")[0] == OURS and pair[0] != CALLER]
@@ -89,26 +89,26 @@ def sentence(error: BaseException) -> str:
 
 @dataclass(frozen=True)
 class Tolerance:
-    """How many failures of an engine are the images' own (settings ``compute.failures_in_row``, ``failed_share``)."""
+    """How many engine failures are attributed to the images (``compute.failures_in_row``, ``failed_share``)."""
 
     in_row: int | None = None
-    """Images in a row with the same error that end the job; None for any number."""
+    """Number of consecutive images with the same error that ends the job; None for no limit."""
     share: float = 1.0
-    """Share of the images that may fail, of a job in which at least ``in_row`` do, or all."""
+    """Fraction of the images that may fail; it applies once ``in_row`` images, or all, have failed."""
 
     @classmethod
     def of(cls, compute: dict | None) -> "Tolerance":
-        """Take it out of the settings' section ``compute``; without one, whatever fails is the images' own."""
+        """Read it from the settings' section ``compute``; without one there is no limit."""
         compute = compute or {}
         return cls(compute.get("failures_in_row"), compute.get("failed_share", 1.0))
 
 
 NO_LIMIT = Tolerance()
-"""Of who is not told: whatever fails is the images' own."""
+"""No limit: every failure is attributed to its image."""
 
 
 class Failures:
-    """Counts the failures of a job in the order of its images, and ends it where they are not the images' own."""
+    """Counts a job's failures in the order of its images, and ends the job when they exceed the tolerance."""
 
     def __init__(self, what: str, total: int, tolerance: Tolerance):
         self.what, self.total, self.tolerance = what, total, tolerance
@@ -117,15 +117,15 @@ class Failures:
         self._shown: set[str] = set()
 
     def passed(self) -> None:
-        """Note an image that the engine did not fail on."""
+        """Record an image that the engine processed."""
         self.row = 0
 
     def note(self, kind: str, error: BaseException | None = None) -> None:
-        """Note a failure: what is the same where the same goes wrong, and the error. Raises Broken."""
+        """Record a failure: ``kind`` is equal for equal failures (:func:`kind_of`). Raises Broken over the limit."""
         if kind not in self._shown:
             self._shown.add(kind)
-            # with its traceback in the file alone: see cxr.base.jobs.start
-            log.debug("%s: the first image on which this happens: %s", self.what, kind, exc_info=error)
+            # at level DEBUG the traceback goes to the log file alone: see cxr.base.jobs.start
+            log.debug("%s: first image with this failure: %s", self.what, kind, exc_info=error)
         if kind != self._first[0] or not self.row:
             self._first, self.row = (kind, error), 0
         self.row += 1
@@ -142,10 +142,10 @@ class Failures:
         kind, error = self._first
         raise Broken(
             f"{self.what}: {how} ({kind}), on {platform.node()}: something other than the images is broken; the job "
-            f"fails, and is tried again where the profile says so. If it is the images, raise {key}"
+            f"fails, and is retried if the profile says so. If the images are at fault, raise {key}"
         ) from error
 
 
 def kind_of(error: BaseException) -> str:
-    """Return what is the same where the same error happens again: class and text without its numbers."""
+    """Return a text that is equal for equal errors: class and message, each number replaced by "#"."""
     return re.sub(r"\d+", "#", brief(error))

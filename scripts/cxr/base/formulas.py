@@ -1,7 +1,7 @@
-"""Texts in tables for people: what a spreadsheet would run as a formula stands behind an apostrophe.
+"""Guarding the texts of TSV and CSV tables: a text that a spreadsheet would run as a formula gets an apostrophe.
 
-A report may begin with "-", an id with "=". A text that has apostrophes already gets one more, so that reading takes
-away what writing added. Numbers are none.
+A report may begin with "-", an id with "=". A text that already begins with apostrophes before such a sign gets one
+more, so that reading restores the original. Numbers are not guarded.
 """
 
 import re
@@ -21,7 +21,7 @@ def _texts(table: pl.DataFrame) -> list[str]:
 
 
 def guarded(table: pl.DataFrame) -> pl.DataFrame:
-    """Return a table as it is written."""
+    """Return a table with its texts guarded, for writing."""
     return table.with_columns(
         pl.when(_is_formula(pl.col(name))).then("'" + pl.col(name)).otherwise(pl.col(name)).alias(name)
         for name in _texts(table)
@@ -29,7 +29,7 @@ def guarded(table: pl.DataFrame) -> pl.DataFrame:
 
 
 def unguarded(table: pl.DataFrame) -> pl.DataFrame:
-    """Return a table as it was before :func:`guarded`."""
+    """Return a table without the apostrophes that :func:`guarded` added."""
     return table.with_columns(
         pl.when(pl.col(name).str.starts_with("'") & _is_formula(pl.col(name)))
         .then(pl.col(name).str.slice(1))

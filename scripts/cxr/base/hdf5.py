@@ -1,4 +1,4 @@
-"""Shards in HDF5: written whole or not at all, one chunk an image, readable by anyone.
+"""Shards in HDF5: written atomically, one chunk per image, readable without this project.
 
 Ten lines suffice without this module::
 
@@ -6,11 +6,11 @@ Ten lines suffice without this module::
     with h5py.File("results/organs/00.h5") as f:
         names = f["image_id"].asstr()[:]
         labels = f["mask"].attrs["labels"].astype(str)
-        packed = f["mask"][0]                          # (K, 512, 64) uint8, eight pixels a byte
+        packed = f["mask"][0]                          # (K, 512, 64) uint8, eight pixels per byte
         mask = np.unpackbits(packed, axis=-1).astype(bool)   # (K, 512, 512)
 
-The codecs are those that were smallest among the fast in ``benchmarks/storage.py`` (docs/reference/benchmarks.md).
-HDF5 notes in each dataset how it is compressed: files of other codecs are read alike.
+The codecs gave the smallest files among the fast ones in ``benchmarks/storage.py`` (docs/reference/benchmarks.md).
+HDF5 stores the codec in each dataset, so files with other codecs are read in the same way.
 """
 
 import hashlib
@@ -35,7 +35,7 @@ FRAME = (
 MASK = hdf5plugin.Zstd(clevel=3)
 """Codec of packed masks."""
 MAP = hdf5plugin.Zstd(clevel=14)
-"""Codec of what is mostly zero and made by a net, beside which the slower writing does not count."""
+"""Codec of mostly-zero arrays that a net makes: its slower writing is negligible beside the net."""
 PICTURE = hdf5plugin.Htj2k()
 """Codec of grey pictures: lossless High-Throughput JPEG 2000. hdf5plugin reads it from version 7.1 on."""
 
@@ -51,15 +51,15 @@ def unpack(packed: np.ndarray) -> np.ndarray:
 
 
 def mask_id(study_id: str, packed: np.ndarray) -> str:
-    """Name a packed mask by its study and content, so that equal masks share it and it says nothing of shards."""
+    """Return a packed mask's id from its study and content: equal masks share it, and it does not depend on shards."""
     return "m" + hashlib.blake2b(study_id.encode() + packed.tobytes()).hexdigest()[:16]
 
 
 def _texts(texts: list[str] | tuple[str, ...]) -> np.ndarray:
-    """Return texts as an array of one length (UTF-8).
+    """Return texts as an array of fixed-length UTF-8 strings.
 
-    HDF5 keeps texts of any length apart from the rest and without a checksum: a lost bit there could give a row another
-    image's name, or make HDF5 read for ever.
+    HDF5 stores variable-length texts apart and without a checksum: a flipped bit there could give a row another
+    image's name, or make HDF5 read without end.
     """
     coded = [text.encode() for text in texts]
     return np.array(coded, dtype=h5py.string_dtype("utf-8", max([1, *map(len, coded)])))
@@ -73,7 +73,7 @@ def _tell(what: h5py.File | h5py.Dataset, name: str, value: object) -> None:
 
 
 def _plain(value: object) -> object:
-    """Return an attribute as a builtin."""
+    """Return an attribute as a Python builtin."""
     value = value.item() if isinstance(value, np.generic) else value
     return value.decode() if isinstance(value, bytes) else value
 
@@ -81,11 +81,11 @@ def _plain(value: object) -> object:
 class ShardWriter:
     """Append rows to a shard. Use inside ``with``: the file appears under its name only when the block succeeds.
 
-    Fields are made from the first row; ``key`` names the row id (``image_id`` or ``mask_id``). A bool array is stored
-    packed; a packed field also takes rows that are packed already (uint8).
-    ``attrs`` are written on the file, ``labels`` on each packed field, ``units`` on each field named; ``pictures``
-    names the uint8 fields that are pictures, for their codec.
-    An empty shard is valid: give ``empty`` = {field: (row shape, dtype)} so that its datasets exist.
+    The first row defines the fields. ``key`` names the row id (``image_id`` or ``mask_id``). A bool array is stored
+    packed; a packed field also accepts rows that are already packed (uint8).
+    ``attrs`` are written on the file, ``labels`` on each packed field, ``units`` on each named field. ``pictures``
+    names the uint8 fields that hold images, which choose their codec.
+    An empty shard is valid: ``empty`` = {field: (row shape, dtype)} creates its datasets.
     """
 
     def __init__(
@@ -147,7 +147,7 @@ class ShardWriter:
             if name not in self._fields:
                 self._create(name, value.shape, value.dtype)
         if row == self._room:
-            self._resize(max(16, 2 * row))  # a new size takes as long as a mask
+            self._resize(max(16, 2 * row))  # each resize takes as long as writing a mask
         for name, value in arrays.items():
             data, packed = self._fields[name]
             data[row] = pack(value) if packed and value.dtype.kind == "b" else value
@@ -182,7 +182,7 @@ class Shard:
         try:
             self._file = h5py.File(self.path, "r")
             self.ids: list[str] = list(self._file[self.key].asstr()[:])
-            # all at once: looking one up anew for each row would take as long as reading it
+            # all at once: looking a dataset up again for each row would take as long as reading the row
             fields = {name: self._file[name] for name in self._file if name != self.key}
             self._fields = {name: (data, bool(data.attrs.get("packed"))) for name, data in fields.items()}
         except (OSError, KeyError) as error:
@@ -209,12 +209,12 @@ class Shard:
         return [str(_plain(label)) for label in self._file[field].attrs["labels"]]
 
     def shape(self, field: str = "mask") -> tuple[int, ...]:
-        """Shape of a row as :meth:`get` gives it."""
+        """Shape of a row that :meth:`get` returns."""
         data, packed = self._fields[field]
         return (*data.shape[1:-1], data.shape[-1] * (8 if packed else 1))
 
     def stored(self, field: str, row_id: str) -> np.ndarray:
-        """Return one row of a field as it is stored (eight pixels a byte if packed). Raises like :meth:`get`."""
+        """Return one row of a field as it is stored (eight pixels per byte if packed). Raises like :meth:`get`."""
         try:
             return self._fields[field][0][self.row_of[row_id]]
         except OSError as error:

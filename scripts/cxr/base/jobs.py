@@ -1,4 +1,4 @@
-"""What a job does besides its work: its log, progress, a sentence instead of a traceback, the call of its function."""
+"""What every job needs around its work: logging, progress, one-sentence errors, and the call of its function."""
 
 import importlib
 import inspect
@@ -19,12 +19,12 @@ log = logging.getLogger("cxr")
 def start(log_file: str) -> None:
     """Send logging and uncaught errors to the rule's log file and to stderr.
 
-    A :class:`UserError` or :class:`cxr.base.errors.StoreError` prints its sentence alone, and so does a lack of memory
-    or of disk; :class:`cxr.base.faults.Broken` leaves the traceback of its cause in the log and its sentence on stderr,
-    anything else, our own fault, its traceback and one line. A result that is found damaged is renamed. What is logged
-    below the level INFO is in the log file alone.
+    A :class:`UserError`, a :class:`cxr.base.errors.StoreError` or a lack of memory or disk prints its sentence alone.
+    :class:`cxr.base.faults.Broken` prints its sentence on stderr; the log also holds its cause's traceback. Any other
+    error is a bug: the log holds its traceback, stderr one line. A damaged result is renamed. Messages below the level
+    INFO go to the log file alone.
     """
-    logging.raiseExceptions = False  # a log on a full disk is no reason for a traceback
+    logging.raiseExceptions = False  # a log that fails on a full disk needs no traceback
     try:
         handlers = [logging.FileHandler(log_file, mode="w", encoding="utf-8"), logging.StreamHandler(sys.stderr)]
     except OSError as error:
@@ -53,7 +53,7 @@ def start(log_file: str) -> None:
     def report_last(kind, error, trace) -> None:
         report(kind, error, trace)
         if shortage(error):
-            # what HDF5 could not close for the same reason, it would complain of when Python ends
+            # HDF5 could not close a file for the same reason, and would complain when Python ends
             sys.excepthook = sys.unraisablehook = lambda *_: None
 
     sys.excepthook = report_last
@@ -61,21 +61,21 @@ def start(log_file: str) -> None:
 
 
 def _set_aside(damaged: Path | None) -> str:
-    """Rename a damaged result, so that the next run makes it anew, and say so; a user's own file is left alone."""
+    """Rename a damaged result, so that the next run remakes it, and return a message; a user's file is left alone."""
     if damaged is None or damaged.parts[0] != "results":
         return ""
     aside = damaged.with_name(f"{damaged.name}.damaged")
     try:
         damaged.replace(aside)
-    except OSError:  # another job was faster, or we may not
+    except OSError:  # another job was faster, or the permission is missing
         return ""
-    return f"{damaged} is damaged and now called {aside.name}: run again, and it is made anew with all that needs it"
+    return f"{damaged} is damaged and was renamed to {aside.name}: run again to remake it and all that depends on it"
 
 
 def progress(items: Iterable[T], total: int, what: str, every_s: float = 30.0) -> Iterator[T]:
     """Yield the items and log a line of progress at the start, every ``every_s`` seconds, and at the end.
 
-    An item that takes longer is told of while it is made: after ``every_s`` seconds, and whenever its time has doubled.
+    An item that takes longer is logged while it is made: after ``every_s`` seconds, then each time its time doubles.
     """
     began = last = time.monotonic()
     done, over = 0, threading.Event()
@@ -99,19 +99,19 @@ def progress(items: Iterable[T], total: int, what: str, every_s: float = 30.0) -
 
 
 class _Waiting:
-    """Tells of an item that takes long, from a thread of its own: the thread that works on it is busy."""
+    """Logs an item that takes long. It does so from its own thread, because the working thread is busy."""
 
     def __init__(self, what: str, total: int, every_s: float):
         self._what, self._total, self._every_s = what, total, every_s
         self.begin(0)
 
     def begin(self, done: int) -> None:
-        """Note that the next item is being made, after ``done`` of them."""
+        """Record that the next item is being made, after ``done`` finished ones."""
         self._item = (done, time.monotonic())
         self._told_s = self._every_s
 
     def pause(self) -> None:
-        """Note that none is being made: what is done with an item is another's matter."""
+        """Record that no item is being made: the caller now works on the last one."""
         self._item = None
 
     def tell(self, over: threading.Event) -> None:
@@ -124,15 +124,15 @@ class _Waiting:
 
 
 def part(snakemake) -> None:
-    """Do a rule's work: call the function that its param ``function`` names, "ils.masks.sweep.run_shard" below cxr.
+    """Do a rule's work: call the function in its param ``function``, such as "ils.masks.sweep.run_shard" (below cxr).
 
-    It gets the rule's inputs and outputs, and of these what its signature asks for: ``options`` (of the class that it
-    says) and ``attrs``, what every result carries (rule, code digest, settings); without options each param by its
-    name; ``threads``; ``code``, the digest; each wildcard by its name; ``compute`` (:func:`compute_of`) and
-    ``execution``, how the stage's language model is run.
+    The function receives the rule's inputs and outputs. It also receives those of the following that its signature
+    names: ``options`` (an instance of the annotated class) and ``attrs``, which every result carries (rule, code
+    digest, settings); without options, each param by its name; ``threads``; ``code``, the digest; each wildcard by its
+    name; ``compute`` (:func:`compute_of`); ``execution``, how the stage's language model is run.
 
-    The settings come as one param, ``options``: Snakemake compares the set of a rule's values whatever their names, so
-    a value that moves from one key to another, or that another key has too, would not be seen to change.
+    The settings come as one param, ``options``. Snakemake compares only the set of a rule's values, not their names: it
+    would miss a value that moves from one key to another, or that another key also has.
     """
     start(snakemake.log[0])
     params = dict(snakemake.params.items())
@@ -155,8 +155,9 @@ def part(snakemake) -> None:
 
 
 def compute_of(snakemake) -> dict:
-    """Return the section ``compute`` of the settings, and as ``asked`` the GPUs that the job asked for.
+    """Return the settings' section ``compute``, with the number of GPUs that the job requested as ``asked``.
 
-    It is no param: how a net is run re-runs nothing. Nor is ``execution``, how a stage's language model is run.
+    It is not a param, so a change of how a net is run re-runs nothing. The same holds for ``execution``, how a stage's
+    language model is run.
     """
     return snakemake.config["compute"] | {"asked": snakemake.resources.get("gpu", 0)}

@@ -1,4 +1,4 @@
-"""Nothing is lost in silence: accepted + excluded = input, at every stage."""
+"""The ledger of a stage: it proves that every input was either accepted or excluded with a reason."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -17,11 +17,11 @@ class Ledger:
         self.excluded: list[dict] = []
 
     def accept(self, image_id: str) -> None:
-        """Note that the image passes to the next stage."""
+        """Record that the image passes to the next stage."""
         self.accepted.append(image_id)
 
     def exclude(self, image_id: str, study_id: str, reason: str, detail: str = "") -> None:
-        """Note that the image stops here. ``detail`` must hold no patient text and no path with identifiers."""
+        """Record that the image stops here. ``detail`` must hold no patient text and no path with identifiers."""
         self.excluded.append(
             {"image_id": image_id, "study_id": study_id, "stage": self.stage, "reason": reason, "detail": detail}
         )
@@ -45,13 +45,13 @@ def gather(
 ) -> None:
     """Join tables of exclusions into one sorted table, with the study of each image from the cohort's table ``images``.
 
-    ``thresholds`` (one name a table) become a column of that name.
+    ``thresholds`` (one name per table) becomes a column of that name.
     """
     tables = [read_table(path) for path in excluded]
     if thresholds:
         named = zip(tables, thresholds, strict=True)
         tables = [table.with_columns(thresholds=pl.lit(name, dtype=pl.String)) for table, name in named]
-    # an image stage knows images, not studies
+    # an image stage knows the image_id but not the study_id
     studies = (
         read_table(images).select("image_id", known="study_id").unique("image_id", keep="first", maintain_order=True)
     )

@@ -1,4 +1,4 @@
-"""What a module assigns at its top, read without importing it: its libraries may be in a job's environment alone."""
+"""Reading a module's top-level assignments without importing it: its libraries may be missing here."""
 
 import ast
 from pathlib import Path

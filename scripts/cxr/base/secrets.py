@@ -1,19 +1,19 @@
-"""Files of secret keys."""
+"""Reading secret keys from files."""
 
 from pathlib import Path
 
 from cxr.base.errors import UserError, existing_file
 
 FEWEST_BYTES = 16
-"""Shortest key; a shorter one could be found by trying."""
+"""Shortest accepted key; a shorter one could be guessed by trial."""
 
 
 def secret(setting: str, path: str | None) -> bytes:
-    """Return the key in the file that a setting names, stripped. Raises UserError without one, and for a short one."""
+    """Return the key in the file that a setting names, stripped. Raises UserError if it is missing or too short."""
     held = Path(existing_file(setting, path)).read_bytes().strip()
     if len(held) < FEWEST_BYTES:
         raise UserError(
-            f"{setting}: {path!r} holds {len(held)} bytes; fewer than {FEWEST_BYTES} bytes are guessed: make a longer "
-            "key (head -c 32 /dev/urandom | base64 > key)"
+            f"{setting}: {path!r} holds {len(held)} bytes; fewer than {FEWEST_BYTES} bytes can be guessed: make a "
+            "longer key (head -c 32 /dev/urandom | base64 > key)"
         )
     return held

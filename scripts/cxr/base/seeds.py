@@ -1,11 +1,11 @@
-"""Randomness that depends on what is drawn for, never on when or where it is drawn."""
+"""Random generators seeded by what is drawn (seed, study, finding …), never by process, shard or time."""
 
 import hashlib
 import random
 
 
 def stable_hash(*parts: object) -> int:
-    """Return a 64-bit integer from the parts: the same on every machine and in every process."""
+    """Return a 64-bit hash of the parts, the same on every machine and in every process."""
     text = "\x1f".join(str(part) for part in parts)
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
 
@@ -21,6 +21,6 @@ def shard_of(subject_id: str, shards: int) -> int:
 
 
 def shard_names(shards: int) -> list[str]:
-    """Return the zero-padded names of all shards; a pure function of their number, so no checkpoint is needed."""
+    """Return the zero-padded names of all shards. They depend only on the number, so no checkpoint rule is needed."""
     width = max(2, len(str(shards - 1)))
     return [f"{index:0{width}d}" for index in range(shards)]

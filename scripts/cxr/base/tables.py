@@ -1,4 +1,4 @@
-"""Small tables (Parquet, TSV, CSV) and JSON Lines: whole or not at all, same bytes for same rows, checksummed."""
+"""Small tables (Parquet, TSV, CSV) and JSON Lines: written atomically, byte-stable, with checksums."""
 
 import hashlib
 import io
@@ -16,13 +16,13 @@ from cxr.base.exclusions import REASONS
 from cxr.base.formulas import guarded, unguarded
 
 DIGEST = "digest"
-"""Where a Parquet file holds a digest of itself, for polars gives pages no checksum."""
+"""Metadata key under which a Parquet file holds a digest of itself; polars writes no page checksums."""
 BLANK = "0" * 32
-"""What stands for a Parquet file's digest while that is made."""
+"""Placeholder for a Parquet file's digest while it is computed."""
 BEFORE_DIGEST = b"\x18%c%b\x18%c" % (len(DIGEST), DIGEST.encode(), len(BLANK))
-"""What comes before the digest in a Parquet file: its name and, as Thrift writes them, both lengths."""
+"""The bytes before the digest in a Parquet file: its key and, in Thrift's encoding, both lengths."""
 CRC = "crc32"
-"""Last key of a checked JSON line: CRC-32 of the line before it, eight hexadecimal digits."""
+"""Last key of a checked JSON line: CRC-32 of the rest of the line, eight hexadecimal digits."""
 
 
 def write_table(path: str | Path, table: pl.DataFrame) -> None:
@@ -34,13 +34,13 @@ def write_table(path: str | Path, table: pl.DataFrame) -> None:
         if Path(path).suffix == ".parquet":
             temporary.write_bytes(_with_digest(table))
         else:
-            # polars would write an empty text as "" to tell it from null; people and spreadsheets do not
+            # polars would write an empty text as "" to distinguish it from null; spreadsheets make no such difference
             plain = guarded(table.with_columns(pl.col(pl.String).replace("", None)))
             plain.write_csv(temporary, separator="\t" if Path(path).suffix == ".tsv" else ",")
 
 
 def _with_digest(table: pl.DataFrame) -> bytes:
-    """Return a Parquet file that holds a digest of itself, made with zeros in the digest's place: polars makes none."""
+    """Return a Parquet file that holds a digest of itself, computed with zeros in the digest's place."""
     file = io.BytesIO()
     table.write_parquet(file, compression="zstd", statistics=False, metadata={DIGEST: BLANK})
     data = file.getvalue()
@@ -49,7 +49,7 @@ def _with_digest(table: pl.DataFrame) -> bytes:
 
 
 def _whole(data: bytes) -> bytes:
-    """Return the bytes of a Parquet file. Raises ValueError where its digest, if it has one, is of others."""
+    """Return the bytes of a Parquet file. Raises ValueError if its digest, where it has one, does not match."""
     before, found, after = data.rpartition(BEFORE_DIGEST)
     told, after = after[: len(BLANK)], after[len(BLANK) :]
     if found and _hex(before + found + BLANK.encode() + after).encode() != told:
@@ -64,7 +64,7 @@ def _hex(data: bytes) -> str:
 def read_table(path: str | Path) -> pl.DataFrame:
     """Read a Parquet, TSV or CSV table; an empty cell of a text column of the latter two is "".
 
-    Raises StoreError with one sentence if it cannot be read, or is a Parquet file of ours and not as it was written.
+    Raises StoreError with one sentence if it cannot be read, or if a Parquet file's digest does not match.
     """
     try:
         if Path(path).suffix == ".parquet":
@@ -90,7 +90,7 @@ def _checked(text: str) -> str:
 def read_lines(path: str | Path) -> Iterator[dict]:
     """Yield the objects of a JSON Lines file, without their checksums.
 
-    Raises StoreError for a line that is no JSON or has another checksum.
+    Raises StoreError for a line that is not a JSON object or whose checksum does not match.
     """
     try:
         with open(path, encoding="utf-8") as file:

@@ -1,8 +1,9 @@
-"""Tables that people make: CSV as spreadsheets and databases save it, or Parquet, read strictly.
+"""Strict reading of a user's tables: CSV as spreadsheets and databases save it, or Parquet.
 
 Delimiter (comma, semicolon, tab, bar), encoding (UTF-8, UTF-16, Windows-1252), line ends (also CR alone) and headings
-(any case, with spaces) are told apart. What could lose a row or mix two is refused in one sentence that names the line.
-Standard library only, for the driver imports it; polars is loaded where a table is Parquet or is asked for as one.
+(any case, with spaces) are detected. A fault that could lose a row or mix two is refused in one sentence that names the
+line. The module uses the standard library only, because the driver imports it; polars is loaded only for Parquet and
+for :func:`read_frame`.
 """
 
 import csv
@@ -23,7 +24,7 @@ log = logging.getLogger("cxr")
 csv.field_size_limit(1 << 27)
 DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
 HEAD_BYTES = 1 << 20
-"""How much of a table is looked at before any job is planned."""
+"""Bytes of a table that are checked before any job is planned."""
 ENDINGS = (".dcm", ".dicom", ".png", ".jpg", ".jpeg")
 _OTHER_KINDS = (
     (b"PK\x03\x04", "an Excel or OpenDocument workbook, or another ZIP file: save its sheet as CSV (UTF-8)"),
@@ -37,18 +38,18 @@ _PARQUET = b"PAR1"
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _GUARD = re.compile(r'="(.*)"', re.DOTALL)
 NO_VALUES = frozenset({"nan", "null", "none", "n/a", "na", "#n/a", "nat", "<na>"})
-"""What programs write into a cell that has no value, in lower case."""
+"""Markers of a missing value that programs write into a cell, in lower case."""
 
 
 class Fault(ValueError):
-    """What is wrong with a table, and the remedy, without the table's name."""
+    """A fault in a table: what is wrong and the remedy, without the table's name."""
 
 
 @dataclass(frozen=True)
 class Sheet:
-    """A table: its ``header``, and its ``rows``, (line, cells) of each that is not blank, lines counted from 1.
+    """A table: its ``header``, and ``rows`` as (line, cells) of each row that is not blank, lines counted from 1.
 
-    A row has as many cells as the header, or :meth:`checked` says which has not.
+    :meth:`checked` ensures that each row has as many cells as the header.
     """
 
     path: Path
@@ -69,12 +70,12 @@ REMEDY = 'put a cell that holds the delimiter into quotation marks ("…")'
 
 
 def folded(name: str) -> str:
-    """Return a heading without case, spaces, hyphens, dots and underscores, to compare it with another."""
+    """Return a heading in a form for comparison: without case, spaces, hyphens, dots and underscores."""
     return re.sub(r"[\s_.\-]+", "", name.casefold())
 
 
 def no_value(cell: str) -> bool:
-    """Tell whether a cell is empty or holds what programs write for that (NaN, NULL, N/A …)."""
+    """Tell whether a cell is empty or holds a marker of a missing value (NaN, NULL, N/A …)."""
     return not cell.strip() or cell.strip().casefold() in NO_VALUES
 
 
@@ -89,10 +90,10 @@ def read_sheet(
 ) -> Sheet:
     """Open a table. ``key``: the setting that names it.
 
-    ``names``: the columns that are looked for: a heading that equals one but for case, spaces and underscores is called
-    so. ``ids``: those of which every cell is one word; they tell a row inside a cell of several lines from prose;
-    without them a cell has one line. ``head``: look at the first :data:`HEAD_BYTES` only. ``headless``: the table may
-    lack a header, which is then [].
+    ``names``: the columns to look for. A heading that differs from a name only in case, spaces, hyphens, dots or
+    underscores is renamed to it. ``ids``: columns whose every cell is one word; they distinguish a row inside a
+    multi-line cell from prose; without them no cell may have several lines. ``head``: read the first
+    :data:`HEAD_BYTES` only. ``headless``: the table may lack a header, which is then [].
     Raises UserError with one sentence, also while rows are read.
     """
     path = Path(path)
@@ -138,7 +139,7 @@ def _bytes(path: Path, most: int) -> bytes:
 
 
 def _decoded(data: bytes, path: Path, partial: bool) -> str:
-    """Return the text of a table. ``partial``: its last line may be cut off, and is left out."""
+    """Return the text of a table. ``partial``: the last line may be cut off and is dropped."""
     for magic, what in _OTHER_KINDS:
         if data.startswith(magic):
             raise Fault(f" is {what}")
@@ -146,7 +147,7 @@ def _decoded(data: bytes, path: Path, partial: bool) -> str:
         text = _strict(data[: len(data) // 2 * 2], "utf-16", partial)
     else:
         if b"\0" in data[:4096]:
-            raise Fault(" is no text table: save it as CSV (UTF-8)")
+            raise Fault(" is not a text table: save it as CSV (UTF-8)")
         text = _utf8(data, path, partial)
     if partial:
         text = text[: max(text.rfind("\n"), text.rfind("\r")) + 1]
@@ -154,7 +155,7 @@ def _decoded(data: bytes, path: Path, partial: bool) -> str:
         line = _line_of(text, found.start())
         raise Fault(f", line {line} holds the control character {ord(found.group()):#04x}: save it as UTF-8 CSV text")
     if text.lstrip()[:1] in ("<", "{"):
-        raise Fault(" is HTML, XML or JSON, no CSV: export the table as CSV (UTF-8)")
+        raise Fault(" is HTML, XML or JSON, not CSV: export the table as CSV (UTF-8)")
     return text
 
 
@@ -169,7 +170,7 @@ def _utf8(data: bytes, path: Path, partial: bool) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        if partial and error.end >= len(data) - 3:  # a letter that the end of what was read cuts in two
+        if partial and error.end >= len(data) - 3:  # the end of the part that was read cuts a letter in two
             return data[: error.start].decode("utf-8-sig")
         before = data[: error.start]
         line = before.count(b"\n") + before.count(b"\r") - before.count(b"\r\n") + 1
@@ -212,7 +213,7 @@ def _text_rows(
 
 
 def _delimiter(first: str, path: Path, names: Sequence[str]) -> str:
-    """Return the delimiter that finds most of the wanted names in the heading, else the most cells."""
+    """Return the delimiter that yields the most wanted names in the header line, then the most cells."""
     usual = "\t" if path.name.removesuffix(".gz").endswith(".tsv") else ","
     wanted = {folded(name) for name in names}
 
@@ -229,7 +230,7 @@ def _delimiter(first: str, path: Path, names: Sequence[str]) -> str:
 
 
 def _rows(lines: Iterator[str], mark: str, skipped: int, ids: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
-    """Yield (line, cells) of the rows that are not blank, the header first; empty cells beyond its own are dropped."""
+    """Yield (line, cells) of the rows that are not blank, the header first; empty cells beyond it are dropped."""
     reader = csv.reader(lines, delimiter=mark, strict=True, skipinitialspace=True)
     header: list[str] = []
     places: list[int] = []
@@ -257,7 +258,7 @@ def _rows(lines: Iterator[str], mark: str, skipped: int, ids: Sequence[str]) -> 
 
 
 def _unguarded(cell: str) -> str:
-    """Return the text of a cell that was saved as the formula ="…", a spreadsheet's way to keep leading zeros."""
+    """Return the text of a cell that was saved as the formula ="…", as spreadsheets do to keep leading zeros."""
     found = _GUARD.fullmatch(cell.strip()) if cell.lstrip().startswith("=") else None
     return found.group(1) if found else cell
 
@@ -265,20 +266,20 @@ def _unguarded(cell: str) -> str:
 def _quote_fault(error: str, first: int, last: int) -> Fault:
     if "end of data" in error:
         return Fault(
-            f', line {first}: a quotation mark (") opens a cell of this row that never ends: take it out, or write it '
+            f', line {first}: a quotation mark (") opens a cell of this row that never ends: remove it, or write it '
             "twice inside a cell in quotation marks"
         )
     if "expected after" in error:
         where = f"line {first}" if last == first else f"the row that begins in line {first}, at line {last}"
         return Fault(
-            f', {where}: text follows the quotation mark (") that ends a cell, or a mark too many opened it: take it '
-            "out, or write it twice inside a cell in quotation marks"
+            f', {where}: text follows the quotation mark (") that ends a cell, or an extra mark opened it: remove it, '
+            "or write it twice inside a cell in quotation marks"
         )
     return Fault(f", line {first} cannot be read as CSV ({error}): correct the line")
 
 
 def _check_swallowed(cells: list[str], line: int, mark: str, places: list[int]) -> None:
-    """Raise Fault where a cell of several lines holds what looks like rows of the table, up to a later stray mark."""
+    """Raise Fault if a multi-line cell holds what looks like rows of the table: a stray quotation mark joined them."""
     for cell in cells:
         inner = io.StringIO(cell, newline="")
         next(inner, None)
@@ -288,7 +289,7 @@ def _check_swallowed(cells: list[str], line: int, mark: str, places: list[int]) 
             if len(found) == len(places) and all(part and not re.search(r"\s", part) for part in found):
                 raise Fault(
                     f', line {line}: a quotation mark (") opens a cell of this row that continues over the rows below '
-                    "it: take it out, or write it twice inside a cell in quotation marks"
+                    "it: remove it, or write it twice inside a cell in quotation marks"
                 )
 
 
@@ -300,8 +301,8 @@ def _named(header: list[str], names: Sequence[str]) -> list[str]:
 def _check_header(header: list[str], names: Sequence[str]) -> None:
     if not any(header):
         raise Fault(" has no rows: put a header and at least one row into it")
-    if names and not set(header) & set(names):  # the line may hold a patient's data: it is not quoted
-        raise Fault(f" has no heading that is known: write {', '.join(names)} (those you have) as its first line")
+    if names and not set(header) & set(names):  # the message does not quote the line, which may hold a patient's data
+        raise Fault(f" has no known heading: write {', '.join(names)} (those you have) as its first line")
     repeated = sorted({name for name in header if header.count(name) > 1 and name})
     if repeated:
         raise Fault(f" has the column {repeated[0]!r} twice: rename one")
@@ -319,7 +320,7 @@ def _parquet(path: Path, head: bool) -> tuple[list[str], Iterator[tuple[int, lis
         table = table.with_columns(pl.col(whole).cast(pl.Int64)).select(pl.all().cast(pl.String).fill_null(""))
     except pl.exceptions.PolarsError:
         raise Fault(
-            " is a Parquet file that is damaged, or has a column that is no text, number or date: write it anew"
+            " is a damaged Parquet file, or has a column that is not text, number or date: write it again"
         ) from None
     return [name.strip() for name in table.columns], (
         (number, list(row)) for number, row in enumerate(table.iter_rows(), 2) if any(row)
@@ -327,7 +328,7 @@ def _parquet(path: Path, head: bool) -> tuple[list[str], Iterator[tuple[int, lis
 
 
 def _integral(column) -> bool:
-    """Tell whether decimals are whole numbers: ids beside empty cells, as pandas stores them."""
+    """Tell whether a column of floats holds whole numbers: pandas stores ids so if some cells are empty."""
     told = column.drop_nulls()
     return bool(len(told)) and bool((told.is_finite() & (told == told.round())).all()) and told.abs().max() < 2**53
 
@@ -335,13 +336,13 @@ def _integral(column) -> bool:
 # ------------------------------------------------------------------------------------------ whole tables
 
 _BATCH = 1 << 17
-"""Rows that become a part of a table at a time: as Python's they take ten times their room."""
+"""Rows that are converted to a table at a time; as Python objects they take ten times the memory."""
 _BIG = 1 << 24
-"""Bytes from which a table without quotation marks is read by polars: nothing in it can join two lines."""
+"""Size from which polars reads a table without quotation marks, bytes. Nothing in such a table can join two lines."""
 
 
 def read_frame(path: str | Path, key: str, names: Sequence[str]):
-    """Return a whole table as a ``polars.DataFrame`` of texts, "" in empty cells, named as in :func:`read_sheet`.
+    """Return a whole table as a ``polars.DataFrame`` of texts, "" in empty cells, with the names of :func:`read_sheet`.
 
     Every row has as many cells as the header. Raises UserError with one sentence.
     """
@@ -365,7 +366,7 @@ def _counted(path: Path, mark: bytes) -> int:
 
 
 def _plain(path: Path, key: str, names: Sequence[str]):
-    """Return a big table of which polars reads what the strict reader would, many times as fast; None for another."""
+    """Return a big table that polars reads exactly as the strict reader would, but faster; None for any other table."""
     import polars as pl
 
     try:
@@ -384,7 +385,7 @@ def _plain(path: Path, key: str, names: Sequence[str]):
             return None
         table = pl.read_csv(path, separator=mark, quote_char=None, infer_schema=False, empty_string_is_null=False)
         table.columns = header
-        # polars refuses a row with more cells, and fills up one with fewer
+        # polars refuses a row with more cells, but pads one with fewer
         return table if _counted(path, mark.encode()) == (len(header) - 1) * (len(table) + 1) else None
     except (OSError, ValueError, pl.exceptions.PolarsError):
-        return None  # the strict reader says what is wrong, and where
+        return None  # the strict reader reports what is wrong, and where

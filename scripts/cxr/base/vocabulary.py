@@ -1,4 +1,4 @@
-"""The names the whole project agrees on: lesions, zones, locations, box classes, reason codes.
+"""The project's shared vocabulary: lesions, zones, locations, box classes, conditions.
 
 Sides are the patient's: *right* is on the image's left. Sources: paper Table 9 (valid locations),
 Figure 10 (the 15 zone labels), Appendix B (lesion hierarchy), VinBigData (box classes).
@@ -17,10 +17,10 @@ INFERRED_LESIONS = ("pneumonia", "atelectasis", "edema")
 """Lesions that a lesion-inference instruction may name (Tables 10-12)."""
 
 NO_LESION = ("nipple", "overlap", "superimpos", "summation", "artifact", "artefact", "skin fold", "fat pad")
-"""Words of explanations by which a finding turns out to be no lesion at all ("likely a nipple shadow")."""
+"""Words of an explanation which show that a finding is not a lesion ("likely a nipple shadow")."""
 
 PERSONAS = ("medical_expert", "layperson", "ai_developer")
-"""Who words the paraphrases of an instruction (C.3)."""
+"""The personas whose wording paraphrases an instruction (C.3)."""
 
 SIDES = ("right", "left")
 LUNGS = ("right lung", "left lung")
@@ -52,7 +52,7 @@ LOBE_ZONES: dict[str, tuple[str, ...]] = {
     "lung upper lobe left": ("left apical zone lung", "left upper zone lung", "left mid zone lung"),
     "lung lower lobe left": ("left mid zone lung", "left lung base"),
 }
-"""Zones a lobe may be named by: upper: apical, upper, on the left also mid; middle: mid; lower: mid, base (ours)."""
+"""Zones that a lobe covers. Upper: apical, upper, on the left also mid; middle: mid; lower: mid, base (our choice)."""
 
 BOX_CLASSES = (
     "Aortic enlargement",
@@ -73,7 +73,7 @@ BOX_CLASSES = (
 """The VinBigData classes, in Kaggle's order. Resolve by name, never by index."""
 
 BOX_CONDITIONS = ("anatomy", "conf", "signal", "size", "zero_area", "empty_after_refine")
-"""Why a box is not productive, one bit each of its verdict: c1 to c4 of Algorithm 1, no area, nothing left to mask."""
+"""Reasons why a box is not productive, one bit each: c1 to c4 of Algorithm 1, no area, an empty mask."""
 
 CATEGORIES = (
     "thoracic spine",

@@ -1,4 +1,4 @@
-"""Work on the images of a shard, in its order and with bounded memory: in a pool of threads, or in batches."""
+"""Processing the images of a shard in order and with bounded memory, in a pool of threads or in batches."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 log = logging.getLogger("cxr")
 Fault = tuple[str, str]
-"""Why an image stops here: a code of ``labels.REASONS``, and a detail."""
+"""Why an image is excluded: a code of :data:`cxr.base.exclusions.REASONS`, and a detail."""
 
 
 class EngineFault(tuple):
-    """A :data:`Fault` of the engine itself, which a :class:`Tolerance` counts, with the error that it comes from."""
+    """A :data:`Fault` raised by the engine, with its error; a :class:`Tolerance` counts these."""
 
     error: Exception
 
     @classmethod
     def of(cls, error: Exception, reason: str = "engine_failure", detail: str = "") -> "EngineFault":
-        """Make it of what an engine raised; without a ``detail`` that says what failed."""
+        """Build it from an engine's error; the default ``detail`` names the function that failed."""
         made = cls((reason, detail or faults.sentence(error)))
         made.error = error
         return made
@@ -40,13 +40,13 @@ def sift(
     threads: int,
     tolerance: Tolerance = NO_LIMIT,
 ) -> Iterator[tuple[str, R]]:
-    """Yield (image_id, result) of the images that stay, in order of image_id, and enter every image in the ledger.
+    """Yield (image_id, result) of the accepted images, in order of image_id, and enter every image in the ledger.
 
-    ``work(*read(image_id))`` returns the result and the fault that excludes the image, if any; where it raises, the
-    image is excluded as ``engine_failure``, for one bad image must not end the shard. What says nothing of the image
-    does: a UserError, a lack of memory, a broken device or program (:func:`cxr.base.faults.broken`), and more failures
-    than the ``tolerance`` has room for (Broken); the job is tried again.
-    ``read`` runs in this thread, because HDF5 files are not for sharing; ``work`` runs in the pool.
+    ``work(*read(image_id))`` returns the result and the fault that excludes the image, if any. If it raises, the image
+    is excluded as ``engine_failure``: one bad image must not end the shard. Errors that no image caused end the shard,
+    and the job is retried: a UserError, a lack of memory, a broken device or program (:func:`cxr.base.faults.broken`),
+    and more failures than ``tolerance`` allows (Broken).
+    ``read`` runs in this thread, because HDF5 files must not be shared between threads; ``work`` runs in the pool.
     """
     rows = _worked(sorted(image_ids), read, work, max(1, threads), ledger.stage)
     yield from _entered(ledger, rows, len(image_ids), tolerance)
@@ -60,10 +60,10 @@ def sift_batches(
     batch: int,
     tolerance: Tolerance = NO_LIMIT,
 ) -> Iterator[tuple[str, R]]:
-    """Do as :func:`sift` with ``work`` on up to ``batch`` rows at a time, while one thread reads the next ones.
+    """Do as :func:`sift` with ``work`` on up to ``batch`` rows at a time, while one thread reads the next rows.
 
-    Where a batch does not fit into memory it is halved, for the rest of the shard too; where it fails otherwise its
-    rows are tried one by one, so that one bad image takes no other with it.
+    A batch that does not fit into memory is halved, also for the rest of the shard. After any other failure the rows of
+    the batch are tried one by one, so that one bad image excludes no other.
     """
     rows = _batched(sorted(image_ids), read, work, max(1, batch), ledger.stage)
     yield from _entered(ledger, rows, len(image_ids), tolerance)
@@ -80,7 +80,7 @@ def sift_either(
     batch: int | None,
     tolerance: Tolerance = NO_LIMIT,
 ) -> Iterator[tuple[str, R]]:
-    """Do as :func:`sift_batches` with ``work_batch`` for an engine that has a ``batch``, else as :func:`sift`."""
+    """Do as :func:`sift_batches` with ``work_batch`` if the engine has a ``batch``, else as :func:`sift`."""
     if batch is None:
         return sift(ledger, image_ids, read, work, threads, tolerance)
     return sift_batches(ledger, image_ids, read, work_batch, batch, tolerance)
@@ -120,7 +120,7 @@ def _attempt(work: Callable, arguments: tuple, what: str) -> tuple:
 
 
 def _own(error: Exception, what: str) -> EngineFault:
-    """Return the fault of an image that the engine failed on. Raises where the error says nothing of the image."""
+    """Return the fault of an image that the engine failed on. Re-raises an error that the image did not cause."""
     if faults.broken(error):
         raise faults.end(what, error) from error
     if faults.no_inputs(error):
@@ -145,11 +145,11 @@ def _batched(names: list[str], read: Callable, work: Callable, batch: int, what:
 def fitting(
     work: Callable[[list[tuple]], list[tuple[R, Fault | None]]], rows: list[tuple], batch: int, what: str
 ) -> tuple[list[tuple[R | None, Fault | None]], int]:
-    """Return ``work`` of the rows, up to ``batch`` at a time, and the batch that fits into memory (at most ``batch``).
+    """Return ``work`` of the rows, up to ``batch`` at a time, and the batch size that fits into memory.
 
-    One that does not fit is halved; one that fails otherwise is tried row by row, and a row that fails alone is
-    ``(None, an EngineFault)``. Raised is what says nothing of a row, as by :func:`sift`, and the lack of memory for a
-    single one. ``what`` is being done, for people.
+    A batch that does not fit is halved. A batch that fails otherwise is tried row by row; a row that fails alone gives
+    ``(None, EngineFault)``. Errors that no row caused are raised as in :func:`sift`; so is a lack of memory for a
+    single row. ``what`` names the work in log lines.
     """
     done: list[tuple] = []
     while len(done) < len(rows):

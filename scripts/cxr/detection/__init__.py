@@ -1,1 +1,1 @@
-"""The small detector of boxes: its grid, net, training and file of weights; what nets of boxes have in common."""
+"""The small box detector (grid, net, training, weights file), and code that all detection nets share."""

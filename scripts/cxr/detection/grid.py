@@ -1,7 +1,7 @@
-"""What a detector on a grid gives for a picture, and the boxes chosen of it: numpy alone.
+"""Decoding the output of a grid detector to boxes and selecting among them, with numpy alone.
 
-For each cell of the grid there is a logit a class and, a group of classes, the distances from the cell's centre to the
-four sides of the box, in cells.
+Each grid cell has one logit per class and, per group of classes, the distances from the cell's centre to the four
+sides of the box, in cells.
 """
 
 from collections.abc import Sequence
@@ -12,19 +12,19 @@ import numpy as np
 from cxr.geometry.suppression import preference, suppress
 
 CONFIDENCE_DIGITS, PIXEL_DIGITS = 6, 2
-"""Digits that a detector's confidences and corners are rounded to, which hides how a sum was ordered."""
+"""Decimal digits of a detector's confidences and corners; rounding hides the order of summation."""
 STRIDE = 16
-"""Pixels of the net's picture that a cell is wide."""
+"""Width of a cell in pixels of the net's input."""
 CANDIDATES = 4
-"""Boxes looked at before suppression for each that is let through."""
+"""Number of candidates before suppression per box that may be returned."""
 
 
 @dataclass(frozen=True)
 class Grid:
-    """What a detector looks at and tells.
+    """Input size and classes of a detector.
 
-    classes: their names. groups: the group of each; the classes of one share their predicted box. size: px of the
-    square picture that the net is given, a multiple of 32.
+    classes: their names. groups: the group of each class; the classes of a group share one predicted box. size: side of
+    the net's square input in px, a multiple of 32.
     """
 
     classes: tuple[str, ...]
@@ -40,8 +40,8 @@ class Grid:
 def decode(distance: np.ndarray, groups: Sequence[int], side: int) -> np.ndarray:
     """Turn distances (2 or more groups x 4, rows, columns) into boxes (classes, rows, columns, 4) in frame pixels.
 
-    ``distance`` holds left, top, right, bottom in cells, per group; ``groups`` gives the group of each class;
-    ``side`` is that of the frame. Boxes are clipped to the frame.
+    ``distance`` holds left, top, right, bottom in cells, per group; ``groups`` gives the group of each class; ``side``
+    is the frame's side in px. Boxes are clipped to the frame.
     """
     _, rows, columns = distance.shape
     ltrb = distance.reshape(-1, 4, rows, columns).astype(np.float64).transpose(0, 2, 3, 1)
@@ -54,10 +54,10 @@ def decode(distance: np.ndarray, groups: Sequence[int], side: int) -> np.ndarray
 def select(
     boxes: np.ndarray, confidence: np.ndarray, *, floor: float, iou: float, most: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Choose among decoded boxes (classes, rows, columns, 4) with confidences (classes, rows, columns).
+    """Select among decoded boxes (classes, rows, columns, 4) with confidences (classes, rows, columns).
 
-    Returns boxes (N, 4), confidences (N,) and class indices (N,), best first: at least ``floor``, suppressed within
-    each class above ``iou``, at most ``most``, rounded, none without area.
+    Returns boxes (N, 4), confidences (N,) and class indices (N,), best first, rounded, and none without area:
+    confidence at least ``floor``, non-maximum suppression within each class above ``iou``, at most ``most`` boxes.
     """
     classes, rows, columns = np.nonzero(confidence >= floor)
     boxes = boxes[classes, rows, columns].round(PIXEL_DIGITS)

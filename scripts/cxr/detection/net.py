@@ -1,7 +1,7 @@
 """The detector's net and its loss: one grid, one logit per class, one box per group of classes (PyTorch).
 
-Anchor-free, in the manner of FCOS: a cell near the middle of a box learns that box's class and its four sides. The
-class target is the overlap that the predicted box reaches (quality focal loss), so that confidence means "how well".
+The net is anchor-free like FCOS: a cell near the middle of a box learns the box's class and its four sides. The class
+target is the IoU of the predicted box (quality focal loss), so that confidence expresses localization quality.
 """
 
 import torch
@@ -11,13 +11,13 @@ from torch.nn import functional as F
 from cxr.detection.grid import Grid
 
 WIDTHS = (16, 32, 56, 96, 128)
-"""Channels of the embedded detector's net, at a half to a thirty-second of the picture's size."""
+"""Channels of the embedded detector's net, at 1/2 to 1/32 of the image's size."""
 RADIUS = 1.5
-"""A cell is positive if its centre lies in the box and within this many cells of the box's centre."""
+"""A cell is positive if its centre lies in the box and at most this many cells from the box's centre."""
 
 
 class Block(nn.Module):
-    """Two 3 x 3 convolutions with a shortcut; ``stride`` 2 halves the picture."""
+    """Two 3 x 3 convolutions with a shortcut; ``stride`` 2 halves the resolution."""
 
     def __init__(self, inputs: int, outputs: int, stride: int = 1):
         super().__init__()
@@ -36,9 +36,9 @@ def _conv(inputs: int, outputs: int, stride: int) -> nn.Sequential:
 
 
 class Detector(nn.Module):
-    """Image (N, 1, size, size) in 0..1 to logits and distances, those in cells.
+    """Maps images (N, 1, size, size) in 0..1 to logits and distances.
 
-    Logits (N, classes, cells, cells), distances (N, groups * 4, cells, cells).
+    Logits (N, classes, cells, cells); distances (N, groups * 4, cells, cells), in cells.
     """
 
     def __init__(self, grid: Grid, widths: tuple[int, ...] = WIDTHS):
@@ -68,7 +68,7 @@ class Detector(nn.Module):
         whole = self.whole(deep.mean(dim=(2, 3)))[:, :, None, None]
         up = F.interpolate(self.up(deep), scale_factor=2.0, mode="nearest")
         x = self.tower(F.relu(self.lateral(x) + up + whole))
-        # Calibration: the sigmoid of the result is the share of such boxes that hit.
+        # Calibration: the sigmoid of the result is the fraction of such boxes that hit.
         logit = self.logit(x) * self.slope[:, None, None] + self.offset[:, None, None]
         return logit, F.softplus(self.sides(x))
 
@@ -76,8 +76,8 @@ class Detector(nn.Module):
 def assign(boxes: list[list[tuple]], known: list[list[int]], grid: Grid) -> dict[str, Tensor]:
     """Turn boxes per image, each (class index, x1, y1, x2, y2) in cells, into targets on the grid.
 
-    ``known``: class indices an image says something about; the others take no part in its loss. Where boxes of a class
-    compete for a cell the smallest wins. Returns ``truth`` (N, C, 4, cells, cells), ``positive`` (N, C, cells, cells)
+    ``known``: class indices that an image's labels cover; the others do not enter its loss. If boxes of a class
+    compete for a cell, the smallest wins. Returns ``truth`` (N, C, 4, cells, cells), ``positive`` (N, C, cells, cells)
     and ``weight`` (N, C, 1, 1).
     """
     count, classes, cells = len(boxes), len(grid.classes), grid.cells

@@ -1,4 +1,4 @@
-"""What a large net of boxes is given and gives: pictures as its input, and the choice among all boxes (PyTorch)."""
+"""Input and output of a large detection net: preparing images, and selecting among all boxes (PyTorch)."""
 
 from typing import NamedTuple
 
@@ -24,24 +24,24 @@ def resized(frame: np.ndarray, side: int) -> np.ndarray:
 
 
 def as_input(pictures: list[np.ndarray], channels: int, device: torch.device) -> torch.Tensor:
-    """Return grey pictures uint8 (H, W) as float32 (N, channels, H, W) between 0 and 1."""
+    """Return grey images uint8 (H, W) as float32 (N, channels, H, W) between 0 and 1."""
     grey = torch.from_numpy(np.stack(pictures)).to(device)
     return (grey.float() / 255)[:, None].expand(-1, channels, -1, -1)
 
 
 def parts(batch: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """Return a batch as what the net is given at once.
+    """Split a batch into the parts that the net processes at once.
 
-    On a CPU one picture: it gains nothing from more, and how many would change the last digits.
+    On a CPU a part is one image: more give no speed, and their number would change the last digits.
     """
     return batch.split(1) if batch.device.type == "cpu" else (batch,)
 
 
 def above(boxes: torch.Tensor, scores: torch.Tensor, classes: np.ndarray, floor: float) -> Found:
-    """Return each box once for each class in which it reaches ``floor``.
+    """Return each box once for each class in which its score reaches ``floor``.
 
-    boxes (N, 4), scores (N, C); ``classes`` (C,): the class that each column stands for, -1 for none.
-    Raises ArithmeticError if a number is none.
+    boxes (N, 4), scores (N, C); ``classes`` (C,): the class of each column, -1 for none.
+    Raises ArithmeticError if a value is NaN.
     """
     if not (torch.isfinite(boxes).all() and torch.isfinite(scores).all()):
         raise ArithmeticError("the net gave what is no number")
@@ -53,13 +53,13 @@ def above(boxes: torch.Tensor, scores: torch.Tensor, classes: np.ndarray, floor:
 
 
 def thinned(found: Found, iou: float, most: int) -> Found:
-    """Return what non-maximum suppression within each class leaves, the ``most`` confident, best first."""
+    """Apply non-maximum suppression within each class; return the ``most`` confident boxes, best first."""
     kept = suppress(*found, iou, most)
     return Found(*(part[kept] for part in found))
 
 
 def in_frame(found: Found, scale: float, border: int, side: int) -> Found:
-    """Turn pixels of a net's picture into those of the frame: less ``border``, times ``scale``, clipped."""
+    """Convert pixels of the net's input to frame pixels: subtract ``border``, multiply by ``scale``, clip."""
     return solid(found._replace(boxes=np.clip((found.boxes - border) * scale, 0.0, side)))
 
 

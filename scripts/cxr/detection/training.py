@@ -1,4 +1,4 @@
-"""The training loop of the detector, its calibration, and the file of weights that comes of both (PyTorch)."""
+"""The detector's training loop, its calibration, and the export of both to a weights file (PyTorch)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,9 +17,9 @@ from cxr.detection.weights import Card
 class Recipe:
     """How a net is trained.
 
-    updates: of the weights; rate: the largest learning rate, reached after the share ``warmup`` of the updates; decay:
-    of the weights; clip: largest norm of a gradient; memory: the running mean of the weights forgets 1 - memory of
-    itself an update, earlier more; importance: weight of a positive cell of each class.
+    updates: number of weight updates; rate: highest learning rate, reached after the fraction ``warmup`` of the
+    updates; decay: weight decay; clip: largest gradient norm; memory: decay of the running mean of the weights per
+    update (smaller in the first updates); importance: weight of a positive cell of each class.
     """
 
     updates: int
@@ -32,9 +32,9 @@ class Recipe:
 
 
 class Batch(NamedTuple):
-    """Pictures float32 (size, size) in 0..1; the boxes of each, (class index, x1, y1, x2, y2) in cells; what is known.
+    """Images float32 (size, size) in 0..1; per image its boxes, (class index, x1, y1, x2, y2) in cells, and ``known``.
 
-    ``known``: the class indices that a picture says something about; it takes no part in the loss of others.
+    ``known``: the class indices that the image's labels cover; the image does not enter the loss of the others.
     """
 
     pictures: list[np.ndarray]
@@ -43,11 +43,11 @@ class Batch(NamedTuple):
 
 
 FEW = 20
-"""Updates over which the running mean begins: after n it weighs the newest weights by FEW / (n + FEW) at least."""
+"""Warm-up of the running mean: after n updates the newest weights count for at least FEW / (n + FEW)."""
 
 
 def new(like: Detector) -> Detector:
-    """Return a net of the same kind with random weights, laid out as it is trained."""
+    """Return a net of the same kind with random weights, in the memory layout for training."""
     return Detector(like.grid, like.widths).to(memory_format=torch.channels_last)
 
 
@@ -65,9 +65,9 @@ def fit(
     seed: int,
     tell: Callable[[int, float], None] = lambda update, value: None,
 ) -> Detector:
-    """Train a net on batches that ``draw`` makes; return a net of the running mean of the weights.
+    """Train a net on batches from ``draw``; return a net with the running mean of the weights.
 
-    ``tell`` is given the number of each update and its loss. On a CPU with one thread the same seed gives the same
+    ``tell`` receives the number and the loss of each update. On a CPU with one thread the same seed gives the same
     bytes.
     """
     torch.manual_seed(seed)
@@ -99,7 +99,7 @@ def fit(
 
 
 def platt(confidence: np.ndarray, hit: np.ndarray) -> tuple[float, float]:
-    """Fit slope and offset on the logit so that the sigmoid is the share of hits (weak prior: slope 1)."""
+    """Fit slope and offset on the logit so that the sigmoid is the fraction of hits (weak prior: slope 1)."""
     logit = np.log(confidence / (1 - confidence))
     x, y = torch.from_numpy(logit), torch.from_numpy(hit.astype(np.float64))
     line = torch.tensor([1.0, 0.0], dtype=torch.float64, requires_grad=True)
@@ -119,7 +119,7 @@ def platt(confidence: np.ndarray, hit: np.ndarray) -> tuple[float, float]:
 def export(net: Detector, slope: np.ndarray, offset: np.ndarray, path: Path, licence: str) -> None:
     """Write the net with its calibration as ONNX (opset 17, float32) and its card as metadata; needs the package onnx.
 
-    ``slope`` and ``offset`` (classes,): of each class's logit.
+    ``slope`` and ``offset`` (classes,): calibration of each class's logit.
     """
     import onnx
 

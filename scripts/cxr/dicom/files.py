@@ -1,4 +1,4 @@
-"""Telling image files apart and reading DICOM headers that may be damaged."""
+"""Recognizing image files and reading DICOM headers that may be damaged."""
 
 import io
 import logging
@@ -17,13 +17,13 @@ from pydicom.uid import DeflatedExplicitVRLittleEndian
 from cxr.base.errors import MACHINE_ERRORS
 from cxr.base.faults import broken
 
-# A damaged header is a row in the ledger, not a message; pydicom's messages may quote patient text.
+# A damaged header becomes a row in the ledger, not a log message; pydicom's messages may quote patient text.
 pydicom.config.settings.reading_validation_mode = pydicom.config.IGNORE
 warnings.filterwarnings("ignore", module=r"pydicom(\.|$)")
 logging.getLogger("pydicom").setLevel(logging.CRITICAL + 1)
 
 HEAD_BYTES = 132
-"""How many leading bytes :func:`file_kind` looks at."""
+"""Number of leading bytes that :func:`file_kind` needs."""
 
 _PIXELS = 0x7FE00008
 _VRS = re.compile(rb"[A-Z]{2}")
@@ -39,7 +39,7 @@ class HeaderError(Exception):
 
 
 class Rejected(Exception):
-    """The image cannot be used: ``reason`` is a code of ``labels.REASONS``, ``detail`` holds no patient text."""
+    """The image cannot be used. ``reason`` is a code of ``exclusions.REASONS``; ``detail`` holds no patient text."""
 
     def __init__(self, reason: str, detail: str = ""):
         super().__init__(reason, detail)
@@ -47,7 +47,7 @@ class Rejected(Exception):
 
 
 def refused(error: OSError) -> Rejected:
-    """Return why a file cannot be opened, as a row of the ledger. Raises the error if it is the machine's fault."""
+    """Return why a file cannot be opened, for the ledger. Raises the error if the machine is at fault."""
     if error.errno in MACHINE_ERRORS:
         raise error
     if isinstance(error, FileNotFoundError | NotADirectoryError | IsADirectoryError):
@@ -56,7 +56,7 @@ def refused(error: OSError) -> Rejected:
 
 
 def shown(text: str) -> str:
-    """Return what a table or header says, in quotation marks, fit for a ledger: short, and no number of a person."""
+    """Return a value of a table or header, quoted, in a form fit for a ledger: short, and no number of a person."""
     plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
     plain = " ".join(re.sub(r"[^A-Za-z0-9 .+\-_]+", " ", plain).split())
     plain = re.sub(r"\d{4,}", "…", plain)
@@ -70,12 +70,12 @@ def _dicom_names() -> frozenset[str]:
 
 
 def sentence_of(error: BaseException) -> str:
-    """Return what an error of a decoder says, in one line without what may be a patient's: quotations, paths, UIDs.
+    """Return a decoder's error message in one line without possible patient data: quotations, paths, UIDs.
 
-    Names of DICOM elements stay. An error without words is called by its kind.
+    Names of DICOM elements stay. An error without a message is named by its class.
     """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    # pydicom tells which decoders failed; what the last of them says is the cause
+    # pydicom lists the decoders that failed; the last one's message is the cause
     text = lines[-1] if lines and "exceptions were raised" in lines[0] else " ".join(lines)
     text = _QUOTED.sub(lambda found: f"'{found[2] if found[2] in _dicom_names() else '…'}'", text)
     text = re.sub(r"\S*[/\\^]\S*", "…", _UID.sub("…", text))
@@ -90,7 +90,7 @@ def sentence_of(error: BaseException) -> str:
 def file_kind(head: bytes) -> str | None:
     """Return ``dicom``, ``png`` or ``jpeg`` from the first :data:`HEAD_BYTES` bytes, None for anything else.
 
-    DICOM without a preamble counts if the bytes start with a plausible first element of group 2 or 8.
+    Bytes without a preamble count as DICOM if they start with a plausible first element of group 2 or 8.
     """
     if head[128:132] == b"DICM":
         return "dicom"
@@ -118,10 +118,10 @@ def _deflated_at(head: bytes) -> int | None:
 
 
 def read_dicom(data: bytes | str | Path, tags: list[str] | None = None, limit: int = 1 << 22) -> Dataset:
-    """Read a DICOM dataset: everything, or with ``tags`` only these elements of the header, without the pixels.
+    """Read a DICOM dataset: all of it, or with ``tags`` only these header elements, without the pixels.
 
     ``data`` is a path or the bytes of a file; preamble and file meta may be missing. With ``tags``, a deflated file
-    is inflated up to ``limit`` bytes only. Raises HeaderError if it cannot be parsed, OSError if it cannot be opened.
+    is inflated only up to ``limit`` bytes. Raises HeaderError if it cannot be parsed, OSError if it cannot be opened.
     """
     with io.BytesIO(data) if isinstance(data, bytes) else open(data, "rb") as stream:
         try:
@@ -159,7 +159,7 @@ def text_of(dataset: Dataset, name: str) -> str:
 
 
 def plain_text(text: str) -> str:
-    """Return a text as coded values are compared: ASCII, upper case, stripped."""
+    """Return a text in the form in which coded values are compared: ASCII, upper case, stripped."""
     plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
     return plain.replace("\0", " ").strip().upper()
 

@@ -1,4 +1,4 @@
-"""Masks as a DICOM Segmentation of the X-ray that they were drawn on, in its own pixels."""
+"""Writing masks as a DICOM Segmentation that refers to its X-ray, in the X-ray's own pixels."""
 
 import copy
 import hashlib
@@ -18,7 +18,7 @@ from pydicom.uid import UID, generate_uid
 from cxr.base.paths import RESOURCES
 from cxr.base.vocabulary import LESIONS, side_of
 
-# It tells of every object by its identifier what it copies from it.
+# highdicom logs, with each object's identifier, what it copies from it.
 logging.getLogger("highdicom").setLevel(logging.WARNING)
 
 RESOURCE_FILES = ("codes.yaml",)
@@ -31,35 +31,35 @@ def _code(entry: dict) -> Code:
 
 
 CODES = {lesion: _code(entry) for lesion, entry in _TABLE["lesions"].items()}
-"""What a segment shows: SNOMED CT, and DICOM's own code where it has none for the X-ray's sign."""
+"""Codes of what a segment shows: SNOMED CT, or DICOM's own code where SNOMED CT has none for the X-ray's sign."""
 LESION, ABNORMAL, AI = (_code(_TABLE[name]) for name in ("lesion", "category", "algorithm"))
 ANATOMY = {name: _code(entry) for name, entry in _TABLE["anatomy"].items()}
 SIDE_CODES = {name: _code(entry) for name, entry in _TABLE["sides"].items()}
 PRIVATE = _TABLE["private"]
-"""Scheme of the codes for what has none."""
+"""Coding scheme of private codes, for concepts without a standard one."""
 NEEDED = ("StudyInstanceUID", "SeriesInstanceUID", "SOPInstanceUID", "SOPClassUID", "Rows", "Columns")
-"""Without these a picture cannot be referred to."""
+"""Header elements without which an image cannot be referenced."""
 MAY_BE_EMPTY = (
     "PatientID", "PatientName", "PatientBirthDate", "PatientSex", "StudyID", "StudyDate", "StudyTime",
     "AccessionNumber", "ReferringPhysicianName",
 )  # fmt: skip
-"""Elements that the standard wants, if only empty (type 2)."""
+"""Elements that the standard requires, though they may be empty (type 2)."""
 SERIES_NUMBER = 900
-"""Series of a study are numbered by its modalities; this one is out of their way."""
+"""Series number of the segmentation, above the numbers that modalities assign in a study."""
 LABEL_LENGTH, TEXT_LENGTH = 64, 1024
 """Longest segment label and description (VR LO and ST), characters."""
 
 
 class NoSegmentation(Exception):
-    """No segmentation can be made; the message says why, in one clause."""
+    """No segmentation can be made; the message says why in one clause."""
 
 
 @dataclass(frozen=True)
 class Segment:
-    """A mask, bool (rows, columns) in the picture's pixels, and what it was drawn for.
+    """A mask, bool (rows, columns) in the image's pixels, and the instruction that it answers.
 
-    ``lesion`` (by default the one that the instruction names), ``locations`` (labels of the heart and the lungs' zones)
-    and ``name``, by which the mask is found elsewhere (the segment's tracking identifier).
+    ``lesion``: by default the one that the instruction names; ``locations``: labels of the heart and the lung zones;
+    ``name``: the segment's tracking identifier, under which the mask is stored elsewhere.
     """
 
     instruction: str
@@ -77,7 +77,7 @@ def lesion_of(instruction: str) -> str | None:
 
 
 def region(location: str) -> Dataset:
-    """Return a location as an item of the Anatomic Region Sequence: the part, and its side as a modifier."""
+    """Return a location as an item of the Anatomic Region Sequence: the body part, with its side as a modifier."""
     side = side_of(location)
     part = location.removeprefix(f"{side} ")
     item = highdicom.sr.CodedConcept.from_code(ANATOMY.get(part) or _private(part))
@@ -102,10 +102,10 @@ def segmentation(
 ) -> Dataset:
     """Return a binary segmentation with one segment for each mask that is not empty.
 
-    ``header``: the picture's dataset (pixels are not needed). ``version``: of this program; ``model``: name of what
-    made the masks; ``made``: when; ``device``: the maker's model name; ``content``: in words. The same arguments give
-    the same bytes. Raises NoSegmentation where all masks are empty or the header lacks what a reference to the picture
-    needs.
+    ``header``: the image's dataset (pixels are not needed); ``version``: this program's version; ``model``: name of the
+    model that made the masks; ``made``: when; ``device``: the manufacturer's model name; ``content``: content
+    description. The same arguments give the same bytes. Raises NoSegmentation if all masks are empty or the header
+    lacks an element that a reference to the image needs.
     """
     shown = [segment for segment in segments if segment.mask.any()]
     if not shown:
@@ -148,14 +148,14 @@ def _referable(header: Dataset) -> Dataset:
     if missing:
         raise NoSegmentation(f"the picture's header lacks {', '.join(missing)}")
     source = copy.copy(header)
-    # A projection has no place in the patient's space; where a header claims one, highdicom would want all of it.
+    # A projection has no position in patient space; if a header claims one, highdicom would require all its elements.
     if "FrameOfReferenceUID" in source:
         del source.FrameOfReferenceUID
     for name in MAY_BE_EMPTY:
         if name not in source:
             setattr(source, name, "")
     if not source.get("Modality"):
-        source.Modality = "OT"  # highdicom asks for it; the segmentation's own is SEG
+        source.Modality = "OT"  # highdicom requires one; the segmentation's own modality is SEG
     return source
 
 

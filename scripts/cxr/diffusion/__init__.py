@@ -1,1 +1,1 @@
-"""Editing a picture with a latent diffusion model: nets, noise schedule, edit-friendly inversion, blending."""
+"""Editing an image with a latent diffusion model: nets, noise schedule, edit-friendly inversion, blending."""

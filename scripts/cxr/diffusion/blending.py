@@ -1,7 +1,7 @@
-"""Sampling under a prompt with the source blended in outside a mask, on latents (B, C, h, w).
+"""Sampling under a prompt with the source image blended in outside a mask, on latents (B, C, h, w).
 
-DDIM with eta 1 over the given steps, noisiest first. With m the mask and x_t the source's latent at the level of a
-time, all from one noise::
+The sampler is DDIM with eta 1 over the given steps, noisiest first. With m the mask and x_t the source's latent at the
+noise level of time t, all from one noise::
 
     before    z_t = m z_t + (1 - m) x_t, then the step
     after     the step, then z_u = m z_u + (1 - m) x_u; at the last step x_u is the clean latent
@@ -23,10 +23,10 @@ Blending = Literal["before", "after", "guidance"]
 
 @dataclass(frozen=True)
 class Sampling:
-    """What is asked of a sampling: prompts and weights, one for all pictures of a batch or one for each.
+    """Options of a sampling: prompts and weights, one for the whole batch or one per image.
 
-    negative: what stands for no prompt. pure: start from noise alone, not from the noised source. extent: share of the
-    steps, the noisiest first, for which the mask holds; after those the prompt holds everywhere.
+    negative: the prompt used as the unconditional one. pure: start from noise alone, not from the noised source.
+    extent: fraction of the steps, noisiest first, in which the mask applies; afterwards the prompt applies everywhere.
     """
 
     prompt: Prompts
@@ -46,11 +46,11 @@ def sample_latents(
     draw: Callable[[], torch.Tensor],
     how: Sampling,
 ) -> torch.Tensor:
-    """Return sampled latents of the shape of ``clean`` (B, C, h, w), those of the source.
+    """Return sampled latents; ``clean`` (B, C, h, w) holds the source's latents.
 
-    ``mask``, bool or 0..1 (B, 1, h, w): where the prompt holds. ``draw`` returns standard normal noise of the latents'
-    shape: first that of the start and of every x_t, then one for each step but the last. Without steps the source comes
-    back.
+    ``mask``, bool or 0..1 (B, 1, h, w): where the prompt applies. ``draw`` returns standard normal noise of the
+    latents' shape: first the noise of the start and of every x_t, then one for each step but the last. Without steps
+    the source is returned.
     """
     if not steps:
         return clean
@@ -73,7 +73,7 @@ def sample_latents(
 def _predicted(
     predict: Predict, latent: torch.Tensor, time: int, how: Sampling, mask: torch.Tensor | None
 ) -> torch.Tensor:
-    """Return the guided prediction: that of ``negative`` plus weight, and mask, times what the prompt changes in it."""
+    """Return the guided prediction: that of ``negative``, plus weight (and mask) times the prompt's change to it."""
     asked, without = guided(predict, latent, time, [(how.prompt, 1.0), (how.negative, 1.0)])
     weight = torch.as_tensor(how.guidance, dtype=latent.dtype, device=latent.device).reshape(-1, 1, 1, 1)
     return without + (weight if mask is None else mask.to(latent.dtype) * weight) * (asked - without)

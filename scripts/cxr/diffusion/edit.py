@@ -1,9 +1,9 @@
-"""Edit-friendly inversion and the edit in one pass over the steps, on latents (B, C, h, w).
+"""Edit-friendly inversion and editing in one pass over the steps, on latents (B, C, h, w).
 
-Every time's latent of the original is drawn on its own from the clean one; what a step lacks to lead from one to the
-next is the step's correction (it holds the original's structure). The edited latent takes the same steps with the
-same corrections, but with the noise that the prompt asks for. Both go from noisy to clean, so they go side by side:
-no latent is stored, and the steps that are skipped are never computed.
+The original's latent at every time is drawn independently from the clean one. A step's correction is the difference
+between the next latent and the step's mean; it holds the original's structure. The edited latent takes the same steps
+with the same corrections, but with the noise predicted under the prompt. Both run from noisy to clean, side by side: no
+latent is stored, and skipped steps are never computed.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,9 +19,9 @@ __all__ = ["Editing", "cells", "edit_latents", "guided"]
 
 @dataclass(frozen=True)
 class Editing:
-    """What is asked of an edit: prompts and their weights, one for all pictures of a batch or one for each.
+    """Options of an edit: prompts and their weights, one for the whole batch or one per image.
 
-    extent: share of the steps, the noisiest first, for which the masks hold; after those the prompt holds everywhere
+    extent: fraction of the steps, noisiest first, in which the masks apply; afterwards the prompt applies everywhere
     and nothing is pasted.
     """
 
@@ -45,10 +45,10 @@ def edit_latents(
 ) -> torch.Tensor:
     """Return the edited latents of ``clean`` (B, C, h, w), float32.
 
-    ``edit`` and ``keep``, bool or 0..1 (B, 1, h, w): where the prompt holds, and where the original's latent is pasted
-    back after every step; between them the edit goes on as the original was inverted. Under a soft mask predictions
-    and latents are mixed. ``draw`` returns standard normal noise of the latents' shape. With the prompt and weight of
-    the inversion ``clean`` comes back, the last step included.
+    ``edit`` and ``keep``, bool or 0..1 (B, 1, h, w): where the prompt applies, and where the original's latent is
+    pasted back after every step. In neither region, the inversion's prompt applies. A soft mask mixes predictions and
+    latents. ``draw`` returns standard normal noise of the latents' shape. With the prompt and weight of the inversion
+    the result is ``clean``, the last step included.
     With ``how.published_bugs`` the pasted latent is the one before the step, everything outside ``edit`` is pasted
     whatever ``keep`` says, and the last step has no correction.
     """
@@ -61,7 +61,7 @@ def edit_latents(
     original = edited = diffused(clean, draw(), steps[0].abar)
     for number, step in enumerate(steps, 1):
         expected = mean(original, guided(predict, original, step.time, [inversion])[0], step, prediction)
-        # as a sum, so that the edit without a prompt meets the same number to the last bit
+        # as a sum, so that an edit without a prompt gives the same number to the last bit
         correction = diffused(clean, draw(), step.before) - expected
         after = expected + correction
         masked = number <= held

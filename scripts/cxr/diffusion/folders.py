@@ -1,7 +1,7 @@
-"""Folders in the layout of Stable Diffusion: which classes may be made from them, and exactly their weights.
+"""Loading models from folders in Stable Diffusion's layout: only known classes, and weights that fit exactly.
 
-A net's folder holds ``config.json`` and safetensors, whole or in numbered shards, in one or more number types
-(``.fp16``, ``.bf16``). No code of a folder runs and no pickle is read.
+A net's folder holds ``config.json`` and safetensors, as one file or in numbered shards, in one or more number types
+(``.fp16``, ``.bf16``). No code from a folder is run and no pickle is read.
 """
 
 import json
@@ -23,7 +23,7 @@ from cxr.nets.loading import misfit
 NETS = {"unet": "UNet2DConditionModel", "vae": "AutoencoderKL"}
 TEXTS = {
     "BertModel": transformers.BertModel,
-    # a subclass with more heads, none of which the text states need
+    # a subclass with additional heads, which the text states do not need
     "CXRBertModel": transformers.BertModel,
     "CLIPTextModel": transformers.CLIPTextModel,
 }
@@ -31,25 +31,25 @@ TOKENIZERS = {
     transformers.BertModel: (transformers.BertTokenizer, (("tokenizer.json",), ("vocab.txt",))),
     transformers.CLIPTextModel: (transformers.CLIPTokenizer, (("tokenizer.json",), ("vocab.json", "merges.txt"))),
 }
-"""The tokenizer of each text net, and the files of which one set must be there."""
+"""The tokenizer of each text net, and alternative sets of files, one of which must be complete."""
 HEADS = ("cls.", "cls_projection_head.", "pooler.")
-"""Parts of a BERT checkpoint that make no text states."""
+"""Parts of a BERT checkpoint that the text states do not need."""
 OLD_NAMES = {".query.": ".to_q.", ".key.": ".to_k.", ".value.": ".to_v.", ".proj_attn.": ".to_out.0."}
-"""What the attention of a VAE was called in files of before 2023."""
+"""Names of a VAE's attention in files from before 2023."""
 FILE = re.compile(r"(diffusion_pytorch_model|model)(?:\.(fp16|bf16))?(?:-\d{5}-of-(\d{5}))?\.safetensors")
 NOISE = (
     "num_train_timesteps", "beta_start", "beta_end", "beta_schedule", "trained_betas", "rescale_betas_zero_snr",
     "prediction_type",
 )  # fmt: skip
-"""What of a scheduler's configuration belongs to the model and not to a way of sampling from it."""
+"""Keys of a scheduler's configuration that belong to the model, not to a sampling method."""
 RADEDIT_NOISE = {"beta_schedule": "linear", "prediction_type": "epsilon"}
-"""The noise schedule that RadEdit is published with; all else as DDIMScheduler has it by default."""
+"""The noise schedule published with RadEdit; all other values are DDIMScheduler's defaults."""
 RADEDIT_TOKENS = 128
 """Length to which RadEdit's prompts are padded."""
 
 
 class Layout(NamedTuple):
-    """Where the parts of a model lie."""
+    """Paths of a model's parts."""
 
     unet: Path
     vae: Path
@@ -58,13 +58,13 @@ class Layout(NamedTuple):
     text_class: str
     noise: dict
     tokens: int | None
-    """Length of a prompt in tokens; None: what the tokenizer says."""
+    """Length of a prompt in tokens; None for the tokenizer's own."""
     remedy: Callable[[Path], str]
-    """What to do about a faulty folder, the end of each sentence."""
+    """Returns the remedy for a faulty folder, which ends each message."""
 
 
 def radedit(files: dict[str, str]) -> Layout:
-    """Return the layout of the published parts: ``files`` names the folders radedit, sdxl_vae and biovil_t."""
+    """Return the layout of the published parts; ``files``: {radedit, sdxl_vae, biovil_t: folder}."""
     unet, vae, text = (Path(files[name]) for name in ("radedit", "sdxl_vae", "biovil_t"))
 
     def remedy(folder: Path) -> str:
@@ -77,7 +77,7 @@ def radedit(files: dict[str, str]) -> Layout:
 def stable_diffusion(folder: Path, key: str) -> Layout:
     """Return the layout of a folder with ``model_index.json``; ``key``: the setting that names it.
 
-    Raises UserError for a class that is not known here.
+    Raises UserError for a class that is not supported.
     """
 
     def remedy(_: Path) -> str:
@@ -117,7 +117,7 @@ def read_json(path: Path, remedy: str) -> dict:
 
 
 def weight_files(folder: Path, remedy: str) -> list[Path]:
-    """Return the safetensors of a folder: full precision before bf16 before fp16, all shards of one set.
+    """Return a folder's safetensors, all shards of one set: float32 is preferred to bf16, bf16 to fp16.
 
     Raises UserError.
     """
@@ -126,7 +126,7 @@ def weight_files(folder: Path, remedy: str) -> list[Path]:
         if match := FILE.fullmatch(path.name):
             kind, count = match[2] or "", int(match[3] or 1)
             found.setdefault((("", "bf16", "fp16").index(kind), count, match[1]), []).append(path)
-    # the same weights may lie there as one file and in shards
+    # a folder may hold the same weights both as one file and in shards
     whole = [files for (_, count, _), files in sorted(found.items()) if len(files) == count]
     if not whole:
         some = "only some of its weights" if found else "no weights as safetensors"
@@ -148,7 +148,7 @@ def weights(folder: Path, remedy: str) -> dict[str, torch.Tensor]:
 
 
 def fill(made: torch.nn.Module, tensors: dict[str, torch.Tensor], folder: Path, remedy: str) -> None:
-    """Give a net exactly its weights, in the number type they have. Raises UserError."""
+    """Load the weights into a net, which they must fit exactly, in their own number type. Raises UserError."""
     wanted, held = ({name: tuple(value.shape) for name, value in each.items()} for each in (made.state_dict(), tensors))
     if fault := misfit(wanted, held):
         raise UserError(f"{folder} holds the weights of another net than its config.json, for {fault}: {remedy}")
@@ -162,7 +162,7 @@ def net(folder: Path, part: str, dtype: torch.dtype, remedy: str) -> torch.nn.Mo
     if config.get("_class_name") != name:
         raise UserError(f"{folder / 'config.json'} describes a {config.get('_class_name')}, not a {name}: {remedy}")
     try:
-        with torch.device("meta"):  # no random weights: they would take longer than the reading
+        with torch.device("meta"):  # making random weights would take longer than reading the file
             made = getattr(diffusers, name).from_config(config)
     except Exception as error:
         if no_inputs(error):
@@ -197,19 +197,19 @@ def text_net(folder: Path, class_name: str, remedy: str) -> torch.nn.Module:
 
 
 def _states_only(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Drop what makes no text states, and the prefix under which a larger model holds the encoder."""
+    """Drop tensors that the text states do not need, and the prefix under which a larger model holds the encoder."""
     bare = {re.sub(r"^(bert|text_model)\.", "", name): value for name, value in tensors.items()}
     return {
         name: value
         for name, value in bare.items()
-        if not name.startswith(HEADS) and not name.endswith(".position_ids")  # positions: old files held the numbers
+        if not name.startswith(HEADS) and not name.endswith(".position_ids")  # old files store the positions
     }
 
 
 def tokenizer(folder: Path, text: torch.nn.Module, remedy: str) -> Callable:
     """Return the tokenizer of a text encoder. Raises UserError."""
     kind, choices = next(value for known, value in TOKENIZERS.items() if isinstance(text, known))
-    # without its vocabulary the class would make an empty one
+    # without its vocabulary file the class would make an empty tokenizer
     if not any(all((folder / name).is_file() for name in names) for names in choices):
         told = " or ".join(" and ".join(names) for names in choices)
         raise UserError(f"{folder} lacks the tokenizer's {told}: {remedy}")

@@ -1,4 +1,4 @@
-"""What a net predicts under prompts with weights, row by row; masks on the grid of latents; mixing under a mask."""
+"""Classifier-free guidance per row of a batch, masks on the grid of latents, and mixing under a mask."""
 
 from collections.abc import Callable, Sequence
 
@@ -6,15 +6,15 @@ import numpy as np
 import torch
 
 Prompts = str | Sequence[str]
-"""One text for all rows of a batch, or one for each; the empty text says nothing (unconditional)."""
+"""One text for all rows of a batch, or one per row; the empty text means unconditional."""
 Weights = float | Sequence[float]
-"""How strongly prompts count, one number for all rows or one for each."""
+"""Guidance weight of the prompts: one number for all rows, or one per row."""
 Predict = Callable[[torch.Tensor, int, Prompts], torch.Tensor]
-"""What the net predicts for latents at a time under prompts."""
+"""Takes latents, a time and prompts; returns the net's prediction."""
 
 
 def one_or_each(values: str | float | Sequence, latent: torch.Tensor) -> str | float | tuple:
-    """Return one value where all rows have the same, else a tuple of one for each. Raises ValueError for fewer."""
+    """Return one value if all rows have the same, else a tuple with one per row. Raises ValueError otherwise."""
     if isinstance(values, str | int | float):
         return values
     if len(values) != len(latent):
@@ -25,10 +25,10 @@ def one_or_each(values: str | float | Sequence, latent: torch.Tensor) -> str | f
 def guided(
     predict: Predict, latent: torch.Tensor, time: int, wanted: Sequence[tuple[Prompts, Weights]]
 ) -> list[torch.Tensor]:
-    """Return for each (prompts, weights) the unconditional prediction plus weight times what a prompt changes in it.
+    """Return, for each (prompts, weights), the unconditional prediction plus weight times the prompt's change to it.
 
-    The net runs once for each set of texts that counts: a weight of 1 needs no unconditional prediction. A row's result
-    is the same in any company.
+    The net runs once per set of texts that is needed: a weight of 1 needs no unconditional prediction. A row's result
+    does not depend on the other rows.
     """
     told: dict[Prompts, torch.Tensor] = {}
 
@@ -61,7 +61,7 @@ def _by_row(values: Sequence[float], latent: torch.Tensor) -> torch.Tensor:
 def shares(region: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
     """Return float64 ``shape``: the mean of ``region``, bool or 0..1 (H, W), over the pixels of each latent cell.
 
-    H and W are multiples of the cells' numbers.
+    H and W must be multiples of ``shape``.
     """
     (rows, columns), (height, width) = shape, region.shape
     return region.reshape(rows, height // rows, columns, width // columns).mean(axis=(1, 3))
@@ -70,15 +70,15 @@ def shares(region: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
 def cells(region: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
     """Return bool ``shape``: the latent cells of which at least half lies in ``region``, bool or 0..1 (H, W).
 
-    Half is what a picture of the mask gives that is scaled down and cut at mid-grey; it moves no border in the mean.
+    This equals scaling the mask down and thresholding it at 0.5, which shifts no border on average.
     """
     return shares(region, shape) >= 0.5
 
 
 def mixed(mask: torch.Tensor, inside: torch.Tensor, outside: torch.Tensor) -> torch.Tensor:
-    """Return ``inside`` where the mask is 1, ``outside`` where it is 0, their weighted mean between.
+    """Return ``inside`` where the mask is 1, ``outside`` where it is 0, and their weighted mean in between.
 
-    ``mask``: bool, or 0..1. One of zeros and ones gives to the last bit what the bool one gives.
+    ``mask``: bool, or 0..1. A mask of zeros and ones gives the same result as the bool one, to the last bit.
     """
     if mask.dtype == torch.bool:
         return torch.where(mask, inside, outside)
@@ -88,5 +88,5 @@ def mixed(mask: torch.Tensor, inside: torch.Tensor, outside: torch.Tensor) -> to
 
 
 def masked_steps(steps: int, extent: float) -> int:
-    """Return how many of the steps a mask holds for, the noisiest: the share ``extent`` of them, rounded."""
+    """Return in how many of the steps, noisiest first, a mask applies: the fraction ``extent``, rounded."""
     return round(extent * steps)

@@ -1,4 +1,4 @@
-"""The three nets of a latent diffusion model behind three functions: pictures to latents, back, and the prediction."""
+"""The three nets of a latent diffusion model behind three functions: encode, decode and predict."""
 
 from dataclasses import dataclass
 
@@ -15,35 +15,35 @@ from cxr.nets.devices import inference
 
 @dataclass(frozen=True)
 class Nets:
-    """A loaded model. Pictures are float32 (B, 3, H, W) in -1..1, latents float32 (B, C, H / 8, W / 8).
+    """A loaded model. Images are float32 (B, 3, H, W) in -1..1, latents float32 (B, C, H / 8, W / 8).
 
-    On a CPU every row goes through a net on its own, so that its result is the same to the last bit in any company; the
-    autoencoder takes rows one by one everywhere, for its memory.
+    On a CPU each row is processed alone, so that its result does not depend on the other rows, to the last bit. The
+    autoencoder processes rows one by one on every device, because of its memory.
     """
 
     unet: torch.nn.Module
     vae: torch.nn.Module
     states: dict[str, torch.Tensor]
-    """Text states (1, tokens, width) of each prompt."""
+    """{prompt: text states (1, tokens, width)}."""
     abars: list[float]
-    """Share of the signal's variance at each time."""
+    """Fraction of the signal's variance at each time."""
     prediction: str
     device: torch.device
 
     def encode(self, pictures: torch.Tensor) -> torch.Tensor:
-        """Return the latents: the mean of what the autoencoder gives, no sample, so that they are the picture's own."""
+        """Return the latents: the mean of the autoencoder's distribution, not a sample, so they are reproducible."""
         means = [self.vae.encode(row).latent_dist.mode() for row in pictures.to(self.device).split(1)]
         return torch.cat(means) * self.vae.config.scaling_factor
 
     def decode(self, latents: torch.Tensor) -> torch.Tensor:
-        """Return the pictures, clipped to -1..1."""
+        """Return the images, clipped to -1..1."""
         rows = (latents / self.vae.config.scaling_factor).split(1)
         return torch.cat([self.vae.decode(row).sample for row in rows]).clamp(-1, 1)
 
     def predict(self, latents: torch.Tensor, time: int, prompts: Prompts) -> torch.Tensor:
-        """Return what the U-Net predicts at ``time`` under its prompts, float32 of the latents' shape.
+        """Return the U-Net's prediction at ``time`` under the prompts, float32 of the latents' shape.
 
-        ``prompts``: one for all rows, or one for each.
+        ``prompts``: one for all rows, or one per row.
         """
         if isinstance(prompts, str):
             states = self.states[prompts].expand(len(latents), -1, -1)
@@ -57,7 +57,7 @@ class Nets:
 def load(layout: folders.Layout, prompts: dict[str, str], dtype: torch.dtype, device: torch.device) -> Nets:
     """Load a model and encode its prompts, {text: key of its setting}.
 
-    Raises UserError for a file or a prompt that cannot be used.
+    Raises UserError for an unusable file or prompt.
     """
     text_remedy = layout.remedy(layout.text)
     text = folders.text_net(layout.text, layout.text_class, text_remedy)
@@ -86,7 +86,7 @@ def load(layout: folders.Layout, prompts: dict[str, str], dtype: torch.dtype, de
 
 
 def noise(layout: folders.Layout) -> tuple[list[float], str]:
-    """Return the share of the signal's variance at each time, and what the net predicts. Raises UserError."""
+    """Return the fraction of the signal's variance at each time, and the prediction type. Raises UserError."""
     remedy, told = layout.remedy(layout.unet), layout.noise.get("prediction_type", PREDICTIONS[0])
     if told not in PREDICTIONS:
         raise UserError(f"{layout.unet.parent} has prediction_type {told!r}, not {' or '.join(PREDICTIONS)}: {remedy}")
@@ -106,13 +106,13 @@ def text_states(
 ) -> torch.Tensor:
     """Return the text states (1, length, width) of a prompt, float32; ``key`` names its setting.
 
-    Padding is attended to like words: that is how the pipelines of diffusers call a text encoder. Raises UserError for
-    more tokens than that, and for a word that the tokenizer does not know.
+    Attention includes the padding, as in the pipelines of diffusers. Raises UserError for more than ``length`` tokens,
+    and for a word that the tokenizer does not know.
     """
     tokens = tokenizer(prompt)["input_ids"]
     if len(tokens) > length:
         raise UserError(f"{key} has {len(tokens)} tokens and the model reads {length}: shorten it")
-    # CLIP's has none: its token for unknown words also ends every prompt
+    # CLIP's tokenizer has no unknown word: its token for them also ends every prompt
     if tokenizer.unk_token != tokenizer.eos_token and tokenizer.unk_token_id in tokens:
         raise UserError(
             f"{layout.tokenizer} holds a tokenizer that does not know a word of {key}: reword it, or "

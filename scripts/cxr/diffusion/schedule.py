@@ -1,6 +1,6 @@
 """The noise schedule as a list of steps, and the two formulas of a step (DDPM; edit-friendly inversion).
 
-With abar_t the share of the signal's variance that is left at a time t, and u the time before t::
+With abar_t the fraction of the signal's variance that remains at time t, and u the time before t::
 
     x_t = sqrt(abar_t) x_0 + sqrt(1 - abar_t) n                          n standard normal
     mean of x_u given x_t and the predicted noise e
@@ -14,7 +14,7 @@ from typing import NamedTuple
 import torch
 
 SPACING = "trailing"
-"""Which times are taken: from the noisiest one in equal strides. The last step ends in the clean picture."""
+"""The selected times: equal strides from the noisiest one. The last step ends at the clean image."""
 PREDICTIONS = ("epsilon", "v_prediction")
 """What a net may predict: the noise, or the velocity sqrt(abar_t) n - sqrt(1 - abar_t) x_0."""
 
@@ -24,20 +24,20 @@ class Step(NamedTuple):
 
     time: int
     abar: float
-    """Share of the signal's variance at ``time``."""
+    """Fraction of the signal's variance at ``time``."""
     before: float
     """The same after the step; 1 at the last step, whose variance is therefore exactly 0."""
 
 
 def times(steps: int, trained: int) -> list[int]:
-    """Return ``steps`` times of a schedule of ``trained`` ones, noisiest first: 999, 994, ... 4 for 200 of 1000."""
+    """Return ``steps`` of the ``trained`` times of a schedule, noisiest first: 999, 994, ... 4 for 200 of 1000."""
     return [round(trained * left / steps) - 1 for left in range(steps, 0, -1)]
 
 
 def kept_steps(abars: list[float], steps: int, skip_ratio: float) -> list[Step]:
-    """Return the steps that are taken, noisiest first: all but the noisiest ``skip_ratio``, rounded down.
+    """Return the steps to take, noisiest first. The noisiest fraction ``skip_ratio``, rounded down, is skipped.
 
-    ``abars``: the share of the signal's variance at each trained time.
+    ``abars``: the fraction of the signal's variance at each trained time.
     """
     chosen = times(steps, len(abars))
     before = [*(abars[time] for time in chosen[1:]), 1.0]
@@ -46,7 +46,7 @@ def kept_steps(abars: list[float], steps: int, skip_ratio: float) -> list[Step]:
 
 
 def diffused(clean: torch.Tensor, noise: torch.Tensor, abar: float) -> torch.Tensor:
-    """Return the latent with the share ``abar`` of its variance left; ``clean`` itself where that is 1."""
+    """Return the noised latent with the fraction ``abar`` of its variance; ``clean`` itself if that is 1."""
     return math.sqrt(abar) * clean + math.sqrt(1 - abar) * noise
 
 
@@ -56,7 +56,7 @@ def variance(step: Step) -> float:
 
 
 def mean(latent: torch.Tensor, predicted: torch.Tensor, step: Step, prediction: str) -> torch.Tensor:
-    """Return the mean of the latent after a step, given what the net predicts for the latent before it."""
+    """Return the mean of the latent after a step, given the net's prediction for the latent before it."""
     signal, noise = math.sqrt(step.abar), math.sqrt(1 - step.abar)
     clean_share, noise_share = math.sqrt(step.before), math.sqrt(max(0.0, 1 - step.before - variance(step)))
     if prediction == "epsilon":

@@ -1,1 +1,1 @@
-"""Affine maps between an image and its frame, boxes and the choice among them, components, sizes, run lengths."""
+"""Geometry of images: affine maps, boxes, non-maximum suppression, components, resizing, run-length encoding."""

@@ -1,4 +1,4 @@
-"""Frame <-> original pixels.
+"""Affine maps between frame pixels and original pixels.
 
 An affine here is a float64 (2, 3) matrix that takes frame coordinates to original coordinates, both continuous with
 pixel centres at integer + 0.5: ``x_original = a[0, 0] * x + a[0, 2]``; it never turns or shears (``a[0, 1]`` is 0).
@@ -13,8 +13,8 @@ FITS = ("pad", "stretch", "crop")
 def fit_affine(shape: tuple[int, int], size: int, fit: str) -> np.ndarray:
     """Return the frame-to-original affine for an image of ``shape`` (rows, columns) in a square frame of ``size`` px.
 
-    ``pad`` keeps the aspect and shows the whole picture, ``crop`` keeps the aspect and fills the frame, both centred;
-    ``stretch`` gives up the aspect. Raises ValueError for another ``fit``.
+    ``pad`` keeps the aspect ratio and shows the whole image; ``crop`` keeps the aspect ratio and fills the frame; both
+    are centred. ``stretch`` changes the aspect ratio. Raises ValueError for another ``fit``.
     """
     rows, columns = shape
     if fit == "stretch":
@@ -26,7 +26,7 @@ def fit_affine(shape: tuple[int, int], size: int, fit: str) -> np.ndarray:
 
 
 def to_frame(image: np.ndarray, affine: np.ndarray, size: int, *, nearest: bool = False) -> np.ndarray:
-    """Resample an original image (rows, columns) into the (size, size) frame; outside the picture is 0.
+    """Resample an original image (rows, columns) into the (size, size) frame; pixels outside the image are 0.
 
     Shrinking averages over the covered pixels (no aliasing); ``nearest`` is for masks and labels.
     """
@@ -57,7 +57,7 @@ def _warp(image: np.ndarray, affine: np.ndarray, shape: tuple[int, int], interpo
         flags=interpolation | cv2.WARP_INVERSE_MAP,
         borderMode=cv2.BORDER_REPLICATE,
     )
-    # Pixels whose centre lies outside the picture are 0; with a constant border its outer pixels would be darkened.
+    # Pixels whose centre lies outside the image are 0; a constant border would darken the image's outer pixels.
     for axis, length in ((0, shape[1]), (1, shape[0])):
         along = affine[axis, axis] * (np.arange(length) + 0.5) + affine[axis, 2]
         outside = (along < 0) | (along >= image.shape[1 - axis])

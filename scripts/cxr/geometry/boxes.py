@@ -1,4 +1,4 @@
-"""Boxes: corners x1, y1, x2, y2 in pixels, x2 and y2 outside."""
+"""Boxes (x1, y1, x2, y2) in pixels, half-open: x2 and y2 are outside."""
 
 import numpy as np
 
@@ -6,8 +6,8 @@ import numpy as np
 def clip_boxes(boxes: np.ndarray, height: int, width: int) -> np.ndarray:
     """Turn float boxes (N, 4: x1, y1, x2, y2) into half-open pixel boxes int64 (N, 4) clipped to the picture.
 
-    A pixel belongs to a box if the box covers its centre, so a box that covers no centre has zero area. Boxes that
-    hold NaN come back with zero area.
+    A pixel belongs to a box if the box covers its centre, so a box that covers no centre has zero area. A box with NaN
+    also has zero area.
     """
     boxes = np.asarray(boxes, np.float64).reshape(-1, 4)
     boxes = np.where(np.isnan(boxes).any(axis=1, keepdims=True), 0.0, boxes)

@@ -1,6 +1,6 @@
-"""The 8-connected components of a mask: the largest, and a box around each.
+"""The 8-connected components of a mask: the largest one, and a box around each.
 
-The components of Algorithm 1 are its own (cxr.ils.masks.algorithm): it asks for few of many, one at a time.
+Algorithm 1 has its own components (cxr.ils.masks.algorithm): it needs only a few of many, one at a time.
 """
 
 import cv2
@@ -8,7 +8,7 @@ import numpy as np
 
 
 def largest(mask: np.ndarray) -> np.ndarray:
-    """Return the largest component of a mask (H, W) with its holes filled, bool (H, W), empty of an empty mask."""
+    """Return the largest component of a mask (H, W) with its holes filled, bool (H, W); empty if the mask is."""
     count, labels, stats, _ = cv2.connectedComponentsWithStats(mask.astype(np.uint8), connectivity=8)
     if count < 2:
         return np.zeros(mask.shape, bool)
@@ -20,7 +20,7 @@ def largest(mask: np.ndarray) -> np.ndarray:
 def boxes_around(mask: np.ndarray, smallest: int = 1) -> np.ndarray:
     """Return boxes around the components of a mask (H, W), float (N, 4: x1, y1, x2, y2), largest component first.
 
-    Components of less than ``smallest`` pixels have none, unless there is no other.
+    Components of fewer than ``smallest`` pixels get no box, unless all are that small.
     """
     number, _, stats, _ = cv2.connectedComponentsWithStats(mask.astype(np.uint8), connectivity=8)
     areas = stats[1:, cv2.CC_STAT_AREA]

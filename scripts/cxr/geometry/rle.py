@@ -1,17 +1,18 @@
-"""Run lengths of COCO: ``{"size": [height, width], "counts": list or text}``, counted down the columns from 0s.
+"""COCO's run-length encoding: ``{"size": [height, width], "counts": list or text}``, column by column, zeros first.
 
-The text is COCO's compressed form: from the third on each count is a difference to the one two before; each number is
-written in groups of five bits, lowest first, as characters from "0" (48), with 32 set where more follow.
+The text is COCO's compressed form. From the fourth count on, each count is stored as the difference from the one two
+before it. A number is written in groups of five bits, lowest first, as characters from "0" (48); 32 is added to a
+group if another follows.
 """
 
 import numpy as np
 
 MAX_SIDE = 16_384
-"""Px; a larger mask is damage, not a picture."""
+"""Largest accepted side of a mask, px; a larger one means damaged data."""
 
 
 def decode(rle: dict) -> np.ndarray:
-    """Return the mask, bool (height, width). Raises ValueError for anything but a whole run-length code."""
+    """Return the mask, bool (height, width). Raises ValueError for anything but a complete run-length code."""
     try:
         height, width = (int(side) for side in rle["size"])
         counts = rle["counts"]

@@ -1,4 +1,4 @@
-"""The choice of the best among boxes that overlap."""
+"""Non-maximum suppression: keeping the most confident of overlapping boxes."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from cxr.geometry.boxes import box_iou
 
 
 def preference(boxes: np.ndarray, confidence: np.ndarray, classes: np.ndarray) -> np.ndarray:
-    """Return the order (N,) of falling confidence; ties go by coordinates, then class index."""
+    """Return the order (N,) of decreasing confidence; coordinates, then class index, break ties."""
     return np.lexsort((classes, boxes[:, 3], boxes[:, 2], boxes[:, 1], boxes[:, 0], -confidence))
 
 
@@ -15,12 +15,12 @@ def suppress(
 ) -> np.ndarray:
     """Greedy non-maximum suppression within each class.
 
-    Takes boxes (N, 4), confidences (N,) and class indices (N,); returns the indices kept, the first ``most``, in order
-    of :func:`preference`. A box goes if a preferred one of its class that stays overlaps it by more than ``iou``.
+    Takes boxes (N, 4), confidences (N,) and class indices (N,). Returns the kept indices, at most ``most``, in order of
+    :func:`preference`. A box is dropped if a kept box of its class that comes before it has an IoU above ``iou``.
     """
     order = preference(boxes, confidence, classes)
-    # of each class, the places in that order which are still alive; one row of overlaps at a time, because a net may
-    # give a hundred thousand boxes
+    # per class, the positions that are still candidates; one row of IoUs at a time, because a net may return a hundred
+    # thousand boxes
     left = {kind: np.nonzero(classes[order] == kind)[0] for kind in np.unique(classes)}
     alive = np.ones(len(order), bool)
     kept = []

@@ -1,5 +1,5 @@
-"""Instruction data of any system: the record of a sample, and the files in which samples leave.
+"""Instruction data of any system: the record of a sample, and the export formats.
 
-``record`` holds the sample, ``lines`` writes JSON Lines a split, ``studies`` the JSON of the published MIMIC-ILS,
-``coco`` masks in COCO's format.
+``record`` defines the sample, ``lines`` writes one JSON Lines file per split, ``studies`` the JSON of the published
+MIMIC-ILS, ``coco`` masks in COCO's format.
 """

@@ -1,6 +1,6 @@
-"""A split in COCO's format for instances, with masks as its compressed run lengths.
+"""Writing a split in COCO's instance format, with masks as compressed run lengths.
 
-What an annotation stands for, and which samples have it, is told by whoever writes it; an image may have none.
+The caller defines what an annotation stands for and which samples have it; an image may have none.
 """
 
 import json
@@ -15,21 +15,21 @@ from cxr.geometry.rle import encode
 
 
 def categories(names: Sequence[str], above: str) -> list[dict]:
-    """Return COCO's categories of these names, numbered from 1; ``above``: what they all are."""
+    """Return COCO's categories for these names, numbered from 1; ``above``: their supercategory."""
     return [{"id": number, "name": name, "supercategory": above} for number, name in enumerate(names, 1)]
 
 
 def annotation(mask: np.ndarray) -> dict:
-    """Return what COCO wants to know of a mask, bool (rows, columns)."""
+    """Return the COCO fields of a mask, bool (rows, columns): segmentation, area, bounding box."""
     x1, y1, x2, y2 = bounds(mask)
     box = [x1, y1, x2 - x1, y2 - y1]
     return {"segmentation": encode(mask), "area": int(mask.sum()), "bbox": box, "iscrowd": 0}
 
 
 class Writer:
-    """Write the file of one split; images go straight to it, annotations wait in a file of their own.
+    """Write the file of one split. Images go straight to it; annotations are buffered in a second file.
 
-    ``kinds``: what :func:`categories` returns.
+    ``kinds``: the result of :func:`categories`.
     """
 
     def __init__(self, path: Path, info: dict, kinds: list[dict]):
@@ -54,7 +54,7 @@ class Writer:
         return self._images
 
     def annotate(self, image: int, target: str, drawn: dict, **facts: object) -> None:
-        """Add an annotation (what :func:`annotation` returns) of the image of that number."""
+        """Add an annotation (the result of :func:`annotation`) to the image with this number."""
         self._annotations += 1
         numbers = {"id": self._annotations, "image_id": image, "category_id": self._numbers[target]}
         text = json.dumps(numbers | drawn | facts, ensure_ascii=False)

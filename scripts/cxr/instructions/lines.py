@@ -1,4 +1,4 @@
-"""Records as JSON Lines, a file a split."""
+"""Writing records as JSON Lines, one file per split."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -13,9 +13,9 @@ from cxr.instructions.record import Record
 def split_files(
     paths: Mapping[str, str | Path], line_of: Callable[[Record], dict]
 ) -> Iterator[Callable[[Record], None]]:
-    """Yield the function that writes a record, as ``line_of`` tells it, to the file of its split.
+    """Yield a function that writes ``line_of(record)`` to the file of the record's split.
 
-    Records go straight to their files (UTF-8, keys in the order given), which appear when all are whole, or not at all.
+    Records go straight to the files (UTF-8, keys in the order given). The files appear only when all are complete.
     """
     with ExitStack() as stack:
         files = {

@@ -1,4 +1,4 @@
-"""The record of a sample: what is asked and answered of one picture, and what the answer points at."""
+"""The record of a sample: questions and answers about one image, and the boxes or masks that the answers refer to."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from cxr.base.vocabulary import SPLITS
 
 Box = tuple[float, float, float, float]
-"""x1, y1, x2, y2 as shares of the picture's width and height, 0 to 1 from its upper left corner."""
+"""x1, y1, x2, y2 as fractions of the image's width and height, 0 to 1 from its upper left corner."""
 
 
 @dataclass(frozen=True)
@@ -19,12 +19,12 @@ class Turn:
 
 @dataclass(frozen=True)
 class Record:
-    """A sample: one picture and its turns, in order.
+    """A sample: one image and its turns, in order.
 
-    sample_id: unique in the data of its system; task: the kind of sample, source: where its facts come from, by the
-    names of the system; boxes: name to boxes that the answers point at; mask_ids: the masks that they point at, in
-    order; more: the system's own fields. Raises ValueError for a record without a turn, of an unknown split, or with a
-    box that is empty or leaves the picture.
+    sample_id: unique within its system; task: the kind of sample and source: the origin of its facts, both in the
+    system's own names; boxes: {name: boxes that the answers refer to}; mask_ids: the masks that they refer to, in
+    order; more: the system's own fields. Raises ValueError for a record without a turn, with an unknown split, or with
+    a box that is empty or leaves the image.
     """
 
     sample_id: str

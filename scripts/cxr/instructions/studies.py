@@ -1,6 +1,6 @@
-"""The JSON in which MIMIC-ILS was published: split, study, and its entry; its masks lie in a folder beside it.
+"""Writing the JSON layout of the published MIMIC-ILS: {split: {study: entry}}, with the masks in a folder beside it.
 
-It holds a study a line, so that one study is in memory at a time when it is written, and can be found when it is read.
+The file has one line per study, so that writing holds one study in memory and a reader can find a study's line.
 """
 
 import json
@@ -11,7 +11,7 @@ JSON_NAME, MASK_FOLDER = "mimic_ils_instruction_answer.json", "lesion_mask"
 
 
 def write_studies(path: Path, splits: Mapping[str, Iterable[tuple[str, dict]]]) -> None:
-    """Write {split: {study: entry}}; each split gives (study, entry) in the order of the file, and is read once."""
+    """Write {split: {study: entry}}. Each split yields (study, entry) in the order of the file; it is iterated once."""
     with open(path, "w", encoding="utf-8", newline="\n") as file:
         file.write("{")
         for number, (split, studies) in enumerate(splits.items()):

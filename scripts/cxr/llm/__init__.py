@@ -1,5 +1,5 @@
-"""Language models for the stages that ask one: questions, schemas, retries, a model in the job or on a server.
+"""Language models for any stage: questions, answer schemas, retries, and a model inside the job or on a server.
 
-Below the stages, beside none of them: what is asked, and what an answer must say, is the stages' own. ``asking`` asks,
-asks again and quarantines; ``guards`` keeps texts data; ``remote`` keeps patients' data here.
+The package knows no stage: the stages define their prompts and the checks of answers. ``asking`` asks, retries and
+quarantines; ``guards`` prevents prompt injection; ``remote`` keeps patients' data inside the private network.
 """

@@ -1,4 +1,4 @@
-"""Asking a model many questions: all at once, again where an answer is wrong, and set apart where it stays wrong."""
+"""Asking a model many questions at once; wrong answers are asked again, and quarantined if they stay wrong."""
 
 import json
 import logging
@@ -18,7 +18,7 @@ TOO_LONG = "the text is too long for the model"
 
 @dataclass(frozen=True)
 class Question:
-    """One request: messages, the JSON schema of its answer, and the logic that the answer must keep besides."""
+    """One request: messages, the JSON schema of the answer, and a logical check that the answer must also pass."""
 
     messages: Messages
     schema: dict
@@ -27,7 +27,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Answer:
-    """What came of a question: its value, or quarantine with the problem and the raw text of the last attempt."""
+    """The result of a question: its value, or for quarantine the problem and the raw text of the last attempt."""
 
     value: object = None
     problem: str | None = None
@@ -37,15 +37,15 @@ class Answer:
 
 Name = TypeVar("Name", bound=Hashable)
 Generate = Callable[[list[Question], int], list[str]]
-"""Questions and the number of the attempt (from 0) in, one text a question out, in their order."""
+"""Takes questions and the number of the attempt (from 0); returns one text per question, in order."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What bounds the questions to a model.
+    """Limits of the questions to a model.
 
-    key: the section of the settings that names it, for messages; context, max_tokens: lengths in tokens; retries: how
-    often a wrong answer is asked for again; pictures: the most of a question; picture_tokens: the most tokens of one.
+    key: the settings' section of the model, for messages; context, max_tokens: lengths in tokens; retries: how often a
+    wrong answer is asked again; pictures: most images per question; picture_tokens: most tokens per image.
     """
 
     key: str
@@ -59,7 +59,7 @@ class Limits:
 def ask(questions: list[Question], generate: Generate, limits: Limits, tolerance: Tolerance = NO_LIMIT) -> list[Answer]:
     """Return the answer of every question, in order. One question's answer never touches another's.
 
-    Raises Broken where none of at least ``tolerance.in_row`` answers can be used: no text is to blame for that.
+    Raises Broken if there are at least ``tolerance.in_row`` answers and none can be used: no text causes that.
     """
     room = limits.context - limits.max_tokens
     answers = [
@@ -70,7 +70,7 @@ def ask(questions: list[Question], generate: Generate, limits: Limits, tolerance
         if not open_:
             break
         if attempt:
-            log.info("%d of %d answers break schema or logic: asked again", len(open_), len(questions))
+            log.info("%d of %d answers break the schema or the logic: asking again", len(open_), len(questions))
         texts = generate([questions[number] for number in open_], attempt)
         for number, text in zip(open_, texts, strict=True):
             answers[number] = _read(text, questions[number], attempt + 1)
@@ -88,7 +88,7 @@ def ask_each(
 ) -> dict[Name, Answer]:
     """Return the answer of every question under its name, as :func:`ask` does.
 
-    What is an :class:`Answer` already, of a text that must not be asked or that has nothing to ask, stays as it is.
+    An :class:`Answer` is returned unchanged: its text must not be asked, or there is nothing to ask.
     """
     asked = {name: question for name, question in questions.items() if isinstance(question, Question)}
     got = dict(zip(asked, ask(list(asked.values()), generate, limits, tolerance), strict=True))

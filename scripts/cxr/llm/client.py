@@ -1,4 +1,4 @@
-"""A language model by its transport: on a server, or loaded in the job; for tests a stand-in."""
+"""Connecting to a language model by its transport: on a server, inside the job, or a stand-in for tests."""
 
 from functools import cache
 
@@ -20,7 +20,7 @@ def connect(options: ModelOptions, execution: Execution) -> Generate:
 
 
 def lazily(options: ModelOptions, execution: Execution) -> Generate:
-    """Return the function that asks the model and connects when it is first asked: none is loaded to stay unasked."""
+    """Return the function that asks the model. It connects at the first question: an unused model is never loaded."""
     connected = cache(lambda: connect(options, execution))
 
     def generate(questions: list[Question], attempt: int) -> list[str]:

@@ -1,4 +1,4 @@
-"""vLLM inside the job: schema-constrained, greedy by default, one batch for all questions, no network."""
+"""Running vLLM inside the job: schema-constrained, greedy by default, one batch for all questions, no network."""
 
 import os
 
@@ -10,7 +10,7 @@ from cxr.llm.options import Execution, ModelOptions, folder_of
 
 def connect(options: ModelOptions, execution: Execution) -> Generate:
     """Load the model and return the function that asks it. Raises UserError if the model is not on this machine."""
-    # before the imports that read them
+    # set before the imports, which read them
     os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1", VLLM_NO_USAGE_STATS="1")
     folder = folder_of(options)
     from vllm import LLM, SamplingParams
@@ -24,13 +24,13 @@ def connect(options: ModelOptions, execution: Execution) -> Generate:
         tensor_parallel_size=max(1, execution.gpus),
         gpu_memory_utilization=execution.gpu_memory,
         enforce_eager=execution.eager,
-        enable_prefix_caching=True,  # a prompt's rules are the same for every text
+        enable_prefix_caching=True,  # all texts share a prompt's rules
         limit_mm_per_prompt={"image": options.pictures},
         generation_config="vllm",  # no sampling defaults from the model's own folder
     )
 
     if options.pictures and not model.model_config.is_multimodal_model:
-        raise UserError(f"{options.key}.model: {options.name} takes no pictures: choose a model that does")
+        raise UserError(f"{options.key}.model: {options.name} takes no images: choose a model that does")
 
     def generate(questions: list[Question], attempt: int) -> list[str]:
         temperature, seed = options.sampling(attempt)
@@ -39,7 +39,7 @@ def connect(options: ModelOptions, execution: Execution) -> Generate:
                 temperature=temperature,
                 seed=seed,
                 max_tokens=options.max_tokens,
-                # blanks stay free: a model forced into compact JSON leaves the form it knows, and answers worse
+                # whitespace stays free: a model forced into compact JSON leaves its usual form and answers worse
                 structured_outputs=StructuredOutputsParams(json=question.schema),
             )
             for question in questions

@@ -1,4 +1,4 @@
-"""How a model is reached: vLLM inside the job, or a running OpenAI-compatible server. Same questions, same answers."""
+"""Options of a language model: those that an answer depends on, and how the model is run."""
 
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -9,10 +9,10 @@ from cxr.llm.asking import Limits
 
 @dataclass(frozen=True, kw_only=True)
 class ModelOptions:
-    """What is asked of which model: the settings that an answer depends on.
+    """The settings of a model that an answer depends on.
 
-    key: the section of the settings that names the model, for messages; pictures: the most that one question holds;
-    picture_tokens: the most tokens that the model makes of one.
+    key: the settings' section of the model, for messages; pictures: most images per question; picture_tokens: most
+    tokens that the model makes of one image.
     """
 
     key: str
@@ -35,21 +35,21 @@ class ModelOptions:
 
     @property
     def name(self) -> str:
-        """Model and revision, as results carry them."""
+        """Model and revision, as stored in results."""
         pinned = self.revision and not Path(self.model).is_dir()
         return f"{self.model}@{self.revision}" if pinned else self.model
 
     def sampling(self, attempt: int) -> tuple[float, int]:
-        """Return temperature and seed of an attempt: the first one greedy by default, the later ones not."""
+        """Return temperature and seed of an attempt: by default the first is greedy, later ones are not."""
         return (self.retry_temperature if attempt else self.temperature), self.seed + attempt
 
 
 @dataclass(frozen=True)
 class Execution:
-    """How a model is run; no answer depends on it (the settings' sections ``execution``).
+    """How a model is run (the settings' sections ``execution``); no answer depends on it.
 
-    server_key: the setting that gives the server's address, for messages; remote_ok: patients' texts and pictures may
-    go to a server outside this machine and its private network.
+    server_key: the setting of the server's address, for messages; remote_ok: patients' texts and images may be sent to
+    a server outside this machine and its private network.
     """
 
     gpus: int
@@ -63,12 +63,12 @@ class Execution:
 
     @property
     def remote_key(self) -> str:
-        """The setting that allows a server elsewhere, for messages."""
+        """The setting that allows a server outside the private network, for messages."""
         return f"{self.server_key.rpartition('.')[0]}.remote_ok"
 
     @classmethod
     def of(cls, given: dict, key: str, own_server: str = "server") -> "Execution":
-        """Read the section ``key`` of the settings; ``own_server`` names the address that, where given, comes first."""
+        """Read the section ``key`` of the settings; the address in ``own_server``, if given, takes precedence."""
         name = own_server if given.get(own_server) else "server"
         known = {field.name for field in fields(cls)} & given.keys()
         told = {field: given[field] for field in known} | {"server": given[name], "server_key": f"{key}.{name}"}
@@ -76,9 +76,9 @@ class Execution:
 
 
 def folder_of(options: ModelOptions) -> str:
-    """Return the folder of a model that was fetched before: a job never downloads.
+    """Return the folder of a model that was downloaded before; a job never downloads.
 
-    Raises UserError that says how to get it.
+    Raises UserError, which says how to download it.
     """
     if Path(options.model).is_dir():
         return options.model

@@ -1,4 +1,4 @@
-"""Pictures of a question: a file or an array, as a server takes it (data URL) and as vLLM in the job does (PIL)."""
+"""Images of a question: a file or an array, as a data URL for a server and as a PIL image for vLLM in the job."""
 
 import base64
 import io
@@ -12,14 +12,14 @@ from cxr.base.errors import UserError
 MEDIA = {"PNG": "image/png", "JPEG": "image/jpeg"}
 """Formats that every server reads."""
 MODES = ("L", "RGB", "P", "1")
-"""PIL's names of pictures of at most 8 bits a channel, without transparency."""
+"""PIL's modes of images with at most 8 bits per channel and no transparency."""
 
 
 @dataclass(frozen=True, eq=False)
 class Picture:
-    """A picture: the path of a PNG or JPEG, or uint8 values (rows, columns) grey or (rows, columns, 3) RGB.
+    """An image: the path of a PNG or JPEG, or a uint8 array, (rows, columns) grey or (rows, columns, 3) RGB.
 
-    Raises ValueError for other arrays; a file is read when it is sent.
+    Raises ValueError for other arrays. A file is read when it is sent.
     """
 
     source: Path | np.ndarray
@@ -33,7 +33,7 @@ class Picture:
             raise ValueError(f"a picture is uint8 (rows, columns) or (rows, columns, 3), not {told}")
 
     def data_url(self) -> str:
-        """Return the picture as a data URL: a file's own bytes, an array as PNG. Raises UserError as :meth:`image`."""
+        """Return the image as a data URL: a file's own bytes, an array as PNG. Raises UserError like :meth:`image`."""
         if isinstance(self.source, Path):
             media, data = MEDIA[self._opened().format], self.source.read_bytes()
         else:
@@ -43,9 +43,9 @@ class Picture:
         return f"data:{media};base64,{base64.b64encode(data).decode('ascii')}"
 
     def image(self):
-        """Return the picture as a PIL image in RGB.
+        """Return the image as a PIL image in RGB.
 
-        Raises UserError for a file that is missing or damaged, that is neither PNG nor JPEG, or of more than 8 bits.
+        Raises UserError for a file that is missing, damaged, neither PNG nor JPEG, or has more than 8 bits.
         """
         return self._opened().convert("RGB")
 

@@ -1,4 +1,4 @@
-"""Whether a server is here, on this machine or in a private network: texts and pictures of patients go nowhere else."""
+"""Refusing servers outside this machine and private networks, so that no patient's text or image leaves them."""
 
 import socket
 from ipaddress import ip_address, ip_network
@@ -16,13 +16,13 @@ HERE = tuple(
         ),
     )
 )  # fmt: skip
-"""Networks that no router passes on to the Internet."""
+"""Networks that routers do not forward to the Internet."""
 
 
 def refuse_remote(key: str, address: str, allow: str) -> None:
-    """Raise UserError unless every address of a server's host is of :data:`HERE`.
+    """Raise UserError unless every IP address of a server's host is in :data:`HERE`.
 
-    ``key``: the setting that gives the ``address`` (a URL); ``allow``: the setting that allows a server elsewhere.
+    ``key``: the setting of the ``address`` (a URL); ``allow``: the setting that permits a server elsewhere.
     """
     host = urlsplit(address).hostname or ""
     try:
@@ -39,7 +39,7 @@ def refuse_remote(key: str, address: str, allow: str) -> None:
 
 
 def is_here(number: str) -> bool:
-    """Tell whether an IP address is of this machine or a private network."""
+    """Tell whether an IP address belongs to this machine or a private network."""
     ip = ip_address(number)
     ip = getattr(ip, "ipv4_mapped", None) or ip
     return any(ip in network for network in HERE)

@@ -1,4 +1,4 @@
-"""JSON schemas of answers: objects of which every key is required, and what breaks one."""
+"""JSON schemas of answers: objects whose keys are all required, and the check of an answer."""
 
 
 def object_of(**properties: dict) -> dict:
@@ -12,12 +12,12 @@ def object_of(**properties: dict) -> dict:
 
 
 def text_of(longest: int) -> dict:
-    """Return the schema of a text that is not empty, of so many characters: a model that runs on stops inside it."""
+    """Return the schema of a text of 1 to ``longest`` characters; the limit stops a model that does not end."""
     return {"type": "string", "minLength": 1, "maxLength": longest}
 
 
 def problem_of(answer: object, schema: dict) -> str | None:
-    """Return what breaks the schema, None if nothing does. No word of the answer is repeated: it may go to a log."""
+    """Return what violates the schema, None if nothing does. It quotes no word of the answer: it may go to a log."""
     import jsonschema
 
     error = next(jsonschema.Draft202012Validator(schema).iter_errors(answer), None)

@@ -1,4 +1,4 @@
-"""A running OpenAI-compatible server (``vllm serve`` and others) instead of a model inside the job."""
+"""Asking a running OpenAI-compatible server (``vllm serve`` and others) instead of a model inside the job."""
 
 import logging
 import os
@@ -16,13 +16,13 @@ from cxr.llm.remote import refuse_remote
 def connect(options: ModelOptions, execution: Execution) -> Generate:
     """Return the function that asks the server.
 
-    Raises UserError if it does not answer, lacks the model, or is elsewhere and ``remote_ok`` is not set.
+    Raises UserError if it does not answer, lacks the model, or is outside the private network without ``remote_ok``.
     """
     import openai
 
     key, address = execution.server_key, execution.server
     for name in ("httpx", "httpx2"):
-        logging.getLogger(name).setLevel(logging.WARNING)  # else a line a request
+        logging.getLogger(name).setLevel(logging.WARNING)  # otherwise one line per request
     if not execution.remote_ok:
         refuse_remote(key, address, execution.remote_key)
     client = openai.OpenAI(
@@ -35,7 +35,7 @@ def connect(options: ModelOptions, execution: Execution) -> Generate:
     _check_model(client, options, key, address)
 
     def one(question: Question, temperature: float, seed: int) -> str:
-        # response_format, not the guided_* keys of old: a server that has forgotten those answers unconstrained
+        # response_format, not the old guided_* keys: a server that no longer knows those answers unconstrained
         schema = {"name": "answer", "schema": question.schema, "strict": True}
         try:
             answer = client.chat.completions.create(
@@ -47,7 +47,7 @@ def connect(options: ModelOptions, execution: Execution) -> Generate:
                 response_format={"type": "json_schema", "json_schema": schema},
             )
         except openai.BadRequestError:
-            return ""  # this question's own fault: no JSON, so it is asked again and then set apart
+            return ""  # this question is at fault: "" is not JSON, so it is asked again and then quarantined
         return answer.choices[0].message.content or ""
 
     def generate(questions: list[Question], attempt: int) -> list[str]:
@@ -64,10 +64,10 @@ def connect(options: ModelOptions, execution: Execution) -> Generate:
 
 
 def _direct():
-    """Return a client by which nothing goes elsewhere: neither through a proxy of the environment nor by a redirect."""
+    """Return a client that sends nothing elsewhere: it uses no proxy of the environment and follows no redirect."""
     import openai
 
-    # the context heeds SSL_CERT_FILE, which the client without its environment does not
+    # the context honours SSL_CERT_FILE, which a client without its environment ignores
     return openai.DefaultHttpxClient(trust_env=False, follow_redirects=False, verify=ssl.create_default_context())
 
 

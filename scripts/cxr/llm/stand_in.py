@@ -1,6 +1,6 @@
-"""A stand-in for a model, for tests: a Python function answers by rules. No setting chooses it, a test's options do.
+"""A rule-based stand-in for a model, for tests. Only a test's options choose it; no setting does.
 
-``model`` names the function, ``module:function``; it takes the messages and the answer's schema and returns a text.
+``model`` names a function, ``module:function``. It takes the messages and the answer's schema and returns a text.
 """
 
 from pkgutil import resolve_name
@@ -11,7 +11,7 @@ from cxr.llm.options import Execution, ModelOptions
 
 
 def connect(options: ModelOptions, execution: Execution) -> Generate:
-    """Return the function that asks the stand-in. Raises UserError where ``model`` names no function."""
+    """Return the function that asks the stand-in. Raises UserError if ``model`` names no function."""
     del execution
     try:
         answer = resolve_name(options.model)

@@ -1,4 +1,4 @@
-"""Measures and their intervals: a file for each kind of thing compared. They know arrays, and no stage.
+"""Metrics and their confidence intervals, on arrays alone; one module per kind of data.
 
 masks (IoU, Dice, gIoU, cIoU, N-Acc), boxes (matching, recall, precision), labels (precision, recall, F1), raters
 (kappa, AC1), bootstrap (intervals of ratios and of paired differences).

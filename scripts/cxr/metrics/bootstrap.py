@@ -1,6 +1,6 @@
-"""Percentile intervals by resampling patients: pairs of one patient are not independent of one another.
+"""Bootstrap percentile intervals that resample patients, because pairs of one patient are not independent.
 
-A measure is a ratio of two sums over patients (correct / asked, IoU / pairs, I / U). A replicate draws as many patients
+A metric is a ratio of two sums over patients (correct / asked, IoU / pairs, I / U). A replicate draws as many patients
 as there are, with replacement, so its sums are the patients' sums weighted by how often each was drawn.
 """
 
@@ -11,7 +11,7 @@ import numpy as np
 from cxr.base.seeds import stable_hash
 
 BLOCK = 64
-"""Replicates whose weights are in memory at a time; the draws do not depend on it."""
+"""Number of replicates whose weights are in memory at a time; the draws do not depend on it."""
 
 
 def weights(subjects: int, replicates: int, seed: int) -> Iterator[np.ndarray]:
@@ -24,7 +24,7 @@ def weights(subjects: int, replicates: int, seed: int) -> Iterator[np.ndarray]:
 
 
 def sums_of(subject: np.ndarray, subjects: int, values: np.ndarray) -> np.ndarray:
-    """Return float64 (subjects, K): sums over each patient's rows of ``values`` (N, K); ``subject`` (N,) says whose."""
+    """Return float64 (subjects, K): each patient's sums of ``values`` (N, K); ``subject`` (N,): each row's patient."""
     sums = np.zeros((subjects, values.shape[1]))
     np.add.at(sums, subject, values)
     return sums
@@ -40,7 +40,7 @@ def _ratios(numerators: np.ndarray, denominators: np.ndarray, replicates: int, s
 
 
 def ends(table: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return the lower and upper ends, float64 (K,) each, of K columns of replicates (R, K); NaN says nothing."""
+    """Return the lower and upper ends, float64 (K,) each, of K columns of replicates (R, K); NaN is ignored."""
     found = np.full((2, table.shape[1]), np.nan)
     known = ~np.isnan(table).all(axis=0)
     found[:, known] = np.nanquantile(table[:, known], [(1 - level) / 2, (1 + level) / 2], axis=0)
@@ -57,8 +57,8 @@ def differences(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the ends, float64 (K,) each, of the intervals of K differences of ratios, first less second.
 
-    Each is (numerators, denominators) per patient, (subjects, K), the same patients in the same order: a replicate
-    draws them once for both, so that what the two share cancels out.
+    Each is (numerators, denominators) per patient, (subjects, K), with the same patients in the same order. A replicate
+    draws the patients once for both, so that variation common to both cancels out.
     """
     subjects, ratios = first[0].shape
     if not replicates or not subjects or not ratios:
@@ -71,8 +71,8 @@ def intervals(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the lower and the upper ends, float64 (K,) each, of the intervals of K ratios.
 
-    ``numerators`` and ``denominators``: sums per patient, (subjects, K). A replicate without a denominator says
-    nothing of its ratio and is left out; where all are, or with no replicates, the ends are NaN.
+    ``numerators`` and ``denominators``: sums per patient, (subjects, K). A replicate whose denominator is 0 is left
+    out. The ends are NaN if all replicates are left out, or with no replicates.
     """
     subjects, ratios = numerators.shape
     if not replicates or not subjects or not ratios:

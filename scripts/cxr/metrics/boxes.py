@@ -1,4 +1,4 @@
-"""How good a detector is against boxes drawn by people or painted by us: recall and false boxes per image."""
+"""Scoring a detector against reference boxes, human or synthetic: recall, precision, false boxes per image."""
 
 from collections.abc import Iterable
 
@@ -8,10 +8,10 @@ from cxr.geometry.boxes import box_iou
 
 
 def match(boxes: np.ndarray, truth: np.ndarray, iou: float) -> tuple[np.ndarray, np.ndarray]:
-    """Assign boxes (N, 4), best first, to true boxes (M, 4), each to at most one.
+    """Match boxes (N, 4), best first, with true boxes (M, 4), each with at most one.
 
-    A box takes the free true box it overlaps most, if by at least ``iou``. Returns which boxes hit (N,) and which true
-    boxes were found (M,), both bool.
+    A box matches the free true box of the highest IoU, if that is at least ``iou``. Returns which boxes hit (N,) and
+    which true boxes were found (M,), both bool.
     """
     overlap = box_iou(boxes, truth)
     hit, found = np.zeros(len(boxes), bool), np.zeros(len(truth), bool)
@@ -29,7 +29,7 @@ def score(
     """Score images, each (boxes (N, 4) best first, confidences (N,), true boxes (M, 4)).
 
     Returns the number of images and of true boxes, recall, precision, and false boxes per image, counting only boxes
-    of at least ``confidence``. A second box on a true box already found is false.
+    of at least ``confidence``. A second box on a true box that is already found is false.
     """
     total = true = hits = shown = 0
     for boxes, confidences, truth in images:

@@ -1,4 +1,4 @@
-"""Precision, recall and F1 of labels, from counts of right, false and missed ones; NaN where they count nothing."""
+"""Precision, recall and F1 of labels from counts of right, false and missed ones; NaN where a denominator is 0."""
 
 import numpy as np
 
@@ -19,13 +19,13 @@ def f1(counts: np.ndarray) -> np.ndarray:
 
 
 def macro_f1(counts: np.ndarray) -> np.ndarray:
-    """Return the mean F1, float (...), over the labels of counts (..., labels, 3) that are there or found at all."""
+    """Return the macro F1, float (...), of counts (..., labels, 3): the mean over labels present or predicted."""
     values = f1(counts)
     known = np.isfinite(values)
     return share(np.where(known, values, 0).sum(-1), known.sum(-1))
 
 
 def share(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
-    """Return part / whole as float, NaN where the whole is nothing."""
+    """Return part / whole as float, NaN where the whole is 0."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray(part, float) / whole

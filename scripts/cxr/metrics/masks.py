@@ -1,11 +1,11 @@
-"""IoU and Dice of masks; gIoU, cIoU and N-Acc of many, to the digit as LISA's evaluation computes them.
+"""IoU and Dice of masks; gIoU, cIoU and N-Acc of many pairs, to the digit as in LISA's evaluation.
 
-Everything is made of two counts of pixels, the intersection I and the union U (:func:`overlap`).
+All are computed from two pixel counts, the intersection I and the union U (:func:`overlap`).
 
-* :func:`iou` is I / U and :func:`dice` 2 I / (I + U), as they are defined; of two empty masks the caller says what.
+* :func:`iou` is I / U and :func:`dice` is 2 I / (I + U); the caller chooses the value for two empty masks.
 * :func:`lisa_iou` is I / (U + 1e-5) in float32, and 1 where both masks are empty. gIoU is its :func:`mean` over
-  positives, N-Acc its mean over negatives (so the share of negatives without one predicted pixel), cIoU
-  (:func:`cumulative_iou`) the positives' summed I over their summed U + 1e-10.
+  positives. N-Acc is its mean over negatives, which is the fraction of negatives without a predicted pixel. cIoU
+  (:func:`cumulative_iou`) is the positives' summed I over their summed U + 1e-10.
 """
 
 from typing import NamedTuple
@@ -19,14 +19,14 @@ CIOU_EPSILON = 1e-10
 
 
 class Overlap(NamedTuple):
-    """Pixels that two masks share, and pixels of either."""
+    """Numbers of pixels in the intersection and in the union of two masks."""
 
     intersection: int
     union: int
 
 
 def overlap(first: np.ndarray, second: np.ndarray) -> Overlap:
-    """Return the overlap of two bool masks of one shape; torch's tensors do too, and are counted on their device."""
+    """Return the overlap of two bool masks of one shape. Torch tensors work too, and are counted on their device."""
     return Overlap(int((first & second).sum()), int((first | second).sum()))
 
 
@@ -38,12 +38,12 @@ def overlap_packed(first: np.ndarray, second: np.ndarray) -> Overlap:
 
 
 def iou(intersection: int, union: int, *, empty: float = 0.0) -> float:
-    """Return intersection over union, ``empty`` of two empty masks."""
+    """Return intersection over union; ``empty`` if both masks are empty."""
     return intersection / union if union else empty
 
 
 def dice(intersection: int, union: int, *, empty: float = 0.0) -> float:
-    """Return 2 |A and B| / (|A| + |B|), ``empty`` of two empty masks; |A| + |B| is intersection + union."""
+    """Return 2 |A and B| / (|A| + |B|), ``empty`` if both masks are empty; |A| + |B| is intersection + union."""
     return 2 * intersection / (intersection + union) if union else empty
 
 
@@ -54,12 +54,12 @@ def lisa_iou(intersection: np.ndarray, union: np.ndarray) -> np.ndarray:
 
 
 def mean(values: np.ndarray) -> float | None:
-    """Return the mean (of gIoU, N-Acc, an accuracy), None of nothing."""
+    """Return the mean (for gIoU, N-Acc, an accuracy); None without values."""
     return float(np.mean(values, dtype=np.float64)) if len(values) else None
 
 
 def cumulative_iou(intersection: np.ndarray, union: np.ndarray) -> float | None:
-    """Return cIoU of pairs, None of nothing."""
+    """Return the cIoU of pairs; None without pairs."""
     if not len(union):
         return None
     return float(np.sum(intersection, dtype=np.float64) / (np.sum(union, dtype=np.float64) + CIOU_EPSILON))

@@ -1,12 +1,12 @@
-"""Agreement among raters who each said yes or no to the same units.
+"""Agreement among raters who each answered yes or no for the same units.
 
-With r raters, n units and k_i yeses of unit i, the share of agreeing pairs of raters is
+With r raters, n units and k_i yes answers for unit i, the fraction of agreeing pairs of raters is
 
     p_a = mean of (k_i (k_i - 1) + (r - k_i) (r - k_i - 1)) / (r (r - 1)),  and  p = mean of k_i / r.
 
-Fleiss' kappa (1971) takes p^2 + (1 - p)^2 for the agreement of chance, Gwet's AC1 (2008) 2 p (1 - p); each is
-(p_a - chance) / (1 - chance). Where nearly all is accepted, kappa falls to 0 and below however well raters agree, AC1
-does not (Gwet 2008).
+Fleiss' kappa (1971) takes p^2 + (1 - p)^2 as the chance agreement, Gwet's AC1 (2008) takes 2 p (1 - p); each is
+(p_a - chance) / (1 - chance). Where nearly all units are accepted, kappa falls to 0 or below however well the raters
+agree; AC1 does not (Gwet 2008).
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from cxr.metrics.bootstrap import ends, sums_of, weights
 
 @dataclass(frozen=True)
 class Agreement:
-    """Numbers of one group of units; None where a number cannot be had. Intervals are of AC1 and of kappa."""
+    """Agreement of one group of units; None where a value is undefined. Intervals are of AC1 and of kappa."""
 
     units: int
     unanimous: int
@@ -32,9 +32,9 @@ class Agreement:
 def agreement(
     yes: np.ndarray, raters: int, subject: np.ndarray, *, replicates: int, level: float, seed: int
 ) -> Agreement:
-    """Return the agreement on units: ``yes`` int (n,) yeses of ``raters`` raters, ``subject`` int (n,) the patient.
+    """Return the agreement on units. ``yes`` int (n,): yes answers of ``raters`` raters; ``subject`` int (n,): patient.
 
-    Intervals are percentiles of a bootstrap that draws patients. With one rater, or no unit, there are no numbers.
+    Intervals are percentiles of a bootstrap over patients. With one rater, or no unit, all values are None.
     """
     nothing = (None, None)
     unanimous = int(((yes == 0) | (yes == raters)).sum())
@@ -52,7 +52,7 @@ def agreement(
 
 
 def _coefficients(sums: np.ndarray) -> np.ndarray:
-    """Return (3, m): agreement, kappa and AC1 of m rows of sums (m, 3) of agreement, of yeses and of units."""
+    """Return (3, m): agreement, kappa and AC1 of m rows of sums (m, 3): agreement, yes answers, units."""
     agreeing, p = sums[:, 0] / sums[:, 2], sums[:, 1] / sums[:, 2]
     found = [agreeing]
     for chance in (p**2 + (1 - p) ** 2, 2 * p * (1 - p)):

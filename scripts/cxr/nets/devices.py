@@ -1,4 +1,4 @@
-"""The device that a net runs on, and how: a job that asked for a GPU and sees none stops."""
+"""Choosing and checking the device that a net runs on. A job that requested a GPU and sees none stops."""
 
 import logging
 import os
@@ -17,15 +17,15 @@ log = logging.getLogger("cxr")
 
 
 BATCH_SYSTEMS = ("SLURM_JOB_ID", "LSB_JOBID", "PBS_JOBID", "KUBERNETES_SERVICE_HOST")
-"""Variables by which a job knows that a batch system gave it what it asked for."""
+"""Environment variables that show that a batch system runs the job."""
 DRIVER = Path("/proc/driver/nvidia/version")
-"""Where a loaded driver says what it is."""
+"""File in which the loaded NVIDIA driver states its version."""
 
 
 def device_of(wanted: str, asked: int | None = None) -> torch.device:
-    """Return the device for ``compute.device``: ``auto`` takes a GPU if the job asked for one, else the CPU.
+    """Return the device for ``compute.device``: ``auto`` takes a GPU if the job requested one, else the CPU.
 
-    ``asked`` and UserError: as of :func:`gpus_of`. Raises Broken for a GPU that cannot add two numbers.
+    ``asked`` and UserError: as in :func:`gpus_of`. Raises Broken for a GPU that cannot add two numbers.
     """
     if not gpus_of(wanted, asked):
         return torch.device("cpu")
@@ -35,10 +35,11 @@ def device_of(wanted: str, asked: int | None = None) -> torch.device:
 
 
 def gpus_of(wanted: str, asked: int | None = None) -> int:
-    """Return how many GPUs ``compute.device`` has a job use, 0 for the CPU; none of them is touched.
+    """Return how many GPUs a job uses under ``compute.device``, 0 for the CPU. Touches none of them.
 
-    ``asked``: how many the job asked for, None where no job is known: then ``auto`` takes one if there is one. Raises
-    UserError where fewer are seen than asked for, but for a machine of one's own without any: that is told in the log.
+    ``asked``: the number that the job requested; None outside a job, where ``auto`` takes one GPU if there is one.
+    Raises UserError if fewer are visible than requested. A machine without a batch system and without any GPU only
+    gets a warning in the log.
     """
     if wanted == "cpu" or (wanted == "auto" and asked == 0):
         return 0
@@ -61,7 +62,7 @@ def gpus_of(wanted: str, asked: int | None = None) -> int:
 
 
 def _software() -> str:
-    """Return what torch was built for and which driver is loaded, and what torch says of it."""
+    """Return which CUDA torch was built for, which driver is loaded, and torch's own error if there is one."""
     built = f"for CUDA {torch.version.cuda}" if torch.version.cuda else "without CUDA"
     driver = _driver()
     try:
@@ -74,7 +75,7 @@ def _software() -> str:
 
 
 def _driver() -> str:
-    """Return the version of the NVIDIA driver that is loaded, "" for none."""
+    """Return the version of the loaded NVIDIA driver, "" without one."""
     try:
         text = DRIVER.read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -84,7 +85,7 @@ def _driver() -> str:
 
 
 def _try() -> None:
-    """Raise Broken for this process's GPU if torch cannot add on it: too new or too old for its kernels, or ill."""
+    """Raise Broken if torch cannot add on this process's GPU: its kernels do not support the GPU, or it is faulty."""
     device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
     try:
         right = float((torch.ones(2, device=device) + 1).sum()) == 4
@@ -99,7 +100,7 @@ def _try() -> None:
 
 @contextmanager
 def inference() -> Iterator[None]:
-    """Run nets without gradients, in full float32 and by the same algorithms each time."""
+    """Run nets without gradients, in full float32 and with deterministic algorithms."""
     exact = torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=False)
     with torch.inference_mode(), exact:
         yield

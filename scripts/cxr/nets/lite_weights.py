@@ -1,4 +1,4 @@
-"""The weights that lie in this repository, which engines `lite` read, and what their cards say of them."""
+"""The weights in this repository that the engines `lite` read, and the licences in their model cards."""
 
 import re
 from collections.abc import Mapping
@@ -10,11 +10,11 @@ from cxr.base.paths import RESOURCES
 RESOURCE_FILES = ("organs/CARD.md", "anomaly/CARD.md", "boxes/CARD.md", "organs/UPRIGHT.md", "organs/lite.onnx",
                   "anomaly/lite.onnx", "boxes/lite.onnx", "organs/upright.onnx")  # fmt: skip
 READ_BY = {"organs": ("organs", "anatomy"), "anomaly": ("anomaly",), "boxes": ("boxes",)}
-"""{folder of ``resources/``: the stages whose engine ``lite`` reads its weights}."""
+"""{folder of ``resources/``: stages whose engine ``lite`` reads the weights in it}."""
 
 
 class Weights(NamedTuple):
-    """A file of weights, the stages that read it, its licence in the words of its card, and the card."""
+    """A weights file, the stages that read it, its licence as its model card words it, and the card."""
 
     file: Path
     used_by: list[str]
@@ -26,7 +26,7 @@ def weights_of(engines: Mapping[str, str]) -> list[Weights]:
     """Return the repository's own weights that a run with these engines ({stage: engine}) reads."""
     used = {folder: [stage for stage in stages if engines.get(stage) == "lite"] for folder, stages in READ_BY.items()}
     found = [_weights(f"{folder}/lite.onnx", stages, f"{folder}/CARD.md") for folder, stages in used.items() if stages]
-    if "organs" in engines:  # which way up a picture is, whatever the engine
+    if "organs" in engines:  # every engine needs the net that finds an image's orientation
         found.append(_weights("organs/upright.onnx", ["organs"], "organs/UPRIGHT.md"))
     return found
 

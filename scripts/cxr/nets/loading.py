@@ -1,4 +1,4 @@
-"""Weights of a net from safetensors, each of the shape that the net wants."""
+"""Loading a net's weights from safetensors; names and shapes must fit exactly."""
 
 from pathlib import Path
 
@@ -11,9 +11,9 @@ from cxr.base.faults import no_inputs
 
 
 def load_strict(net: torch.nn.Module, path: str | Path) -> None:
-    """Give a net (also one on the device ``meta``) the weights of a safetensors file, which must fit exactly.
+    """Load the weights of a safetensors file, which must fit exactly, into a net (also one on the device ``meta``).
 
-    Raises UserError with one sentence for a file that is missing, damaged or another net's.
+    Raises UserError with one sentence for a file that is missing or damaged or belongs to another net.
     """
     wanted = {name: tuple(value.shape) for name, value in net.state_dict().items()}
     remedy = "delete it and run snakemake weights again (docs/how-to/models.md)"
@@ -28,14 +28,14 @@ def load_strict(net: torch.nn.Module, path: str | Path) -> None:
         raise UserError(f"{path} holds the weights of another net, for {fault}: {remedy}")
     try:
         net.load_state_dict(load_file(path), assign=True)
-    except RuntimeError as error:  # whole numbers where a net has fractions
+    except RuntimeError as error:  # integers where the net has floats
         if no_inputs(error):
             raise
         raise UserError(f"{path} holds numbers of another type than the net's: {remedy}") from None
 
 
 def misfit(wanted: dict[str, tuple[int, ...]], held: dict[str, tuple[int, ...]]) -> str:
-    """Say in a clause how the tensors of a file ({name: shape}) differ from those of a net; empty where they do not."""
+    """Return a clause on how a file's tensors ({name: shape}) differ from those of a net; "" if they do not."""
     clauses = {
         "it lacks": wanted.keys() - held.keys(),
         "the net has no": held.keys() - wanted.keys(),

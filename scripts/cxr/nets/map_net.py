@@ -1,4 +1,4 @@
-"""Run a small ONNX net that turns one frame into one region per label."""
+"""Running a small ONNX net that segments one region per label in a frame."""
 
 import json
 from pathlib import Path
@@ -13,8 +13,8 @@ from cxr.nets import onnx
 def prepare(image: np.ndarray, size: int, percentiles: tuple[float, float]) -> np.ndarray:
     """Shrink a frame uint8 (H, W) to float32 (size, size) and scale it to 0..1.
 
-    The range lies between the percentiles of the pixels above 0: black padding and collimated borders say nothing
-    about exposure. A picture without two different values comes back as zeros.
+    The percentiles of the pixels above 0 give the range: black padding and collimated borders say nothing about
+    exposure. An image with a single value becomes zeros.
     """
     small = cv2.resize(image, (size, size), interpolation=cv2.INTER_AREA).astype(np.float32) / 255
     values = small[small > 0]
@@ -30,10 +30,10 @@ def clean_mask(probability: np.ndarray) -> np.ndarray:
 
 
 class MapNet:
-    """A net that gives a frame one probability map per label.
+    """A net that returns one probability map per label of a frame.
 
-    The ONNX file says in its metadata what it needs: ``labels`` (joined by ``|``), ``size`` (pixels of its square
-    input) and ``percentiles`` (see :func:`prepare`). Safe to call from several threads.
+    The ONNX file's metadata hold ``labels`` (joined by ``|``), ``size`` (side of its square input, px) and
+    ``percentiles`` (see :func:`prepare`). Safe to call from several threads.
     """
 
     def __init__(self, path: str | Path):
@@ -49,5 +49,5 @@ class MapNet:
         return np.stack([cv2.resize(p, image.shape[::-1], interpolation=cv2.INTER_LINEAR) for p in found])
 
     def masks(self, image: np.ndarray) -> np.ndarray:
-        """Return bool (K, H, W): one whole region per label, empty where nothing reaches one half."""
+        """Return bool (K, H, W): one connected region per label, empty if no probability reaches one half."""
         return np.stack([clean_mask(p) for p in self.maps(image)])

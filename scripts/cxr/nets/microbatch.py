@@ -1,10 +1,10 @@
-"""How a batch is shared by the GPUs of a training, which the settings check and the training follows."""
+"""How the GPUs of a training share a batch; both the settings' check and the training use it."""
 
 
 def shared(batch: int, micro_batch: int, ranks: int, halves: bool = False) -> int:
-    """Return the largest micro-batch, at most ``micro_batch`` pairs, with which ``ranks`` GPUs come out even, or 0.
+    """Return the largest micro-batch, at most ``micro_batch`` pairs, that divides evenly over ``ranks`` GPUs, or 0.
 
-    Each GPU then takes the same number of micro-batches for an update of ``batch`` pairs; with ``halves`` a
+    Each GPU then processes the same number of micro-batches per update of ``batch`` pairs. With ``halves`` each
     micro-batch has as many positives as negatives.
     """
     share, rest = divmod(batch, ranks)

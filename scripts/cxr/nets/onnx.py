@@ -1,7 +1,7 @@
-"""Run a small ONNX net so that the same image gives the same numbers, however many threads the stage uses.
+"""Running a small ONNX net so that the same image gives the same numbers for any number of threads.
 
-One session per file and process, one thread inside it: parallelism is a pool of threads over images, never over the
-rows of a matrix product, whose order of summation would change the last digits.
+Each process has one session per file, with one thread inside it. A pool of threads works on several images, never on
+the rows of one matrix product: another order of summation would change the last digits.
 """
 
 from functools import lru_cache
@@ -26,7 +26,7 @@ def _session(path: str) -> onnxruntime.InferenceSession:
 def session(path: str | Path) -> onnxruntime.InferenceSession:
     """Return the session of an ONNX file, opened once per process; safe to use from several threads.
 
-    Raises UserError if the file is missing or is no ONNX model.
+    Raises UserError if the file is missing or not an ONNX model.
     """
     if not Path(path).is_file():
         raise UserError(f"the model file {path} does not exist: restore it or give another path")

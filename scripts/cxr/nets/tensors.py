@@ -1,6 +1,6 @@
-"""Weights in safetensors files: tensors by name, and in the header plain facts about the net they belong to.
+"""Reading and writing weights as safetensors: tensors by name, and facts about their net in the header.
 
-Not imported by the rest of the core: it needs torch, which the lite engines do without.
+It needs torch, so code of the lite engines must not import it.
 """
 
 import json
@@ -18,20 +18,20 @@ from cxr.base.faults import no_inputs
 from cxr.nets.loading import misfit
 
 FACTS = "facts"
-"""The header's only entry: with several, the order of their bytes would change from run to run."""
+"""The header's only metadata key: with several, their order in the file would change from run to run."""
 
 
 CODES = {
     torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.int64: "I64",
     torch.int32: "I32", torch.int16: "I16", torch.int8: "I8", torch.uint8: "U8", torch.bool: "BOOL",
 }  # fmt: skip
-"""Types of numbers that are written, as the format names them."""
+"""Number types that can be written, under the format's names."""
 Kinds = dict[str, tuple[tuple[int, ...], torch.dtype]]
-"""Shapes and number types of tensors by name."""
+"""{tensor name: (shape, number type)}."""
 
 
 def refuse(path: str | Path, fault: str) -> NoReturn:
-    """Raise UserError: weights that the rules made cannot be used."""
+    """Raise UserError for weights that the rules made but that cannot be used."""
     raise UserError(f"{path} {fault}: delete it and run snakemake weights again (docs/how-to/models.md)")
 
 
@@ -40,9 +40,9 @@ def stream(
 ) -> None:
     """Write tensors, each made by ``get(name)`` when its turn comes, as one safetensors file; one is held at a time.
 
-    safetensors itself writes only what is all in memory. The layout is that of its documentation: the length of the
-    header, the header, the numbers; those of wide types first, so that each lies where its type wants it.
-    Raises ValueError for a tensor of another shape than ``kinds`` says.
+    The library safetensors writes only tensors that are all in memory. The layout follows its documentation: length of
+    the header, header, values; values of wide types come first, so that each is aligned to its type.
+    Raises ValueError for a tensor whose shape differs from ``kinds``.
     """
     header, end = {"__metadata__": metadata} if metadata else {}, 0
     names = sorted(kinds, key=lambda name: (-kinds[name][1].itemsize, name))
@@ -64,9 +64,9 @@ def stream(
 
 
 def write(path: str | Path, kinds: Kinds, get: Callable[[str], torch.Tensor], facts: dict) -> dict[str, int]:
-    """Write tensors like :func:`stream`, fractions as float32, with facts of plain builtins.
+    """Write tensors like :func:`stream`, floats as float32, with ``facts`` of plain builtins.
 
-    Returns how many tensors and values there are.
+    Returns the numbers of tensors and of values.
     """
     kinds = as_float32(kinds)
     stream(path, kinds, get, {FACTS: json.dumps(facts, sort_keys=True)})
@@ -79,19 +79,19 @@ def kinds_of(tensors: dict[str, torch.Tensor]) -> Kinds:
 
 
 def as_float32(kinds: Kinds) -> Kinds:
-    """Return the kinds with float32 for all fractions."""
+    """Return the kinds with float32 for all floats."""
     return {
         name: (shape, torch.float32 if dtype.is_floating_point else dtype) for name, (shape, dtype) in kinds.items()
     }
 
 
 def size_of(kinds: Kinds) -> dict[str, int]:
-    """Return how many tensors and values there are."""
+    """Return the numbers of tensors and of values."""
     return {"tensors": len(kinds), "values": sum(math.prod(shape) for shape, _ in kinds.values())}
 
 
 def read(path: str | Path, kind: str) -> tuple[dict[str, torch.Tensor], dict]:
-    """Return the tensors and facts of a file of :func:`write` whose facts say that its ``kind`` is this one.
+    """Return the tensors and facts of a file written by :func:`write`, whose facts must name this ``kind``.
 
     Raises UserError if the file is missing, damaged or of another kind.
     """
@@ -108,11 +108,11 @@ def read(path: str | Path, kind: str) -> tuple[dict[str, torch.Tensor], dict]:
 
 
 def fill(net: nn.Module, tensors: dict[str, torch.Tensor], path: str | Path) -> None:
-    """Give a net its tensors, as they are, each in its place. Raises UserError unless all fit and none is left over."""
+    """Load the tensors into a net without conversion. Raises UserError unless all fit and none is left over."""
     wanted = {name: tuple(tensor.shape) for name, tensor in net.state_dict().items()}
     if fault := misfit(wanted, {name: tuple(tensor.shape) for name, tensor in tensors.items()}):
         refuse(path, f"holds the weights of another net, for {fault}")
     try:
         net.load_state_dict(tensors, assign=True)
-    except RuntimeError:  # whole numbers where a net has fractions
+    except RuntimeError:  # integers where the net has floats
         refuse(path, "holds numbers of another type than the net's")

@@ -1,1 +1,1 @@
-"""Colours and saving of figures."""
+"""Colours of figures, and saving them."""

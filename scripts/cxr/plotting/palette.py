@@ -1,4 +1,4 @@
-"""What each colour means, in the pictures of every stage."""
+"""The meaning of each colour in the figures of all stages."""
 
 from cxr.base.vocabulary import LESIONS
 from cxr.plotting.plots import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION, YELLOW

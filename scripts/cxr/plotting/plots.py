@@ -1,4 +1,4 @@
-"""What all figures share: colours that stay apart for colour-blind readers (Okabe and Ito), and how they are saved."""
+"""Shared parts of figures: colours that colour-blind readers can distinguish (Okabe and Ito), and saving."""
 
 import io
 from collections.abc import Mapping
@@ -20,23 +20,23 @@ BLACK = "#000000"
 
 
 def legend(axes: Axes, entries: Mapping[str, str]) -> None:
-    """Draw a legend of {name: colour} over an image, none without entries."""
+    """Draw a legend of {name: colour} over an image; no legend without entries."""
     if entries:
         handles = [Patch(color=colour, label=name) for name, colour in entries.items()]
         axes.legend(handles=handles, loc="lower left", fontsize=7, framealpha=0.7)
 
 
 def save(figure: Figure, path: str | Path, dpi: int) -> None:
-    """Save a figure as PNG under its name only when it is whole, the same bytes whatever made it."""
+    """Save a figure as PNG, atomically and byte-stable: the file holds no software version."""
     with atomic(path) as temporary:
         figure.savefig(temporary, dpi=dpi, format="png", metadata={"Software": None})
 
 
 def save_sheet(figure: Figure, path: str | Path, dpi: int, quality: int) -> None:
-    """Save a figure as JPEG, for sheets that are filled with X-rays: as PNG they take five times the room."""
-    # no subsampling: thin outlines would lose their colours
+    """Save a figure as JPEG, for sheets that are full of X-rays: as PNG they would be five times larger."""
+    # no chroma subsampling: thin outlines would lose their colours
     as_jpeg = {"quality": quality, "optimize": True, "subsampling": 0}
-    # by way of memory: on a full disk Pillow writes half of a JPEG and says nothing
+    # through memory: on a full disk Pillow writes half of a JPEG without an error
     held = io.BytesIO()
     figure.savefig(held, dpi=dpi, format="jpeg", pil_kwargs=as_jpeg)
     with atomic(path) as temporary:
