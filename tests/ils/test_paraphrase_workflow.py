@@ -57,7 +57,7 @@ def test_every_instruction_of_the_cohort_is_worded_once(evaluated):
     assert counts["reworded"].sum() == 3 * len(texts)
     assert counts["plain_only"].sum() == 0
     log = (evaluated / "logs/paraphrase/default/instructions.log").read_text()
-    assert f"{len(texts)} distinct instructions, 0 of them of no known form" in log
+    assert f"{len(texts)} distinct instructions, 0 of them of unknown form" in log
 
 
 @pytest.mark.slow

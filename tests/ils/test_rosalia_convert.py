@@ -234,7 +234,7 @@ def test_a_file_with_more_than_tensors(reference, original, tmp_path):
     torch.save({"lm_head.weight": Harmful()}, source / "pytorch_model.bin")
     refused(lambda: converted(reference, source, tmp_path / "ours"), "pytorch_model.bin", "damaged")
     torch.save([torch.ones(2)], source / "pytorch_model.bin")
-    refused(lambda: converted(reference, source, tmp_path / "ours"), "pytorch_model.bin", "no plain table")
+    refused(lambda: converted(reference, source, tmp_path / "ours"), "pytorch_model.bin", "not a plain table")
 
 
 def test_other_mistakes(reference, original, tmp_path):
@@ -252,7 +252,7 @@ def test_other_mistakes(reference, original, tmp_path):
     refused(attempt(twice), "lm_head.weight", "another file")
     for content, words in (
         (json.dumps(reference.text_config() | {"vocab_size": 32000}), ["32000 tokens", "have 96"]),
-        (json.dumps({"vocab_size": 96}), ["does not tell hidden_size"]),
+        (json.dumps({"vocab_size": 96}), ["does not state hidden_size"]),
         (json.dumps(reference.text_config() | {"hidden_size": "wide"}), ["is damaged", "hidden_size"]),
         ("[]", ["holds no table"]),
         ("{", ["missing or damaged"]),
@@ -406,4 +406,4 @@ def test_what_is_wrong_with_a_model_of_ours(reference, original, tmp_path):
     (folder / "config.json").write_text(json.dumps(config))
     refused(lambda: Rosalia.from_pretrained(folder), "config.json is missing or damaged")
     (folder / "config.json").write_text(json.dumps(reference.text_config()))
-    refused(lambda: Rosalia.from_pretrained(folder), "config.json", "not of a ROSALIA model")
+    refused(lambda: Rosalia.from_pretrained(folder), "config.json", "not the config of a converted ROSALIA model")

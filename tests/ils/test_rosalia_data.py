@@ -195,10 +195,10 @@ def test_a_prediction_for_a_user_comes_back_in_the_pictures_own_shape(tmp_path):
 
 BAD_LINES = [
     ("{not json", "line 3 is damaged"),
-    ("[1, 2]", "line 3 has no proper 'pair_id'"),
-    ({"instruction": "drop"}, "line 3 has no proper 'instruction'"),
-    ({"answer": None}, "line 3 has no proper 'answer'"),
-    ({"seg": 1}, "line 3 has no proper 'seg'"),
+    ("[1, 2]", "line 3 has no valid 'pair_id'"),
+    ({"instruction": "drop"}, "line 3 has no valid 'instruction'"),
+    ({"answer": None}, "line 3 has no valid 'answer'"),
+    ({"seg": 1}, "line 3 has no valid 'seg'"),
     ({"seg": True, "mask_id": None}, "line 3: the positive pair .* names no mask"),
     ({"pair_id": "s0_positive_0"}, "line 3 repeats the pair s0_positive_0"),
     ({"seg": True, "mask_id": "m99"}, "the mask m99 of the pair .* is not among .*index.parquet and its shards"),

@@ -1,9 +1,9 @@
-"""The texts of Table 2 and the way back from a text to what it says.
+"""Write the texts of Table 2, and parse a text back to its meaning.
 
-Three types of instruction: *basic* names a lesion and a place, *global* a lesion, *lesion inference* asks what an
-opacity at a place is. Every answer starts with ``[SEG]``, also where nothing is to be segmented. The reader follows
-the rules of the authors' released evaluation (how it tells the types apart, what it takes from an answer), in the
-strict form: a text that no template makes is an error, not a guess.
+There are three types of instruction: *basic* names a lesion and a location, *global* names a lesion, *lesion inference*
+asks for the type of an opacity at a location. Every answer starts with ``[SEG]``, even if there is nothing to segment.
+The parser follows the rules of the authors' released evaluation in a strict form: a text that no template makes is an
+error.
 """
 
 import re
@@ -35,7 +35,7 @@ _SUGGESTED = {
 
 @dataclass(frozen=True)
 class Instruction:
-    """What an instruction asks for: its type, the lesion type it names, valid locations (none for a global)."""
+    """The meaning of an instruction: its type, the lesion type it names, valid locations (none for a global)."""
 
     type: str
     word: str
@@ -44,7 +44,7 @@ class Instruction:
 
 @dataclass(frozen=True)
 class Meaning:
-    """What an instruction and its answer say."""
+    """The meaning of an instruction and its answer."""
 
     type: str
     word: str
@@ -69,7 +69,7 @@ def join(locations: Sequence[str]) -> str:
 
 
 def split(text: str) -> tuple[str, ...]:
-    """Undo :func:`join`. Raises ValueError for a name that is no valid location or a text that ``join`` never makes."""
+    """Undo :func:`join`. Raises ValueError for an invalid location or a text that ``join`` never makes."""
     names = tuple(name for name in re.split(r", and |, | and ", text) if name)
     if any(name not in VALID_LOCATIONS for name in names) or join(names) != text:
         raise ValueError(f"not a list of valid locations: {text!r}")
@@ -88,9 +88,9 @@ def instruction(kind: str, word: str, location: Sequence[str] = ()) -> str:
 
 
 def positive_answer(kind: str, target: str, location: Sequence[str], certainty: str | None = None) -> str:
-    """Return the answer where the lesion is there. ``certainty`` matters to lesion inference alone.
+    """Return the answer if the lesion is present. ``certainty`` matters only to lesion inference.
 
-    A positive cardiomegaly answers ``[SEG]`` alone, as the release does, though Table 2 prints a place for globals.
+    A positive cardiomegaly is answered by ``[SEG]`` alone, as in the release, although Table 2 prints a location.
     """
     if kind == INFERENCE:
         return f"{SEG} It {CERTAINTY_PHRASES[certainty]} {target}."
@@ -100,21 +100,21 @@ def positive_answer(kind: str, target: str, location: Sequence[str], certainty: 
 
 
 def negative_answer(kind: str, word: str, location: Sequence[str] = ()) -> str:
-    """Return the answer where the lesion is not there."""
+    """Return the answer if the lesion is absent."""
     if kind == GLOBAL:
         return f"{SEG} There is no {word}."
     return f"{SEG} There is no {OPACITY if kind == INFERENCE else word} in the {join(location)}."
 
 
 def type_of(text: str) -> str:
-    """Return the type of an instruction by the released rule (a phrase, then a phrase, else global)."""
+    """Return the type of an instruction by the released rule (one phrase, then another, else global)."""
     if "predict its type" in text:
         return INFERENCE
     return BASIC if "in the" in text else GLOBAL
 
 
 def parse_instruction(question: str) -> Instruction:
-    """Read an instruction back. Raises ValueError unless it is of Table 2."""
+    """Parse an instruction. Raises ValueError unless it is of Table 2."""
     kind = type_of(question)
     asked = _INSTRUCTIONS[kind].fullmatch(question)
     if asked is None or (kind != GLOBAL and asked["word"] == CARDIOMEGALY):
@@ -123,13 +123,13 @@ def parse_instruction(question: str) -> Instruction:
 
 
 def parse(question: str, answer: str) -> Meaning:
-    """Read an instruction and its answer back. Raises ValueError unless both are of Table 2 and agree."""
+    """Parse an instruction and its answer. Raises ValueError unless both are of Table 2 and agree."""
     asked = parse_instruction(question)
     kind, word, location = asked.type, asked.word, asked.location
     if absent := _ABSENT.fullmatch(answer):
         denied = split(absent["place"]) if absent["place"] else ()
         if (absent["word"], denied) != (word, location):
-            raise ValueError(f"the answer denies another thing than was asked: {question!r} {answer!r}")
+            raise ValueError(f"the answer denies something other than the question: {question!r} {answer!r}")
         return Meaning(kind, word, location, present=False)
     if kind == INFERENCE:
         for certainty, pattern in _SUGGESTED.items():

@@ -3,8 +3,8 @@
 ``{"pair_id": …, "answer": text or null, …}`` with one of ``mask`` (a row of the HDF5 beside the lines, field ``mask``,
 key ``pair_id``), ``mask_path`` (a grey picture, lesion above 0; relative to the lines) or ``rle`` (COCO run lengths),
 the latter two also as lists, whose union counts. Without any of them, or with null, the predicted mask is empty.
-Optional: ``note`` (one of ``EMPTY``, why there is no mask), and ``failure`` with ``detail`` (one of ``FAILURES`` or any
-text: the model failed on this pair).
+Optional: ``note`` (one of ``EMPTY``, why there is no mask), and ``failure`` with ``detail`` (one of ``FAILURES`` or
+any text: the model failed on this pair).
 """
 
 import json

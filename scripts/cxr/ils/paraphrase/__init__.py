@@ -1,1 +1,1 @@
-"""Paraphrases of the instructions (paper C.3): other wordings of the same meaning, by personas."""
+"""Paraphrases of the instructions (paper C.3): other wordings with the same meaning, by personas."""

@@ -1,4 +1,4 @@
-"""One door to every engine that rewords instructions: a module ``cxr.ils.paraphrase.<name>`` with ``load(options)``."""
+"""Load a paraphrase engine by name: a module ``cxr.ils.paraphrase.<name>`` with ``load(options)``."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ class ParaphraseOptions:
 
 @dataclass(frozen=True)
 class Task:
-    """An instruction to be reworded: its text, its meaning, and the wordings that it has already."""
+    """An instruction to reword: its text, its meaning, and the wordings that it already has."""
 
     text: str
     meant: Instruction
@@ -31,7 +31,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Reworded:
-    """What an engine made of a task: wordings, or why there are none, with the raw text of the last attempt."""
+    """An engine's result for a task: wordings, or the reason for none, with the raw text of the last attempt."""
 
     wordings: tuple[str, ...] = ()
     problem: str | None = None
@@ -40,12 +40,12 @@ class Reworded:
 
 
 Reword = Callable[[Sequence[Task], str], list[Reworded]]
-"""Tasks and a persona in, one :class:`Reworded` a task out, in their order."""
+"""Takes tasks and a persona; returns one :class:`Reworded` per task, in order."""
 
 
 @dataclass(frozen=True)
 class Engine:
-    """``reword`` does the work; ``made_by`` is what the lines name: the engine, or the model and its revision."""
+    """``reword`` does the work; ``made_by`` names the engine, or the model and its revision, in the lines."""
 
     reword: Reword
     made_by: str

@@ -1,8 +1,8 @@
-"""The distinct instructions of a dataset, all splits together: each is reworded once, not once a pair.
+"""Collect the distinct instructions of a dataset over all splits. Each is reworded once, not once per pair.
 
-Writes JSON Lines in order of the texts: instruction, type, word (the lesion type named), location (list), the last
-three null where the text is not of Table 2 (a release of others may hold such). Nothing else of a pair, so that the
-file stays as it is while the dataset grows by pairs with the same instructions.
+Writes JSON Lines in the order of the texts: instruction, type, word (the named lesion type), location (list). The last
+three are null if the text is not of Table 2, as may happen in a release by others. The file holds no other field of a
+pair, so new pairs with the same instructions do not change it.
 """
 
 import logging
@@ -16,11 +16,11 @@ log = logging.getLogger("cxr")
 
 
 def run(*, lines: Sequence[str], output: str) -> None:
-    """Collect the instructions of the files of pairs ``lines``."""
+    """Collect the instructions of the pairs in the files ``lines``."""
     texts = sorted({line["instruction"] for path in lines for line in read_lines(path)})
     rows = [row_of(text) for text in texts]
     unknown = sum(row["type"] is None for row in rows)
-    log.info("paraphrase: %d distinct instructions, %d of them of no known form", len(rows), unknown)
+    log.info("paraphrase: %d distinct instructions, %d of them of unknown form", len(rows), unknown)
     write_lines(output, rows, checked=True)
 
 

@@ -1,8 +1,8 @@
-"""The paraphrase stage: each distinct instruction of a dataset in other wordings, by personas.
+"""The paraphrase stage: reword each distinct instruction of a dataset, by personas.
 
-Writes JSON Lines, one an instruction and persona, in the order of the instructions and of the personas: instruction,
-type, word, location (as in the instructions' file), persona, wordings (list; empty where none could be used), problem
-(null, or why), raw (the engine's last answer as it came, where it could not be used), attempts, made_by.
+Writes JSON Lines, one per instruction and persona, in the order of the instructions and of the personas: instruction,
+type, word, location (as in the instructions' file), persona, wordings (list; empty if none is usable), problem (null,
+or why), raw (the engine's last answer if it was not usable), attempts, made_by.
 """
 
 import logging
@@ -22,7 +22,7 @@ __all__ = ["ParaphraseOptions", "run"]
 
 log = logging.getLogger("cxr")
 SHOWN = 1000
-"""Letters of an answer in a log: it is of our own question, no patient's text."""
+"""Maximum number of an answer's letters in a log. The answer holds no patient's text."""
 UNKNOWN = "not an instruction of Table 2"
 COUNTS = {
     "persona": pl.String, "type": pl.String, "instructions": pl.Int64, "reworded": pl.Int64, "plain_only": pl.Int64,
@@ -31,9 +31,9 @@ COUNTS = {
 
 
 def run(*, instructions: str, wordings: str, counts_table: str, options: ParaphraseOptions, execution: dict) -> None:
-    """Reword the instructions of a dataset. Raises UserError where the engine cannot be reached.
+    """Reword the instructions of a dataset. Raises UserError if the engine cannot be reached.
 
-    An instruction that no wording stands for keeps its plain text alone: its line says why, and the counts how many.
+    An instruction without any usable wording keeps only its plain text. Its line says why, and the counts say how many.
     """
     rows = list(read_lines(instructions))
     lines = reworded(rows, options, engine.load(options, execution))
@@ -54,7 +54,7 @@ def run(*, instructions: str, wordings: str, counts_table: str, options: Paraphr
 
 
 def reworded(rows: Sequence[dict], options: ParaphraseOptions, used: engine.Engine) -> list[dict]:
-    """Return the lines of all instructions and personas; what an engine gives is read back, whichever it is."""
+    """Return the lines of all instructions and personas. The reader checks every engine's wordings."""
     known = {row["instruction"]: _meant(row) for row in rows if row["type"] is not None}
     taken: dict[str, list[str]] = {text: [] for text in known}
     told: dict[tuple[str, str], Reworded] = {}
@@ -89,7 +89,7 @@ def _line(persona: str, found: Reworded, made_by: str) -> dict:
 
 
 def counts(lines: Sequence[dict]) -> pl.DataFrame:
-    """Return how many instructions each persona reworded, by type of instruction, and why the others were not."""
+    """Return how many instructions each persona reworded, by type of instruction, and why others were not reworded."""
     groups: dict[tuple[str, str], list[dict]] = {}
     for line in lines:
         groups.setdefault((line["persona"], line["type"] or "unknown"), []).append(line)

@@ -1,7 +1,7 @@
-"""What an instruction in anyone's wording asks for, read by the words of ``resources/paraphrase/vocabulary.yaml``.
+"""Read what a paraphrased instruction asks for, by the words of ``resources/paraphrase/vocabulary.yaml``.
 
-The reader knows no wording of its own: it takes the lesion type and the places out of a text by their names, and
-refuses whatever it does not understand, for a wording that means something else would teach a model a wrong mask.
+The reader knows no wording. It takes the lesion type and the places out of a text by their names and refuses any text
+that it does not understand, because a wording with a different meaning would teach a model a wrong mask.
 """
 
 import re
@@ -20,12 +20,12 @@ BOTH = "both"
 
 
 class Unread(ValueError):
-    """A wording that cannot be used; the message says why, without a word of the wording: it may go to a log."""
+    """Raised for an unusable wording. The message says why without quoting the wording, so it may go to a log."""
 
 
 @dataclass(frozen=True)
 class _Words:
-    """The vocabulary as patterns; a term of a lesion or place stands for what it means."""
+    """The vocabulary as patterns; each term of a lesion or place maps to its meaning."""
 
     lesions: dict[str, str]
     places: dict[str, tuple[str, ...]]
@@ -53,7 +53,7 @@ def _words() -> _Words:
         for term in terms
         for side in (*SIDES, BOTH)
     }
-    # both sides have no article, and their parts a plural: "the bases of both lungs"
+    # "both" takes no article, and its parts a plural: "the bases of both lungs"
     of_both = [(term, found) for term, found in places.items() if f" of the {BOTH}" in term]
     places |= {
         term.replace(f"{end} of the {BOTH}", f"{plural} of {BOTH}"): found
@@ -79,12 +79,12 @@ def _any_of(terms: dict) -> re.Pattern:
 
 
 def names_of_lesion(lesion: str) -> list[str]:
-    """Return the names by which a lesion type is known."""
+    """Return the names of a lesion type."""
     return list(_told()["lesions"][lesion])
 
 
 def names_of_place(location: str) -> list[str]:
-    """Return the names by which a valid location is known."""
+    """Return the names of a valid location."""
     side, _, level = location.partition(" ")
     return [term.format(side=side) for term in _told()["places"][level]]
 
@@ -119,7 +119,7 @@ def _type(lesion: str, placed: bool, typed: bool) -> str:
     if placed and lesion == CARDIOMEGALY:
         raise Unread("names a place of the heart")
     if typed and not (placed and lesion == OPACITY):
-        raise Unread("asks for the type of what has none")
+        raise Unread("asks for the type of a lesion without types")
     return INFERENCE if typed else BASIC if placed else GLOBAL
 
 

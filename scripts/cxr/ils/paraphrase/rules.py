@@ -1,4 +1,4 @@
-"""The default engine: our own wordings, by persona, type, lesion type and place; no download."""
+"""The default engine: our own wordings by persona, type, lesion type and place, without a download."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -20,7 +20,7 @@ def _wordings() -> dict:
 
 
 def load(options: ParaphraseOptions, execution: dict) -> Engine:
-    """Return the engine. Raises UserError for more wordings than there are."""
+    """Return the engine. Raises UserError if the settings ask for more wordings than there are."""
     del execution
     told = _wordings()
     for persona in options.personas:
@@ -52,7 +52,7 @@ def _place(told: dict, location: str) -> str:
 
 
 def _joined(places: list[str]) -> str:
-    """Join as Table 2's instructions do: "a", "a and b", "a, b, and c"."""
+    """Join places as in Table 2's instructions: "a", "a and b", "a, b, and c"."""
     if len(places) <= 2:
         return " and ".join(places)
     return f"{', '.join(places[:-1])}, and {places[-1]}"

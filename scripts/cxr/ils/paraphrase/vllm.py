@@ -1,7 +1,7 @@
-"""The paper's way: a language model rewords each instruction as each persona would; its answers are read back.
+"""The paper's engine: a language model rewords each instruction as each persona would, and the reader checks it.
 
-An answer counts only if every wording means what the instruction means, and none comes twice; else the model is asked
-again, and after ``retries`` the persona has no wording of that instruction.
+An answer is accepted only if every wording has the instruction's meaning and none repeats. Else the model is asked
+again. After ``retries`` the persona has no wording of that instruction.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ RESOURCE_FILES = ("paraphrase/prompt.yaml",)
 GPU = True
 EXECUTION = "paraphrase.llm.execution"
 LONGEST = 400
-"""Bound on a wording, so that a model that runs on stops inside the schema."""
+"""Maximum length of a wording, so that the schema stops a model that does not end."""
 
 
 @cache
@@ -33,7 +33,7 @@ def _prompt() -> dict:
 
 
 def load(options: ParaphraseOptions, execution: dict) -> Engine:
-    """Return the engine; the model is loaded when it is first asked, which raises UserError if it cannot be reached."""
+    """Return the engine. The model is loaded at the first question, which raises UserError if it cannot be reached."""
     model = ModelOptions(**options.own)
     generate = lazily(model, Execution.of(execution, EXECUTION))
 

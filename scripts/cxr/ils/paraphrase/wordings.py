@@ -1,4 +1,4 @@
-"""What wordings of an instruction must be, whoever made them: of its meaning, and none twice."""
+"""Check the wordings of an instruction: each must have its meaning, and none may repeat."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from cxr.ils.paraphrase.reading import meaning_problem
 
 
 def problem_of(wordings: Sequence[str], task: Task) -> str | None:
-    """Return what is wrong with an instruction's wordings, with the number of the first bad one; None if nothing is."""
+    """Return the problem of an instruction's wordings, with the number of the first bad one; None without a problem."""
     seen = {_plain(text) for text in (task.text, *task.taken)}
     for number, text in enumerate(wordings, 1):
         if _plain(text) in seen:
@@ -19,5 +19,5 @@ def problem_of(wordings: Sequence[str], task: Task) -> str | None:
 
 
 def _plain(text: str) -> str:
-    """Return a text as it is compared: letters and digits alone."""
+    """Return a text's letters and digits, for comparison."""
     return " ".join("".join(letter if letter.isalnum() else " " for letter in text.lower()).split())

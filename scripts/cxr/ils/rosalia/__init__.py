@@ -1,1 +1,1 @@
-"""The model library of ROSALIA: LLaVA, SAM and what feeds them."""
+"""The model library of ROSALIA: LLaVA, SAM and their inputs."""

@@ -1,4 +1,4 @@
-"""Sizes of the model's two halves, those of the published ones, and the file that holds a model's."""
+"""Sizes of the model's two halves: the class, the published sizes, and reading and writing config.json."""
 
 import json
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from cxr.ils.rosalia.files import write_json
 
 CONFIG = "config.json"
 DECODER_EPS = 1e-5
-"""Epsilon of the layer norms in SAM's mask decoder: that of the original, where transformers' default is 1e-6."""
+"""Epsilon of the layer norms in SAM's mask decoder, as in the original code; transformers' default is 1e-6."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class RosaliaConfig:
 
     @property
     def image_id(self) -> int:
-        """Id that stands in the input once for each feature of the image; it needs no row in the embedding."""
+        """Id that the input repeats once per image feature; it needs no row in the embedding."""
         return self.llava.image_token_index
 
     @property
@@ -41,15 +41,15 @@ CLIP_L14 = CLIPVisionConfig(
     hidden_size=1024, intermediate_size=4096, num_hidden_layers=24, num_attention_heads=16, image_size=224,
     patch_size=14, projection_dim=768,
 )  # fmt: skip
-"""openai/clip-vit-large-patch14, which LISA-7B sees with."""
+"""Sizes of openai/clip-vit-large-patch14, LISA-7B's image encoder."""
 
 
 def sam_config(
     image: int, patch: int, width: int, depth: int, heads: int, window: int, whole: tuple[int, ...], out: int = 256,
     decoder_heads: int = 8, decoder_mlp: int = 2048, iou_hidden: int = 256,
 ) -> SamConfig:  # fmt: skip
-    """Return SAM's sizes: side of picture and patch in pixels, of the encoder width, layers, heads, side of its window
-    in patches and layers that look at the whole picture, channels of what it gives, sizes of the mask decoder.
+    """Return SAM's sizes: sides of image and patch in pixels; the encoder's width, layers, heads, window side in
+    patches, layers with global attention and output channels; sizes of the mask decoder.
     """
     return SamConfig(
         vision_config=VisionConfig(
@@ -66,7 +66,7 @@ def sam_config(
 
 
 def sam_h() -> SamConfig:
-    """Return the sizes of SAM with ViT-H (sam_vit_h_4b8939), of which LISA and ROSALIA have their masks."""
+    """Return the sizes of SAM with ViT-H (sam_vit_h_4b8939), which LISA and ROSALIA use."""
     return sam_config(1024, 16, 1280, 32, 16, 14, (7, 15, 23, 31))
 
 
@@ -79,13 +79,13 @@ def write_config(folder: str | Path, config: RosaliaConfig) -> None:
 
 
 def read_config(folder: str | Path) -> RosaliaConfig:
-    """Read a model's config.json. Raises UserError if it is missing, damaged or another model's."""
+    """Read a model's config.json. Raises UserError if it is missing, damaged or of another model."""
     path = Path(folder) / CONFIG
     try:
         held = json.loads(path.read_text(encoding="utf-8"))
         if held.get("kind") != "rosalia":
-            raise UserError(f"{path} is not of a ROSALIA model of ours: convert the published one first")
+            raise UserError(f"{path} is not the config of a converted ROSALIA model: convert the published model first")
         return RosaliaConfig(LlavaConfig(**held["llava"]), SamConfig(**held["sam"]), int(held["seg_id"]))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, StrictDataclassError) as error:
         fault = (str(error).splitlines() or [type(error).__name__])[0]
-        raise UserError(f"{path} is missing or damaged: make the model anew ({fault})") from None
+        raise UserError(f"{path} is missing or damaged: make the model again ({fault})") from None

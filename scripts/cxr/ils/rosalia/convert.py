@@ -1,7 +1,7 @@
-"""The published checkpoints (LISA-7B-v1, ROSALIA-7B-v1, SAM's and CLIP's) to our layout and back, by one table.
+"""Convert the published checkpoints (LISA-7B-v1, ROSALIA-7B-v1, SAM's, CLIP's) to our layout and back, by one table.
 
-Strict both ways: every tensor has its place and the right shape, and none is left over but for the few named here.
-Tensors are read and written one by one, so that memory holds no model.
+The conversion is strict both ways: every tensor must have a place and the right shape, and only the few tensors named
+here may be left over. Tensors are read and written one by one, so memory never holds a whole model.
 """
 
 import json
@@ -21,11 +21,11 @@ from cxr.ils.rosalia.sizes import sam_sizes
 from cxr.nets.loading import misfit
 
 SAM_PREFIX = "model.visual_model."
-"""What the names of SAM's own file have before them in LISA's checkpoints."""
+"""Prefix of SAM's own names in LISA's checkpoints."""
 CLIP_PREFIX = "model.vision_tower.vision_tower."
-"""What the names of CLIP's own file have before them; the published models come without."""
+"""Prefix of CLIP's own names; the published models hold no CLIP weights."""
 CLIP_LAYER = "mm_vision_select_layer"
-"""Key of the published config.json: whose hidden states of CLIP the language model sees, counted from the last."""
+"""Key of the published config.json: the CLIP layer whose hidden states the language model sees, from the last."""
 _ENCODER, _PROMPTS, _DECODER = (SAM_PREFIX + part for part in ("image_encoder.", "prompt_encoder.", "mask_decoder."))
 _HEADS = ("output_hypernetworks_mlps.#", "iou_prediction_head")
 TABLE: tuple[tuple[str, str], ...] = (
@@ -80,7 +80,7 @@ DROPPINGS = re.compile(
     r".*rotary_emb\.inv_freq|.*vision_model\.embeddings\.position_ids"
     r"|text_model\..*|logit_scale|(visual|text)_projection\.weight"
 )
-"""Tensors that are computed, or (of CLIP's own file) of the half that reads text."""
+"""Ignored tensors: computed ones, and the text half of CLIP's own file."""
 
 
 def _pattern(side: str) -> re.Pattern:
@@ -97,7 +97,7 @@ _TO_PUBLISHED = [(_pattern(ours), _form(theirs)) for theirs, ours in TABLE]
 
 def _translated(name: str, table: list[tuple[re.Pattern, str]]) -> str | None:
     for pattern, form in table:
-        # the last linear layer of a head of three stands below layers.0 in both layouts: whole names only
+        # the last linear layer of a three-layer head comes under layers.0 in both layouts: match whole names only
         if found := pattern.fullmatch(name):
             return form.format(*found.groups())
     return None
@@ -116,9 +116,9 @@ def published_of(name: str) -> str:
 
 
 def llama_config(folder: str | Path, vocabulary: int) -> LlamaConfig:
-    """Return the sizes of the language model that a published checkpoint's config.json tells.
+    """Return the sizes of the language model in a published checkpoint's config.json.
 
-    Raises UserError if the file is missing, damaged or tells of another vocabulary than ``vocabulary``.
+    Raises UserError if the file is missing, damaged or states a vocabulary other than ``vocabulary``.
     """
     names = (
         "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "rms_norm_eps",
@@ -126,11 +126,11 @@ def llama_config(folder: str | Path, vocabulary: int) -> LlamaConfig:
     more = ("num_key_value_heads", "max_position_embeddings", "bos_token_id", "eos_token_id")
     held = _published_config(folder)
     if missing := [name for name in names if name not in held]:
-        raise UserError(f"{Path(folder) / CONFIG} does not tell {missing[0]}: get the published file")
+        raise UserError(f"{Path(folder) / CONFIG} does not state {missing[0]}: get the published file")
     if held["vocab_size"] != vocabulary:
         raise UserError(
-            f"{Path(folder) / CONFIG} tells of {held['vocab_size']} tokens, but the weights beside it have "
-            f"{vocabulary}: get both anew"
+            f"{Path(folder) / CONFIG} states {held['vocab_size']} tokens, but the weights beside it have "
+            f"{vocabulary}: download both again"
         )
     wanted = {name: held[name] for name in (*names, *more) if held.get(name) is not None}
     rope = {"rope_type": "default", "rope_theta": float(held.get("rope_theta") or 10000.0)}
@@ -164,19 +164,18 @@ def to_ours(
     dtype: torch.dtype = torch.bfloat16,
     shard_bytes: int = 5 * 10**9,
 ) -> RosaliaConfig:
-    """Turn the folder of a published checkpoint into one of ours, its numbers of type ``dtype``.
+    """Convert the folder of a published checkpoint to our layout, with numbers of type ``dtype``.
 
-    ``seg_id``, ``image_id``: of the tokenizer. ``clip``: folder of openai/clip-vit-large-patch14, whose weights the
-    published models lack; not read where the checkpoint holds its own. ``sam``: sizes, by default those that the
-    weights tell.
+    ``seg_id``, ``image_id``: ids of the tokenizer. ``clip``: folder of openai/clip-vit-large-patch14, whose weights the
+    published models lack; not read if the checkpoint holds its own. ``sam``: sizes, by default those of the weights.
 
-    Raises UserError if anything is missing, left over, damaged or of another shape.
+    Raises UserError if a tensor or file is missing, left over, damaged or of another shape.
     """
     with Weights(source) as weights:
         found = _named(weights, source, "")
         words = found.get("llava.model.language_model.embed_tokens.weight")
         if words is None:
-            raise UserError(f"{source} holds no weights of LISA, for it lacks model.embed_tokens.weight: get it anew")
+            raise UserError(f"{source} holds no weights of LISA, for it lacks model.embed_tokens.weight: get it again")
         rows = weights.shapes[words][0]
         if not 0 <= seg_id < rows:
             raise UserError(f"{source} has {rows} tokens, but [SEG] is {seg_id}: give the tokenizer that came with it")
@@ -206,25 +205,25 @@ def to_ours(
 
 def _given(clip: str | Path | None, source: str | Path) -> str | Path:
     if clip is None:
-        raise UserError(f"{source} comes without CLIP's weights: give the folder of openai/clip-vit-large-patch14")
+        raise UserError(f"{source} has no CLIP weights: give the folder of openai/clip-vit-large-patch14")
     return clip
 
 
 def _named(weights: Weights, source: object, prefix: str) -> dict[str, str]:
-    """Return {our name: name in the files} but for the droppings. Raises UserError for a name not in the table."""
+    """Return {our name: name in the files} without ignored tensors. Raises UserError for a name not in the table."""
     found = {}
     for name in weights.shapes:
         if DROPPINGS.fullmatch(name):
             continue
         ours = ours_of(prefix + name)
         if ours is None:
-            raise UserError(f"{source} holds {name}, which LISA has no place for: get the published weights")
+            raise UserError(f"{source} holds {name}, which is not a tensor of LISA: get the published weights")
         found[ours] = name
     return found
 
 
 def _shapes(config: RosaliaConfig) -> dict[str, tuple[int, ...]]:
-    """Return {name: shape} of a model, which is never made."""
+    """Return {name: shape} of a model, without allocating its weights."""
     with torch.device("meta"):
         return {name: tuple(value.shape) for name, value in empty(config, torch.float32).state_dict().items()}
 
@@ -238,10 +237,10 @@ def to_published(
     dtype: torch.dtype = torch.bfloat16,
     shard_bytes: int = 5 * 10**9,
 ) -> None:
-    """Turn a folder of ours into one that the published code reads (safetensors), CLIP's weights left out as there.
+    """Convert our folder to one that the published code reads (safetensors, without CLIP's weights as published).
 
-    ``base``: folder of the published model that it came from, whose config.json is taken over; without it one is
-    written that tells the model's sizes. Raises UserError for a model or a config.json that is missing or damaged.
+    ``base``: folder of the published model that it came from, whose config.json is copied; without it a config.json
+    with the model's sizes is written. Raises UserError for a model or a config.json that is missing or damaged.
     """
     config = read_config(source)
     rope = config.llava.text_config
@@ -249,9 +248,9 @@ def to_published(
     names = {published_of(name): name for name in shapes if with_clip or ".vision_tower." not in name}
     with Weights(source) as weights:
         if fault := misfit(shapes, weights.shapes):
-            raise UserError(f"{source} holds the weights of another model, for {fault}: make it anew")
+            raise UserError(f"{source} holds the weights of another model, for {fault}: make it again")
         kinds = {theirs: (weights.shapes[ours], dtype) for theirs, ours in names.items()}
-        # a table that the code of that time keeps among the weights
+        # a table that transformers 4.31 keeps among the weights
         angles = _inverse_frequencies(rope)
         tables = {f"model.layers.{n}.self_attn.rotary_emb.inv_freq" for n in range(rope.num_hidden_layers)}
         kinds |= dict.fromkeys(tables, (tuple(angles.shape), torch.float32))
@@ -260,7 +259,7 @@ def to_published(
 
 
 def written_config(config: RosaliaConfig) -> dict:
-    """Return a config.json of the published layout that tells a model's sizes, in LLaMA's and LLaVA's names."""
+    """Return a config.json of the published layout with a model's sizes, in LLaMA's and LLaVA's names."""
     text, vision = config.llava.text_config, config.llava.vision_config
     names = (
         "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
@@ -282,30 +281,30 @@ def _inverse_frequencies(config: LlamaConfig) -> torch.Tensor:
 
 
 def to_sam(source: str | Path, target: str | Path) -> None:
-    """Write SAM of a folder of ours as the safetensors file ``target``: names and numbers (float32) of SAM's own file.
+    """Write our model's SAM to the safetensors file ``target``, with the names and type (float32) of SAM's own file.
 
-    :func:`reset_mask_branch` reads it, and so does the published code of SAM. Raises UserError for a model that is
-    missing, damaged or of another shape than its config.json says.
+    :func:`reset_mask_branch` and SAM's published code read it. Raises UserError for a model that is missing, damaged or
+    of another shape than its config.json says.
     """
     shapes = _shapes(read_config(source))
     names = {_sams_own(name): name for name in shapes if name.startswith("sam.")}
     with Weights(source) as weights:
         if fault := misfit(shapes, weights.shapes):
-            raise UserError(f"{source} holds the weights of another model, for {fault}: make it anew")
+            raise UserError(f"{source} holds the weights of another model, for {fault}: make it again")
         kinds = {theirs: (shapes[ours], torch.float32) for theirs, ours in sorted(names.items())}
         write_file(target, kinds, lambda name: weights.get(names[name]))
 
 
 def _sams_own(name: str) -> str:
-    """Return the name in SAM's own file of a tensor of our model's SAM."""
+    """Return the name that SAM's own file gives a tensor of our model's SAM."""
     return published_of(name).removeprefix(SAM_PREFIX)
 
 
 def reset_mask_branch(model: Rosalia, sam: str | Path, seed: int) -> None:
-    """Do, in place, what the published training code does after it loaded LISA-7B: forget LISA's mask branch.
+    """Reset LISA's mask branch in place, as the published training code does after it loads LISA-7B.
 
-    SAM, its mask decoder too, gets the weights of SAM's own file (sam_vit_h_4b8939.pth), and the projection new random
-    ones (torch's own for linear layers, from ``seed``). Raises UserError if the file does not fit.
+    SAM, with its mask decoder, gets the weights of SAM's own file (sam_vit_h_4b8939.pth). The projection gets new
+    random weights (torch's default for linear layers, from ``seed``). Raises UserError if the file does not fit.
     """
     with Weights(sam) as weights:
         fill(model.sam, weights, str(sam), lambda name: _sams_own(f"sam.{name}"))

@@ -1,4 +1,4 @@
-"""Which pairs make which batch: positives to negatives 1:1, the same order again after a resume."""
+"""Draw the pairs of each batch: positives to negatives 1:1, in the same order after a resume."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -13,22 +13,22 @@ BALANCES = ("expectation", "exact")
 
 
 class Draw(NamedTuple):
-    """A row of the lines, whether its picture is equalised, and on which of its wordings the lot falls."""
+    """A row of the lines, whether its image is equalised, and the draw that chooses its wording."""
 
     row: int
     equalised: bool
     wording: float = 0.0
-    """From 0 to 1, 1 left out; 0 is the plain text."""
+    """From 0 to below 1; 0 is the plain text."""
 
 
 class Draws(Sampler[list[Draw]]):
-    """The batches of a training: each positive once an epoch, and as many negatives, drawn with replacement.
+    """The batches of a training: each positive once per epoch, and as many negatives, drawn with replacement.
 
     ``expectation``: positives and negatives in one shuffled order, 1:1 on average (authors' code); ``exact``: half
-    and half in every batch of every process. All is drawn from (seed, epoch), never from what ran before: after
-    :meth:`begin` an epoch resumes at any batch as if it had not been interrupted. An order that does not fill the
-    last batch of all ``world`` processes evenly is filled up with its first draws, so that they stay in step.
-    Raises UserError without positives or negatives, or for an odd batch where halves are to be exact.
+    and half in every batch of every process. All draws depend only on (seed, epoch): after :meth:`begin` an epoch
+    resumes at any batch as if it had not been interrupted. If an order does not fill the last batch of all ``world``
+    processes, its first draws fill it up, so that the processes stay in step. Raises UserError without positives or
+    negatives, or for an odd batch with exact halves.
     """
 
     def __init__(
@@ -44,9 +44,9 @@ class Draws(Sampler[list[Draw]]):
         rank: int = 0,
         world: int = 1,
     ):
-        """``positive``: bool (N,) of the lines of the file ``where``; ``batch``: draws of one process at a time.
+        """``positive``: bool (N,), of the lines of the file ``where``; ``batch``: draws per process and step.
 
-        ``reword``: draw wordings too, where not all are the plain one; what else is drawn does not depend on it.
+        ``reword``: also draw wordings; the other draws do not depend on it.
         """
         self.positives, self.negatives = np.flatnonzero(positive), np.flatnonzero(~positive)
         for name, rows in (("positive", self.positives), ("negative", self.negatives)):
@@ -61,11 +61,11 @@ class Draws(Sampler[list[Draw]]):
         self.epoch = self.first = 0
 
     def begin(self, epoch: int, batch: int = 0) -> None:
-        """Let the next iteration give the given epoch, from its given batch on."""
+        """Start the next iteration at the given batch of the given epoch."""
         self.epoch, self.first = epoch, batch
 
     def batches(self) -> int:
-        """Return how many batches an epoch has for each process."""
+        """Return the number of batches per epoch and process."""
         return -(-2 * len(self.positives) // (self.batch * self.world))
 
     def __len__(self) -> int:

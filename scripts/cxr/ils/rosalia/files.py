@@ -1,4 +1,4 @@
-"""Weights in files of several shards: what they hold, one tensor at a time, and writing them one shard at a time."""
+"""Read sharded weight files one tensor at a time, and write them one shard at a time."""
 
 import json
 import pickle
@@ -19,13 +19,13 @@ from cxr.nets.tensors import Kinds
 
 INDEX = "model.safetensors.index.json"
 _PATTERNS = ("*.safetensors", "pytorch_model*.bin", "*.pth", "*.pt")
-"""Names of files of weights in a folder; the first pattern that any name fits is the one that counts."""
+"""Patterns of weight files in a folder; the first pattern with a match is used."""
 
 
 class Weights:
     """Tensors by name in safetensors or torch files, read one at a time. Use inside ``with``.
 
-    ``shapes`` = {name: shape} of all. Raises UserError with one sentence for what is missing or damaged.
+    ``shapes`` = {name: shape} of all. Raises UserError for a missing or damaged file.
     """
 
     def __init__(self, *sources: str | Path):
@@ -44,7 +44,7 @@ class Weights:
                     if no_inputs(error):
                         raise
                     fault = (str(error).splitlines() or [type(error).__name__])[0]
-                    raise UserError(f"{path} is damaged or holds no weights: get it anew ({fault})") from None
+                    raise UserError(f"{path} is damaged or holds no weights: download it again ({fault})") from None
             self._stack = stack.pop_all()
         return self
 
@@ -61,7 +61,7 @@ class Weights:
                 raise
             held = torch.load(path, map_location="cpu", weights_only=True)  # a file of torch before 1.6
         if not isinstance(held, dict) or not all(isinstance(each, torch.Tensor) for each in held.values()):
-            raise UserError(f"{path} holds no plain table of weights: get the published file")
+            raise UserError(f"{path} is not a plain table of weights: get the published file")
         for name, tensor in held.items():
             self._add(path, name, tuple(tensor.shape), lambda tensor=tensor: tensor)
 
@@ -95,7 +95,7 @@ def _check_complete(index: Path, there: set[str], pattern: str) -> None:
     try:
         named = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
     except (OSError, ValueError, KeyError, AttributeError):
-        raise UserError(f"{index} is damaged: get it anew") from None
+        raise UserError(f"{index} is damaged: download it again") from None
     missing = sorted(name for name in named - there if Path(name).suffix == Path(pattern).suffix)
     if missing:
         raise UserError(f"{index.parent} lacks {missing[0]}, which {index.name} names: get the file")
@@ -109,7 +109,7 @@ def write(folder: str | Path, kinds: Kinds, get: Callable[[str], torch.Tensor], 
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     plan = split_torch_state_dict_into_shards(
-        # on meta, tensors have a size but no storage
+        # on the device meta, tensors have a size but no storage
         {name: torch.empty(shape, dtype=dtype, device="meta") for name, (shape, dtype) in sorted(kinds.items())},
         max_shard_size=shard_bytes,
     )
@@ -126,24 +126,24 @@ def write(folder: str | Path, kinds: Kinds, get: Callable[[str], torch.Tensor], 
 def write_file(path: str | Path, kinds: Kinds, get: Callable[[str], torch.Tensor]) -> None:
     """Write tensors, {name: (shape, dtype)} each made by ``get(name)``, into one file of safetensors."""
     with atomic(path) as temporary:
-        tensors.stream(temporary, kinds, get, {"format": "pt"})  # which transformers asks for
+        tensors.stream(temporary, kinds, get, {"format": "pt"})  # transformers requires this format
 
 
 def write_json(path: Path, content: dict) -> None:
-    """Write plain builtins as JSON, readable and always in the same order."""
+    """Write builtins as indented JSON in a fixed order."""
     with atomic(path) as temporary:
         temporary.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
 def fill(part: torch.nn.Module, weights: Weights, where: str, name_of: Callable[[str], str] = str) -> None:
-    """Give a module its tensors, one at a time; ``name_of(ours)`` is a tensor's name in the files.
+    """Load a module's tensors one at a time; ``name_of(ours)`` is a tensor's name in the files.
 
     Raises UserError unless all fit and none is left over.
     """
     mine = part.state_dict()
     wanted = {name_of(name): tuple(tensor.shape) for name, tensor in mine.items()}
     if fault := misfit(wanted, weights.shapes):
-        raise UserError(f"{where} holds the weights of another model, for {fault}: get or make it anew")
+        raise UserError(f"{where} holds the weights of another model, for {fault}: download or make it again")
     with torch.no_grad():
         for name, tensor in mine.items():
             tensor.copy_(weights.get(name_of(name)))

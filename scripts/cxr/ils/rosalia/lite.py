@@ -1,4 +1,4 @@
-"""A small model of the same classes, to be trained from nothing on a CPU."""
+"""A small model of the same classes, to be trained from scratch on a CPU."""
 
 from typing import Protocol
 
@@ -16,7 +16,7 @@ HEAD = 16
 """Channels of an attention head, everywhere."""
 CLIP_LAYERS = 2
 WINDOW = 7
-"""Side of the window, in patches, that all layers of SAM's encoder look through but each second and the last."""
+"""Side of the attention window in patches; every second layer of SAM's encoder and the last are global instead."""
 
 
 class Sizes(Protocol):
@@ -33,7 +33,7 @@ class Sizes(Protocol):
 
 
 def lite_configs(sizes: Sizes, tokens: Tokens) -> tuple[LlavaConfig, SamConfig]:
-    """Return the sizes of both halves. Raises UserError for sizes that do not fit one another."""
+    """Return the sizes of both halves. Raises UserError for sizes that do not fit together."""
     for name, unit in (("width", HEAD), ("hidden", HEAD)):
         if getattr(sizes, name) % unit:
             raise UserError(f"training.lite.sizes.{name} is {getattr(sizes, name)}: make it a multiple of {unit}")
@@ -65,10 +65,10 @@ def lite_configs(sizes: Sizes, tokens: Tokens) -> tuple[LlavaConfig, SamConfig]:
 
 
 def make_lite(sizes: Sizes, tokens: Tokens, seed: int) -> Rosalia:
-    """Return the model with random weights that depend on the seed alone.
+    """Return the model with random weights that depend only on the seed.
 
-    transformers begins SAM with weights that are next to zero and with positions as noise of high frequency, for they
-    are to be overwritten. Here they begin as in SAM's own code, from which it can learn.
+    transformers initialises SAM with weights near zero and with positions of high frequency, because it expects to
+    overwrite them. Here they are initialised as in SAM's own code, so that the model can learn.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(stable_hash("lite", seed) % 2**63)

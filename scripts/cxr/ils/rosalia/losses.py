@@ -1,4 +1,4 @@
-"""Losses of LISA and of ROSALIA (LISA section 3.2, ROSALIA's paper and both public codes)."""
+"""The losses of LISA and ROSALIA (LISA section 3.2, ROSALIA's paper and both public codes)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ from cxr.ils.rosalia.samples import Batch
 COUNT_EPS = 1e-8
 """Added to the number of masks that a sum is divided by (LISA)."""
 DICE_SCALE, DICE_EPS = 1000.0, 1e-6
-"""Areas are divided by the first before the second is added (LISA): the second weighs as 1e-3 pixels."""
+"""Scale and epsilon of the Dice loss (LISA): areas are divided by the scale, so the epsilon weighs 1e-3 pixels."""
 
 
 @dataclass(frozen=True)
 class LossWeights:
-    """Weights of the cross-entropy of the answer, and of the two losses of the mask."""
+    """Weights of the answer's cross-entropy and of the mask's two losses."""
 
     text: float
     bce: float
@@ -38,7 +38,7 @@ def dice(logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
 
 
 def text_loss(output: Output) -> torch.Tensor:
-    """Return the cross-entropy of the answers, mean over their tokens; 0 where the batch holds no answer."""
+    """Return the cross-entropy of the answers, mean over their tokens; 0 if the batch holds no answer."""
     total = functional.cross_entropy(output.text_logits.float(), output.text_labels, reduction="sum")
     return total / max(1, len(output.text_labels))
 
@@ -48,14 +48,14 @@ def rosalia_loss(
 ) -> dict[str, torch.Tensor]:
     """Return the losses of a batch, each already weighted as both codes log them: loss (their sum), ce, bce, dice.
 
-    ``dice_on``: "all" masks count in the Dice loss (LISA), or those alone of samples that have a lesion, "positives"
+    ``dice_on``: the masks that count in the Dice loss: "all" (LISA) or only the "positives", samples with a lesion
     (ROSALIA: an empty target would always cost nearly 1, however small the prediction).
 
-    Raises ValueError if a sample's masks are not as many or as large as its predictions.
+    Raises ValueError if a sample's masks and predictions differ in number or size.
     """
     if dice_on not in ("positives", "all"):
         raise ValueError(f"dice_on is {dice_on!r}: it must be positives or all")
-    # an answer without [SEG] draws none, and none is asked of it
+    # an answer without [SEG] predicts no mask and needs none
     asked = [mask if len(found) else mask[:0] for mask, found in zip(batch.masks, output.masks, strict=True)]
     masks = [mask.to(output.low_res.device) for mask in asked]
     for name, mask, found in zip(batch.pair_ids, masks, output.masks, strict=True):
@@ -73,7 +73,7 @@ def rosalia_loss(
 def _mean(
     function: Callable, found: list[torch.Tensor], masks: list[torch.Tensor], counted: list[bool]
 ) -> torch.Tensor:
-    """Return the mean of a loss over the masks of the samples that count; 0 if none does, with a gradient still."""
+    """Return the mean of a loss over the masks of the samples that count; a zero with a gradient if none counts."""
     pairs = [pair for pair, counts in zip(zip(found, masks, strict=True), counted, strict=True) if counts]
     if not pairs:
         return sum(each.sum() for each in found) * 0.0

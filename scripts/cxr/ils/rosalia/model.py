@@ -1,6 +1,6 @@
-"""ROSALIA: a LLaVA that answers an instruction, and SAM that draws the mask which the answer's [SEG] stands for.
+"""ROSALIA: LLaVA answers an instruction, and SAM predicts the mask that the answer's [SEG] stands for.
 
-The architecture is LISA's. Both halves are those of transformers; what is here joins them.
+The architecture is LISA's. Both halves come from transformers; this module joins them.
 """
 
 from collections import Counter
@@ -30,7 +30,7 @@ from cxr.ils.rosalia.tokens import IGNORED
 
 @dataclass(frozen=True)
 class Views:
-    """What both encoders made of the I images of a batch: LLaVA's features (I, F, H), SAM's embeddings (I, C, h, w)."""
+    """Both encoders' outputs for the I images of a batch: LLaVA's features (I, F, H), SAM's embeddings (I, C, h, w)."""
 
     features: torch.Tensor
     embeddings: torch.Tensor
@@ -38,31 +38,31 @@ class Views:
 
 @dataclass(frozen=True)
 class Output:
-    """What the model made of a batch of B samples with M [SEG] in all; sizes: L tokens, V vocabulary, H hidden."""
+    """The model's output for a batch of B samples with M [SEG] in all; sizes: L tokens, V vocabulary, H hidden."""
 
     hidden: torch.Tensor
     """Last hidden states, normalised: (B, L, H)."""
     logits: torch.Tensor | None
     """Logits of the next token (B, L, V), if they were asked for."""
     text_logits: torch.Tensor
-    """Those at the N places whose next token is learnt: (N, V)."""
+    """Logits at the N positions whose next token is learnt: (N, V)."""
     text_labels: torch.Tensor
-    """That next token: (N,)."""
+    """These next tokens: (N,)."""
     seg: torch.Tensor
-    """Embeddings that SAM is prompted with: (M, C)."""
+    """Prompt embeddings for SAM: (M, C)."""
     sample_of: torch.Tensor
-    """Sample of each: (M,), ascending."""
+    """Index of each prompt's sample: (M,), ascending."""
     low_res: torch.Tensor
     """Mask logits of SAM's decoder: (M, 1, h, w)."""
     iou: torch.Tensor
-    """Its own estimate of their quality: (M, 1)."""
+    """The decoder's own estimate of mask quality: (M, 1)."""
     masks: list[torch.Tensor]
     """Mask logits of each sample in its target frame: B times (n, H, W)."""
 
 
 @dataclass(frozen=True)
 class Generated:
-    """Answers: their token ids (the end included, if it came), and of each the mask logits (n, H, W), one a [SEG]."""
+    """Answers: token ids (with the end token, if it was generated) and mask logits (n, H, W), one mask per [SEG]."""
 
     ids: list[list[int]]
     masks: list[torch.Tensor]
@@ -91,12 +91,12 @@ class Rosalia(nn.Module):
         if config.llava.projector_hidden_act == "linear":  # LISA's projector is one linear layer
             projector.linear_2 = nn.Identity()
         self.sam = SamModel(config.sam)
-        # The same tensor under a second name, used for points alone, which are never given.
+        # The same tensor under a second name, used only for point prompts, which are never given.
         del self.sam.prompt_encoder.shared_embedding
         hidden, out = config.llava.text_config.hidden_size, config.sam.prompt_encoder_config.hidden_size
         self.project = nn.Sequential(nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, out))
         self.images_at_once: int | None = None
-        """Images that SAM's encoder takes at a time (its attention is large); None for all of a batch."""
+        """Number of images that SAM's encoder takes at a time (its attention is large); None: the whole batch."""
 
     @classmethod
     def from_configs(cls, llava: LlavaConfig, sam: SamConfig, seg_id: int) -> "Rosalia":
@@ -107,10 +107,10 @@ class Rosalia(nn.Module):
     def from_pretrained(
         cls, folder: str | Path, dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu"
     ) -> "Rosalia":
-        """Read what :meth:`save_pretrained` wrote, as numbers of type ``dtype``, one tensor at a time onto ``device``.
+        """Read a model that :meth:`save_pretrained` wrote, as type ``dtype``, one tensor at a time onto ``device``.
 
-        The computer's memory never holds the model where the device has its own. Raises UserError if the folder is
-        missing, damaged or does not fit to the last tensor.
+        A GPU's model never passes through main memory as a whole. Raises UserError if the folder is missing or damaged,
+        or if any tensor does not fit.
         """
         model = empty(read_config(folder), dtype)
         _move_empty(model, torch.device(device))
@@ -119,7 +119,7 @@ class Rosalia(nn.Module):
         return model.eval()
 
     def save_pretrained(self, folder: str | Path, shard_bytes: int = 5 * 10**9) -> None:
-        """Write config.json and safetensors of at most ``shard_bytes`` each (plus what one tensor is larger)."""
+        """Write config.json and safetensors of at most ``shard_bytes`` each (more only for a single larger tensor)."""
         tensors = self.state_dict()
         kinds = {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in tensors.items()}
         write(folder, kinds, tensors.__getitem__, shard_bytes)
@@ -131,9 +131,9 @@ class Rosalia(nn.Module):
         return self.llava.lm_head.weight.device
 
     def _apply(self, fn: Callable, recurse: bool = True) -> "Rosalia":
-        """Move or convert all tensors (what ``to``, ``bfloat16`` and ``cuda`` call) but keep the angles exact.
+        """Move or convert all tensors (as called by ``to``, ``bfloat16`` and ``cuda``), but keep the angles in float32.
 
-        Frequencies of the rotary positions in bfloat16 would turn late tokens by wrong angles.
+        In bfloat16, the frequencies of the rotary positions would rotate late tokens by wrong angles.
         """
         rotary = self.llava.model.language_model.rotary_emb
         exact = dict(rotary.named_buffers())
@@ -143,12 +143,12 @@ class Rosalia(nn.Module):
         return self
 
     def checkpoint_gradients(self) -> None:
-        """From now on compute activations twice in training, to save memory."""
+        """Turn gradient checkpointing on: activations are computed twice in training, to save memory."""
         for part in (self.llava, self.sam):
             part.gradient_checkpointing_enable({"use_reentrant": False})
 
     def encode(self, batch: Batch) -> Views:
-        """Return what both encoders make of the batch's images; gradients flow where an encoder has any to train."""
+        """Return both encoders' outputs for the batch's images; gradients flow only through trained encoders."""
         model = self.llava.model
         with _gradients_if_trained(model.vision_tower):
             states = model.vision_tower(batch.clip, output_hidden_states=True).hidden_states
@@ -159,22 +159,23 @@ class Rosalia(nn.Module):
         return Views(model.multi_modal_projector(patches), embeddings)
 
     def forward(self, batch: Batch, views: Views | None = None, all_logits: bool = False) -> Output:
-        """Read prompts with their answers and draw a mask for each [SEG] in them.
+        """Run prompts with their answers and predict a mask for each [SEG] in them.
 
-        ``views``: of these images, where they are known already. ``all_logits``: also those that the loss leaves out.
+        ``views``: the views of these images, if already known. ``all_logits``: also return logits that the loss
+        ignores.
         """
         views = views or self.encode(batch)
-        # No attention mask: padding stands at the end, where nothing that counts can see it, and causal attention
-        # alone has the faster kernels.
+        # No attention mask: padding is at the end, where no token that counts can see it, and purely causal attention
+        # has faster kernels.
         model = self.llava.model.language_model
         hidden = model(inputs_embeds=self._embedded(batch, views), use_cache=False).last_hidden_state
         learnt = batch.labels[:, 1:] != IGNORED
-        # The embedding is taken where [SEG] is predicted, one place before it.
+        # The embedding is taken where [SEG] is predicted, one position before it.
         asked = (batch.input_ids[:, 1:] == self.config.seg_id) & batch.attention[:, 1:].bool()
         sample_of = asked.nonzero()[:, 0]
         prompts, image_of = hidden[:, :-1][asked], batch.image_of[sample_of]
-        # Processes that share a training add up their gradients in the order in which they come, and others may have a
-        # [SEG]: where there is none, a mask that nobody asked for gives zeros, in the same order.
+        # Processes of one training sum their gradients in the order of the operations, and another process may have a
+        # [SEG]. A batch without [SEG] computes a dummy mask, whose gradients are zeros in the same order.
         if spare := self.training and not len(prompts):
             prompts, image_of = hidden[:1, 0], batch.image_of[:1]
         seg = self.project(prompts)
@@ -197,9 +198,9 @@ class Rosalia(nn.Module):
 
     @torch.no_grad()
     def segment(self, batch: Batch, views: Views | None = None) -> list[torch.Tensor]:
-        """Return mask logits (H, W) of each sample, without generating: its prompt ends where [SEG] would come.
+        """Return mask logits (H, W) of each sample without generating text: its prompt ends where [SEG] would come.
 
-        This is what :meth:`generate` draws wherever the answer begins with [SEG], as all of ROSALIA's do.
+        The result equals :meth:`generate`'s if the answer begins with [SEG], as all of ROSALIA's answers do.
         """
         views = views or self.encode(batch)
         low_res, _ = self._decoded(self.project(self._read(batch, views).last), batch.image_of, views)
@@ -208,9 +209,9 @@ class Rosalia(nn.Module):
 
     @torch.no_grad()
     def generate(self, batch: Batch, max_new_tokens: int, views: Views | None = None) -> Generated:
-        """Answer prompts greedily, and draw a mask for each [SEG] in the answers.
+        """Answer prompts greedily, and predict a mask for each [SEG] in the answers.
 
-        An embedding is caught at the step that emits [SEG]; LISA's code computes all tokens again at every step.
+        The embedding is taken at the step that emits [SEG]. LISA's code recomputes all tokens at every step.
         """
         views = views or self.encode(batch)
         model, state = self.llava.model.language_model, self._read(batch, views)
@@ -245,7 +246,7 @@ class Rosalia(nn.Module):
         return Generated(ids, self._framed(low_res, sample_of, batch))
 
     def _words(self, ids: torch.Tensor) -> torch.Tensor:
-        """Embed tokens; the place of an image gets any row, to be overwritten."""
+        """Embed tokens; the positions of an image get an arbitrary row, which is overwritten."""
         return self.llava.model.language_model.embed_tokens(ids.masked_fill(ids == self.config.image_id, 0))
 
     def _embedded(self, batch: Batch, views: Views) -> torch.Tensor:
@@ -257,9 +258,9 @@ class Rosalia(nn.Module):
         return words.masked_scatter(places[:, :, None], features)
 
     def _read(self, batch: Batch, views: Views) -> _Prompted:
-        """Read prompts up to their last tokens; what those of one image begin with alike is read once.
+        """Run prompts up to their last tokens; the common beginning of one image's prompts is run once.
 
-        They differ in the instruction alone, which comes after the image: most of the tokens are shared.
+        They differ only in the instruction, which comes after the image, so they share most tokens.
         """
         model = self.llava.model.language_model
         words, lengths = self._embedded(batch, views), batch.attention.sum(1)
@@ -267,7 +268,7 @@ class Rosalia(nn.Module):
         shared = int(min(last_image + 1, lengths.min() - 1))
         beginnings = torch.cat([batch.image_of[:, None], batch.input_ids[:, :shared]], 1)
         _, group = beginnings.unique(dim=0, return_inverse=True)
-        # of each group the first sample
+        # the first sample of each group
         first = torch.full((int(group.max()) + 1,), len(group), device=group.device)
         first = first.scatter_reduce(0, group, torch.arange(len(group), device=group.device), "amin")
         cache = DynamicCache(config=model.config)
@@ -284,7 +285,7 @@ class Rosalia(nn.Module):
         return _Prompted(hidden[rows, lengths - 1 - shared], cache, batch.attention, lengths)
 
     def _decoded(self, seg: torch.Tensor, image_of: torch.Tensor, views: Views) -> tuple[torch.Tensor, torch.Tensor]:
-        """Let SAM draw a mask (M, 1, h, w) and estimate its quality (M, 1) for each prompt (M, C)."""
+        """Return SAM's mask logits (M, 1, h, w) and quality estimates (M, 1) for each prompt (M, C)."""
         side = 4 * views.embeddings.shape[-1]
         if not len(seg):
             return seg.new_zeros(0, 1, side, side), seg.new_zeros(0, 1)
@@ -299,7 +300,7 @@ class Rosalia(nn.Module):
         return masks[:, 0], iou[:, 0]
 
     def _framed(self, low_res: torch.Tensor, sample_of: torch.Tensor, batch: Batch) -> list[torch.Tensor]:
-        """Bring mask logits (M, 1, h, w) to the target frame of their sample; those of equal frames in one go."""
+        """Resize mask logits (M, 1, h, w) to their sample's target frame; logits of equal frames are batched."""
         image_of, side = batch.image_of.tolist(), self.config.sam.vision_config.image_size
         frames = [
             (tuple(batch.resized[image]), tuple(target)) for image, target in zip(image_of, batch.original, strict=True)
@@ -318,10 +319,10 @@ class Rosalia(nn.Module):
 
 
 def forget_dtypes(*configs: PreTrainedConfig) -> None:
-    """Take number types out of configurations and of those in them, in place.
+    """Remove number types from configurations and their nested configurations, in place.
 
     Published files name the type that they were saved with (CLIP's float32), and transformers would make that part of
-    the model in it, whatever the rest is.
+    the model in this type, whatever the type of the rest.
     """
     for config in configs:
         config.dtype = None
@@ -329,7 +330,7 @@ def forget_dtypes(*configs: PreTrainedConfig) -> None:
 
 
 def empty(config: RosaliaConfig, dtype: torch.dtype) -> Rosalia:
-    """Return a model whose weights are whatever was in memory, to be filled; untouched memory takes no room."""
+    """Return a model with uninitialised weights, to be filled; untouched memory takes no room."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(dtype)
     try:
@@ -340,7 +341,7 @@ def empty(config: RosaliaConfig, dtype: torch.dtype) -> Rosalia:
 
 
 def _move_empty(model: Rosalia, device: torch.device) -> None:
-    """Give a model that is to be filled its room on a device; what no file holds (angles, places) is moved as it is."""
+    """Allocate an empty model on a device; buffers that no file holds (angles, positions) keep their values."""
     filled = model.state_dict().keys()
     for prefix, module in model.named_modules():
         for name, parameter in module.named_parameters(recurse=False):

@@ -1,8 +1,8 @@
-"""Pictures to the pixels that SAM and CLIP take, masks to the square they are compared in, logits back to masks.
+"""Convert images to the inputs of SAM and CLIP, masks to the square of the comparison, and logits back to masks.
 
-As LISA does it: SAM's picture has its longest side resized (PIL, bilinear) and is padded with zeros at the right and
-bottom after normalising; CLIP's has its shortest edge resized (bicubic) and its centre cropped; a mask is resized like
-SAM's picture (nearest) and padded.
+The steps are LISA's. SAM's input: resize the longest side (PIL, bilinear), normalise, pad with zeros at the right and
+bottom. CLIP's input: resize the shortest side (bicubic), crop the centre. Masks: resize like SAM's input (nearest),
+pad.
 """
 
 import cv2
@@ -12,15 +12,15 @@ from PIL import Image
 from torch.nn import functional
 
 FITS = ("pad", "stretch")
-"""How a picture that is not square fits the model's square: its aspect kept, or given up."""
+"""How an image that is not square fits the model's square: with its aspect kept (pad), or not (stretch)."""
 SAM_MEAN, SAM_STD = (123.675, 116.28, 103.53), (58.395, 57.12, 57.375)
-"""Of red, green and blue on the scale 0..255 (SAM)."""
+"""Mean and standard deviation of red, green and blue on the scale 0..255 (SAM)."""
 CLIP_MEAN, CLIP_STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
-"""On the scale 0..1 (CLIP)."""
+"""The same on the scale 0..1 (CLIP)."""
 
 
 def fitted(shape: tuple[int, int], side: int, fit: str) -> tuple[int, int]:
-    """Return the (rows, columns) that a picture of ``shape`` takes in the square. Raises ValueError for another fit."""
+    """Return the (rows, columns) of an image of ``shape`` in the square. Raises ValueError for an unknown fit."""
     if fit == "stretch":
         return side, side
     if fit != "pad":
@@ -30,7 +30,7 @@ def fitted(shape: tuple[int, int], side: int, fit: str) -> tuple[int, int]:
 
 
 def sam_pixels(image: np.ndarray, side: int, fit: str = "pad") -> tuple[torch.Tensor, tuple[int, int]]:
-    """Return SAM's picture, float32 (3, side, side), and the (rows, columns) of it that show the image.
+    """Return SAM's input, float32 (3, side, side), and the (rows, columns) of it that show the image.
 
     ``image``: uint8 (H, W), or (H, W, 3) in RGB.
     """
@@ -42,9 +42,9 @@ def sam_pixels(image: np.ndarray, side: int, fit: str = "pad") -> tuple[torch.Te
 
 
 def sam_levels(image: np.ndarray, side: int, fit: str = "pad") -> tuple[torch.Tensor, tuple[int, int]]:
-    """Return SAM's picture of a grey image before normalising, uint8 (side, side): a twelfth of the bytes.
+    """Return SAM's input for a grey image before normalising, uint8 (side, side): a twelfth of the bytes.
 
-    :func:`normalised` makes the rest, where the device is.
+    :func:`normalised` does the rest on the device.
     """
     rows, columns = fitted(image.shape, side, fit)
     levels = np.zeros((side, side), np.uint8)
@@ -53,7 +53,7 @@ def sam_levels(image: np.ndarray, side: int, fit: str = "pad") -> tuple[torch.Te
 
 
 def normalised(levels: torch.Tensor, shown: list[tuple[int, int]], dtype: torch.dtype | None = None) -> torch.Tensor:
-    """Return what :func:`sam_pixels` gives, (I, 3, side, side), of the levels (I, side, side) and shown parts."""
+    """Return the result of :func:`sam_pixels`, (I, 3, side, side), from levels (I, side, side) and shown parts."""
     mean, std = (levels.new_tensor(values, dtype=torch.float32)[:, None, None] for values in (SAM_MEAN, SAM_STD))
     pixels = torch.zeros((len(levels), 3, *levels.shape[1:]), dtype=dtype or torch.float32, device=levels.device)
     for out, level, (rows, columns) in zip(pixels, levels, shown, strict=True):
@@ -62,7 +62,7 @@ def normalised(levels: torch.Tensor, shown: list[tuple[int, int]], dtype: torch.
 
 
 def clip_pixels(image: np.ndarray, side: int, fit: str = "pad") -> torch.Tensor:
-    """Return CLIP's picture, float32 (3, side, side): the centre of the image, or with ``stretch`` the whole."""
+    """Return CLIP's input, float32 (3, side, side): the centre of the image, or the whole image with ``stretch``."""
     rows, columns = image.shape[:2]
     short = min(rows, columns)
     if fit == "stretch":
@@ -81,10 +81,10 @@ def _resized(image: np.ndarray, rows: int, columns: int, how: Image.Resampling) 
 
 
 def _normalise(image: np.ndarray, scale: float, mean: tuple, std: tuple, out: np.ndarray) -> None:
-    """Write (image * scale - mean) / std into ``out`` (3, rows, columns); grey images stand in all three channels."""
+    """Write (image * scale - mean) / std into ``out`` (3, rows, columns); a grey image fills all three channels."""
     levels = np.arange(256, dtype=np.float32) * np.float32(scale)
     for channel in range(3):
-        # a table of the 256 levels: several times as fast as arithmetic on every pixel
+        # a table of the 256 levels is several times as fast as arithmetic on every pixel
         table = (levels - np.float32(mean[channel])) / np.float32(std[channel])
         np.take(table, image if image.ndim == 2 else image[..., channel], out=out[channel], mode="clip")
 
@@ -98,7 +98,7 @@ def mask_target(mask: np.ndarray, side: int, fit: str) -> np.ndarray:
 
 
 def centred(image: np.ndarray) -> np.ndarray:
-    """Return the image in the middle of a black square, as frames of a padded cohort are made."""
+    """Return the image in the centre of a black square, as in the frames of a padded cohort."""
     rows, columns = image.shape[:2]
     side = max(rows, columns)
     top, left = (side - rows) // 2, (side - columns) // 2
@@ -109,8 +109,8 @@ def centred(image: np.ndarray) -> np.ndarray:
 def to_frame(logits: torch.Tensor, sam_side: int, resized: tuple[int, int], target: tuple[int, int]) -> torch.Tensor:
     """Return the logits (n, h, w) of SAM's decoder as float32 (n, H, W) in ``target`` = (H, W) (SAM's postprocessing).
 
-    They are brought to the square of ``sam_side``, cut to its part ``resized`` = (rows, columns), and brought to the
-    target, each time bilinearly. The published mismatch is a choice of ``resized``: see ``cxr.ils.rosalia.samples``.
+    They are resized to the square of ``sam_side``, cropped to its part ``resized`` = (rows, columns), and resized to
+    the target, bilinearly. The published mismatch is a choice of ``resized``: see ``cxr.ils.rosalia.samples``.
     """
     square = functional.interpolate(
         logits[:, None].float(), (sam_side, sam_side), mode="bilinear", align_corners=False
@@ -119,5 +119,5 @@ def to_frame(logits: torch.Tensor, sam_side: int, resized: tuple[int, int], targ
 
 
 def equalise(image: np.ndarray) -> np.ndarray:
-    """Return a grey image (uint8) with its histogram equalised over all of its pixels."""
+    """Return a grey image (uint8) with its histogram equalised over all pixels."""
     return cv2.equalizeHist(image)

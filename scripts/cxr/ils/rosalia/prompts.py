@@ -1,13 +1,13 @@
-"""The text around an instruction, as LISA writes it, and the answer in what a model wrote."""
+"""Write the prompt of an instruction as LISA does, and find the answer in a model's text."""
 
 SEG = "[SEG]"
-"""The token at which a mask is asked for."""
+"""The token that requests a mask."""
 IMAGE_START, IMAGE, IMAGE_END = "<im_start>", "<image>", "<im_end>"
 END = "</s>"
 CONVERSATIONS = ("llava_v1", "llava_llama_2")
-"""Names of the two frames, LISA's."""
+"""Names of LISA's two conversation templates."""
 ANSWER_AFTER = {"llava_v1": "ASSISTANT:", "llava_llama_2": "[/INST]"}
-"""What stands right before an answer: a prompt to be continued ends with it, without a space."""
+"""The text right before an answer: a prompt without an answer ends with it, without a space."""
 SYSTEMS = {
     "llava_v1": (
         "A chat between a curious human and an artificial intelligence assistant. "
@@ -24,7 +24,7 @@ SYSTEMS = {
 def prompt(instruction: str, answer: str | None, conversation: str) -> str:
     """Return the text of one exchange; with ``answer`` None it ends where the answer begins.
 
-    The instruction goes in word for word (authors' code). Raises ValueError for an unknown conversation.
+    The instruction is inserted verbatim (authors' code). Raises ValueError for an unknown conversation.
     """
     asked = f"{IMAGE_START}{IMAGE}{IMAGE_END}\n{instruction}"
     if conversation == "llava_v1":
@@ -37,7 +37,7 @@ def prompt(instruction: str, answer: str | None, conversation: str) -> str:
 
 
 def answer_of(text: str) -> str:
-    """Return the answer in a decoded exchange, or in its continuation alone, cleaned as LISA's evaluation does it."""
+    """Return the answer in a decoded exchange or its continuation, cleaned as in LISA's evaluation."""
     plain = text.replace("\n", "").replace("  ", " ")
     for mark in ANSWER_AFTER.values():
         plain = plain.rpartition(mark)[2]

@@ -1,13 +1,14 @@
-"""Pairs as the model takes them, one at a time and in batches.
+"""Prepare pairs as model inputs, one at a time and in batches.
 
-Where a picture is not square, three squares must agree: the picture's, the reference mask's and the prediction's.
+If an image is not square, three squares must agree: the image's, the reference mask's and the prediction's.
 
-* ``pad``: a mask of a square frame belongs to the picture in the middle of a black square, a mask of the picture's own
-  shape to the picture padded at the right and bottom; predictions are compared in that whole square.
-* ``stretch``: picture and mask are stretched to the square.
-* ``published_mismatch`` (with ``pad``): masks are padded as SAM's picture is, while predictions are cut to the part
-  that shows the image and stretched over the square, as the authors' code does. With square pictures all are the same;
-  with masks that are stretched frames (their later code) this one is right.
+* ``pad``: a mask of a square frame belongs to the image in the centre of a black square; a mask of the image's own
+shape
+  belongs to the image padded at the right and bottom. Predictions are compared in that whole square.
+* ``stretch``: image and mask are stretched to the square.
+* ``published_mismatch`` (with ``pad``): masks are padded like SAM's input, but predictions are cropped to the part that
+  shows the image and stretched over the square, as in the authors' code. All three agree for square images. For masks
+  that are stretched frames (the authors' later code) this one is right.
 """
 
 import signal
@@ -45,7 +46,7 @@ __all__ = [
 
 
 class Wording(Protocol):
-    """What a model must be asked with as it was trained (settings ``training``)."""
+    """Settings ``training`` that a model must also be asked with."""
 
     conversation: str
     max_length: int
@@ -55,7 +56,7 @@ class Wording(Protocol):
 
 @dataclass(frozen=True)
 class PairOptions:
-    """How pairs are made ready. ``target``: side of the square of masks and predictions; 0: the picture's own shape."""
+    """How pairs are prepared. ``target``: side of the square of masks and predictions; 0: the image's own shape."""
 
     conversation: str
     max_length: int
@@ -66,15 +67,15 @@ class PairOptions:
     fit: str
     published_mismatch: bool
     answers: bool
-    """Whether the answer follows the prompt (training) or is to be predicted."""
+    """Whether the answer follows the prompt (training) or must be predicted."""
     equalise: bool
-    """Whether pictures that no :class:`Draw` asks for are equalised (evaluation)."""
+    """Whether images without a :class:`Draw` are equalised (evaluation)."""
 
     @classmethod
     def of(
         cls, config: RosaliaConfig, wording: Wording, *, target: int | None = None, answers: bool, equalise: bool
     ) -> "PairOptions":
-        """Return how pairs are made ready for a model of these sizes; ``target``: by default SAM's own side."""
+        """Return how pairs are prepared for a model of these sizes; ``target``: by default SAM's own side."""
         vision, side = config.llava.vision_config, config.sam.vision_config.image_size
         return cls(
             conversation=wording.conversation,
@@ -100,24 +101,24 @@ class Sample:
     input_ids: torch.Tensor
     """int64 (L,)"""
     labels: torch.Tensor
-    """int64 (L,), -100 where there is nothing to learn"""
+    """int64 (L,), -100 for tokens that the loss ignores"""
     levels: torch.Tensor
-    """uint8 (S, S), SAM's picture before normalising"""
+    """uint8 (S, S), SAM's input before normalising"""
     shown: tuple[int, int]
     """Rows and columns of it that show the image"""
     clip: torch.Tensor
     """float32 (3, c, c)"""
     mask: np.ndarray | None
-    """uint8 (T, T) of 0 and 1, empty for a negative; None where no masks are read"""
+    """uint8 (T, T) of 0 and 1, empty for a negative; None if no masks are read"""
     resized: tuple[int, int]
-    """Rows and columns of SAM's square that a prediction is cut to"""
+    """Rows and columns of SAM's square that a prediction is cropped to"""
     original: tuple[int, int]
-    """Rows and columns that it is brought to then"""
+    """Rows and columns that it is then resized to"""
     positive: bool
 
     @property
     def view(self) -> tuple[str, bool]:
-        """Name of the picture as the model sees it: samples that share it share their embeddings."""
+        """Key of the image as the model sees it: samples with the same key share their embeddings."""
         return self.image_id, self.equalised
 
     @property
@@ -128,22 +129,22 @@ class Sample:
 
 @dataclass(frozen=True)
 class Batch:
-    """B samples of I different pictures, texts padded at the right."""
+    """B samples of I different images, texts padded at the right."""
 
     input_ids: torch.Tensor
     """int64 (B, L)"""
     attention: torch.Tensor
-    """int64 (B, L), 0 at padding (by length: an unknown word has the same id)"""
+    """int64 (B, L), 0 at padding (computed from the length, because an unknown word has the padding's id)"""
     labels: torch.Tensor
     """int64 (B, L)"""
     images: torch.Tensor
-    """(I, 3, S, S); where ``shown`` is given, uint8 (I, S, S) that :meth:`to` normalises"""
+    """(I, 3, S, S); if ``shown`` is given, uint8 (I, S, S), which :meth:`to` normalises"""
     clip: torch.Tensor
     """(I, 3, c, c)"""
     image_of: torch.Tensor
     """int64 (B,), the row of images"""
     masks: list[torch.Tensor]
-    """B of float32 (uint8 until :meth:`to` where ``shown`` is given) (n, H, W); n is 1, or 0 where none are read"""
+    """B arrays (n, H, W), float32 (uint8 until :meth:`to` if ``shown`` is given); n is 1, or 0 if none are read"""
     resized: list[tuple[int, int]]
     """I"""
     original: list[tuple[int, int]]
@@ -154,7 +155,7 @@ class Batch:
     """I, rows and columns of images that show them; None once they are normalised"""
 
     def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> "Batch":
-        """Return the batch on a device, its pictures normalised and in ``dtype``; masks are float32."""
+        """Return the batch on a device, its images normalised and in ``dtype``; masks are float32."""
         names = ("input_ids", "attention", "labels", "image_of")
         moved = {name: getattr(self, name).to(device, non_blocking=True) for name in names}
         moved["clip"] = self.clip.to(device, dtype, non_blocking=True)
@@ -174,11 +175,11 @@ class Batch:
 
 
 class Pairs(Dataset):
-    """The pairs of a JSONL file with their pictures and masks, by row or by :class:`Draw`.
+    """The pairs of a JSONL file with their images and masks, by row or by :class:`Draw`.
 
-    ``frames``: shards of canonical frames, or else ``pictures``; without ``masks`` samples have none; ``wording``: in
-    which wording the instructions are asked, by default their own. Every process
-    opens the files that it needs by itself. Raises UserError, at once, for a pair whose mask or picture is missing.
+    ``frames``: shards of canonical frames, or else ``pictures``; without ``masks`` samples have no masks; ``wording``:
+    the wording of the instructions, by default their own. Every process opens its own files. The constructor raises
+    UserError for a pair whose mask or image is missing.
     """
 
     def __init__(
@@ -261,7 +262,7 @@ class Pairs(Dataset):
 
     def _pixels(self, image_id: str, equalised: bool) -> tuple:
         key = (image_id, equalised)
-        if self._last is None or self._last[0] != key:  # the pairs of an image follow one another in a file
+        if self._last is None or self._last[0] != key:  # the pairs of an image are consecutive in a file
             image = self.pictures.get(image_id)
             shape, options = image.shape, self.options
             if equalised:
@@ -273,7 +274,7 @@ class Pairs(Dataset):
         return self._last[1]
 
     def _centres(self, shape: tuple[int, int]) -> bool:
-        """Tell whether a picture of ``shape`` must be padded to the frame of square masks."""
+        """Return whether an image of ``shape`` must be padded to the frame of square masks."""
         square = self.masks is not None and self.masks.shape is not None and len(set(self.masks.shape)) == 1
         return square and shape[0] != shape[1] and self.options.fit == "pad" and not self.options.published_mismatch
 
@@ -287,9 +288,9 @@ class Pairs(Dataset):
 
 
 def collate(samples: list[Sample], pad_id: int, *, packed: bool = False) -> Batch:
-    """Join samples; equal pictures (of the same equalisation) share one row, so that each is embedded once.
+    """Join samples. Samples of one image (with the same equalisation) share one row, so that it is embedded once.
 
-    ``packed``: leave SAM's pictures and the masks as uint8 until :meth:`Batch.to`.
+    ``packed``: leave SAM's inputs and the masks as uint8 until :meth:`Batch.to`.
     """
     keys = [sample.view for sample in samples]
     first = {key: samples[place] for place, key in reversed(list(enumerate(keys)))}
@@ -320,7 +321,7 @@ def _mask_of(sample: Sample) -> torch.Tensor:
 
 
 class _Joined:
-    """:func:`collate` with its pad id, for workers (a lambda could not be sent to them)."""
+    """:func:`collate` with its pad id, for workers (a lambda cannot be pickled)."""
 
     def __init__(self, pad_id: int):
         self.pad_id = pad_id
@@ -330,11 +331,11 @@ class _Joined:
 
 
 def loader(pairs: Pairs, batches: Draws | list[list[int]], workers: int, *, pin: bool = False) -> DataLoader:
-    """Return a loader of packed batches (:meth:`Batch.to` unpacks them): of a :class:`Draws`, or of lists of rows.
+    """Return a loader of packed batches (:meth:`Batch.to` unpacks them), from a :class:`Draws` or from lists of rows.
 
-    Iterate it by :func:`sentences`. Raises what :class:`Pairs` raises when a sample is read.
+    Iterate over it with :func:`sentences`. Raises the errors of :class:`Pairs` when a sample is read.
     """
-    # workers are forks, and in a fork OpenCV waits forever for the threads that it had before
+    # workers are forks, and in a fork OpenCV waits forever for its threads of the parent process
     cv2.setNumThreads(1)
     return DataLoader(
         pairs,
@@ -347,12 +348,12 @@ def loader(pairs: Pairs, batches: Draws | list[list[int]], workers: int, *, pin:
 
 
 def _read_on(_: int) -> None:
-    """Let a reader ignore SIGTERM, which SLURM sends to all processes, until the checkpoint is written."""
+    """Make a loader process ignore SIGTERM, which SLURM sends to all processes, until the checkpoint is written."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 def sentences(batches: DataLoader) -> Iterator[Batch]:
-    """Yield the batches; a worker's UserError, which torch wraps in its traceback, is its sentence alone again."""
+    """Yield the batches. A worker's UserError, which torch wraps in a traceback, is reduced to its sentence."""
     try:
         yield from batches
     except UserError as error:

@@ -1,4 +1,4 @@
-"""SAM's sizes as its weights tell them, so that a checkpoint with another encoder than ViT-H is read too."""
+"""Derive SAM's sizes from its weights, so that a checkpoint with another encoder than ViT-H can be read."""
 
 import re
 
@@ -7,14 +7,14 @@ from transformers import SamConfig
 from cxr.ils.rosalia.config import sam_config, sam_h
 
 DECODER_HEADS = 8
-"""Heads of the attention in SAM's mask decoder: the one size that no tensor tells, the same in all published ones."""
+"""Attention heads of SAM's mask decoder: the only size that no tensor shows; all published decoders have the same."""
 _LAYER = "sam.vision_encoder.layers"
 
 
 def sam_sizes(shapes: dict[str, tuple[int, ...]]) -> SamConfig:
     """Return the sizes that the tensors of a model ({our name: shape}) have.
 
-    Those of ViT-H where the tensors cannot be SAM's: what is wrong with them is told when each is compared.
+    Returns ViT-H's sizes if the tensors cannot be SAM's; the comparison of each tensor then reports what is wrong.
     """
     try:
         return _told(shapes)
@@ -28,7 +28,7 @@ def _told(shapes: dict[str, tuple[int, ...]]) -> SamConfig:
     layers = sorted(
         int(found[1]) for name in shapes if (found := re.fullmatch(rf"{_LAYER}\.(\d+)\.attn\.rel_pos_h", name))
     )
-    # 2 s - 1 places beside one another, where a layer looks at squares of s patches; channels of a head
+    # 2 s - 1 relative positions if a layer attends within windows of s patches; channels of a head
     sides = [(shapes[f"{_LAYER}.{layer}.attn.rel_pos_h"][0] + 1) // 2 for layer in layers]
     head = shapes[f"{_LAYER}.0.attn.rel_pos_h"][1]
     windows = [side for side in sides if side != grid]

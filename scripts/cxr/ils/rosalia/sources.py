@@ -1,4 +1,4 @@
-"""Where pairs, pictures and masks are read from: row by row, files opened by each process when it first needs them."""
+"""Read pairs, images and masks row by row. Each process opens a file at first use."""
 
 import json
 import os
@@ -14,13 +14,13 @@ from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_table
 
 FIELDS = {"pair_id": str, "image_id": str, "instruction": str, "answer": str, "seg": bool, "mask_id": str | None}
-"""What is read of a pair, and its type."""
+"""The fields that are read of a pair, and their types."""
 GREY_MODES = ("1", "L", "LA", "P", "RGB", "RGBA")
-"""Pillow's names of the pictures of at most eight bits a channel."""
+"""Pillow's modes with at most eight bits per channel."""
 
 
 class _PerProcess:
-    """A base for what holds open files: they are closed to copies of the object, in forks as in pickles."""
+    """Base class of objects with open files. Copies of the object, by fork or pickle, do not share them."""
 
     def __init__(self) -> None:
         self._open: dict = {}
@@ -36,10 +36,10 @@ class _PerProcess:
 
 
 class Lines(_PerProcess):
-    """The pairs of a JSONL file by row. Memory: 17 bytes a pair and the names of the images.
+    """The pairs of a JSONL file by row. Memory: 17 bytes per pair, and the ids of the images.
 
     ``positive`` bool (N,), ``image`` int32 (N,) indexes ``images``, the image ids in order of appearance. Raises
-    UserError for a file that is missing or empty, a line that is no JSON, lacks a field or repeats a pair id.
+    UserError for a missing or empty file, and for a line that is not JSON, lacks a field or repeats a pair id.
     """
 
     def __init__(self, path: str | Path):
@@ -51,7 +51,7 @@ class Lines(_PerProcess):
                 for number, text in enumerate(file, 1):
                     line = self._parsed(text, number)
                     if line["pair_id"] in seen:
-                        raise UserError(f"{path} line {number} repeats the pair {line['pair_id']}: make it anew")
+                        raise UserError(f"{path} line {number} repeats the pair {line['pair_id']}: regenerate it")
                     seen.add(line["pair_id"])
                     offsets.append(offsets[-1] + len(text))
                     positive.append(line["seg"])
@@ -68,13 +68,13 @@ class Lines(_PerProcess):
         try:
             line = json.loads(text)
         except ValueError:
-            raise UserError(f"{self.path} line {number} is damaged (no JSON): make the dataset anew") from None
+            raise UserError(f"{self.path} line {number} is damaged (no JSON): regenerate the dataset") from None
         for name, kind in FIELDS.items():
             if not isinstance(line, dict) or name not in line or not isinstance(line[name], kind):
-                raise UserError(f"{self.path} line {number} has no proper {name!r}: make the dataset anew")
+                raise UserError(f"{self.path} line {number} has no valid {name!r}: regenerate the dataset")
         if line["seg"] and not line["mask_id"]:
             raise UserError(
-                f"{self.path} line {number}: the positive pair {line['pair_id']} names no mask: make it anew"
+                f"{self.path} line {number}: the positive pair {line['pair_id']} names no mask: regenerate it"
             )
         return line
 
@@ -90,14 +90,14 @@ class Lines(_PerProcess):
 
 
 class PictureSource(Protocol):
-    """Grey pictures, uint8 (H, W), by image id."""
+    """Grey images, uint8 (H, W), by image id."""
 
     name: str
 
     def __contains__(self, image_id: str) -> bool: ...
 
     def get(self, image_id: str) -> np.ndarray:
-        """Return a picture. Raises UserError or StoreError if it cannot be read."""
+        """Return an image. Raises UserError or StoreError if it cannot be read."""
 
 
 class Frames(_PerProcess):
@@ -119,9 +119,9 @@ class Frames(_PerProcess):
 
 
 class PictureTable:
-    """Pictures (JPEG or PNG of eight bits) of a table with the columns image_id and path.
+    """Images (JPEG or PNG of eight bits) of a table with the columns image_id and path.
 
-    A relative path is one below ``root``, by default the table's folder. Raises UserError if a column is missing.
+    A relative path is relative to ``root``, by default the table's folder. Raises UserError if a column is missing.
     """
 
     def __init__(self, path: str | Path, root: str | Path = ""):
@@ -149,7 +149,7 @@ class PictureTable:
 
 
 def picture_source(frames: list[str] | list[Path] | None, pictures: str | Path | None) -> PictureSource:
-    """Return the pictures of the table ``pictures`` where it is given, else the shards ``frames``."""
+    """Return the images of the table ``pictures`` if it is given, else those of the shards ``frames``."""
     return PictureTable(pictures) if pictures else Frames(frames or [])
 
 
@@ -164,7 +164,7 @@ class Masks(_PerProcess):
         for path in paths:
             with Shard(path, key="mask_id") as shard:
                 held[Path(path).stem] = Path(path), frozenset(shard.ids)
-            with h5py.File(path) as file:  # the shape alone: a damaged row is the matter of the pair that reads it
+            with h5py.File(path) as file:  # only the shape: a damaged row fails when its pair is read
                 rows, packed = file["mask"].shape[1:]
                 self.shape = (rows, 8 * packed)
         self._place = {

@@ -1,9 +1,9 @@
-"""Texts to token ids, the same ids as LISA's tokenizer gives (transformers 4.31, its slow Llama tokenizer).
+"""Encode texts as token ids, with the same ids as LISA's tokenizer (the slow Llama tokenizer of transformers 4.31).
 
-That tokenizer cuts a text at the tokens that LISA added, drops white space beside them, and encodes each piece with a
-leading "▁". Later versions keep the space, so that a "▁" would stand between "ASSISTANT:" and [SEG] and the mask would
-be read from another position. Here the cutting is done before any tokenizer sees the text, so that its version, and
-how it treats added tokens, makes no difference.
+That tokenizer splits a text at the tokens that LISA added, drops white space beside them, and encodes each piece with a
+leading "▁". Later versions keep the space, which would put a "▁" between "ASSISTANT:" and [SEG], and the mask would be
+read from another position. This module splits the text before any tokenizer sees it. So neither the tokenizer's version
+nor its treatment of added tokens makes a difference.
 """
 
 import re
@@ -20,7 +20,7 @@ from cxr.base.errors import UserError
 from cxr.ils.rosalia.prompts import END, IMAGE, IMAGE_END, IMAGE_START, SEG, SYSTEMS, prompt
 
 IGNORED = -100
-"""Label of a token that the loss leaves out."""
+"""Label of a token that the loss ignores."""
 UNKNOWN, BEGIN = "<unk>", "<s>"
 _ADDED = (SEG, IMAGE_START, IMAGE_END)
 _MARKS = (*_ADDED, IMAGE, END)
@@ -30,7 +30,7 @@ _RESERVED = (*_MARKS, BEGIN, UNKNOWN)
 
 @dataclass(frozen=True)
 class Tokens:
-    """A tokenizer and the ids that the model must know: of [SEG], the image, padding, begin and end of a text."""
+    """A tokenizer and the ids that the model needs: [SEG], image, padding, begin and end of a text."""
 
     tokenizer: PreTrainedTokenizerBase
     seg: int
@@ -41,21 +41,21 @@ class Tokens:
 
     @classmethod
     def load(cls, folder: str | Path) -> "Tokens":
-        """Read a tokenizer that :meth:`save` wrote. Raises UserError if it is missing or does not know the tokens."""
+        """Read a tokenizer that :meth:`save` wrote. Raises UserError if it is missing or lacks the tokens."""
         return cls._of(_read(folder), str(folder))
 
     @classmethod
     def prepare(cls, source: str | Path | PreTrainedTokenizerBase) -> "Tokens":
         """Add LISA's tokens to a tokenizer (or one in a folder): [SEG], then <im_start>, <im_end>, then <image>.
 
-        Those that it has keep their ids. Padding is ``<unk>``, as LISA sets it. Raises UserError if the folder cannot
-        be read or the tokenizer splits [SEG].
+        Tokens that it already has keep their ids. Padding is ``<unk>``, as in LISA. Raises UserError if the folder
+        cannot be read or the tokenizer splits [SEG].
         """
         given = isinstance(source, PreTrainedTokenizerBase)
         tokenizer = source if given else _read(source)
         tokenizer.pad_token = tokenizer.unk_token
         tokenizer.padding_side = "right"
-        # matched in the raw text: else a tokenizer may put a piece of white space before it
+        # matched in the raw text: else a tokenizer may put a white-space token before it
         tokenizer.add_tokens([AddedToken(SEG, normalized=False, special=False)])
         for token in (IMAGE_START, IMAGE_END, IMAGE):
             tokenizer.add_tokens([AddedToken(token, normalized=False, special=True)], special_tokens=True)
@@ -72,7 +72,7 @@ class Tokens:
             ):
                 raise UserError(
                     f"{where} turns {text!r} into the ids {found}, where {token} must be one id of its own: "
-                    "prepare the tokenizer of LISA-7B-v1 or of its Llama anew"
+                    "prepare the tokenizer of LISA-7B-v1 or of its Llama again"
                 )
         named = {"pad": tokenizer.pad_token_id, "bos": tokenizer.bos_token_id, "eos": tokenizer.eos_token_id}
         for name, value in named.items():
@@ -81,7 +81,7 @@ class Tokens:
         return cls(tokenizer, ids[SEG], ids[IMAGE], **named)
 
     def __len__(self) -> int:
-        """Return how many rows the model's embedding needs at least."""
+        """Return the minimum number of rows of the model's embedding."""
         return len(self.tokenizer)
 
     def save(self, folder: str | Path) -> None:
@@ -91,12 +91,12 @@ class Tokens:
     def encode(
         self, instruction: str, answer: str | None, conversation: str, features: int, max_length: int
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return (input_ids, labels), int64 (L,): the image token stands ``features`` times, for the image's features.
+        """Return (input_ids, labels), int64 (L,): the image token is repeated ``features`` times.
 
-        Labels are IGNORED up to where the answer begins (so all of them with ``answer`` None), then the answer's ids
-        and the end. Text with an answer is cut at ``max_length`` tokens, image included; a prompt alone never (LISA).
-        Raises UserError for an instruction or answer that holds one of the tokenizer's own tokens, and for an
-        instruction after which no token of the answer is left.
+        Labels are IGNORED up to the answer (all labels with ``answer`` None), then the answer's ids and the end token.
+        Text with an answer is cut at ``max_length`` tokens, image included; a prompt without an answer is never cut
+        (LISA). Raises UserError for an instruction or answer that holds one of the tokenizer's special tokens, and for
+        an instruction that leaves no room for a token of the answer.
         """
         for name, text, allowed in (("instruction", instruction, ()), ("answer", answer or "", (SEG,))):
             for token in _RESERVED:
@@ -133,7 +133,7 @@ class Tokens:
         return ids
 
     def decode(self, ids: Iterable[int] | torch.Tensor) -> str:
-        """Return the text of ids, special tokens included, the image left out (LISA's evaluation)."""
+        """Return the text of ids with special tokens but without the image (LISA's evaluation)."""
         own = {self.tokenizer.convert_tokens_to_ids(token): token for token in _ADDED}
         own |= {self.bos: BEGIN, self.eos: END}
         texts, run = [], []
@@ -161,14 +161,14 @@ def _read(folder: str | Path) -> PreTrainedTokenizerBase:
         alone = (folder / "tokenizer.model").is_file() and not (folder / "tokenizer.json").is_file()
         if alone and find_spec("sentencepiece") is None:
             raise UserError(
-                f"{folder} holds its tokenizer as tokenizer.model alone: install sentencepiece to read it"
+                f"{folder} holds only tokenizer.model of its tokenizer: install sentencepiece to read it"
             ) from None
         fault = next(iter(str(error).splitlines()), type(error).__name__)
-        raise UserError(f"{folder} holds no readable tokenizer: get its files anew ({fault})") from None
+        raise UserError(f"{folder} holds no readable tokenizer: download its files again ({fault})") from None
 
 
 def word_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
-    """Return the lite model's tokenizer: every word and punctuation mark of the texts and of the prompts is a token.
+    """Return the lite model's tokenizer: every word and punctuation mark of the texts and prompts is a token.
 
     Deterministic: ``<unk>`` 0, ``<s>`` 1, ``</s>`` 2, then the words sorted. Single spaces survive a round trip.
     """

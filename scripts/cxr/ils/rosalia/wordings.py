@@ -1,4 +1,4 @@
-"""In which wording an instruction is asked: its plain text, one drawn among it and its paraphrases, or a persona's."""
+"""Choose the wording of an instruction: its plain text, a draw among it and its paraphrases, or a persona's."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,12 +9,12 @@ from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_lines
 
 NO_WORDING = "no_wording"
-"""Fault of a pair whose instruction has no wording of the persona that it is to be asked in."""
+"""Fault of a pair whose instruction has no wording of the persona."""
 FIELDS = ("instruction", "persona", "wordings")
 
 
 class Wording(Protocol):
-    """Gives the text that a pair is asked with. ``chance``: a number from 0 to 1 that was drawn for it."""
+    """Returns the text that a pair is asked with. ``chance``: a number from 0 to 1 that was drawn for the pair."""
 
     def text(self, line: Mapping, chance: float) -> str: ...
 
@@ -28,7 +28,7 @@ class Plain:
 
 
 class Drawn:
-    """The instruction or one of its paraphrases, all alike; an instruction without any is asked as it is."""
+    """The instruction or one of its paraphrases, with equal chances; without paraphrases, the instruction."""
 
     def __init__(self, path: str | Path):
         """``path``: the wordings of the paraphrase stage."""
@@ -41,23 +41,23 @@ class Drawn:
         return [instruction, *self.known.get(instruction, [])]
 
     def text(self, line: Mapping, chance: float) -> str:
-        """Return the wording that the chance falls on; 0 is the plain one."""
+        """Return the wording that the chance selects; 0 is the plain text."""
         texts = self.texts(line["instruction"])
         return texts[int(chance * len(texts))]
 
 
 class Persona:
-    """A wording of one persona, which of them a function of (seed, pair, persona)."""
+    """A wording of one persona, chosen by (seed, pair, persona)."""
 
     def __init__(self, path: str | Path, persona: str, seed: int):
         """``path``: the wordings of the paraphrase stage."""
         self.persona, self.seed = persona, seed
         self.known = {line["instruction"]: line["wordings"] for line in _lines(path) if line["persona"] == persona}
         if not self.known:
-            raise UserError(f"{path} holds no wording of the persona {persona!r}: run snakemake paraphrase anew")
+            raise UserError(f"{path} holds no wording of the persona {persona!r}: run snakemake paraphrase again")
 
     def text(self, line: Mapping, chance: float) -> str:
-        """Return the pair's wording. Raises UserError (``NO_WORDING``) where its instruction has none."""
+        """Return the pair's wording. Raises UserError (``NO_WORDING``) if its instruction has none."""
         texts = self.known.get(line["instruction"])
         if not texts:
             raise UserError(NO_WORDING)
@@ -67,5 +67,5 @@ class Persona:
 def _lines(path: str | Path):
     for line in read_lines(path):
         if any(name not in line for name in FIELDS):
-            raise UserError(f"{path} holds no wordings of instructions: run snakemake paraphrase anew")
+            raise UserError(f"{path} holds no wordings of instructions: run snakemake paraphrase again")
         yield line
