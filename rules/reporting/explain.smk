@@ -35,5 +35,5 @@ rule explain:
     input:
         lambda wildcards: wanted(
             expand("results/explain/{study}.html", study=PLAN.explain["page"] or []),
-            "explain wants a study: snakemake explain --config study=<study_id>",
+            "explain needs a study: snakemake explain --config study=<study_id>",
         ),

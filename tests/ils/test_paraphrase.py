@@ -101,9 +101,9 @@ def test_a_wording_is_read(text, kind, lesion, places):
         ("Segment the pneumothorax and the edema in the right lung base.", "a word that changes the meaning"),
         (
             "Segment the edema in the right lung base and predict its type.",
-            "asks for the type of a lesion without types",
+            "asks for the type of a lesion without one",
         ),
-        ("Segment the opacity and predict its type.", "asks for the type of a lesion without types"),
+        ("Segment the opacity and predict its type.", "asks for the type of a lesion without one"),
         ("Segment the cardiomegaly in the right lung.", "names a place of the heart"),
         ("Segment the edema in the right lung base. [SEG]", "a character that no instruction holds"),
         ("Segment the edema <image> in the right lung base.", "a character that no instruction holds"),
@@ -151,7 +151,7 @@ def test_no_name_means_two_things():
 REASONS = {
     "longer than any instruction", "a character that no instruction holds", "names more than one lesion type",
     "names no lesion type", "a word that changes the meaning", "asks for no mask", "names a place of the heart",
-    "asks for the type of a lesion without types",
+    "asks for the type of a lesion without one",
 }  # fmt: skip
 PIECES = st.sampled_from(
     ["Segment", "the", "edema", "heart", "enlarged heart", "in", "right", "left lung", "both", "no", "type", "opacity"]

@@ -197,7 +197,7 @@ def changed(original: dict[str, torch.Tensor], **changes: torch.Tensor | None) -
         ({"model__visual_model__prompt_encoder__no_mask_embed__weight": None}, ["no_mask_embed"]),
         ({CLIP.replace(".", "__") + "vision_model__post_layernorm__bias": None}, ["post_layernorm.bias"]),
         ({"model__embed_tokens__weight": None}, ["model.embed_tokens.weight"]),
-        ({"model__segmenter__weight": torch.ones(2)}, ["model.segmenter.weight", "no place"]),
+        ({"model__segmenter__weight": torch.ones(2)}, ["model.segmenter.weight", "not a tensor of LISA"]),
         ({"model__layers__3__mlp__up_proj__weight": torch.ones(2)}, ["no model.layers.3.mlp.up_proj.weight"]),
         ({"lm_head__weight": torch.ones(95, 64)}, ["shape differs of lm_head.weight"]),
         ({"model__mm_projector__weight": torch.ones(64, 49)}, ["shape differs of model.mm_projector.weight"]),

@@ -154,7 +154,7 @@ def test_a_checkpoint_of_another_training_is_not_gone_on_with(tmp_path, given, m
         patched.setattr(Fit, "_update", lambda *given: done.append(given[1]) or original(*given))
         went_on = train(tmp_path / "out", given, made, code=code)
     assert done == list(range(len(updates(went_on))))
-    assert "holds a checkpoint of other settings, pairs or code: the training begins anew" in caplog.text
+    assert "holds a checkpoint of other settings, pairs or code: the training starts again" in caplog.text
     assert written(went_on) == written(train(tmp_path / "fresh", given, made, code=code))
 
 

@@ -390,7 +390,7 @@ def test_nothing_compared_is_no_row():
     empty = pl.DataFrame(schema=VALUES)
     gone = pl.DataFrame([("r", "i", "no_image", "")], schema=LEFT, orient="row")
     assert counts(empty, gone).rows() == [
-        ("r", "no_image", 1, "the reference names a picture that is not in the cohort")
+        ("r", "no_image", 1, "the reference names an image that is not in the cohort")
     ]
 
 

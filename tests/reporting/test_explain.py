@@ -318,7 +318,7 @@ def test_a_study_given_as_a_number_is_looked_for_as_text(results):
     assert asked({"study": 50414267}, results)["study"] == "50414267"
     assert asked({}, results) == {"study": "", "held": "", "page": ""}
     with pytest.raises(
-        UserError, match=re.escape("""give a study_id of it (one of digits with zeros before it as study="'007'")""")
+        UserError, match=re.escape("""give a study_id of it (an id with leading zeros as study="'007'")""")
     ):
         asked({"study": 7}, results)
 

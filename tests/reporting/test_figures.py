@@ -83,7 +83,13 @@ def story() -> Story:
 def test_a_panel_has_its_eight_parts_and_says_what_happened():
     figure = draw(story())
     titles = {axes.get_title() for axes in figure.axes}
-    assert {"image x", "edited image, no lesion", "organs on x", "zones on the edited image", "lesion masks"} <= titles
+    assert {
+        "image",
+        "edited image, without lesions",
+        "organs on the image",
+        "zones on the edited image",
+        "lesion masks",
+    } <= titles
     words = "\n".join(text.get_text() for axes in figure.axes for text in axes.texts)
     assert "ILD 0.50: productive" in words
     assert "ILD 0.50: conf" in words

@@ -98,10 +98,10 @@ def test_half_of_the_boxes_shown_are_kept_ones(verdicts, number, shown):
     [
         (
             0,
-            "kept: overlap with the reported place 0.249, confidence 0.300, anomalous share 0.500, "
+            "kept: overlap with the reported location 0.249, confidence 0.300, anomalous share 0.500, "
             "overlap with a lung 0.099",
         ),
-        (1, "dropped: overlap with the reported place 0.249 < 0.25"),
+        (1, "dropped: overlap with the reported location 0.249 < 0.25"),
         (0b1010, "dropped: confidence 0.300 < 0.2, overlap with a lung 0.099 < 0.1"),
         (0b10000, "dropped: no pixel"),
         (0b100000, "dropped: nothing left to mask"),
@@ -115,7 +115,7 @@ def test_a_reason_names_what_failed_and_its_number(verdict, words):
 
 
 @pytest.mark.parametrize(
-    ("verdict", "words"), [(0, "kept"), (0b11, "dropped: overlap with the reported place, confidence")]
+    ("verdict", "words"), [(0, "kept"), (0b11, "dropped: overlap with the reported location, confidence")]
 )
 def test_a_reason_has_no_number_of_maps_that_have_changed(verdict, words):
     judged = Judged(dict.fromkeys(MEASURED, 0.0), ["size"])
@@ -375,7 +375,7 @@ def test_the_gallery_says_of_each_box_what_the_verdict_says(workflow_run, page):
         if verdicts:
             assert line["counted"].startswith(f"{verdicts.count(0)} of {len(verdicts)} boxes")
             # what is drawn is what the sentence says
-            told = re.search(r"drawn are (\d+) of the kept and (\d+) of the dropped", line["counted"])
+            told = re.search(r"(\d+) kept and (\d+) dropped boxes are drawn", line["counted"])
             drawn = tuple(map(int, told.groups())) if told else (verdicts.count(0), len(verdicts) - verdicts.count(0))
             assert drawn == (kept, len(line["judged"]) - kept)
             assert kept >= min(verdicts.count(0), 4)
@@ -398,8 +398,8 @@ def report_lines(run: Path) -> list[dict]:
     [
         ([], [], ""),
         ([0, 0, 4], [1, 1, 0], "2 of 3 boxes kept at the threshold set x; all are drawn"),
-        ([0] * 6 + [1] * 94, [1] * 4, f"{KEPT}; drawn are 4 of the kept and 0 of the dropped"),
-        ([0] * 6 + [1] * 94, [1, 1, 0, 0], f"{KEPT}; drawn are 2 of the kept and 2 of the dropped"),
+        ([0] * 6 + [1] * 94, [1] * 4, f"{KEPT}; 4 kept and 0 dropped boxes are drawn"),
+        ([0] * 6 + [1] * 94, [1, 1, 0, 0], f"{KEPT}; 2 kept and 2 dropped boxes are drawn"),
     ],
 )  # fmt: skip
 def test_how_many_boxes_are_drawn_is_told(verdicts, drawn, words):

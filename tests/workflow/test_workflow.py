@@ -151,7 +151,7 @@ COLUMNS = "subject_id,study_id,image_id,image_path,report_path\n"
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["explain"], "explain wants a study: snakemake explain --config study=<study_id>"),
+        (["explain"], "explain needs a study: snakemake explain --config study=<study_id>"),
         (["agreement"], "agreement.references is empty, so there is nothing to compare with"),
         (["review_merge"], "review.sheets is empty: give the experts' filled sheets"),
         (["predict"], "predict needs --config image=chest.dcm"),

@@ -119,7 +119,7 @@ def _type(lesion: str, placed: bool, typed: bool) -> str:
     if placed and lesion == CARDIOMEGALY:
         raise Unread("names a place of the heart")
     if typed and not (placed and lesion == OPACITY):
-        raise Unread("asks for the type of a lesion without types")
+        raise Unread("asks for the type of a lesion without one")
     return INFERENCE if typed else BASIC if placed else GLOBAL
 
 

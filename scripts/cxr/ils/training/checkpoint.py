@@ -1,7 +1,7 @@
-"""What a training over several processes resumes from: whole tensors, whatever number of processes share them.
+"""Checkpoints of a training over several processes. They hold whole tensors, so the number of processes may change.
 
-One safetensors file: of each trained tensor its float32 weight and AdamW's two moments; in the header the number of
-steps that AdamW has done, and how far the training is. It is read and written a tensor at a time.
+A checkpoint is one safetensors file: the float32 weight and AdamW's two moments of each trained tensor, and in the
+header AdamW's number of steps and the training's progress. It is read and written one tensor at a time.
 """
 
 import json
@@ -19,15 +19,15 @@ NAME = "checkpoint.safetensors"
 WEIGHT, MOMENTS = "weight", ("exp_avg", "exp_avg_sq")
 """The parts of a tensor, the moments as AdamW calls them."""
 Gather = Callable[[str, str], torch.Tensor]
-"""Of (tensor, part) the whole, float32; all processes ask for the same at the same time."""
+"""Returns the whole float32 tensor of (name, part); all processes ask for the same one at the same time."""
 
 
 def write(
     folder: Path, shapes: dict[str, tuple[int, ...]], gather: Gather, state: dict, steps: int, first: bool
 ) -> None:
-    """Write a checkpoint, all or nothing; ``first``: whether this process is the one that writes.
+    """Write a checkpoint atomically; ``first``: whether this process is the one that writes.
 
-    ``steps``: of the optimiser, 0 where it has no moments yet.
+    ``steps``: the optimiser's steps, 0 if it has no moments yet.
     """
     parts = (WEIGHT, *MOMENTS) if steps else (WEIGHT,)
     kinds = {f"{part}/{name}": (shape, torch.float32) for part in parts for name, shape in shapes.items()}
@@ -37,7 +37,7 @@ def write(
         return gather(name, part)
 
     if not first:
-        for key in sorted(kinds):  # in the order of the file, for each is gathered from all
+        for key in sorted(kinds):  # in the file's order, because each tensor is gathered from all processes
             get(key)
         return
     with atomic(folder / NAME) as temporary:
@@ -45,9 +45,9 @@ def write(
 
 
 def read(folder: Path, take: Callable[[str, str, torch.Tensor], None]) -> tuple[dict, int] | None:
-    """Give every tensor of a checkpoint to ``take(name, part, whole)``; return its state and the optimiser's steps.
+    """Pass every tensor of a checkpoint to ``take(name, part, whole)``; return its state and the optimiser's steps.
 
-    None if there is none. Raises UserError for one that is damaged.
+    None without a checkpoint. Raises UserError for a damaged one.
     """
     path = folder / NAME
     if not path.is_file():
@@ -60,4 +60,4 @@ def read(folder: Path, take: Callable[[str, str, torch.Tensor], None]) -> tuple[
                 take(name, part, file.get_tensor(key))
             return json.loads(about["state"]), int(about["steps"])
     except (SafetensorError, OSError, KeyError, ValueError) as error:
-        raise UserError(f"{path} is damaged ({error}): delete its folder, and the training begins anew") from None
+        raise UserError(f"{path} is damaged ({error}): delete its folder, and the training starts again") from None

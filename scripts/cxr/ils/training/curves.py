@@ -1,4 +1,4 @@
-"""The course of a training as a picture: losses of the updates, scores of the epochs."""
+"""Draw the course of a training: losses by update, scores by epoch."""
 
 from itertools import pairwise
 
@@ -13,16 +13,16 @@ COLOURS = {"loss": BLACK, "text": BLUE, "bce": VERMILION, "dice": GREEN}
 SCORES = {"giou": ("gIoU", BLUE, "o"), "ciou": ("cIoU", ORANGE, "s"), "n_acc": ("N-Acc", GREEN, "^")}
 DPI = 110
 POINTS = 200
-"""Most points of a curve: updates are averaged in as many groups."""
+"""Maximum number of points of a curve; the updates are averaged in that many groups."""
 
 
 def run_curves(*, updates: str, epochs: str, figure: str) -> None:
-    """Draw the tables ``updates`` and ``epochs`` of a training into the picture ``figure``."""
+    """Draw the tables ``updates`` and ``epochs`` of a training into the file ``figure``."""
     save(curves(read_table(updates), read_table(epochs)), figure, DPI)
 
 
 def curves(updates: pl.DataFrame, epochs: pl.DataFrame) -> Figure:
-    """Draw losses by update, skipped updates left out, and scores by epoch with the kept one marked."""
+    """Draw losses by update without skipped updates, and scores by epoch with the kept epoch marked."""
     figure = Figure(figsize=(11, 4.2), layout="constrained")
     left, right = figure.subplots(1, 2)
     kept = updates.filter(~pl.col("skipped"))

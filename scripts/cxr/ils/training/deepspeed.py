@@ -1,4 +1,4 @@
-"""The runner deepspeed: ZeRO-2, one process a GPU, as the published code trains."""
+"""The runner deepspeed: ZeRO-2 with one process per GPU, as in the published code."""
 
 import math
 import os
@@ -17,26 +17,26 @@ from cxr.ils.training import checkpoint, parts
 from cxr.ils.training.recipe import Recipe
 
 WRITING = timedelta(days=1)
-"""How long ranks wait for one that writes."""
+"""How long ranks wait for a rank that writes."""
 
 
 class Runner:
-    """Gradients and updates shared out over processes; see :class:`cxr.ils.training.plain.Runner`.
+    """Gradients and updates distributed over processes; see :class:`cxr.ils.training.plain.Runner`.
 
-    With bfloat16 the model is bfloat16, and the optimiser keeps float32 weights of its own. ``patience``: how long a
-    process waits for another that does not answer, until it raises an error.
+    With bfloat16 the model is bfloat16, and the optimiser keeps its own float32 weights. ``patience``: how long a
+    process waits for another that does not answer before it raises an error.
     """
 
     def __init__(self, model: Rosalia, recipe: Recipe, device: torch.device, patience: timedelta):
         if device.type == "cuda":
             device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
             torch.cuda.set_device(device)
-        # DeepSpeed's gradients go through groups that it makes with torch's defaults, whatever it is given here
+        # DeepSpeed sends gradients through groups made with torch's defaults, whatever it is given here
         distributed_c10d.default_pg_timeout = distributed_c10d.default_pg_nccl_timeout = patience
         backend = "nccl" if device.type == "cuda" else "gloo"
         deepspeed.init_distributed(dist_backend=backend, timeout=patience, verbose=False)
         self.rank, self.ranks, self.device = comm.get_rank(), comm.get_world_size(), device
-        # for waiting alone, on the CPU: the other group gives up after minutes
+        # a CPU group only for waiting: the other group times out after minutes
         self._patient = distributed.new_group(backend="gloo", timeout=WRITING)
         self.parameters = parts.choose(model, recipe.trained)
         self.engine, self.optimiser, _, _ = deepspeed.initialize(
@@ -63,7 +63,7 @@ class Runner:
         self.model = model
 
     def forward(self, work: Callable[[Rosalia], dict]) -> dict:
-        """Return what ``work(model)`` gives; gradients are gathered as they come."""
+        """Return the result of ``work(model)``; gradients are gathered as they are computed."""
         return work(self.engine)
 
     def backward(self, loss: torch.Tensor, parts: int, last: bool) -> None:
@@ -71,12 +71,12 @@ class Runner:
         self.engine.set_gradient_accumulation_boundary(last)
         self.engine.backward(loss * (self.engine.gradient_accumulation_steps() / parts))
         if not last:
-            self.engine.step()  # which only counts
+            self.engine.step()  # only counts the micro-batch
 
     def update(self, rate: float) -> float:
-        """Change the weights at the learning rate ``rate``; return the norm of the gradient before it was clipped.
+        """Change the weights at the learning rate ``rate``; return the norm of the gradient before clipping.
 
-        Where that is no finite number nothing changes, on any rank.
+        If the norm is not finite, no weight changes on any rank.
         """
         for group in self.optimiser.param_groups:
             group["lr"] = rate
@@ -90,17 +90,17 @@ class Runner:
         return held.cpu()
 
     def wait(self) -> None:
-        """Wait for all ranks, as long as it takes: one may be writing gigabytes."""
+        """Wait for all ranks for as long as it takes, because one may be writing gigabytes."""
         distributed.barrier(self._patient)
 
     def save(self, folder: Path, state: dict) -> None:
-        """Write all that a training resumes from into ``folder``, all or nothing."""
+        """Write a checkpoint into ``folder`` atomically."""
         shapes = {name: tuple(parameter.shape) for name, parameter in self.parameters.items()}
         checkpoint.write(folder, shapes, self._whole, state, self._steps(), self.rank == 0)
         self.wait()
 
     def load(self, folder: Path) -> dict | None:
-        """Take up what :meth:`save` wrote last, over any number of ranks; return its ``state``, None for none."""
+        """Load the last checkpoint, over any number of ranks; return its ``state``, None without one."""
         for flat in self.optimiser.single_partition_of_fp32_groups:
             # as AdamW makes them at its first step
             moments = {part: torch.zeros_like(flat) for part in checkpoint.MOMENTS}
@@ -115,12 +115,12 @@ class Runner:
         return held[0] if held else None
 
     def _steps(self) -> int:
-        """Return how many steps the optimiser has done; skipped updates are none."""
+        """Return the optimiser's number of steps; skipped updates do not count."""
         states = [self.optimiser.optimizer.state.get(flat) for flat in self.optimiser.single_partition_of_fp32_groups]
         return int(states[0]["step"]) if states[0] else 0
 
     def _whole(self, name: str, part: str) -> torch.Tensor:
-        """Put a tensor together that the ranks share."""
+        """Assemble a tensor that the ranks share."""
         found = torch.zeros(self.parameters[name].numel(), device=self.device)
         if piece := self._piece(name, part):
             here, own = piece
@@ -129,7 +129,7 @@ class Runner:
         return found.view(self.parameters[name].shape)
 
     def _take(self, name: str, part: str, whole: torch.Tensor) -> None:
-        """Take of a whole tensor what this rank has of it."""
+        """Copy this rank's part of a whole tensor."""
         whole = whole.to(self.device)
         if piece := self._piece(name, part):
             here, own = piece
@@ -138,7 +138,7 @@ class Runner:
             self.parameters[name].data.copy_(whole)
 
     def _piece(self, name: str, part: str) -> tuple[slice, torch.Tensor] | None:
-        """Return which values of a tensor this rank has, and the float32 memory that holds them; None for none."""
+        """Return this rank's slice of a tensor and the float32 memory that holds it; None if it holds none."""
         mapping = self.parameters[name]._hp_mapping
         if mapping is None:
             return None

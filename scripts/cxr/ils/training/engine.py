@@ -1,4 +1,4 @@
-"""What a training starts from, and how an engine that makes it is found by its name."""
+"""The interface of training engines, which make the model that a training starts from, and loading one by name."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -29,7 +29,7 @@ class Start(Protocol):
     def make(self, folder: Path, texts: Iterable[str]) -> None:
         """Write the model and its tokenizer into ``folder``; ``texts``: all prompts with answers of the training set.
 
-        Raises UserError for weights that are missing, damaged or of another shape.
+        Raises UserError for missing or damaged weights, or weights of another shape.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""A trained model in the layouts of published checkpoints, for code that was written for LISA or for SAM."""
+"""Export a trained model in the layouts of the published checkpoints, for code written for LISA or SAM."""
 
 import shutil
 from pathlib import Path
@@ -13,11 +13,12 @@ TOKENIZER = (
 
 
 def run_published(*, model: str | Path, published: str | Path, base: str | Path | None = None) -> None:
-    """Turn the folder ``model`` of a training into the folder ``published``, bfloat16 as published models are.
+    """Convert the folder ``model`` of a training to the folder ``published``, in bfloat16 like the published models.
 
-    CLIP's weights go with it, for they may have been trained. ``base``: folder, or config.json in it, of the published
-    model that the training began from, whose config.json and tokenizer are taken over; without it both tell of
-    ``model``. The folder is there only when it is whole. Raises UserError for a model that is missing or damaged.
+    CLIP's weights are included, because they may have been trained. ``base``: folder, or config.json in it, of the
+    published model that the training started from, whose config.json and tokenizer are copied; without it both are
+    written from ``model``. The folder appears only when it is complete. Raises UserError for a missing or damaged
+    model.
     """
     if base:
         base = Path(base).parent if Path(base).is_file() else Path(base)
@@ -26,7 +27,7 @@ def run_published(*, model: str | Path, published: str | Path, base: str | Path 
         words = Path(base or model)
         found = [words / name for name in TOKENIZER if (words / name).is_file()]
         if not found:
-            raise UserError(f"{words} holds no tokenizer ({', '.join(TOKENIZER[:3])}): make or get it anew")
+            raise UserError(f"{words} holds no tokenizer ({', '.join(TOKENIZER[:3])}): make or get it again")
         for path in found:
             shutil.copyfile(path, making / path.name)
 

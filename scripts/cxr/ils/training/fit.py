@@ -1,4 +1,4 @@
-"""The loop: epochs of updates, a look at the validation split, the best model kept, and a way back after a kill."""
+"""The training loop: run updates by epoch, score the validation split, keep the best model, and resume after a kill."""
 
 import logging
 import math
@@ -28,12 +28,12 @@ log = logging.getLogger("cxr")
 LOSSES = ("loss", "text", "bce", "dice")
 STOP = "stop"
 NOTED = (*LOSSES, "positives", "pairs", STOP)
-"""What is noted of an update: means over its micro-batches, numbers of pairs, and of processes told to stop."""
+"""Values logged per update: means over its micro-batches, numbers of pairs, and of processes told to stop."""
 
 
 @dataclass
 class Course:
-    """How far a training is and what it noted on the way; builtins alone, so that it can be saved."""
+    """Progress and log of a training; only builtins, so that it can be saved."""
 
     update: int = 0
     skipped: int = 0
@@ -44,12 +44,12 @@ class Course:
 
 @dataclass(frozen=True)
 class Plan:
-    """How many updates there are, and micro-batches in them."""
+    """The number of updates, and of micro-batches in them."""
 
     micro: int
-    """micro-batches of an epoch, on each rank"""
+    """micro-batches of an epoch on each rank"""
     together: int
-    """micro-batches of an update, on each rank; the last one of an epoch may have fewer"""
+    """micro-batches of an update on each rank; the last update of an epoch may have fewer"""
     epochs: int
 
     @property
@@ -65,14 +65,14 @@ class Plan:
 
 @dataclass(frozen=True)
 class Execution:
-    """How a training is run; no result depends on it."""
+    """How a training is executed; no result depends on it."""
 
     workers: int
-    """Processes that read the pairs; 0 to read them in between."""
+    """Number of processes that read the pairs; 0: the training process reads them."""
     checkpoint_every: int
     """Updates between two checkpoints."""
     told_to_stop: Callable[[], bool] = lambda: False
-    """Whether this process was told to stop: then all processes write a checkpoint and end."""
+    """Whether this process was told to stop; then all processes write a checkpoint and end."""
 
 
 class Fit:
@@ -104,9 +104,9 @@ class Fit:
         self.plan = Plan(self.draws.batches(), recipe.together(runner.ranks), recipe.epochs)
 
     def run(self, tensorboard: str) -> Course:
-        """Train from where an interrupted run wrote its last checkpoint, or from the beginning, to the end.
+        """Train to the end, from the last checkpoint of an interrupted run or from the beginning.
 
-        The best weights, or the last where no epoch was scored, lie in ``folder``/best.pt then.
+        ``folder``/best.pt then holds the best weights, or the last ones if no epoch was scored.
         """
         held = self.runner.load(self.folder)
         course = Course(**held) if held else Course()
@@ -114,7 +114,7 @@ class Fit:
         if first:
             log.info("training resumes at update %d of %d", first, self.plan.total)
         board = self._board(tensorboard, course) if self.runner.rank == 0 else None
-        self._look(course, board)  # which a run that was told to stop at an epoch's end left to this one
+        self._look(course, board)  # a run that was told to stop at an epoch's end left this to the next run
         for update, batches in progress(self._updates(first), self.plan.total - first, "updates"):
             noted = self._update(update, batches, course)
             stop = noted.pop(STOP)
@@ -136,7 +136,7 @@ class Fit:
         return course
 
     def _look(self, course: Course, board: SummaryWriter | None) -> None:
-        """Score the validation split where an epoch that is to be scored has come to its end and is not scored yet."""
+        """Score the validation split if a finished epoch is due for scoring and not yet scored."""
         epoch, rest = divmod(course.update, self.plan.per_epoch)
         due = epoch % self.options.validate_every == 0 or course.update == self.plan.total
         if rest == 0 and due and epoch and not any(noted["epoch"] == epoch for noted in course.epochs):
@@ -145,7 +145,7 @@ class Fit:
 
     @staticmethod
     def _board(folder: str, course: Course) -> SummaryWriter:
-        """Open TensorBoard's files anew, with the course so far: what a killed run had written may be gone."""
+        """Rewrite TensorBoard's files with the course so far, because a killed run may have lost some of them."""
         shutil.rmtree(folder, ignore_errors=True)
         board = SummaryWriter(folder)
         for group, notes in (("update", course.updates), ("validation", course.epochs)):
@@ -154,7 +154,7 @@ class Fit:
         return board
 
     def _updates(self, first: int) -> Iterator[tuple[int, list[Batch]]]:
-        """Yield each update from the ``first`` on with its micro-batches, all through the training's epochs."""
+        """Yield each update from the ``first`` on with its micro-batches, to the end of the last epoch."""
         for epoch in range(first // self.plan.per_epoch, self.plan.epochs):
             done = max(0, first - epoch * self.plan.per_epoch)
             self.draws.begin(epoch, done * self.plan.together)
@@ -172,7 +172,7 @@ class Fit:
     def _update(self, update: int, batches: list[Batch], course: Course) -> dict:
         recipe, runner = self.recipe, self.runner
         runner.model.train()
-        # dropout depends on the update alone, not on what was drawn before: after a kill it is the same
+        # dropout depends only on the update, not on earlier draws, so it is the same after a kill
         torch.manual_seed(stable_hash(self.options.seed, "update", update, runner.rank) % 2**63)
         rate = learning_rate(update, recipe.learning_rate, recipe.warmup, self.plan.total)
         sums = torch.zeros(len(NOTED), dtype=torch.float64)
@@ -182,7 +182,7 @@ class Fit:
             values = torch.stack([losses[name].detach().double() for name in LOSSES]).cpu() / len(batches)
             positives = sum(bool(mask.any()) for mask in batch.masks)
             sums += torch.cat([values / runner.ranks, torch.tensor([positives, len(batch.pair_ids), 0])])
-            # a loss that is no number must reach the gradient, by which all ranks see that the update is to be skipped
+            # a loss that is not a number must reach the gradient: by it all ranks see that the update is skipped
             healthy = bool(values.isfinite().all())
             runner.backward(
                 losses["loss"] if healthy else losses["loss"] * math.nan, len(batches), number == len(batches)
@@ -220,7 +220,7 @@ class Fit:
         found = scores(runner.model, self.held, self.recipe.micro_batch, self.how.workers, runner, runner.device)
         log.info("epoch %d: validation gIoU %.3f, N-Acc %.3f", epoch, found.giou, found.n_acc)
         course.epochs.append({"epoch": epoch, "update": course.update} | asdict(found))
-        # without a positive in the validation split every epoch is as good: the last one is kept
+        # without a positive in the validation split all epochs score alike: the last one is kept
         value = -math.inf if math.isnan(found.giou) else found.giou
         if value > course.best or math.isinf(value):
             course.best = value

@@ -1,4 +1,4 @@
-"""The engine lite: a small model of the same classes, whose weights are random before its training."""
+"""The engine lite: a small model of the same classes with random initial weights."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,7 +11,7 @@ from cxr.ils.training.engine import TrainingOptions
 
 
 class Lite:
-    """Makes the model of ``sizes`` (section ``training.lite.sizes``); its words are those of the training set."""
+    """Makes the model of ``sizes`` (section ``training.lite.sizes``); its vocabulary is that of the training set."""
 
     def __init__(self, sizes: dict, seed: int):
         self.sizes, self.seed = SimpleNamespace(**sizes), seed

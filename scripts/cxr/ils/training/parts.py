@@ -1,4 +1,4 @@
-"""What of the model is trained: adapters on the language model, and parts in full."""
+"""Choose the trained parts of the model: adapters on the language model, and parts in full."""
 
 from dataclasses import dataclass
 
@@ -21,14 +21,14 @@ PARTS = {
     "prompt_encoder": "sam.prompt_encoder.",
     "vision_encoder": "sam.vision_encoder.",
 }
-"""Names of ``training.<engine>.trained``, and how their tensors' names begin."""
+"""Values of ``training.<engine>.trained``, and the prefixes of their tensors' names."""
 ADAPTER = "lora_"
-"""How peft names the tensors of an adapter."""
+"""peft's names of an adapter's tensors."""
 
 
 @dataclass(frozen=True)
 class LoraOptions:
-    """Settings of the adapters; rank 0 for none."""
+    """Settings of the adapters; rank 0 for no adapters."""
 
     rank: int
     alpha: int
@@ -36,7 +36,7 @@ class LoraOptions:
 
 
 def adapted(llava: nn.Module) -> list[str]:
-    """Return the names of the linear layers that get an adapter: all of the language model's and its head."""
+    """Return the names of the linear layers that get an adapter: all of the language model and its head."""
     return [
         name
         for name, module in llava.named_modules()
@@ -61,7 +61,7 @@ def merge_adapters(model: Rosalia, adapters: LoraModel | None) -> None:
 
 
 def choose(model: Rosalia, trained: list[str]) -> dict[str, nn.Parameter]:
-    """Freeze all but the adapters and the parts named; return {name: parameter} of what is trained.
+    """Freeze all but the adapters and the named parts; return {name: parameter} of the trained parameters.
 
     An adapted layer that is also trained in full (the published code's lm_head) has both.
     """
@@ -72,5 +72,5 @@ def choose(model: Rosalia, trained: list[str]) -> dict[str, nn.Parameter]:
 
 
 def optimiser(parameters: dict[str, nn.Parameter], recipe) -> torch.optim.AdamW:
-    """Return AdamW over the trained parameters, its learning rate still to be set by the schedule."""
+    """Return AdamW over the trained parameters; the schedule sets its learning rate later."""
     return torch.optim.AdamW(parameters.values(), lr=0.0, betas=tuple(recipe.betas), weight_decay=recipe.weight_decay)

@@ -1,4 +1,4 @@
-"""The runner plain: one process and torch alone."""
+"""The runner plain: one process, with torch only."""
 
 import math
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from cxr.ils.training.recipe import Recipe
 class Runner:
     """Gradients and updates in one process. With bfloat16, weights stay float32 and the passes run in bfloat16.
 
-    There is no other process to have ``patience`` with.
+    ``patience`` has no effect, because there is no other process.
     """
 
     rank, ranks = 0, 1
@@ -28,7 +28,7 @@ class Runner:
         self.optimiser = parts.optimiser(self.parameters, recipe)
 
     def forward(self, work: Callable[[Rosalia], dict]) -> dict:
-        """Return what ``work(model)`` gives, computed in the recipe's number type."""
+        """Return the result of ``work(model)``, computed in the recipe's number type."""
         low = self.recipe.dtype == "bfloat16"
         with torch.autocast(self.device.type, torch.bfloat16) if low else nullcontext():
             return work(self.model)
@@ -38,9 +38,9 @@ class Runner:
         (loss / parts).backward()
 
     def update(self, rate: float) -> float:
-        """Change the weights at the learning rate ``rate``; return the norm of the gradient before it was clipped.
+        """Change the weights at the learning rate ``rate``; return the norm of the gradient before clipping.
 
-        Where that is no finite number nothing changes: one such step would spoil all weights and moments for good.
+        If the norm is not finite, no weight changes: one such step would spoil all weights and moments.
         """
         norm = float(torch.nn.utils.clip_grad_norm_(self.parameters.values(), self.recipe.clip))
         for group in self.optimiser.param_groups:
@@ -58,7 +58,7 @@ class Runner:
         """Wait for all ranks: there is one."""
 
     def save(self, folder: Path, state: dict) -> None:
-        """Write weights, optimiser and ``state`` into ``folder``, all or nothing."""
+        """Write weights, optimiser and ``state`` into ``folder`` atomically."""
         everything = {
             "state": state,
             "weights": {name: value.detach() for name, value in self.parameters.items()},
@@ -68,7 +68,7 @@ class Runner:
             torch.save(everything, temporary)
 
     def load(self, folder: Path) -> dict | None:
-        """Take up what :meth:`save` wrote last and return its ``state``; None if there is nothing."""
+        """Load the last checkpoint of :meth:`save` and return its ``state``; None without one."""
         path = folder / "checkpoint.pt"
         if not path.is_file():
             return None

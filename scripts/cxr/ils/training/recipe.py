@@ -1,4 +1,4 @@
-"""How a model is trained: the settings of the chosen engine that all engines have."""
+"""The training recipe: the settings that all engines have."""
 
 from dataclasses import dataclass, fields, replace
 
@@ -10,7 +10,7 @@ from cxr.nets.microbatch import shared
 
 @dataclass(frozen=True)
 class Recipe:
-    """Section ``training.<engine>`` of the configuration, without what the engine alone knows."""
+    """Section ``training.<engine>`` of the configuration, without the keys that only this engine has."""
 
     lora: LoraOptions
     trained: list[str]
@@ -32,17 +32,17 @@ class Recipe:
 
     @classmethod
     def of(cls, own: dict) -> "Recipe":
-        """Take it out of an engine's own settings."""
+        """Make the recipe from an engine's own settings."""
         plain = {each.name: own[each.name] for each in fields(cls)}
         return cls(**plain | {"lora": LoraOptions(**own["lora"]), "loss": LossWeights(**own["loss"])})
 
     def shared(self, ranks: int) -> "Recipe":
-        """Return the recipe with the largest micro-batch that ``ranks`` GPUs can share the batch in."""
+        """Return the recipe with the largest micro-batch in which ``ranks`` GPUs can share the batch."""
         size = shared(self.batch, self.micro_batch, ranks, self.balance == "exact")
-        return replace(self, micro_batch=size or self.micro_batch)  # without one, `together` refuses
+        return replace(self, micro_batch=size or self.micro_batch)  # if no size fits, `together` raises
 
     def together(self, ranks: int) -> int:
-        """Return how many micro-batches each rank adds up for an update. Raises UserError if they do not come out."""
+        """Return each rank's number of micro-batches per update. Raises UserError if the batch does not divide."""
         count, rest = divmod(self.batch, self.micro_batch * ranks)
         if rest or not count:
             raise UserError(

@@ -1,4 +1,4 @@
-"""The engine rosalia: LISA-7B-v1, from which the paper's model was trained, or that model itself."""
+"""The engine rosalia: start from LISA-7B-v1, as the paper's model did, or from the paper's model itself."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -24,9 +24,9 @@ MODEL_MB = 15_400
 
 
 def make_ours(folder: Path, lisa: str | Path, clip: str | Path) -> None:
-    """Turn the folder of a published checkpoint into a model of ours with its tokenizer; sizes are the weights' own.
+    """Convert the folder of a published checkpoint to our layout, with its tokenizer; sizes come from the weights.
 
-    Raises UserError for weights or a tokenizer that are missing, damaged or another model's.
+    Raises UserError for weights or a tokenizer that are missing, damaged or of another model.
     """
     tokens = Tokens.prepare(lisa)
     seen = CLIPVisionConfig.from_pretrained(clip, local_files_only=True)
@@ -35,7 +35,7 @@ def make_ours(folder: Path, lisa: str | Path, clip: str | Path) -> None:
 
 
 class Lisa:
-    """Turns LISA's published weights into a model of ours; ``init``: what of them is kept."""
+    """Converts LISA's published weights to our layout; ``init``: which of them are kept."""
 
     def __init__(self, init: str, files: dict[str, str], seed: int):
         self.init, self.files, self.seed = init, files, seed

@@ -1,7 +1,7 @@
-"""Being told to stop: by SIGURG some time before SLURM's time limit, by SIGTERM wherever somebody ends the process.
+"""Handle the signals that stop a training: SIGURG before SLURM's time limit, SIGTERM if somebody ends the process.
 
 SLURM sends its warning to every process of the job's step. SIGTERM would end the shell above a training, and SLURM
-kills what is left of a step whose first process ended. SIGURG ends nothing that does not ask for it.
+kills the rest of a step whose first process ended. SIGURG is ignored by processes without a handler for it.
 """
 
 import signal
@@ -15,9 +15,9 @@ WARNINGS = (signal.SIGURG, signal.SIGTERM)
 
 @contextmanager
 def heeded(pass_on: Callable[[], object] = lambda: None) -> Iterator[Callable[[], bool]]:
-    """Within, a warning ends nothing; yield what tells whether one came. ``pass_on`` is called when it comes.
+    """Catch warnings inside this context; yield a function that tells whether one came. ``pass_on`` is called then.
 
-    Only a process's main thread can heed signals: elsewhere none ever comes.
+    Only a process's main thread can catch signals; in another thread no warning is ever seen.
     """
     told: list[int] = []
 

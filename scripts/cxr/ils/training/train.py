@@ -1,4 +1,4 @@
-"""The training stage: pairs, masks and frames in, a fine-tuned model and its course out."""
+"""The training stage: fine-tune a model on pairs, masks and frames, and record its course."""
 
 import ctypes
 import hashlib
@@ -44,7 +44,7 @@ __all__ = ["TrainingOptions", "run_training"]
 log = logging.getLogger("cxr")
 WORKER = "cxr.ils.training.worker"
 SILENCE = re.compile(r"Watchdog caught collective operation timeout|Timed out waiting|timed out after|Timeout\(ms\)=")
-"""What NCCL and gloo say when a process does not answer."""
+"""Messages of NCCL and gloo when a process does not answer."""
 UPDATES = {
     "update": pl.Int64, "epoch": pl.Int64, "learning_rate": pl.Float64, "loss": pl.Float64, "text": pl.Float64,
     "bce": pl.Float64, "dice": pl.Float64, "gradient_norm": pl.Float64, "positives": pl.Int64, "pairs": pl.Int64,
@@ -61,7 +61,7 @@ EPOCHS = {
 
 @dataclass(frozen=True)
 class Job:
-    """A training in plain builtins, so that it can be handed to other processes."""
+    """A training described by builtins, so that it can be passed to other processes."""
 
     files: dict
     engine_files: dict
@@ -70,14 +70,14 @@ class Job:
     threads: int
     compute: dict
     folder: str
-    """Where its checkpoints are."""
+    """Folder of its checkpoints."""
 
     def identity(self) -> str:
-        """Digest all that the result depends on: a checkpoint of a different run is never resumed."""
+        """Return a digest of all that the result depends on: a checkpoint of a different run is never resumed."""
         digest = hashlib.sha256(json.dumps([self.options, self.attrs["code_digest"]], sort_keys=True).encode())
         for name in ("train", "validate", "index", "pictures", "wordings"):
             digest.update(Path(self.files[name]).read_bytes() if self.files[name] else b"")
-        # these are large: their sizes, which tell any but the most unlikely change
+        # these files are large: their sizes reveal all but very unlikely changes
         for path in (*self.files["masks"], *self.files["frames"], *sorted(self.engine_files.values())):
             digest.update(f"{Path(path).name}\n".encode())
             for file in filter(Path.is_file, (Path(path), *sorted(Path(path).rglob("*")))):
@@ -104,15 +104,15 @@ def run_training(
     compute: dict,
     **engine_files: str,
 ) -> None:
-    """Train a model on the pairs of ``train``, score it on those of ``validate``, and write the best.
+    """Train a model on the pairs of ``train``, score it on those of ``validate``, and write the best weights.
 
     Images are in the shards ``frames``, or at the paths of the table ``pictures`` (image_id, path). With ``wordings``
-    (of the paraphrase stage) each pair is asked in one drawn among its plain text and its paraphrases; validation asks
-    the plain text.
+    (of the paraphrase stage) each pair is asked in a wording drawn among its plain text and its paraphrases; validation
+    asks the plain text.
 
     Writes the folder ``model`` (:meth:`Rosalia.save_pretrained`, adapters merged, and its tokenizer), the tables
-    ``updates`` and ``epochs`` (TSV) and the folder ``tensorboard``. Killed, it resumes where its last checkpoint was
-    written, and the tables are those of a run that was never killed. Raises UserError for a user's mistake.
+    ``updates`` and ``epochs`` (TSV) and the folder ``tensorboard``. After a kill it resumes at its last checkpoint, and
+    the tables equal those of a run that was never killed. Raises UserError for a user's mistake.
     """
     files = {"train": train, "validate": validate, "index": index, "masks": list(masks)}
     files |= {"frames": list(frames or []), "pictures": pictures or "", "wordings": wordings or ""}
@@ -129,30 +129,30 @@ def run_training(
 
 
 def _prepare(job: Job) -> None:
-    """Make the folder of checkpoints; one that another training left is emptied."""
+    """Make the folder of checkpoints, and empty one that a different training left."""
     folder, identity = Path(job.folder), job.identity()
     mark = folder / "identity"
     if mark.is_file() and mark.read_text() == identity:
         return
     if any(folder.glob("checkpoint.*")):
-        log.warning("%s holds a checkpoint of other settings, pairs or code: the training begins anew", folder)
+        log.warning("%s holds a checkpoint of other settings, pairs or code: the training starts again", folder)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     mark.write_text(identity)
 
 
 def _processes(job: Job) -> int:
-    """Return how many processes share the training: one a GPU, or one on the CPU."""
+    """Return the number of processes of the training: one per GPU, or one on the CPU."""
     asked = job.compute.get("asked", job.compute["gpus"])
     return max(1, gpus_of(job.compute["device"], asked))
 
 
 def _launch(job: Job) -> None:
-    """Run :func:`work` in processes of their own, and put what they report into the log."""
+    """Run :func:`work` in separate processes, and copy their reports into the log."""
     processes = _processes(job)
     recipe = Recipe.of(job.options["own"])
     shared = recipe.shared(processes)
-    shared.together(processes)  # or raises, before any process is started
+    shared.together(processes)  # raises before any process is started
     if shared.micro_batch != recipe.micro_batch:
         log.info("micro-batches of %d pairs: %d GPUs share a batch of %d", shared.micro_batch, processes, recipe.batch)
     path, fault = Path(job.folder, "job.json"), Path(job.folder, "fault")
@@ -172,16 +172,16 @@ def _launch(job: Job) -> None:
         preexec_fn=_end_with_parent,
     ) as launched:
         silence = ""
-        with heeded(launched.terminate):  # which the launcher passes on
+        with heeded(launched.terminate):  # the launcher passes the signal on
             for line in launched.stdout:
                 silence = silence or (line.strip() if SILENCE.search(line) else "")
-                if not fault.is_file():  # after it, the launcher reports at length that a process ended
+                if not fault.is_file():  # after a fault, the launcher only reports at length that a process ended
                     log.info("%s", line.rstrip())
     if fault.is_file():
         raise UserError(fault.read_text(encoding="utf-8"))
     if launched.returncode and silence:
         raise UserError(
-            f"training: one of its {processes} processes was not heard of any more ({silence[:200]}): its GPU or its "
+            f"training: one of its {processes} processes does not answer any more ({silence[:200]}): its GPU or its "
             "connection hangs; run it again, best on another node, and it resumes at its last checkpoint"
         )
     if launched.returncode:
@@ -189,14 +189,14 @@ def _launch(job: Job) -> None:
 
 
 def _end_with_parent() -> None:
-    """Let the kernel end this process when its parent dies: two trainings must not write into one folder."""
+    """Make the kernel end this process when its parent dies, so that two trainings never write into one folder."""
     if sys.platform == "linux":
         PR_SET_PDEATHSIG = 1
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def work(job: Job) -> None:
-    """Do a training, or one process's share of it; told to stop, it writes a checkpoint and ends."""
+    """Run a training, or one process's share of it; if told to stop, it writes a checkpoint and ends."""
     with heeded() as told:
         _work(job, told)
 
@@ -207,14 +207,14 @@ def _work(job: Job, told: Callable[[], bool]) -> None:
     folder = Path(job.folder)
     device = device_of(job.compute["device"], job.compute.get("asked"))
     tokens = Tokens.load(folder / "start")
-    # first, for it is soon done and finds most mistakes
+    # first, because it is quick and finds most mistakes
     made = PairOptions.of(read_config(folder / "start"), options, answers=True, equalise=False)
     shared = {name: job.files[name] for name in ("index", "masks")} | {"tokens": tokens}
     shared["pictures"] = picture_source(job.files["frames"], job.files["pictures"])
     pairs = Pairs(lines=job.files["train"], options=made, wording=_wording(job), **shared)
     held = Pairs(lines=job.files["validate"], options=replace(made, answers=False, equalise=True), **shared)
     low = recipe.dtype == "bfloat16" and recipe.runner == "deepspeed"
-    # each process reads it onto its own GPU: eight copies would not fit into the computer's memory
+    # each process reads the model onto its own GPU: eight copies would not fit into main memory
     own = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0))) if device.type == "cuda" else device
     model = Rosalia.from_pretrained(folder / "start", torch.bfloat16 if low else torch.float32, own)
     model.images_at_once = job.compute["images_at_once"]
@@ -224,12 +224,12 @@ def _work(job: Job, told: Callable[[], bool]) -> None:
     adapters = parts.add_adapters(model, recipe.lora)
     patience = timedelta(seconds=job.compute["time_to_answer"])
     runner = importlib.import_module(f"cxr.ils.training.{recipe.runner}").Runner(model, recipe, device, patience)
-    # the job's cores are those of all processes
+    # all processes share the job's cores
     how = Execution(max(0, job.threads // runner.ranks - 1), job.compute["checkpoint_every"], told)
     course = Fit(runner, pairs, held, recipe, options, folder, how).run(job.files["tensorboard"])
     if runner.rank == 0:
         _finish(job, course, model, adapters, tokens, runner.parameters)
-    runner.wait()  # a rank that ends takes the others' connections with it
+    runner.wait()  # a rank that ends would close the others' connections
 
 
 def _wording(job: Job) -> Plain | Drawn:
@@ -237,7 +237,7 @@ def _wording(job: Job) -> Plain | Drawn:
 
 
 def _start(job: Job, options: TrainingOptions) -> None:
-    """Make the model that the training starts from; an interrupted training has it already."""
+    """Make the model that the training starts from; an interrupted training already has it."""
     folder = Path(job.folder, "start")
     if folder.is_dir():
         return
@@ -258,7 +258,7 @@ def _finish(job: Job, course: Course, model: Rosalia, adapters, tokens: Tokens, 
             value.copy_(best[name])
     parts.merge_adapters(model, adapters)
     with whole(job.files["model"]) as making:
-        model.save_pretrained(making)  # a tensor at a time
+        model.save_pretrained(making)  # one tensor at a time
         tokens.save(making)
     write_table(job.files["updates"], pl.DataFrame(course.updates, schema=UPDATES))
     write_table(job.files["epochs"], pl.DataFrame(course.epochs, schema=EPOCHS))

@@ -1,16 +1,16 @@
-"""A published model as it is, in our layout: to be asked and scored without a training."""
+"""Convert a published model to our layout, to be asked and scored without a training."""
 
 from cxr.base.atomic import whole
 from cxr.ils.training.rosalia import make_ours
 
 INPUTS = {"lisa": "results/weights/rosalia", "clip": "results/weights/clip"}
-"""What it is made of; ``lisa`` is the folder of the run's own weights."""
+"""Its inputs; ``lisa`` is the folder of the run's own weights."""
 
 
 def run_untrained(*, model: str, lisa: str, clip: str) -> None:
-    """Turn the published checkpoint ``lisa`` (LISA's or ROSALIA's folder), with ``clip``, into the folder ``model``.
+    """Convert the published checkpoint ``lisa`` (LISA's or ROSALIA's folder), with ``clip``, to the folder ``model``.
 
-    Its numbers are bfloat16, as published. Raises UserError for weights that are missing, damaged or another model's.
+    Its numbers are bfloat16, as published. Raises UserError for weights that are missing, damaged or of another model.
     """
     with whole(model) as making:
         make_ours(making, lisa, clip)

@@ -1,4 +1,4 @@
-"""How good the masks of a split are while a model is trained."""
+"""Score the masks of a split during a training."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -25,7 +25,7 @@ class Ranks(Protocol):
 
 @dataclass(frozen=True)
 class Scores:
-    """gIoU and cIoU over positive pairs, share of negative pairs with an empty mask; NaN where there are none."""
+    """gIoU and cIoU over positive pairs, share of negative pairs with an empty mask; NaN without such pairs."""
 
     giou: float
     ciou: float
@@ -33,7 +33,7 @@ class Scores:
 
 
 def scores(model: Rosalia, pairs: Pairs, batch: int, workers: int, ranks: Ranks, device: torch.device) -> Scores:
-    """Score the masks of all pairs, without generating text: answers begin with [SEG], so the prompt decides the mask.
+    """Score the masks of all pairs without generating text: answers begin with [SEG], so the prompt decides the mask.
 
     Each rank takes every ranks-th batch. The model is left in evaluation mode.
     """

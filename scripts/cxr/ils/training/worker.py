@@ -14,7 +14,7 @@ from cxr.ils.training.train import Job, work
 
 if __name__ == "__main__":
     rank = int(os.environ["RANK"])
-    # the stage reads this and puts it into its own log
+    # the stage reads this output and copies it into its own log
     level = logging.INFO if rank == 0 else logging.WARNING
     logging.basicConfig(level=level, format=f"process {rank}: %(message)s", stream=sys.stdout, force=True)
     job = Job(**json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))

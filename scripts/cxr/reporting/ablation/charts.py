@@ -1,7 +1,7 @@
-"""What moving a threshold does: curves of recall and yield per lesion type, and a map of recall over two thresholds.
+"""Draw the effect of thresholds: curves of recall and yield per lesion type, and a map of recall over two thresholds.
 
-A threshold is varied if the grid names at least two values for it. The others stay where the set ``base`` has them, or,
-where the grid has not that value, at the grid's nearest one: at the *reference*.
+A threshold is varied if the grid names at least two values for it. The others stay at the *reference*: the value of the
+set ``base``, or the grid's nearest value if the grid lacks it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,14 +20,14 @@ from cxr.plotting.plots import BLUE, GREY, ORANGE, save
 from cxr.reporting.ablation.points import AVERAGE, COLUMNS, GROUNDABLE, PARTS, TAUS, column
 
 ROWS = (*(lesion for lesion in GROUNDABLE if lesion != EDEMA), EDEMA, AVERAGE)
-"""Edema beside the average, for it has thresholds of its own."""
+"""Edema beside the average, because it has its own thresholds."""
 MEASURES = {"recall": "recall, %", "yield": "yield, findings"}
 RECALL = {"color": BLUE, "marker": "o", "markersize": 3.5}
 YIELD = {"color": ORANGE, "marker": "s", "markersize": 3.5}
 STATED = {"color": GREY, "linestyle": "--", "linewidth": 1}
 BASE = {"color": GREY, "linestyle": ":", "linewidth": 1}
 WRITTEN = 100
-"""Cells of a map up to which each holds its value."""
+"""Maximum number of cells of a map that are labelled with their values."""
 NONE_VARIED = "No threshold is varied: thresholds.grid gives none of them two values."
 ONE_VARIED = "Only {} is varied: a map needs two thresholds to which thresholds.grid gives two values."
 
@@ -51,12 +51,12 @@ class Axis(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What a figure calls it: ``tau_conf``, or ``tau_conf of edema``."""
+        """Its name in a figure: ``tau_conf``, or ``tau_conf of edema``."""
         part, _, tau = self.column.rpartition("_")
         return f"tau_{tau} of {part}" if part else f"tau_{tau}"
 
     def concerns(self, lesion: str) -> bool:
-        """Whether the threshold can change anything for a lesion type, or for the average."""
+        """Whether the threshold affects a lesion type, or the average."""
         return lesion == AVERAGE or (lesion == EDEMA) == self.column.startswith(f"{EDEMA}_")
 
 
@@ -77,7 +77,7 @@ def varied(options: AblationChartsOptions) -> tuple[list[Axis], dict[str, float]
     for given in options.axes:
         name, values = column(given["part"], given["tau"]), sorted(set(given["values"]))
         base = reference[name]
-        # rounded, so that of two values as near the lower one is taken: 0.1 and not 0.3 for 0.2
+        # rounded, so that the lower of two equally near values is taken: 0.1 and not 0.3 for 0.2
         reference[name] = min(values, key=lambda value: (round(abs(value - base), 12), value))
         if len(values) > 1:
             axes.append(Axis(name, values, reference[name], base))
@@ -85,7 +85,7 @@ def varied(options: AblationChartsOptions) -> tuple[list[Axis], dict[str, float]
 
 
 def along(points: pl.DataFrame, names: Sequence[str], reference: Mapping[str, float]) -> pl.DataFrame:
-    """Return the points that are at the reference in every threshold but ``names``, each once, by their values."""
+    """Return the points at the reference in every threshold but ``names``, each once, sorted by their values."""
     fixed = [pl.col(name) == reference[name] for name in COLUMNS if name not in names]
     return points.filter(fixed).unique([*names, "lesion"], keep="first", maintain_order=True).sort(*names)
 
@@ -158,7 +158,7 @@ def _ticks(panel: Axes, axis: Axis) -> None:
 
 
 def draw_map(points: pl.DataFrame, axes: Sequence[Axis], reference: Mapping[str, float]) -> Figure:
-    """Draw recall over the first two varied thresholds, a panel a lesion type that one of them concerns."""
+    """Draw recall over the first two varied thresholds, one panel per lesion type that one of them affects."""
     if not axes:
         return note(NONE_VARIED)
     if len(axes) < 2:
@@ -201,7 +201,7 @@ def _cells(panel: Axes, rows: pl.DataFrame, down: Axis, across: Axis):
 
 
 def _held(axes: Sequence[Axis], reference: Mapping[str, float], free: Sequence[Axis]) -> str:
-    """Say where the thresholds that a figure does not move are."""
+    """Return a text on the values of the thresholds that a figure does not vary."""
     moved = [axis for axis in axes if axis not in free and axis.reference != axis.base]
     if not moved:
         return "as in the base set"
@@ -209,7 +209,7 @@ def _held(axes: Sequence[Axis], reference: Mapping[str, float], free: Sequence[A
 
 
 def note(text: str) -> Figure:
-    """Return a figure of one line."""
+    """Return a figure that holds one line of text."""
     figure = Figure(figsize=(11, 0.6))
     figure.text(0.5, 0.5, text, ha="center", va="center", fontsize=10)
     return figure

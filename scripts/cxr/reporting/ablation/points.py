@@ -43,16 +43,16 @@ POINTS = {
     "masks": Column(pl.Int64, "Of these, findings with a mask."),
     "yield": Column(
         pl.Int64,
-        "Of these, findings with a grounded mask: each a positive instruction, before those of one text are joined.",
+        "Of these, findings with a grounded mask. Each is a positive instruction, before those with one text merge.",
     ),
     "median_mask_px": Column(
-        pl.Float64, "Median area of an image's grounded masks of that type together; null without any.", "pixels"
+        pl.Float64, "Median over images of the area of all grounded masks of that type; null without any.", "pixels"
     ),
 }
 
 
 def count(sweeps: Iterable[pl.DataFrame]) -> pl.DataFrame:
-    """Count the rows of the sweep, one shard after the other: a study lies in one shard, so that shards add up.
+    """Count the rows of the sweep, shard by shard: each study is in one shard, so the shards' counts add up.
 
     Returns thresholds, lesion, studies, recalled, findings, masks, yield (see :func:`table`), mask_px (list of the
     pixels of every image with a grounded mask).
@@ -80,10 +80,10 @@ def table(counted: pl.DataFrame, sets: Mapping[str, Mapping], grid: Sequence[str
 
     The columns are :data:`POINTS`.
 
-    ``sets``: {name: {"general": {...}, "edema": {...}}}; ``grid``: names of those that are grid points. The row
-    ``average`` holds the unweighted mean recall of the lesion types that occur, and sums. Intervals hold ``interval``
-    of the chance: Wilson's of a lesion type, and for the average the sides of those, added as squares (Newcombe 1998,
-    Zou and Donner 2008); both take studies and lesion types for independent.
+    ``sets``: {name: {"general": {...}, "edema": {...}}}; ``grid``: names of the grid points among them. The row
+    ``average`` holds the unweighted mean recall of the lesion types that occur, and sums. Intervals have the coverage
+    ``interval``: Wilson's for a lesion type; for the average, the square root of the sum of the squared half-widths on
+    each side (Newcombe 1998, Zou and Donner 2008). Both assume independent studies and lesion types.
     """
     pixels = pl.col("mask_px").list
     medians = counted.with_columns(pixels.median())
@@ -107,20 +107,20 @@ def table(counted: pl.DataFrame, sets: Mapping[str, Mapping], grid: Sequence[str
 
 
 def wilson(part: int, whole: int, z: float) -> tuple[float, float, float] | None:
-    """Return a rate and Wilson's interval at ``z`` standard deviations; None of nothing."""
+    """Return a rate and Wilson's interval at ``z`` standard deviations; None if ``whole`` is 0."""
     if not whole:
         return None
     rate = part / whole
     middle, shrink = rate + z * z / (2 * whole), 1 + z * z / whole
     half = z * sqrt(rate * (1 - rate) / whole + z * z / (4 * whole * whole))
-    # at 0 and 1 the end is the rate itself, which rounding would miss
+    # at rates 0 and 1 the end equals the rate, which rounding could miss
     low = 0.0 if part == 0 else (middle - half) / shrink
     high = 1.0 if part == whole else (middle + half) / shrink
     return rate, low, high
 
 
 def mean(rates: Sequence[tuple[float, float, float]]) -> tuple[float, float, float] | None:
-    """Return the mean of independent rates and its interval: their sides to each end, added as squares."""
+    """Return the mean of independent rates and its interval, from the squared distances to their ends."""
     if not rates:
         return None
     rate = sum(one for one, _, _ in rates) / len(rates)

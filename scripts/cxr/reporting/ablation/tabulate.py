@@ -1,4 +1,4 @@
-"""The ablation stage: one table of every named threshold set and grid point, from the shards of the sweep."""
+"""The ablation stage: tabulate every named threshold set and grid point from the shards of the sweep."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ WANTED = ("thresholds", "study_id", "lesion", "findings", "masks", "grounded", "
 
 @dataclass(frozen=True)
 class AblationOptions:
-    """The points by name, which of them are of the grid, and what an interval holds."""
+    """The points by name, which of them belong to the grid, and the coverage of an interval."""
 
     sets: dict
     grid: list[str]

@@ -1,1 +1,1 @@
-"""How well masks, anomaly maps and boxes agree with human annotations."""
+"""Agreement of masks, anomaly maps and boxes with human annotations."""

@@ -1,4 +1,4 @@
-"""Figures of the agreement: scores of the masks with intervals, and curves over thresholds, by reference and lesion."""
+"""Draw the agreement: scores of the masks with intervals, and curves over thresholds, by reference and lesion."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ BAR_TITLES = {"found": "images with a mask", "dice": "Dice, 0 without a mask", "
 
 @dataclass(frozen=True)
 class AgreementChartsOptions:
-    """Settings of the figures: dots per inch, and the overlap that a box is found by in the curves."""
+    """Settings of the figures: dots per inch, and the overlap at which a box is found in the curves."""
 
     dpi: int
     iou: float
@@ -39,7 +39,7 @@ def run_charts(*, scores: str, bars: str, curves: str, options: AgreementChartsO
 
 
 def draw_bars(table: pl.DataFrame) -> Figure:
-    """Draw a row for each reference: measures of the masks of each threshold set, and the pointing game."""
+    """Draw one row per reference: measures of the masks of each threshold set, and the pointing game."""
     references = table["reference"].unique(maintain_order=True).to_list()
     columns = [*BAR_TITLES, "pointing"]
     figure = Figure(figsize=(3.1 * len(columns), 1 + 3 * len(references)), layout="constrained")
@@ -86,9 +86,9 @@ def _distance(row: dict, end: str) -> float:
 
 
 def draw_curves(table: pl.DataFrame, iou: float) -> Figure:
-    """Draw a row for each reference: the map over tau_ano, and recall and false boxes over the confidence."""
+    """Draw one row per reference: the map over tau_ano, and recall and false boxes over the confidence."""
     references = table["reference"].unique(maintain_order=True).to_list()
-    boxes = {f"recall_iou{iou:g}": f"recall of boxes, IoU {iou:g}", f"false_iou{iou:g}": "false boxes an image"}
+    boxes = {f"recall_iou{iou:g}": f"recall of boxes, IoU {iou:g}", f"false_iou{iou:g}": "false boxes per image"}
     columns = [*(("anomaly map", *item) for item in MAP_TITLES.items()), *(("boxes", *item) for item in boxes.items())]
     figure = Figure(figsize=(3 * len(columns), 1.2 + 2.8 * len(references)), layout="constrained")
     grid = figure.subplots(len(references), len(columns), squeeze=False)

@@ -1,7 +1,7 @@
-"""The agreement stage: one reference against masks, anomaly maps and boxes, image by image, then scores of them all.
+"""The agreement stage: compare each reference with masks, anomaly maps and boxes image by image, then score them.
 
-Population of a reference: the images with a frame that it names. Each other image and each region that is not compared
-has one row in ``left_out``, with a reason of :data:`cxr.reporting.agreement.references.LEFT_OUT`.
+Population of a reference: the images with a frame that it names. Every other image, and every region that is not
+compared, has one row in ``left_out``, with a reason of :data:`cxr.reporting.agreement.references.LEFT_OUT`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -80,7 +80,7 @@ class Shards:
     anomaly: Shard
     boxes: Mapping[str, pl.DataFrame]
     findings: Mapping[str, Mapping[str, list[dict]]]
-    """{threshold set: {image_id: its findings that are used}}, of the images that came to the masks."""
+    """{threshold set: {image_id: its used findings}}, of the images that reached the masks stage."""
     masks: Mapping[str, Shard]
 
 
@@ -148,7 +148,7 @@ def _detected(path: str) -> dict[str, pl.DataFrame]:
 
 
 def _used(findings: str, studies: str) -> dict[str, list[dict]]:
-    """Return the findings whose masks are used, of every image that came to the masks stage."""
+    """Return the findings whose masks are used, of every image that reached the masks stage."""
     found: dict[str, list[dict]] = {image: [] for image in read_table(studies)["image_id"]}
     used = read_table(findings).filter(pl.col("mask_id").is_not_null() & pl.col("reason").is_null())
     for row in used.select("image_id", "target", "mask_id").iter_rows(named=True):
@@ -159,7 +159,7 @@ def _used(findings: str, studies: str) -> dict[str, list[dict]]:
 def _regions(
     image_id: str, people: Reference, frames: Shard, painted: Shard | None, options: AgreementOptions, gone: list[tuple]
 ) -> Iterator[Region]:
-    """Yield the regions of an image in its frame; note those that are left out in ``gone``."""
+    """Yield the regions of an image in its frame; record the regions that are left out in ``gone``."""
     if painted is not None:
         masks = painted.masks(image_id)
         yield from (
@@ -190,7 +190,7 @@ def _image(
     options: AgreementOptions,
     failed: set[str],
 ) -> Iterator[tuple[str, str, Value]]:
-    """Yield (what, lesion, value) of one image; of a lesion type only where the reference has it."""
+    """Yield (what, lesion, value) of one image; only for lesion types that the reference has there."""
     chest = [lesion for lesion in lesions if lesion != HEART]
     wanted = {lesion: union(regions, lesion, FRAME_SIZE) for lesion in (*lesions, *([ANY] if chest else []))}
     wanted = {lesion: region for lesion, region in wanted.items() if region.any()}
@@ -234,7 +234,7 @@ def _mask(findings: Sequence[dict], lesion: str, shard: Shard) -> np.ndarray:
 
 def run_scores(*, values: list[str], left_out_parts: list[str], scores: str, left_out: str, population: str,
                options: Scoring) -> None:  # fmt: skip
-    """Join the references: a row for every score with its interval, and how many images and regions were left out."""
+    """Join the references: one row per score with its interval, and the numbers of images and regions left out."""
     if not values:
         raise UserError(
             "agreement.references is empty, so there is nothing to compare with: name a file of annotated boxes or "
@@ -257,7 +257,7 @@ def run_scores(*, values: list[str], left_out_parts: list[str], scores: str, lef
 def score(table: pl.DataFrame, options: Scoring) -> pl.DataFrame:
     """Return one row for each reference, what, lesion, measure and threshold: value, interval, images, patients.
 
-    Resampled are patients (of one reference together). A score without a denominator is null.
+    The bootstrap resamples patients. A score with a zero denominator is null.
     """
     found = []
     for of_reference in table.partition_by("reference", maintain_order=True):
@@ -282,7 +282,7 @@ def score(table: pl.DataFrame, options: Scoring) -> pl.DataFrame:
 
 
 def counts(table: pl.DataFrame, gone: pl.DataFrame) -> pl.DataFrame:
-    """Return (reference, what, number, meaning): images compared, and what was left out by reason."""
+    """Return (reference, what, number, meaning): images compared, and images and regions left out, by reason."""
     compared = table.group_by("reference").agg(number=pl.col("image_id").n_unique())
     rows = [(name, "compared", number, "images with a measure") for name, number in compared.iter_rows()]
     for name, reason, number in gone.group_by("reference", "reason").len().iter_rows():

@@ -1,4 +1,4 @@
-"""What is measured on one image: every measure as (top, below), so that a score is a ratio of sums over images."""
+"""Measure one image. Each measure is (top, below), so that a score is a ratio of sums over images."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from cxr.metrics import masks
 
 
 class Value(NamedTuple):
-    """A measure of one image: ``top`` / ``below`` is added up over images; ``at``: the threshold, None without."""
+    """A measure of one image: ``top`` and ``below`` are summed over images; ``at``: the threshold, if there is one."""
 
     measure: str
     top: float
@@ -20,10 +20,10 @@ class Value(NamedTuple):
 
 
 def of_mask(mask: np.ndarray, region: np.ndarray) -> Iterator[Value]:
-    """Yield the measures of a lesion mask on an image that has the lesion by the reference (``region`` not empty).
+    """Yield the measures of a lesion mask on an image where the reference has the lesion (``region`` not empty).
 
-    ``dice``, ``iou`` and ``covered`` count 0 for an image without a mask; ``dice_of_found``, ``iou_of_found`` and
-    ``inside`` are of the images with one.
+    ``dice``, ``iou`` and ``covered`` are 0 for an image without a mask; ``dice_of_found``, ``iou_of_found`` and
+    ``inside`` count only images with a mask.
     """
     found = bool(mask.any())
     both = masks.overlap(mask, region)
@@ -40,10 +40,10 @@ def of_mask(mask: np.ndarray, region: np.ndarray) -> Iterator[Value]:
 def of_map(anomaly: np.ndarray, region: np.ndarray, lungs: np.ndarray, steps: Sequence[float]) -> Iterator[Value]:
     """Yield the measures of an anomaly map uint8 (H, W) against a region that is not empty.
 
-    ``pointing``: whether its largest value lies in the region; of several places with that value the share that does,
-    0 for a map without any. ``chance``: the share of the ``lungs`` in the region, what a random place in them would
-    score. At each of ``steps`` (shares of 255): Dice, IoU, the share of the region that is anomalous, and the share of
-    the anomalous pixels that lie in the region, of images with any.
+    ``pointing``: whether its largest value lies in the region (the share inside if several pixels have that value; 0
+    for an empty map). ``chance``: the share of the ``lungs`` in the region, which is the expected score of a random
+    point in them. At each of ``steps`` (shares of 255): Dice, IoU, the share of the region that is anomalous, and, for
+    images with anomalous pixels, the share of these that lie in the region.
     """
     top = anomaly.max()
     yield Value("pointing", float(region[anomaly == top].mean()) if top else 0.0)
@@ -62,10 +62,10 @@ def of_map(anomaly: np.ndarray, region: np.ndarray, lungs: np.ndarray, steps: Se
 def of_boxes(
     boxes: np.ndarray, confidence: np.ndarray, drawn: np.ndarray, ious: Sequence[float], steps: Sequence[float]
 ) -> Iterator[Value]:
-    """Yield recall of people's boxes (M, 4) by a detector's (N, 4) of a confidence (N,), whatever their class.
+    """Yield the recall of annotated boxes (M, 4) by detected boxes (N, 4) with confidence (N,), whatever their class.
 
-    A drawn box is found at a confidence if a box of at least it overlaps the drawn one by the IoU; one box may find
-    several.
+    An annotated box is found at a confidence if a detected box of at least that confidence overlaps it by the IoU. One
+    detected box may find several.
     """
     overlaps = box_iou(boxes, drawn)
     for iou in ious:
@@ -77,7 +77,7 @@ def of_boxes(
 def false_boxes(
     boxes: np.ndarray, confidence: np.ndarray, drawn: np.ndarray, iou: float, steps: Sequence[float]
 ) -> Iterator[Value]:
-    """Yield the boxes that overlap no drawn box by ``iou``, an image."""
+    """Yield the number of detected boxes per image that overlap no annotated box by ``iou``."""
     best = box_iou(boxes, drawn).max(axis=1, initial=0.0) if len(boxes) else np.zeros(0)
     for step in steps:
         yield Value(f"false_iou{iou:g}", float(((best < iou) & (confidence >= step)).sum()), at=step)

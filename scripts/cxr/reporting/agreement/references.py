@@ -1,4 +1,4 @@
-"""References in the frame: people's boxes and masks of the cohort's images, and why others are left out."""
+"""Read references, human annotations of the cohort's images, into the frame, with reasons for what is left out."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -16,24 +16,24 @@ from cxr.geometry.boxes import box_iou, clip_boxes
 from cxr.geometry.components import boxes_around
 
 PAINTED = "painted"
-"""The embedded cohort's truth: masks in the frame, one a lesion type."""
+"""The embedded cohort's truth: masks in the frame, one per lesion type."""
 ANY = "any"
 """All lesion types but cardiomegaly together."""
 ASPECT = 0.02
-"""Largest difference of aspect between a picture that was annotated and the cohort's, by which both are still one."""
+"""Largest difference of aspect at which an annotated image and the cohort's image still count as the same."""
 SMALLEST = 64
-"""Pixels in the frame from which a part of a mask without a box of its own is boxed, as masks.min_component_px."""
+"""Minimum size in frame pixels of a mask's part that gets its own box, as masks.min_component_px."""
 LEFT_OUT = {
-    "no_image": "the reference names a picture that is not in the cohort",
-    "no_frame": "the image has no frame: it stopped before",
+    "no_image": "the reference names an image that is not in the cohort",
+    "no_frame": "the image has no frame, because it stopped earlier",
     "no_reference": "the image has a frame, but the reference does not name it",
-    "class_not_mapped": "a label of the reference is no lesion type (agreement.references.*.classes)",
+    "class_not_mapped": "a label of the reference is not mapped to a lesion type (agreement.references.*.classes)",
     "no_area": "a region has no pixel in the frame, or corners that are not numbers",
-    "other_shape": "the region was drawn on a picture of another shape than the cohort's",
+    "other_shape": "the region was drawn on an image of another shape than the cohort's",
     "broken_mask": "the mask of a region cannot be read",
     "drawn_twice": "another reader drew the same region",
 }
-"""Why an image or a region is not compared."""
+"""Reasons why an image or a region is not compared."""
 
 
 @dataclass
@@ -48,21 +48,21 @@ class Region:
 
 @dataclass
 class Reference:
-    """All that one file says: {image_id: its regions in the cohort's pixels}, and the images it looked at."""
+    """The content of one file: {image_id: its regions in the cohort's pixels}, and the images that it covers."""
 
     regions: dict[str, list[Annotation]] = field(default_factory=dict)
     lesions: tuple[str, ...] = ()
-    """Lesion types that its labels stand for."""
+    """Lesion types of its labels."""
     names: dict[str, str] = field(default_factory=dict)
-    """{label: lesion type}, of labels that have one."""
+    """{label: lesion type} of the mapped labels."""
     left_out: list[tuple[str, str, str]] = field(default_factory=list)
     """(image, reason, detail)."""
 
 
 def load(key: str, kind: str, path: str | Path, classes: Mapping[str, str], ids: str) -> Reference:
-    """Read a file and name its labels and images as the cohort does. Raises UserError for a file that cannot be used.
+    """Read a file and map its labels and images to the cohort's names. Raises UserError for an unusable file.
 
-    ``key``: the setting that names the file; ``classes``: {label: lesion type} over those of the format; ``ids``:
+    ``key``: the setting that names the file; ``classes``: {label: lesion type}, which overrides the format's; ``ids``:
     template of the cohort's image_id.
     """
     if kind == PAINTED:
@@ -87,11 +87,11 @@ def load(key: str, kind: str, path: str | Path, classes: Mapping[str, str], ids:
 def in_frame(
     one: Annotation, lesion: str, affine: np.ndarray, shape: tuple[int, int], size: int
 ) -> tuple[Region | None, str]:
-    """Return a region in the frame, or None and why not.
+    """Return a region in the frame, or None and the reason.
 
     ``affine``: the frame-to-original affine (2, 3) of the image, ``shape`` its original (rows, columns). A region that
-    was drawn on a smaller or larger copy of the picture is scaled; a release's mask of the frame's size is in
-    the frame.
+    was drawn on a smaller or larger copy of the image is scaled; a release's mask of the frame's size is already in the
+    frame.
     """
     try:
         drawn = one.mask()
@@ -108,7 +108,7 @@ def in_frame(
         corners = np.sort(np.reshape(one.box, (2, 2)), axis=0) * scale
         box = np.clip(points_to_frame(corners, affine).reshape(1, 4), 0, size)
     if drawn is not None:
-        # the affine from the frame to the picture that was drawn on
+        # the affine from the frame to the annotated image
         mask = to_frame(drawn.astype(np.uint8), affine / scale[:, None], size, nearest=True) > 0
         box = box if len(box) else boxes_around(mask, SMALLEST)
     else:
@@ -119,9 +119,9 @@ def in_frame(
 
 
 def distinct(regions: Iterable[Region], same: float) -> tuple[list[Region], int]:
-    """Return the regions without those that another reader drew too (IoU of boxes >= ``same``), and how many went.
+    """Return the regions without those that an earlier reader also drew (IoU of boxes >= ``same``), and their number.
 
-    Kept is the first, in the order of the file; two regions of one reader are two.
+    The first region in the order of the file is kept. Two regions of one reader are never merged.
     """
     kept: list[Region] = []
     gone = 0
@@ -141,7 +141,7 @@ def distinct(regions: Iterable[Region], same: float) -> tuple[list[Region], int]
 
 
 def kinds(lesion: str) -> tuple[str, ...]:
-    """Return a lesion type and the kinds under it (Appendix B), for ``any`` all but cardiomegaly."""
+    """Return a lesion type and the kinds under it (Appendix B); for ``any``, all types but cardiomegaly."""
     return tuple(name for name in TYPES if name != "cardiomegaly") if lesion == ANY else (lesion, *kinds_under(lesion))
 
 

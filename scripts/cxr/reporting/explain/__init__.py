@@ -1,1 +1,1 @@
-"""What was decided about one study and why, read from the stored results alone."""
+"""Explain every decision about one study, from the stored results only."""

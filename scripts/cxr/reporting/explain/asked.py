@@ -1,4 +1,4 @@
-"""What ``snakemake explain`` was asked. Every start of Snakemake reads this module, so it imports next to nothing."""
+"""Read the request of ``snakemake explain``. Every start of Snakemake loads this module, so it imports little."""
 
 import hashlib
 import re
@@ -12,9 +12,9 @@ _PERIOD = re.compile(r"(.+?)\1{17,}$", re.DOTALL)
 
 
 def page_name(study: str) -> str:
-    """Return the name of a study's page: its id, with what Snakemake, shells or browsers read otherwise as %XX.
+    """Return the name of a study's page: its id, with special characters of Snakemake, shells or browsers as %XX.
 
-    A name that is too long for a file, or repeats itself so that Snakemake takes it for endless, is a digest.
+    A name that is too long for a file, or so repetitive that Snakemake takes it for an endless wildcard, is a digest.
     """
     name = re.sub(r"[^\w.-]", lambda found: quote(found.group(), safe=""), study)
     if len(name.encode()) > LONGEST_NAME or _PERIOD.search(name):
@@ -33,7 +33,7 @@ def asked(config: dict, results: Path) -> dict[str, str]:
     study = str(given)
     if not study:
         return {"study": "", "held": "", "page": ""}
-    from cxr.base.errors import StoreError  # HDF5 and polars, for who asks
+    from cxr.base.errors import StoreError  # loads HDF5 and polars, only if a study was asked for
     from cxr.reporting.explain.study import held, known
 
     try:

@@ -1,4 +1,4 @@
-"""A small document, written once and rendered twice: as text for a screen and as one HTML page without a network."""
+"""A small document that is rendered as text for a screen and as one HTML page without a network."""
 
 import base64
 import html
@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from cxr.plotting.plots import BLUE, GREEN, GREY, ORANGE
 
 WIDTH = 110
-"""Columns of the text."""
+"""Width of the text in columns."""
 COLOURS = {"positive": BLUE, "tentative": ORANGE, "negative": GREEN, "outside": GREY}
-"""Of the marks in a report."""
+"""Colours of the marks in a report."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Paragraph:
 
 @dataclass(frozen=True)
 class Table:
-    """A table of texts; ``label`` says what it is to who cannot see it."""
+    """A table of texts; ``label`` describes it to screen readers."""
 
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -41,7 +41,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Mark:
-    """A stretch [start, end) of a text: ``kind`` is a key of :data:`COLOURS`, ``note`` what is said of it."""
+    """A marked range [start, end) of a text: ``kind`` is a key of :data:`COLOURS`, ``note`` its remark."""
 
     start: int
     end: int
@@ -59,7 +59,7 @@ class Marked:
 
 @dataclass(frozen=True)
 class Picture:
-    """A PNG with the words for who cannot see it; ``small`` ones stand beside one another where there is room."""
+    """A PNG with its alternative text; ``small`` ones are shown side by side if there is room."""
 
     png: bytes
     alt: str
@@ -70,7 +70,7 @@ Block = Heading | Paragraph | Table | Marked | Picture
 
 
 def apart(marks: Sequence[Mark]) -> list[Mark]:
-    """Join marks that overlap into one, which has the kind of the first and the notes of all."""
+    """Merge overlapping marks; a merged mark has the kind of the first and the notes of all."""
     found: list[Mark] = []
     for mark in sorted(marks, key=lambda mark: (mark.start, mark.end)):
         if found and mark.start < found[-1].end:
@@ -81,9 +81,9 @@ def apart(marks: Sequence[Mark]) -> list[Mark]:
 
 
 def as_text(blocks: Sequence[Block]) -> str:
-    """Render for a screen; pictures are left out, marks stand in square brackets with their notes.
+    """Render for a screen: without pictures, and with marks in square brackets beside their notes.
 
-    What would command a terminal is shown as U+FFFD.
+    Control characters of a terminal are shown as U+FFFD.
     """
     text = "\n".join(line for block in blocks for line in _lines(block)).strip() + "\n"
     return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", "\ufffd", text)

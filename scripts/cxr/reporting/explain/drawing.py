@@ -1,4 +1,4 @@
-"""Pictures of one image: what was made of it whatever the thresholds, and boxes and masks under one set."""
+"""Draw one image: its maps, which do not depend on thresholds, and its boxes and masks under one threshold set."""
 
 import io
 from collections.abc import Mapping, Sequence
@@ -13,21 +13,21 @@ from cxr.plotting.palette import DROPPED, KEPT, LEVELS, ORGANS
 from cxr.plotting.plots import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION, YELLOW, legend
 
 SHOWN = (*LUNGS, HEART)
-"""Organs that are outlined."""
+"""Outlined organs."""
 MASKS = (YELLOW, SKY, VERMILION, GREEN, PURPLE, ORANGE, BLUE)
-"""Of the findings with a mask, in turn."""
+"""Colours of the findings with a mask, in turn."""
 SHADE = {"facecolor": "black", "alpha": 0.55, "edgecolor": "none", "pad": 1}
 
 
 def png(figure: Figure, dpi: int) -> bytes:
-    """Return a figure as the bytes of a PNG, the same whatever made them."""
+    """Return a figure as the bytes of a PNG, without metadata that differs between runs."""
     held = io.BytesIO()
     figure.savefig(held, dpi=dpi, format="png", metadata={"Software": None})
     return held.getvalue()
 
 
 def maps(arrays: Mapping) -> dict[str, Figure]:
-    """Draw what there is of: image and organs, edited image and zones, anomaly map; each by its title."""
+    """Draw those that exist of image and organs, edited image and zones, anomaly map; returns {title: figure}."""
     found = {}
     for name in ("image", "edited", "anomaly"):
         if name not in arrays:

@@ -1,4 +1,4 @@
-"""Explain one study: a text for the screen and a page with pictures, from the files under results/ as they are."""
+"""Explain one study: write a text for the screen and a page with pictures, from the files under results/."""
 
 import sys
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ def explain(results: str | Path, study: str, thresholds: Sequence[str], dpi: int
 def run(*, page: str, text: str, options: ExplainOptions, results: str = "results") -> None:
     """Write the page and the text of a study under every threshold set that has masks, and print the text."""
     if not options.held:
-        raise UserError("explain wants a study: snakemake explain --config study=<study_id>")
+        raise UserError("explain needs a study: snakemake explain --config study=<study_id>")
     told, shown = explain(results, options.study, (), options.dpi)
     for path, content in ((page, shown), (text, told)):
         with atomic(path) as temporary:

@@ -1,4 +1,4 @@
-"""From the stored facts of a study to a document: what was decided at each stage, and why."""
+"""Write the document on a study: the decision of each stage, and its reason."""
 
 import json
 from collections import Counter
@@ -16,7 +16,7 @@ from cxr.reporting.explain.study import ACCEPTED, NO_RESULTS, STOPPED, Image, Ou
 from cxr.reporting.explain.words import BOX_FAULTS, FINDING_REASONS, PAIR_REASONS, meaning
 
 SHOWN_BOXES = 12
-"""Boxes of a finding that get a row: the productive ones and those that came nearest; the others are counted."""
+"""Maximum number of box rows per finding: productive boxes and those that came nearest; the others are counted."""
 
 
 def tell(study: Study, dpi: int) -> list[Block]:
@@ -38,7 +38,7 @@ def tell(study: Study, dpi: int) -> list[Block]:
 
 
 def fates(study: Study) -> list[str]:
-    """Return one sentence for each image, and one more for each threshold set it came to."""
+    """Return one sentence per image, and one more per threshold set that it reached."""
     found = []
     for image in study.images:
         if stop := image.stopped:
@@ -61,7 +61,7 @@ def stopped(step: Step) -> str:
 
 
 def made(outcome: Outcome) -> str:
-    """Return what one threshold set made of an image, as the end of a sentence."""
+    """Return the result of an image under one threshold set, as the end of a sentence."""
     for step in outcome.steps:
         if step.state == STOPPED:
             return stopped(step)
@@ -73,7 +73,7 @@ def made(outcome: Outcome) -> str:
 
 
 def images(study: Study) -> Table:
-    """Return a row for each image: how far it came."""
+    """Return one row per image: how far it came."""
     stages = [step.stage for step in study.images[0].steps]
     rows = [
         [image.image_id, image.row["view"] or "unknown", image.row["shard"] or "-"]
@@ -127,7 +127,7 @@ def _listed(labels: Sequence[str] | None, otherwise: str | None = None) -> str:
 
 
 def maps(image: Image, dpi: int) -> Iterator[Block]:
-    """Yield the organs, zones and boxes of an image, as far as there are any."""
+    """Yield the organs, zones and boxes of an image that exist."""
     if "image" not in image.arrays:
         return
     yield Heading(f"Image {image.image_id}")
@@ -170,7 +170,7 @@ def _corners(row: dict) -> str:
 
 
 def _apart(organs: dict[str, np.ndarray], zones: dict[str, np.ndarray]) -> str:
-    """Say how far the outer edges of the lungs and the lower edge of the heart are from one another."""
+    """Return a text on the distances between both outer edges of each lung and both lower edges of the heart."""
     parts = []
     for name, axis, end in ((LUNGS[0], 0, 0), (LUNGS[1], 0, -1), (HEART, 1, -1)):
         ends = [np.flatnonzero(masks[name].any(axis=axis)) for masks in (organs, zones)]
@@ -209,7 +209,7 @@ def ending(row: dict) -> str:
 
 
 def outcome(name: str, image: Image, outcome: Outcome, study: Study, dpi: int) -> Iterator[Block]:
-    """Yield all that one threshold set decided about an image; nothing for one that did not come to it."""
+    """Yield all decisions of one threshold set about an image; nothing for an image that did not reach it."""
     if outcome.steps[0].state != ACCEPTED:
         return
     where = f" of {image.image_id}" if len(study.images) > 1 else ""
@@ -234,7 +234,7 @@ def outcome(name: str, image: Image, outcome: Outcome, study: Study, dpi: int) -
     yield from _instructions(outcome)
 
 
-OUTCOME_HEAD = ["finding", "what", "target", "reported place", "result", "not confirmed", "boxes", "outside"]
+OUTCOME_HEAD = ["finding", "what", "target", "reported location", "result", "not confirmed", "boxes", "outside"]
 
 
 def _outcome_row(row: dict) -> list[str]:
@@ -272,9 +272,9 @@ def _drawn(image: Image, outcome: Outcome):
 
 
 def boxes_of(row: dict, image: Image, settings: dict) -> Iterator[Block]:
-    """Yield why each box was kept or dropped for one finding, the numbers beside the thresholds.
+    """Yield why each box was kept or dropped for one finding, with the numbers beside the thresholds.
 
-    ``settings``: those that the masks are stored with.
+    ``settings``: the settings stored with the masks.
     """
     verdicts = row["box_verdicts"]
     if not verdicts:

@@ -1,4 +1,4 @@
-"""All that the results hold of one study, read from the files that are there; what is missing is said to be missing."""
+"""Read everything that the results hold about one study. Missing files are reported as missing."""
 
 import hashlib
 import json
@@ -26,7 +26,7 @@ ARRAYS = {
 
 @dataclass(frozen=True)
 class Step:
-    """What one stage did with an image."""
+    """The result of one stage for an image."""
 
     stage: str
     state: str
@@ -36,7 +36,7 @@ class Step:
 
 @dataclass
 class Image:
-    """One image of the study: its row of the cohort, the stages that know no thresholds, and what they made."""
+    """One image of the study: its row of the cohort, the stages that do not depend on thresholds, and their results."""
 
     row: dict
     steps: list[Step]
@@ -56,7 +56,7 @@ class Image:
 
 @dataclass
 class Outcome:
-    """What one threshold set made of one image; tables as lists of rows."""
+    """The result of one image under one threshold set; tables as lists of rows."""
 
     steps: list[Step]
     findings: list[dict]
@@ -71,7 +71,7 @@ class Outcome:
 
 @dataclass
 class Study:
-    """A study with everything that is stored of it."""
+    """A study with everything that is stored about it."""
 
     study_id: str
     images: list[Image]
@@ -80,13 +80,13 @@ class Study:
     outcomes: dict[str, dict[str, Outcome]]
     """{threshold set: {image_id: its result}}."""
     made_by: dict[str, tuple[str, str]]
-    """{stage: (code digest, JSON of its settings)}, where the stage's files tell."""
+    """{stage: (code digest, JSON of its settings)} of the stages whose files hold them."""
 
 
 def known(results: Path, study_id: str, *, number: bool = False) -> list[dict]:
     """Return the study's rows of the cohort's table of images. Raises UserError for a study that is not in it.
 
-    ``number``: it came as a number, so that zeros before it are lost.
+    ``number``: whether it was read as a number, so that leading zeros are lost.
     """
     path = results / "cohort" / "images.parquet"
     if not path.is_file():
@@ -95,7 +95,7 @@ def known(results: Path, study_id: str, *, number: bool = False) -> list[dict]:
     rows = table.filter(pl.col("study_id") == study_id).sort("image_id").to_dicts()
     if not rows:
         studies = table["study_id"].n_unique()
-        zeros = " (one of digits with zeros before it as study=\"'007'\")" if number else ""
+        zeros = " (an id with leading zeros as study=\"'007'\")" if number else ""
         raise UserError(
             f"study is {study_id!r}, which is not one of the {studies} studies of {path}: give a study_id of it{zeros}"
         )
@@ -103,11 +103,11 @@ def known(results: Path, study_id: str, *, number: bool = False) -> list[dict]:
 
 
 SMALL = ("cohort/*.parquet", "*/*.excluded.parquet", "masks/*/*.excluded.parquet", "dataset/*/*.parquet")
-"""Tables that are made anew whenever something before them is."""
+"""Tables that are regenerated whenever one of their inputs is."""
 
 
 def held(results: Path) -> str:
-    """Return a digest of which small tables the results hold, how large and how old they are."""
+    """Return a digest of the names, sizes and times of the small tables in the results."""
     seen = hashlib.sha256()
     for pattern in SMALL:
         for path in sorted(results.glob(pattern)):
@@ -147,7 +147,7 @@ def _line(results: Path, shard: str, study_id: str) -> dict | None:
 
 
 def _rows(path: Path, image_id: str) -> list[dict] | None:
-    """Return an image's rows of a table, None where there is no such table."""
+    """Return an image's rows of a table, None without such a table."""
     if not path.is_file():
         return None
     return read_table(path).filter(pl.col("image_id") == image_id).to_dicts()
@@ -187,7 +187,7 @@ NEEDS = {
     "masks": ("reports", "anatomy", "boxes"),
     "dataset": ("masks",),
 }
-"""The stages an image must have passed to be asked for by a stage."""
+"""The stages that an image must have passed before each stage."""
 
 
 def _step(excluded: Path, stage: str, image: Image, before: Sequence[Step]) -> Step:
@@ -222,7 +222,7 @@ def _outcome(results: Path, name: str, image: Image, line: dict | None) -> Outco
 
 
 def _pairs(path: Path, image_id: str) -> Iterator[dict]:
-    """Yield an image's lines of a split; a million are passed over, so only those that hold its name are parsed."""
+    """Yield an image's lines of a split. A split may have a million lines, so only lines with its name are parsed."""
     name = json.dumps(image_id, ensure_ascii=False)
     with open(path, encoding="utf-8") as file:
         found = (json.loads(text) for text in file if name in text)

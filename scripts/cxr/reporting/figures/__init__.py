@@ -1,1 +1,1 @@
-"""Pictures for people: one panel a study, the distribution of pairs, the funnel, recall over thresholds."""
+"""Figures: one panel per study, the distribution of pairs, the funnel, recall over thresholds."""

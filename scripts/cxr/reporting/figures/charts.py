@@ -1,4 +1,4 @@
-"""Charts over the whole dataset: pairs per lesion (Fig. 4), the funnel, recall over threshold sets (Table 8)."""
+"""Draw charts of the whole dataset: pairs per lesion (Fig. 4), the funnel, recall by threshold set (Table 8)."""
 
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ def distribution(splits: pl.DataFrame) -> Figure:
 
 
 def shares(splits: pl.DataFrame) -> Figure:
-    """Draw the share of each lesion type among positive and among negative pairs, ours beside the paper's.
+    """Draw the share of each lesion type among positive and among negative pairs, beside the paper's.
 
     ``splits``: the tables stage's pairs per split of one threshold set; all splits and types of instruction together.
     """
@@ -55,14 +55,14 @@ def shares(splits: pl.DataFrame) -> Figure:
 
 
 def _pairs(splits: pl.DataFrame, ending: str) -> list[int]:
-    """Return the pairs of each lesion type, in their order, from all columns with that ending."""
+    """Return the number of pairs per lesion type, in their order, from all columns with that ending."""
     columns = [name for name in splits.columns if name.endswith(f"_{ending}")]
     sums = dict(splits.group_by("lesion").agg(pl.sum_horizontal(columns).sum().alias("pairs")).iter_rows())
     return [sums.get(lesion, 0) for lesion in LESIONS]
 
 
 def funnel(steps: Sequence[tuple[str, int, Mapping[str, int]]]) -> Figure:
-    """Draw what is left after each stage; ``steps`` of (stage, images left, {reason: images lost})."""
+    """Draw the images left after each stage; ``steps`` of (stage, images left, {reason: images lost})."""
     figure = Figure(figsize=(11, 0.4 * len(steps) + 1.4), layout="constrained")
     axes = figure.subplots()
     for row, (_stage, left, lost) in enumerate(steps):
@@ -118,5 +118,5 @@ def recall(table: pl.DataFrame) -> Figure:
 
 
 def _only(values: pl.Series) -> float:
-    # where no finding was counted at all, a table read back holds empty texts
+    # without any counted finding, the table holds empty texts when it is read
     return float(values[0]) if len(values) and values[0] not in (None, "") else float("nan")

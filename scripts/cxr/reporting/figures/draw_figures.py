@@ -1,4 +1,4 @@
-"""The figures stage: panels of some studies and charts of the whole, from the stored results alone."""
+"""The figures stage: draw panels of some studies and charts of the whole dataset, from the stored results only."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -93,7 +93,7 @@ def run_recall(*, recall_table: str, recall: str, options: FiguresOptions) -> No
 def choose(findings: list[pl.DataFrame], options: FiguresOptions) -> list[tuple[int, str]]:
     """Choose (shard, image_id) so that every lesion type with a mask is seen before any comes twice.
 
-    The choice depends on the seed and the ids alone, never on the number of shards.
+    The choice depends only on the seed and the ids, never on the number of shards.
     """
     images: dict[str, tuple[int, set[str]]] = {}
     for shard, table in enumerate(findings):
@@ -155,7 +155,7 @@ def _stories(
 
 
 def funnel_steps(table: pl.DataFrame) -> list[tuple[str, int, dict[str, int]]]:
-    """Turn the funnel table into (stage, images left, {reason: images lost}) in its order."""
+    """Convert the funnel table to (stage, images left, {reason: images lost}) in its order."""
     steps: list[tuple[str, int, dict[str, int]]] = []
     for row in table.iter_rows(named=True):
         if not steps or steps[-1][0] != row["stage"]:

@@ -1,4 +1,4 @@
-"""One study on one sheet: image, edited image, anomaly map, organs, zones, boxes, masks, pairs (after Fig. 2 and 8)."""
+"""Draw one study: image, edited image, anomaly map, organs, zones, boxes, masks and pairs (after Fig. 2 and 8)."""
 
 import textwrap
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ SHADE = {"facecolor": "black", "alpha": 0.55, "edgecolor": "none", "pad": 1}
 
 @dataclass(frozen=True)
 class Story:
-    """Everything one panel shows of a study. Images uint8 and masks bool, all (512, 512) in the frame."""
+    """The content of one study's panel. Images uint8 and masks bool, all (512, 512) in the frame."""
 
     title: str
     image: np.ndarray
@@ -36,8 +36,8 @@ def draw(story: Story) -> Figure:
     figure = Figure(figsize=(16, 9), layout="constrained")
     grid = figure.subplots(2, 4)
     figure.suptitle(story.title, fontsize=12)
-    _picture(grid[0, 0], story.image, "image x")
-    _picture(grid[0, 1], story.edited, "edited image, no lesion")
+    _picture(grid[0, 0], story.image, "image")
+    _picture(grid[0, 1], story.edited, "edited image, without lesions")
     _map(grid[0, 2], story.anomaly)
     _organs(grid[0, 3], story)
     _zones(grid[1, 0], story)
@@ -69,7 +69,7 @@ def _outline(axes: Axes, mask: np.ndarray, colour: str, *, fill: float = 0.0) ->
 
 
 def _organs(axes: Axes, story: Story) -> None:
-    _picture(axes, story.image, "organs on x")
+    _picture(axes, story.image, "organs on the image")
     for name, mask in story.organs.items():
         _outline(axes, mask, palette.ORGANS.get(name, GREY))
     legend(axes, {name: palette.ORGANS.get(name, GREY) for name in story.organs})
@@ -84,12 +84,12 @@ def _zones(axes: Axes, story: Story) -> None:
 
 
 def failed_conditions(verdict: int) -> list[str]:
-    """Return the names of the conditions a box failed, from its bits (none: the box is productive)."""
+    """Return the names of the conditions that a box failed, from its bits (none: the box is productive)."""
     return [name for bit, name in enumerate(BOX_CONDITIONS) if verdict >> bit & 1]
 
 
 def _boxes(axes: Axes, story: Story) -> None:
-    _picture(axes, story.image, "boxes: productive, or what failed")
+    _picture(axes, story.image, "boxes: productive, or failed conditions")
     judged = [finding["box_verdicts"] for finding in story.findings if finding["box_verdicts"]]
     best = [min((verdicts[i] for verdicts in judged), key=int.bit_count, default=None) for i in range(len(story.boxes))]
     shown = sorted(range(len(story.boxes)), key=lambda i: (best[i] != 0, -story.boxes[i]["confidence"]))[:8]

@@ -1,1 +1,1 @@
-"""The results as a paper shows them, on one page: pictures with reasons, numbers beside the paper's, costs."""
+"""The results on one page: pictures with reasons, numbers beside the paper's, and costs."""

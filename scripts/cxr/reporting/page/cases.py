@@ -1,4 +1,4 @@
-"""Which findings and images are shown, and in which words a box is kept or dropped."""
+"""Choose the findings and images that the page shows, and say in words why a box was kept or dropped."""
 
 from collections.abc import Mapping, Sequence
 
@@ -9,38 +9,38 @@ from cxr.base.vocabulary import LESIONS
 from cxr.ils.masks.box_conditions import CHANGED, MEASURED, Judged, failed, shown, told
 
 MEANING = {
-    "anatomy": "overlap with the reported place",
+    "anatomy": "overlap with the reported location",
     "conf": "confidence",
     "signal": "anomalous share",
     "size": "overlap with a lung",
     "zero_area": "no pixel",
     "empty_after_refine": "nothing left to mask",
 }
-"""What a condition compares, in words."""
+"""The quantity that each condition compares, in words."""
 OUTCOMES = {
-    "no_labels": "no mask: the report names no place",
-    "no_anatomy": "no mask: the reported place is not in the picture",
-    "no_productive_box": "no mask: no box holds all conditions",
+    "no_labels": "no mask: the report names no location",
+    "no_anatomy": "no mask: the reported location is not in the image",
+    "no_productive_box": "no mask: no box meets all conditions",
     "empty_after_refine": "no mask: nothing is left after refinement",
-    "no_grounded_label": "a mask, but it confirms no reported place",
-    "no_name": "a mask, but no place that has a name holds it",
+    "no_grounded_label": "a mask, but it confirms no reported location",
+    "no_name": "a mask, but no named location holds it",
     "no_heart": "no mask: no heart was found",
 }
 """Result of a finding, by its reason."""
 
 
 def choose_cases(findings: Sequence[pl.DataFrame], number: int, seed: int) -> list[tuple[int, dict]]:
-    """Choose findings for the gallery, as (shard, row): ``number`` a lesion type, each of another image.
+    """Choose findings for the gallery, as (shard, row): ``number`` per lesion type, each of a different image.
 
-    A third, and with two or more at least one, are findings that got no mask though boxes were judged for them, where
-    there are such. The choice depends on the seed and the ids alone, never on the number of shards.
+    A third of them (at least one of two or more) are findings without a mask whose boxes were judged, if there are
+    such. The choice depends only on the seed and the ids, never on the number of shards.
     """
     shown: list[tuple[int, dict]] = []
     for lesion in LESIONS:
         judged = (pl.col("target") == lesion) & (
             pl.col("mask_id").is_not_null() | (pl.col("box_verdicts").list.len() > 0)
         )
-        # places alone: whole rows, with a verdict for each box, are taken of those chosen
+        # only row numbers: whole rows, with a verdict per box, are read later for the chosen findings
         found = [
             (stable_hash(seed, "page", lesion, image_id, finding), image_id, made, shard, at)
             for shard, table in enumerate(findings)
@@ -65,9 +65,9 @@ def choose_cases(findings: Sequence[pl.DataFrame], number: int, seed: int) -> li
 
 
 def choose_images(findings: Mapping[str, Sequence[pl.DataFrame]], number: int, seed: int) -> list[tuple[int, str]]:
-    """Choose (shard, image_id) for the calibration view: images in which some threshold set made a mask of boxes.
+    """Choose (shard, image_id) for the calibration view: images where some threshold set made a mask of boxes.
 
-    ``findings``: {threshold set: one table a shard}. Images that the sets treat differently come first.
+    ``findings``: {threshold set: one table per shard}. Images that the sets treat differently come first.
     """
     masks: dict[tuple[int, str], dict[str, set[str]]] = {}
     for name, tables in findings.items():
@@ -86,9 +86,9 @@ def choose_images(findings: Mapping[str, Sequence[pl.DataFrame]], number: int, s
 
 
 def choose_boxes(verdicts: Sequence[int], confidences: Sequence[float], number: int) -> list[int]:
-    """Choose the boxes to show: half of them kept ones, the rest those that failed least, each by confidence.
+    """Choose the boxes to show: half are kept boxes, half are those that failed the fewest conditions, by confidence.
 
-    Returns indexes, kept ones first. Where one kind has too few, the other has more.
+    Returns indexes, kept boxes first. If one kind has too few, the other gets more.
     """
     order = sorted(range(len(verdicts)), key=lambda i: (int(verdicts[i]).bit_count(), -confidences[i], i))
     kept = [i for i in order if verdicts[i] == 0]
@@ -99,10 +99,10 @@ def choose_boxes(verdicts: Sequence[int], confidences: Sequence[float], number: 
 
 
 def reason(verdict: int, judged: Judged, taus: Mapping[str, float]) -> str:
-    """Return in words why a box was kept or dropped: each number that failed beside its threshold.
+    """Return in words why a box was kept or dropped: each failed number beside its threshold.
 
-    ``judged`` holds the numbers of the stored arrays. Where these come to another verdict than the stored one, it is
-    told without numbers, for they are not its reason. ``taus`` holds a threshold for each of
+    ``judged`` holds the numbers of the stored arrays. If these give a different verdict than the stored one, the reason
+    has no numbers, because they are not its cause. ``taus`` holds a threshold for each of
     :data:`cxr.ils.masks.box_conditions.MEASURED`.
     """
     values = judged.values
@@ -119,7 +119,7 @@ def reason(verdict: int, judged: Judged, taus: Mapping[str, float]) -> str:
 
 
 def counted(verdicts: Sequence[int], drawn: Sequence[Mapping], name: str) -> str:
-    """Return how many boxes a finding has, and how many of them are drawn; "" for one that no boxes are asked for.
+    """Return how many boxes a finding has, and how many of them are drawn; "" for a finding that needs no boxes.
 
     ``drawn``: the boxes of the picture, with ``kept``; ``name``: the threshold set.
     """
@@ -129,7 +129,7 @@ def counted(verdicts: Sequence[int], drawn: Sequence[Mapping], name: str) -> str
     told = f"{kept} of {len(verdicts)} boxes kept at the threshold set {name}"
     if len(drawn) == len(verdicts):
         return f"{told}; all are drawn"
-    return f"{told}; drawn are {of_drawn} of the kept and {len(drawn) - of_drawn} of the dropped"
+    return f"{told}; {of_drawn} kept and {len(drawn) - of_drawn} dropped boxes are drawn"
 
 
 def outcome(row: Mapping) -> str:
@@ -137,5 +137,5 @@ def outcome(row: Mapping) -> str:
     if row["reason"] is not None:
         return OUTCOMES.get(row["reason"], row["reason"])
     if row["target"] == "cardiomegaly":
-        return "the mask is the heart's, no boxes are asked"
+        return "the mask is the heart's and needs no boxes"
     return "mask in " + ", ".join(row["named"] or row["grounded"])

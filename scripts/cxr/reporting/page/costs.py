@@ -1,4 +1,4 @@
-"""What the jobs of a run took, from Snakemake's benchmark files: by nature different from run to run."""
+"""Sum up the costs of a run's jobs from Snakemake's benchmark files. They differ from run to run."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ PER_IMAGE = ("frames", "organs", "anomaly", "anatomy", "boxes")
 def read(folder: str | Path) -> pl.DataFrame:
     """Read every benchmark below a folder: stage, job, seconds, max_rss_mb, cpu_seconds; sorted by stage and job.
 
-    Snakemake leaves "NA" for a job too short to be looked at: null here.
+    Snakemake writes "NA" for a job that is too short to measure, which is null here.
     """
     rows = []
     for path in sorted(Path(folder).rglob("*.tsv")):
@@ -48,7 +48,7 @@ def _number(text: str | None) -> float | None:
 
 
 def by_stage(jobs: pl.DataFrame, images: dict[str, int]) -> pl.DataFrame:
-    """Sum jobs up to one row a stage, in the order they run, and a total.
+    """Sum up the jobs: one row per stage, in running order, and a total.
 
     stage, jobs, seconds, cpu_seconds, max_rss_mb (of the largest job), images, images_per_second. ``images``: accepted
     images of each stage that works image by image; the start of each job counts as its time.
@@ -93,10 +93,10 @@ def run(
     page: str,
     options: CostsOptions,
 ) -> None:
-    """Write what the jobs took: a row a stage, a row a job, a chart and a page. No two runs give the same.
+    """Write the costs of the jobs: a table by stage, a table by job, a chart and a page. No two runs give the same.
 
-    Read is the folder ``results/benchmarks``, of every job that ran, in this run or before; ``index`` and
-    ``figures`` are only waited for, so that all that a bare run makes is counted.
+    The input is the folder ``results/benchmarks`` with every job of this run and earlier ones. ``index`` and
+    ``figures`` are inputs only so that this job runs last and counts all others.
     """
     del figures
     jobs = read(Path(index).parent / "benchmarks")

@@ -1,4 +1,4 @@
-"""The gallery, cases of each lesion type with the reasons boxes were kept or dropped, and the calibration view."""
+"""Draw the gallery (cases of each lesion type with the reason for each box) and the calibration view."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ from cxr.plotting.plots import save_sheet
 from cxr.reporting.page import cases, pictures, sheets
 
 SENTENCE = 400
-"""Characters of a report's sentence that are quoted."""
+"""Maximum number of quoted characters of a report's sentence."""
 
 
 @dataclass(frozen=True)
@@ -56,11 +56,11 @@ def run(
     cases_lines: str,
     options: GalleryOptions,
 ) -> None:
-    """Draw the gallery of each threshold set and the calibration view, from the stored results alone.
+    """Draw the gallery of each threshold set and the calibration view, from the stored results only.
 
     Inputs are lists in the order of the shards; ``findings`` and ``masks`` lie in a folder named by their threshold
-    set. ``gallery`` and ``calibration`` get sheets; ``parts`` the pictures by themselves and ``cases_lines``
-    (JSON Lines) what the page says of them, one line a case or an image of the calibration.
+    set. ``gallery`` and ``calibration`` get sheets, ``parts`` the single pictures, and ``cases_lines`` (JSON Lines) the
+    page's texts, one line per case or calibration image.
     """
     folders = [Path(path) for path in (gallery, calibration, parts)]
     for folder in folders:
@@ -138,7 +138,7 @@ def _cases(
         pictures.boxes(right, shown, image.shape[0])
         reported = ", ".join(row["reported"]) or "no place"
         title = f"{lesion} ({row['certainty'] or 'no certainty'}), reported: {reported}; {cases.outcome(row)}"
-        words = [f"{box['number']}  {box['class_name']}: {box['reason']}" for box in shown] or ["no boxes are asked"]
+        words = [f"{box['number']}  {box['class_name']}: {box['reason']}" for box in shown] or ["no boxes are needed"]
         counted = cases.counted(row["box_verdicts"], shown, name)
         words += [counted] if counted else []
         sheet = sheets.case(f"study {row['study_id']}\n{title}", left, right, words)
@@ -155,7 +155,7 @@ def _cases(
 
 
 def _sentence(reports: str, row: dict, *, withheld: bool) -> str:
-    """Return the sentence that states a finding, "" where report text is withheld; a long one is cut."""
+    """Return the sentence that states a finding, cut if it is long; "" if report text is withheld."""
     if withheld:
         return ""
     line = next(line for line in read_lines(reports) if line["study_id"] == row["study_id"])
@@ -197,7 +197,7 @@ def _calibration(
             with Shard(stores[name][shard], key="mask_id") as store:
                 for at, (lesion, mask_id) in enumerate(order):
                     mask = store.get("mask", mask_id)
-                    # those drawn first are the wider, so that of two alike both are seen
+                    # wider outlines are drawn first, so that two equal masks are both visible
                     width = 2 + 4 * (len(order) - 1 - at)
                     pictures.outline(picture, mask, LESION_COLOURS[lesion], fill=0.2, width=width)
                     said.append({"lesion": lesion, "share": round(100 * float(mask.mean()), 1)})

@@ -1,4 +1,4 @@
-"""The page stage: one page that reads like a paper's results, from the tables and pictures of a run."""
+"""The page stage: write one page of results from the tables and pictures of a run."""
 
 from base64 import b64encode
 from pathlib import Path
@@ -34,8 +34,10 @@ def run(
     truth_table: str | None = None,
     manifests: list[str] | None = None,
 ) -> None:
-    """Write the page and the table of versions. ``test``: the lines of the split that is evaluated, one a set built;
-    ``left_out``: the ledgers of the stages that read the user's files.
+    """Write the page and the table of versions.
+
+    ``test``: the lines of the evaluated split, one file per built set; ``left_out``: the ledgers of the stages that
+    read the user's files.
     """
     shards = {"frames": frames, "organs": organs, "anomaly": anomaly, "anatomy": anatomy, "masks": masks}
     made = render.versions_of(shards, reports, manifests or [], options.engines)

@@ -1,11 +1,11 @@
-"""What the page is told besides its files."""
+"""Options of the page besides its files."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class PageOptions:
-    """What the page says of the run beyond its files: sets built, engines, and what else was there (path: digest)."""
+    """Facts about the run that are not in the page's files: built sets, engines, and other results (path: digest)."""
 
     thresholds: list[str]
     engines: dict[str, str]

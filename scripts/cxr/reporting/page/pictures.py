@@ -1,4 +1,4 @@
-"""Pictures drawn straight onto frames: outlines of masks and numbered boxes, uint8 RGB (H, W, 3)."""
+"""Draw outlines of masks and numbered boxes directly on frames, uint8 RGB (H, W, 3)."""
 
 import io
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from cxr.plotting.palette import DROPPED, KEPT
 from cxr.plotting.plots import BLACK
 
 PLACE, HALO = "#FFFFFF", BLACK
-"""Reported places are white on black: no lesion type has these, and they show on bone and on lung."""
+"""Reported locations are white on black. No lesion type has these colours, and they are visible on bone and lung."""
 
 
 def grey(image: np.ndarray, side: int) -> np.ndarray:
@@ -36,7 +36,8 @@ def outline(picture: np.ndarray, mask: np.ndarray, colour: str, *, fill: float =
 def boxes(picture: np.ndarray, rows: Sequence[Mapping], frame: int) -> None:
     """Draw boxes with their ``number``: blue and whole if ``kept``, else orange and dashed.
 
-    ``rows`` have x1, y1, x2, y2 in pixels of a frame of ``frame`` pixels, number, kept. The last is drawn first.
+    ``rows`` have x1, y1, x2, y2 in pixels of a frame of ``frame`` pixels, number, kept. They are drawn in reverse
+    order.
     """
     scale = picture.shape[0] / frame
     for row in reversed(rows):
@@ -66,7 +67,7 @@ def _line(picture: np.ndarray, start: tuple[int, int], end: tuple[int, int], rgb
 def _label(
     picture: np.ndarray, text: str, corners: Sequence[int], kept: bool, taken: Sequence[tuple[int, int, int, int]]
 ) -> tuple[int, int, int, int]:
-    """Write a box's number at the first of its corners, then along its edges, where no other number is.
+    """Write a box's number at its first corner, or along its edges, where there is no other number.
 
     Returns the rectangle (x1, y1, x2, y2) that it takes.
     """

@@ -1,4 +1,4 @@
-"""What goes into the page's template, and which parts have something to show."""
+"""Fill the page's template, and decide which sections have content."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -18,18 +18,19 @@ from cxr.reporting.page.templates import template
 ABLATION = "results/ablation/"
 EVALUATION = "results/evaluation/"
 SOURCES = {
-    "embedded": "the embedded cohort, whose pictures and reports are drawn and whose truth is known",
+    "embedded": "the embedded cohort: synthetic X-rays and reports whose truth is known",
     "mimic": "MIMIC-CXR",
     "openi": "the Indiana University chest X-ray collection (Open-i)",
 }
 DETAILS = 8
-"""Details of a reason that the page quotes; the ledger has all."""
+"""Maximum number of quoted details per reason; the ledger has all."""
 
 
 def versions_of(
     shards: Mapping[str, Sequence[str]], reports: Sequence[str], manifests: Sequence[str], engines: dict[str, str]
 ) -> dict:
-    """Return what made the results: ``stages``, ``weights``, ``pins``, ``thresholds`` ({set: {part: {tau: value}}})."""
+    """Return the versions behind the results: ``stages``, ``weights``, ``pins``, ``thresholds`` ({set: {part: {tau:
+    value}}})."""
     first = [line for path in reports for line in _first(path)]
     stages = versions.of_reports("reports", first)
     thresholds: dict[str, dict] = {}
@@ -53,7 +54,7 @@ def versions_of(
 
 
 def _first(path: str) -> list[dict]:
-    """Return the first line of a file: all lines of a shard of reports are made by the same code."""
+    """Return the first line of a file; the same code made all lines of a shard of reports."""
     return [line for _, line in zip(range(1), read_lines(path), strict=False)]
 
 
@@ -160,7 +161,7 @@ def _ablation(table: pl.DataFrame | None, extras: Mapping[str, str], embed: Call
 
 
 def _evaluation(extras: Mapping[str, str], test: Mapping[str, str], embed: Callable[[str], str]) -> dict | None:
-    """Return rows, figures and ``stale`` (runs that were scored on other pairs than those of now), None if not made."""
+    """Return rows, figures and ``stale`` (runs scored on other pairs than the current ones); None if absent."""
     if f"{EVALUATION}comparison.tsv" not in extras:
         return None
     table = read_table(f"{EVALUATION}comparison.tsv")

@@ -1,4 +1,4 @@
-"""From the tables of a run to what the page says: numbers as text, shares for bars, rows for tables."""
+"""Convert the tables of a run to the page's content: numbers as text, shares for bars, rows for tables."""
 
 from collections.abc import Mapping, Sequence
 
@@ -13,14 +13,14 @@ NONE = "–"
 
 
 def number(value: float | str | None, digits: int = 0) -> str:
-    """Return a number with thousands apart, or a dash; a column of a table without any number reads as empty texts."""
+    """Return a number with separated thousands, or a dash; a column without any number is read as empty texts."""
     return NONE if value in (None, "") else f"{value:,.{digits}f}"
 
 
 def counts(table: pl.DataFrame, sets: Sequence[str]) -> tuple[list[dict], list[dict]]:
     """Return the rows of the counts, then those of the shares, each with its cells as text.
 
-    ``cells``: one a threshold set; ``wanted`` and ``paper``: what was asked for, and the paper's.
+    ``cells``: one per threshold set; ``wanted`` and ``paper``: the value set in the settings, and the paper's.
     """
     rows: tuple[list[dict], list[dict]] = [], []
     for row in table.iter_rows(named=True):
@@ -46,10 +46,10 @@ def funnel(table: pl.DataFrame, name: str) -> list[dict]:
 
 
 def left_out(ledgers: Sequence[pl.DataFrame], most: int) -> list[dict]:
-    """Return what the ledgers say in words: stage, reason, images, said [(detail, images)], the most frequent
-    first, then by line.
+    """Return the ledgers' details: stage, reason, images, said [(detail, images)], most frequent first.
 
-    ``most``: details named of a reason; ``more`` counts the images of the others. Reasons without details are left out.
+    ``most``: number of details shown per reason; ``more`` counts the images of the others. Reasons without details are
+    left out.
     """
     found = []
     for ledger in ledgers:
@@ -66,7 +66,7 @@ def left_out(ledgers: Sequence[pl.DataFrame], most: int) -> list[dict]:
 
 
 def stops(table: pl.DataFrame, name: str) -> list[dict]:
-    """Return where the images of a threshold set stopped: stage, reason, images, why; the most first."""
+    """Return where the images of a threshold set stopped: stage, reason, images, why; most images first."""
     found = [lost | {"stage": step["stage"]} for step in funnel(table, name) for lost in step["lost"]]
     return sorted(found, key=lambda lost: -lost["images"])
 
@@ -122,8 +122,8 @@ WORDS_SHOWN = 20
 
 
 def reading(table: pl.DataFrame) -> dict:
-    """Return what the studies' reports gave: ``rows`` with their share in %, and how many of all are unusable."""
-    table = table.with_columns(pl.col("studies").cast(pl.Int64))  # an empty table tells no types
+    """Return how the studies' reports were read: ``rows`` with their share in %, and how many reports are unusable."""
+    table = table.with_columns(pl.col("studies").cast(pl.Int64))  # an empty table has no types
     total = max(1, table["studies"].sum())
     rows = [row | {"share": number(100 * row["studies"] / total, 1)} for row in table.iter_rows(named=True)]
     lost = [row["studies"] for row in rows if row["outcome"] not in ("findings", "no_findings")]
@@ -166,14 +166,14 @@ def recall(table: pl.DataFrame, ablation: pl.DataFrame | None, *, beside_paper: 
 
 
 def agrees(table: pl.DataFrame, ablation: pl.DataFrame) -> bool:
-    """Tell whether the ablation's table counts the same studies as the recall table: else it is of another state."""
+    """Return whether the ablation's table counts the same studies as the recall table; else it is outdated."""
     ours = {(r["thresholds"], r["lesion"]): (r["grounded"], r["total"]) for r in table.iter_rows(named=True)}
     theirs = {(r["thresholds"], r["lesion"]): (r["recalled"], r["studies"]) for r in ablation.iter_rows(named=True)}
     return ours == theirs
 
 
 def truth(table: pl.DataFrame, name: str) -> list[dict]:
-    """Return a row for each measure beside the known truth: measure, cells (value, of how many): all, then each."""
+    """Return one row per measure against the known truth: measure, cells (value, of how many): all, then each type."""
     rows = []
     for (measure,), part in table.filter(pl.col("thresholds") == name).group_by("measure", maintain_order=True):
         of = {row["lesion"]: row for row in part.iter_rows(named=True)}
@@ -199,7 +199,7 @@ def evaluation(table: pl.DataFrame) -> list[dict]:
 
 
 def wording(table: pl.DataFrame) -> list[dict]:
-    """Return what each persona's wordings change in total: who, and points of gIoU, cIoU, N-Acc, text accuracy."""
+    """Return the total change by each persona's wordings: who, and points of gIoU, cIoU, N-Acc, text accuracy."""
     rows = []
     totals = table.filter(pl.col("lesion") == "total")
     for (run, persona), part in totals.group_by("run", "persona", maintain_order=True):

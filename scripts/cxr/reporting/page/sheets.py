@@ -1,4 +1,4 @@
-"""Sheets and charts for the report: a case of the gallery, a study under several threshold sets, costs."""
+"""Draw sheets and charts for the report: a case of the gallery, a study under several threshold sets, costs."""
 
 import textwrap
 from collections.abc import Sequence
@@ -14,14 +14,14 @@ from cxr.plotting.plots import BLUE, ORANGE
 
 
 def case(title: str, masks: np.ndarray, boxes: np.ndarray, words: Sequence[str]) -> Figure:
-    """Draw a case: two pictures (uint8 (H, W, 3)) side by side, and below them what the numbered boxes did."""
+    """Draw a case: two pictures (uint8 (H, W, 3)) side by side, with the numbered boxes' reasons below."""
     heading = [part for line in title.splitlines() for part in textwrap.wrap(line, 120)]
     lines = [part for line in words for part in textwrap.wrap(line, 118, subsequent_indent="   ")]
     above, picture, below = 0.2 * len(heading) + 0.35, 4.9, 0.19 * len(lines) + 0.2
     height = above + picture + below
-    figure = Figure(figsize=(10, height))  # laid out by hand: to find the layout takes as long as all the rest
+    figure = Figure(figsize=(10, height))  # a fixed layout: automatic layout takes as long as all the rest
     figure.text(0.01, 1 - 0.05 / height, "\n".join(heading), va="top", fontsize=10)
-    names = ("mask, and in white the reported place", "boxes: blue kept, dashed orange dropped")
+    names = ("mask; reported location in white", "boxes: kept in blue, dropped in dashed orange")
     for left, shown, name in zip((0.01, 0.51), (masks, boxes), names, strict=True):
         _show(figure.add_axes((left, below / height, 0.48, picture / height)), shown, name)
     figure.text(0.01, (below - 0.08) / height, "\n".join(lines), va="top", fontsize=8.5, family="monospace")
@@ -58,7 +58,7 @@ def costs(table: pl.DataFrame) -> Figure:
     seconds, memory = figure.subplots(1, 2, sharey=True)
     places = range(len(table))
     for axes, column, colour, label in (
-        (seconds, "seconds", BLUE, "seconds of all jobs together"),
+        (seconds, "seconds", BLUE, "seconds, all jobs together"),
         (memory, "max_rss_mb", ORANGE, "MB, the largest job"),
     ):
         bars = axes.barh(places, table[column].fill_null(0), color=colour, height=0.65)

@@ -1,4 +1,4 @@
-"""The pages' templates in ``resources/page``: everything that is filled in is escaped, a missing name is an error."""
+"""Load the pages' templates from ``resources/page``. Every inserted value is escaped; a missing name is an error."""
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 

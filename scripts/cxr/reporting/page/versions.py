@@ -1,4 +1,4 @@
-"""What made the results: digests of code and settings as the results carry them, weights, and pinned packages."""
+"""Collect the versions behind the results: the stored digests of code and settings, weights, and pinned packages."""
 
 import hashlib
 import json
@@ -16,9 +16,9 @@ def digest(text: str) -> str:
 
 
 def of_shards(stage: str, paths: Iterable[str], key: str = "image_id") -> list[dict]:
-    """Return stage, engine, code and settings (digests), of the shards of a stage; one row for each distinct one.
+    """Return the distinct rows of stage, engine, code and settings (digests) of a stage's shards.
 
-    More than one row: shards that were made by different code or settings lie side by side.
+    Several rows mean that different code or settings made the shards.
     """
     found: dict[tuple, dict] = {}
     for path in paths:
@@ -32,7 +32,7 @@ def of_shards(stage: str, paths: Iterable[str], key: str = "image_id") -> list[d
 
 
 def of_reports(stage: str, lines: Iterable[dict]) -> list[dict]:
-    """Return the same of the lines of the reports, which carry the digests of their code and lexicon."""
+    """Return the same for the lines of the reports, which hold the digests of their code and lexicon."""
     rows = {
         (line["engine"], *sorted((k, v) for k, v in line["digests"].items() if k != "text")): line for line in lines
     }
@@ -63,7 +63,7 @@ def lite_weights(engines: dict[str, str]) -> list[dict]:
 
 
 def published_weights(manifests: Iterable[str | Path]) -> list[dict]:
-    """Return the same of published weights, from their manifests in ``results/weights``."""
+    """Return the same for published weights, from their manifests in ``results/weights``."""
     rows = []
     for path in manifests:
         manifest = json.loads(Path(path).read_text(encoding="utf-8"))
