@@ -1,6 +1,7 @@
 """The authors' released layout, written and read back."""
 
 import json
+from pathlib import Path
 
 import cv2
 import numpy as np
@@ -11,7 +12,9 @@ from cxr.base.hdf5 import Shard, ShardWriter, mask_id, pack
 from cxr.base.tables import read_lines, read_table, write_lines, write_table
 from cxr.ils.dataset import mimic_ils
 from cxr.ils.dataset.pairs import FIELDS
+from cxr.instructions.mask_index import index_table
 from dataset_cases import build, line, study, unit
+from declared_tables import differing
 
 
 def square(left: int, size: int = 20) -> np.ndarray:
@@ -64,7 +67,7 @@ def release_input(tmp_path) -> dict[str, str]:
             for name in ordered:
                 writer.append(ids[name], mask=masks[name])
         index += [(ids[name], shard, row) for row, name in enumerate(ordered)]
-    write_table(tmp_path / "index.parquet", mimic_ils.index_table(index))
+    write_table(tmp_path / "index.parquet", index_table(index))
     inputs = {split: str(built[split]) for split in ("train", "validate", "test")}
     return inputs | {
         "index": str(tmp_path / "index.parquet"),
@@ -197,6 +200,7 @@ def test_a_release_brings_its_images_as_a_table(release_input, tmp_path):
     mimic_ils.import_layout(
         folder=str(tmp_path / "release"), **outputs, pictures=pictures, images=str(tmp_path / "jpg")
     )
+    assert differing(Path(pictures), "results/dataset/mimic_ils/pictures.tsv") == ""
     table = dict(read_table(pictures).iter_rows())
     assert table["dicom-1"] == str(tmp_path / "jpg" / "p10" / "p10000032" / "s50000001" / "dicom-1.jpg")
     named = {line["image_id"] for name in ("train", "validate", "test") for line in read_lines(outputs[name])}

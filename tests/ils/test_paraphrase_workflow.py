@@ -14,6 +14,8 @@ from cxr.base.vocabulary import PERSONAS, SPLITS
 from cxr.ils.paraphrase.reading import read
 from cxr.ils.rosalia.tokens import Tokens
 from cxr.ils.templates import parse_instruction
+from cxr.workflow.file_columns import TABLES
+from declared_tables import tables_of
 from training_runs import SIZES
 
 RECIPE = {"sizes": SIZES, "epochs": 2, "batch": 4, "micro_batch": 4, "warmup": 2}
@@ -58,6 +60,14 @@ def test_every_instruction_of_the_cohort_is_worded_once(evaluated):
     assert counts["plain_only"].sum() == 0
     log = (evaluated / "logs/paraphrase/default/instructions.log").read_text()
     assert f"{len(texts)} distinct instructions, 0 of them of unknown form" in log
+
+
+@pytest.mark.slow
+def test_the_tables_have_their_declared_columns(evaluated):
+    found = tables_of(evaluated)
+    assert not list(filter(None, found.values()))
+    stages = ("evaluation", "paraphrase", "training")
+    assert {path for path in TABLES if path.split("/")[1] in stages} <= found.keys()
 
 
 @pytest.mark.slow

@@ -25,6 +25,7 @@ from cxr.imaging.weights.manifest import WeightsOptions
 from cxr.workflow import settings
 from cxr.workflow.engine_files import declared, package_of
 from cxr.workflow.params import ENGINE_STAGES
+from declared_tables import tables_of
 from fake_hub import serve
 
 ATTRS = {"code_digest": "0123456789abcdef"}
@@ -384,6 +385,7 @@ def weights_jobs(jobs: dict[str, int]) -> dict[str, int]:
 def test_the_placed_file_goes_through_the_workflow(tmp_path, dry_run):
     source = placed_net(write_settings(tmp_path, HYBRIDGNET))
     snakemake(tmp_path, "weights")
+    assert tables_of(tmp_path)["results/weights/manifest.tsv"] == ""
     row = read_table(tmp_path / "results/weights/manifest.tsv").row(0, named=True)
     assert (row["artefact"], row["file"], row["bytes"]) == ("hybridgnet", "hybridgnet.pt", source.stat().st_size)
     assert row["sha256"] == sha256(source.read_bytes())

@@ -30,6 +30,7 @@ from cxr.llm.keys import key_of
 from cxr.llm.options import Execution, ModelOptions, folder_of
 from cxr.workflow.params import stage_options
 from cxr.workflow.settings import Settings
+from declared_tables import tables_of
 
 LEXICON = rules_lexicon.load(language_model.LEXICON)
 SENTENCES = ["The heart is enlarged.", "Opacity in the left base, likely pneumonia.", "No pleural effusion."]
@@ -579,6 +580,8 @@ def test_a_served_model_makes_the_stages_files(served_run, workflow_run):
             assert {k: v for k, v in ours.items() if k not in ("engine", "digests")} == {
                 k: v for k, v in theirs.items() if k not in ("engine", "digests")
             }
+    found = {path: why for path, why in tables_of(served_run).items() if "agreement" in path}
+    assert found == {f"results/reports/{name}.tsv": "" for name in ("agreement", "disagreements")}
     table = read_table(served_run / "results/reports/agreement.tsv")
     assert table["agreement"].to_list() == [1.0] * len(LESIONS)
     assert read_table(served_run / "results/reports/disagreements.tsv").is_empty()

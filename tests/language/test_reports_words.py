@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 
 import language_model
+from cxr.base.columns import schema
 from cxr.base.paths import RESOURCES
 from cxr.base.tables import read_table, write_excluded, write_lines
 from cxr.ils.dataset.evidence import evidence
@@ -200,5 +201,5 @@ def test_other_languages_words_are_not_listed(tmp_path):
     """A report that was not read has no line, and so no unknown words."""
     lines, _ = outcomes(tmp_path, [("Sin derrame pleural.", None)])
     assert lines == {}
-    empty = pl.DataFrame(schema=understood.WORDS)
+    empty = pl.DataFrame(schema=schema(understood.WORDS))
     assert empty.columns == ["word", "studies", "hiding", "example"]

@@ -17,6 +17,7 @@ from cxr.base.vocabulary import LESIONS
 from cxr.reporting.ablation import charts, points, tabulate
 from cxr.workflow.params import stage_options
 from cxr.workflow.settings import SettingsError, read
+from declared_tables import tables_of
 from whole_runs import copy_repository
 
 LESION_TYPES = LESIONS[1:]
@@ -245,6 +246,10 @@ def ablated(workflow_run, tmp_path_factory) -> Path:
     jobs = json.dumps(done.stdout + done.stderr)
     assert "masks_sweep" not in jobs  # recall.tsv already wanted it
     return directory
+
+
+def test_the_table_has_its_declared_columns(ablated):
+    assert tables_of(ablated)["results/ablation/points.tsv"] == ""
 
 
 def test_the_target_agrees_with_the_table_of_recall(ablated):

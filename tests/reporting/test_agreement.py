@@ -11,6 +11,7 @@ import pytest
 
 from conftest import SLICE, snakemake, write_settings
 from cxr.annotations.reading import Annotation
+from cxr.base.columns import schema
 from cxr.base.errors import UserError
 from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_lines, read_table
@@ -33,6 +34,7 @@ from cxr.reporting.agreement.measures import Value, false_boxes, of_boxes, of_ma
 from cxr.reporting.agreement.references import Region, distinct, in_frame, kinds, load
 from cxr.workflow.params import references, stage_options
 from cxr.workflow.settings import read
+from declared_tables import differing
 
 SETTINGS = read({})
 
@@ -177,7 +179,7 @@ def test_scores_are_ratios_of_sums_with_intervals_by_patient():
         ("r", "masks default", "any", "inside", None, "p2", "i3", 0.0, 0.0),
         ("r", "masks default", "edema", "inside", None, "p2", "i3", 0.0, 0.0),
     ]
-    table = pl.DataFrame(rows, schema=VALUES, orient="row")
+    table = pl.DataFrame(rows, schema=schema(VALUES), orient="row")
     found = score(table, Scoring(2000, 0.9, 3)).to_dicts()
     assert [(row["what"], row["lesion"], row["value"], row["images"], row["patients"]) for row in found] == [
         ("boxes", "any", 0.6, 3, 2),
@@ -321,6 +323,10 @@ def test_who_is_counted_and_the_figures(workflow_run, tmp_path, painted):
         values=[values for values, _ in paths], left_out_parts=[left for _, left in paths], **out,
         left_out=str(tmp_path / "left_out.parquet"), options=Scoring(50, 0.95, 1),
     )  # fmt: skip
+    written = {name: tmp_path / f"{name}.tsv" for name in out} | {"left_out": tmp_path / "left_out.parquet"}
+    paths = {f"results/agreement/{path.name}": path for path in written.values()}
+    paths["results/agreement/{reference}/values.parquet"] = tmp_path / "haze.parquet"
+    assert [differing(path, name) for name, path in paths.items()] == [""] * 4
     population = {(row["reference"], row["what"]): row["number"] for row in read_table(out["population"]).to_dicts()}
     for name, (values, left) in zip(("haze", "boxes"), parts, strict=True):
         assert population[name, "compared"] == values["image_id"].n_unique()
@@ -387,8 +393,8 @@ def test_without_a_reference_there_is_nothing_to_compare_with(tmp_path):
 
 
 def test_nothing_compared_is_no_row():
-    empty = pl.DataFrame(schema=VALUES)
-    gone = pl.DataFrame([("r", "i", "no_image", "")], schema=LEFT, orient="row")
+    empty = pl.DataFrame(schema=schema(VALUES))
+    gone = pl.DataFrame([("r", "i", "no_image", "")], schema=schema(LEFT), orient="row")
     assert counts(empty, gone).rows() == [
         ("r", "no_image", 1, "the reference names an image that is not in the cohort")
     ]

@@ -24,9 +24,11 @@ from cxr.base.vocabulary import LESIONS, VALID_LOCATIONS
 from cxr.ils.dataset.mimic_ils import read_release
 from cxr.reporting.release.withheld import Withheld
 from cxr.workflow.code_digest import code_digest
+from cxr.workflow.file_columns import TABLES
 from cxr.workflow.params import check_files, stage_options
 from cxr.workflow.release_facts import without_places
 from cxr.workflow.settings import SettingsError, read
+from declared_tables import differing
 from release_package import LONG_KEY, files, identifiers, make, rows_of_pixels, sentences, unpacked
 
 SPLITS = {"train": "train", "validate": "validation", "test": "test"}
@@ -200,6 +202,18 @@ def test_parquet_holds_the_lines_and_their_masks(run, package, nothing_withheld,
     files_of = sorted(path.name for path in nothing_withheld.glob(f"data/{SPLITS[split]}-*"))
     number = -(-len(lines) // 8)
     assert files_of == [f"{SPLITS[split]}-{part:05d}-of-{number:05d}.parquet" for part in range(number)]
+
+
+@pytest.mark.parametrize(("name", "withheld"), [("package", 2), ("nothing_withheld", 0)])
+def test_parquet_has_its_declared_columns_less_what_is_withheld(name, withheld, request):
+    folder, declared, found = request.getfixturevalue(name), 0, 0
+    for part in ("data", "images"):
+        path = f"results/release/{{thresholds}}/{part}/{{split}}-*.parquet"
+        files = sorted((folder / part).glob("*.parquet"))
+        assert files
+        assert [differing(file, path) for file in files] == [""] * len(files)
+        declared, found = declared + len(TABLES[path]), found + len(pl.read_parquet_schema(files[0]))
+    assert declared - found == withheld
 
 
 def _decoded(png: bytes) -> bytes:

@@ -9,6 +9,8 @@ import polars as pl
 
 from conftest import SLICE, snakemake, write_settings
 from cxr.base.tables import read_lines, read_table
+from cxr.workflow.file_columns import TABLES
+from declared_tables import tables_of
 from review_cases import cells
 
 
@@ -65,6 +67,9 @@ def test_the_round_trip_to_the_evaluation(workflow_run, tmp_path):
     assert 'B: too large, "by far"' in read_table(folder / "rejected.tsv")["notes"][0]
     total = cells(read_table(folder / "agreement.tsv"), lesion="total")
     assert (total["units"], total["unanimous"]) == (len(positive), len(positive) - 1)
+
+    declared = {path: why for path, why in tables_of(run).items() if "review" in path}
+    assert declared == dict.fromkeys((path for path in TABLES if "/review/" in path), "")
 
     # what the merge wrote is what the evaluation takes
     others = {"reviewed": "results/review/default/left_out.txt", "predictions": {"all": {"adapter": "everything"}}}

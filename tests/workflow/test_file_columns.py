@@ -1,17 +1,27 @@
-"""The columns that docs/reference/files.md tells are those of a finished run's tables."""
+"""Every table that a run writes has declared columns; docs/reference/files.md tells them."""
 
+import ast
 import re
 
 import polars as pl
 import pytest
 
+import parsed
 from conftest import ROOT
 from cxr.base.columns import Column, markdown, schema
-from cxr.workflow.file_columns import TABLES, filled
+from cxr.base.exclusions import STAGES
+from cxr.base.tables import read_table, write_table
+from cxr.workflow.file_columns import SAME, TABLES, filled
+from declared_tables import ENDINGS, path_of, tables_of
 
 PAGE = (ROOT / "docs/reference/files.md").read_text(encoding="utf-8")
-ASKED = {"results/ablation/points.tsv", "results/evaluation/{run}/pairs.parquet"}
-"""Made by targets that bare `snakemake` leaves out."""
+SCRIPTS = ROOT / "scripts" / "cxr"
+PLAIN = {"base/tables.py", "reporting/release/parquet.py"}
+"""Modules that may call polars' own writers: write_table's, and the release's, whose files `datasets` reads."""
+ASKED = ("ablation", "agreement", "evaluation", "paraphrase", "release", "review", "training", "weights")
+"""Stages that bare `snakemake` leaves out; the tests of their targets hold their tables against the declared ones."""
+NOT_BARE = {"results/dataset/mimic_ils/pictures.tsv", "results/reports/agreement.tsv"}
+NOT_BARE |= {"results/reports/disagreements.tsv"}
 
 
 def test_a_column_is_a_row_of_the_page():
@@ -38,13 +48,56 @@ def test_every_table_stands_on_the_page_once():
     assert sorted(re.findall(r"<!-- columns of (.+?) -->", PAGE)) == sorted(TABLES)
 
 
-@pytest.mark.parametrize("path", sorted(TABLES.keys() - ASKED))
-def test_a_finished_run_has_these_columns(path, workflow_run):
-    pattern = path.replace("{shard}", "[0-9][0-9]").replace("{thresholds}", "default").replace("<stage>", "*")
-    found = sorted(workflow_run.glob(pattern))
-    assert found
-    for file in found:
-        written = pl.read_parquet_schema(file)
-        told = schema(TABLES[path])
-        added = {"thresholds"} if path.endswith("<stage>/excluded.parquet") else set()
-        assert {name: kind for name, kind in written.items() if name not in added} == told, file
+def test_a_table_with_other_columns_than_declared_is_not_written(tmp_path):
+    columns = {"a": Column(pl.Int64, "First."), "b": Column(pl.String, "Second.")}
+    path = tmp_path / "table.tsv"
+    write_table(path, pl.DataFrame({"a": [1], "b": ["x"]}), columns)
+    assert read_table(path).rows() == [(1, "x")]
+    for wrong in ({"a": [1]}, {"b": ["x"], "a": [1]}, {"a": [1.0], "b": ["x"]}, {"a": [1], "b": ["x"], "c": [2]}):
+        with pytest.raises(ValueError, match=r"table\.tsv: its columns are"):
+            write_table(path, pl.DataFrame(wrong), columns)
+    assert read_table(path).rows() == [(1, "x")]
+
+
+def outputs() -> set[str]:
+    """Paths of every table that a rule writes, as TABLES and SAME spell them."""
+    files = {re.sub(r"{(\w+),.*?}(?=[/.])", r"{\1}", path) for rule in parsed.rules().values() for path in rule.output}
+    stages = rf"results/(?:{'|'.join(STAGES)}|{{stage}})/(?=(?:{{\w+}}/)?(?:{{shard}}\.)?excluded\.parquet)"
+    named = {re.sub(stages, "results/<stage>/", re.sub(r"(?<=/)\d+(?=\.)", "{shard}", path)) for path in files}
+    return {path for path in named if path.endswith(ENDINGS)}
+
+
+def test_every_table_that_a_rule_writes_is_declared_and_no_other():
+    packaged = {path for path in TABLES if path.startswith("results/release/")}  # within a folder
+    assert outputs() == TABLES.keys() - packaged | SAME.keys()
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").rglob("*.md")), ids=lambda page: page.stem)
+def test_a_table_that_the_docs_name_is_declared(page):
+    text = re.sub(r"<!-- columns of .+? -->", "", page.read_text(encoding="utf-8"))
+    named = set(re.findall(r"results/[\w{}<>*/.-]+(?:\.tsv|\.parquet|\.csv)\b", text))
+    spelt = {name.replace("<stage>", "masks").replace("{shard}", "00") for name in named}
+    assert not {name for name in spelt if not path_of(name)}
+
+
+def calls(module: ast.Module, name: str) -> list[ast.Call]:
+    return [
+        node
+        for node in ast.walk(module)
+        if isinstance(node, ast.Call) and getattr(node.func, "id", getattr(node.func, "attr", "")) == name
+    ]
+
+
+def test_no_table_is_written_without_its_columns():
+    modules = {path.relative_to(SCRIPTS).as_posix(): ast.parse(path.read_text()) for path in SCRIPTS.rglob("*.py")}
+    written = {name: calls(module, "write_table") for name, module in modules.items()}
+    assert sum(map(len, written.values())) > 40
+    assert not {name for name, found in written.items() if any(len(call.args) < 3 for call in found)}
+    polars = ("write_parquet", "write_csv", "sink_parquet", "sink_csv")
+    assert {name for name, module in modules.items() if any(calls(module, one) for one in polars)} == PLAIN
+
+
+def test_the_tables_of_a_finished_run_have_their_declared_columns(workflow_run):
+    found = tables_of(workflow_run)
+    assert not list(filter(None, found.values()))
+    assert found.keys() == {path for path in TABLES if path.split("/")[1] not in ASKED} - NOT_BARE

@@ -24,6 +24,13 @@ def schema(columns: Columns) -> dict[str, Kind]:
     return {name: column.kind for name, column in columns.items()}
 
 
+def require(table: pl.DataFrame, columns: Columns, name: str) -> None:
+    """Raise ValueError unless a table, ``name``, has the declared columns in their order and of their types."""
+    found, declared = dict(table.schema), schema(columns)
+    if found != declared or list(found) != list(declared):
+        raise ValueError(f"{name}: its columns are {found}, declared are {declared}")
+
+
 def markdown(columns: Columns) -> str:
     """Return the columns as a Markdown table, one line per column."""
     rows = [

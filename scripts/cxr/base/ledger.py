@@ -5,7 +5,7 @@ from pathlib import Path
 
 import polars as pl
 
-from cxr.base.tables import read_table, write_excluded, write_table
+from cxr.base.tables import EXCLUDED, THRESHOLDS, read_table, write_excluded, write_table
 
 
 class Ledger:
@@ -58,4 +58,4 @@ def gather(
     known = pl.when(pl.col("study_id") == "").then(pl.col("known")).otherwise(pl.col("study_id"))
     joined = pl.concat(tables).join(studies, on="image_id", how="left", maintain_order="left")
     joined = joined.with_columns(study_id=known).drop("known")
-    write_table(gathered, joined.sort(joined.columns))
+    write_table(gathered, joined.sort(joined.columns), EXCLUDED | (THRESHOLDS if thresholds else {}))

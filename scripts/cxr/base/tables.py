@@ -10,7 +10,7 @@ from pathlib import Path
 import polars as pl
 
 from cxr.base.atomic import atomic
-from cxr.base.columns import Column, schema
+from cxr.base.columns import Column, Columns, require, schema
 from cxr.base.errors import unreadable
 from cxr.base.exclusions import REASONS
 from cxr.base.formulas import guarded, unguarded
@@ -25,11 +25,14 @@ CRC = "crc32"
 """Last key of a checked JSON line: CRC-32 of the rest of the line, eight hexadecimal digits."""
 
 
-def write_table(path: str | Path, table: pl.DataFrame) -> None:
+def write_table(path: str | Path, table: pl.DataFrame, columns: Columns | None = None) -> None:
     """Write a Parquet (or, by its ending, TSV or CSV) table atomically, the same bytes for the same rows.
 
     In TSV and CSV a null and an empty text are the same empty cell, and formulas are guarded (``formulas``).
+    Raises ValueError where the table has other columns than the declared ones.
     """
+    if columns is not None:
+        require(table, columns, Path(path).name)
     with atomic(path) as temporary:
         if Path(path).suffix == ".parquet":
             temporary.write_bytes(_with_digest(table))
@@ -114,6 +117,8 @@ EXCLUDED = {
     "detail": Column(pl.String, "What exactly was wrong, without a path, a name or a number of a patient."),
 }
 """Columns of a stage's ledger."""
+THRESHOLDS = {"thresholds": Column(pl.String, "Threshold set.")}
+"""What a ledger has besides, gathered from a stage that runs once for each threshold set, and a table of several."""
 EXCLUDED_SCHEMA = schema(EXCLUDED)
 
 
@@ -123,4 +128,4 @@ def write_excluded(path: str | Path, rows: list[dict]) -> None:
     if unknown:
         raise ValueError(f"unknown reason codes: {sorted(unknown)}")
     table = pl.DataFrame(rows, schema=EXCLUDED_SCHEMA)
-    write_table(path, table.sort("image_id", "study_id", "reason", "detail"))
+    write_table(path, table.sort("image_id", "study_id", "reason", "detail"), EXCLUDED)

@@ -4,26 +4,91 @@ import re
 
 from cxr.base import tables
 from cxr.base.columns import Columns, markdown
-from cxr.ils.evaluation import scoring
+from cxr.ils.dataset import make_pairs, mimic_ils
+from cxr.ils.evaluation import evaluate, paraphrases, scoring, summary
 from cxr.ils.masks import columns as masks
+from cxr.ils.paraphrase import make_paraphrases
+from cxr.ils.training import tables as training
 from cxr.imaging.boxes import detect_boxes
 from cxr.imaging.cohort import columns as cohort
+from cxr.imaging.phantom import make_phantom
+from cxr.imaging.weights import list_sources
+from cxr.instructions import mask_index
+from cxr.language.reports import compare_engines, understood
 from cxr.reporting.ablation import points
+from cxr.reporting.agreement import compare
+from cxr.reporting.page import costs, render
+from cxr.reporting.release import parquet
+from cxr.reporting.review import make_pages, merge, rates
+from cxr.reporting.tables import conservation, counts, recall, splits, truth
 
 TABLES: dict[str, Columns] = {
+    "results/phantom/manifest.csv": make_phantom.MANIFEST,
     "results/cohort/{shard}.parquet": cohort.SHARD,
     "results/cohort/images.parquet": cohort.IMAGES,
+    "results/reports/reading.tsv": understood.READING,
+    "results/reports/unknown_words.tsv": understood.WORDS,
+    "results/reports/agreement.tsv": compare_engines.AGREEMENT,
+    "results/reports/disagreements.tsv": compare_engines.DISAGREEMENTS,
+    "results/weights/manifest.tsv": list_sources.COLUMNS,
     "results/boxes/{shard}.parquet": detect_boxes.COLUMNS,
     "results/masks/{thresholds}/findings.parquet": masks.FINDINGS,
     "results/masks/{thresholds}/{shard}.units.parquet": masks.UNITS,
     "results/masks/{thresholds}/{shard}.studies.parquet": masks.STUDIES,
-    "results/masks/{thresholds}/index.parquet": masks.INDEX,
+    "results/masks/{thresholds}/index.parquet": mask_index.INDEX,
     "results/masks/sweep/{shard}.parquet": masks.SWEEP,
-    "results/ablation/points.tsv": points.POINTS,
+    "results/dataset/{thresholds}/dropped.parquet": make_pairs.DROPPED,
+    "results/dataset/mimic_ils/pictures.tsv": mimic_ils.PICTURES,
+    "results/paraphrase/{thresholds}/counts.tsv": make_paraphrases.COUNTS,
+    "results/training/{run}/updates.tsv": training.UPDATES,
+    "results/training/{run}/epochs.tsv": training.EPOCHS,
     "results/evaluation/{run}/pairs.parquet": scoring.COLUMNS,
+    "results/evaluation/{run}/scores.tsv": summary.SCORES,
+    "results/evaluation/{run}/text.tsv": summary.TEXTS,
+    "results/evaluation/{run}/counts.tsv": evaluate.COUNTS,
+    "results/evaluation/{run}/excluded.parquet": evaluate.EXCLUDED,
+    "results/evaluation/comparison.tsv": evaluate.COMPARISON,
+    "results/evaluation/paraphrases.tsv": paraphrases.COLUMNS,
+    "results/ablation/points.tsv": points.POINTS,
+    "results/tables/splits.tsv": tables.THRESHOLDS | splits.TABLE,
+    "results/tables/funnel.tsv": tables.THRESHOLDS | conservation.FUNNEL,
+    "results/tables/conservation.tsv": tables.THRESHOLDS | conservation.CONSERVATION,
+    "results/tables/counts.tsv": counts.columns(["{thresholds}"]),
+    "results/tables/recall.tsv": recall.RECALL,
+    "results/tables/truth.tsv": tables.THRESHOLDS | truth.TRUTH,
+    "results/page/versions.tsv": render.VERSIONS,
+    "results/page/costs.tsv": costs.COSTS,
+    "results/page/jobs.tsv": costs.JOBS,
+    "results/agreement/scores.tsv": compare.SCORES,
+    "results/agreement/population.tsv": compare.POPULATION,
+    "results/agreement/left_out.parquet": compare.LEFT,
+    "results/agreement/{reference}/values.parquet": compare.VALUES,
+    "results/review/{thresholds}/units.parquet": make_pages.UNITS,
+    "results/review/{thresholds}/items.parquet": make_pages.ITEMS,
+    "results/review/{thresholds}/judgements.parquet": merge.JUDGEMENTS,
+    "results/review/{thresholds}/experts.tsv": rates.EXPERTS,
+    "results/review/{thresholds}/lesions.tsv": rates.LESION_RATES,
+    "results/review/{thresholds}/agreement.tsv": rates.AGREEMENT,
+    "results/review/{thresholds}/rejected.tsv": merge.REJECTED,
+    "results/review/{thresholds}/counts.tsv": merge.COUNTS,
+    "results/release/{thresholds}/data/{split}-*.parquet": parquet.PAIRS,
+    "results/release/{thresholds}/images/{split}-*.parquet": parquet.IMAGES,
     "results/<stage>/excluded.parquet": tables.EXCLUDED,
 }
 """{path: its columns}: each is declared beside its writer."""
+SAME = {
+    "results/masks/{thresholds}/{shard}.findings.parquet": "results/masks/{thresholds}/findings.parquet",
+    "results/masks/mimic_ils/index.parquet": "results/masks/{thresholds}/index.parquet",
+    "results/agreement/{reference}/left_out.parquet": "results/agreement/left_out.parquet",
+    "results/<stage>/{shard}.excluded.parquet": "results/<stage>/excluded.parquet",
+    "results/<stage>/{thresholds}/excluded.parquet": "results/<stage>/excluded.parquet",
+    "results/<stage>/{thresholds}/{shard}.excluded.parquet": "results/<stage>/excluded.parquet",
+    **{
+        f"results/evaluation/{{run}}/{{persona}}/{name}": f"results/evaluation/{{run}}/{name}"
+        for name in ("pairs.parquet", "scores.tsv", "text.tsv", "counts.tsv", "excluded.parquet")
+    },
+}
+"""{path: that of :data:`TABLES` whose columns it has}: a part of it, or the same of something else."""
 _BLOCK = re.compile(r"<!-- columns of (.+?) -->\n.*?<!-- end -->", re.DOTALL)
 
 

@@ -12,6 +12,7 @@ from itertools import groupby
 
 import polars as pl
 
+from cxr.base.columns import Column, schema
 from cxr.base.jobs import progress
 from cxr.base.ledger import Ledger
 from cxr.base.tables import read_lines, read_table, write_table
@@ -24,14 +25,15 @@ from cxr.ils.dataset.shares import Census
 from cxr.instructions.lines import split_files
 from cxr.instructions.record import Record
 
-DROPPED_SCHEMA = {
-    "study_id": pl.String,
-    "image_id": pl.String,
-    "polarity": pl.String,
-    "type": pl.String,
-    "target": pl.String,
-    "reason": pl.String,
+DROPPED = {
+    "study_id": Column(pl.String, "Study."),
+    "image_id": Column(pl.String, "Image of the study."),
+    "polarity": Column(pl.String, "positive or negative."),
+    "type": Column(pl.String, "basic, global or lesion_inference; null for a negative."),
+    "target": Column(pl.String, "Lesion type."),
+    "reason": Column(pl.String, "Why there is no such pair; words as `snakemake explain` tells them."),
 }
+"""Columns of the table of pairs that were not made."""
 
 
 PACKED_ROWS = 100_000
@@ -81,7 +83,7 @@ def run(
             for record in _study(images, line, options, bars, ledger, drops):
                 write(record)
     ledger.finish(excluded, rows["image_id"])
-    write_table(dropped, drops.table())
+    write_table(dropped, drops.table(), DROPPED)
 
 
 Images = list[tuple[dict, list[dict]]]
@@ -153,7 +155,7 @@ class _Drops:
             self._pack()
 
     def _pack(self) -> None:
-        self._packed.append(pl.DataFrame(self._rows, schema=DROPPED_SCHEMA))
+        self._packed.append(pl.DataFrame(self._rows, schema=schema(DROPPED)))
         self._rows = []
 
     def table(self) -> pl.DataFrame:

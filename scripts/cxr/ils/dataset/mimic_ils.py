@@ -11,7 +11,7 @@ location, and computes each mask id from the pixels.
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from itertools import groupby
 from pathlib import Path
@@ -21,17 +21,23 @@ import numpy as np
 import polars as pl
 
 from cxr.base.atomic import whole
+from cxr.base.columns import Column, schema
 from cxr.base.errors import StoreError, UserError, existing_folder
 from cxr.base.hdf5 import FRAME_SIZE, Shard, ShardWriter, mask_id, pack
 from cxr.base.tables import read_lines, read_table, write_lines, write_table
 from cxr.geometry.affine import to_original
 from cxr.ils import templates
 from cxr.ils.dataset.pairs import FIELDS
+from cxr.instructions.mask_index import INDEX, index_table
 from cxr.instructions.studies import JSON_NAME, MASK_FOLDER, write_studies
 
 SPLIT_NAMES = {"train": "train", "validate": "val", "test": "test"}
 PIXELS = ("frame", "original")
 LISTS = {True: "positive_pairs", False: "negative_pairs"}
+PICTURES = {
+    "image_id": Column(pl.String, "Image of the release."),
+    "path": Column(pl.String, "Its file in the tree `dataset.mimic_ils_images`."),
+}
 
 
 def study_key(study_id: str) -> str:
@@ -176,7 +182,7 @@ def _pictures(release: dict, images: str) -> pl.DataFrame:
     root = existing_folder("dataset.mimic_ils_images", images).resolve()
     entries = [entry for name in SPLIT_NAMES.values() for entry in release.get(name, {}).values()]
     places = {entry["dicom_id"]: str(root / entry["image_path"]) for entry in entries}
-    return pl.DataFrame(sorted(places.items()), schema={"image_id": pl.String, "path": pl.String}, orient="row")
+    return pl.DataFrame(sorted(places.items()), schema=schema(PICTURES), orient="row")
 
 
 def _lines(folder: Path, split: str, study_id: str, entry: dict) -> Iterator[tuple[dict, Path | None]]:
@@ -247,7 +253,7 @@ def import_layout(
     for a missing mask, UserError for a mask of another size than the others or for a missing tree.
     """
     if pictures:
-        write_table(pictures, _pictures(_release(folder), images))
+        write_table(pictures, _pictures(_release(folder), images), PICTURES)
     outputs = {"train": train, "validate": validate, "test": test}
     lines: dict[str, list[dict]] = {split: [] for split in outputs}
     packed: dict[str, np.ndarray] = {}
@@ -267,14 +273,9 @@ def import_layout(
     with ShardWriter(masks, key="mask_id", empty={"mask": (shape or (FRAME_SIZE, FRAME_SIZE), bool)}) as writer:
         for identifier in sorted(packed):
             writer.append(identifier, mask=np.unpackbits(packed[identifier], axis=-1).view(bool))
-    write_table(index, index_table((identifier, shard, row) for row, identifier in enumerate(sorted(packed))))
+    write_table(index, index_table((identifier, shard, row) for row, identifier in enumerate(sorted(packed))), INDEX)
     for split, output in outputs.items():
         write_lines(output, lines[split])
-
-
-def index_table(rows: Iterable[tuple[str, str, int]]) -> pl.DataFrame:
-    """Return the table that maps a mask id to its shard and row."""
-    return pl.DataFrame(list(rows), schema={"mask_id": pl.String, "shard": pl.String, "row": pl.Int64}, orient="row")
 
 
 def _read_mask(path: Path) -> np.ndarray:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import polars as pl
 
+from cxr.base.columns import Column, schema
 from cxr.base.counting import counted
 from cxr.base.errors import UserError
 from cxr.base.paths import RESOURCES
@@ -20,6 +21,30 @@ from cxr.plotting.plots import save
 
 RESOURCE_FILES = ("paper_tables.yaml",)
 log = logging.getLogger("cxr")
+EXCLUDED = {
+    "pair_id": Column(pl.String, "Pair; empty for a line that is no pair's."),
+    "reason": Column(pl.String, "Why it is not scored as it stands."),
+    "detail": Column(pl.String, "What exactly was wrong, or the line's number."),
+}
+COUNTS = {
+    "of": Column(pl.String, "pairs or lines (of the predictions)."),
+    "what": Column(pl.String, "First what there is, then what it is made of, by reason."),
+    "number": Column(pl.Int64, "How many."),
+}
+COMPARISON = {
+    "source": Column(pl.String, "ours or paper."),
+    "run": Column(pl.String, "Run, with its persona if it was asked in one's wordings; the paper's model."),
+    "lesion": Column(pl.String, "Lesion type, or `total`, as of the paper's models."),
+    **summary.NUMBERS,
+    **{
+        name: column
+        for measure in paper.MEASURES
+        for name, column in summary.measured(measure).items()
+        if not name.endswith("_paper")
+    },
+    "text_authors": Column(pl.Float64, "Accuracy of the answers by the rule `authors`.", "%"),
+    "text_strict": Column(pl.Float64, "Accuracy of the answers by the rule `strict`.", "%"),
+}
 
 
 @dataclass(frozen=True)
@@ -115,11 +140,11 @@ def run_scores(
         rows = scoring.table(dataset, references, found, rejected, options.failed)
     printed = paper.read(RESOURCES / RESOURCE_FILES[0]).beside(options.model)
     resampling = {"replicates": options.replicates, "level": options.interval, "seed": options.seed}
-    write_table(pairs, rows)
-    write_table(scores_table, summary.score_table(rows, printed, **resampling))
-    write_table(text_table, summary.text_table(rows, printed, **resampling))
-    write_table(excluded, excluded_rows(rows, found.lines))
-    write_table(counts_table, counts(rows, found.lines))
+    write_table(pairs, rows, scoring.COLUMNS)
+    write_table(scores_table, summary.score_table(rows, printed, **resampling), summary.SCORES)
+    write_table(text_table, summary.text_table(rows, printed, **resampling), summary.TEXTS)
+    write_table(excluded, excluded_rows(rows, found.lines), EXCLUDED)
+    write_table(counts_table, counts(rows, found.lines), COUNTS)
 
 
 def run_comparison(
@@ -143,7 +168,8 @@ def run_comparison(
     more_scores = dict(zip(names, map(summary.read_scores, reworded_scores), strict=True))
     more_texts = dict(zip(names, map(summary.read_scores, reworded_texts), strict=True))
     printed = paper.read(RESOURCES / RESOURCE_FILES[0])
-    write_table(comparison_table, comparison(score_tables | more_scores, text_tables | more_texts, printed))
+    table = comparison(score_tables | more_scores, text_tables | more_texts, printed)
+    write_table(comparison_table, table, COMPARISON)
     save(charts.masks(score_tables), masks_figure, options.dpi)
     save(charts.texts(text_tables), text_figure, options.dpi)
 
@@ -176,7 +202,7 @@ def counts(rows: pl.DataFrame, lines: Lines) -> pl.DataFrame:
         whole, *parts = (number for of, _, number in table if of == kind)
         if whole != sum(parts):
             raise AssertionError(f"evaluation: {whole} {kind} in, {sum(parts)} accounted for")
-    return pl.DataFrame(table, schema={"of": pl.String, "what": pl.String, "number": pl.Int64}, orient="row")
+    return pl.DataFrame(table, schema=schema(COUNTS), orient="row")
 
 
 def comparison(scores: dict[str, pl.DataFrame], texts: dict[str, pl.DataFrame], printed: paper.Paper) -> pl.DataFrame:

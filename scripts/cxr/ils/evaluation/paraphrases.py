@@ -6,16 +6,24 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
+from cxr.base.columns import Column, schema
 from cxr.base.tables import read_table, write_table
 from cxr.ils.evaluation.summary import DIGITS, GROUPS, TOTAL, subjects_of
 from cxr.metrics.bootstrap import differences, sums_of
 
 ALL = "all personas"
 COLUMNS = {
-    "run": pl.String, "persona": pl.String, "lesion": pl.String, "measure": pl.String, "pairs": pl.Int64,
-    "plain": pl.Float64, "reworded": pl.Float64, "change": pl.Float64, "change_low": pl.Float64,
-    "change_high": pl.Float64,
-}  # fmt: skip
+    "run": Column(pl.String, "Run."),
+    "persona": Column(pl.String, "Persona, or `all personas`."),
+    "lesion": Column(pl.String, "Lesion type, or `total`."),
+    "measure": Column(pl.String, "giou, ciou, n_acc, text_strict or text_authors."),
+    "pairs": Column(pl.Int64, "Pairs that count both ways."),
+    "plain": Column(pl.Float64, "Score of the plain instructions.", "%"),
+    "reworded": Column(pl.Float64, "Score of the persona's wordings.", "%"),
+    "change": Column(pl.Float64, "`reworded` less `plain`.", "percentage points"),
+    "change_low": Column(pl.Float64, "Lower end of its interval (`evaluation.interval`).", "percentage points"),
+    "change_high": Column(pl.Float64, "Upper end.", "percentage points"),
+}
 TEXT_RULES = ("strict", "authors")
 
 
@@ -59,7 +67,7 @@ def run(*, plain: list[str], reworded: list[str], paraphrases_table: str, option
         paths = reworded[number * personas : (number + 1) * personas]
         asked = dict(zip(options.personas, map(read_table, paths), strict=True))
         tables.append(compared(name, read_table(plain[number]), asked, options))
-    write_table(paraphrases_table, pl.concat(tables))
+    write_table(paraphrases_table, pl.concat(tables), COLUMNS)
 
 
 def compared(
@@ -74,7 +82,7 @@ def compared(
     if len(pairs) > 1:
         pairs[ALL] = pl.concat(pairs.values())
     rows = [row for who, table in pairs.items() for row in _rows(run, who, table, options)]
-    return pl.DataFrame(rows, schema=COLUMNS, orient="row")
+    return pl.DataFrame(rows, schema=schema(COLUMNS), orient="row")
 
 
 def _rows(run: str, persona: str, pairs: pl.DataFrame, options: ParaphrasesOptions) -> list[tuple]:

@@ -3,6 +3,7 @@
 import numpy as np
 import polars as pl
 
+from cxr.base.columns import Column, Columns, schema
 from cxr.base.tables import read_table
 from cxr.base.vocabulary import LESIONS
 from cxr.ils.evaluation import text
@@ -16,6 +17,39 @@ GROUPS = (*LESIONS, TOTAL)
 OVERALL = "overall"
 DIGITS = 2
 """Decimals of the per cents in the tables."""
+WORDS = {"giou": "gIoU", "ciou": "cIoU", "n_acc": "N-Acc", "accuracy": "Accuracy"}
+
+
+def measured(measure: str) -> Columns:
+    """Return the columns of a measure: its value, the ends of its interval, and the paper's value."""
+    word = WORDS[measure]
+    return {
+        measure: Column(pl.Float64, f"{word}; null of nothing.", "%"),
+        f"{measure}_low": Column(pl.Float64, "Lower end of its interval (`evaluation.interval`).", "%"),
+        f"{measure}_high": Column(pl.Float64, "Upper end.", "%"),
+        f"{measure}_paper": Column(pl.Float64, "The paper's value; null where it prints none.", "%"),
+    }
+
+
+NUMBERS: Columns = {
+    "positives": Column(pl.Int64, "Positive pairs that are scored."),
+    "negatives": Column(pl.Int64, "Negative pairs that are scored."),
+    "failed": Column(pl.Int64, "Pairs whose prediction cannot be used."),
+}
+SCORES: Columns = {
+    "lesion": Column(pl.String, "Lesion type, or `total`."),
+    **NUMBERS,
+    "reviewed": Column(pl.Int64, "Pairs left out because experts rejected them (`evaluation.reviewed`)."),
+    **{name: column for measure in MEASURES for name, column in measured(measure).items()},
+    "note": Column(pl.String, "What the paper prints otherwise elsewhere."),
+}
+TEXTS: Columns = {
+    "rule": Column(pl.String, "Rule by which an answer is right."),
+    "group": Column(pl.String, "positive, negative, a lesion type or `total`."),
+    "type": Column(pl.String, "Type of instruction, or `overall`."),
+    "pairs": Column(pl.Int64, "Pairs that are scored."),
+    **measured("accuracy"),
+}
 
 
 def subjects_of(pairs: pl.DataFrame) -> tuple[np.ndarray, int]:
@@ -58,7 +92,7 @@ def score_table(pairs: pl.DataFrame, paper: Paper, **resampling: float) -> pl.Da
             row |= _cell(measure, values[at], low[at], high[at], paper.lesions[group][measure])
         notes = (paper.notes.get(("lesions", group, measure), "") for measure in MEASURES)
         rows.append(row | {"note": "; ".join(filter(None, notes))})
-    return pl.DataFrame(rows, schema_overrides=dict.fromkeys(_names(MEASURES), pl.Float64))
+    return pl.DataFrame(rows, schema=schema(SCORES))
 
 
 def text_table(pairs: pl.DataFrame, paper: Paper, **resampling: float) -> pl.DataFrame:
@@ -85,8 +119,7 @@ def text_table(pairs: pl.DataFrame, paper: Paper, **resampling: float) -> pl.Dat
             value = float(right.sum()) / number
             cell = _cell("accuracy", value, low[at], high[at], paper.text[group][kind])
             rows.append({"rule": rule, "group": group, "type": kind, "pairs": number} | cell)
-    schema = dict.fromkeys(("rule", "group", "type"), pl.String) | {"pairs": pl.Int64}
-    return pl.DataFrame(rows, schema=schema | dict.fromkeys(_names(("accuracy",)), pl.Float64))
+    return pl.DataFrame(rows, schema=schema(TEXTS))
 
 
 def read_scores(path: str) -> pl.DataFrame:
@@ -115,11 +148,7 @@ def _member(rows: pl.DataFrame, group: str) -> np.ndarray:
     return np.broadcast_to(rows.select(member=_is_of(group))["member"].to_numpy(), len(rows))
 
 
-def _names(measures: tuple[str, ...]) -> list[str]:
-    return [f"{measure}{suffix}" for measure in measures for suffix in ("", "_low", "_high", "_paper")]
-
-
 def _cell(measure: str, value: float | None, low: float, high: float, paper: float | None) -> dict[str, float | None]:
     percents = [None if number is None or number != number else round(100 * number, DIGITS) for number in
                 (value, low, high)]  # fmt: skip
-    return dict(zip(_names((measure,)), (*percents, paper), strict=True))
+    return dict(zip(measured(measure), (*percents, paper), strict=True))

@@ -86,11 +86,6 @@ STUDIES: Columns = NAMES | {
         "term or, for opacity, a location that is not empty forbids a global negative.",
     ),
 }
-INDEX: Columns = {
-    "mask_id": Column(pl.String, "Mask."),
-    "shard": Column(pl.String, "Shard whose HDF5 file holds it."),
-    "row": Column(pl.Int64, "Its row there, from 0."),
-}
 SWEEP: Columns = {
     "thresholds": Column(pl.String, "Threshold set or grid point."),
     **NAMES,

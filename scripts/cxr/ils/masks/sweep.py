@@ -78,4 +78,5 @@ def run_shard(*, output: str | Path, options: SweepOptions, attrs: dict, threads
         for case in progress(population, len(population), "masks"):
             for name, made in rows_of(case, sets, options).items():
                 rows[name] += made
-    write_table(output, pl.DataFrame([row for part in rows.values() for row in part], schema=schema(columns.SWEEP)))
+    made = [row for part in rows.values() for row in part]
+    write_table(output, pl.DataFrame(made, schema=schema(columns.SWEEP)), columns.SWEEP)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
+from cxr.base.columns import Column, schema
 from cxr.base.errors import UserError
 from cxr.base.tables import read_lines, write_lines, write_table
 from cxr.ils.paraphrase import engine
@@ -25,9 +26,13 @@ SHOWN = 1000
 """Maximum number of an answer's letters in a log. The answer holds no patient's text."""
 UNKNOWN = "not an instruction of Table 2"
 COUNTS = {
-    "persona": pl.String, "type": pl.String, "instructions": pl.Int64, "reworded": pl.Int64, "plain_only": pl.Int64,
-    "why": pl.String,
-}  # fmt: skip
+    "persona": Column(pl.String, "Persona."),
+    "type": Column(pl.String, "Type of the instructions; unknown for a text that is not of Table 2."),
+    "instructions": Column(pl.Int64, "Distinct instructions of the type."),
+    "reworded": Column(pl.Int64, "Of these, instructions with wordings."),
+    "plain_only": Column(pl.Int64, "Of these, instructions with their plain text alone."),
+    "why": Column(pl.String, "Problems of the latter, each with its number."),
+}
 
 
 def run(*, instructions: str, wordings: str, counts_table: str, options: ParaphraseOptions, execution: dict) -> None:
@@ -39,7 +44,7 @@ def run(*, instructions: str, wordings: str, counts_table: str, options: Paraphr
     lines = reworded(rows, options, engine.load(options, execution))
     write_lines(wordings, lines, checked=True)
     table = counts(lines)
-    write_table(counts_table, table)
+    write_table(counts_table, table, COUNTS)
     without = table["plain_only"].sum()
     if without:
         log.warning("paraphrase: %d of %d have no wording of a persona: see %s", without, len(lines), counts_table)
@@ -98,4 +103,4 @@ def counts(lines: Sequence[dict]) -> pl.DataFrame:
         why = Counter(line["problem"] for line in members if line["problem"])
         told = "; ".join(f"{reason}: {number}" for reason, number in sorted(why.items()))
         rows.append((persona, kind, len(members), len(members) - why.total(), why.total(), told))
-    return pl.DataFrame(rows, schema=COUNTS, orient="row").sort("persona", "type", maintain_order=True)
+    return pl.DataFrame(rows, schema=schema(COUNTS), orient="row").sort("persona", "type", maintain_order=True)

@@ -20,6 +20,7 @@ import polars as pl
 import torch
 
 from cxr.base.atomic import whole
+from cxr.base.columns import schema
 from cxr.base.engines import Setup
 from cxr.base.errors import UserError
 from cxr.base.paths import SCRIPTS
@@ -37,6 +38,7 @@ from cxr.ils.training.engine import TrainingOptions, load
 from cxr.ils.training.fit import Course, Execution, Fit
 from cxr.ils.training.recipe import Recipe
 from cxr.ils.training.stopping import heeded
+from cxr.ils.training.tables import EPOCHS, UPDATES
 from cxr.nets.devices import device_of, gpus_of
 
 __all__ = ["TrainingOptions", "run_training"]
@@ -45,18 +47,6 @@ log = logging.getLogger("cxr")
 WORKER = "cxr.ils.training.worker"
 SILENCE = re.compile(r"Watchdog caught collective operation timeout|Timed out waiting|timed out after|Timeout\(ms\)=")
 """Messages of NCCL and gloo when a process does not answer."""
-UPDATES = {
-    "update": pl.Int64, "epoch": pl.Int64, "learning_rate": pl.Float64, "loss": pl.Float64, "text": pl.Float64,
-    "bce": pl.Float64, "dice": pl.Float64, "gradient_norm": pl.Float64, "positives": pl.Int64, "pairs": pl.Int64,
-    "skipped": pl.Boolean,
-}  # fmt: skip
-EPOCHS = {
-    "epoch": pl.Int64,
-    "update": pl.Int64,
-    "giou": pl.Float64,
-    "ciou": pl.Float64,
-    "n_acc": pl.Float64,
-}
 
 
 @dataclass(frozen=True)
@@ -260,5 +250,5 @@ def _finish(job: Job, course: Course, model: Rosalia, adapters, tokens: Tokens, 
     with whole(job.files["model"]) as making:
         model.save_pretrained(making)  # one tensor at a time
         tokens.save(making)
-    write_table(job.files["updates"], pl.DataFrame(course.updates, schema=UPDATES))
-    write_table(job.files["epochs"], pl.DataFrame(course.epochs, schema=EPOCHS))
+    write_table(job.files["updates"], pl.DataFrame(course.updates, schema=schema(UPDATES)), UPDATES)
+    write_table(job.files["epochs"], pl.DataFrame(course.epochs, schema=schema(EPOCHS)), EPOCHS)

@@ -91,4 +91,4 @@ def run_shard(
         ledger.finish(excluded, shard.ids)
     boxes = pl.DataFrame(rows, schema=SCHEMA, orient="row")
     order = ["image_id", "confidence", "x1", "y1", "x2", "y2", "class_name"]
-    write_table(output, boxes.sort(order, descending=[name == "confidence" for name in order]))
+    write_table(output, boxes.sort(order, descending=[name == "confidence" for name in order]), COLUMNS)

@@ -26,3 +26,9 @@ IMAGES: Columns = IDS | {
     "view": Column(pl.String, "View, by its code; null if it is not known."),
     "reason": Column(pl.String, "null for an image that was accepted, else why it was not."),
 }
+
+
+def images(table: pl.DataFrame) -> Columns:
+    """Return the columns of the table of images: :data:`IMAGES`, then those that are the manifest's own."""
+    own = {name: kind for name, kind in table.schema.items() if name not in IMAGES}
+    return IMAGES | {name: Column(kind, "Column of the manifest.") for name, kind in own.items()}

@@ -180,8 +180,9 @@ def run(
     for row in accepted:
         by_shard[shard[row.subject_id]].append(row)
     for name, path in zip(names, [shards] if isinstance(shards, str) else shards, strict=True):
-        write_table(path, _shard_table(by_shard[name], rank, splits))
-    write_table(images, _images_table(rows, shard, splits))
+        write_table(path, _shard_table(by_shard[name], rank, splits), columns.SHARD)
+    table = _images_table(rows, shard, splits)
+    write_table(images, table, columns.images(table))
 
     ledger = Ledger("cohort")
     for row in rows:

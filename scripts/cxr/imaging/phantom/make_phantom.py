@@ -9,6 +9,7 @@ import cv2
 import numpy as np
 import polars as pl
 
+from cxr.base.columns import Column, schema
 from cxr.base.errors import UserError
 from cxr.base.hdf5 import ShardWriter
 from cxr.base.jobs import progress
@@ -32,6 +33,16 @@ EXPECTED = {
     "multi_frame": "multi_frame",
 }
 """The verdict each fault deserves: ``accept`` or a code of ``labels.REASONS``."""
+MANIFEST = {
+    "subject_id": Column(pl.String, "Patient."),
+    "study_id": Column(pl.String, "Study."),
+    "image_id": Column(pl.String, "Image."),
+    "image_path": Column(pl.String, "Image file, relative to the manifest."),
+    "report_path": Column(pl.String, "Report file, relative to the manifest."),
+    "view": Column(pl.String, "View, by its code; empty where the image's own header tells it, or nothing does."),
+    "split": Column(pl.String, "train, validate or test."),
+    "acquired": Column(pl.String, "Time of acquisition, text that sorts by time."),
+}
 
 
 @dataclass(frozen=True)
@@ -125,10 +136,9 @@ def _truth(plan: StudyPlan, report: Report, pictures: dict[str, Picture | None])
 def run(*, manifest: str, truth: str, truth_masks: str, options: PhantomOptions, attrs: dict, threads: int = 1) -> None:
     """Write the cohort beside ``manifest`` (folders ``images`` and ``reports``) and the truth.
 
-    ``manifest``: CSV with subject_id, study_id, image_id, image_path and report_path (relative to it), view, split,
-    acquired. ``truth``: one JSON line per study. ``truth_masks``: HDF5 with one row per good frontal image, ``mask``
-    packed bool (24, 512, 512) in the frame of ``geometry.fit_affine(..., "pad")``, labels ``cohort.TRUTH_LABELS``.
-    The same options give the same bytes. Raises UserError for numbers that make no cohort.
+    ``manifest``: CSV with :data:`MANIFEST`. ``truth``: one JSON line per study. ``truth_masks``: HDF5 with one row per
+    good frontal image, ``mask`` packed bool (24, 512, 512) in the frame of ``geometry.fit_affine(..., "pad")``, labels
+    ``cohort.TRUTH_LABELS``. The same options give the same bytes. Raises UserError for numbers that make no cohort.
     """
     if options.studies < options.subjects:
         raise UserError(
@@ -179,4 +189,4 @@ def run(*, manifest: str, truth: str, truth_masks: str, options: PhantomOptions,
             for image_id, mask in masks:
                 writer.append(image_id, mask=mask)
     write_lines(truth, lines)
-    write_table(manifest, pl.DataFrame(rows))
+    write_table(manifest, pl.DataFrame(rows, schema=schema(MANIFEST)), MANIFEST)

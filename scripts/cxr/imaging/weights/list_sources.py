@@ -5,9 +5,21 @@ from pathlib import Path
 
 import polars as pl
 
+from cxr.base.columns import Column, schema
 from cxr.base.tables import write_table
 
-COLUMNS = ("artefact", "used_by", "licence", "source", "revision", "file", "bytes", "sha256")
+ARTEFACT = {
+    "artefact": Column(pl.String, "Name of the weights."),
+    "used_by": Column(pl.String, "Engine that reads them."),
+    "licence": Column(pl.String, "Their licence."),
+    "source": Column(pl.String, "Where they were published."),
+    "revision": Column(pl.String, "Revision there; null where there is none."),
+}
+COLUMNS = ARTEFACT | {
+    "file": Column(pl.String, "File as it was published."),
+    "bytes": Column(pl.Int64, "Its size.", "bytes"),
+    "sha256": Column(pl.String, "Its SHA-256."),
+}
 
 
 def run(*, manifests: list[str], table: str) -> None:
@@ -15,7 +27,6 @@ def run(*, manifests: list[str], table: str) -> None:
     rows = []
     for path in manifests:
         made = json.loads(Path(path).read_text(encoding="utf-8"))
-        shared = {name: made[name] for name in COLUMNS[:5]}
+        shared = {name: made[name] for name in ARTEFACT}
         rows += [shared | file for file in made["published"]]
-    schema = dict.fromkeys(COLUMNS, pl.String) | {"bytes": pl.Int64}
-    write_table(table, pl.DataFrame(rows, schema=schema))
+    write_table(table, pl.DataFrame(rows, schema=schema(COLUMNS)), COLUMNS)

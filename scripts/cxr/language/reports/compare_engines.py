@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from cxr.base.columns import Column, schema
 from cxr.base.counting import counted
 from cxr.base.jobs import log, progress
 from cxr.base.paths import RESOURCES
@@ -20,6 +21,27 @@ from cxr.language.reports.engine import EngineOptions
 
 RESOURCE_FILES = ("lexicon", "reading")
 STATES = ("affirmed", "denied", "unmentioned")
+LESION = {"lesion": Column(pl.String, "Lesion type.")}
+AGREEMENT = LESION | {
+    "studies": Column(pl.Int64, "Studies compared."),
+    "both_affirm": Column(pl.Int64, "Studies in which both engines affirm it."),
+    "only_engine_affirms": Column(pl.Int64, "Studies in which only the chosen engine affirms it."),
+    "only_rules_affirm": Column(pl.Int64, "Studies in which only the rules affirm it."),
+    "both_deny": Column(pl.Int64, "Studies in which both deny it."),
+    "both_silent": Column(pl.Int64, "Studies in which neither mentions it."),
+    "agreement": Column(
+        pl.Float64, "Fraction of the studies in which both are in the same state; null without a study."
+    ),
+    "kappa": Column(pl.Float64, "Cohen's kappa of the three states; null where it is not defined."),
+    "kappa_affirmed": Column(pl.Float64, "Cohen's kappa of affirmed against the rest; null where it is not defined."),
+}
+DISAGREEMENTS = {
+    "study_id": Column(pl.String, "Study."),
+    **LESION,
+    "engine": Column(pl.String, "State by the chosen engine: affirmed, denied or unmentioned."),
+    "rules": Column(pl.String, "State by the rules."),
+    "sentences": Column(pl.String, "Sentences that either names, by their numbers."),
+}
 
 
 @dataclass(frozen=True)
@@ -54,9 +76,9 @@ def run(*, reports: list[str], agreement: str, disagreements: str, options: Comp
             counts[number, STATES.index(pair[0]), STATES.index(pair[1])] += 1
             if pair[0] != pair[1]:
                 rows.append(_difference(line, lesion, pair, [*ours, *theirs]))
-    write_table(agreement, pl.DataFrame(list(_table(counts))))
-    columns = ("study_id", "lesion", "engine", "rules", "sentences")
-    write_table(disagreements, pl.DataFrame(rows, schema=dict.fromkeys(columns, pl.String)).sort("study_id", "lesion"))
+    write_table(agreement, pl.DataFrame(list(_table(counts)), schema=schema(AGREEMENT)), AGREEMENT)
+    differing = pl.DataFrame(rows, schema=schema(DISAGREEMENTS)).sort("study_id", "lesion")
+    write_table(disagreements, differing, DISAGREEMENTS)
 
 
 def state(tuples: Iterable[dict], lesion: str) -> str:

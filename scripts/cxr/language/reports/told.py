@@ -12,7 +12,6 @@ MEANINGS = {
     FINDINGS: "read, with findings affirmed or denied",
     PLAIN: "read; nothing is affirmed or denied",
 }
-COLUMNS = ("outcome", "studies", "example_study", "meaning")
 SHOWN = 4
 """Reasons that the sentence names."""
 

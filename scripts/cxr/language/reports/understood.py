@@ -6,12 +6,30 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from cxr.base.columns import Column, schema
 from cxr.base.counting import counted
 from cxr.base.jobs import log
 from cxr.base.tables import read_lines, read_table, write_table
 from cxr.language.reports import told
 
-WORDS = {"word": pl.String, "studies": pl.Int64, "hiding": pl.Int64, "example": pl.String}
+WORDS = {
+    "word": Column(pl.String, "Word that was not understood."),
+    "studies": Column(pl.Int64, "Studies that have it."),
+    "hiding": Column(pl.Int64, "Of these, studies where a sentence with it could hold a finding."),
+    "example": Column(
+        pl.String,
+        "First such sentence in order of `study_id`; `withheld` where `release.withhold` names `report_text`.",
+    ),
+}
+READING = {
+    "outcome": Column(
+        pl.String,
+        "`findings`, `no_findings`, or the code of the reason why a report was not used ([reasons.md](reasons.md)).",
+    ),
+    "studies": Column(pl.Int64, "Studies with that outcome."),
+    "example_study": Column(pl.String, "One of them."),
+    "meaning": Column(pl.String, "The outcome in words."),
+}
 WITHHELD = "withheld"
 
 
@@ -26,11 +44,7 @@ class UnderstoodOptions:
 
 
 def run(*, reports: list[str], excluded: list[str], words: str, reading: str, options: UnderstoodOptions) -> None:
-    """Write ``words`` (unknown words by number of studies) and ``reading`` (what the reports gave), and say so.
-
-    ``words``: word, studies, hiding (studies where a sentence with it could hold a finding), example (the first such
-    sentence in order of study_id, or ``withheld``).
-    """
+    """Write ``words`` (unknown words by number of studies) and ``reading`` (what the reports gave), and say so."""
     outcomes: dict[str, list[str]] = defaultdict(list)
     found: dict[str, list] = {}
     for line in (line for path in reports for line in read_lines(path)):
@@ -52,10 +66,10 @@ def run(*, reports: list[str], excluded: list[str], words: str, reading: str, op
         {"word": word, "studies": number, "hiding": hiding, "example": WITHHELD if options.withheld else example[2]}
         for word, (number, hiding, example) in found.items()
     ]
-    write_table(words, pl.DataFrame(table, schema=WORDS).sort(["studies", "word"], descending=[True, False]))
+    order = pl.DataFrame(table, schema=schema(WORDS)).sort(["studies", "word"], descending=[True, False])
+    write_table(words, order, WORDS)
     rows = told.rows(outcomes)
-    kinds = {"outcome": pl.String, "studies": pl.Int64, "example_study": pl.String, "meaning": pl.String}
-    write_table(reading, pl.DataFrame(rows, schema=kinds))
+    write_table(reading, pl.DataFrame(rows, schema=schema(READING)), READING)
     _say(rows, len(found), reading, options)
 
 

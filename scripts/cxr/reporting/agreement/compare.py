@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from cxr.base.columns import Column, schema
 from cxr.base.errors import UserError
 from cxr.base.hdf5 import FRAME_SIZE, Shard
 from cxr.base.jobs import progress
@@ -35,14 +36,39 @@ from cxr.reporting.agreement.references import (
 )
 
 HEART = "cardiomegaly"
-VALUES = {
-    **dict.fromkeys(("reference", "what", "lesion", "measure"), pl.String),
-    "at": pl.Float64,
-    **dict.fromkeys(("subject_id", "image_id"), pl.String),
-    **dict.fromkeys(("top", "below"), pl.Float64),
+MEASURED = {
+    "reference": Column(pl.String, "Reference, by its name in `agreement.references`."),
+    "what": Column(pl.String, "`masks {thresholds}`, `anomaly map` or `boxes`."),
+    "lesion": Column(pl.String, "Lesion type, or `any`: all but cardiomegaly."),
+    "measure": Column(pl.String, "Measure ([agreement.md](../how-to/agreement.md#what-is-measured))."),
+    "at": Column(pl.Float64, "Threshold: of the map tau_ano, of boxes the confidence; null without one."),
 }
-LEFT = dict.fromkeys(("reference", "image_id", "reason", "detail"), pl.String)
-GROUP = ["reference", "what", "lesion", "measure", "at"]
+VALUES = MEASURED | {
+    "subject_id": Column(pl.String, "Patient."),
+    "image_id": Column(pl.String, "Image."),
+    "top": Column(pl.Float64, "What the image adds above the line of the score."),
+    "below": Column(pl.Float64, "What it adds below: a score is the sum of `top` over that of `below`."),
+}
+SCORES = MEASURED | {
+    "value": Column(pl.Float64, "Score; null without a denominator."),
+    "low": Column(pl.Float64, "Lower end of its interval (`agreement.interval`), by patients."),
+    "high": Column(pl.Float64, "Upper end."),
+    "images": Column(pl.Int64, "Images in the denominator."),
+    "patients": Column(pl.Int64, "Their patients."),
+}
+LEFT = {
+    "reference": Column(pl.String, "Reference."),
+    "image_id": Column(pl.String, "Image, as the cohort or, where it has none, the reference names it."),
+    "reason": Column(pl.String, "Code of the reason ([agreement.md](../how-to/agreement.md#what-is-measured))."),
+    "detail": Column(pl.String, "Label, or the stage's reason."),
+}
+POPULATION = {
+    "reference": Column(pl.String, "Reference."),
+    "what": Column(pl.String, "`compared`, or the code of a reason."),
+    "number": Column(pl.Int64, "Images compared; images or regions left out."),
+    "meaning": Column(pl.String, "The same in words."),
+}
+GROUP = list(MEASURED)
 CORNERS = ["x1", "y1", "x2", "y2"]
 
 
@@ -106,7 +132,7 @@ def run_images(
     known = {row["image_id"]: row for row in read_table(images).iter_rows(named=True)}
     gone = [(image, reason, detail) for image, reason, detail in people.left_out]
     gone += [(image, "no_image", "") for image in people.regions if image not in known]
-    tables = [pl.DataFrame(schema=VALUES)]
+    tables = [pl.DataFrame(schema=schema(VALUES))]
     framed: set[str] = set()
     count = len(frames)
     for place in progress(range(count), count, f"agreement with {options.name}"):
@@ -133,13 +159,13 @@ def run_images(
                 for what, lesion, value in _image(image_id, regions, people.lesions, shards, options, failed):
                     at = (value.measure, value.at, known[image_id]["subject_id"], image_id, value.top, value.below)
                     rows.append((options.name, what, lesion, *at))
-        tables.append(pl.DataFrame(rows, schema=VALUES, orient="row"))  # tuples take far more room
+        tables.append(pl.DataFrame(rows, schema=schema(VALUES), orient="row"))  # tuples take far more room
     stopped = {row["image_id"]: row["reason"] for row in known.values()}
     unframed = [image for image in people.regions if image in known and image not in framed]
     gone += [(image, "no_frame", stopped[image] or "frames") for image in unframed]
-    write_table(values, pl.concat(tables).sort(*VALUES))
-    table = pl.DataFrame([(options.name, *row) for row in gone], schema=LEFT, orient="row")
-    write_table(left_out, table.sort(*LEFT))
+    write_table(values, pl.concat(tables).sort(*VALUES), VALUES)
+    table = pl.DataFrame([(options.name, *row) for row in gone], schema=schema(LEFT), orient="row")
+    write_table(left_out, table.sort(*LEFT), LEFT)
 
 
 def _detected(path: str) -> dict[str, pl.DataFrame]:
@@ -249,9 +275,9 @@ def run_scores(*, values: list[str], left_out_parts: list[str], scores: str, lef
             f"agreement.references: no image could be compared: {told}; see results/cohort/excluded.parquet, and "
             "whether image_id of the reference gives the cohort's names"
         )
-    write_table(scores, score(table, options))
-    write_table(left_out, gone.sort(gone.columns))
-    write_table(population, counts(table, gone))
+    write_table(scores, score(table, options), SCORES)
+    write_table(left_out, gone.sort(gone.columns), LEFT)
+    write_table(population, counts(table, gone), POPULATION)
 
 
 def score(table: pl.DataFrame, options: Scoring) -> pl.DataFrame:
@@ -277,7 +303,7 @@ def score(table: pl.DataFrame, options: Scoring) -> pl.DataFrame:
         numbers = pl.DataFrame({"value": value, "low": low, "high": high}, nan_to_null=True).select(pl.all().round(6))
         numbers = numbers.with_row_index("column")
         rows = groups.join(numbers, on="column").join(counted, on="column", how="left").sort("column")
-        found.append(rows.with_columns(pl.col("images", "patients").fill_null(0)).drop("column"))
+        found.append(rows.with_columns(pl.col("images", "patients").fill_null(0).cast(pl.Int64)).drop("column"))
     return pl.concat(found)
 
 
@@ -287,5 +313,4 @@ def counts(table: pl.DataFrame, gone: pl.DataFrame) -> pl.DataFrame:
     rows = [(name, "compared", number, "images with a measure") for name, number in compared.iter_rows()]
     for name, reason, number in gone.group_by("reference", "reason").len().iter_rows():
         rows.append((name, reason, number, LEFT_OUT[reason]))
-    schema = {"reference": pl.String, "what": pl.String, "number": pl.Int64, "meaning": pl.String}
-    return pl.DataFrame(rows, schema=schema, orient="row").sort("reference", "what")
+    return pl.DataFrame(rows, schema=schema(POPULATION), orient="row").sort("reference", "what")

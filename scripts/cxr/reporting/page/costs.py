@@ -7,6 +7,7 @@ from pathlib import Path
 import polars as pl
 
 from cxr.base.atomic import atomic
+from cxr.base.columns import Column, schema
 from cxr.base.tables import read_table, write_table
 from cxr.plotting.plots import save
 from cxr.reporting.page import sheets
@@ -21,10 +22,26 @@ ORDER = (
 """Stages in the order in which they run; others come after."""
 PER_IMAGE = ("frames", "organs", "anomaly", "anatomy", "boxes")
 """Stages whose jobs work image by image."""
+JOBS = {
+    "stage": Column(pl.String, "Stage."),
+    "job": Column(pl.String, "Job."),
+    "seconds": Column(pl.Float64, "What it took; null for a job too short to be looked at.", "s"),
+    "max_rss_mb": Column(pl.Float64, "Its largest memory.", "MB"),
+    "cpu_seconds": Column(pl.Float64, "Its CPU time.", "s"),
+}
+COSTS = {
+    "stage": Column(pl.String, "Stage, or `total`."),
+    "jobs": Column(pl.Int64, "Its jobs."),
+    "seconds": Column(pl.Float64, "What they took together.", "s"),
+    "cpu_seconds": Column(pl.Float64, "Their CPU time.", "s"),
+    "max_rss_mb": Column(pl.Float64, "Memory of the largest.", "MB"),
+    "images": Column(pl.Int64, "Images of a stage that works image by image; else null."),
+    "images_per_second": Column(pl.Float64, "Images over seconds, the start of each job included.", "1/s"),
+}
 
 
 def read(folder: str | Path) -> pl.DataFrame:
-    """Read every benchmark below a folder: stage, job, seconds, max_rss_mb, cpu_seconds; sorted by stage and job.
+    """Read every benchmark below a folder: rows of :data:`JOBS`, sorted by stage and job.
 
     Snakemake writes "NA" for a job that is too short to measure, which is null here.
     """
@@ -35,9 +52,7 @@ def read(folder: str | Path) -> pl.DataFrame:
         for row in table.iter_rows(named=True):
             numbers = {column: _number(row.get(column)) for column in ("s", "max_rss", "cpu_time")}
             rows.append((name.parts[0], "/".join(name.with_suffix("").parts[1:]), *numbers.values()))
-    schema = ["stage", "job", "seconds", "max_rss_mb", "cpu_seconds"]
-    types = [pl.String, pl.String, pl.Float64, pl.Float64, pl.Float64]
-    return pl.DataFrame(rows, schema=dict(zip(schema, types, strict=True)), orient="row")
+    return pl.DataFrame(rows, schema=schema(JOBS), orient="row")
 
 
 def _number(text: str | None) -> float | None:
@@ -50,8 +65,7 @@ def _number(text: str | None) -> float | None:
 def by_stage(jobs: pl.DataFrame, images: dict[str, int]) -> pl.DataFrame:
     """Sum up the jobs: one row per stage, in running order, and a total.
 
-    stage, jobs, seconds, cpu_seconds, max_rss_mb (of the largest job), images, images_per_second. ``images``: accepted
-    images of each stage that works image by image; the start of each job counts as its time.
+    Rows of :data:`COSTS`. ``images``: accepted images of each stage that works image by image.
     """
     sums = jobs.group_by("stage").agg(
         pl.len().cast(pl.Int64).alias("jobs"), pl.col("seconds", "cpu_seconds").sum(), pl.col("max_rss_mb").max()
@@ -68,11 +82,7 @@ def by_stage(jobs: pl.DataFrame, images: dict[str, int]) -> pl.DataFrame:
         row["images_per_second"] = round(row["images"] / seconds, 2) if row["images"] and seconds else None
         for name in ("seconds", "cpu_seconds", "max_rss_mb"):
             row[name] = None if row[name] is None else round(row[name], 2)
-    schema = {
-        "stage": pl.String, "jobs": pl.Int64, "seconds": pl.Float64, "cpu_seconds": pl.Float64,
-        "max_rss_mb": pl.Float64, "images": pl.Int64, "images_per_second": pl.Float64,
-    }  # fmt: skip
-    return pl.DataFrame(found, schema=schema)
+    return pl.DataFrame(found, schema=schema(COSTS))
 
 
 @dataclass(frozen=True)
@@ -101,8 +111,8 @@ def run(
     del figures
     jobs = read(Path(index).parent / "benchmarks")
     table = by_stage(jobs, images_of(read_table(conservation_table)))
-    write_table(jobs_table, jobs)
-    write_table(costs_table, table)
+    write_table(jobs_table, jobs, JOBS)
+    write_table(costs_table, table, COSTS)
     stages = table.filter(pl.col("stage") != "total")
     save(sheets.costs(stages), chart, options.dpi)
     text = template("costs.html.j2").render(

@@ -41,7 +41,7 @@ def run(
     """
     shards = {"frames": frames, "organs": organs, "anomaly": anomaly, "anatomy": anatomy, "masks": masks}
     made = render.versions_of(shards, reports, manifests or [], options.engines)
-    write_table(versions_table, render.versions_table(made))
+    write_table(versions_table, render.versions_table(made), render.VERSIONS)
     page = render.index(
         tables={
             "counts": read_table(counts_table),

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import polars as pl
 
+from cxr.base.columns import Column, schema
 from cxr.base.paths import SCRIPTS
 from cxr.base.tables import read_lines, read_table
 from cxr.base.vocabulary import LESIONS, SPLITS
@@ -58,12 +59,20 @@ def _first(path: str) -> list[dict]:
     return [line for _, line in zip(range(1), read_lines(path), strict=False)]
 
 
+VERSIONS = {
+    "kind": Column(pl.String, "code, settings, weights or package."),
+    "name": Column(pl.String, "Stage; file of weights; package."),
+    "version": Column(pl.String, "Digest, or a package's version."),
+    "detail": Column(pl.String, "Engine; licence of weights; environments that have the package."),
+}
+
+
 def versions_table(made: dict) -> pl.DataFrame:
-    """Return kind, name, version, detail: one row for each digest, weight and pinned package."""
+    """Return a row of :data:`VERSIONS` for each digest, weight and pinned package."""
     rows = [(kind, row["stage"], row[kind], row["engine"]) for row in made["stages"] for kind in ("code", "settings")]
     rows += [("weights", f"{row['artefact']}: {row['file']}", row["sha256"], row["licence"]) for row in made["weights"]]
     rows += [("package", pin.split()[0], pin.split()[1], ", ".join(envs)) for pin, envs in made["pins"].items()]
-    return pl.DataFrame(rows, schema=["kind", "name", "version", "detail"], orient="row")
+    return pl.DataFrame(rows, schema=schema(VERSIONS), orient="row")
 
 
 def index(

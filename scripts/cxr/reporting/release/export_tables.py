@@ -20,7 +20,7 @@ from cxr.base.hdf5 import FRAME_SIZE
 from cxr.base.jobs import progress
 from cxr.base.vocabulary import LESIONS
 from cxr.instructions import coco
-from cxr.reporting.release.parquet import CONFIGS, IMAGES, PAIRS, SPLIT_NAMES, Part, held, png, shown
+from cxr.reporting.release.parquet import CONFIGS, SPLIT_NAMES, Part, held, png, shown
 from cxr.reporting.release.sources import Sources
 from cxr.reporting.release.withheld import Withheld, kept_pairs, studies, units
 
@@ -74,7 +74,7 @@ def _write_split(folder: Path, split: str, read, sources: Sources, withheld: Wit
     totals = _totals(read())
     columns = {
         config: shown(of, pixels=withheld.pixels, report_text=withheld.report_text)
-        for config, of in {"pairs": PAIRS, "images": IMAGES}.items()
+        for config, (_, of) in CONFIGS.items()
     }
     sizes = {"pairs": options.pairs_per_file, "images": options.images_per_file}
     parts = {

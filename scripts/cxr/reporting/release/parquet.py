@@ -10,21 +10,41 @@ import cv2
 import numpy as np
 import polars as pl
 
+from cxr.base.columns import Column, schema
+
 PICTURE = pl.Struct({"bytes": pl.Binary, "path": pl.String})
 TEXTS = pl.List(pl.String)
 PAIRS = {
-    "pair_id": pl.String, "subject_id": pl.String, "study_id": pl.String, "image_id": pl.String,
-    "section_name": pl.String, "section_content": pl.String, "sentence_index": pl.Int64, "type": pl.String,
-    "target": pl.String, "certainty": pl.String, "instruction": pl.String, "answer": pl.String, "location": TEXTS,
-    "grounded_location": TEXTS, "reported_location": TEXTS, "seg": pl.Boolean, "mask_id": pl.String, "mask": PICTURE,
-}  # fmt: skip
+    "pair_id": Column(pl.String, "Pair."),
+    "subject_id": Column(pl.String, "Patient."),
+    "study_id": Column(pl.String, "Study."),
+    "image_id": Column(pl.String, "Image."),
+    "section_name": Column(pl.String, "findings, impression or last_paragraph."),
+    "section_content": Column(pl.String, "Text of the section; no such column where `report_text` is withheld."),
+    "sentence_index": Column(pl.Int64, "Sentence of the (first) finding, from 1; null for a negative."),
+    "type": Column(pl.String, "basic, global or lesion_inference."),
+    "target": Column(pl.String, "Lesion type."),
+    "certainty": Column(pl.String, "definitive or tentative; null for a negative and for cardiomegaly."),
+    "instruction": Column(pl.String, "What is asked."),
+    "answer": Column(pl.String, "What is right."),
+    "location": Column(TEXTS, "Places named."),
+    "grounded_location": Column(TEXTS, "Places seen; empty for a negative."),
+    "reported_location": Column(TEXTS, "Places reported; empty for a negative."),
+    "seg": Column(pl.Boolean, "Whether there is a mask."),
+    "mask_id": Column(pl.String, "Its mask; null for a negative."),
+    "mask": Column(PICTURE, "PNG of one bit a pixel, 512 × 512; `path` is null."),
+}
 IMAGES = {
-    "image_id": pl.String, "study_id": pl.String, "subject_id": pl.String, "rows": pl.Int64, "columns": pl.Int64,
-    "to_original": pl.List(pl.Float64), "image": PICTURE,
-}  # fmt: skip
-"""``rows``, ``columns`` of the image as it came; ``to_original``: the affine to it, row by row, six numbers."""
-CONFIGS = {"pairs": ("data", PAIRS), "images": ("images", IMAGES)}
-"""{config: folder, columns}."""
+    "image_id": Column(pl.String, "Image."),
+    "study_id": Column(pl.String, "Study."),
+    "subject_id": Column(pl.String, "Patient."),
+    "rows": Column(pl.Int64, "Height of the image as it came.", "pixels"),
+    "columns": Column(pl.Int64, "Its width.", "pixels"),
+    "to_original": Column(pl.List(pl.Float64), "Affine from frame to original pixels, row by row, six numbers."),
+    "image": Column(PICTURE, "PNG of the frame; no such column where `pixels` are withheld."),
+}
+CONFIGS = {"pairs": ("data", schema(PAIRS)), "images": ("images", schema(IMAGES))}
+"""{config: folder, {column: type}}."""
 SPLIT_NAMES = {"train": "train", "validate": "validation", "test": "test"}
 """Our splits and what ``datasets`` calls them."""
 DTYPES = {pl.String: "string", pl.Int64: "int64", pl.Float64: "float64", pl.Boolean: "bool"}

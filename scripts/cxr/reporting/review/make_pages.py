@@ -1,10 +1,7 @@
 """The review stage: a page for each expert, and what the organiser keeps; :mod:`cxr.reporting.review.merge` reads them.
 
-``units``: every unit of the split: ``unit`` (number), study_id, image_id, subject_id, target, location (list; empty for
-a negative of the whole image), mask_id (null for a negative), pair_ids (list), asked (whether it was drawn).
-``asked`` (items.parquet): what each expert was asked: expert, page (digest of the page), position, item (its code
-there), unit.
-Both are the organiser's: they hold the ids that the pages withhold.
+:data:`UNITS` has every unit of the split, :data:`ITEMS` what each expert was asked. Both are the organiser's: they hold
+the ids that the pages withhold.
 """
 
 import logging
@@ -15,6 +12,7 @@ from pathlib import Path
 
 import polars as pl
 
+from cxr.base.columns import Column, schema
 from cxr.base.counting import counted
 from cxr.base.errors import UserError
 from cxr.base.hdf5 import Shard
@@ -25,9 +23,24 @@ from cxr.reporting.review.units import Unit, deal, ordered, sample, units_of
 log = logging.getLogger("cxr")
 
 TEXTS = pl.List(pl.String)
-UNITS = {"unit": pl.Int64} | dict.fromkeys(("subject_id", "study_id", "image_id", "target"), pl.String)
-UNITS |= {"location": TEXTS, "mask_id": pl.String, "pair_ids": TEXTS, "asked": pl.Boolean}
-ITEMS = {"expert": pl.String, "page": pl.String, "position": pl.Int64, "item": pl.String, "unit": pl.Int64}
+UNITS = {
+    "unit": Column(pl.Int64, "Number of the unit, from 0."),
+    "subject_id": Column(pl.String, "Patient."),
+    "study_id": Column(pl.String, "Study."),
+    "image_id": Column(pl.String, "Image."),
+    "target": Column(pl.String, "Lesion type."),
+    "location": Column(TEXTS, "Places as the instructions name them; empty for a negative of the whole image."),
+    "mask_id": Column(pl.String, "Its mask; null for a negative."),
+    "pair_ids": Column(TEXTS, "Pairs that share it."),
+    "asked": Column(pl.Boolean, "Whether it was drawn for the review."),
+}
+ITEMS = {
+    "expert": Column(pl.String, "Expert."),
+    "page": Column(pl.String, "Digest of the expert's page."),
+    "position": Column(pl.Int64, "Place on the page, from 1."),
+    "item": Column(pl.String, "Code on the page and in the sheet."),
+    "unit": Column(pl.Int64, "Unit that is judged."),
+}
 
 
 @dataclass(frozen=True)
@@ -75,8 +88,8 @@ def run_pages(
             "expert %s: %d items, %d pictures, %.1f MB", expert, len(items), len(urls), Path(path).stat().st_size / 1e6
         )
     keys = {unit.key for unit in drawn}
-    write_table(units, unit_table(every, keys))
-    write_table(asked, pl.DataFrame(rows, schema=ITEMS, orient="row"))
+    write_table(units, unit_table(every, keys), UNITS)
+    write_table(asked, pl.DataFrame(rows, schema=schema(ITEMS), orient="row"), ITEMS)
 
 
 def unit_table(units: Iterable[Unit], asked: set[tuple[str, ...]]) -> pl.DataFrame:
@@ -86,7 +99,7 @@ def unit_table(units: Iterable[Unit], asked: set[tuple[str, ...]]) -> pl.DataFra
          unit.pair_ids, unit.key in asked)
         for number, unit in enumerate(units)
     ]  # fmt: skip
-    return pl.DataFrame(rows, schema=UNITS, orient="row")
+    return pl.DataFrame(rows, schema=schema(UNITS), orient="row")
 
 
 def _pictures(frames: list[str], wanted: set[str], jpeg_quality: int) -> dict[str, tuple[str, bytes]]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from cxr.base.atomic import atomic
+from cxr.base.columns import Column, schema
 from cxr.base.paths import RESOURCES
 from cxr.base.tables import read_table, write_table
 from cxr.reporting.review import rates
@@ -16,11 +17,30 @@ from cxr.reporting.review.sheets import Answer, Asked, read_sheets
 
 RESOURCE_FILES = ("paper_tables.yaml",)
 
-JUDGEMENTS = {"expert": pl.String, "item": pl.String, "unit": pl.Int64, "accepted": pl.Boolean}
-JUDGEMENTS |= {"note": pl.String, "seconds": pl.Int64}
-REJECTED = {"unit": pl.Int64} | dict.fromkeys(
-    ("study_id", "image_id", "target", "location", "mask_id", "rejected_by", "notes", "pair_ids"), pl.String
-)
+JUDGEMENTS = {
+    "expert": Column(pl.String, "Expert."),
+    "item": Column(pl.String, "Code on the page and in the sheet."),
+    "unit": Column(pl.Int64, "Unit."),
+    "accepted": Column(pl.Boolean, "Whether the expert accepted it."),
+    "note": Column(pl.String, "The expert's note."),
+    "seconds": Column(pl.Int64, "How long it was shown.", "s"),
+}
+REJECTED = {
+    "unit": Column(pl.Int64, "Unit that an expert rejected."),
+    "study_id": Column(pl.String, "Study."),
+    "image_id": Column(pl.String, "Image."),
+    "target": Column(pl.String, "Lesion type."),
+    "location": Column(pl.String, "Places as the instructions name them."),
+    "mask_id": Column(pl.String, "Its mask; empty for a negative."),
+    "rejected_by": Column(pl.String, "Experts who rejected it."),
+    "notes": Column(pl.String, "What any expert noted."),
+    "pair_ids": Column(pl.String, "Pairs that leave with it."),
+}
+COUNTS = {
+    "of": Column(pl.String, "units or pairs."),
+    "what": Column(pl.String, "First what there is, then what it is made of."),
+    "number": Column(pl.Int64, "How many."),
+}
 
 
 @dataclass(frozen=True)
@@ -67,15 +87,13 @@ def run_sheets(
     verdicts = verdicts.with_columns(pl.col("mask_id").is_not_null().alias("positive")).select(list(rates.VERDICTS))
     printed = rates.read_printed(RESOURCES / RESOURCE_FILES[0])
     experts, interval = options.experts, options.interval
-    write_table(judgements, said)
-    write_table(expert_rates, rates.expert_table(verdicts, experts, interval, printed))
-    write_table(lesion_rates, rates.lesion_table(verdicts, experts, interval, printed))
-    write_table(
-        agreement,
-        rates.agreement_table(verdicts, experts, replicates=options.replicates, interval=interval, seed=options.seed),
-    )
+    write_table(judgements, said, JUDGEMENTS)
+    write_table(expert_rates, rates.expert_table(verdicts, experts, interval, printed), rates.EXPERTS)
+    write_table(lesion_rates, rates.lesion_table(verdicts, experts, interval, printed), rates.LESION_RATES)
+    drawn = {"replicates": options.replicates, "seed": options.seed}
+    write_table(agreement, rates.agreement_table(verdicts, experts, interval=interval, **drawn), rates.AGREEMENT)
     by_whom = rejections(said)
-    write_table(rejected, rejected_table(table, said, by_whom))
+    write_table(rejected, rejected_table(table, said, by_whom), REJECTED)
     reasons = reasons_of(table, by_whom, options.unsampled)
     write_left_out(left_out, reasons)
     total, whole = 0, 0
@@ -89,7 +107,7 @@ def run_sheets(
             if json.loads(text)["pair_id"] not in reasons:
                 total += 1
                 target.write(text)
-    write_table(counts, count_table(table, by_whom, options.unsampled, whole, total))
+    write_table(counts, count_table(table, by_whom, options.unsampled, whole, total), COUNTS)
 
 
 def judgement_table(asked: pl.DataFrame, answers: dict[str, dict[str, Answer]]) -> pl.DataFrame:
@@ -98,7 +116,7 @@ def judgement_table(asked: pl.DataFrame, answers: dict[str, dict[str, Answer]]) 
     for expert, item, unit in asked.select("expert", "item", "unit").iter_rows():
         answer = answers[expert][item]
         rows.append((expert, item, unit, answer.accepted, answer.note, answer.seconds))
-    return pl.DataFrame(rows, schema=JUDGEMENTS, orient="row")
+    return pl.DataFrame(rows, schema=schema(JUDGEMENTS), orient="row")
 
 
 def rejections(said: pl.DataFrame) -> dict[int, list[str]]:
@@ -119,7 +137,7 @@ def rejected_table(units: pl.DataFrame, said: pl.DataFrame, by_whom: dict[int, l
          ", ".join(by_whom[row["unit"]]), " | ".join(notes.get(row["unit"], [])), ", ".join(row["pair_ids"]))
         for row in units.iter_rows(named=True) if row["unit"] in by_whom
     ]  # fmt: skip
-    return pl.DataFrame(rows, schema=REJECTED, orient="row")
+    return pl.DataFrame(rows, schema=schema(REJECTED), orient="row")
 
 
 def reasons_of(units: pl.DataFrame, by_whom: dict[int, list[str]], unsampled: str) -> dict[str, str]:
@@ -161,4 +179,4 @@ def count_table(
     left = pairs[names[0]] + (pairs[names[2]] if unsampled == "keep" else 0)
     if whole != sum(pairs.values()) or total != left:
         raise AssertionError(f"review: {whole} pairs in, {sum(pairs.values())} accounted for, {total} of {left} kept")
-    return pl.DataFrame(rows, schema={"of": pl.String, "what": pl.String, "number": pl.Int64}, orient="row")
+    return pl.DataFrame(rows, schema=schema(COUNTS), orient="row")

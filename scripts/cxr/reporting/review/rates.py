@@ -7,6 +7,7 @@ import polars as pl
 import yaml
 from scipy.stats import binomtest
 
+from cxr.base.columns import Column, schema
 from cxr.base.vocabulary import LESIONS
 from cxr.metrics.raters import agreement
 
@@ -21,14 +22,32 @@ VERDICTS = {
     "accepted": pl.Boolean,
 }
 """Columns of a table of verdicts: one row an expert and unit."""
-RATE = {"units": pl.Int64, "accepted": pl.Int64, "rate": pl.Float64, "low": pl.Float64, "high": pl.Float64}
-EXPERTS = {"source": pl.String, "expert": pl.String, "group": pl.String} | RATE | {"note": pl.String}
-LESION_RATES = {"source": pl.String, "lesion": pl.String, "expert": pl.String, "group": pl.String} | RATE
+SOURCE = {"source": Column(pl.String, "ours or paper.")}
+RATE = {
+    "expert": Column(pl.String, "Expert, or `overall`: each unit once, accepted where nobody rejected it."),
+    "group": Column(pl.String, "total, positive (units with a mask) or negative."),
+    "units": Column(pl.Int64, "Units judged."),
+    "accepted": Column(pl.Int64, "Of these, units accepted; null for the paper."),
+    "rate": Column(pl.Float64, "`accepted` over `units`.", "%"),
+    "low": Column(pl.Float64, "Lower end of its Wilson interval (`review.interval`).", "%"),
+    "high": Column(pl.Float64, "Upper end.", "%"),
+    "note": Column(pl.String, "What the paper prints otherwise elsewhere."),
+}
+EXPERTS = SOURCE | RATE
+LESION_RATES = SOURCE | {"lesion": Column(pl.String, "Lesion type.")} | RATE
 AGREEMENT = {
-    "lesion": pl.String, "experts": pl.Int64, "units": pl.Int64, "unanimous": pl.Int64, "percent_agreement": pl.Float64,
-    "kappa": pl.Float64, "kappa_low": pl.Float64, "kappa_high": pl.Float64,
-    "ac1": pl.Float64, "ac1_low": pl.Float64, "ac1_high": pl.Float64,
-}  # fmt: skip
+    "lesion": Column(pl.String, "Lesion type, or `total`."),
+    "experts": Column(pl.Int64, "Experts."),
+    "units": Column(pl.Int64, "Units with a mask, which all of them judged."),
+    "unanimous": Column(pl.Int64, "Of these, units of one verdict."),
+    "percent_agreement": Column(pl.Float64, "Pairs of experts who agree; null without a unit.", "%"),
+    "kappa": Column(pl.Float64, "Fleiss' kappa; null where it is not defined."),
+    "kappa_low": Column(pl.Float64, "Lower end of its interval (`review.interval`), by patients."),
+    "kappa_high": Column(pl.Float64, "Upper end."),
+    "ac1": Column(pl.Float64, "Gwet's AC1; null where it is not defined."),
+    "ac1_low": Column(pl.Float64, "Lower end of its interval."),
+    "ac1_high": Column(pl.Float64, "Upper end."),
+}
 
 
 def kept(verdicts: pl.DataFrame) -> pl.DataFrame:
@@ -70,7 +89,7 @@ def expert_table(verdicts: pl.DataFrame, experts: Sequence[str], interval: float
             | {"note": notes.get((expert, group), "")}
             for group, (value, units) in groups.items()
         ]
-    return pl.DataFrame(rows, schema=EXPERTS)
+    return pl.DataFrame(rows, schema=schema(EXPERTS))
 
 
 def lesion_table(verdicts: pl.DataFrame, experts: Sequence[str], interval: float, printed: dict) -> pl.DataFrame:
@@ -89,7 +108,7 @@ def lesion_table(verdicts: pl.DataFrame, experts: Sequence[str], interval: float
         for expert, values in of_experts.items()
         for group, value in zip(printed["lesion_columns"], values, strict=True)
     ]
-    return pl.DataFrame(rows, schema=LESION_RATES | {"note": pl.String})
+    return pl.DataFrame(rows, schema=schema(LESION_RATES))
 
 
 def agreement_table(
@@ -112,7 +131,7 @@ def agreement_table(
         percent = None if found.percent is None else round(100 * found.percent, 3)
         rounded = (None if value is None else round(value, 4) for value in values)
         rows.append((lesion, len(experts), found.units, found.unanimous, percent, *rounded))
-    return pl.DataFrame(rows, schema=AGREEMENT, orient="row")
+    return pl.DataFrame(rows, schema=schema(AGREEMENT), orient="row")
 
 
 def read_printed(path: str | Path) -> dict:

@@ -6,8 +6,24 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from cxr.base.columns import Column, schema
 from cxr.base.errors import StoreError
 from cxr.base.exclusions import REASONS, STAGES
+
+CONSERVATION = {
+    "stage": Column(pl.String, "Stage."),
+    "input": Column(pl.Int64, "Images that went in."),
+    "accepted": Column(pl.Int64, "Images that came out."),
+    "excluded": Column(pl.Int64, "Images that stopped there."),
+    "balanced": Column(pl.String, "yes: each image that went in was accepted or excluded, exactly once; else no."),
+}
+FUNNEL = {
+    "stage": Column(pl.String, "Stage; first `input`, last `pairs`."),
+    "reason": Column(pl.String, "Code of a reason ([reasons.md](reasons.md)); empty where the stage stopped no image."),
+    "images": Column(pl.Int64, "Images that it stopped and no stage before."),
+    "left": Column(pl.Int64, "Images left after the whole stage."),
+    "meaning": Column(pl.String, "The reason in words."),
+}
 
 
 @dataclass(frozen=True)
@@ -20,7 +36,7 @@ class Flow:
 
 
 def conservation(flows: Mapping[str, Flow]) -> pl.DataFrame:
-    """Return stage, input, accepted, excluded, balanced ("yes"/"no"), in the order of the stages."""
+    """Return a row of :data:`CONSERVATION` a stage, in their order."""
     rows = [
         {
             "stage": stage,
@@ -31,7 +47,7 @@ def conservation(flows: Mapping[str, Flow]) -> pl.DataFrame:
         }
         for stage, flow in _in_order(flows)
     ]
-    return pl.DataFrame(rows)
+    return pl.DataFrame(rows, schema=schema(CONSERVATION))
 
 
 def balanced(flow: Flow) -> bool:
@@ -55,9 +71,8 @@ def require_balance(flows: Mapping[str, Flow]) -> None:
 def funnel(flows: Mapping[str, Flow], images: frozenset[str], with_pairs: frozenset[str]) -> pl.DataFrame:
     """Return the way from input images to images with pairs: each lost image once, at the first stage that stops it.
 
-    Columns stage, reason, images (first stopped by it), left (after the whole stage), meaning. The first row is the
-    input, the last the images with pairs; a stage that stops nothing has one row without a reason. Raises StoreError
-    if an image that is left has no pair, or one that was stopped has some.
+    Rows of :data:`FUNNEL`. The first is the input, the last the images with pairs; a stage that stops nothing has one
+    row without a reason. Raises StoreError if an image that is left has no pair, or one that was stopped has some.
     """
     remaining = set(images)
     rows = [_step("input", "", len(images), len(images), "input images")]
@@ -74,7 +89,7 @@ def funnel(flows: Mapping[str, Flow], images: frozenset[str], with_pairs: frozen
             " a stage excluded them: the results belong to different runs; delete results/dataset and run again"
         )
     rows.append(_step("pairs", "", len(with_pairs), len(with_pairs), "images with instruction-answer pairs"))
-    return pl.DataFrame(rows)
+    return pl.DataFrame(rows, schema=schema(FUNNEL))
 
 
 def _step(stage: str, reason: str, images: int, left: int, meaning: str) -> dict:

@@ -1,11 +1,12 @@
 """A short table of counts: what a run made, beside the size of the paper's dataset; shares beside those asked for."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import polars as pl
 
+from cxr.base.columns import Column, Columns, schema
 from cxr.base.vocabulary import LESIONS, SPLITS
 from cxr.ils.templates import BASIC, CARDIOMEGALY, GLOBAL, INFERENCE, OPACITY, TYPES
 from cxr.reporting.tables.paper import Paper
@@ -93,6 +94,16 @@ def shares_of(pairs: Counts) -> dict[str, float | None]:
     return found | {INFERENCE_SHARE: _percent(kinds[OPACITY, INFERENCE], places)}
 
 
+def columns(sets: Iterable[str]) -> Columns:
+    """Return the columns of the table of counts, one of them for each threshold set."""
+    return {
+        "count": Column(pl.String, "What is counted, or a share in per cent."),
+        **{name: Column(pl.String, "Its number in that threshold set of `thresholds.build`.") for name in sets},
+        "wanted": Column(pl.String, "Share asked for (`dataset.global_share`, `dataset.opacity_inference_share`)."),
+        "paper": Column(pl.String, "The paper's number, rounded; its share."),
+    }
+
+
 def _percent(part: int, whole: int) -> float | None:
     return 100 * part / whole if whole else None
 
@@ -118,7 +129,7 @@ def table(
         | {"wanted": _digits(asked[name]), "paper": _digits(printed)}
         for name, printed in shares_of(_train(paper)).items()
     ]
-    return pl.DataFrame(rows, schema=dict.fromkeys(("count", *sets, "wanted", "paper"), pl.String))
+    return pl.DataFrame(rows, schema=schema(columns(sets)))
 
 
 def _train(paper: Paper) -> Counts:

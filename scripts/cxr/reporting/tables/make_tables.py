@@ -13,9 +13,9 @@ import polars as pl
 
 from cxr.base.hdf5 import Shard
 from cxr.base.paths import RESOURCES
-from cxr.base.tables import read_lines, read_table, write_table
+from cxr.base.tables import THRESHOLDS, read_lines, read_table, write_table
 from cxr.reporting.tables import counts, flows, paper, recall, splits, truth
-from cxr.reporting.tables.conservation import conservation, funnel, require_balance
+from cxr.reporting.tables.conservation import CONSERVATION, FUNNEL, conservation, funnel, require_balance
 
 RESOURCE_FILES = ("paper_tables.yaml",)
 
@@ -86,7 +86,8 @@ def run_counts(
         boxes=boxes,
     )
     everything = flows.input_images(every_image)
-    tables: dict[str, list[pl.DataFrame]] = {splits_table: [], funnel_table: [], conservation_table: []}
+    columns = {splits_table: splits.TABLE, funnel_table: FUNNEL, conservation_table: CONSERVATION}
+    tables: dict[str, list[pl.DataFrame]] = {path: [] for path in columns}
     sums: dict[str, dict[str, int]] = {}
     tallies: dict[str, counts.Tally] = {}
     for name in options.thresholds:
@@ -108,16 +109,16 @@ def run_counts(
         found = pl.concat([read_table(path) for path in _of_set(findings, name)])
         sums[name] = counts.rows_of(tally, found, len(everything))
     for path, parts in tables.items():
-        write_table(path, pl.concat(parts))
-    write_table(counts_table, counts.table(tallies, sums, wanted, numbers))
+        write_table(path, pl.concat(parts), THRESHOLDS | columns[path])
+    write_table(counts_table, counts.table(tallies, sums, wanted, numbers), counts.columns(tallies))
 
 
 def run_recall(
     *, sweep: list[str], recall_table: str, options: RecallOptions, attrs: dict | None = None, threads: int = 1
 ) -> None:
     """Write Table 8 for every threshold set from the shards of the sweep; one shard is in memory at a time."""
-    shards = map(read_table, sweep)
-    write_table(recall_table, recall.table(shards, options.sets, paper.read(RESOURCES / RESOURCE_FILES[0])))
+    printed = paper.read(RESOURCES / RESOURCE_FILES[0])
+    write_table(recall_table, recall.table(map(read_table, sweep), options.sets, printed), recall.RECALL)
 
 
 def run_truth(
@@ -148,7 +149,7 @@ def run_truth(
                 measures = truth.mask_measures(found, _masks(shards), _truths(painted), options.min_px)
             table = truth.table([*measures, *text])
             tables.append(table.select(pl.lit(name).alias("thresholds"), pl.all()))
-    write_table(truth_table, pl.concat(tables))
+    write_table(truth_table, pl.concat(tables), THRESHOLDS | truth.TRUTH)
 
 
 def _of_set(paths: list[str], name: str) -> list[str]:

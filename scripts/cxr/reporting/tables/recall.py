@@ -4,14 +4,25 @@ from collections.abc import Iterable, Sequence
 
 import polars as pl
 
+from cxr.base.columns import Column, schema
+from cxr.base.tables import THRESHOLDS
 from cxr.base.vocabulary import LESIONS
 from cxr.reporting.tables.paper import Paper
 
 GROUNDABLE = tuple(lesion for lesion in LESIONS if lesion != "cardiomegaly")
+RECALL = THRESHOLDS | {
+    "lesion": Column(pl.String, "Lesion type, or `average`: the mean of those that occur."),
+    "recall": Column(pl.Float64, "`grounded` over `total`; null without a study.", "%"),
+    "grounded": Column(pl.Int64, "Studies with a grounded mask of it."),
+    "total": Column(pl.Int64, "Studies that state it."),
+    "without_labels": Column(pl.Int64, "Of these, studies whose report names no zone for it."),
+    "paper": Column(pl.Float64, "The paper's recall (Table 8); null where it prints none.", "%"),
+    "note": Column(pl.String, "What the paper prints, where that was a misprint."),
+}
 
 
 def table(sweeps: Iterable[pl.DataFrame], sets: Sequence[str], paper: Paper) -> pl.DataFrame:
-    """Return thresholds, lesion, recall (%), grounded, total, without_labels, paper, note; the sets in the order given.
+    """Return the rows of :data:`RECALL`, the sets in the order given.
 
     ``sweeps``, a shard each (a study lies in one): rows of thresholds, study_id, lesion, grounded (findings with a
     grounded mask), has_labels. Counted are (study, lesion type) pairs: grounded with at least one such finding, out of
@@ -31,7 +42,7 @@ def table(sweeps: Iterable[pl.DataFrame], sets: Sequence[str], paper: Paper) -> 
         average = sum(recalls.values()) / len(recalls) if recalls else None
         sums = tuple(sum(values) for values in zip(*found.values(), strict=True))
         rows.append(_row(name, "average", average, sums, paper))
-    return pl.DataFrame(rows, infer_schema_length=None)
+    return pl.DataFrame(rows, schema=schema(RECALL))
 
 
 def _count(sweep: pl.DataFrame) -> pl.DataFrame:

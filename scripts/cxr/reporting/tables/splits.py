@@ -5,12 +5,27 @@ from collections.abc import Iterable
 
 import polars as pl
 
+from cxr.base.columns import Column, schema
 from cxr.base.vocabulary import LESIONS, SPLITS
 from cxr.reporting.tables.paper import Paper
 
 COLUMNS = tuple(
     f"{kind}_{polarity}" for kind in ("basic", "global", "lesion_inference") for polarity in ("positive", "negative")
 )
+TOTAL = "total"
+
+
+def _column(name: str) -> dict[str, Column]:
+    of = "Pairs." if name == TOTAL else f"Of these, {name.replace('_', ' ')} ones."
+    return {name: Column(pl.Int64, of), f"{name}_paper": Column(pl.Int64, "The paper's.")}
+
+
+TABLE = {
+    "split": Column(pl.String, "train, validate or test."),
+    "lesion": Column(pl.String, "Lesion type, or `total`."),
+    **{name: column for kind in (TOTAL, *COLUMNS) for name, column in _column(kind).items()},
+    "note": Column(pl.String, "What the paper prints, where that was a misprint."),
+}
 Counts = Counter[tuple[str, str, str]]
 
 
@@ -31,16 +46,16 @@ def table(counts: Counts, paper: Paper) -> pl.DataFrame:
         sums: Counter = Counter()
         for lesion in LESIONS:
             ours = {column: counts[split, lesion, column] for column in COLUMNS}
-            ours["total"] = sum(ours.values())
+            ours[TOTAL] = sum(ours.values())
             sums.update(ours)
             rows.append(_row(split, lesion, ours, paper))
-        rows.append(_row(split, "total", sums, paper))
-    return pl.DataFrame(rows, infer_schema_length=None)
+        rows.append(_row(split, TOTAL, sums, paper))
+    return pl.DataFrame(rows, schema=schema(TABLE))
 
 
 def _row(split: str, lesion: str, ours: dict[str, int], paper: Paper) -> dict:
     row: dict[str, object] = {"split": split, "lesion": lesion}
-    for column in ("total", *COLUMNS):
+    for column in (TOTAL, *COLUMNS):
         row |= {column: ours[column], f"{column}_paper": paper.splits[split][lesion][column]}
     notes = {key[3]: note for key, note in paper.notes.items() if key[:3] == ("splits", split, lesion)}
     row["note"] = "; ".join(f"{column} {note} in the paper" for column, note in notes.items())

@@ -11,11 +11,18 @@ from dataclasses import dataclass, field
 import numpy as np
 import polars as pl
 
+from cxr.base.columns import Column, schema
 from cxr.base.vocabulary import LESIONS
 from cxr.metrics import masks
 
 ALL = "all"
 GROUNDABLE = tuple(lesion for lesion in LESIONS if lesion != "cardiomegaly")
+TRUTH = {
+    "measure": Column(pl.String, "What is compared with what was painted or written."),
+    "lesion": Column(pl.String, "Lesion type, or `all`."),
+    "value": Column(pl.Float64, "Mean or fraction, 0 to 1; null of nothing."),
+    "of": Column(pl.Int64, "How many it is of."),
+}
 
 
 @dataclass
@@ -140,6 +147,5 @@ def _stated(rows: Iterable[Mapping], presence: str | None) -> dict[str, tuple[fr
 
 
 def table(measures: Iterable[Ratio]) -> pl.DataFrame:
-    """Return measure, lesion (or ``all``), value, of."""
-    schema = {"measure": pl.String, "lesion": pl.String, "value": pl.Float64, "of": pl.Int64}
-    return pl.DataFrame([row for measure in measures for row in measure.rows()], schema=schema)
+    """Return the rows of :data:`TRUTH`."""
+    return pl.DataFrame([row for measure in measures for row in measure.rows()], schema=schema(TRUTH))
