@@ -363,5 +363,5 @@ def test_the_old_name_of_a_format_is_taken_and_told(caplog):
     with caplog.at_level(logging.WARNING, "cxr"):
         found = read_settings(given_settings).agreement.references
     assert (found["own"].format, found["mine"].format) == ("mimic_ils", "coco")
-    assert caplog.messages == ["agreement.references.own.format: release is now called mimic_ils: write that"]
+    assert caplog.messages == ["agreement.references.own.format: release is now called mimic_ils: rename it"]
     assert given_settings["agreement"]["references"]["own"]["format"] == "release"

@@ -408,7 +408,7 @@ def test_the_papers_batch_is_shared_by_eight_gpus(gpus, micro):
         ({"compute": {"gpus": 4}, "training": {"rosalia": {"balance": "exact", "batch": 4, "micro_batch": 4}}},
          "compute.gpus is 4, which cannot share training.rosalia.batch 4 evenly, each with as many positives as "
          "negatives: set it to one of 1, 2, or batch to a multiple of 8"),
-        ({"compute": {"device": "cuda", "gpus": 0}}, "compute.device is 'cuda', but compute.gpus 0, so no job"),
+        ({"compute": {"device": "cuda", "gpus": 0}}, "compute.device is 'cuda', but compute.gpus is 0, so no job"),
     ],
 )  # fmt: skip
 def test_gpus_that_cannot_be_used_are_refused_at_the_parse(settings, told):

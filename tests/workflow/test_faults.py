@@ -68,7 +68,7 @@ def test_damaged_shards_are_set_aside_and_made_anew(workflow_run, tmp_path):
     assert done.returncode == 1
     words = done.stderr + done.stdout
     for path in (table, masks, lines):  # one of each shard: the others went on
-        told = f"{path.relative_to(copy)} is damaged and now called {path.name}.damaged: run again"
+        told = f"{path.relative_to(copy)} is damaged and was renamed to {path.name}.damaged: run again"
         assert told in words
     assert "Traceback" not in words
     snakemake(copy, "dataset")

@@ -39,11 +39,11 @@ def refused(changes: dict) -> str:
         ({"frames.percentiles": [True, 99]}, "frames.percentiles, entry 1, is true, which is wrong: give a number."),
         (
             {"release.date": "2026-13-99"},
-            "release.date: '2026-13-99' is no day of the calendar: give one as 2026-01-31.",
+            "release.date: '2026-13-99' is not a calendar date: give one such as 2026-01-31.",
         ),
         (
             {"release.date": "2026-02-30"},
-            "release.date: '2026-02-30' is no day of the calendar: give one as 2026-01-31.",
+            "release.date: '2026-02-30' is not a calendar date: give one such as 2026-01-31.",
         ),
         (
             {"evaluation.replicates": 1},
@@ -59,13 +59,13 @@ def refused(changes: dict) -> str:
         ),
         (
             {"reports.llm.execution.server": "localhost:8000"},
-            "reports.llm.execution.server: 'localhost:8000' is no address of a server: give one such as "
-            "http://localhost:8000/v1.",
+            "reports.llm.execution.server: 'localhost:8000' is not the address of a server: give one such "
+            "as http://localhost:8000/v1.",
         ),
         (
             {"reports.llm.execution.mapping_server": "http://host:port/v1"},
-            "reports.llm.execution.mapping_server: 'http://host:port/v1' is no address of a server: give one such as "
-            "http://localhost:8000/v1.",
+            "reports.llm.execution.mapping_server: 'http://host:port/v1' is not the address of a server: give one such "
+            "as http://localhost:8000/v1.",
         ),
         (
             {"thresholds.sets.Half": {}},
@@ -95,7 +95,7 @@ def refused(changes: dict) -> str:
         ),
         (
             {"dataset.mimic_ils_images": "there"},
-            "dataset: mimic_ils_images is set, so dataset.mimic_ils must be too: give the folder of the lines.",
+            "dataset: mimic_ils_images is set, so dataset.mimic_ils must be set too: give the folder of the lines.",
         ),
         (
             {"thresholds.grid.general.ano": [0.1, 0.2, 0.1]},
@@ -103,9 +103,9 @@ def refused(changes: dict) -> str:
         ),
         (
             {f"thresholds.grid.{name}": values for name, values in GRID.items()},
-            "thresholds.grid: 10,000 points are more than max_points, 100: one job a shard tries them all, with tables "
-            "of about 20 bytes a point and study (46 GB for all of MIMIC-CXR), and a dataset made of each would be "
-            "10,000 times the jobs and the disk of one: leave values out, or set max_points to 10000 to confirm.",
+            "thresholds.grid: 10,000 points are more than max_points, 100: one job per shard tries them all, with "
+            "tables of about 20 bytes per point and study (46 GB for all of MIMIC-CXR), and a dataset of each would "
+            "take 10,000 times the jobs and the disk of one: leave values out, or set max_points to 10000 to confirm.",
         ),
         (
             {"frames.percentiles": 5},
@@ -124,9 +124,9 @@ def refused(changes: dict) -> str:
             {"cohort.views": ["PA", "LL"]},
             "cohort.views, entry 2, is 'LL', which is wrong: choose 'PA' or 'AP'; the default is ['PA', 'AP'].",
         ),
-        ({"organs": 5}, "organs is 5, which is wrong: give keys below it, one a line."),
+        ({"organs": 5}, "organs is 5, which is wrong: give keys below it, one per line."),
         ({"organs.engin": "lite"}, "organs.engin is not a setting (did you mean engine?): remove it or choose one of "),
-        ({"thresholds.sets": {0.5: {}}}, "thresholds.sets names '0.5', which is no name: put it in quotes."),
+        ({"thresholds.sets": {0.5: {}}}, "thresholds.sets names '0.5', which is not a valid name: put it in quotes."),
         ({"inference.size": 100}, "inference.size is 100, which is wrong: give a multiple of 8; the default is 1024."),
         (
             {"review.experts": ["A B"]},

@@ -40,7 +40,7 @@ def lite_configs(sizes: Sizes, tokens: Tokens) -> tuple[LlavaConfig, SamConfig]:
     for name, unit in (("image", sizes.patch), ("clip_image", sizes.clip_patch)):
         if getattr(sizes, name) % unit:
             raise UserError(
-                f"training.lite.sizes.{name} is {getattr(sizes, name)}, no multiple of its patch {unit}: change one"
+                f"training.lite.sizes.{name} is {getattr(sizes, name)}, not a multiple of its patch {unit}: change one"
             )
     heads, hidden = sizes.width // HEAD, sizes.hidden
     vision = CLIPVisionConfig(

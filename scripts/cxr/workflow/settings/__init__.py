@@ -1,4 +1,4 @@
-"""Every setting of the pipeline: one pydantic model, from which config.yaml, the JSON schema and the docs are made.
+"""All settings of the pipeline as one pydantic model, from which config.yaml, the JSON schema and the docs are made.
 
 Each key has a description, a unit where it has one, a range, and a source: ``paper`` (stated there), ``authors' code``
 (seen in their public code or release) or ``ours`` (the paper is silent). Unknown keys are refused. Only the driver
@@ -94,7 +94,7 @@ class Settings(Section):
 
     @model_validator(mode="after")
     def _lisa_is_asked_for_its_text(self) -> "Settings":
-        """Without text a mask is read where an answer begins, but LISA's do not begin with [SEG]."""
+        """Without text, the mask is read at the start of an answer, but LISA's answers do not begin with [SEG]."""
         for name, run in self.training.runs.items():
             if run.weights == "lisa" and not run.trained and not self.inference.text:
                 raise ValueError(
@@ -106,7 +106,7 @@ class Settings(Section):
     @model_validator(mode="after")
     def _gpus_can_be_had(self) -> "Settings":
         if self.compute.device == "cuda" and not self.compute.gpus:
-            raise ValueError("compute.device is 'cuda', but compute.gpus 0, so no job asks for one: change one of them")
+            raise ValueError("compute.device is 'cuda', but compute.gpus is 0, so no job requests a GPU: change one")
         recipe, gpus = self.training.rosalia, self.compute.gpus
         if self.training.engine != "rosalia" or recipe.runner != "deepspeed" or not gpus:
             return self
@@ -131,8 +131,8 @@ class Settings(Section):
     def _text_of_openi_stays(self) -> "Settings":
         if self.cohort.source == "openi" and "report_text" not in self.release.kinds():
             raise ValueError(
-                "release.withhold lacks report_text, but cohort.source is openi, whose licence (CC BY-NC-ND) forbids "
-                "to pass on what is made of its text: put report_text into release.withhold"
+                "release.withhold lacks report_text, but cohort.source is openi, whose licence (CC BY-NC-ND) does not "
+                "allow sharing derivatives of its text: add report_text to release.withhold"
             )
         return self
 
@@ -140,7 +140,7 @@ class Settings(Section):
     def _layout_holds_one_image_a_study(self) -> "Settings":
         if self.dataset.mimic_ils_layout and self.cohort.per_study == "all":
             raise ValueError(
-                "dataset.mimic_ils_layout holds one image a study: set cohort.per_study to first, or take it away"
+                "dataset.mimic_ils_layout holds one image per study: set cohort.per_study to first, or this to false"
             )
         return self
 
@@ -152,8 +152,8 @@ class SettingsError(ValueError):
 def read(config: dict, files: Iterable[str | Path] = ()) -> Settings:
     """Validate a configuration. Raises SettingsError with one sentence for the first fault.
 
-    ``files``: the settings files that it was read from. What YAML took for a number, a date or a switch where a text is
-    wanted (``date: 2026-01-01``) is the text that stands there. Settings that have moved are told all at once.
+    ``files``: the settings files that it was read from. Where a setting is a text but YAML read a number, date or
+    boolean (``date: 2026-01-01``), the file's own text is used. All renamed settings are reported at once.
     """
     if sentences := moved(config):
         raise SettingsError(" ".join(sentences))

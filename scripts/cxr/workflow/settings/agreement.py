@@ -11,7 +11,7 @@ from cxr.workflow.settings.base import Replicates, Section, Share, key, one_case
 
 log = logging.getLogger("cxr")
 RENAMED = {"release": "mimic_ils"}
-"""Formats by an old name."""
+"""{old name of a format: its present name}."""
 ReferenceName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
 
 
@@ -19,25 +19,28 @@ class People(Section):
     """A file of human annotations: boxes or masks."""
 
     format: Literal[FORMATS] = key("coco", f"{described()}.")
-    path: str = key("", "The file; of mimic_ils, the folder.")
+    path: str = key("", "Path of the file; for mimic_ils, of the folder.")
     classes: dict[str, Literal[LESIONS]] = key(
-        dict, "Lesion type of each of its labels, over those that the format is known by (docs/how-to/agreement.md)."
+        dict, "{label: lesion type}, which takes precedence over the format's own table (docs/how-to/agreement.md)."
     )
-    image_id: str = key("{stem}", "The cohort's image_id of its picture: {name} as in the file, {stem} without ending.")
+    image_id: str = key(
+        "{stem}",
+        "The cohort's image_id of an image: {name} is the name in the file, {stem} the name without extension.",
+    )
 
 
 class Agreement(Section):
     """Masks, anomaly maps and boxes against human annotations."""
 
     references: dict[ReferenceName, People] = key(
-        dict, "References by name; none: the truth of the embedded cohort, where it is the source."
+        dict, "References by name. Empty: the truth of the embedded cohort, if that is the source."
     )
     box_iou: list[Share] = key(
         lambda: [0.3, 0.5],
-        "Overlaps (IoU) at which an annotated box counts as found; the curves show the first.",
+        "IoU from which an annotated box counts as found; the curves show the first value.",
         min_length=1,
     )
-    same_box: Share = key(0.5, "Overlap (IoU) at which boxes of two readers for one lesion type are one.")
+    same_box: Share = key(0.5, "IoU from which boxes of two readers for the same lesion type count as one.")
     anomaly_steps: list[Share] = key(
         lambda: [0.005, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3],
         "Values of tau_ano at which the anomaly map is compared.",
@@ -51,7 +54,7 @@ class Agreement(Section):
     @model_validator(mode="before")
     @classmethod
     def _old_names(cls, given: object) -> object:
-        """Take a format's old name for its new one, and say so."""
+        """Accept a format's old name with a warning."""
         references = given.get("references") if isinstance(given, dict) else None
         if not isinstance(references, dict):
             return given
@@ -59,7 +62,7 @@ class Agreement(Section):
         for name, one in references.items():
             old = one.get("format") if isinstance(one, dict) else None
             if isinstance(old, str) and (new := RENAMED.get(old.lower())):
-                log.warning("agreement.references.%s.format: %s is now called %s: write that", name, old, new)
+                log.warning("agreement.references.%s.format: %s is now called %s: rename it", name, old, new)
                 renamed[name] = one | {"format": new}
         return given | {"references": references | renamed}
 

@@ -1,4 +1,4 @@
-"""What one setting is: a value with a description, a unit where it has one, a range and a source."""
+"""Declaring one setting: a value with a description, a source, and where it has them a unit and a range."""
 
 import re
 from collections import Counter
@@ -14,7 +14,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 Percent = Annotated[float, Field(ge=0, le=100)]
 Logic = Literal["strict", "paper"]
 FEWEST_REPLICATES = 100
-"""An interval from fewer says little."""
+"""Smallest number of replicates from which an interval is meaningful."""
 
 
 def _none_or_enough(value: int) -> int:
@@ -30,7 +30,7 @@ def _address(value: str) -> str:
     except ValueError:  # a port that is no number
         whole = False
     if value and not whole:
-        raise ValueError(f"{value!r} is no address of a server: give one such as http://localhost:8000/v1")
+        raise ValueError(f"{value!r} is not the address of a server: give one such as http://localhost:8000/v1")
     return value
 
 
@@ -39,7 +39,7 @@ Address = Annotated[str, AfterValidator(_address)]
 
 
 def one_case(what: str, names: Iterable[str]) -> None:
-    """Raise ValueError for names that differ in case alone: on some file systems their folders are one."""
+    """Raise ValueError for names that differ only in case: on some file systems they are the same folder."""
     names = list(names)
     counted = Counter(map(str.casefold, names))
     if alike := [name for name in names if counted[name.casefold()] > 1]:
@@ -54,9 +54,9 @@ def key(default: object, description: str, *, source: str = OURS, unit: str | No
 
 
 def spelled(kind: object, value: object) -> object:
-    """Return a value with the words that its type knows as the type spells them: "PA" for "pa", "ms_cxr" for "MS-CXR".
+    """Return a value with the spelling of its type: "PA" for "pa", "ms_cxr" for "MS-CXR".
 
-    ``kind``: an annotation; words stand in a Literal, or in lists and dicts of one.
+    ``kind``: an annotation that is a Literal, or a list or dict of one.
     """
     inner = get_args(kind)
     if get_origin(kind) is Literal:
@@ -65,7 +65,7 @@ def spelled(kind: object, value: object) -> object:
     if isinstance(value, list) and get_origin(kind) in (list, tuple) and inner:
         return [spelled(inner[0], part) for part in value]
     if isinstance(value, dict) and get_origin(kind) is dict:
-        # two spellings of one key stay two, and are refused
+        # two spellings of one key stay two keys, and are refused
         names = {name: spelled(inner[0], name) for name in value}
         names = names if len(set(names.values())) == len(names) else {name: name for name in value}
         return {names[name]: spelled(inner[1], part) for name, part in value.items()}
@@ -81,7 +81,7 @@ def _folded(word: str) -> str:
 
 
 class Section(BaseModel):
-    """A part of the settings: refuses unknown keys, never changes after it was read."""
+    """A section of the settings. It refuses unknown keys and is immutable."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=False)
 

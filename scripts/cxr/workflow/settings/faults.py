@@ -1,4 +1,4 @@
-"""What is wrong with the settings: one sentence that names the key, the value and the remedy."""
+"""Reporting a wrong setting in one sentence that names the key, the value and the remedy."""
 
 import difflib
 from collections.abc import Callable
@@ -14,8 +14,8 @@ _REMEDIES: dict[str, str] = {
     "string": "give a text",
     "list": "give a list in brackets, even of one entry",
     "tuple": "give a list in brackets",
-    "dict": "give keys below it, one a line",
-    "model": "give keys below it, one a line",
+    "dict": "give keys below it, one per line",
+    "model": "give keys below it, one per line",
     "literal_error": "choose {expected}",
     "greater_than": "give a number greater than {gt}",
     "greater_than_equal": "give a number greater than or equal to {ge}",
@@ -24,16 +24,16 @@ _REMEDIES: dict[str, str] = {
     "multiple_of": "give a multiple of {multiple_of}",
     "too_short": "give at least {min_length}",
     "too_long": "give at most {max_length}",
-    "string_too_short": "give a text of at least {min_length} letters",
+    "string_too_short": "give a text of at least {min_length} characters",
     "string_pattern_mismatch": "give a text of the pattern {pattern}",
 }
-"""What to do about each of pydantic's faults, by its type or by the word that its type begins with."""
+"""Remedy for each of pydantic's faults, by its type or by the first word of its type."""
 NAMES = r"^[A-Za-z0-9]"
-"""How the patterns begin of names that become files and folders."""
+"""Beginning of the patterns of names that become files and folders."""
 
 
 def sentence(error: ValidationError, model: type[BaseModel], defaults: BaseModel) -> str:
-    """Return the first fault of settings of ``model`` as one sentence; ``defaults`` are settings without a fault."""
+    """Return the first fault in settings of ``model`` as one sentence; ``defaults`` are valid settings."""
     fault = error.errors()[0]
     where = [part for part in fault["loc"] if part != "[key]"]
     name = _place(where) or "the configuration"
@@ -48,7 +48,7 @@ def sentence(error: ValidationError, model: type[BaseModel], defaults: BaseModel
         return f"{name}: {fault['msg'].removeprefix('Value error, ')}."
     if "[key]" in fault["loc"]:
         how = "put it in quotes" if fault["type"] == "string_type" else _remedy(fault)
-        return f"{_place(where[:-1])} names {where[-1]!r}, which is no name: {how}."
+        return f"{_place(where[:-1])} names {where[-1]!r}, which is not a valid name: {how}."
     more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
     usual = _default(defaults, where)
     such = f"; the default is {usual}" if usual is not None else ""
@@ -65,7 +65,7 @@ def sections(annotation: object) -> list[type[BaseModel]]:
 
 
 def switches(given: object, read: object, where: tuple = ()) -> list[tuple[tuple, bool]]:
-    """Return (place, value) of what was given as true or false and read as a number."""
+    """Return (place, value) of each true or false that was read as a number."""
     if isinstance(given, dict) and isinstance(read, dict):
         pairs = [(name, given[name], read[name]) for name in given if name in read]
     elif isinstance(given, list | tuple) and isinstance(read, list | tuple) and len(given) == len(read):
@@ -94,7 +94,7 @@ def _remedy(fault: dict) -> str:
 
 
 def _place(where: list) -> str:
-    """Return the key; entries of lists are counted from 1, as people count."""
+    """Return the key; entries of lists are counted from 1."""
     text = ""
     for part in where:
         text += f", entry {part + 1}" if isinstance(part, int) else f"{'.' if text else ''}{part}"
@@ -116,7 +116,7 @@ def _field(section: type[BaseModel], key: str):
 
 
 def _default(defaults: BaseModel, where: list) -> object:
-    """Return the default of the key at a place, or of the key whose entry it is; None where there is none to show."""
+    """Return the default of the key at a place, or of the list that holds it; None if there is none to show."""
     value: object = defaults.model_dump(mode="json", by_alias=True)
     for part in where:
         if isinstance(part, int) or not isinstance(value, dict):

@@ -9,71 +9,73 @@ from cxr.workflow.settings.base import AUTHORS, PAPER, Section, Share, key
 
 
 class Compute(Section):
-    """How the engines with a large net are run, not what they make: a change re-runs nothing."""
+    """How the engines with a large net are run. No result depends on it, so a change re-runs nothing."""
 
     device: Literal["auto", "cpu", "cuda"] = key(
         "auto",
-        "Where the nets run. auto: on a GPU if the job asked for one (gpus). A job that asked for a GPU and "
-        "sees none ends. A machine of your own without a GPU uses its CPU, and says so.",
+        "Device of the nets. auto: a GPU if the job requested one (gpus), else the CPU. A job that requested a "
+        "GPU but sees none stops. Outside a cluster, a machine without any GPU uses its CPU, with a warning.",
     )
-    batch: int = key(8, "Images at a time; halved where they do not fit into memory.", unit="images", ge=1, le=1024)
+    batch: int = key(
+        8, "Images per batch; the batch is halved if it does not fit into memory.", unit="images", ge=1, le=1024
+    )
     gpus: int = key(
         1,
-        "GPUs of a training with the runner deepspeed; any other job of an engine with a large net asks for one, or "
-        "for none if this is 0.",
+        "GPUs of a training with the runner deepspeed. Any other job with a large net requests one GPU, or none if "
+        "this is 0.",
         unit="GPUs",
         ge=0,
         le=8,
     )
     images_at_once: int = key(
-        4, "Images that SAM's encoder takes at a time (its attention is large).", unit="images", ge=1, le=1024
+        4, "Images per batch of SAM's encoder, whose attention takes much memory.", unit="images", ge=1, le=1024
     )
     failures_in_row: int = key(
         5,
-        "The job ends, and is tried again, when an engine fails with the same error on this many images in a "
-        "row: something other than the images is broken. Fewer failures cost one row each.",
+        "Number of consecutive images with the same engine error after which the job ends and is retried: "
+        "something other than the images is broken. Fewer failures exclude one image each.",
         unit="images",
         ge=2,
         le=1_000_000,
     )
     failed_share: Share = key(
         0.1,
-        "Fraction of a shard's images on which an engine may fail; beyond it the job ends. It counts once "
-        "failures_in_row images failed, or all of a smaller shard. 1: any number may fail.",
+        "Fraction of a shard's images on which an engine may fail; above it the job ends. It applies once "
+        "failures_in_row images have failed, or all images of a smaller shard. 1: any number may fail.",
     )
     checkpoint_every: int = key(
         100, "Updates between two checkpoints of a training.", unit="updates", ge=1, le=1_000_000
     )
     time_to_stop: int = key(
         600,
-        "Seconds in which a training that is told to stop ends its update and writes a checkpoint; SLURM "
-        "warns it this long before the job's time limit. A process that is not done by then is killed. The "
-        "paper's training writes 7.3 GB (12 bytes for each of 608.5 million trained values), 73 s at 100 "
-        "MB/s, and an update takes 14 s on two H100; a slow disk or one small GPU takes some times that.",
+        "Time in which a training that must stop finishes its update and writes a checkpoint; SLURM warns it "
+        "this long before the job's time limit. A process that is still running then is killed. The paper's "
+        "training writes 7.3 GB (12 bytes for each of 608.5 million trained values), which takes 73 s at 100 "
+        "MB/s; an update takes 14 s on two H100. A slow disk or one small GPU needs several times as long.",
         unit="seconds",
         ge=30,
         le=1800,  # half of the shortest max_runtime
     )
     time_to_answer: int = key(
         600,
-        "Seconds that the processes of a training wait for one that does not answer; then the job ends with a"
-        " sentence, and is tried again. It is torch's own value for NCCL, and longer than one process takes "
-        "to write the best weights (2.4 GB of float32, at 4 MB/s or more).",
+        "Time that the processes of a training wait for one that does not answer; then the job ends with a "
+        "message and is retried. The default is torch's value for NCCL. It exceeds the time in which one "
+        "process writes the best weights (2.4 GB of float32, at 4 MB/s or more).",
         unit="seconds",
         ge=10,
         le=86_400,
     )
     max_runtime: int = key(
         1440,
-        "Longest time that a job asks for, at any try: what your partitions allow. A longer training resumes "
-        "in its next try.",
+        "Longest time that a job requests, at any attempt: the limit of your partitions. A longer training "
+        "resumes in its next attempt.",
         unit="minutes",
         ge=60,
         le=100_000,
     )
     max_memory_mb: int = key(
         180_000,
-        "Most memory that a job asks for, at any try: what SLURM may give of your nodes (`sinfo -o %m`).",
+        "Largest memory that a job requests, at any attempt: what SLURM can allocate on your nodes (`sinfo -o %m`).",
         unit="MB",
         ge=2000,
         le=10_000_000,
@@ -81,15 +83,15 @@ class Compute(Section):
     container: str = key(
         "",
         "Apptainer image that holds the environments, with --sdm conda apptainer (docs/how-to/containers.md);"
-        " empty: none. Another image counts as other software.",
+        " empty: none. Changing the image counts as a change of software.",
     )
 
 
 class Chexmask(Section):
-    """The engine chexmask: masks that were published, for MIMIC-CXR."""
+    """The engine chexmask: published masks of MIMIC-CXR."""
 
     table: str = key("", "The CSV of MIMIC-CXR masks of the CheXmask database (original resolution).")
-    min_dice: Share = key(0.7, "Smallest estimated Dice, column Dice RCA (Mean), else no_lungs.", source=AUTHORS)
+    min_dice: Share = key(0.7, "Smallest estimated Dice (column Dice RCA (Mean)), else no_lungs.", source=AUTHORS)
 
 
 class Organs(Section):
@@ -102,12 +104,12 @@ class Organs(Section):
     )
     chexmask: Chexmask = key(Chexmask, "Settings of the engine chexmask.")
     max_mirrored: Share = key(
-        0.95, "Probability of a mirrored image above which it stops as heart_on_right; 1: none stops."
+        0.95, "Probability of a mirrored image above which it is excluded as heart_on_right; 1: never."
     )
     min_upright: Share = key(
         0.2,
-        "Probability of an upright, positive frontal chest X-ray, mirrored or not, below which the image "
-        "stops as not_a_radiograph (turned, upside down, inverted, noise, a photograph); 0: none stops.",
+        "Probability of an upright, positive frontal chest X-ray, mirrored or not, below which the image is "
+        "excluded as not_a_radiograph (turned, upside down, inverted, noise, a photograph); 0: never.",
     )
     min_lung_share: Share = key(0.02, "Fraction of the image that each lung must cover, else no_lungs.")
     max_lung_ratio: float = key(
@@ -121,7 +123,9 @@ class Organs(Section):
         0.027, "Distance from the image's edge within which an outline touches it.", unit="frame widths"
     )
     max_border_share: Share = key(0.17, "Fraction of a lung's outline that may touch the image's edge, else cut_off.")
-    min_contrast: float = key(8.0, "Smallest standard deviation inside the chest.", unit="grey levels", ge=0, le=128)
+    min_contrast: float = key(
+        8.0, "Smallest standard deviation inside the chest, else extreme_contrast.", unit="grey levels", ge=0, le=128
+    )
     max_saturated: Share = key(
         0.5, "Largest fraction of pure black or white pixels in the chest, else extreme_contrast."
     )
@@ -131,10 +135,10 @@ class Radedit(Section):
     """The engine radedit: edit-friendly DDPM inversion inside the edit region."""
 
     model: str = key(
-        "", "Folder in the layout of Stable Diffusion to use instead (RoentGen, a model of yours); empty: RadEdit."
+        "", "Folder of another model in Stable Diffusion's layout (RoentGen, or your own); empty: RadEdit."
     )
-    prompt: str = key("No acute cardiopulmonary process", "What the edited image shows.", source=PAPER)
-    invert_prompt: str = key("", "What the image shows before the edit; empty: no prompt.", source=AUTHORS)
+    prompt: str = key("No acute cardiopulmonary process", "Prompt that describes the edited image.", source=PAPER)
+    invert_prompt: str = key("", "Prompt that describes the image before the edit; empty: no prompt.", source=AUTHORS)
     steps: int = key(200, "Diffusion steps of the whole schedule.", source=AUTHORS, ge=2, le=1000)
     guidance: float = key(7.5, "Weight of the prompt inside the edit region.", source=AUTHORS, ge=0, le=50)
     invert_guidance: float = key(
@@ -142,7 +146,7 @@ class Radedit(Section):
     )
     skip_ratio: Share = key(
         0.3,
-        "Fraction of the steps, the noisiest, that are skipped; a larger one keeps more of the image.",
+        "Fraction of the steps, noisiest first, that are skipped; a larger one keeps more of the image.",
         source=AUTHORS,
     )
     keep_margin: int = key(
@@ -156,13 +160,13 @@ class Radedit(Section):
     dtype: Literal["bfloat16", "float32"] = key("bfloat16", "Number type of the U-Net; the VAE is float32.")
     published_bugs: bool = key(
         False,
-        "Repeat the faults of the published code: paste back one step too noisy, paste everywhere outside the"
-        " edit region, and end without the last correction.",
+        "Reproduce three faults of the published code: the pasted latent is one step too noisy, pasting covers "
+        "everything outside the edit region, and the last step has no correction.",
     )
 
 
 class Anomaly(Section):
-    """The counterfactual without a lesion, and the map of what differs."""
+    """The counterfactual image without lesions, and the anomaly map."""
 
     engine: Literal["lite", "radedit"] = key(
         "lite",
@@ -205,9 +209,12 @@ class Anatomy(Section):
     max_tilt: float = key(
         15.0, "Largest tilt of the chest that the cuts follow; 0 keeps them level.", unit="degrees", ge=0, le=45
     )
-    min_labels: int = key(14, "Non-empty masks of 16 an image must have, else missing_anatomy (D.1).", ge=0, le=16)
+    min_labels: int = key(14, "Number of the 16 masks that must be non-empty, else missing_anatomy (D.1).", ge=0, le=16)
     disagreement: Share = key(
-        0.05, "Largest distance of outer lung or lowest heart edge between organs and anatomy (D.2).", unit="widths"
+        0.05,
+        "Largest distance between organs and anatomy in the lungs' outer edges and the heart's lower edge, else "
+        "organ_disagreement (D.2).",
+        unit="frame widths",
     )
 
     @model_validator(mode="after")
@@ -225,8 +232,7 @@ class Ultralytics(Section):
     )
     class_names: dict[str, str] = key(
         dict,
-        "VinBigData names of the checkpoint's classes where they are called otherwise: {theirs: VinBigData's}; '' "
-        "leaves a class out.",
+        "{name in the checkpoint: VinBigData name} for classes with other names; '' leaves a class out.",
     )
 
 
@@ -235,12 +241,14 @@ class ScaledYolov4(Section):
 
     image_size: int = key(1024, "Side to which the frame is scaled.", source=AUTHORS, unit="pixels", ge=128, le=4096)
     border: int = key(
-        32, "Grey border round the scaled frame, as the public code has.", source=AUTHORS, unit="pixels", ge=0, le=512
+        32, "Grey border around the scaled frame, as in the public code.", source=AUTHORS, unit="pixels", ge=0, le=512
     )
-    fold_iou: Share = key(0.65, "Overlap above which the weaker of two boxes of one fold is dropped.", source=AUTHORS)
-    ensemble_iou: Share = key(0.5, "The same between the folds.", source=AUTHORS)
+    fold_iou: Share = key(0.65, "IoU above which the weaker of two boxes of one fold is dropped.", source=AUTHORS)
+    ensemble_iou: Share = key(
+        0.5, "IoU above which the weaker of two boxes of different folds is dropped.", source=AUTHORS
+    )
     wrap_white: bool = key(
-        False, "Turn pure white into black as the public code does: (x * 256) overflows in eight bits."
+        False, "Turn pure white into black, as in the public code: (x * 256) overflows in eight bits."
     )
 
 
@@ -256,11 +264,11 @@ class Boxes(Section):
     scaled_yolov4: ScaledYolov4 = key(ScaledYolov4, "Settings of the engine scaled_yolov4.")
     table: str | None = key(None, "CSV or Parquet: image_id, x1, y1, x2, y2, confidence, class_name (engine table).")
     table_pixels: Literal["frame", "original"] = key(
-        "frame", "Pixels the table's corners are in: those of the frame or of the original image (engine table)."
+        "frame", "Pixel grid of the table's boxes: the frame's or the original image's (engine table)."
     )
     floor: Share = key(0.001, "Smallest confidence kept; must not exceed the smallest tau_conf in use.")
-    nms_iou: Share = key(0.5, "Overlap (IoU) above which the weaker of two boxes of one class is dropped.")
-    max_boxes: int = key(100, "Most boxes kept for an image.", ge=1, le=1000)
+    nms_iou: Share = key(0.5, "IoU above which the weaker of two boxes of one class is dropped.")
+    max_boxes: int = key(100, "Largest number of boxes kept per image.", ge=1, le=1000)
     excluded_classes: list[Literal[BOX_CLASSES]] = key(
         lambda: ["Aortic enlargement", "Other lesion", "Pneumothorax", "Cardiomegaly"],
         "Classes whose boxes are not used (the first three: paper; Cardiomegaly: ours).",

@@ -8,22 +8,22 @@ from cxr.workflow.settings.base import AUTHORS, OURS, PAPER, Percent, Section, S
 
 EMBEDDED_SHARDS, DEFAULT_SHARDS = 3, 64
 Code = Annotated[str, AfterValidator(lambda text: text.strip().upper())]
-"""A coded value of a header, which is in capitals."""
+"""A coded value of a DICOM header, in capitals."""
 
 
 class SplitShares(Section):
-    """Shares of the splits where a cohort has no official split."""
+    """Fractions of the splits for a cohort without an official split."""
 
-    train: float = key(98, "Share of subjects in the training split.", unit="%", ge=0, le=100)
+    train: float = key(98, "Percentage of subjects in the training split.", unit="%", ge=0, le=100)
     validate_: float = Field(
         1,
         alias="validate",
-        description="Share of subjects in the validation split.",
+        description="Percentage of subjects in the validation split.",
         json_schema_extra={"source": OURS, "unit": "%"},
         ge=0,
         le=100,
     )
-    test: float = key(1, "Share of subjects in the test split.", unit="%", ge=0, le=100)
+    test: float = key(1, "Percentage of subjects in the test split.", unit="%", ge=0, le=100)
 
     @model_validator(mode="after")
     def _adds_up(self) -> "SplitShares":
@@ -48,7 +48,7 @@ class Cohort(Section):
     tables: str = key(
         "",
         "Folder of the official *-record-list, *-metadata and *-split tables (source mimic), or of the tables that "
-        "tell which image is frontal (source openi); what it lacks is looked for in root.",
+        "tell which images are frontal (source openi). Tables that it lacks are looked for in root.",
     )
     manifest: str = key(
         "",
@@ -57,35 +57,35 @@ class Cohort(Section):
     shards: int | None = key(
         None,
         f"Number of shards; null: {EMBEDDED_SHARDS} for the embedded cohort, else {DEFAULT_SHARDS}. "
-        "A change makes everything anew.",
+        "A change re-runs everything.",
         ge=1,
         le=4096,
     )
     views: list[Literal["PA", "AP"]] = key(
-        lambda: ["PA", "AP"], "Frontal views to keep, the best first.", source=PAPER, min_length=1
+        lambda: ["PA", "AP"], "Accepted frontal views, the preferred one first.", source=PAPER, min_length=1
     )
     unknown_view: Literal["exclude", "accept"] = key(
-        "exclude", "What to do with an image whose view neither table nor header tells."
+        "exclude", "What to do with an image whose view is in neither a table nor its header."
     )
     shared_images: Literal["accept", "exclude"] = key(
         "accept",
-        "What to do with an image file that several studies name. accept: keep it, with a warning (a "
-        "placeholder for studies of reports alone is such a file); exclude: drop all its rows, because the "
-        "right study cannot be told.",
+        "What to do with an image file that several studies name. accept: keep it, with a warning (for example a "
+        "placeholder image for studies that have only a report); exclude: exclude all its rows, because the right "
+        "study is unknown.",
     )
     modalities: list[Code] = key(
         lambda: ["CR", "DX", "RG"], "DICOM modalities that are radiographs; others are excluded as wrong_modality."
     )
     body_parts: list[Code] = key(
         lambda: ["CHEST", "THORAX", "RIBCAGE", "LUNG", "RIB", "RIBS", "PORT CHEST", "CHEST PORTABLE"],
-        "Values of BodyPartExamined that are a chest; an empty one passes, others are excluded as wrong_body_part.",
+        "Accepted values of BodyPartExamined; an empty one is accepted, others are excluded as wrong_body_part.",
     )
-    min_side: int = key(128, "Smallest side of an image that is accepted.", unit="pixels", ge=16, le=4096)
+    min_side: int = key(128, "Smallest accepted side of an image, else too_small.", unit="pixels", ge=16, le=4096)
     per_study: Literal["first", "all"] = key(
         "first", "first: the best decodable image of a study; all: every frontal one.", source=AUTHORS
     )
     exclude: str = key(
-        "", "Text or CSV file of image or study ids to exclude (the authors exclude MS-CXR's).", source=AUTHORS
+        "", "Text or CSV file of image or study ids to exclude (the authors exclude those of MS-CXR).", source=AUTHORS
     )
     chexstruct: str = key(
         "", "Folder of CheXStruct quality tables; images that fail one are excluded (paper D.1).", source=PAPER
@@ -94,7 +94,7 @@ class Cohort(Section):
         lambda: ["mask_number", "abdominal_xray", "window", "inclusion"],
         "CheXStruct tables that an image must pass (the paper names the first kind and full visibility).",
     )
-    split: SplitShares = key(SplitShares, "Shares of the splits where the cohort brings none.")
+    split: SplitShares = key(SplitShares, "Sizes of the splits for subjects without a given split.")
 
     @model_validator(mode="after")
     def _has_its_source(self) -> "Cohort":
@@ -116,7 +116,7 @@ class Phantom(Section):
     @model_validator(mode="after")
     def _every_subject_has_a_study(self) -> "Phantom":
         if self.studies < self.subjects:
-            raise ValueError(f"studies is {self.studies}, but every one of {self.subjects} subjects has one: raise it")
+            raise ValueError(f"studies is {self.studies}, but each of the {self.subjects} subjects needs one: raise it")
         return self
 
 
@@ -124,18 +124,22 @@ class Frames(Section):
     """From files to 8-bit frames of 512 x 512."""
 
     size: Literal[512] = key(512, "Side of the canonical frame.", source=AUTHORS, unit="pixels")
-    fit: Literal["pad", "stretch", "crop"] = key("pad", "How an image that is not square fits the frame.")
+    fit: Literal["pad", "stretch", "crop"] = key("pad", "How an image that is not square is fitted to the frame.")
     window: Literal["minmax", "voi", "percentile"] = key(
         "minmax", "Grey range: all pixels, the header's VOI window, or the percentiles below."
     )
     percentiles: tuple[Percent, Percent] = key((0.5, 99.5), "Range kept by window: percentile.", unit="%")
     max_pixels: int = key(100_000_000, "Larger images are refused before decoding.", unit="pixels", ge=1)
-    spike_share: Share = key(0.001, "A warning is logged if fewer pixels than this hold spike_range of the grey range.")
+    spike_share: Share = key(
+        0.001, "A warning is logged if fewer than this fraction of the pixels hold spike_range of the grey range."
+    )
     spike_range: Share = key(0.5, "Fraction of the grey range meant by spike_share (markers, metal).")
     max_memory_mb: int = key(
-        4096, "Memory one decoding process may take; an image that needs more is undecodable.", unit="MB", ge=1024
+        4096, "Memory limit of one decoding process; an image that needs more is undecodable.", unit="MB", ge=1024
     )
-    timeout_s: int = key(300, "Time one image may take to decode before it is undecodable.", unit="s", ge=10)
+    timeout_s: int = key(
+        300, "Time limit of decoding one image; an image that takes longer is undecodable.", unit="s", ge=10
+    )
 
     @model_validator(mode="after")
     def _percentiles_rise(self) -> "Frames":

@@ -1,9 +1,9 @@
-"""Settings that have another name since a version: what a settings file of yesterday is answered with."""
+"""Renamed settings: an old settings file gets one sentence per renamed key."""
 
 from collections.abc import Iterator
 
 MIMIC_ILS = "mimic_ils"
-"""What the runs of the model half call the dataset of ``dataset.mimic_ils``, as they do a threshold set."""
+"""Name of the dataset of ``dataset.mimic_ils`` in settings that name a threshold set."""
 MOVED = {
     "dataset.release": "dataset.mimic_ils",
     "dataset.release_images": "dataset.mimic_ils_images",
@@ -11,13 +11,13 @@ MOVED = {
 }
 """{old key: new key}."""
 OLD_SET = "release"
-"""What :data:`MIMIC_ILS` was called."""
+"""Old name of :data:`MIMIC_ILS`."""
 NAMING = ("training.runs.*.thresholds", "training.runs.*.test", "evaluation.predictions.*.test")
 """Keys that name a threshold set, or that dataset."""
 
 
 def moved(config: object) -> list[str]:
-    """Return one sentence for each setting of ``config`` that has moved, in the order of the tables."""
+    """Return one sentence for each renamed setting in ``config``, in the order of the tables."""
     keys = [f"{old} is now {new}: rename it." for old, new in MOVED.items() if list(_values(config, old.split(".")))]
     sets = [
         f"{name} is {value!r}, a set that is now called {MIMIC_ILS!r}: rename it."
@@ -29,7 +29,7 @@ def moved(config: object) -> list[str]:
 
 
 def _values(config: object, parts: list[str], above: str = "") -> Iterator[tuple[str, object]]:
-    """Yield (key, value) of what is at ``parts``, where ``*`` stands for any name; nothing, where it is not there."""
+    """Yield (key, value) of each setting at the path ``parts``, where ``*`` matches any name."""
     if not parts:
         yield above, config
     elif isinstance(config, dict):

@@ -1,4 +1,4 @@
-"""Settings of the paraphrases: who words them, how many, and by which engine."""
+"""Settings of the paraphrases: personas, number and engine."""
 
 from typing import Literal
 
@@ -26,14 +26,17 @@ class Paraphrase(Section):
     """Other wordings of the instructions (C.3)."""
 
     engine: Literal["rules", "vllm"] = key(
-        "rules", "rules: our own wordings, no download; vllm: a language model, each answer read back."
+        "rules", "rules: fixed wordings, no download; vllm: a language model, whose every answer is parsed and checked."
     )
     personas: list[Persona] = key(
-        lambda: ["medical_expert", "layperson", "ai_developer"], "Personas that word them.", source=PAPER, min_length=1
+        lambda: ["medical_expert", "layperson", "ai_developer"],
+        "Personas whose wording is used.",
+        source=PAPER,
+        min_length=1,
     )
     per_persona: int = key(
         RULES_WORDINGS,
-        "Wordings of each persona for each instruction; the engine rules has three.",
+        "Wordings per persona and instruction; the engine rules has three.",
         source=PAPER,
         unit="wordings",
         ge=1,

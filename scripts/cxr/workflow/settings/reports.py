@@ -1,4 +1,4 @@
-"""Settings of the reports: the engine, and the language models of the paper's."""
+"""Settings of the reports: the engine, and the paper's language models."""
 
 from typing import Literal
 
@@ -16,7 +16,7 @@ class Structuring(LanguageModel):
 
 
 class Mapping(LanguageModel):
-    """The model that maps places to categories and zone labels (Figure 10)."""
+    """The model that maps locations to categories and zone labels (Figure 10)."""
 
     model: str = model("google/medgemma-27b-text-it", PAPER)
     revision: str = revision("6b08c481126ff65a9b8fa5ab4d691b152b8edb5d")
@@ -25,16 +25,16 @@ class Mapping(LanguageModel):
 
 
 class ReportsExecution(Execution):
-    """How the language models are run, not what they are asked: a change re-runs nothing."""
+    """How the language models are run. No answer depends on it, so a change re-runs nothing."""
 
     mapping_server: Address = key("", "Address of the mapping model's server; empty for the same server.")
 
 
 class Llm(Asking):
-    """The paper's engine: a language model structures the text, another maps the places."""
+    """The paper's engine: one language model structures the text, another maps the locations."""
 
     structuring: Structuring = key(Structuring, "From the section's text to findings (Figure 9).", source=PAPER)
-    mapping: Mapping = key(Mapping, "From places to categories and zone labels (Figure 10).", source=PAPER)
+    mapping: Mapping = key(Mapping, "From locations to categories and zone labels (Figure 10).", source=PAPER)
     execution: ReportsExecution = key(ReportsExecution, "How the models are run.")
 
 
@@ -44,7 +44,7 @@ class Reports(Section):
     engine: Literal["rules", "vllm", "both"] = key(
         "rules",
         "rules: spaCy and the lexicon in resources/lexicon, no download; vllm: the paper's language models; both: "
-        "vllm, and a table of where the rules agree with it.",
+        "vllm, and a table of the agreement between rules and vllm.",
     )
     sections: Literal["auto", "mimic", "tolerant"] = key(
         "auto",
@@ -52,16 +52,18 @@ class Reports(Section):
         "(docs/reference/reports.md); auto: mimic where cohort.source is mimic, else tolerant.",
     )
     max_characters: int = key(
-        20_000, "A longer report is not used (too_long).", unit="characters", ge=100, le=10_000_000
+        20_000, "Longest accepted report, else too_long.", unit="characters", ge=100, le=10_000_000
     )
-    max_findings: int = key(300, "A section with more findings is not used (too_long).", unit="findings", ge=1)
+    max_findings: int = key(
+        300, "Largest accepted number of findings in a section, else too_long.", unit="findings", ge=1
+    )
     nothing_share: Share = key(
-        0.10, "Fraction of a shard's studies without a usable report above which its log, and the end of the run, warn."
+        0.10, "Fraction of a shard's studies without a usable report above which its log and the run's end warn."
     )
     section_overrides: bool = key(
         True, "Apply the official per-study corrections of MIMIC-CXR's section code (sections mimic)."
     )
     effusion_without_side: Literal["both_bases", "none"] = key(
-        "both_bases", "Where to look for an effusion whose side the report does not name (after Fig. 11)."
+        "both_bases", "Location of an effusion whose side the report does not name (after Fig. 11)."
     )
     llm: Llm = key(Llm, "The language models of the engine vllm.")

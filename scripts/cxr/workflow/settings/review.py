@@ -18,31 +18,31 @@ class Review(Section):
         source=PAPER,
         min_length=1,
     )
-    thresholds: str = key("", "Threshold set whose dataset is reviewed; empty: the first of thresholds.build.")
+    thresholds: str = key("", "Threshold set whose dataset is reviewed; empty: the first in thresholds.build.")
     split: Literal["train", "validate", "test"] = key("test", "Split that is reviewed.", source=PAPER)
-    positives: int = key(0, "Units with a mask that are drawn, each for all experts; 0 for all.", unit="units", ge=0)
-    negatives: int = key(
-        0, "Units without a mask that are drawn, and dealt out among the experts; 0 for all.", unit="units", ge=0
+    positives: int = key(
+        0, "Number of sampled units with a mask, each judged by all experts; 0 for all.", unit="units", ge=0
     )
-    seed: int = key(2026, "Seed of the draw and of each expert's order; another seed makes another review.", ge=0)
+    negatives: int = key(
+        0, "Number of sampled units without a mask, divided among the experts; 0 for all.", unit="units", ge=0
+    )
+    seed: int = key(2026, "Seed of the sample and of each expert's order; another seed makes another review.", ge=0)
     jpeg_quality: int = key(
         0,
-        "JPEG quality of the pages' images (90: a third of PNG's size); 0: PNG, which loses nothing.",
+        "JPEG quality of the pages' images (90: a third of PNG's size); 0: lossless PNG.",
         ge=0,
         le=100,
     )
-    sheets: list[str] = key(list, "The experts' filled sheets, or folders of them (CSV), for `review_merge`.")
-    unsampled: Literal["drop", "keep"] = key(
-        "drop", "Whether the filtered split keeps pairs that no expert was asked about."
-    )
+    sheets: list[str] = key(list, "The experts' completed sheets (CSV), or folders of them, for `review_merge`.")
+    unsampled: Literal["drop", "keep"] = key("drop", "Whether the filtered split keeps pairs that no expert judged.")
     interval: float = key(0.95, "Coverage of the confidence interval of a rate.", gt=0, lt=1)
     replicates: Replicates = key(
-        1000, "Bootstrap replicates, by patient, of the agreement's intervals; 0 for no intervals, else 100 or more."
+        1000, "Bootstrap replicates, by patient, for the agreement's intervals; 0 for none, else 100 or more."
     )
 
     @model_validator(mode="after")
     def _experts_are_distinct(self) -> "Review":
         names = [name.casefold() for name in self.experts]
         if twice := [name for name in self.experts if names.count(name.casefold()) > 1]:
-            raise ValueError(f"experts names {twice[0]!r} more than once (upper and lower case are one): rename one")
+            raise ValueError(f"experts names {twice[0]!r} more than once (case is ignored): rename one")
         return self

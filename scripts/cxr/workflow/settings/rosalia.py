@@ -25,9 +25,11 @@ class LossWeights(Section):
 class Lora(Section):
     """Low-rank adapters on every linear layer of the language model, its head included (authors' code)."""
 
-    rank: int = key(128, "Rank; 0 for no adapters.", source=PAPER, ge=0, le=4096)
-    alpha: int = key(256, "Scale: the adapter's output is multiplied by alpha / rank.", source=PAPER, ge=1, le=8192)
-    dropout: Share = key(0.05, "Dropout before the adapter.", source=AUTHORS)
+    rank: int = key(128, "Rank of the adapters; 0 for none.", source=PAPER, ge=0, le=4096)
+    alpha: int = key(
+        256, "Scale of the adapters: their output is multiplied by alpha / rank.", source=PAPER, ge=1, le=8192
+    )
+    dropout: Share = key(0.05, "Dropout before the adapters.", source=AUTHORS)
 
 
 class Recipe(Section):
@@ -36,26 +38,28 @@ class Recipe(Section):
     lora: Lora = key(Lora, "Adapters.", source=PAPER)
     trained: list[Part] = key(
         lambda: ["lm_head", "embed_tokens", "project", "mask_decoder"],
-        "Parts that are trained in full; the rest is frozen but for the adapters.",
+        "Parts that are trained in full; the rest is frozen except for the adapters.",
         source=AUTHORS,
     )
     epochs: int = key(15, "Passes over the positives.", source=PAPER, ge=1, le=100_000)
-    batch: int = key(256, "Pairs in one update, over all GPUs.", unit="pairs", source=PAPER, ge=1, le=65_536)
+    batch: int = key(256, "Pairs per update, over all GPUs.", unit="pairs", source=PAPER, ge=1, le=65_536)
     micro_batch: int = key(
         128,
-        "Pairs that go through the model at a time on one GPU; fewer where compute.gpus make smaller parts of a batch.",
+        "Pairs per forward pass on one GPU; fewer if compute.gpus divides a batch into smaller parts.",
         unit="pairs",
         source=AUTHORS,
         ge=1,
         le=4096,
     )
-    learning_rate: float = key(3e-4, "Largest learning rate.", source=PAPER, gt=0, le=1)
-    warmup: int = key(100, "Updates in which the learning rate rises from 0; then it falls to 0.", source=PAPER, ge=0)
-    betas: tuple[Share, Share] = key((0.9, 0.95), "Decay of AdamW's two moments.", source=AUTHORS)
+    learning_rate: float = key(3e-4, "Highest learning rate.", source=PAPER, gt=0, le=1)
+    warmup: int = key(
+        100, "Number of updates in which the learning rate rises from 0; afterwards it falls to 0.", source=PAPER, ge=0
+    )
+    betas: tuple[Share, Share] = key((0.9, 0.95), "Decay rates of AdamW's two moments.", source=AUTHORS)
     weight_decay: float = key(0.0, "Weight decay of AdamW.", source=AUTHORS, ge=0, le=1)
-    clip: float = key(1.0, "Largest norm of the gradient.", source=AUTHORS, gt=0, le=1e6)
+    clip: float = key(1.0, "Largest gradient norm.", source=AUTHORS, gt=0, le=1e6)
     loss: LossWeights = key(LossWeights, "Weights of the losses.", source=PAPER)
-    dice_on: Literal["positives", "all"] = key("positives", "Which masks the Dice loss counts.", source=PAPER)
+    dice_on: Literal["positives", "all"] = key("positives", "Masks that enter the Dice loss.", source=PAPER)
     balance: Literal["expectation", "exact"] = key(
         "expectation",
         "How positives and negatives are balanced 1:1: over an epoch, as in the authors' code, or within every batch.",
@@ -70,11 +74,11 @@ class LiteSizes(Section):
     """Sizes of the small model of the engine lite."""
 
     image: int = key(128, "Side of the mask branch's image.", unit="pixels", ge=64, le=1024)
-    patch: int = key(8, "Side of its patches.", unit="pixels", ge=4, le=32)
-    width: int = key(32, "Channels of its encoder.", ge=16, le=1024, multiple_of=16)
-    depth: int = key(3, "Layers of its encoder.", ge=1, le=32)
-    clip_image: int = key(64, "Side of the image that the language model sees.", unit="pixels", ge=32, le=336)
-    clip_patch: int = key(16, "Side of its patches.", unit="pixels", ge=4, le=32)
+    patch: int = key(8, "Side of the mask branch's patches.", unit="pixels", ge=4, le=32)
+    width: int = key(32, "Channels of the mask branch's encoder.", ge=16, le=1024, multiple_of=16)
+    depth: int = key(3, "Layers of the mask branch's encoder.", ge=1, le=32)
+    clip_image: int = key(64, "Side of the image that the language model receives.", unit="pixels", ge=32, le=336)
+    clip_patch: int = key(16, "Side of the patches of the language model's image.", unit="pixels", ge=4, le=32)
     hidden: int = key(96, "Channels of the language model.", ge=32, le=4096, multiple_of=16)
     layers: int = key(2, "Layers of the language model.", ge=1, le=32)
 
@@ -82,12 +86,12 @@ class LiteSizes(Section):
     def _patches_fill_the_picture(self) -> "LiteSizes":
         for side, patch in (("image", self.patch), ("clip_image", self.clip_patch)):
             if getattr(self, side) % patch:
-                raise ValueError(f"{side} is {getattr(self, side)}, no multiple of its patch {patch}: change one")
+                raise ValueError(f"{side} is {getattr(self, side)}, not a multiple of its patch {patch}: change one")
         return self
 
 
 class LiteTraining(Recipe):
-    """The engine lite: a small model of the same classes, trained from nothing on a CPU."""
+    """The engine lite: a small model of the same classes, trained from scratch on a CPU."""
 
     runner: Literal["plain"] = key("plain", "One process.")
     sizes: LiteSizes = key(LiteSizes, "Sizes of the model.")
@@ -100,10 +104,10 @@ class LiteTraining(Recipe):
         "Parts that are trained in full.",
     )  # fmt: skip
     epochs: int = key(40, "Passes over the positives.", ge=1, le=100_000)
-    batch: int = key(16, "Pairs in one update.", unit="pairs", ge=1, le=65_536)
-    micro_batch: int = key(16, "Pairs that go through the model at a time.", unit="pairs", ge=1, le=4096)
-    learning_rate: float = key(2e-3, "Largest learning rate.", gt=0, le=1)
-    warmup: int = key(20, "Updates in which the learning rate rises from 0; then it falls to 0.", ge=0)
+    batch: int = key(16, "Pairs per update.", unit="pairs", ge=1, le=65_536)
+    micro_batch: int = key(16, "Pairs per forward pass.", unit="pairs", ge=1, le=4096)
+    learning_rate: float = key(2e-3, "Highest learning rate.", gt=0, le=1)
+    warmup: int = key(20, "Number of updates in which the learning rate rises from 0; afterwards it falls to 0.", ge=0)
     dtype: Literal["bfloat16", "float32"] = key("float32", "Number type of the model.")
     gradient_checkpointing: bool = key(False, "Recompute activations to save memory.")
 
@@ -112,33 +116,35 @@ class RosaliaTraining(Recipe):
     """The engine rosalia: LISA-7B, fine-tuned as in the paper."""
 
     runner: Literal["plain", "deepspeed"] = key(
-        "deepspeed", "deepspeed: ZeRO-2, one process a GPU (compute.gpus); plain: one process.", source=AUTHORS
+        "deepspeed", "deepspeed: ZeRO-2, one process per GPU (compute.gpus); plain: one process.", source=AUTHORS
     )
     init: Literal["lisa", "paper_code"] = key(
         "lisa",
-        "lisa: all of LISA-7B-v1 (paper); paper_code: its language model alone, the mask branch anew from SAM and the "
-        "projection at random, as the published code does.",
+        "lisa: all of LISA-7B-v1 (paper); paper_code: only its language model, with the mask branch from SAM and a "
+        "random projection, as in the published code.",
         source=PAPER,
     )
 
 
 class Run(Section):
-    """One model: how it is trained, or which published one it is, and on which test set it is scored."""
+    """One model: how it is trained, or which published model it is, and its test set."""
 
-    thresholds: str = key("default", "Threshold set whose dataset it is trained on.")
+    thresholds: str = key("default", "Threshold set whose dataset the model is trained on.")
     lines: str = key("", "JSONL to train on instead of that dataset's train.jsonl (paraphrased instructions).")
-    test: str = key("", "Threshold set whose test split it is scored on; empty: the one it is trained on.")
+    test: str = key("", "Threshold set whose test split the model is scored on; empty: the one of its training.")
     paraphrases: bool = key(
         False,
-        "Train on the paraphrases too (C.3): for each pair one is drawn among them and the plain text, all alike.",
+        "Also train on the paraphrases (C.3): each text is drawn uniformly from the original and its paraphrases.",
         source=PAPER,
     )
     weights: Literal["", "lisa", "rosalia"] = key(
         "",
-        "Published model that it is or starts from: rosalia (ROSALIA-7B-v1, the paper's own) or lisa (LISA-7B-v1); "
-        "empty: where the engine starts.",
+        "Published model to use or to start from: rosalia (ROSALIA-7B-v1, the paper's own) or lisa (LISA-7B-v1); "
+        "empty: the engine's own start.",
     )
-    trained: bool = key(True, "Whether it is trained; without, the published model of `weights` is asked as it is.")
+    trained: bool = key(
+        True, "Whether the model is trained; if false, the published model in `weights` is used unchanged."
+    )
 
     @model_validator(mode="after")
     def _what_is_not_trained_is_published(self) -> "Run":
@@ -161,21 +167,21 @@ class Training(Section):
     rosalia: RosaliaTraining = key(RosaliaTraining, "Settings of the engine rosalia.", source=PAPER)
     runs: dict[RunName, Run] = key(
         dict,
-        "Models by name, trained here or published; a name is the {run} wildcard. Empty: one model, "
+        "Models by name, trained here or published; the name is the wildcard {run}. Empty: one model named "
         "`default`, trained on the threshold set default.",
     )
     conversation: Literal["llava_v1", "llava_llama_2"] = key(
-        "llava_v1", "Frame of the prompt around an instruction.", source=AUTHORS
+        "llava_v1", "Conversation template around an instruction.", source=AUTHORS
     )
     max_length: int = key(512, "Longest prompt and answer, image included.", unit="tokens", source=AUTHORS, ge=64)
-    fit: Literal["pad", "stretch"] = key("pad", "How an image that is not square fits the model's square.")
+    fit: Literal["pad", "stretch"] = key("pad", "How an image that is not square is fitted to the model's square.")
     published_mismatch: bool = key(
         False,
-        "Train and score as the published code: references padded to the square, predictions cropped and stretched.",
+        "Train and score as in the published code: references padded to the square, predictions cropped and stretched.",
         source=AUTHORS,
     )
     validate_every: int = key(1, "Epochs between two validations.", unit="epochs", ge=1)
-    nan_limit: int = key(10, "Updates whose loss is not a number, each skipped, after which the run stops.", ge=1)
+    nan_limit: int = key(10, "Number of updates with a NaN loss, each skipped, after which the run stops.", ge=1)
 
     def named_runs(self) -> dict[str, Run]:
         """Return the runs, of which there is always one."""
@@ -217,11 +223,11 @@ class Training(Section):
 class Inference(Section):
     """Masks and answers of a trained model."""
 
-    split: Literal["train", "validate", "test"] = key("test", "Split whose pairs are asked.")
+    split: Literal["train", "validate", "test"] = key("test", "Split whose instructions the model answers.")
     paraphrases: bool = key(
-        False, "Also ask every pair in a wording of each persona (C.3), so that the evaluation compares them."
+        False, "Also ask each instruction in one wording of each persona (C.3), for a comparison in the evaluation."
     )
-    text: bool = key(True, "Also generate the answers. Masks alone are much faster.")
+    text: bool = key(True, "Whether to generate the answers' text too; masks alone are much faster.")
     max_new_tokens: int = key(512, "Longest answer.", unit="tokens", source=AUTHORS, ge=1, le=4096)
     equalise: bool = key(True, "Equalise the histogram of every image, as in the authors' evaluation.", source=AUTHORS)
     size: int = key(1024, "Side of the masks.", unit="pixels", source=AUTHORS, ge=64, le=4096, multiple_of=8)
@@ -236,15 +242,17 @@ class Others(Section):
 
     adapter: Literal[
         "jsonl", "png", "lisa", "text4seg", "text4seg_sam", "pixellm", "biomedparse", "reclmis", "imisnet", "everything"
-    ] = key("jsonl", "Their format (docs/systems/evaluation.md); everything: the whole image, as a baseline.")
-    path: str = key("", "Their file or folder.")
-    test: str = key("default", "Threshold set whose split they were made for.")
+    ] = key(
+        "jsonl", "Format of the predictions (docs/systems/evaluation.md); everything: the whole image, as a baseline."
+    )
+    path: str = key("", "File or folder of the predictions.")
+    test: str = key("default", "Threshold set for whose split the predictions were made.")
     threshold: float | None = key(None, "Value above which a pixel is foreground; null for the model's own.")
     grid: int = key(24, "Side of Text4Seg's grid of text: 24 for its p24, 16 for p16.", unit="cells", ge=4, le=128)
 
 
 class Evaluation(Section):
-    """Scores of ROSALIA and of others (Tables 4, 5, 6, 14)."""
+    """Scores of ROSALIA and of other models (Tables 4, 5, 6, 14)."""
 
     size: int = key(
         1024,
@@ -258,10 +266,10 @@ class Evaluation(Section):
     replicates: Replicates = key(1000, "Bootstrap replicates, by patient; 0 for no intervals, else 100 or more.")
     interval: Share = key(0.95, "Coverage of the confidence intervals.")
     failed: Literal["wrong", "leave_out"] = key(
-        "wrong", "How a pair counts whose prediction is missing or damaged: as wrong, or not at all."
+        "wrong", "How to count a pair whose prediction is missing or damaged: as wrong, or not at all."
     )
-    reviewed: str = key("", "Text file of pair ids to leave out, which reviewers rejected.", source=PAPER)
-    predictions: dict[RunName, Others] = key(dict, "Other models by name.")
+    reviewed: str = key("", "Text file of the ids of pairs that reviewers rejected; they are left out.", source=PAPER)
+    predictions: dict[RunName, Others] = key(dict, "Predictions of other models, by name.")
 
     @model_validator(mode="after")
     def _predictions_have_a_path(self) -> "Evaluation":

@@ -1,4 +1,4 @@
-"""Threshold sets by name (Table 7), and the grid of a sweep."""
+"""Settings of the thresholds: named sets (Table 7), and the grid of a sweep."""
 
 from decimal import Decimal
 from itertools import product
@@ -11,9 +11,9 @@ from cxr.workflow.settings.base import PAPER, Section, Share, key, one_case
 
 ThresholdName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
 RESERVED = ("sweep", "count", "wanted", "paper", "mimic_ils", "release")
-"""Names a set cannot have: a folder beside the sets', and columns of the table of counts."""
+"""Names that a set cannot have: a folder beside the sets' folders, and columns of the table of counts."""
 POINT_BYTES, MIMIC_STUDIES = 20, 227_835
-"""What a point of the grid takes of the disk for a study (docs/reference/scale.md), and the studies of MIMIC-CXR."""
+"""Bytes on disk per grid point and study (docs/reference/scale.md), and the number of studies in MIMIC-CXR."""
 TauName = Literal["ano", "anatomy", "conf", "signal", "size"]
 
 
@@ -28,7 +28,7 @@ class Taus(Section):
 
 
 class EdemaTaus(Taus):
-    """The thresholds of edema, which is faint and wide (Table 7)."""
+    """The thresholds of edema, which is faint and diffuse (Table 7)."""
 
     ano: Share = key(0.01, "tau_ano: share of 255 from which a pixel is anomalous.", source=PAPER)
     conf: Share = key(0.01, "tau_conf: confidence of the box.", source=PAPER)
@@ -49,9 +49,9 @@ def _half() -> ThresholdSet:
 
 
 class Grid(Section):
-    """A declared sweep: every combination of the values given, the rest as in the set ``base``."""
+    """A sweep over every combination of the given values; all other thresholds are those of the set ``base``."""
 
-    base: str = key("default", "Named set that gives every threshold the grid does not vary.")
+    base: str = key("default", "Named set that provides the thresholds that the grid does not vary.")
     general: dict[TauName, list[Share]] = key(
         lambda: {"ano": [0.05, 0.10, 0.15], "conf": [0.10, 0.20, 0.30]},
         "Values to try for all lesion types but edema; empty: as in base.",
@@ -59,7 +59,7 @@ class Grid(Section):
     edema: dict[TauName, list[Share]] = key(dict, "Values to try for edema.")
     max_points: int = key(
         100,
-        "Largest number of points of the grid; raise it to confirm that you mean a larger grid.",
+        "Largest number of grid points; raise it to confirm a larger grid.",
         unit="points",
         ge=1,
     )
@@ -73,15 +73,15 @@ class Grid(Section):
         if points > self.max_points:
             size = points * POINT_BYTES * MIMIC_STUDIES / 1e9
             raise ValueError(
-                f"{points:,} points are more than max_points, {self.max_points}: one job a shard tries them all, with "
-                f"tables of about {POINT_BYTES} bytes a point and study ({size:,.0f} GB for all of MIMIC-CXR), and a "
-                f"dataset made of each would be {points:,} times the jobs and the disk of one: leave values out, or "
-                f"set max_points to {points} to confirm"
+                f"{points:,} points are more than max_points, {self.max_points}: one job per shard tries them all, "
+                f"with tables of about {POINT_BYTES} bytes per point and study ({size:,.0f} GB for all of MIMIC-CXR), "
+                f"and a dataset of each would take {points:,} times the jobs and the disk of one: leave values out, "
+                f"or set max_points to {points} to confirm"
             )
         return self
 
     def axes(self) -> list[tuple[str, TauName, list[float]]]:
-        """Return (part, tau, values) of every threshold that the grid names a value of."""
+        """Return (part, tau, values) of every threshold that the grid varies."""
         axes = [("general", tau, values) for tau, values in self.general.items()]
         axes += [("edema", tau, values) for tau, values in self.edema.items()]
         return [axis for axis in axes if axis[2]]
@@ -93,7 +93,9 @@ class Thresholds(Section):
     sets: dict[ThresholdName, ThresholdSet] = key(
         lambda: {"default": ThresholdSet(), "half": _half()}, "Named sets (Tables 7 and 8).", source=PAPER
     )
-    grid: Grid = key(Grid, "A sweep for the recall table; each point can also be built by its name.")
+    grid: Grid = key(
+        Grid, "A sweep for the recall table; the dataset of a point can also be built, by the point's name."
+    )
     build: list[str] = key(lambda: ["default"], "Sets whose dataset bare `snakemake` builds.", min_length=1)
 
     @model_validator(mode="after")

@@ -12,9 +12,9 @@ Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 class Weights(Section):
     """Published weights of the engines with a large net (docs/how-to/models.md)."""
 
-    folder: str = key("weights", "Folder of the files that are placed by hand, hybridgnet.pt and the like.")
+    folder: str = key("weights", "Folder of the weights files that you download yourself, such as hybridgnet.pt.")
     sha256: dict[str, Sha256] = key(
         dict,
-        "Digests that files must have, beyond those pinned already: {cxas.pth: sha256, "
+        "Required digests of files, in addition to those already pinned: {cxas.pth: sha256, "
         "radedit/unet/config.json: sha256}.",
     )

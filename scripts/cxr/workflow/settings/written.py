@@ -1,7 +1,7 @@
-"""Settings files as people wrote them: a key that stands twice is told, and a text keeps its letters.
+"""Reading settings files a second time, to report repeated keys and to keep the exact text of each value.
 
-YAML readers keep the last of two equal keys without a word, and make a number of ``version: 1.10`` and a date of
-``date: 2026-01-01``. Both are lost in what Snakemake hands on, so the files are read once more here.
+YAML readers silently keep the last of two equal keys, and turn ``version: 1.10`` into a number and
+``date: 2026-01-01`` into a date. Snakemake passes on only the result, so the files are read again here.
 """
 
 from collections.abc import Iterable
@@ -11,17 +11,17 @@ import yaml
 
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 TEMPLATE = "__use_yte__"
-"""Key of a file that Snakemake fills in as a template: what it says is not what stands there."""
+"""Key of a file that Snakemake fills in as a template: its text differs from its values."""
 
 
 class Twice(ValueError):
-    """A key that a file gives twice, in one sentence."""
+    """A file gives a key twice; the message is one sentence."""
 
 
 def written(paths: Iterable[str | Path]) -> dict:
     """Return the settings of YAML or JSON files, later ones over earlier ones, each scalar as the text in the file.
 
-    A file that is no YAML is left to whoever reads its values. Raises Twice for a key that one file gives twice.
+    A file that is not YAML is skipped: the reader of its values reports it. Raises Twice for a repeated key.
     """
     found: dict = {}
     for path in paths:
