@@ -14,6 +14,7 @@ from conftest import SLICE, snakemake, write_settings
 from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_table, write_table
 from cxr.base.vocabulary import LESIONS
+from cxr.metrics.proportions import Rate
 from cxr.reporting.ablation import charts, points, tabulate
 from cxr.workflow.params import stage_options
 from cxr.workflow.settings import SettingsError, read
@@ -22,7 +23,6 @@ from whole_runs import copy_repository
 
 LESION_TYPES = LESIONS[1:]
 GRID = {"general": {"ano": [0.05, 0.10, 0.15], "conf": [0.10, 0.30]}, "edema": {"ano": [0.005, 0.01]}}
-Z = 1.959963984540054
 
 
 def told(grid: dict | None = None, **more: object) -> tuple[dict, charts.AblationChartsOptions]:
@@ -98,25 +98,9 @@ def test_the_table_counts_what_the_sweep_holds(tmp_path):
         assert rows[-1]["recall_low"] < rows[-1]["recall"] < rows[-1]["recall_high"]
 
 
-@pytest.mark.parametrize(
-    ("part", "whole", "low", "high"),
-    # Newcombe 1998, Statistics in Medicine 17:857, Table I, method 3
-    [(81, 263, 0.2553, 0.3662), (15, 148, 0.0624, 0.1605), (0, 20, 0.0, 0.1611), (1, 29, 0.0061, 0.1718)],
-)
-def test_intervals_are_wilsons(part, whole, low, high):
-    rate, below, above = points.wilson(part, whole, Z)
-    assert rate == part / whole
-    assert below == pytest.approx(low, abs=5e-5)
-    assert above == pytest.approx(high, abs=5e-5)
-    mirrored = points.wilson(whole - part, whole, Z)
-    assert mirrored == pytest.approx((1 - rate, 1 - above, 1 - below))
-
-
-def test_intervals_of_nothing_of_all_and_of_a_mean():
-    assert points.wilson(0, 0, Z) is None
+def test_the_interval_of_a_mean():
     assert points.mean([]) is None
-    assert points.wilson(5, 5, Z)[2] == 1.0
-    assert points.mean([(0.5, 0.2, 0.9), (0.3, 0.3, 0.6)]) == pytest.approx((0.4, 0.25, 0.65))
+    assert points.mean([Rate(0.5, 0.2, 0.9), Rate(0.3, 0.3, 0.6)]) == pytest.approx((0.4, 0.25, 0.65))
 
 
 # --- figures ---------------------------------------------------------------------------------------------------------

@@ -68,7 +68,6 @@ def test_hybridgnet_draws_the_same_organs(tmp_path, weights):
 
 
 def test_the_five_folds_find_the_same_boxes(tmp_path):
-    pytest.importorskip("scipy")
     from cxr.imaging.boxes.engine import BoxesOptions
     from cxr.imaging.boxes.scaled_yolov4 import INPUTS, PUBLISHED, ScaledYolov4Engine
     from cxr.imaging.weights.scaled_yolov4 import convert_scaled_yolov4

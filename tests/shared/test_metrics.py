@@ -7,12 +7,14 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis.extra import numpy as hnp
+from scipy.stats import binomtest
 
 from conftest import ROOT
 from cxr.base.hdf5 import pack
 from cxr.metrics import labels
 from cxr.metrics import masks as metrics
 from cxr.metrics.boxes import match, score
+from cxr.metrics.proportions import wilson
 from cxr.metrics.raters import agreement
 
 # Masks
@@ -153,3 +155,34 @@ def test_intervals_of_agreement_draw_patients():
     assert two[1] == 1
     assert two[0] == pytest.approx((1 / 3 - 1 / 2) / (1 / 2))
     assert two[0] < alone[0]
+
+
+# Proportions
+
+
+@pytest.mark.parametrize(
+    ("part", "whole", "low", "high"),
+    # Newcombe 1998, Statistics in Medicine 17:857, Table I, method 3
+    [(81, 263, 0.2553, 0.3662), (15, 148, 0.0624, 0.1605), (0, 20, 0.0, 0.1611), (1, 29, 0.0061, 0.1718)],
+)
+def test_wilsons_intervals_are_the_published_ones(part, whole, low, high):
+    found = wilson(part, whole, 0.95)
+    assert found.rate == part / whole
+    assert found[1:] == pytest.approx((low, high), abs=5e-5)
+    assert wilson(whole - part, whole, 0.95) == pytest.approx((1 - found.rate, 1 - found.high, 1 - found.low))
+
+
+def test_the_ends_of_nothing_none_and_all_are_exact():
+    assert wilson(0, 0, 0.95) is None
+    assert wilson(0, 7, 0.95).low == 0.0
+    assert wilson(7, 7, 0.95).high == 1.0
+
+
+@pytest.mark.parametrize("level", [0.5, 0.9, 0.95, 0.99])
+def test_wilsons_intervals_are_scipys_to_the_digit_that_a_table_prints(level):
+    for whole in (*range(1, 60), 263, 999):
+        for part in range(1, whole):
+            theirs = binomtest(part, whole).proportion_ci(level, method="wilson")
+            low, high = wilson(part, whole, level)[1:]
+            printed = [round(100 * end, 3) for end in (low, high)]
+            assert printed == [round(100 * float(end), 3) for end in theirs]

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from math import sqrt
-from statistics import NormalDist
 
 import polars as pl
 
 from cxr.base.columns import Column, schema
 from cxr.base.vocabulary import LESIONS
 from cxr.ils.masks.thresholds import EDEMA, GENERAL
+from cxr.metrics.proportions import Rate, wilson
 
 GROUNDABLE = tuple(lesion for lesion in LESIONS if lesion != "cardiomegaly")
 AVERAGE = "average"
@@ -90,14 +90,13 @@ def table(counted: pl.DataFrame, sets: Mapping[str, Mapping], grid: Sequence[str
     of_all = counted.group_by("thresholds").agg(pixels.explode(keep_nulls=False, empty_as_null=False).median())
     found = {(row["thresholds"], row["lesion"]): row for row in medians.iter_rows(named=True)}
     medians_of_all = dict(of_all.iter_rows())
-    z = NormalDist().inv_cdf((1 + interval) / 2)
     rows = []
     for name, taus in sets.items():
         point = {"thresholds": name, "kind": "grid" if name in grid else "set"}
         point |= {column(part, tau): taus[part][tau] for part in PARTS for tau in TAUS}
         nothing = dict.fromkeys(SUMS, 0) | {"mask_px": None}
         cells = [found.get((name, lesion), nothing) for lesion in GROUNDABLE]
-        rates = [wilson(cell["recalled"], cell["studies"], z) for cell in cells]
+        rates = [wilson(cell["recalled"], cell["studies"], interval) for cell in cells]
         for lesion, cell, rate in zip(GROUNDABLE, cells, rates, strict=True):
             rows.append(point | _row(lesion, cell, rate))
         whole = {sum_: sum(cell[sum_] for cell in cells) for sum_ in SUMS}
@@ -106,30 +105,17 @@ def table(counted: pl.DataFrame, sets: Mapping[str, Mapping], grid: Sequence[str
     return pl.DataFrame(rows, schema=schema(POINTS))
 
 
-def wilson(part: int, whole: int, z: float) -> tuple[float, float, float] | None:
-    """Return a rate and Wilson's interval at ``z`` standard deviations; None if ``whole`` is 0."""
-    if not whole:
-        return None
-    rate = part / whole
-    middle, shrink = rate + z * z / (2 * whole), 1 + z * z / whole
-    half = z * sqrt(rate * (1 - rate) / whole + z * z / (4 * whole * whole))
-    # at rates 0 and 1 the end equals the rate, which rounding could miss
-    low = 0.0 if part == 0 else (middle - half) / shrink
-    high = 1.0 if part == whole else (middle + half) / shrink
-    return rate, low, high
-
-
-def mean(rates: Sequence[tuple[float, float, float]]) -> tuple[float, float, float] | None:
+def mean(rates: Sequence[Rate]) -> Rate | None:
     """Return the mean of independent rates and its interval, from the squared distances to their ends."""
     if not rates:
         return None
     rate = sum(one for one, _, _ in rates) / len(rates)
     below = sqrt(sum((one - low) ** 2 for one, low, _ in rates)) / len(rates)
     above = sqrt(sum((high - one) ** 2 for one, _, high in rates)) / len(rates)
-    return rate, rate - below, rate + above
+    return Rate(rate, rate - below, rate + above)
 
 
-def _row(lesion: str, cell: Mapping, rate: tuple[float, float, float] | None) -> dict:
+def _row(lesion: str, cell: Mapping, rate: Rate | None) -> dict:
     recall, low, high = (None, None, None) if rate is None else (round(100 * one, 1) for one in rate)
     return {
         "lesion": lesion,

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import polars as pl
 import yaml
-from scipy.stats import binomtest
 
 from cxr.base.columns import Column, schema
 from cxr.base.vocabulary import LESIONS
+from cxr.metrics.proportions import wilson
 from cxr.metrics.raters import agreement
 
 OVERALL, TOTAL = "overall", "total"
@@ -63,12 +63,8 @@ def rate(accepted: int, units: int, interval: float) -> dict:
     Wilson's takes units for independent of one another; several of one patient are not quite, so it is somewhat narrow.
     """
     found = {"units": units, "accepted": accepted, "rate": None, "low": None, "high": None}
-    if units:
-        ends = binomtest(accepted, units).proportion_ci(interval, method="wilson")
-        # at 0 and 1 the end is the rate itself, which rounding may miss
-        low, high = ends.low if accepted else 0.0, ends.high if accepted < units else 1.0
-        values = (accepted / units, low, high)
-        found |= {name: round(100 * value, 3) for name, value in zip(("rate", "low", "high"), values, strict=True)}
+    if told := wilson(accepted, units, interval):
+        found |= {name: round(100 * value, 3) for name, value in told._asdict().items()}
     return found
 
 
