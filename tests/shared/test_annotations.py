@@ -3,7 +3,6 @@
 import csv
 import importlib
 import json
-import logging
 import shutil
 from pathlib import Path
 from typing import get_args
@@ -25,7 +24,6 @@ from cxr.base.vocabulary import BOX_CLASSES, LESIONS
 from cxr.geometry.rle import encode
 from cxr.imaging.boxes import table as engine
 from cxr.imaging.boxes.engine import BoxesOptions
-from cxr.workflow.settings import read as read_settings
 from cxr.workflow.settings.agreement import People
 
 MS_CXR = """dicom_id,category_name,label_text,path,x,y,w,h,image_width,image_height,split
@@ -356,12 +354,3 @@ def test_the_table_of_chexmask_is_written_and_read(tmp_path):
     assert (found["a"], found["b"].runs, len(found)) == (row, ("", "1 1", ""), 2)
     assert np.array_equal([chexmask.decode_runs(text, (5, 7)) for text in found["a"].runs], masks)
     assert np.array_equal(chexmask.decode_points(found["a"].points, 120), points)
-
-
-def test_the_old_name_of_a_format_is_taken_and_told(caplog):
-    given_settings = {"agreement": {"references": {"own": {"format": "release", "path": "x"}, "mine": {"path": "y"}}}}
-    with caplog.at_level(logging.WARNING, "cxr"):
-        found = read_settings(given_settings).agreement.references
-    assert (found["own"].format, found["mine"].format) == ("mimic_ils", "coco")
-    assert caplog.messages == ["agreement.references.own.format: release is now called mimic_ils: rename it"]
-    assert given_settings["agreement"]["references"]["own"]["format"] == "release"

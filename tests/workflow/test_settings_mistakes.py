@@ -303,6 +303,10 @@ def test_the_workflow_reads_settings_as_written(tmp_path):
             {"evaluation": {"predictions": {"b": {"test": "release"}}}, "training": {"runs": 1}},
             "evaluation.predictions.b.test is 'release', a set that is now called 'mimic_ils': rename it.",
         ),
+        (
+            {"agreement": {"references": {"own": {"format": "Release", "path": "x"}, "mine": {"path": "release"}}}},
+            "agreement.references.own.format is 'Release', a format that is now called 'mimic_ils': rename it.",
+        ),
     ],
 )  # fmt: skip
 def test_every_setting_that_has_moved_is_told_at_once(config, sentences):

@@ -1,6 +1,5 @@
 """Settings of the agreement with human annotations."""
 
-import logging
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -9,9 +8,6 @@ from cxr.annotations.formats import FORMATS, described
 from cxr.base.vocabulary import LESIONS
 from cxr.workflow.settings.base import Replicates, Section, Share, key, one_case
 
-log = logging.getLogger("cxr")
-RENAMED = {"release": "mimic_ils"}
-"""{old name of a format: its present name}."""
 ReferenceName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
 
 
@@ -50,21 +46,6 @@ class Agreement(Section):
     )
     replicates: Replicates = key(1000, "Bootstrap replicates, by patient; 0 for no intervals, else 100 or more.")
     interval: Share = key(0.95, "Coverage of the confidence intervals.")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _old_names(cls, given: object) -> object:
-        """Accept a format's old name with a warning."""
-        references = given.get("references") if isinstance(given, dict) else None
-        if not isinstance(references, dict):
-            return given
-        renamed = {}
-        for name, one in references.items():
-            old = one.get("format") if isinstance(one, dict) else None
-            if isinstance(old, str) and (new := RENAMED.get(old.lower())):
-                log.warning("agreement.references.%s.format: %s is now called %s: rename it", name, old, new)
-                renamed[name] = one | {"format": new}
-        return given | {"references": references | renamed}
 
     @model_validator(mode="after")
     def _names_are_distinct(self) -> "Agreement":

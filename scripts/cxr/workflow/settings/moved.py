@@ -1,4 +1,4 @@
-"""Renamed settings: an old settings file gets one sentence per renamed key."""
+"""Renamed settings and values: an old settings file is refused, with one sentence for each."""
 
 from collections.abc import Iterator
 
@@ -10,22 +10,27 @@ MOVED = {
     "dataset.released_layout": "dataset.mimic_ils_layout",
 }
 """{old key: new key}."""
-OLD_SET = "release"
-"""Old name of :data:`MIMIC_ILS`."""
-NAMING = ("training.runs.*.thresholds", "training.runs.*.test", "evaluation.predictions.*.test")
-"""Keys that name a threshold set, or that dataset."""
+OLD = "release"
+"""Old name of :data:`MIMIC_ILS`, of that dataset and of the format that it is in."""
+NAMING = {
+    "training.runs.*.thresholds": "set",
+    "training.runs.*.test": "set",
+    "evaluation.predictions.*.test": "set",
+    "agreement.references.*.format": "format",
+}
+"""{key: what its value names}: a threshold set or that dataset, or a format of annotations."""
 
 
 def moved(config: object) -> list[str]:
     """Return one sentence for each renamed setting in ``config``, in the order of the tables."""
     keys = [f"{old} is now {new}: rename it." for old, new in MOVED.items() if list(_values(config, old.split(".")))]
-    sets = [
-        f"{name} is {value!r}, a set that is now called {MIMIC_ILS!r}: rename it."
-        for pattern in NAMING
+    values = [
+        f"{name} is {value!r}, a {what} that is now called {MIMIC_ILS!r}: rename it."
+        for pattern, what in NAMING.items()
         for name, value in _values(config, pattern.split("."))
-        if value == OLD_SET
+        if value == OLD or (what == "format" and str(value).lower() == OLD)  # a set may be called Release
     ]
-    return keys + sets
+    return keys + values
 
 
 def _values(config: object, parts: list[str], above: str = "") -> Iterator[tuple[str, object]]:
