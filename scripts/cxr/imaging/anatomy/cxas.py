@@ -1,9 +1,9 @@
-"""The paper's anatomy engine: CXAS, a U-Net on a ResNet-50 that finds 159 structures, of which 16 are used.
+"""The paper's anatomy engine: CXAS, a U-Net on a ResNet-50 that segments 159 structures, of which 16 are used.
 
-The net is the class of the package ``cxas`` (0.0.20), without its loader, which downloads and skips what does not fit;
-the classes are found by their names in that package. Frames are given as the package gives images of 512 x 512 pixels:
-grey as RGB from 0 to 1, normalised with the mean and deviation of ImageNet, not resampled. Sides are the patient's.
-Source: Seibold et al., arXiv 2306.03934.
+The net is the class of the package ``cxas`` (0.0.20), without the package's loader, which downloads weights and skips
+tensors that do not fit. Classes are found by their names in that package. Frames are prepared as the package prepares
+images of 512 x 512 pixels: grey as RGB from 0 to 1, normalised with ImageNet's mean and deviation, not resampled. Sides
+are the patient's. Source: Seibold et al., arXiv 2306.03934.
 """
 
 import importlib.util
@@ -22,19 +22,19 @@ from cxr.nets.loading import load_strict
 INPUTS = {"weights": "results/weights/cxas.safetensors"}
 GPU = True
 MODEL = "UNet_ResNet50_default"
-"""The only model that is published."""
+"""The only published model."""
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 def published_net() -> tuple[torch.nn.Module, list[int]]:
-    """Return the net, its weights still without memory, and the channels of ``ANATOMY_LABELS``.
+    """Return the net, with weights on the device ``meta``, and the channels of ``ANATOMY_LABELS``.
 
-    Raises UserError where the package is missing or does not name a label.
+    Raises UserError if the package is missing or has no class for a label.
     """
     try:
         if (spec := importlib.util.find_spec("cxas")) is None:
             raise ImportError("no package cxas")
-        # Found but not started: it would load all of its tools, among them an OpenCV that no node without libGL loads.
+        # The package is not imported as a whole: it would load all its tools, such as an OpenCV that needs libGL.
         sys.modules.setdefault("cxas", importlib.util.module_from_spec(spec))
         from cxas.label_mapper import id2label_dict
         from cxas.models.UNet.backbone_unet import BackboneUNet
@@ -52,7 +52,7 @@ def published_net() -> tuple[torch.nn.Module, list[int]]:
 
 
 def keep_channels(net: torch.nn.Module, channels: list[int]) -> None:
-    """Cut the last layer to some channels: at 512 x 512 pixels, all 159 of an image would take 167 MB."""
+    """Reduce the last layer to some channels: at 512 x 512 pixels, all 159 would take 167 MB per image."""
     whole = net.head.out.conv
     cut = torch.nn.Conv2d(whole.in_channels, len(channels), kernel_size=1, device="meta")
     cut.load_state_dict({name: value[channels] for name, value in whole.state_dict().items()}, assign=True)
@@ -60,7 +60,7 @@ def keep_channels(net: torch.nn.Module, channels: list[int]) -> None:
 
 
 def normalised(images: list[np.ndarray]) -> torch.Tensor:
-    """Return frames uint8 (H, W) as the net takes them, float32 (N, 3, H, W)."""
+    """Return frames uint8 (H, W) as the net's input, float32 (N, 3, H, W)."""
     grey = torch.from_numpy(np.stack(images)[:, None]).float() / 255
     mean, deviation = (torch.tensor(values).view(3, 1, 1) for values in (MEAN, DEVIATION))
     return (grey - mean) / deviation
@@ -76,7 +76,7 @@ class CxasAnatomy:
         net.threshold = threshold
         self._device = device_of(setup.device, setup.asked)
         self._net = net.to(self._device).eval()
-        # a CPU is no faster with several, and one by one their sums are the same whatever the batch
+        # on a CPU several images are no faster, and one by one their sums do not depend on the batch
         self.batch = setup.batch if self._device.type == "cuda" else 1
 
     def segment_batch(self, images: list[np.ndarray]) -> list[np.ndarray]:
@@ -90,7 +90,7 @@ class CxasAnatomy:
 
 
 def _finite(found: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Return what the net gave. Raises ArithmeticError for what is no number: a threshold would make it no mask."""
+    """Return the net's output. Raises ArithmeticError for NaN, which a threshold would turn into an empty mask."""
     for value in found.values():
         if isinstance(value, torch.Tensor) and value.is_floating_point() and not torch.isfinite(value).all():
             raise ArithmeticError("the net gave a value that is not a number")
@@ -98,5 +98,5 @@ def _finite(found: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 
 
 def load(options: AnatomyOptions, setup: Setup) -> CxasAnatomy:
-    """Load the engine. Raises UserError for weights that are missing, damaged or another net's."""
+    """Load the engine. Raises UserError for weights that are missing, damaged or of another net."""
     return CxasAnatomy(setup.files["weights"], options.own["threshold"], setup)

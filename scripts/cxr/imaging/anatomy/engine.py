@@ -1,4 +1,4 @@
-"""What every anatomy engine offers, and how one is found by its name."""
+"""The interface of anatomy engines, and loading one by its name."""
 
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -10,9 +10,9 @@ from cxr.base.engines import Setup, engine_module
 
 @dataclass(frozen=True)
 class AnatomyOptions:
-    """Settings of the anatomy stage (section ``anatomy`` of the configuration).
+    """Settings of the anatomy stage (section ``anatomy``).
 
-    The cuts are shares of a lung's height, 0 at the apex and 1 at the base; see :mod:`cxr.imaging.anatomy.zones`.
+    The cuts are fractions of a lung's height, 0 at the apex and 1 at the base; see :mod:`cxr.imaging.anatomy.zones`.
     own: settings of the engine alone.
     """
 
@@ -34,16 +34,16 @@ class AnatomyEngine(Protocol):
     def segment(self, image: np.ndarray) -> np.ndarray:
         """Return bool (16, 512, 512) masks, in the order of ``labels.ANATOMY_LABELS``, of an edited frame.
 
-        A mask is empty where the label is not found. Called from several threads at once.
+        The mask of a label that is not found is empty. It is called from several threads at once.
 
-        An engine of a large net has ``segment_batch(images)`` instead, lists in and out, and ``batch``, how many at a
-        time: it is called from one thread.
+        An engine with a large net has ``segment_batch(images)`` instead, with lists as argument and result, and the
+        attribute ``batch``, the batch size. It is called from one thread.
         """
         ...
 
 
 def load(name: str, options: AnatomyOptions, setup: Setup | None = None) -> AnatomyEngine:
-    """Load an engine: the module ``cxr.imaging.anatomy.<name>`` makes one with ``load(options, setup)``.
+    """Load an engine with the function ``load(options, setup)`` of the module ``cxr.imaging.anatomy.<name>``.
 
     Raises UserError for an unknown name.
     """

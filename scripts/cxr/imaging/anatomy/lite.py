@@ -27,7 +27,7 @@ class LiteAnatomy:
 
 
 def load(options: AnatomyOptions, setup: object = None) -> LiteAnatomy:
-    """Load the engine with the cuts of the settings. Raises UserError for cuts that make no sense."""
+    """Load the engine with the cuts of the settings. Raises UserError for invalid cuts."""
     cuts = Cuts(
         zones=options.zone_cuts,
         right_upper_end=options.right_upper_lobe_end,

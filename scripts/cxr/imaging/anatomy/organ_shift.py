@@ -1,7 +1,7 @@
-"""Do the organs found on the image and those found on the edited image agree (paper, D.2)?
+"""Comparing the organs of the image with those of the edited image (paper, D.2).
 
-Compared are the outer edge of each lung and the lower edge of the heart. A large difference means that one of the two
-segmentations failed, or that the edit moved the anatomy.
+The comparison uses the outer edge of each lung and the lower edge of the heart. A large difference means that one of
+the two segmentations failed, or that the edit moved the anatomy.
 """
 
 import math
@@ -26,9 +26,9 @@ def outer_edges(masks: dict[str, np.ndarray]) -> dict[str, float | None]:
 
 
 def disagreement(first: dict[str, np.ndarray], second: dict[str, np.ndarray]) -> tuple[float, str]:
-    """Return the largest distance between the edges of two sets of masks, in widths of the frame, and which edge it is.
+    """Return the largest distance between the edges of two sets of masks, in frame widths, and the name of the edge.
 
-    An edge that only one set has is infinitely far; one that neither has is left out.
+    The distance is infinite if only one set has the edge; an edge that neither has is ignored.
     """
     width = first[HEART].shape[1]
     distances = [(0.0, "")]

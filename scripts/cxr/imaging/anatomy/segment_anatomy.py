@@ -1,4 +1,4 @@
-"""The anatomy stage: edited images in, the masks of 15 zone labels and the heart out."""
+"""The anatomy stage: segments 15 zone labels and the heart on edited images."""
 
 from pathlib import Path
 
@@ -17,10 +17,10 @@ __all__ = ["AnatomyOptions", "fault", "run_shard"]
 
 
 def fault(anatomy: np.ndarray, organs: dict[str, np.ndarray], options: AnatomyOptions) -> tuple[str, str] | None:
-    """Return the reason code and a detail why the masks cannot be used, or None.
+    """Return the reason code and a detail if the masks cannot be used, else None.
 
     ``anatomy`` bool (16, H, W) of the edited image, ``organs`` {label: bool (H, W)} of the image itself. The checks are
-    those the paper names in D.1 (count of masks that could be extracted) and D.2 (agreement of the two models).
+    those of the paper: D.1 (number of extracted masks) and D.2 (agreement of the two models).
     """
     found = int(anatomy.any(axis=(1, 2)).sum())
     if found < options.min_labels:
@@ -43,11 +43,11 @@ def run_shard(
     compute: dict | None = None,
     **files: str,
 ) -> None:
-    """Segment every edited image of a shard and keep those whose anatomy is whole and agrees with the organs.
+    """Segment every edited image of a shard and keep those whose anatomy is complete and agrees with the organs.
 
     Writes ``output`` (HDF5: ``mask`` packed bool (16, 512, 512) for each accepted image) and the ledger ``excluded``.
-    ``files``: what the engine reads besides; ``compute``: how its net is run. Raises UserError for an unknown engine or
-    cuts that make no sense.
+    ``files``: the engine's other input files; ``compute``: how its net is run. Raises UserError for an unknown engine
+    or invalid cuts.
     """
     engine = load(options.engine, options, Setup.of(options.own, files, compute))
     ledger = Ledger("anatomy")

@@ -1,12 +1,12 @@
-"""The 15 zone labels from two lung masks, by geometry.
+"""Deriving the 15 zone labels from two lung masks by geometry.
 
 A pixel of a lung has two coordinates: ``depth``, 0 at the apex and 1 at the base along the axis of the chest, and
 ``side``, 0 at the medial and 1 at the lateral edge. The axis is the mean of the two lungs' long axes, whose outward
-slants cancel, so that the cuts turn with a tilted patient.
+slants cancel, so that the cuts follow a tilted patient.
 
-The four zones are bands of depth and partition the lung. Lobes lie one behind the other on a frontal film, so their
-masks overlap, as those of CXAS do: each border is a straight line from the medial to the lateral edge. What no other
-lobe holds is the lower lobe's, so that every lung pixel lies in at least one.
+The four zones are bands of depth and partition the lung. Lobes lie behind one another on a frontal film, so their masks
+overlap, as in CXAS: each border is a straight line from the medial to the lateral edge. Pixels that no other lobe
+covers belong to the lower lobe, so that every lung pixel is in at least one lobe.
 """
 
 import math
@@ -22,7 +22,7 @@ Line = tuple[float, float] | list[float]
 
 @dataclass(frozen=True)
 class Cuts:
-    """Where zones and lobes end, in shares of the lung's height (0 apex, 1 base).
+    """Ends of zones and lobes, as fractions of the lung's height (0 apex, 1 base).
 
     ``zones``: end of apical, upper and mid zone. The others are lines, (medial, lateral).
     """
@@ -35,13 +35,13 @@ class Cuts:
     max_tilt: float
 
     def check(self) -> None:
-        """Raise UserError unless the zone cuts rise."""
+        """Raise UserError unless the zone cuts increase."""
         if not 0 < self.zones[0] < self.zones[1] < self.zones[2] < 1:
             raise UserError(f"anatomy.zone_cuts is {list(self.zones)}: give three rising numbers between 0 and 1")
 
 
 def _axis(mask: np.ndarray) -> float | None:
-    """Angle (radians) of a mask's long axis against the vertical, positive where its lower end points to the right."""
+    """Angle (radians) of a mask's long axis against the vertical, positive if its lower end points to the right."""
     ys, xs = np.nonzero(mask)
     if xs.size < 3:
         return None
@@ -51,7 +51,7 @@ def _axis(mask: np.ndarray) -> float | None:
 
 
 def chest_tilt(right: np.ndarray, left: np.ndarray, max_tilt: float) -> float:
-    """Return the tilt of the chest in radians, 0 where a lung is missing, at most ``max_tilt`` degrees either way."""
+    """Return the tilt of the chest in radians, at most ``max_tilt`` degrees either way; 0 if a lung is missing."""
     angles = [_axis(right), _axis(left)]
     if None in angles:
         return 0.0
@@ -70,7 +70,7 @@ def lung_coordinates(
 ) -> tuple[tuple[np.ndarray, np.ndarray], np.ndarray, np.ndarray]:
     """Return a non-empty lung's pixels (rows, columns) and their ``depth`` and ``side`` coordinates, float64 (N,)."""
     ys, xs = np.nonzero(mask)
-    # Rounding makes the ties at a cut the same on every machine.
+    # Rounding gives the same ties at a cut on every machine.
     depth = np.round(ys * math.cos(tilt) + xs * math.sin(tilt), 6)
     across = np.round(xs * math.cos(tilt) - ys * math.sin(tilt), 6)
     return (ys, xs), _scaled(depth), _scaled(-across if side == "right" else across)
@@ -96,9 +96,9 @@ def lobes_of(side: str, depth: np.ndarray, lateral: np.ndarray, cuts: Cuts) -> d
 
 
 def zone_masks(right: np.ndarray, left: np.ndarray, cuts: Cuts) -> dict[str, np.ndarray]:
-    """Return {label: bool (H, W)} for the 15 zone labels, in their order; all empty where the lung is.
+    """Return {label: bool (H, W)} for the 15 zone labels, in order. The labels of an empty lung are empty.
 
-    A pixel that both lungs claim counts for both.
+    A pixel in both lungs counts for both.
     """
     tilt = chest_tilt(right, left, cuts.max_tilt)
     masks = {label: np.zeros(right.shape, bool) for label in ZONE_LABELS}

@@ -1,1 +1,1 @@
-"""The image as it would look without a lesion, and the map of what differs."""
+"""The counterfactual image without lesions, and the anomaly map."""

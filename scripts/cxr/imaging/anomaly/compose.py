@@ -1,4 +1,4 @@
-"""From an engine's picture to the edited image and the anomaly map (paper section 3.1; ils.md section 4)."""
+"""Composing the edited image and the anomaly map from an engine's output (paper section 3.1; ils.md section 4)."""
 
 import numpy as np
 
@@ -6,20 +6,21 @@ from cxr.base.vocabulary import HEART, LUNGS
 
 
 class BadMap(ValueError):
-    """The engine's picture cannot be used: another shape, or values that are not numbers."""
+    """The engine's output has another shape or values that are not finite."""
 
 
 def edit_region(organs: dict[str, np.ndarray]) -> np.ndarray:
-    """Return bool (H, W): lungs and heart, where an edit is allowed (paper)."""
+    """Return bool (H, W): lungs and heart, the region where an edit is allowed (paper)."""
     return np.logical_or.reduce([organs[label] for label in (*LUNGS, HEART)])
 
 
 def compose(image: np.ndarray, proposal: np.ndarray, region: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the edited image and the anomaly map, both uint8 (H, W).
 
-    ``image`` uint8 (H, W), ``proposal`` the engine's picture (H, W) in grey levels 0..255, ``region`` bool (H, W).
+    ``image`` uint8 (H, W), ``proposal`` the engine's output (H, W) in grey levels 0..255, ``region`` bool (H, W).
     Inside the region the edited image is the proposal, rounded and clipped to 0..255; outside it is the image itself.
-    The map is max(image - edited, 0), exact in grey levels: a lesion is brighter than what it hides. Raises BadMap.
+    The map is max(image - edited, 0), exact in grey levels, because a lesion is brighter than healthy tissue. Raises
+    BadMap.
     """
     if proposal.shape != image.shape:
         raise BadMap(f"shape {proposal.shape} instead of {image.shape}")

@@ -1,4 +1,4 @@
-"""What every counterfactual engine offers, and how one is found by its name."""
+"""The interface of counterfactual engines, and loading one by its name."""
 
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -10,30 +10,31 @@ from cxr.base.engines import Setup, engine_module
 
 @dataclass(frozen=True)
 class AnomalyOptions:
-    """Settings of the anomaly stage (section ``anomaly`` of the configuration); own: those of the engine alone."""
+    """Settings of the anomaly stage (section ``anomaly``); own: settings of the engine alone."""
 
     engine: str
     own: dict = field(default_factory=dict)
 
 
 class AnomalyEngine(Protocol):
-    """An editor that takes lesions out of a chest X-ray."""
+    """An editor that removes lesions from a chest X-ray."""
 
     def edit(self, image: np.ndarray, organs: dict[str, np.ndarray]) -> np.ndarray:
         """Return the image without lesions, grey levels 0..255, uint8 or float (512, 512).
 
-        ``image`` is a frame uint8 (512, 512), ``organs`` its masks {label: bool (512, 512)}, at least right lung, left
+        ``image``: a frame uint8 (512, 512); ``organs``: its masks {label: bool (512, 512)}, at least right lung, left
         lung and heart. The stage restores the pixels outside the edit region and checks the values, so an engine may
-        return any picture of this shape. Called from several threads at once.
+        return any image of this shape. It is called from several threads at once.
 
-        An engine of a large net has ``edit_batch(images, organs, image_ids)`` instead, lists in and a list out, and
-        ``batch``, how many at a time: it is called from one thread, and no picture depends on the others.
+        An engine with a large net has ``edit_batch(images, organs, image_ids)`` instead, with lists as arguments and
+        result, and the attribute ``batch``, the batch size. It is called from one thread; no result may depend on the
+        other images.
         """
         ...
 
 
 def load(name: str, options: AnomalyOptions, setup: Setup | None = None) -> AnomalyEngine:
-    """Load an engine: the module ``cxr.imaging.anomaly.<name>`` makes one with ``load(options, setup)``.
+    """Load an engine with the function ``load(options, setup)`` of the module ``cxr.imaging.anomaly.<name>``.
 
     Raises UserError for an unknown name.
     """

@@ -1,8 +1,8 @@
-"""The embedded counterfactual engine: a small net that knows the normal chest and takes off what does not belong.
+"""The embedded counterfactual engine: a small net that estimates and subtracts the brightness of lesions.
 
-The net looks at the lungs alone, stretched to a square, and says how much brighter each place is than it would be in
-health, in units of the picture's own range of grey levels. That excess is subtracted. It was trained on healthy X-rays,
-real and synthetic, with lesions painted on (resources/anomaly).
+The net receives only the lungs, stretched to a square. It predicts how much brighter each pixel is than in a healthy
+chest, in units of the image's own range of grey levels; this excess is subtracted. It was trained on healthy X-rays,
+real and synthetic, with painted lesions (resources/anomaly).
 """
 
 from typing import NamedTuple
@@ -19,17 +19,17 @@ RESOURCE_FILES = ("anomaly/lite.onnx",)
 SIDE = 128
 """Pixels of the net's square input."""
 MARGIN = 0.09
-"""What the window shows around the lungs, in their widths and heights."""
+"""Margin of the window around the lungs, in their widths and heights."""
 TRIM = 0.01
-"""Share of the lungs' pixels that may lie outside on each side: a stray bit of mask must not move the window."""
+"""Fraction of the lungs' pixels that may lie outside on each side: stray mask pixels must not move the window."""
 SIGMA = 1.2
-"""Blur of the input in its pixels: the net was trained on painted lesions and must not look for brush strokes."""
+"""Blur of the input in its pixels: the net was trained on painted lesions and must not detect brush strokes."""
 PERCENTILES = (1.0, 99.0)
-"""Between which grey levels of the window the net's unit lies."""
+"""Percentiles of the window's grey levels that span the net's unit."""
 
 
 class View(NamedTuple):
-    """The lungs of one picture as the net sees them."""
+    """The lungs of one image as the net receives them."""
 
     image: np.ndarray
     """float32 (SIDE, SIDE), 0..1 between the percentiles."""
@@ -58,7 +58,7 @@ def cut(image: np.ndarray, lungs: np.ndarray, affine: np.ndarray, side: int = SI
 
 
 def view(picture: np.ndarray, lungs: np.ndarray) -> View:
-    """Scale a cut picture (side, side), in grey levels, to what the net is fed."""
+    """Scale a cropped image (side, side), in grey levels, to the net's input."""
     picture = np.asarray(picture, np.float32)
     low, high = np.percentile(picture, PERCENTILES)
     span = max(float(high - low), 2.5)
@@ -67,7 +67,7 @@ def view(picture: np.ndarray, lungs: np.ndarray) -> View:
 
 
 class LiteEditor:
-    """Subtract the excess brightness that the net finds in the lungs."""
+    """Subtracts the excess brightness that the net finds in the lungs."""
 
     def __init__(self):
         self.path = RESOURCES / RESOURCE_FILES[0]
@@ -85,7 +85,7 @@ class LiteEditor:
         return to_original(found * np.float32(seen.span), coarse, image.shape, nearest=False)
 
     def edit(self, image: np.ndarray, organs: dict[str, np.ndarray]) -> np.ndarray:
-        """Return the picture without lesions, float32 (512, 512), of a frame uint8 and {label: bool (512, 512)}."""
+        """Return the image without lesions, float32 (512, 512), of a uint8 frame and {label: bool (512, 512)}."""
         return image.astype(np.float32) - self.excess(image, organs)
 
 

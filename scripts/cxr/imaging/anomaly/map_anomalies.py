@@ -1,4 +1,4 @@
-"""The anomaly stage: frames and organ masks in, edited images and anomaly maps out."""
+"""The anomaly stage: makes edited images and anomaly maps from frames and organ masks."""
 
 from pathlib import Path
 
@@ -29,11 +29,11 @@ def run_shard(
     compute: dict | None = None,
     **files: str,
 ) -> None:
-    """Take the lesions out of every image of a shard that has organ masks.
+    """Remove the lesions from every image of a shard that has organ masks.
 
     Writes ``output`` (HDF5: ``edited`` and ``anomaly`` uint8 (512, 512) for each accepted image; outside lungs and
     heart ``edited`` equals the frame, and ``anomaly`` = max(frame - edited, 0)) and the ledger ``excluded`` (reasons
-    ``bad_map``, ``engine_failure``). ``files``: what the engine reads besides; ``compute``: how its net is run. Raises
+    ``bad_map``, ``engine_failure``). ``files``: the engine's other input files; ``compute``: how its net is run. Raises
     UserError for an unknown engine.
     """
     engine = load(options.engine, options, Setup.of(options.own, files, compute))

@@ -1,1 +1,1 @@
-"""Which images there are, which of them are frontal chest X-rays, and where each belongs."""
+"""The cohort: lists all images, keeps frontal chest X-rays, and assigns each to a study, split and shard."""

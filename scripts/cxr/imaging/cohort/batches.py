@@ -1,4 +1,4 @@
-"""Much small work on files, which waits more than it computes."""
+"""Running many small file operations in a pool, in batches."""
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
@@ -7,7 +7,7 @@ from typing import TypeVar
 
 T, R = TypeVar("T"), TypeVar("R")
 BATCH = 256
-"""Items handed over together: for one alone that takes longer than to list a folder."""
+"""Items per task: submitting a single one takes longer than listing a folder."""
 
 
 def in_batches(pool: Executor, function: Callable[[T], R], items: Sequence[T]) -> Iterator[R]:

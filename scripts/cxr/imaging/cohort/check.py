@@ -16,11 +16,11 @@ TABLE_COLUMNS = {
     "metadata": ("dicom_id",),
     "split": ("dicom_id", "split"),
 }
-"""The official tables by the end of their name, and the columns we cannot do without."""
+"""The official tables by the end of their name, and their required columns."""
 TABLE_IDS = ("dicom_id",)
 
 CHEXSTRUCT_NAMES = {"abdominal_xray": ("abdominal_xray", "abdomial_xray")}
-"""File stems under which a CheXStruct table was published, where there is more than one."""
+"""File stems of CheXStruct tables that were published under more than one name."""
 CHEXSTRUCT_IDS = ("image_id", "image_file", "dicom_id")
 EXCLUDE_COLUMNS = ("image_id", "dicom_id", "image_file", "study_id")
 CHEXSTRUCT_COLUMNS = (*CHEXSTRUCT_IDS, "label")
@@ -54,8 +54,8 @@ def mimic_base(root: str) -> Path:
 def mimic_tables(root: str, tables: str) -> dict[str, Path]:
     """Return the official tables present, by kind (``record-list``, ``metadata``, ``split``).
 
-    They are looked for in ``tables`` (a folder) where it is given, then in ``root``. Raises UserError if two could be
-    meant, or if the folder given has none.
+    They are looked for in the folder ``tables`` if it is given, then in ``root``. Raises UserError if two files match,
+    or if the given folder has none.
     """
     folders = ([existing_folder("cohort.tables", tables)] if tables else []) + [mimic_base(root)]
     found = {}
@@ -78,7 +78,7 @@ def mimic_tables(root: str, tables: str) -> dict[str, Path]:
 
 
 def chexstruct_tables(folder: str, names: list[str]) -> dict[str, Path]:
-    """Return the named CheXStruct tables, anywhere under ``folder``. Raises UserError for one that is not there."""
+    """Return the named CheXStruct tables, anywhere under ``folder``. Raises UserError for a missing one."""
     root = existing_folder("cohort.chexstruct", folder)
     files = {path.stem: path for path in sorted(root.rglob("*.csv"))}
     found = {}
@@ -117,9 +117,9 @@ def _check_manifest(options) -> None:
 
 
 def source_files(options) -> dict[str, str | list[str]]:
-    """Return the files that the cohort is read from (names of rule inputs): a change in one makes the cohort anew.
+    """Return the files that the cohort is read from (names of rule inputs): a change in one re-runs the cohort.
 
-    The images and reports are not among them, and a tree without tables has none: there, ask with ``--forcerun``.
+    Images and reports are not among them. A tree without tables has none: use ``--forcerun`` there.
     """
     files: dict[str, str | list[str]] = {}
     if options.source == "mimic":
@@ -137,9 +137,9 @@ def source_files(options) -> dict[str, str | list[str]]:
 
 
 def check_inputs(options) -> None:
-    """Raise UserError with one sentence if the cohort's settings name something that is not there.
+    """Raise UserError with one sentence if the cohort's settings name a missing file or folder.
 
-    Looks at folders and at the first rows of tables only. ``options`` has the fields of ``CohortOptions``.
+    Reads only folders and the first rows of tables. ``options`` has the fields of ``CohortOptions``.
     """
     if options.source == "mimic":
         _check_mimic(options)
@@ -153,7 +153,7 @@ def check_inputs(options) -> None:
 
 
 def check_lists(options) -> None:
-    """Raise UserError with one sentence if a list of images to leave out is not there or lacks a column."""
+    """Raise UserError with one sentence if a list of images to exclude is missing or lacks a column."""
     if options.exclude:
         path = existing_file("cohort.exclude", options.exclude)
         read_sheet(path, "cohort.exclude", EXCLUDE_COLUMNS, ids=EXCLUDE_COLUMNS, head=True, headless=True)

@@ -15,7 +15,7 @@ SHARD: Columns = IDS | {
     "view": Column(pl.String, "View, by its code: PA, AP."),
     "rank": Column(pl.Int32, "Order in which the images of a study are tried, from 0."),
     "report_path": Column(pl.String, "Report file; null where the report is in the next columns, or missing."),
-    "report_missing": Column(pl.Boolean, "Whether the report file that is named is not there."),
+    "report_missing": Column(pl.Boolean, "Whether the named report file is missing."),
     "findings": Column(pl.String, "Findings section, where the cohort's table holds it."),
     "impression": Column(pl.String, "Impression section, where the cohort's table holds it."),
     "acquired": Column(pl.String, "Time of acquisition, text that sorts by time."),
@@ -23,8 +23,8 @@ SHARD: Columns = IDS | {
 IMAGES: Columns = IDS | {
     "split": Column(pl.String, "train, validate or test; null for an image without a patient in any split."),
     "shard": Column(pl.String, "Shard of its patient."),
-    "view": Column(pl.String, "View, by its code; null if it is not known."),
-    "reason": Column(pl.String, "null for an image that was accepted, else why it was not."),
+    "view": Column(pl.String, "View, by its code; null if unknown."),
+    "reason": Column(pl.String, "Reason for exclusion; null for an accepted image."),
 }
 
 

@@ -1,4 +1,4 @@
-"""What an image file says of itself before its pixels are decoded, and whether it can be a frontal chest X-ray."""
+"""Reading an image file's header, without its pixels, and checking that it can be a frontal chest X-ray."""
 
 import re
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ from cxr.dicom.files import (
 )
 from cxr.imaging.cohort.view import CODE_FIELDS, FIELDS, OTHER, TEXT_FIELDS, view_of_header
 
-# Only the size is read here; frames has a limit of its own.
+# Only the size is read here; the stage frames has its own limit.
 Image.MAX_IMAGE_PIXELS = None
 
 _TIMES = (
@@ -51,7 +51,7 @@ _MODALITY_OF_CLASS = {
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """Facts of one image file; ``modality`` and ``body_part`` are None for a picture that has no such field."""
+    """Facts of one image file; ``modality`` and ``body_part`` are None for a file format without these fields."""
 
     size: tuple[int, int] | None
     modality: str | None = None
@@ -105,7 +105,7 @@ def _picture_header(path: str) -> Header:
 
 
 def not_understood(dataset: Dataset) -> str:
-    """Return what the fields that may tell the view say, where none of them does; descriptions are not quoted."""
+    """Return a detail for a header whose fields do not reveal the view. It quotes codes, never descriptions."""
     codes = [f"{name} is {_shown(text)}" for name in CODE_FIELDS if (text := text_of(dataset, name))]
     texts = [name for name in (*TEXT_FIELDS, "PatientOrientation") if text_of(dataset, name)]
     said = [*codes, *([f"{', '.join(texts)}"] if texts else [])]
@@ -113,7 +113,7 @@ def not_understood(dataset: Dataset) -> str:
 
 
 def read_header(path: str) -> Header:
-    """Read the header of a DICOM, PNG or JPEG file, told apart by their first bytes. Raises :class:`Rejected`."""
+    """Read the header of a DICOM, PNG or JPEG file, recognized by its first bytes. Raises :class:`Rejected`."""
     try:
         with open(path, "rb") as file:
             head = file.read(HEAD_BYTES)
@@ -136,17 +136,17 @@ _CODE = re.compile(r"[A-Z0-9 _.+\\-]{1,32}")
 
 
 def _shown(text: str) -> str:
-    """Return a coded value fit for a ledger; of a damaged one, which may hold its neighbours, nothing."""
+    """Return a coded value for a ledger. A damaged value is not shown, because it may hold neighbouring fields."""
     return shown(text).strip("'") if _CODE.fullmatch(text) else "a value that is no code"
 
 
 def _plain(words: Iterable[str]) -> set[str]:
-    """Return settings as a header's texts are read: ASCII capitals."""
+    """Return words of a setting in the form of a header's texts: ASCII capitals."""
     return {plain_text(word) for word in words}
 
 
 def check_kind(header: Header, modalities: list[str], body_parts: list[str]) -> None:
-    """Raise :class:`Rejected` for another modality or body part than those listed.
+    """Raise :class:`Rejected` for a modality or body part that is not listed.
 
     A body part passes if it or one of its words is listed ("CHEST PORTABLE"), or if the field is empty.
     """
@@ -159,9 +159,9 @@ def check_kind(header: Header, modalities: list[str], body_parts: list[str]) -> 
 
 
 def check_view(view: str | None, told_by: str, views: list[str], accept_unknown: bool) -> str:
-    """Return the view of an accepted image ("" if unknown); raise :class:`Rejected` for another one.
+    """Return the view of an accepted image ("" if unknown); raise :class:`Rejected` for any other view.
 
-    ``told_by``: what told the view, or, where nothing did, what was looked at.
+    ``told_by``: the source of the view, or the fields that were checked if none had it.
     """
     if view in views:
         return view
@@ -174,6 +174,6 @@ def check_view(view: str | None, told_by: str, views: list[str], accept_unknown:
 
 
 def check_size(size: tuple[int, int] | None, min_side: int) -> None:
-    """Raise :class:`Rejected` for a picture with a side under ``min_side`` pixels; an unknown size passes."""
+    """Raise :class:`Rejected` for an image with a side below ``min_side`` pixels; an unknown size passes."""
     if size is not None and min(size) < min_side:
         raise Rejected("too_small", f"{size[0]} x {size[1]}")

@@ -1,4 +1,4 @@
-"""Images that the user's own lists take out: ``cohort.exclude`` and CheXStruct's quality tables."""
+"""Excluding images by the user's lists: ``cohort.exclude`` and CheXStruct's quality tables."""
 
 import re
 from collections.abc import Iterable
@@ -11,8 +11,8 @@ from cxr.imaging.cohort.rows import Row
 def read_ids(path: str) -> tuple[set[str], set[str]]:
     """Return (image ids, study ids) named by a list.
 
-    A CSV with a column image_id, dicom_id or image_file names images, else one with study_id names studies; without
-    such a header the first cell of each line is an id of either kind and is in both sets.
+    A CSV with a column image_id, dicom_id or image_file names images; otherwise one with study_id names studies.
+    Without such a header, the first cell of each line may be either kind of id and goes into both sets.
     """
     sheet = read_sheet(path, "cohort.exclude", EXCLUDE_COLUMNS, ids=EXCLUDE_COLUMNS, headless=True)
     column = next((name for name in EXCLUDE_COLUMNS if name in sheet.header), None)
@@ -24,7 +24,7 @@ def read_ids(path: str) -> tuple[set[str], set[str]]:
 
 
 def exclude_listed(rows: list[Row], path: str) -> int:
-    """Exclude the rows that a list names; return how many of the list's ids named none.
+    """Exclude the rows that a list names; return how many of the list's ids match no row.
 
     Study ids match with and without MIMIC's leading "s".
     """
@@ -49,13 +49,13 @@ def failed_images(folder: str, names: Iterable[str]) -> dict[str, str]:
             if cells[label].strip().lower() not in ("", "nan", "1", "1.0"):
                 image = cells[place].strip()
                 failed.setdefault(image, name)
-                # The generator's column holds a file name, the published one the id.
+                # The column holds a file name in the generator's tables, the id in the published ones.
                 failed.setdefault(re.sub(r"\.(dcm|jpe?g|png)$", "", image), name)
     return failed
 
 
 def exclude_failed(rows: list[Row], folder: str, names: Iterable[str]) -> None:
-    """Exclude the images that a CheXStruct table fails; an image that no table lists stays in."""
+    """Exclude the images that a CheXStruct table fails; an image that no table lists is kept."""
     failed = failed_images(folder, names)
     for row in rows:
         if row.image_id in failed:

@@ -1,4 +1,4 @@
-"""Every input image once: accepted into a shard, or excluded with its reason."""
+"""The cohort stage: accepts each input image into a shard, or excludes it with a reason."""
 
 import os
 from collections import Counter, defaultdict
@@ -30,7 +30,7 @@ from cxr.imaging.cohort.split import subject_splits
 SHARD_SCHEMA, IMAGES_SCHEMA = schema(columns.SHARD), schema(columns.IMAGES)
 
 WAITING = 8
-"""Files and folders asked for at a time, for each thread: on a shared file system the answer takes milliseconds."""
+"""Concurrent file operations per thread: on a shared file system each takes milliseconds."""
 
 
 @dataclass(frozen=True)
@@ -56,9 +56,9 @@ class CohortOptions:
 
 
 def inspect(row: Row, options: CohortOptions) -> None:
-    """Complete a row from its file's header and exclude it if it is no frontal chest X-ray.
+    """Complete a row from its file's header and exclude it if it is not a frontal chest X-ray.
 
-    A table's word on the view goes before the header's; a row of which a table told view and size is not opened.
+    A table's view takes precedence over the header's. A file whose view and size are in a table is not opened.
     """
     told_by = "the table"
     try:
@@ -119,7 +119,7 @@ def _collect(options: CohortOptions, pool: ThreadPoolExecutor) -> list[Row]:
 
 
 def _refuse_wrong_paths(rows: list[Row], source: str) -> None:
-    """Raise UserError where every image that was looked for is missing: it is the folder that is wrong."""
+    """Raise UserError if all images are missing, because then the folder is wrong."""
     looked_for = [row for row in rows if row.reason not in ("bad_row", "listed", "failed_quality_table")]
     if len(looked_for) > 1 and all(row.reason == "missing_file" for row in looked_for):
         where = {
@@ -142,7 +142,7 @@ def _images_table(rows: list[Row], shard: dict[str, str], splits: dict[str, str]
     columns["shard"] = [shard.get(row.subject_id) for row in rows]
     table = pl.DataFrame({name: columns[name] for name in IMAGES_SCHEMA}, schema=IMAGES_SCHEMA)
     carried = sorted({name for row in rows for name in row.extra})
-    # A column of the user's that we use for something else comes along under another name.
+    # A user's column whose name is already in use is kept under another name.
     names = {name: f"manifest_{name}" if name in IMAGES_SCHEMA else name for name in carried}
     return table.with_columns(
         pl.Series(names[name], [row.extra.get(name) for row in rows], dtype=pl.String) for name in carried
@@ -161,9 +161,9 @@ def run(
 ) -> None:
     """Write the accepted images of every shard, the table of all images, and the ledger.
 
-    ``shards`` are the output paths in the order of ``seeds.shard_names``; ``sources`` the files that ``options`` name
-    too. The tables carry no ``attrs``: a shard without new studies must keep its bytes. Raises UserError for a mistake
-    in the settings or in the manifest as a whole.
+    ``shards``: the output paths in the order of ``seeds.shard_names``; ``sources``: the files that ``options`` also
+    names. The tables hold no ``attrs``, because a shard without new studies must keep its bytes. Raises UserError for a
+    mistake in the settings or in the manifest as a whole.
     """
     check_inputs(options)
     with ThreadPoolExecutor(WAITING * max(1, threads)) as pool:

@@ -1,4 +1,4 @@
-"""Any cohort as one table: a row per image."""
+"""Reading a cohort from a manifest: one table with a row per image."""
 
 import os
 import re
@@ -24,7 +24,7 @@ def _located(folder: str, path: str) -> str:
 
 
 def _fault(cells: dict[str, str]) -> str:
-    """Return what a program has put in place of a value ("" if nothing): the row cannot be used."""
+    """Return a detail if a program replaced a value, so that the row cannot be used; "" if not."""
     for name, cell in cells.items():
         text = cell.strip()
         if text in _SPREADSHEET_ERRORS:
@@ -65,9 +65,9 @@ def _row(cells: dict[str, str], folder: str, line: int) -> Row:
 def read_manifest(manifest: str) -> list[Row]:
     """Read the manifest (``check.check_inputs`` has seen its header): one :class:`Row` per line that is not blank.
 
-    Paths are relative to the manifest's folder and come back relative to the working directory, or absolute. Lines
-    with too few or too many cells are kept as excluded rows. Raises UserError if the table cannot be read as a whole
-    (``tabular``), or no row has a usable split although the column is filled in.
+    Paths are relative to the manifest's folder; returned paths are relative to the working directory, or absolute.
+    Lines with too few or too many cells become excluded rows. Raises UserError if the table as a whole cannot be read
+    (``user_tables``), or if no row has a usable split although the column is filled in.
     """
     folder = os.path.dirname(manifest)
     rows, strange_splits = [], 0
@@ -76,7 +76,7 @@ def read_manifest(manifest: str) -> list[Row]:
     for line, cells in sheet.rows:
         by_name = dict(zip(header, cells, strict=False))
         if len(cells) != len(header):
-            # What is in which cell cannot be told: even the id may be a patient's text.
+            # The cells cannot be assigned to columns: even the id may be a patient's text.
             row = Row(image_id="", study_id="", subject_id="", path="", line=line)
             row.exclude("bad_row", f"{len(cells)} cells, the header has {len(header)}: {REMEDY}")
             rest = any(not cell.strip() or re.search(r"\s", cell.strip()) for cell in cells[: len(IDS)])
@@ -97,7 +97,7 @@ def read_manifest(manifest: str) -> list[Row]:
 
 
 def _share_reports(rows: list[Row]) -> None:
-    """Give a study's report to all its images, where only some of its rows name it; tell where they name several."""
+    """Assign a study's report to all its images if only some rows name it; warn if the rows name several."""
     studies: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         if row.reason is None:

@@ -1,4 +1,4 @@
-"""A MIMIC-CXR tree, with its official tables where they are given."""
+"""Reading a cohort from a MIMIC-CXR tree, with its official tables if they are given."""
 
 import os
 import re
@@ -18,14 +18,14 @@ from cxr.imaging.cohort.split import split_name
 from cxr.imaging.cohort.view import first_view
 
 IMAGE_ENDINGS = ("", ".dcm", ".jpg", ".jpeg", ".png")
-"""Endings of what counts as an image file of a study folder."""
+"""File extensions of images in a study folder."""
 METADATA_VIEWS = {
     "ViewPosition": "ViewPosition",
     "ViewCodeSequence_CodeMeaning": "ViewCodeSequence",
     "PerformedProcedureStepDescription": "PerformedProcedureStepDescription",
     "ProcedureCodeSequence_CodeMeaning": "StudyDescription",
 }
-"""Columns of the metadata table that may tell the view, and the header field each is read like."""
+"""Columns of the metadata table that may hold the view, and the header field by whose rules each is read."""
 _SIZE_AND_TIME = ("Rows", "Columns", "StudyDate", "StudyTime")
 _LISTED = TABLE_COLUMNS["record-list"]
 
@@ -39,7 +39,7 @@ def _table(path: Path, kind: str) -> pl.DataFrame:
 
 
 def listing(folder: str) -> set[str]:
-    """Return the names in a folder, empty if there is no such folder. Raises OSError if it may not be read."""
+    """Return the names in a folder, empty if there is no such folder. Raises OSError if it cannot be read."""
     try:
         with os.scandir(folder) as entries:
             return {entry.name for entry in entries}
@@ -48,7 +48,7 @@ def listing(folder: str) -> set[str]:
 
 
 def _listed(folder: str) -> tuple[set[str], str]:
-    """Return the names in a folder, and why it may not be read, "" if it may. Raises OSError of a broken machine."""
+    """Return the names in a folder, and why it cannot be read ("" if it can). Raises OSError if the machine fails."""
     try:
         return listing(folder), ""
     except OSError as error:
@@ -97,7 +97,7 @@ def acquired_at(date: str, time: str) -> str | None:
 
 
 def _views(metadata: pl.DataFrame) -> pl.DataFrame:
-    """Return the metadata with a column ``view``, "" if no column tells it: each combination of cells is read once."""
+    """Return the metadata with a column ``view``, "" if no column has it. Each combination of cells is parsed once."""
     columns = [column for column in METADATA_VIEWS if column in metadata.columns]
     if not columns:
         return metadata.with_columns(view=pl.lit(""))
@@ -110,7 +110,7 @@ def _views(metadata: pl.DataFrame) -> pl.DataFrame:
 
 
 def _with_tables(listed: pl.DataFrame, given: dict[str, pl.DataFrame]) -> pl.DataFrame:
-    """Return the listed images with the columns view, Rows, Columns, StudyDate, StudyTime and split, "" if not told."""
+    """Return the listed images with the columns view, Rows, Columns, StudyDate, StudyTime and split, "" if unknown."""
     for kind, columns in (("metadata", ("view", *_SIZE_AND_TIME)), ("split", ("split",))):
         if kind in given:
             table = _views(given[kind]) if kind == "metadata" else given[kind]
@@ -150,7 +150,7 @@ def _by_folder(rows: list[Row]) -> dict[str, list[Row]]:
 
 
 def _look_for_files(rows: list[Row], pool: Executor) -> None:
-    """Exclude the rows whose image is not there, and note the reports that are: one listing a folder."""
+    """Exclude rows whose image is missing, and record the reports that exist. Each folder is listed once."""
     studies = _by_folder(rows)
     patients: dict[str, list[str]] = {}
     for study in studies:
@@ -170,9 +170,9 @@ def _look_for_files(rows: list[Row], pool: Executor) -> None:
 
 
 def read_mimic(root: str, tables: str, pool: Executor) -> list[Row]:
-    """Read the tree: one :class:`Row` per image of the record list, or per image file if there is no such list.
+    """Read the tree: one :class:`Row` per image of the record list, or per image file without such a list.
 
-    Only folders are listed, no image is opened. Reports are looked for at ``files/p10/p10000032/s50414267.txt``.
+    Folders are listed, but no image is opened. Reports are expected at ``files/p10/p10000032/s50414267.txt``.
     Raises UserError if a table cannot be used.
     """
     base = str(mimic_base(root))

@@ -1,6 +1,6 @@
-"""The chest X-rays of Indiana University (Open-i of the NLM): reports in XML, images as PNG or DICOM.
+"""Reading the chest X-rays of Indiana University (Open-i of the NLM): reports in XML, images as PNG or DICOM.
 
-An XML file is a report and one study of one patient; it names its images and not their views, which tables tell
+An XML file is the report of one study of one patient. It names its images but not their views, which come from tables
 (:mod:`cxr.imaging.cohort.openi_views`).
 """
 
@@ -22,7 +22,7 @@ from cxr.imaging.cohort.rows import Row
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One XML file: its id (``CXR1``), its texts, and (id, caption) of its images; ``fault`` if it is no such file."""
+    """One XML file: its id (``CXR1``), its texts, and (id, caption) of its images; ``fault`` if it cannot be read."""
 
     uid: str
     findings: str = ""
@@ -32,7 +32,7 @@ class Report:
 
 
 def read_report(path: str | Path) -> Report:
-    """Read a report; one that cannot be read comes back with its ``fault`` and the id of its file's name."""
+    """Read a report. An unreadable one is returned with its ``fault`` and the id in its file name."""
     fallback = f"CXR{Path(path).stem.removeprefix('CXR')}"
     try:
         root = ET.parse(path).getroot()
@@ -52,7 +52,7 @@ def read_report(path: str | Path) -> Report:
 
 
 def _files(root: str) -> dict[str, tuple[Name, str]]:
-    """Return {key: (name, path)} of the image files, the best of each image."""
+    """Return {key: (name, path)} of the image files; of several files of one image, the best one."""
     found: dict[str, tuple[Name, str]] = {}
     for name, path in image_files(root):
         known = found.get(name.key)
@@ -62,7 +62,7 @@ def _files(root: str) -> dict[str, tuple[Name, str]]:
 
 
 def _rows_of(report: Report, files: dict[str, tuple[Name, str]], of_report: dict[str, list[str]]) -> Iterator[Row]:
-    """Yield the rows of a report's images; of one that cannot be read, those of the files called after it."""
+    """Yield the rows of a report's images; for an unreadable report, those of the files named after it."""
     ids = [image for image, _ in report.images]
     if report.fault:
         ids = [f"CXR{key}" for key in of_report.get(report.uid.removeprefix("CXR"), [])] or [report.uid]
@@ -88,9 +88,9 @@ def _unnamed(files: dict[str, tuple[Name, str]], rows: Iterable[Row]) -> Iterato
 
 
 def read_openi(root: str, tables: str, pool: Executor) -> list[Row]:
-    """Read the collection: one :class:`Row` per image that a report names, and per image file that none does.
+    """Read the collection: one :class:`Row` per image that a report names, and per image file that no report names.
 
-    The subject and the study are the report. Raises UserError where there are no reports or a table cannot be used.
+    Each report is one subject and one study. Raises UserError if there are no reports or a table cannot be used.
     """
     paths = sorted(reports_folder(root).glob("*.xml"))
     reports = list(in_batches(pool, read_report, [str(path) for path in paths]))

@@ -1,4 +1,4 @@
-"""Where the files of the Indiana University collection lie: looked up before any job (standard library only)."""
+"""Locating the files of the Indiana University collection before any job runs (standard library only)."""
 
 import os
 import re
@@ -11,21 +11,21 @@ from cxr.base.errors import UserError, existing_folder
 REPORTS = "ecgen-radiology"
 """The folder in which NLMCXR_reports.tgz holds its XML."""
 PROJECTIONS, HEADERS, CLUSTERS = "indiana_projections", "nlmcxr_dicom_metadata", "nlmcxr_tsne_pa"
-"""Tables that tell which image is frontal: Kaggle's, and two of the package torchxrayvision."""
+"""Tables that state which images are frontal: Kaggle's, and two of the package torchxrayvision."""
 TABLE_COLUMNS = {
     PROJECTIONS: ("filename", "projection"),
     HEADERS: ("imageid", "View Position", "Patient Orientation"),
     CLUSTERS: ("imageid", "tsne-view"),
 }
 ENDINGS = (".png", ".dcm", ".jpg", ".jpeg", "")
-"""Endings of an image's file; of several files of one image the first in this order is read."""
+"""File extensions of images; of several files of one image, the first in this order is read."""
 NOT_DATA = {"results", "logs"}
 _NAME = re.compile(r"(?:CXR)?(?:\d+_)?((\d+)_IM-[\d-]+)((?:\.dcm)?(?:\.(?:png|jpe?g))?)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """What an image is called: ``key`` (``1_IM-0001-3001``) is common to XML, PNG, DICOM and tables."""
+    """The parts of an image's name; ``key`` (``1_IM-0001-3001``) is common to XML, PNG, DICOM and tables."""
 
     key: str
     report: str
@@ -50,7 +50,7 @@ def reports_folder(root: str) -> Path:
 
 
 def image_files(root: str) -> Iterator[tuple[Name, str]]:
-    """Yield (name, path) of every file below ``root`` that is called like an image; our own results are no data."""
+    """Yield (name, path) of every file below ``root`` with an image's name, except in this program's results."""
     for folder, inner, names in os.walk(root, followlinks=True):
         inner[:] = sorted(name for name in inner if name not in NOT_DATA and not name.startswith("."))
         for name in sorted(names):
@@ -60,9 +60,9 @@ def image_files(root: str) -> Iterator[tuple[Name, str]]:
 
 
 def view_tables(root: str, tables: str) -> dict[str, Path]:
-    """Return the tables present, by kind; looked for in ``tables`` where it is given, then in ``root``.
+    """Return the available tables by kind; they are looked for in ``tables`` if it is given, then in ``root``.
 
-    The two of torchxrayvision need each other, so that one alone is none. Raises UserError for a folder without any.
+    The two tables of torchxrayvision count only together. Raises UserError for a folder without any table.
     """
     folders = ([existing_folder("cohort.tables", tables)] if tables else []) + [existing_folder("cohort.root", root)]
     found: dict[str, Path] = {}
@@ -83,7 +83,7 @@ def view_tables(root: str, tables: str) -> dict[str, Path]:
 
 
 def check_openi(options) -> None:
-    """Raise UserError with one sentence if a part of the collection is not there (``options``: ``CohortOptions``)."""
+    """Raise UserError with one sentence if a part of the collection is missing (``options``: ``CohortOptions``)."""
     reports_folder(options.root)
     if next(image_files(options.root), None) is None:
         raise UserError(

@@ -1,8 +1,8 @@
-"""Which images of the Indiana University collection are frontal: the XML does not say, so tables do.
+"""Finding the frontal images of the Indiana University collection from tables, because the XML lacks the view.
 
-Kaggle's ``indiana_projections.csv`` (every image looked at by people) goes before all. The two tables of
-torchxrayvision are the DICOM headers and a view found by clustering the first image of each report. The headers call
-most laterals PA too ("Xray Chest PA and Lateral"), so that their PA counts only where it has no rival in the study.
+Kaggle's ``indiana_projections.csv`` takes precedence: people classified every image. The two tables of torchxrayvision
+hold the DICOM headers, and a view from clustering the first image of each report. Most headers of lateral images also
+say PA ("Xray Chest PA and Lateral"), so a header's PA counts only if the study has no better candidate.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,14 +17,15 @@ from cxr.imaging.cohort.openi_files import CLUSTERS, HEADERS, PROJECTIONS, TABLE
 from cxr.imaging.cohort.view import OTHER, view_of_code, view_of_orientation, view_of_text
 
 UNSETTLED = "?"
-"""The view of an image beside a frontal one that no table calls lateral; most are (docs/getting-started/openi.md)."""
+"""View of an image that no table calls lateral in a study with a frontal one; most are lateral
+(docs/getting-started/openi.md)."""
 SEEN_VIEWS = {"PA": "PA", "L": OTHER}
-"""What the table of clusters calls a frontal and a lateral view."""
+"""Labels of frontal and lateral views in the table of clusters."""
 
 
 @dataclass(frozen=True)
 class Tables:
-    """What the tables tell, by key of an image: ``projections`` frontal or lateral, ``headers`` and ``seen`` a view."""
+    """Contents of the tables by image key: ``projections`` frontal or lateral, ``headers`` and ``seen`` a view."""
 
     projections: dict[str, str] = field(default_factory=dict)
     headers: dict[str, str] = field(default_factory=dict)
@@ -32,7 +33,7 @@ class Tables:
 
 
 def _program_table(path: Path) -> pl.DataFrame:
-    """Read what a program wrote, with cells of several lines, which the reader of people's tables refuses."""
+    """Read a table that a program wrote, with multi-line cells, which the reader of user tables refuses."""
     try:
         return pl.read_csv(path, infer_schema=False).fill_null("")
     except (pl.exceptions.PolarsError, OSError) as error:
@@ -58,7 +59,7 @@ def _header_view(position: str, orientation: str) -> str:
 
 
 def read_tables(paths: dict[str, Path]) -> Tables:
-    """Read the tables that there are (:func:`cxr.imaging.cohort.openi_files.view_tables`). Raises UserError."""
+    """Read the available tables (:func:`cxr.imaging.cohort.openi_files.view_tables`). Raises UserError."""
     told = {kind: _cells(path, kind) for kind, path in paths.items()}
     return Tables(
         projections={key: projection.lower() for key, projection in told.get(PROJECTIONS, ())},
@@ -68,10 +69,11 @@ def read_tables(paths: dict[str, Path]) -> Tables:
 
 
 def _study_views(keys: Sequence[str], tables: Tables) -> dict[str, str]:
-    """Return {key: view} of one study by torchxrayvision's tables, "" where they say nothing.
+    """Return {key: view} of one study by torchxrayvision's tables, "" where they have no entry.
 
-    Lateral is what a header or the clusters call so. Frontal is what the clusters call so; if there is none, the only
-    image that is not lateral, else those that a header calls PA or AP. What is left beside a frontal one is UNSETTLED.
+    An image is lateral if a header or the clusters call it so. It is frontal if the clusters call it so. If they call
+    none frontal, the frontal image is the only one that is not lateral, or else those that a header calls PA or AP. In
+    a study with a frontal image, the remaining images are UNSETTLED.
     """
     told = {key: tables.headers.get(key) or "" for key in keys}
     views = {key: OTHER if told[key] == OTHER else tables.seen.get(key) or "" for key in keys}
@@ -94,7 +96,7 @@ def _projected(projection: str, caption: str, header: str) -> str:
 
 
 def views_of(studies: Iterable[Sequence[tuple[str, str]]], tables: Tables) -> dict[str, str]:
-    """Return {image id: PA, AP, OTHER, UNSETTLED, or "" if no table tells} of studies of (image id, caption)."""
+    """Return {image id: PA, AP, OTHER, UNSETTLED, or "" if unknown} of studies of (image id, caption)."""
     views: dict[str, str] = {}
     for images in studies:
         keys = {image: name.key for image, _ in images if (name := parse_name(image))}

@@ -1,4 +1,4 @@
-"""One input image on its way through the cohort stage."""
+"""The row of one input image in the cohort stage, and checks across rows."""
 
 import re
 from collections import defaultdict
@@ -10,17 +10,17 @@ from cxr.base.jobs import log
 IDS = ("image_id", "study_id", "subject_id")
 _UNUSABLE = re.compile(r"[\x00-\x1f\x7f/\\]")
 LONGEST_ID = 128
-"""Bytes (UTF-8) an identifier may have: it becomes part of file names, which have at most 255."""
+"""Largest length of an identifier, bytes (UTF-8): it becomes part of file names, which have at most 255."""
 _SHOWN_LINES = 5
 
 
 @dataclass(slots=True)
 class Row:
-    """An input image: what the manifest or the tree says of it, and the reason if it is excluded.
+    """An input image: its entry in the manifest or tree, and the reason if it is excluded.
 
-    ``view`` and ``size`` are what a table says, before the header is looked at; ``told_view`` is its word for the view.
-    ``extra`` holds the columns that we do not know, to be carried along; ``line`` is that of the manifest, else 0.
-    ``report_missing``: a report file is named, or has its place in the tree, and is not there.
+    ``view`` and ``size`` come from a table, before the header is read; ``told_view`` is the table's text for the view.
+    ``extra`` holds unknown columns, which are passed on; ``line`` is the line in the manifest, else 0.
+    ``report_missing``: a report file is named, or expected in the tree, but missing.
     """
 
     image_id: str
@@ -48,7 +48,7 @@ class Row:
 
 
 def unusable(identifier: str) -> str:
-    """Return why an identifier cannot name a file and a row, "" if it can; the identifier itself is not quoted."""
+    """Return why an identifier cannot name a file and a row, "" if it can. The identifier is not quoted."""
     if not identifier:
         return "is empty"
     if (length := len(identifier.encode())) > LONGEST_ID:
@@ -61,11 +61,11 @@ def unusable(identifier: str) -> str:
 def settle_ids(rows: list[Row], shared_images: str) -> None:
     """Exclude rows with unusable ids, rows that contradict each other and second rows of an image; make ids unique.
 
-    Rows contradict each other that give a study or a report file to several subjects, or an image_id to several studies
-    or reports: none of them is used, for which is right cannot be told. So it is with an image file that is given to
-    several studies where ``shared_images`` is "exclude"; where it is "accept" a warning names the lines. Which row of
-    an image that is only repeated stays does not depend on the order of the rows. An excluded row that cannot keep its
-    own ``image_id`` gets one made of its line or number (from 1), so that each row is countable.
+    Rows contradict each other if they assign a study or a report file to several subjects, or an image_id to several
+    studies or reports. None of them is used, because the right one is unknown. The same holds for an image file of
+    several studies if ``shared_images`` is "exclude"; if it is "accept", a warning names the lines. Of repeated rows of
+    an image, the choice of the one that stays does not depend on their order. An excluded row that cannot keep its
+    ``image_id`` gets one from its line or number (from 1), so that each row is counted.
     """
     whole = []
     for number, row in enumerate(rows, 1):
@@ -98,7 +98,7 @@ def _lines(rows: list[Row]) -> str:
 
 
 def _exclude_shared(rows: list[Row], thing: str, name: str, owner: str) -> None:
-    """Exclude the rows of a ``thing`` that is one owner's and is given to several."""
+    """Exclude the rows of a ``thing`` that may belong to one owner only but is assigned to several."""
     groups: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         if getattr(row, name):

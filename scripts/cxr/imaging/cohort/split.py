@@ -1,4 +1,4 @@
-"""Train, validate or test: the given one, else a stable hash of the subject."""
+"""Assigning subjects to train, validate or test: the given split, or else a stable hash of the subject."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ _SPELLINGS = {"val": "validate", "valid": "validate", "validation": "validate", 
 
 
 def split_name(text: str) -> str | None:
-    """Return train, validate or test for what a table says ("" if it says nothing), None if it is neither."""
+    """Return train, validate or test for a table's text, "" for an empty text, None for any other text."""
     text = text.strip().lower()
     text = _SPELLINGS.get(text, text)
     return text if text in (*SPLITS, "") else None
@@ -30,7 +30,7 @@ def hashed_split(subject_id: str, shares: list[float], seed: int) -> str:
 def subject_splits(given: Iterable[tuple[str, str]], shares: list[float], seed: int) -> dict[str, str]:
     """Return the split of every subject from (subject_id, given split or "") pairs.
 
-    A subject of whom one image has a split has it for all images. Raises UserError if a subject is given two.
+    If one image of a subject has a split, all its images get it. Raises UserError if a subject has two splits.
     """
     named: dict[str, set[str]] = defaultdict(set)
     for subject_id, split in given:

@@ -1,4 +1,4 @@
-"""Which way the X-ray went through the patient, from a table or from whatever header field tells it."""
+"""Finding the view (PA, AP or other) of an X-ray from a table or from its DICOM header fields."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -19,7 +19,7 @@ TEXT_FIELDS = (
     "StudyDescription",
 )
 FIELDS = (*CODE_FIELDS, "PatientOrientation", *TEXT_FIELDS)
-"""Header fields that may tell the view, the most reliable first."""
+"""Header fields that may hold the view, the most reliable first."""
 
 _SPELLED_OUT = (
     (re.compile(r"POSTER(?:O|IOR)[\s_-]*ANTERIOR"), " PA "),
@@ -63,7 +63,7 @@ def _named(text: str, codes: bool) -> set[str]:
 
 
 def view_of_code(text: str) -> str | None:
-    """Return PA, AP or OTHER for a field made to hold the view ("AP LLD" is OTHER: decubitus), None if none."""
+    """Return PA, AP or OTHER for a field meant for the view ("AP LLD" is OTHER: decubitus), None for no view."""
     named = _named(text.upper(), codes=True)
     if OTHER in named:
         return OTHER
@@ -71,18 +71,18 @@ def view_of_code(text: str) -> str | None:
 
 
 def view_of_text(text: str) -> str | None:
-    """Return the one view a description names; None if it names none, or several ("CHEST PA AND LAT")."""
+    """Return the view that a description names; None if it names none or several ("CHEST PA AND LAT")."""
     named = _named(text.upper(), codes=False)
     return named.pop() if len(named) == 1 else None
 
 
 def view_of_orientation(text: str) -> str | None:
-    r"""Return OTHER if the rows of the picture run front to back (PatientOrientation ``A\F`` …), else None."""
+    r"""Return OTHER if the rows of the image run front to back (PatientOrientation ``A\F`` …), else None."""
     return OTHER if text[:1] in ("A", "P") else None
 
 
 def first_view(fields: Iterable[tuple[str, str]]) -> tuple[str | None, str]:
-    """Return (PA, AP, OTHER or None; the field that told it) from (field name, upper-case text) pairs, in order."""
+    """Return (PA, AP, OTHER or None; the field with the view) from (field name, upper-case text) pairs, in order."""
     for name, text in fields:
         reader: Callable[[str], str | None] = view_of_text
         if name in CODE_FIELDS:
@@ -95,5 +95,5 @@ def first_view(fields: Iterable[tuple[str, str]]) -> tuple[str | None, str]:
 
 
 def view_of_header(dataset: Dataset) -> tuple[str | None, str]:
-    """Return (PA, AP, OTHER or None; the field that told it) of a DICOM header."""
+    """Return (PA, AP, OTHER or None; the field with the view) of a DICOM header."""
     return first_view((name, text_of(dataset, name)) for name in FIELDS)

@@ -1,1 +1,1 @@
-"""From an image file to the canonical 8-bit frame."""
+"""Decoding image files to canonical 8-bit frames."""

@@ -1,4 +1,4 @@
-"""An image file to pixel values, or the reason why not."""
+"""Decoding an image file of any supported format to pixel values, or to a reason for exclusion."""
 
 from pathlib import Path
 
@@ -11,10 +11,10 @@ from cxr.imaging.frames.raster import decode_jpeg, decode_png
 
 
 def decode(path: str, max_pixels: int) -> Picture:
-    """Decode a DICOM, PNG or JPEG file, told apart by their first bytes.
+    """Decode a DICOM, PNG or JPEG file, recognized by its first bytes.
 
     Raises :class:`Rejected` with one of the reasons missing_file, unreadable_file, empty_file, not_dicom, no_pixels,
-    multi_frame, undecodable, constant_image; OSError where the machine cannot read any file there.
+    multi_frame, undecodable, constant_image; OSError if the machine cannot read files there.
     """
     try:
         data = Path(path).read_bytes()

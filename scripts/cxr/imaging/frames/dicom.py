@@ -1,4 +1,4 @@
-"""DICOM pixel data of any transfer syntax to values, complete data only."""
+"""Decoding DICOM pixel data of any transfer syntax; incomplete data are rejected."""
 
 from collections.abc import Callable
 
@@ -19,7 +19,7 @@ _JPEG = (uid.JPEGBaseline8Bit, uid.JPEGExtended12Bit, uid.JPEGLossless, uid.JPEG
 _JPEG_LS = (uid.JPEGLSLossless, uid.JPEGLSNearLossless)
 _JPEG_2000 = (*uid.JPEG2000TransferSyntaxes, uid.HTJ2K, uid.HTJ2KLossless, uid.HTJ2KLosslessRPCL)
 _START_OF_DATA = b"\xff\x93"
-# One fixed order, so that lossy pictures have the same pixels everywhere; the fastest sound decoder first.
+# A fixed order, so that lossy images have the same pixels everywhere; the fastest reliable decoder first.
 _DECODERS = {
     **dict.fromkeys(_JPEG[:2], ("pillow", "gdcm", "pylibjpeg")),
     **dict.fromkeys(_JPEG[2:], ("gdcm", "pylibjpeg")),
@@ -32,12 +32,12 @@ _PIXEL_TAGS = (b"\xe0\x7f\x10\x00", b"\x7f\xe0\x00\x10")
 
 
 def lacking() -> list[str]:
-    """Return what this Python lacks of the decoders, as pydicom says it: files would be left out for the want of it."""
+    """Return the decoders that this Python lacks, in pydicom's words; without them, files would be excluded."""
     said = set()
     for syntax, names in _DECODERS.items():
         try:
             missing = get_decoder(syntax).missing_dependencies
-        except NotImplementedError:  # a part of the standard that pydicom leaves out
+        except NotImplementedError:  # a part of the standard that pydicom does not implement
             continue
         said |= {line for line in missing if line.partition(" ")[0] in names}
     return sorted(said)
@@ -84,7 +84,7 @@ def _decode_with_gdcm(path: str, dataset: Dataset) -> np.ndarray:
 
 def _stored_values(path: str, dataset: Dataset, syntax: uid.UID) -> np.ndarray:
     """Return stored values (rows, columns) or colours (rows, columns, 3)."""
-    # Old files keep the picture in the upper bits: take them all, the low ones are beneath notice.
+    # Old files store the image in the upper bits: all bits are used, because the low ones are negligible.
     high_bit, stored = number_of(dataset, "HighBit"), number_of(dataset, "BitsStored")
     if high_bit is not None and stored is not None and stored <= high_bit < (number_of(dataset, "BitsAllocated") or 0):
         dataset.BitsStored = int(high_bit) + 1
@@ -92,7 +92,7 @@ def _stored_values(path: str, dataset: Dataset, syntax: uid.UID) -> np.ndarray:
     for decoder in _DECODERS.get(syntax, ("",)):
         try:
             return pixel_array(dataset, index=0, decoding_plugin=decoder)
-        except Exception as error:  # damaged pixels fail in as many ways as there are decoders
+        except Exception as error:  # each decoder fails in its own way on damaged pixels
             if out_of_memory(error) or broken(error):
                 raise
             failure = sentence_of(error)
@@ -107,7 +107,7 @@ def _stored_values(path: str, dataset: Dataset, syntax: uid.UID) -> np.ndarray:
 
 
 def _padding(dataset: Dataset, stored: np.ndarray) -> np.ndarray | None:
-    """Return a bool mask, True where the value is none of the padding (PS3.3 C.7.5.1.1.2); None if all are valid."""
+    """Return a bool mask, False for padding values (PS3.3 C.7.5.1.1.2); None if all are valid."""
     first = number_of(dataset, "PixelPaddingValue")
     if first is None or stored.dtype.kind not in "iu":
         return None
@@ -125,7 +125,7 @@ def _modality(dataset: Dataset, stored: np.ndarray) -> np.ndarray:
     if "ModalityLUTSequence" in dataset:
         try:
             return np.asarray(apply_modality_lut(stored, dataset), np.float32)
-        except Exception:  # an unusable table is left out, the picture is still one
+        except Exception:  # an unusable table is ignored, the image is still usable
             return stored
     slope, intercept = number_of(dataset, "RescaleSlope"), number_of(dataset, "RescaleIntercept")
     slope, intercept = slope or 1.0, intercept or 0.0
@@ -158,7 +158,7 @@ def _voi(dataset: Dataset) -> Callable[[np.ndarray], np.ndarray] | None:
 
 def _check_header(data: bytes, dataset: Dataset, max_pixels: int) -> None:
     if not any(dataset.get(name) for name in _PIXEL_FIELDS):
-        # pydicom drops an element that the end of the file cuts off.
+        # pydicom drops an element that the end of the file truncates.
         cut = any(tag in data for tag in _PIXEL_TAGS) and not any(name in dataset for name in _PIXEL_FIELDS)
         raise Rejected("undecodable", "truncated pixel data") if cut else Rejected("no_pixels")
     if (number_of(dataset, "NumberOfFrames") or 1) > 1:
@@ -167,7 +167,7 @@ def _check_header(data: bytes, dataset: Dataset, max_pixels: int) -> None:
 
 
 def decode_dicom(path: str, data: bytes, max_pixels: int) -> Picture:
-    """Decode the one frame of a DICOM file (``data`` is what is in it). Raises :class:`Rejected`."""
+    """Decode the single frame of a DICOM file; ``data``: the file's bytes. Raises :class:`Rejected`."""
     try:
         dataset = read_dicom(data)
     except HeaderError as error:

@@ -1,4 +1,4 @@
-"""Worker processes that may crash: started again, and the image at fault is named."""
+"""Decoding in worker processes that may crash: they are restarted, and the image at fault is excluded."""
 
 import os
 import pickle
@@ -17,11 +17,11 @@ from cxr.imaging.frames import worker
 
 
 class Crashed(Exception):
-    """The worker died or was stopped while it worked on an image."""
+    """The worker died, or was stopped, while it processed an image."""
 
 
 class Worker:
-    """One worker process, started when it is first asked."""
+    """One worker process, started at the first request."""
 
     def __init__(self, options: dict):
         self._options = options
@@ -97,10 +97,10 @@ class Workers:
     def ask(self, path: str) -> tuple:
         """Return ``("frame", …)`` or ``(how, reason, detail)`` for one file (see ``worker.prepare``).
 
-        ``how`` is "rejected" for what is known of a file, "failed" for what is no file's if it repeats file after file.
-        A crash is tried once more in a fresh process, in case another program was to blame; then a picture that is
-        sound is tried. Raises Broken where that crashes too, or where the worker says that an error is no
-        file's, and OSError where the machine could not read the file.
+        ``how`` is "rejected" for a known fault of the file, "failed" for an error that points to the machine if it
+        repeats from file to file. After a crash the file is tried once more in a new process, because another program
+        may be at fault; then a valid image is tried. Raises Broken if that crashes too, or if the worker reports an
+        error that no file caused, and OSError if the machine cannot read the file.
         """
         mine = getattr(self._local, "worker", None)
         if mine is None:
@@ -120,7 +120,7 @@ class Workers:
         return "failed", "undecodable", "the decoder crashed or did not end"
 
     def _see_that_it_works(self, mine: Worker) -> None:
-        """Raise Broken where a worker crashes over a sound picture as well."""
+        """Raise Broken if a worker also crashes on a valid image."""
         with tempfile.NamedTemporaryFile(suffix=".png") as file:
             file.write(cv2.imencode(".png", np.arange(64 * 64, dtype=np.uint16).reshape(64, 64))[1].tobytes())
             file.flush()

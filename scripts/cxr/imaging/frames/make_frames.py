@@ -1,4 +1,4 @@
-"""The cohort's images of one shard to canonical frames."""
+"""The frames stage: decodes the cohort's images of one shard to canonical frames."""
 
 import os
 import tempfile
@@ -49,7 +49,7 @@ class Candidate:
 
 
 def studies(cohort: str, per_study: str) -> list[list[Candidate]]:
-    """Return groups of candidates, best first, of which one is to be used: a study's, or with ``all`` each alone."""
+    """Return groups of candidates, best first, of which one is used: a study's images, or with ``all`` each image."""
     table = read_table(cohort).sort("study_id", "rank", "image_id")
     groups: dict[str, list[Candidate]] = {}
     for image_id, study_id, path in table.select("image_id", "study_id", "path").iter_rows():
@@ -69,7 +69,7 @@ def ahead(pool: Executor, function: Callable[[T], R], items: Iterable[T], depth:
 
 
 class Spool:
-    """Frames put aside on disk in any order and taken out by id: memory stays small however large the shard is."""
+    """A temporary file of frames, written in any order and read by id, so that memory does not grow with the shard."""
 
     def __init__(self, folder: Path, size: int):
         folder.mkdir(parents=True, exist_ok=True)
@@ -78,7 +78,7 @@ class Spool:
         self._rows: dict[str, tuple[int, np.ndarray, tuple[int, int]]] = {}
 
     def put(self, image_id: str, frame: np.ndarray, affine: np.ndarray, shape: tuple[int, int]) -> None:
-        """Put one frame (size, size) aside."""
+        """Write one frame (size, size) to the temporary file."""
         self._rows[image_id] = (len(self._rows), affine, shape)
         self._file.write(frame.tobytes())
 
@@ -91,14 +91,14 @@ class Spool:
             yield image_id, frame, affine, shape
 
     def close(self) -> None:
-        """Give the disk space back."""
+        """Delete the temporary file."""
         self._file.close()
 
 
 def first_decodable(group: list[Candidate], ask: Callable[[str], tuple]) -> tuple[list[tuple], tuple | None]:
     """Return ([(candidate, how, reason, detail) of those not used], (candidate, frame, affine, shape, narrow) or None).
 
-    ``how``: "rejected", or "failed" for what is no file's if it repeats file after file.
+    ``how``: "rejected", or "failed" for an error that points to the machine if it repeats from file to file.
     """
     excluded: list[tuple] = []
     for place, candidate in enumerate(group):
@@ -111,7 +111,7 @@ def first_decodable(group: list[Candidate], ask: Callable[[str], tuple]) -> tupl
 
 
 def _tell_of_changes(missing: int, groups: list[list[Candidate]], cohort: str, pool: Executor) -> None:
-    """Warn of images that are newer than the cohort's table. Raises UserError where all images are gone since then."""
+    """Warn of images that are newer than the cohort's table. Raises UserError if all images have disappeared since."""
     paths = [candidate.path for group in groups for candidate in group]
     if missing == len(paths) > 1:
         raise UserError(
@@ -146,7 +146,7 @@ def run_shard(
 ) -> None:
     """Write the frames of one shard: per study the first image that can be decoded (or every one), and the ledger.
 
-    ``compute``: the settings' section of that name. Raises Broken where it is no file's fault that none is decoded.
+    ``compute``: the settings' section of that name. Raises Broken if decoding fails for a reason that no file caused.
     """
     groups = studies(cohort, options.per_study)
     ledger = Ledger("frames")

@@ -1,4 +1,4 @@
-"""What a decoder hands on: pixel values with what is needed to map them to grey."""
+"""The result of a decoder: pixel values, and the information that maps them to grey levels."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,9 +13,9 @@ from cxr.dicom.files import Rejected
 class Picture:
     """One decoded image.
 
-    ``values`` (rows, columns) are numbers of any kind after the modality transform; ``valid`` (bool, same shape) is
-    False where nothing was exposed (padding, transparency), None if all is; ``inverted`` means that low values are
-    white (MONOCHROME1); ``voi`` maps values to 0..1 by the window or table that the file recommends, if it does.
+    ``values`` (rows, columns): numbers of any type, after the modality transform. ``valid`` (bool, same shape): False
+    for unexposed pixels (padding, transparency); None if all are valid. ``inverted``: low values are white
+    (MONOCHROME1). ``voi``: maps values to 0..1 by the file's recommended window or table; None without one.
     """
 
     values: np.ndarray
@@ -32,7 +32,7 @@ def luma(colour: np.ndarray, order: int) -> np.ndarray:
 
 
 def check_area(rows: int, columns: int, max_pixels: int) -> None:
-    """Raise :class:`Rejected` for a picture without pixels, or with so many that decoding it is unsafe."""
+    """Raise :class:`Rejected` for an image without pixels, or with so many that decoding it is unsafe."""
     if rows < 1 or columns < 1:
         raise Rejected("undecodable", f"{rows} x {columns} pixels")
     if rows * columns > max_pixels:

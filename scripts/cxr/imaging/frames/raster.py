@@ -1,4 +1,4 @@
-"""PNG and JPEG files to pixel values, complete files only."""
+"""Decoding PNG and JPEG files; incomplete files are rejected."""
 
 import struct
 import zlib
@@ -18,8 +18,8 @@ _FRAME_MARKERS = set(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 def jpeg_is_complete(stream: bytes, start: bytes = _START_OF_SCAN) -> bool:
     """Tell whether a JPEG, JPEG-LS or JPEG 2000 codestream reaches its end marker.
 
-    No entropy-coded data of these three may hold the marker, so one after the last scan (``start``) is the end.
-    Decoders fill what is missing of a truncated stream with grey and say nothing.
+    Entropy-coded data of these formats cannot contain the marker, so one after the last scan (``start``) is the end.
+    Decoders silently fill the missing part of a truncated stream with grey.
     """
     last = stream.rfind(start)
     return last >= 0 and stream.rfind(_END_OF_IMAGE) > last
@@ -38,7 +38,7 @@ def jpeg_size(stream: bytes) -> tuple[int, int]:
 
 
 def png_size(data: bytes) -> tuple[int, int]:
-    """Return (rows, columns) of a PNG whose chunks are whole; raise :class:`Rejected` for a damaged one."""
+    """Return (rows, columns) of a PNG with complete chunks; raise :class:`Rejected` for a damaged one."""
     place, size, ended = 8, None, False
     while place + 12 <= len(data) and not ended:
         length = int.from_bytes(data[place : place + 4], "big")
@@ -69,7 +69,7 @@ def _decoded(data: bytes, flags: int) -> np.ndarray:
 
 
 def decode_png(data: bytes, max_pixels: int) -> Picture:
-    """Decode a PNG of any depth; wholly transparent pixels count as padding."""
+    """Decode a PNG of any bit depth; fully transparent pixels count as padding."""
     check_area(*png_size(data), max_pixels)
     image = _decoded(data, cv2.IMREAD_UNCHANGED)
     if image.ndim == 2:

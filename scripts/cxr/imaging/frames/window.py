@@ -1,4 +1,4 @@
-"""Pixel values to 8-bit grey."""
+"""Mapping pixel values to 8-bit grey levels."""
 
 import cv2
 import numpy as np
@@ -27,11 +27,11 @@ def _range(exposed: np.ndarray, method: str, percentiles: list[float]) -> tuple[
 
 
 def to_grey(picture: Picture, method: str, percentiles: list[float]) -> np.ndarray:
-    """Return the picture as uint8 (rows, columns), bone white, padding 0 (ils.md section 2).
+    """Return the image as uint8 (rows, columns), with white bone and padding 0 (ils.md section 2).
 
-    ``minmax`` maps the exposed range to 0..255; ``percentile`` the range between two percentiles; ``voi`` follows the
-    window or table of the file, ``minmax`` if it has none or one that shows nothing. Raises :class:`Rejected` for a
-    picture of one value.
+    ``minmax`` maps the exposed range to 0..255; ``percentile`` the range between two percentiles; ``voi`` uses the
+    file's window or table, or ``minmax`` if it has none or one that leaves a single value. Raises :class:`Rejected` for
+    an image with a single value.
     """
     values, valid = picture.values, picture.valid
     exposed = values if valid is None else values[valid]
@@ -50,10 +50,10 @@ def to_grey(picture: Picture, method: str, percentiles: list[float]) -> np.ndarr
 
 
 def is_narrow(grey: np.ndarray, spike_share: float, spike_range: float) -> bool:
-    """Tell whether over ``spike_range`` of the grey range is held by under ``spike_share`` of the pixels.
+    """Tell whether less than ``spike_share`` of the pixels occupy more than ``spike_range`` of the grey range.
 
-    True for a chest squeezed into a part of the range by a marker or metal: some span of at most
-    1 - ``spike_range`` of the range holds all but that share.
+    This is true if a marker or metal compresses the chest into a part of the range: an interval of at most
+    1 - ``spike_range`` of the range holds all other pixels.
     """
     histogram = cv2.calcHist([grey], [0], None, [256], [0, 256]).ravel()
     counts = np.cumsum(np.concatenate([[0], histogram]), dtype=np.int64)

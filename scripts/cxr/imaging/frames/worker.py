@@ -1,6 +1,6 @@
-"""A process that decodes images one after another, so that a decoder that crashes takes down no job.
+"""A process that decodes images one by one, so that a crashing decoder does not end the job.
 
-Started by ``isolate`` as ``python -m``; speaks length-free pickles over its standard streams.
+``isolate`` starts it with ``python -m``; it exchanges pickles over its standard streams.
 """
 
 import os
@@ -19,7 +19,7 @@ from cxr.imaging.frames.window import is_narrow, to_grey
 
 
 class Unexpected(Rejected):
-    """A file that cannot be decoded for a reason which, met file after file, is no file's: the job counts them."""
+    """A file cannot be decoded for a reason that points to the machine if it repeats; the job counts these."""
 
 
 def prepare(path: str, options: dict) -> tuple[np.ndarray, np.ndarray, tuple[int, int], bool]:
@@ -44,7 +44,7 @@ def _limit_memory(megabytes: int) -> None:
 
         resource.setrlimit(resource.RLIMIT_AS, (megabytes << 20, megabytes << 20))
     except (ImportError, ValueError, OSError):
-        pass  # not every system can; the limit on pixels stays
+        pass  # not every system supports it; the limit on pixels still applies
 
 
 def _undecodable(error: Exception) -> tuple[str, str, str]:
@@ -62,7 +62,7 @@ def main() -> None:
     answers.flush()
     if missing:
         return
-    # Decoders print about damaged files on both streams, patient text included.
+    # Decoders print messages about damaged files, with patient text, on both streams.
     silence = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silence, 1)
     os.dup2(silence, 2)

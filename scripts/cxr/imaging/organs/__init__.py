@@ -1,1 +1,1 @@
-"""Lungs and heart on the image itself; pictures that are no whole, usable chest stop here."""
+"""Segmenting lungs and heart on the image; images that are not a complete, usable chest X-ray are excluded."""

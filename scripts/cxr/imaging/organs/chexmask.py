@@ -1,8 +1,7 @@
-"""Masks that were published: the MIMIC-CXR table of the CheXmask database (PhysioNet), looked up by image.
+"""The engine chexmask: published masks from the MIMIC-CXR table of the CheXmask database (PhysioNet).
 
-The table's layout: :mod:`cxr.annotations.chexmask`. The public code that made it takes the height of a picture for its
-width; where a row says so, its runs were cut off at the wrong border, and the outlines are drawn from the landmarks
-instead.
+The table's layout: :mod:`cxr.annotations.chexmask`. The public code that made the table confuses height and width. In
+rows with this fault the runs were cut off at the wrong border, so the outlines are drawn from the landmarks instead.
 """
 
 import logging
@@ -21,12 +20,12 @@ from cxr.imaging.organs.outline import LANDMARKS, fill
 
 SOURCES = ("table",)
 INPUTS = {"rows": "results/organs/chexmask/{shard}.csv.gz"}
-"""The shard's rows of the table, which a rule of its own splits once (:mod:`cxr.imaging.organs.chexmask_table`)."""
+"""The shard's rows of the table; a separate rule splits the table once (:mod:`cxr.imaging.organs.chexmask_table`)."""
 log = logging.getLogger("cxr.imaging.organs")
 
 
 class ChexmaskOrgans:
-    """Right lung, left lung and heart as published, for images of good estimated quality."""
+    """Published masks of right lung, left lung and heart, for images with a good estimated Dice."""
 
     labels = ORGAN_LABELS
 
@@ -47,7 +46,7 @@ class ChexmaskOrgans:
     def segment(
         self, image: np.ndarray, image_id: str, to_original: np.ndarray, original_shape: tuple[int, int]
     ) -> np.ndarray:
-        """See :class:`cxr.imaging.organs.engine.OrganEngine`. Raises NoOrgans that says why there are no masks."""
+        """See :class:`cxr.imaging.organs.engine.OrganEngine`. Raises NoOrgans, which says why there are no masks."""
         if image_id not in self._rows:
             raise NoOrgans("the CheXmask table has no row of the image")
         row = self._rows[image_id]
@@ -60,7 +59,7 @@ class ChexmaskOrgans:
 
 
 def _masks(row: Row, shape: tuple[int, int]) -> np.ndarray:
-    """Return uint8 (3, rows, columns) in pixels of the original. Raises NoOrgans for a row of another picture."""
+    """Return uint8 (3, rows, columns) in pixels of the original. Raises NoOrgans for a row of another image."""
     try:
         if row.shape == shape:
             return np.stack([decode_runs(text, shape) for text in row.runs])

@@ -1,4 +1,4 @@
-"""The CheXmask table of MIMIC-CXR, read once and split by shard."""
+"""Splitting the CheXmask table of MIMIC-CXR by shard, in one pass."""
 
 import csv
 import gzip
@@ -13,14 +13,14 @@ from cxr.base.tables import read_table
 
 KEY = "organs.chexmask.table"
 HELD = 64 * 2**20
-"""Characters that wait, over all shards, before they are written."""
+"""Number of characters, over all shards, that are buffered before they are written."""
 log = logging.getLogger("cxr.imaging.organs")
 
 
 def split(*, table: str, cohort: list[str], output: list[str]) -> None:
-    """Write for each shard of the cohort (``cohort``, tables of images) its rows of the table, as CSV in gzip.
+    """Write each shard's rows of the table as gzipped CSV; ``cohort``: the shards' tables of images.
 
-    ``output``: a path a shard, in the same order. Raises UserError as :func:`cxr.annotations.chexmask.rows_of` does.
+    ``output``: one path per shard, in the same order. Raises UserError like :func:`cxr.annotations.chexmask.rows_of`.
     """
     shard_of = {name: number for number, path in enumerate(cohort) for name in read_table(path)["image_id"]}
     with ExitStack() as stack:
@@ -39,7 +39,7 @@ def split(*, table: str, cohort: list[str], output: list[str]) -> None:
 
 
 def _write(parts: list[Path], waiting: list[list[list[str | None]]]) -> None:
-    """Append what waits to the files, which are open no longer than that: there may be thousands; empty ``waiting``."""
+    """Append the buffered rows to the files and empty ``waiting``. Files are closed again: there may be thousands."""
     for part, rows in zip(parts, waiting, strict=True):
         if rows:
             text = io.StringIO(newline="")

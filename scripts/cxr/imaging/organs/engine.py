@@ -1,4 +1,4 @@
-"""What every organ engine offers, and how one is found by its name."""
+"""The interface of organ engines, and loading one by its name."""
 
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -12,7 +12,7 @@ from cxr.base.vocabulary import ORGAN_LABELS
 
 @dataclass(frozen=True)
 class OrgansOptions:
-    """Settings of the organs stage (section ``organs`` of the configuration); own: those of the engine alone."""
+    """Settings of the organs stage (section ``organs``); own: settings of the engine alone."""
 
     engine: str
     max_mirrored: float
@@ -27,13 +27,13 @@ class OrgansOptions:
 
 
 class NoOrgans(Exception):
-    """There are no masks of an image, which stops as ``no_lungs``; the message is the detail, without patient text."""
+    """An image has no masks and is excluded as ``no_lungs``. The message is the detail, without patient text."""
 
 
 class OrganEngine(Protocol):
-    """A source of organ masks. ``labels`` hold at least right lung, left lung and heart; sides are the patient's.
+    """A source of organ masks. ``labels`` holds at least right lung, left lung and heart; sides are the patient's.
 
-    An engine that looks masks up has ``prepare(image_ids)`` too, which is called once, before all else.
+    An engine that looks masks up also has ``prepare(image_ids)``, which is called once, at the start.
     """
 
     labels: tuple[str, ...]
@@ -43,17 +43,17 @@ class OrganEngine(Protocol):
     ) -> np.ndarray:
         """Return bool (K, 512, 512) masks, in the order of ``labels``, of a frame uint8 (512, 512).
 
-        ``to_original`` is the frame-to-original affine (2, 3), ``original_shape`` (rows, columns) of the original. A
-        mask is empty where the organ is not found. Called from several threads at once. Raises NoOrgans where nothing
-        can be said of the image.
+        ``to_original``: the frame-to-original affine (2, 3); ``original_shape``: (rows, columns) of the original. The
+        mask of an organ that is not found is empty. It is called from several threads at once. Raises NoOrgans if there
+        is no result for the image.
         """
         ...
 
 
 def load(name: str, options: OrgansOptions, setup: Setup | None = None) -> OrganEngine:
-    """Load an engine: the module ``cxr.imaging.organs.<name>`` makes one with ``load(options, setup)``.
+    """Load an engine with the function ``load(options, setup)`` of the module ``cxr.imaging.organs.<name>``.
 
-    Raises UserError for an unknown name, or for an engine that lacks an organ every engine must give.
+    Raises UserError for an unknown name, or for an engine without a required organ.
     """
     engine = engine_module("cxr.imaging.organs", name).load(options, setup or Setup())
     if missing := [label for label in ORGAN_LABELS if label not in engine.labels]:

@@ -9,7 +9,7 @@ RESOURCE_FILES = ("organs/lite.onnx",)
 
 
 class LiteOrgans:
-    """Right lung, left lung, heart and cardiomediastinum, one whole region each."""
+    """Right lung, left lung, heart and cardiomediastinum, one connected region each."""
 
     def __init__(self):
         self._net = MapNet(RESOURCES / RESOURCE_FILES[0])

@@ -1,6 +1,6 @@
-"""From the 120 landmarks of the CheXmask models to masks: three outlines, drawn as the database draws them.
+"""Filling the three outlines of the CheXmask models' 120 landmarks to masks, in the same way as the database.
 
-Facts from its data dictionary and code (ngaggion/CheXmask-Database); sides are the patient's.
+Source: its data dictionary and code (ngaggion/CheXmask-Database). Sides are the patient's.
 """
 
 import cv2
@@ -10,14 +10,14 @@ OUTLINES = {"right lung": slice(0, 44), "left lung": slice(44, 94), "heart": sli
 """The landmarks of each organ, in the order of ``labels.ORGAN_LABELS``: a closed ring each."""
 LANDMARKS = 120
 _FAR = 1 << 15
-"""OpenCV draws no point farther away than this, px."""
+"""Largest coordinate that OpenCV can draw, px."""
 
 
 def fill(points: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
     """Return uint8 (3, rows, columns), 1 inside each outline of ``points`` (120, 2: x, y).
 
-    A point is the number of a pixel, not a place between pixels; an outline's own pixels belong to the mask. Raises
-    ValueError for another number of points, or for values that are not numbers.
+    A point is a pixel index, not a position between pixels; the outline's pixels belong to the mask. Raises ValueError
+    for another number of points or for NaN.
     """
     if points.shape != (LANDMARKS, 2) or not np.isfinite(points).all():
         raise ValueError(f"{LANDMARKS} landmarks of two numbers are needed, not an array of shape {points.shape}")

@@ -1,7 +1,7 @@
-"""Is the picture a whole, usable chest? Checks on the image and the organ masks made of it.
+"""Checking with image and organ masks that an image shows a complete, usable chest.
 
-The paper leaves out severe truncation and non-chest pictures before anything else (section D.1) without giving its
-numbers. These are checks of the same kind; the limits are settings.
+The paper first excludes severe truncation and images without a chest (section D.1), but does not give its limits. The
+checks here are of the same kind; the limits are settings.
 """
 
 import cv2
@@ -16,9 +16,9 @@ from cxr.imaging.organs.engine import OrgansOptions
 def content_rectangle(
     to_original: np.ndarray, original_shape: tuple[int, int], size: int
 ) -> tuple[float, float, float, float]:
-    """Return x1, y1, x2, y2 (frame pixels) of the picture inside the frame: padding is no picture.
+    """Return x1, y1, x2, y2 (frame pixels) of the image inside the frame, without the padding.
 
-    ``to_original`` is the frame-to-original affine (2, 3), ``original_shape`` (rows, columns).
+    ``to_original``: the frame-to-original affine (2, 3); ``original_shape``: (rows, columns).
     """
     rows, columns = (float(side) for side in original_shape)
     corners = np.clip(points_to_frame(np.array([[0.0, 0.0], [columns, rows]]), to_original), 0, size)
@@ -26,9 +26,9 @@ def content_rectangle(
 
 
 def border_share(mask: np.ndarray, rectangle: tuple[float, float, float, float], margin: float) -> float:
-    """Return the share of the mask's outline less than ``margin`` pixels from the picture's edge, 0 for an empty mask.
+    """Return the fraction of a mask's outline within ``margin`` pixels of the image's edge, 0 for an empty mask.
 
-    A net that has learnt whole lungs closes a truncated one shortly before the edge, hence the margin.
+    The margin is needed because a net trained on complete lungs closes a truncated one shortly before the edge.
     """
     outline = mask & (cv2.erode(mask.astype(np.uint8), np.ones((3, 3), np.uint8), borderValue=0) == 0)
     ys, xs = np.nonzero(outline)
@@ -47,7 +47,10 @@ def chest_pixels(image: np.ndarray, masks: dict[str, np.ndarray]) -> np.ndarray:
 def posture(
     image: np.ndarray, to_original: np.ndarray, original_shape: tuple[int, int], options: OrgansOptions
 ) -> tuple[str, str] | None:
-    """Return why a picture is not shown as a chest X-ray is, or None; arguments as in :func:`fault`."""
+    """Return the reason and detail if an image is not an upright, unmirrored chest X-ray, else None.
+
+    The arguments are those of :func:`fault`.
+    """
     if options.max_mirrored >= 1 and options.min_upright <= 0:
         return None
     x1, y1, x2, y2 = (round(edge) for edge in content_rectangle(to_original, original_shape, image.shape[0]))
@@ -64,7 +67,7 @@ def _centre(mask: np.ndarray) -> np.ndarray:
 
 
 def side_by_side(masks: dict[str, np.ndarray]) -> bool:
-    """Tell whether the right lung lies on the image's left, more beside than above the other."""
+    """Tell whether the right lung is on the image's left, and farther beside than above the left lung."""
     dx, dy = _centre(masks["left lung"]) - _centre(masks["right lung"])
     return bool(dx > abs(dy))
 
@@ -76,7 +79,7 @@ def fault(
     original_shape: tuple[int, int],
     options: OrgansOptions,
 ) -> tuple[str, str] | None:
-    """Return the reason code and a detail why the picture cannot be used, or None.
+    """Return the reason code and a detail if the image cannot be used, else None.
 
     ``image`` uint8 (512, 512), ``masks`` {organ: bool (512, 512)}.
     """

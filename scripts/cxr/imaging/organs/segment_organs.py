@@ -1,4 +1,4 @@
-"""The organs stage: frames in, masks of the usable chests out."""
+"""The organs stage: segments frames and keeps the usable chests."""
 
 from pathlib import Path
 
@@ -26,10 +26,10 @@ def run_shard(
     compute: dict | None = None,
     **files: str,
 ) -> None:
-    """Segment every frame of a shard and keep the pictures that pass the checks of :mod:`cxr.imaging.organs.quality`.
+    """Segment every frame of a shard and keep the images that pass the checks in :mod:`cxr.imaging.organs.quality`.
 
     Writes ``output`` (HDF5: ``mask`` packed bool (K, 512, 512) for each accepted image) and the ledger ``excluded``.
-    ``files``: what the engine reads besides; ``compute``: how its net is run. Raises UserError for an unknown engine.
+    ``files``: the engine's other input files; ``compute``: how its net is run. Raises UserError for an unknown engine.
     """
     engine = load(options.engine, options, Setup.of(options.own, files, compute))
     ledger = Ledger("organs")

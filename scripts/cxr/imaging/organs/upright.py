@@ -1,8 +1,9 @@
-"""Is the picture an upright, unmirrored, positive chest X-ray? What a small net says of it and its 15 other versions.
+"""Checking with a small net that an image is an upright, unmirrored, positive chest X-ray.
 
-The net (resources/organs, made by train_upright.py) scores how much a picture looks like a frontal chest X-ray as it is
-displayed. Asked about all eight turns and reflections of a picture, as it is and inverted, it prefers the right one; a
-picture without a chest has none. It looks at the picture, not at organ masks, so that it serves every engine.
+The net (resources/organs, made by train_upright.py) scores how much an image looks like a correctly displayed frontal
+chest X-ray. It scores 16 versions of an image: all eight rotations and reflections, each as it is and inverted. The
+right version gets the highest score; an image without a chest has no high score. The net uses the image, not organ
+masks, so it works with every engine.
 """
 
 import cv2
@@ -26,31 +27,31 @@ TURNS = (
     "turned and mirrored",
     "turned and mirrored",
 )
-"""What a picture is if :func:`turned` number k of it is the right one, k = 0 … 7; 8 … 15: the same of its negative."""
+"""Description of an image whose version k of :func:`turned` is the right one, k = 0 … 7; 8 … 15: of its negative."""
 INVERTED = "inverted"
 NOTHING = "nothing in the picture looks like a whole chest"
 SURE = 0.5
-"""Probability from which a version is named in a detail."""
+"""Smallest probability of a version that a detail names."""
 
 
 def turned(picture: np.ndarray) -> np.ndarray:
-    """Return the 8 turns and reflections of square pictures (..., S, S), stacked first: (8, ..., S, S)."""
+    """Return the 8 rotations and reflections of square images (..., S, S), stacked first: (8, ..., S, S)."""
     across = np.swapaxes(picture, -1, -2)
     return np.stack([picture, picture[..., ::-1], picture[..., ::-1, :], picture[..., ::-1, ::-1],
                      across[..., ::-1], across[..., ::-1, :], across, across[..., ::-1, ::-1]])  # fmt: skip
 
 
 def shrunk(picture: np.ndarray) -> np.ndarray:
-    """Return float32 (64, 64) in 0..1 of a picture uint8 (rows, columns): stretched to a square and in its tones."""
+    """Return an image uint8 (rows, columns) as float32 (64, 64) in 0..1, stretched in shape and in grey range."""
     small = cv2.resize(picture, (SIZE, SIZE), interpolation=cv2.INTER_AREA).astype(np.float32)
     low, high = np.percentile(small, PERCENTILES).astype(np.float32)
     return np.clip((small - low) / max(high - low, np.float32(1)), 0, 1)
 
 
 def probabilities(picture: np.ndarray) -> np.ndarray:
-    """Return float64 (16,), sum 1: that each of the versions of :data:`TURNS`, then of its negative, is the right one.
+    """Return float64 (16,), sum 1: the probability of each version in :data:`TURNS`, then of its negative.
 
-    ``picture`` uint8 (rows, columns) is the picture without the frame's padding.
+    ``picture`` uint8 (rows, columns): the image without the frame's padding.
     """
     versions = turned(shrunk(picture))
     versions = np.ascontiguousarray(np.concatenate([versions, 1 - versions])[:, None])
@@ -60,7 +61,7 @@ def probabilities(picture: np.ndarray) -> np.ndarray:
 
 
 def described(found: np.ndarray) -> str:
-    """Return in words what :func:`probabilities` says of a picture that is not shown as it should be."""
+    """Return a detail from :func:`probabilities` for an image that is not displayed correctly."""
     best = int(np.argmax(found))
     if found[best] < SURE:
         return NOTHING

@@ -1,11 +1,11 @@
 """The paper's counterfactual engine: a latent diffusion model edits the lungs and the heart towards a healthy report.
 
-The model is RadEdit, or any in the layout of Stable Diffusion (``anomaly.radedit.model``). The procedure is
+The model is RadEdit, or any model in Stable Diffusion's layout (``anomaly.radedit.model``). The procedure is
 edit-friendly DDPM inversion with an edit and a keep mask (:mod:`cxr.diffusion.edit`).
 
-The noise of an image comes from a generator of its own on the CPU, seeded by (seed, image_id). On a CPU an image's
-result is the same to the last bit in every batch; on a GPU sums may round otherwise in a batch of another size.
-Per image, beside the nets, some dozen latents of 64 KiB are held, whatever the number of steps.
+Each image has its own noise generator on the CPU, seeded by (seed, image_id). On a CPU an image's result is the same to
+the last bit in every batch; on a GPU sums may round differently in a batch of another size. Besides the nets, memory
+holds about a dozen latents of 64 KiB per image, for any number of steps.
 """
 
 from pathlib import Path
@@ -30,7 +30,7 @@ INPUTS = {
 INSTEAD = "model"
 GPU = True
 KEY = "anomaly.radedit"
-"""Its settings, for what is told about them."""
+"""The engine's section of the settings, for messages."""
 
 
 def kept_region(region: np.ndarray, margin: int) -> np.ndarray:
@@ -41,7 +41,7 @@ def kept_region(region: np.ndarray, margin: int) -> np.ndarray:
 
 
 class RadEditor:
-    """Edit lungs and heart of frames as the prompt says."""
+    """Edits the lungs and heart of frames towards the prompt."""
 
     def __init__(self, loaded: nets.Nets, own: dict, batch: int):
         self.nets, self.batch = loaded, batch
@@ -54,9 +54,9 @@ class RadEditor:
     def edit_batch(
         self, images: list[np.ndarray], organs: list[dict[str, np.ndarray]], image_ids: list[str]
     ) -> list[np.ndarray]:
-        """Return the edited pictures, float32 (512, 512) in grey levels 0..255, the mean of the model's three channels.
+        """Return the edited images, float32 (512, 512) in grey levels 0..255, the mean of the model's three channels.
 
-        ``images`` are frames uint8 (512, 512), ``organs`` their masks {label: bool (512, 512)}.
+        ``images``: frames uint8 (512, 512); ``organs``: their masks {label: bool (512, 512)}.
         """
         scaled = torch.from_numpy(np.stack(images)).float()[:, None] / 127.5 - 1
         clean = self.nets.encode(scaled.expand(-1, 3, -1, -1))
@@ -71,11 +71,11 @@ class RadEditor:
         return list(grey.cpu().numpy())
 
     def _masks(self, organs: list[dict[str, np.ndarray]], shape: tuple[int, int]) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return where to edit and what to keep on the grid of latents, bool (B, 1, h, w)."""
+        """Return the edit and keep masks on the grid of latents, bool (B, 1, h, w)."""
         regions = [edit_region(masks) for masks in organs]
         kept = [kept_region(region, self.margin) for region in regions]
         edit, keep = (np.stack([cells(one, shape) for one in each]) for each in (regions, kept))
-        # a cell half inside belongs to the edit
+        # a cell that is half inside belongs to the edit
         return tuple(torch.from_numpy(mask[:, None]).to(self.nets.device) for mask in (edit, keep & ~edit))
 
 

@@ -1,4 +1,4 @@
-"""The paper's organ engine: HybridGNet with the CheXmask weights, 120 landmarks filled to three masks."""
+"""The paper's organ engine: HybridGNet with the CheXmask weights; its 120 landmarks outline three masks."""
 
 import threading
 
@@ -17,15 +17,15 @@ from cxr.nets.loading import load_strict
 INPUTS = {"weights": "results/weights/hybridgnet.safetensors"}
 GPU = True
 BLACK = 1
-"""Grey level up to which a border is no picture: CheXmask cuts such borders off before it scales a picture."""
+"""Highest grey level of a black border: CheXmask crops such borders before it scales an image."""
 
 
 def square_of(frame: np.ndarray, scales: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return what the net is shown: uint8 (1024, 1024), and the affine (2, 3) from there to the frame.
+    """Return the net's input, uint8 (1024, 1024), and the affine (2, 3) from it to the frame.
 
-    The picture without its black borders, in its true aspect, centred on black, as CheXmask prepares it. The frame's
-    own padding is such a border, so frames that pad, stretch or crop come out alike but for what a crop took away.
-    ``scales``: original pixels to a pixel of the frame (x, y). Raises NoOrgans for a black frame.
+    The input is the image without its black borders, in its true aspect ratio, centred on black, as in CheXmask. The
+    frame's padding is such a border, so padded, stretched and cropped frames give the same input, except for the part
+    that a crop removed. ``scales``: original pixels per frame pixel (x, y). Raises NoOrgans for a black frame.
     """
     rows, columns = (np.flatnonzero((frame > BLACK).any(axis=axis)) for axis in (1, 0))
     if not rows.size:
@@ -40,7 +40,7 @@ def square_of(frame: np.ndarray, scales: np.ndarray) -> tuple[np.ndarray, np.nda
 
 
 class HybridGNetOrgans:
-    """Right lung, left lung and heart, each whatever the others are: the heart may overlap a lung."""
+    """Right lung, left lung and heart as independent masks: the heart may overlap a lung."""
 
     labels = tuple(OUTLINES)
 
@@ -53,9 +53,9 @@ class HybridGNetOrgans:
         self._turn = threading.Lock()
 
     def landmarks(self, picture: np.ndarray) -> np.ndarray:
-        """Return float32 (120, 2: x, y) in pixels of a picture uint8 (1024, 1024)."""
+        """Return float32 (120, 2: x, y) in pixels of an image uint8 (1024, 1024)."""
         shown = torch.from_numpy(picture.astype(np.float32) / 255)[None, None]
-        # one picture at a time, whatever the threads: they share one device
+        # one image at a time, because all threads share one device
         with self._turn, inference():
             return self._net(shown.to(self._device))[0].cpu().numpy() * SIZE
 
@@ -65,11 +65,11 @@ class HybridGNetOrgans:
         """See :class:`cxr.imaging.organs.engine.OrganEngine`. Raises NoOrgans for a black frame."""
         picture, affine = square_of(image, np.diag(to_original))
         drawn = fill(self.landmarks(picture), picture.shape)
-        # outlines may leave the picture, and the frame holds more than it where it pads
+        # outlines may leave the image, and a padded frame is larger than it
         inside = to_frame(np.ones(original_shape, np.uint8), to_original, image.shape[0], nearest=True)
         return np.stack([from_frame(mask, affine, image.shape) & inside for mask in drawn]).astype(bool)
 
 
 def load(options: object, setup: Setup) -> HybridGNetOrgans:
-    """Load the net. Raises UserError for weights that are missing, damaged or another net's, or without the GPU."""
+    """Load the net. Raises UserError for missing, damaged or other weights, or if a requested GPU is missing."""
     return HybridGNetOrgans(setup.files["weights"], setup.device, setup.asked)

@@ -1,9 +1,9 @@
 """HybridGNet with two image-to-graph skip connections, the net behind CheXmask, in plain torch.
 
-A convolutional encoder turns a picture of 1024 x 1024 pixels into 64 numbers, and a graph decoder these into 120
-landmarks on three rings; twice the decoder looks up what the encoder saw around the landmarks that it has so far.
-Architecture: Gaggion et al., IEEE TMI 2022 and Scientific Data 2024; parameters are called as in the published weights
-(107 tensors, 17,511,090 values). The graphs are no weights: they are made here.
+A convolutional encoder turns an image of 1024 x 1024 pixels into 64 numbers. A graph decoder turns these into 120
+landmarks on three rings; twice it samples the encoder's features around its current landmarks. Architecture: Gaggion et
+al., IEEE TMI 2022 and Scientific Data 2024. Parameters have the names of the published weights (107 tensors, 17,511,090
+values). The graphs are not part of the weights: they are built here.
 """
 
 from itertools import pairwise
@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn import functional as F
 
 SIZE = 1024
-"""Side of the picture that the net takes, px."""
+"""Side of the net's input, px."""
 RINGS = (44, 50, 26)
 """Landmarks of right lung, left lung and heart; the coarse graph has half of each."""
 LATENT, WIDE, NARROW, ORDER = 64, 32, 16, 6
@@ -47,8 +47,8 @@ def doubling(rings: tuple[int, ...]) -> torch.Tensor:
 
 
 def _norm(channels: int) -> nn.Module:
-    # The published blocks normalize a batch by its own statistics, and were used on one picture at a time: on that
-    # this is the same, and it stays so whatever the batch.
+    # The published blocks normalize by the statistics of the batch, and were used on one image at a time. For one image
+    # this is equal, and it does not depend on the batch.
     return nn.InstanceNorm2d(channels, affine=True)
 
 
@@ -68,7 +68,7 @@ class Block(nn.Module):
 
 
 class Encoder(nn.Module):
-    """Picture (B, 1, 1024, 1024) -> latent (B, 64) and the features of 64 x 64 and 32 x 32 pixels (B, 128, ., .)."""
+    """Image (B, 1, 1024, 1024) -> latent (B, 64) and the features of 64 x 64 and 32 x 32 pixels (B, 128, ., .)."""
 
     def __init__(self):
         super().__init__()
@@ -76,7 +76,7 @@ class Encoder(nn.Module):
             setattr(self, f"dconv_down{number}", Block(before, after))
         flat = CHANNELS[-1] * (SIZE // 32) ** 2
         self.fc_mu = nn.Linear(flat, LATENT)
-        self.fc_logvar = nn.Linear(flat, LATENT)  # for training alone: the mean is used
+        self.fc_logvar = nn.Linear(flat, LATENT)  # only used in training: inference uses the mean
 
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         for block in (self.dconv_down1, self.dconv_down2, self.dconv_down3, self.dconv_down4):
@@ -105,10 +105,10 @@ class GraphConv(nn.Module):
 
 
 def _taps(centre: torch.Tensor, length: int) -> torch.Tensor:
-    """Return (..., length): how much each pixel along an axis counts in the mean over a window around ``centre``.
+    """Return (..., length): weights of the pixels along an axis in the mean over a window around ``centre``.
 
-    Bilinear samples in the midst of equal parts of the window, as in region-of-interest alignment with one aligned
-    cell and as many samples as the window is wide, rounded up: three, or four where float32 makes it slightly wider.
+    The mean is over bilinear samples at the centres of equal parts of the window, as in RoIAlign with one aligned cell.
+    The number of samples is the window's width, rounded up: three, or four where float32 makes it slightly wider.
     """
     begin, end = centre - BACK - 0.5, centre + ON - 0.5
     width = end - begin
@@ -131,7 +131,7 @@ def look_up(features: torch.Tensor, points: torch.Tensor) -> torch.Tensor:
 
 
 class Skip(nn.Module):
-    """Adds to each node the landmark that it stands for so far, and the encoder's features around it."""
+    """Adds to each node its current landmark and the encoder's features around it."""
 
     def __init__(self, features: int):
         super().__init__()
@@ -148,7 +148,7 @@ def _normalized(x: torch.Tensor) -> torch.Tensor:
 
 
 class HybridGNet(nn.Module):
-    """Picture (B, 1, 1024, 1024) in 0..1 -> landmarks (B, 120, 2: x, y), mostly in 0..1 of the picture."""
+    """Image (B, 1, 1024, 1024) in 0..1 -> landmarks (B, 120, 2: x, y), mostly in 0..1 of the image."""
 
     def __init__(self):
         super().__init__()
@@ -168,7 +168,7 @@ class HybridGNet(nn.Module):
         self.register_buffer("doubling", doubling(RINGS), persistent=False)
 
     def decode(self, latent: torch.Tensor, fine: torch.Tensor, coarse: torch.Tensor) -> torch.Tensor:
-        """Return the landmarks for what :class:`Encoder` gives."""
+        """Return the landmarks for the output of :class:`Encoder`."""
         x = F.relu(self.dec_lin(latent)).unflatten(1, (-1, NARROW))
         x = _normalized(self.graphConv_up6(x, self.coarse))
         x = _normalized(self.graphConv_up5(x, self.coarse))
