@@ -1,6 +1,6 @@
 # cxr-ils: from chest X-rays and their reports to an instruction-guided lesion segmentation dataset.
 #
-# results/<stage>/…     one folder a stage, one file a shard, excluded.parquet = what stopped there and why
+# results/<stage>/…     one folder per stage, one file per shard; excluded.parquet: excluded images with reasons
 # results/dataset/…     the instruction-answer pairs (JSONL)
 # results/tables, results/figures, results/benchmarks; logs/<stage>/…
 #
@@ -28,11 +28,11 @@ include: "rules/common.smk"
 
 if PLAN.settings.compute.container:
 
-    # the environments of envs/ lie in the image: used with --sdm conda apptainer, else without effect
+    # the image holds the environments of envs/; it is used only with --sdm conda apptainer
     containerized: PLAN.settings.compute.container
 
 
-# What every system stands on: images …
+# Images, which every system uses
 include: "rules/imaging/phantom.smk"
 include: "rules/imaging/cohort.smk"
 include: "rules/imaging/frames.smk"
@@ -42,7 +42,7 @@ include: "rules/imaging/organs.smk"
 include: "rules/imaging/anomaly.smk"
 include: "rules/imaging/anatomy.smk"
 include: "rules/imaging/boxes.smk"
-# … and their reports
+# Their reports
 include: "rules/language/reports.smk"
 include: "rules/language/reports_models.smk"
 # ILS: lesion masks, instruction-answer pairs, and ROSALIA trained and scored on them
@@ -53,9 +53,9 @@ include: "rules/ils/training.smk"
 include: "rules/ils/inference.smk"
 include: "rules/ils/evaluation.smk"
 include: "rules/ils/evaluation_paraphrases.smk"
-# What stopped at each stage
+# Excluded images of each stage
 include: "rules/exclusions.smk"
-# What people look at, judge and pass on
+# Tables, figures, the page, comparisons, review and release
 include: "rules/reporting/ablation.smk"
 include: "rules/reporting/tables.smk"
 include: "rules/reporting/figures.smk"
@@ -79,7 +79,7 @@ onstart:
         sys.exit(f"cxr-ils: {error}")
 
 
-# Seen at the end, whatever scrolled by: a hospital's reports that could not be read.
+# Shown at the end of a run, where it cannot be missed: reports that could not be read.
 onsuccess:
     tell_last_words(Path("results/reports/reading.tsv"))
 

@@ -1,4 +1,4 @@
-# PLAN, what follows from the settings, for all files of rules. A wrong setting stops here, before any job.
+# PLAN: everything that the rules take from the settings. A wrong setting stops here, before any job.
 import re
 import sys
 from functools import partial
@@ -42,18 +42,18 @@ run_one_by_one(workflow)
 tell_why_groups_fail()
 tell_of_locks()
 
-# What a rule asks for grows with each try, up to what partitions allow and their nodes have.
+# A rule's resources grow with each try, up to the limits of partitions and their nodes.
 minutes = partial(growing, most=PLAN.settings.compute.max_runtime)
 megabytes = partial(growing, most=PLAN.settings.compute.max_memory_mb)
 
 
 def wanted(files, sentence):
-    """Return the input of a rule that somebody asked for; where there is none, end with a sentence before any job."""
+    """Return the input of a rule that was asked for by name; without one, end with a sentence before any job."""
     return files or sys.exit(f"cxr-ils: {sentence}")
 
 
 wildcard_constraints:
-    # a number, so that results/masks/<set>/00.h5 never takes "findings" for a shard
+    # only digits, so that results/masks/<set>/findings.parquet is never taken for a shard
     shard=r"\d+",
-    # a declared set, so that a misspelt one is a missing rule, not a run with other thresholds
+    # only declared sets, so that a misspelt name is a missing rule, not a run with other thresholds
     thresholds="|".join(map(re.escape, PLAN.sets)),

@@ -1,4 +1,4 @@
-# Exclusions: what stopped at a stage and why, joined over its shards or its threshold sets. Nothing is lost in silence.
+# Exclusions: the images that stopped at a stage, with reasons, joined over its shards or its threshold sets.
 
 
 rule exclusions:
@@ -24,6 +24,6 @@ rule exclusions:
         **job("base.ledger.gather"),
         thresholds=lambda wildcards: PLAN.exclusions[wildcards.stage]["thresholds"],
     message:
-        "What stopped at the stage {wildcards.stage}, and why"
+        "Excluded images of the stage {wildcards.stage}, with reasons"
     script:
         "../scripts/job.py"

@@ -1,4 +1,4 @@
-# Dataset: instruction-answer pairs from findings and masks, one file a split, the same for any number of shards.
+# Dataset: instruction-answer pairs from findings and masks, one file per split, the same for any number of shards.
 
 
 rule dataset_pairs:
@@ -34,7 +34,7 @@ rule dataset_pairs:
         "../../scripts/job.py"
 
 
-# The layout of the authors' release, for their own training code: with dataset.mimic_ils_layout, or by its path.
+# The layout of the authors' release, for their training code: made with dataset.mimic_ils_layout, or by its path.
 rule dataset_layout:
     input:
         train="results/dataset/{thresholds}/train.jsonl",
@@ -64,7 +64,7 @@ rule dataset_layout:
         "../../scripts/job.py"
 
 
-# The way back: a release as the dataset of the threshold set `mimic_ils`, to train and score on.
+# Import of a release as the dataset of the threshold set `mimic_ils`, to train and score on.
 rule dataset_mimic_ils:
     input:
         folder=PLAN.settings.dataset.mimic_ils or [],

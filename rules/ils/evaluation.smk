@@ -1,4 +1,4 @@
-# Evaluation: masks and answers of ROSALIA and of other models, scored, with intervals, beside the paper's values.
+# Evaluation: scores of ROSALIA and other models, masks and answers, with intervals and the paper's values.
 
 
 # Predictions of other models (evaluation.predictions), read by the adapter of that name.
@@ -30,7 +30,7 @@ rule evaluation_predictions:
         )
         | {"size": PLAN.options["evaluation"]["size"]},
     message:
-        "Predictions of {wildcards.model}: read"
+        "Conversion of the predictions of {wildcards.model}"
     script:
         "../../scripts/job.py"
 
@@ -59,7 +59,7 @@ rule evaluation_run:
             subcategory="{run}",
             labels={"table": "answers (Tables 6, 14)"},
         ),
-        # pairs that are not scored as they stand, and why; lines of no pair
+        # pairs that are not scored as they stand, with reasons, and lines that belong to no pair
         excluded="results/evaluation/{run}/excluded.parquet",
         counts_table=report(
             "results/evaluation/{run}/counts.tsv",
@@ -134,7 +134,7 @@ rule evaluation_comparison:
         reworded=[[run, persona] for run in PLAN.runs for persona in PLAN.personas],
         dpi=PLAN.options["figures"]["dpi"],
     message:
-        "All models side by side"
+        "Comparison of all models"
     script:
         "../../scripts/job.py"
 

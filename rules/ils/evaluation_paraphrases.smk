@@ -1,4 +1,4 @@
-# Evaluation in other words: what a persona's wordings change (inference.paraphrases), pair by pair.
+# Evaluation in other wordings: the change by each persona's wordings (inference.paraphrases), pair by pair.
 
 
 # The same pairs asked in a persona's wordings (inference.paraphrases), beside the paper's paraphrased variant.
@@ -40,7 +40,7 @@ rule evaluation_paraphrases:
             "results/evaluation/paraphrases.tsv",
             caption="../../report/evaluation_paraphrases.rst",
             category="6 Evaluation",
-            labels={"table": "what other wordings change"},
+            labels={"table": "change by other wordings"},
         ),
     log:
         "logs/evaluation/paraphrases.log",
@@ -59,6 +59,6 @@ rule evaluation_paraphrases:
         runs=list(PLAN.runs),
         personas=PLAN.personas,
     message:
-        "What other wordings change in the scores"
+        "Change of the scores by other wordings"
     script:
         "../../scripts/job.py"

@@ -1,4 +1,4 @@
-# Inference: masks and answers of a model, trained here or published, for a split of the dataset and for one picture.
+# Inference: masks and answers of a model, trained here or published, for a split of the dataset and for one image.
 
 
 rule inference_run:
@@ -100,7 +100,7 @@ rule inference_panels:
         **job("ils.inference.panels.run_panels"),
         options=PLAN.options["figures"],
     message:
-        "Pictures of the answers of {wildcards.run} for the split {wildcards.split}"
+        "Panels of the answers of {wildcards.run} for the split {wildcards.split}"
     script:
         "../../scripts/job.py"
 
@@ -111,7 +111,7 @@ rule inference:
         reworded=expand(
             "results/inference/{run}/{split}.{persona}.jsonl", run=PLAN.runs, split=PLAN.split, persona=PLAN.personas
         ),
-        # sheets show frames, which a release does not have
+        # panels show frames, which a release does not have
         panels=expand(
             "results/inference/{run}/{split}_panels",
             run=[name for name, run in PLAN.runs.items() if PLAN.data[run["test"]]["frames"]],
@@ -119,10 +119,10 @@ rule inference:
         ),
 
 
-# One picture: snakemake predict --config image=chest.dcm instruction='Segment the edema.' (or a list of instructions)
+# One image: snakemake predict --config image=chest.dcm instruction='Segment the edema.' (or a list of instructions)
 rule inference_predict:
     input:
-        # nothing is trained for a question that was not asked
+        # without a question nothing is trained
         model=lambda wildcards: f"results/training/{wildcards.run}/model" if PLAN.predict["image"] else [],
         image=PLAN.predict["image"] or [],
     output:

@@ -1,4 +1,4 @@
-# Masks: Algorithm 1 and all that follows from a threshold: lesion masks, grounding, positive instructions.
+# Masks: Algorithm 1 and everything that depends on thresholds: lesion masks, grounding, positive instructions.
 
 
 rule masks_shard:

@@ -1,4 +1,4 @@
-# Paraphrases: each distinct instruction of a dataset in other wordings, by personas. Asked for by name, or by a run.
+# Paraphrases: each distinct instruction of a dataset in other wordings, by personas. Made by name, or for a run.
 
 
 rule paraphrase_instructions:

@@ -1,4 +1,4 @@
-# Training: ROSALIA fine-tuned on the dataset of a threshold set, or a published model, one for each name in training.runs.
+# Training: ROSALIA fine-tuned on the dataset of a threshold set, or a published model; one model per name in training.runs.
 
 
 rule training_run:
@@ -48,7 +48,7 @@ rule training_run:
         "../../scripts/job.py"
 
 
-# A published model as it is, which is asked and scored like a trained one.
+# A published model without training, which is asked and scored like a trained one.
 rule training_untrained:
     input:
         unpack(lambda wildcards: PLAN.starts[wildcards.run]),
@@ -69,7 +69,7 @@ rule training_untrained:
     params:
         **job("ils.training.untrained.run_untrained"),
     message:
-        "Published model {wildcards.run}, as it is"
+        "Published model {wildcards.run}, without training"
     script:
         "../../scripts/job.py"
 
@@ -105,7 +105,7 @@ rule training_curves:
         "../../scripts/job.py"
 
 
-# The model in the layout of the published checkpoints, for code that was written for LISA: asked for by its path.
+# The model in the layout of the published checkpoints, for code written for LISA: made by its path.
 rule training_published:
     input:
         model="results/training/{run}/model",
@@ -130,7 +130,7 @@ rule training_published:
         "../../scripts/job.py"
 
 
-# SAM of the model in the layout of SAM's own file: asked for by its path.
+# SAM of the model in the layout of SAM's own file: made by its path.
 rule training_sam:
     input:
         model="results/training/{run}/model",

@@ -1,4 +1,4 @@
-# Ablation: what thresholds do. Every named set and grid point from the one pass of masks_sweep; none of their masks.
+# Ablation: the effect of thresholds. Every named set and grid point, from one pass of masks_sweep, without masks.
 
 
 rule ablation_table:

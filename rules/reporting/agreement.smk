@@ -1,4 +1,4 @@
-# Agreement: how well masks, anomaly maps and boxes agree with human annotations (agreement.references).
+# Agreement: masks, anomaly maps and boxes against human annotations (agreement.references).
 
 
 rule agreement_images:
@@ -33,7 +33,7 @@ rule agreement_images:
         **job("reporting.agreement.compare.run_images", *PLAN.formats),
         options=lambda wildcards: PLAN.options["agreement"] | PLAN.references[wildcards.reference],
     message:
-        "Masks, maps and boxes beside the human annotations {wildcards.reference}"
+        "Masks, maps and boxes against the human annotations {wildcards.reference}"
     script:
         "../../scripts/job.py"
 
@@ -50,16 +50,16 @@ rule agreement_scores:
         scores=report(
             "results/agreement/scores.tsv",
             caption="../../report/agreement_scores.rst",
-            category="5 Beside the truth",
+            category="5 Comparison with the truth",
             subcategory="human annotations",
             labels={"result": "scores (table)"},
         ),
         population=report(
             "results/agreement/population.tsv",
             caption="../../report/agreement_population.rst",
-            category="5 Beside the truth",
+            category="5 Comparison with the truth",
             subcategory="human annotations",
-            labels={"result": "what was compared (table)"},
+            labels={"result": "compared images (table)"},
         ),
         left_out="results/agreement/left_out.parquet",
     log:
@@ -90,14 +90,14 @@ rule agreement_charts:
         bars=report(
             "results/agreement/bars.png",
             caption="../../report/agreement_bars.rst",
-            category="5 Beside the truth",
+            category="5 Comparison with the truth",
             subcategory="human annotations",
             labels={"result": "masks and pointing"},
         ),
         curves=report(
             "results/agreement/curves.png",
             caption="../../report/agreement_curves.rst",
-            category="5 Beside the truth",
+            category="5 Comparison with the truth",
             subcategory="human annotations",
             labels={"result": "curves over thresholds"},
         ),

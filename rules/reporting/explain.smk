@@ -1,7 +1,7 @@
-# Explain: everything that was decided about one study, from the results as they are: snakemake explain --config study=…
+# Explain: every decision about one study, from the existing results: snakemake explain --config study=…
 
 
-# No results are inputs, so nothing is made for a question; what they are is a param, so that a page is made anew.
+# The results are not inputs, so a question makes none of them. Their state is a param, so a page is remade if it changes.
 rule explain_study:
     output:
         page="results/explain/{study}.html",
@@ -12,7 +12,7 @@ rule explain_study:
         "results/benchmarks/explain/{study}.tsv"
     wildcard_constraints:
         study="[^/]+",
-    # it prints on the screen
+    # the job prints its text on the screen
     localrule: True
     conda:
         "../../envs/explain.yaml"
@@ -22,7 +22,7 @@ rule explain_study:
         runtime=minutes(5),
     params:
         **job("reporting.explain.explain_study.run"),
-        # the page's name is not the study's where that holds what a file name or a wildcard may not
+        # the page's name differs from the study's if that has characters that a file name or wildcard must not have
         options=lambda wildcards: PLAN.options["explain"]
         | {"study": PLAN.explain["study"] or wildcards.study, "held": PLAN.explain["held"]},
     message:

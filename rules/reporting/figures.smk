@@ -1,4 +1,4 @@
-# Figures: overlay panels of some studies, and charts of the whole, for people and for the report.
+# Figures: overlay panels of some studies, and charts of the whole dataset, also for the report.
 
 
 rule figures_panels:

@@ -1,5 +1,5 @@
-# Page: the results as a paper shows them, results/index.html, with cases of each lesion type and the reasons boxes were
-# kept or dropped; what the jobs took is measured and stands on a page of its own, results/costs.html.
+# Page: the results on one page, results/index.html, with cases of each lesion type and the reason for each box. Measured
+# costs are on a separate page, results/costs.html.
 
 
 rule page_pictures:
@@ -52,8 +52,8 @@ rule page_pictures:
         "../../scripts/job.py"
 
 
-# What is asked for by name (ablation, evaluation) is shown if it is there when Snakemake plans, and is no input: a bare
-# run must not train a model anew because a threshold has changed.
+# Results made by name (ablation, evaluation) are shown if they exist when Snakemake plans. They are not inputs: a bare
+# run must not retrain a model because a threshold has changed.
 rule page_index:
     input:
         counts_table="results/tables/counts.tsv",
@@ -108,7 +108,7 @@ rule page_costs:
     input:
         conservation_table="results/tables/conservation.tsv",
         index="results/index.html",
-        # waited for, so that what they took is in the table; no reason to make it again
+        # these run first, so that the table has their costs; they are no reason to remake it
         figures=[ancient(str(path)) for path in rules.figures.input],
     output:
         page="results/costs.html",
@@ -140,7 +140,7 @@ rule page_costs:
         **job("reporting.page.costs.run"),
         options=PLAN.options["page_costs"],
     message:
-        "What the jobs took"
+        "Costs of the jobs"
     script:
         "../../scripts/job.py"
 

@@ -1,4 +1,4 @@
-# Release: a dataset version of a threshold set as one folder that other tools load, without what must be withheld.
+# Release: a dataset version of a threshold set as one folder that other tools can load, without withheld data.
 
 
 rule release_tables:
@@ -70,7 +70,7 @@ rule release_package:
     input:
         tables="results/release/.parts/{thresholds}/tables",
         segmentations=expand("results/release/.parts/{{thresholds}}/dicom_seg/{shard}", shard=PLAN.shards),
-        # which holds one image a study
+        # this layout holds one image per study
         layout=["results/dataset/{thresholds}/layout"] if PLAN.settings.cohort.per_study == "first" else [],
         images="results/cohort/images.parquet",
         filtered=lambda wildcards: PLAN.settings.release.test.replace("{thresholds}", wildcards.thresholds) or [],

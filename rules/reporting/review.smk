@@ -1,4 +1,4 @@
-# Review: a self-contained page for each expert; from their filled sheets Tables 3 and 13 and the filtered split.
+# Review: a self-contained page per expert; Tables 3 and 13 and the filtered split from their filled sheets.
 
 
 rule review_pages:
@@ -10,7 +10,7 @@ rule review_pages:
     output:
         # for the experts
         pages=expand("results/review/{{thresholds}}/page_{expert}.html", expert=PLAN.settings.review.experts),
-        # for the organiser: whose the units are, and what each expert was asked
+        # for the organiser: the ids of the units, and each expert's items
         units="results/review/{thresholds}/units.parquet",
         asked="results/review/{thresholds}/items.parquet",
     log:
@@ -52,14 +52,14 @@ rule review_sheets:
             caption="../../report/review_experts.rst",
             category="6 Evaluation",
             subcategory="review, {thresholds}",
-            labels={"result": "found acceptable (Table 3)"},
+            labels={"result": "accepted units (Table 3)"},
         ),
         lesion_rates=report(
             "results/review/{thresholds}/lesions.tsv",
             caption="../../report/review_lesions.rst",
             category="6 Evaluation",
             subcategory="review, {thresholds}",
-            labels={"result": "found acceptable per lesion type (Table 13)"},
+            labels={"result": "accepted units per lesion type (Table 13)"},
         ),
         agreement=report(
             "results/review/{thresholds}/agreement.tsv",
@@ -88,7 +88,7 @@ rule review_sheets:
         **job("reporting.review.merge.run_sheets"),
         options=PLAN.options["review_merge"],
     message:
-        "What the experts' sheets say, thresholds {wildcards.thresholds}"
+        "Merge of the experts' sheets, thresholds {wildcards.thresholds}"
     script:
         "../../scripts/job.py"
 

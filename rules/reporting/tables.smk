@@ -1,4 +1,4 @@
-# Tables: the paper's tables from this data, the proof that nothing is lost, and the embedded cohort beside its truth.
+# Tables: the paper's tables from this data, the account of all images, and the embedded cohort against its truth.
 
 
 rule tables_counts:
@@ -55,7 +55,7 @@ rule tables_counts:
         options=PLAN.options["counts"],
         thresholds=PLAN.build,
     message:
-        "Tables: counts, splits, and what left at each stage"
+        "Tables: counts, splits, and excluded images per stage"
     script:
         "../../scripts/job.py"
 
@@ -102,8 +102,8 @@ rule tables_truth:
         truth_table=report(
             "results/tables/truth.tsv",
             caption="../../report/truth.rst",
-            category="5 Beside the truth",
-            labels={"result": "beside the known truth"},
+            category="5 Comparison with the truth",
+            labels={"result": "comparison with the known truth"},
         ),
     log:
         "logs/tables/truth.log",
@@ -120,7 +120,7 @@ rule tables_truth:
         options=PLAN.options["tables"],
         thresholds=PLAN.build,
     message:
-        "Table of the embedded cohort beside its truth"
+        "Table of the embedded cohort against its truth"
     script:
         "../../scripts/job.py"
 

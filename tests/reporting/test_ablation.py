@@ -306,5 +306,5 @@ def test_no_grid_is_a_target_too(ablated, tmp_path):
     report = tmp_path / "report.html"
     snakemake(copy, "ablation", "--report", str(report))
     text = report.read_text()
-    for words in ("two columns a varied threshold (none)", "Heat map of recall in percent", "an interval of 0.95"):
+    for words in ("two columns per varied threshold (none)", "Heat map of recall in percent", "an interval of 0.95"):
         assert words in text

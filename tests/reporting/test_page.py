@@ -269,9 +269,9 @@ def test_headings_are_in_order(page):
     assert levels.count(1) == 1
     assert all(after <= before + 1 for before, after in pairwise(levels))
     assert [text for level, text in page.headings if level == 2] == [
-        "From images to pairs", "What the reports said that was not understood",
+        "From images to pairs", "Reports and unknown words",
         "The dataset", "Recall", "Cases of each lesion type",
-        "Masks under several threshold sets", "Beside the known truth", "Evaluation", "Costs", "Versions",
+        "Masks under several threshold sets", "Comparison with the known truth", "Evaluation", "Costs", "Versions",
         "More of these results",
     ]  # fmt: skip
 
@@ -351,7 +351,7 @@ def test_recall_and_truth_are_those_of_the_tables(workflow_run, page):
     assert [cell[2:] for cell in cells] == [[] for _ in table]
     assert any(row["paper"] for row in table)
     truth = rows_of(workflow_run / "results/tables/truth.tsv")
-    shown, _ = page.table("Beside the truth")
+    shown, _ = page.table("Comparison with the truth")
     assert [row[0] for row in shown] == list(dict.fromkeys(row["measure"] for row in truth))
     whole = [row for row in truth if row["lesion"] == "all"]
     assert [row[1] for row in shown] == [
@@ -465,8 +465,8 @@ def test_recall_is_set_beside_the_paper_s_with_what_is_compared(workflow_run, tm
     assert "on MIMIC-CXR and with its engines" in top["manifest"]
     assert "Compared are a cohort given by a manifest" in recall["manifest"]
     assert "easier to read and to ground" in recall["embedded"]
-    assert "No number of it measures" in " ".join(top["embedded"].split())
-    assert "No number of it measures" not in " ".join(top["manifest"].split())
+    assert "None of its numbers measures" in " ".join(top["embedded"].split())
+    assert "None of its numbers measures" not in " ".join(top["manifest"].split())
 
 
 def test_the_page_leads_to_the_report_and_the_pairs(workflow_run):
@@ -511,7 +511,7 @@ def test_what_is_not_made_is_left_out_with_the_command(workflow_run):
 
 
 def test_versions_are_those_of_the_results(workflow_run, page):
-    shown, _ = page.table("What made the results")
+    shown, _ = page.table("Code and settings behind the results")
     found = {row[0]: row[1:] for row in shown}
     assert found.keys() == {"reports", *STAGES, "masks default"}
     for name in STAGES:
@@ -658,7 +658,7 @@ def test_evaluation_and_ablation_are_shown_where_they_are(workflow_run, evaluate
         ["mine", "ours", "61.2 | 61.2–61.2", "61.2 | 61.2–61.2", "61.2 | 61.2–61.2", "70.0", "–"],
         ["ROSALIA", "paper", "71.2", "–", "–", "–", "–"],
     ]
-    changed, _ = page.table("What the wordings of each persona change")
+    changed, _ = page.table("Change by the wordings of each persona")
     assert changed == [
         ["mine, layperson", *["-2.4 | -5.0 to +0.3"] * 5],
         ["mine, all personas", *["-2.4"] * 5],
@@ -755,7 +755,7 @@ def test_nothing_is_wider_than_the_window(name, size, phone, chromium, workflow_
     assert chromium.complaints == []
 
 
-@pytest.mark.parametrize("caption", ["Recall of grounding", "Beside the truth"])
+@pytest.mark.parametrize("caption", ["Recall of grounding", "Comparison with the truth"])
 def test_a_phone_shows_the_average_of_a_wide_table(caption, chromium, workflow_run):
     """Without scrolling: the column of the average, or of all, ends inside the window."""
     chromium.window(*PHONE, phone=True)

@@ -242,7 +242,7 @@ def test_permissions_of_a_user_are_asked_before_any_job(tmp_path):
 def test_a_file_in_a_folders_place_is_told(tmp_path):
     refuse_unwritable(tmp_path)
     (tmp_path / "results").write_text("")
-    with pytest.raises(UserError, match="results is a file where a run keeps a folder: rename it"):
+    with pytest.raises(UserError, match="results is a file, but a run needs a folder of that name: rename it"):
         refuse_unwritable(tmp_path)
 
 

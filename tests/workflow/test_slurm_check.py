@@ -95,7 +95,7 @@ def test_a_cluster_that_has_all_lacks_nothing(found):
         ({"known": {"short": {"max_gpu": 9}, "big": {"max_gpu": 1}}}, "partition short", "it has no GPU"),
         ({"sinfo": NODES.replace("REQUEUE", "GANG,CANCEL")}, "partition big", "name another"),
         ({"programs": {"sacct"}}, "environments", "--sdm env-modules"),
-        ({"profile": replace(PROFILE, resources={})}, "groups", "put it back"),
+        ({"profile": replace(PROFILE, resources={})}, "groups", "add it again"),
         ({"orphans": ["cxr-ils_1", "cxr-ils_2"]}, "earlier runs", "scancel --name=cxr-ils_1,cxr-ils_2"),
     ],
 )
@@ -182,8 +182,8 @@ def test_a_last_try_without_enough_memory_is_told_and_is_no_lack(found):
     told = {one.what: one for one in found(last=last)}
     assert all(one.good for one in told.values())
     assert told["memory at try 3"].told == (
-        "anomaly-gpu, frames: up to 600,000 MB, more than their partition grants; should it come to that, SLURM "
-        "refuses it: set compute.max_memory_mb: 192000"
+        "anomaly-gpu, frames: up to 600,000 MB, more than their partition grants; SLURM would "
+        "refuse such a try: set compute.max_memory_mb: 192000"
     )
     capped = [replace(job, memory_mb=192000) for job in last]
     assert "memory at try 3" not in {one.what for one in [*found(), *found(last=capped)]}
@@ -283,12 +283,12 @@ def test_what_a_profile_leaves_out_has_the_executors_default(tmp_path, text, exp
     ("text", "words"),
     [
         (None, "there is no"),
-        ("a: [", "is no YAML at line 1: correct it"),
-        ("- sdm", "is no list of `key: value`"),
+        ("a: [", "is not YAML at line 1: correct it"),
+        ("- sdm", "is not a list of `key: value`"),
         ("retries: often", "retries is 'often': write a whole number from 0 on"),
         ("retries: -1", "retries is -1"),
         ("slurm-init-seconds-before-status-checks: 0", "status-checks is 0: write a whole number from 1 on"),
-        ("default-resources: 5", "default-resources is no list of `name: value`"),
+        ("default-resources: 5", "default-resources is not a list of `name: value`"),
     ],
 )
 def test_a_mistake_in_the_profile_is_one_sentence(tmp_path, text, words):
@@ -313,7 +313,7 @@ def test_a_mistake_in_the_profile_is_one_sentence(tmp_path, text, words):
         ("partitions: {gpu: {max_gpu: many}}", "max_gpu of gpu is 'many': write a number"),
         ("partitions: {gpu: {max_mem_mb: }}", "max_mem_mb of gpu is None"),
         ("partitions: {cpu: {max_runtime: soon}}", "Invalid time format: 'soon'"),
-        ("partitions: {cpu: {}", "is no YAML"),
+        ("partitions: {cpu: {}", "is not YAML"),
     ],
 )
 def test_a_mistake_in_the_partitions_is_one_sentence(tmp_path, text, words):
@@ -597,7 +597,7 @@ WELL = {
         (WELL | {"fault": ""}, True, "gpu07: 2 x NVIDIA H100, torch 2.8.0+cu128 for CUDA 12.8, the driver is 550.54.1"),
         (
             WELL | {"fault": "it sees 2 of 4 GPUs"}, False,
-            "on gpu07 (torch 2.8.0+cu128 for CUDA 12.8, the driver is 550.54.14): it sees 2 of 4 GPUs: mend the node",
+            "on gpu07 (torch 2.8.0+cu128 for CUDA 12.8, the driver is 550.54.14): it sees 2 of 4 GPUs: repair the node",
         ),
         (WELL | {"cuda": "", "driver": "", "fault": "no"}, False, "2.8.0+cu128 without CUDA, no NVIDIA driver is"),
         (None, False, "a job with 4 GPUs in this environment fails, and says: No module named 'torch'"),

@@ -139,11 +139,11 @@ def test_a_locked_folder_is_told_in_our_words(monkeypatch):
 
 LOST = [
     (lambda: compat.run_one_by_one(object()), None, "groups of jobs ask SLURM for more than they need"),
-    (lambda: compat.submits_to_slurm(object()), True, "so it is taken to"),
+    (lambda: compat.submits_to_slurm(object()), True, "so it is assumed to"),
     (lambda: compat.default_resources(object()), {}, "replaces slurm_extra of the profile"),
-    (lambda: compat.touches(object()), False, "--touch is not seen"),
-    (lambda: compat.planned_jobs(object()), [], "not looked at before it"),
-    (lambda: compat.tell_dry_runs_in_full(object()), None, "a dry run shows the messages of jobs alone"),
+    (lambda: compat.touches(object()), False, "--touch is not detected"),
+    (lambda: compat.planned_jobs(object()), [], "not checked before the run"),
+    (lambda: compat.tell_dry_runs_in_full(object()), None, "a dry run shows only the messages of jobs"),
 ]
 
 
@@ -160,7 +160,7 @@ def test_without_the_internal_a_line_says_what_is_lost_and_the_run_goes_on(caplo
     ("module", "name", "touch", "lost"),
     [
         (snakemake.jobs, "GroupJob", compat.tell_why_groups_fail, "why a group of jobs failed is not printed"),
-        (snakemake.exceptions, "LockException", compat.tell_of_locks, "is told in Snakemake's own words"),
+        (snakemake.exceptions, "LockException", compat.tell_of_locks, "is reported in Snakemake's own words"),
     ],
     ids=["GroupJob", "LockException"],
 )

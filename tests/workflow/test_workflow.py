@@ -271,7 +271,8 @@ def test_the_report_is_made_offline(workflow_run, tmp_path):
     )
     # Snakemake shows them by name: the numbers keep the order of reading
     assert sorted(categories) == [
-        "1 From images to pairs", "2 Dataset", "3 Recall", "4 Cases", "5 Beside the truth", "7 Costs", "8 Versions",
+        "1 From images to pairs", "2 Dataset", "3 Recall", "4 Cases", "5 Comparison with the truth", "7 Costs",
+        "8 Versions",
     ]  # fmt: skip
     for category, parts in categories.items():
         for part, paths in parts.items():

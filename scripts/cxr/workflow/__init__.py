@@ -1,1 +1,1 @@
-"""What the rules and the command line need, and no stage: settings, params, code digests, checks before a run."""
+"""Modules for the rules and the command line, which no stage imports: settings, params, code digests, checks."""

@@ -1,9 +1,8 @@
-"""What made a file: a digest of the code behind it.
+"""Digest the code behind a rule.
 
-Snakemake tracks a script file by its modification time and the modules it imports not at all. ``code_digest`` covers
-the script, every local module it imports (transitively) and the resource files those declare, by meaning and relative
-path, so that an edit re-runs exactly the stages that use it, and a touch, clone, copy or reworded comment re-runs
-nothing.
+Snakemake tracks a script by its modification time and does not track its imports. ``code_digest`` covers the script,
+every local module that it imports (transitively) and the resource files that these declare, by meaning and relative
+path. So an edit re-runs exactly the stages that use it, and a touch, clone, copy or reworded comment re-runs nothing.
 """
 
 import ast
@@ -17,13 +16,13 @@ from cxr.workflow.code_meaning import Known, joined
 
 _IMPORT = re.compile(r"^[ \t]*((?:from[ \t]+[\w.]+[ \t]+)?import\b[ \t]*(?:\([^)]*\)|[^\n]*))", re.MULTILINE)
 _NOT_CUT = re.compile(r"[:;][ \t]*(?:from|import)\b|\b(?:from|import)\b[^\n]*\\\n")
-"""An import that shares its line with something else, or continues after a backslash."""
+"""An import that shares its line with other code, or continues after a backslash."""
 
 _known = Known()
 
 
-# The rules' digests share most modules: to read, parse and look up each anew took most of the parse of the workflow. So
-# every file is read once in a process.
+# The rules' digests share most modules. Reading and parsing them for each rule took most of the workflow's parse time,
+# so every file is read once per process.
 @cache
 def _module_file(name: str, root: Path) -> Path | None:
     base = root.joinpath(*name.split("."))
@@ -31,7 +30,7 @@ def _module_file(name: str, root: Path) -> Path | None:
 
 
 def imported_names(path: Path) -> frozenset[str]:
-    """Return the absolute module names a Python file imports anywhere, ``from a import b`` giving ``a`` and ``a.b``."""
+    """Return the absolute names of all modules that a file imports; ``from a import b`` gives ``a`` and ``a.b``."""
     names: set[str] = set()
     for node in ast.walk(_imports_in(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -43,10 +42,10 @@ def imported_names(path: Path) -> frozenset[str]:
 
 
 def _imports_in(source: str) -> ast.Module:
-    """Return the import statements of a source, parsed; of a source that they cannot be cut out of, all of it.
+    """Return the parsed import statements of a source, or the whole source if they cannot be cut out.
 
-    Every job of a cluster does this at its start, and to parse all of every module took half of that. A line of a text
-    in quotes that reads like an import counts as one: that is a module too many in a digest, never one too few.
+    Every job of a cluster does this at its start, and parsing whole modules took half of that time. A line of a string
+    that looks like an import counts as one: a digest may cover a module too many, never one too few.
     """
     try:
         if not _NOT_CUT.search(source):
@@ -68,7 +67,7 @@ def local_sources(script: Path, root: Path = SCRIPTS) -> list[Path]:
 
 @cache
 def _local_imports(path: Path, root: Path) -> frozenset[Path]:
-    """Return the modules under ``root`` that a file names itself, and the packages that they are in."""
+    """Return the modules under ``root`` that a file imports directly, and their packages."""
     files = set()
     for name in imported_names(path):
         parts = name.split(".")
@@ -88,7 +87,7 @@ def _meaning(path: Path) -> bytes:
 
 
 def remember(file: Path) -> None:
-    """Take digests of files that are as they were from ``file``; :func:`keep` writes it. Call it before any digest."""
+    """Reuse the digests of unchanged files from ``file``; :func:`keep` writes it. Call it before any digest."""
     global _known
     _known = Known(file)
 
@@ -101,7 +100,7 @@ def keep() -> None:
 def resource_files(source: Path) -> list[Path]:
     """Return the files of ``resources/`` that a module declares: ``RESOURCE_FILES = ("organs/lite.onnx", "lexicon")``.
 
-    A folder stands for every file in it.
+    A folder means every file in it.
     """
     paths = [RESOURCES / name for name in _declared(source)]
     return [file for path in paths for file in (path.rglob("*") if path.is_dir() else [path]) if file.is_file()]
@@ -109,7 +108,7 @@ def resource_files(source: Path) -> list[Path]:
 
 @cache
 def _declared(source: Path) -> tuple[str, ...]:
-    if "RESOURCE_FILES" not in source.read_text(encoding="utf-8"):  # to parse every module takes half of a parse
+    if "RESOURCE_FILES" not in source.read_text(encoding="utf-8"):  # parsing every module would double the parse
         return ()
     named = assigned(source).get("RESOURCE_FILES")
     return () if named is None else tuple(ast.literal_eval(named))
@@ -117,9 +116,9 @@ def _declared(source: Path) -> tuple[str, ...]:
 
 @cache
 def code_digest(script: str, *modules: str) -> str:
-    """Digest a script of ``scripts/``, the modules it imports, and the resource files that those declare.
+    """Digest a script of ``scripts/``, the modules that it imports, and the resource files that these declare.
 
-    ``modules`` names what is imported only at run time, an engine chosen by name: ``"cxr.imaging.organs.lite"``.
+    ``modules`` names modules imported only at run time, such as an engine: ``"cxr.imaging.organs.lite"``.
     """
     sources = set(local_sources(SCRIPTS / script))
     for name in modules:

@@ -1,8 +1,8 @@
-"""Digests of what a file means: of code without docstrings, comments and layout, of YAML its data, of others the bytes.
+"""Digest the meaning of a file: code without docstrings, comments and layout; the data of YAML; the bytes of others.
 
-So a reworded comment re-runs nothing, and ``30.0`` turned into ``31.0`` what uses it. The serialisation is our own, for
-Python's differs from version to version: fields without a value are left out, so that a new version's new fields change
-no digest.
+So a reworded comment re-runs nothing, and a change of ``30.0`` to ``31.0`` re-runs its users. The serialisation is our
+own, because Python's differs between versions. Fields without a value are left out, so that new fields of a new version
+change no digest.
 """
 
 import ast
@@ -16,14 +16,14 @@ from pathlib import Path
 import yaml
 
 VERSION = 1
-"""Of the rules below; another one makes every digest anew."""
+"""Version of the rules below; a new version changes every digest."""
 SETTLED_NS = 2_000_000_000
-"""Age from which a file's size and time tell that it is unchanged: clocks of file systems tick coarsely."""
+"""Age above which size and time prove a file unchanged; clocks of file systems are coarse."""
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def meaning(path: Path) -> bytes:
-    """Return the digest of a file's meaning; of one that cannot be parsed, of its bytes."""
+    """Return the digest of a file's meaning, or of its bytes if it cannot be parsed."""
     content = path.read_bytes()
     try:
         if path.suffix == ".py":
@@ -51,7 +51,7 @@ def _words(node: ast.AST) -> Iterator[str]:
 
 
 def _what_counts(node: ast.AST, name: str) -> object:
-    """Return a field of a node; of ``Column(type, sentence, unit)`` the type alone, for the rest is said to people."""
+    """Return a field of a node; of ``Column(type, sentence, unit)`` only the type, because the rest only documents."""
     value = getattr(node, name, None)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Column":
         return {"args": value[:1], "keywords": []}.get(name, value) if isinstance(value, list) else value
@@ -59,12 +59,12 @@ def _what_counts(node: ast.AST, name: str) -> object:
 
 
 def _is_remark(node: ast.AST) -> bool:
-    """Return whether a statement is a bare text: a docstring, of a name or of a module, class or function."""
+    """Return whether a statement is a bare string: a docstring of a name, module, class or function."""
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 
 class Known:
-    """Digests by path, size and time, kept in a file, so that each of a cluster's jobs need not parse every module."""
+    """Digests by path, size and time, kept in a file, so that a cluster's jobs need not parse every module."""
 
     def __init__(self, file: Path | None = None):
         self._file = file
@@ -75,7 +75,7 @@ class Known:
             if held.get("version") == VERSION:
                 self._held = dict(held["files"])
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            pass  # it is made anew
+            pass  # it is rewritten
 
     def digest(self, path: Path) -> bytes:
         """Return the digest of a file's meaning."""
@@ -89,7 +89,7 @@ class Known:
         return bytes.fromhex(held[2])
 
     def keep(self) -> None:
-        """Write what was asked for, if there is something new and the file's folder takes it."""
+        """Write the digests if there are new ones and the file's folder is writable."""
         if self._file is None or self._used.items() <= self._held.items():
             return
         new = self._file.with_name(f"{self._file.name}.{os.getpid()}.new")

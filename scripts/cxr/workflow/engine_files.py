@@ -1,15 +1,15 @@
-"""What the workflow must know of an engine before any job.
+"""Read an engine's declarations, which the workflow needs before any job.
 
-Its module declares it in literals, which are read without importing it (its libraries may be in the job's environment
-alone):
+Its module declares them in literals, which are read without importing it (only the job's environment may have its
+libraries):
 
-INPUTS: {name: path} of files that it reads besides its stage's inputs, made by other rules.
-INSTEAD: the name of one of its own settings, a folder that replaces all ``INPUTS`` where it is given.
-FILES: names among its own settings that are a user's files; they become inputs.
-SOURCES: such names too, but of files that only rules of the engine's own read.
-GPU: whether it wants one.
+INPUTS: {name: path} of files that it reads besides its stage's inputs; other rules make them.
+INSTEAD: the name of one of its own settings: a folder that replaces all ``INPUTS`` if it is given.
+FILES: names of its own settings that are a user's files; they become inputs.
+SOURCES: the same for files that only the engine's own rules read.
+GPU: whether it needs a GPU.
 
-Rule files alone read this, and no stage: what is changed here re-runs nothing by itself.
+Only rule files use this module, and no stage: an edit here re-runs nothing by itself.
 """
 
 import ast
@@ -24,7 +24,7 @@ from cxr.base.paths import SCRIPTS
 
 @cache
 def package_of(stage: str) -> str:
-    """Return the package of a stage, ``"cxr.imaging.organs"``; its name is that of one folder of one wing."""
+    """Return the package of a stage, ``"cxr.imaging.organs"``; a stage's name is a folder's name in one wing."""
     (folder,) = (SCRIPTS / "cxr").glob(f"*/{stage}/__init__.py")
     return ".".join(folder.parent.relative_to(SCRIPTS).parts)
 
@@ -42,9 +42,9 @@ def _assigned(package: str, name: str) -> dict[str, ast.expr]:
 
 
 def engine_inputs(stage: str, name: str, own: dict | None = None) -> dict[str, str]:
-    """Return {name: path} of what an engine reads besides its stage's inputs.
+    """Return {name: path} of the files that an engine reads besides its stage's inputs.
 
-    Raises UserError for a user's file that is not there.
+    Raises UserError for a user's file that is missing.
     """
     package = package_of(stage)
     folder = (own or {}).get(declared(package, name, "INSTEAD", None))
@@ -54,9 +54,9 @@ def engine_inputs(stage: str, name: str, own: dict | None = None) -> dict[str, s
 
 
 def engine_sources(stage: str, name: str, own: dict | None = None) -> dict[str, str]:
-    """Return {name: path} of a user's files that rules of the engine's own read.
+    """Return {name: path} of a user's files that the engine's own rules read.
 
-    Raises UserError for one that is not there.
+    Raises UserError for a missing file.
     """
     return _users_files(stage, name, own, "SOURCES")
 

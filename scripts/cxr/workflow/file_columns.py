@@ -1,4 +1,4 @@
-"""The columns of the tables that stages write, for docs/reference/files.md."""
+"""Fill docs/reference/files.md with the columns of the tables that stages write."""
 
 import re
 

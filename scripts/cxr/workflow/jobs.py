@@ -1,4 +1,4 @@
-"""What a rule says of its job: its function, resources that grow with each try, the warning before a time limit."""
+"""Helpers of rules: a job's function, resources that grow with each try, the warning before a time limit."""
 
 import ast
 from collections.abc import Callable, Mapping
@@ -11,32 +11,31 @@ SCRIPT = "job.py"
 def job(function: str, *chosen: str) -> dict[str, str]:
     """Return the params that name a rule's function and the digest of the code behind it.
 
-    ``function``: "ils.masks.sweep.run_shard", below ``cxr``; ``chosen``: modules that it imports by a name from the
-    settings, an engine: "imaging.organs.lite". A change of the code's meaning runs the rule again.
+    ``function``: "ils.masks.sweep.run_shard", below ``cxr``; ``chosen``: modules that it imports by a name in the
+    settings, such as an engine: "imaging.organs.lite". A change of the code's meaning re-runs the rule.
     """
     modules = (function.rpartition(".")[0], *chosen)
     return {"function": function, "code": code_digest(SCRIPT, *(f"cxr.{name}" for name in modules))}
 
 
 def growing(amount: int | Callable[[object], int], most: int) -> Callable:
-    """Return a rule's resource that is ``amount`` at the first try, twice that at the second and so on, up to ``most``.
+    """Return a rule's resource: ``amount`` at the first try, twice that at the second and so on, up to ``most``.
 
     ``amount`` may depend on the job's wildcards.
 
-    A job that ran out of memory or of time is tried again with more, as often as the profile's ``retries`` says. More
-    than a partition allows or a node has must not be asked for: SLURM refuses such a try or lets it wait for ever,
-    whatever the one before failed of.
+    A job that ran out of memory or time is tried again with more, as often as the profile's ``retries`` says. A try
+    must not ask for more than a partition allows or a node has: SLURM would refuse it or let it wait for ever.
     """
     first = amount if callable(amount) else lambda wildcards: amount
     return lambda wildcards, attempt: min(first(wildcards) * attempt, most)
 
 
 def warned(defaults: Mapping | None, seconds: int) -> str:
-    """Return what a job asks of sbatch so that it is warned ``seconds`` before its time limit, with SIGURG.
+    """Return the sbatch options that warn a job by SIGURG ``seconds`` before its time limit.
 
-    The warning goes to all processes of the job's step, and ends none that does not ask for it: SIGTERM or SIGUSR1
-    would end the shell that the executor starts there, and SLURM kills what is left of a step whose first process
-    ended. ``defaults``: the profile's default-resources, whose slurm_extra a rule's own would replace: both are asked.
+    The warning goes to all processes of the job's step and ends none without a handler. SIGTERM or SIGUSR1 would end
+    the shell that the executor starts there, and SLURM kills the rest of a step whose first process ended.
+    ``defaults``: the profile's default-resources; a rule's own slurm_extra would replace theirs, so both are returned.
     """
     given = (defaults or {}).get("slurm_extra")
     raw = "" if given is None else str(getattr(given, "raw", given) or "")

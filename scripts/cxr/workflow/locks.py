@@ -1,4 +1,4 @@
-"""Locks that a killed run left in a folder: who holds one, and the command that frees it."""
+"""Explain the lock that a killed run left in a folder: who holds it, and the command that frees it."""
 
 import os
 import platform
@@ -10,15 +10,15 @@ from cxr.workflow.slurm.orphans import refuse_orphans
 
 
 def lock_told(directory: Path, arguments: list[str], python: str) -> str:
-    """Return what to do about the lock of a folder; ``arguments``, ``python``: how Snakemake was started."""
+    """Return advice on a folder's lock; ``arguments``, ``python``: how Snakemake was started."""
     if at_work := workers(directory):
         return f"{directory} is in use: Snakemake works in it as process {at_work[0]}; wait for that, or end it"
     program = [arguments[0]] if Path(arguments[0]).name == "snakemake" else [python, "-m", "snakemake"]
     command = shlex.join([*program, *arguments[1:], "--unlock"])
     told = (
         f"{directory} is locked by a run that was killed: no Snakemake on {platform.node()} works in it. If none does "
-        f"on another machine either, free it with\n\n    {command}\n\nand start again: what is finished stays, what "
-        "was half done is made again"
+        f"on another machine either, free it with\n\n    {command}\n\nand start again: finished files stay, "
+        "half-finished ones are remade"
     )
     try:
         refuse_orphans(directory, submits=False)
@@ -28,13 +28,13 @@ def lock_told(directory: Path, arguments: list[str], python: str) -> str:
 
 
 def workers(directory: Path) -> list[int]:
-    """Return the processes of Snakemake on this machine, but for this one, that work in a folder."""
+    """Return the other Snakemake processes on this machine that work in a folder."""
     here, found = os.path.realpath(directory), []
     for process in Path("/proc").glob("[0-9]*"):
         try:
             words = (process / "cmdline").read_bytes().split(b"\0")
             at = os.path.realpath(process / "cwd")
-        except OSError:  # it ended, or is another user's
+        except OSError:  # it ended, or belongs to another user
             continue
         if at == here and any(Path(os.fsdecode(word)).name == "snakemake" for word in words[:4]):
             found.append(int(process.name))

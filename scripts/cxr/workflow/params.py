@@ -1,4 +1,4 @@
-"""From the settings to what each rule passes on: plain builtins, and no stage another stage's keys."""
+"""Convert the settings to each rule's params: builtins, and for each stage only its own keys."""
 
 from pathlib import Path
 
@@ -12,27 +12,27 @@ from cxr.workflow.settings.inputs import DEFAULT_SHARDS, EMBEDDED_SHARDS
 from cxr.workflow.settings.rosalia import FILE_ADAPTERS
 
 DATASET = ("ctr_negative_max", "unknown_words_max", "global_share", "opacity_inference_share", "kinds", "one_answer")
-"""Keys of the section ``dataset`` that no mask depends on, and the two both stages heed."""
+"""Keys of the section ``dataset`` that no mask depends on, and the two keys that both stages use."""
 READING = ("sections", "section_overrides", "max_characters")
-"""Keys of the section ``reports`` that decide which text is read, whatever the engine."""
+"""Keys of the section ``reports`` that decide which text every engine reads."""
 ENGINE_STAGES = ("reports", "organs", "anomaly", "anatomy", "boxes", "paraphrase", "training")
 """The stages with a choice of engines."""
 ENGINE_SECTIONS = ("chexmask", "radedit", "cxas", "ultralytics", "scaled_yolov4", "lite", "rosalia")
-"""Sections of a stage's settings that belong to the engine of that name."""
+"""Sections of a stage's settings that belong to the engine of the same name."""
 SAME_TUPLES = {"both": "vllm"}
-"""Engines of the reports whose tuples are another's: ``both`` only compares them, so that it re-runs nothing."""
+"""Report engines that use another engine's tuples: ``both`` only compares them, so it re-runs nothing."""
 PICTURES = ("conversation", "max_length", "fit", "published_mismatch")
-"""Keys of the section ``training`` that a model must be asked with too."""
+"""Keys of the section ``training`` that a model must also be asked with."""
 LANGUAGE_MODEL = (
     "transport", "model", "revision", "context", "max_tokens", "dtype", "temperature", "retries", "retry_temperature"
 )  # fmt: skip
-"""Keys that an answer of a language model depends on."""
+"""Keys that a language model's answer depends on."""
 PAGES = ("experts", "positives", "negatives", "seed", "jpeg_quality")
 """Keys of the section ``review`` that the experts' pages depend on."""
 MERGE = ("experts", "unsampled", "interval", "replicates", "seed")
-"""Keys of it that what is made of the sheets depends on."""
+"""Keys of it that the merge of the sheets depends on."""
 ASKED = ("image", "instruction", "run", "study")
-"""What `snakemake predict --config` and `snakemake explain --config` take; no settings."""
+"""Keys of `snakemake predict --config` and `snakemake explain --config`, which are not settings."""
 EMBEDDED_MANIFEST = "results/phantom/manifest.csv"
 EMBEDDED_TRUTH = "results/phantom/truth.h5"
 
@@ -40,7 +40,7 @@ EMBEDDED_TRUTH = "results/phantom/truth.h5"
 def stage_options(settings: Settings) -> dict[str, dict]:
     """Return {stage: options}: the params of the stage's rule, the fields of its options' class."""
     plain = settings.model_dump(mode="json", by_alias=True)
-    plain["training"].pop("runs")  # which rules there are, not what one of them does
+    plain["training"].pop("runs")  # decides which rules there are, not what a rule does
     for files in ("predictions", "reviewed"):
         plain["evaluation"].pop(files)
     seed, masks, dataset = plain["seed"], plain["masks"], plain["dataset"]
@@ -99,24 +99,24 @@ def stage_options(settings: Settings) -> dict[str, dict]:
 
 
 def text_withheld(plain: dict) -> bool:
-    """Whether pages may quote no report (``release.withhold``); those of the embedded cohort are nobody's."""
+    """Whether pages must not quote reports (``release.withhold``); the embedded cohort's may always be quoted."""
     return plain["cohort"]["source"] != "embedded" and "report_text" in plain["release"]["withhold"]
 
 
 def _stage(name: str, plain: dict, **shared: object) -> dict:
-    """Return a stage's own keys, and as ``own`` the section of the chosen engine alone, with ``shared`` keys."""
+    """Return a stage's own keys, with the chosen engine's section as ``own``, and the ``shared`` keys."""
     keys = {key: value for key, value in plain[name].items() if key not in ENGINE_SECTIONS}
     section = plain[name].get(keys["engine"]) if keys["engine"] in ENGINE_SECTIONS else None
     return keys | {"own": section | shared if section else {}}
 
 
 def _measured(settings: Settings, plain: dict) -> dict[str, dict]:
-    """Return what the stages take that measure others: the sweep over thresholds, the agreement with people."""
+    """Return the options of the stages that measure others: the sweep over thresholds, the agreement."""
     return _ablation(settings, plain) | _agreement(settings, plain)
 
 
 def _agreement(settings: Settings, plain: dict) -> dict[str, dict]:
-    """Return how one reference is compared, how all are scored, and how the figures are drawn."""
+    """Return the options for comparing one reference, for scoring all, and for the figures."""
     section = plain["agreement"]
     comparing = ("box_iou", "same_box", "anomaly_steps", "confidence_steps")
     return {
@@ -127,7 +127,7 @@ def _agreement(settings: Settings, plain: dict) -> dict[str, dict]:
 
 
 def _ablation(settings: Settings, plain: dict) -> dict[str, dict]:
-    """Return what the table of all threshold sets and grid points takes, and what its figures do."""
+    """Return the options of the table of all threshold sets and grid points, and of its figures."""
     thresholds, grid = settings.thresholds, settings.thresholds.grid
     sets = {name: chosen.model_dump() for name, chosen in thresholds.all_sets().items()}
     axes = [{"part": part, "tau": tau, "values": values} for part, tau, values in grid.axes()]
@@ -138,27 +138,27 @@ def _ablation(settings: Settings, plain: dict) -> dict[str, dict]:
 
 
 def _paraphrase(plain: dict) -> dict:
-    """Return who words how many paraphrases, and what an answer of the engine vllm depends on."""
+    """Return the personas, the number of paraphrases, and the settings that answers of the engine vllm depend on."""
     section = dict(plain["paraphrase"])
     llm = section.pop("llm")
     return section | {"own": _model("paraphrase.llm", llm, plain["seed"]) if section["engine"] == "vllm" else {}}
 
 
 def _inference(plain: dict) -> dict:
-    """Return how a model is asked, in the number type that it was trained in; split and persona are wildcards."""
-    training, jobs = plain["training"], ("split", "paraphrases")  # which jobs there are, not what one does
+    """Return how a model is asked, in the number type of its training; split and persona are wildcards."""
+    training, jobs = plain["training"], ("split", "paraphrases")  # these decide which jobs there are
     asking = {key: value for key, value in plain["inference"].items() if key not in jobs}
     asking |= {"dtype": training[training["engine"]]["dtype"], "persona": "", "seed": plain["seed"]}
     return {name: training[name] for name in PICTURES} | asking
 
 
 def _model(key: str, llm: dict, seed: int) -> dict:
-    """Return what an answer of the language model of the section ``key`` depends on; not how it is run."""
+    """Return the settings of the section ``key`` that a language model's answer depends on, without its execution."""
     return {name: llm[name] for name in LANGUAGE_MODEL} | {"key": key, "seed": seed}
 
 
 def data(settings: Settings, shards: list[str]) -> dict[str, dict]:
-    """Return {set: index, masks, frames, pictures}: the files that its pairs name; pictures are a release's images."""
+    """Return {set: index, masks, frames, pictures}: the files that its pairs use; pictures are a release's images."""
     own = {name: f"results/masks/{name}" for name in settings.thresholds.all_sets()}
     found = {
         name: {
@@ -177,7 +177,7 @@ def data(settings: Settings, shards: list[str]) -> dict[str, dict]:
 
 
 def references(settings: Settings) -> dict[str, dict]:
-    """Return {reference: what its rule is told of it}; without any, the embedded cohort's own truth is one."""
+    """Return {reference: its rule's options}; by default the embedded cohort's truth is the only reference."""
     found = {name: given.model_dump() | {"name": name} for name, given in settings.agreement.references.items()}
     if not found and settings.cohort.source == "embedded":
         truth = {"format": "painted", "path": EMBEDDED_TRUTH, "classes": {}, "image_id": "{stem}"}
@@ -191,18 +191,18 @@ def formats(settings: Settings) -> list[str]:
 
 
 PUBLISHED_BY = "rosalia"
-"""Engine of ``training`` by whose settings a published model is asked."""
+"""Engine of ``training`` whose settings are used to ask a published model."""
 BESIDE = {"lisa": "LISA-7B"}
-"""Published models whose scores the paper prints under a name of their own; all else stands beside ROSALIA's."""
+"""Published models with their own scores in the paper; all other models are shown beside ROSALIA's."""
 
 
 def runs(settings: Settings) -> dict[str, dict]:
-    """Return {run: what its rules are told}.
+    """Return {run: its rules' options}.
 
-    train, thresholds, test: the lines it is trained on, and the sets of its dataset and its test; trained: whether it
-    is; engine: of ``training``; weights: the published model that it is or starts from; asking: options of the stage
-    inference that depend on the run; beside: the model of the paper whose scores stand beside its own;
-    wordings: the paraphrases that it is trained on too, [] for none.
+    train, thresholds, test: the lines that it is trained on, and the sets of its dataset and its test; trained: whether
+    it is trained; engine: of ``training``; weights: the published model that it is or starts from; asking: options of
+    the stage inference that depend on the run; beside: the paper's model whose scores are shown beside its own;
+    wordings: the paraphrases that it is also trained on, [] for none.
     """
     found = {}
     for name, run in settings.training.named_runs().items():
@@ -223,9 +223,9 @@ def runs(settings: Settings) -> dict[str, dict]:
 
 
 def starts(known: dict[str, dict], files: dict[str, str], published: dict[str, str]) -> dict[str, dict[str, str]]:
-    """Return {run: files that its model is made of}, by the names of the engine's ``INPUTS``.
+    """Return {run: files that its model is made from}, by the names of the engine's ``INPUTS``.
 
-    ``known``: of :func:`runs`; ``files``: what the engine reads; ``published``: what a published model is made of.
+    ``known``: of :func:`runs`; ``files``: the engine's inputs; ``published``: the inputs of a published model.
     """
     found = {}
     for name, run in known.items():
@@ -240,9 +240,9 @@ def wordings_of(thresholds: str) -> str:
 
 
 def check_files(settings: Settings, image: str) -> None:
-    """Raise UserError for a file or folder that the model half or the whole run is given and that is not there.
+    """Raise UserError for a missing file or folder in the settings of the model half or the whole run.
 
-    ``image``: the picture that `snakemake predict` is asked about, or "".
+    ``image``: the image of `snakemake predict`, or "".
     """
     for name, run in settings.training.runs.items():
         if run.lines:
@@ -255,7 +255,7 @@ def check_files(settings: Settings, image: str) -> None:
         existing(f"agreement.references.{name}.path", reference.path)
     if settings.release.salt and "ids" in settings.release.kinds():
         secret("release.salt", settings.release.salt)
-    if settings.release.test and not settings.release.test.startswith("results/"):  # that is made by a rule
+    if settings.release.test and not settings.release.test.startswith("results/"):  # a rule makes such a file
         for name in settings.thresholds.build:
             existing_file("release.test", settings.release.test.replace("{thresholds}", name))
     if settings.evaluation.reviewed:
@@ -271,7 +271,7 @@ def check_files(settings: Settings, image: str) -> None:
 
 
 def sheets(settings: Settings) -> list[str]:
-    """Return the files of ``review.sheets``, of a folder its CSV files. Raises UserError for what is not there."""
+    """Return the files of ``review.sheets``, and the CSV files of its folders. Raises UserError for missing ones."""
     found = []
     for name in settings.review.sheets:
         path = Path(name)
@@ -304,9 +304,9 @@ def _predictions(name: str, adapter: str, path: str) -> dict:
 
 
 def asked(config: dict, known: dict) -> dict:
-    """Return what `snakemake predict --config` was given: image, instructions, run (the first of ``known`` if none).
+    """Return the keys of `snakemake predict --config`: image, instructions, run (by default the first of ``known``).
 
-    These are no settings: what is made of them depends on nothing else that is set. Raises UserError for another run.
+    They are not settings. Raises UserError for an unknown run.
     """
     given, run = config.get("instruction", []), str(config.get("run") or next(iter(known)))
     if run not in known:

@@ -1,4 +1,4 @@
-"""What the rules take from the settings: one namespace, made at the parse, before any job."""
+"""The plan: one namespace with everything that the rules take from the settings, made at the parse."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,29 +18,29 @@ from cxr.workflow.preflight import shown
 from cxr.workflow.settings import Settings, read
 
 BY_SHARD = ("frames", "reports", "organs", "anomaly", "anatomy", "boxes")
-"""Stages whose exclusions come shard by shard."""
+"""Stages with one ledger of exclusions per shard."""
 BY_THRESHOLDS = ("masks", "dataset")
-"""Stages whose exclusions come by threshold set."""
+"""Stages with one ledger of exclusions per threshold set."""
 PAGE_TABLES = ("splits", "funnel", "conservation", "counts", "recall")
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything a rule may ask. Paths are below the folder in which Snakemake works.
+    """Everything that a rule may read. Paths are relative to Snakemake's working directory.
 
-    settings: the checked settings. options: {stage: its own settings as plain builtins}; a rule takes its stage's and
-    no other's, so that a change runs that stage and what follows from it again. engines: {stage: engine}.
-    shards, splits, sets ({threshold set: its thresholds}), build (those that are built), layouts (those in the layout
-    of the authors' release), reviewed (the one that experts review), tables (names).
-    cohort_files, engine_files, engine_sources: the inputs of the cohort's rule, and of each stage's engine.
-    runs, trained, published: the models; starts: {run: files it is made of}; data: {set: files its pairs name}.
-    evaluated, predictions_of, split, personas: what is scored, whose predictions are read, on which split, in whose
-    wordings. weights, weights_needed, placed: params of the rules that fetch weights, which are needed, and the files
-    that the user placed. sheets, references, predict, explain, shown, besides: what `review`, `agreement`, `predict`,
-    `explain`, the page and the target of the reports were given; formats: the modules that read the references.
-    gpus, model_mb, gpu_of: GPUs and megabytes of each stage and run; groups: the SLURM group of each stage, where GPU
-    and CPU never share one; model_here: whether `paraphrase` loads a language model in its job.
-    exclusions: {stage: files and the threshold set of each, none for a stage without}.
+    settings: the checked settings. options: {stage: its own settings as builtins}; a rule takes only its own stage's,
+    so that a change re-runs only that stage and its successors. engines: {stage: engine}. shards, splits, sets
+    ({threshold set: its thresholds}), build (the built sets), layouts (the sets in the layout of the authors' release),
+    reviewed (the set that experts review), tables (names). cohort_files, engine_files, engine_sources: the inputs of
+    the cohort's rule, and of each stage's engine. runs, trained, published: the models; starts: {run: files it is made
+    from}; data: {set: files that its pairs use}. evaluated, predictions_of, split, personas: the scored models, the
+    models whose predictions are read, the split, and the personas. weights, weights_needed, placed: params of the rules
+    that fetch weights, the needed weights, and the files that the user placed. sheets, references, predict, explain,
+    shown, besides: the inputs of `review`, `agreement`, `predict`, `explain`, the page and the target of the reports;
+    formats: the modules that read the references. gpus, model_mb, gpu_of: GPUs and megabytes of each stage and run;
+    groups: the SLURM group of each stage (GPU and CPU jobs never share one); model_here: whether `paraphrase` loads a
+    language model in its job. exclusions: {stage: its ledgers and the threshold set of each, empty for a stage
+    without}.
     """
 
     settings: Settings
@@ -83,10 +83,10 @@ class Plan:
     exclusions: dict[str, dict[str, list[str]]]
 
     def built(self, wildcards: object) -> list[str]:
-        """Return :attr:`build`; an input function.
+        """Return :attr:`build`, as an input function.
 
-        Snakemake then lists the files of all sets and shards when a job needs them. At the parse, which every job of a
-        cluster does twice, lists of some hundred files would take as long as everything else.
+        Snakemake then lists the files of all sets and shards only when a job needs them. Every job of a cluster parses
+        the workflow twice, and lists of some hundred files would double the parse time.
         """
         return self.build
 
@@ -94,12 +94,12 @@ class Plan:
 def make_plan(config: dict, configfiles: Sequence[Path]) -> Plan:
     """Return the plan of the settings ``config``, read from ``configfiles``.
 
-    Raises SettingsError or UserError: one sentence for what is wrong, before any job.
+    Raises SettingsError or UserError for a wrong setting, before any job.
     """
     settings = read({key: value for key, value in config.items() if key not in ASKED}, configfiles)
     options = params.stage_options(settings)
     cohort = SimpleNamespace(**options["cohort"])
-    # the embedded cohort's manifest is made by a job
+    # a job makes the embedded cohort's manifest
     (check_lists if settings.cohort.source == "embedded" else check_inputs)(cohort)
     engines = {stage: options[stage]["engine"] for stage in ENGINE_STAGES}
     engine_files, engine_sources = _files_of(settings, options, engines)
@@ -162,7 +162,7 @@ def _exclusions(stage: str, parts: list[str], thresholds: list[str]) -> dict[str
 
 
 def _files_of(settings: Settings, options: dict, engines: dict[str, str]) -> tuple[dict, dict]:
-    """Return what the chosen engines read besides their stages' inputs, and what rules of theirs alone read."""
+    """Return the files that the chosen engines read besides their stages' inputs, and those of their own rules."""
     files, sources = (
         {stage: of(stage, engine, options[stage].get("own")) for stage, engine in engines.items()}
         for of in (engine_inputs, engine_sources)
@@ -173,7 +173,7 @@ def _files_of(settings: Settings, options: dict, engines: dict[str, str]) -> tup
 
 
 def _weights(settings: Settings, engine_files: dict, runs: dict, starts: dict) -> list[str]:
-    """Return the published weights among the files that engines and runs read. Raises UserError for one not placed."""
+    """Return the published weights that engines and runs read. Raises UserError for a file that is not placed."""
     found = needed({stage: files for stage, files in engine_files.items() if stage != "training"} | starts)
     asking = {Path(starts[name]["lisa"]).name: f"training.runs.{name}" for name in runs if runs[name]["weights"]}
     check_placed(found, settings.weights.folder, asking)
@@ -181,19 +181,19 @@ def _weights(settings: Settings, engine_files: dict, runs: dict, starts: dict) -
 
 
 def _gpu(package: str, engine: str, settings: Settings) -> int:
-    """Return 1 if a net of the engine wants a GPU and there is one: only a training knows how to use several."""
+    """Return 1 if the engine's net needs a GPU and GPUs are available; only a training can use several."""
     return min(1, settings.compute.gpus) if declared(package, engine, "GPU", False) else 0
 
 
 def _gpus(settings: Settings, options: dict, engines: dict[str, str]) -> dict[str, int]:
     gpus = {stage: _gpu(package_of(stage), engine, settings) for stage, engine in engines.items()}
     gpus["training"] *= settings.compute.gpus if options["training"]["own"]["runner"] == "deepspeed" else 1
-    # a language model that is loaded in the job, not asked on a server
+    # a language model that is loaded in the job, not on a server
     llm = settings.reports.llm
     gpus["reports"] = llm.execution.gpus if llm.transport == "offline" else 0
     return gpus | {"paraphrase": settings.paraphrase.llm.execution.gpus if _paraphrases_here(settings) else 0}
 
 
 def _paraphrases_here(settings: Settings) -> bool:
-    """Tell whether the stage paraphrase loads a language model in its job; another one is asked on a server."""
+    """Return whether the stage paraphrase loads a language model in its job instead of asking a server."""
     return settings.paraphrase.engine == "vllm" and settings.paraphrase.llm.transport == "offline"

@@ -1,4 +1,4 @@
-"""What Snakemake is about to run, looked at before the first job."""
+"""Check the planned jobs before the first one runs."""
 
 from hashlib import sha256
 from pathlib import Path
@@ -11,15 +11,15 @@ READERS = {
     "inference_run": ("lines", "to ask: choose another inference.split"),
     "training_run": ("train", "to train on: take another threshold set (training.runs), or more studies"),
 }
-"""Rules that want pairs: the name of the input that holds them, and what can be done where it holds none."""
+"""Rules that need pairs: the name of the input that holds them, and the remedy if it is empty."""
 
 
 def refuse_blind_rerun(planned: list[Planned]) -> None:
-    """Raise UserError if the cohort is to be made anew in the same run as shards that are finished.
+    """Raise UserError if one run would regenerate the cohort and also re-run its finished shards.
 
-    Snakemake plans ahead: it takes every shard of a cohort that is made anew for changed, and runs all of them through
-    every stage. Made by itself first, most of its shards turn out to hold the same bytes, and are left as they are.
-    A cohort that was asked for with ``--forcerun`` or ``--forceall`` is none of our business.
+    Snakemake plans ahead: it treats every shard of a regenerated cohort as changed and runs all of them through every
+    stage. If the cohort is regenerated alone first, most of its shards have the same bytes and are not re-run. A cohort
+    requested with ``--forcerun`` or ``--forceall`` is accepted.
     """
     if not any(job.rule == "cohort_shards" and not job.forced for job in planned):
         return
@@ -32,9 +32,9 @@ def refuse_blind_rerun(planned: list[Planned]) -> None:
 
 
 def refuse_empty_splits(planned: list[Planned]) -> None:
-    """Raise UserError if a job is to ask, train on or review a split that is made and holds no pair.
+    """Raise UserError if a job would ask, train on or review a finished split without pairs.
 
-    One that is only made in this run is refused by the job itself.
+    If the split is made in this run, the job itself refuses it.
     """
     made = {path for job in planned for path in job.output}
     for job in planned:
@@ -45,17 +45,17 @@ def refuse_empty_splits(planned: list[Planned]) -> None:
 
 
 def present(paths: list[str]) -> dict[str, str]:
-    """Return {path: digest of its content} of the files that are there.
+    """Return {path: digest of its content} of the existing files.
 
-    As a param it makes a rule run again when one of them appears, changes or goes, though it is not the rule's to make.
+    As a param it re-runs a rule when one of them appears, changes or disappears, without making them its inputs.
     """
     return {path: sha256(Path(path).read_bytes()).hexdigest()[:16] for path in paths if Path(path).is_file()}
 
 
 def shown(known: dict, scored: dict, reworded: bool) -> list[str]:
-    """Return what the page shows where it is there: made by name, so that a bare run need not make it.
+    """Return the optional results that the page shows if they exist. A bare run does not make them.
 
-    ``known``: the runs; ``scored``: what is evaluated; ``reworded``: whether in other wordings too.
+    ``known``: the runs; ``scored``: the evaluated models; ``reworded``: whether also in other wordings.
     """
     files = [f"results/ablation/{name}" for name in ("points.tsv", "curves.png", "map.png")]
     files += [f"results/evaluation/{name}" for name in ("comparison.tsv", "masks.png", "text.png")]

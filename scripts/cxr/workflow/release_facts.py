@@ -1,6 +1,6 @@
-"""What a package may say of a run: its settings without what names a place, and its environments.
+"""Collect the facts on a run that a package may publish: its settings without paths, and its environments.
 
-Rule files alone read this, and no stage: the values go to the package as params.
+Only rule files use this module, and no stage: the values reach the package as params.
 """
 
 import re
@@ -13,12 +13,12 @@ from cxr.workflow.settings import Settings
 
 ENVS = SCRIPTS.parent / "envs"
 STAGES = ("cohort", "frames", "reports", "organs", "anomaly", "anatomy", "boxes", "masks", "dataset")
-"""Stages whose options decide what a dataset holds."""
+"""Stages whose options decide the content of a dataset."""
 ENGINES = ("reports", "organs", "anomaly", "anatomy", "boxes")
 PLACES = ("root", "tables", "manifest", "exclude", "chexstruct", "table", "folder", "server", "mapping_server")
 """Keys that name a user's file, folder or address."""
 PLACE = re.compile(r"^(?:[/~\\.]|[A-Za-z]:[\\/]|\w+://)|@")
-"""What reads like one under any other key."""
+"""Texts that look like a path or address under any other key."""
 TABLES = ("pairs_per_file", "images_per_file", "coco_pixels", "name", "version", "date", "licence")
 PACKAGE = ("name", "version", "date", "licence", "creator", "cite", "url")
 
@@ -42,7 +42,7 @@ def release_options(settings: Settings, options: dict[str, dict]) -> dict[str, d
 
 
 def without_places(value: object, name: str = "") -> object:
-    """Return settings in which every text that names a file, a folder, an address or a person's mail is empty."""
+    """Return settings with every text emptied that names a file, folder, address or person's mail."""
     if isinstance(value, dict):
         return {key: without_places(inner, key) for key, inner in value.items()}
     if isinstance(value, list):
@@ -53,7 +53,7 @@ def without_places(value: object, name: str = "") -> object:
 
 
 def environments(engines: dict[str, str]) -> dict[str, list[str]]:
-    """Return {environment: pins of its packages} of the stages that lead to a dataset, as ``envs/`` has them."""
+    """Return {environment: pins of its packages} of the stages that lead to a dataset, from ``envs/``."""
     found = {}
     for stage in STAGES:
         file = next((ENVS / f"{name}.yaml" for name in (f"{stage}-{engines.get(stage)}", stage)

@@ -1,6 +1,6 @@
-"""The only file that touches Snakemake's internals; tried with 9.27.1, the version in requirements/.
+"""The only module that uses Snakemake's internals; tested with 9.27.1, the version in requirements/.
 
-Each touch is guarded: where a version of Snakemake lacks what it needs, a line says what is lost, and the run goes on.
+Each use is guarded: if a version of Snakemake lacks an internal, a warning says what is lost, and the run continues.
 """
 
 import functools
@@ -28,7 +28,7 @@ class Planned(NamedTuple):
 
 @contextmanager
 def _touch(lost: str) -> Iterator[None]:
-    """Go on where an internal is missing or another than we know, and say what is ``lost``."""
+    """Continue if an internal is missing or different, and warn of what is ``lost``."""
     try:
         yield
     except (AttributeError, ImportError, TypeError, KeyError) as error:
@@ -36,17 +36,17 @@ def _touch(lost: str) -> Iterator[None]:
 
 
 def tell_why_groups_fail() -> None:
-    """Let Snakemake print why a group of jobs failed, as it does for a single job.
+    """Make Snakemake print why a group of jobs failed, as it does for a single job.
 
-    Snakemake 9.27 leaves out what its executor says of a group, so that of jobs which SLURM refuses (a limit of the
-    partition, no node that fits) nothing would be told but that they failed, with an empty log.
+    Snakemake 9.27 drops the executor's message for a group. For jobs that SLURM refuses (a limit of the partition, no
+    fitting node) it would only print that they failed, with an empty log.
     """
     with _touch("why a group of jobs failed is not printed; see its SLURM log"):
-        from snakemake.jobs import GroupJob  # here, for only a workflow needs it
+        from snakemake.jobs import GroupJob  # imported here, because only a workflow needs it
         from snakemake.logging import logger
 
         log_error = GroupJob.log_error
-        if hasattr(log_error, "__wrapped__"):  # done: a Snakefile may be read twice in a process
+        if hasattr(log_error, "__wrapped__"):  # already wrapped: a process may read a Snakefile twice
             return
 
         @functools.wraps(log_error)
@@ -59,9 +59,9 @@ def tell_why_groups_fail() -> None:
 
 
 def tell_of_locks() -> None:
-    """Let Snakemake say of a locked folder who locks it, and give the command that frees it, options and all."""
-    with _touch("a locked folder is told in Snakemake's own words"):
-        from snakemake.exceptions import LockException, WorkflowError  # here, for only a workflow needs it
+    """Make Snakemake name the holder of a folder's lock, and the full command that frees it."""
+    with _touch("a locked folder is reported in Snakemake's own words"):
+        from snakemake.exceptions import LockException, WorkflowError  # imported here, because only a workflow needs it
 
         def told(self) -> None:
             WorkflowError.__init__(self, lock_told(Path.cwd(), sys.argv, sys.executable))
@@ -70,40 +70,40 @@ def tell_of_locks() -> None:
 
 
 def run_one_by_one(workflow) -> None:
-    """Let a group ask for the memory and cores of its largest job and the time of all.
+    """Make a group ask for the memory and cores of its largest job and the time of all.
 
-    The executor runs a group's jobs one after the other, but counts them as if at once. With this limit, and
-    ``serial: 1`` for each job from the profile, it does not. The limit is set here and not in the profile, whose limits
-    a job on a node does not get to see.
+    The executor runs a group's jobs one after the other, but counts their resources as if they ran at once. This limit,
+    with ``serial: 1`` for each job from the profile, prevents that. The limit is set here because a job on a node does
+    not see the profile's limits.
     """
     with _touch("groups of jobs ask SLURM for more than they need"):
         workflow.register_resource("serial", 1)
 
 
 def submits_to_slurm(workflow) -> bool:
-    """Tell whether the run sends its jobs to SLURM."""
-    with _touch("whether the run submits to SLURM is not known, so it is taken to"):
+    """Return whether the run sends its jobs to SLURM."""
+    with _touch("it is not known whether the run submits to SLURM, so it is assumed to"):
         return workflow.executor_plugin.name == "slurm"
     return True
 
 
 def default_resources(workflow) -> Mapping:
-    """Return what a profile or the command line asks for each job (--default-resources)."""
-    with _touch("what a training asks SLURM for replaces slurm_extra of the profile"):
+    """Return the default resources of jobs from a profile or the command line (--default-resources)."""
+    with _touch("a training's request to SLURM replaces slurm_extra of the profile"):
         return workflow.resource_settings.default_resources or {}
     return {}
 
 
 def touches(workflow) -> bool:
-    """Tell whether the run is to mark files as up to date (--touch), and to make none."""
-    with _touch("--touch is not seen"):
+    """Return whether the run only marks files as up to date (--touch)."""
+    with _touch("--touch is not detected"):
         return bool(workflow.touch)
     return False
 
 
 def planned_jobs(dag) -> list[Planned]:
-    """Return the jobs that are about to run; none, where that cannot be known."""
-    with _touch("what a run is about to do is not looked at before it"):
+    """Return the planned jobs; none if they cannot be known."""
+    with _touch("the planned jobs are not checked before the run"):
         return [
             Planned(
                 job.rule.name,
@@ -118,8 +118,8 @@ def planned_jobs(dag) -> list[Planned]:
 
 
 def tell_dry_runs_in_full(workflow) -> None:
-    """Let a dry run tell of each job what it reads, writes and why it would run, and not its message alone."""
-    with _touch("a dry run shows the messages of jobs alone"):
+    """Make a dry run show the inputs, outputs and reason of each job, not only its message."""
+    with _touch("a dry run shows only the messages of jobs"):
         if workflow.output_settings.dryrun:
             for rule in workflow.rules:
                 rule.message = None

@@ -1,1 +1,1 @@
-"""Release: a dataset version as a package that other tools load."""
+"""Release: write a dataset version as a package that other tools can load."""

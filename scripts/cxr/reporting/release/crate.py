@@ -1,4 +1,4 @@
-"""The run as an RO-Crate: the package, what made it, with which settings (JSON-LD, RO-Crate 1.1).
+"""Describe the run as an RO-Crate: the package, its workflow and its settings (JSON-LD, RO-Crate 1.1).
 
 It follows the profile Process Run Crate: a CreateAction whose instrument is the workflow, whose objects are the
 settings and the weights, and whose result is the package.
@@ -61,7 +61,7 @@ def crate(about: dict, found: dict, description: str, folders: list[str]) -> dic
 
 
 def _pins(found: dict, stage: str) -> list[str]:
-    """Return the packages of a stage's environment, which is called by it, or by it and its engine."""
+    """Return the packages of a stage's environment, which is named after the stage, or the stage and its engine."""
     names = (f"{stage}-{found['engines'].get(stage)}", stage)
     return next((found["environments"][name] for name in names if name in found["environments"]), [])
 

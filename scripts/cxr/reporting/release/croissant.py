@@ -1,4 +1,4 @@
-"""The package as Croissant, MLCommons' vocabulary for datasets (JSON-LD, version 1.0 of the format)."""
+"""Describe the package in Croissant, MLCommons' vocabulary for datasets (JSON-LD, format version 1.0)."""
 
 from collections.abc import Sequence
 

@@ -1,7 +1,7 @@
-"""DICOM segmentations of a shard: one a study's image, in the pixels of that X-ray, a segment for each mask.
+"""Write the DICOM segmentations of a shard: one per image, in the pixels of that X-ray, with one segment per mask.
 
-Only where the image came as DICOM. The object names its X-ray by its UIDs and bears its patient's identifier, which
-readers match by; nothing else of the patient is copied. It is deflated, because masks are mostly empty.
+Only DICOM images get one. The object refers to its X-ray by UIDs and holds the patient's identifier, by which readers
+match; nothing else of the patient is copied. It is deflated, because masks are mostly empty.
 """
 
 import json
@@ -23,7 +23,7 @@ from cxr.reporting.release.withheld import kept_pairs, studies, units
 
 COUNTS = "counts.json"
 KEPT = (*NEEDED, "PatientID", "Modality")
-"""Elements of an X-ray's header that its segmentation copies or refers by."""
+"""Elements of an X-ray's header that its segmentation copies or uses as references."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +49,8 @@ def run_shard(
 ) -> None:
     """Write ``<subject's first three>/<subject>/<study>/<image>.dcm`` and ``counts.json`` into ``segmentations``.
 
-    ``lines`` are the pairs of all shards, a file a split. ``counts.json`` tells files, segments, and images with masks
-    that have none, by reason.
+    ``lines`` are the pairs of all shards, one file per split. ``counts.json`` holds the numbers of files, of segments,
+    and of images with masks but no segmentation, by reason.
     """
     kept, counts = kept_pairs(filtered), Counter()
     paths = dict(read_table(cohort).select("image_id", "path").iter_rows())
@@ -74,12 +74,12 @@ def run_shard(
 
 
 def place(line: dict) -> str:
-    """Return where a segmentation lies, in the tree of the authors' images."""
+    """Return the path of a segmentation, in the tree of the authors' images."""
     return f"{line['subject_id'][:3]}/{line['subject_id']}/{line['study_id']}/{line['image_id']}.dcm"
 
 
 def _images(lines: str, kept: set[str] | None) -> Iterator[list[dict]]:
-    """Yield the units of each image that has any."""
+    """Yield the units of each image that has units."""
     for _, found in studies(lines, kept):
         every = units(found)
         for image_id in dict.fromkeys(unit["image_id"] for unit in every):
@@ -87,11 +87,11 @@ def _images(lines: str, kept: set[str] | None) -> Iterator[list[dict]]:
 
 
 def header_of(path: str) -> Dataset:
-    """Return what a segmentation needs of an X-ray's header. Raises NoSegmentation."""
+    """Return the elements of an X-ray's header that a segmentation needs. Raises NoSegmentation."""
     try:
         with open(path, "rb") as file:
             if file_kind(file.read(HEAD_BYTES)) != "dicom":
-                raise NoSegmentation("the image is no DICOM")
+                raise NoSegmentation("the image is not a DICOM file")
         whole_header = read_dicom(path, list(KEPT))
     except (OSError, HeaderError):
         raise NoSegmentation("the DICOM cannot be read again") from None

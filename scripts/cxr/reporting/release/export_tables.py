@@ -1,8 +1,7 @@
-"""The release stage, its tables: the pairs as Parquet for Hugging Face ``datasets``, and as COCO.
+"""The tables of the release stage: the pairs as Parquet for Hugging Face ``datasets``, and as COCO.
 
-Both come from one pass over the lines. Pictures are those of the frame: masks were made there, so that no pixel of them
-is resampled, and the frames are what a package may hold beside them. For those who have the images as they came, COCO
-can have the pixels of these instead (``coco_pixels: original``).
+Both come from one pass over the lines. Images and masks are those of the frame, where the masks were made, so no mask
+is resampled. For users who have the original images, COCO can use their pixels instead (``coco_pixels: original``).
 """
 
 import json
@@ -58,7 +57,7 @@ def run_tables(
 ) -> None:
     """Write ``data/``, ``images/`` (Parquet), ``coco/`` and ``counts.json`` into the folder ``tables``.
 
-    ``filtered``: a file of the pairs of the test split that stay, or nothing. Memory holds one Parquet file's rows.
+    ``filtered``: a file of the kept pairs of the test split, or nothing. Memory holds one Parquet file's rows.
     """
     withheld, kept = Withheld(options.withhold, salt), kept_pairs(filtered)
     counts = {}
@@ -101,7 +100,7 @@ def _write_split(folder: Path, split: str, read, sources: Sources, withheld: Wit
 
 
 def _totals(found) -> dict:
-    """Count what a split holds: numbers, and pairs by type, by target with a mask and without."""
+    """Count the content of a split: totals, and pairs by type and by target, with and without a mask."""
     subjects, images, masks, number = set(), set(), set(), Counter()
     by: dict[str, Counter] = {"types": Counter(), "positive": Counter(), "negative": Counter()}
     for _, lines in found:
@@ -134,9 +133,9 @@ def _write_coco(
     withheld: Withheld,
     original: bool,
 ) -> None:
-    """Write an image and its annotations: a distinct (mask, target, location) each, as in the review.
+    """Write an image and its annotations, one per distinct (mask, target, location), as in the review.
 
-    ``pair_ids`` tells which pairs have it. An image without any is there too: its pairs are negatives.
+    ``pair_ids`` lists the pairs of an annotation. Images with only negative pairs are written without annotations.
     """
     image_id = lines[0]["image_id"]
     (rows, columns), affine = sources.geometry(image_id)

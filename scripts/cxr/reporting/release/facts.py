@@ -1,4 +1,4 @@
-"""What a package says of itself, read from the results: counts, exclusions, licences, code digests."""
+"""Collect a package's facts from the results: counts, exclusions, licences, code digests."""
 
 import json
 from collections import Counter
@@ -13,12 +13,12 @@ from cxr.base.tables import read_lines, read_table
 from cxr.nets.lite_weights import weights_of
 
 SOURCES = {
-    "mimic": "MIMIC-CXR: PhysioNet Credentialed Health Data License 1.5.0. Images, reports and what is derived from "
-    "them are to be passed on under its terms only.",
-    "openi": "Indiana University chest X-rays (Open-i, NLM): CC BY-NC-ND 4.0, not for commercial use, nothing derived "
+    "mimic": "MIMIC-CXR: PhysioNet Credentialed Health Data License 1.5.0. Images, reports and data derived from them "
+    "may be passed on under its terms only.",
+    "openi": "Indiana University chest X-rays (Open-i, NLM): CC BY-NC-ND 4.0, not for commercial use; nothing derived "
     "from the reports' text may be passed on.",
     "embedded": "synthetic X-rays and reports, made by this project: MIT",
-    "manifest": "images and reports of whoever made this package: under the terms they were had",
+    "manifest": "images and reports of the maker of this package: under the terms of their source",
 }
 """Terms of the images and reports, by ``cohort.source``."""
 
@@ -55,7 +55,7 @@ def weights(engines: dict[str, str], manifests: Sequence[str], sha256_of) -> lis
 
 
 def digests(shards: dict[str, Sequence[str]], reports: Sequence[str]) -> dict[str, list[str]]:
-    """Return {stage: digests of the code that made its shards}; more than one where the code was edited in between."""
+    """Return {stage: digests of the code that made its shards}; several if the code was edited in between."""
     found: dict[str, set[str]] = {}
     for stage, paths in shards.items():
         for path in paths:
@@ -69,7 +69,7 @@ def digests(shards: dict[str, Sequence[str]], reports: Sequence[str]) -> dict[st
 
 
 def summed(paths: Sequence[str]) -> dict[str, int]:
-    """Return the sums of what several ``counts.json`` hold."""
+    """Return the sums over several ``counts.json``."""
     total: Counter = Counter()
     for path in paths:
         total.update(json.loads(Path(path).read_text(encoding="utf-8")))

@@ -1,6 +1,6 @@
-"""The authors' layout of a package: the one that the dataset stage wrote, without what is withheld.
+"""Copy the authors' layout from the dataset stage into a package, without withheld data.
 
-Its JSON holds a study a line, so that one study is in memory at a time.
+Its JSON holds one study per line, so only one study is in memory at a time.
 """
 
 import json
@@ -19,7 +19,7 @@ TEST = "test"
 def copy_layout(source: Path, target: Path, images: str, withheld: Withheld, kept: set[str] | None) -> None:
     """Write the layout of the folder ``source`` into ``target``.
 
-    ``images``: the table that tells an image's study; ``kept``: names of the pairs of the test split that stay.
+    ``images``: the table with each image's study; ``kept``: names of the kept pairs of the test split.
     """
     studies = dict(read_table(images).select("image_id", "study_id").iter_rows())
     target.mkdir(parents=True, exist_ok=True)
@@ -39,7 +39,7 @@ def copy_layout(source: Path, target: Path, images: str, withheld: Withheld, kep
 
 
 def _places(held: BinaryIO) -> dict[str, list[int]]:
-    """Return {split: where the line of each study begins}."""
+    """Return {split: file offsets of the studies' lines}."""
     found: dict[str, list[int]] = {}
     begin, split = 0, ""
     for line in held:
@@ -62,7 +62,7 @@ def _entry(held: BinaryIO, place: int) -> tuple[str, dict]:
 def _ordered(
     held: BinaryIO, places: list[int], studies: dict[str, str], withheld: Withheld
 ) -> Iterator[tuple[str, int]]:
-    """Yield (name of the study as it is published, its place), where identifiers are withheld in order of the names."""
+    """Yield (published name of the study, its offset); sorted by these names if identifiers are withheld."""
     named = []
     for place in places:
         key, entry = _entry(held, place)
@@ -71,7 +71,7 @@ def _ordered(
 
 
 def _chosen(entry: dict, key: str, study_id: str, kept: set[str] | None) -> set[str] | None:
-    """Take away the pairs that do not stay; return the mask files of the others, None where no pair is left."""
+    """Remove the pairs that are not kept; return the mask files of the others, None if no pair is left."""
     pairs = entry["instruction_answer_pairs"]
     if kept is not None:
         for name, found in pairs.items():

@@ -1,7 +1,7 @@
-"""A dataset version as one folder: every layout, its texts, and checksums over all files.
+"""Assemble a dataset version as one folder: every layout, its texts, and checksums over all files.
 
-Nothing in it tells a time, a machine or a path: the date is a setting, files are in order, settings that name files or
-folders are left empty. Parts are linked, not copied, so that a package takes no second room.
+The folder reveals no time, machine or path: the date is a setting, files are sorted, and settings that name files or
+folders are emptied. Parts are hard links, not copies, so a package needs no extra disk space.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ DICOM, AUTHORS = "dicom_seg", "authors"
 
 @dataclass(frozen=True)
 class PackageOptions:
-    """What a package says of itself; see ``config.yaml``, section ``release``."""
+    """A package's description; see ``config.yaml``, section ``release``."""
 
     withhold: list[str]
     name: str
@@ -45,7 +45,7 @@ class PackageOptions:
     thresholds: str
     taus: dict
     codes: dict
-    """Code digests of the stages whose files hold none."""
+    """Code digests of the stages whose files hold no digest."""
 
 
 def run_package(
@@ -69,10 +69,10 @@ def run_package(
     options: PackageOptions,
     attrs: dict,
 ) -> None:
-    """Put the parts together in the folder ``package``, which appears only when it is whole.
+    """Assemble the parts in the folder ``package``, which appears only when it is complete.
 
-    ``layout``: the folder of the authors' layout, or nothing where it cannot hold the dataset (several images a study).
-    ``excluded``: ledgers, in the order of the stages; the shards of the stages are read for their digests alone.
+    ``layout``: the folder of the authors' layout, or nothing if it cannot hold the dataset (several images per study).
+    ``excluded``: ledgers, in the order of the stages; the shards of the stages are read only for their digests.
     """
     withheld, kept = Withheld(options.withhold, salt), kept_pairs(filtered)
     said = ("name", "version", "date", "licence", "creator", "cite", "url", "seed", "withhold", "thresholds")
@@ -82,7 +82,7 @@ def run_package(
     found = {
         "counts": counts,
         "dicom": facts.summed([f"{folder}/{COUNTS}" for folder in segmentations]),
-        "test": "all pairs, not reviewed." if kept is None else "the pairs of a reviewed file (release.test) alone.",
+        "test": "all pairs, not reviewed." if kept is None else "only the pairs of a reviewed file (release.test).",
         "source": facts.SOURCES[options.source],
         "weights": facts.weights(options.engines, weights, sha256),
         "excluded": facts.excluded(excluded),

@@ -1,7 +1,7 @@
-"""Parquet files of a split, as Hugging Face ``datasets`` names and reads them.
+"""Write the Parquet files of a split, as Hugging Face ``datasets`` names and reads them.
 
-Columns are plain types; a picture is a struct of ``bytes`` (PNG) and ``path`` (null), which ``datasets`` shows as an
-image because the card says so (``features``).
+Columns have plain types. A picture is a struct of ``bytes`` (PNG) and ``path`` (null); ``datasets`` shows it as an
+image because the card declares it (``features``).
 """
 
 from pathlib import Path
@@ -25,20 +25,20 @@ PAIRS = {
     "type": Column(pl.String, "basic, global or lesion_inference."),
     "target": Column(pl.String, "Lesion type."),
     "certainty": Column(pl.String, "definitive or tentative; null for a negative and for cardiomegaly."),
-    "instruction": Column(pl.String, "What is asked."),
-    "answer": Column(pl.String, "What is right."),
-    "location": Column(TEXTS, "Places named."),
-    "grounded_location": Column(TEXTS, "Places seen; empty for a negative."),
-    "reported_location": Column(TEXTS, "Places reported; empty for a negative."),
+    "instruction": Column(pl.String, "Text of the instruction."),
+    "answer": Column(pl.String, "Right answer."),
+    "location": Column(TEXTS, "Named locations."),
+    "grounded_location": Column(TEXTS, "Locations that the mask confirms; empty for a negative."),
+    "reported_location": Column(TEXTS, "Reported locations; empty for a negative."),
     "seg": Column(pl.Boolean, "Whether there is a mask."),
     "mask_id": Column(pl.String, "Its mask; null for a negative."),
-    "mask": Column(PICTURE, "PNG of one bit a pixel, 512 × 512; `path` is null."),
+    "mask": Column(PICTURE, "PNG with one bit per pixel, 512 × 512; `path` is null."),
 }
 IMAGES = {
     "image_id": Column(pl.String, "Image."),
     "study_id": Column(pl.String, "Study."),
     "subject_id": Column(pl.String, "Patient."),
-    "rows": Column(pl.Int64, "Height of the image as it came.", "pixels"),
+    "rows": Column(pl.Int64, "Height of the original image.", "pixels"),
     "columns": Column(pl.Int64, "Its width.", "pixels"),
     "to_original": Column(pl.List(pl.Float64), "Affine from frame to original pixels, row by row, six numbers."),
     "image": Column(PICTURE, "PNG of the frame; no such column where `pixels` are withheld."),
@@ -51,7 +51,7 @@ DTYPES = {pl.String: "string", pl.Int64: "int64", pl.Float64: "float64", pl.Bool
 
 
 def png(picture: np.ndarray) -> bytes:
-    """Return a picture, bool or uint8 (rows, columns), as PNG; of a mask with one bit a pixel."""
+    """Return a picture, bool or uint8 (rows, columns), as PNG; a mask has one bit per pixel."""
     flags = [cv2.IMWRITE_PNG_BILEVEL, 1] if picture.dtype == bool else []
     done, data = cv2.imencode(".png", picture.astype(np.uint8) * (255 if flags else 1), flags)
     if not done:
@@ -60,7 +60,7 @@ def png(picture: np.ndarray) -> bytes:
 
 
 def held(data: bytes | None) -> dict | None:
-    """Return what a picture's cell holds."""
+    """Return the content of a picture's cell."""
     return None if data is None else {"bytes": data, "path": None}
 
 
@@ -78,7 +78,7 @@ def features(columns: dict) -> list[dict]:
 
 
 class Part:
-    """The rows of one split of one config, in files of ``size`` rows of which there are ``total``.
+    """The ``total`` rows of one split of one config, in files of ``size`` rows.
 
     ``size`` bounds the memory. A split without rows has no file, because ``datasets`` refuses an empty one.
     """
@@ -90,13 +90,13 @@ class Part:
         self._written = 0
 
     def add(self, row: dict) -> None:
-        """Add a row; keys beside the columns are left out."""
+        """Add a row; keys that are not columns are left out."""
         self._rows.append({name: row[name] for name in self._columns})
         if len(self._rows) == self._size:
             self.flush()
 
     def flush(self) -> None:
-        """Write the rows that wait."""
+        """Write the buffered rows."""
         if self._rows:
             table = pl.DataFrame(self._rows, schema=self._columns)
             path = self._stem.with_name(f"{self._stem.name}-{self._written:05d}-of-{self._files:05d}.parquet")
@@ -106,7 +106,7 @@ class Part:
 
 
 def shown(columns: dict, *, pixels: bool, report_text: bool) -> dict:
-    """Return the columns that a package has, where pixels or the reports' text are withheld."""
+    """Return the columns of a package, without those that are withheld (pixels, the reports' text)."""
     without = set()
     without |= {"image"} if pixels else set()
     without |= {"section_content"} if report_text else set()

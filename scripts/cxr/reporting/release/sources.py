@@ -1,4 +1,4 @@
-"""The masks and frames of a dataset, by their names, however many shards they lie in."""
+"""Read the masks and frames of a dataset by id, from any number of shards."""
 
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -40,7 +40,7 @@ class Sources:
         return self._shard("mask_id", mask_id).get("mask", mask_id)
 
     def code(self) -> str:
-        """Return the digest of the code that made the masks, "" where a file does not tell."""
+        """Return the digest of the code that made the masks, "" if a file holds none."""
         shards = [shard for (key, _), shard in self._shards.items() if key == "mask_id"]
         return str(shards[0].attrs.get("code_digest", ""))
 
@@ -49,12 +49,12 @@ class Sources:
         return self._shard("image_id", image_id).get("image", image_id)
 
     def geometry(self, image_id: str) -> tuple[tuple[int, int], np.ndarray]:
-        """Return (rows, columns) of the image as it came, and the affine from the frame to it, float64 (2, 3)."""
+        """Return (rows, columns) of the original image, and the affine from the frame to it, float64 (2, 3)."""
         shard = self._shard("image_id", image_id)
         rows, columns = (int(side) for side in shard.get("original_shape", image_id))
         return (rows, columns), shard.get("to_original", image_id)
 
     def in_original(self, mask: np.ndarray, image_id: str) -> np.ndarray:
-        """Return a frame's mask in the pixels of the image as it came, bool (rows, columns)."""
+        """Return a frame's mask in the pixels of the original image, bool (rows, columns)."""
         shape, affine = self.geometry(image_id)
         return to_original(mask.astype(np.uint8), affine, shape).astype(bool)

@@ -1,4 +1,4 @@
-"""The two texts of a package for people: the card (README.md) and the datasheet (DATASHEET.md)."""
+"""Write a package's two texts: the card (README.md) and the datasheet (DATASHEET.md)."""
 
 from collections.abc import Sequence
 
@@ -23,14 +23,14 @@ CONTENTS = (
     ("checksums: `sha256sum --check SHA256SUMS`", "`SHA256SUMS`"),
 )
 LIMITS = (
-    "No person drew these masks. Of the positive units of the published dataset's test split, four experts all kept "
-    "90.1 % (the paper); that figure is not of this package.",
+    "These masks are not human annotations. In the paper, all of four experts accepted 90.1 % of the positive units of "
+    "the published dataset's test split; that figure does not hold for this package.",
     "A mask shows where an anomaly map, a detector and a report agree. Inference of a lesion type is limited by what "
     "an X-ray shows: pneumonia, atelectasis, edema and other consolidation often look alike.",
-    "One source cohort: images, reports and their wording are of one place, and so may be what is learnt from them.",
-    "Reports say what was of use to say: a lesion that none mentions may be there.",
-    "Negative pairs rest on a report's words or silence and on the absence of a mask, not on a look for the lesion.",
-    "Not a medical device, not for care.",
+    "There is one source cohort: images, reports and their wording come from one place. A model may learn its habits.",
+    "Reports mention what was useful at the time: a lesion that no report mentions may be present.",
+    "Negative pairs rest on a report's words or silence and on the absence of a mask, not on a search for the lesion.",
+    "This is not a medical device. Do not use it for patient care.",
 )
 
 
@@ -41,13 +41,13 @@ def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 
 
 def count_rows(counts: dict) -> list[list]:
-    """Return the rows of a table: for each split, how much it holds."""
+    """Return the rows of a table with the size of each split."""
     names = ("pairs", "studies", "subjects", "images", "masks")
     return [[split, *(counts[split][name] for name in names)] for split in SPLIT_NAMES]
 
 
 def lesion_rows(counts: dict) -> list[list]:
-    """Return the rows of a table: for each lesion type, positive and negative pairs of each split."""
+    """Return the rows of a table with each lesion type's positive and negative pairs per split."""
     return [
         [lesion, *(counts[split][sign].get(lesion, 0) for split in SPLIT_NAMES for sign in ("positive", "negative"))]
         for lesion in LESIONS
@@ -66,9 +66,9 @@ def _there(where: str, files: Sequence[str]) -> bool:
 
 
 def card(about: dict, counts: dict, columns: dict[str, dict], files: Sequence[str]) -> str:
-    """Return README.md: what Hugging Face's ``datasets`` reads of a folder, and what a person wants to know first.
+    """Return README.md: the header that Hugging Face's ``datasets`` reads, and a short description.
 
-    ``columns``: {config: columns}; ``files``: all files so far, by which its splits and folders are known.
+    ``columns``: {config: columns}; ``files``: all files so far, which show the splits and folders.
     """
     configs = []
     for config, (folder, _) in CONFIGS.items():
@@ -95,21 +95,21 @@ def card(about: dict, counts: dict, columns: dict[str, dict], files: Sequence[st
 # {about["name"]} {about["version"]}
 
 Instruction-guided lesion segmentation of chest X-rays: an instruction ("Segment the opacity in the right lung base."),
-its answer, and a mask, made from X-rays and their reports by cxr-ils without a human label.
+its answer, and a mask, made from X-rays and their reports by cxr-ils without human labels.
 
 {table(["split", "pairs", "studies", "subjects", "images", "masks"], count_rows(counts))}
 
 {table(["what", "where"], [row for row in CONTENTS if _there(row[1], files)])}
 
-A mask is a picture of 512 x 512 pixels, the *frame*; `to_original` of its image (six numbers, row by row) takes x, y of
-the frame to the image's own pixels, centres at + 0.5.
+A mask is a picture of 512 x 512 pixels, the *frame*. `to_original` of its image (six numbers, row by row) maps x, y of
+the frame to the image's own pixels, with pixel centres at + 0.5.
 
 Withheld: {"; ".join(WITHHELD[kind] for kind in about["withhold"]) or "nothing"}.
 """
 
 
 def datasheet(about: dict, found: dict) -> str:
-    """Return DATASHEET.md. ``found``: what :mod:`cxr.reporting.release.package` gathered."""
+    """Return DATASHEET.md. ``found``: the facts from :mod:`cxr.reporting.release.package`."""
     counts, parts = found["counts"], []
     parts.append(f"# Datasheet: {about['name']} {about['version']}\n")
     parts.append(f"Made by {about['creator'] or 'not stated'}, {about['date']}. Licence: {about['licence']}.\n")
@@ -124,8 +124,8 @@ def datasheet(about: dict, found: dict) -> str:
     parts.append("## Withheld\n")
     parts += [f"* {WITHHELD[kind]}" for kind in about["withhold"]] or ["Nothing."]
     parts.append(
-        "\nThe switch leaves out what is named here and nothing else. Whether the rest may be passed on is for the "
-        "terms of the images and reports, below, to say.\n"
+        "\nOnly the data named here are left out. The terms of the images and reports, below, decide whether the rest "
+        "may be passed on.\n"
     )
     parts.append("## Licences\n")
     parts.append(f"* Images and reports: {found['source']}")
@@ -133,7 +133,7 @@ def datasheet(about: dict, found: dict) -> str:
     parts.append("* cxr-ils, the code: MIT\n")
     parts.append("## Limits\n")
     parts += [f"* {limit}" for limit in LIMITS]
-    parts.append("\n## Images that stopped on the way\n")
+    parts.append("\n## Excluded images\n")
     rows = [[row["stage"], row["reason"], row["images"], row["meaning"]] for row in found["excluded"]]
     parts.append(table(["stage", "reason", "images", "meaning"], rows) + "\n")
     parts.append("Pairs that were not made:\n")

@@ -1,17 +1,17 @@
-"""What a data-use agreement forbids to pass on, and the lines of the dataset without it.
+"""Withhold data that a data-use agreement forbids to pass on, and yield the lines of the dataset without them.
 
 ``pixels``: no grey value of any X-ray. Left out: the column ``image`` of the table of images. Nothing else in a package
-holds pixels: masks are drawn by us, DICOM segmentations refer to their X-ray and copy none of it.
+holds pixels: masks are ours, and DICOM segmentations refer to their X-ray without copying it.
 
 ``report_text``: no word of a report. Left out: ``section_content`` (an empty text in the authors' layout, whose readers
-want the key). What stays of a report is what was concluded from it: ``section_name``, ``sentence_index`` (a number),
-type, target, certainty, locations; instruction and answer are made from templates.
+need the key). Conclusions from a report stay: ``section_name``, ``sentence_index`` (a number), type, target, certainty,
+locations. Instruction and answer are made from templates.
 
-``ids``: no identifier of a subject, study, image, and none that follows from one. ``subject_id``, ``study_id``,
-``image_id``, the study in ``pair_id``, and ``mask_id`` (it is a digest with the study in it, so whoever knows all
-studies could tell which it is) become keyed digests, everywhere, and so do the names of files. DICOM segmentations are
-left out, because their references are identifiers. Studies are in the order of their digests, too. The same key gives
-the same names, so that versions can be compared. This is no anonymity: who has the images can match size and mask.
+``ids``: no identifier of a subject, study or image, and none that follows from one. ``subject_id``, ``study_id``,
+``image_id``, the study in ``pair_id``, and ``mask_id`` (a digest of the study and more, which a list of all studies
+could reveal) become keyed digests everywhere, names of files included. DICOM segmentations are left out, because their
+references are identifiers. Studies are sorted by their digests. The same key gives the same names, so that versions can
+be compared. This is not anonymity: whoever has the images can match sizes and masks.
 """
 
 import hashlib
@@ -26,13 +26,13 @@ from cxr.base.tables import read_lines
 
 PIXELS, REPORT_TEXT, IDS = "pixels", "report_text", "ids"
 LETTERS = {"subject_id": "p", "study_id": "s", "image_id": "i", "mask_id": "m"}
-"""First letter of the digest that stands for an identifier, so that none of them reads as a number."""
+"""First letter of the digest that replaces an identifier, so that no digest reads as a number."""
 DIGITS = 16
-"""Hexadecimal digits of such a digest: 64 bits, so that a million of them have no two alike."""
+"""Hexadecimal digits of such a digest: 64 bits, so that a million digests practically never collide."""
 
 
 class Withheld:
-    """What is left out: ``kinds`` of the names above, and for ``ids`` the file of the ``salt``, the key."""
+    """The withheld data: ``kinds`` as named above, and for ``ids`` the file of the secret key, ``salt``."""
 
     def __init__(self, kinds: Sequence[str], salt: str | Sequence[str] = ()):
         self.pixels, self.report_text, self.ids = (kind in kinds for kind in (PIXELS, REPORT_TEXT, IDS))
@@ -41,14 +41,14 @@ class Withheld:
             self._key = secret("release.salt", salt if isinstance(salt, str) else "")
 
     def name(self, field: str, value: str) -> str:
-        """Return an identifier as it is published."""
+        """Return the published form of an identifier."""
         if not self.ids:
             return value
         digest = hmac.new(self._key, f"{field}\0{value}".encode(), hashlib.sha256).hexdigest()
         return LETTERS[field] + digest[:DIGITS]
 
     def line(self, line: dict) -> dict:
-        """Return a line of the dataset as it is published."""
+        """Return the published form of a line of the dataset."""
         shown = {field: value for field, value in line.items() if not (self.report_text and field == "section_content")}
         if self.ids:
             shown |= {field: self.name(field, line[field]) for field in LETTERS if line[field] is not None}
@@ -56,12 +56,12 @@ class Withheld:
         return shown
 
     def pair_id(self, pair_id: str, study_id: str) -> str:
-        """Return the name of a pair, which begins with its study's."""
+        """Return the published name of a pair, which begins with its study's name."""
         return self.name("study_id", study_id) + pair_id.removeprefix(study_id) if self.ids else pair_id
 
 
 def kept_pairs(test: str | Sequence[str]) -> set[str] | None:
-    """Return the names of the pairs of a filtered test split, None where there is none. Raises UserError."""
+    """Return the names of the pairs of a filtered test split, None without one. Raises UserError."""
     if not test:
         return None
     try:
@@ -73,8 +73,8 @@ def kept_pairs(test: str | Sequence[str]) -> set[str] | None:
 def studies(path: str, kept: set[str] | None, withheld: Withheld | None = None) -> Iterator[tuple[str, list[dict]]]:
     """Yield (study_id, its lines), without lines of the test split that ``kept`` does not name.
 
-    They come in the order of the file, or where identifiers are withheld in that of their digests: the file is in order
-    of the studies, and so a study's place would tell its identifier to whoever has a list of all.
+    The order is that of the file, or that of the digests if identifiers are withheld: the file is sorted by study, so a
+    study's position would reveal its identifier to anyone with a list of all studies.
     """
     runs = _in_order(path) if withheld is None or not withheld.ids else _by_digest(path, withheld)
     for study_id, lines in runs:

@@ -1,7 +1,7 @@
-"""The review stage: a page for each expert, and what the organiser keeps; :mod:`cxr.reporting.review.merge` reads them.
+"""The review stage: make a page per expert, and the organiser's tables for :mod:`cxr.reporting.review.merge`.
 
-:data:`UNITS` has every unit of the split, :data:`ITEMS` what each expert was asked. Both are the organiser's: they hold
-the ids that the pages withhold.
+:data:`UNITS` has every unit of the split, :data:`ITEMS` the items of each expert. Both are only for the organiser: they
+hold the ids that the pages withhold.
 """
 
 import logging
@@ -45,7 +45,7 @@ ITEMS = {
 
 @dataclass(frozen=True)
 class ReviewOptions:
-    """Who is asked how much (``review.*``)."""
+    """The experts and the number of units (``review.*``)."""
 
     experts: list[str]
     positives: int
@@ -65,7 +65,7 @@ def run_pages(
     pages: list[str],
     options: ReviewOptions,
 ) -> None:
-    """Write one page an expert, in the order of ``options.experts``, and what the organiser keeps."""
+    """Write one page per expert, in the order of ``options.experts``, and the organiser's tables."""
     every = units_of(read_lines(lines), lines)
     if not every:
         raise UserError(f"{lines} holds no pair, so there is nothing to review: choose another review.split")

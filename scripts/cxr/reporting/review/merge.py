@@ -1,4 +1,4 @@
-"""What the experts' filled sheets say: the tables, what was rejected, and the split without it.
+"""Merge the experts' filled sheets: write the tables, the rejected units, and the split without them.
 
 Reads the tables that :mod:`cxr.reporting.review.make_pages` wrote for the organiser.
 """
@@ -45,7 +45,7 @@ COUNTS = {
 
 @dataclass(frozen=True)
 class MergeOptions:
-    """How the sheets are summed up (``review.*``)."""
+    """How the sheets are merged (``review.*``)."""
 
     experts: list[str]
     unsampled: str
@@ -70,10 +70,10 @@ def run_sheets(
     options: MergeOptions,
     sheets: list[str] | None = None,
 ) -> None:
-    """Read the filled ``sheets`` and write the tables, what was rejected, and the split without it.
+    """Read the filled ``sheets`` and write the tables, the rejected units, and the split without them.
 
-    ``left_out`` lists the pair ids that leave the split, one a line with the reason, as ``evaluation.reviewed`` takes
-    them; ``filtered`` holds the other lines as they were. Raises UserError for a sheet that is not whole.
+    ``left_out`` lists the pair ids that leave the split, one per line with the reason, in the format of
+    ``evaluation.reviewed``; ``filtered`` holds the other lines unchanged. Raises UserError for an incomplete sheet.
     """
     table = read_table(units)
     order = read_table(asked).sort("expert", "position")
@@ -111,7 +111,7 @@ def run_sheets(
 
 
 def judgement_table(asked: pl.DataFrame, answers: dict[str, dict[str, Answer]]) -> pl.DataFrame:
-    """Return one row an expert and item, in the order of the items table."""
+    """Return one row per expert and item, in the order of the items table."""
     rows = []
     for expert, item, unit in asked.select("expert", "item", "unit").iter_rows():
         answer = answers[expert][item]
@@ -128,7 +128,7 @@ def rejections(said: pl.DataFrame) -> dict[int, list[str]]:
 
 
 def rejected_table(units: pl.DataFrame, said: pl.DataFrame, by_whom: dict[int, list[str]]) -> pl.DataFrame:
-    """Return one row a rejected unit, with who rejected it, what anyone noted, and its pairs."""
+    """Return one row per rejected unit, with the experts who rejected it, all notes, and its pairs."""
     notes: dict[int, list[str]] = {}
     for expert, unit, note in said.filter(pl.col("note") != "").select("expert", "unit", "note").iter_rows():
         notes.setdefault(unit, []).append(f"{expert}: {note}")
@@ -141,7 +141,7 @@ def rejected_table(units: pl.DataFrame, said: pl.DataFrame, by_whom: dict[int, l
 
 
 def reasons_of(units: pl.DataFrame, by_whom: dict[int, list[str]], unsampled: str) -> dict[str, str]:
-    """Return {pair_id: why it leaves the split}."""
+    """Return {pair_id: the reason why it leaves the split}."""
     reasons = {}
     for unit, pair_ids, asked in units.select("unit", "pair_ids", "asked").iter_rows():
         if unit in by_whom:
@@ -152,7 +152,7 @@ def reasons_of(units: pl.DataFrame, by_whom: dict[int, list[str]], unsampled: st
 
 
 def write_left_out(path: str, reasons: dict[str, str]) -> None:
-    """Write pair ids, one a line, each with its reason as a remark after #."""
+    """Write pair ids, one per line, each with its reason as a remark after #."""
     with atomic(path) as temporary, open(temporary, "w", encoding="utf-8", newline="\n") as file:
         file.write("# pairs that leave the split after the review: for evaluation.reviewed\n")
         file.writelines(f"{pair_id}  # {reason}\n" for pair_id, reason in reasons.items())
@@ -161,7 +161,7 @@ def write_left_out(path: str, reasons: dict[str, str]) -> None:
 def count_table(
     units: pl.DataFrame, by_whom: dict[int, list[str]], unsampled: str, whole: int, total: int
 ) -> pl.DataFrame:
-    """Return of (units or pairs), what, number: nothing is lost on the way. Raises AssertionError if something is.
+    """Return the columns of (units or pairs), what, number. Raises AssertionError if a unit or pair is not counted.
 
     ``whole`` and ``total`` are the lines of the split and of the filtered split.
     """

@@ -1,8 +1,8 @@
-"""One expert's page: a single HTML file that needs no server and no network.
+"""Write one expert's page: a single HTML file that needs no server and no network.
 
-The style and the scripts stand in it whole, pictures and masks as base64 of PNG (or JPEG). Everything that comes from
-the data is in blocks that a browser does not run and the script shows as text, and the page's own policy lets no other
-script run and nothing be fetched.
+The file embeds the style and the scripts, and the pictures and masks as base64 of PNG (or JPEG). All data are in blocks
+that a browser does not run, and the script shows them as text. The page's content security policy lets no other script
+run and nothing be fetched.
 """
 
 import base64
@@ -23,18 +23,18 @@ from cxr.reporting.review.units import Unit
 
 RESOURCE_FILES = ("review/page.html", "review/page.css", "review/view.js", "review/sheet.js", "review/page.js")
 SCRIPTS = ("sheet.js", "view.js", "page.js")
-"""In the order in which they stand in the page."""
+"""In their order on the page."""
 
 
 def picture_bytes(image: np.ndarray, jpeg_quality: int) -> tuple[str, bytes]:
-    """Encode a grey picture, uint8 (H, W): its media type and bytes. Quality 0 is PNG, which loses nothing."""
+    """Encode a grey picture, uint8 (H, W); returns media type and bytes. Quality 0 is PNG, which is lossless."""
     if jpeg_quality:
         return "image/jpeg", _encoded(".jpg", image, [cv2.IMWRITE_JPEG_QUALITY, jpeg_quality])
     return "image/png", _encoded(".png", image, [cv2.IMWRITE_PNG_COMPRESSION, 9])
 
 
 def mask_bytes(mask: np.ndarray) -> bytes:
-    """Encode a mask, bool (H, W), as PNG of one bit a pixel."""
+    """Encode a mask, bool (H, W), as PNG with one bit per pixel."""
     how = [cv2.IMWRITE_PNG_BILEVEL, 1, cv2.IMWRITE_PNG_COMPRESSION, 9]
     return _encoded(".png", mask.astype(np.uint8) * 255, how)
 
@@ -52,10 +52,10 @@ def page_data(
     picture: Callable[[str], tuple[str, bytes]],
     mask: Callable[[str], bytes],
 ) -> tuple[dict, list[str]]:
-    """Return what a page holds: its data, and its pictures as data URLs in the order of their first items.
+    """Return the content of a page: its data, and its pictures as data URLs in the order of their first items.
 
-    ``picture`` gives the media type and bytes of an image, ``mask`` those of a mask's PNG. Ids stay out. ``page`` among
-    the data is a digest of all that the expert is shown; the sheet carries it.
+    ``picture`` returns the media type and bytes of an image, ``mask`` the bytes of a mask's PNG. The page holds no ids.
+    The entry ``page`` is a digest of everything that the expert sees; the sheet holds it too.
     """
     places: dict[str, int] = {}
     pictures, rows = [], []
@@ -89,7 +89,7 @@ def write_page(path: str | Path, data: dict, pictures: Sequence[str]) -> None:
     size = sum(map(len, pictures))
     if size > MAX_BYTES:
         raise UserError(
-            f"the page of expert {data['expert']} would hold {size >> 20} MB of pictures, more than browsers open: "
+            f"the page of expert {data['expert']} would hold {size >> 20} MB of pictures, more than browsers can open: "
             "set review.jpeg_quality to 90, or draw fewer units with review.positives and review.negatives"
         )
     folder = RESOURCES / "review"
@@ -113,11 +113,11 @@ def write_page(path: str | Path, data: dict, pictures: Sequence[str]) -> None:
 
 
 MAX_BYTES = 400 << 20
-"""Chromium holds no string of more than 512 MB."""
+"""Chromium cannot hold a string of more than 512 MB."""
 
 
 def inert(data: dict) -> str:
-    """Return JSON that stays data inside a script element, whatever texts it holds."""
+    """Return JSON that remains data inside a script element, whatever texts it holds."""
     text = json.dumps(data, ensure_ascii=True, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 

@@ -1,4 +1,4 @@
-"""Tables 3 and 13 from the experts' verdicts, beside the paper's, and the agreement of the experts."""
+"""Compute Tables 3 and 13 from the experts' verdicts, beside the paper's, and the agreement of the experts."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -21,7 +21,7 @@ VERDICTS = {
     "positive": pl.Boolean,
     "accepted": pl.Boolean,
 }
-"""Columns of a table of verdicts: one row an expert and unit."""
+"""Columns of a table of verdicts: one row per expert and unit."""
 SOURCE = {"source": Column(pl.String, "ours or paper.")}
 RATE = {
     "expert": Column(pl.String, "Expert, or `overall`: each unit once, accepted where nobody rejected it."),
@@ -31,7 +31,7 @@ RATE = {
     "rate": Column(pl.Float64, "`accepted` over `units`.", "%"),
     "low": Column(pl.Float64, "Lower end of its Wilson interval (`review.interval`).", "%"),
     "high": Column(pl.Float64, "Upper end.", "%"),
-    "note": Column(pl.String, "What the paper prints otherwise elsewhere."),
+    "note": Column(pl.String, "Other values that the paper prints elsewhere."),
 }
 EXPERTS = SOURCE | RATE
 LESION_RATES = SOURCE | {"lesion": Column(pl.String, "Lesion type.")} | RATE
@@ -39,7 +39,7 @@ AGREEMENT = {
     "lesion": Column(pl.String, "Lesion type, or `total`."),
     "experts": Column(pl.Int64, "Experts."),
     "units": Column(pl.Int64, "Units with a mask, which all of them judged."),
-    "unanimous": Column(pl.Int64, "Of these, units of one verdict."),
+    "unanimous": Column(pl.Int64, "Of these, units with the same verdict from all."),
     "percent_agreement": Column(pl.Float64, "Pairs of experts who agree; null without a unit.", "%"),
     "kappa": Column(pl.Float64, "Fleiss' kappa; null where it is not defined."),
     "kappa_low": Column(pl.Float64, "Lower end of its interval (`review.interval`), by patients."),
@@ -51,16 +51,16 @@ AGREEMENT = {
 
 
 def kept(verdicts: pl.DataFrame) -> pl.DataFrame:
-    """Return one row a judged unit: ``accepted`` where nobody rejected it, ``expert`` is "overall"."""
+    """Return one row per judged unit: ``accepted`` if nobody rejected it, ``expert`` is "overall"."""
     columns = [name for name in VERDICTS if name not in ("expert", "accepted")]
     units = verdicts.group_by(columns, maintain_order=True).agg(pl.col("accepted").all())
     return units.select(pl.lit(OVERALL).alias("expert"), *columns, "accepted")
 
 
 def rate(accepted: int, units: int, interval: float) -> dict:
-    """Return units, accepted, and the rate with Wilson's interval in percent, null of nothing.
+    """Return units, accepted, and the rate with Wilson's interval in percent, null without units.
 
-    Wilson's takes units for independent of one another; several of one patient are not quite, so it is somewhat narrow.
+    Wilson's interval assumes independent units. Units of one patient are not independent, so it is somewhat narrow.
     """
     found = {"units": units, "accepted": accepted, "rate": None, "low": None, "high": None}
     if told := wilson(accepted, units, interval):
@@ -69,9 +69,9 @@ def rate(accepted: int, units: int, interval: float) -> dict:
 
 
 def expert_table(verdicts: pl.DataFrame, experts: Sequence[str], interval: float, printed: dict) -> pl.DataFrame:
-    """Return Table 3: of each expert and overall, in total and of units with and without a mask; the paper's below.
+    """Return Table 3: per expert and overall, in total and for units with and without a mask; the paper's rows below.
 
-    Overall counts a unit once, as accepted where nobody rejected it.
+    Overall counts a unit once, as accepted if nobody rejected it.
     """
     rows = [
         {"source": "ours", "expert": expert, **cells}
@@ -89,7 +89,7 @@ def expert_table(verdicts: pl.DataFrame, experts: Sequence[str], interval: float
 
 
 def lesion_table(verdicts: pl.DataFrame, experts: Sequence[str], interval: float, printed: dict) -> pl.DataFrame:
-    """Return Table 13: the same of each lesion type; the paper, which has no overall there, below."""
+    """Return Table 13: the same per lesion type; below, the paper's rows, which have no overall."""
     notes = {tuple(note["cell"]): note["note"] for note in printed["notes"] if note["table"] == "lesions"}
     rows = [
         {"source": "ours", "lesion": lesion, "expert": expert, **cells, "note": ""}
@@ -110,7 +110,7 @@ def lesion_table(verdicts: pl.DataFrame, experts: Sequence[str], interval: float
 def agreement_table(
     verdicts: pl.DataFrame, experts: Sequence[str], *, replicates: int, interval: float, seed: int
 ) -> pl.DataFrame:
-    """Return how well the experts agree on the units that all of them judged: those with a mask. Rates in percent."""
+    """Return the experts' agreement, in percent, on the units that all of them judged: those with a mask."""
     of_all = (
         verdicts.filter("positive")
         .group_by("unit", "subject_id", "target", maintain_order=True)

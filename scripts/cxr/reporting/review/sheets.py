@@ -1,6 +1,6 @@
-"""The experts' filled sheets, read and checked: a fault is one sentence that names the file, the row and the column.
+"""Read and check the experts' filled sheets. An error names the file, the row and the column.
 
-Rows are counted as a spreadsheet does: the head is row 1.
+Rows are counted as in a spreadsheet: the header is row 1.
 """
 
 import csv
@@ -18,7 +18,7 @@ VERDICTS = {"acceptable": True, "not acceptable": False}
 
 @dataclass(frozen=True)
 class Answer:
-    """What one expert said of one item."""
+    """One expert's answer to one item."""
 
     accepted: bool
     note: str
@@ -27,14 +27,14 @@ class Answer:
 
 @dataclass(frozen=True)
 class Asked:
-    """What one expert was asked: the digest of the page, and its item codes in their order."""
+    """One expert's questions: the digest of the page, and its item codes in order."""
 
     page: str
     items: Sequence[str]
 
 
 def read_sheets(paths: Sequence[str], asked: Mapping[str, Asked]) -> dict[str, dict[str, Answer]]:
-    """Return {expert: {item: answer}}: one whole sheet of every expert who was asked anything. Raises UserError."""
+    """Return {expert: {item: answer}}: one complete sheet of every expert with a page. Raises UserError."""
     if not paths:
         raise UserError("review.sheets is empty: give the experts' filled sheets, or the folder that holds them")
     expert_of = {each.page: expert for expert, each in asked.items()}
@@ -46,7 +46,7 @@ def read_sheets(paths: Sequence[str], asked: Mapping[str, Asked]) -> dict[str, d
         page = first["page"]
         if page not in expert_of:
             raise UserError(
-                f"{path}, row {number}, column page: {page!r} is no page of this review: give sheets of its own pages"
+                f"{path}, row {number}, column page: {page!r} is not a page of this review: give sheets of its pages"
             )
         expert = expert_of[page]
         if expert in found:
@@ -62,7 +62,7 @@ def _rows(path: str) -> list[tuple[int, dict[str, str]]]:
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError):
-        raise UserError(f"{path} is no UTF-8 text file: save the sheet as CSV (UTF-8)") from None
+        raise UserError(f"{path} is not a UTF-8 text file: save the sheet as CSV (UTF-8)") from None
     head = text.partition("\n")[0]
     # a spreadsheet may save with ; or tabs between the cells
     mark = next((each for each in ",;\t" if each in head), ",")
@@ -70,12 +70,12 @@ def _rows(path: str) -> list[tuple[int, dict[str, str]]]:
         rows = enumerate(csv.reader(io.StringIO(text, newline=""), delimiter=mark, strict=True), start=1)
         table = [(number, row) for number, row in rows if any(row)]
     except csv.Error as error:
-        raise UserError(f"{path} is no CSV ({error}): give the file that the page saved") from None
+        raise UserError(f"{path} is not a CSV file ({error}): give the file that the page saved") from None
     names = [name.strip() for name in table[0][1]] if table else []
     if missing := [name for name in COLUMNS if name not in names]:
         raise UserError(f"{path}, row 1 has no column {missing[0]!r}: give the file that the page saved")
     if len(table) == 1:
-        raise UserError(f"{path}, row 2 is missing, the sheet holds no item: give the file that the page saved")
+        raise UserError(f"{path}, row 2 is missing: the sheet holds no item; give the file that the page saved")
     for number, row in table[1:]:
         if len(row) != len(names):
             raise UserError(f"{path}, row {number} has {len(row)} cells, not {len(names)}: correct the row")
@@ -83,23 +83,23 @@ def _rows(path: str) -> list[tuple[int, dict[str, str]]]:
 
 
 def _answers(path: str, rows: Sequence[tuple[int, Mapping[str, str]]], asked: Asked) -> dict[str, Answer]:
-    """Return {item: answer} of a sheet, whole and each item once. Raises UserError."""
+    """Return {item: answer} of a sheet, which must hold each item once. Raises UserError."""
     known, answers, at = set(asked.items), {}, {}
     for number, row in rows:
         item, verdict, where = row["item"], row["verdict"], f"{path}, row {number}, column"
         if row["page"] != asked.page:
             raise UserError(f"{where} page: {row['page']!r} is not {asked.page!r} as above: one file holds one sheet")
         if item not in known:
-            raise UserError(f"{where} item: {item!r} is no item of this page: take the row out or correct it")
+            raise UserError(f"{where} item: {item!r} is not an item of this page: remove the row or correct it")
         if item in answers:
-            raise UserError(f"{where} item: {item!r} stands in row {at[item]} too: take one of them out")
+            raise UserError(f"{where} item: {item!r} is in row {at[item]} too: remove one of them")
         if not verdict:
             raise UserError(f"{where} verdict is empty: judge item {item} and save the sheet again")
         if verdict.casefold() not in VERDICTS:
             raise UserError(f"{where} verdict: {verdict!r} is neither {' nor '.join(map(repr, VERDICTS))}: correct it")
         seconds = row["seconds"]
         if seconds and not seconds.isdecimal():
-            raise UserError(f"{where} seconds: {seconds!r} is no whole number: correct it or empty the cell")
+            raise UserError(f"{where} seconds: {seconds!r} is not a whole number: correct it or empty the cell")
         answers[item] = Answer(VERDICTS[verdict.casefold()], plain(row["note"]), int(seconds) if seconds else None)
         at[item] = number
     if missing := [item for item in asked.items if item not in answers]:

@@ -1,7 +1,7 @@
-"""What experts judge, and who is asked what, in which order, under which code.
+"""Choose the units that experts judge, and assign them to experts with an order and a code.
 
-A unit is a distinct (mask, target, location) of an image (paper, section 4): several pairs share one. Where the pair is
-negative the mask is empty, and the unit says that the lesion is absent there.
+A unit is a distinct (mask, target, location) of an image (paper, section 4); several pairs may share one. For a
+negative pair the mask is empty, and the unit states that the lesion is absent there.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,7 +11,7 @@ from cxr.base.errors import UserError
 from cxr.base.seeds import rng, stable_hash
 
 LETTERS = "bcdfghjkmnpqrstvwxz"
-"""Letters of item codes: no vowels, so no words, and no digits, which a spreadsheet might take for a number."""
+"""Letters of item codes: no vowels, so no words arise, and no digits, which a spreadsheet could read as a number."""
 CODE_LENGTH = 8
 REQUIRED = (
     "pair_id", "subject_id", "study_id", "image_id", "section_name", "section_content", "target", "location", "mask_id",
@@ -27,7 +27,7 @@ class Unit:
     image_id: str
     target: str
     location: tuple[str, ...]
-    """Places as the instructions name them; empty for a negative of the whole image."""
+    """Locations as the instructions name them; empty for a negative of the whole image."""
     mask_id: str | None
     section_name: str
     report: str
@@ -40,16 +40,16 @@ class Unit:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """What makes it distinct; the same whatever else is in the split."""
+        """The key of the unit; it does not depend on the rest of the split."""
         return (self.image_id, self.mask_id or "", self.target, *self.location)
 
 
 def units_of(lines: Iterable[dict], source: str) -> list[Unit]:
-    """Return the units of a split in the order of their first pairs. Raises UserError for a line that is no pair."""
+    """Return the units of a split in the order of their first pairs. Raises UserError for a line that is not a pair."""
     found: dict[tuple[str, ...], Unit] = {}
     for number, line in enumerate(lines, start=1):
         if missing := [name for name in REQUIRED if name not in line]:
-            raise UserError(f"{source}, line {number} has no {missing[0]!r}: make the dataset anew")
+            raise UserError(f"{source}, line {number} has no {missing[0]!r}: regenerate the dataset")
         unit = Unit(
             subject_id=line["subject_id"],
             study_id=line["study_id"],
@@ -65,7 +65,7 @@ def units_of(lines: Iterable[dict], source: str) -> list[Unit]:
 
 
 def sample(units: Sequence[Unit], number: int, seed: int) -> list[Unit]:
-    """Draw ``number`` units (0: all), kept in their order; a larger draw holds every smaller one of the same seed."""
+    """Draw ``number`` units (0: all), in their order; a larger draw contains every smaller one with the same seed."""
     if not number or number >= len(units):
         return list(units)
     drawn = sorted(units, key=lambda unit: (stable_hash(seed, "draw", *unit.key), unit.key))[:number]
@@ -76,8 +76,8 @@ def sample(units: Sequence[Unit], number: int, seed: int) -> list[Unit]:
 def deal(units: Sequence[Unit], experts: Sequence[str], seed: int) -> dict[str, list[Unit]]:
     """Return {expert: units}: positives go to everyone, negatives are split.
 
-    Negatives of one image go to one expert, so that a page holds few pictures; each image, in an order drawn by the
-    seed, goes to whoever has the fewest negatives so far.
+    All negatives of an image go to one expert, so that a page holds few pictures. The images, in an order drawn by the
+    seed, go to the expert with the fewest negatives so far.
     """
     dealt = {expert: [unit for unit in units if unit.positive] for expert in experts}
     images: dict[str, list[Unit]] = {}
@@ -93,7 +93,7 @@ def deal(units: Sequence[Unit], experts: Sequence[str], seed: int) -> dict[str, 
 
 
 def ordered(units: Sequence[Unit], expert: str, seed: int) -> list[tuple[str, Unit]]:
-    """Return (code, unit) in an expert's own order. A code says nothing of the unit, and no two experts share one."""
+    """Return (code, unit) in an expert's own order. A code reveals nothing about the unit; experts share no code."""
     shuffled = sorted(units, key=lambda unit: unit.key)
     rng(seed, "order", expert).shuffle(shuffled)
     codes: dict[str, Unit] = {}

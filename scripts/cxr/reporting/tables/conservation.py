@@ -1,4 +1,4 @@
-"""Nothing is lost: each stage's accepted and excluded images are its input; each input image ends exactly once."""
+"""Check that no image is lost: a stage's accepted and excluded images are its input; each image ends exactly once."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ FUNNEL = {
 
 @dataclass(frozen=True)
 class Flow:
-    """What went into a stage, what came out, and what stopped there with which reason (sets of image ids)."""
+    """A stage's input, its accepted images, and its excluded images with their reasons (image ids)."""
 
     entered: frozenset[str]
     accepted: frozenset[str]
@@ -51,12 +51,12 @@ def conservation(flows: Mapping[str, Flow]) -> pl.DataFrame:
 
 
 def balanced(flow: Flow) -> bool:
-    """Return whether every image that entered was accepted or excluded, exactly once, and no other was."""
+    """Return whether exactly the images that entered were accepted or excluded, each once."""
     return not (flow.accepted & flow.excluded.keys()) and flow.accepted | flow.excluded.keys() == flow.entered
 
 
 def require_balance(flows: Mapping[str, Flow]) -> None:
-    """Raise StoreError naming the first stage that lost, doubled or invented images, and how many."""
+    """Raise StoreError for the first stage that lost, doubled or invented images, with their numbers."""
     for stage, flow in _in_order(flows):
         if not balanced(flow):
             lost = len(flow.entered - flow.accepted - flow.excluded.keys())
@@ -69,10 +69,10 @@ def require_balance(flows: Mapping[str, Flow]) -> None:
 
 
 def funnel(flows: Mapping[str, Flow], images: frozenset[str], with_pairs: frozenset[str]) -> pl.DataFrame:
-    """Return the way from input images to images with pairs: each lost image once, at the first stage that stops it.
+    """Return the funnel from input images to images with pairs; each lost image counts at its first stop.
 
     Rows of :data:`FUNNEL`. The first is the input, the last the images with pairs; a stage that stops nothing has one
-    row without a reason. Raises StoreError if an image that is left has no pair, or one that was stopped has some.
+    row without a reason. Raises StoreError if a remaining image has no pair, or a stopped image has pairs.
     """
     remaining = set(images)
     rows = [_step("input", "", len(images), len(images), "input images")]
@@ -85,7 +85,7 @@ def funnel(flows: Mapping[str, Flow], images: frozenset[str], with_pairs: frozen
             rows.append(_step(stage, "", 0, len(remaining), "no image stopped here"))
     if remaining != with_pairs:
         raise StoreError(
-            f"{len(remaining - with_pairs)} images end nowhere and {len(with_pairs - remaining)} have pairs though"
+            f"{len(remaining - with_pairs)} images have no result and {len(with_pairs - remaining)} have pairs although"
             " a stage excluded them: the results belong to different runs; delete results/dataset and run again"
         )
     rows.append(_step("pairs", "", len(with_pairs), len(with_pairs), "images with instruction-answer pairs"))

@@ -1,4 +1,4 @@
-"""A short table of counts: what a run made, beside the size of the paper's dataset; shares beside those asked for."""
+"""Count the results of a run, beside the size of the paper's dataset, and its shares, beside those in the settings."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -26,7 +26,7 @@ LUNG_LESIONS = tuple(lesion for lesion in LESIONS if lesion != CARDIOMEGALY)
 
 @dataclass(frozen=True)
 class Wanted:
-    """The shares that were asked for (``dataset.global_share``, ``dataset.opacity_inference_share``)."""
+    """The shares in the settings (``dataset.global_share``, ``dataset.opacity_inference_share``)."""
 
     global_share: Mapping[str, float]
     opacity_inference_share: float
@@ -34,7 +34,7 @@ class Wanted:
 
 @dataclass
 class Tally:
-    """What the lines of one dataset add up to."""
+    """The counts over the lines of one dataset."""
 
     pairs: Counts = field(default_factory=Counter)
     images: set[str] = field(default_factory=set)
@@ -76,10 +76,10 @@ INFERENCE_SHARE = "lesion inference among opacity's negatives at a place, %"
 
 
 def shares_of(pairs: Counts) -> dict[str, float | None]:
-    """Return the shares among the negatives that are drawn for, in per cent by name; None where there is no negative.
+    """Return the drawn shares among negatives, in per cent by name; None without negatives.
 
-    Global ones of each lesion type but cardiomegaly, whose negatives are all global; of opacity's others, which name a
-    place, those that are lesion inference.
+    These are the global negatives of each lesion type but cardiomegaly, whose negatives are all global, and the lesion
+    inferences among opacity's other negatives, which name a location.
     """
     kinds = {
         (lesion, kind): sum(pairs[split, lesion, f"{kind}_negative"] for split in SPLITS)
@@ -111,10 +111,10 @@ def _percent(part: int, whole: int) -> float | None:
 def table(
     sets: Mapping[str, Tally], counts: Mapping[str, Mapping[str, int]], wanted: Wanted, paper: Paper
 ) -> pl.DataFrame:
-    """Return a row a count: its name, a column a threshold set, what was asked for, and the paper's (rounded) number.
+    """Return one row per count: name, one column per threshold set, the wanted value, the paper's (rounded) number.
 
-    ``sets`` and ``counts`` (of :func:`rows_of`) by threshold set. Cells are texts, so that counts stay whole numbers
-    beside shares, which are per cent with two digits.
+    ``sets`` and ``counts`` (of :func:`rows_of`) are by threshold set. Cells are texts, so that counts stay whole
+    numbers beside shares in per cent with two digits.
     """
     rows = [
         {"count": name, **{each: str(counts[each][name]) for each in sets}, "wanted": ""}
@@ -133,7 +133,7 @@ def table(
 
 
 def _train(paper: Paper) -> Counts:
-    """Return the paper's pairs of the split train (Table 10), as ours are counted."""
+    """Return the paper's pairs of the split train (Table 10), counted like ours."""
     rows = paper.splits["train"].items()
     return Counter({("train", lesion, column): number for lesion, row in rows for column, number in row.items()})
 

@@ -1,4 +1,4 @@
-"""From the files of a run to what flowed through each stage."""
+"""Compute the flow of images through each stage from the files of a run."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -12,16 +12,16 @@ from cxr.base.tables import read_lines, read_table
 from cxr.reporting.tables.conservation import Flow
 
 BY_THRESHOLDS = ("masks", "dataset")
-"""Stages that run once for each threshold set; their gathered ledgers have a column ``thresholds``."""
+"""Stages that run once per threshold set; their gathered ledgers have a column ``thresholds``."""
 
 
 def set_of(path: str | Path) -> str:
-    """Return the threshold set a file belongs to: the folder it is in."""
+    """Return the threshold set of a file: the name of its folder."""
     return Path(path).parent.name
 
 
 def column(paths: Iterable[str], name: str) -> frozenset[str]:
-    """Return the values of one column over tables."""
+    """Return the values of one column over all tables."""
     return frozenset(value for path in paths for value in read_table(path)[name])
 
 
@@ -35,7 +35,7 @@ def shard_ids(paths: Iterable[str]) -> frozenset[str]:
 
 
 def ledgers(paths: Iterable[str]) -> dict[str, pl.DataFrame]:
-    """Return the gathered ledgers by stage, the folder each is in. Raises StoreError if a stage has none."""
+    """Return the gathered ledgers by stage, which is the folder's name. Raises StoreError if a stage has none."""
     found = {Path(path).parent.name: read_table(path) for path in paths}
     missing = [stage for stage in STAGES if stage not in found]
     if missing:
@@ -54,11 +54,11 @@ def reasons(ledger: pl.DataFrame, thresholds: str | None = None) -> dict[str, st
 
 
 def input_images(images: pl.DataFrame) -> frozenset[str]:
-    """Return the ids of all input images. Raises StoreError if one comes twice: it could be counted only once."""
+    """Return the ids of all input images. Raises StoreError for a repeated id, which could be counted only once."""
     found = frozenset(images["image_id"])
     if len(found) != len(images):
         raise StoreError(
-            "an image_id comes twice in results/cohort/images.parquet: delete results/cohort and run again"
+            "an image_id is repeated in results/cohort/images.parquet: delete results/cohort and run again"
         )
     return found
 
@@ -75,10 +75,10 @@ def shared_flows(
     anatomy: list[str],
     boxes: list[str],
 ) -> dict[str, Flow]:
-    """Return the flow of every stage that knows no thresholds; the lists are its shards.
+    """Return the flow of every stage that does not depend on thresholds; the lists are its shards.
 
-    Boxes write nothing for an image without a box: there the accepted are those not excluded, joined by those that
-    have boxes, so that boxes of an excluded image unbalance the stage.
+    The boxes stage writes nothing for an image without a box. So its accepted images are those not excluded and those
+    with boxes; boxes of an excluded image thus unbalance the stage.
     """
     out = {stage: reasons(excluded[stage]) for stage in STAGES if stage not in BY_THRESHOLDS}
     accepted = {"cohort": column(cohort, "image_id")}

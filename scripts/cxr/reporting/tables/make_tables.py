@@ -1,7 +1,7 @@
-"""The tables stage: the paper's tables from our files, and the proof that nothing is lost.
+"""The tables stage: write the paper's tables from our files, and check that every image is accounted for.
 
-Three entries, each with its own inputs, so that one missing does not hold up the others: the dataset's counts, recall
-over all threshold sets, and, for the embedded cohort, what was made beside the truth.
+Three functions with separate inputs, so that a missing input delays only its own table: the dataset's counts, recall
+over all threshold sets, and, for the embedded cohort, the results beside the truth.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,7 +22,7 @@ RESOURCE_FILES = ("paper_tables.yaml",)
 
 @dataclass(frozen=True)
 class CountsOptions:
-    """Which threshold sets the dataset was built for, and the shares that were asked for (:class:`counts.Wanted`)."""
+    """The threshold sets that the dataset was built for, and the shares in the settings (:class:`counts.Wanted`)."""
 
     thresholds: list[str]
     global_share: dict[str, float]
@@ -38,7 +38,7 @@ class RecallOptions:
 
 @dataclass(frozen=True)
 class TruthOptions:
-    """When a zone truly holds a lesion of the embedded cohort, and the threshold sets built."""
+    """The minimum size of a true lesion in a zone (embedded cohort), and the built threshold sets."""
 
     thresholds: list[str]
     min_px: int
@@ -69,7 +69,7 @@ def run_counts(
     """Write Tables 10-12, the funnel, the conservation table and the short counts, each with every threshold set.
 
     ``excluded`` are the gathered ledgers of all stages; ``studies``, ``findings`` and ``lines`` lie in a folder named
-    by their threshold set. Raises StoreError where a stage lost or invented an image.
+    by their threshold set. Raises StoreError if a stage lost or invented an image.
     """
     numbers = paper.read(RESOURCES / RESOURCE_FILES[0])
     wanted = counts.Wanted(options.global_share, options.opacity_inference_share)
@@ -133,10 +133,10 @@ def run_truth(
     attrs: dict | None = None,
     threads: int = 1,
 ) -> None:
-    """Write what was made of the embedded cohort beside its truth, for each threshold set.
+    """Write the measures of the embedded cohort's results against its truth, for each threshold set.
 
-    ``findings`` and ``masks`` lie in a folder named by their threshold set; the text measures know no
-    thresholds and are repeated in each.
+    ``findings`` and ``masks`` lie in a folder named by their threshold set. The text measures do not depend on
+    thresholds and are repeated for each set.
     """
     written = {row["study_id"]: row for row in read_lines(truth_lines)}
     text = truth.text_measures((line for path in reports for line in read_lines(path)), written)

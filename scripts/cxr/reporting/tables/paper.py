@@ -1,4 +1,4 @@
-"""The paper's printed numbers (``resources/paper_tables.yaml``), with its misprints set right."""
+"""Read the paper's printed numbers (``resources/paper_tables.yaml``), with its misprints corrected."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,11 +17,11 @@ class Paper:
     dataset: dict[str, int]
     """Rounded totals of the whole dataset (section 4)."""
     notes: dict[tuple[str, ...], str] = field(default_factory=dict)
-    """(table, *cell) -> what is printed there."""
+    """(table, *cell) -> the printed text."""
 
 
 def read(path: str | Path) -> Paper:
-    """Read the numbers and put the corrected values in place of the misprints."""
+    """Read the numbers and replace the misprints by the corrected values."""
     data = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
     columns = data["splits"].pop("columns")
     splits = {

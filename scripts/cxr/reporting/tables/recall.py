@@ -1,4 +1,4 @@
-"""Table 8: how many of the findings a report states got a grounded mask, per lesion type and threshold set."""
+"""Table 8: the share of reported findings with a grounded mask, per lesion type and threshold set."""
 
 from collections.abc import Iterable, Sequence
 
@@ -24,9 +24,9 @@ RECALL = THRESHOLDS | {
 def table(sweeps: Iterable[pl.DataFrame], sets: Sequence[str], paper: Paper) -> pl.DataFrame:
     """Return the rows of :data:`RECALL`, the sets in the order given.
 
-    ``sweeps``, a shard each (a study lies in one): rows of thresholds, study_id, lesion, grounded (findings with a
-    grounded mask), has_labels. Counted are (study, lesion type) pairs: grounded with at least one such finding, out of
-    all that have a finding, those without any zone label (``without_labels``) included. ``average`` is the unweighted
+    ``sweeps``: one per shard (each study is in one shard), rows of thresholds, study_id, lesion, grounded (findings
+    with a grounded mask), has_labels. The units are (study, lesion type): grounded with at least one such finding, out
+    of all with a finding, including those without any zone label (``without_labels``). ``average`` is the unweighted
     mean of the lesion types that occur.
     """
     counted = pl.concat([_count(sweep) for sweep in sweeps]).group_by("thresholds", "lesion").agg(pl.all().sum())

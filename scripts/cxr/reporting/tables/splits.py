@@ -30,12 +30,12 @@ Counts = Counter[tuple[str, str, str]]
 
 
 def column_of(line: dict) -> str:
-    """Return the column a pair is counted in."""
+    """Return the column that counts a pair."""
     return f"{line['type']}_{'positive' if line['seg'] else 'negative'}"
 
 
 def count(lines: Iterable[dict]) -> Counts:
-    """Count pairs by (split, target, column). A tentative finding counts under its target, whatever its text says."""
+    """Count pairs by (split, target, column). A tentative finding counts under its target, whatever its text."""
     return Counter((line["split"], line["target"], column_of(line)) for line in lines)
 
 

@@ -1,7 +1,7 @@
-"""The embedded cohort's own truth beside what was made of it: masks, grounding, texts.
+"""Compare the results on the embedded cohort with its truth: masks, grounding, texts.
 
-The truth of a synthetic X-ray is what was painted, per lesion type, in the same frame as the masks; that of its report
-is what it was written from.
+The truth of a synthetic X-ray is the painted lesions, per lesion type, in the frame of the masks. The truth of its
+report is the plan that it was written from.
 """
 
 from collections import Counter, defaultdict
@@ -27,7 +27,7 @@ TRUTH = {
 
 @dataclass
 class Ratio:
-    """Hits out of trials, or the mean of values, per lesion type and over all."""
+    """Hits per trial, or the mean of values, per lesion type and over all types."""
 
     measure: str
     hits: Counter = field(default_factory=Counter)
@@ -59,12 +59,12 @@ def mask_measures(
     truth: Callable[[str], Mapping[str, np.ndarray] | None],
     min_px: int,
 ) -> list[Ratio]:
-    """Compare lesion masks and grounded labels with what was painted.
+    """Compare lesion masks and grounded labels with the painted lesions.
 
-    ``mask`` gives a mask by its id, ``truth`` an image's painted masks and zones by label (None: not of the cohort).
-    Dice: per image and lesion type with a grounded mask, the union of its masks. Precision and recall of the grounded
-    labels: over all reported labels of the lesion types but cardiomegaly; a label truly holds the lesion if at least
-    ``min_px`` painted pixels of the type lie in it.
+    ``mask`` returns a mask by its id, ``truth`` an image's painted masks and zones by label (None: not of the cohort).
+    Dice: per image and lesion type with a grounded mask, for the union of its masks. Precision and recall of the
+    grounded labels: over all reported labels of the lesion types but cardiomegaly; a label truly holds the lesion if at
+    least ``min_px`` painted pixels of the type lie in it.
     """
     dice, precision, recall = Ratio("mask Dice"), Ratio("grounding precision"), Ratio("grounding recall")
     rows = findings.filter(pl.col("target").is_not_null()).sort("image_id", "finding")
@@ -91,16 +91,16 @@ def mask_measures(
 
 
 def target_of(row: Mapping) -> str | None:
-    """Return the lesion type a tuple asks for: the predicted one where it is one of the seven, else its own."""
+    """Return the target of a tuple: the predicted lesion type if it is one of the seven, else its own."""
     predicted = row["predicted_lesion_type"]
     return predicted if predicted in LESIONS else row["lesion_type"]
 
 
 def text_measures(lines: Iterable[Mapping], truths: Mapping[str, Mapping]) -> list[Ratio]:
-    """Compare what was read from each report with what it was written from.
+    """Compare the findings read from each report with the plan that it was written from.
 
-    Lesions: (study, lesion type) that is affirmed or hedged. Labels and certainty: of those that both have, whether
-    the zone labels are the same set, and whether both call it definitive. Denials: (study, lesion type).
+    Lesions: affirmed or hedged (study, lesion type). Labels and certainty: among those that both have, whether the sets
+    of zone labels are equal, and whether both are definitive. Denials: denied (study, lesion type).
     """
     measures = {
         name: Ratio(f"text {name}")
@@ -133,7 +133,7 @@ def text_measures(lines: Iterable[Mapping], truths: Mapping[str, Mapping]) -> li
 
 
 def _stated(rows: Iterable[Mapping], presence: str | None) -> dict[str, tuple[frozenset[str], bool]]:
-    """Return {lesion type: (all zone labels, any definitive)} of what is affirmed or hedged."""
+    """Return {lesion type: (all zone labels, any definitive)} of affirmed or hedged findings."""
     labels: dict[str, set[str]] = defaultdict(set)
     sure: Counter = Counter()
     for row in rows:

@@ -1,1 +1,1 @@
-"""What the workflow knows of a SLURM cluster."""
+"""Checks of a SLURM cluster."""

@@ -1,4 +1,4 @@
-"""What torch sees on a node, for `make slurm-check` (profiles/slurm/check.smk): it imports torch alone."""
+"""Report what torch sees on a node, for `make slurm-check` (profiles/slurm/check.smk); it imports only torch."""
 
 import json
 import platform
@@ -10,7 +10,7 @@ DRIVER = Path("/proc/driver/nvidia/version")
 
 
 def facts(wanted: int) -> dict:
-    """Return node, torch, cuda, driver, seen (GPUs), name (of the first), and fault: why it will not do, or ""."""
+    """Return node, torch, cuda, driver, seen (GPUs), name (of the first), and fault (why torch fails, or "")."""
     import torch
 
     driver = re.search(r"\b\d{3,}\.[\d.]+", DRIVER.read_text(errors="replace")) if DRIVER.is_file() else None

@@ -1,6 +1,6 @@
-"""What a SLURM cluster must have for the profile `slurm`, and what of it is missing: `make slurm-check`.
+"""Check whether a SLURM cluster fits the profile `slurm`: `make slurm-check`.
 
-Pure functions over what `scontrol`, `sinfo` and a dry run print; :func:`findings` puts them together.
+Pure functions over the output of `scontrol`, `sinfo` and a dry run; :func:`findings` combines them.
 """
 
 import re
@@ -23,16 +23,16 @@ from cxr.workflow.slurm.jobs import (
 from cxr.workflow.slurm.profile import FIRST_LOOK, Profile
 
 SHOWN = 3
-"""Jobs that are not granted what they ask for, shown of each device."""
+"""Maximum number of refused jobs shown per device."""
 BY_NAME = ("paraphrase", "training", "inference", "evaluation", "ablation", "release")
-"""Targets with long jobs of their own that bare `snakemake` leaves out."""
+"""Targets with their own long jobs, which bare `snakemake` leaves out."""
 WAYS = ("conda", "apptainer", "env-modules")
 """Snakemake's names for software deployment."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of the check: what was looked at, whether it will do, and what to do where it will not."""
+    """One line of the check: what was checked, whether it is good, and the remedy if it is not."""
 
     what: str
     good: bool
@@ -40,7 +40,7 @@ class Finding:
 
 
 def minutes(text: str) -> int:
-    """Return SLURM's way to write a time ("1-00:00:00", "30:00", "infinite") as minutes, rounded up."""
+    """Return a SLURM time ("1-00:00:00", "30:00", "infinite") in minutes, rounded up."""
     if not re.fullmatch(r"(\d+-)?\d+(:\d+){0,2}", text):
         return UNLIMITED
     days, _, clock = text.rpartition("-")
@@ -52,7 +52,7 @@ def minutes(text: str) -> int:
 
 
 def partitions(sinfo: str) -> dict[str, Granted]:
-    """Read ``sinfo --exact --noheader --format=%P|%l|%m|%c|%G|%M``: one line for each kind of node of a partition."""
+    """Read ``sinfo --exact --noheader --format=%P|%l|%m|%c|%G|%M``: one line per kind of node and partition."""
     found: dict[str, Granted] = {}
     for line in sinfo.splitlines():
         name, limit, memory, cores, generic, preemption = line.split("|")
@@ -76,12 +76,12 @@ def findings(
     orphans: list[str],
     default_account: str = "",
 ) -> list[Finding]:
-    """Return what was looked at, in the order in which a user should mend it.
+    """Return the findings, in the order in which a user should fix them.
 
-    ``config`` is what `scontrol show config` prints, ``jobs`` and ``last`` what is asked for at the first and the last
-    try, ``profile`` and ``known`` the profile and its partitions as read, ``programs`` those of SLURM and of software
-    deployment that are installed, ``orphans`` runs whose jobs still write here, ``default_account`` what SLURM charges
-    where a job names none.
+    ``config`` is the output of `scontrol show config`, ``jobs`` and ``last`` the requests at the first and the last
+    try, ``profile`` and ``known`` the profile and its partitions as read, ``programs`` the installed programs of SLURM
+    and of software deployment, ``orphans`` runs whose jobs still write here, ``default_account`` the account that SLURM
+    charges if a job names none.
     """
     values = dict(re.findall(r"^(\w+)\s*= (.*?)\s*$", config, flags=re.M))
     there = partitions(sinfo)
@@ -122,14 +122,14 @@ def _memory_of_jobs(values: dict[str, str], profile: Profile) -> Finding:
 def _account(values: dict[str, str], profile: Profile, default: str) -> Finding:
     enforced = "associations" in values.get("AccountingStorageEnforce", "")
     given = profile.account or (f"{default}, SLURM's default for you" if default else "")
-    lack = "the cluster wants one: set slurm_account in the profile (`sacctmgr show associations user=$USER`)"
+    lack = "the cluster requires one: set slurm_account in the profile (`sacctmgr show associations user=$USER`)"
     return Finding("account", not enforced or bool(given), given or (lack if enforced else "none is asked for"))
 
 
 def _groups(profile: Profile) -> list[Finding]:
     lack = (
         "`serial: 1` is not among the default-resources, so a group would ask for the memory and cores of all its jobs "
-        "at once: put it back"
+        "at once: add it again"
     )
     return [] if profile.resources.get("serial") == "1" else [Finding("groups", False, lack)]
 
@@ -142,9 +142,9 @@ def _partition(name: str, limits: PartitionLimits, there: dict[str, Granted]) ->
     cores, memory_mb, gpus = (has.most(demand) for demand in ("cores", "memory_mb", "gpus"))
     said = f"{cores} cores, {memory_mb:,} MB, {gpus} GPUs a node; {hours(has.minutes)} a job"
     if limits.max_gpu and not gpus:
-        return Finding(what, False, f"{said}: it has no GPU, take max_gpu out of partitions.yaml or name another")
+        return Finding(what, False, f"{said}: it has no GPU, remove max_gpu from partitions.yaml or name another")
     if has.cancels:
-        remedy = "name another, or restart a run that stands still"
+        remedy = "name another partition, or restart a run that makes no progress"
         return Finding(what, False, f"{said}: it cancels jobs to make room, and Snakemake waits for them: {remedy}")
     return Finding(what, True, said)
 
@@ -152,12 +152,12 @@ def _partition(name: str, limits: PartitionLimits, there: dict[str, Granted]) ->
 def _devices(
     jobs: list[Asked], last: list[Asked], tries: int, known: list[Partition], there: dict[str, Granted]
 ) -> list[Finding]:
-    """Look at what is asked for each device: jobs that are refused or wait for ever, else the longest.
+    """Check the requests for each device: return the jobs that are refused or wait for ever, else the longest job.
 
-    Of the last try only the time counts: that it cannot have more memory is no lack (:func:`_memory_of_tries`).
+    For the last try only the time counts; :func:`_memory_of_tries` reports its memory.
     """
     found = []
-    away = {one.name for one in known} - there.keys()  # told already
+    away = {one.name for one in known} - there.keys()  # already reported
     for device in ("CPU", "GPU"):
         own, later = (
             [job for job in some if bool(job.gpus) == (device == "GPU") and chosen(job, known) not in away]
@@ -177,7 +177,7 @@ def _devices(
 
 
 def _refused(jobs: list[Asked], lacks: list[bool]) -> dict[str, Asked]:
-    """Return the longest job of each name among those that lack something, the longest first."""
+    """Return the longest refused job of each name, the longest first."""
     found: dict[str, Asked] = {}
     some = [job for job, lack in zip(jobs, lacks, strict=True) if lack]
     for job in sorted(some, key=lambda job: -job.minutes):
@@ -196,7 +196,7 @@ def _longest(jobs: list[Asked], last: list[Asked], tries: int, known: list[Parti
 def _memory_of_tries(
     jobs: list[Asked], last: list[Asked], tries: int, known: list[Partition], there: dict[str, Granted]
 ) -> list[Finding]:
-    """Tell which jobs could not be given more memory as often as the profile says, should they lack it."""
+    """Return which jobs could not get more memory at each of the profile's tries, if they ran out of it."""
     first = {job.name for job in jobs if denied(job, known, there)[0]}
     short = [job for job in last if job.name not in first and denied(job, known, there)[0] in ("memory_mb", TOGETHER)]
     if not short:
@@ -205,7 +205,7 @@ def _memory_of_tries(
     named = ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
     most, granted = max(job.memory_mb for job in short), min(most_memory(job, known, there) for job in short)
     remedy = f": set compute.max_memory_mb: {granted}" if granted else ""
-    said = f"{named}: up to {most:,} MB, more than their partition grants; should it come to that, SLURM refuses it"
+    said = f"{named}: up to {most:,} MB, more than their partition grants; SLURM would refuse such a try"
     return [Finding(f"memory at try {tries}", True, said + remedy)]
 
 
@@ -228,7 +228,7 @@ def _deployment(profile: Profile, programs: set[str]) -> Finding:
         return Finding(what, True, f"here: {', '.join(wanted)}" if wanted else "jobs run in the one of Snakemake")
     remedy = "run in an environment with requirements/run.txt and add `--sdm env-modules`"
     if absent == ["conda"] and "apptainer" in ways:
-        remedy = "add `--conda-base-path /opt/conda`, where it lies in the image"
+        remedy = "add `--conda-base-path /opt/conda`, which is conda's path in the image"
     lack = (
         f"{absent[0]} is not here: install it"
         if len(absent) == 1

@@ -1,4 +1,4 @@
-"""Whether torch sees the GPUs of a node in the environment of each engine that wants one: `make slurm-check`."""
+"""Check that torch sees a node's GPUs in the environment of each engine that needs one: `make slurm-check`."""
 
 import json
 import subprocess
@@ -16,12 +16,12 @@ from cxr.workflow.slurm.check import Finding
 from cxr.workflow.slurm.jobs import Asked, chosen
 
 PATIENCE_S = 5400
-"""How long environments may take to be made, and jobs to be given a node and to end, seconds."""
+"""Longest time to make the environments, and for the jobs to get a node and end, seconds."""
 
 
 def settings_of(words: Sequence[str], root: Path) -> Settings:
-    """Return the settings that Snakemake would take with some arguments. Raises UserError."""
-    # Snakemake prints what shell it lacks as it is imported; that sbatch is missing is said without it
+    """Return the settings that Snakemake would use with these arguments. Raises UserError."""
+    # At import, Snakemake prints a message about a missing shell; the check itself reports a missing sbatch
     from snakemake.cli import get_argument_parser, parse_config
     from snakemake.common.configfile import load_configfile
 
@@ -37,7 +37,7 @@ def settings_of(words: Sequence[str], root: Path) -> Settings:
 
 
 def environments(jobs: list[Asked], known: list[Partition], settings: Settings) -> dict[str, dict]:
-    """Return {environment: gpus, partition} of the jobs that want GPUs, each with the most that one of them wants."""
+    """Return {environment: gpus, partition} of the jobs that need GPUs, each with its largest number of GPUs."""
     found: dict[str, dict] = {}
     for job in jobs:
         for rule, _ in job.members if job.gpus else ():
@@ -52,9 +52,9 @@ def environments(jobs: list[Asked], known: list[Partition], settings: Settings) 
 def ask(
     wanted: dict[str, dict], container: str, directory: Path, root: Path, instead: dict[str, object]
 ) -> list[Finding]:
-    """Run a job on a node with GPUs in each environment, as the profile deploys it; return what torch says there.
+    """Run a job on a GPU node in each environment, as the profile deploys it; return torch's report from there.
 
-    ``instead``: the profile's keys that the command line gives otherwise.
+    ``instead``: the profile's keys that the command line overrides.
     """
     place = directory / ".snakemake/slurm_check/devices"
     place.mkdir(parents=True, exist_ok=True)
@@ -89,6 +89,6 @@ def _finding(name: str, gpus: int, place: Path, said: str) -> Finding:
     driver = f"the driver is {told['driver']}" if told["driver"] else "no NVIDIA driver is loaded"
     software = f"torch {told['torch']} {built}, {driver}"
     if told["fault"]:
-        remedy = "mend the node or the environment, or set compute.gpus: 0"
+        remedy = "repair the node or the environment, or set compute.gpus: 0"
         return Finding(what, False, f"on {told['node']} ({software}): {told['fault']}: {remedy}")
     return Finding(what, True, f"{told['node']}: {told['seen']} x {told['name']}, {software}")

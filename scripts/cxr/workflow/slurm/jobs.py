@@ -1,4 +1,4 @@
-"""What the jobs of a dry run ask SLURM for, to which partition the executor sends each, and whether that grants it."""
+"""Read the requests of a dry run's jobs, find each job's partition, and check whether the partition grants them."""
 
 import logging
 import math
@@ -13,23 +13,23 @@ from snakemake_executor_plugin_slurm.partitions import Partition, get_best_parti
 from cxr.base.errors import UserError
 
 UNLIMITED = 10**9
-"""Minutes of a partition without a limit."""
+"""Minutes that stand for a partition without a limit."""
 LEAST_MINUTES = 60
-"""Less than this the setting compute.max_runtime does not take."""
+"""Minimum of the setting compute.max_runtime."""
 LIMITS = {"minutes": "max_runtime", "memory_mb": "max_mem_mb", "cores": "max_threads", "gpus": "max_gpu"}
-"""What a job asks for, and the key of partitions.yaml that limits it."""
+"""Each request of a job, and the key of partitions.yaml that limits it."""
 UNITS = {"memory_mb": "MB", "cores": "cores", "gpus": "GPUs"}
 TOGETHER = "together"
-"""What is lacking where some node has enough of each, but none of all."""
+"""Stands for a lack where each request fits some node, but no node fits all of them."""
 OWN = {"mem_mb", "runtime", "gpu", "mem", "mem_mib", "disk", "disk_mb", "disk_mib", "tmpdir"}
-"""Resources that an :class:`Asked` has fields for, or that say nothing of where a job goes."""
+"""Resources with a field in :class:`Asked`, or that do not affect a job's partition."""
 QUIET = logging.getLogger("cxr.quiet")
 QUIET.disabled = True
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What a SLURM job of the workflow asks for: minutes, megabytes, cores and GPUs.
+    """The request of a SLURM job of the workflow: minutes, megabytes, cores and GPUs.
 
     ``members`` are rule and minutes of each job in it, ``others`` further resources, such as slurm_partition.
     """
@@ -45,8 +45,8 @@ class Asked:
 
 @dataclass(frozen=True)
 class Granted:
-    """What a partition grants: minutes a job; megabytes, cores and GPUs of each kind of its nodes; whether it ends jobs
-    for others' sake and does not put them back into the queue, and whether jobs go there that name no partition.
+    """The limits of a partition: minutes per job; megabytes, cores and GPUs of each kind of its nodes; whether it
+    cancels jobs to make room for others without requeueing them; whether it is the default partition.
     """
 
     name: str
@@ -56,16 +56,16 @@ class Granted:
     default: bool = False
 
     def most(self, demand: str) -> int:
-        """Return the most of ``demand``, a key of :data:`LIMITS`, that a job may ask for."""
+        """Return the largest request of ``demand``, a key of :data:`LIMITS`, that a job may make."""
         if demand == "minutes":
             return self.minutes
         return max(node[("memory_mb", "cores", "gpus").index(demand)] for node in self.nodes)
 
 
 def asked(dry_run: str, local: Collection[str] = ()) -> list[Asked]:
-    """Read the jobs of a dry run that go to the cluster: the members of a group, one after the other, are one job.
+    """Read the jobs of a dry run that go to the cluster; a group, whose members run in turn, is one job.
 
-    ``local`` are the rules that do not: a dry run does not tell them. Raises UserError if no job can be read.
+    ``local``: the rules that do not go there, which a dry run does not show. Raises UserError if it shows no job.
     """
     blocks: list[tuple[str, list[str]]] = []
     for block in re.split(r"\n(?=\[)", dry_run):
@@ -104,13 +104,13 @@ def _after(pattern: str, text: str, default: str = "") -> str:
 
 
 def local_rules(texts: Iterable[str]) -> set[str]:
-    """Return the rules of rule files that run where Snakemake was started."""
+    """Return the rules of rule files that run on the machine where Snakemake was started."""
     rules = re.findall(r"^(?:use rule \w+ as|rule) (\w+)(?: with)?:\n(.*?)(?=^\w|\Z)", "\n".join(texts), re.M | re.S)
     return {name for name, body in rules if re.search(r"^ +localrule: True\b", body, flags=re.M)}
 
 
 def working_directory(dry_run: str) -> Path:
-    """Return where a run would work, however it was told so. Raises UserError if the dry run does not say it."""
+    """Return the working directory of a run from its dry run. Raises UserError if the dry run does not state it."""
     found = _after(r"\n  Working directory: (.*)", dry_run)
     if not found:
         raise UserError("the dry run names no folder: leave out --quiet, and take Snakemake from requirements/run.txt")
@@ -118,7 +118,7 @@ def working_directory(dry_run: str) -> Path:
 
 
 def chosen(job: Asked, known: list[Partition]) -> str | None:
-    """Return the partition that the executor sends a job to; None where it leaves the choice to SLURM."""
+    """Return the partition that the executor sends a job to; None if SLURM chooses."""
     wish = job.others.get("slurm_partition")
     if wish:
         return str(wish)
@@ -127,7 +127,7 @@ def chosen(job: Asked, known: list[Partition]) -> str | None:
 
 
 def lacking(job: Asked, place: Granted) -> str:
-    """Return what a job asks for and a partition does not grant, of :data:`LIMITS` or "together"; "" for nothing."""
+    """Return the request that a partition refuses, a key of :data:`LIMITS` or "together"; "" if it grants all."""
     if job.minutes > place.minutes:
         return "minutes"
     wanted = (job.memory_mb, job.cores, job.gpus)
@@ -137,9 +137,9 @@ def lacking(job: Asked, place: Granted) -> str:
 
 
 def denied(job: Asked, known: list[Partition], there: dict[str, Granted]) -> tuple[str, str | None]:
-    """Return what a job lacks where the executor sends it ("" for nothing), and that partition.
+    """Return the request that a job's partition does not grant ("" if it grants all), and that partition.
 
-    None for the partition: no limits in partitions.yaml let the job in, for the sake of what it lacks.
+    The partition is None if this request fits no partition of partitions.yaml.
     """
     name = chosen(job, known)
     if name is None:
@@ -151,16 +151,16 @@ def denied(job: Asked, known: list[Partition], there: dict[str, Granted]) -> tup
 
 
 def most_memory(job: Asked, known: list[Partition], there: dict[str, Granted]) -> int:
-    """Return the most megabytes that a job is granted wherever the executor sends it with them; 0 for none."""
+    """Return the largest memory in megabytes that a job can get in any partition; 0 if none."""
     amounts = {node[0] for place in there.values() for node in place.nodes}
     amounts |= {int(one.limits.max_mem_mb) for one in known if one.limits.max_mem_mb < math.inf}
     return max((one for one in amounts if not denied(replace(job, memory_mb=one), known, there)[0]), default=0)
 
 
 def refusal(job: Asked, known: list[Partition], there: dict[str, Granted], again: bool = False) -> str:
-    """Return why SLURM refuses a job or lets it wait for ever, and the remedy; "" if it does not.
+    """Return why SLURM refuses a job or lets it wait for ever, with the remedy; "" if it does neither.
 
-    ``again``: the job is a later try of one whose first is granted.
+    ``again``: the job is a later try of a job whose first try is granted.
     """
     demand, name = denied(job, known, there)
     if not demand:
@@ -182,7 +182,7 @@ def refusal(job: Asked, known: list[Partition], there: dict[str, Granted], again
 
 
 def _better(job: Asked, demand: str, name: str, known: list[Partition], there: dict[str, Granted]) -> str | None:
-    """Return where a job goes once partitions.yaml knows the limit that it runs into, if it is granted there."""
+    """Return the partition of a job once partitions.yaml has the limit that refuses it, if that partition grants it."""
     limit = {LIMITS[demand]: there[name].most(demand)}
     told = [replace(one, limits=replace(one.limits, **limit)) if one.name == name else one for one in known]
     other = chosen(job, told)
@@ -190,7 +190,7 @@ def _better(job: Asked, demand: str, name: str, known: list[Partition], there: d
 
 
 def _wider(job: Asked, demand: str, known: list[Partition], again: bool) -> str:
-    """Return the remedy where partitions.yaml itself keeps a job out."""
+    """Return the remedy if partitions.yaml itself excludes a job."""
     if demand == "gpus":
         return f"write max_gpu: {job.gpus} or more below one with GPUs"
     others = [one for one in known if chosen(replace(job, **{demand: 0}), [one])]
@@ -200,7 +200,7 @@ def _wider(job: Asked, demand: str, known: list[Partition], again: bool) -> str:
 
 
 def _less_time(job: Asked, limit: int, again: bool) -> str:
-    """Return the settings with which a job asks for ``limit`` minutes at most."""
+    """Return the settings with which a job asks for at most ``limit`` minutes."""
     rules, numbers = {rule for rule, _ in job.members}, [number for _, number in job.members] or [job.minutes]
     shards = len(numbers) > 1 and len(rules) == 1
     settings = [f"group-components of {job.name}: {max(1, limit // max(numbers))}"] if shards else []
@@ -214,7 +214,7 @@ def _less_time(job: Asked, limit: int, again: bool) -> str:
 
 
 def _most_each(members: list[int], limit: int) -> int:
-    """Return the minutes to which each member has to be cut so that all together keep to the limit."""
+    """Return the maximum minutes per member with which all members together keep the limit."""
     left = limit
     for number, own in enumerate(sorted(members)):
         share = left // (len(members) - number)
@@ -229,11 +229,11 @@ def _amount(demand: str, number: int) -> str:
 
 
 def told(job: Asked) -> str:
-    """Return what a job asks for, for people."""
+    """Return a job's request as readable text."""
     parts = [f"{job.memory_mb:,} MB", f"{job.cores} cores", *([f"{job.gpus} GPUs"] if job.gpus else [])]
     return ", ".join([hours(job.minutes), *parts])
 
 
 def hours(minutes: int) -> str:
-    """Return minutes as hours and minutes, for people."""
+    """Return minutes as a text of hours and minutes."""
     return "any time" if minutes >= UNLIMITED else f"{minutes // 60} h {minutes % 60:02} min"

@@ -1,4 +1,4 @@
-"""Jobs that a killed run left in SLURM's queue."""
+"""Find jobs that a killed run left in SLURM's queue."""
 
 import os
 import re
@@ -9,18 +9,17 @@ from pathlib import Path
 from cxr.base.errors import UserError
 
 RUN_NAME = re.compile(r"(?:[\w-]+_)?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-"""Names that the executor gives to the jobs of one run: a prefix and a UUID."""
+"""Job names of one run, given by the executor: a prefix and a UUID."""
 PATIENCE_S = 20
-"""How long SLURM may take to answer, seconds."""
+"""Longest time for SLURM to answer, seconds."""
 
 
 def refuse_orphans(directory: str | Path, submits: bool) -> None:
     """Raise UserError if SLURM jobs of an earlier run still work in ``directory``.
 
-    Snakemake killed with -9 leaves its jobs in the queue. Started again it knows nothing of them and submits the same
-    work once more: two jobs would write one file. A run that itself ``submits`` to SLURM is refused too while that does
-    not answer, for its jobs may be there when it does; one on this machine alone runs, where SLURM may be down for
-    good.
+    Snakemake killed with -9 leaves its jobs in the queue. A new run does not know them and would submit the same work
+    again, so that two jobs would write one file. A run that ``submits`` to SLURM is also refused while SLURM does not
+    answer, because such jobs may exist. A run on this machine only is accepted, because SLURM may be gone for good.
     """
     try:
         names = orphans(Path(directory))
@@ -38,8 +37,8 @@ def refuse_orphans(directory: str | Path, submits: bool) -> None:
 def orphans(directory: Path) -> list[str]:
     """Return the names of the runs whose jobs are in SLURM's queue and work in ``directory``.
 
-    A job's working directory is where Snakemake was started or its ``--directory``, whatever the executor's settings.
-    Nothing is found where SLURM is not installed; raises UserError where it does not answer.
+    A job's working directory is the folder where Snakemake was started or its ``--directory``, whatever the executor's
+    settings. Returns nothing if SLURM is not installed. Raises UserError if it does not answer.
     """
     if not shutil.which("squeue"):
         return []

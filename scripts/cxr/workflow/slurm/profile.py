@@ -1,6 +1,6 @@
-"""The two files of the profile `slurm` that a user edits, read as Snakemake and its executor will read them.
+"""Read the two files of the profile `slurm` that a user edits, as Snakemake and its executor read them.
 
-A mistake in them is told here in a sentence: the executor would end in a traceback, once the run is started.
+A mistake in them is reported here in one sentence. The executor would raise a traceback after the start of the run.
 """
 
 from dataclasses import dataclass, fields
@@ -15,15 +15,15 @@ from cxr.base.errors import UserError
 
 FIRST_LOOK = "slurm-init-seconds-before-status-checks"
 FIRST_LOOK_S = ExecutorSettings().init_seconds_before_status_checks
-"""What the executor takes where the profile says nothing, seconds."""
+"""The executor's default, seconds."""
 CLUSTERS = ("slurm_cluster", "cluster", "clusters")
-"""Keys of a partition that are no limits."""
+"""Keys of a partition that are not limits."""
 
 
 @dataclass(frozen=True)
 class Profile:
-    """What the check has to know of the profile: how software is deployed, what all jobs ask for, after how many
-    seconds the executor first looks at a job, how often a job is tried again, and whether conda lies in the image.
+    """The parts of the profile that the check needs: software deployment, the default requests of jobs, the seconds
+    until the executor first looks at a job, the number of retries, and whether conda is in the image.
     """
 
     deployment: tuple[str, ...]
@@ -39,14 +39,14 @@ class Profile:
 
 
 def read_profile(path: Path, instead: dict[str, object] | None = None) -> Profile:
-    """Read a profile's config.yaml; ``instead`` holds what the command line gives in place of keys.
+    """Read a profile's config.yaml; ``instead`` holds the keys that the command line overrides.
 
-    Where a key is absent, Snakemake's or the executor's own default holds. Raises UserError for a value that neither
+    For an absent key, Snakemake's or the executor's default holds. Raises UserError for a value that neither
     understands.
     """
     given = _yaml(path) or {}
     if not isinstance(given, dict):
-        raise UserError(f"{_name(path)} is no list of `key: value`: take it from the repository again")
+        raise UserError(f"{_name(path)} is not a list of `key: value`: take it from the repository again")
     given |= instead or {}
     ways = given.get("sdm", given.get("software-deployment-method")) or ()
     return Profile(
@@ -59,7 +59,7 @@ def read_profile(path: Path, instead: dict[str, object] | None = None) -> Profil
 
 
 def read_partitions(path: Path) -> list[Partition]:
-    """Read partitions.yaml with the executor's own reader. Raises UserError for what it would stumble over."""
+    """Read partitions.yaml with the executor's own reader. Raises UserError for entries that it cannot read."""
     given = _yaml(path)
     named = given.get("partitions") if isinstance(given, dict) else None
     if not isinstance(named, dict) or not named:
@@ -91,7 +91,7 @@ def _resources(path: Path, given: object) -> dict[str, str]:
         words = given.split() if isinstance(given, str) else given
         given = dict(str(word).partition("=")[::2] for word in words) if isinstance(words, list) else None
     if given is None:
-        raise UserError(f"{_name(path)}: default-resources is no list of `name: value`: write one a line")
+        raise UserError(f"{_name(path)}: default-resources is not a list of `name: value`: write one per line")
     return {str(name): str(value) for name, value in given.items()}
 
 
@@ -114,7 +114,7 @@ def _yaml(path: Path) -> object:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f" at line {mark.line + 1}" if mark else ""
-        raise UserError(f"{_name(path)} is no YAML{where}: correct it") from None
+        raise UserError(f"{_name(path)} is not YAML{where}: correct it") from None
 
 
 def _name(path: Path) -> str:
