@@ -1,4 +1,4 @@
-"""The only module that uses Snakemake's internals; tested with 9.27.1, the version in requirements/.
+"""The only module that uses Snakemake's internals; tried with 9.27.1, the version in requirements/.
 
 Each use is guarded: if a version of Snakemake lacks an internal, a warning says what is lost, and the run continues.
 """
