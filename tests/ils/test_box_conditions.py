@@ -1,4 +1,4 @@
-"""What explain and the page print of a box is the decision itself: no printed number contradicts a verdict."""
+"""Explain and the page print the decision on a box itself: no printed number contradicts its verdict."""
 
 import random
 import re

@@ -1,4 +1,4 @@
-"""What each of Table 4's baselines writes becomes predictions, and what cannot be read is counted."""
+"""The outputs of each of Table 4's baselines become predictions, and unreadable outputs are counted."""
 
 import json
 from collections import Counter

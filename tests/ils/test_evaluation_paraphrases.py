@@ -1,4 +1,4 @@
-"""What other wordings change: differences of scores with intervals over the same patients, to a plain resampling."""
+"""Change by other wordings: differences of scores and their intervals equal those of a plain resampling."""
 
 import numpy as np
 import polars as pl

@@ -1,4 +1,4 @@
-"""A trained model asked about a split: what it says, what is kept of it, and what never changes it."""
+"""Inference on a split: the replies of a trained model, the files, and that batches change nothing."""
 
 from collections import Counter
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Which lungs Algorithm 1 means: the organs stage's, made on the image; places are the anatomy's, of the edited image.
+"""The lungs of Algorithm 1 are the organs stage's, made on the image; locations are the anatomy's, on the edited image.
 
 Every test has lungs unlike the zones, so that one in place of the other shows; tests/paper/test_masks_oracle.py too.
 """

@@ -1,4 +1,4 @@
-"""Positive and negative pairs: what is said of a study, and what may be denied."""
+"""Positive and negative pairs: the statements on a study, and the possible denials."""
 
 from collections import Counter
 from functools import partial

@@ -1,4 +1,4 @@
-"""Paraphrases: what a wording means, the two engines, the stage's files, and the workflow."""
+"""Paraphrases: the meaning of a wording, the two engines, the stage's files, and the workflow."""
 
 import itertools
 import json

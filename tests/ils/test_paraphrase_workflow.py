@@ -1,4 +1,4 @@
-"""Paraphrases through the workflow: made by name, trained on, asked, scored, and run again by what concerns them."""
+"""Paraphrases through the workflow: made by name, trained on, asked, scored, and re-run only by related changes."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""The order of training: balance, coverage, and the same again after a resume."""
+"""The order of training: balance, coverage, and the same order after a resume."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""In which wording pairs are asked: drawn in training, a persona's in inference."""
+"""The wording of pairs: drawn in training, a persona's in inference."""
 
 from collections import Counter
 

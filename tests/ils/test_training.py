@@ -1,4 +1,4 @@
-"""The loop of a training: the way back after a kill, updates of several micro-batches, updates that are skipped."""
+"""The training loop: resuming after a kill, updates of several micro-batches, skipped updates."""
 
 import math
 import multiprocessing

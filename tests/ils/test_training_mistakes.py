@@ -1,4 +1,4 @@
-"""A user's mistakes in what a training is given: one sentence each."""
+"""A user's mistakes in the inputs of a training: each is reported in one sentence."""
 
 import json
 from pathlib import Path

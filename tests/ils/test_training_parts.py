@@ -1,4 +1,4 @@
-"""What of a model is trained, adapters, and the scores that choose the best epoch."""
+"""The trained parts of a model, adapters, and the scores that choose the best epoch."""
 
 from datetime import timedelta
 from pathlib import Path

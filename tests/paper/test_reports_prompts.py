@@ -1,4 +1,4 @@
-"""What the language models are asked, letter by letter against the paper's figures as the specification has them."""
+"""The prompts of the language models equal the paper's figures in the specification, letter by letter."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Texts of Table 2 and the way back."""
+"""Texts of Table 2, and parsing them."""
 
 import json
 from itertools import chain

@@ -1,4 +1,4 @@
-"""Explain: what is told of studies of every fate, against the ledgers and tables it is told from."""
+"""Explain: the text on studies with every kind of result, against the ledgers and tables behind it."""
 
 import base64
 import json

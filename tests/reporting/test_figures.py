@@ -1,4 +1,4 @@
-"""Figures: which studies are shown, what the charts say, and that pictures are pictures."""
+"""Figures: the choice of studies, the values in the charts, and valid picture files."""
 
 import numpy as np
 import polars as pl

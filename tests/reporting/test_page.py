@@ -1,4 +1,4 @@
-"""The page: what is shown and why, every number beside its table, words for who sees no picture, a phone."""
+"""The page: the choice of cases, every number against its table, alternative texts of pictures, and a phone's view."""
 
 import csv
 import dataclasses

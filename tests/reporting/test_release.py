@@ -1,4 +1,4 @@
-"""The package of a dataset version: what it holds, what it does not, and that other people's tools read it."""
+"""The package of a dataset version: its content, the withheld data, and that other tools can read it."""
 
 import hashlib
 import io

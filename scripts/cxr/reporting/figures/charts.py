@@ -45,12 +45,13 @@ def shares(splits: pl.DataFrame) -> Figure:
                 axes.barh(places, widths, 0.38, color=colour, label=label), fmt="%.1f", fontsize=8, padding=2
             )
         axes.set_title(f"{polarity} pairs")
-        axes.set_xlabel("% of them")
+        axes.set_xlabel("% of the pairs")
         axes.margins(x=0.15)
         axes.spines[["top", "right"]].set_visible(False)
     figure.axes[0].set_yticks(range(len(LESIONS)), LESIONS)
     figure.axes[0].invert_yaxis()
-    figure.axes[1].legend(loc="lower right")
+    # below the panels, where it covers no bar
+    figure.legend(*figure.axes[1].get_legend_handles_labels(), loc="outside lower center", ncols=2)
     return figure
 
 
@@ -68,7 +69,9 @@ def funnel(steps: Sequence[tuple[str, int, Mapping[str, int]]]) -> Figure:
     for row, (_stage, left, lost) in enumerate(steps):
         axes.barh(row, left, color=BLUE, height=0.6)
         axes.barh(row, sum(lost.values()), left=left, color=VERMILION, height=0.6)
-        reasons = textwrap.fill(", ".join(f"{reason} {count}" for reason, count in sorted(lost.items())), 58)
+        reasons = textwrap.fill(
+            ", ".join(f"{reason} {count}" for reason, count in sorted(lost.items())), 58, subsequent_indent="  "
+        )
         axes.text(
             left + sum(lost.values()),
             row,

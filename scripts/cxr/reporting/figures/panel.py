@@ -13,6 +13,8 @@ from cxr.plotting import palette
 from cxr.plotting.plots import GREY, legend
 
 SHADE = {"facecolor": "black", "alpha": 0.55, "edgecolor": "none", "pad": 1}
+LABEL_PX = 22
+"""Least distance of two boxes' numbers, in pixels of the frame."""
 
 
 @dataclass(frozen=True)
@@ -41,9 +43,9 @@ def draw(story: Story) -> Figure:
     _map(grid[0, 2], story.anomaly)
     _organs(grid[0, 3], story)
     _zones(grid[1, 0], story)
-    _boxes(grid[1, 1], story)
+    boxes = _boxes(grid[1, 1], story)
     _masks(grid[1, 2], story)
-    _text(grid[1, 3], story)
+    _text(grid[1, 3], story, boxes)
     return figure
 
 
@@ -88,20 +90,27 @@ def failed_conditions(verdict: int) -> list[str]:
     return [name for bit, name in enumerate(BOX_CONDITIONS) if verdict >> bit & 1]
 
 
-def _boxes(axes: Axes, story: Story) -> None:
-    _picture(axes, story.image, "boxes: productive, or failed conditions")
+def _boxes(axes: Axes, story: Story) -> list[str]:
+    """Draw the most confident boxes with their numbers; return a line on each, for the column of texts."""
+    _picture(axes, story.image, "boxes: productive, or failed")
     judged = [finding["box_verdicts"] for finding in story.findings if finding["box_verdicts"]]
     best = [min((verdicts[i] for verdicts in judged), key=int.bit_count, default=None) for i in range(len(story.boxes))]
     shown = sorted(range(len(story.boxes)), key=lambda i: (best[i] != 0, -story.boxes[i]["confidence"]))[:8]
-    for i in reversed(shown):
+    lines, taken = [], []
+    for number, i in enumerate(shown, 1):
         box, verdict = story.boxes[i], best[i]
         colour = palette.KEPT if verdict == 0 else palette.DROPPED
         width, height = box["x2"] - box["x1"], box["y2"] - box["y1"]
         axes.add_patch(Rectangle((box["x1"], box["y1"]), width, height, fill=False, edgecolor=colour, linewidth=1.5))
         failed = "no finding" if verdict is None else ", ".join(failed_conditions(verdict)) or "productive"
-        words = f"{box['class_name']} {box['confidence']:.2f}: {failed}"
-        axes.text(box["x1"] + 3, box["y1"] + 3, words, color=colour, fontsize=6, va="top", bbox=SHADE)
+        lines.append(f"{number} {box['class_name']} {box['confidence']:.2f}: {failed}")
+        x, y = box["x1"] + 3, box["y1"] + 3
+        while any(abs(x - left) < LABEL_PX and abs(y - top) < LABEL_PX for left, top in taken):
+            x += LABEL_PX  # to the right of the number that is already there
+        taken.append((x, y))
+        axes.text(x, y, str(number), color=colour, fontsize=6, va="top", bbox=SHADE)
     legend(axes, {"productive for a finding": palette.KEPT, "failed": palette.DROPPED})
+    return lines
 
 
 def _masks(axes: Axes, story: Story) -> None:
@@ -115,13 +124,14 @@ def _masks(axes: Axes, story: Story) -> None:
     legend(axes, shown)
 
 
-def _text(axes: Axes, story: Story) -> None:
+def _text(axes: Axes, story: Story, boxes: list[str]) -> None:
     lines = ["FINDINGS"]
     for finding in story.findings:
-        place = ", ".join(finding["reported"]) or "no place"
+        place = ", ".join(finding["reported"]) or "no location"
         what = f"{finding['target'] or finding['entity']} ({finding['certainty']}) in {place}"
         outcome = finding["reason"] or "grounded: " + ", ".join(finding["grounded"] or finding["named"])
         lines += textwrap.wrap(f"- {what}: {outcome}", 62, subsequent_indent="  ")
+    lines += ["", "BOXES", *(line for box in boxes for line in textwrap.wrap(box, 62, subsequent_indent="  "))]
     lines += ["", "PAIRS"]
     for pair in story.pairs:
         lines += textwrap.wrap(f"- {pair['instruction']} > {pair['answer']}", 62, subsequent_indent="  ")

@@ -136,7 +136,7 @@ def _cases(
             pictures.outline(left, mask, LESION_COLOURS[lesion], fill=0.25)
         right = pictures.grey(image, options.side)
         pictures.boxes(right, shown, image.shape[0])
-        reported = ", ".join(row["reported"]) or "no place"
+        reported = ", ".join(row["reported"]) or "no location"
         title = f"{lesion} ({row['certainty'] or 'no certainty'}), reported: {reported}; {cases.outcome(row)}"
         words = [f"{box['number']}  {box['class_name']}: {box['reason']}" for box in shown] or ["no boxes are needed"]
         counted = cases.counted(row["box_verdicts"], shown, name)

@@ -114,7 +114,13 @@ def split_rows(splits: pl.DataFrame, name: str) -> list[dict]:
             {"lesion": row["lesion"], "cells": [(number(row[c]), number(row[f"{c}_paper"])) for c in columns]}
             for row in part.iter_rows(named=True)
         ]
-        tables.append({"split": split, "rows": rows, "notes": [n for n in part["note"] if n]})
+        tables.append(
+            {
+                "split": split,
+                "rows": rows,
+                "notes": [f"{lesion}: {note}" for lesion, note in part.select("lesion", "note").iter_rows() if note],
+            }
+        )
     return tables
 
 
