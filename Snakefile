@@ -99,4 +99,5 @@ rule all:
 
 
 tell_dry_runs_in_full(workflow)
+tell_local_rules(workflow)
 keep_digests()

@@ -23,6 +23,7 @@ from cxr.workflow.snakemake_compat import (
     run_one_by_one,
     submits_to_slurm,
     tell_dry_runs_in_full,
+    tell_local_rules,
     tell_of_locks,
     tell_why_groups_fail,
     touches,

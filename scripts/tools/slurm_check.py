@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from cxr.base.errors import UserError
 from cxr.workflow.slurm.check import Finding, findings
 from cxr.workflow.slurm.devices import ask, environments, settings_of
-from cxr.workflow.slurm.jobs import asked, local_rules, working_directory
+from cxr.workflow.slurm.jobs import asked, working_directory
 from cxr.workflow.slurm.orphans import orphans
 from cxr.workflow.slurm.profile import read_partitions, read_profile
 
@@ -120,21 +120,20 @@ def look(arguments: list[str]) -> list[Finding]:
             raise UserError(f"there is no {name}: run this on a login node of the cluster")
     profile = read_profile(ROOT / "profiles/slurm/config.yaml", instead)
     known = read_partitions(ROOT / "profiles/slurm/partitions.yaml")
-    local = local_rules(path.read_text(encoding="utf-8") for path in sorted((ROOT / "rules").rglob("*.smk")))
     config = answer("scontrol", "show", "config")
     sinfo = answer("sinfo", "--exact", "--noheader", "--format=%P|%l|%m|%c|%G|%M")
     first = dry_run(words, 1)
     last = dry_run(words, 1 + profile.retries) if profile.retries else first
     directory = working_directory(first)
     found = findings(
-        config=config, sinfo=sinfo, jobs=asked(first, local), last=asked(last, local), profile=profile, known=known,
+        config=config, sinfo=sinfo, jobs=asked(first), last=asked(last), profile=profile, known=known,
         programs=programs, orphans=orphans(directory),
         default_account=default_account() if "sacctmgr" in programs else "",
     )  # fmt: skip
     if not submit:
         return found
     found.append(on_a_node(known[0].name, profile.account, directory))
-    jobs = asked(first, local)
+    jobs = asked(first)
     if any(job.gpus for job in jobs):
         settings = settings_of(words, ROOT)
         wanted = environments(jobs, known, settings)

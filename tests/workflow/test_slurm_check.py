@@ -16,6 +16,7 @@ import parsed
 import slurm_check
 from conftest import ROOT, SLICE, stand_in, write_settings
 from cxr.base.errors import UserError
+from cxr.workflow.dry_runs import LOCAL_RULES
 from cxr.workflow.slurm import devices
 from cxr.workflow.slurm.check import UNLIMITED, Finding, findings, minutes, partitions
 from cxr.workflow.slurm.jobs import Asked, Granted, asked, local_rules, working_directory
@@ -366,24 +367,18 @@ Job stats:
 
 
 def test_a_dry_run_tells_what_is_asked_for():
-    jobs = asked(DRY_RUN, {"weights"})
+    jobs = asked(f"{LOCAL_RULES}report, weights\n{DRY_RUN}")
     cohort = Asked("cohort_shards", 240, 8000, 2, 0, (("cohort_shards", 240),))
     assert jobs == [
         replace(cohort, others={"serial": 1, "slurm_partition": "long"}),
         Asked("masks", 8, 6000, 4, 0, (("masks_index", 3), ("masks_shard", 5))),
         Asked("anomaly_shard", 1440, 8000, 1, 1, (("anomaly_shard", 1440),), {"constraint": "a100,v100"}),
     ]  # fmt: skip
+    assert [job.name for job in asked(DRY_RUN)] == ["cohort_shards", "masks", "anomaly_shard", "weights"]
     with pytest.raises(UserError, match="the dry run shows no job: leave out --quiet"):
         asked("Building DAG of jobs...\n")
     with pytest.raises(UserError, match="the dry run names no folder: leave out --quiet"):
         working_directory(DRY_RUN)
-
-
-def test_rules_that_are_no_jobs_of_the_cluster_are_known():
-    local = {name for name, rule in parsed.rules().items() if rule.local}
-    assert local_rules(path.read_text() for path in (ROOT / "rules").rglob("*.smk")) == local
-    assert {"exclusions", "page_costs", "weights_radedit", "weights_sdxl_vae", "weights_clip"} <= local
-    assert not {name for name in local if "_shard" in name or "_run" in name}
 
 
 @pytest.fixture(scope="module")
@@ -396,8 +391,18 @@ def dry_runs(tmp_path_factory) -> dict[int, str]:
 
 
 @pytest.mark.xdist_group("slurm-check")
+def test_rules_that_are_no_jobs_of_the_cluster_are_known(dry_runs):
+    local = {name for name, rule in parsed.rules().items() if rule.local}
+    assert local_rules(dry_runs[1]) == local
+    assert {"exclusions", "page_costs", "weights_radedit", "weights_sdxl_vae", "weights_clip"} <= local
+    assert not {name for name in local if "_shard" in name or "_run" in name}
+    left_out = {rule for job in asked(dry_runs[1]) for rule, _ in job.members} & local
+    assert left_out == set()
+
+
+@pytest.mark.xdist_group("slurm-check")
 def test_a_real_dry_run_is_read_whole(dry_runs):
-    first, last = (asked(dry_runs[attempt]) for attempt in (1, 3))
+    first, last = (asked(dry_runs[attempt].replace(LOCAL_RULES, "")) for attempt in (1, 3))
     (total,) = set(re.findall(r"^total +(\d+)$", dry_runs[1], flags=re.M))
     targets = ("all", "training")  # with neither log nor work
     assert sum(len(job.members) for job in first) == int(total) - len(targets) > 40

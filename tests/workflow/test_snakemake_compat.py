@@ -47,7 +47,15 @@ rule a_shard:
     shell:
         "cp {{input}} {{output}}"
 
+rule gather:
+    output:
+        "b.txt",
+    localrule: True
+    shell:
+        "touch {{output}}"
+
 compat.tell_dry_runs_in_full(workflow)
+compat.tell_local_rules(workflow)
 """
 
 
@@ -100,6 +108,16 @@ def test_a_dry_run_tells_of_each_job_what_it_reads_and_a_run_its_message(tmp_pat
     assert "The message of 00" in done.stdout + done.stderr
 
 
+def test_a_dry_run_for_a_cluster_names_the_rules_that_do_not_go_there(tmp_path):
+    def named(*arguments: str) -> list[str]:
+        done = run(tmp_path, *arguments)
+        return re.findall(f"^{compat.LOCAL_RULES}(.*)$", done.stdout + done.stderr, re.M)
+
+    assert named("--dry-run", "--default-resources", "serial=1") == ["gather"]
+    assert named("--dry-run") == []
+    assert named("--default-resources", "serial=1") == []
+
+
 def test_the_slurm_executor_is_known():
     for name in ("slurm", "local"):
         workflow = SimpleNamespace(executor_plugin=SimpleNamespace(name=name))
@@ -144,6 +162,7 @@ LOST = [
     (lambda: compat.touches(object()), False, "--touch is not detected"),
     (lambda: compat.planned_jobs(object()), [], "not checked before the run"),
     (lambda: compat.tell_dry_runs_in_full(object()), None, "a dry run shows only the messages of jobs"),
+    (lambda: compat.tell_local_rules(object()), None, "are taken for jobs of the cluster"),
 ]
 
 
@@ -187,7 +206,7 @@ def test_every_touch_is_tried_here():
     touches = {name for name in named if not name.startswith("_")} - {"Planned"}
     source = Path(__file__).read_text(encoding="utf-8")
     assert {name for name in touches if source.count(f"compat.{name}") < 2} == set()
-    assert len(touches) == 8
+    assert len(touches) == 9
 
 
 def test_no_other_module_imports_snakemake():

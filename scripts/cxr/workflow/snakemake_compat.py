@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from cxr.workflow.dry_runs import LOCAL_RULES
 from cxr.workflow.locks import lock_told
 
 log = logging.getLogger("cxr")
@@ -123,3 +124,15 @@ def tell_dry_runs_in_full(workflow) -> None:
         if workflow.output_settings.dryrun:
             for rule in workflow.rules:
                 rule.message = None
+
+
+def tell_local_rules(workflow) -> None:
+    """Let a dry run name the rules that never go to a cluster, where jobs ask for the resources of one.
+
+    Snakemake leaves out of a dry run what it says of each job of a run: whether it is local.
+    """
+    with _touch("jobs that run where Snakemake was started are taken for jobs of the cluster"):
+        from snakemake.logging import logger
+
+        if workflow.output_settings.dryrun and default_resources(workflow).keys() - {"tmpdir"}:
+            logger.info(LOCAL_RULES + ", ".join(sorted(workflow._localrules)))

@@ -3,7 +3,6 @@
 import logging
 import math
 import re
-from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,6 +10,7 @@ from types import SimpleNamespace
 from snakemake_executor_plugin_slurm.partitions import Partition, get_best_partition
 
 from cxr.base.errors import UserError
+from cxr.workflow.dry_runs import LOCAL_RULES
 
 UNLIMITED = 10**9
 """Minutes that stand for a partition without a limit."""
@@ -62,10 +62,10 @@ class Granted:
         return max(node[("memory_mb", "cores", "gpus").index(demand)] for node in self.nodes)
 
 
-def asked(dry_run: str, local: Collection[str] = ()) -> list[Asked]:
+def asked(dry_run: str) -> list[Asked]:
     """Read the jobs of a dry run that go to the cluster; a group, whose members run in turn, is one job.
 
-    ``local``: the rules that do not go there, which a dry run does not show. Raises UserError if it shows no job.
+    Rules that run where Snakemake was started are left out. Raises UserError if the dry run shows no job.
     """
     blocks: list[tuple[str, list[str]]] = []
     for block in re.split(r"\n(?=\[)", dry_run):
@@ -73,7 +73,7 @@ def asked(dry_run: str, local: Collection[str] = ()) -> list[Asked]:
             blocks.append((head.group(1) or head.group(2), re.split(r"\n\s*\n?\s+(?=\[)", block)))
     if not blocks:
         raise UserError("the dry run shows no job: leave out --quiet, and take Snakemake from requirements/run.txt")
-    found = []
+    found, local = [], local_rules(dry_run)
     for name, members in blocks:
         told = [_resources(text) for text in members if "log:" in text]  # a target has none
         told = [one for one in told if one["rule"] not in local]
@@ -103,10 +103,9 @@ def _after(pattern: str, text: str, default: str = "") -> str:
     return found.group(1) if found else default
 
 
-def local_rules(texts: Iterable[str]) -> set[str]:
-    """Return the rules of rule files that run on the machine where Snakemake was started."""
-    rules = re.findall(r"^(?:use rule \w+ as|rule) (\w+)(?: with)?:\n(.*?)(?=^\w|\Z)", "\n".join(texts), re.M | re.S)
-    return {name for name, body in rules if re.search(r"^ +localrule: True\b", body, flags=re.M)}
+def local_rules(dry_run: str) -> set[str]:
+    """Return the rules that run where Snakemake was started, as a dry run names them."""
+    return set(_after(re.escape(LOCAL_RULES) + "(.*)", dry_run).split(", ")) - {""}
 
 
 def working_directory(dry_run: str) -> Path:
