@@ -1,14 +1,14 @@
-"""How fast the engines with a large net are, and how much memory they take: nets of true size with random weights.
+"""Measure speed and memory of the engines with large nets, at their true size with random weights.
 
     python benchmarks/engines.py [--device auto|cpu|cuda] [--engines a,b] [--images 16] [--batch 8] [--steps N]
         [--folds 5] [--python cxas=.venv-cxas/bin/python]… [--output benchmarks/engines.tsv]
 
 Each engine goes through its own ``load``, with weights in its own file format first made in a temporary folder
-(TMPDIR; 5 GB for radedit); one image at a time and then ``--batch`` at a time, each in a process of its own: the memory
-is the most that it held, weights included (on a GPU: tensors). On a GPU the first batch is not counted. With
-``--steps`` radedit takes so many of its steps, with ``--folds`` scaled_yolov4 so many of its nets; the time of all is
-computed from theirs, the autoencoder's counted once. On a CPU seconds are those of its cores, on a GPU the wall's.
-Reading frames and writing results are not included.
+(TMPDIR; 5 GB for radedit); one image at a time and then ``--batch`` at a time, each in a separate process. Memory is
+the maximum, weights included (on a GPU: tensors). On a GPU the first batch is not counted. With ``--steps`` radedit
+runs only that many steps, with ``--folds`` scaled_yolov4 only that many nets; the time of all is computed from these,
+with the autoencoder's counted once. Seconds are core seconds on a CPU and wall seconds on a GPU. Reading frames and
+writing results are not included.
 """
 
 import argparse
@@ -47,11 +47,11 @@ COLUMNS = {
 
 
 class Refused(Exception):
-    """Why something was not measured, in one sentence."""
+    """Raised if something was not measured; the message is one sentence."""
 
 
 def child(python: str, **job: object) -> dict:
-    """Return what a job of `engines_run.py` tells. Raises Refused."""
+    """Return the result of a job of `engines_run.py`. Raises Refused."""
     command = [python, str(ROOT / "benchmarks" / "engines_run.py"), json.dumps(job)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""The large nets at their true size with random weights, in the files that their engines read: part of `engines.py`.
+"""Write the large nets at their true size with random weights, in their engines' file formats: part of `engines.py`.
 
 Sizes are those of the published nets; that of RadEdit's U-Net is not public, so Stable Diffusion 1.x stands for it,
 with the 768 numbers of a text state that RadEdit is known to take. How a published file is made is the tests' knowledge

@@ -1,4 +1,4 @@
-"""One engine with a large net, made or measured in a process of its own: part of `engines.py`, which starts it.
+"""Make or measure one engine with a large net in a separate process, which `engines.py` starts.
 
     python benchmarks/engines_run.py '{"task": "make" or "measure", …}'
 
@@ -116,19 +116,19 @@ def whole(seconds: float, fixed: float, parts: int, of: int) -> float:
 
 
 def clock_of(device: torch.device) -> Callable[[], float]:
-    """Return what tells the seconds: on a GPU the wall's, on a CPU this process's core seconds, whatever else runs."""
+    """Return the clock: wall seconds on a GPU, core seconds of this process on a CPU, whatever else runs."""
     return time.perf_counter if device.type == "cuda" else time.process_time
 
 
 def peak_bytes(device: torch.device) -> int:
-    """Return the most memory held so far: on a GPU by tensors, on a CPU by this process."""
+    """Return the peak memory so far: of tensors on a GPU, of this process on a CPU."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated()
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 def device_name(device: torch.device) -> str:
-    """Return what a row calls the device."""
+    """Return the device's name in the table."""
     threads = torch.get_num_threads()
     return torch.cuda.get_device_name() if device.type == "cuda" else f"CPU, {threads} thread{'s'[: threads > 1]}"
 

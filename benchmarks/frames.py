@@ -1,4 +1,4 @@
-"""How fast the frames stage is: images a second by encoding and size, reading and writing included.
+"""Measure the speed of the frames stage: images per second by encoding and size, with reading and writing.
 
     python benchmarks/frames.py [--images 24] [--threads 1 2] [--output benchmarks/frames.tsv]
 

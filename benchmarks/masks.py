@@ -1,4 +1,4 @@
-"""How fast the masks stage is: images a second for one threshold set, and how time grows with the number of sets.
+"""Measure the speed of the masks stage: images per second for one threshold set, and the growth with more sets.
 
     python benchmarks/masks.py [--images 60] [--brute 2] [--rounds 9] [--output benchmarks/masks.tsv] [--hold]
 

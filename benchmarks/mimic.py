@@ -1,4 +1,4 @@
-"""A cohort of MIMIC-CXR's size and layout without a pixel: headers, reports of one line and the official tables.
+"""Make a cohort of MIMIC-CXR's size and layout without pixels: headers, one-line reports and the official tables.
 
     python benchmarks/mimic.py FOLDER [--images 377110] [--seed 2026] [--no-tables]
 

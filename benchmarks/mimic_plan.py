@@ -1,4 +1,4 @@
-"""The workflow planned at the size of MIMIC-CXR: jobs, seconds and memory, on the simulated cohort of `mimic.py`.
+"""Plan the workflow at the size of MIMIC-CXR: jobs, seconds and memory, on the simulated cohort of `mimic.py`.
 
     python benchmarks/mimic_plan.py [--folder mimic-plan] [--images 377110] [--bare 20000]
 
@@ -72,7 +72,7 @@ def measured(*command: object) -> Cost:
 
 
 def measured_dry_run(*command: object) -> Cost:
-    """Run a command, once more where it is over the limit, for a machine's speed changes; return the faster."""
+    """Run a command, and again if it exceeds the limit, because a machine's speed varies; return the faster run."""
     cost = measured(*command)
     return cost if cost.core_s <= SECONDS else min(cost, measured(*command), key=lambda one: one.core_s)
 

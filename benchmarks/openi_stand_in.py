@@ -1,4 +1,4 @@
-"""What the lite engines do on X-rays in Open-i's layout, where Open-i's own images are not at hand.
+"""Run the lite engines on X-rays in Open-i's layout, for places without Open-i's own images.
 
     python benchmarks/openi_stand_in.py OPENI DATA [--folder openi-stand-in] [--cores 2]
 

@@ -1,4 +1,4 @@
-"""The pairs of a threshold set at the size of MIMIC-CXR: images a second, and the memory of the stage dataset.
+"""Measure the stage dataset at the size of MIMIC-CXR: images per second, and memory, for one threshold set.
 
     python benchmarks/pairs.py [--results results] [--studies 227835] [--shards 64]
 

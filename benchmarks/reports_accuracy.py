@@ -1,4 +1,4 @@
-"""How well a reports engine does on labelled reports and sentences, and why.
+"""Measure the accuracy of a reports engine on labelled reports and sentences, and show its errors.
 
     python benchmarks/reports_accuracy.py REPORTS.jsonl [--cases CASES.jsonl] [--folds 5] [--browser errors.html]
     python benchmarks/reports_accuracy.py --clinical TEXTS.jsonl [--unread-every 5] [--browser errors.html]

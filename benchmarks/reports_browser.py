@@ -1,4 +1,4 @@
-"""The error browser: one HTML page, no network, that shows why reports were read as they were.
+"""Write the error browser: one HTML page without a network that shows how each report was read.
 
 Every text with its findings coloured by decision, beside them the tuples and, where people labelled the reports, their
 labels. Texts are data: the template escapes them, and the page's own policy forbids it to load anything.

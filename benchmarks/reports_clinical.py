@@ -1,4 +1,4 @@
-"""How a whole text of a clinical suite is read: findings, certainty, places, false denials, texts that are no report.
+"""Score the reading of clinical texts: findings, certainty, locations, false denials, texts that are not reports.
 
 A text of the suite (:class:`reports_labelled.Clinical`) holds one careful reading: its findings with places, and the
 lesion types that may not be denied of it (``affirmed_or_possible``). Counts of one text are a row of :data:`COUNTS`;

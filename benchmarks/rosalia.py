@@ -1,4 +1,4 @@
-"""How fast ROSALIA is trained and evaluated here, against a plain port of the published loop, in one run.
+"""Measure the speed of ROSALIA's training and evaluation against a plain port of the published loop, in one run.
 
     python benchmarks/rosalia.py [--size lite|7b] [--layers N] [--device auto|cpu|cuda] [--dtype float32|bfloat16]
         [--results results] [--batches 1,4,16] [--images 8] [--steps 3] [--updates 60] [--rounds 3]

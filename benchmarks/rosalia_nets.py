@@ -1,4 +1,4 @@
-"""What `benchmarks/rosalia.py` measures with: a model of LISA-7B's sizes with random weights, and the meter."""
+"""Tools of `benchmarks/rosalia.py`: a model of LISA-7B's sizes with random weights, and the meter."""
 
 import copy
 import sys

@@ -1,4 +1,4 @@
-"""The loop of the published code, ported plainly onto our modules: what `benchmarks/rosalia.py` measures ours against.
+"""A plain port of the published code's loop onto our modules, the reference of `benchmarks/rosalia.py`.
 
 The same weights and the same transformers modules, hence the same kernels; the order of work is LISA's. SAM's encoder
 takes one image at a time and runs again for each instruction; the language model reads everything again for each token

@@ -1,4 +1,4 @@
-"""Hours and disk space at the size of MIMIC-CXR (docs/reference/scale.md): the unit costs of `scale.yaml`, multiplied.
+"""Compute hours and disk space at the size of MIMIC-CXR from the unit costs of `scale.yaml` (docs/reference/scale.md).
 
     python benchmarks/scale.py [--sets 10] [--gpus 1,8,64] [--cores-per-gpu 8] [--engines benchmarks/engines.tsv]
 

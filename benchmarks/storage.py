@@ -1,4 +1,4 @@
-"""How much room each stage's arrays take for an image and how fast they are read by row: ours and other ways.
+"""Measure disk space per image and reading speed per row of each stage's arrays, for our format and others.
 
     python benchmarks/storage.py [--results real/results] [--images 60] [--output benchmarks/storage.tsv]
 

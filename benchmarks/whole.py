@@ -1,4 +1,4 @@
-"""How fast the whole dataset half is: images a second of each stage and of all, reading and writing included.
+"""Measure the speed of the dataset half: images per second of each stage and of all, with reading and writing.
 
     python benchmarks/whole.py [--studies 48] [--threads 1] [--output benchmarks/whole.tsv]
 

@@ -1,4 +1,4 @@
-// The page of one expert: which item is shown, what was said, and how both are kept.
+// The page of one expert: the shown item, the answers, and how both are stored.
 const byId = (id) => document.getElementById(id);
 const { page, expert, items } = JSON.parse(byId('data').textContent);
 const known = new Set(items.map(({ item }) => item));
@@ -18,7 +18,7 @@ function answer(item) {
   return (answers[item] ||= { verdict: null, note: '', seconds: 0 });
 }
 
-// Answers that are damaged or of another page are left out rather than believed.
+// Damaged answers, and answers of another page, are ignored.
 function restore() {
   try {
     const found = JSON.parse(localStorage.getItem(kept) || '{}');
@@ -51,7 +51,7 @@ function keep() {
 function showStorage() {
   byId('storage').textContent = stored
     ? 'Your answers stay in this browser when you close the page. Send the saved sheet when all items are judged.'
-    : 'This browser keeps nothing for this page: save the sheet before you close it, and go on from that sheet later.';
+    : 'This browser keeps nothing for this page: save the sheet before you close it, and resume from that sheet later.';
 }
 
 // Seconds for which the item was in front of the expert.
@@ -84,7 +84,7 @@ async function show() {
   const { lesion, location, mask, section, report, picture } = shown;
   const places = location.join(' and ') || 'anywhere';
   byId('where').textContent = `Item ${at + 1} of ${items.length} · ${shown.item}`;
-  byId('question').textContent = mask ? 'Is this mask right for this lesion, in this place?' : 'Is this lesion absent there?';
+  byId('question').textContent = mask ? 'Is this mask right for this lesion, in this location?' : 'Is this lesion absent there?';
   byId('hint').textContent = mask ? '' : 'There is no mask. Acceptable: it is absent. Not acceptable: it is there.';
   byId('lesion').textContent = lesion;
   byId('location').textContent = places;
@@ -168,7 +168,7 @@ function undo() {
   unsaved = true;
   keep();
   show();
-  say(`Item ${at + 1}: the verdict is taken back.`);
+  say(`Item ${at + 1}: the verdict was undone.`);
 }
 
 function nextOpen() {

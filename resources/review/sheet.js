@@ -1,4 +1,4 @@
-// The sheet: what an expert said, as CSV (RFC 4180) and back.
+// The sheet: an expert's answers as CSV (RFC 4180), written and read.
 const COLUMNS = ['item', 'verdict', 'note', 'seconds', 'page'];
 const VERDICTS = ['acceptable', 'not acceptable'];
 
@@ -48,7 +48,7 @@ function parseCsv(text) {
 function fromCsv(text, page, known) {
   const [head, ...rows] = parseCsv(text);
   const missing = COLUMNS.filter((name) => !(head || []).includes(name));
-  if (missing.length) throw new Error(`This is no sheet of a review: it has no column ${missing.join(', ')}.`);
+  if (missing.length) throw new Error(`This is not a sheet of a review: it has no column ${missing.join(', ')}.`);
   const found = {};
   rows.forEach((cells, index) => {
     const value = Object.fromEntries(head.map((name, at) => [name, (cells[at] || '')]));
@@ -57,7 +57,7 @@ function fromCsv(text, page, known) {
     const where = `Row ${index + 2}`;
     if (value.page.trim() !== page) throw new Error(`${where} is of another page (${value.page}); this one is ${page}.`);
     if (!known.has(item)) throw new Error(`${where}: there is no item ${item} here.`);
-    if (verdict && !VERDICTS.includes(verdict)) throw new Error(`${where}: ${value.verdict} is no verdict.`);
+    if (verdict && !VERDICTS.includes(verdict)) throw new Error(`${where}: ${value.verdict} is not a verdict.`);
     found[item] = { verdict: verdict || null, note: unguarded(value.note), seconds: Number(value.seconds) || 0 };
   });
   return found;

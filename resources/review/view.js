@@ -1,4 +1,4 @@
-// The picture: grey levels by window and level, the mask over it, zoom and pan. Nothing here knows of verdicts.
+// The image: grey levels by window and level, the mask over it, zoom and pan. This file does not handle verdicts.
 const MASK_COLOUR = [230, 159, 0];
 const ZOOM = { least: 1, most: 12, step: 1.25 };
 

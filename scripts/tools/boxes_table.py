@@ -1,4 +1,4 @@
-"""People's boxes as a table for `boxes: {engine: table, table: FILE, table_pixels: original}`.
+"""Convert annotated boxes to a table for `boxes: {engine: table, table: FILE, table_pixels: original}`.
 
 python scripts/tools/boxes_table.py vindr train.csv boxes.csv
 python scripts/tools/boxes_table.py nih BBox_List_2017.csv boxes.csv --image-id "nih-{stem}" --class "Mass=Nodule/Mass"
@@ -30,7 +30,9 @@ def main(arguments: list[str] | None = None) -> int:
         classes = dict(pair.rpartition("=")[::2] for pair in given.classes)
         for label, name in classes.items():
             if name not in BOX_CLASSES:
-                raise UserError(f"--class {label}={name}: {name!r} is no class, choose one of {', '.join(BOX_CLASSES)}")
+                raise UserError(
+                    f"--class {label}={name}: {name!r} is not a class, choose one of {', '.join(BOX_CLASSES)}"
+                )
         found, gone = box_table(given.file, given.format, given.image_id, classes)
     except UserError as error:
         print(f"cxr-ils: {error}", file=sys.stderr)

@@ -1,10 +1,10 @@
-"""What two runs have in common: a digest of the content of every file of results, and where two folders differ.
+"""Compare two runs by a digest of the content of every file of results.
 
     python scripts/tools/digests.py results [other/results]
 
-Content is the arrays of an HDF5 file, the rows of a Parquet file, the lines of a JSONL, TSV or CSV file. What a file
-says of how it was made (code digest, rule, settings) is not. Without a second folder each digest is printed; with one,
-each file that differs, and it ends with 1 if any does. Folders with times of jobs are left out.
+Content is the arrays of an HDF5 file, the rows of a Parquet file, the lines of a JSONL, TSV or CSV file, without the
+record of how it was made (code digest, rule, settings). Without a second folder every digest is printed; with one, each
+file that differs, and the exit status is 1 if any differs. Folders with times of jobs are left out.
 """
 
 import argparse

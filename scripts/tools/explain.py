@@ -1,4 +1,4 @@
-"""Explain: everything that was decided about a study and why, from the stored results alone; nothing is computed anew.
+"""Explain: print every decision about a study, and its reason, from the stored results; nothing is recomputed.
 
 python scripts/tools/explain.py STUDY [--results results] [--thresholds default half] [--page study.html]
 """

@@ -1,7 +1,7 @@
-"""Openi: unpack the reports and view tables of Open-i from the package torchxrayvision: ``openi.py WHEEL_FOLDER OUT``.
+"""Unpack the reports and view tables of Open-i from the package torchxrayvision: ``openi.py WHEEL_FOLDER OUT``.
 
-The package's data hold NLMCXR_reports.tgz as the NLM gives it, and two tables that tell which images are frontal. The
-images themselves are the NLM's to give (docs/getting-started/openi.md).
+The package's data hold NLMCXR_reports.tgz as the NLM publishes it, and two tables that say which images are frontal.
+The images come from the NLM (docs/getting-started/openi.md).
 """
 
 import io
@@ -14,7 +14,7 @@ DATA = "torchxrayvision/data/"
 REPORTS = "NLMCXR_reports.tgz"
 TABLES = ("nlmcxr_dicom_metadata.csv.gz", "nlmcxr_tsne_pa.csv.gz")
 LEFT = """\
-{out}: {reports} reports and the tables that tell which image is frontal.
+{out}: {reports} reports and the tables that say which image is frontal.
 The reports are of Indiana University, CC BY-NC-ND 4.0: not for commercial use, nothing made of their text is passed on.
 Now the images (1.3 GB), from https://openi.nlm.nih.gov/faq:
     curl -LO https://openi.nlm.nih.gov/imgs/collections/NLMCXR_png.tgz

@@ -1,4 +1,4 @@
-"""One chest X-ray and instructions: masks, answers, overlays, and for DICOM a segmentation object.
+"""Ask a model about one chest X-ray: write masks, answers, overlays, and for DICOM a segmentation object.
 
 python scripts/tools/predict.py --model results/training/default/model --image chest.dcm \\
     --instruction "Segment the effusion." --output answers
@@ -27,9 +27,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--model", required=True, help="folder of a trained model")
     parser.add_argument("--image", required=True, help="frontal chest X-ray: DICOM, PNG or JPEG")
     parser.add_argument("--instruction", required=True, action="append", help="may be given several times")
-    parser.add_argument("--output", required=True, help="folder for what is made")
+    parser.add_argument("--output", required=True, help="folder for the results")
     parser.add_argument("--configfile", help="settings, as for snakemake")
-    parser.add_argument("--no-text", action="store_true", help="masks alone, which is faster")
+    parser.add_argument("--no-text", action="store_true", help="only masks, which is faster")
     given = parser.parse_args(arguments)
     try:
         settings = read(_configuration(given.configfile), filter(None, [given.configfile]))
@@ -60,7 +60,7 @@ def _configuration(path: str | None) -> dict:
     except (yaml.YAMLError, UnicodeDecodeError):
         held = None
     if not isinstance(held, dict):
-        raise UserError(f"--configfile {path} is no YAML of settings: see config.yaml")
+        raise UserError(f"--configfile {path} is not a YAML file of settings: see config.yaml")
     return held
 
 

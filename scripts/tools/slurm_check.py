@@ -1,5 +1,5 @@
-"""What this cluster lacks for `snakemake --profile slurm`, on one screen; with `--submit` jobs that look at nodes, one
-of them with a GPU in the environment of each engine that wants one.
+"""Report what this cluster lacks for `snakemake --profile slurm`. `--submit` also runs jobs that check nodes, one of
+them on a GPU in the environment of each engine that needs one.
 
     python scripts/tools/slurm_check.py [--submit] [snakemake's own arguments: targets, then --configfile mine.yaml]
 
@@ -27,13 +27,13 @@ from cxr.workflow.slurm.profile import read_partitions, read_profile
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = ("sbatch", "squeue", "scontrol", "sinfo", "sacct", "sacctmgr", "conda", "apptainer")
 NOTE = "Using profile"
-"""What Snakemake says among its errors when all is well."""
+"""Snakemake's message among its errors when all is well."""
 ANSWER_S, SUBMIT_S = 300, 300
-"""How long a command may take to answer, and a job to be given a node and to end, seconds."""
+"""Longest time for a command to answer, and for a job to get a node and end, seconds."""
 
 
 def read_arguments(arguments: list[str]) -> tuple[bool, dict[str, object], list[str]]:
-    """Return whether to submit a job, the profile's keys that are given here instead, and Snakemake's arguments."""
+    """Return whether to submit a job, the profile's keys that the command line overrides, and Snakemake's arguments."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
@@ -50,7 +50,7 @@ def read_arguments(arguments: list[str]) -> tuple[bool, dict[str, object], list[
 
 
 def answer(*command: str) -> str:
-    """Return what a command prints. Raises UserError with its complaint where it fails."""
+    """Return the output of a command. Raises UserError with its error message if it fails."""
     try:
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=ANSWER_S, check=False)
     except subprocess.TimeoutExpired:
@@ -62,7 +62,7 @@ def answer(*command: str) -> str:
 
 
 def default_account() -> str:
-    """Return the account that SLURM charges where none is named; "" where it keeps none or does not say."""
+    """Return the account that SLURM charges by default; "" if it has none or does not say."""
     user, form = getpass.getuser(), "format=defaultaccount"
     try:
         said = answer("sacctmgr", "--noheader", "--parsable2", "show", "user", user, form)
@@ -72,7 +72,7 @@ def default_account() -> str:
 
 
 def dry_run(words: list[str], attempt: int) -> str:
-    """Return what Snakemake says of every job as it is when tried for the ``attempt``-th time."""
+    """Return Snakemake's dry run with every job as at its ``attempt``-th try."""
     command = [sys.executable, "-m", "snakemake", "--profile", "slurm", "--dry-run", "--forceall", *words]
     command += ["--sdm", "env-modules", "--attempt", str(attempt)]  # without looking for conda
     return answer(*command, "--cores", "10000")  # else it shows the cores of this machine
@@ -111,7 +111,7 @@ def _last_line(text: str) -> str:
 
 
 def look(arguments: list[str]) -> list[Finding]:
-    """Return what is found here. Raises UserError where nothing can be looked at."""
+    """Return the findings. Raises UserError if nothing can be checked."""
     submit, instead, words = read_arguments(arguments)
     programs = {name for name in PROGRAMS if shutil.which(name)}
     programs |= {"apptainer"} if shutil.which("singularity") else set()
@@ -142,7 +142,7 @@ def look(arguments: list[str]) -> list[Finding]:
 
 
 def main(arguments: list[str]) -> None:
-    """Print one line for each thing that was looked at."""
+    """Print one line per check."""
     try:
         found = look(arguments)
     except UserError as error:

@@ -1,4 +1,4 @@
-"""From files of the masks stage's inputs to pairs and the released layout: the two stages meet in files alone."""
+"""From the masks stage's input files to pairs and the released layout: the two stages share only files."""
 
 import json
 from dataclasses import fields

@@ -1,4 +1,4 @@
-"""Shares among the negatives: as near to Table 10 as the reports allow, nothing lost, the same for any shards."""
+"""Shares among the negatives: as near to Table 10 as the reports allow, without losses, the same for any shards."""
 
 from collections import Counter
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Scores of masks: to the digit of the original's, by hand, with every kind of prediction that cannot be used."""
+"""Scores of masks: equal to the original's to the digit, by hand, with every kind of unusable prediction."""
 
 import json
 

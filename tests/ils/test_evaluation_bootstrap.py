@@ -1,4 +1,4 @@
-"""Intervals by patient: the same as a plain resampling with the same draws, and they cover what they should."""
+"""Intervals by patient equal a plain resampling with the same draws, and have the right coverage."""
 
 import numpy as np
 import polars as pl

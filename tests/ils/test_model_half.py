@@ -1,4 +1,4 @@
-"""The model half as a user runs it: trained on the slice and on a release of it, asked, scored, all by one command."""
+"""The model half as a user runs it: one command trains on the slice and on a release of it, asks and scores."""
 
 import json
 import shutil

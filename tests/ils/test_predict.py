@@ -1,4 +1,4 @@
-"""One picture asked about from the command line: geometry, files, and the DICOM segmentation read back."""
+"""One image asked about from the command line: geometry, files, and the DICOM segmentation when read."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Checkpoints: the published layouts to ours and back, files of ours, and all that can be wrong with them."""
+"""Checkpoints: conversion of the published layouts to ours and back, our files, and their possible faults."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Pairs, pictures and masks from our files: samples and batches, frames that agree, and what bad input says."""
+"""Pairs, images and masks from our files: samples and batches, agreeing frames, and errors for bad input."""
 
 import json
 import pickle

@@ -1,4 +1,4 @@
-"""The small model: the same from the same seed, of the sizes asked for, able to learn."""
+"""The small model: reproducible from its seed, of the sizes in the settings, able to learn."""
 
 from dataclasses import dataclass, replace
 

@@ -1,4 +1,4 @@
-"""The model against the numerical reference of the original codes, and against itself where those have no word."""
+"""The model against the numerical reference of the original codes, and against itself where there is no reference."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""A trained model in the published layout: nothing is lost on the way there and back, its config tells its sizes."""
+"""A trained model in the published layout: the conversion there and back loses nothing; its config has its sizes."""
 
 import json
 import shutil

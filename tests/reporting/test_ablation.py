@@ -1,4 +1,4 @@
-"""Ablation: the table of all points against plain counting, what the figures draw, and the target as a whole."""
+"""Ablation: the table of all points against plain counting, the content of the figures, and the whole target."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""Runs of the cohort stage for the tests: tables written, results read and checked."""
+"""Run the cohort stage for the tests: write tables, read and check results."""
 
 import csv
 import gzip

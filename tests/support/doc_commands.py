@@ -1,4 +1,4 @@
-"""The commands that README and docs print, as a person would copy them."""
+"""Collect the commands in README and docs, as a person would copy them."""
 
 import re
 import shlex

@@ -1,4 +1,4 @@
-"""Write into ``results`` as a job in one of the ways that stages do: ``full_disk.py NAME``, for a full disk."""
+"""Write into ``results`` in one of the stages' ways, to test a full disk: ``full_disk.py NAME``."""
 
 import sys
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""A web server of this machine, for as long as a test needs it."""
+"""Run a local web server for the duration of a test."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""From a report's tuples to pairs, through the masks and the dataset stage, on a toy picture.
+"""Make pairs from a report's tuples through the masks and dataset stages, on a toy image.
 
 The picture is 64 x 80 px, eight zones side by side, lobes over them. What a finding's mask shows is given, not
 segmented, so that every case of grounded, half grounded and not grounded occurs.

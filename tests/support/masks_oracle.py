@@ -1,4 +1,4 @@
-"""Sections 5 and 6 of ils.md once more, with sets of pixels and fractions, as slowly and plainly as they are written.
+"""An oracle for sections 5 and 6 of ils.md: a slow and plain implementation with sets of pixels and fractions.
 
 Nothing here is shared with the code under test. A pixel is (row, column); masks are sets of them.
 """

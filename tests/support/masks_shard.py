@@ -1,4 +1,4 @@
-"""Write what the masks stage reads, from arrays: one shard of the cohort to boxes and reports, as files."""
+"""Write the inputs of the masks stage from arrays: the files of one shard, from cohort to boxes and reports."""
 
 from pathlib import Path
 

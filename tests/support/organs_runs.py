@@ -1,4 +1,4 @@
-"""Runs of the organs stage for its tests: frames written, verdicts read."""
+"""Run the organs stage for its tests: write frames and read verdicts."""
 
 from pathlib import Path
 

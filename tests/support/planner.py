@@ -1,4 +1,4 @@
-"""What Snakemake would run, asked many times: ``python planner.py ROOT`` reads its arguments, a JSON list a line.
+"""Plan many runs of Snakemake in one process: ``python planner.py ROOT`` reads its arguments, one JSON list per line.
 
 Every answer comes from a fork of one process that has Snakemake and the modules of ROOT's rule files in memory, so that
 it takes a third of the time of a new interpreter. The forks read the rule files, the settings and the digests anew.
@@ -18,7 +18,7 @@ IMPORTED = (
     "cxr.imaging.cohort.check", "cxr.base.engines", "cxr.workflow.params", "cxr.workflow.settings",
     "cxr.imaging.weights.catalogue", "pandas", "smart_open", "snakemake.executors.dryrun",
 )  # fmt: skip
-"""What a dry run imports besides ``snakemake.cli``."""
+"""Modules that a dry run imports besides ``snakemake.cli``."""
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""The profiles, and how many jobs of a group share one."""
+"""Read the profiles, and the number of jobs per group."""
 
 import yaml
 

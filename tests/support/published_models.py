@@ -1,4 +1,4 @@
-"""Tiny random LISA and ROSALIA in the very formats in which the large ones are published."""
+"""Write tiny random LISA and ROSALIA models in the formats of the published ones."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""What tests of the release share: packages made in this process, and everything that a package holds, unpacked."""
+"""Shared tools of the release tests: make packages in this process, and unpack all their content."""
 
 import json
 from contextlib import chdir

@@ -1,4 +1,4 @@
-"""What the stage makes of given texts."""
+"""Run the reports stage on given texts."""
 
 import polars as pl
 

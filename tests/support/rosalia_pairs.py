@@ -1,4 +1,4 @@
-"""A small dataset of pairs on the disk, as the stages before write it."""
+"""Write a small dataset of pairs to disk, as the earlier stages do."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Scores of given predictions, by the stage."""
+"""Run the evaluation stage on given predictions."""
 
 from cxr.base.tables import read_table
 from cxr.ils.evaluation.evaluate import RunOptions, run_scores

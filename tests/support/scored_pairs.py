@@ -1,4 +1,4 @@
-"""Scored pairs, drawn at random."""
+"""Random scored pairs."""
 
 import numpy as np
 import polars as pl

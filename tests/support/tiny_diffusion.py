@@ -1,4 +1,4 @@
-"""A latent diffusion model small enough for tests, of the true classes and in the files of the published ones."""
+"""Write a small latent diffusion model of the true classes, in the file formats of the published models."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A real vLLM on the CPU for the tests of `make vllm`: what its processes are told, and a server of it."""
+"""A real vLLM on the CPU for the tests of `make vllm`: its environment variables, and a server."""
 
 import os
 import socket

@@ -1,4 +1,4 @@
-"""What tests of whole runs share: the bytes that a run made, and a copy of the repository to edit."""
+"""Shared tools of tests of whole runs: the bytes of a run's results, and a copy of the repository to edit."""
 
 import shutil
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The benchmark of the large nets: true sizes, arithmetic by hand, a tiny net through the very function, refusals."""
+"""The benchmark of the large nets: true sizes, arithmetic by hand, a tiny net through the same function, refusals."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""The benchmark of the masks: what it is held to."""
+"""The benchmark of the masks: its limits."""
 
 import importlib.util
 

@@ -1,4 +1,4 @@
-"""The benchmark's port of the original loop is the original: held to its arrays, and to ours; its refusals."""
+"""The benchmark's port of the original loop equals the original's arrays and ours; wrong arguments are refused."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""The benchmark of storage: every way gives the rows back, counts its files, and a faulty one is noticed."""
+"""The benchmark of storage: every format restores the rows and counts its files, and a faulty format is detected."""
 
 import importlib.util
 from functools import partial

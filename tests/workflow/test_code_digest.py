@@ -1,4 +1,4 @@
-"""Digests of code are of its meaning: a reworded comment changes none, a changed number those of its users."""
+"""Code digests cover meaning: a reworded comment changes none, a changed number changes those of its users."""
 
 import ast
 import json
@@ -168,7 +168,7 @@ REWORDED = (
 
 
 def _reword(path: Path) -> None:
-    """Say everything that is said about the code of a module otherwise."""
+    """Reword every docstring and comment of a module."""
     text = path.read_text(encoding="utf-8")
     tree, lines = ast.parse(text), text.splitlines()
     remarks = [node for node in ast.walk(tree) if isinstance(node, ast.Expr) and code_meaning._is_remark(node)]

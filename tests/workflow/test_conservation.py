@@ -1,4 +1,4 @@
-"""The funnel and the proof that nothing is lost."""
+"""The funnel, and the check that every image is accounted for."""
 
 import polars as pl
 import pytest

@@ -1,4 +1,4 @@
-"""docs/explanation/architecture.md: its files are there, its walks are short and climb nowhere, its rooms are all."""
+"""docs/explanation/architecture.md: its files exist, its walks are short and only go down, and it lists every room."""
 
 import re
 import tomllib

@@ -1,4 +1,4 @@
-"""Every command that README and docs print can be typed: Snakemake's are planned, the others' options exist."""
+"""Every command in README and docs works: Snakemake's are planned, the options of others exist."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""The generated table of stages names the targets of the workflow, and the README fits on one sitting."""
+"""The generated table of stages names the targets of the workflow, and the README is short enough."""
 
 import re
 
