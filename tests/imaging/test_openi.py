@@ -263,7 +263,7 @@ def test_the_tables_are_inputs_of_the_cohort(collection):
 def test_text_of_the_reports_is_never_released():
     chosen = {"cohort": {"source": "openi", "root": "."}}
     assert "report_text" in settings.read(chosen).release.kinds()
-    with pytest.raises(settings.SettingsError, match=r"CC BY-NC-ND.*put report_text into release\.withhold"):
+    with pytest.raises(settings.SettingsError, match=r"CC BY-NC-ND.*add report_text to release\.withhold"):
         settings.read(chosen | {"release": {"withhold": ["pixels"]}})
     with pytest.raises(settings.SettingsError, match="CC BY-NC-ND"):
         settings.read(chosen | {"release": {"withhold": False}})

@@ -121,7 +121,7 @@ def test_a_study_that_stopped_is_told_by_its_stage_and_reason(results, stage, re
     text = explain(results, study, (), 40)[0]
     under = " under default:" if stage == "dataset" else ""
     assert f"{image_id}{under} stopped in {sentence}" in squeezed(text)
-    assert ("Under the thresholds default" in text) == (stage == "dataset")
+    assert ("Under the threshold set default" in text) == (stage == "dataset")
     assert "Pairs\n" not in text
     steps = read_study(results, study, ()).images[0].steps
     after = {"frames": ("organs", "anomaly", "anatomy", "boxes"), "organs": ("anomaly", "anatomy"),
@@ -221,10 +221,10 @@ def test_threshold_sets_stand_side_by_side(results):
         f"{row['image_id']} {row['finding']} {row['entity']} mask of {row['area']:,} px, grounded in {grounded} "
         "no mask: no_productive_box"
     ) in text
-    assert "Under the thresholds other" in text
+    assert "Under the threshold set other" in text
     alone = explain(results, row["study_id"], ["other"], 40)[0]
     assert "Threshold sets side by side" not in alone
-    assert "Under the thresholds default" not in alone
+    assert "Under the threshold set default" not in alone
 
 
 class Page(HTMLParser):

@@ -463,7 +463,7 @@ def test_recall_is_set_beside_the_paper_s_with_what_is_compared(workflow_run, tm
     assert "28.2" in top["manifest"]
     assert "paper 28.2" in recall["manifest"]
     assert "on MIMIC-CXR and with its engines" in top["manifest"]
-    assert "Compared are a cohort given by a manifest" in recall["manifest"]
+    assert "This run is on a cohort given by a manifest" in recall["manifest"]
     assert "easier to read and to ground" in recall["embedded"]
     assert "None of its numbers measures" in " ".join(top["embedded"].split())
     assert "None of its numbers measures" not in " ".join(top["manifest"].split())

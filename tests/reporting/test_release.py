@@ -400,7 +400,7 @@ def test_an_image_that_was_no_dicom_has_no_segmentation(run, layout, codes, tmp_
         table.with_columns(path=path_of).write_parquet(tmp_path / "cohort" / path.name)
     made = make(run, tmp_path / "out", codes=codes, layout=layout, cohort=tmp_path / "cohort")
     assert image not in {path.stem for path in (made / "dicom_seg").rglob("*.dcm")}
-    assert "| the image is no DICOM | 1 |" in (made / "DATASHEET.md").read_text()
+    assert "| the image is not a DICOM file | 1 |" in (made / "DATASHEET.md").read_text()
 
 
 def test_croissant_is_valid_and_its_records_are_the_pairs(run, package):
@@ -587,7 +587,7 @@ def test_what_is_withheld_is_a_list_or_all_or_nothing(withhold, kinds):
 
 
 def test_a_wrong_setting_is_one_sentence(tmp_path):
-    with pytest.raises(SettingsError, match=r"release.salt must name the file of a key: make one of 16 bytes\.$"):
+    with pytest.raises(SettingsError, match=r"release.salt must name a key file: make one of 16 bytes\.$"):
         read({"release": {"withhold": ["ids"]}})
     with pytest.raises(SettingsError, match=r"^release.withhold, entry 1, is 'text', .*'report_text' or 'ids';"):
         read({"release": {"withhold": ["text"]}})

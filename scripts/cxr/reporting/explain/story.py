@@ -103,7 +103,7 @@ def report(study: Study) -> Iterator[Block]:
         yield Table(FINDING_HEAD, rows, "findings of the other section")
 
 
-FINDING_HEAD = ["finding", "sentence", "what", "presence", "certainty", "place", "labels", "lesion type"]
+FINDING_HEAD = ["finding", "sentence", "what", "presence", "certainty", "location", "labels", "lesion type"]
 
 
 def _mark(number: int, one: dict) -> Mark:
@@ -141,7 +141,7 @@ def maps(image: Image, dpi: int) -> Iterator[Block]:
     if organs:
         yield Paragraph("Organs: " + ", ".join(f"{name} {int(mask.sum()):,} px" for name, mask in organs.items()) + ".")
     if organs and zones:
-        yield Paragraph(f"Organs on the image and on the edited image lie apart: {_apart(organs, zones)}.")
+        yield Paragraph(f"Distance of the organs on the edited image from those on the image: {_apart(organs, zones)}.")
         empty = [name for name in ZONE_LABELS if not zones[name].any()]
         yield Paragraph(f"Zones without a pixel: {_listed(empty, 'none')}.")
     if image.boxes:
@@ -162,7 +162,7 @@ def _least(boxes: Sequence[dict]) -> float:
 
 def _box_count(boxes: Sequence[dict], shown: int) -> str:
     used = sum(row["kept"] for row in boxes)
-    return f"The detector found {len(boxes)} boxes, {used} of a class that is used; the {shown} most confident:"
+    return f"The detector found {len(boxes)} boxes, {used} of them of a used class; the {shown} most confident:"
 
 
 def _corners(row: dict) -> str:
@@ -212,8 +212,8 @@ def outcome(name: str, image: Image, outcome: Outcome, study: Study, dpi: int) -
     """Yield all decisions of one threshold set about an image; nothing for an image that did not reach it."""
     if outcome.steps[0].state != ACCEPTED:
         return
-    where = f" of {image.image_id}" if len(study.images) > 1 else ""
-    yield Heading(f"Under the thresholds {name}{where}")
+    where = f", image {image.image_id}" if len(study.images) > 1 else ""
+    yield Heading(f"Under the threshold set {name}{where}")
     settings = json.loads(outcome.settings)
     taus = settings["thresholds"]
     yield Table(
@@ -298,7 +298,7 @@ def boxes_of(row: dict, image: Image, settings: dict) -> Iterator[Block]:
     if rest := order[SHOWN_BOXES:]:
         counts = Counter(name for at in rest for name in failed(verdicts[at]))
         words = ", ".join(f"{BOX_FAULTS[name]} {count}" for name, count in sorted(counts.items()))
-        yield Paragraph(f"{len(rest)} more boxes; how many of them fail each condition: {words or 'none fails any'}.")
+        yield Paragraph(f"{len(rest)} more boxes; the numbers that fail each condition: {words or 'none fails any'}.")
 
 
 def _verdict(bad: Sequence[str]) -> str:
@@ -332,7 +332,7 @@ def _instructions(outcome: Outcome) -> Iterator[Block]:
         yield Table(["polarity", "type", "target", "why not"], rows, "pairs that were not made")
 
 
-UNIT_HEAD = ["kind", "target", "certainty", "location", "of findings", "mask", "becomes a pair", "lesion inference"]
+UNIT_HEAD = ["kind", "target", "certainty", "location", "findings", "mask", "becomes a pair", "lesion inference"]
 
 
 def _unit(row: dict) -> list[str]:
