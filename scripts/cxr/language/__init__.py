@@ -1,1 +1,1 @@
-"""The stages that read texts, on which every system stands."""
+"""Stages that read texts, shared by all systems."""

@@ -1,1 +1,1 @@
-"""Reports into findings: the section to use, its sentences, and one tuple per finding that is affirmed or denied."""
+"""Structuring reports: one section of each, its sentences, and one tuple per affirmed or denied finding."""

@@ -1,7 +1,7 @@
-"""Where two engines agree: the tuples of the finished stage beside the rules engine's on the same sentences.
+"""Comparing the tuples of the chosen engine with those of the rules engine on the same sentences.
 
-Each study and lesion type is *affirmed* (a positive tuple names it, or gives it as what a finding stands for),
-*denied* (only negative tuples name it) or *unmentioned*.
+Each study and lesion type is *affirmed* (a positive tuple names it, or names it as a finding's explanation), *denied*
+(only negative tuples name it) or *unmentioned*.
 """
 
 from collections.abc import Iterable, Iterator
@@ -46,7 +46,7 @@ DISAGREEMENTS = {
 
 @dataclass(frozen=True)
 class CompareOptions:
-    """effusion_without_side: as for the stage."""
+    """effusion_without_side: as in the stage's options."""
 
     effusion_without_side: str
 
@@ -54,9 +54,10 @@ class CompareOptions:
 def run(*, reports: list[str], agreement: str, disagreements: str, options: CompareOptions) -> None:
     """Compare the engines over all shards.
 
-    Writes ``agreement`` (a row a lesion type: studies, how many are in which states, agreement, Cohen's kappa of the
-    three states and of affirmed against the rest) and ``disagreements`` (a row a study and lesion type that differ,
-    with the sentences that either names). Studies whose section is not English are left out: the rules cannot read it.
+    Writes ``agreement`` (one row per lesion type: studies, counts of the states, agreement, Cohen's kappa of the three
+    states and of affirmed against the rest) and ``disagreements`` (one row per study and lesion type that differ, with
+    the sentences that either engine names). Studies whose section is not English are left out, because the rules cannot
+    read it.
     """
     lexicon, words = (str(RESOURCES / name) for name in RESOURCE_FILES)
     structure = rules.load(EngineOptions(lexicon, options.effusion_without_side))
@@ -90,7 +91,7 @@ def state(tuples: Iterable[dict], lesion: str) -> str:
 
 
 def kappa(table: np.ndarray) -> float:
-    """Return Cohen's kappa of a square table of counts; NaN where both raters use one and the same state only."""
+    """Return Cohen's kappa of a square table of counts; NaN if both raters use only one, identical state."""
     total = table.sum()
     chance = (table.sum(0) * table.sum(1)).sum() / total**2 if total else 1.0
     return float("nan") if chance == 1 else float((np.trace(table) / total - chance) / (1 - chance))

@@ -1,4 +1,4 @@
-"""From the bytes of a report file to its text: encodings, markup, and what is no text at all."""
+"""Decoding report files to text: encodings and markup; files that are not text are refused."""
 
 import codecs
 import re
@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 
 BOMS = (
     (codecs.BOM_UTF8, "utf-8"),
-    (codecs.BOM_UTF32_LE, "utf-32-le"),  # before UTF-16, whose mark it begins with
+    (codecs.BOM_UTF32_LE, "utf-32-le"),  # before UTF-16, whose mark is a prefix of this one
     (codecs.BOM_UTF32_BE, "utf-32-be"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
@@ -45,13 +45,13 @@ _RTF_SIGNS = {"par": "\n", "line": "\n", "sect": "\n", "page": "\n", "row": "\n"
 
 
 class NoText(Exception):
-    """A report file that is no text; the message says what it is and repeats nothing of it."""
+    """A report file is not text. The message says what it is and quotes nothing of it."""
 
 
 def decode(data: bytes) -> str:
     """Return the text of a report file: UTF-8, UTF-16 or UTF-32 by their marks, UTF-16 also without, else Windows-1252.
 
-    HTML, XML and RTF give their text. Raises NoText for a PDF, an Office file, a picture or other binary data.
+    From HTML, XML and RTF the text is extracted. Raises NoText for PDF, Office files, images and other binary data.
     """
     for mark, name in NO_TEXT.items():
         if data.startswith(mark):
@@ -64,7 +64,7 @@ def decode(data: bytes) -> str:
 
 
 def cleaned(text: str) -> str:
-    """Return a text as a reader sees it: composed letters, plain blanks and line ends, nothing without a width."""
+    """Return a normalised text: composed letters, plain blanks and line ends, no zero-width characters."""
     text = _NO_WIDTH.sub("", _SPACES.sub(" ", _LINE_ENDS.sub("\n", text)))
     return unicodedata.normalize("NFC", _CONTROL.sub(" ", text).translate(_LIGATURES))
 
@@ -83,12 +83,12 @@ def _characters(data: bytes) -> str:
         pass
     try:
         return _plausible(data.decode("cp1252"))
-    except UnicodeDecodeError:  # five bytes have no meaning in Windows-1252
+    except UnicodeDecodeError:  # five bytes are undefined in Windows-1252
         return _plausible(data.decode("latin-1"))
 
 
 def _plausible(text: str) -> str:
-    """Return the text. Raises NoText where a tenth of it are control characters."""
+    """Return the text. Raises NoText if a tenth of it are control characters."""
     if len(_CONTROL.findall(text[:4000])) > 0.1 * len(text[:4000]):
         raise NoText("binary data: save the report as plain text")
     return text
@@ -132,7 +132,7 @@ def _from_markup(text: str) -> str:
 
 
 def _from_rtf(text: str) -> str:
-    """Return what an RTF file shows; of its formatting nothing but paragraphs, tabs and letters."""
+    """Return the visible text of an RTF file; of its formatting only paragraphs, tabs and characters are kept."""
     parts: list[str] = []
     stack: list[tuple[bool, int]] = []
     unseen, skip, after = False, 1, 0

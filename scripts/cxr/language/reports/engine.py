@@ -1,4 +1,4 @@
-"""One door to every engine that structures reports: a module ``cxr.language.reports.<name>`` with ``load(options)``."""
+"""The interface of engines that structure reports: modules ``cxr.language.reports.<name>`` with ``load(options)``."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from cxr.base.engines import engine_module
 
 Structure = Callable[[list[str]], list[dict]]
-"""Sentences of one section in, tuples of :class:`cxr.language.reports.schema.Finding` out; ``span`` counts characters
-of the tuple's own sentence. The same sentences give the same tuples."""
+"""Takes the sentences of one section; returns tuples of :class:`cxr.language.reports.schema.Finding`, whose ``span``
+counts characters of their own sentence. The same sentences give the same tuples."""
 
 
 @dataclass(frozen=True)
 class EngineOptions:
-    """What an engine is given: the lexicon's folder, a setting of the stage, and the files its ``INPUTS`` name."""
+    """The inputs of an engine: the lexicon's folder, a setting of the stage, and the files in its ``INPUTS``."""
 
     lexicon: str
     effusion_without_side: str

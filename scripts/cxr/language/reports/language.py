@@ -1,6 +1,6 @@
-"""Whether a section is English: small words and words of reports of other languages, letters of other scripts.
+"""Detecting sections that are not English, by common words of other languages and letters of other scripts.
 
-The rules engine reads English alone: to it the denial "Sin edema" is an edema.
+The rules engine reads only English: it would read the Spanish denial "Sin edema" as an edema.
 """
 
 import re
@@ -15,15 +15,15 @@ from cxr.language.reports.layouts import folded
 from cxr.language.reports.vocabulary import WORD, Vocabulary
 
 _CLEAR = 2
-"""Words of another language that make a sentence of an English section one of that language."""
+"""Number of words of another language from which a sentence in an English section counts as that language."""
 _LATIN_LETTERS = 0.7
 _UNKNOWN, _ENOUGH_WORDS = 0.7, 8
-"""Share of unknown words from which a section of so many words is of a language that has no table."""
+"""Fraction of unknown words, and number of words, from which a section is in a language without a table."""
 
 
 @dataclass(frozen=True)
 class Language:
-    """``words`` that no English report uses, and ``loose`` ones that count only beside them."""
+    """``words``: not used in English reports; ``loose``: words that count only together with those."""
 
     name: str
     words: frozenset[str]
@@ -32,7 +32,7 @@ class Language:
 
 @cache
 def read(path: str, vocabulary: Vocabulary) -> tuple[Language, ...]:
-    """Read ``resources/reading/languages.yaml``; of a language's words those that are English too are loose."""
+    """Read ``resources/reading/languages.yaml``; words that are also English are loose."""
     data = yaml.load(Path(path).read_text(encoding="utf-8"), yaml.BaseLoader)
     tables = ((name, set(table["words"]), set(table["loose"])) for name, table in data.items())
     return tuple(
@@ -44,10 +44,10 @@ def read(path: str, vocabulary: Vocabulary) -> tuple[Language, ...]:
 
 
 def foreign(sentences: list[str], languages: tuple[Language, ...], vocabulary: Vocabulary) -> str | None:
-    """Return the language of a section that is not, or not wholly, English; None for English.
+    """Return the language of a section that is not entirely English; None for English.
 
-    A section is foreign if it has more words of another language than English ones, or a sentence with two of these
-    and at most half as many English ones.
+    A section is foreign if it has more words of another language than of English, or a sentence with two words of
+    another language and at most half as many English ones.
     """
     text = " ".join(sentences)
     if script := _script(text):
@@ -65,12 +65,12 @@ def foreign(sentences: list[str], languages: tuple[Language, ...], vocabulary: V
 
 @cache
 def _every(languages: tuple[Language, ...]) -> frozenset[str]:
-    """Return the words that tell one of the languages: most English sections hold none of them."""
+    """Return the words of all other languages: most English sections contain none of them."""
     return frozenset().union(*(language.words for language in languages))
 
 
 def _best(words: list[str], languages: tuple[Language, ...], vocabulary: Vocabulary) -> tuple[int, int, str]:
-    """Return words of the likeliest other language, English words beside them, and its name."""
+    """Return the number of words in the most likely other language, the number of English words, and its name."""
     counts = [
         (sum(word in language.words for word in words), sum(word in language.loose for word in words), language)
         for language in languages
@@ -81,7 +81,7 @@ def _best(words: list[str], languages: tuple[Language, ...], vocabulary: Vocabul
 
 
 def _script(text: str) -> str | None:
-    """Return the script of a text that is mostly not in Latin letters."""
+    """Return the script of a text that is mostly in letters other than Latin."""
     if text.isascii():
         return None
     letters = re.findall(r"[^\W\d_]", text)

@@ -1,13 +1,13 @@
-"""Sections of reports from anywhere: a tolerant reader of headings (ils.md section 3; ours).
+"""Splitting reports of any layout into sections by a tolerant detection of headings (ils.md section 3; our choice).
 
-A heading is a phrase of ``resources/reading/headings.yaml``
+A heading is a phrase in ``resources/reading/headings.yaml``
 
-* that begins a line, behind blanks, a number, a bullet or Markdown's signs, and ends it, or is followed by a colon, or
-  by a dash, a tab or several blanks, or is in capitals before a text that is not;
-* or that stands inside a line before a colon, behind the end of a sentence, or in capitals.
+* at the start of a line (after blanks, a number, a bullet or Markdown's signs) that ends the line, or is followed by a
+  colon, a dash, a tab or several blanks, or is in capitals before a text that is not;
+* or inside a line before a colon, either after the end of a sentence or in capitals.
 
-Everything else that looks like a heading ("LINES AND TUBES:") stays in its section. A text without headings is one
-findings section. What MIMIC-CXR's own reader finds is :mod:`cxr.language.reports.sections`.
+Other text that looks like a heading ("LINES AND TUBES:") stays in its section. A text without headings is one findings
+section. :mod:`cxr.language.reports.sections` implements the official rules of MIMIC-CXR.
 """
 
 import re
@@ -25,10 +25,10 @@ from cxr.language.reports.paragraphs import line_width, paragraphs
 UNUSED = frozenset(
     ("indication", "history", "technique", "comparison", "examination", "patient", "recommendation", "notification")
 )
-"""Sections whose text is never used, but for a last paragraph of theirs."""
+"""Sections whose text is never used, except for a last paragraph."""
 _NEVER_LAST = frozenset(("patient", "recommendation", "notification"))
 _ONE_SENTENCE = frozenset(("comparison", "technique", "examination"))
-"""Sections of a sentence: what follows in them is the report's, where nothing else is. A history may be longer."""
+"""Sections of one sentence: further text belongs to the report if nothing else does. A history may be longer."""
 _SHORTEST_IN_CAPITALS = 4
 _BEHIND_A_SENTENCE = frozenset(".!?;)]")
 _DECORATION = r"(?:(?:\(?\d{1,2}[.):]|\(?[a-z][.)]|\(?[ivx]{2,4}[.)]|[-•·*>#=]+)[ \t]*)*"
@@ -37,20 +37,20 @@ _EMPHASIS = re.compile(r"\*\*+|(?<![\w*])\*(?=\w)|(?<=[\w:.])\*(?![\w*])|(?<![\w
 _RULE = re.compile(r"^[ \t]*[-=_*~#.]{3,}[ \t]*$", re.MULTILINE)
 _SENTENCE = re.compile(r"[^.]*(?:\.(?=\d)[^.]*)*(?:\.\s*|$)")
 _BARE = {"ø": "o", "æ": "a", "ł": "l", "ß": "s", "ı": "i", "đ": "d"}
-"""Letters that are no other letter with an accent, as they are written without."""
+"""Letters that do not decompose into a letter and an accent, and their plain forms."""
 _WORD = re.compile(r"[^\W_]+(?:[/-][^\W_]+)*")
 _NOTHING = re.compile(r"\W*(?:none|nil|n/?a|not applicable|not given|not provided|_+)?\W*", re.I)
 _COLON = re.compile(r"[:：](?!\d)")
 _MORE = re.compile(r"[ \t]*\([^()\n]{0,60}\)[ \t]*$")
 _MOST_WORDS = 6
-"""Words of the longest heading that is looked for inside a line."""
+"""Number of words of the longest heading that is searched inside a line."""
 _LETTERS = re.compile(r"[^\W\d_]")
 
 
 @dataclass(frozen=True)
 class Headings:
-    """``headings.yaml``: {phrase: section}, phrases of parts, of titles, those read plainly; words of prose; and
-    words that keep their hyphen."""
+    """Contents of ``headings.yaml``: {phrase: section}, kinds of phrases, words of prose, and words that keep their
+    hyphen."""
 
     names: dict[str, str]
     parts: frozenset[str]
@@ -63,7 +63,7 @@ class Headings:
 
 @dataclass(frozen=True)
 class _Heading:
-    """A heading in characters of the text: its section, where it starts, and where its text does."""
+    """A heading: its section, and the characters at which it and its text start."""
 
     section: str
     start: int
@@ -96,10 +96,9 @@ def _alternatives(phrases) -> str:
 
 
 def sections_of(text: str, headings: Headings, column: str = "") -> dict[str, str]:
-    """Return {section: text} of a report; of several sections of one name the texts follow each other.
+    """Return {section: text} of a report; the texts of sections with the same name are joined.
 
-    ``column``: the name of the section to which a text before the first heading belongs; without, it may be a
-    letterhead.
+    ``column``: the section of a text before the first heading; without it, that text may be a letterhead.
     """
     text = _RULE.sub("", _EMPHASIS.sub("", cleaned(text)))
     found = list(_headings(text, headings))
@@ -121,9 +120,9 @@ def sections_of(text: str, headings: Headings, column: str = "") -> dict[str, st
 
 
 def _settled(sections: dict[str, str], order: list[str], short: Set[str]) -> dict[str, str]:
-    """Give what stands under a title, a comment or no heading to the findings or the last paragraph.
+    """Assign text under a title, a comment or no heading to the findings or the last paragraph.
 
-    ``short``: sections of which only the first sentence is theirs, where nothing else is there.
+    ``short``: sections that own only their first sentence if the report has no other text.
     """
     title = sections.pop("title", "")
     if not sections.get("findings") and title:
@@ -139,12 +138,12 @@ def _settled(sections: dict[str, str], order: list[str], short: Set[str]) -> dic
 
 
 def _is_prose(text: str) -> bool:
-    """Tell whether a text before the first heading is a statement and no letterhead: whole sentences, no labels."""
+    """Tell whether a text before the first heading is prose (full sentences, no labels), not a letterhead."""
     return bool(re.search(r"[^\W\d_]{2,}(?:\W+[^\W\d_]+)+[.;](?:\s|$)", text)) and ":" not in text
 
 
 def _headings(text: str, headings: Headings) -> Iterator[_Heading]:
-    """Yield the headings of a text, by place."""
+    """Yield the headings of a text in order of position."""
     plain = folded(text)
     letters = _LETTERS.findall(text[:5000])
     shouted = sum(letter.isupper() for letter in letters) > 0.8 * len(letters)
@@ -166,7 +165,7 @@ def _headings(text: str, headings: Headings) -> Iterator[_Heading]:
         if kind == "part":
             if inside in UNUSED or inside == "preamble":
                 inside = "findings"
-                yield _Heading("findings", line, start)  # the part's name is of its text
+                yield _Heading("findings", line, start)  # the part's name belongs to its text
             continue
         inside, taken = kind, end
         yield _Heading(kind, line, end)
@@ -206,7 +205,7 @@ def _begins(text: str, plain: str, match: re.Match, kind: str, headings: Heading
 
 
 def _after_a_break(text: str, position: int) -> bool:
-    """Tell whether the line before is blank, ends a sentence or a heading, or is not there."""
+    """Tell whether the line before is blank, missing, or ends a sentence or a heading."""
     before = text[:position].rstrip(" \t")
     if not before.strip() or before.endswith("\n\n"):
         return True
@@ -215,7 +214,7 @@ def _after_a_break(text: str, position: int) -> bool:
 
 
 def _inside(text: str, plain: str, colon: int, headings: Headings, shouted: bool) -> int | None:
-    """Return where the heading before a colon inside a line starts, None if there is none."""
+    """Return the start of the heading before a colon inside a line, None if there is none."""
     line = max(plain.rfind("\n", 0, colon) + 1, colon - 120)
     before = _MORE.sub("", plain[line:colon])
     words = list(_WORD.finditer(before))

@@ -1,13 +1,13 @@
-"""Which line ends of a report end a statement: a wrapped line continues in the next, a line cut short does not."""
+"""Joining the wrapped lines of a report: a full line continues in the next one, a short line ends a statement."""
 
 import re
 from collections.abc import Set
 from itertools import pairwise
 
 _NARROWEST = 60
-"""Columns below which no report is taken to be wrapped, unless most of its lines are full."""
+"""Line width below which a report does not count as wrapped, unless most of its lines are full."""
 _FEWEST = 3
-"""Line ends from which on full lines tell that a text is wrapped."""
+"""Number of lines from which full lines show that a text is wrapped."""
 _LABEL = re.compile(r"\s*[A-Z][\w /&,-]{0,40}:(?:\s|$)")
 _ITEM = re.compile(r"\(?\d{1,2}[.)]|[-*•·]\s")
 _GOES_ON = re.compile(r"(?:[,/-]|\b(?:and|or|of|the|a|an|with|without|in|at|to|for|no|is|are|by|from|on))$", re.I)
@@ -26,14 +26,14 @@ def line_width(text: str) -> int:
 def paragraphs(text: str, width: int, hyphenated: Set[str]) -> str:
     """Return a text with single blanks and its wrapped lines joined.
 
-    Statements on lines of their own are parted by a blank line, so that each is a sentence. ``width``: see
-    :func:`line_width`; ``hyphenated``: words that keep a hyphen at the end of a line ("left-" "sided"); of "pneumo-"
-    and "thorax" one word is made.
+    Statements on separate lines are separated by a blank line, so that each becomes a sentence. ``width``: see
+    :func:`line_width`. ``hyphenated``: words that keep a hyphen at the end of a line ("left-" "sided"); other words are
+    joined ("pneumo-" "thorax").
     """
     parts: list[str] = []
     joins = False
     lines = text.split("\n")
-    small = text.lstrip()[:1].islower()  # a text without capitals: a small letter goes on with nothing
+    small = text.lstrip()[:1].islower()  # in a text without capitals, a small letter does not show a continuation
     for number, raw in enumerate(lines):
         line = " ".join(raw.split())
         if not line:

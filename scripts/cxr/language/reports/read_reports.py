@@ -1,4 +1,4 @@
-"""The reports stage: one line a study with the section used, its sentences and its tuples."""
+"""The reports stage: writes one line per study with the chosen section, its sentences and its tuples."""
 
 import hashlib
 import logging
@@ -19,7 +19,7 @@ from cxr.language.reports.rules import statements
 
 RESOURCE_FILES = ("lexicon", "reading")
 ENGLISH_ONLY = "rules"
-"""The engine that reads English alone, and whose words are the lexicon's."""
+"""The engine that reads only English, with the words of the lexicon."""
 NOTHING = "no_report", "the text says nothing of the chest"
 EFFUSION = ("both_bases", "none")
 
@@ -30,10 +30,10 @@ class ReportsOptions:
 
     engine: which engine structures the section (a package of ``cxr.language.reports`` with ``load``).
     sections: ``mimic`` (the official rules) or ``tolerant`` (:mod:`cxr.language.reports.layouts`).
-    max_characters, max_findings: a longer report, or one of more findings, is not used.
-    nothing_share: share of a shard's studies without a usable report above which the log warns.
-    section_overrides: use the official code's hand-made sections of its 54 odd MIMIC-CXR studies.
-    effusion_without_side: zone labels of an effusion whose side the text leaves out: ``both_bases`` or ``none``.
+    max_characters, max_findings: a longer report, or one with more findings, is not used.
+    nothing_share: fraction of a shard's studies without a usable report above which the log warns.
+    section_overrides: use the official code's manual sections for 54 irregular MIMIC-CXR studies.
+    effusion_without_side: zone labels of an effusion without a side in the text: ``both_bases`` or ``none``.
     """
 
     engine: str
@@ -47,7 +47,7 @@ class ReportsOptions:
 
 @dataclass(frozen=True)
 class _Reader:
-    """Everything that turns a study's row into its line."""
+    """Converts a study's row to its line."""
 
     options: ReportsOptions
     lexicon: rules_lexicon.Lexicon
@@ -75,9 +75,9 @@ def run_shard(
 ) -> None:
     """Structure the reports of one cohort shard.
 
-    Writes ``output`` (JSON Lines, one study a line, by study_id) and ``excluded`` (a row for each image of a study
-    without a usable report). ``files``: what the engine's ``INPUTS`` name. ``threads`` is not used: one core reads
-    hundreds of reports a second. Raises UserError for an unknown engine or value of an option.
+    Writes ``output`` (JSON Lines, one line per study, sorted by study_id) and ``excluded`` (one row for each image of a
+    study without a usable report). ``files``: the files in the engine's ``INPUTS``. ``threads`` is not used: one core
+    reads hundreds of reports per second. Raises UserError for an unknown engine or value of an option.
     """
     del threads
     reader = reader_of(options, str(attrs.get("code_digest", "")), **files)
@@ -88,7 +88,7 @@ def run_shard(
 
 
 def reader_of(options: ReportsOptions, code_digest: str = "", **files: str) -> _Reader:
-    """Return what :func:`study_line` reads with. Raises UserError for an unknown engine or value of an option."""
+    """Return the reader for :func:`study_line`. Raises UserError for an unknown engine or value of an option."""
     if options.effusion_without_side not in EFFUSION:
         raise UserError(
             f"reports.effusion_without_side: {options.effusion_without_side!r} is unknown, "
@@ -132,7 +132,7 @@ def _lines(rows: pl.DataFrame, reader: _Reader, ledger: Ledger) -> Iterator[dict
 
 
 def _tell(outcomes: Counter, warn_above: float) -> None:
-    """Log how many studies gave what; a warning where too many have no usable report."""
+    """Log the number of studies per outcome; warn if too many have no usable report."""
     used = outcomes.pop("findings", 0), outcomes.pop("no findings", 0)
     lost = outcomes.total()
     told = ", ".join(f"{reason} {number}" for reason, number in sorted(outcomes.items()))
@@ -152,7 +152,7 @@ def study_line(row: dict, reader: _Reader) -> dict | tuple[str, str]:
         return section
     line = _line(row, section, reader)
     if line == NOTHING and section.beside and section.name == "findings":
-        # "FINDINGS: PA and lateral views." is no finding: the impression is
+        # "FINDINGS: PA and lateral views." holds no finding, so the impression is used
         return _line(
             row, reading.Section(section.beside[0], section.beside[1], sentences.split(section.beside[1]), None), reader
         )
@@ -193,7 +193,7 @@ def _line(row: dict, section: reading.Section, reader: _Reader) -> dict | tuple[
 
 
 def _foreign(section: reading.Section, reader: _Reader) -> str | None:
-    """Return which section is not English, and its language; the one beside must be read too, to veto."""
+    """Return which section is not English, and its language. The other section counts too, because it can veto."""
     if told := language.foreign(section.sentences, reader.languages, reader.vocabulary):
         return f"{section.name}: {told}"
     if section.beside is None:
@@ -205,7 +205,7 @@ def _foreign(section: reading.Section, reader: _Reader) -> str | None:
 
 
 def _problem(tuples: list[dict], texts: list[str], unknown: list[dict], reader: _Reader) -> tuple[str, str] | None:
-    """Return (reason, detail) where what an engine made of a text cannot be used."""
+    """Return (reason, detail) if an engine's result for a text cannot be used."""
     most = reader.options.max_findings
     if len(tuples) > most:
         return "too_long", f"{len(tuples)} findings; reports.max_findings is {most}"
@@ -219,7 +219,7 @@ def _problem(tuples: list[dict], texts: list[str], unknown: list[dict], reader: 
 
 
 def _one_neighbour(tuples: list[dict]) -> list[str]:
-    """Leave each tuple the first of its neighbouring lesion types; return the further ones, which stand in the line."""
+    """Keep the first neighbouring lesion type of each tuple; return the others, which go into the line."""
     further: list[str] = []
     for item in tuples:
         if isinstance(item["related"], list):
@@ -230,13 +230,13 @@ def _one_neighbour(tuples: list[dict]) -> list[str]:
 
 
 def _plainly(text: str, reader: _Reader) -> list[dict]:
-    """Return the rules engine's tuples of the section that is not used: it only blocks and vetoes (section 6)."""
+    """Return the rules engine's tuples of the other section, which only blocks and vetoes (section 6)."""
     spans = sentences.split(text)
     return _tuples(spans, [text[start:end] for start, end in spans], reader.plain)
 
 
 def _tuples(spans: list[tuple[int, int]], texts: list[str], structure: Callable[[list[str]], list[dict]]) -> list[dict]:
-    """Return an engine's tuples, their spans in characters of the section."""
+    """Return an engine's tuples, with spans in characters of the section."""
     tuples = structure(texts)
     for item in tuples:
         offset = spans[item["sentence_index"] - 1][0] if 0 < item["sentence_index"] <= len(spans) else 0

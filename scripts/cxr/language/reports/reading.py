@@ -1,4 +1,4 @@
-"""From a study's row to the text that is structured: its sections, the one to use, and its sentences."""
+"""Reading a study's report: its sections, the section to use, and its sentences."""
 
 import os
 from collections.abc import Sequence
@@ -16,11 +16,11 @@ RESOURCE_FILES = ("sections.yaml", "reading/headings.yaml")
 READERS = ("mimic", "tolerant")
 COLUMNS = ("findings", "impression")
 _BYTES_A_CHARACTER = 64
-"""Bytes of a file for each letter that it may hold: RTF and HTML have many."""
+"""Largest number of bytes per allowed character of a file: RTF and HTML need many."""
 
 
 class How(Protocol):
-    """What the stages that read reports are told: which reader, its corrections, and the longest report."""
+    """Options of all stages that read reports: the reader, its corrections, and the longest report."""
 
     sections: str
     section_overrides: bool
@@ -29,7 +29,7 @@ class How(Protocol):
 
 @dataclass(frozen=True)
 class Section:
-    """A section that is used: name, text, [start, end) of its sentences, and the section beside it (name, text)."""
+    """The section to use: name, text, [start, end) of its sentences, and the other section (name, text)."""
 
     name: str
     text: str
@@ -46,7 +46,7 @@ class _Unusable(Exception):
 
 
 def read(row: dict, how: How) -> Section | tuple[str, str]:
-    """Return the section of a study's row that is used, or (reason, detail) if it has none."""
+    """Return the section to use of a study's row, or (reason, detail) if it has none."""
     try:
         found = _sections_of(row, how)
     except _Unusable as unusable:
@@ -60,9 +60,9 @@ def read(row: dict, how: How) -> Section | tuple[str, str]:
 
 
 def row_of(images: Sequence[dict]) -> dict:
-    """Return the row of a study that tells of its report: the first with a text or a file, else with a missing file.
+    """Return a study's row with the report: the first with a text or a file, else the first with a missing file.
 
-    A manifest may name the report beside one of the images only.
+    A manifest may name the report in only one row of the study.
     """
     told = (row for row in images if row.get("report_path") or any((row.get(name) or "").strip() for name in COLUMNS))
     missing = (row for row in images if row.get("report_missing"))
@@ -98,7 +98,7 @@ def _tolerant(text: str, column: str = "") -> dict[str, str]:
 
 
 def _merged(found: list[dict[str, str]]) -> dict[str, str]:
-    """Join the sections of two columns: texts of one name follow each other."""
+    """Join the sections of two columns; texts with the same name are concatenated."""
     names = dict.fromkeys(name for one in found for name in one)
     return {name: "\n\n".join(dict.fromkeys(one[name] for one in found if one.get(name))) for name in names}
 

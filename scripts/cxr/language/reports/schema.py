@@ -1,4 +1,4 @@
-"""What every engine must answer: one tuple per finding that a sentence affirms or denies, and one line per study.
+"""The result of every engine: one tuple per finding that a sentence affirms or denies, and one line per study.
 
 ``python -m cxr.language.reports.schema FILE`` writes the JSON schema of a line (``make docs``).
 """
@@ -15,11 +15,11 @@ from cxr.language.reports.sections import SECTION_NAMES
 PRESENCE = ("positive", "negative")
 CERTAINTY = ("definitive", "tentative")
 HEDGES = ("definite", "strong", "weak")
-"""Grades of an assertion, surest first. Certainty is ``definitive`` for definite ones without a hedged explanation."""
+"""Grades of an assertion, most certain first. Certainty is ``definitive`` if definite without a hedged explanation."""
 
 
 class Quarantined(Exception):
-    """An engine's answer for a section that cannot be used; the message says why and repeats no text."""
+    """An engine's answer for a section cannot be used. The message says why and quotes no text."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def _nullable(schema: dict) -> dict:
 
 
 def json_schema() -> dict:
-    """Return the JSON schema of a list of tuples (draft 2020-12), to which every engine is held."""
+    """Return the JSON schema of a list of tuples (draft 2020-12), which every engine must satisfy."""
     text = {"type": "string", "minLength": 1}
     lesions = {"type": "array", "items": {"enum": list(LESIONS)}, "uniqueItems": True}
     properties = {
@@ -155,9 +155,9 @@ def line_schema() -> dict:
 
 
 def problems(tuples: list[dict], sentences: int) -> list[str]:
-    """Return what breaks the schema or its logic, empty if nothing does. ``sentences`` = how many the section has.
+    """Return the violations of the schema or its logic, empty if there are none. ``sentences``: their number.
 
-    No text of the report is repeated, so that the answer may stand in a ledger.
+    The result quotes no text of the report, so that it may go into a ledger.
     """
     import jsonschema
 

@@ -1,8 +1,8 @@
-"""Sections of a MIMIC-CXR report, by the rules of the official section parser; and the one section to use.
+"""Splitting a MIMIC-CXR report into sections by the official parser's rules, and choosing the section to use.
 
-The tables (header names, view phrases, overrides) are data: ``resources/sections.yaml``. The parser's quirks are kept:
-a header needs a line that starts with one space, capitals and a colon; a header on the line right after another header
-is swallowed; of several sections of one name the last one counts.
+The tables (header names, view phrases, overrides) are data in ``resources/sections.yaml``. The parser's quirks remain:
+a header needs a line that starts with one space, capitals and a colon; a header on the line directly after another
+header is ignored; of several sections with the same name the last one counts.
 """
 
 import re
@@ -63,7 +63,7 @@ def normal_name(header: str, rules: Rules) -> str:
 
 
 def split(text: str, rules: Rules) -> list[Section]:
-    """Cut a report into its sections, in order. A text without any header is one section ``full report``."""
+    """Split a report into its sections, in order. A text without a header is one section ``full report``."""
     header = HEADER.search(text)
     if header is None:
         return _with_last_paragraph([Section("full report", text, 0)])
@@ -80,7 +80,7 @@ def split(text: str, rules: Rules) -> list[Section]:
 
 
 def _with_last_paragraph(found: list[Section]) -> list[Section]:
-    """Cut the last section at its first blank line where the report has neither findings nor impression."""
+    """Split the last section at its first blank line if the report has neither findings nor impression."""
     if any(s.name in ("findings", "impression") for s in found) or BLANK_LINE not in found[-1].text:
         return found
     last = found[-1]
@@ -94,7 +94,7 @@ def named(found: list[Section]) -> dict[str, str]:
 
 
 def override(text: str, study_id: str, rules: Rules) -> dict[str, str] | None:
-    """Return the sections of a study that the official code treats by hand, None for any other study.
+    """Return the sections of a study that the official code corrects manually, None for any other study.
 
     ``study_id`` with or without its leading ``s``. Text at custom offsets is used as findings (the table's ``[0, 0]``:
     none); text in a section of an unusual name is used as the impression.
@@ -115,10 +115,7 @@ def choose(sections: dict[str, str]) -> tuple[str, str] | None:
 
 
 def other(sections: dict[str, str], chosen: str) -> tuple[str, str] | None:
-    """Return what stands beside the chosen section and must not be contradicted, None if there is nothing.
-
-    That is the findings or the impression, and an addendum.
-    """
+    """Return the other section (findings or impression, and an addendum), which can veto; None if there is none."""
     names = [name for name in ("findings", "impression") if name != chosen and chosen != "last_paragraph"]
     found = [name for name in (*names, "addendum") if (sections.get(name) or "").strip()]
     return (found[0], "\n\n".join(sections[name] for name in found)) if found else None

@@ -1,4 +1,4 @@
-"""Sentences of a report section: radiologists' full stops, enumerators, wrapped lines."""
+"""Splitting a report section into sentences, with radiologists' abbreviations, enumerators and wrapped lines."""
 
 import re
 
@@ -13,8 +13,8 @@ _WORD = re.compile(r"\w")
 def split(text: str) -> list[tuple[int, int]]:
     """Return [start, end) of each sentence, in characters of ``text``.
 
-    A full stop inside a number, after an abbreviation or after an enumerator ends nothing; a blank line and a new list
-    item do. Enumerators belong to no sentence; a piece without a letter or digit is none.
+    A full stop inside a number, after an abbreviation or after an enumerator does not end a sentence; a blank line and
+    a new list item do. Enumerators belong to no sentence. A piece without a letter or digit is not a sentence.
     """
     found: list[tuple[int, int]] = []
     start = 0

@@ -1,4 +1,4 @@
-"""Whether a text without a finding says anything of the chest, or only that there is no report."""
+"""Telling whether a text without a finding describes the chest, or only states that there is no report."""
 
 import re
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from cxr.language.reports.vocabulary import WORD
 
 @dataclass(frozen=True)
 class Substance:
-    """``phrases`` of sentences about the report itself, and words that ``says`` something of the chest."""
+    """``phrases``: sentences about the report itself; ``says``: words that describe the chest."""
 
     phrases: re.Pattern
     says: frozenset[str]

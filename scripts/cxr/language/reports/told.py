@@ -1,4 +1,4 @@
-"""What the reports of a cohort gave, in a table and in a sentence for the screen."""
+"""Summarizing the outcomes of a cohort's reports in a table and in a sentence for the screen."""
 
 import csv
 import sys
@@ -17,7 +17,7 @@ SHOWN = 4
 
 
 def rows(outcomes: dict[str, list[str]]) -> list[dict]:
-    """Return the rows of ``reading.tsv``: read studies first, then reasons, the commonest first.
+    """Return the rows of ``reading.tsv``: read studies first, then reasons, the most common first.
 
     ``outcomes``: {outcome: studies}; an example is the first of these.
     """
@@ -34,7 +34,7 @@ def rows(outcomes: dict[str, list[str]]) -> list[dict]:
 
 
 def sentence(table: list[dict]) -> str:
-    """Return what the reports gave, in a sentence; empty where every report was read."""
+    """Return the summary in a sentence; empty if every report was read."""
     lost = [row for row in table if row["outcome"] not in MEANINGS and int(row["studies"])]
     if not lost:
         return ""
@@ -47,7 +47,7 @@ def sentence(table: list[dict]) -> str:
 
 
 def last_words(path: Path) -> str:
-    """Return the sentence of ``reading.tsv``; empty where there is no such table, or nothing to say."""
+    """Return the sentence for ``reading.tsv``; empty if there is no such table, or nothing to report."""
     try:
         with open(path, newline="", encoding="utf-8") as file:
             told = sentence(list(csv.DictReader(file, delimiter="\t")))
@@ -57,6 +57,6 @@ def last_words(path: Path) -> str:
 
 
 def tell_last_words(reading: Path) -> None:
-    """Print :func:`last_words` to stderr, if there are any: at the end of a run, whatever scrolled by."""
+    """Print :func:`last_words` to stderr, if there are any, at the end of a run."""
     if told := last_words(reading):
         print(f"cxr-ils: {told}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""What the reports of all shards gave, and which of their words were not understood."""
+"""Counting the outcomes of all shards' reports, and their unknown words."""
 
 import logging
 from collections import defaultdict
@@ -44,7 +44,7 @@ class UnderstoodOptions:
 
 
 def run(*, reports: list[str], excluded: list[str], words: str, reading: str, options: UnderstoodOptions) -> None:
-    """Write ``words`` (unknown words by number of studies) and ``reading`` (what the reports gave), and say so."""
+    """Write ``words`` (unknown words by number of studies) and ``reading`` (outcomes), and log a summary."""
     outcomes: dict[str, list[str]] = defaultdict(list)
     found: dict[str, list] = {}
     for line in (line for path in reports for line in read_lines(path)):

@@ -1,4 +1,4 @@
-"""The paper's engine: a language model's answers for the texts of a shard, joined with its map of all places."""
+"""The paper's engine: joins a language model's answers for a shard's texts with its mapping of all locations."""
 
 from cxr.base.errors import UserError
 from cxr.base.tables import read_lines
@@ -6,7 +6,7 @@ from cxr.language.reports.engine import Structure
 from cxr.language.reports.schema import Quarantined
 
 INPUTS = {"structured": "results/reports/structured/{shard}.jsonl", "mapping": "results/reports/mapping.jsonl"}
-"""What the engine reads besides the cohort, made by rules of their own: the models run there."""
+"""The engine's inputs besides the cohort. Separate rules make them, because the models run there."""
 
 
 def load(options) -> Structure:

@@ -1,6 +1,6 @@
-"""Which words of a report are known: the lexicon's, and those of English reports that name no finding.
+"""Finding a report's unknown words: those in neither the lexicon nor the list of common words of English reports.
 
-What is in neither was not understood; a finding may hide in it.
+A sentence with an unknown word may hold a finding that was not understood.
 """
 
 import re
@@ -21,18 +21,18 @@ _BEGINNINGS = ("un", "non", "re", "pre", "post", "sub", "mid", "infra", "supra",
                "para")  # fmt: skip
 _SHORTEST_STEM, _SHORTEST_REST = 3, 4
 _NAMED = frozenset(("dr", "drs", "doctor", "mr", "mrs", "ms", "prof"))
-"""Titles: the words in capitals behind them are names."""
+"""Titles: capitalised words after them are names."""
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """``words`` in lower case; ``talk``: those of sentences that speak of the report itself and not of a finding."""
+    """``words`` in lower case; ``talk``: words of sentences about the report itself, not about a finding."""
 
     words: frozenset[str]
     talk: frozenset[str]
 
     def known(self, word: str) -> bool:
-        """Tell whether a word in lower case, or one that it is a regular form of, is known."""
+        """Tell whether a word in lower case is known, or is a regular form of a known word."""
         return word in self.words or _derived(self, word)
 
     def unknown(self, sentences: list[str]) -> list[dict]:
@@ -53,13 +53,13 @@ class Vocabulary:
         return list(found.values())
 
     def share(self, sentences: list[str], unknown: list[dict]) -> float:
-        """Return the share of the section's distinct words that are unknown and may hide a finding."""
+        """Return the fraction of the section's distinct words that are unknown and may hide a finding."""
         every = {word.lower() for sentence in sentences for word in WORD.findall(sentence) if len(word) > 1}
         return round(sum(row["finding"] for row in unknown) / max(1, len(every)), 4)
 
 
 def _unnamed(words: list[str]) -> list[str]:
-    """Leave out up to two capitalised words behind a title ("Dr. Anna Kowalczyk")."""
+    """Drop up to two capitalised words after a title ("Dr. Anna Kowalczyk")."""
     kept, names = [], 0
     for word in words:
         if word.lower() in _NAMED:
@@ -105,7 +105,7 @@ def read(reading: str, lexicon: str) -> Vocabulary:
 
 
 def _misspelt(lexicon: str) -> set[str]:
-    """Return what the rules engine reads as a word of the lexicon."""
+    """Return the misspellings that the rules engine reads as words of the lexicon."""
     from cxr.language.reports.rules import lexicon as rules_lexicon
 
     return set(rules_lexicon.load(lexicon).spelling)

@@ -1,1 +1,1 @@
-"""The paper's engine: a language model structures each section (Figure 9), another maps each place once (Figure 10)."""
+"""The paper's engine: one language model structures sections (Figure 9), another maps locations (Figure 10)."""

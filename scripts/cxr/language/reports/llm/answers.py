@@ -1,4 +1,4 @@
-"""What a model must answer: the JSON schemas that hold it to its form, and the logic no schema can hold."""
+"""The JSON schemas of the models' answers, and logical checks that a schema cannot express."""
 
 from cxr.base.vocabulary import CATEGORIES, ZONE_LABELS
 from cxr.language.reports.schema import CERTAINTY, PRESENCE
@@ -7,11 +7,11 @@ from cxr.llm.schemas import object_of, text_of
 NO_CATEGORY = "none"
 _LONGEST = {"entity": 120, "location": 120, "predicted_lesion_type": 120}
 _MOST_FINDINGS, _MOST_LOCATIONS = 80, 12
-"""Bounds on an answer, so that a model that runs on stops inside the schema."""
+"""Limits of an answer, so that a model that does not end stops inside the schema."""
 FIELDS = (
     "entity", "sentence_index", "presence", "certainty", "predicted_lesion_type", "findings", "category", "categories"
 )  # fmt: skip
-"""Names in the answers by which a text that was written for the model is known."""
+"""Field names of the answers; a report that contains them was written for the model."""
 
 
 def structuring_schema(sentences: int) -> dict:
@@ -39,9 +39,9 @@ def zones_schema() -> dict:
 
 
 def contradiction(findings: list[dict]) -> str | None:
-    """Return what is wrong in the logic of a section's findings, None if nothing is.
+    """Return the logical fault in a section's findings, None if there is none.
 
-    An entity has exactly one presence and certainty at one place of a sentence (Figure 9, rule 3); no text is blank.
+    An entity has exactly one presence and certainty per location and sentence (Figure 9, rule 3). No text is blank.
     """
     told: dict[tuple, tuple] = {}
     for number, item in enumerate(findings):
@@ -56,5 +56,5 @@ def contradiction(findings: list[dict]) -> str | None:
 
 
 def normal(text: str) -> str:
-    """Return a term as it is compared and mapped: lower case, single blanks, no stops at its ends."""
+    """Return a term in the form for comparison and mapping: lower case, single blanks, no punctuation at its ends."""
     return " ".join(text.lower().split()).strip(" .,;:\"'")

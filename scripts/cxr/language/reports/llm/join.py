@@ -1,8 +1,8 @@
-"""A model's answer and the mapped places into tuples of the one schema, with what Figure 9 leaves out.
+"""Combining a model's answers and the mapped locations into tuples, and adding the fields that Figure 9 lacks.
 
-Figure 9 knows neither lesion types nor hedge grades, spans or "no new": the lexicon gives an entity its lesion type,
-and where the rules engine reads the same statement in the same sentence, its grade, span and denial are taken over.
-Otherwise a tentative finding is weak, and its span is its own words or the whole sentence.
+Figure 9 has no lesion types, hedge grades, spans or "no new". The lexicon assigns an entity's lesion type. If the rules
+engine reads the same statement in the same sentence, its grade, span and denial are used. Otherwise a tentative finding
+is weak, and its span is its own words or the whole sentence.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -19,15 +19,15 @@ from cxr.language.reports.rules.places import Place
 from cxr.language.reports.rules.tokens import words_of
 
 _STEM = 5
-"""Letters by which a word of an entity is found again in its sentence ("atelectatic" for "atelectasis")."""
+"""Number of letters that match a word of an entity with its sentence ("atelectatic" for "atelectasis")."""
 
 
 @dataclass(frozen=True)
 class Joiner:
-    """All that turns an answer into tuples.
+    """Converts answers to tuples.
 
-    places: (location, entity) to (category, labels) of all pairs that were mapped. rules: the rules engine on the same
-    sentences. unsided_effusion: an effusion without a side lies in both bases.
+    places: {(location, entity): (category, labels)} of all mapped pairs. rules: the rules engine. unsided_effusion: an
+    effusion without a side is in both bases.
     """
 
     places: Mapping[Term, tuple[str | None, list[str]]]
@@ -38,7 +38,7 @@ class Joiner:
     def tuples(self, findings: list[dict], sentences: list[str]) -> list[dict]:
         """Return the tuples of a section's findings; ``span`` counts characters of its sentence.
 
-        Raises :class:`cxr.language.reports.schema.Quarantined` for a finding of which its sentence says nothing.
+        Raises :class:`cxr.language.reports.schema.Quarantined` for a finding that its sentence does not name.
         """
         read = self.rules(sentences)
         made = []
@@ -62,7 +62,7 @@ class Joiner:
         return [mention.entity for mention in found if mention.entity is not None]
 
     def _supported(self, entity: Entity, sentence: str) -> bool:
-        """Tell whether a sentence holds a word of the entity, or another wording of it."""
+        """Tell whether a sentence contains a word of the entity, or a synonym."""
         words = [word for word, _, _ in words_of(sentence)]
         stems = [word[:_STEM] for word, _, _ in words_of(entity.name) if len(word) > 2]
         if any(word.startswith(stem) for word in words for stem in stems):
@@ -70,7 +70,7 @@ class Joiner:
         return any(_alike(entity, told) for told in self._entities(sentence))
 
     def _same(self, entity: Entity, finding: dict, read: list[dict]) -> dict | None:
-        """Return the rules engine's tuple of the same statement, at the same place if there are several; else None."""
+        """Return the rules engine's tuple of the same statement, if several that of the same location; else None."""
         places = [normal(text) for text in finding["location"] or ()]
         same = [
             item
@@ -108,17 +108,17 @@ class Joiner:
         )
 
     def _explanations(self, finding: dict) -> dict[str, Entity]:
-        """Return {lesion type or name: entity} of what a finding is said to stand for; not itself again."""
+        """Return {lesion type or name: entity} of a finding's explanations, without the finding itself."""
         text = finding["predicted_lesion_type"]
         if text is None or normal(text) == normal(finding["entity"]):
             return {}
         return {told.lesion or told.name: told for told in self._entities(text) or [Entity(normal(text))]}
 
     def _place(self, finding: dict, entity: Entity) -> tuple[str | None, list[str]]:
-        """Return category and zone labels; the rules engine's conventions where Figure 10 is silent."""
+        """Return category and zone labels, by the rules engine's conventions where Figure 10 has none."""
         told = [self.places.get(term) for term in terms_of(finding)]
         if None in told:
-            return entity.category, []  # a place that was not mapped could be anywhere: the finding blocks
+            return entity.category, []  # an unmapped location could be anywhere, so the finding blocks negatives
         found = {label for _, labels in told for label in labels}
         categories = [category for category, _ in told if category]
         where = "lung" if "lung" in categories else next(iter(categories), entity.category)
@@ -146,7 +146,7 @@ def _alike(first: Entity, second: Entity) -> bool:
 
 
 def _neighbours(entity: Entity, explained: Iterable[Entity], read: dict | None) -> str | list[str] | None:
-    """Return the lesion types whose negatives a finding blocks, as the schema has them."""
+    """Return the lesion types whose negatives a finding blocks, in the schema's form."""
     told = [entity.related, *(each.related for each in explained if each.related != entity.lesion)]
     seen = read["related"] if read else None
     told += seen if isinstance(seen, list) else [seen]

@@ -1,8 +1,8 @@
-"""Places to categories and zone labels by a language model (Figure 10): two steps, each distinct pair once.
+"""Mapping locations to categories and zone labels by a language model (Figure 10): two steps, once per distinct pair.
 
 Writes JSON Lines in the order of the pairs: location, entity, category (of the 17, null if none), labels (of the 15),
-problem (null, or why there is no answer), raw (the last answer as it came, where it could not be used), model.
-A pair of the category lung that names no place needs no second step: it means both lungs.
+problem (null, or why there is no answer), raw (the last answer if it was unusable), model. A pair of the category lung
+without a location needs no second step: it means both lungs.
 """
 
 import logging
@@ -24,7 +24,7 @@ log = logging.getLogger("cxr")
 
 @dataclass(frozen=True)
 class MappingOptions(ModelOptions):
-    """Which model is asked, and how."""
+    """Options of the model that maps locations."""
 
 
 def run(*, terms: str, output: str, options: MappingOptions, execution: dict, compute: dict | None = None) -> None:

@@ -1,7 +1,7 @@
-"""What the models are asked: the prompts of ``resources/prompts.yaml`` with the text of a report in their slots.
+"""Filling the prompts in ``resources/prompts.yaml`` with texts of reports.
 
-A report is data. Its text cannot end its own turn (no bracket of a chat template survives), cannot fill a slot of the
-prompt, and is not asked at all where it speaks to the model.
+A report is data. Its text cannot end its own turn (brackets of chat templates are replaced) and cannot fill another
+slot. A text that addresses the model is not sent at all.
 """
 
 from functools import cache
@@ -24,7 +24,7 @@ def _prompts() -> dict:
 
 
 def addresses_the_model(text: str) -> bool:
-    """Tell whether a text gives orders to a language model or holds the marks of a chat template or of an answer."""
+    """Tell whether a text gives orders to a language model, or contains marks of a chat template or an answer."""
     return guards.addresses_the_model(text, FIELDS)
 
 
@@ -35,12 +35,12 @@ def structuring(sentences: list[str]) -> Messages:
 
 
 def category(location: str | None, entity: str) -> Messages:
-    """Ask for the category of a place (Figure 10, step 1)."""
+    """Ask for the category of a location (Figure 10, step 1)."""
     return filled(_prompts()["category"], location=_place(location), entity=harmless(entity))
 
 
 def zones(location: str, entity: str) -> Messages:
-    """Ask for the zone labels of a place in the lungs (Figure 10, step 2)."""
+    """Ask for the zone labels of a location in the lungs (Figure 10, step 2)."""
     return filled(_prompts()["zones"], location=_place(location), entity=harmless(entity))
 
 

@@ -1,8 +1,8 @@
-"""The sections of one shard to a language model (Figure 9): each distinct text is asked once.
+"""Structuring the sections of one shard with a language model (Figure 9); each distinct text is asked once.
 
-Writes JSON Lines, one a distinct text, by ``text``: text (:func:`cxr.llm.keys.key_of` its sentences), findings (list of
-the answer's, null if none could be used), problem (null, or why), raw (the last answer as it came, where it could not
-be used), attempts, model.
+Writes JSON Lines, one line per distinct text, sorted by ``text``: text (:func:`cxr.llm.keys.key_of` its sentences),
+findings (the answer's list, null if no answer was usable), problem (null, or why), raw (the last answer if it was
+unusable), attempts, model.
 """
 
 import logging
@@ -24,7 +24,7 @@ EXECUTION = "reports.llm.execution"
 
 @dataclass(frozen=True)
 class StructuringOptions(ModelOptions):
-    """sections, section_overrides, max_characters: as for the stage; the rest: which model is asked, and how."""
+    """sections, section_overrides, max_characters: as in the stage's options; the rest: options of the model."""
 
     sections: str
     section_overrides: bool
@@ -34,7 +34,7 @@ class StructuringOptions(ModelOptions):
 def run(*, cohort: str, output: str, options: StructuringOptions, execution: dict, compute: dict | None = None) -> None:
     """Ask the model for the findings of every study of a cohort shard.
 
-    Raises UserError if it cannot be reached, Broken if it answers nothing that can be used.
+    Raises UserError if it cannot be reached, Broken if none of its answers is usable.
     """
     rows = read_table(cohort).sort("study_id", "rank", "image_id")
     studies = [images.to_dicts() for _, images in rows.group_by("study_id", maintain_order=True)]

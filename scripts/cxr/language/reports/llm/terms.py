@@ -1,6 +1,6 @@
-"""The distinct (location, entity) pairs of the whole cohort, so that each is mapped once and not once a mention.
+"""Collecting the distinct (location, entity) pairs of the whole cohort, so that each is mapped once, not per mention.
 
-Writes JSON Lines by location and entity: location (null = the text names none), entity, mentions (how many).
+Writes JSON Lines sorted by location and entity: location (null if the text names none), entity, mentions (number).
 """
 
 from collections import Counter
@@ -25,7 +25,7 @@ def run(*, structured: list[str], output: str) -> None:
 
 
 def terms_of(finding: dict) -> Iterable[Term]:
-    """Return the pairs of one finding: one a place, or one with None."""
+    """Return the pairs of one finding: one per location, or one with None."""
     entity = normal(finding["entity"])
     return [(normal(place), entity) for place in finding["location"] or ()] or [(None, entity)]
 

@@ -1,4 +1,4 @@
-"""The rules engine: radiology knowledge as data (``resources/lexicon``), spaCy tokens, negspacy scope."""
+"""The rules engine: a lexicon as data (``resources/lexicon``), spaCy tokens, and negspacy scope."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""Where the reach of a denial or hedge ends inside a sentence."""
+"""Splitting a sentence into clauses, at which the scope of a denial or hedge ends."""
 
 from itertools import pairwise
 

@@ -1,6 +1,6 @@
-"""The radiology knowledge, read from ``resources/lexicon/*.yaml`` into matchers.
+"""Loading the lexicon in ``resources/lexicon/*.yaml`` into matchers.
 
-Findings, cues and places are data; the code knows only function words ("and", "or", "the").
+Findings, cues and locations are data; the code contains only function words ("and", "or", "the").
 """
 
 import hashlib
@@ -226,7 +226,7 @@ def _entity(row: dict) -> Entity:
 
 @cache
 def load(folder: str) -> Lexicon:
-    """Read a lexicon once a process."""
+    """Read a lexicon, once per process."""
     return Lexicon(folder)
 
 

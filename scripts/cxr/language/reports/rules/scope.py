@@ -1,4 +1,4 @@
-"""Denials, hedges and dates: negspacy's reach, inside our clauses, with our terms."""
+"""Marking mentions as denied, hedged or past, by negspacy's scope within this engine's clauses and terms."""
 
 import re
 from collections.abc import Iterable

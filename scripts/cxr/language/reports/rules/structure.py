@@ -1,4 +1,4 @@
-"""Sentences in, tuples out: mentions, clauses, scope, hedges, places, inference, mapping, in this order."""
+"""Structuring sentences to tuples: mentions, clauses, scope, hedges, locations, inference, mapping, in this order."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

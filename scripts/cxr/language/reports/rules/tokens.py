@@ -1,4 +1,4 @@
-"""Words of a report for spaCy: one tokenizer for the texts and for the lexicon's phrases, so that they always meet."""
+"""Tokenizing for spaCy: reports and the lexicon's phrases use the same tokenizer, so that they always match."""
 
 import re
 from collections.abc import Iterable, Iterator
