@@ -1,1 +1,1 @@
-"""Boxes: a detector's lesion boxes on the frame, whatever the lesion of the report."""
+"""Detecting lesion boxes on frames, independently of the report's lesions."""

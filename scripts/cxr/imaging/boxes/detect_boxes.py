@@ -1,4 +1,4 @@
-"""The boxes stage: frames in, one table of boxes out. No threshold of Algorithm 1 is known here."""
+"""The boxes stage: detects boxes on frames and writes one table. It applies no threshold of Algorithm 1."""
 
 from pathlib import Path
 
@@ -39,7 +39,7 @@ def rows_of(image_id: str, found: Detections, excluded_classes: set[str]) -> lis
 
 
 def warn_of_strangers(engine: BoxEngine, image_ids: list[str]) -> None:
-    """Log a warning if an engine that knows only some images knows none of these."""
+    """Log a warning if an engine that is limited to certain images has none of these."""
     if engine.image_ids is not None and image_ids and engine.image_ids.isdisjoint(image_ids):
         log.warning(
             "boxes: none of the %d images of this shard is among the %d that the table has boxes of: "
@@ -62,9 +62,9 @@ def run_shard(
 ) -> None:
     """Detect boxes on every frame of a shard.
 
-    Writes ``output`` (Parquet: :data:`SCHEMA`, sorted by image_id, falling confidence, coordinates, class) and the
-    ledger ``excluded``. An image without boxes has no row; an image the engine failed on is excluded. ``files``: what
-    the engine reads besides; ``compute``: how its net is run. Raises UserError for an unknown engine or class.
+    Writes ``output`` (Parquet: :data:`SCHEMA`, sorted by image_id, decreasing confidence, coordinates, class) and the
+    ledger ``excluded``. An image without boxes has no row; an image on which the engine failed is excluded. ``files``:
+    the engine's other input files; ``compute``: how its net is run. Raises UserError for an unknown engine or class.
     """
     engine = load_engine(options, Setup.of(options.own, files, compute))
     unused = set(options.excluded_classes)

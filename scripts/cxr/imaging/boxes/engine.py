@@ -1,4 +1,4 @@
-"""What every detector offers, and how one is found by its name."""
+"""The interface of detectors, and loading one by its name."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
@@ -11,7 +11,7 @@ from cxr.base.errors import UserError
 
 @dataclass(frozen=True)
 class BoxesOptions:
-    """Settings of the boxes stage (section ``boxes`` of the configuration); own: those of the engine alone."""
+    """Settings of the boxes stage (section ``boxes``); own: settings of the engine alone."""
 
     engine: str
     table: str | None
@@ -34,7 +34,7 @@ class Detections(NamedTuple):
 class BoxEngine(Protocol):
     """A source of boxes.
 
-    ``class_names`` are all names it may ever give; ``image_ids`` all images it may have boxes of, None for any.
+    ``class_names``: all class names that it may return; ``image_ids``: all images that it has boxes for, None for any.
     """
 
     class_names: tuple[str, ...]
@@ -43,19 +43,19 @@ class BoxEngine(Protocol):
     def detect(self, image: np.ndarray, image_id: str, to_original: np.ndarray) -> Detections:
         """Return the boxes of one frame, best first.
 
-        ``image`` is uint8 (512, 512), ``to_original`` the frame-to-original affine (2, 3). Called from several
+        ``image``: uint8 (512, 512); ``to_original``: the frame-to-original affine (2, 3). It is called from several
         threads at once.
 
-        An engine of a large net has ``detect_batch(images)`` instead, a list in and a list out, and ``batch``, how many
-        at a time: it is called from one thread.
+        An engine with a large net has ``detect_batch(images)`` instead, with lists as argument and result, and the
+        attribute ``batch``, the batch size. It is called from one thread.
         """
         ...
 
 
 def load_engine(options: BoxesOptions, setup: Setup | None = None) -> BoxEngine:
-    """Load the engine ``options.engine``: ``cxr.imaging.boxes.<name>`` makes one with ``load(options, setup)``.
+    """Load the engine ``options.engine`` with ``load(options, setup)`` of the module ``cxr.imaging.boxes.<name>``.
 
-    Raises UserError for an unknown engine, or for an excluded class that it does not know.
+    Raises UserError for an unknown engine, or for an excluded class that the engine does not have.
     """
     engine = engine_module("cxr.imaging.boxes", options.engine).load(options, setup or Setup())
     for name in options.excluded_classes:

@@ -1,6 +1,6 @@
-"""The embedded detector: a small anchor-free ONNX net, its boxes decoded and thinned out in numpy.
+"""The embedded detector: a small anchor-free ONNX net, with decoding and non-maximum suppression in numpy.
 
-How it was made and how good it is: resources/boxes/CARD.md; what it looks at and gives: :mod:`cxr.detection.grid`.
+resources/boxes/CARD.md describes its training and scores, :mod:`cxr.detection.grid` its input and output.
 """
 
 import numpy as np
@@ -16,7 +16,7 @@ WEIGHTS = RESOURCES / RESOURCE_FILES[0]
 
 
 class LiteEngine:
-    """The embedded detector. It knows all classes of the set, but was trained on those of ``trained`` only."""
+    """The embedded detector. It has all VinBigData classes, but was trained only on those in ``trained``."""
 
     class_names = BOX_CLASSES
     image_ids = None

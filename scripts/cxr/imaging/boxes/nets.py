@@ -1,4 +1,4 @@
-"""What the engines with a YOLO net share: the names of their classes, and boxes as the stage takes them."""
+"""Shared code of the engines with a YOLO net: mapping class names, and converting boxes to detections."""
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from cxr.nets import tensors
 def indices(names: list[str], renamed: dict[str, str], path: str) -> np.ndarray:
     """Return the index in ``BOX_CLASSES`` of each class of a checkpoint, -1 for one that is renamed to "".
 
-    Raises UserError for a name that is no VinBigData class, or a renamed one that the checkpoint does not have.
+    Raises UserError for a name that is not a VinBigData class, or for a renamed class that the checkpoint lacks.
     """
     if strange := sorted(renamed.keys() - set(names)):
         raise UserError(
@@ -32,14 +32,14 @@ def indices(names: list[str], renamed: dict[str, str], path: str) -> np.ndarray:
 
 
 def detections(found: Found) -> Detections:
-    """Return boxes in the order they are in, with rounded numbers and the names of their classes."""
+    """Return boxes in unchanged order, with rounded numbers and class names."""
     found = solid(found._replace(boxes=found.boxes.round(PIXEL_DIGITS)))
     names = [BOX_CLASSES[index] for index in found.classes]
     return Detections(found.boxes, found.confidence.round(CONFIDENCE_DIGITS), names)
 
 
 def set_eps(net: torch.nn.Module, eps: float, path: str) -> None:
-    """Give every batch normalisation what its checkpoint adds to the variance. Raises UserError for no such number."""
+    """Set the checkpoint's eps in every batch normalisation. Raises UserError for an invalid number."""
     if not isinstance(eps, float) or not 0 < eps < 1:
         tensors.refuse(path, f"says {eps!r} for what is added to a variance")
     for module in net.modules():

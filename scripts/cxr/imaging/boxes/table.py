@@ -1,7 +1,7 @@
-"""Boxes made elsewhere: a CSV or Parquet table of any detector, one row a box.
+"""The engine table: boxes of any detector from a CSV or Parquet table, one row per box.
 
-Columns: image_id, x1, y1, x2, y2, confidence (0..1), class_name (a VinBigData name); others are ignored. The table's
-own suppression stands: none is done here. Boxes are clipped to the frame and thinned by ``floor`` and ``max_boxes``.
+Columns: image_id, x1, y1, x2, y2, confidence (0..1), class_name (a VinBigData name); others are ignored. No suppression
+is applied. Boxes are clipped to the frame and limited by ``floor`` and ``max_boxes``.
 """
 
 import logging
@@ -51,13 +51,13 @@ def read(path: str) -> pl.DataFrame:
 
 
 def _spellings(names: pl.Series) -> dict[str, str]:
-    """Return {name as written: class} where they differ in case, spaces or underscores only."""
+    """Return {name as written: class} for names that differ only in case, spaces or underscores."""
     known = {folded(name): name for name in BOX_CLASSES}
     return {name: known[folded(name)] for name in names.drop_nulls().unique() if folded(name) in known}
 
 
 def sound(table: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, int]]:
-    """Return the rows that are boxes, and how many were dropped for which reason."""
+    """Return the rows with valid boxes, and the number of dropped rows per reason."""
     numbers = [pl.col(name).is_null() | ~pl.col(name).is_finite() for name in NUMBERS]
     faults = {
         "no_name": pl.col("image_id").is_null() | pl.col("class_name").is_null(),

@@ -1,8 +1,8 @@
 """Any detector of ultralytics (YOLO v8 and later, v5 with a u) for VinBigData's classes.
 
-The package is under the AGPL: it is imported here alone, in an environment of its own, to build and run the net.
-Suppression is ours, within each class; as in the package's validation a box counts in every class whose score reaches
-the floor. Of a net with two heads (v10, 26) the package runs the one that needs suppression, and so do we.
+The package is under the AGPL: only this module imports it, in a separate environment, to build and run the net.
+Suppression is our own, within each class. As in the package's validation, a box counts in every class whose score
+reaches the floor. Of a net with two heads (v10, 26), the head that needs suppression is run, as in the package.
 """
 
 import os
@@ -23,18 +23,18 @@ from cxr.nets.devices import device_of, inference
 
 GPU = True
 INPUTS = {"weights": "results/weights/ultralytics.safetensors"}
-"""Made once from the checkpoint (cxr.imaging.weights.ultralytics), so that nothing pickled is read here."""
+"""Converted once from the checkpoint (cxr.imaging.weights.ultralytics), so that this module reads no pickle."""
 
 
 QUIET = {"ULTRALYTICS_SAFE_LOAD": "true", "YOLO_OFFLINE": "true", "YOLO_AUTOINSTALL": "false"}
-"""What makes the package take layers alone from a plan, which could name code to run, and keep off the network."""
+"""Environment variables that make the package accept only layers from a plan, not code, and use no network."""
 
 
 def build(weights: dict[str, torch.Tensor], facts: dict, path: str) -> torch.nn.Module:
     """Return the net that a checkpoint's plan describes, with its weights. Raises UserError if they do not fit."""
     os.environ |= QUIET
     with tempfile.TemporaryDirectory() as folder:
-        os.environ["YOLO_CONFIG_DIR"] = folder  # it writes settings where it is imported
+        os.environ["YOLO_CONFIG_DIR"] = folder  # the package writes settings when it is imported
         from ultralytics.nn.tasks import DetectionModel
     try:
         plan = facts["yaml"]
@@ -45,7 +45,7 @@ def build(weights: dict[str, torch.Tensor], facts: dict, path: str) -> torch.nn.
         if len(facts["names"]) != net.model[-1].nc:
             raise ValueError(f"it has {len(facts['names'])} names for {net.model[-1].nc} classes")
         eps = facts["eps"]
-    except Exception as error:  # whatever the package raises over a plan that it cannot build
+    except Exception as error:  # the package raises many kinds of errors for an invalid plan
         if no_inputs(error):
             raise
         tensors.refuse(path, f"holds a plan of layers that cannot be built ({' '.join(str(error).split())})")
@@ -90,12 +90,12 @@ class UltralyticsEngine:
         return found
 
     def _boxes(self, pictures: torch.Tensor) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        """Return each picture's boxes (N, 4: x1, y1, x2, y2) in pixels and scores (N, C)."""
+        """Return each image's boxes (N, 4: x1, y1, x2, y2) in pixels and scores (N, C)."""
         raw = self.net(pictures)[0]
         centre, size, scores = raw.transpose(1, 2).split((2, 2, len(self.classes)), dim=2)
         return list(zip(torch.cat((centre - size / 2, centre + size / 2), dim=2), scores, strict=True))
 
 
 def load(options: BoxesOptions, setup: Setup) -> UltralyticsEngine:
-    """Load the engine. Raises UserError if its weights are missing or not what they should be."""
+    """Load the engine. Raises UserError if its weights are missing or invalid."""
     return UltralyticsEngine(options, setup)

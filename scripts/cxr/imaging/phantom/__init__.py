@@ -1,1 +1,1 @@
-"""The embedded cohort: synthetic chest X-rays, reports and files whose truth is known."""
+"""The embedded cohort: synthetic chest X-rays, reports and files with known truth."""

@@ -1,8 +1,8 @@
-"""A synthetic but believable frontal chest X-ray with the outlines of its organs.
+"""Generating a realistic synthetic frontal chest X-ray with masks of its organs.
 
-The picture is a sum of absorptions (soft tissue, lungs as missing tissue, heart, vessels, bones, abdomen), blurred by
-scatter, given photon noise and a display curve. Everything is drawn at random; all amounts are ours, set by looking at
-real films beside the synthetic ones.
+The image is a sum of absorptions (soft tissue, lungs as missing tissue, heart, vessels, bones, abdomen), blurred by
+scatter, with photon noise and a display curve. Everything is drawn at random. All amounts are our choice, set by visual
+comparison with real films.
 """
 
 from dataclasses import dataclass
@@ -41,14 +41,14 @@ def _blur(picture: np.ndarray, sigma: float) -> np.ndarray:
 
 
 def _thickness(mask: np.ndarray, reach: float) -> np.ndarray:
-    """Depth of a rounded body over its silhouette: 0 at the edge, 1 at ``reach`` pixels inside."""
+    """Thickness of a rounded body over its silhouette: 0 at the edge, 1 from ``reach`` pixels inside."""
     distance = cv2.distanceTransform((mask > 0.5).astype(np.uint8), cv2.DIST_L2, 5)
     t = np.clip(distance / reach, 0.0, 1.0)
     return np.sqrt(t * (2.0 - t)).astype(np.float32)
 
 
 def _ribs(anatomy: Anatomy, view: View, rng: np.random.Generator) -> np.ndarray:
-    """Ten pairs of ribs: posterior parts that fall gently outwards, anterior parts that fall inwards."""
+    """Ten pairs of ribs: posterior parts slope gently outwards, anterior parts slope inwards."""
     total = np.zeros(view.shape, np.float32)
     tilt, gap = float(rng.normal(0, 0.01)), float(rng.uniform(0.060, 0.070))
     width = float(rng.uniform(0.017, 0.024))
@@ -223,7 +223,7 @@ def _marker(image: np.ndarray, rng: np.random.Generator) -> None:
 
 
 def _place(shape: tuple[int, int], rng: np.random.Generator) -> View:
-    """Choose scale, turn and shift so that both lungs are whole in the picture."""
+    """Choose scale, rotation and shift so that both lungs are completely in the image."""
     rows, columns = shape
     unit = min(max(rows, columns), columns / 0.90, rows / 0.90) * float(rng.uniform(0.89, 1.03))
     turn = float(np.clip(rng.normal(0, 1.3), -3.5, 3.5)) * np.pi / 180
@@ -235,7 +235,7 @@ def _place(shape: tuple[int, int], rng: np.random.Generator) -> View:
 
 
 def _expose(absorption: np.ndarray, view: View, rng: np.random.Generator, ap: bool) -> np.ndarray:
-    """Scatter, photon noise and the display curve: absorption to a picture in 0..1."""
+    """Convert absorption to an image in 0..1 by scatter, photon noise and the display curve."""
     scatter = _blur(absorption, 0.08 * view.unit)
     share = float(rng.uniform(0.10, 0.22) + (0.08 if ap else 0.0))
     blurred = (1 - share) * _blur(absorption, float(rng.uniform(0.5, 0.9)) * view.unit / 512) + share * scatter
@@ -254,8 +254,8 @@ def sample(
 ) -> Chest:
     """Draw one frontal chest X-ray without any lung lesion.
 
-    ``size``: side of a square picture or (rows, columns), sides at most 1.25 apart. ``cardiomegaly``: a
-    cardiothoracic ratio above 0.54. ``ap``: a portable supine film. The same state of ``rng`` gives the same picture.
+    ``size``: side of a square image or (rows, columns), with a ratio of at most 1.25. ``cardiomegaly``: a
+    cardiothoracic ratio above 0.54. ``ap``: a portable supine film. The same state of ``rng`` gives the same image.
     """
     shape = (size, size) if isinstance(size, int) else size
     anatomy = draw_anatomy(rng, cardiomegaly=cardiomegaly, ap=ap)

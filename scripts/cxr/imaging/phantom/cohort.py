@@ -1,4 +1,4 @@
-"""From a study's plan to pictures and their truth."""
+"""Drawing a study's images and their truth from its plan."""
 
 from dataclasses import dataclass
 
@@ -14,10 +14,10 @@ from cxr.imaging.phantom.plan import ImagePlan, StudyPlan, generator
 from cxr.imaging.phantom.prose import Finding
 
 TRUTH_LABELS = (*ANATOMY_LABELS, CARDIOMEDIASTINUM, *LESIONS)
-"""Rows of the truth masks of an image: anatomy, then the union of what was painted of each lesion type."""
+"""Labels of an image's truth masks: anatomy, then for each lesion type the union of its painted lesions."""
 
 EXTENT = (1.0, 1.8)
-"""Size of a lesion against the ordinary one of :func:`cxr.imaging.phantom.lesions.paint`: it fills much of a zone."""
+"""Size of a lesion relative to the default of :func:`cxr.imaging.phantom.lesions.paint`: it fills much of a zone."""
 
 """Side of the canonical frame (ils.md section 2)."""
 
@@ -30,7 +30,7 @@ class Picture:
     """float32 (H, W) in 0..1, bright = dense."""
     chest: Chest
     painted: list[np.ndarray]
-    """One bool mask (H, W) per finding of the plan, then per unsaid one; empty where nothing was painted."""
+    """One bool mask (H, W) per finding in the plan, then per unreported lesion; empty if nothing was painted."""
 
     def truth(self, plan: StudyPlan) -> np.ndarray:
         """Return the truth in the canonical frame, bool (24, 512, 512) in the order of ``TRUTH_LABELS``."""
@@ -45,7 +45,7 @@ class Picture:
 
 
 def _shape(rng: np.random.Generator) -> tuple[int, int]:
-    """Draw (rows, columns): 512 to 700 pixels, sides at most 1.25 apart."""
+    """Draw (rows, columns): 512 to 700 pixels, with a ratio of at most 1.25."""
     short = int(rng.integers(512, 561))
     long = min(700, round(short * float(rng.choice([1.0, 1.0, 1.1, 1.2, 1.25]))))
     return (long, short) if rng.random() < 0.5 else (short, long)
@@ -59,7 +59,7 @@ def _regions(finding: Finding, chest: Chest) -> list[np.ndarray]:
     labels = finding.labels
     if finding.target == "effusion":  # a meniscus climbs along the whole lung
         labels = tuple(f"{side} lung" for side in SIDES if any(side in label.split() for label in labels))
-    # A lesion named by a zone sits there but does not end at a line: it may reach a little beyond, inside the lung.
+    # A lesion in a zone does not end exactly at the zone's border: it may reach a little beyond, inside the lung.
     reach = np.ones((2 * round(0.025 * chest.image.shape[0]) + 1, 3), np.uint8)
     masks = []
     for label in labels:
@@ -93,7 +93,7 @@ def draw(plan: StudyPlan, image: ImagePlan, seed: int) -> Picture:
 
 
 def lateral(seed: int, image_id: str, size: int = 512) -> np.ndarray:
-    """Draw a rough lateral view, float32 (size, size): not to be used, only to be told from a frontal one."""
+    """Draw a rough lateral view, float32 (size, size); it only tests that lateral views are excluded."""
     rng = generator(seed, image_id, "lateral")
     y, x = np.mgrid[0:size, 0:size].astype(np.float32) / size
     body = np.clip(1.2 - np.hypot((x - 0.5) / 0.42, (y - 0.6) / 0.75) ** 4, 0, 1)

@@ -1,6 +1,6 @@
-"""Write pictures as the kinds of files that archives hold: DICOM in many encodings, PNG, JPEG, and broken ones.
+"""Writing images in the file formats of archives: DICOM in many encodings, PNG, JPEG, and broken files.
 
-Identifiers, dates and UIDs are made from the image's name, so the bytes depend on nothing else.
+Identifiers, dates and UIDs are derived from the image's name, so the bytes depend on nothing else.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ from pydicom.uid import (
     RLELossless,
 )
 
-# The encoder announces every tile.
+# The encoder logs every tile.
 logging.getLogger("openjpeg.encode").setLevel(logging.WARNING)
 
 PADDING_VALUE = 0
@@ -40,7 +40,7 @@ PADDED_ROWS = 6
 
 @dataclass(frozen=True)
 class Encoding:
-    """How pixels are stored. ``tolerance``: largest difference a lossy encoding may leave, as a share of the range."""
+    """How pixels are stored. ``tolerance``: largest difference of a lossy encoding, as a fraction of the range."""
 
     syntax: UID
     bits: int
@@ -77,10 +77,10 @@ PLUGINS = {
     JPEG2000Lossless: "pylibjpeg",
     JPEG2000: "pylibjpeg",
 }
-"""pydicom's encoder of each transfer syntax, named so that an installed package cannot change the bytes. (GDCM's RLE
-encoder ends the process on some sizes.)"""
+"""pydicom's encoder for each transfer syntax, fixed so that other installed packages cannot change the bytes. (GDCM's
+RLE encoder crashes on some sizes.)"""
 FILE_ENCODINGS = {"png_8": ".png", "png_16": ".png", "jpeg_file": ".jpg"}
-"""Encodings that are no DICOM, and their endings."""
+"""Encodings other than DICOM, and their file extensions."""
 
 
 def _uid(*parts: str) -> str:
@@ -89,7 +89,7 @@ def _uid(*parts: str) -> str:
 
 
 def stored_values(image: np.ndarray, encoding: Encoding) -> np.ndarray:
-    """Return the stored pixels (H, W) of a picture in 0..1: the full range of the bits, inverted for MONOCHROME1."""
+    """Return the stored pixels (H, W) of an image in 0..1: the full range of the bits, inverted for MONOCHROME1."""
     top = 2**encoding.bits - 1
     values = np.round((1.0 - image if encoding.mono1 else image) * top).astype(np.int64)
     if encoding.padded:
@@ -117,7 +117,7 @@ def _header(image_id: str, study_id: str, subject_id: str, view: str, acquired: 
     ds.StudyTime = ds.AcquisitionTime = time.replace(":", "")
     ds.Manufacturer = "cxr-ils synthetic"
     ds.Modality, ds.BodyPartExamined = "DX", "CHEST"
-    # The view stands where archives put it: mostly in ViewPosition, else in another field.
+    # The view is stored as in archives: mostly in ViewPosition, otherwise in another field.
     where = int.from_bytes(hashlib.blake2b(image_id.encode(), digest_size=1).digest(), "big") % 10
     ds.ViewPosition = view if where < 7 else ""
     if 7 <= where < 9:
@@ -185,7 +185,7 @@ def _compress(ds: Dataset, values: np.ndarray, encoding: Encoding) -> None:
 
 
 def dicom(image: np.ndarray, name: str, *, image_id: str, study_id: str, subject_id: str, view: str, acquired: str):
-    """Return a pydicom Dataset of the picture (float32 in 0..1) in the encoding ``name`` of ``DICOM_ENCODINGS``."""
+    """Return a pydicom Dataset of the image (float32 in 0..1) in the encoding ``name`` of ``DICOM_ENCODINGS``."""
     encoding = DICOM_ENCODINGS[name]
     values = stored_values(image, encoding)
     ds = _header(image_id, study_id, subject_id, view, acquired)
@@ -206,7 +206,7 @@ def write_picture(path: Path, image: np.ndarray, name: str) -> None:
 
 
 def write_broken(path: Path, ds: Dataset, fault: str) -> None:
-    """Write the good explicit-VR Dataset ``ds`` with one fault. Raises ValueError for an unknown one.
+    """Write the valid explicit-VR Dataset ``ds`` with one fault. Raises ValueError for an unknown fault.
 
     ``missing`` writes nothing.
     """

@@ -1,9 +1,9 @@
-"""Paint a lesion, or something that merely looks like one, on a frontal chest X-ray, synthetic or real.
+"""Painting a lesion, or a structure that resembles one, on a synthetic or real frontal chest X-ray.
 
-A lesion adds absorption: the new picture is ``image + (1 - image) * density`` ("screen"), which brightens dark lung
-more than bone and never leaves 0..1. The density is 0 outside the region but for a soft rim of a few pixels. The
-returned mask is where the density stands out to an eye, inside the region. All sizes are fractions of the region, so
-any image size will do. Amplitudes and shapes are ours: chosen by looking, not measured.
+A lesion adds absorption: the new image is ``image + (1 - image) * density`` ("screen"), which brightens dark lung more
+than bone and stays in 0..1. The density is 0 outside the region except for a soft rim of a few pixels. The returned
+mask holds the pixels inside the region where the density is visible. All sizes are fractions of the region, so any
+image size works. Amplitudes and shapes are our choice, by visual comparison and not by measurement.
 """
 
 from collections.abc import Callable
@@ -12,10 +12,10 @@ import cv2
 import numpy as np
 
 RIMS = {"opacity": 0.05, "consolidation": 0.04, "pneumonia": 0.05}
-"""How softly a lesion ends at the edge of its region (deviation of a blur, in region sizes); others: 0.02."""
+"""Softness of a lesion at the edge of its region (deviation of a blur, in region sizes); others: 0.02."""
 
 VISIBLE = 0.30
-"""Share of the highest density from which a pixel belongs to the lesion's mask."""
+"""Fraction of the highest density from which a pixel belongs to the lesion's mask."""
 
 
 def noise(shape: tuple[int, int], scale: float, rng: np.random.Generator, octaves: int = 3) -> np.ndarray:
@@ -49,7 +49,7 @@ def _grid(shape: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _stroke(canvas: np.ndarray, points: np.ndarray, thickness: float, value: float = 1.0) -> None:
-    """Draw a polyline (N, 2) with smooth edges onto a uint8 canvas (OpenCV smooths no other)."""
+    """Draw a polyline (N, 2) with smooth edges on a uint8 canvas (OpenCV antialiases no other type)."""
     pixels = [np.round(np.asarray(points) * 16).astype(np.int32)]
     cv2.polylines(canvas, pixels, False, round(255 * value), max(1, round(thickness)), cv2.LINE_AA, 4)
 
@@ -59,7 +59,7 @@ def _level(canvas: np.ndarray) -> np.ndarray:
 
 
 def _point_in(region: np.ndarray, rng: np.random.Generator, depth: float = 0.35) -> tuple[float, float]:
-    """Draw a pixel (x, y) of the region that is not at its rim: distance to it above ``depth`` of the greatest."""
+    """Draw a pixel (x, y) inside the region; its distance to the rim exceeds ``depth`` times the largest one."""
     distance = cv2.distanceTransform(region.astype(np.uint8), cv2.DIST_L2, 3)
     ys, xs = np.nonzero(distance >= depth * distance.max())
     at = int(rng.integers(len(xs)))
@@ -84,13 +84,13 @@ def _blob(
 
 
 class _Side:
-    """One lung's part of the region, cropped: where it is and which way is lateral (-1 or +1 along x)."""
+    """One lung's part of the region, cropped: its position, and the lateral direction (-1 or +1 along x)."""
 
     def __init__(self, region: np.ndarray, lateral: int, extent: float):
         self.region, self.lateral, self.extent = region, lateral, extent
         self.height, self.width = region.shape
         self.area = float(region.sum())
-        self.reach = float(np.sqrt(self.area))  # a length: side of the square of the same area
+        self.reach = float(np.sqrt(self.area))  # side of the square with the same area
 
     def laterality(self) -> np.ndarray:
         """0 at the medial edge of the crop, 1 at the lateral one, float32 (1, W)."""
@@ -164,7 +164,7 @@ def _bands(side: _Side, rng: np.random.Generator) -> np.ndarray:
 
 
 def _wedge(side: _Side, rng: np.random.Generator) -> np.ndarray:
-    """Volume loss at the base: a triangle with its edge against the mediastinum, its point to the side."""
+    """Volume loss at the base: a triangle with an edge along the mediastinum and a lateral apex."""
     _, y = _grid(side.region.shape)
     top = (
         side.height
@@ -257,11 +257,11 @@ _SHAPES: dict[str, Callable[[_Side, np.random.Generator], np.ndarray]] = {
     "device": _device,
 }
 PAINTABLE = tuple(_SHAPES)
-"""What :func:`paint` takes; cardiomegaly is a matter of the chest, not of paint."""
+"""Lesions that :func:`paint` accepts; cardiomegaly is part of the chest's shape instead."""
 
 
 def _split(region: np.ndarray, midline: float) -> list[tuple[slice, slice, int]]:
-    """Cut the region at the midline into crops (rows, columns, lateral direction); slivers are left out."""
+    """Split the region at the midline into crops (rows, columns, lateral direction); very small parts are dropped."""
     column = min(max(round(midline), 0), region.shape[1])
     found = []
     for first, last, lateral in ((0, column, -1), (column, region.shape[1], 1)):
@@ -287,12 +287,12 @@ def paint(
     """Paint ``lesion`` into ``region`` of a frontal X-ray.
 
     ``image`` float32 (H, W) in 0..1, bright = dense; ``region`` bool (H, W): the zone, lung or pair of lungs in which
-    the lesion sits. Edema fills both sides of the region, the others one of them (effusion sometimes both).
-    ``strength`` scales the density (1 = ordinary, 0.5 = faint, 1.5 = dense). ``midline`` is the column that parts the
-    patient's right from left, by default the middle of the picture. ``extent`` scales the size of
-    opacities, consolidations, pneumonias and atelectases (1: a sixth to a half of the region across).
+    the lesion is. Edema fills both sides of the region, other lesions one side (effusion sometimes both). ``strength``
+    scales the density (1 = ordinary, 0.5 = faint, 1.5 = dense). ``midline``: the column between the patient's right and
+    left, by default the middle of the image. ``extent`` scales the size of opacities, consolidations, pneumonias and
+    atelectases (1: a sixth to a half of the region's width).
 
-    Returns the new image float32 (H, W) and the lesion's mask bool (H, W), a part of the region; an empty region gives
+    Returns the new image float32 (H, W) and the lesion's mask bool (H, W), a part of the region. An empty region gives
     a copy of the image and an empty mask. Raises ValueError for a name not in ``PAINTABLE``.
     """
     if lesion not in _SHAPES:
@@ -309,7 +309,7 @@ def paint(
             continue
         density = np.clip(_SHAPES[lesion](side, rng), 0.0, None) * strength
         rim = max(0.6, side.reach * RIMS.get(lesion, 0.02))
-        # Soft towards the edge of the region, and nearly all of it inside.
+        # The density decreases towards the edge of the region, and nearly all of it is inside.
         inside = _blur(side.region.astype(np.float32), rim)
         density = np.clip(density * np.clip(2.0 * inside - 0.5, 0.0, 1.0), 0.0, 0.9)
         new[rows, columns] += (1.0 - new[rows, columns]) * density

@@ -1,4 +1,4 @@
-"""Make the embedded cohort: a folder of image files and reports, its manifest, and the truth about them."""
+"""The phantom stage: writes the embedded cohort's image files, reports, manifest and truth."""
 
 import shutil
 from concurrent.futures import ThreadPoolExecutor
@@ -32,7 +32,7 @@ EXPECTED = {
     "no_view": "unknown_view",
     "multi_frame": "multi_frame",
 }
-"""The verdict each fault deserves: ``accept`` or a code of ``labels.REASONS``."""
+"""The expected outcome of each fault: ``accept`` or a code of ``exclusions.REASONS``."""
 MANIFEST = {
     "subject_id": Column(pl.String, "Patient."),
     "study_id": Column(pl.String, "Study."),
@@ -47,7 +47,7 @@ MANIFEST = {
 
 @dataclass(frozen=True)
 class PhantomOptions:
-    """Settings of the stage: how many synthetic patients and studies, and the seed."""
+    """Settings of the stage: numbers of synthetic patients and studies, and the seed."""
 
     subjects: int
     studies: int
@@ -60,7 +60,7 @@ def _file_name(image: ImagePlan) -> str:
 
 
 def _write_image(folder: Path, plan: StudyPlan, image: ImagePlan, seed: int) -> Picture | None:
-    """Write one file; return the picture with its truth unless the file is broken."""
+    """Write one file; return the image with its truth unless the file is broken."""
     path = folder / _file_name(image)
     names = {"image_id": image.image_id, "study_id": plan.study_id, "subject_id": plan.subject_id}
     if image.fault in ("missing", "empty", "text"):
@@ -84,7 +84,7 @@ def _write_image(folder: Path, plan: StudyPlan, image: ImagePlan, seed: int) -> 
 
 
 def _write_report(folder: Path, plan: StudyPlan, seed: int) -> tuple[str, Report]:
-    """Write the study's report; return its relative path (empty: none) and what it says."""
+    """Write the study's report; return its relative path ("" for none) and its contents."""
     rng = generator(seed, plan.study_id, "report")
     devices = int(rng.choice(3, p=[0.6, 0.3, 0.1]))
     report = write_report(list(plan.findings), rng, layout=plan.layout, devices=devices, view=plan.images[0].view)
@@ -99,7 +99,7 @@ def _write_report(folder: Path, plan: StudyPlan, seed: int) -> tuple[str, Report
 
 
 def _truth(plan: StudyPlan, report: Report, pictures: dict[str, Picture | None]) -> dict:
-    """One line of the truth: what the study shows and what its report says."""
+    """Return one line of the truth: the study's lesions and the report's statements."""
     first = next((picture for picture in pictures.values() if picture is not None), None)
     said = [] if plan.report else report.findings
     findings = []
@@ -138,7 +138,7 @@ def run(*, manifest: str, truth: str, truth_masks: str, options: PhantomOptions,
 
     ``manifest``: CSV with :data:`MANIFEST`. ``truth``: one JSON line per study. ``truth_masks``: HDF5 with one row per
     good frontal image, ``mask`` packed bool (24, 512, 512) in the frame of ``geometry.fit_affine(..., "pad")``, labels
-    ``cohort.TRUTH_LABELS``. The same options give the same bytes. Raises UserError for numbers that make no cohort.
+    ``cohort.TRUTH_LABELS``. The same options give the same bytes. Raises UserError for an invalid number of studies.
     """
     if options.studies < options.subjects:
         raise UserError(
@@ -162,7 +162,7 @@ def run(*, manifest: str, truth: str, truth_masks: str, options: PhantomOptions,
                 "image_id": image.image_id,
                 "image_path": _file_name(image),
                 "report_path": report_path,
-                # A header tells the view of a DICOM; other files have none.
+                # A DICOM header holds the view; other file formats cannot.
                 "view": image.view if image.encoding in files.FILE_ENCODINGS and not image.fault else "",
                 "split": plan.split,
                 "acquired": plan.acquired,

@@ -1,6 +1,6 @@
-"""What the embedded cohort holds, before a pixel is drawn: patients, studies, findings, images and their files.
+"""Planning the embedded cohort before any pixel is drawn: patients, studies, findings, images and files.
 
-Everything is a function of the seed and the two numbers. Identifiers say that they are synthetic.
+Everything is a function of the seed and the numbers of subjects and studies. Identifiers state that they are synthetic.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from cxr.imaging.phantom.prose import Finding
 
 SHARES = {"train": 0.6, "validate": 0.2, "test": 0.2}
 STRENGTHS = (0.65, 0.85, 1.0, 1.2)
-"""Density of the painted lesions of a study: from hard to see to plain."""
+"""Density of a study's painted lesions, from hardly visible to obvious."""
 
 BASES = ("right base", "left base", "both bases")
 SIDES = ("right base", "left base")
@@ -54,10 +54,10 @@ RECIPES: tuple[tuple[tuple[str, tuple[str, ...]], ...], ...] = (
     (("opacity", ("retrocardiac",)), ("effusion", ("left base",))),
     (),
 )
-"""Findings that occur together: (target, places to draw from). The first six: all seven types, a normal chest."""
+"""Findings that occur together: (target, possible places). The first six cover all seven types and a normal chest."""
 
 LOOKALIKES = ("pneumonia", "atelectasis", "consolidation", "opacity")
-"""Lesions that a reader may take for one another."""
+"""Lesions that a reader may confuse."""
 
 ENCODINGS = (
     "explicit_12",
@@ -80,18 +80,18 @@ ENCODINGS = (
     "implicit_10",
     "png_16",
 )
-"""How the good files are written; see :mod:`cxr.imaging.phantom.files`."""
+"""Encodings of the valid files; see :mod:`cxr.imaging.phantom.files`."""
 
 BROKEN_EXTRA = ("lateral", "truncated", "empty", "text", "ct", "missing", "knee", "no_view")
-"""Faults of images that stand beside a good one in their study."""
+"""Faults of images in a study that also has a valid image."""
 BROKEN_ALONE = ("truncated", "text", "multi_frame", "ct")
-"""Faults of the only image of a study."""
+"""Faults of a study's only image."""
 REPORTLESS = ("no_report", "empty_report", "no_sections")
 
 
 @dataclass(frozen=True)
 class ImagePlan:
-    """One file to write. ``fault`` is empty for a good frontal image."""
+    """One file to write. ``fault`` is empty for a valid frontal image."""
 
     image_id: str
     view: str
@@ -101,7 +101,7 @@ class ImagePlan:
 
 @dataclass(frozen=True)
 class StudyPlan:
-    """One study: who, what is seen and said, and its files."""
+    """One study: the patient, painted and reported findings, and files."""
 
     study_id: str
     subject_id: str
@@ -109,11 +109,11 @@ class StudyPlan:
     acquired: str
     findings: tuple[Finding, ...]
     hidden: frozenset[int]
-    """Findings that are said but not painted (weak hedges are often about nothing)."""
+    """Findings that are reported but not painted (weakly hedged findings are often absent)."""
     unsaid: tuple[Finding, ...]
-    """Lesions that are painted but not said."""
+    """Lesions that are painted but not reported."""
     misread: tuple[tuple[int, str], ...]
-    """(finding, lesion): what is painted is another lesion than the report says (readers err)."""
+    """(finding, lesion): the painted lesion differs from the reported finding, because readers err."""
     strength: float
     layout: str
     images: tuple[ImagePlan, ...]
@@ -122,18 +122,18 @@ class StudyPlan:
 
     @property
     def painted(self) -> tuple[str, ...]:
-        """What is painted for each finding, then for each unsaid lesion."""
+        """The painted lesion of each finding, then the unreported lesions."""
         said = [finding.target for finding in (*self.findings, *self.unsaid)]
         return tuple(dict(self.misread).get(number, target) for number, target in enumerate(said))
 
 
 def generator(seed: int, *parts: object) -> np.random.Generator:
-    """Return a NumPy generator that depends on what is drawn for, never on when."""
+    """Return a NumPy generator seeded by the parts, independent of the order of draws."""
     return np.random.default_rng(stable_hash("phantom", seed, *parts))
 
 
 def split_subjects(subjects: list[str]) -> dict[str, str]:
-    """Deal the subjects out to train, validate and test, 60/20/20, at least one each."""
+    """Assign the subjects to train, validate and test, 60/20/20, with at least one each."""
     small = {name: max(1, round(SHARES[name] * len(subjects))) for name in SPLITS[1:]}
     names = ["validate"] * small["validate"] + ["test"] * small["test"]
     return dict(zip(subjects, names + ["train"] * (len(subjects) - len(names)), strict=True))
@@ -155,7 +155,7 @@ def _findings(number: int, rng: np.random.Generator) -> tuple[Finding, ...]:
 
 
 def _misread(findings: tuple[Finding, ...], rng: np.random.Generator) -> tuple[tuple[int, str], ...]:
-    """Return which findings are really another lesion: one in five of those that look alike."""
+    """Return the misread findings: one in five of those that can be confused is another lesion."""
     errors = []
     for number, finding in enumerate(findings):
         if finding.target in LOOKALIKES and rng.random() < 0.2:
@@ -171,7 +171,7 @@ def _frontal_views(rng: np.random.Generator) -> list[str]:
 def make_plan(seed: int, subjects: int, studies: int) -> list[StudyPlan]:
     """Return the studies of the cohort in order of their ids; ``studies`` >= ``subjects`` >= 3.
 
-    Some studies have no usable image or no report on purpose: one in sixteen and one in twenty-two.
+    Some studies deliberately have no usable image (one in sixteen) or no report (one in twenty-two).
     """
     people = [f"SYN{number:04d}" for number in range(1, subjects + 1)]
     shuffled = [people[i] for i in generator(seed, "split").permutation(subjects)]
@@ -179,7 +179,7 @@ def make_plan(seed: int, subjects: int, studies: int) -> list[StudyPlan]:
     owners = people + [
         people[int(i)] for i in generator(seed, "owners").integers(0, subjects, max(0, studies - subjects))
     ]
-    # Faults that cost a study fall on second studies first, so that few patients are lost.
+    # Faults that exclude a study are assigned to second studies first, so that few patients are lost.
     order = sorted(generator(seed, "faults").permutation(len(owners)), key=lambda number: number < subjects)
     alone = {int(order[i]): BROKEN_ALONE[i % len(BROKEN_ALONE)] for i in range(len(owners) // 16)}
     rest = [int(i) for i in order if int(i) not in alone]

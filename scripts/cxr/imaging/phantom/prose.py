@@ -1,7 +1,7 @@
-"""Sectioned radiology reports about findings that are given, and the truth of what they say.
+"""Writing sectioned radiology reports about given findings, with the truth of their statements.
 
-Layout as in MIMIC-CXR: header lines begin with one space, capitals and a colon; dates are blanked as ``___``. Most
-reports have FINDINGS and IMPRESSION, some only IMPRESSION, some neither (their last paragraph is the report).
+The layout is that of MIMIC-CXR: header lines begin with one space, capitals and a colon; dates are replaced by ``___``.
+Most reports have FINDINGS and IMPRESSION, some only IMPRESSION, some neither (their last paragraph is the report).
 """
 
 import textwrap
@@ -14,7 +14,7 @@ from cxr.imaging.phantom import wording
 from cxr.imaging.phantom.wording import PLACES
 
 LAYOUTS = ("findings", "impression", "last_paragraph")
-"""Which section carries the findings; also the expected ``section_name``."""
+"""The section with the findings, which is the expected ``section_name``."""
 DENIED = {
     "effusion": 0.80,
     "consolidation": 0.70,
@@ -24,7 +24,7 @@ DENIED = {
     "atelectasis": 0.10,
     "cardiomegaly": 0.15,
 }
-"""How often a lesion type that may be denied is denied."""
+"""Probability that a deniable lesion type is denied."""
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,11 @@ class Finding:
     linked: bool = False
     """Described as an opacity that is, or may be, the target."""
     hard: bool = False
-    """Said in words that a lexicon may not know."""
+    """Whether the wording may be missing from a lexicon."""
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The zone labels that the place stands for."""
+        """The zone labels of the place."""
         return PLACES[self.place].labels
 
     @property
@@ -52,14 +52,14 @@ class Finding:
 
 @dataclass
 class Report:
-    """A text and what it says in the section that counts."""
+    """A text, and the statements in its section with the findings."""
 
     text: str
     section: str
     findings: list[dict]
     """target, entity, labels, certainty, hedge, place, hard, sentence (as written)."""
     negatives: list[str] = field(default_factory=list)
-    """Lesion types denied in so many words, in the order of ``LESIONS``; "no new X" denies nothing."""
+    """Explicitly denied lesion types, in the order of ``LESIONS``; "no new X" denies nothing."""
 
 
 def _pick(rng: np.random.Generator, options):
@@ -97,8 +97,8 @@ def describe(finding: Finding, rng: np.random.Generator) -> str:
 def deniable(targets: set[str], rng: np.random.Generator) -> list[str]:
     """Return the lesion types that a report with these positive targets may deny, in the order of ``LESIONS``.
 
-    Nothing that is present is denied, nor a kind above it, but for what radiologists do write: no *consolidation*
-    beside atelectasis or edema, now and then.
+    Neither a present type nor a kind above it is denied, with one exception that radiologists write: occasionally "no
+    consolidation" together with atelectasis or edema.
     """
     allowed = []
     for lesion in LESIONS:
@@ -133,7 +133,7 @@ def _denials(targets: set[str], rng: np.random.Generator) -> tuple[list[str], li
 
 
 def _body(findings: list[Finding], devices: int, rng: np.random.Generator) -> tuple[list[str], list[dict], list[str]]:
-    """Return the sentences of the section that counts, the truth of its findings, and what it denies."""
+    """Return the sentences of the section with the findings, the truth of its findings, and the denied types."""
     targets = {finding.target for finding in findings}
     stated = [(describe(finding, rng), finding) for finding in findings]
     denials, denied = _denials(targets, rng)
@@ -173,7 +173,7 @@ def _body(findings: list[Finding], devices: int, rng: np.random.Generator) -> tu
 
 
 def _summary(findings: list[Finding], rng: np.random.Generator) -> str:
-    """The impression under a findings section: the main points again, in fewer words."""
+    """The impression after a findings section: a short summary of the main points."""
     points = [finding for finding in findings if finding.target in LESIONS and not finding.hard]
     if not points:
         return _sentence(_pick(rng, wording.NORMAL_IMPRESSIONS))
@@ -184,7 +184,7 @@ def _summary(findings: list[Finding], rng: np.random.Generator) -> str:
 
 
 def _block(header: str, text: str) -> str:
-    """One section, wrapped as MIMIC's texts are: every line begins with a space."""
+    """One section, wrapped like MIMIC's texts: every line begins with a space."""
     lines = [line for part in text.split("\n") for line in textwrap.wrap(part, 78)]
     if header in ("FINDINGS", "IMPRESSION"):
         return f" {header}: \n \n" + "".join(f" {line}\n" for line in lines) + " \n"
@@ -207,7 +207,7 @@ def write_report(
         text += _block("TECHNIQUE", f"{'Portable AP view' if view == 'AP' else 'PA and lateral views'} of the chest.")
     comparison = _pick(rng, wording.OTHER_EXAMS)
     if layout == "last_paragraph":
-        # Without the two headers, the last section's text after its first blank line is what counts.
+        # Without the two headers, the last section's text after its first blank line holds the findings.
         text += _block("COMPARISON", comparison)
         text += "".join(f" {line}\n" for line in textwrap.wrap(body, 78))
         return Report(text, layout, truth, denied)

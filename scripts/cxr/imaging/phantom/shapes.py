@@ -1,7 +1,7 @@
-"""The geometry of one synthetic chest: outlines of its organs, drawn at random within what adults look like.
+"""The geometry of one synthetic chest: outlines of its organs, drawn at random within the range of adults.
 
-Body coordinates: x to the image's right from the patient's midline, y down from the top of the picture, both in units
-of the picture's nominal width. The patient's right is at negative x. Proportions are ours, taken from nobody's data.
+Body coordinates: x to the image's right from the patient's midline, y down from the top of the image, both in units of
+the image's nominal width. The patient's right is at negative x. Proportions are our choice and come from no data set.
 """
 
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ import numpy as np
 from cxr.base.vocabulary import LOBES, SIDES, ZONE_LABELS, ZONE_LEVELS
 
 ZONE_STEPS = (0.0, 0.17, 0.42, 0.68, 1.0)
-"""Where the apical, upper, mid and basal zone end, as fractions of the lung's height."""
+"""Ends of the apical, upper, mid and basal zone, as fractions of the lung's height."""
 
 
 def curve(points, samples: int = 24) -> np.ndarray:
@@ -41,7 +41,7 @@ def level(canvas: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class View:
-    """From body coordinates to pixels of a picture of ``shape`` (rows, columns)."""
+    """Maps body coordinates to pixels of an image of ``shape`` (rows, columns)."""
 
     shape: tuple[int, int]
     matrix: np.ndarray
@@ -65,7 +65,7 @@ class View:
         return x.astype(np.float32), y.astype(np.float32)
 
     def canvas(self) -> np.ndarray:
-        """Return an empty uint8 picture to draw on; :func:`level` makes it float32 in 0..1."""
+        """Return an empty uint8 image to draw on; :func:`level` converts it to float32 in 0..1."""
         return np.zeros(self.shape, np.uint8)
 
     def disc(self, canvas: np.ndarray, centre, axes, angle: float = 0.0) -> None:
@@ -91,7 +91,7 @@ class View:
 
 @dataclass
 class Anatomy:
-    """Outlines in body coordinates: one polygon (N, 2) per organ, and the numbers that other parts hang from."""
+    """Outlines in body coordinates: one polygon (N, 2) per organ, and the numbers that other parts depend on."""
 
     lungs: dict[str, np.ndarray]
     heart: np.ndarray

@@ -1,7 +1,7 @@
 """The vocabulary of the synthetic reports: places, and sentences for every kind of finding. All sentences are our own.
 
 Templates use ``{adj}`` (an adjective of place, "right lower lobe", "left basilar"), ``{noun}`` (a place after "in the"
-or "at the"), ``{size}`` and ``{change}`` (may be empty). They are capitalised and spaced when they are put together.
+or "at the"), ``{size}`` and ``{change}`` (may be empty). They are capitalised and spaced when they are combined.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from cxr.base.vocabulary import LUNGS
 
 @dataclass(frozen=True)
 class Place:
-    """A location as radiologists write it, and the zone labels it stands for."""
+    """A location as radiologists write it, and its zone labels."""
 
     labels: tuple[str, ...]
     adjectives: tuple[str, ...]
@@ -61,7 +61,7 @@ PLACES: dict[str, Place] = {
     "retrocardiac": Place((), ("retrocardiac",), ("retrocardiac region",)),
     "heart": Place((), ("",), ("heart",)),
 }
-"""By our own name. Retrocardiac has no zone label (Figure 10 puts it under lateral view location)."""
+"""{our name: place}. Retrocardiac has no zone label (in Figure 10 it is a lateral view location)."""
 
 SIZES = {
     "effusion": ("small", "moderate", "trace", "large"),
@@ -127,7 +127,7 @@ DIRECT: dict[str, tuple[str, ...]] = {
         "the cardiomediastinal silhouette is enlarged",
     ),
 }
-"""Plain statements. A place without a label would be wrong for effusion: its place is always a base."""
+"""Plain statements. An effusion needs a place with a label, which is always a base."""
 
 HARD: dict[str, tuple[str, ...]] = {
     "opacity": (
@@ -149,7 +149,7 @@ HARD: dict[str, tuple[str, ...]] = {
     "effusion": ("{adj} pleural fluid obscures the hemidiaphragm", "meniscus at the {noun}"),
     "cardiomegaly": ("the transverse diameter of the heart exceeds half of that of the chest",),
 }
-"""True statements in words, or with places, that a lexicon may well not know."""
+"""True statements with words or places that a lexicon may lack."""
 
 STRONG: dict[str, tuple[str, ...]] = {
     "opacity": ("probable {adj} opacity", "there is likely a {size} opacity in the {noun}"),
@@ -188,7 +188,7 @@ LINKED: dict[str, tuple[str, ...]] = {
         "{change}{adj} opacity, possibly {disease}",
     ),
 }
-"""An opacity and the disease behind it: one finding, its target is the disease."""
+"""An opacity with the disease that explains it: one finding, whose target is the disease."""
 
 NEGATABLE = {
     "opacity": ("focal opacity", "airspace opacity"),
@@ -210,7 +210,7 @@ NEGATIONS = (
 )
 RESOLVED = ("previously seen {term} has resolved", "interval clearing of {term}")
 NOTHING_NEW = ("no new {term}", "no new {term} since the prior study")
-"""These negate nothing: they rest on a comparison."""
+"""These deny nothing, because they only compare."""
 
 CLEAR = (
     "the lungs are clear",

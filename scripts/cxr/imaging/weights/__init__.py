@@ -1,1 +1,1 @@
-"""The published weights of the engines with a large net, fetched or converted once."""
+"""Downloading and converting the published weights of the engines with a large net, once."""

@@ -1,4 +1,4 @@
-"""What weights there are, which of them the chosen engines read, and whether they are there; for the driver alone."""
+"""The catalogue of weights: which ones the chosen engines need, and whether they exist; for the driver only."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -12,21 +12,21 @@ from cxr.base.paths import RESOURCES
 
 RESOURCE_FILES = ("weights.yaml",)
 MADE = "results/weights"
-"""Where the rules put what they make."""
+"""Folder of the converted weights."""
 PARAMS = ("source", "revision", "licence", "used_by")
-"""What an entry tells its rule as it stands; prose for people is left out, so that an edit of it re-runs nothing."""
+"""Keys of an entry that its rule receives unchanged; prose is left out, so that editing it re-runs nothing."""
 
 TOKENIZER = ("tokenizer.model", "tokenizer.json")
-"""Files of which one makes a tokenizer; the others of a folder go with it."""
+"""Files of which a tokenizer needs one; the folder's other files belong to it."""
 BESIDE = ("added_tokens.json", "special_tokens_map.json", "tokenizer_config.json")
 SUFFIXES = (".safetensors", ".bin")
 PARTS = (r"model(?:-(\d+)-of-(\d+))?\.safetensors", r"pytorch_model(?:-(\d+)-of-(\d+))?\.bin")
-"""Names of files of weights in a folder; the first pattern that any name fits is the one that counts."""
+"""Patterns of weights files in a folder; the first pattern that matches any file is used."""
 
 
 @cache
 def read() -> dict[str, dict]:
-    """Return {artefact: entry} of ``resources/weights.yaml``; one for all callers, not to be changed."""
+    """Return {artefact: entry} of ``resources/weights.yaml``. All callers share it, so it must not be modified."""
     return yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
 
 
@@ -36,9 +36,9 @@ def pin_name(artefact: str, entry: dict, file: str) -> str:
 
 
 def rule_params(pins: dict[str, str], folder: str = "weights") -> dict[str, dict]:
-    """Return {artefact: params of its rule}; ``pins`` is ``weights.sha256`` and wins over the catalogue.
+    """Return {artefact: params of its rule}; ``pins`` is ``weights.sha256`` and takes precedence over the catalogue.
 
-    ``folder``: where files are placed by hand. Raises UserError for a pin of a file that no artefact has.
+    ``folder``: the folder of files placed by hand. Raises UserError for a pin of an unknown file.
     """
     entries = read()
     files = {artefact: _files(artefact, entry, folder) for artefact, entry in entries.items()}
@@ -63,7 +63,7 @@ def rule_params(pins: dict[str, str], folder: str = "weights") -> dict[str, dict
 
 
 def placed(folder: str) -> dict[str, list[str]]:
-    """Return {artefact: paths} of what is placed by hand in ``folder``."""
+    """Return {artefact: paths} of the files placed by hand in ``folder``."""
     return {
         artefact: [str(Path(folder, file)) for file in _files(artefact, entry, folder)]
         for artefact, entry in read().items()
@@ -72,7 +72,7 @@ def placed(folder: str) -> dict[str, list[str]]:
 
 
 def _files(artefact: str, entry: dict, folder: str) -> dict[str, str | None]:
-    """Return {file: sha256 if known} of what an artefact is made of; of a checkpoint's folder what lies there."""
+    """Return {file: sha256 if known} of an artefact's files; for a checkpoint's folder, the files in it."""
     if "folder" not in entry:
         return entry["files"]
     known = {file: sha256 for each in read().values() if "folder" in each for file, sha256 in each["files"].items()}
@@ -82,7 +82,7 @@ def _files(artefact: str, entry: dict, folder: str) -> dict[str, str | None]:
 def _checkpoint(entry: dict, folder: Path) -> list[str]:
     """Return the files of a checkpoint's folder: configuration, tokenizer, and every part of the weights.
 
-    Where something is missing, what was published stands for it.
+    Missing files are replaced by the names of the published ones.
     """
     own = entry["folder"]
     words = next((each for each in (own, entry["tokenizer"]) if _there(folder / each, TOKENIZER)), entry["tokenizer"])
@@ -97,7 +97,7 @@ def _there(folder: Path, names: tuple[str, ...]) -> list[str]:
 
 
 def _parts(folder: Path) -> list[str]:
-    """Return the names of all parts of the weights in a folder, those that are missing among them; none without any."""
+    """Return the names of all parts of the weights in a folder, including missing parts; empty if there is none."""
     names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
     for pattern in PARTS:
         for found in filter(None, (re.fullmatch(pattern, name) for name in names)):
@@ -116,9 +116,9 @@ def needed(engine_files: dict[str, dict[str, str]]) -> list[str]:
 
 
 def check_placed(artefacts: Iterable[str], folder: str, asked: Mapping[str, str] | None = None) -> None:
-    """Raise UserError where a file is missing that was to be placed by hand; what was made from it will do.
+    """Raise UserError if a file to be placed by hand is missing, unless its converted file exists.
 
-    ``asked``: {artefact: what asks for it}, by default the engine that the catalogue names.
+    ``asked``: {artefact: what needs it}, by default the engine in the catalogue.
     """
     entries, paths = read(), placed(folder)
     for artefact in artefacts:

@@ -1,4 +1,4 @@
-"""CXAS as it was published: a state dict under ``model``, its names prefixed by the training code."""
+"""Converting the published CXAS: a state dict under ``model``, with the training code's prefix before its names."""
 
 from pathlib import Path
 
@@ -17,9 +17,9 @@ HEAD = {
     "up3.conv.double_conv": ((512, 256), (256, 64)),
     "up4.conv.double_conv": ((128, 64), (64, 128)),
 }
-"""The decoder: channels in and out of each 3 x 3 convolution of a block, normalisation and ReLU behind each."""
+"""The decoder: channels in and out of each block's 3 x 3 convolutions, each followed by normalisation and ReLU."""
 PARTS = ("backbone", "head")
-"""What the net computes with; what else a checkpoint of its training may hold is left out."""
+"""Parts of the net; other content of a training checkpoint is dropped."""
 Shapes = dict[str, tuple[int, ...]]
 
 
@@ -60,8 +60,8 @@ def shapes() -> Shapes:
 def convert_cxas(source: Path, target: Path) -> dict:
     """Write the net of ``source`` as the safetensors file ``target``, in float32.
 
-    Returns how much it holds and what tensors the checkpoint held besides. Raises UserError with one sentence for a
-    file that is damaged, or a net that differs in a tensor or a shape.
+    Returns its numbers of tensors and values, and the checkpoint's additional tensors. Raises UserError with one
+    sentence for a damaged file, or a net that differs in a tensor or a shape.
     """
     wanted = shapes()
     with state_dict.opened(source, PARTS) as state:

@@ -1,4 +1,4 @@
-"""A checkpoint placed by hand as a folder of several files, converted once in a job of its own."""
+"""Converting a checkpoint that was placed by hand as a folder of several files, once and in a separate job."""
 
 from pathlib import Path
 
@@ -10,9 +10,9 @@ from cxr.imaging.weights.placed import made
 
 
 def run(*, sources: list[str], weights: str, manifest: str, options: WeightsOptions, attrs: dict) -> None:
-    """Convert ``sources``, the files of a checkpoint of LISA's kind, into the folder ``weights``.
+    """Convert ``sources``, the files of a checkpoint in LISA's layout, into the folder ``weights``.
 
-    It is there only when it is whole. Raises UserError for a file that is not what was published.
+    The folder appears only when it is complete. Raises UserError for a file that differs from the published one.
     """
     published, used, facts = [], [], {}
     with whole(weights) as making:

@@ -1,6 +1,6 @@
-"""Weights of the Hugging Face hub: fetched at a pinned revision, checked, and copied out of the hub's cache.
+"""Downloading weights from the Hugging Face hub at a pinned revision, checking them, and copying them from its cache.
 
-Only safetensors, configurations and vocabularies are copied; code of a repository is neither fetched nor run.
+Only safetensors, configurations and vocabularies are copied; a repository's code is neither downloaded nor run.
 """
 
 import shutil
@@ -17,14 +17,13 @@ PICKLES = {
     "model.safetensors": "pytorch_model.bin",
     "diffusion_pytorch_model.safetensors": "diffusion_pytorch_model.bin",
 }
-"""What a repository without safetensors holds instead."""
+"""The pickle that a repository without safetensors holds instead."""
 
 
 def run(*, weights: str, manifest: str, options: WeightsOptions, attrs: dict) -> None:
-    """Put the files of ``options`` into the folder ``weights``, as they lie in the repository.
+    """Copy the files of ``options`` into the folder ``weights``, in the repository's layout.
 
-    A pickle in a safetensors file's stead is converted. Raises UserError where a file cannot be had, or is not what it
-    should be.
+    A pickle instead of a safetensors file is converted. Raises UserError if a file is unavailable or invalid.
     """
     published, used = [], []
     for name, sha256 in options.files.items():
@@ -49,9 +48,9 @@ def run(*, weights: str, manifest: str, options: WeightsOptions, attrs: dict) ->
 
 
 def fetch(options: WeightsOptions, name: str) -> Path:
-    """Return a file, or the pickle in its stead, in the hub's cache; what is not there is downloaded first.
+    """Return a file, or the pickle instead of it, in the hub's cache; a missing file is downloaded first.
 
-    Raises UserError for each thing that can go wrong.
+    Raises UserError with a separate message for each cause of failure.
     """
     page = f"https://huggingface.co/{options.repository}"
     pickle = PICKLES.get(Path(name).name)

@@ -1,4 +1,4 @@
-"""HybridGNet as CheXmask published it, a plain state dict, or as a training left it."""
+"""Converting HybridGNet, either CheXmask's published state dict or a training checkpoint."""
 
 from pathlib import Path
 
@@ -8,5 +8,5 @@ PARTS = ("encoder", "dec_lin", *(f"graphConv_up{level}" for level in range(1, 7)
 
 
 def convert_hybridgnet(source: Path, target: Path) -> dict:
-    """Write the net of ``source`` as the safetensors file ``target``; return how much it holds. Raises UserError."""
+    """Write the net of ``source`` as the safetensors file ``target``; return its size. Raises UserError."""
     return state_dict.convert(source, target, PARTS)

@@ -1,4 +1,4 @@
-"""The weights stage: one table of the weights that the chosen engines read, with licences and digests."""
+"""The weights stage: writes one table of the chosen engines' weights, with licences and digests."""
 
 import json
 from pathlib import Path
@@ -23,7 +23,7 @@ COLUMNS = ARTEFACT | {
 
 
 def run(*, manifests: list[str], table: str) -> None:
-    """Write a row for each published file that ``manifests`` (JSON, see :mod:`cxr.imaging.weights.manifest`) name."""
+    """Write a row for each published file in ``manifests`` (JSON, see :mod:`cxr.imaging.weights.manifest`)."""
     rows = []
     for path in manifests:
         made = json.loads(Path(path).read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""What was fetched or made: the file beside each artefact that says where it comes from, byte by byte."""
+"""Writing the manifest beside each artefact: the source, size and digest of every file."""
 
 import json
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ class WeightsOptions:
     """One artefact of ``resources/weights.yaml``.
 
     files: {name: sha256 or None}, in a folder or in ``repository`` at ``revision``.
-    tensors, values: how much the made file must hold, None where that is not known.
+    tensors, values: required numbers in the converted file, None if unknown.
     """
 
     artefact: str
@@ -35,10 +35,10 @@ def file_facts(name: str, path: Path) -> dict:
 def write(
     path: str, options: WeightsOptions, attrs: dict, published: list[dict], used: list[dict], facts: dict | None = None
 ) -> None:
-    """Write the manifest of an artefact: no time and no machine, so that the same files give the same bytes.
+    """Write the manifest of an artefact, without time or machine, so that the same files give the same bytes.
 
-    ``published`` and ``used``: :func:`file_facts` of what was there and of what was made from it; ``facts``: what
-    the converter tells.
+    ``published`` and ``used``: :func:`file_facts` of the published and of the converted files; ``facts``: the
+    converter's result.
     """
     lines = {
         "artefact": options.artefact,

@@ -1,9 +1,9 @@
-"""Read a PyTorch checkpoint that holds whole modules, without importing or calling anything that it names.
+"""Reading a PyTorch checkpoint that holds whole modules, without importing or calling anything that it names.
 
-``torch.save(model)`` writes a pickle, and reading a pickle runs whatever it names. Here every class or function of a
-checkpoint becomes a :class:`~cxr.imaging.weights.stubs.Stub`, an object that keeps what it is given and does nothing; a
-tensor stays a description until :meth:`Saved.reading` reads its numbers. Both containers of ``torch.save`` are read:
-the archive (since PyTorch 1.6) and the plain stream before it. Source: the format as torch.serialization documents it.
+``torch.save(model)`` writes a pickle, and reading a pickle runs any code that it names. Here each class or function in
+a checkpoint becomes a :class:`~cxr.imaging.weights.stubs.Stub`, an object that stores its arguments and does nothing. A
+tensor remains a description until :meth:`Saved.reading` reads its numbers. Both containers of ``torch.save`` are read:
+the archive (since PyTorch 1.6) and the older plain stream. Source: the format as documented in torch.serialization.
 """
 
 import io
@@ -27,26 +27,26 @@ MAGIC = 0x1950A86A20F9469CFC6C
 """First number of the plain stream."""
 FOREIGN = "it was saved on a big-endian machine"
 DEEPEST = 100
-"""Modules inside one another that are still followed."""
+"""Largest nesting depth of modules."""
 PIECE = 2**20
 """Bytes that are read at a time."""
 EXPANDED = 2**26
-"""Values that a tensor may have though its storage has fewer, one number that stands for many."""
+"""Largest number of values in a tensor that repeats the values of a smaller storage."""
 WRAPPERS = ("DataParallel", "DistributedDataParallel", "OptimizedModule")
-"""Modules that training code puts around a net."""
+"""Modules in which training code wraps a net."""
 
 
 @dataclass(frozen=True)
 class Saved:
-    """A checkpoint as it was saved: ``root`` of plain objects, :class:`Stub` and :class:`Array`."""
+    """A checkpoint: ``root`` consists of plain objects, :class:`Stub` and :class:`Array`."""
 
     path: Path
     root: object
     offsets: dict[str, int] | None
-    """Where each storage begins in a plain stream; None for an archive."""
+    """Offset of each storage in a plain stream; None for an archive."""
 
     def arrays(self, module: Stub) -> dict[str, Array]:
-        """Return what the state dict of a module is made of: parameters and persistent buffers by their dotted names.
+        """Return the contents of a module's state dict: parameters and persistent buffers by their dotted names.
 
         Raises UserError if the module holds none.
         """
@@ -62,7 +62,7 @@ class Saved:
 
     @contextmanager
     def reading(self) -> Iterator[Callable[[Array], torch.Tensor]]:
-        """Yield what turns an array into its tensor; one storage of the file is in memory at a time.
+        """Yield a function that reads an array's tensor; one storage of the file is in memory at a time.
 
         Tensors of one storage share its memory. Raises UserError if a tensor does not fit the file.
         """
@@ -96,10 +96,10 @@ class Saved:
             return {name: tensor(array).clone() for name, array in arrays.items()}
 
     def _storage(self, file: io.IOBase, archive: zipfile.ZipFile | None, storage: Storage) -> torch.Tensor:
-        """Read the numbers of a storage into memory of their own, a piece at a time: some are gigabytes."""
+        """Read the numbers of a storage into separate memory, in pieces, because some have gigabytes."""
         if not storage.count:
             return torch.empty(0, dtype=storage.dtype)
-        # memory that goes back to the system with the tensor; what malloc gives is kept, as much again as the tensors
+        # mapped memory returns to the system with the tensor; malloc would keep as much again as the tensors
         room = mmap.mmap(-1, storage.count * storage.dtype.itemsize)
         if not archive:
             file.seek(self.offsets[storage.key])
@@ -107,7 +107,7 @@ class Saved:
         else:
             read = place = 0
             with archive.open(_member(archive, f"data/{storage.key}")) as member:
-                while piece := member.read(PIECE):  # the archive checks what was read when it comes to the end
+                while piece := member.read(PIECE):  # the archive verifies its checksum at the end
                     read += len(piece)
                     room[place : place + len(piece)] = piece
                     place = read
@@ -140,7 +140,7 @@ FAULTS = (
     UnicodeError,
     ValueError,
 )
-"""What a damaged or malicious file can raise while it is read."""
+"""Errors that a damaged or malicious file can raise while it is read."""
 
 
 def refuse(path: Path, fault: str) -> NoReturn:
@@ -150,7 +150,7 @@ def refuse(path: Path, fault: str) -> NoReturn:
 
 
 def read(path: str | Path) -> Saved:
-    """Read a checkpoint of ``torch.save``. Raises UserError if it is none, is damaged or names what it should not."""
+    """Read a checkpoint of ``torch.save``. Raises UserError for any other, damaged or malicious file."""
     path = Path(path)
     try:
         with open(path, "rb") as file:
@@ -158,7 +158,7 @@ def read(path: str | Path) -> Saved:
                 with zipfile.ZipFile(file) as archive:
                     if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
                         refuse(path, "its archive is compressed, which PyTorch never does")
-                    # the numbers are read as they lie there
+                    # the numbers are read from the archive without decompression
                     order = [name for name in archive.namelist() if name.endswith("/byteorder")]
                     if order and archive.read(order[0]) != b"little":
                         raise ValueError(FOREIGN)
@@ -173,13 +173,13 @@ def read(path: str | Path) -> Saved:
 
 
 def _member(archive: zipfile.ZipFile, name: str) -> str:
-    """Return the archive's name of ``<folder>/<name>``, whatever the folder. Raises KeyError."""
+    """Return the archive's name of ``<folder>/<name>``, for any folder. Raises KeyError."""
     folder = archive.namelist()[0].partition("/")[0] if archive.namelist() else ""
     return archive.getinfo(f"{folder}/{name}").filename
 
 
 def _stream(file: io.BufferedReader) -> tuple[object, dict[str, int]]:
-    """Return the object of a plain stream and where each of its storages begins."""
+    """Return the object of a plain stream and the offsets of its storages."""
     if Unpickler(file).load() != MAGIC:
         raise ValueError("it begins like none")
     _, machine = Unpickler(file).load(), Unpickler(file).load()
@@ -201,7 +201,7 @@ def _stream(file: io.BufferedReader) -> tuple[object, dict[str, int]]:
 
 
 def network(saved: Saved) -> Stub:
-    """Return the network of a YOLO checkpoint: its entry "model", or "ema", the average kept while it trains.
+    """Return the network of a YOLO checkpoint: its entry "model", or "ema", the running average of a training.
 
     Raises UserError if there is none.
     """
@@ -211,14 +211,14 @@ def network(saved: Saved) -> Stub:
 
 
 def unwrapped(module: Stub) -> Stub:
-    """Return the net that training code has put into a module of ``WRAPPERS``, else the module itself."""
+    """Return the net inside a module in ``WRAPPERS``, else the module itself."""
     while module.name in WRAPPERS and len(module.children) == 1:
         (module,) = module.children.values()
     return module
 
 
 def write(target: Path, saved: Saved, network: Stub, facts: dict) -> dict[str, int]:
-    """Write the state dict of a net, fractions as float32, with facts; return how many tensors and values there are.
+    """Write the state dict of a net, floats as float32, with facts; return the numbers of tensors and values.
 
     One tensor is in memory at a time.
     """
@@ -229,7 +229,7 @@ def write(target: Path, saved: Saved, network: Stub, facts: dict) -> dict[str, i
 
 
 def named_modules(module: Stub, path: str = "", depth: int = 0) -> Iterator[tuple[str, Stub]]:
-    """Yield (dotted path, module) of a module and all inside it, "" for itself. Raises ValueError if it has no end."""
+    """Yield (dotted path, module) of a module ("") and all modules inside it. Raises ValueError for a cycle."""
     if depth > DEEPEST:
         raise ValueError("its modules hold one another")
     yield path, module
@@ -247,7 +247,7 @@ def _own_arrays(module: Stub) -> Iterator[tuple[str, Array]]:
 
 
 def plain(value: object) -> object:
-    """Return settings of a checkpoint as JSON can hold them. Raises ValueError for what is not plain."""
+    """Return settings of a checkpoint as JSON values. Raises ValueError for any other value."""
     if value is None or isinstance(value, str | bool | int | float):
         return value
     if isinstance(value, dict):

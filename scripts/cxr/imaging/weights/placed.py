@@ -1,4 +1,4 @@
-"""Weights placed by hand: pickles, converted once to safetensors in a job of their own."""
+"""Converting pickled weights that were placed by hand to safetensors, once and in a separate job."""
 
 import importlib
 from collections.abc import Callable
@@ -16,7 +16,7 @@ REMEDY = "delete it and download it again (docs/how-to/models.md)"
 def run(*, sources: list[str], weights: list[str], manifest: str, options: WeightsOptions, attrs: dict) -> None:
     """Convert ``sources`` to ``weights``, one to one, with the artefact's own converter.
 
-    Raises UserError for a file that is not what was published.
+    Raises UserError for a file that differs from the published one.
     """
     module = importlib.import_module(f"cxr.imaging.weights.{options.artefact}")
     convert = getattr(module, f"convert_{options.artefact}")
@@ -40,7 +40,7 @@ def made(
     options: WeightsOptions,
     suffix: str = "",
 ) -> dict[str, dict]:
-    """Check a file, convert it and check what was made of it; return {name: what the converter tells}."""
+    """Check a file, convert it and check the result; return {name: the converter's result}."""
     verify.published_file(source, name, sha256, REMEDY)
     facts = convert(source, target)
     suffix = suffix or target.suffix

@@ -1,4 +1,4 @@
-"""SAM as it was published, a plain state dict, or as a training left it."""
+"""Converting SAM, either the published state dict or a training checkpoint."""
 
 from pathlib import Path
 
@@ -8,5 +8,5 @@ PARTS = ("image_encoder", "prompt_encoder", "mask_decoder")
 
 
 def convert_sam(source: Path, target: Path) -> dict:
-    """Write the net of ``source`` as the safetensors file ``target``; return how much it holds. Raises UserError."""
+    """Write the net of ``source`` as the safetensors file ``target``; return its size. Raises UserError."""
     return state_dict.convert(source, target, PARTS)

@@ -1,4 +1,4 @@
-"""The ScaledYOLOv4 checkpoints of the public VinBigData ensemble: pickled nets, one a fold."""
+"""Converting the ScaledYOLOv4 checkpoints of the public VinBigData ensemble: pickled nets, one per fold."""
 
 from pathlib import Path
 
@@ -10,9 +10,9 @@ ACTIVATIONS = {"Mish", "MishCuda"}
 
 
 def convert_scaled_yolov4(source: Path, target: Path) -> dict:
-    """Write the net of ``source`` as the safetensors file ``target``; return what it is.
+    """Write the net of ``source`` as the safetensors file ``target``; return its facts.
 
-    Raises UserError if it is no detector of that family.
+    Raises UserError if it is not a detector of that family.
     """
     saved = pickles.read(source)
     network = pickles.network(saved)

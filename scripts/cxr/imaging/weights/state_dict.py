@@ -1,6 +1,6 @@
-"""State dicts as they were published: read without running what is in them, written as safetensors.
+"""Converting published state dicts to safetensors, without running any code in them.
 
-A checkpoint may hold more than its net: an optimiser, an epoch, the arguments of the training. That is left aside.
+A checkpoint may hold more than its net: an optimiser, an epoch, the arguments of the training. These are dropped.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,31 +18,31 @@ from cxr.imaging.weights.stubs import Array, Stub
 from cxr.nets import tensors
 
 WRAPPERS = ("model_state_dict", "state_dict", "model", "module", "network", "net", "weights", "params", "ema")
-"""Keys under which training code keeps the state dict, or the net itself; the first that is there counts."""
+"""Keys under which training code stores the state dict or the net; the first existing one is used."""
 PREFIXES = ("module", "model", "network", "net", "_orig_mod")
-"""Words that training code puts before the names of a net's tensors."""
+"""Prefixes that training code adds to the names of a net's tensors."""
 UNREAD = "torch._utils._rebuild"
-"""How the names of those tensors begin that are not read here: sparse, quantized, without numbers."""
+"""Prefixes of unsupported kinds of tensors: sparse, quantized, without numbers."""
 
 
 @dataclass(frozen=True)
 class State:
-    """Tensors of a file by name, each read when it is asked for."""
+    """Tensors of a file by name, each read on demand."""
 
     kinds: tensors.Kinds
     get: Callable[[str], torch.Tensor]
     left_out: list[str]
-    """Names of tensors that are none of the net's."""
+    """Names of tensors that do not belong to the net."""
 
 
 @contextmanager
 def opened(source: Path, parts: tuple[str, ...] = ()) -> Iterator[State]:
     """Open a checkpoint of torch, in either of its formats, or a safetensors file; use inside ``with``.
 
-    ``parts``: the first words of the names of the net's tensors. What training code put before them is taken away, and
-    other tensors are left out; without ``parts``, or where no name fits, only ``module.`` is taken away.
+    ``parts``: the first words of the names of the net's tensors. Prefixes of training code before them are removed, and
+    other tensors are dropped. Without ``parts``, or if no name matches, only ``module.`` is removed.
 
-    Raises UserError with one sentence for a file that is damaged, names what no network names, or holds no state dict.
+    Raises UserError with one sentence for a file that is damaged, is malicious, or holds no state dict.
     """
     if _is_safetensors(source):
         try:
@@ -68,7 +68,7 @@ def opened(source: Path, parts: tuple[str, ...] = ()) -> Iterator[State]:
 
 
 def _is_safetensors(source: Path) -> bool:
-    """Tell by its beginning: the length of the header, and the header, which is JSON."""
+    """Recognize a safetensors file by its first bytes: the length of the header, and the JSON header."""
     with open(source, "rb") as file:
         head = file.read(9)
     return source.suffix == ".safetensors" or (head[8:9] == b"{" and head[:1] != b"\x80")
@@ -85,7 +85,7 @@ _DTYPES = {code: dtype for dtype, code in tensors.CODES.items()}
 
 
 def _arrays(saved: pickles.Saved, held: object) -> dict[str, Array]:
-    """Return the tensors of a state dict, or of a whole net, wherever the checkpoint keeps it; none if it has none."""
+    """Return the tensors of a state dict or a net, wherever the checkpoint stores it; empty if there is none."""
     if isinstance(held, Stub):
         return saved.arrays(pickles.unwrapped(held)) if held.children else {}
     if not isinstance(held, dict):
@@ -104,7 +104,7 @@ def _is_unread(value: object) -> bool:
 
 
 def _named(source: Path, there: dict, parts: tuple[str, ...]) -> tuple[dict[str, str], list[str]]:
-    """Return {name of the net: name in the file}, and the names of what is not the net's."""
+    """Return {name in the net: name in the file}, and the names of tensors that do not belong to the net."""
     named: dict[str, str] = {}
     left_out = []
     for name in there:
@@ -121,7 +121,7 @@ def _named(source: Path, there: dict, parts: tuple[str, ...]) -> tuple[dict[str,
         if short in named:
             raise UserError(f"{source} holds {short} with and without a prefix: it is not the published file")
         named[short] = name
-    if parts and not named:  # another net, taken as it is: what follows tells in what it differs
+    if parts and not named:  # another net is kept unchanged: a later check reports how it differs
         return _named(source, there, ())
     return named, sorted(left_out)
 
@@ -135,7 +135,7 @@ def read(source: Path, parts: tuple[str, ...] = ()) -> dict[str, torch.Tensor]:
 def convert(source: Path, target: Path, parts: tuple[str, ...] = ()) -> dict:
     """Write the state dict of ``source`` as the safetensors file ``target``, one tensor in memory at a time.
 
-    Returns how much it holds, and what was left out if anything was. Raises like :func:`opened`.
+    Returns its numbers of tensors and values, and the dropped tensors if any. Raises like :func:`opened`.
     """
     with opened(source, parts) as state:
         tensors.stream(target, state.kinds, state.get)

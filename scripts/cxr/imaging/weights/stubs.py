@@ -1,4 +1,4 @@
-"""Unpickling that runs nothing: every name becomes a stub, every tensor a description."""
+"""Unpickling without running code: every name becomes a stub, every tensor a description."""
 
 import io
 import pickle
@@ -13,7 +13,7 @@ INERT = (
     "_codecs", "argparse", "collections", "copyreg", "dataclasses", "datetime", "decimal", "enum", "fractions",
     "functools", "logging", "pathlib", "random", "re", "time", "types", "typing", "uuid",
 )  # fmt: skip
-"""Modules of the standard library whose objects a checkpoint may hold beside its network."""
+"""Modules of the standard library whose objects a checkpoint may hold besides its network."""
 INERT_BUILTINS = ("bytearray", "bytes", "getattr", "object", "range")
 STORAGES = {
     "DoubleStorage": torch.float64,
@@ -30,7 +30,7 @@ STORAGES = {
 
 
 class Stub:
-    """An object of a class that is not known here: its attributes, no items and no behaviour."""
+    """An object of an unknown class: its attributes, without items or behaviour."""
 
     kind = ""
 
@@ -62,13 +62,13 @@ class Stub:
 
     @property
     def children(self) -> dict:
-        """The modules inside this one by name, none for an object that is no module."""
+        """The modules inside this one by name; empty for an object that is not a module."""
         found = self.state.get("_modules")
         return {name: child for name, child in found.items() if child is not None} if isinstance(found, dict) else {}
 
 
 class Storage(NamedTuple):
-    """Numbers of the file: their type (None for one that is not read), name and how many."""
+    """A storage of the file: number type (None if unsupported), name and number of values."""
 
     dtype: torch.dtype | None
     key: str
@@ -76,7 +76,7 @@ class Storage(NamedTuple):
 
 
 class Array(NamedTuple):
-    """A tensor of the file that is not read yet."""
+    """Description of a tensor in the file, before it is read."""
 
     storage: Storage
     offset: int
@@ -85,7 +85,7 @@ class Array(NamedTuple):
 
 
 class Unpickler(pickle.Unpickler):
-    """Turns every name of a pickle into a stub, but for plain containers and the ways to make a tensor."""
+    """Turns every name in a pickle into a stub, except for plain containers and the functions that make tensors."""
 
     def __init__(self, file: io.IOBase):
         super().__init__(file, encoding="utf-8")
@@ -111,7 +111,7 @@ class Unpickler(pickle.Unpickler):
         if module.partition(".")[0] in sys.stdlib_module_names and not (
             module in INERT or (module == "builtins" and name in INERT_BUILTINS)
         ):
-            # it would do nothing here, but it says what the file is
+            # it would do nothing here, but it shows that the file is malicious
             raise pickle.UnpicklingError(f"it names {module}.{name}, as no network does but an attack may")
         return type("Stub", (Stub,), {"kind": f"{module}.{name}"})
 
@@ -124,7 +124,7 @@ class Unpickler(pickle.Unpickler):
         self.storages[str(key)] = Storage(dtype if isinstance(dtype, torch.dtype) else None, str(key), int(count))
         return self.storages[str(key)]
 
-    # named as the functions of torch that a pickle names, after "make"
+    # "make" plus the name of the torch function in the pickle
 
     def make_rebuild_tensor(self, storage: Storage, offset: int, shape: tuple, stride: tuple, *_: object) -> Array:
         return Array(storage, offset, tuple(shape), tuple(stride))
@@ -135,7 +135,7 @@ class Unpickler(pickle.Unpickler):
         self, storage: Storage, offset: int, shape: tuple, stride: tuple, grad: bool, hooks: object, dtype: torch.dtype,
         *_: object,
     ) -> Array:  # fmt: skip
-        """Make a tensor of bytes that are of no type of their own."""
+        """Make a tensor from untyped bytes."""
         typed = Storage(dtype, storage.key, storage.count // dtype.itemsize)
         return Array(typed, offset, tuple(shape), tuple(stride))
 

@@ -1,4 +1,4 @@
-"""Checkpoints of ultralytics: a pickled net with its plan, read without that package."""
+"""Converting checkpoints of ultralytics, pickled nets with their plans, without that package."""
 
 from pathlib import Path
 
@@ -9,9 +9,9 @@ NETWORK = "ultralytics.nn.tasks.DetectionModel"
 
 
 def convert_ultralytics(source: Path, target: Path) -> dict:
-    """Write the net of ``source`` as the safetensors file ``target``; return what it is.
+    """Write the net of ``source`` as the safetensors file ``target``; return its facts.
 
-    Raises UserError if it is no detector of ultralytics.
+    Raises UserError if it is not a detector of ultralytics.
     """
     saved = pickles.read(source)
     network = pickles.network(saved)

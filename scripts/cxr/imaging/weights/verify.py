@@ -1,4 +1,4 @@
-"""Whether a file is what it should be: each fault is one sentence that names the file and the remedy."""
+"""Verifying weights files; each fault is reported in one sentence that names the file and the remedy."""
 
 import hashlib
 import json
@@ -10,7 +10,7 @@ from safetensors import SafetensorError, safe_open
 from cxr.base.errors import UserError
 
 DOCUMENTS = {b"<!doctype": "a web page", b"<html": "a web page", b"version https://git-lfs": "a Git LFS pointer"}
-"""What a failed download often leaves instead: Google Drive's notice of a quota, for one."""
+"""First bytes of what a failed download often leaves, such as Google Drive's quota page."""
 
 
 def sha256_of(path: Path) -> str:
@@ -20,9 +20,9 @@ def sha256_of(path: Path) -> str:
 
 
 def published_file(path: Path, pin: str, sha256: str | None, remedy: str) -> None:
-    """Check a file as it was published. ``pin``: its name in ``weights.sha256``; ``remedy``: how to get it again.
+    """Check a published file. ``pin``: its name in ``weights.sha256``; ``remedy``: how to get it again.
 
-    Raises UserError if it is missing, empty, no checkpoint at all, or not of the sha256 that is known.
+    Raises UserError if it is missing, empty, not a checkpoint, or differs from the known sha256.
     """
     if not path.is_file() or not path.stat().st_size:
         raise UserError(f"{path} is {'empty' if path.is_file() else 'missing'}: {remedy}")
@@ -39,7 +39,7 @@ def published_file(path: Path, pin: str, sha256: str | None, remedy: str) -> Non
 
 
 def json_file(path: Path, named: Path, remedy: str) -> None:
-    """Check that a file is JSON. Raises UserError, which speaks of ``named``, the file as it was published."""
+    """Check that a file is JSON. Raises UserError, which names the published file ``named``."""
     try:
         json.loads(path.read_text(encoding="utf-8"))
     except ValueError:
@@ -49,9 +49,9 @@ def json_file(path: Path, named: Path, remedy: str) -> None:
 def safetensors_file(
     path: Path, named: Path, remedy: str, tensors: int | None = None, values: int | None = None
 ) -> None:
-    """Check that a safetensors file is whole, and how many tensors and values it holds where that is known.
+    """Check that a safetensors file is complete, and its numbers of tensors and values if they are known.
 
-    Raises UserError, which speaks of ``named``, the file as it was published.
+    Raises UserError, which names the published file ``named``.
     """
     try:
         with safe_open(path, "numpy") as file:

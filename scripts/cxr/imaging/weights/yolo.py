@@ -1,14 +1,14 @@
-"""What the checkpoints of both YOLO families have in common: a pickled net that carries its own plan."""
+"""Shared code for the checkpoints of both YOLO families: a pickled net that holds its own plan."""
 
 from cxr.imaging.weights.pickles import Saved, named_modules, plain, refuse
 from cxr.imaging.weights.stubs import Array, Stub
 
 
 def facts(saved: Saved, network: Stub, kind: str) -> dict:
-    """Return what is needed to build a net again: its plan (``yaml``), class names, strides and ``eps``.
+    """Return the facts needed to rebuild a net: its plan (``yaml``), class names, strides and ``eps``.
 
-    ``names`` is None where the checkpoint has none; ``eps`` is what its batch normalisations add to the variance, which
-    no state dict holds. Raises UserError for a net without a plan.
+    ``names`` is None if the checkpoint has none. ``eps`` is the constant that its batch normalisations add to the
+    variance; no state dict holds it. Raises UserError for a net without a plan.
     """
     try:
         names, stride = plain(network.state.get("names")), network.state["stride"]

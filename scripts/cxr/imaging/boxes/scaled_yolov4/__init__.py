@@ -1,8 +1,8 @@
-"""The public detector for VinBigData: five ScaledYOLOv4-P6 nets, one a fold, joined by non-maximum suppression.
+"""The public detector for VinBigData: five ScaledYOLOv4-P6 nets, one per fold, joined by non-maximum suppression.
 
-The frame is scaled to ``image_size`` and given a grey border, as in the public evaluation. Each fold's boxes are
-thinned by ``fold_iou``, all together by ``ensemble_iou`` (``boxes.nms_iou`` plays no part). Source:
-Beaver48/kaggle-vinbigdata (MIT); the net is our own code, see :mod:`cxr.imaging.boxes.scaled_yolov4.network`.
+The frame is scaled to ``image_size`` and gets a grey border, as in the public evaluation. Suppression uses ``fold_iou``
+within each fold and ``ensemble_iou`` over all folds (``boxes.nms_iou`` is not used). Source: Beaver48/kaggle-vinbigdata
+(MIT); the net is our own code, see :mod:`cxr.imaging.boxes.scaled_yolov4.network`.
 """
 
 import numpy as np
@@ -44,21 +44,21 @@ PUBLISHED = (
     "Consolidation",
     "Pneumothorax",
 )
-"""The classes of the published checkpoints in their order, for one that does not tell its own."""
+"""The classes of the published checkpoints in their order, for a checkpoint without class names."""
 GREY = 114
 """Grey level of the border."""
 MOST = 300
-"""Boxes that the public evaluation keeps of one fold."""
+"""Largest number of boxes per fold, as in the public evaluation."""
 
 
 def build(path: str, device: torch.device) -> tuple[Network, np.ndarray]:
     """Return the net of one fold and the index in ``BOX_CLASSES`` of each of its classes.
 
-    Raises UserError for a file that is no such net.
+    Raises UserError for a file that does not hold such a net.
     """
     weights, facts = tensors.read(path, "scaled_yolov4")
     try:
-        with torch.device("meta"):  # no numbers of its own
+        with torch.device("meta"):  # no memory for random weights
             net = Network(facts["yaml"], facts["stride"])
         names = list(PUBLISHED) if facts["names"] is None else facts["names"]
         if len(names) != net.classes:
@@ -95,7 +95,7 @@ class ScaledYolov4Engine:
             )
 
     def picture(self, frame: np.ndarray) -> np.ndarray:
-        """Return a frame uint8 (H, H) as the nets are given it."""
+        """Return a frame uint8 (H, H) as the nets' input."""
         if self.wrap_white:
             frame = np.where(frame == 255, 0, frame).astype(np.uint8)
         return np.pad(proposals.resized(frame, self.size), self.border, constant_values=GREY)
@@ -110,7 +110,7 @@ class ScaledYolov4Engine:
         return [nets.detections(proposals.thinned(found, self.ensemble_iou, most)) for found in joined]
 
     def _fold(self, net: Network, classes: np.ndarray, batch: torch.Tensor, side: int) -> list[Found]:
-        """Return one fold's boxes for each picture of a batch, in frame pixels."""
+        """Return one fold's boxes for each image of a batch, in frame pixels."""
         thinned = [
             proposals.thinned(proposals.above(boxes, scores, classes, self.options.floor), self.fold_iou, MOST)
             for part in proposals.parts(batch)
@@ -120,5 +120,5 @@ class ScaledYolov4Engine:
 
 
 def load(options: BoxesOptions, setup: Setup) -> ScaledYolov4Engine:
-    """Load the engine. Raises UserError if its weights are missing or not what they should be."""
+    """Load the engine. Raises UserError if its weights are missing or invalid."""
     return ScaledYolov4Engine(options, setup)

@@ -1,9 +1,9 @@
-"""The ScaledYOLOv4 family in plain PyTorch: a net built from the plan that its checkpoint carries.
+"""The ScaledYOLOv4 family in plain PyTorch: a net built from the plan in its checkpoint.
 
-A plan lists layers as [from, number, module, arguments]: where a layer's input comes from (-1: the layer before;
-several for a joint), how many blocks it has, what it is, and its channels, kernel and stride. Facts: the published
-plans and descriptions (Wang et al., Scaled-YOLOv4, CVPR 2021; Cross Stage Partial nets); attribute names are those of
-the published state dicts. Only what the plans P5 to P7 name is known here.
+A plan lists layers as [from, number, module, arguments]: the source of a layer's input (-1: the layer before; several
+for a concatenation), its number of blocks, its kind, and its channels, kernel and stride. Source: the published plans
+and descriptions (Wang et al., Scaled-YOLOv4, CVPR 2021; Cross Stage Partial nets). Attribute names are those of the
+published state dicts. Only the layers of the plans P5 to P7 are supported.
 """
 
 import math
@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn import functional
 
 POOLS = (5, 9, 13)
-"""Windows of the spatial pyramid, cells."""
+"""Window sizes of the spatial pyramid pooling, cells."""
 
 
 class Conv(nn.Module):
@@ -29,7 +29,7 @@ class Conv(nn.Module):
 
 
 class Residual(nn.Module):
-    """A 1 x 1 and a 3 x 3 convolution, added to the input where ``adds``."""
+    """A 1 x 1 and a 3 x 3 convolution, added to the input if ``adds``."""
 
     def __init__(self, channels: int, adds: bool):
         super().__init__()
@@ -42,7 +42,7 @@ class Residual(nn.Module):
 
 
 class _Split(nn.Module):
-    """Two paths over the same input, normalised together: what the stages have in common."""
+    """Base of the stages: two paths over the same input, normalised together."""
 
     def joined(self, first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
         return functional.mish(self.bn(torch.cat((first, second), dim=1)))
@@ -65,7 +65,7 @@ class BottleneckCSP(_Split):
 
 
 class BottleneckCSP2(_Split):
-    """A stage of the head: ``number`` blocks beside a 1 x 1 convolution, on channels reduced before."""
+    """A stage of the head: ``number`` blocks parallel to a 1 x 1 convolution, on reduced channels."""
 
     def __init__(self, inputs: int, outputs: int, number: int, adds: bool = False):
         super().__init__()
@@ -98,21 +98,21 @@ class SPPCSP(_Split):
 
 
 class Concat(nn.Module):
-    """Channels of several layers, one after the other."""
+    """Concatenates the channels of several layers."""
 
     def forward(self, *parts: torch.Tensor) -> torch.Tensor:
         return torch.cat(parts, dim=1)
 
 
 class Upsample(nn.Module):
-    """Every cell twice as wide and high."""
+    """Doubles the resolution by repeating each cell."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return functional.interpolate(x, scale_factor=2, mode="nearest")
 
 
 class Detect(nn.Module):
-    """The head: for each scale, cell and anchor a box, whether there is something, and what."""
+    """The head: for each scale, cell and anchor a box, an objectness score and class scores."""
 
     def __init__(self, inputs: list[int], classes: int, anchors: int, strides: list[float]):
         super().__init__()
@@ -165,7 +165,7 @@ class Network(nn.Module):
         self.sources: list[list[int]] = []
         built, channels = [], [3]
         for index, (source, number, kind, arguments) in enumerate(plan["backbone"] + plan["head"]):
-            # as steps into the list of outputs, whose first is the picture
+            # as indices into the list of outputs, whose first is the image
             given = source if isinstance(source, list) else [source]
             self.sources.append([index + 1 + one if one < 0 else one + 1 for one in given])
             if any(not 0 <= one <= index for one in self.sources[-1]):
@@ -201,12 +201,12 @@ class Network(nn.Module):
         raise ValueError(f"{kind} with {arguments} is not known")
 
     def forward(self, pictures: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return boxes (B, N, 4) in pixels and scores (B, N, C) of pictures (B, 3, H, W) between 0 and 1."""
+        """Return boxes (B, N, 4) in pixels and scores (B, N, C) of images (B, 3, H, W) between 0 and 1."""
         last_use = {one: index for index, sources in enumerate(self.sources) for one in sources}
         outputs: list[torch.Tensor | None] = [pictures]
         for index, (layer, sources) in enumerate(zip(self.model, self.sources, strict=True)):
             outputs.append(layer(*(outputs[one] for one in sources)))
-            for one in sources:  # a large picture's maps take memory
+            for one in sources:  # the feature maps of a large image take much memory
                 if last_use[one] == index:
                     outputs[one] = None
         return outputs[-1]
