@@ -1,4 +1,4 @@
-# Anomaly: the edited image without a lesion, and what differs from it.
+# Anomaly: the edited image without lesions, and the anomaly map.
 
 
 rule anomaly_shard:
@@ -21,12 +21,12 @@ rule anomaly_shard:
     resources:
         gpu=PLAN.gpus["anomaly"],
         mem_mb=megabytes(8000),
-        runtime=minutes(1440 if PLAN.gpus["anomaly"] else 30),  # hundreds of passes through a large net for each image
+        runtime=minutes(1440 if PLAN.gpus["anomaly"] else 30),  # hundreds of passes through a large net per image
     params:
         **job("imaging.anomaly.map_anomalies.run_shard", f"imaging.anomaly.{PLAN.engines['anomaly']}"),
         options=PLAN.options["anomaly"],
     message:
-        "Anomaly maps of shard {wildcards.shard}: the image without lesions, and what differs from it"
+        "Anomaly maps of shard {wildcards.shard}: images without lesions, and the difference"
     script:
         "../../scripts/job.py"
 

@@ -1,4 +1,4 @@
-# Cohort: which images and reports go in, and what stops at the door.
+# Cohort: accepted images and reports, and exclusions with reasons.
 
 
 rule cohort_shards:
@@ -24,7 +24,7 @@ rule cohort_shards:
         options={key: value for key, value in PLAN.options["cohort"].items() if key != "manifest"},
         manifest=lambda wildcards, input: input.get("manifest", ""),
     message:
-        "Cohort: which images and reports go in, and why others do not"
+        "Cohort: accept images and reports, exclude others with a reason"
     script:
         "../../scripts/job.py"
 

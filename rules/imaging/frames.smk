@@ -1,4 +1,4 @@
-# Frames: decode, window and fit every accepted image to 512 x 512; one image a study.
+# Frames: decode, window and fit every accepted image to 512 x 512; one image per study.
 
 
 rule frames_shard:

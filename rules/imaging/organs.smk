@@ -1,4 +1,4 @@
-# Organs: lungs and heart on the image; pictures that are no whole chest stop here.
+# Organs: lungs and heart on the image; images that are not a complete chest X-ray are excluded.
 
 
 rule organs_shard:
@@ -30,7 +30,7 @@ rule organs_shard:
         "../../scripts/job.py"
 
 
-# For the engine chexmask: the published table, 15 GB, is read once and not once a shard.
+# For the engine chexmask: the published table of 15 GB is read once, not once per shard.
 rule organs_chexmask:
     input:
         table=PLAN.engine_sources["organs"].get("table", []),

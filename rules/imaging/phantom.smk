@@ -1,4 +1,4 @@
-# Phantom: the embedded cohort, synthetic X-rays and reports whose truth is known.
+# Phantom: the embedded cohort, synthetic X-rays and reports with known truth.
 
 
 rule phantom:

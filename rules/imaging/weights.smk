@@ -1,5 +1,5 @@
-# Weights: what the engines with a large net read. From the hub they are fetched where snakemake was started (no compute
-# node need reach it), what was placed by hand is converted in a job; results/weights/<artefact>.json tells the origin.
+# Weights of the engines with a large net. Hub files are downloaded where snakemake was started, because compute nodes may
+# have no network; files placed by hand are converted in a job. results/weights/<artefact>.json records the origin.
 
 
 rule weights_radedit:
@@ -156,6 +156,6 @@ rule weights:
     params:
         **job("imaging.weights.list_sources.run"),
     message:
-        "Weights: where each file comes from, as a table"
+        "Weights: table of the origin of each file"
     script:
         "../../scripts/job.py"

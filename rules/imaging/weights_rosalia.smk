@@ -1,4 +1,4 @@
-# Weights that a training of ROSALIA starts from, or that are asked as they are: LISA or ROSALIA, CLIP and SAM.
+# Weights for training ROSALIA, or for using a published model unchanged: LISA or ROSALIA, CLIP and SAM.
 
 
 use rule weights_hybridgnet as weights_lisa with:

@@ -1,4 +1,4 @@
-# Reports: section, sentences, findings with place and certainty.
+# Reports: section, sentences, findings with location and certainty.
 
 
 rule reports_shard:
@@ -24,12 +24,12 @@ rule reports_shard:
         **job("language.reports.read_reports.run_shard", f"language.reports.{PLAN.engines['reports']}"),
         options=PLAN.options["reports"],
     message:
-        "Reports of shard {wildcards.shard}: findings with place and certainty"
+        "Reports of shard {wildcards.shard}: findings with location and certainty"
     script:
         "../../scripts/job.py"
 
 
-# How far the rules engine agrees with the engine in use, and every study where it does not.
+# Agreement of the rules engine with the chosen engine, and every study where they differ.
 rule reports_agreement:
     input:
         reports=expand("results/reports/{shard}.jsonl", shard=PLAN.shards),
@@ -55,12 +55,12 @@ rule reports_agreement:
         **job("language.reports.compare_engines.run"),
         effusion_without_side=PLAN.options["reports"]["effusion_without_side"],
     message:
-        "Reports: how far the engines agree"
+        "Reports: agreement of the engines"
     script:
         "../../scripts/job.py"
 
 
-# What the studies' reports gave and why some gave nothing, and the words that were not understood; said on the screen too.
+# Outcomes of the studies' reports with reasons, and unknown words; a summary is printed on the screen too.
 rule reports_read:
     input:
         reports=expand("results/reports/{shard}.jsonl", shard=PLAN.shards),
@@ -83,7 +83,7 @@ rule reports_read:
         **job("language.reports.understood.run"),
         options=PLAN.options["reports_read"],
     message:
-        "Reports: what was not understood"
+        "Reports: outcomes and unknown words"
     script:
         "../../scripts/job.py"
 
@@ -91,6 +91,6 @@ rule reports_read:
 rule reports:
     input:
         PLAN.besides,
-        read=[ancient(path) for path in rules.reports_read.output],  # made with it, no part of the ledger
+        read=[ancient(path) for path in rules.reports_read.output],  # made by the same rule, not part of the ledger
         shards=expand("results/reports/{shard}.jsonl", shard=PLAN.shards),
         excluded="results/reports/excluded.parquet",

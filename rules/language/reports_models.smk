@@ -1,7 +1,7 @@
-# Reports, read by language models: what the engine vllm reads.
+# Reports by language models: the inputs of the engine vllm.
 
 
-# Answers for the shard's texts, and each distinct place mapped once.
+# Answers for the shard's texts; each distinct location is mapped once.
 rule reports_structured:
     input:
         cohort="results/cohort/{shard}.parquet",
@@ -13,17 +13,17 @@ rule reports_structured:
         "results/benchmarks/reports/structured/{shard}.tsv"
     conda:
         "../../envs/reports-vllm.yaml"
-    threads: 8 if PLAN.settings.reports.llm.transport == "offline" else 1  # a server's client does next to nothing
+    threads: 8 if PLAN.settings.reports.llm.transport == "offline" else 1  # a server's client needs almost no CPU
     resources:
         gpu=PLAN.gpus["reports"],
-        nodes=1,  # else SLURM may take the GPUs of two
+        nodes=1,  # otherwise SLURM may take GPUs of two nodes
         mem_mb=megabytes(64000 if PLAN.settings.reports.llm.transport == "offline" else 4000),
         runtime=minutes(720),
     params:
         **job("language.reports.llm.structuring.run"),
         options=PLAN.options["structuring"],
     message:
-        "Reports of shard {wildcards.shard}: findings asked of the language model"
+        "Reports of shard {wildcards.shard}: findings by the language model"
     script:
         "../../scripts/job.py"
 
@@ -47,7 +47,7 @@ rule reports_terms:
     params:
         **job("language.reports.llm.terms.run"),
     message:
-        "Reports: distinct places that the language model named"
+        "Reports: distinct locations in the language model's findings"
     script:
         "../../scripts/job.py"
 
@@ -65,4 +65,4 @@ use rule reports_structured as reports_mapping with:
         **job("language.reports.llm.mapping.run"),
         options=PLAN.options["mapping"],
     message:
-        "Reports: places mapped by the language model"
+        "Reports: mapping of locations by the language model"

@@ -36,7 +36,7 @@ def ellipse(size: int, centre: tuple[int, int], axes: tuple[int, int], angle: fl
 
 @st.composite
 def lung_pairs(draw) -> tuple[np.ndarray, np.ndarray]:
-    """Two lung-like masks on a small grid: ellipses of any tilt and size, at times empty, thin or with holes."""
+    """Two lung-like masks on a small grid: ellipses of any tilt and size, sometimes empty, thin or with holes."""
     size, pair = 96, []
     for middle in (28, 68):
         centre = (middle + draw(st.integers(-8, 8)), 48 + draw(st.integers(-15, 15)))

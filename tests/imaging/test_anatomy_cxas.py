@@ -1,4 +1,4 @@
-"""The engine cxas: weights saved as published, against the package's own way of using them (`make test-cxas`)."""
+"""The engine cxas: weights saved as published, compared with the package's own use of them (`make test-cxas`)."""
 
 import importlib.util
 import re
@@ -30,19 +30,19 @@ OPTIONS = AnatomyOptions(
     **core_options.stage_options(Settings(anatomy={"engine": "cxas", "min_labels": 16}))["anatomy"]
 )
 CHANNELS = (135, 136, 144, 141, 142, 143, 148, 145, 146, 147, 149, 150, 151, 152, 153, 121)
-"""Where the package's list of classes has the 16 labels, in their order."""
+"""Indices of the 16 labels in the package's list of classes, in their order."""
 HOOK = """
 import torch
 library = torch.library.Library("torchvision", "DEF")
 for name in ("nms", "qnms"):
     library.define(name + "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
 """
-"""Names of operators that torchvision lacks, and then fails to import, where it was built for another torch (CPU)."""
+"""Operators that are missing in a torchvision that was built for another torch (CPU), so that its import fails."""
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _torchvision():
-    """Let torchvision be imported beside a torch that it was not built for; no operator of it is called."""
+    """Make torchvision importable with a torch that it was not built for; none of its operators is called."""
     if importlib.util.find_spec("torchvision"):
         try:
             import torchvision  # noqa: F401
@@ -64,7 +64,7 @@ def pictures(count: int) -> list[np.ndarray]:
 
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory) -> Path:
-    """A checkpoint as published, where the package looks for it: random weights, each label about half a frame."""
+    """A checkpoint as published, at the package's path: random weights, each label covers about half a frame."""
     from cxas.label_mapper import id2label_dict
     from cxas.models.UNet.backbone_unet import BackboneUNet
 
@@ -102,7 +102,7 @@ def engine(weights: Path, **changes) -> cxas.CxasAnatomy:
 
 @pytest.fixture(scope="module")
 def found(weights) -> list[np.ndarray]:
-    """What the engine finds on three frames."""
+    """The engine's masks of three frames."""
     return engine(weights).segment_batch(pictures(3))
 
 

@@ -1,4 +1,4 @@
-"""The counterfactual and the anomaly map: exact composition, ledger, threads, and does it find lesions."""
+"""The counterfactual and the anomaly map: exact composition, ledger, threads, and the detection of lesions."""
 
 import importlib.util
 import sys
@@ -26,7 +26,7 @@ OPTIONS = map_anomalies.AnomalyOptions(engine="lite")
 
 @pytest.fixture(scope="module")
 def scoring():
-    """The modules of resources/anomaly that the card's scores come from."""
+    """The modules of resources/anomaly that compute the card's scores."""
     folder = RESOURCES / "anomaly"
     loaded = []
     for name in ("films", "evaluate"):
@@ -101,7 +101,7 @@ def test_unknown_engine_names_the_engines():
 
 
 class Scripted:
-    """An engine that does what the image's first pixel says."""
+    """An engine whose action is chosen by the image's first pixel."""
 
     def edit(self, image, organs):
         if image[0, 0] == 1:
@@ -215,7 +215,7 @@ def test_finds_painted_lesions_on_synthetic_chests(scoring):
 
 
 def test_finds_what_radiologists_boxed(scoring, shared):
-    """On a slice of films that were never learnt from; the whole set is scored by train.py --evaluate."""
+    """The films were not used in training; train.py --evaluate scores the whole set."""
     films, evaluate = scoring
     boxed = films.boxed(24)
     values = evaluate.aurocs(boxed, map_of)

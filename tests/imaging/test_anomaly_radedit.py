@@ -1,4 +1,4 @@
-"""The engine radedit: its formulas against others', the masks, the files of the true classes, the stage."""
+"""The engine radedit: its formulas compared with other implementations, masks, files of the true classes, the stage."""
 
 import json
 import math
@@ -42,7 +42,7 @@ def files(tmp_path_factory) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def stable(tmp_path_factory) -> tuple[Path, object]:
-    """A folder as the pipeline's own class saves it, and the pipeline."""
+    """A folder that the pipeline's own class saved, and the pipeline."""
     folder = tmp_path_factory.mktemp("stable")
     made = tiny.pipeline(folder / "words")
     made.save_pretrained(folder / "saved")
@@ -86,7 +86,7 @@ def test_skipped_steps_are_the_noisiest():
 
 
 def test_a_step_is_the_posterior_of_ddpm():
-    """In the form of the DDPM paper: the mean as a mixture of x_0 and x_t, the variance as beta tilde."""
+    """The formulas are those of the DDPM paper: the mean as a mixture of x_0 and x_t, the variance as beta tilde."""
     random = np.random.default_rng(0)
     latent, predicted = random.normal(size=(2, 4, 3, 3))
     for step in kept_steps(ABARS, 40, 0.0):
@@ -120,13 +120,13 @@ def test_a_step_is_the_schedulers(prediction):
 
 
 def curved(latent: torch.Tensor, time: int, prompt: str) -> torch.Tensor:
-    """A net that heeds all three of its inputs and mixes cells."""
+    """A net that depends on all three inputs and mixes cells."""
     told = len(prompt) / 10
     return torch.tanh(latent + torch.roll(latent, 1, dims=-1) * (0.5 + told) + time / 700 - told)
 
 
 def drawing(seed: int, shape: tuple[int, ...]):
-    """Return a source of float64 noise and the list of what it gave."""
+    """Return a source of float64 noise and the list of the noise that it returned."""
     generator, given = torch.Generator().manual_seed(seed), []
 
     def draw() -> torch.Tensor:
@@ -197,7 +197,7 @@ def test_the_edit_is_that_of_two_passes(steps, skip_ratio, invert_prompt, invert
 @pytest.mark.parametrize("prompt", ["", "process"])
 @pytest.mark.parametrize(("steps", "skip_ratio"), [(2, 0.0), (8, 0.0), (8, 0.3), (20, 0.75), (5, 1.0)])
 def test_the_same_prompt_gives_the_latent_back(files, steps, skip_ratio, prompt):
-    """With a true U-Net in float32, over all steps from pure noise down to the last one."""
+    """The test uses a true U-Net in float32, over all steps from pure noise to the last one."""
     loaded = load(files, prompt=prompt, invert_prompt=prompt).nets
     clean = torch.randn(2, 4, 8, 8, generator=torch.Generator().manual_seed(1))
     generator = torch.Generator().manual_seed(5)
@@ -295,7 +295,7 @@ def test_published_parts_are_read_whole(files):
 
 
 def test_text_states_are_those_of_the_published_class(files):
-    """The masked language model's own encoder, padded to 128 tokens that are all attended to."""
+    """The reference is the masked language model's own encoder, padded to 128 tokens with full attention."""
     loaded = load(files, prompt="No acute cardiopulmonary process").nets
     model = tiny.bert()
     ids = torch.zeros(1, 128, dtype=torch.long)
@@ -327,7 +327,7 @@ def test_half_precision_and_shards_are_read(tmp_path, variant, dtype):
 
 
 def test_one_whole_set_of_files_is_enough(tmp_path):
-    """A file, shards of the same weights and some of another set, and the same under the other name."""
+    """The folder holds one file, shards of the same weights, an incomplete other set, and the other file name."""
     folder = tmp_path / "unet"
     tiny.unet().save_pretrained(folder)
     held = load_file(folder / "diffusion_pytorch_model.safetensors")
@@ -543,7 +543,7 @@ def test_inputs_are_the_weights_or_the_folder(tmp_path):
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_no_picture_depends_on_its_company(files, dtype):
-    """To the last bit: eight at once, in another order, and one by one."""
+    """Results are equal to the last bit for a batch of eight, in another order, and one by one."""
     editor = load(files, dtype=dtype, keep_margin=6, skip_ratio=0.0)
     images, masks, names = small_chests(8)
     together = editor.edit_batch(images, masks, names)
@@ -592,7 +592,7 @@ def test_without_a_step_the_autoencoder_alone_is_left(files):
 
 
 def test_the_prompt_holds_in_the_region_alone(files):
-    """The latents that are decoded: outside the region those of an edit of nothing, inside others in every cell."""
+    """Decoded latents equal those of an empty edit outside the region, and differ in every cell inside."""
     images, masks, names = small_chests(1, side=128)
     masks[0]["right lung"][16:48, 8:28] = True  # to the middle of a cell, which is edited then
     editor = load(files, steps=6)

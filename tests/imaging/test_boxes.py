@@ -1,4 +1,4 @@
-"""The boxes stage: overlap, suppression, decoding, both engines, the table it writes, and how much it finds."""
+"""The boxes stage: overlap, suppression, decoding, both engines, its table, and its recall."""
 
 import os
 from pathlib import Path
@@ -105,7 +105,7 @@ def test_table_that_is_not_there(tmp_path):
 
 
 def test_a_table_in_another_dialect(tmp_path):
-    """Semicolons, a heading with spaces, class names in another case; and a stray mark joins no rows."""
+    """Semicolons, a heading with spaces and class names in another case are read; a stray mark joins no rows."""
     rows = "7;10;20;30;40;0.5;lung_opacity\n8;10;20;30;40;0.5;PLEURAL effusion\n"
     engine = table_engine(tmp_path, "Image ID;X1;Y1;X2;Y2;Confidence;Class name\n" + rows)
     assert [engine.detect(np.zeros((512, 512), np.uint8), name, SAME).class_names for name in "78"] == [
@@ -150,7 +150,7 @@ def test_bad_rows_of_a_table_are_dropped_and_counted(tmp_path, caplog):
 
 
 def test_table_in_original_pixels(tmp_path):
-    """A 2048 x 1024 (rows x columns) picture: one frame pixel is 4 original ones, with 128 frame px left of it."""
+    """In a 2048 x 1024 (rows x columns) image, a frame pixel has 4 x 4 original ones, after 128 frame px of padding."""
     affine = fit_affine((2048, 1024), 512, "pad")
     engine = table_engine(tmp_path, HEADER + "a,0,0,1024,2048,0.5,ILD\na,400,800,800,1200,0.4,ILD\n")
     engine = table_engine(
@@ -310,7 +310,7 @@ def test_recall_on_phantoms_never_trained_on():
 
 @pytest.mark.skipif(not NIH.is_dir(), reason=f"no shared data at CXR_ILS_SHARED ({NIH.parent.parent})")
 def test_boxes_of_real_radiographs():
-    """The weights saw these images: a test of the stage on real pictures; honest scores are in CARD.md."""
+    """The weights were trained on these images: this tests only the stage; CARD.md has unbiased scores."""
     import json
 
     rows = pl.read_csv(NIH / "nih.csv").filter(pl.col("rsna_class") == "Lung Opacity").sort("image")[:12]

@@ -27,7 +27,7 @@ from tiny_yolo import ANCHORS, PACKAGE, STRIDES, expected, plan, save, tiny_net,
 
 OWN = {"image_size": 128, "border": 32, "fold_iou": 0.65, "ensemble_iou": 0.5, "wrap_white": False}
 ORDERS = [[*PUBLISHED[shift:], *PUBLISHED[:shift]] for shift in range(4)] + [None]
-"""Class names of the folds: each in another order, the last without any (its order is the published one)."""
+"""Class names of the folds, each in another order; the last has none, so its order is the published one."""
 
 
 def options(**changes) -> BoxesOptions:
@@ -264,7 +264,7 @@ def test_white_wraps_only_if_asked(engine):
 
 @pytest.fixture
 def changed(folds, tmp_path):
-    """Return a function that loads the engine with another file in the place of the third fold."""
+    """Return a function that loads the engine with another file as the third fold."""
 
     def load(path):
         return load_engine(options(), Setup(OWN, folds[1] | {"fold2": str(path)}, device="cpu"))

@@ -1,4 +1,4 @@
-"""The engine ultralytics in its own environment, on checkpoints that the package saved: `make test-ultralytics`."""
+"""The engine ultralytics in its own environment, on checkpoints saved by the package: `make test-ultralytics`."""
 
 import copy
 import os
@@ -61,7 +61,7 @@ def net(plan: str, names: list[str] = NAMES, channels: int = 3) -> DetectionMode
 
 
 def saved(made: DetectionModel, path: Path, form: str) -> Path:
-    """Save a net as the package does: by ``YOLO.save``, while it trains, or at the end of training."""
+    """Save a net in one of the package's ways: by ``YOLO.save``, during training, or at the end of training."""
     if form == "save":
         model = YOLO("yolo11n.yaml")
         model.model = made
@@ -205,7 +205,7 @@ def test_a_class_that_is_none_of_vinbigdata_is_refused(made):
 
 
 def evil(mark: str) -> dict:
-    """Changes of a plan that would write the file ``mark``."""
+    """Changes to a plan that would write the file ``mark``."""
     call = f"__import__('pathlib').Path({mark!r}).touch()"
     return {
         "activation": lambda plan: plan.update(activation=call),

@@ -1,4 +1,4 @@
-"""Cohort: every input image once, shards that stay as they are, one sentence for a mistake."""
+"""Cohort: every input image is accounted for once, shards are stable, and mistakes give one sentence."""
 
 import random
 import subprocess
@@ -258,7 +258,7 @@ def test_images_that_a_quality_table_fails(tmp_path, xray):
 
 
 def test_damaged_files_lose_nothing_from_cohort_to_frames(tmp_path, xray):
-    """280 damaged files and garbage: each ends as a frame or as one reasoned row of cohort or frames."""
+    """Each of 280 damaged or garbage files becomes a frame, or one row with a reason in cohort or frames."""
     rng = random.Random(11)
     sources = [xray, *(encoded(dataset(stored_values(picture(200, 180), 12, False), 12), s) for s in LOSSLESS[3:])]
     kinds = ["cut", "bits", "header", "header", "noise"]

@@ -1,4 +1,4 @@
-"""Decoding: every encoding to the same grey, every bad file to its reason."""
+"""Decoding: every encoding gives the same grey levels, every bad file its reason."""
 
 import cv2
 import numpy as np

@@ -1,4 +1,4 @@
-"""What a row of the ledger says: which value and why, in words, and nothing of a patient."""
+"""The details in the ledger name the value and the fault, and hold nothing about a patient."""
 
 import random
 import re
@@ -116,7 +116,7 @@ def test_what_an_error_says_without_what_may_be_a_patients(error, sentence):
 
 
 def test_no_detail_of_a_damaged_file_holds_a_patient(tmp_path):
-    """400 damaged files of one patient: no detail of cohort or frames has a word of the header or of the path."""
+    """For 400 damaged files of one patient, no detail of cohort or frames holds a word of the header or path."""
     rng, rows = random.Random(5), []
     folder = tmp_path / "Zweistein-Albertine"
     folder.mkdir()
@@ -181,7 +181,7 @@ def test_words_of_the_settings_are_read_in_any_case(given, where, value):
 
 
 def test_a_word_that_yaml_takes_for_a_switch(tmp_path):
-    """YAML reads no as false: the word of the file is what is refused, or taken."""
+    """YAML reads no as false, but the word in the file is refused or accepted."""
     path = tmp_path / "mine.yaml"
     path.write_text("cohort:\n  unknown_view: no\n")
     with pytest.raises(SettingsError, match=r"^cohort\.unknown_view is 'no'.*exclude.*accept"):

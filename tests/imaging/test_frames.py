@@ -1,4 +1,4 @@
-"""Frames stage: one image a study, nothing lost, same bytes, decoders that crash."""
+"""Frames stage: one image per study, complete ledger, same bytes, decoders that crash."""
 
 import itertools
 import os
@@ -177,7 +177,7 @@ def test_a_decoder_that_does_not_end_is_stopped(tmp_path, mixed, monkeypatch):
 
 
 def hook(folder: Path, monkeypatch, event: str) -> None:
-    """Let every decoder process do something when it opens a file: ``event``, Python; the file is ``name``."""
+    """Make every decoder process run ``event`` (Python code) when it opens a file; ``name`` is the file's name."""
     (folder / "sitecustomize.py").write_text(
         "import errno, os, sys\n"
         "def hook(event, args):\n"
@@ -224,7 +224,7 @@ def test_files_in_a_row_that_crash_the_decoder_end_the_job(tmp_path, monkeypatch
 
 
 def test_rejected_files_in_a_row_are_rows(tmp_path, mixed):
-    """What is known to be wrong with a file is its own, however many there are."""
+    """A known fault of a file is attributed to the file, for any number of such files."""
     bad = write(tmp_path, encoded(dataset(stored_values(picture(), 8, False)))[:2000], "cut.dcm")
     candidates = [(f"i{number}", f"s{number}", bad, 0) for number in range(9)]
     compute = {"failures_in_row": 2, "failed_share": 0.0}
@@ -253,7 +253,7 @@ DAMAGE = list(itertools.product([*LOSSLESS, uid.JPEGBaseline8Bit], ["cut", "bits
 
 
 def test_damaged_files_lose_nothing(tmp_path):
-    """240 damaged files through the decoder: each is a frame or a reasoned row, and none ends the run."""
+    """Each of 240 damaged files gives a frame or a row with a reason, and none ends the run."""
     rng = random.Random(5)
     sources = {}
     candidates = []

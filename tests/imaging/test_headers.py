@@ -1,4 +1,4 @@
-"""Headers: the right verdict on every file, real and made, before a pixel is decoded."""
+"""Headers: every real or generated file gets the right verdict before any pixel is decoded."""
 
 import csv
 

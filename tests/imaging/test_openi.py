@@ -1,4 +1,4 @@
-"""Open-i: the XML, images and view tables of the Indiana University collection, made here and (`make openi`) real."""
+"""Open-i: the XML, images and view tables of the Indiana University collection, generated and (`make openi`) real."""
 
 import json
 import os
@@ -212,7 +212,7 @@ def test_projections_go_before_headers_and_fill_up_from_them(collection):
 
 
 def test_an_image_beside_a_frontal_one_is_never_taken_for_it(collection):
-    """Headers call laterals PA: a DICOM without a settled view would compete by its time of acquisition."""
+    """Headers call laterals PA, so a DICOM without a certain view would compete by its acquisition time."""
     for number, time in ((3001, "080000"), (4001, "070000")):
         path = collection / f"dcm/1_IM-0001-{number}.dcm"
         path.parent.mkdir(exist_ok=True)
@@ -315,7 +315,7 @@ def test_the_real_tables_find_a_frontal_image_of_nearly_every_report(real):
 
 @pytest.mark.slow
 def test_every_real_text_is_read(real, tmp_path):
-    """No text of the collection is taken for another language, for too long, or for no report."""
+    """No text of the collection is classified as another language, too long, or no report."""
     reports = [read_report(path) for path in sorted((real / "ecgen-radiology").glob("*.xml"))]
     columns = ("image_id", "study_id", "subject_id", "findings", "impression")
     rows = [(report.uid, report.uid, report.uid, report.findings, report.impression) for report in reports]
@@ -372,7 +372,7 @@ def films(shared: Path, count: int) -> list[np.ndarray]:
 
 
 def real_texts(count: int) -> list[dict[str, str]]:
-    """Return texts of real reports where they are, else of our own."""
+    """Return texts of real reports if available, else our own."""
     folder = REAL / "ecgen-radiology"
     if not folder.is_dir():
         return [FILM_TEXTS[number % 3] for number in range(count)]
@@ -382,7 +382,7 @@ def real_texts(count: int) -> list[dict[str, str]]:
 
 
 def small_openi(root: Path, shared: Path, count: int = 8) -> None:
-    """Lay real X-rays out as Open-i does: a frontal image and another one each, by torchxrayvision's tables."""
+    """Write real X-rays in Open-i's layout: a frontal and another image each, with torchxrayvision's tables."""
     headers, seen = [], []
     for number, (film, texts) in enumerate(zip(films(shared, count), real_texts(count), strict=True), 1):
         ids = [f"CXR{number}_IM-{number:04}-1001", f"CXR{number}_IM-{number:04}-2001"]

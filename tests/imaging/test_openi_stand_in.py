@@ -1,4 +1,4 @@
-"""The benchmark that lays X-rays of NIH out as Open-i: who stands in for whom, and what is printed of a run."""
+"""The benchmark that writes NIH X-rays in Open-i's layout: the matching of images, and the printed summary."""
 
 import importlib.util
 

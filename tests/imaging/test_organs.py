@@ -1,4 +1,4 @@
-"""Organs: the lite net against people's and synthetic masks, the quality checks, the stage, the engines by name."""
+"""Organs: the lite net against human and synthetic masks, the quality checks, the stage, the engines by name."""
 
 import json
 
@@ -22,7 +22,7 @@ LABELS = (*ORGAN_LABELS, CARDIOMEDIASTINUM)
 POSTURES = ("not_a_radiograph", "heart_on_right")
 FOLDER = RESOURCES / "organs"
 WANTED = {"right lung": 0.92, "left lung": 0.90, CARDIOMEDIASTINUM: 0.88}
-"""Mean Dice that issue 2 asks for, on images that radiologists masked."""
+"""Required mean Dice on images with radiologists' masks."""
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ def read_grey(path) -> np.ndarray:
 
 
 def covid_truth(shared, name: str) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """A radiologist-masked X-ray in the frame, read without the training code."""
+    """An X-ray with a radiologist's mask in the frame, read without the training code."""
     folder, stem = shared / "data" / "covid", name.rpartition(".")[0]
     files = {"right lung": "lung_right", "left lung": "lung_left", CARDIOMEDIASTINUM: "cardiomediastinum"}
     masks = {
@@ -166,7 +166,7 @@ def test_engines_are_found_by_name():
     with pytest.raises(UserError, match=r"organs\.engine is 'best'.*lite"):
         load("best", OPTIONS)
     with pytest.raises(UserError, match=r"quality"):
-        load("quality", OPTIONS)  # a module of the package that is no engine
+        load("quality", OPTIONS)  # a module of the package that is not an engine
 
 
 def test_content_rectangle():

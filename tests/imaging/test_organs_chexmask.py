@@ -1,4 +1,4 @@
-"""The engine chexmask: runs and landmarks of the published table, its traps, and a reason for every image without."""
+"""The engine chexmask: runs and landmarks of the published table, its faults, and a reason for images without masks."""
 
 import csv
 import gzip
@@ -47,7 +47,7 @@ def drawn(points: np.ndarray, shape: tuple[int, int]) -> dict[str, np.ndarray]:
 
 
 def runs_of(mask: np.ndarray) -> str:
-    """Run-length code by its definition, a pixel at a time."""
+    """Return the run-length code by its definition, pixel by pixel."""
     runs, before = [], 0
     for number, value in enumerate(mask.ravel().tolist(), 1):
         if value and not before:
@@ -207,7 +207,7 @@ def test_only_the_rows_asked_for_are_kept_and_of_repeated_ones_the_best(tmp_path
 
 @pytest.mark.parametrize("held", [0, 100, 2**26])
 def test_each_shard_gets_its_own_rows_whole_and_in_order(tmp_path, good, monkeypatch, held):
-    """However often what waits is written; 'a' is there twice, 'e' and 'none' are of no image and no row."""
+    """The result does not depend on the buffer's size; 'a' is repeated, 'e' has no row and 'none' no image."""
     monkeypatch.setattr(chexmask_table, "HELD", held)
     rows = [good | {"dicom_id": name, "Dice RCA (Mean)": dice} for name, dice in zip("cabeda", range(6), strict=True)]
     rows[3] |= {"Landmarks": "", "Height": ""}

@@ -1,4 +1,4 @@
-"""The engine hybridgnet: graphs, filters and look-ups against their definitions, then pictures through the stage."""
+"""The engine hybridgnet: graphs, filters and look-ups compared with their definitions, then images in the stage."""
 
 import re
 from collections import OrderedDict
@@ -141,7 +141,7 @@ def bilinear(layer: np.ndarray, y: np.float32, x: np.float32) -> np.ndarray:
 
 
 def aligned(layer: np.ndarray, point: np.ndarray) -> tuple[np.ndarray, list[int]]:
-    """Region-of-interest alignment of one cell, aligned, adaptive samples, in float32 as its definition goes."""
+    """RoIAlign of one cell with aligned, adaptive samples, in float32, by its definition."""
     one, half = np.float32(1), np.float32(0.5)
     centre = point.astype(np.float32) * np.float32(layer.shape[-1])
     begin, end = centre - one - half, centre + np.float32(2) - half

@@ -1,4 +1,4 @@
-"""Mirrored, inverted, turned and other strange pictures stop in `organs`, real chest X-rays do not."""
+"""Mirrored, inverted, rotated and other unsuitable images are excluded in `organs`; real chest X-rays are not."""
 
 import csv
 import json
@@ -21,7 +21,7 @@ FOLDER = RESOURCES / "organs"
 CARD = (FOLDER / "UPRIGHT.md").read_text(encoding="utf-8")
 SCORES = json.loads((FOLDER / "upright.json").read_text(encoding="utf-8"))
 TRUE = {"nih_more/00003490_011.jpg", "nih_more/00003689_010.jpg", "nih_more/00002645_002.jpg"}
-"""Films that are what they are stopped for: one upside down, two with heart and marker L on the image's left."""
+"""Films that are rightly excluded: one upside down, two with heart and marker L on the image's left."""
 
 
 def read_grey(path: Path) -> np.ndarray:
@@ -89,7 +89,7 @@ def test_pictures_of_anything_else_stop(tmp_path):
 
 
 def test_other_body_parts_and_stains_stop(shared, tmp_path):
-    """Not learnt from: a human tibia, an animal's chest from the side, and stained tissue in colour."""
+    """Images not used in training: a human tibia, a lateral chest of an animal, and stained tissue in colour."""
     pictures = {}
     for name in ("neg_extremity_cr_mono1_j2k_lossless", "neg_thorax_animal_lateral_dx_mono1"):
         pictures[name] = to_grey(decode(str(shared / f"data/dicom/{name}.dcm"), 10**8), "minmax", (0.5, 99.5))
@@ -102,7 +102,7 @@ def test_other_body_parts_and_stains_stop(shared, tmp_path):
 
 
 def test_a_mirrored_film_stops_under_any_engine(shared, tmp_path, monkeypatch):
-    """Masks do not tell: another engine's may look right on a mirrored film. The check looks at the picture."""
+    """Masks are not enough: another engine's masks may look right on a mirrored film. The check uses the image."""
 
     class Anatomist:
         labels = ("right lung", "left lung", "heart")
@@ -158,7 +158,7 @@ def stopped(found: np.ndarray) -> str:
 
 
 def as_changed(found: np.ndarray, place: int) -> np.ndarray:
-    """Return the probabilities of a picture turned so that version ``place`` of it is what it was."""
+    """Return the probabilities of an image that is rotated so that its version ``place`` is the original."""
     grid = np.arange(16).reshape(4, 4)
     eight = [each.tobytes() for each in upright.turned(grid)]
     inverted, turn = divmod(place, 8)

@@ -1,4 +1,4 @@
-"""A manifest as hospitals write it: no row is lost, no two are mixed, and what is wrong is said with its line."""
+"""Manifests as hospitals write them: no row is lost, no two are mixed, and each fault is reported with its line."""
 
 import codecs
 import gzip
@@ -23,7 +23,7 @@ def images(folder: Path, number: int = 8) -> None:
 
 
 def rows_of(*texts: str) -> list[str]:
-    """Return lines of a manifest of :data:`TEXTS`, one a patient, without a header."""
+    """Return lines of a manifest of :data:`TEXTS`, one per patient, without a header."""
     return [f"p{n},s{n},i{n},{n}.dcm,{text}" for n, text in enumerate(texts, 1)]
 
 
@@ -37,7 +37,7 @@ def run(folder: Path, data: str | bytes | list[str], name: str = "m.csv", **chan
 
 
 def told(folder: Path, data: str | bytes | list[str], name: str = "m.csv") -> str:
-    """Return the sentence with which a manifest is refused; it is one, names the key and quotes no patient."""
+    """Return the message that refuses a manifest: one sentence that names the key and quotes no patient."""
     with pytest.raises(UserError) as error:
         run(folder, data, name)
     sentence = str(error.value)

@@ -1,4 +1,4 @@
-"""The embedded cohort: its pictures, its files and its truth agree."""
+"""The embedded cohort: its images, its files and its truth agree."""
 
 import hashlib
 import json
@@ -40,7 +40,7 @@ def small(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def full():
-    """The plan of the cohort of `make demo`: no pictures needed to count it."""
+    """The plan of the cohort of `make demo`; counting it needs no images."""
     chosen = Settings()
     return plan.make_plan(chosen.seed, chosen.phantom.subjects, chosen.phantom.studies)
 
@@ -127,7 +127,7 @@ def test_the_manifest_names_every_file_and_its_split(small):
 
 
 def shown(ds: pydicom.Dataset) -> np.ndarray:
-    """Decode a file as a viewer would: rescaled, MONOCHROME1 inverted, float64."""
+    """Decode a file like a viewer: rescaled, MONOCHROME1 inverted, float64."""
     pixels = ds.pixel_array.astype(np.float64) * float(ds.get("RescaleSlope", 1)) + float(ds.get("RescaleIntercept", 0))
     return -pixels if ds.PhotometricInterpretation == "MONOCHROME1" else pixels
 

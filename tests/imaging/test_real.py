@@ -1,4 +1,4 @@
-"""`make real` on a slice of real X-rays: what has no report ends as maps, what is no chest stops with its reason."""
+"""`make real` on some real X-rays: images without a report get maps, images without a chest are excluded."""
 
 import sys
 from pathlib import Path

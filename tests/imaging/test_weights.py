@@ -1,4 +1,4 @@
-"""Weights: fetched from a hub (one on this machine) or converted from files placed by hand, checked to the byte."""
+"""Weights: downloaded from a hub (a local one) or converted from files placed by hand, and checked to the byte."""
 
 import hashlib
 import json
@@ -60,7 +60,7 @@ def options(artefact: str, **changes: object) -> WeightsOptions:
 
 @pytest.fixture
 def fake_hub(tmp_path, monkeypatch):
-    """A hub in the real one's stead, with an empty cache; gives (repositories, gated), both to be changed."""
+    """A local stand-in for the hub, with an empty cache; yields the mutable (repositories, gated)."""
     repositories, gated = {name: dict(files) for name, files in REPOSITORIES.items()}, []
     with serve(repositories, gated) as address:
         for name, value in {
@@ -201,7 +201,7 @@ def test_another_file_than_the_pinned_one_is_refused(fake_hub, tmp_path):
 
 
 def convert(folder: Path, source: Path, **changes: object) -> Path:
-    """Convert a file as the rule hybridgnet does; its size is not asked for unless ``changes`` says so."""
+    """Convert a file like the rule hybridgnet; its size is not checked unless ``changes`` requires it."""
     made = folder / "made.safetensors"
     chosen = options("hybridgnet", **{"tensors": None, "values": None} | changes)
     placed.run(
@@ -280,7 +280,7 @@ def test_a_checkpoint_without_tensors_is_one_sentence(tmp_path, held):
 
 @pytest.mark.filterwarnings("ignore:Detected pickle protocol")
 def test_a_damaged_byte_is_one_sentence(tmp_path):
-    """What torch raises over a byte that is wrong is of many kinds, some of them no fault of a file by their name."""
+    """Torch raises many kinds of errors for a wrong byte, some of which do not sound like a file's fault."""
     random = np.random.default_rng(0)
     for legacy in (False, True):
         state = {"model": {f"module.{number}.weight": torch.ones(2, 3) for number in range(3)}}
@@ -367,7 +367,7 @@ def test_a_rule_makes_each_weight_that_an_engine_reads():
 
 
 def placed_net(directory: Path) -> Path:
-    """Write weights/hybridgnet.pt of the published net's size, though not its tensors."""
+    """Write weights/hybridgnet.pt with the size of the published net, but other tensors."""
     (directory / "weights").mkdir(parents=True)
     state = {f"t{number}": torch.zeros(1, dtype=torch.bfloat16) for number in range(106)}
     state["rest"] = torch.zeros(17_511_090 - 106, dtype=torch.bfloat16)

@@ -1,4 +1,4 @@
-"""Checkpoints that hold more than a net, under other names or in other files: read in little memory."""
+"""Checkpoints that hold more than a net, with other names or in other files, are read in little memory."""
 
 import argparse
 import collections
@@ -49,7 +49,7 @@ EACH = pytest.mark.parametrize("convert", STATES, ids=lambda each: each.__name__
 
 
 class Scheduler:
-    """What a training may keep, of a class that is not there when the file is read."""
+    """An object that a training may store, whose class is missing when the file is read."""
 
     def __init__(self):
         self.values, self.log = np.arange(3), logging.getLogger("training")
@@ -68,7 +68,7 @@ def besides() -> dict:
 
 
 def check(convert, source: Path) -> dict:
-    """Convert a file: every tensor is what was saved, to the bit."""
+    """Convert a file, and check that every tensor equals the saved one, to the bit."""
     target = source.with_suffix(".made")
     facts = convert(source, target)
     made = load_file(target)
@@ -89,7 +89,7 @@ def test_a_checkpoint_with_more_than_tensors_beside_the_net(convert, key, tmp_pa
 
 
 def test_torch_itself_refuses_such_a_file(tmp_path):
-    """Else the tests above would prove nothing."""
+    """Otherwise the tests above would prove nothing."""
     torch.save({"model": {}} | besides(), tmp_path / "net.pt")
     with pytest.raises(Exception, match="weights_only"):
         torch.load(tmp_path / "net.pt", weights_only=True)
@@ -190,7 +190,7 @@ MB = 2**20
 
 
 def most_memory(imports: str, code: str, *arguments: Path) -> int:
-    """Return by how many bytes the resident memory of a process of its own grew at most."""
+    """Return the largest growth of resident memory in a separate process, bytes."""
     program = PEAK.format(imports="import torch\n" + imports, code=code)
     done = subprocess.run(
         [sys.executable, "-c", program, *map(str, arguments)], capture_output=True, text=True, check=True,
@@ -201,7 +201,7 @@ def most_memory(imports: str, code: str, *arguments: Path) -> int:
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory) -> Path:
-    """A shard of 300 MB as LISA's are, of tensors of 15 MB."""
+    """A shard of 300 MB like LISA's, with tensors of 15 MB."""
     path = tmp_path_factory.mktemp("large") / "pytorch_model-00001-of-00002.bin"
     torch.save({f"model.layers.{n}.mlp.up_proj.weight": torch.full((7 * MB + n,), n / 8, dtype=torch.bfloat16)
                 for n in range(20)}, path)  # fmt: skip
@@ -222,7 +222,7 @@ def test_a_conversion_holds_no_file_in_memory(large, tmp_path):
 
 @pytest.mark.slow
 def test_a_model_goes_to_its_device_without_the_computers_memory(tmp_path):
-    """Eight processes that each held it first took 123 GB. The device ``meta`` stands for a GPU: memory elsewhere."""
+    """Eight processes that each loaded it first took 123 GB. The device ``meta`` stands for a GPU with other memory."""
     sizes = SimpleNamespace(image=64, patch=8, width=32, depth=1, clip_image=32, clip_patch=16, hidden=1024, layers=4)
     tokens = Tokens.prepare(word_tokenizer(["Segment the edema."]))
     model = make_lite(sizes, tokens, 1)

@@ -1,4 +1,4 @@
-"""Checkpoints of whole modules: read without running anything of theirs, the same numbers as torch reads."""
+"""Checkpoints of whole modules are read without running their code, with the same numbers as in torch."""
 
 import io
 import os
@@ -42,7 +42,7 @@ class Net(nn.Module):
 
 @pytest.fixture
 def saved(tmp_path, monkeypatch):
-    """Return a function that saves the net as if its classes were of a package that is not here, and reads it back."""
+    """Return a function that saves the net as if its classes were of a missing package, and reads it back."""
     package = types.ModuleType("far.away")
     for cls in (Inner, Net):
         monkeypatch.setattr(cls, "__module__", "far.away")

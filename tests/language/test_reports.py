@@ -45,7 +45,7 @@ def tuples_of(text: str) -> list[dict]:
 
 
 OFFICIAL_ORDER = ("impression", "findings", "last_paragraph", "comparison")
-"""Where the official parser takes its text of record from; ours prefers the findings (``sections.choose``)."""
+"""The section that the official parser uses; ours prefers the findings (``sections.choose``)."""
 
 
 def test_every_official_section_case(shared):
@@ -100,7 +100,7 @@ def test_given_sentences(shared):
 
 @pytest.mark.parametrize(("half", "floor"), [("dev", 1.0), ("check", 0.95)])
 def test_sentences_by_somebody_who_had_not_seen_the_rules(half, floor):
-    """The half ``check`` is for scoring alone: whoever works on the rules does not read it."""
+    """The half ``check`` is only for scoring: developers of the rules do not read it."""
     lines = (ROOT / "tests/support/report_sentences.jsonl").read_text(encoding="utf-8").splitlines()
     cases = [
         labelled.Case(**{k: v for k, v in json.loads(line).items() if k != "half"})
@@ -136,7 +136,7 @@ def test_any_unicode_gives_valid_tuples(text):
 
 
 def read(report: str) -> tuple[list[str], list[dict]]:
-    """Return sentences and tuples of the section that the pipeline would use, of the whole text where it uses none."""
+    """Return sentences and tuples of the section that the pipeline would use, or of the whole text if it uses none."""
     found = sections.split(report, RULES)
     for section in found:
         if section.name != "last_paragraph":
@@ -160,7 +160,7 @@ def test_ten_thousand_damaged_reports(seed):
             sentence, (start, end) = texts[item["sentence_index"] - 1], item["span"]
             assert start < end <= len(sentence)
             assert sentence[start:end] == sentence[start:end].strip()
-    # what was read before must not matter
+    # earlier texts must not change the result
     assert [read(report) for report in reversed(reports)] == answers[::-1]
 
 

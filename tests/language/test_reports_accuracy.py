@@ -241,7 +241,7 @@ def test_a_file_that_is_none_is_one_sentence(tmp_path):
 
 
 def stopped(arguments: list[str]) -> str:
-    """Return what the command says as it stops."""
+    """Return the message with which the command stops."""
     with pytest.raises(SystemExit) as caught:
         accuracy.main(arguments)
     assert "\n" not in caught.value.code
@@ -261,7 +261,7 @@ def test_reports_alone_suffice(tmp_path, capsys):
 
 
 class Seen(HTMLParser):
-    """What a page shows: attributes, text and marks (decision, letter, text) of each article, in order."""
+    """Contents of a page: attributes, text and marks (decision, letter, text) of each article, in order."""
 
     def __init__(self, page: str):
         super().__init__()

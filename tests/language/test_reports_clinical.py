@@ -165,7 +165,7 @@ def test_arguments_that_do_not_go_together(arguments, capsys):
 
 
 def test_the_given_suite_meets_its_floors(shared):
-    """Only the sums are looked at: each fifth text stays unread."""
+    """The test checks only the sums: every fifth text stays unread."""
     texts = labelled.read(shared / "fixtures" / "clinical_reports.jsonl", labelled.Clinical)
     found = clinical.measures([scored(case).row for case in texts], 2)
     table = floors.read()
@@ -177,13 +177,13 @@ def test_the_given_suite_meets_its_floors(shared):
 
 
 def touching(place: str, told: tuple[str, ...]) -> bool:
-    """Tell whether a place lies in one of these, or one of these in it, by name."""
+    """Tell by name whether a place is in one of these, or one of these is in it."""
     lung = {zone for side in SIDES if place == f"{side} lung" for zone in zones_of(side)} | {place}
     return any(other in lung or (other in LUNGS and side_of(other) == side_of(place)) for other in told)
 
 
 def falsely_denied(case: labelled.Clinical, seeds: int) -> list[tuple[str, str | None]]:
-    """Return (lesion, place; None: the whole picture) of negative pairs that deny what a text affirms or hedges."""
+    """Return (lesion, place; None: the whole image) of negative pairs that deny what a text affirms or hedges."""
     line = read_reports.study_line(
         {"study_id": "s1", "subject_id": "p1", "findings": case.text, "impression": None}, READER
     )
@@ -204,7 +204,7 @@ def falsely_denied(case: labelled.Clinical, seeds: int) -> list[tuple[str, str |
 
 
 def test_the_dataset_denies_nothing_that_the_suite_affirms(shared):
-    """Tuples of the given texts through masks and dataset, every draw of 12 seeds; no text is shown."""
+    """The texts' tuples pass through masks and dataset, with all draws of 12 seeds; no text is shown."""
     texts = labelled.read(shared / "fixtures" / "clinical_reports.jsonl", labelled.Clinical)
     read = set(dict(clinical.halves(len(texts), 5))["read"])
     english = [(number in read, case) for number, case in enumerate(texts) if case.language == "en"]

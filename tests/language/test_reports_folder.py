@@ -1,4 +1,4 @@
-"""A hospital's folder of reports, in layouts, languages and states as they come: what the screen and the page say."""
+"""A hospital's folder of reports in various layouts, languages and states: the messages on screen and page."""
 
 import html
 import json
@@ -46,7 +46,7 @@ UNREAD = {
 
 @pytest.fixture(scope="module")
 def hospital(workflow_run, tmp_path_factory) -> tuple[Path, str]:
-    """Run everything on a folder of reports, each beside the same X-ray; return where, and what the screen showed."""
+    """Run the workflow on a folder of reports, all with the same X-ray; return the folder and the screen's text."""
     run = tmp_path_factory.mktemp("hospital")
     image = read_table(workflow_run / "results/cohort/00.parquet")["path"][0]
     (run / "images").mkdir()
@@ -124,7 +124,7 @@ def test_the_page_says_what_was_not_understood(hospital):
 
 @pytest.mark.slow
 def test_silence_of_a_report_that_was_not_understood_denies_nothing(hospital):
-    """Of "The wubbit is gorfled." nothing is known: that it does not name cardiomegaly is no reason to deny it."""
+    """ "The wubbit is gorfled." is not understood, so its silence about cardiomegaly must not deny it."""
     run, _ = hospital
     dropped = read_table(run / "results/dataset/default/dropped.parquet")
     strange = dropped.filter((pl.col("study_id") == "s-strange") & (pl.col("polarity") == "negative"))

@@ -1,4 +1,4 @@
-"""Reports in other languages are told apart, short ones too, and English ones are not."""
+"""Reports in other languages are recognized, even short ones, and English ones are accepted."""
 
 import json
 

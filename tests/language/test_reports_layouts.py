@@ -1,4 +1,4 @@
-"""Reports in the layouts, encodings and forms of other hospitals: the same text and the same tuples from each."""
+"""Reports in the layouts, encodings and forms of other hospitals give the same text and the same tuples."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -110,7 +110,7 @@ def test_what_is_used(text, expected):
 
 
 def test_statements_on_lines_of_their_own_are_sentences():
-    """A line cut short ends its statement: read on, "No pneumothorax / Small left effusion" would deny the effusion."""
+    """A short line ends its statement: joined, "No pneumothorax / Small left effusion" would deny the effusion."""
     text = "FINDINGS\nNo pneumothorax\nSmall left pleural effusion\nHeart enlarged"
     section = reading.read({"study_id": "s", "findings": text}, OPTIONS)
     assert section.sentences == ["No pneumothorax", "Small left pleural effusion", "Heart enlarged"]
@@ -147,7 +147,7 @@ def test_an_addendum_is_read_beside_the_section():
 
 
 def test_mimic_keeps_the_official_rules_and_others_its_corrections_out(tmp_path):
-    """A hospital's own study 51410602 is none of MIMIC-CXR's, which the official code corrects by hand."""
+    """A hospital's own study 51410602 is not MIMIC-CXR's, which the official code corrects manually."""
     assert stage_options(Settings())["reports"]["sections"] == "tolerant"
     of_mimic = stage_options(read({"cohort": {"source": "mimic", "root": "x"}}))
     assert of_mimic["reports"]["sections"] == of_mimic["structuring"]["sections"] == "mimic"
@@ -214,7 +214,7 @@ def test_the_report_beside_any_image_of_the_study_is_read():
     "piece", ["FINDINGS: ", "FINDINGS\n", ": ", "a:", " - ", "findings: (", "\n", "<p", "{\\rtf1", "impression "]
 )
 def test_the_longest_texts_are_read_in_time_that_grows_with_them(piece):
-    """Nothing here takes time that grows with the square of the length: such a text would take minutes."""
+    """The time does not grow with the square of the length; otherwise such a text would take minutes."""
     text = (piece * 100_000)[:200_000]
     sections_of(decode(text.encode()))
 

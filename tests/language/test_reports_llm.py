@@ -1,6 +1,6 @@
-"""Reports by a language model: prompts, retries, quarantine, terms, mapping, join, agreement, the path served.
+"""Reports by a language model: prompts, retries, quarantine, terms, mapping, join, agreement, a served model.
 
-The model here answers as the rules engine does (``language_model``), so its tuples are known; a real one runs in
+The model here answers like the rules engine (``language_model``), so its tuples are known; a real one runs in
 ``test_reports_vllm``.
 """
 
@@ -111,7 +111,7 @@ def test_no_real_report_speaks_to_the_model(shared):
 
 
 def scripted(*attempts: list[str]):
-    """A model that gives these texts, one list an attempt, and notes which questions it was asked."""
+    """A model that returns these texts, one list per attempt, and records the questions."""
     asked: list[list[str]] = []
 
     def generate(questions, attempt):
@@ -367,7 +367,7 @@ def test_a_finding_its_sentence_does_not_name_is_quarantined(entity):
 
 
 def test_the_join_gives_the_rules_tuples_back(shared):
-    """Told as Figure 9 has them and mapped as the rules do, the tuples of real reports come back."""
+    """In Figure 9's form and mapped like the rules, the tuples of real reports are unchanged."""
     reports = [json.loads(line) for line in (shared / "fixtures/openi_reports.jsonl").open(encoding="utf-8")][:300]
     kept = ("sentence_index", "presence", "certainty", "location", "category", "lesion_type", "block", "denies")
     total = same = 0
@@ -490,7 +490,7 @@ def test_a_server_that_is_not_there_or_lacks_the_model_is_one_sentence():
 
 
 def test_an_address_carries_its_key():
-    """The mapping's own server comes before the shared one; the message names the one that is asked."""
+    """The mapping's own server takes precedence over the shared one; the message names the server in use."""
     given = {name: getattr(EXECUTION, name) for name in ("gpus", "gpu_memory", "eager", "requests", "timeout_s")}
     given |= {"server": "http://one/v1", "mapping_server": ""}
     key = "reports.llm.execution"
@@ -570,7 +570,7 @@ def served(url: str, engine: str = "both") -> dict:
 
 
 def test_a_served_model_makes_the_stages_files(served_run, workflow_run):
-    """The model answers as the rules do, so the tuples are the rules'."""
+    """The model answers like the rules, so the tuples are equal."""
     for shard in ("00", "01", "02"):
         made, expected = (
             list(read_lines(run / f"results/reports/{shard}.jsonl")) for run in (served_run, workflow_run)

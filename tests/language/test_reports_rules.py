@@ -1,4 +1,4 @@
-"""Reports: what the rules engine makes of one sentence and of one section."""
+"""Reports: the rules engine's tuples of single sentences and sections."""
 
 import sys
 from pathlib import Path
@@ -50,7 +50,7 @@ NO = "negative"
 
 
 def finding(name, lesion="same", labels=None, *, presence="positive", hedge="definite", of=(), index=1, **rest):
-    """An expected tuple, only what is compared: entity, type, sentence, presence, hedge, candidates, labels."""
+    """The compared fields of a tuple: entity, type, sentence, presence, hedge, candidates, labels."""
     lesion = name if lesion == "same" else lesion
     expected = {"entity": name, "lesion_type": lesion, "sentence_index": index, "presence": presence, "hedge": hedge}
     expected |= {"candidates": list(of), **rest}

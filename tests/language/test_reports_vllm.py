@@ -50,7 +50,7 @@ def texts(tmp_path_factory) -> dict[str, list[str]]:
 
 @pytest.fixture(scope="module")
 def folder(texts, tmp_path_factory) -> Path:
-    """A model that has learned how the rules engine answers for these reports and their places."""
+    """A model trained on the rules engine's answers for these reports and their locations."""
     import torch
 
     findings = [language_model.figure9(item) for each in texts.values() for item in language_model.RULES(each)]
@@ -78,12 +78,12 @@ def learned(sentences: list[str]) -> list[dict]:
 
 
 def misfit(sentences: list[str]):
-    """A learned question with the schema of another: only a constrained engine answers inside it."""
+    """A question from training with another question's schema: only constrained decoding satisfies it."""
     return replace(structuring.question(sentences), schema=answers.category_schema())
 
 
 def inside(text: str) -> bool:
-    """Tell whether an answer keeps to the schema of a category as far as it goes: blanks may fill all its tokens."""
+    """Tell whether an answer satisfies the category's schema so far: blanks may use up all its tokens."""
     told = "".join(text.split())
     return any(f'{{"category":"{name}"}}'.replace(" ", "").startswith(told) for name in (*CATEGORIES, "none"))
 

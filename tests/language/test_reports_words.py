@@ -1,4 +1,4 @@
-"""What was not understood: the words, the table, and what it forbids; how much of a shard's reports gave nothing."""
+"""Unknown words: their detection, their table, and the denials that they block; the share of unusable reports."""
 
 import json
 import logging
@@ -59,7 +59,7 @@ SIGNS = {
 
 @pytest.mark.parametrize("text", SIGNS)
 def test_a_sign_of_a_lesion_forbids_to_deny_it(text):
-    """A sign is not the lesion, but where it is affirmed the lesion is never denied by silence."""
+    """A sign is not the lesion, but if it is affirmed, silence never denies the lesion."""
     (found,) = language_model.RULES([text])
     entity, lesion = SIGNS[text]
     assert (found["entity"], found["presence"], found["lesion_type"]) == (entity, "positive", None)
@@ -198,7 +198,7 @@ def test_words_come_from_the_stage(tmp_path):
 
 
 def test_other_languages_words_are_not_listed(tmp_path):
-    """A report that was not read has no line, and so no unknown words."""
+    """A report that was not read has no line and thus no unknown words."""
     lines, _ = outcomes(tmp_path, [("Sin derrame pleural.", None)])
     assert lines == {}
     empty = pl.DataFrame(schema=schema(understood.WORDS))
