@@ -7,9 +7,12 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
+from functools import cache
 from pathlib import Path
 
 import pytest
+
+from planner import Planner
 
 # as `make test` does: sums of floats, and so the bytes of a training, depend on the number of threads
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -21,9 +24,24 @@ SLICE = {
 """Settings of the slice on which whole runs are tested."""
 
 
+LONGEST = (
+    "workflow/test_regeneration", "reporting/test_release", "workflow/test_containers", "workflow/test_workflow",
+    "reporting/test_ablation", "ils/test_training", "workflow/test_faults", "imaging/test_frames",
+    "language/test_reports", "reporting/test_explain", "reporting/test_page", "workflow/test_envs",
+    "workflow/test_scale", "workflow/test_files_change", "imaging/test_weights", "ils/test_predict",
+)  # fmt: skip
+"""The files that take longest, in core seconds; the first waits for no run that another makes."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What shares a long run comes first: a process that is busy with it for minutes leaves the rest to the others."""
-    items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
+    """What takes long comes first: a process that is busy with it for minutes leaves the rest to the others."""
+    places = {ROOT / "tests" / f"{name}.py": place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: (places.get(item.path, len(places)), item.get_closest_marker("xdist_group") is None))
+
+
+def pytest_sessionfinish() -> None:
+    if _planner.cache_info().currsize:
+        _planner().__exit__()
 
 
 @pytest.fixture(scope="session")
@@ -42,18 +60,33 @@ def segment(tmp_path) -> Callable:
     return segmenter(tmp_path)
 
 
+@cache
+def _planner() -> Planner:
+    """Snakemake in memory, one for all tests of this process; it ends with it."""
+    return Planner(ROOT).__enter__()
+
+
 def snakemake(
     directory: Path, *arguments: str, cores: int = 2, check: bool = True, root: Path = ROOT
 ) -> subprocess.CompletedProcess:
     """Run the workflow of ``root`` in ``directory`` as a user would; settings are those of ``directory``/mine.yaml."""
-    command = [sys.executable, "-m", "snakemake", "--snakefile", str(root / "Snakefile"), "--directory", str(directory)]
-    command += ["--configfile", str(directory / "mine.yaml"), "--cores", str(cores), *arguments]
+    words = ["--snakefile", str(root / "Snakefile"), "--directory", str(directory)]
+    words += ["--configfile", str(directory / "mine.yaml"), "--cores", str(cores), *arguments]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
+    if root == ROOT:
+        done = _planner().start(words, environment)
+    else:  # a copy whose modules a test edits
+        command = [sys.executable, "-m", "snakemake", *words]
+        done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
     if check and done.returncode:
         logs = "\n".join(f"{log}: {log.read_text()[-2000:]}" for log in sorted(directory.glob("logs/**/*.log")))
         raise AssertionError(f"snakemake {' '.join(arguments)} failed\n{done.stderr[-6000:]}\n{logs[-6000:]}")
     return done
+
+
+def parts(count: int, quick: int = 1) -> list:
+    """Return the numbers of a test's parts, for ``parametrize``: all but the first ``quick`` of them are slow."""
+    return [*range(quick), *(pytest.param(part, marks=pytest.mark.slow) for part in range(quick, count))]
 
 
 def stand_in(program: Path, text: str) -> None:

@@ -1,7 +1,8 @@
-"""Plan many runs of Snakemake in one process: ``python planner.py ROOT`` reads its arguments, one JSON list per line.
+"""Snakemake, started many times: ``python planner.py ROOT`` reads its arguments and environment, a JSON line a run.
 
-Every answer comes from a fork of one process that has Snakemake and the modules of ROOT's rule files in memory, so that
-it takes a third of the time of a new interpreter. The forks read the rule files, the settings and the digests anew.
+Every run is a fork of one process that has Snakemake and the modules of ROOT's rule files in memory, so that it starts
+in a third of the time of a new interpreter. The forks read the rule files, the settings and the digests anew, and start
+the same processes for their jobs as ``python -m snakemake`` does.
 """
 
 import importlib
@@ -11,12 +12,15 @@ import re
 import subprocess
 import sys
 import tempfile
+import traceback
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 IMPORTED = (
     "cxr.imaging.cohort.check", "cxr.base.engines", "cxr.workflow.params", "cxr.workflow.settings",
     "cxr.imaging.weights.catalogue", "pandas", "smart_open", "snakemake.executors.dryrun",
+    "snakemake.report.html_reporter", "snakemake.storage", "yte",
 )  # fmt: skip
 """Modules that a dry run imports besides ``snakemake.cli``."""
 
@@ -55,10 +59,10 @@ class Planner:
         self.root = root
 
     def __enter__(self) -> "Planner":
+        command = [sys.executable, __file__, self.root]
         self._process = subprocess.Popen(
-            [sys.executable, __file__, self.root], cwd=self.root, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            text=True,
-        )  # fmt: skip
+            command, cwd=self.root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -76,32 +80,48 @@ class Planner:
 
     def ask(self, arguments: list[object]) -> tuple[int, str]:
         """Return the exit status of ``snakemake ARGUMENTS`` and what it prints."""
-        print(json.dumps([str(word) for word in arguments]), file=self._process.stdin, flush=True)
-        return tuple(json.loads(self._process.stdout.readline()))
+        done = self.start([str(word) for word in arguments])
+        return done.returncode, done.stdout + done.stderr
+
+    def start(self, arguments: list[str], environment: Mapping[str, str] = os.environ) -> subprocess.CompletedProcess:
+        """Run ``python -m snakemake ARGUMENTS`` in ``root`` with an environment; return what it printed."""
+        print(json.dumps([arguments, dict(environment)]), file=self._process.stdin, flush=True)
+        return subprocess.CompletedProcess(arguments, *json.loads(self._process.stdout.readline()))
 
 
-def answer(arguments: list[str]) -> tuple[int, str]:
-    """Return exit status and output of ``snakemake ARGUMENTS``, run in a fork of this process."""
-    with tempfile.TemporaryFile("w+") as output:
+def answer(arguments: list[str], environment: dict[str, str]) -> tuple[int, str, str]:
+    """Return exit status, output and errors of ``python -m snakemake ARGUMENTS``, run in a fork of this process."""
+    with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
         child = os.fork()
         if not child:
+            with open(os.devnull) as nothing:  # what a job reads is none of ours
+                os.dup2(nothing.fileno(), 0)
             os.dup2(output.fileno(), 1)
-            os.dup2(output.fileno(), 2)
-            status = 1
-            try:
-                snakemake.cli.main(arguments)
-            except SystemExit as left:
-                if isinstance(left.code, str):
-                    print(left.code)
-                else:
-                    status = left.code or 0
-            finally:
-                sys.stdout.flush()
-                sys.stderr.flush()
-                os._exit(status)
+            os.dup2(errors.fileno(), 2)
+            os._exit(_run(arguments, environment))
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        output.seek(0)
-        return status, output.read()
+        for file in (output, errors):
+            file.seek(0)
+        return status, output.read(), errors.read()
+
+
+def _run(arguments: list[str], environment: dict[str, str]) -> int:
+    """Run Snakemake in this process, and return the status it would leave with."""
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.argv = [str(Path(snakemake.__file__).with_name("__main__.py")), *arguments]
+    try:
+        snakemake.cli.main()
+    except SystemExit as left:
+        if isinstance(left.code, str):
+            print(left.code, file=sys.stderr)
+        return 1 if isinstance(left.code, str) else left.code or 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    return 1
 
 
 if __name__ == "__main__":
@@ -116,4 +136,4 @@ if __name__ == "__main__":
     for source in scripts.rglob("*.py"):
         imported_names(source)  # kept by content, so an edited file is read again
     for line in sys.stdin:
-        print(json.dumps(answer(json.loads(line))), flush=True)
+        print(json.dumps(answer(*json.loads(line))), flush=True)
