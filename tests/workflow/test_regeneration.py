@@ -22,6 +22,7 @@ from conftest import ROOT, SLICE, snakemake, write_settings
 from cxr.base.errors import UserError
 from cxr.base.tables import read_table
 from cxr.imaging.weights.catalogue import placed
+from cxr.workflow.code_digest import digested_files
 from cxr.workflow.params import stage_options
 from cxr.workflow.preflight import refuse_blind_rerun
 from cxr.workflow.settings import read
@@ -181,7 +182,18 @@ def edited(planner: Planner, run: Run, tmp_path: Path, edits: list[dict | str]) 
             path.write_bytes(before)
 
 
-@pytest.mark.parametrize("row", [row for row in ROWS if row.again], ids=str)
+def tried() -> list:
+    """Return the rows that run something. The quick tests plan every sixth; two tests below, without Snakemake, hold
+    all keys of the settings and all files of the code against the table.
+    """
+    rows = [row for row in ROWS if row.again]
+    return [
+        pytest.param(row, id=str(row), marks=[pytest.mark.slow] if number % 6 else [])
+        for number, row in enumerate(rows)
+    ]
+
+
+@pytest.mark.parametrize("row", tried())
 def test_an_edit_runs_again_what_the_table_says(row, planner, finished, tmp_path):
     run = finished(row.run)
     with edited(planner, run, tmp_path, [row.edit]) as settings:
@@ -276,6 +288,22 @@ def test_every_key_belongs_to_its_row(finished):
         assert following(changed) & run.rules == rows[row] & run.rules, key
         seen += 1
     assert seen > 100
+
+
+def test_every_file_is_code_of_the_rules_of_its_row(finished):
+    """What a rule's digest reads, without Snakemake: an edited file runs the rules that read it and what follows."""
+    run = finished("manifest")
+    read_by = {
+        rule.name: {path.relative_to(ROOT).as_posix() for path in digested_files("job.py", *rule.modules)}
+        for rule in parsed.working().values()
+    }
+    rows = {
+        name: named(again) for name, again in TABLE["repository"].items() if name.startswith(("scripts", "resourc"))
+    }
+    for file, again in rows.items():
+        readers = {name for name in run.rules if file in read_by[name.partition(".")[0]]}
+        assert following(readers) & run.rules == again & run.rules, file
+    assert len(rows) > 60
 
 
 def test_a_changed_cohort_is_not_run_blindly(planner, tmp_path):

@@ -120,11 +120,16 @@ def code_digest(script: str, *modules: str) -> str:
 
     ``modules`` names modules imported only at run time, such as an engine: ``"cxr.imaging.organs.lite"``.
     """
+    files = digested_files(script, *modules)
+    return joined((file.relative_to(SCRIPTS.parent).as_posix(), _meaning(file)) for file in files)
+
+
+def digested_files(script: str, *modules: str) -> set[Path]:
+    """Return the files that :func:`code_digest` reads for the same arguments."""
     sources = set(local_sources(SCRIPTS / script))
     for name in modules:
         file = _module_file(name, SCRIPTS)
         if file is None:
             raise FileNotFoundError(f"{name} is not a module under scripts/")
         sources.update(local_sources(file))
-    files = sources.union(*(resource_files(source) for source in sources))
-    return joined((file.relative_to(SCRIPTS.parent).as_posix(), _meaning(file)) for file in files)
+    return sources.union(*(resource_files(source) for source in sources))
