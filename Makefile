@@ -1,6 +1,6 @@
 # make demo         the whole job on the embedded cohort (no GPU, no download of data or models)
 # make test         test-setup, then lint, format and every test but the long ones
-# make test-slow    those that are marked slow: trainings, runs of several processes, whole cohorts
+# make test-slow    those that are marked slow: trainings, killed runs, whole cohorts, all rows of what quick tests sample
 # make real         the same workflow on the real X-rays of CXR_ILS_SHARED
 # make openi        the real reports of Open-i, and which of its images are frontal, into openi/ (docs/getting-started/openi.md)
 # make mimic-plan   jobs, seconds and memory at the size of MIMIC-CXR, on a cohort without pixels (docs/reference/scale.md; 5 min)

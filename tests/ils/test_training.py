@@ -93,6 +93,7 @@ run_training(**held | {"options": TrainingOptions(**held["options"])})
 """
 
 
+@pytest.mark.slow
 def test_a_killed_process_leaves_what_the_next_goes_on_from(tmp_path, given, whole):
     done = subprocess.run(
         [sys.executable, "-c", KILLED], input=as_json(tmp_path, given, options(), {}), text=True,

@@ -11,6 +11,8 @@ from conftest import ROOT
 from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_lines, read_table
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def real_run(shared, tmp_path_factory):

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import reports_fuzz
+from conftest import parts
 from cxr.base.errors import UserError
 from cxr.base.tables import read_lines, read_table
 from cxr.base.vocabulary import CATEGORIES, LESIONS, VALID_LOCATIONS, ZONE_LABELS
@@ -149,7 +150,7 @@ def read(report: str) -> tuple[list[str], list[dict]]:
     return texts, STRUCTURE(texts)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", parts(10))
 def test_ten_thousand_damaged_reports(seed):
     reports = list(reports_fuzz.reports(seed, 1000))
     answers = [read(report) for report in reports]

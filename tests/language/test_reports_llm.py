@@ -569,6 +569,7 @@ def served(url: str, engine: str = "both") -> dict:
     return {"engine": engine, "llm": llm}
 
 
+@pytest.mark.slow
 def test_a_served_model_makes_the_stages_files(served_run, workflow_run):
     """The model answers like the rules, so the tuples are equal."""
     for shard in ("00", "01", "02"):
@@ -587,6 +588,7 @@ def test_a_served_model_makes_the_stages_files(served_run, workflow_run):
     assert read_table(served_run / "results/reports/disagreements.tsv").is_empty()
 
 
+@pytest.mark.slow
 def test_how_the_model_is_run_re_runs_nothing(served_run, dry_run):
     write_settings(served_run, SLICE | {"reports": served("http://elsewhere/v1")})
     assert dry_run(served_run, "reports") == {}

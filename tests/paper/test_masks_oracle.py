@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import masks_oracle as oracle
+from conftest import parts
 from cxr.base.vocabulary import ANATOMY_LABELS, LUNGS, SIDES, VALID_LOCATIONS, ZONE_LABELS
 from cxr.ils.masks.algorithm import VERDICTS
 from cxr.ils.masks.grounding import names
@@ -189,7 +190,7 @@ def compare(seed, tie=False):
     return bool(mask), bool(grounded), emptied, not len(found), any("zero_area" in why for why in failed)
 
 
-@pytest.mark.parametrize("part", range(8))
+@pytest.mark.parametrize("part", parts(8, quick=2))
 def test_random_cases_agree(part):
     """2000 cases in all; each of the outcomes that matter occurs often enough to be held."""
     seen = np.array([compare(seed) for seed in range(part * 250, part * 250 + 250)]).sum(axis=0)
@@ -201,7 +202,7 @@ def test_random_cases_agree(part):
     assert zero_area >= 20
 
 
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("part", parts(4))
 def test_cases_on_a_tie_agree(part):
     seen = np.array([compare(seed, tie=True) for seed in range(10_000 + part * 250, 10_000 + part * 250 + 250)])
     assert seen[:, 0].sum() >= 20

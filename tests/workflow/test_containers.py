@@ -179,6 +179,7 @@ esac
 CHANGED = "Software environment definition has changed since last execution"
 
 
+@pytest.mark.slow
 def test_an_edited_environment_runs_its_rules_again(tmp_path, monkeypatch):
     """Of a run of empty files that `snakemake --touch` takes for results made with conda."""
     tool = tmp_path / "bin" / "conda"

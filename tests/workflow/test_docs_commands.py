@@ -57,6 +57,12 @@ def test_make_takes_the_variables_that_the_docs_give(command):
     assert done.returncode == 0, done.stderr
 
 
+def test_every_script_exists():
+    for command in of("python", ".venv/bin/python"):
+        assert command.words[1] == "-m" or (ROOT / command.words[1]).is_file(), command
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("script", sorted({command.words[1] for command in of("python", ".venv/bin/python")}))
 def test_a_script_knows_the_options_that_the_docs_name(script):
     if script == "-m":

@@ -1,7 +1,7 @@
 """What goes wrong on real machines: nothing is lost, and the next run ends in the same bytes.
 
-The three that need no cluster always run; all others with CXR_ILS_FAULTS=1 (`make test-faults`), for they take minutes.
-Out of memory and cancelled jobs are in test_slurm.py.
+Those that need no cluster always run, the full disk with the slow tests; all others with CXR_ILS_FAULTS=1
+(`make test-faults`), for they take minutes. Out of memory and cancelled jobs are in test_slurm.py.
 """
 
 import os
@@ -85,6 +85,7 @@ def times(place: Path) -> dict[str, int]:
     return {str(path.relative_to(place)): path.stat().st_mtime_ns for path in place.rglob("*") if path.is_file()}
 
 
+@pytest.mark.slow
 def test_a_full_disk_stops_with_one_sentence_and_the_next_run_goes_on(workflow_run, tmp_path):
     copy = Path(shutil.copytree(workflow_run, tmp_path / "copy", symlinks=True, ignore=lambda *_: {"results"}))
     place = copy / "results"

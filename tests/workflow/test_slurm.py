@@ -205,11 +205,13 @@ def faulty_run(tmp_path_factory) -> Path:
     return directory
 
 
+@pytest.mark.slow
 def test_a_run_with_faults_on_a_cluster_gives_the_same_bytes(faulty_run, workflow_run):
     assert pair_lines(faulty_run) == pair_lines(workflow_run)
     assert arrays(faulty_run) == arrays(workflow_run)
 
 
+@pytest.mark.slow
 def test_what_failed_was_tried_again_with_more(faulty_run):
     jobs = jobs_of(run_name(faulty_run))
     tries = {}
@@ -229,11 +231,13 @@ def test_what_failed_was_tried_again_with_more(faulty_run):
     assert "Traceback" not in (faulty_run / "run.log").read_text()
 
 
+@pytest.mark.slow
 def test_a_group_asks_for_the_time_of_all_and_the_memory_of_one(faulty_run):
     (job,) = [job for job in jobs_of(run_name(faulty_run)) if job["comment"].startswith("rule_masks")]
     assert (job["alloccpus"], job["reqmem"], job["timelimitraw"]) == ("1", "4000M", str(2 * 5))
 
 
+@pytest.mark.slow
 def test_why_a_group_was_refused_is_told(faulty_run, tmp_path):
     """Snakemake itself says nothing of it: the job has no number, and its log is empty."""
     done = Path(shutil.copytree(faulty_run, tmp_path / "copy", symlinks=True))
@@ -245,6 +249,7 @@ def test_why_a_group_was_refused_is_told(faulty_run, tmp_path):
     assert re.search(r"Group reports: SLURM sbatch failed\. The error message was .*[Mm]emory", told), told[-3000:]
 
 
+@pytest.mark.slow
 def test_nothing_is_left_of_a_run_that_ended(faulty_run):
     assert orphans(faulty_run) == []  # where the run's own jobs were found while it went on
     assert not queued(run_name(faulty_run))

@@ -67,6 +67,15 @@ def test_every_mask_id_is_found_through_the_index(workflow_run):
     assert all((line["mask_id"] is not None) == line["seg"] for line in lines)
 
 
+def test_frames_of_one_shard_and_one_core_are_the_same_bytes(workflow_run, tmp_path):
+    write_settings(tmp_path, SLICE | {"cohort": {"shards": 1}})
+    snakemake(tmp_path, "frames", cores=1)
+    made = arrays(tmp_path)
+    assert made
+    assert made == {key: array for key, array in arrays(workflow_run).items() if key[0] == "frames"}
+
+
+@pytest.mark.slow
 def test_one_shard_and_one_core_give_the_same_bytes(workflow_run, tmp_path):
     write_settings(tmp_path, SLICE | {"cohort": {"shards": 1}})
     snakemake(tmp_path, "dataset", cores=1)
@@ -74,28 +83,49 @@ def test_one_shard_and_one_core_give_the_same_bytes(workflow_run, tmp_path):
     assert arrays(tmp_path) == arrays(workflow_run)
 
 
-def test_a_killed_run_goes_on_to_the_same_bytes(workflow_run, tmp_path):
-    write_settings(tmp_path, SLICE)
-    command = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile"), "--directory", str(tmp_path)]
-    command += ["--configfile", str(tmp_path / "mine.yaml"), "--cores", "2", "dataset"]
+def kill_within(directory: Path, target: str, stage: str) -> None:
+    """Start a run of the slice as a user does, and kill it with all its jobs as soon as a stage is at work."""
+    write_settings(directory, SLICE)
+    command = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile"), "--directory", str(directory)]
+    command += ["--configfile", str(directory / "mine.yaml"), "--cores", "2", target]
     process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL, start_new_session=True)
     try:
         for _ in range(1200):
-            if (tmp_path / "results/organs").is_dir() or process.poll() is not None:
+            if (directory / "results" / stage).is_dir() or process.poll() is not None:
                 break
             time.sleep(0.1)
         assert process.poll() is None, "the run ended before it could be killed"
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-    assert not (tmp_path / "results/dataset/default/train.jsonl").exists()
-    # one refusal, with the command that helps; it is run as it is told
-    refused = snakemake(tmp_path, "dataset", check=False)
+
+
+def unlock_as_told(directory: Path, target: str) -> None:
+    """Start again: there is one refusal, with the command that helps; it is run as it is told."""
+    refused = snakemake(directory, target, check=False)
     assert refused.returncode == 1
-    assert f"{tmp_path} is locked by a run that was killed" in refused.stderr
+    assert f"{directory} is locked by a run that was killed" in refused.stderr
     assert "Traceback" not in refused.stderr
     (told,) = [line.strip() for line in refused.stderr.splitlines() if line.endswith(" --unlock")]
     subprocess.run(shlex.split(told), cwd=ROOT, check=True, capture_output=True)
+
+
+def test_a_run_killed_in_its_first_job_goes_on(workflow_run, tmp_path):
+    kill_within(tmp_path, "cohort", "phantom")
+    assert not (tmp_path / "results/phantom/manifest.csv").exists()
+    unlock_as_told(tmp_path, "cohort")
+    snakemake(tmp_path, "cohort")
+    made = sorted(path.relative_to(tmp_path) for path in tmp_path.glob("results/cohort/0*.parquet"))
+    assert [path.name for path in made] == [f"{shard}.parquet" for shard in SHARDS]
+    for path in (*made, "results/phantom/manifest.csv"):
+        assert (tmp_path / path).read_bytes() == (workflow_run / path).read_bytes(), path
+
+
+@pytest.mark.slow
+def test_a_killed_run_goes_on_to_the_same_bytes(workflow_run, tmp_path):
+    kill_within(tmp_path, "dataset", "organs")
+    assert not (tmp_path / "results/dataset/default/train.jsonl").exists()
+    unlock_as_told(tmp_path, "dataset")
     snakemake(tmp_path, "dataset")
     assert pair_lines(tmp_path) == pair_lines(workflow_run)
     assert arrays(tmp_path) == arrays(workflow_run)
