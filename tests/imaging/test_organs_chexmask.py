@@ -192,7 +192,7 @@ def test_every_image_without_masks_has_its_reason(tmp_path, good, swapped):
         "blank": ("no_lungs", "Dice RCA (Mean), Height or Width is not a number"),
         "small": ("no_lungs", "the CheXmask table has a picture of 1024 x 1024 pixels, the image is 900 x 700"),
         "overrun": ("no_lungs", "the row in the CheXmask table is damaged: a run outside the picture"),
-        "empty": ("no_lungs", "left lung covers 0.000 of the picture"),
+        "empty": ("no_lungs", "left lung covers 0.000 of the image"),
         "pointless": ("no_lungs", "the row in the CheXmask table is damaged: 4 numbers instead of 240"),
         "limit": ("", ""),
     }

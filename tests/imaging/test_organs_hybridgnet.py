@@ -339,7 +339,7 @@ def test_through_the_stage(tmp_path, ovals_net):
         assert found == {
             "a": ("", ""),
             "b": ("", ""),
-            "black": ("not_a_radiograph", "nothing in the picture looks like a whole chest"),
+            "black": ("not_a_radiograph", "nothing in the image looks like a complete chest"),
         }
     assert (tmp_path / "out1.h5").read_bytes() == (tmp_path / "out2.h5").read_bytes()
     with Shard(tmp_path / "out1.h5") as shard:

@@ -57,7 +57,7 @@ def test_a_film_that_is_shown_wrongly_stops_with_its_reason(shared, tmp_path, ch
     assert len(verdicts) == 10
     right = [detail for found, detail in verdicts.values() if found == reason]
     assert len(right) >= (8 if reason == "heart_on_right" else 9)
-    assert all(f"the picture looks {change}, probability " in detail for detail in right)
+    assert all(f"the image looks {change}, probability " in detail for detail in right)
 
 
 def strange() -> dict[str, np.ndarray]:

@@ -236,7 +236,7 @@ def test_one_picture_for_several_reports_is_kept_with_a_warning(tmp_path, caplog
         ("p9", "s9", "i9", "8.dcm", ""),
     ]
     assert conflicts(tmp_path, rows) == {}
-    assert "1 image file is given to several studies (lines 2, 3), so that their reports" in caplog.text
+    assert "1 image file is given to several studies (lines 2, 3), so that several reports" in caplog.text
     assert "cohort.shared_images: exclude" in caplog.text
 
 
@@ -293,7 +293,7 @@ def test_bad_rows_say_which_cell_and_why(tmp_path):
         "row-4": ("bad_row", "line 4: image_id holds a control character or a line break"),
         "d": ("bad_row", "line 6: subject_id has 150 bytes, at most 128 are allowed"),
         "e": ("bad_row", "line 7: image_path is empty"),
-        "f": ("bad_row", "line 8: study_id is no name"),
+        "f": ("bad_row", "line 8: study_id is not a name"),
     }
     split = [*COLUMNS, "split"]
     path = write_csv(

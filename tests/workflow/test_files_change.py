@@ -80,7 +80,7 @@ def test_a_disk_that_is_gone_stops_the_job(tmp_path):
     result = cohort(tmp_path)
     for path in tmp_path.glob("*.dcm"):
         path.unlink()
-    with pytest.raises(UserError, match="none of the 4 images of this shard is there any more: mount the disk"):
+    with pytest.raises(UserError, match="none of the 4 images of this shard exists any more: mount their disk"):
         frames(tmp_path, result)
     assert not (tmp_path / "0.h5").exists()
 
@@ -88,9 +88,7 @@ def test_a_disk_that_is_gone_stops_the_job(tmp_path):
 def test_a_manifest_none_of_whose_paths_is_right_stops_the_run(tmp_path):
     rows = [("p", "s", "i", "images/a.dcm", ""), ("q", "t", "j", "images/b.dcm", ""), ("q", "", "k", "c.dcm", "")]
     path = write_csv(tmp_path / "m.csv", COLUMNS, rows)
-    with pytest.raises(
-        UserError, match=r"none of the 2 images is there: the paths of cohort\.manifest are relative to"
-    ):
+    with pytest.raises(UserError, match=r"none of the 2 images exists: the paths of cohort\.manifest are relative to"):
         run_cohort(tmp_path, manifest=path)
 
 

@@ -126,7 +126,7 @@ def _refuse_wrong_paths(rows: list[Row], source: str) -> None:
             "manifest": "the paths of cohort.manifest are relative to its folder",
             "mimic": "cohort.root is the folder that holds files/p10/p10000032/…",
         }.get(source, "cohort.root is the folder that holds them")
-        raise UserError(f"none of the {len(looked_for)} images is there: {where}; correct them, or mount their disk")
+        raise UserError(f"none of the {len(looked_for)} images exists: {where}; correct them, or mount their disk")
 
 
 def _shard_table(rows: list[Row], rank: dict[str, int], splits: dict[str, str]) -> pl.DataFrame:

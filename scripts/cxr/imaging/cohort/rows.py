@@ -55,7 +55,7 @@ def unusable(identifier: str) -> str:
         return f"has {length} bytes, at most {LONGEST_ID} are allowed"
     if found := _UNUSABLE.search(identifier):
         return f"holds {found.group()!r}" if found.group() in "/\\" else "holds a control character or a line break"
-    return "is no name" if identifier in (".", "..") else ""
+    return "is not a name" if identifier in (".", "..") else ""
 
 
 def settle_ids(rows: list[Row], shared_images: str) -> None:
@@ -120,8 +120,8 @@ def _warn_of_shared_images(rows: list[Row]) -> None:
     if shared:
         told = _lines([row for row in rows if row.path in shared and row.reason is None])
         log.warning(
-            "%s given to several studies%s, so that their reports speak of one picture: correct the "
-            "paths, or leave such rows out with cohort.shared_images: exclude",
+            "%s given to several studies%s, so that several reports describe one image: correct the "
+            "paths, or exclude such rows with cohort.shared_images: exclude",
             counted(len(shared), "image file is", "image files are"),
             told,
         )

@@ -115,8 +115,8 @@ def _tell_of_changes(missing: int, groups: list[list[Candidate]], cohort: str, p
     paths = [candidate.path for group in groups for candidate in group]
     if missing == len(paths) > 1:
         raise UserError(
-            f"none of the {missing} images of this shard is there any more: mount the disk that they are on, or, if "
-            "they are gone for good, make the cohort anew (snakemake cohort --forcerun cohort_shards)"
+            f"none of the {missing} images of this shard exists any more: mount their disk, or, if they were deleted, "
+            "remake the cohort (snakemake cohort --forcerun cohort_shards)"
         )
     made = os.stat(cohort).st_mtime
 
@@ -128,8 +128,8 @@ def _tell_of_changes(missing: int, groups: list[list[Candidate]], cohort: str, p
 
     if newer := sum(pool.map(is_newer, paths)):
         log.warning(
-            "%s changed since the cohort was made, which has looked at their headers: if they are "
-            "others now, make it anew (snakemake cohort --forcerun cohort_shards)",
+            "%s changed since the cohort was made: if their headers differ now, remake the cohort "
+            "(snakemake cohort --forcerun cohort_shards)",
             counted(newer, f"of {len(paths)} images has", f"of {len(paths)} images have"),
         )
 

@@ -56,7 +56,7 @@ def posture(
     x1, y1, x2, y2 = (round(edge) for edge in content_rectangle(to_original, original_shape, image.shape[0]))
     found = upright.probabilities(image[y1 : max(y2, y1 + 1), x1 : max(x2, x1 + 1)])
     if found[1] > options.max_mirrored:
-        return "heart_on_right", f"the picture looks mirrored, probability {found[1]:.3f}"
+        return "heart_on_right", f"the image looks mirrored, probability {found[1]:.3f}"
     if found[:2].sum() < options.min_upright:
         return "not_a_radiograph", upright.described(found)
     return None
@@ -88,7 +88,7 @@ def fault(
     areas = [float(masks[name].sum()) / picture for name in LUNGS]
     for name, share in zip(LUNGS, areas, strict=True):
         if share < options.min_lung_share or share == 0:
-            return "no_lungs", f"{name} covers {share:.3f} of the picture"
+            return "no_lungs", f"{name} covers {share:.3f} of the image"
     if max(areas) > options.max_lung_ratio * min(areas):
         return "no_lungs", f"one lung is {max(areas) / min(areas):.1f} times the other"
     if not side_by_side(masks):
@@ -96,7 +96,7 @@ def fault(
     for name in LUNGS:
         share = border_share(masks[name], rectangle, options.border_margin * image.shape[0])
         if share > options.max_border_share:
-            return "cut_off", f"{share:.2f} of the outline of the {name} lies at the picture's edge"
+            return "cut_off", f"{share:.2f} of the outline of the {name} lies at the image's edge"
     values = chest_pixels(image, masks)
     if (contrast := float(values.std())) < options.min_contrast:
         return "extreme_contrast", f"standard deviation inside the chest {contrast:.1f}"

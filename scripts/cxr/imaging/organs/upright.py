@@ -29,7 +29,7 @@ TURNS = (
 )
 """Description of an image whose version k of :func:`turned` is the right one, k = 0 … 7; 8 … 15: of its negative."""
 INVERTED = "inverted"
-NOTHING = "nothing in the picture looks like a whole chest"
+NOTHING = "nothing in the image looks like a complete chest"
 SURE = 0.5
 """Smallest probability of a version that a detail names."""
 
@@ -67,4 +67,4 @@ def described(found: np.ndarray) -> str:
         return NOTHING
     inverted, turn = divmod(best, len(TURNS))
     named = " and ".join(filter(None, (INVERTED if inverted else "", TURNS[turn])))
-    return f"the picture looks {named}, probability {found[best]:.3f}"
+    return f"the image looks {named}, probability {found[best]:.3f}"
