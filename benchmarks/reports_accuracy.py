@@ -50,7 +50,7 @@ class EngineOptions:
 
 
 def load_engine() -> Callable[[list[str]], list[dict]]:
-    return engine.load("rules", EngineOptions())
+    return engine.load_engine("rules", EngineOptions())
 
 
 def tuples_of(structure: Callable[[list[str]], list[dict]], text: str) -> list[dict]:

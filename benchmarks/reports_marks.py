@@ -107,7 +107,7 @@ def _wordings(sentence: str, wanted: set[str] | None) -> Iterator[tuple[int, int
     if not wanted:
         return
     words = words_of(sentence)
-    rules = lexicon.load(str(RESOURCES / "lexicon"))
+    rules = lexicon.load_lexicon(str(RESOURCES / "lexicon"))
     hits = rules.match(Doc(rules.nlp.vocab, words=[word for word, _, _ in words]))
     for tag, entity, first, last in sorted(hits, key=lambda hit: hit[2] - hit[3]):
         if tag == "entity" and {entity.name, entity.lesion} & wanted:

@@ -176,7 +176,7 @@ def test_any_text_is_read_or_refused_for_a_reason_of_ours(text):
 
 def test_every_wording_of_every_instruction_means_it_and_no_other():
     """All 7,168 instructions of Table 2 × 9: read back to the same meaning, none twice, none of two instructions."""
-    made = engine.load(RULES, {})
+    made = engine.load_engine(RULES, {})
     tasks = [task(meant) for meant in meanings()]
     assert len(tasks) == 7 + 6 * 1023 + 1023
     seen: dict[str, str] = {one.text: one.text for one in tasks}
@@ -208,17 +208,17 @@ def test_the_personas_speak_as_they_are():
 
 
 def test_fewer_personas_and_wordings_are_the_first_of_all():
-    few = engine.load(replace(RULES, personas=["layperson"], per_persona=2), {})
+    few = engine.load_engine(replace(RULES, personas=["layperson"], per_persona=2), {})
     assert few.reword([task(EDEMA)], "layperson")[0].wordings == tuple(rules.wordings(EDEMA, "layperson")[:2])
 
 
 def test_more_wordings_than_there_are_is_one_sentence():
     with pytest.raises(UserError, match=r"^paraphrase\.per_persona is 4, but the engine rules has 3 wordings.*vllm$"):
-        engine.load(replace(RULES, per_persona=4), {})
+        engine.load_engine(replace(RULES, per_persona=4), {})
     with pytest.raises(
         UserError, match=r"^paraphrase\.engine is 'luck', which does not exist: choose one of rules, vllm$"
     ):
-        engine.load(replace(RULES, engine="luck"), {})
+        engine.load_engine(replace(RULES, engine="luck"), {})
 
 
 # ---- what wordings must be -------------------------------------------------------------------------------------------

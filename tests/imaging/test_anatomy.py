@@ -12,7 +12,7 @@ from cxr.base.hdf5 import Shard, ShardWriter
 from cxr.base.tables import read_table
 from cxr.base.vocabulary import ANATOMY_LABELS, LOBES, LUNGS, ORGAN_LABELS, ZONE_LABELS, zones_of
 from cxr.imaging.anatomy import organ_shift, segment_anatomy, zones
-from cxr.imaging.anatomy.engine import AnatomyOptions, load
+from cxr.imaging.anatomy.engine import AnatomyOptions, load_engine
 from cxr.imaging.phantom.chest import sample
 from cxr.workflow import params as core_options
 from cxr.workflow.code_digest import RESOURCES
@@ -109,12 +109,12 @@ def test_medial_is_towards_the_midline_on_both_sides():
 @pytest.mark.parametrize("cuts", [(0.4, 0.2, 0.7), (0.0, 0.4, 0.7), (0.2, 0.4, 1.0), (0.3, 0.3, 0.7)])
 def test_cuts_that_do_not_rise_are_refused(cuts):
     with pytest.raises(UserError, match=r"anatomy\.zone_cuts"):
-        load("lite", AnatomyOptions(**(vars(OPTIONS) | {"zone_cuts": cuts})))
+        load_engine("lite", AnatomyOptions(**(vars(OPTIONS) | {"zone_cuts": cuts})))
 
 
 def test_engines_are_found_by_name():
     with pytest.raises(UserError, match=r"anatomy\.engine is 'atlas'.*lite"):
-        load("atlas", OPTIONS)
+        load_engine("atlas", OPTIONS)
 
 
 def organs(shift: tuple[int, int] = (0, 0), heart_shift: int = 0, without: str = "") -> dict[str, np.ndarray]:
@@ -209,7 +209,7 @@ def test_empty_shard(tmp_path):
 
 
 def test_engine_failure_costs_one_image(tmp_path, pictures, monkeypatch):
-    engine = load("lite", OPTIONS)
+    engine = load_engine("lite", OPTIONS)
     bad = pictures["chest1"][0]
 
     class Fails:
@@ -218,7 +218,7 @@ def test_engine_failure_costs_one_image(tmp_path, pictures, monkeypatch):
                 raise ValueError("a detail that must not reach the ledger")
             return engine.segment(image)
 
-    monkeypatch.setattr(segment_anatomy, "load", lambda *_: Fails())
+    monkeypatch.setattr(segment_anatomy, "load_engine", lambda *_: Fails())
     run(tmp_path, write_shards(tmp_path, {name: pictures[name] for name in ("chest0", "chest1")}), 2)
     table = read_table(tmp_path / "excluded2.parquet")
     where = "cxr.imaging.anatomy.segment_anatomy.work"
@@ -227,7 +227,7 @@ def test_engine_failure_costs_one_image(tmp_path, pictures, monkeypatch):
 
 
 def test_real_images_have_every_label(shared):
-    engine, net_file = load("lite", OPTIONS), RESOURCES / "organs" / "lite.onnx"
+    engine, net_file = load_engine("lite", OPTIONS), RESOURCES / "organs" / "lite.onnx"
     assert net_file.stat().st_size < 4 * 2**20
     rows = pl.read_csv(shared / "data" / "nih" / "nih.csv").sort("image").head(10)
     for name in rows["image"]:

@@ -18,7 +18,7 @@ from cxr.base.hdf5 import Shard, ShardWriter
 from cxr.base.tables import read_table
 from cxr.base.vocabulary import ANATOMY_LABELS, ORGAN_LABELS
 from cxr.imaging.anatomy import cxas, segment_anatomy
-from cxr.imaging.anatomy.engine import AnatomyOptions, load
+from cxr.imaging.anatomy.engine import AnatomyOptions, load_engine
 from cxr.imaging.weights.cxas import convert_cxas, shapes
 from cxr.workflow import params as core_options
 from cxr.workflow.settings import Settings
@@ -97,7 +97,7 @@ def weights(checkpoint) -> Path:
 
 def engine(weights: Path, **changes) -> cxas.CxasAnatomy:
     options = AnatomyOptions(**(vars(OPTIONS) | {"own": OPTIONS.own | changes}))
-    return load("cxas", options, Setup.of(options.own, {"weights": str(weights)}, {"device": "cpu", "batch": 8}))
+    return load_engine("cxas", options, Setup.of(options.own, {"weights": str(weights)}, {"device": "cpu", "batch": 8}))
 
 
 @pytest.fixture(scope="module")

@@ -96,8 +96,8 @@ def test_region_is_lungs_and_heart():
 
 def test_unknown_engine_names_the_engines():
     with pytest.raises(UserError, match=r"anomaly\.engine is 'radiant'.*lite"):
-        engine.load("radiant", map_anomalies.AnomalyOptions(engine="radiant"))
-    assert isinstance(engine.load("lite", OPTIONS), lite.LiteEditor)
+        engine.load_engine("radiant", map_anomalies.AnomalyOptions(engine="radiant"))
+    assert isinstance(engine.load_engine("lite", OPTIONS), lite.LiteEditor)
 
 
 class Scripted:
@@ -117,7 +117,7 @@ def test_ledger_keeps_every_image(tmp_path, monkeypatch):
     chests = {f"i{code}": simple_chest(code) for code in range(5)}
     for code, (image, _) in enumerate(chests.values()):
         image[0, 0] = code
-    monkeypatch.setattr(map_anomalies, "load", lambda name, options, setup: Scripted())
+    monkeypatch.setattr(map_anomalies, "load_engine", lambda name, options, setup: Scripted())
     output, excluded = run(tmp_path / "out", write_inputs(tmp_path, chests, missing=("i4",)))
     assert excluded["image_id"].to_list() == ["i1", "i2"]
     assert excluded["reason"].to_list() == ["bad_map", "engine_failure"]

@@ -51,7 +51,7 @@ def stable(tmp_path_factory) -> tuple[Path, object]:
 
 def load(files: dict[str, str], **own) -> RadEditor:
     options = map_anomalies.AnomalyOptions(engine="radedit", own=OWN | own)
-    return engine.load("radedit", options, Setup(options.own, files))
+    return engine.load_engine("radedit", options, Setup(options.own, files))
 
 
 def small_chests(count: int, side: int = 64) -> tuple[list, list, list]:

@@ -12,7 +12,7 @@ from cxr.base.tables import read_table
 from cxr.base.vocabulary import CARDIOMEDIASTINUM, LUNGS, ORGAN_LABELS
 from cxr.geometry.affine import fit_affine, to_frame
 from cxr.imaging.organs import quality, segment_organs
-from cxr.imaging.organs.engine import load
+from cxr.imaging.organs.engine import load_engine
 from cxr.imaging.phantom.chest import sample
 from cxr.nets.map_net import clean_mask, prepare
 from cxr.workflow.code_digest import RESOURCES
@@ -27,7 +27,7 @@ WANTED = {"right lung": 0.92, "left lung": 0.90, CARDIOMEDIASTINUM: 0.88}
 
 @pytest.fixture(scope="module")
 def engine():
-    return load("lite", OPTIONS)
+    return load_engine("lite", OPTIONS)
 
 
 def dice(first: np.ndarray, second: np.ndarray) -> float:
@@ -164,9 +164,9 @@ def test_clean_mask_keeps_one_whole_region():
 
 def test_engines_are_found_by_name():
     with pytest.raises(UserError, match=r"organs\.engine is 'best'.*lite"):
-        load("best", OPTIONS)
+        load_engine("best", OPTIONS)
     with pytest.raises(UserError, match=r"quality"):
-        load("quality", OPTIONS)  # a module of the package that is not an engine
+        load_engine("quality", OPTIONS)  # a module of the package that is not an engine
 
 
 def test_content_rectangle():
@@ -262,7 +262,7 @@ def test_engine_failure_costs_one_image(tmp_path, engine, monkeypatch):
                 raise RuntimeError("a detail that must not reach the ledger")
             return engine.segment(image)
 
-    monkeypatch.setattr(segment_organs, "load", lambda *_: Fails())
+    monkeypatch.setattr(segment_organs, "load_engine", lambda *_: Fails())
     pictures = good_pictures() | {"fails": next(iter(good_pictures().values()))}
     verdicts = run(tmp_path, write_frames(tmp_path / "frames.h5", pictures))
     assert verdicts == dict.fromkeys(good_pictures(), "") | {"fails": "engine_failure"}

@@ -20,7 +20,7 @@ from cxr.base.hdf5 import Shard
 from cxr.base.vocabulary import ORGAN_LABELS
 from cxr.geometry.affine import fit_affine, to_frame
 from cxr.imaging.organs import chexmask_table
-from cxr.imaging.organs.engine import load
+from cxr.imaging.organs.engine import load_engine
 from cxr.imaging.organs.outline import fill
 from cxr.imaging.phantom.chest import sample
 from organs_runs import OPTIONS, verdicts_of, write_frames
@@ -232,7 +232,7 @@ def test_a_damaged_shard_of_rows_is_told(tmp_path, good):
     for content in (whole[: len(whole) // 2], b"", b"dicom_id\n"):
         path = tmp_path / "rows.csv.gz"
         path.write_bytes(content)
-        engine = load("chexmask", OPTIONS, Setup(own={"table": "", "min_dice": 0.7}, files={"rows": str(path)}))
+        engine = load_engine("chexmask", OPTIONS, Setup(own={"table": "", "min_dice": 0.7}, files={"rows": str(path)}))
         with pytest.raises(errors.StoreError, match=rf"^{path} is missing or damaged: delete it and run again$"):
             engine.prepare(["good"])
 

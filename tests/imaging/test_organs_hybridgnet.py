@@ -17,7 +17,7 @@ from cxr.base.errors import UserError
 from cxr.base.hdf5 import Shard
 from cxr.base.vocabulary import ORGAN_LABELS
 from cxr.geometry.affine import fit_affine, points_to_frame, points_to_original, to_frame
-from cxr.imaging.organs.engine import NoOrgans, load
+from cxr.imaging.organs.engine import NoOrgans, load_engine
 from cxr.imaging.organs.hybridgnet import square_of
 from cxr.imaging.organs.hybridgnet.net import (
     RINGS,
@@ -48,7 +48,7 @@ def random_net(tmp_path_factory) -> str:
 
 
 def engine(weights: str):
-    return load("hybridgnet", OPTIONS, Setup(files={"weights": weights}, device="cpu"))
+    return load_engine("hybridgnet", OPTIONS, Setup(files={"weights": weights}, device="cpu"))
 
 
 def chest(seed: int, shape: tuple[int, int]) -> np.ndarray:

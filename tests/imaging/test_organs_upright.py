@@ -112,7 +112,7 @@ def test_a_mirrored_film_stops_under_any_engine(shared, tmp_path, monkeypatch):
             masks[0, 100:400, 80:220] = masks[1, 100:400, 290:430] = masks[2, 250:400, 220:330] = True
             return masks
 
-    monkeypatch.setattr(segment_organs, "load", lambda *_: Anatomist())
+    monkeypatch.setattr(segment_organs, "load_engine", lambda *_: Anatomist())
     film = next(iter(films(shared, "covid").values()))
     frames = write_frames(tmp_path / "frames.h5", {"as it is": film, "mirrored": film[:, ::-1].copy()})
     verdicts = verdicts_of(tmp_path, frames)

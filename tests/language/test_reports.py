@@ -33,7 +33,7 @@ import reports_measures as measures  # noqa: E402
 import reports_scores as scores  # noqa: E402
 
 RULES = sections.load_rules(str(RESOURCES / "sections.yaml"))
-LEXICON = rules_lexicon.load(str(RESOURCES / "lexicon"))
+LEXICON = rules_lexicon.load_lexicon(str(RESOURCES / "lexicon"))
 STRUCTURE = accuracy.load_engine()
 OPTIONS = ReportsOptions(**stage_options(Settings())["reports"] | {"sections": "mimic"})
 
@@ -225,7 +225,7 @@ def test_the_schema_of_a_line_is_written_and_kept(workflow_run):
 
 def test_unknown_engine_is_one_sentence():
     with pytest.raises(UserError, match=r"reports\.engine is 'x', which does not exist: choose one of rules, vllm$"):
-        engine.load("x", None)
+        engine.load_engine("x", None)
 
 
 # ---- the stage -------------------------------------------------------------------------------------------------------

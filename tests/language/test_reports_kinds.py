@@ -19,8 +19,8 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 import reports_accuracy as accuracy  # noqa: E402
 import reports_clinical as clinical  # noqa: E402
 
-LEXICON = rules_lexicon.load(str(RESOURCES / "lexicon"))
-STRUCTURE = engine.load("rules", accuracy.EngineOptions())
+LEXICON = rules_lexicon.load_lexicon(str(RESOURCES / "lexicon"))
+STRUCTURE = engine.load_engine("rules", accuracy.EngineOptions())
 KINDS = yaml.safe_load((ROOT / "tests/support/report_kinds.yaml").read_text(encoding="utf-8"))
 ZONES = {"B": "lung base", "M": "mid zone lung", "U": "upper zone lung", "A": "apical zone lung", "": "lung"}
 SIDES = {"R": "right", "L": "left"}

@@ -16,7 +16,7 @@ from report_layouts import ENCODINGS, FINDINGS, IMPRESSION, LAYOUTS, TEXT
 
 OPTIONS = ReportsOptions(**stage_options(Settings())["reports"])
 HEADINGS = layouts.read(str(RESOURCES / "reading/headings.yaml"))
-STRUCTURE = engine.load("rules", engine.EngineOptions(str(RESOURCES / "lexicon"), "both_bases"))
+STRUCTURE = engine.load_engine("rules", engine.EngineOptions(str(RESOURCES / "lexicon"), "both_bases"))
 
 
 def section_of(path: Path, data: bytes | str, options: ReportsOptions = OPTIONS):

@@ -32,7 +32,7 @@ from cxr.workflow.params import stage_options
 from cxr.workflow.settings import Settings
 from declared_tables import tables_of
 
-LEXICON = rules_lexicon.load(language_model.LEXICON)
+LEXICON = rules_lexicon.load_lexicon(language_model.LEXICON)
 SENTENCES = ["The heart is enlarged.", "Opacity in the left base, likely pneumonia.", "No pleural effusion."]
 MODEL = ModelOptions(
     key="reports.llm.structuring", transport="server", model=language_model.MODEL, revision="", context=16384,

@@ -15,8 +15,8 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 import reports_accuracy as accuracy  # noqa: E402
 
-LEXICON = rules_lexicon.load(str(RESOURCES / "lexicon"))
-STRUCTURE = engine.load("rules", accuracy.EngineOptions())
+LEXICON = rules_lexicon.load_lexicon(str(RESOURCES / "lexicon"))
+STRUCTURE = engine.load_engine("rules", accuracy.EngineOptions())
 
 
 def tuples_of(text: str) -> list[dict]:
@@ -452,7 +452,7 @@ def test_there_are_enough_sentences():
 
 def test_effusion_without_side_can_be_left_without_labels():
     options = accuracy.EngineOptions(effusion_without_side="none")
-    (item,) = engine.load("rules", options)(["Small effusion."])
+    (item,) = engine.load_engine("rules", options)(["Small effusion."])
     assert (item["category"], item["labels"], item["block"]) == ("pleura", [], BOTH)
 
 

@@ -31,7 +31,7 @@ from cxr.reporting.agreement.compare import (
     score,
 )
 from cxr.reporting.agreement.measures import Value, false_boxes, of_boxes, of_map, of_mask
-from cxr.reporting.agreement.references import Region, distinct, in_frame, kinds, load
+from cxr.reporting.agreement.references import Region, distinct, in_frame, kinds, load_reference
 from cxr.workflow.params import references, stage_options
 from cxr.workflow.settings import read
 from declared_tables import differing
@@ -379,7 +379,7 @@ def test_a_reference_without_a_lesion_is_one_sentence(tmp_path):
     held = {"categories": [{"id": 1, "name": "rib"}], "images": [{"id": 1, "file_name": "a.png"}]}
     path.write_text(json.dumps(held | {"annotations": [{"image_id": 1, "category_id": 1, "bbox": [0, 0, 1, 1]}]}))
     with pytest.raises(UserError) as error:
-        load("agreement.references.mine.path", "coco", path, {}, "{stem}")
+        load_reference("agreement.references.mine.path", "coco", path, {}, "{stem}")
     assert str(error.value) == (
         f"agreement.references.mine.path {str(path)!r} has no label that is a lesion type: name them in its `classes`"
     )

@@ -23,7 +23,7 @@ SHAPE = (4, 4, 8, 8)
 def model(tmp_path_factory) -> nets.Nets:
     files = tiny.write_radedit(tmp_path_factory.mktemp("radedit"))
     prompts = dict.fromkeys(PROMPTS, "some.key")
-    return nets.load(folders.radedit(files), prompts, torch.float32, torch.device("cpu"))
+    return nets.load_nets(folders.radedit(files), prompts, torch.float32, torch.device("cpu"))
 
 
 def latents(seed: int, *shape: int) -> torch.Tensor:

@@ -26,7 +26,7 @@ class EngineOptions:
     files: dict = field(default_factory=dict)
 
 
-RULES = engine.load("rules", EngineOptions())
+RULES = engine.load_engine("rules", EngineOptions())
 
 
 def figure9(item: dict) -> dict:

@@ -54,7 +54,7 @@ class Nets:
         return torch.cat([self.unet(row, time, encoder_hidden_states=each).sample for row, each in rows]).float()
 
 
-def load(layout: folders.Layout, prompts: dict[str, str], dtype: torch.dtype, device: torch.device) -> Nets:
+def load_nets(layout: folders.Layout, prompts: dict[str, str], dtype: torch.dtype, device: torch.device) -> Nets:
     """Load a model and encode its prompts, {text: key of its setting}.
 
     Raises UserError for an unusable file or prompt.

@@ -51,6 +51,6 @@ class Engine:
     made_by: str
 
 
-def load(options: ParaphraseOptions, execution: dict) -> Engine:
+def load_engine(options: ParaphraseOptions, execution: dict) -> Engine:
     """Return the engine of the options. ``execution``: how a model is run. Raises UserError for an unknown name."""
     return engine_module("cxr.ils.paraphrase", options.engine).load(options, execution)

@@ -41,7 +41,7 @@ def run(*, instructions: str, wordings: str, counts_table: str, options: Paraphr
     An instruction without any usable wording keeps only its plain text. Its line says why, and the counts say how many.
     """
     rows = list(read_lines(instructions))
-    lines = reworded(rows, options, engine.load(options, execution))
+    lines = reworded(rows, options, engine.load_engine(options, execution))
     write_lines(wordings, lines, checked=True)
     table = counts(lines)
     write_table(counts_table, table, COUNTS)

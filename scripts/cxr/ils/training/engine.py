@@ -34,6 +34,6 @@ class Start(Protocol):
         ...
 
 
-def load(name: str, options: TrainingOptions, setup: Setup | None = None) -> Start:
+def load_engine(name: str, options: TrainingOptions, setup: Setup | None = None) -> Start:
     """Load an engine: the module ``cxr.ils.training.<name>`` makes one with ``load(options, setup)``."""
     return engine_module("cxr.ils.training", name).load(options, setup or Setup())

@@ -34,7 +34,7 @@ from cxr.ils.rosalia.sources import Lines, picture_source
 from cxr.ils.rosalia.tokens import Tokens
 from cxr.ils.rosalia.wordings import Drawn, Plain
 from cxr.ils.training import parts
-from cxr.ils.training.engine import TrainingOptions, load
+from cxr.ils.training.engine import TrainingOptions, load_engine
 from cxr.ils.training.fit import Course, Execution, Fit
 from cxr.ils.training.recipe import Recipe
 from cxr.ils.training.stopping import heeded
@@ -237,7 +237,7 @@ def _start(job: Job, options: TrainingOptions) -> None:
     texts = (prompt(text, line["answer"], options.conversation) for line in lines for text in told(line["instruction"]))
     making = folder.with_name("start.part")
     shutil.rmtree(making, ignore_errors=True)
-    load(options.engine, options, Setup.of(options.own, job.engine_files, job.compute)).make(making, texts)
+    load_engine(options.engine, options, Setup.of(options.own, job.engine_files, job.compute)).make(making, texts)
     making.rename(folder)
 
 

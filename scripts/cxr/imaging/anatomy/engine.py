@@ -42,7 +42,7 @@ class AnatomyEngine(Protocol):
         ...
 
 
-def load(name: str, options: AnatomyOptions, setup: Setup | None = None) -> AnatomyEngine:
+def load_engine(name: str, options: AnatomyOptions, setup: Setup | None = None) -> AnatomyEngine:
     """Load an engine with the function ``load(options, setup)`` of the module ``cxr.imaging.anatomy.<name>``.
 
     Raises UserError for an unknown name.

@@ -10,7 +10,7 @@ from cxr.base.hdf5 import FRAME_SIZE, Shard, ShardWriter
 from cxr.base.ledger import Ledger
 from cxr.base.vocabulary import ANATOMY_LABELS
 from cxr.base.workers import sift_either
-from cxr.imaging.anatomy.engine import AnatomyOptions, load
+from cxr.imaging.anatomy.engine import AnatomyOptions, load_engine
 from cxr.imaging.anatomy.organ_shift import disagreement
 
 __all__ = ["AnatomyOptions", "fault", "run_shard"]
@@ -49,7 +49,7 @@ def run_shard(
     ``files``: the engine's other input files; ``compute``: how its net is run. Raises UserError for an unknown engine
     or invalid cuts.
     """
-    engine = load(options.engine, options, Setup.of(options.own, files, compute))
+    engine = load_engine(options.engine, options, Setup.of(options.own, files, compute))
     ledger = Ledger("anatomy")
 
     def work(edited: np.ndarray, organ_masks: dict[str, np.ndarray]):

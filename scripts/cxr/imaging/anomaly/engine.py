@@ -33,7 +33,7 @@ class AnomalyEngine(Protocol):
         ...
 
 
-def load(name: str, options: AnomalyOptions, setup: Setup | None = None) -> AnomalyEngine:
+def load_engine(name: str, options: AnomalyOptions, setup: Setup | None = None) -> AnomalyEngine:
     """Load an engine with the function ``load(options, setup)`` of the module ``cxr.imaging.anomaly.<name>``.
 
     Raises UserError for an unknown name.

@@ -10,7 +10,7 @@ from cxr.base.hdf5 import FRAME_SIZE, Shard, ShardWriter
 from cxr.base.ledger import Ledger
 from cxr.base.workers import EngineFault, sift_either
 from cxr.imaging.anomaly.compose import BadMap, compose, edit_region
-from cxr.imaging.anomaly.engine import AnomalyOptions, load
+from cxr.imaging.anomaly.engine import AnomalyOptions, load_engine
 
 __all__ = ["AnomalyOptions", "run_shard"]
 
@@ -36,7 +36,7 @@ def run_shard(
     ``bad_map``, ``engine_failure``). ``files``: the engine's other input files; ``compute``: how its net is run. Raises
     UserError for an unknown engine.
     """
-    engine = load(options.engine, options, Setup.of(options.own, files, compute))
+    engine = load_engine(options.engine, options, Setup.of(options.own, files, compute))
     ledger = Ledger("anomaly")
 
     def composed(image: np.ndarray, masks: dict[str, np.ndarray], edited: np.ndarray):

@@ -50,7 +50,7 @@ class OrganEngine(Protocol):
         ...
 
 
-def load(name: str, options: OrgansOptions, setup: Setup | None = None) -> OrganEngine:
+def load_engine(name: str, options: OrgansOptions, setup: Setup | None = None) -> OrganEngine:
     """Load an engine with the function ``load(options, setup)`` of the module ``cxr.imaging.organs.<name>``.
 
     Raises UserError for an unknown name, or for an engine without a required organ.

@@ -9,7 +9,7 @@ from cxr.base.faults import Tolerance
 from cxr.base.hdf5 import FRAME_SIZE, Shard, ShardWriter
 from cxr.base.ledger import Ledger
 from cxr.base.workers import sift
-from cxr.imaging.organs.engine import NoOrgans, OrgansOptions, load
+from cxr.imaging.organs.engine import NoOrgans, OrgansOptions, load_engine
 from cxr.imaging.organs.quality import fault, posture
 
 __all__ = ["OrgansOptions", "run_shard"]
@@ -31,7 +31,7 @@ def run_shard(
     Writes ``output`` (HDF5: ``mask`` packed bool (K, 512, 512) for each accepted image) and the ledger ``excluded``.
     ``files``: the engine's other input files; ``compute``: how its net is run. Raises UserError for an unknown engine.
     """
-    engine = load(options.engine, options, Setup.of(options.own, files, compute))
+    engine = load_engine(options.engine, options, Setup.of(options.own, files, compute))
     ledger = Ledger("organs")
 
     def work(image: np.ndarray, name: str, to_original: np.ndarray, original_shape: np.ndarray):

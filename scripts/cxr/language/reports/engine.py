@@ -19,6 +19,6 @@ class EngineOptions:
     files: dict[str, str] = field(default_factory=dict)
 
 
-def load(name: str, options: EngineOptions) -> Structure:
+def load_engine(name: str, options: EngineOptions) -> Structure:
     """Return the engine's function. Raises UserError for an unknown name."""
     return engine_module("cxr.language.reports", name).load(options)

@@ -103,9 +103,9 @@ def reader_of(options: ReportsOptions, code_digest: str = "", **files: str) -> _
     settings = engine.EngineOptions(str(folder), options.effusion_without_side, files)
     return _Reader(
         options=options,
-        lexicon=rules_lexicon.load(str(folder)),
-        structure=engine.load(options.engine, settings),
-        plain=engine.load("rules", settings),
+        lexicon=rules_lexicon.load_lexicon(str(folder)),
+        structure=engine.load_engine(options.engine, settings),
+        plain=engine.load_engine("rules", settings),
         digests={"code": code_digest, "lexicon": rules_lexicon.digest(folder)},
         vocabulary=known,
         languages=language.read(str(words / "languages.yaml"), known),

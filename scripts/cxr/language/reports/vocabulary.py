@@ -108,7 +108,7 @@ def _misspelt(lexicon: str) -> set[str]:
     """Return the misspellings that the rules engine reads as words of the lexicon."""
     from cxr.language.reports.rules import lexicon as rules_lexicon
 
-    return set(rules_lexicon.load(lexicon).spelling)
+    return set(rules_lexicon.load_lexicon(lexicon).spelling)
 
 
 def _yaml(path: Path) -> dict:

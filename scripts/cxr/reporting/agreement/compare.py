@@ -31,7 +31,7 @@ from cxr.reporting.agreement.references import (
     distinct,
     in_frame,
     kinds,
-    load,
+    load_reference,
     union,
 )
 
@@ -128,7 +128,7 @@ def run_images(
 ) -> None:
     """Measure every image of one reference; inputs are lists in the order of the shards (masks: set by set)."""
     key = f"agreement.references.{options.name}.path"
-    people = load(key, options.format, reference, options.classes, options.image_id)
+    people = load_reference(key, options.format, reference, options.classes, options.image_id)
     known = {row["image_id"]: row for row in read_table(images).iter_rows(named=True)}
     gone = [(image, reason, detail) for image, reason, detail in people.left_out]
     gone += [(image, "no_image", "") for image in people.regions if image not in known]

@@ -59,7 +59,7 @@ class Reference:
     """(image, reason, detail)."""
 
 
-def load(key: str, kind: str, path: str | Path, classes: Mapping[str, str], ids: str) -> Reference:
+def load_reference(key: str, kind: str, path: str | Path, classes: Mapping[str, str], ids: str) -> Reference:
     """Read a file and map its labels and images to the cohort's names. Raises UserError for an unusable file.
 
     ``key``: the setting that names the file; ``classes``: {label: lesion type}, which overrides the format's; ``ids``:

@@ -86,5 +86,5 @@ def load(options: object, setup: Setup) -> RadEditor:
     whole = setup.files.get("folder")
     layout = folders.stable_diffusion(Path(whole), f"{KEY}.model") if whole else folders.radedit(setup.files)
     prompts = {own[name]: f"{KEY}.{name}" for name in ("prompt", "invert_prompt")} | {"": f"{KEY}.prompt"}
-    loaded = nets.load(layout, prompts, getattr(torch, own["dtype"]), device)
+    loaded = nets.load_nets(layout, prompts, getattr(torch, own["dtype"]), device)
     return RadEditor(loaded, own, setup.batch)

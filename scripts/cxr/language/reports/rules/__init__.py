@@ -11,6 +11,6 @@ def load(options) -> Structure:
 
     return partial(
         structure.structure,
-        lexicon=lexicon.load(str(options.lexicon)),
+        lexicon=lexicon.load_lexicon(str(options.lexicon)),
         unsided_effusion=options.effusion_without_side == "both_bases",
     )

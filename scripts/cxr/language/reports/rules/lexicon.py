@@ -225,7 +225,7 @@ def _entity(row: dict) -> Entity:
 
 
 @cache
-def load(folder: str) -> Lexicon:
+def load_lexicon(folder: str) -> Lexicon:
     """Read a lexicon, once per process."""
     return Lexicon(folder)
 
