@@ -31,7 +31,7 @@ DROPPED = {
     "polarity": Column(pl.String, "positive or negative."),
     "type": Column(pl.String, "basic, global or lesion_inference; null for a negative."),
     "target": Column(pl.String, "Lesion type."),
-    "reason": Column(pl.String, "Why there is no such pair; words as `snakemake explain` tells them."),
+    "reason": Column(pl.String, "Why there is no such pair."),
 }
 """Columns of the table of pairs that were not made."""
 
