@@ -19,10 +19,14 @@ OUTSIDE = 0.15  # weight of a pixel outside the lungs, where nothing must be fou
 
 
 class Chest(NamedTuple):
-    """A healthy chest around the lungs: float32 (H, W) in 0..1, bool (2, H, W) right and left lung."""
+    """A chest around the lungs: float32 (H, W) in 0..1, bool (2, H, W) right and left lung.
+
+    ``lesion``: bool (H, W) where somebody saw one, None for a film of which only the label is known, or a healthy one.
+    """
 
     image: np.ndarray
     lungs: np.ndarray
+    lesion: np.ndarray | None = None
 
 
 class Example(NamedTuple):
@@ -34,10 +38,12 @@ class Example(NamedTuple):
     weight: np.ndarray
 
 
-def stored(image: np.ndarray, lungs: np.ndarray) -> Chest:
-    """Cut a frame uint8 (H, W) with its lungs bool (2, H, W) to what is kept in memory."""
-    image, lungs = cut(image, lungs, window(lungs.any(axis=0), STORED, STORED_MARGIN), STORED)
-    return Chest(image.astype(np.float32) / 255, lungs)
+def stored(image: np.ndarray, lungs: np.ndarray, lesion: np.ndarray | None = None) -> Chest:
+    """Cut a frame uint8 (H, W) with its lungs bool (2, H, W) and lesion bool (H, W) to what is kept in memory."""
+    affine = window(lungs.any(axis=0), STORED, STORED_MARGIN)
+    masks = lungs if lesion is None else np.concatenate([lungs, lesion[None]])
+    image, masks = cut(image, masks, affine, STORED)
+    return Chest(image.astype(np.float32) / 255, masks[:2], None if lesion is None else masks[2])
 
 
 def _blur(picture: np.ndarray, sigma: float) -> np.ndarray:
@@ -65,7 +71,8 @@ def bent(chest: Chest, random: np.random.Generator) -> Chest:
     at = [(row[0] * x + row[1] * y + shift).astype(np.float32) for row, shift in zip(matrix, offset, strict=True)]
     image = cv2.remap(chest.image, *at, cv2.INTER_LINEAR)
     lungs = [cv2.remap(lung.astype(np.uint8), *at, cv2.INTER_NEAREST) > 0 for lung in chest.lungs]
-    return Chest(image, np.stack(lungs))
+    lesion = None if chest.lesion is None else cv2.remap(chest.lesion.astype(np.uint8), *at, cv2.INTER_NEAREST) > 0
+    return Chest(image, np.stack(lungs), lesion)
 
 
 def mixed(chest: Chest, other: Chest, random: np.random.Generator) -> Chest:
@@ -76,6 +83,12 @@ def mixed(chest: Chest, other: Chest, random: np.random.Generator) -> Chest:
     sigma = random.uniform(3, 7)
     fine = other.image - _blur(other.image, sigma)
     return Chest(np.clip(_blur(chest.image, sigma) + fine, 0, 1), chest.lungs)
+
+
+def mirrored(chest: Chest) -> Chest:
+    """Swap the patient's sides."""
+    lesion = None if chest.lesion is None else np.ascontiguousarray(chest.lesion[:, ::-1])
+    return Chest(np.ascontiguousarray(chest.image[:, ::-1]), np.ascontiguousarray(chest.lungs[::-1, :, ::-1]), lesion)
 
 
 def _breasts(image: np.ndarray, random: np.random.Generator) -> np.ndarray:
@@ -194,7 +207,7 @@ def example(pool: list[Chest], random: np.random.Generator) -> Example:
     if random.random() < 0.35:
         chest = mixed(chest, bent(pool[int(random.integers(len(pool)))], random), random)
     if random.random() < 0.35:
-        chest = Chest(np.ascontiguousarray(chest.image[:, ::-1]), np.ascontiguousarray(chest.lungs[::-1, :, ::-1]))
+        chest = mirrored(chest)
     healthy = disturbed(chest.image, random)
     tone = _tone(random)
     before, after = tone(healthy), tone(sick(healthy, chest.lungs, random))
@@ -207,3 +220,22 @@ def example(pool: list[Chest], random: np.random.Generator) -> Example:
     weight = np.clip(1.5 * _blur(chest.lungs.any(axis=0).astype(np.float32), 2), 0, 1)
     lungs = _shown_lungs(chest.lungs, excess, random).astype(np.float32)
     return Example(seen.image, lungs, _half(excess), OUTSIDE + (1 - OUTSIDE) * _half(weight))
+
+
+def real(chest: Chest, random: np.random.Generator) -> Example:
+    """Draw a view of one real film: what is known of it is where somebody saw a lesion, not how bright it is.
+
+    The third part is the share of each place that lies in a lesion, the fourth the lungs.
+    """
+    chest = bent(chest, random)
+    if random.random() < 0.5:
+        chest = mirrored(chest)
+    image = disturbed(chest.image, random) if random.random() < 0.5 else chest.image
+    image = _tone(random)(image)
+    if random.random() < 0.3:
+        image = _blur(image, random.uniform(0.3, 1.0))
+    grain = random.normal(0, random.uniform(0, 0.02), image.shape).astype(np.float32)
+    seen = view((image + grain) * 255, chest.lungs)
+    lesion = np.zeros(image.shape, bool) if chest.lesion is None else chest.lesion
+    inside = np.clip(1.5 * _blur(chest.lungs.any(axis=0).astype(np.float32), 2), 0, 1)
+    return Example(seen.image, seen.lungs, _half(lesion), _half(inside))

@@ -1,6 +1,7 @@
 """The X-rays that the anomaly net learns from and those it is tested on, with organ masks by the lite organ net."""
 
 import csv
+import hashlib
 import json
 import os
 from dataclasses import dataclass
@@ -10,19 +11,21 @@ from pathlib import Path
 import cv2
 import numpy as np
 
+from cxr.base.paths import RESOURCES
 from cxr.base.vocabulary import HEART, LUNGS
 from cxr.geometry.affine import fit_affine, points_to_frame, to_frame
 from cxr.geometry.boxes import clip_boxes
 from cxr.imaging.phantom import chest, lesions
 from cxr.nets.map_net import MapNet
-from cxr.workflow.code_digest import RESOURCES
 
 FRAME = 512
 SHARED = (RESOURCES.parent / os.environ.get("CXR_ILS_SHARED", "../shared")).resolve()
 CONTRADICTED = ("Normal", "No Lung Opacity / Not Normal")
 """RSNA classes beside which a box of the NIH set is no sure lesion."""
-UNUSUAL = ("00001986_006.png", "00001986_011.png")
-"""Films called "No Finding" that no normal chest should be learnt from."""
+NORMAL = ("", "Normal")
+"""RSNA classes that do not speak against "No Finding"."""
+HERE = Path(__file__).resolve().parent
+FOLDS = 3
 MAX_RATIO, MIN_SOLIDITY = 1.9, 0.85  # organ masks beyond these are wrong, and a window around them would be too
 TRUTH_LUNGS = ("lung_right", "lung_left")
 LESION_MASKS = ("ground_glass_opacity", "consolidation")
@@ -42,6 +45,8 @@ class Film:
     """bool (512, 512): union of boxes or masks, empty for a healthy film."""
     lungs: np.ndarray
     """bool (512, 512): where lesion and rest are compared (the masks above, or a radiologist's)."""
+    fold: int = -1
+    """The fold of its patient, -1 for a synthetic chest."""
 
 
 @cache
@@ -73,32 +78,105 @@ def _mask(path: Path) -> np.ndarray:
 
 
 def _boxes(row: dict) -> list[dict]:
-    return json.loads(row["nih_boxes"] or "[]") + json.loads(row["rsna_boxes"] or "[]")
-
-
-def _nih(rows: list[dict]) -> list[Film]:
-    films = []
-    for row in rows:
-        image, affine = _read(SHARED / "data" / "nih" / "images" / row["image"])
-        lesion = np.zeros(image.shape, bool)
-        for box in _boxes(row):
-            corners = np.array([[box["x"], box["y"]], [box["x"] + box["w"], box["y"] + box["h"]]])
-            x1, y1, x2, y2 = clip_boxes(points_to_frame(corners, affine).reshape(1, 4), FRAME, FRAME)[0]
-            lesion[y1:y2, x1:x2] = True
-        organs = organs_of(image)
-        films.append(Film(row["image"], row["patient_id"], image, organs, lesion, both_lungs(organs)))
-    return films
+    return json.loads(row.get("nih_boxes") or "[]") + json.loads(row.get("rsna_boxes") or "[]")
 
 
 def _rows(name: str) -> list[dict]:
     with open(SHARED / "data" / name / f"{name}.csv", encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
+        people = f"{name.split('_')[0]}:"
+        return [row | {"set": name, "patient": people + row["patient_id"]} for row in csv.DictReader(file)]
+
+
+@cache
+def _left_out() -> frozenset[str]:
+    with open(HERE / "left_out.csv", encoding="utf-8", newline="") as file:
+        return frozenset(row["image"] for row in csv.DictReader(file))
+
+
+@cache
+def chosen() -> dict[str, list[dict]]:
+    """Return the rows of every set by its name.
+
+    ``boxed``: NIH films with boxes that RSNA does not contradict; ``masked``: COVID films with radiologists' outlines
+    of ground glass or consolidation; ``healthy``: NIH films without finding that RSNA does not contradict, of patients
+    none of whose films has a box, without those of left_out.csv; ``labelled``: films of which text mining or a note
+    tells that the patient has an opacity, not where.
+    """
+    nih, covid = _rows("nih") + _rows("nih_more"), _rows("covid") + _rows("covid_more")
+    sick = {row["patient"] for row in nih if _boxes(row)}
+    free = [row for row in nih if row["patient"] not in sick]
+    masked = [row for row in covid if any(name in json.loads(row.get("masks") or "{}") for name in LESION_MASKS)]
+    found = {
+        "boxed": [row for row in nih if _boxes(row) and row["rsna_class"] not in CONTRADICTED],
+        "masked": masked,
+        "healthy": [
+            row
+            for row in free
+            if row["nih_labels"] == "No Finding" and row["rsna_class"] in NORMAL and row["image"] not in _left_out()
+        ],
+        "labelled": [row for row in free if row["nih_labels"] != "No Finding" and row["rsna_class"] not in CONTRADICTED]
+        + [row for row in covid if row not in masked and row["finding"] not in ("No Finding", "todo")],
+    }
+    return {name: sorted(rows, key=lambda row: row["image"]) for name, rows in found.items()}
+
+
+def _shuffled(patient: str) -> str:
+    return hashlib.sha256(patient.encode()).hexdigest()
+
+
+def folds() -> dict[str, int]:
+    """Return the fold of every patient, as folds.csv lists them.
+
+    By rule: in each set the patients of no earlier set, in the order of the SHA-256 of their names, take turns. A test
+    compares the rule with the list.
+    """
+    found: dict[str, int] = {}
+    for rows in chosen().values():
+        new = sorted({row["patient"] for row in rows} - set(found), key=_shuffled)
+        found |= {patient: turn % FOLDS for turn, patient in enumerate(new)}
+    return found
+
+
+def _lesion_boxes(row: dict, shape: tuple[int, int], affine: np.ndarray) -> np.ndarray:
+    lesion = np.zeros(shape, bool)
+    for box in _boxes(row):
+        corners = np.array([[box["x"], box["y"]], [box["x"] + box["w"], box["y"] + box["h"]]])
+        x1, y1, x2, y2 = clip_boxes(points_to_frame(corners, affine).reshape(1, 4), FRAME, FRAME)[0]
+        lesion[y1:y2, x1:x2] = True
+    return lesion
+
+
+def _film(row: dict) -> Film:
+    folder = SHARED / "data" / row["set"]
+    image, affine = _read(folder / "images" / row["image"])
+    organs = organs_of(image)
+    lungs, lesion = both_lungs(organs), _lesion_boxes(row, image.shape, affine)
+    masks = json.loads(row.get("masks") or "{}")
+    found = [_mask(folder / masks[name]) for name in LESION_MASKS if name in masks]
+    if found:
+        lesion = np.logical_or.reduce(found)
+        lungs = np.logical_or.reduce([_mask(folder / masks[name]) for name in TRUTH_LUNGS])
+    return Film(row["image"], row["patient"], image, organs, lesion, lungs, folds()[row["patient"]])
 
 
 def boxed(limit: int | None = None) -> list[Film]:
-    """Return the NIH films with boxes that RSNA does not contradict: never learnt from, sorted by name."""
-    rows = [row for row in _rows("nih") if _boxes(row) and row["rsna_class"] not in CONTRADICTED]
-    return _nih(sorted(rows, key=lambda row: row["image"])[:limit])
+    """Return the NIH films with boxes."""
+    return [_film(row) for row in chosen()["boxed"][:limit]]
+
+
+def masked() -> list[Film]:
+    """Return the COVID films with radiologists' outlines, compared in the lungs that they outlined."""
+    return [_film(row) for row in chosen()["masked"]]
+
+
+def healthy() -> list[Film]:
+    """Return the NIH films without finding whose lungs the organ net outlines plausibly."""
+    return [film for film in map(_film, chosen()["healthy"]) if plausible(film.organs)]
+
+
+def labelled() -> list[Film]:
+    """Return the films of which only the label is known, where the organ net finds lungs."""
+    return [film for film in map(_film, chosen()["labelled"]) if film.lungs.any()]
 
 
 def plausible(organs: dict[str, np.ndarray]) -> bool:
@@ -112,36 +190,6 @@ def plausible(organs: dict[str, np.ndarray]) -> bool:
         areas.append(cv2.contourArea(outline))
         solid.append(areas[-1] / max(1.0, cv2.contourArea(cv2.convexHull(outline))))
     return max(areas) <= MAX_RATIO * min(areas) and min(solid) >= MIN_SOLIDITY
-
-
-def healthy() -> list[Film]:
-    """Return NIH films without finding and without box, of patients none of whose films has a box."""
-    rows = _rows("nih")
-    patients = {row["patient_id"] for row in rows if _boxes(row)}
-    chosen = [
-        row
-        for row in rows
-        if row["nih_labels"] == "No Finding"
-        and row["rsna_class"] in ("", "Normal")
-        and row["patient_id"] not in patients
-        and row["image"] not in UNUSUAL
-    ]
-    return [film for film in _nih(sorted(chosen, key=lambda row: row["image"])) if plausible(film.organs)]
-
-
-def masked() -> list[Film]:
-    """Return the COVID films with radiologists' masks of ground glass or consolidation, compared in their lungs."""
-    films = []
-    for row in sorted(_rows("covid"), key=lambda row: row["image"]):
-        masks = json.loads(row["masks"] or "{}")
-        found = [_mask(SHARED / "data" / "covid" / masks[name]) for name in LESION_MASKS if name in masks]
-        if not found:
-            continue
-        image, _ = _read(SHARED / "data" / "covid" / "images" / row["image"])
-        lungs = np.logical_or.reduce([_mask(SHARED / "data" / "covid" / masks[name]) for name in TRUTH_LUNGS])
-        lesion = np.logical_or.reduce(found)
-        films.append(Film(row["image"], row["patient_id"], image, organs_of(image), lesion, lungs))
-    return films
 
 
 def phantom(seed: int, size: int = FRAME) -> chest.Chest:

@@ -55,19 +55,27 @@ class AnomalyNet(nn.Module):
 
 
 class Excess(nn.Module):
-    """What the engine runs: the mean over the picture and its mirror image, as brightness to take off.
+    """What the engine runs: the mean of some views of the picture, the nets in turn, every other view mirrored.
 
-    Where a lesion is less likely than ``floor`` nothing is taken off, where it is more likely than ``full`` all of its
-    amplitude, times ``gain``; in between the share grows in proportion.
+    One net gets both views. The first map is the suspicion: 1 where the probability of a lesion is at least ``full``,
+    and below that (probability / full) ** ``power``. The second is the brightness to take off: the suspicion times the
+    amplitude, times ``gain``.
     """
 
-    def __init__(self, net: AnomalyNet, floor: float, full: float, gain: float):
+    def __init__(self, nets: list[AnomalyNet], full: float, power: float, gain: float):
         super().__init__()
-        self.net, self.floor, self.full, self.gain = copy.deepcopy(net).eval(), floor, full, gain
+        self.nets, self.full, self.power, self.gain = nn.ModuleList(copy.deepcopy(nets)).eval(), full, power, gain
 
-    def forward(self, image: torch.Tensor, lungs: torch.Tensor) -> torch.Tensor:
-        logit, amplitude = self.net(image, lungs)
-        mirrored_logit, mirrored_amplitude = self.net(image.flip(3), lungs.flip(3).flip(1))
-        probability = (torch.sigmoid(logit) + torch.sigmoid(mirrored_logit).flip(3)) / 2
-        share = ((probability - self.floor) / (self.full - self.floor)).clamp(0, 1)
-        return self.gain * share * (amplitude + mirrored_amplitude.flip(3)) / 2
+    def forward(self, image: torch.Tensor, lungs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        image_mirrored, lungs_mirrored = image.flip(3), lungs.flip(3).flip(1)
+        probability, amplitude = [], []
+        for view in range(max(2, len(self.nets))):
+            net = self.nets[view % len(self.nets)]
+            if view % 2:
+                logit, excess = (one.flip(3) for one in net(image_mirrored, lungs_mirrored))
+            else:
+                logit, excess = net(image, lungs)
+            probability.append(torch.sigmoid(logit))
+            amplitude.append(excess)
+        suspicion = (sum(probability) / len(probability) / self.full).clamp(0, 1) ** self.power
+        return suspicion, self.gain * suspicion * (sum(amplitude) / len(amplitude))

@@ -1,17 +1,23 @@
-"""Train the lite anomaly net and write lite.onnx beside this file, or score it.
+"""Train the lite anomaly net and write lite.onnx beside this file, or measure it.
 
-    python resources/anomaly/train.py              # remake lite.onnx
-    python resources/anomaly/train.py --evaluate   # remake scores.json and print it
+    python resources/anomaly/train.py --keep FOLDER        # remake lite.onnx; keep the nets of the folds
+    python resources/anomaly/train.py --evaluate FOLDER    # measure those, write scores.json and print it
+    python resources/anomaly/train.py --tell-apart FOLDER  # can a net tell their lungs from healthy ones (torch)
 
-Training needs torch, onnx and onnxscript beside the pipeline's own packages, no GPU, one core; both need the shared
-data (``CXR_ILS_SHARED``, default ``../shared``) and resources/organs/lite.onnx. What is learnt from, and how well it
-works, is in CARD.md.
+One net is trained for each fold of patients, without their films, and measured on them. lite.onnx is the mean of these
+nets. Nets that are in FOLDER already are not trained again.
+
+Training needs torch, onnx and onnxscript beside the pipeline's own packages, no GPU, one core; all need the shared
+data (``CXR_ILS_SHARED``, default ``../shared``) and resources/organs/lite.onnx. Measuring needs the pipeline's own
+environment and no torch (but for ``--tell-apart``). A fold's net has seen no film of the fold's patients, and folds.csv
+says which those are. What is learnt from, and how well it works, is in CARD.md.
 """
 
 import argparse
 import json
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import cv2
 import numpy as np
@@ -20,70 +26,96 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[1] / "scripts"))
 sys.path.insert(0, str(HERE))
 
-import evaluate  # noqa: E402
 import films  # noqa: E402
 
 from cxr.base.vocabulary import LUNGS  # noqa: E402
-from cxr.geometry.affine import to_original  # noqa: E402
 from cxr.imaging.anomaly import lite  # noqa: E402
 from cxr.imaging.anomaly.compose import compose, edit_region  # noqa: E402
 
 SEED = 1
-STEPS, BATCH, RATE = 800, 12, 2e-3
+PAINTED_STEPS, PAINTED_RATE, PAINTED_BATCH = 450, 2e-3, 12
+"""First stage: painted lesions alone."""
+REAL_STEPS, REAL_RATE, REAL_BATCH = 400, 1e-3, (6, 2, 5)
+"""Second stage: pairs with painted lesions, healthy films as they are, films with marked lesions."""
+REAL_WEIGHT = 1.5
 PHANTOMS, PHANTOM_SHARE, PHANTOM_SEED = 240, 0.35, 1000
 VISIBLE = 0.05  # share of the picture's range from which an excess counts as a lesion
-FLOOR, FULL, GAIN = 0.10, 0.70, 2.6
-TEST_SEED, TEST_PHANTOMS = 500_000, 36
-LESIONS = ("opacity", "consolidation", "pneumonia", "atelectasis", "edema", "effusion")
+FULL, POWER, GAIN = 0.6, 1.5, 4.0
+SETS = ("boxed", "masked", "healthy")
 
 
-def pools() -> tuple[list, list]:
-    """Return the healthy chests to learn from: real films, synthetic ones."""
+def lungs_of(organs: dict[str, np.ndarray]) -> np.ndarray:
+    """Return bool (2, H, W)."""
+    return np.stack([organs[label] for label in LUNGS])
+
+
+def pools(fold: int | None) -> tuple[list, list, list]:
+    """Return the chests to learn from, none of a patient of ``fold``: healthy films, marked ones, synthetic ones."""
     from examples import stored
 
-    def lungs(organs: dict[str, np.ndarray]) -> np.ndarray:
-        return np.stack([organs[label] for label in LUNGS])
-
-    real = [stored(film.image, lungs(film.organs)) for film in films.healthy()]
+    healthy = [film for film in films.healthy() if film.fold != fold]
+    marked = [film for film in films.boxed() + films.masked() if film.fold != fold]
     synthetic = []
     for index in range(PHANTOMS):
         chest = films.phantom(PHANTOM_SEED + index, 256)
-        synthetic.append(stored(np.rint(chest.image * 255).astype(np.uint8), lungs(chest.masks)))
-    return real, synthetic
+        synthetic.append(stored(np.rint(chest.image * 255).astype(np.uint8), lungs_of(chest.masks)))
+    return (
+        [stored(film.image, lungs_of(film.organs)) for film in healthy],
+        [stored(film.image, lungs_of(film.organs), film.lesion) for film in marked if lungs_of(film.organs).any()],
+        synthetic,
+    )
 
 
-def fit(steps: int):
-    """Train on painted lesions; return the net with averaged weights."""
+def painted_loss(logit, amplitude, excess, weight):
+    """Return the loss of pairs: where the lesion is, and how bright."""
     import torch
-    from examples import example
-    from net import AnomalyNet
     from torch.nn import functional
-
-    torch.manual_seed(SEED)
-    torch.set_num_threads(1)
-    torch.use_deterministic_algorithms(True)
-    random = np.random.default_rng(SEED)
-    real, synthetic = pools()
-    print(f"{len(real)} healthy films, {len(synthetic)} synthetic chests", flush=True)
-    net = AnomalyNet().to(memory_format=torch.channels_last)
-    optimiser = torch.optim.AdamW(net.parameters(), RATE, weight_decay=1e-3)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, RATE, total_steps=steps, pct_start=0.1)
-    mean = {name: value.detach().clone() for name, value in net.state_dict().items()}
 
     def distance(found: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
         return functional.smooth_l1_loss(found, wanted, reduction="none", beta=VISIBLE)
 
-    running = 0.0
+    lesion = (excess / VISIBLE).clamp(0, 1)
+    loss = functional.binary_cross_entropy_with_logits(logit, lesion, reduction="none")
+    loss = loss + 4 * distance(torch.sigmoid(logit) * amplitude, excess) + 4 * lesion * distance(amplitude, excess)
+    return (loss * weight).sum() / weight.sum()
+
+
+def real_loss(logit, lesion, weight, share: float):
+    """Return the loss of real films, where the lesion is, times their share."""
+    from torch.nn import functional
+
+    loss = functional.binary_cross_entropy_with_logits(logit, lesion, reduction="none")
+    return share * (loss * weight).sum() / weight.sum()
+
+
+def stage(net, chests: tuple[list, list, list], random: np.random.Generator, steps: int, rate: float, batch: tuple):
+    """Train for some steps; return the weights averaged over the last of them.
+
+    ``batch``: how many pairs, healthy films and marked films a step sees.
+    """
+    import torch
+    from examples import example, real
+
+    healthy, marked, synthetic = chests
+    pairs, clean, sick = batch
+    optimiser = torch.optim.AdamW(net.parameters(), rate, weight_decay=1e-3)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, rate, total_steps=steps, pct_start=0.1)
+    mean = {name: value.detach().clone() for name, value in net.state_dict().items()}
+
+    def drawn(pool: list):
+        return real(pool[int(random.integers(len(pool)))], random)
+
     for step in range(steps):
-        pairs = [example(synthetic if random.random() < PHANTOM_SHARE else real, random) for _ in range(BATCH)]
-        image, lungs, excess, weight = (torch.from_numpy(np.stack(part)) for part in zip(*pairs, strict=True))
-        excess, weight = excess[:, None], weight[:, None]
+        seen = [example(synthetic if random.random() < PHANTOM_SHARE else healthy, random) for _ in range(pairs)]
+        seen += [drawn(healthy) for _ in range(clean)] + [drawn(marked) for _ in range(sick)]
+        image, lungs, target, weight = (torch.from_numpy(np.stack(part)) for part in zip(*seen, strict=True))
+        target, weight = target[:, None], weight[:, None]
         with torch.autocast("cpu", torch.bfloat16):
             logit, amplitude = net(image[:, None], lungs)
-        lesion = (excess / VISIBLE).clamp(0, 1)
-        loss = functional.binary_cross_entropy_with_logits(logit, lesion, reduction="none")
-        loss = loss + 4 * distance(torch.sigmoid(logit) * amplitude, excess) + 4 * lesion * distance(amplitude, excess)
-        loss = (loss * weight).sum() / weight.sum()
+        loss = painted_loss(logit[:pairs], amplitude[:pairs], target[:pairs], weight[:pairs]) * (pairs / len(seen))
+        if clean + sick:
+            share = (clean + sick) / len(seen) * REAL_WEIGHT
+            loss = loss + real_loss(logit[pairs:], target[pairs:], weight[pairs:], share)
         optimiser.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
@@ -92,93 +124,123 @@ def fit(steps: int):
         decay = min(0.99, (step + 1) / (step + 10))
         for name, value in net.state_dict().items():
             mean[name] = mean[name] * decay + value * (1 - decay) if value.is_floating_point() else value.clone()
-        running = 0.98 * running + 0.02 * loss.item()
         if step % 50 == 49:
-            print(f"step {step + 1}/{steps} loss {running / (1 - 0.98 ** (step + 1)):.3f}", flush=True)
+            print(f"step {step + 1}/{steps} loss {loss.item():.3f}", flush=True)
+    return mean
+
+
+def fit(fold: int | None):
+    """Train on the films of all patients but those of a fold; return the net with averaged weights."""
+    import torch
+    from net import AnomalyNet
+
+    torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(True)
+    chests = pools(fold)
+    print(f"{len(chests[0])} healthy films, {len(chests[1])} with lesions, {len(chests[2])} synthetic", flush=True)
+    weights: dict = {}
+    for steps, rate, batch in (
+        (PAINTED_STEPS, PAINTED_RATE, (PAINTED_BATCH, 0, 0)),
+        (REAL_STEPS, REAL_RATE, REAL_BATCH),
+    ):
+        torch.manual_seed(SEED)
+        net = AnomalyNet().to(memory_format=torch.channels_last)
+        net.load_state_dict(weights or net.state_dict())
+        weights = stage(net, chests, np.random.default_rng(SEED), steps, rate, batch)
     averaged = AnomalyNet()
-    averaged.load_state_dict(mean)
+    averaged.load_state_dict(weights)
     return averaged.eval()
 
 
-def export(net, path: Path) -> None:
-    """Write the net as ONNX (opset 17, float32)."""
+def export(nets: list, path: Path) -> None:
+    """Write the mean of some nets as ONNX (opset 17, float32)."""
     import onnx
     import torch
     from net import Excess
 
     torch.onnx.export(
-        Excess(net, FLOOR, FULL, GAIN).eval(),
+        Excess(nets, FULL, POWER, GAIN).eval(),
         (torch.zeros(1, 1, lite.SIDE, lite.SIDE), torch.zeros(1, 2, lite.SIDE, lite.SIDE)),
         str(path),
         opset_version=17,
         input_names=["image", "lungs"],
-        output_names=["excess"],
+        output_names=["suspicion", "excess"],
         dynamo=False,
     )
     model = onnx.load(str(path))
-    notes = {"floor": FLOOR, "full": FULL, "gain": GAIN, "licence": "see CARD.md"}
+    notes = {"full": FULL, "power": POWER, "gain": GAIN, "licence": "see CARD.md"}
     for key, value in notes.items():
         model.metadata_props.add(key=key, value=str(value))
     onnx.save(model, str(path))
 
 
-def anomaly_map(editor: lite.LiteEditor):
-    """Return the engine's anomaly map as a function of a film, kept per film."""
-    kept: dict[int, np.ndarray] = {}
-
-    def of(film: films.Film) -> np.ndarray:
-        if id(film) not in kept:
-            kept[id(film)] = compose(film.image, editor.edit(film.image, film.organs), edit_region(film.organs))[1]
-        return kept[id(film)]
-
-    return of
+def fold_path(folder: Path, fold: int) -> Path:
+    """Return where the net of a fold is kept as the engine runs it."""
+    return folder / f"fold{fold}.onnx"
 
 
-def template_map(healthy: list[films.Film]):
-    """Return the simplest model of the normal chest: brighter than the mean healthy film, in lung coordinates."""
+def kept(folder: Path, fold: int):
+    """Return the net of a fold, trained if its weights are not in ``folder`` yet, and write it as ONNX too."""
+    import torch
+    from net import AnomalyNet
 
-    def seen(film: films.Film) -> tuple[lite.View, np.ndarray]:
-        lungs = np.stack([film.organs[label] for label in LUNGS])
-        affine = lite.window(lungs.any(axis=0))
-        return lite.view(*lite.cut(film.image, lungs, affine)), affine
-
-    mean = np.mean([seen(film)[0].image for film in healthy], axis=0)
-
-    def of(film: films.Film) -> np.ndarray:
-        found, affine = seen(film)
-        excess = np.clip(found.image - mean, 0, 1).astype(np.float32) * 255
-        return np.rint(to_original(excess, affine, film.image.shape, nearest=False)).astype(np.uint8)
-
-    return of
+    weights = folder / f"fold{fold}.pt"
+    if not weights.exists():
+        torch.save(fit(fold).state_dict(), weights)
+    net = AnomalyNet()
+    net.load_state_dict(torch.load(weights))
+    export([net], fold_path(folder, fold))
+    return net
 
 
-def score() -> dict:
-    """Return every score of the card."""
+def score(folder: Path) -> dict:
+    """Return every score of the card: each film by the net that has not seen its patient."""
+    import evaluate
+
+    sets = {name: getattr(films, name)() for name in SETS}
+    editors = [lite.LiteEditor(fold_path(folder, fold)) for fold in range(films.FOLDS)]
+    every = [film for part in sets.values() for film in part]
+    edits, speed = evaluate.edits_of(every, lambda film: editors[film.fold].edit(film.image, film.organs))
+    print(f"{speed:.1f} films a second of one core's time")
+    return evaluate.table(sets, edits)
+
+
+def told_apart(folder: Path) -> dict[str, list[float]]:
+    """Return how well a net tells the lungs of sick NIH films from healthy ones, before and after the edit, by seed."""
+    import discriminator
+
+    editors = [lite.LiteEditor(fold_path(folder, fold)) for fold in range(films.FOLDS)]
+    sick = films.boxed() + [film for film in films.labelled() if film.patient.startswith("nih:")]
     healthy = films.healthy()
-    phantoms = [films.painted(TEST_SEED + 7 * i, LESIONS[i % len(LESIONS)]) for i in range(TEST_PHANTOMS)]
-    plain = [films.painted(TEST_SEED + 7 * i, "opacity") for i in range(TEST_PHANTOMS)]
-    for film, index in zip(plain, range(TEST_PHANTOMS), strict=True):
-        film.image = np.rint(films.phantom(TEST_SEED + 7 * index).image * 255).astype(np.uint8)
-        film.lesion = np.zeros_like(film.lesion)
-    sets = {"nih_boxes": films.boxed(), "covid_masks": films.masked(), "painted_phantoms": phantoms}
-    without = {"healthy_nih": healthy, "healthy_phantoms": plain}
-    return evaluate.table(sets, without, anomaly_map(lite.load(None)), template_map(healthy))
+
+    def edited(film: films.Film) -> np.ndarray:
+        return compose(film.image, editors[film.fold].edit(film.image, film.organs), edit_region(film.organs))[0]
+
+    shown = {"before": lambda film: film.image, "after": edited}
+    return {name: [discriminator.auroc(sick, healthy, one, seed) for seed in (0, 1)] for name, one in shown.items()}
 
 
 def main() -> None:
     """Parse the command line and run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--evaluate", action="store_true", help="write scores.json, do not train")
-    parser.add_argument("--steps", type=int, default=STEPS, help="training steps")
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="where the nets of the folds are kept")
+    parser.add_argument("--evaluate", type=Path, metavar="FOLDER", help="measure them and write scores.json")
+    parser.add_argument("--tell-apart", type=Path, metavar="FOLDER", help="tell their lungs from healthy ones")
     parser.add_argument("--output", type=Path, default=HERE / "lite.onnx", help="file to write the net to")
     arguments = parser.parse_args()
     cv2.setNumThreads(1)
-    if not arguments.evaluate:
-        export(fit(arguments.steps), arguments.output)
+    if arguments.evaluate:
+        result = json.dumps(score(arguments.evaluate), indent=1)
+        (HERE / "scores.json").write_text(result + "\n", encoding="utf-8")
+        print(result)
         return
-    result = json.dumps(score(), indent=1)
-    (HERE / "scores.json").write_text(result + "\n", encoding="utf-8")
-    print(result)
+    if arguments.tell_apart:
+        print(json.dumps(told_apart(arguments.tell_apart)))
+        return
+    with TemporaryDirectory() as folder:
+        keep = arguments.keep or Path(folder)
+        keep.mkdir(parents=True, exist_ok=True)
+        export([kept(keep, fold) for fold in range(films.FOLDS)], arguments.output)
 
 
 if __name__ == "__main__":

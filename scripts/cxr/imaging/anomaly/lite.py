@@ -1,10 +1,12 @@
-"""The embedded counterfactual engine: a small net that estimates and subtracts the brightness of lesions.
+"""The embedded counterfactual engine: a small net that estimates and removes the brightness of lesions.
 
-The net receives only the lungs, stretched to a square. It predicts how much brighter each pixel is than in a healthy
-chest, in units of the image's own range of grey levels; this excess is subtracted. It was trained on healthy X-rays,
-real and synthetic, with painted lesions (resources/anomaly).
+The net receives only the lungs, stretched to a square. It predicts how surely each pixel is of a lesion and how much
+brighter that makes it, in units of the image's own range of grey levels; :mod:`cxr.imaging.anomaly.restore` removes it.
+It was trained on healthy X-rays, real and synthetic, with painted lesions, and on X-rays on which radiologists marked
+lesions (resources/anomaly).
 """
 
+from pathlib import Path
 from typing import NamedTuple
 
 import cv2
@@ -13,6 +15,8 @@ import numpy as np
 from cxr.base.paths import RESOURCES
 from cxr.base.vocabulary import LUNGS
 from cxr.geometry.affine import to_frame, to_original
+from cxr.imaging.anomaly.compose import edit_region
+from cxr.imaging.anomaly.restore import restored
 from cxr.nets import onnx
 
 RESOURCE_FILES = ("anomaly/lite.onnx",)
@@ -25,7 +29,7 @@ TRIM = 0.01
 SIGMA = 1.2
 """Blur of the input in its pixels: the net was trained on painted lesions and must not detect brush strokes."""
 PERCENTILES = (1.0, 99.0)
-"""Percentiles of the window's grey levels that span the net's unit."""
+"""Percentiles of the grey levels in the lungs' hull that span the net's unit."""
 
 
 class View(NamedTuple):
@@ -57,36 +61,53 @@ def cut(image: np.ndarray, lungs: np.ndarray, affine: np.ndarray, side: int = SI
     return to_frame(image, affine, side), np.stack(masks)
 
 
+def hull(lungs: np.ndarray) -> np.ndarray:
+    """Return bool (H, W): the convex hull of the lungs, bool (2, H, W); everything where there are none."""
+    points = cv2.findNonZero(lungs.any(axis=0).astype(np.uint8))
+    if points is None:
+        return np.ones(lungs.shape[1:], bool)
+    filled = np.zeros(lungs.shape[1:], np.uint8)
+    cv2.fillConvexPoly(filled, cv2.convexHull(points), 1)
+    return filled > 0
+
+
 def view(picture: np.ndarray, lungs: np.ndarray) -> View:
-    """Scale a cropped image (side, side), in grey levels, to the net's input."""
+    """Scale a cropped image (side, side), in grey levels, to the net's input.
+
+    ``lungs`` bool (2, side, side): the range is that of their hull, which no arm, collar or black border changes.
+    """
     picture = np.asarray(picture, np.float32)
-    low, high = np.percentile(picture, PERCENTILES)
+    low, high = np.percentile(picture[hull(lungs)], PERCENTILES)
     span = max(float(high - low), 2.5)
     scaled = np.clip((cv2.GaussianBlur(picture, (0, 0), SIGMA) - np.float32(low)) / np.float32(span), -0.1, 1.1)
     return View(scaled, lungs.astype(np.float32), span)
 
 
 class LiteEditor:
-    """Subtracts the excess brightness that the net finds in the lungs."""
+    """Removes what the net finds too bright in the lungs."""
 
-    def __init__(self):
-        self.path = RESOURCES / RESOURCE_FILES[0]
+    def __init__(self, path: str | Path = RESOURCES / RESOURCE_FILES[0]):
+        self.path = Path(path)
         onnx.session(self.path)
 
-    def excess(self, image: np.ndarray, organs: dict[str, np.ndarray]) -> np.ndarray:
-        """Return float32 (H, W) >= 0: grey levels by which each pixel is brighter than in health."""
+    def found(self, image: np.ndarray, organs: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+        """Return two float32 (H, W): how surely each pixel is of a lesion, 0..1, and the grey levels it adds, >= 0."""
         lungs = np.stack([organs[label] for label in LUNGS])
         if not lungs.any():
-            return np.zeros(image.shape, np.float32)
+            return np.zeros(image.shape, np.float32), np.zeros(image.shape, np.float32)
         affine = window(lungs.any(axis=0))
         seen = view(*cut(image, lungs, affine))
-        found = onnx.run(self.path, image=seen.image[None, None], lungs=seen.lungs[None])[0][0, 0]
-        coarse = affine * np.array([SIDE / found.shape[1], SIDE / found.shape[0], 1.0])
-        return to_original(found * np.float32(seen.span), coarse, image.shape, nearest=False)
+        suspicion, excess = onnx.run(self.path, image=seen.image[None, None], lungs=seen.lungs[None])
+        coarse = affine * np.array([SIDE / suspicion.shape[3], SIDE / suspicion.shape[2], 1.0])
+        maps = suspicion[0, 0], excess[0, 0] * np.float32(seen.span)
+        return tuple(to_original(one, coarse, image.shape, nearest=False) for one in maps)
 
     def edit(self, image: np.ndarray, organs: dict[str, np.ndarray]) -> np.ndarray:
         """Return the image without lesions, float32 (512, 512), of a uint8 frame and {label: bool (512, 512)}."""
-        return image.astype(np.float32) - self.excess(image, organs)
+        lungs = np.logical_or.reduce([organs[label] for label in LUNGS])
+        if not lungs.any():
+            return image.astype(np.float32)
+        return restored(image, edit_region(organs), lungs, *self.found(image, organs))
 
 
 def load(options: object, setup: object = None) -> LiteEditor:
