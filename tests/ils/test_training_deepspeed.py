@@ -274,7 +274,7 @@ def test_the_launcher_passes_on_that_it_is_to_stop(tmp_path, given, monkeypatch,
         os.kill(os.getpid(), warning)
 
     threading.Thread(target=once_it_runs, daemon=True).start()
-    with pytest.raises(UserError, match=r"^training was told to stop .* of 160 is written down"):
+    with pytest.raises(UserError, match=r"^training was told to stop .* of 160 is saved"):
         train(tmp_path, given, made)
     assert checkpointed(tmp_path) > 0
 
