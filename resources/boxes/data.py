@@ -43,14 +43,33 @@ CHANCES = {
 AIRSPACE = ("opacity", "consolidation", "pneumonia")
 BANDS = ((0.0, 1.0), (0.0, 1.0), (0.0, 0.40), (0.15, 0.40), (0.15, 0.68), (0.40, 0.68), (0.40, 1.0), (0.68, 1.0))
 """Parts of a lung, from apex (0) to base (1), that a lesion is painted into."""
-NOT_HEALTHY = (1986,)
-"""Patients whose "No Finding" is contradicted by the picture: one hemithorax is opaque."""
+NOT_HEALTHY = Path(__file__).with_name("not_healthy.csv")
+"""Films whose "No Finding" is contradicted by the picture, with the reason: looked at before any detection."""
+NORMAL = "Normal"
+TEXT_MINED = {
+    "Pneumonia": "Lung Opacity",
+    "Consolidation": "Consolidation",
+    "Infiltration": "Infiltration",
+    "Atelectasis": "Atelectasis",
+    "Edema": "ILD",
+    "Fibrosis": "ILD",
+    "Effusion": "Pleural effusion",
+    "Nodule": "Nodule/Mass",
+    "Mass": "Nodule/Mass",
+    "Cardiomegaly": "Cardiomegaly",
+}
+"""Classes that a label of NIH's text mining says a film holds somewhere."""
+ABSENT = ("Atelectasis", "ILD", "Pleural effusion", "Nodule/Mass", "Cardiomegaly")
+"""Classes that a film does not hold where the text mining names none of theirs; airspace disease has too many names."""
 OPACITY_LABELS = ("Pneumonia", "Infiltrate", "Lung Opacity")
 
 
 @dataclass
 class Sample:
-    """One picture uint8 (256, 256), its boxes in cells, what is known about it, and whose it is."""
+    """One picture uint8 (256, 256), its boxes in cells, what is known about it, and whose it is.
+
+    ``known``: class indices of which all boxes are given; ``film``: of others, whether the film holds the class.
+    """
 
     image: np.ndarray
     boxes: list[tuple]
@@ -58,6 +77,7 @@ class Sample:
     kind: str
     name: str = ""
     known: list[int] = field(default_factory=lambda: list(range(len(CLASSES))))
+    film: dict[int, bool] = field(default_factory=dict)
 
 
 @dataclass
@@ -69,6 +89,8 @@ class Chest:
     left: np.ndarray
     patient: str
     boxes: list[tuple] = field(default_factory=list)
+    kind: str = ""
+    name: str = ""
 
 
 def shrink(image: np.ndarray) -> np.ndarray:
@@ -119,18 +141,50 @@ def real(folder: Path) -> list[Sample]:
     return found
 
 
-def healthy(folder: Path, organs: Path) -> list[Chest]:
-    """Return the NIH images without a finding, that RSNA does not contradict, with their lungs."""
-    net = MapNet(organs)
+def more(folder: Path) -> list[dict]:
+    """Return the rows of the films without boxes, sorted by name."""
+    return pl.read_csv(folder / "nih_more.csv").sort("image").rows(named=True)
+
+
+def healthy(nih: Path, nih_more: Path, organs: Path) -> list[Chest]:
+    """Return the films without a finding, with their lungs, of both folders.
+
+    Kinds: "boxed set" and "text-mined" (No Finding by NIH, not contradicted by RSNA) and "RSNA normal" (whatever NIH
+    says). Those of :data:`NOT_HEALTHY` are left out, and those whose lungs the organ net does not see.
+    """
+    net, found = MapNet(organs), []
+    wrong = set(pl.read_csv(NOT_HEALTHY)["image"])
+    boxed = [("boxed set", nih, row) for row in pl.read_csv(nih / "nih.csv").sort("image").iter_rows(named=True)]
+    for kind, folder, row in boxed + [("text-mined", nih_more, row) for row in more(nih_more)]:
+        without = row["nih_labels"] == "No Finding" and row["rsna_class"] in (None, NORMAL)
+        normal = kind == "text-mined" and row["rsna_class"] == NORMAL
+        if not (without or normal) or Path(row["image"]).stem in wrong:
+            continue
+        image = _read(folder / "images" / row["image"])
+        masks = dict(zip(net.labels, net.masks(image), strict=True))
+        right, left = masks["right lung"], masks["left lung"]
+        if min(right.sum(), left.sum()) > 0.03 * FRAME**2:
+            picture, patient = image.astype(np.float32) / 255, str(row["patient_id"])
+            kind = "RSNA normal" if normal else kind
+            found.append(Chest(picture, right, left, patient, kind=kind, name=row["image"]))
+    return found
+
+
+def labelled(folder: Path) -> list[Sample]:
+    """Return the films that are known as wholes alone: by NIH's text mining, and by RSNA where it saw no opacity."""
     found = []
-    for row in pl.read_csv(folder / "nih.csv").sort("image").iter_rows(named=True):
-        without = row["nih_labels"] == "No Finding" and row["rsna_class"] in (None, "Normal")
-        if without and row["patient_id"] not in NOT_HEALTHY:
-            image = _read(folder / "images" / row["image"])
-            masks = dict(zip(net.labels, net.masks(image), strict=True))
-            right, left = masks["right lung"], masks["left lung"]
-            if min(right.sum(), left.sum()) > 0.03 * FRAME**2:
-                found.append(Chest(image.astype(np.float32) / 255, right, left, str(row["patient_id"])))
+    for row in more(folder):
+        if row["nih_labels"] == "No Finding" or row["rsna_class"] == NORMAL:
+            continue
+        names = {TEXT_MINED[label] for label in row["nih_labels"].split("|") if label in TEXT_MINED}
+        film = {CLASSES.index(name): True for name in names} | {
+            CLASSES.index(name): False for name in ABSENT if name not in names
+        }
+        clear = row["rsna_class"] is not None  # No Lung Opacity / Not Normal
+        if clear:
+            film.pop(0, None)
+        image, known = shrink(_read(folder / "images" / row["image"])), [0] if clear else []
+        found.append(Sample(image, [], str(row["patient_id"]), "film", row["image"], known, film))
     return found
 
 

@@ -14,6 +14,7 @@ from cxr.base.tables import read_table
 from cxr.base.vocabulary import BOX_CLASSES
 from cxr.detection.grid import decode, select
 from cxr.geometry.affine import fit_affine
+from cxr.geometry.boxes import box_iou
 from cxr.imaging.boxes import lite, table
 from cxr.imaging.boxes.detect_boxes import SCHEMA, run_shard
 from cxr.imaging.boxes.engine import BoxesOptions, load_engine
@@ -36,6 +37,7 @@ def options(**changes) -> BoxesOptions:
         "nms_iou": 0.5,
         "max_boxes": 100,
         "excluded_classes": EXCLUDED,
+        "own": {"region_iou": 0.5},
     }
     return BoxesOptions(**(plain | changes))
 
@@ -62,6 +64,25 @@ def test_selection_keeps_the_floor_and_drops_what_has_no_area():
     assert found.tolist() == [0.3, 0.001]
     assert classes.tolist() == [0, 0]
     assert len(select(boxes, confidence, **CHOICE | {"most": 1})[0]) == 1
+
+
+def test_a_region_has_one_box_the_best_of_its_classes():
+    """IoU of the first two boxes 0.6, of the third with the first 0.5: 60 of 100, and 2/3 of 150, columns."""
+    boxes = np.zeros((3, 1, 2, 4))
+    boxes[0, 0] = [[0, 0, 100, 100], [300, 300, 400, 400]]
+    boxes[1, 0] = [[0, 0, 100, 60], [300, 300, 400, 350]]
+    boxes[2, 0] = [[0, 0, 90, 100], [0, 0, 0, 0]]
+    confidence = np.array([[[0.4, 0.5]], [[0.6, 0.6]], [[0.9, 0.3]]])
+    own = select(boxes, confidence, **CHOICE)
+    assert own[2].tolist() == [2, 1, 1, 0, 0]
+    kept = select(boxes, confidence, **CHOICE, across=0.5)
+    # the heart (2) beats 0 (0.9) and 1 (0.545); of the lower pair the overlap is 0.5, which is not above it
+    assert list(zip(kept[1].tolist(), kept[2].tolist(), strict=True)) == [(0.9, 2), (0.6, 1), (0.5, 0)]
+    assert kept[0].tolist() == [[0, 0, 90, 100], [300, 300, 400, 350], [300, 300, 400, 400]]
+    apart = select(boxes, confidence, **CHOICE, across=0.5, apart=[2])
+    assert list(zip(apart[1].tolist(), apart[2].tolist(), strict=True)) == [(0.9, 2), (0.6, 1), (0.6, 1), (0.5, 0)]
+    assert select(boxes, confidence, **CHOICE, across=1.0)[2].tolist() == own[2].tolist()
+    assert select(boxes, confidence, **CHOICE | {"most": 2}, across=0.5)[1].tolist() == [0.9, 0.6]
 
 
 # engines by name
@@ -266,11 +287,37 @@ def test_a_table_of_other_images_is_warned_of_with_counts(frames, tmp_path, capl
 
 
 def test_excluded_classes_only_mark(frames, tmp_path):
-    every = run(frames, tmp_path, excluded_classes=[])
-    some = run(frames, tmp_path, excluded_classes=["Lung Opacity"])
+    """Within a class; an excluded one makes no box of another go, so suppression across the classes is off here."""
+    every = run(frames, tmp_path, excluded_classes=[], own={"region_iou": 1.0})
+    some = run(frames, tmp_path, excluded_classes=["Lung Opacity"], own={"region_iou": 1.0})
     assert every["kept"].all()
     assert every.drop("kept").equals(some.drop("kept"))
     assert (some["kept"] == (some["class_name"] != "Lung Opacity")).all()
+
+
+def overlaps(found: pl.DataFrame) -> np.ndarray:
+    """Overlap of every pair of boxes of different classes in one image."""
+    pairs = []
+    for rows in found.partition_by("image_id"):
+        iou = box_iou(*[rows.select("x1", "y1", "x2", "y2").to_numpy()] * 2)
+        names = rows["class_name"].to_numpy()
+        pairs.append(iou[names[:, None] < names[None]])
+    return np.concatenate(pairs)
+
+
+def test_one_region_one_box(frames, tmp_path):
+    one = run(frames, tmp_path, max_boxes=1000).filter("kept")
+    assert overlaps(one).max() <= 0.5
+    several = run(frames, tmp_path, max_boxes=1000, own={"region_iou": 1.0}).filter("kept")
+    assert overlaps(several).max() > 0.5
+    # the best box of a picture stays, and nothing is moved
+    assert (
+        one.group_by("image_id")
+        .agg(pl.col("confidence").max())
+        .sort("image_id")
+        .equals(several.group_by("image_id").agg(pl.col("confidence").max()).sort("image_id"))
+    )
+    assert one.join(several, on=one.columns, how="anti").is_empty()
 
 
 # what the lite engine finds

@@ -11,7 +11,7 @@ from conftest import ROOT
 from cxr.base.errors import UserError
 from cxr.detection import training, weights
 from cxr.detection.grid import Grid, decode, select
-from cxr.detection.net import Detector, assign, loss, overlap
+from cxr.detection.net import PRESENT, Detector, assign, film_loss, loss, overlap
 from cxr.detection.proposals import Found, above, in_frame, thinned
 from cxr.detection.training import Batch, Recipe
 from cxr.geometry.boxes import box_iou
@@ -101,6 +101,42 @@ def test_a_positive_cell_counts_as_its_class_says():
     assert first > 1e-3
 
 
+def test_what_is_known_of_whole_pictures_moves_their_best_cells_alone():
+    """Class 0 is in picture 0, class 1 is not in picture 2; of each the four largest logits learn it, as one mean."""
+    logit = torch.linspace(-3, 3, 3 * 2 * 16).reshape(3, 2, 4, 4).requires_grad_()
+    value = film_loss(logit, [{0: True}, {}, {1: False}])
+    value.backward()
+    moved = logit.grad.flatten(2)
+    assert moved[1].abs().sum() == moved[0, 1].abs().sum() == moved[2, 0].abs().sum() == 0
+    assert (moved[0, 0, :12] == 0).all()
+    assert (moved[2, 1, :12] == 0).all()
+    there, not_there = (logit.detach().flatten(2)[where][-4:].mean().sigmoid().item() for where in ((0, 0), (2, 1)))
+    assert moved[0, 0, 12:].tolist() == pytest.approx([(there - PRESENT) / 2 / 4] * 4)
+    assert moved[2, 1, 12:].tolist() == pytest.approx([not_there / 2 / 4] * 4)
+    ideal = np.log(PRESENT / (1 - PRESENT))
+    at_best = film_loss(torch.full((1, 1, 4, 4), ideal), [{0: True}])
+    assert at_best < film_loss(torch.full((1, 1, 4, 4), ideal + 0.1), [{0: True}])
+    assert at_best < film_loss(torch.full((1, 1, 4, 4), ideal - 0.1), [{0: True}])
+
+
+def test_labels_of_whole_pictures_teach_a_class():
+    """The dark squares have no box, only a word for the picture: the net still tells pictures with one from others."""
+
+    def draw(random: np.random.Generator) -> Batch:
+        batch = drawn(random)
+        kinds = [one[0][0] for one in batch.boxes]
+        boxes = [one if kind == 0 else [] for one, kind in zip(batch.boxes, kinds, strict=True)]
+        return Batch(batch.pictures, boxes, [[0]] * 8, [{1: kind == 1} for kind in kinds])
+
+    trained = training.fit(net(), draw, RECIPE, 3)
+    batch = drawn(np.random.default_rng(99))
+    with torch.no_grad():
+        best = trained(torch.from_numpy(np.stack(batch.pictures))[:, None])[0][:, 1].flatten(1).max(dim=1).values
+    dark = np.array([one[0][0] == 1 for one in batch.boxes])
+    assert 0 < dark.sum() < 8
+    assert best[dark].min() > best[~dark].max()
+
+
 def test_a_training_learns_and_is_the_same_to_the_byte():
     told = []
     trained = training.fit(net(), drawn, RECIPE, 3, lambda update, value: told.append((update, value)))
@@ -131,6 +167,9 @@ def test_calibration_is_the_share_of_hits():
     slope, offset = training.platt(told, random.random(20_000) < truth)
     assert slope == pytest.approx(0.5, abs=0.02)
     assert offset == pytest.approx(0.5, abs=0.05)
+    hit = random.random(20_000) < truth
+    twice = training.platt(np.repeat(told, 2), np.repeat(hit, 2))
+    assert training.platt(told, hit, np.full(20_000, 2.0)) == pytest.approx(twice, abs=1e-6)
 
 
 def test_a_file_of_weights_gives_what_the_net_gives(tmp_path):

@@ -4,7 +4,7 @@ Each grid cell has one logit per class and, per group of classes, the distances 
 sides of the box, in cells.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,17 +52,29 @@ def decode(distance: np.ndarray, groups: Sequence[int], side: int) -> np.ndarray
 
 
 def select(
-    boxes: np.ndarray, confidence: np.ndarray, *, floor: float, iou: float, most: int
+    boxes: np.ndarray,
+    confidence: np.ndarray,
+    *,
+    floor: float,
+    iou: float,
+    most: int,
+    across: float = 1.0,
+    apart: Collection[int] = (),
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Select among decoded boxes (classes, rows, columns, 4) with confidences (classes, rows, columns).
 
     Returns boxes (N, 4), confidences (N,) and class indices (N,), best first, rounded, and none without area:
-    confidence at least ``floor``, non-maximum suppression within each class above ``iou``, at most ``most`` boxes.
+    confidence at least ``floor``, non-maximum suppression within each class above ``iou``, then across the classes
+    above ``across``, at most ``most`` boxes. The classes ``apart`` take no part in the second suppression.
     """
     classes, rows, columns = np.nonzero(confidence >= floor)
     boxes = boxes[classes, rows, columns].round(PIXEL_DIGITS)
     confidence = confidence[classes, rows, columns].astype(np.float64).round(CONFIDENCE_DIGITS)
     solid = np.nonzero((boxes[:, 2] > boxes[:, 0]) & (boxes[:, 3] > boxes[:, 1]) & (confidence >= floor))[0]
     best = solid[preference(boxes[solid], confidence[solid], classes[solid])[: CANDIDATES * most]]
-    chosen = best[suppress(boxes[best], confidence[best], classes[best], iou, most)]
+    chosen = best[suppress(boxes[best], confidence[best], classes[best], iou)]
+    if across < 1:
+        region = np.where(np.isin(classes[chosen], list(apart)), classes[chosen], -1)
+        chosen = chosen[suppress(boxes[chosen], confidence[chosen], region, across)]
+    chosen = chosen[:most]
     return boxes[chosen], confidence[chosen], classes[chosen]

@@ -4,6 +4,8 @@ The net is anchor-free like FCOS: a cell near the middle of a box learns the box
 target is the IoU of the predicted box (quality focal loss), so that confidence expresses localization quality.
 """
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -14,6 +16,10 @@ WIDTHS = (16, 32, 56, 96, 128)
 """Channels of the embedded detector's net, at 1/2 to 1/32 of the image's size."""
 RADIUS = 1.5
 """A cell is positive if its centre lies in the box and at most this many cells from the box's centre."""
+PEAK = 4
+"""Number of cells, those with the largest logits, that represent a class of a whole image."""
+PRESENT = 0.6
+"""Target of these cells where an image's label names the class: about the IoU that boxes reach."""
 
 
 class Block(nn.Module):
@@ -137,3 +143,14 @@ def loss(
     gap = (quality - torch.sigmoid(logit)).abs() ** 2
     focal = F.binary_cross_entropy_with_logits(logit, quality, reduction="none") * gap * weight * target["weight"]
     return focal.sum() / positive.sum().clamp(1) + 1.5 * sides
+
+
+def film_loss(logit: Tensor, films: Sequence[dict[int, bool]]) -> Tensor:
+    """Mean cross-entropy of classes that whole pictures are said to hold or not to hold, without a box.
+
+    ``logit`` (N, classes, cells, cells); ``films``: of each picture {class index: whether it is there}, some empty.
+    """
+    peak = logit.flatten(2).topk(PEAK, dim=2).values.mean(dim=2)
+    pairs = [(image, label, PRESENT * there) for image, film in enumerate(films) for label, there in film.items()]
+    images, labels, wanted = (list(column) for column in zip(*pairs, strict=True))
+    return F.binary_cross_entropy_with_logits(peak[images, labels], torch.tensor(wanted))

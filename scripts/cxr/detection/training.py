@@ -1,6 +1,6 @@
 """The detector's training loop, its calibration, and the export of both to a weights file (PyTorch)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from cxr.detection.net import Detector, assign, loss
+from cxr.detection.net import Detector, assign, film_loss, loss
 from cxr.detection.weights import Card
 
 
@@ -19,7 +19,8 @@ class Recipe:
 
     updates: number of weight updates; rate: highest learning rate, reached after the fraction ``warmup`` of the
     updates; decay: weight decay; clip: largest gradient norm; memory: decay of the running mean of the weights per
-    update (smaller in the first updates); importance: weight of a positive cell of each class.
+    update (smaller in the first updates); importance: weight of a positive cell of each class; film: weight of the
+    labels of whole images.
     """
 
     updates: int
@@ -29,17 +30,20 @@ class Recipe:
     clip: float
     memory: float
     importance: tuple[float, ...]
+    film: float = 0.5
 
 
 class Batch(NamedTuple):
     """Images float32 (size, size) in 0..1; per image its boxes, (class index, x1, y1, x2, y2) in cells, and ``known``.
 
     ``known``: the class indices that the image's labels cover; the image does not enter the loss of the others.
+    ``films``: labels of the whole image, without a box: {class index: whether it is there}.
     """
 
     pictures: list[np.ndarray]
     boxes: list[list[tuple]]
     known: list[list[int]]
+    films: Sequence[dict[int, bool]] = ()
 
 
 FEW = 20
@@ -84,6 +88,8 @@ def fit(
         target = assign(batch.boxes, batch.known, net.grid)
         given = net(image.to(memory_format=torch.channels_last))
         value = loss(*given, target, net.grid, recipe.importance)
+        if any(batch.films):
+            value = value + recipe.film * film_loss(given[0], batch.films)
         optimiser.zero_grad()
         value.backward()
         nn.utils.clip_grad_norm_(net.parameters(), recipe.clip)
@@ -98,16 +104,20 @@ def fit(
     return averaged.eval()
 
 
-def platt(confidence: np.ndarray, hit: np.ndarray) -> tuple[float, float]:
-    """Fit slope and offset on the logit so that the sigmoid is the fraction of hits (weak prior: slope 1)."""
+def platt(confidence: np.ndarray, hit: np.ndarray, weights: np.ndarray | None = None) -> tuple[float, float]:
+    """Fit slope and offset on the logit so that the sigmoid is the fraction of hits (weak prior: slope 1).
+
+    All arrays (N,); ``weights``: weight of each box, 1 by default.
+    """
     logit = np.log(confidence / (1 - confidence))
     x, y = torch.from_numpy(logit), torch.from_numpy(hit.astype(np.float64))
+    each = torch.from_numpy(np.ones(len(hit)) if weights is None else weights)
     line = torch.tensor([1.0, 0.0], dtype=torch.float64, requires_grad=True)
     optimiser = torch.optim.LBFGS([line], max_iter=200, line_search_fn="strong_wolfe")
 
     def step() -> torch.Tensor:
         optimiser.zero_grad()
-        value = nn.functional.binary_cross_entropy_with_logits(x * line[0] + line[1], y, reduction="sum")
+        value = nn.functional.binary_cross_entropy_with_logits(x * line[0] + line[1], y, each, reduction="sum")
         value = value + 2.0 * (line[0] - 1) ** 2 + 0.1 * line[1] ** 2
         value.backward()
         return value

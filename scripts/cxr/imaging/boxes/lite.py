@@ -24,6 +24,7 @@ class LiteEngine:
     def __init__(self, options: BoxesOptions):
         self.weights, self.options = Weights(WEIGHTS), options
         self.trained = self.weights.grid.classes
+        self.apart = [index for index, name in enumerate(self.trained) if name in options.excluded_classes]
 
     def predict(self, image: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return all boxes (classes, rows, columns, 4) in frame pixels and confidences (classes, rows, columns)."""
@@ -31,8 +32,15 @@ class LiteEngine:
 
     def detect(self, image: np.ndarray, image_id: str, to_original: np.ndarray) -> Detections:
         """See :class:`cxr.imaging.boxes.engine.BoxEngine`."""
-        own = self.options
-        boxes, confidence, classes = select(*self.predict(image), floor=own.floor, iou=own.nms_iou, most=own.max_boxes)
+        options = self.options
+        boxes, confidence, classes = select(
+            *self.predict(image),
+            floor=options.floor,
+            iou=options.nms_iou,
+            most=options.max_boxes,
+            across=options.own["region_iou"],
+            apart=self.apart,
+        )
         return Detections(boxes, confidence, [self.trained[index] for index in classes])
 
 

@@ -224,6 +224,16 @@ class Anatomy(Section):
         return self
 
 
+class LiteBoxes(Section):
+    """The engine lite of the boxes."""
+
+    region_iou: Share = key(
+        0.5,
+        "Overlap (IoU) above which the weaker of two boxes of different classes is dropped, so that a region has one "
+        "box; 1: none. Excluded classes neither go nor make others go. Algorithm 1 does not compare classes.",
+    )
+
+
 class Ultralytics(Section):
     """The engine ultralytics."""
 
@@ -260,6 +270,7 @@ class Boxes(Section):
         "lite: a small detector on the CPU; table: boxes from elsewhere (boxes.table); ultralytics: any YOLO "
         "checkpoint; scaled_yolov4: the public five-fold ensemble for VinBigData.",
     )
+    lite: LiteBoxes = key(LiteBoxes, "Settings of the engine lite.")
     ultralytics: Ultralytics = key(Ultralytics, "Settings of the engine ultralytics.")
     scaled_yolov4: ScaledYolov4 = key(ScaledYolov4, "Settings of the engine scaled_yolov4.")
     table: str | None = key(None, "CSV or Parquet: image_id, x1, y1, x2, y2, confidence, class_name (engine table).")
