@@ -53,8 +53,13 @@ SILENT = (1.0, -40.0)
 """Line of a class that is never given."""
 
 
-def fit(net: Detector, pools: dict[str, list[Sample]], schedule: tuple[int, float], seed: int, note: str) -> Detector:
-    """Train on batches mixed from the pools as MIX says; return a net of the running mean of the weights."""
+def fit(
+    net: Detector, pools: dict[str, list[Sample]], schedule: tuple[int, float], seed: int, note: str, fast: bool = False
+) -> Detector:
+    """Train on batches mixed from the pools as MIX says; return a net of the running mean of the weights.
+
+    ``fast``: convolutions in bfloat16.
+    """
     steps, rate = schedule
     names = np.repeat([name for name in MIX if name in pools], [MIX[name] for name in MIX if name in pools])
     losses = []
@@ -70,7 +75,7 @@ def fit(net: Detector, pools: dict[str, list[Sample]], schedule: tuple[int, floa
         if step % 100 == 0:
             print(f"{note} {step}/{steps} loss {np.mean(losses[-100:]):.3f}", flush=True)
 
-    recipe = Recipe(steps, rate, decay=1e-2, warmup=0.15, clip=5.0, memory=0.99, importance=IMPORTANCE)
+    recipe = Recipe(steps, rate, decay=1e-2, warmup=0.15, clip=5.0, memory=0.99, importance=IMPORTANCE, bfloat16=fast)
     return training.fit(net, draw, recipe, seed, tell)
 
 
@@ -179,7 +184,7 @@ def train_all(
     def tuned(name: str, seed: int, without: int | None) -> Detector:
         def make() -> Detector:
             pools = {name: [s for s in pool if fold_of(s) != without] for name, pool in known._asdict().items()}
-            return fit(twin(base), pools | {"phantom": phantoms()}, TUNE, seed, name)
+            return fit(twin(base), pools | {"phantom": phantoms()}, TUNE, seed, name, fast=True)
 
         return kept(keep, name, make)
 

@@ -1,13 +1,19 @@
 """Organs lie in the picture and in the body: constructed frames, a cut phantom, and real films cut at the apices."""
 
+import json
+from dataclasses import replace
+
 import cv2
 import numpy as np
+import polars as pl
+import pytest
 
-from cxr.base.vocabulary import LUNGS
+from cxr.base.vocabulary import CARDIOMEDIASTINUM, LUNGS
 from cxr.geometry.affine import fit_affine, to_frame
 from cxr.imaging.organs.body import inside, mended
 from cxr.imaging.organs.engine import load
 from cxr.imaging.phantom.chest import sample
+from cxr.metrics.masks import dice, overlap
 from cxr.nets.map_net import MapNet
 from cxr.workflow.code_digest import RESOURCES
 from organs_runs import OPTIONS
@@ -88,3 +94,28 @@ def test_real_films_cut_at_the_apices(shared):
         assert (raw & ~shown).sum() > 0.001 * raw.sum(), name
         assert not (found & ~cv2.dilate(shown.astype(np.uint8), np.ones((3, 3))).astype(bool)).any(), name
         assert (found & shown).sum() >= 0.98 * (raw & shown).sum(), name
+
+
+def test_the_lung_behind_the_heart_is_a_convention(shared):
+    """With it the masks are like the radiologists', without it like the automatic ones of visible lungs."""
+    with_it, without = (load("lite", replace(OPTIONS, own={"behind_heart": behind})) for behind in (True, False))
+    folder, scores = shared / "data" / "covid", {}
+    for row in pl.read_csv(folder / "covid.csv").iter_rows(named=True):
+        files = json.loads(row["masks"] or "{}")
+        by_people = "cardiomediastinum" in files
+        names = ("lung_right", "lung_left") if by_people else tuple(files)
+        picture = cv2.imread(str(folder / "images" / row["image"]), cv2.IMREAD_GRAYSCALE)
+        affine = fit_affine(picture.shape, 512, "pad")
+        drawn = [cv2.imread(str(folder / files[name]), cv2.IMREAD_GRAYSCALE) > 127 for name in names]
+        truth = to_frame(np.logical_or.reduce(drawn).astype(np.uint8), affine, 512, nearest=True) > 0
+        for engine in (with_it, without):
+            masks = engine.segment(to_frame(picture, affine, 512), "i", affine, picture.shape)
+            found = lungs_of(masks, engine.labels)
+            assert engine is with_it or not (found & masks[engine.labels.index(CARDIOMEDIASTINUM)]).any()
+            scores.setdefault((by_people, engine is with_it), []).append(dice(*overlap(found, truth)))
+    means = {key: float(np.mean(values)) for key, values in scores.items()}
+    assert [len(scores[key]) for key in ((True, True), (False, True))] == [18, 20]
+    # the card's table, on films that the net saw
+    assert means == pytest.approx(
+        {(True, True): 0.954, (True, False): 0.868, (False, True): 0.855, (False, False): 0.929}, abs=0.002
+    )

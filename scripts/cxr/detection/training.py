@@ -20,7 +20,7 @@ class Recipe:
     updates: number of weight updates; rate: highest learning rate, reached after the fraction ``warmup`` of the
     updates; decay: weight decay; clip: largest gradient norm; memory: decay of the running mean of the weights per
     update (smaller in the first updates); importance: weight of a positive cell of each class; film: weight of the
-    labels of whole images.
+    labels of whole images; bfloat16: whether convolutions run in it, nearly twice as fast.
     """
 
     updates: int
@@ -31,6 +31,7 @@ class Recipe:
     memory: float
     importance: tuple[float, ...]
     film: float = 0.5
+    bfloat16: bool = False
 
 
 class Batch(NamedTuple):
@@ -86,7 +87,9 @@ def fit(
         batch = draw(random)
         image = torch.from_numpy(np.stack(batch.pictures))[:, None]
         target = assign(batch.boxes, batch.known, net.grid)
-        given = net(image.to(memory_format=torch.channels_last))
+        with torch.autocast("cpu", torch.bfloat16, enabled=recipe.bfloat16):
+            given = net(image.to(memory_format=torch.channels_last))
+        given = tuple(part.float() for part in given)
         value = loss(*given, target, net.grid, recipe.importance)
         if any(batch.films):
             value = value + recipe.film * film_loss(given[0], batch.films)

@@ -1,12 +1,16 @@
 """The embedded organ engine: a small U-Net on the CPU (resources/organs; made by its train.py).
 
-The net learnt whole lungs, so where a film is cut it draws beyond the film: that is taken off.
+The net learnt whole lungs, so where a film is cut it draws beyond the film: that is taken off. It learnt them as
+radiologists outline them, with what lies behind the heart: a setting takes that off too.
 """
 
 import numpy as np
 
 from cxr.base.paths import RESOURCES
+from cxr.base.vocabulary import CARDIOMEDIASTINUM, LUNGS
+from cxr.geometry.components import largest
 from cxr.imaging.organs.body import inside, mended
+from cxr.imaging.organs.engine import OrgansOptions
 from cxr.imaging.organs.quality import content_rectangle
 from cxr.nets.map_net import MapNet
 
@@ -16,7 +20,8 @@ RESOURCE_FILES = ("organs/lite.onnx",)
 class LiteOrgans:
     """Right lung, left lung, heart and cardiomediastinum, one connected region each."""
 
-    def __init__(self):
+    def __init__(self, behind_heart: bool):
+        self.behind_heart = behind_heart
         self._net = MapNet(RESOURCES / RESOURCE_FILES[0])
         self.labels = self._net.labels
 
@@ -25,9 +30,18 @@ class LiteOrgans:
     ) -> np.ndarray:
         """Return bool (4, 512, 512); see :class:`cxr.imaging.organs.engine.OrganEngine`."""
         rectangle = content_rectangle(to_original, original_shape, image.shape[0])
-        return mended(self._net.masks(image), inside(image, rectangle))
+        masks = mended(self._net.masks(image), inside(image, rectangle))
+        return masks if self.behind_heart else visible(masks, self.labels)
 
 
-def load(options: object, setup: object = None) -> LiteOrgans:
-    """Load the engine; it has no settings of its own."""
-    return LiteOrgans()
+def visible(masks: np.ndarray, labels: tuple[str, ...]) -> np.ndarray:
+    """Return the masks bool (K, H, W) with the lungs ending at the cardiomediastinum, one region each."""
+    middle = masks[labels.index(CARDIOMEDIASTINUM)]
+    return np.stack(
+        [largest(mask & ~middle) if label in LUNGS else mask for label, mask in zip(labels, masks, strict=True)]
+    )
+
+
+def load(options: OrgansOptions, setup: object = None) -> LiteOrgans:
+    """Load the engine."""
+    return LiteOrgans(options.own["behind_heart"])

@@ -94,6 +94,16 @@ class Chexmask(Section):
     min_dice: Share = key(0.7, "Smallest estimated Dice (column Dice RCA (Mean)), else no_lungs.", source=AUTHORS)
 
 
+class LiteOrgans(Section):
+    """The engine lite of the organs."""
+
+    behind_heart: bool = key(
+        True,
+        "Whether a lung mask holds the lung behind heart and mediastinum, as radiologists outlined it; false: it ends "
+        "at the mask cardiomediastinum, as in sets of visible lungs.",
+    )
+
+
 class Organs(Section):
     """Right lung, left lung and heart of the image."""
 
@@ -102,6 +112,7 @@ class Organs(Section):
         "lite: a small U-Net on the CPU; hybridgnet: the paper's net with the CheXmask weights; chexmask: the masks of "
         "the CheXmask database.",
     )
+    lite: LiteOrgans = key(LiteOrgans, "Settings of the engine lite.")
     chexmask: Chexmask = key(Chexmask, "Settings of the engine chexmask.")
     max_mirrored: Share = key(
         0.95, "Probability of a mirrored image above which it is excluded as heart_on_right; 1: never."
