@@ -23,34 +23,28 @@ import torch
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parents[1] / "scripts")]
 
+import calibrate  # noqa: E402
 import data  # noqa: E402
 import measure  # noqa: E402
 from data import Sample  # noqa: E402
-from measure import CONFIDENCE, HIT, Line, Output, any_class, detect, of_class  # noqa: E402
+from measure import Line, Output, any_class, detect, of_class  # noqa: E402
 from net import CLASSES, IMPORTANCE, LAYOUT  # noqa: E402
 
 from cxr.base.seeds import stable_hash  # noqa: E402
 from cxr.detection import training  # noqa: E402
 from cxr.detection.net import Detector  # noqa: E402
-from cxr.detection.training import Batch, Recipe, platt, twin  # noqa: E402
-from cxr.geometry.boxes import box_iou  # noqa: E402
-from cxr.metrics.boxes import match  # noqa: E402
+from cxr.detection.training import Batch, Recipe, twin  # noqa: E402
 
 SEED = 7
 FOLDS = 3
 BATCH = 16
 PHANTOMS, MORE_PHANTOMS, PAINTED, CALIBRATION, TEST = 1500, 300, 900, 80, 100
+CALIBRATED = 300
+"""Painted films that the calibration looks at."""
 PRETRAIN, TUNE = (1600, 2e-3), (450, 8e-4)
 MIX = {"nih": 4, "painted": 4, "healthy": 3, "film": 2, "phantom": 3}
 """Parts of a batch: films with boxes, painted lesions, films without a finding, films with labels alone, phantoms."""
 LICENCE = "academic, non-commercial use only (RSNA boxes), see CARD.md"
-OWN_CLASS = ("Lung Opacity", "Nodule/Mass", "Cardiomegaly")
-UNSEEN = ("Consolidation", "Infiltration", "Atelectasis", "ILD", "Pleural effusion", "Nodule/Mass")
-"""Classes of which no real lesion was seen: their confidence is lowered where healthy X-rays reach CONFIDENCE."""
-QUIET, FOUND = 0.95, 0.5
-"""Share of the healthy films that stay under CONFIDENCE, and of painted lesions that must reach it, else silence."""
-SILENT = (1.0, -40.0)
-"""Line of a class that is never given."""
 
 
 def fit(
@@ -108,46 +102,6 @@ def outputs(net: Detector, samples: list[Sample], fold: int = -1) -> list[Output
     return found
 
 
-def calibration(raw: list[Output], labels: list[int]) -> dict[int, tuple[float, float]]:
-    """Fit the calibration of the given classes on the nets' outputs for films they did not see.
-
-    A box of OWN_CLASS hits if it overlaps a true one of its class by HIT; any other if it overlaps any lesion so,
-    because Algorithm 1 does not compare classes. Films without a true box weigh as much, all together, as those with.
-    """
-    plain = np.ones(len(CLASSES)), np.zeros(len(CLASSES))
-    films, lines = [detect(output, plain, across=1.0) for output in raw], {}
-    for label in labels:
-        chosen = [of_class(film, label) for film in films]
-        if CLASSES[label] not in OWN_CLASS:
-            chosen = [(*one[:2], any_class(film)[2]) for one, film in zip(chosen, films, strict=True)]
-        hits = [match(boxes, truth, HIT)[0] for boxes, _, truth in chosen]
-        with_lesion = np.array([len(film.truth) > 0 for film in films])
-        evenly = with_lesion.sum() / max((~with_lesion).sum(), 1)
-        weights = [np.full(len(hit), 1.0 if lesion else evenly) for hit, lesion in zip(hits, with_lesion, strict=True)]
-        confidence = np.clip(np.concatenate([confidence for _, confidence, _ in chosen]), 1e-6, 1 - 1e-6)
-        lines[label] = platt(confidence, np.concatenate(hits), np.concatenate(weights))
-    return lines
-
-
-def lowered(line: tuple[float, float], label: int, healthy: list[Output], painted: list[Output]) -> tuple[float, float]:
-    """Lower a class's line until QUIET of the healthy films stay under CONFIDENCE.
-
-    A class of which fewer than FOUND of the painted lesions then reach it is silenced.
-    """
-    both = np.ones(len(CLASSES)), np.zeros(len(CLASSES))
-    both[0][label], both[1][label] = line
-    noise = [of_class(detect(output, both, across=1.0), label)[1].max(initial=1e-6) for output in healthy]
-    best = []
-    for output in painted:
-        boxes, confidence, truth = of_class(detect(output, both, across=1.0), label)
-        best += [confidence[row >= HIT].max(initial=1e-6) for row in box_iou(truth, boxes)]
-    level = np.quantile(noise, QUIET)
-    if np.mean(np.array(best) > level) < FOUND:
-        return SILENT
-    slope, offset = line
-    return slope, min(offset, np.log(CONFIDENCE / (1 - CONFIDENCE)) - slope * np.log(level / (1 - level)))
-
-
 class Films(NamedTuple):
     """What is learnt from and measured on: films with boxes, without a finding, painted, with labels alone."""
 
@@ -191,27 +145,13 @@ def train_all(
     for fold in range(FOLDS):
         net = tuned(f"fold{fold}", SEED + fold, fold)
         for name, pool in known._asdict().items():
-            found[name] += outputs(net, [s for s in pool if fold_of(s) == fold], fold)
+            some = pool[:CALIBRATED] if name == "painted" else pool
+            found[name] += outputs(net, [s for s in some if fold_of(s) == fold], fold)
     return lambda: tuned("final", SEED + 50, None), found
 
 
-def all_lines(found: dict[str, list[Output]], phantoms: list[Output], without: int | None = None) -> Line:
-    """Fit every class without one fold: Lung Opacity on real films alone, the others on painted ones too.
-
-    Then lower the UNSEEN classes on healthy films.
-    """
-    seen = {name: [output for output in pool if output.fold != without] for name, pool in found.items()}
-    real = seen["nih"] + seen["healthy"]
-    lines = calibration(real, [0]) | calibration(real + seen["painted"] + phantoms, list(range(1, len(CLASSES))))
-    for label in map(CLASSES.index, UNSEEN):
-        lines[label] = lowered(lines[label], label, seen["healthy"], seen["painted"] + phantoms)
-    both = np.array([lines[label] for label in range(len(CLASSES))])
-    return both[:, 0], both[:, 1]
-
-
-def held_out_scores(found: dict[str, list[Output]], phantoms: list[Output]) -> dict:
-    """Score the films of every fold, calibrated without it."""
-    lines = [all_lines(found, phantoms, fold) for fold in range(FOLDS)]
+def held_out_scores(found: dict[str, list[Output]], lines: list[Line]) -> dict:
+    """Score the films of every fold, calibrated without it (``lines``: of each fold)."""
     nih = [detect(output, lines[output.fold]) for output in found["nih"]]
     report = {
         "NIH boxes, Lung Opacity": measure.table(nih, lambda film: of_class(film, 0)),
@@ -221,7 +161,7 @@ def held_out_scores(found: dict[str, list[Output]], phantoms: list[Output]) -> d
     report["healthy"] = measure.healthy_table([film for _, film in healthy])
     for kind in sorted({kind for kind, _ in healthy}):
         report[f"healthy, {kind}"] = measure.healthy_table([film for other, film in healthy if other == kind])
-    return report | {"text-mined labels": measure.told_apart(found["film"], found["healthy"], lines[0])}
+    return report | {"text-mined labels": measure.told_apart(found["film"], found["healthy"], calibrate.PLAIN)}
 
 
 def phantom_scores(found: list[Output], line: Line) -> dict:
@@ -252,8 +192,10 @@ def main() -> None:
     make, found = train_all(base, known, keep)
     final = make()
     phantoms = outputs(final, data.phantoms(CALIBRATION, SEED + 1))
-    report = held_out_scores(found, phantoms)
-    slope, offset = line = all_lines(found, phantoms)
+    pools = {name: calibrate.seen(found[name]) for name in ("nih", "healthy", "painted")}
+    drawn = calibrate.seen(phantoms)
+    report = held_out_scores(found, [calibrate.lines(pools, drawn, fold) for fold in range(FOLDS)])
+    slope, offset = line = calibrate.lines(pools, drawn)
     report |= phantom_scores(outputs(final, data.phantoms(TEST, SEED + 2)), line)
     outside = [detect(one, line) for one in outputs(final, data.external(shared / "data" / "covid"))]
     report["COVID-19 films, any class"] = measure.table(outside, any_class)
