@@ -11,7 +11,7 @@ import pytest
 from cxr.base.vocabulary import CARDIOMEDIASTINUM, LUNGS
 from cxr.geometry.affine import fit_affine, to_frame
 from cxr.imaging.organs.body import inside, mended
-from cxr.imaging.organs.engine import load
+from cxr.imaging.organs.engine import load_engine
 from cxr.imaging.phantom.chest import sample
 from cxr.metrics.masks import dice, overlap
 from cxr.nets.map_net import MapNet
@@ -72,7 +72,7 @@ def test_a_phantom_cut_above_the_apices_has_no_lung_beyond_the_film():
     top = int(np.flatnonzero((chest.masks["right lung"] | chest.masks["left lung"]).any(axis=1))[0]) + 40
     picture = np.round(chest.image[top : top + 360] * 255).astype(np.uint8)
     affine = fit_affine(picture.shape, 512, "pad")
-    image, engine = to_frame(picture, affine, 512), load("lite", OPTIONS)
+    image, engine = to_frame(picture, affine, 512), load_engine("lite", OPTIONS)
     shown = to_frame(np.ones_like(picture), affine, 512, nearest=True) > 0
     raw = lungs_of(MapNet(RESOURCES / "organs" / "lite.onnx").masks(image), engine.labels)
     found = lungs_of(engine.segment(image, "i", affine, picture.shape), engine.labels)
@@ -82,7 +82,7 @@ def test_a_phantom_cut_above_the_apices_has_no_lung_beyond_the_film():
 
 
 def test_real_films_cut_at_the_apices(shared):
-    engine, net = load("lite", OPTIONS), MapNet(RESOURCES / "organs" / "lite.onnx")
+    engine, net = load_engine("lite", OPTIONS), MapNet(RESOURCES / "organs" / "lite.onnx")
     for name in CUT:
         folder = shared / "data" / ("covid" if name == CUT[0] else "covid_more")
         picture = cv2.imread(str(folder / "images" / name), cv2.IMREAD_GRAYSCALE)
@@ -98,7 +98,7 @@ def test_real_films_cut_at_the_apices(shared):
 
 def test_the_lung_behind_the_heart_is_a_convention(shared):
     """With it the masks are like the radiologists', without it like the automatic ones of visible lungs."""
-    with_it, without = (load("lite", replace(OPTIONS, own={"behind_heart": behind})) for behind in (True, False))
+    with_it, without = (load_engine("lite", replace(OPTIONS, own={"behind_heart": behind})) for behind in (True, False))
     folder, scores = shared / "data" / "covid", {}
     for row in pl.read_csv(folder / "covid.csv").iter_rows(named=True):
         files = json.loads(row["masks"] or "{}")
