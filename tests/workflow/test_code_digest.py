@@ -97,8 +97,11 @@ def test_every_module_tells_two_of_its_statements_apart():
         tree = ast.parse(path.read_text(encoding="utf-8"))
         for node in ast.walk(tree):
             if isinstance(node, ast.stmt) and not isinstance(node, ast.Expr | ast.FunctionDef | ast.ClassDef):
-                theirs.add(ast.dump(node))
                 ours.add("\n".join(code_meaning._words(node)))
+                for call in ast.walk(node):  # a column's sentence and unit only document
+                    if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "Column":
+                        call.args, call.keywords = call.args[:1], []
+                theirs.add(ast.dump(node))
     assert len(ours) == len(theirs) > 1000
 
 
