@@ -4,7 +4,7 @@
 # make real         the same workflow on the real X-rays of CXR_ILS_SHARED
 # make openi        the real reports of Open-i, and which of its images are frontal, into openi/ (docs/getting-started/openi.md)
 # make mimic-plan   jobs, seconds and memory at the size of MIMIC-CXR, on a cohort without pixels (docs/reference/scale.md; 5 min)
-# make train        remake the weights of the lite engines from the data of CXR_ILS_SHARED (torch, about an hour)
+# make train        remake the weights of the lite engines from the data of CXR_ILS_SHARED (torch, about two hours)
 # make accuracy LABELLED=reports.jsonl [CASES=sentences.jsonl] CLINICAL=texts.jsonl [UNREAD=5]   how well reports are
 #                   read (docs/reference/benchmarks.md): LABELLED, CLINICAL or both
 # make vllm         the language models' path for real: vLLM on the CPU with a small model trained on the spot (10 min)
@@ -88,11 +88,12 @@ format: test-setup
 	$(BIN)/ruff format .
 	$(BIN)/snakefmt Snakefile rules
 
-# in this order: the lungs of the organ net serve the other two
-train: .venv-training/stamp
+# in this order: the lungs of the organ net serve the next two; the last learns from the whole workflow with all of them
+train: .venv-training/stamp $(VENV)/test.stamp
 	.venv-training/bin/python resources/organs/train.py
 	.venv-training/bin/python resources/anomaly/train.py
 	.venv-training/bin/python resources/boxes/train.py
+	$(BIN)/python resources/rosalia/train.py --work .rosalia --cores $(CORES)
 
 .venv-training/stamp: requirements/training.in
 	$(PYTHON) -m venv .venv-training

@@ -48,32 +48,6 @@ rule training_run:
         "../../scripts/job.py"
 
 
-# A published model without training, which is asked and scored like a trained one.
-rule training_untrained:
-    input:
-        unpack(lambda wildcards: PLAN.starts[wildcards.run]),
-    output:
-        model=directory("results/training/{run}/model"),
-    log:
-        "logs/training/{run}.untrained.log",
-    benchmark:
-        "results/benchmarks/training/{run}.untrained.tsv"
-    wildcard_constraints:
-        run="|".join(map(re.escape, PLAN.published)) or "$^",
-    conda:
-        "../../envs/training-rosalia.yaml"
-    threads: 1
-    resources:
-        mem_mb=megabytes(8000),
-        runtime=minutes(60),
-    params:
-        **job("ils.training.untrained.run_untrained"),
-    message:
-        "Published model {wildcards.run}, without training"
-    script:
-        "../../scripts/job.py"
-
-
 rule training_curves:
     input:
         updates="results/training/{run}/updates.tsv",
@@ -101,55 +75,6 @@ rule training_curves:
         **job("ils.training.curves.run_curves"),
     message:
         "Curves of the training {wildcards.run}"
-    script:
-        "../../scripts/job.py"
-
-
-# The model in the layout of the published checkpoints, for code written for LISA: made by its path.
-rule training_published:
-    input:
-        model="results/training/{run}/model",
-        base=lambda wildcards: PLAN.starts[wildcards.run].get("lisa", []),
-    output:
-        published=directory("results/training/{run}/published"),
-    log:
-        "logs/training/{run}.published.log",
-    benchmark:
-        "results/benchmarks/training/{run}.published.tsv"
-    conda:
-        "../../envs/inference.yaml"
-    threads: 1
-    resources:
-        mem_mb=megabytes(16000),
-        runtime=minutes(60),
-    params:
-        **job("ils.training.export_lisa.run_published"),
-    message:
-        "Model {wildcards.run} in the layout of LISA"
-    script:
-        "../../scripts/job.py"
-
-
-# SAM of the model in the layout of SAM's own file: made by its path.
-rule training_sam:
-    input:
-        model="results/training/{run}/model",
-    output:
-        sam="results/training/{run}/sam.safetensors",
-    log:
-        "logs/training/{run}.sam.log",
-    benchmark:
-        "results/benchmarks/training/{run}.sam.tsv"
-    conda:
-        "../../envs/inference.yaml"
-    threads: 1
-    resources:
-        mem_mb=megabytes(8000),
-        runtime=minutes(20),
-    params:
-        **job("ils.training.export_lisa.run_sam"),
-    message:
-        "SAM of the model {wildcards.run} in its own layout"
     script:
         "../../scripts/job.py"
 

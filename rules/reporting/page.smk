@@ -95,7 +95,9 @@ rule page_index:
     params:
         **job("reporting.page.make_page.run"),
         thresholds=PLAN.build,
-        engines={stage: PLAN.options[stage]["engine"] for stage in ("reports", "organs", "anomaly", "anatomy", "boxes")},
+        engines={
+            stage: PLAN.engines[stage] for stage in ("reports", "organs", "anomaly", "anatomy", "boxes", "training")
+        },
         source=PLAN.settings.cohort.source,
         extras=lambda wildcards: present(PLAN.shown),
     message:

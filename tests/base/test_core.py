@@ -530,8 +530,13 @@ def test_own_weights_are_those_that_the_engines_read_with_the_licence_of_their_c
     assert (upright.file.name, upright.used_by) == ("upright.onnx", ["organs"])
     assert upright.licence.startswith("no restrictions")
     assert organs.licence.startswith("non-commercial use only: made from pictures under CC BY-NC-SA")
-    every = lite_weights.weights_of(dict.fromkeys(("organs", "anatomy", "anomaly", "boxes"), "lite"))
-    assert [weights.used_by for weights in every] == [["organs", "anatomy"], ["anomaly"], ["boxes"], ["organs"]]
+    stages = ("organs", "anatomy", "anomaly", "boxes", "training")
+    every = lite_weights.weights_of(dict.fromkeys(stages, "lite"))
+    assert [weights.used_by for weights in every] == [
+        ["organs", "anatomy"], ["anomaly"], ["boxes"], ["training"], ["organs"],
+    ]  # fmt: skip
+    assert every[3].file == code_digest.RESOURCES / "rosalia/model.safetensors"
+    assert every[3].card == code_digest.RESOURCES / "rosalia/CARD.md"
 
 
 STOPPED = "the engine stopped with ZeroDivisionError; the first such error is in the job's log"

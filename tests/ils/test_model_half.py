@@ -14,7 +14,7 @@ from cxr.base.vocabulary import SPLITS
 from cxr.ils.dataset.mimic_ils import JSON_NAME, write_layout
 from training_runs import SIZES
 
-RECIPE = {"sizes": SIZES, "epochs": 1, "batch": 4, "micro_batch": 4, "warmup": 2}
+RECIPE = {"init": "random", "sizes": SIZES, "epochs": 1, "batch": 4, "micro_batch": 4, "warmup": 2}
 SETTINGS = SLICE | {
     "dataset": {"mimic_ils": "release", "mimic_ils_images": "images"},
     "training": {"lite": RECIPE, "runs": {"default": {}, "release": {"thresholds": "mimic_ils"}}},

@@ -18,7 +18,7 @@ from cxr.workflow.file_columns import TABLES
 from declared_tables import tables_of
 from training_runs import SIZES
 
-RECIPE = {"sizes": SIZES, "epochs": 2, "batch": 4, "micro_batch": 4, "warmup": 2}
+RECIPE = {"init": "random", "sizes": SIZES, "epochs": 2, "batch": 4, "micro_batch": 4, "warmup": 2}
 RUNS = {"default": {}, "reworded": {"paraphrases": True}}
 ASKED = SLICE | {
     "training": {"lite": RECIPE, "runs": RUNS},

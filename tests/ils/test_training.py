@@ -297,17 +297,20 @@ def test_too_many_stop_the_run_with_one_sentence(tmp_path, given, monkeypatch):
     assert not (tmp_path / "model").exists()
 
 
-def kept(folder: Path, given: dict, monkeypatch, gious: list[float], **more: object) -> tuple[dict, list[dict]]:
+def kept(
+    folder: Path, given: dict, monkeypatch, gious: list[float], n_accs: list[float] | None = None, keep: str = "giou",
+    **more: object,
+) -> tuple[dict, list[dict]]:  # fmt: skip
     """Train with given scores; return the weights that were written, and those there were at each look."""
-    looks, values = [], iter(gious)
+    looks, values, others = [], iter(gious), iter(n_accs or [0.0] * len(gious))
 
     def scores(model, *_):
         looks.append({name: value.clone() for name, value in model.state_dict().items()})
-        return Scores(next(values), 0.0, 0.0)
+        return Scores(next(values), 0.0, next(others))
 
     with monkeypatch.context() as patched:
         patched.setattr(fit, "scores", scores)
-        train(folder, given, options({"lora": {"rank": 0}}, **more))
+        train(folder, given, options({"lora": {"rank": 0}, "keep": keep}, **more))
     return Rosalia.from_pretrained(folder / "model").state_dict(), looks
 
 
@@ -322,6 +325,22 @@ def same(one: dict, other: dict) -> bool:
 def test_the_best_epoch_is_kept_and_without_a_score_the_last(tmp_path, given, monkeypatch, gious, best):
     found, looks = kept(tmp_path, given, monkeypatch, gious)
     assert [same(found, look) for look in looks] == [number == best for number in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("keep", "gious", "n_accs", "best", "values"),
+    [
+        ("giou", [0.5, 0.4, 0.3], [0.0, 0.4, 0.9], 0, [0.5, 0.4, 0.3]),
+        ("mean", [0.5, 0.4, 0.3], [0.0, 0.4, 0.9], 2, [0.25, 0.4, 0.6]),
+        ("mean", [0.5, 0.6, 0.3], [math.nan] * 3, 1, [0.5, 0.6, 0.3]),
+        ("mean", [math.nan] * 3, [0.9, 0.5, 0.4], 2, None),
+    ],
+)
+def test_the_epoch_is_kept_by_the_rule_that_is_set(tmp_path, given, monkeypatch, keep, gious, n_accs, best, values):
+    found, looks = kept(tmp_path, given, monkeypatch, gious, n_accs, keep)
+    assert [same(found, look) for look in looks] == [number == best for number in range(3)]
+    told = read_table(tmp_path / "epochs.tsv")["value"]
+    assert told.is_nan().all() if values is None else told.to_list() == pytest.approx(values)
 
 
 def test_looks_are_as_rare_as_asked_for_but_one_is_at_the_end(tmp_path, given, monkeypatch):

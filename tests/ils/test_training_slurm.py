@@ -18,7 +18,7 @@ from whole_runs import copy_repository
 
 slow = pytest.mark.skipif("CXR_ILS_FAULTS" not in os.environ, reason="takes minutes: make test-faults")
 MODEL = "results/training/default/model"
-RECIPE = {"sizes": SIZES, "epochs": 2, "batch": 4, "micro_batch": 4, "warmup": 2}
+RECIPE = {"init": "random", "sizes": SIZES, "epochs": 2, "batch": 4, "micro_batch": 4, "warmup": 2}
 DEEPSPEED = ROOT / ".venv-deepspeed/bin/python"
 WAITS = """
 from cxr.ils.training import fit

@@ -7,10 +7,12 @@ from typing import NamedTuple
 
 from cxr.base.paths import RESOURCES
 
-RESOURCE_FILES = ("organs/CARD.md", "anomaly/CARD.md", "boxes/CARD.md", "organs/UPRIGHT.md", "organs/lite.onnx",
-                  "anomaly/lite.onnx", "boxes/lite.onnx", "organs/upright.onnx")  # fmt: skip
-READ_BY = {"organs": ("organs", "anatomy"), "anomaly": ("anomaly",), "boxes": ("boxes",)}
-"""{folder of ``resources/``: stages whose engine ``lite`` reads the weights in it}."""
+RESOURCE_FILES = ("organs/CARD.md", "anomaly/CARD.md", "boxes/CARD.md", "rosalia/CARD.md", "organs/UPRIGHT.md",
+                  "organs/lite.onnx", "anomaly/lite.onnx", "boxes/lite.onnx", "rosalia/model.safetensors",
+                  "organs/upright.onnx")  # fmt: skip
+READ_BY = {"organs/lite.onnx": ("organs", "anatomy"), "anomaly/lite.onnx": ("anomaly",), "boxes/lite.onnx": ("boxes",),
+           "rosalia/model.safetensors": ("training",)}  # fmt: skip
+"""{file in ``resources/``: the stages whose engine ``lite`` reads it}; its card lies beside it."""
 
 
 class Weights(NamedTuple):
@@ -24,8 +26,8 @@ class Weights(NamedTuple):
 
 def weights_of(engines: Mapping[str, str]) -> list[Weights]:
     """Return the repository's own weights that a run with these engines ({stage: engine}) reads."""
-    used = {folder: [stage for stage in stages if engines.get(stage) == "lite"] for folder, stages in READ_BY.items()}
-    found = [_weights(f"{folder}/lite.onnx", stages, f"{folder}/CARD.md") for folder, stages in used.items() if stages]
+    used = {file: [stage for stage in stages if engines.get(stage) == "lite"] for file, stages in READ_BY.items()}
+    found = [_weights(file, stages, f"{Path(file).parent}/CARD.md") for file, stages in used.items() if stages]
     if "organs" in engines:  # every engine needs the net that finds an image's orientation
         found.append(_weights("organs/upright.onnx", ["organs"], "organs/UPRIGHT.md"))
     return found

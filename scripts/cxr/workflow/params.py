@@ -9,7 +9,7 @@ from cxr.base.vocabulary import SPLITS
 from cxr.workflow.release_facts import release_options
 from cxr.workflow.settings import MIMIC_ILS, Settings
 from cxr.workflow.settings.inputs import DEFAULT_SHARDS, EMBEDDED_SHARDS
-from cxr.workflow.settings.rosalia import FILE_ADAPTERS
+from cxr.workflow.settings.rosalia import BASE, FILE_ADAPTERS
 
 DATASET = ("ctr_negative_max", "unknown_words_max", "global_share", "opacity_inference_share", "kinds", "one_answer")
 """Keys of the section ``dataset`` that no mask depends on, and the two keys that both stages use."""
@@ -190,8 +190,10 @@ def formats(settings: Settings) -> list[str]:
     return sorted({f"annotations.{one.format}" for one in settings.agreement.references.values()})
 
 
-PUBLISHED_BY = "rosalia"
-"""Engine of ``training`` whose settings are used to ask a published model."""
+PUBLISHED_BY = {"lite": "lite"}
+"""Engine of ``training`` whose settings are used to ask a model without training; ``rosalia`` for all others."""
+OWN = "lite"
+"""The one of a run's ``weights`` that is part of this repository: no rule downloads it."""
 BESIDE = {"lisa": "LISA-7B"}
 """Published models with their own scores in the paper; all other models are shown beside ROSALIA's."""
 
@@ -200,14 +202,14 @@ def runs(settings: Settings) -> dict[str, dict]:
     """Return {run: its rules' options}.
 
     train, thresholds, test: the lines that it is trained on, and the sets of its dataset and its test; trained: whether
-    it is trained; engine: of ``training``; weights: the published model that it is or starts from; asking: options of
-    the stage inference that depend on the run; beside: the paper's model whose scores are shown beside its own;
-    wordings: the paraphrases that it is also trained on, [] for none.
+    it is trained; engine: of ``training``; weights: the model that it is or starts from; asking: options of the stage
+    inference that depend on the run; beside: the paper's model whose scores are shown beside its own; wordings: the
+    paraphrases that it is also trained on, [] for none.
     """
     found = {}
     for name, run in settings.training.named_runs().items():
         lines = run.lines or f"results/dataset/{run.thresholds}/train.jsonl"
-        engine = settings.training.engine if run.trained else PUBLISHED_BY
+        engine = settings.training.engine if run.trained else PUBLISHED_BY.get(run.weights, "rosalia")
         found[name] = {
             "train": lines,
             "thresholds": run.thresholds,
@@ -230,7 +232,8 @@ def starts(known: dict[str, dict], files: dict[str, str], published: dict[str, s
     found = {}
     for name, run in known.items():
         own = files if run["trained"] else published
-        found[name] = own | ({"lisa": f"results/weights/{run['weights']}"} if run["weights"] else {})
+        fetched = {"lisa": f"results/weights/{run['weights']}"} if run["weights"] else {}
+        found[name] = {} if run["weights"] == OWN else own | fetched
     return found
 
 
@@ -304,11 +307,12 @@ def _predictions(name: str, adapter: str, path: str) -> dict:
 
 
 def asked(config: dict, known: dict) -> dict:
-    """Return the keys of `snakemake predict --config`: image, instructions, run (by default the first of ``known``).
+    """Return the keys of `snakemake predict --config`: image, instructions, run.
 
-    They are not settings. Raises UserError for an unknown run.
+    The default run is `base`, which needs no training, or the first of ``known`` without that. They are not settings.
+    Raises UserError for an unknown run.
     """
-    given, run = config.get("instruction", []), str(config.get("run") or next(iter(known)))
+    given, run = config.get("instruction", []), str(config.get("run") or (BASE if BASE in known else next(iter(known))))
     if run not in known:
         raise UserError(f"run is {run!r}, but the runs are {', '.join(known)} (training.runs)")
     instructions = [given] if isinstance(given, str) else list(given)

@@ -32,9 +32,9 @@ class Plan:
     so that a change re-runs only that stage and its successors. engines: {stage: engine}. shards, splits, sets
     ({threshold set: its thresholds}), build (the built sets), layouts (the sets in the layout of the authors' release),
     reviewed (the set that experts review), tables (names). cohort_files, engine_files, engine_sources: the inputs of
-    the cohort's rule, and of each stage's engine. runs, trained, published: the models; starts: {run: files it is made
-    from}; data: {set: files that its pairs use}. evaluated, predictions_of, split, personas: the scored models, the
-    models whose predictions are read, the split, and the personas. weights, weights_needed, placed: params of the rules
+    the cohort's rule, and of each stage's engine. runs, trained, published, own: the models (own: those in this
+    repository); starts: {run: files it is made from}; data: {set: files that its pairs use}. evaluated,
+    predictions_of, split, personas: the scored models, the models whose predictions are read, the split, and the personas. weights, weights_needed, placed: params of the rules
     that fetch weights, the needed weights, and the files that the user placed. sheets, references, predict, explain,
     shown, besides: the inputs of `review`, `agreement`, `predict`, `explain`, the page and the target of the reports;
     formats: the modules that read the references. gpus, model_mb, gpu_of: GPUs and megabytes of each stage and run;
@@ -59,6 +59,7 @@ class Plan:
     runs: dict[str, dict]
     trained: list[str]
     published: list[str]
+    own: list[str]
     starts: dict[str, dict[str, str]]
     data: dict[str, dict]
     evaluated: dict[str, dict]
@@ -126,7 +127,8 @@ def make_plan(config: dict, configfiles: Sequence[Path]) -> Plan:
         engine_sources=engine_sources,
         runs=runs,
         trained=[name for name in runs if runs[name]["trained"]],
-        published=[name for name in runs if not runs[name]["trained"]],
+        published=[name for name in runs if starts[name] and not runs[name]["trained"]],
+        own=[name for name in runs if runs[name]["weights"] == params.OWN],
         starts=starts,
         data=params.data(settings, shards),
         evaluated=evaluated,
@@ -175,7 +177,8 @@ def _files_of(settings: Settings, options: dict, engines: dict[str, str]) -> tup
 def _weights(settings: Settings, engine_files: dict, runs: dict, starts: dict) -> list[str]:
     """Return the published weights that engines and runs read. Raises UserError for a file that is not placed."""
     found = needed({stage: files for stage, files in engine_files.items() if stage != "training"} | starts)
-    asking = {Path(starts[name]["lisa"]).name: f"training.runs.{name}" for name in runs if runs[name]["weights"]}
+    named = [name for name in runs if runs[name]["weights"] and "lisa" in starts[name]]
+    asking = {Path(starts[name]["lisa"]).name: f"training.runs.{name}" for name in named}
     check_placed(found, settings.weights.folder, asking)
     return found
 

@@ -1,5 +1,6 @@
-"""A small model of the same classes, to be trained from scratch on a CPU."""
+"""A small model of the same classes, to be trained on a CPU."""
 
+from types import SimpleNamespace
 from typing import Protocol
 
 import torch
@@ -8,7 +9,7 @@ from transformers import CLIPVisionConfig, LlamaConfig, LlavaConfig, SamConfig
 
 from cxr.base.errors import UserError
 from cxr.base.seeds import stable_hash
-from cxr.ils.rosalia.config import sam_config
+from cxr.ils.rosalia.config import RosaliaConfig, sam_config
 from cxr.ils.rosalia.model import Rosalia
 from cxr.ils.rosalia.tokens import Tokens
 
@@ -62,6 +63,15 @@ def lite_configs(sizes: Sizes, tokens: Tokens) -> tuple[LlavaConfig, SamConfig]:
         sizes.width,
     )  # fmt: skip
     return llava, sam
+
+
+def sizes_of(config: RosaliaConfig) -> Sizes:
+    """Return the sizes that :func:`lite_configs` made a model of."""
+    seen, drawn, text = config.llava.vision_config, config.sam.vision_config, config.llava.text_config
+    return SimpleNamespace(
+        image=drawn.image_size, patch=drawn.patch_size, width=drawn.hidden_size, depth=drawn.num_hidden_layers,
+        clip_image=seen.image_size, clip_patch=seen.patch_size, hidden=text.hidden_size, layers=text.num_hidden_layers,
+    )  # fmt: skip
 
 
 def make_lite(sizes: Sizes, tokens: Tokens, seed: int) -> Rosalia:

@@ -167,16 +167,17 @@ def _read(folder: str | Path) -> PreTrainedTokenizerBase:
         raise UserError(f"{folder} holds no readable tokenizer: download its files again ({fault})") from None
 
 
-def word_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
+def word_tokenizer(texts: Iterable[str], known: Iterable[str] = ()) -> PreTrainedTokenizerFast:
     """Return the lite model's tokenizer: every word and punctuation mark of the texts and prompts is a token.
 
-    Deterministic: ``<unk>`` 0, ``<s>`` 1, ``</s>`` 2, then the words sorted. Single spaces survive a round trip.
+    ``known``: tokens of another of these, which this one is to have too. Deterministic: ``<unk>`` 0, ``<s>`` 1,
+    ``</s>`` 2, then the words sorted. Single spaces survive a round trip.
     """
     cut = pre_tokenizers.Sequence(
         [pre_tokenizers.Metaspace(prepend_scheme="always"), pre_tokenizers.Split(Regex(r"[^\w▁]"), "isolated")]
     )
     frame = [prompt("", "", conversation) for conversation in SYSTEMS]
-    words = {
+    words = set(known) | {
         word
         for text in (*texts, *frame)
         for piece in _CUT.split(text)

@@ -35,8 +35,8 @@ def curves(updates: pl.DataFrame, epochs: pl.DataFrame) -> Figure:
     left.legend()
     for name, (label, colour, mark) in SCORES.items():
         right.plot(epochs["epoch"], epochs[name], color=colour, marker=mark, ms=4, label=label)
-    if epochs["giou"].is_not_nan().any():
-        best = epochs["epoch"][epochs["giou"].fill_nan(-1).arg_max()]
+    if epochs["value"].is_not_nan().any():
+        best = epochs["epoch"][epochs["value"].fill_nan(-1).arg_max()]
         right.axvline(best, color=GREY, ls="--", lw=1)
         right.text(best, 1.02, " kept", color=GREY, transform=right.get_xaxis_transform(), ha="center")
     right.set(xlabel="epoch", ylim=(-0.02, 1.02), title="Validation")

@@ -219,11 +219,11 @@ class Fit:
         runner = self.runner
         found = scores(runner.model, self.held, self.recipe.micro_batch, self.how.workers, runner, runner.device)
         log.info("epoch %d: validation gIoU %.3f, N-Acc %.3f", epoch, found.giou, found.n_acc)
-        course.epochs.append({"epoch": epoch, "update": course.update} | asdict(found))
+        value = found.value(self.recipe.keep)
+        course.epochs.append({"epoch": epoch, "update": course.update} | asdict(found) | {"value": value})
         # without a positive in the validation split all epochs score alike: the last one is kept
-        value = -math.inf if math.isnan(found.giou) else found.giou
-        if value > course.best or math.isinf(value):
-            course.best = value
+        if value > course.best or math.isnan(value):
+            course.best = -math.inf if math.isnan(value) else value
             if runner.rank == 0:
                 with atomic(self.folder / "best.pt") as temporary:
                     torch.save({name: tensor.detach() for name, tensor in runner.parameters.items()}, temporary)

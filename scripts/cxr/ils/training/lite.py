@@ -1,28 +1,36 @@
-"""The engine lite: a small model of the same classes with random initial weights."""
+"""The engine lite: a small model of the same classes, from its base in this repository or from random weights."""
 
 from collections.abc import Iterable
 from pathlib import Path
 from types import SimpleNamespace
 
 from cxr.base.engines import Setup
+from cxr.ils.rosalia.base import with_words
 from cxr.ils.rosalia.lite import make_lite
 from cxr.ils.rosalia.tokens import Tokens, word_tokenizer
 from cxr.ils.training.engine import TrainingOptions
 
 
 class Lite:
-    """Makes the model of ``sizes`` (section ``training.lite.sizes``); its vocabulary is that of the training set."""
+    """Makes the model of ``sizes`` (section ``training.lite.sizes``); ``init``: base or random.
 
-    def __init__(self, sizes: dict, seed: int):
-        self.sizes, self.seed = SimpleNamespace(**sizes), seed
+    Its words are those of the training set, and of the base.
+    """
+
+    def __init__(self, sizes: dict, init: str, seed: int):
+        self.sizes, self.init, self.seed = SimpleNamespace(**sizes), init, seed
 
     def make(self, folder: Path, texts: Iterable[str]) -> None:
-        """Write the model and its tokenizer into ``folder``."""
-        tokens = Tokens.prepare(word_tokenizer(texts))
-        make_lite(self.sizes, tokens, self.seed).save_pretrained(folder)
+        """Write the model and its tokenizer into ``folder``. Raises UserError for sizes that the base has not."""
+        if self.init == "base":
+            model, tokens = with_words(self.sizes, texts, self.seed)
+        else:
+            tokens = Tokens.prepare(word_tokenizer(texts))
+            model = make_lite(self.sizes, tokens, self.seed)
+        model.save_pretrained(folder)
         tokens.save(folder)
 
 
 def load(options: TrainingOptions, setup: Setup) -> Lite:
     """Return the engine."""
-    return Lite(setup.own["sizes"], options.seed)
+    return Lite(setup.own["sizes"], setup.own["init"], options.seed)

@@ -26,6 +26,7 @@ class Recipe:
     dice_on: str
     balance: str
     equalise: float
+    keep: str
     dtype: str
     gradient_checkpointing: bool
     runner: str

@@ -23,4 +23,7 @@ EPOCHS = {
     "giou": Column(pl.Float64, "gIoU of the positive pairs, a fraction."),
     "ciou": Column(pl.Float64, "cIoU of the positive pairs, a fraction."),
     "n_acc": Column(pl.Float64, "N-Acc: fraction of the negative pairs with an empty mask."),
+    "value": Column(
+        pl.Float64, "Score by which the kept epoch is chosen (`training.<engine>.keep`); NaN without positive pairs."
+    ),
 }

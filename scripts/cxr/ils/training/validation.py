@@ -1,5 +1,6 @@
 """Score the masks of a split during a training."""
 
+import math
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -30,6 +31,15 @@ class Scores:
     giou: float
     ciou: float
     n_acc: float
+
+    def value(self, keep: str) -> float:
+        """Return what the epoch that is kept is the best by (``training.<engine>.keep``): giou, or mean with N-Acc.
+
+        Without negatives both are gIoU; without positives NaN. Raises ValueError for another rule.
+        """
+        if keep not in ("giou", "mean"):
+            raise ValueError(f"keep is {keep!r}: it must be giou or mean")
+        return self.giou if keep == "giou" or math.isnan(self.n_acc) else (self.giou + self.n_acc) / 2
 
 
 def scores(model: Rosalia, pairs: Pairs, batch: int, workers: int, ranks: Ranks, device: torch.device) -> Scores:

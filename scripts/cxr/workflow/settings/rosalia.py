@@ -7,6 +7,8 @@ from pydantic import Field, model_validator
 from cxr.workflow.settings.base import AUTHORS, PAPER, Replicates, Section, Share, key
 
 RunName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
+BASE = "base"
+"""Name of the run that is what the run `default` of the engine lite starts from."""
 Part = Literal[
     "language_model", "lm_head", "embed_tokens", "multi_modal_projector", "vision_tower", "project", "mask_decoder",
     "prompt_encoder", "vision_encoder",
@@ -66,6 +68,12 @@ class Recipe(Section):
         source=AUTHORS,
     )
     equalise: Share = key(0.5, "Probability that an image's histogram is equalised.", source=AUTHORS)
+    keep: Literal["giou", "mean"] = key(
+        "giou",
+        "The epoch that is kept is the best on the validation split by: giou, gIoU of the positives (authors' code); "
+        "mean, the mean of that and of N-Acc, which a model that marks every image cannot win.",
+        source=AUTHORS,
+    )
     dtype: Literal["bfloat16", "float32"] = key("bfloat16", "Number type of the model.", source=AUTHORS)
     gradient_checkpointing: bool = key(True, "Recompute activations to save memory.", source=AUTHORS)
 
@@ -91,10 +99,15 @@ class LiteSizes(Section):
 
 
 class LiteTraining(Recipe):
-    """The engine lite: a small model of the same classes, trained from scratch on a CPU."""
+    """The engine lite: a small model of the same classes, trained on a CPU."""
 
     runner: Literal["plain"] = key("plain", "One process.")
-    sizes: LiteSizes = key(LiteSizes, "Sizes of the model.")
+    init: Literal["base", "random"] = key(
+        "base",
+        "base: the weights of resources/rosalia, learnt from a synthetic cohort; random: nothing, which any sizes can "
+        "start from.",
+    )
+    sizes: LiteSizes = key(LiteSizes, "Sizes of the model; the base has these.")
     lora: Lora = key(lambda: Lora(rank=0), "Adapters.")
     trained: list[Part] = key(
         lambda: [
@@ -108,6 +121,11 @@ class LiteTraining(Recipe):
     micro_batch: int = key(16, "Pairs per forward pass.", unit="pairs", ge=1, le=4096)
     learning_rate: float = key(2e-3, "Highest learning rate.", gt=0, le=1)
     warmup: int = key(20, "Number of updates in which the learning rate rises from 0; afterwards it falls to 0.", ge=0)
+    keep: Literal["giou", "mean"] = key(
+        "mean",
+        "How the epoch to keep is chosen on the validation split: giou, by the gIoU of the positives (authors' code); "
+        "mean, by the mean of that and N-Acc.",
+    )
     dtype: Literal["bfloat16", "float32"] = key("float32", "Number type of the model.")
     gradient_checkpointing: bool = key(False, "Recompute activations to save memory.")
 
@@ -137,19 +155,22 @@ class Run(Section):
         "Also train on the paraphrases (C.3): each text is drawn uniformly from the original and its paraphrases.",
         source=PAPER,
     )
-    weights: Literal["", "lisa", "rosalia"] = key(
+    weights: Literal["", "lisa", "rosalia", "lite"] = key(
         "",
-        "Published model to use or to start from: rosalia (ROSALIA-7B-v1, the paper's own) or lisa (LISA-7B-v1); "
-        "empty: the engine's own start.",
+        "Model to use or to start from: rosalia (ROSALIA-7B-v1, the paper's own) or lisa (LISA-7B-v1); lite: the base "
+        "of the engine lite, with `trained: false`; empty: the engine's own start.",
     )
-    trained: bool = key(
-        True, "Whether the model is trained; if false, the published model in `weights` is used unchanged."
-    )
+    trained: bool = key(True, "Whether the model is trained; if false, the model in `weights` is used unchanged.")
 
     @model_validator(mode="after")
     def _what_is_not_trained_is_published(self) -> "Run":
         if not self.trained and not self.weights:
-            raise ValueError("trained is false, but weights names no published model: set weights to rosalia or lisa")
+            raise ValueError("trained is false, but weights names no model: set weights to rosalia, lisa or lite")
+        if self.trained and self.weights == "lite":
+            raise ValueError(
+                "weights is 'lite', which is asked as it is: set trained to false, or leave weights empty, for the "
+                "engine lite starts from its base by itself (training.lite.init)"
+            )
         if not self.trained and self.lines:
             raise ValueError(f"lines is {self.lines!r}, but trained is false: leave one out")
         if not self.trained and self.paraphrases:
@@ -167,8 +188,8 @@ class Training(Section):
     rosalia: RosaliaTraining = key(RosaliaTraining, "Settings of the engine rosalia.", source=PAPER)
     runs: dict[RunName, Run] = key(
         dict,
-        "Models by name, trained here or published; the name is the wildcard {run}. Empty: one model named "
-        "`default`, trained on the threshold set default.",
+        "Models by name, trained here or used unchanged; the name is the wildcard {run}. Empty: `default`, trained on "
+        "the threshold set default, and with the engine lite also `base`, from which that training starts.",
     )
     conversation: Literal["llava_v1", "llava_llama_2"] = key(
         "llava_v1", "Conversation template around an instruction.", source=AUTHORS
@@ -185,7 +206,12 @@ class Training(Section):
 
     def named_runs(self) -> dict[str, Run]:
         """Return the runs, of which there is always one."""
-        return dict(self.runs) or {"default": Run()}
+        if self.runs:
+            return dict(self.runs)
+        own = {"default": Run()}
+        if self.engine == "lite" and self.lite.init == "base":
+            own[BASE] = Run(weights="lite", trained=False)
+        return own
 
     @model_validator(mode="after")
     def _mismatch_is_of_padded_pictures(self) -> "Training":

@@ -1,0 +1,97 @@
+"""A cohort of real films without a finding that lesions are painted on: the synthetic cohort with other chests."""
+
+import csv
+import os
+from functools import cache
+from pathlib import Path
+from unittest.mock import patch
+
+import cv2
+import numpy as np
+
+from cxr.base.paths import RESOURCES
+from cxr.base.vocabulary import CARDIOMEDIASTINUM, HEART, LUNGS
+from cxr.geometry.affine import fit_affine, to_frame
+from cxr.imaging.anatomy.zones import Cuts, zone_masks
+from cxr.imaging.phantom import cohort, make_phantom
+from cxr.imaging.phantom.chest import Chest
+from cxr.nets.map_net import MapNet
+from cxr.workflow.params import stage_options
+from cxr.workflow.settings import Settings
+
+SHARED = (RESOURCES.parent / os.environ.get("CXR_ILS_SHARED", "../shared")).resolve()
+FRAME = 512
+LARGEST = 0.1
+"""Share of the films, those with the widest hearts, that a report of a large heart is told of."""
+MAX_RATIO, MIN_SOLIDITY = 1.9, 0.85
+"""Lungs beyond these, one to the other and each to its hull, were not outlined well (as for the anomaly net)."""
+
+
+@cache
+def chests() -> tuple[Chest, ...]:
+    """Return the films of nih_more that text mining or RSNA calls free of findings and RSNA does not contradict."""
+    folder = SHARED / "data/nih_more"
+    with open(folder / "nih_more.csv", encoding="utf-8", newline="") as file:
+        rows = sorted(csv.DictReader(file), key=lambda row: row["image"])
+    plain = [row for row in rows if row["nih_labels"] == "No Finding" and not row["rsna_class"]]
+    chosen = plain + [row for row in rows if row["rsna_class"] == "Normal"]
+    found = [_chest(folder / "images" / row["image"], row["view"]) for row in chosen]
+    return tuple(chest for chest in found if chest is not None)
+
+
+def _chest(path: Path, view: str) -> Chest | None:
+    """Return a film with its zones by the lite engines; None where its lungs are not outlined well."""
+    picture = cv2.imread(str(path), cv2.IMREAD_GRAYSCALE)
+    frame = to_frame(picture, fit_affine(picture.shape, FRAME, "pad"), FRAME)
+    net, cuts = _nets()
+    organs = dict(zip(net.labels, net.masks(frame), strict=True))
+    lungs = [organs[lung] for lung in LUNGS]
+    if not all(map(_solid, lungs)) or max(one.sum() for one in lungs) > MAX_RATIO * min(one.sum() for one in lungs):
+        return None
+    heart = organs[HEART]
+    masks = zone_masks(*lungs, cuts) | {HEART: heart, CARDIOMEDIASTINUM: heart}
+    wide = np.flatnonzero((lungs[0] | lungs[1]).any(0))
+    middle = float((np.flatnonzero(lungs[0].any(0)).mean() + np.flatnonzero(lungs[1].any(0)).mean()) / 2)
+    ratio = heart.any(0).sum() / (wide[-1] - wide[0] + 1)
+    return Chest(frame.astype(np.float32) / 255, masks, middle, float(ratio), view)
+
+
+@cache
+def _nets() -> tuple[MapNet, Cuts]:
+    cuts = stage_options(Settings())["anatomy"]
+    return MapNet(RESOURCES / "organs/lite.onnx"), Cuts(
+        zones=cuts["zone_cuts"], right_upper_end=cuts["right_upper_lobe_end"], middle_end=cuts["middle_lobe_end"],
+        left_upper_end=cuts["left_upper_lobe_end"], lower_begin=cuts["lower_lobe_begin"], max_tilt=cuts["max_tilt"],
+    )  # fmt: skip
+
+
+def _solid(mask: np.ndarray) -> bool:
+    outlines, _ = cv2.findContours(mask.astype(np.uint8), cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
+    if not outlines:
+        return False
+    outline = max(outlines, key=cv2.contourArea)
+    return cv2.contourArea(outline) >= MIN_SOLIDITY * max(1.0, cv2.contourArea(cv2.convexHull(outline)))
+
+
+def paint(folder: Path, seed: int, studies: int) -> None:
+    """Write a cohort of painted films with reports, and its manifest.csv, into ``folder``.
+
+    Findings, reports and lesions are those of the synthetic cohort of that seed; the chests alone are films. A report
+    tells of a large heart where the film's is among the widest.
+    """
+    held = chests()
+    width = float(np.quantile([chest.ctr for chest in held], 1 - LARGEST))
+
+    def pick(random: np.random.Generator, size: object, *, cardiomegaly: bool, ap: bool) -> Chest:
+        fit = [chest for chest in held if chest.view == ("AP" if ap else "PA") and (chest.ctr >= width) == cardiomegaly]
+        fit = fit or [chest for chest in held if (chest.ctr >= width) == cardiomegaly]
+        return fit[int(random.integers(len(fit)))]
+
+    folder.mkdir(parents=True, exist_ok=True)
+    manifest = folder / "manifest.csv"
+    options = make_phantom.PhantomOptions(studies * 5 // 8, studies, seed)
+    with patch.object(cohort, "sample", pick):  # which draws the synthetic chest
+        make_phantom.run(
+            manifest=str(manifest), truth=str(folder / "truth.jsonl"), truth_masks=str(folder / "truth.h5"),
+            options=options, attrs={},
+        )  # fmt: skip

@@ -1,0 +1,49 @@
+"""The base of ROSALIA lite in this repository (resources/rosalia, made by its train.py), and what begins from it."""
+
+from collections.abc import Iterable
+
+from cxr.base.errors import UserError
+from cxr.base.paths import RESOURCES
+from cxr.ils.rosalia.config import read_config
+from cxr.ils.rosalia.files import Weights
+from cxr.ils.rosalia.lite import Sizes, make_lite, sizes_of
+from cxr.ils.rosalia.model import Rosalia
+from cxr.ils.rosalia.tokens import Tokens, word_tokenizer
+
+RESOURCE_FILES = ("rosalia/model.safetensors", "rosalia/config.json", "rosalia/tokenizer.json",
+                  "rosalia/tokenizer_config.json")  # fmt: skip
+FOLDER = RESOURCES / "rosalia"
+BY_WORD = ("llava.model.language_model.embed_tokens.weight", "llava.lm_head.weight")
+"""Tensors with a row for each token."""
+
+
+def base() -> tuple[Rosalia, Tokens]:
+    """Return the base, float32, and its tokenizer."""
+    return Rosalia.from_pretrained(FOLDER), Tokens.load(FOLDER)
+
+
+def with_words(sizes: Sizes, texts: Iterable[str], seed: int) -> tuple[Rosalia, Tokens]:
+    """Return the base, float32, with a tokenizer that knows the words of the texts too.
+
+    What it learnt of a word goes with the word; rows of new words begin at random, and depend on the seed.
+    Raises UserError for sizes that are not the base's.
+    """
+    held = vars(sizes_of(read_config(FOLDER)))
+    for name, value in held.items():
+        if getattr(sizes, name) != value:
+            raise UserError(
+                f"training.lite.sizes.{name} is {getattr(sizes, name)}, but the base in resources/rosalia has {value}: "
+                "leave it so, or set training.lite.init to random"
+            )
+    known = Tokens.load(FOLDER).tokenizer.get_vocab()
+    tokens = Tokens.prepare(word_tokenizer(texts, known))
+    model = make_lite(sizes, tokens, seed)
+    rows = tokens.tokenizer.convert_tokens_to_ids(list(known))
+    mine = model.state_dict()
+    with Weights(FOLDER) as weights:
+        for name, tensor in mine.items():
+            if name in BY_WORD:
+                tensor[rows] = weights.get(name)[list(known.values())].float()
+            else:
+                tensor.copy_(weights.get(name))
+    return model, tokens
