@@ -28,19 +28,19 @@ PAGE_TABLES = ("splits", "funnel", "conservation", "counts", "recall")
 class Plan:
     """Everything that a rule may read. Paths are relative to Snakemake's working directory.
 
-    settings: the checked settings. options: {stage: its own settings as builtins}; a rule takes only its own stage's,
-    so that a change re-runs only that stage and its successors. engines: {stage: engine}. shards, splits, sets
-    ({threshold set: its thresholds}), build (the built sets), layouts (the sets in the layout of the authors' release),
-    reviewed (the set that experts review), tables (names). cohort_files, engine_files, engine_sources: the inputs of
-    the cohort's rule, and of each stage's engine. runs, trained, published, own: the models (own: those in this
-    repository); starts: {run: files it is made from}; data: {set: files that its pairs use}. evaluated,
-    predictions_of, split, personas: the scored models, the models whose predictions are read, the split, and the personas. weights, weights_needed, placed: params of the rules
-    that fetch weights, the needed weights, and the files that the user placed. sheets, references, predict, explain,
-    shown, besides: the inputs of `review`, `agreement`, `predict`, `explain`, the page and the target of the reports;
-    formats: the modules that read the references. gpus, model_mb, gpu_of: GPUs and megabytes of each stage and run;
-    groups: the SLURM group of each stage (GPU and CPU jobs never share one); model_here: whether `paraphrase` loads a
-    language model in its job. exclusions: {stage: its ledgers and the threshold set of each, empty for a stage
-    without}.
+    settings: the checked settings. options: {stage: its own settings as builtins}; a rule takes only its own
+    stage's, so that a change re-runs only that stage and its successors. engines: {stage: engine}. shards, splits,
+    sets ({threshold set: its thresholds}), build (the built sets), layouts (the sets in the layout of the authors'
+    release), reviewed (the set that experts review), tables (names). cohort_files, engine_files, engine_sources:
+    the inputs of the cohort's rule, and of each stage's engine. runs, trained, published, own: the models (own:
+    those in this repository); starts: {run: files it is made from}; data: {set: files that its pairs use}.
+    evaluated, predictions_of, split, personas: the scored models, the models whose predictions are read, the split,
+    and the personas. weights, weights_needed, placed: params of the rules that fetch weights, the needed weights,
+    and the files that the user placed. sheets, references, predict, explain, shown, besides: the inputs of
+    `review`, `agreement`, `predict`, `explain`, the page and the target of the reports; formats: the modules that
+    read the references. gpus, model_mb, gpu_of: GPUs and megabytes of each stage and run; groups: the SLURM group
+    of each stage (GPU and CPU jobs never share one); model_here: whether `paraphrase` loads a language model in its
+    job. exclusions: {stage: its ledgers and the threshold set of each, empty for a stage without}.
     """
 
     settings: Settings
