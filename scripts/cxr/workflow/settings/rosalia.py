@@ -116,11 +116,11 @@ class LiteTraining(Recipe):
         ],
         "Parts that are trained in full.",
     )  # fmt: skip
-    epochs: int = key(20, "Passes over the positives.", ge=1, le=100_000)
+    epochs: int = key(40, "Passes over the positives.", ge=1, le=100_000)
     batch: int = key(16, "Pairs per update.", unit="pairs", ge=1, le=65_536)
     micro_batch: int = key(16, "Pairs per forward pass.", unit="pairs", ge=1, le=4096)
-    learning_rate: float = key(1e-3, "Highest learning rate.", gt=0, le=1)
-    warmup: int = key(10, "Number of updates in which the learning rate rises from 0; afterwards it falls to 0.", ge=0)
+    learning_rate: float = key(2e-3, "Highest learning rate.", gt=0, le=1)
+    warmup: int = key(20, "Number of updates in which the learning rate rises from 0; afterwards it falls to 0.", ge=0)
     keep: Literal["giou", "mean"] = key(
         "mean",
         "How the epoch to keep is chosen on the validation split: giou, by the gIoU of the positives (authors' code); "
