@@ -177,7 +177,7 @@ def test_nothing_runs_again_and_the_placed_files_may_go(asked, dry_run):
     [
         (
             {"runs": {"a": {"trained": False}}},
-            ["training.runs.a", "weights names no published model", "rosalia or lisa"],
+            ["training.runs.a", "weights names no model", "rosalia, lisa or lite"],
         ),
         (
             {"runs": {"a": {"trained": False, "weights": "rosalia", "lines": "x"}}},
