@@ -66,7 +66,8 @@ class Planner:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._process.communicate()
+        # a word, and not the end of the pipe: a process that was forked since then, a reader of torch's, holds it open
+        self._process.communicate("null\n")
 
     def jobs(self, directory: Path, settings: Path, *arguments: str | Path) -> list[Job]:
         """Return the jobs of a dry run in ``directory``. Raises AssertionError if Snakemake fails."""
@@ -136,4 +137,6 @@ if __name__ == "__main__":
     for source in scripts.rglob("*.py"):
         imported_names(source)  # kept by content, so an edited file is read again
     for line in sys.stdin:
-        print(json.dumps(answer(*json.loads(line))), flush=True)
+        if (asked := json.loads(line)) is None:
+            break
+        print(json.dumps(answer(*asked)), flush=True)
