@@ -28,7 +28,7 @@ def blocks(name: str) -> list[dict]:
     return [yaml.safe_load(block) for block in re.findall(r"^ *```yaml\n(.*?)^ *```", page(name), flags=re.S | re.M)]
 
 
-@pytest.mark.parametrize(("name", "number"), [("rosalia", 6), ("evaluation", 1)])
+@pytest.mark.parametrize(("name", "number"), [("rosalia", 5), ("evaluation", 1)])
 def test_settings_in_the_docs_are_settings(name, number):
     found = blocks(name)
     assert len(found) == number
