@@ -95,9 +95,7 @@ rule page_index:
     params:
         **job("reporting.page.make_page.run"),
         thresholds=PLAN.build,
-        engines={
-            stage: PLAN.engines[stage] for stage in ("reports", "organs", "anomaly", "anatomy", "boxes", "training")
-        },
+        engines={stage: PLAN.engines[stage] for stage in ("reports", "organs", "anomaly", "anatomy", "boxes")},
         source=PLAN.settings.cohort.source,
         extras=lambda wildcards: present(PLAN.shown),
     message:

@@ -237,6 +237,7 @@ ALONE = {
     "review_pages": "once, every picture of the test split in memory",
     "tables_counts": "once, every line of the pairs of all sets, 8 GB of ten",
     "tables_truth": "the embedded cohort, which is never of MIMIC-CXR's size",
+    "training_base": "once, the small model of the engine lite",
     "training_published": "once a run, a model of 14 GB",
     "training_run": "days",
     "training_untrained": "once a run, a model of 14 GB",

@@ -443,7 +443,7 @@ def test_the_command_looks_where_the_run_would_work(dry_runs, monkeypatch, tmp_p
     directory = working_directory(dry_runs[1])
     assert (seen["orphans"], seen["node"]) == (directory, ("cpu", "lab", directory))
     assert [one.what for one in found if not one.good] == ["environments"]
-    assert told["CPU jobs"].startswith("15 to cpu; the longest, cohort_shards: 4 h 00 min, 8,000 MB, 2 cores; at try 3")
+    assert told["CPU jobs"].startswith("16 to cpu; the longest, cohort_shards: 4 h 00 min, 8,000 MB, 2 cores; at try 3")
     assert told["targets"].startswith("without paraphrase, inference, evaluation, ablation, release: ")
     short = told["memory at try 3"]  # of jobs with 8,000 MB at the first, three are named
     assert re.match(r"[\w, -]+ and 1 more: up to 23,000 MB.*: set compute.max_memory_mb: 21694$", short)
