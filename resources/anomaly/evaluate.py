@@ -12,6 +12,7 @@ from cxr.base.vocabulary import LUNGS
 from cxr.ils.masks.thresholds import level
 from cxr.imaging.anomaly.compose import compose, edit_region
 from cxr.metrics import masks
+from cxr.metrics.ranking import auroc
 
 Map = Callable[[Film], np.ndarray]
 MIN_REST = 0.2  # share of the lungs that must lie outside the lesion for the two to be compared
@@ -36,14 +37,6 @@ class Scores(NamedTuple):
     patients: list[str]
 
 
-def auroc(values: np.ndarray, lesion: np.ndarray, rest: np.ndarray) -> float:
-    """Return the exact area under the ROC curve of uint8 values, ties counted as one half."""
-    positive = np.bincount(values[lesion], minlength=256).astype(np.float64)
-    negative = np.bincount(values[rest], minlength=256).astype(np.float64)
-    below = np.cumsum(negative) - negative / 2
-    return float((positive * below).sum() / (positive.sum() * negative.sum()))
-
-
 def comparable(films: list[Film]) -> list[Film]:
     """Return the films that have a lesion in the lungs and at least ``MIN_REST`` of them without."""
     return [
@@ -55,8 +48,9 @@ def comparable(films: list[Film]) -> list[Film]:
 
 def aurocs(films: list[Film], map_of: Map) -> np.ndarray:
     """Return the AUROC of every comparable film, lesion against the rest of the lungs."""
+    kept = [(map_of(film), film) for film in comparable(films)]
     return np.array(
-        [auroc(map_of(film), film.lesion & film.lungs, film.lungs & ~film.lesion) for film in comparable(films)]
+        [auroc(values[film.lesion & film.lungs], values[film.lungs & ~film.lesion]) for values, film in kept]
     )
 
 
@@ -138,7 +132,7 @@ def unmarked(films: list[Film], edits: dict[str, Edit]) -> dict:
 
 
 def grounded(films: list[Film], edits: dict[str, Edit]) -> dict:
-    """Return what becomes of affirmed findings: how many get a mask, and its Dice beside that of the whole lung."""
+    """Return the scores of affirmed findings: how many get a mask, and its Dice beside that of the whole lung."""
     from findings import findings
 
     rows = [(film.patient, found) for film in films for found in findings(film, *edits[film.name])]

@@ -1,4 +1,4 @@
-"""What becomes of the findings of a film: the pipeline's own masks, from the marked lesion as if a report affirmed it.
+"""Per-finding result of a film: the pipeline's own masks, from the marked lesion as if a report affirmed it.
 
 One finding for each side of the chest on which a lesion is marked: an opacity in those of the side's four zones that
 hold at least ``NAMED`` of it, by the zones of the original image. Boxes come from the lite detector, zones from the

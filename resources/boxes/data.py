@@ -1,4 +1,4 @@
-"""What the detector learns from: lesions painted on healthy X-rays and on phantoms, and boxes drawn by people.
+"""Training data of the detector: lesions painted on healthy X-rays and on phantoms, and human boxes.
 
 Boxes are (class index, x1, y1, x2, y2) in cells of the net's grid. Every random choice is a function of the seed and
 the sample's number.

@@ -1,4 +1,4 @@
-"""The detector's figures: boxes found where people drew some, boxes given on healthy films, films told by class.
+"""Score the detector: annotated boxes that it finds, boxes on healthy films, and whole films by class.
 
 Every interval is the 95 % bootstrap interval over patients, who are drawn with all their films.
 """
@@ -12,11 +12,12 @@ from net import CLASSES, GROUPS
 
 from cxr.detection.grid import decode, select
 from cxr.metrics.boxes import match, score
+from cxr.metrics.ranking import auroc
 
-CHOICE = {"floor": 1e-3, "iou": 0.5, "most": 100, "across": 0.5, "apart": (CLASSES.index("Cardiomegaly"),)}
+HEART = CLASSES.index("Cardiomegaly")
+CHOICE = {"floor": 1e-3, "iou": 0.5, "most": 100, "across": 0.5, "apart": (HEART,)}
 """How boxes are chosen: `boxes.floor`, `nms_iou`, `max_boxes`, `lite.region_iou`; the heart is an excluded class."""
 CONFIDENCE, HIT, DRAWS = 0.2, 0.3, 2000
-HEART = CLASSES.index("Cardiomegaly")
 Line = tuple[np.ndarray, np.ndarray]
 """Slope and offset (classes,) of the logits: the calibration."""
 
@@ -104,12 +105,6 @@ def healthy_table(films: list[Found]) -> dict:
             for k, name in enumerate(CLASSES)
         },
     }
-
-
-def auroc(positive: np.ndarray, negative: np.ndarray) -> float:
-    """Return the area under the ROC curve, ties counted as one half."""
-    below = np.searchsorted(np.sort(negative), positive, "left") + np.searchsorted(np.sort(negative), positive, "right")
-    return float(below.mean() / 2 / len(negative))
 
 
 def told_apart(labelled: list[Output], healthy: list[Output], line: Line) -> dict:

@@ -190,10 +190,10 @@ def formats(settings: Settings) -> list[str]:
     return sorted({f"annotations.{one.format}" for one in settings.agreement.references.values()})
 
 
-PUBLISHED_BY = {"lite": "lite"}
-"""Engine of ``training`` whose settings are used to ask a model without training; ``rosalia`` for all others."""
+PUBLISHED_BY = "rosalia"
+"""Engine of ``training`` whose settings are used to ask a published model."""
 OWN = "lite"
-"""The one of a run's ``weights`` that is part of this repository: no rule downloads it."""
+"""The one of a run's ``weights`` that is part of this repository, and its engine: no rule downloads it."""
 BESIDE = {"lisa": "LISA-7B"}
 """Published models with their own scores in the paper; all other models are shown beside ROSALIA's."""
 
@@ -209,7 +209,8 @@ def runs(settings: Settings) -> dict[str, dict]:
     found = {}
     for name, run in settings.training.named_runs().items():
         lines = run.lines or f"results/dataset/{run.thresholds}/train.jsonl"
-        engine = settings.training.engine if run.trained else PUBLISHED_BY.get(run.weights, "rosalia")
+        without = OWN if run.weights == OWN else PUBLISHED_BY
+        engine = settings.training.engine if run.trained else without
         found[name] = {
             "train": lines,
             "thresholds": run.thresholds,

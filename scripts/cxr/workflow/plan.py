@@ -107,6 +107,7 @@ def make_plan(config: dict, configfiles: Sequence[Path]) -> Plan:
     runs = params.runs(settings)
     starts = params.starts(runs, engine_files["training"], declared("cxr.ils.training", "untrained", "INPUTS", {}))
     weights_needed = _weights(settings, engine_files, runs, starts)
+    own = [name for name in runs if runs[name]["weights"] == params.OWN]
     shards, evaluated = shard_names(options["cohort"]["shards"]), params.evaluated(settings)
     predict = params.asked(config, runs)
     params.check_files(settings, predict["image"])
@@ -127,8 +128,8 @@ def make_plan(config: dict, configfiles: Sequence[Path]) -> Plan:
         engine_sources=engine_sources,
         runs=runs,
         trained=[name for name in runs if runs[name]["trained"]],
-        published=[name for name in runs if starts[name] and not runs[name]["trained"]],
-        own=[name for name in runs if runs[name]["weights"] == params.OWN],
+        published=[name for name in runs if not runs[name]["trained"] and name not in own],
+        own=own,
         starts=starts,
         data=params.data(settings, shards),
         evaluated=evaluated,

@@ -1,10 +1,9 @@
-"""The picture without a lesion, from how surely one lies at each place and how much it adds there.
+"""Remove a lesion from an image, given its probability and the grey levels that it adds at each pixel.
 
-What a lesion absorbs, it takes from what is left of the beam, so taking it off multiplies the distance to white: the
-same factor brings out ribs and vessels that it had flattened. The factor comes from a low-pass picture, so that every
-finer structure stays where it is. No place becomes darker than the healthy parts of the same lungs: the more there is
-to take off, the nearer the picture comes to them. The edit fades towards the outline of lungs and heart. Both lungs are
-treated by one rule.
+Absorption is multiplicative, so the edit scales each pixel's distance to white. The same factor restores the contrast
+of ribs and vessels under the lesion. It is computed on a low-pass image, so finer structures keep their position. No
+pixel becomes darker than the healthy parts of the same lungs: a stronger edit approaches that level and never passes
+it. The edit fades towards the outline of lungs and heart. One rule treats both lungs.
 """
 
 import cv2

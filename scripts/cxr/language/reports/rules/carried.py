@@ -4,14 +4,13 @@ from itertools import pairwise
 
 from cxr.language.reports.rules import inference
 from cxr.language.reports.rules.lexicon import Lexicon
-from cxr.language.reports.rules.mentions import Hit, Mention
+from cxr.language.reports.rules.mentions import SIDED, Hit, Mention
 from cxr.language.reports.rules.places import Place, of_level, resolve
 
 _PULMONARY = ("lung", "pleura")
 _OVERLAID = frozenset(
     ("superimposed", "underlying", "concurrent", "coexisting", "coexistent", "concomitant", "additional")
 )
-_SIDED = ("side", "level", "fused", "half")
 _NEAR = 8
 
 
@@ -48,7 +47,7 @@ def carry(words: list[str], hits: list[Hit], found: list[Mention], last: list[Me
 
 def place_after(words: list[str], hits: list[Hit], last: list[Mention], lexicon: Lexicon) -> None:
     """ "There is an opacity. It is in the right base.": a sentence without a finding that places the one before."""
-    places = [hit for hit in hits if hit[0] in _SIDED]
+    places = [hit for hit in hits if hit[0] in SIDED]
     if last and not last[-1].places and places and words[0] in ("it", "this", "these", "they"):
         last[-1].places = resolve(words, places, lexicon)
 
@@ -72,7 +71,7 @@ def _headed(words: list[str], hits: list[Hit], found: list[Mention], lexicon: Le
         if mention.entity is None or mention.entity.category not in _PULMONARY:
             continue
         if not mention.places:
-            mention.places = resolve(words, [hit for hit in hits if hit[0] in _SIDED and hit[3] <= colon], lexicon)
+            mention.places = resolve(words, [hit for hit in hits if hit[0] in SIDED and hit[3] <= colon], lexicon)
         elif all(not place.sides and place.level and place.category is None for place in mention.places):
             mention.places = [of_level((sides[0],), str(place.level), lexicon) for place in mention.places]
 

@@ -6,9 +6,8 @@ Each becomes a mention of its own, a stand-in, with the finding that it stands f
 import re
 
 from cxr.language.reports.rules.lexicon import Lexicon
-from cxr.language.reports.rules.mentions import Hit, Mention
+from cxr.language.reports.rules.mentions import SIDED, Hit, Mention
 
-_SIDED = ("side", "level", "fused", "half")
 _DENIALS = frozenset(("no", "without", "not"))
 _JOINTS = frozenset(("and", "but", ",", "or", ";", "yet", "though", "/"))
 _LEADS = frozenset(("in", "on", "at", "within", "over"))
@@ -27,7 +26,7 @@ def stand_ins(words: list[str], hits: list[Hit], mentions: list[Mention], before
     """Return the mentions of a sentence with its stand-ins; ``before``: the entity that was told last before it."""
     if not mentions and before is None:
         return mentions
-    sided = {i for tag, _, s, e in hits if tag in _SIDED for i in range(s, e)}
+    sided = {i for tag, _, s, e in hits if tag in SIDED for i in range(s, e)}
     if not sided and all(hit[0] != "exceptions" for hit in hits) and lexicon.stand_ins.keys().isdisjoint(words):
         return mentions
     made = []
@@ -85,10 +84,10 @@ def _halved(words, hits, mention: Mention, earlier: int, sided: set[int], lexico
     if first == second or (first and not found[4]):
         return []
     start, end = earlier + found.start(2), earlier + found.end(2)
-    places = [hit for hit in hits if hit[0] in _SIDED and start <= hit[2] and hit[3] <= end]
+    places = [hit for hit in hits if hit[0] in SIDED and start <= hit[2] and hit[3] <= end]
     own = (earlier + found.start(4), mention.start)
     mention.denied = second
-    mention.told = [hit for hit in hits if hit[0] in _SIDED and own[0] <= hit[2] and hit[3] <= own[1]]
+    mention.told = [hit for hit in hits if hit[0] in SIDED and own[0] <= hit[2] and hit[3] <= own[1]]
     places = [_whole(hit, mention.told, lexicon) for hit in places]
     if not any(hit[0] in ("level", "fused") for hit in places):
         places += [hit for hit in mention.told if hit[0] == "level"]
@@ -115,7 +114,7 @@ def _tailed(words, hits, mention: Mention, following: int, sided: set[int], lexi
         if following < len(words) and set(classes[found.end() :]) <= set("JQN"):
             continue  # "no effusion on the right; *on the left*, a small effusion": the place of the next finding
         start, end = mention.end + found.start(4), mention.end + found.end(4)
-        places = [hit for hit in hits if hit[0] in _SIDED and start <= hit[2] and hit[3] <= end]
+        places = [hit for hit in hits if hit[0] in SIDED and start <= hit[2] and hit[3] <= end]
         if not any(hit[0] in ("side", "fused") for hit in places):
             continue
         made.append(_stand_in(mention.entity, start, end, sign, places))
@@ -140,7 +139,7 @@ def _left_out(words, hits, mention: Mention, following: int, sided: set[int], le
         amount = tag == "exceptions" and at > end and not sided & {at}
         closed = stop == len(words) or words[stop] in _ENDS | {"amount", "amounts"}
         if stop > end and closed and (stop > at or amount) and not any(m.start == start for m in made):
-            places = [hit for hit in hits if hit[0] in _SIDED and at <= hit[2] and hit[3] <= stop]
+            places = [hit for hit in hits if hit[0] in SIDED and at <= hit[2] and hit[3] <= stop]
             first, last = (at, stop) if stop > at else (end, at)
             made.append(_stand_in(mention.entity, first, last, False, places))
     return made[:1]
@@ -158,8 +157,8 @@ def _gone_there(words, hits: list[Hit], mention: Mention, following: int, lexico
             continue
         at = e + (words[e : e + 1] != [] and words[e] in _LEADS)
         at += words[at : at + 1] == ["the"]
-        places = [hit for hit in hits if hit[0] in _SIDED and hit[2] == at and hit[3] <= following]
-        own = [hit for hit in hits if hit[0] in _SIDED and mention.start - 4 <= hit[2] < s]
+        places = [hit for hit in hits if hit[0] in SIDED and hit[2] == at and hit[3] <= following]
+        own = [hit for hit in hits if hit[0] in SIDED and mention.start - 4 <= hit[2] < s]
         if places and own and words[e : e + 1] and words[e] in _LEADS:
             mention.denied = False
             return [_stand_in(mention.entity, at, places[0][3], True, places[:1])]
@@ -196,7 +195,7 @@ def _pronouns(
                 else []
             )
             continue
-        own = [hit for hit in hits if kind == "none" and hit[0] in _SIDED and hit[3] == at]
+        own = [hit for hit in hits if kind == "none" and hit[0] in SIDED and hit[3] == at]
         if own and not {*words[at + 1 : at + 2]} - _ENDS:
             made.append(_stand_in(entity, at, at + 1, True, own))  # "L small, R none"
             continue
@@ -216,7 +215,7 @@ def _bare(words, hits: list[Hit], mentions: list[Mention], before, sided: set[in
     sizes = {words[i] for i in told} & lexicon.one_sizes
     if not sizes or any(i not in sided and words[i] not in lexicon.quantities for i in told):
         return []
-    return [_stand_in(before, at, at + 1, False, [hit for hit in hits if hit[0] in _SIDED])]
+    return [_stand_in(before, at, at + 1, False, [hit for hit in hits if hit[0] in SIDED])]
 
 
 def _is_amount(words: list[str], at: int, lexicon: Lexicon) -> bool:

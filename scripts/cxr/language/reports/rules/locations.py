@@ -4,10 +4,9 @@ from dataclasses import dataclass
 
 from cxr.language.reports.rules import neighbours
 from cxr.language.reports.rules.lexicon import Lexicon
-from cxr.language.reports.rules.mentions import Hit, Mention
+from cxr.language.reports.rules.mentions import PLACED, Hit, Mention
 from cxr.language.reports.rules.places import aspects, resolve
 
-_TAGS = ("side", "level", "fused", "half", "place")
 _JOINTS = {"and", "or", ",", "/", "than", "versus", "vs", "&", "to", ">", "<"}
 _MODIFIER_GAP = 6
 _PARTED = frozenset((";", "while", "whereas"))
@@ -64,7 +63,7 @@ def _parts(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: 
     blocked |= {i for m in hearts for i in range(m.start, m.end)}
     items = []
     taken: set[int] = set(blocked)
-    for tag, value, s, e in sorted((h for h in hits if h[0] in _TAGS), key=lambda h: (h[2] - h[3], h[2], h[0])):
+    for tag, value, s, e in sorted((h for h in hits if h[0] in PLACED), key=lambda h: (h[2] - h[3], h[2], h[0])):
         if taken.isdisjoint(range(s, e)):
             taken.update(range(s, e))
             items.append((tag, value, s, e))

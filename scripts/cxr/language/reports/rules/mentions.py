@@ -5,6 +5,10 @@ from dataclasses import dataclass, field
 from cxr.language.reports.rules.lexicon import Composite, Entity, Lexicon
 
 Hit = tuple[str, object, int, int]
+SIDED = ("side", "level", "fused", "half")
+"""Tags of the phrases that name a side, or a part of a lung."""
+PLACED = (*SIDED, "place")
+"""Tags of all phrases that name a location."""
 
 
 @dataclass

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 from cxr.language.reports.rules import clauses
 from cxr.language.reports.rules.lexicon import Lexicon
-from cxr.language.reports.rules.mentions import Hit, Mention
+from cxr.language.reports.rules.mentions import PLACED, Hit, Mention
 
 _OVER = frozenset(("resolved", "cleared", "disappeared", "gone", "longer", "vanished"))
 _CLEARING = frozenset(("clearing", "resolution", "resorption", "clearance", "disappearance"))
@@ -29,7 +29,6 @@ _FILLERS = frozenset(
 )
 _CONTRASTS = frozenset(("but", "though", "although", "however", "yet", ";"))
 _REFERRING = frozenset(("this", "it", "they", "these", "early", "subtle", "small", "tiny", "minor", "minimal", "trace"))
-_SIDED = ("side", "level", "fused", "half", "place")
 _STOPS = frozenset((";", "but", "however", "although"))
 
 
@@ -70,7 +69,7 @@ def _deny(mention: Mention, denied: bool) -> None:
 def _told_of(words, hits: list[Hit], mentions: list[Mention], lexicon: Lexicon) -> None:
     """ "No cavitation within the right upper lobe opacity" denies the cavitation; the opacity stands."""
     denials = [e for tag, _, e in clauses.longest(hits, ("deny", "deny_not")) if tag == "deny"]
-    sided = {i for tag, _, s, e in hits if tag in ("side", "level", "fused", "half", "place") for i in range(s, e)}
+    sided = {i for tag, _, s, e in hits if tag in PLACED for i in range(s, e)}
     leads = lexicon.told_of["beside"] | lexicon.told_of["part"]
     for mention in mentions:
         before = [e for e in denials if e <= mention.start]
@@ -86,7 +85,7 @@ def _told_of(words, hits: list[Hit], mentions: list[Mention], lexicon: Lexicon) 
         marked = not lexicon.told_of["marker"].isdisjoint(rest)
         if marked or words[at] in lexicon.told_of["beside"]:
             _deny(mention, denied=False)
-            own = [hit for hit in hits if hit[0] in _SIDED and at < hit[2] and hit[3] <= mention.start]
+            own = [hit for hit in hits if hit[0] in PLACED and at < hit[2] and hit[3] <= mention.start]
             mention.told = own or mention.told
 
 

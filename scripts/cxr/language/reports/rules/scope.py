@@ -9,7 +9,7 @@ from spacy.attrs import SENT_START
 from spacy.tokens import Doc
 
 from cxr.language.reports.rules.lexicon import CUE_SETS, Lexicon
-from cxr.language.reports.rules.mentions import Hit, Mention
+from cxr.language.reports.rules.mentions import SIDED, Hit, Mention
 
 GRADES = ("definite", "strong", "weak")
 _PREFERENCE = re.compile(r"\bfavou?r|\b(?:more|rather) ")
@@ -35,7 +35,7 @@ def apply(doc: Doc, mentions: Iterable[Mention], clause_starts: Iterable[int], l
 
 def adjacent(words: list[str], hits: list[Hit], mentions: list[Mention], cut: set[int], lexicon: Lexicon) -> None:
     """Deny the finding right after "resolved" and the like, past its places and adjectives; one sentence."""
-    sided = {i for tag, _, s, e in hits if tag in ("side", "level", "fused", "half") for i in range(s, e)}
+    sided = {i for tag, _, s, e in hits if tag in SIDED for i in range(s, e)}
     for mention in mentions:
         start = mention.start
         while start > 0 and start not in cut and (start - 1 in sided or words[start - 1] in lexicon.quantities):
