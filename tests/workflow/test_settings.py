@@ -136,7 +136,7 @@ def test_a_wrong_setting_is_one_sentence(config, words):
         {"fit": "stretch"},
         {"lite": {"trained": [], "lora": {"rank": 1}}},
         {"rosalia": {"trained": ["project"], "lora": {"rank": 0}}},
-        {"lite": {"sizes": {"image": 96, "patch": 16}}},
+        {"lite": {"init": "random", "sizes": {"image": 96, "patch": 16}}},
     ],
 )
 def test_a_training_beside_the_refused_ones_is_accepted(chosen):

@@ -124,6 +124,14 @@ def refused(changes: dict) -> str:
             {"cohort.views": ["PA", "LL"]},
             "cohort.views, entry 2, is 'LL', which is wrong: choose 'PA' or 'AP'; the default is ['PA', 'AP'].",
         ),
+        (
+            {"training.lite.sizes.hidden": 112},
+            "training: lite.sizes.hidden is 112, but the base has 96: leave it so, or set lite.init to random.",
+        ),
+        (
+            {"organs.lite.behind_heart": "maybe"},
+            "organs.lite.behind_heart is 'maybe', which is wrong: give true or false; the default is true.",
+        ),
         ({"organs": 5}, "organs is 5, which is wrong: give keys below it, one per line."),
         ({"organs.engin": "lite"}, "organs.engin is not a setting (did you mean engine?): remove it or choose one of "),
         ({"thresholds.sets": {0.5: {}}}, "thresholds.sets names '0.5', which is not a valid name: put it in quotes."),

@@ -51,7 +51,7 @@ def sentence(error: ValidationError, model: type[BaseModel], defaults: BaseModel
         return f"{_place(where[:-1])} names {where[-1]!r}, which is not a valid name: {how}."
     more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
     usual = _default(defaults, where)
-    such = f"; the default is {usual}" if usual is not None else ""
+    such = f"; the default is {_written(usual)}" if usual is not None else ""
     if fault["type"] == "missing":
         return f"{_place(where[:-1])} has too few entries: entry {int(where[-1]) + 1} is missing{such}{more}."
     return f"{name} is {fault['input']!r}, which is wrong: {_remedy(fault)}{such}{more}."
@@ -78,7 +78,7 @@ def switches(given: object, read: object, where: tuple = ()) -> list[tuple[tuple
 
 def switch_sentence(where: tuple, value: bool) -> str:
     """Return the sentence for a number that was given as true or false."""
-    return f"{_place(list(where))} is {str(value).lower()}, which is wrong: give a number."
+    return f"{_place(list(where))} is {_written(value)}, which is wrong: give a number."
 
 
 def _remedy(fault: dict) -> str:
@@ -113,6 +113,11 @@ def _keys_beside(model: type[BaseModel], where: list) -> list[str]:
 def _field(section: type[BaseModel], key: str):
     named: Callable = section.model_fields.get
     return named(key) or next((field for field in section.model_fields.values() if field.alias == key), None)
+
+
+def _written(value: object) -> str:
+    """Return a value as YAML writes it, where Python's way differs."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _default(defaults: BaseModel, where: list) -> object:

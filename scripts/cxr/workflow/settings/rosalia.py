@@ -220,6 +220,18 @@ class Training(Section):
         return self
 
     @model_validator(mode="after")
+    def _the_base_has_its_sizes(self) -> "Training":
+        if self.engine == "lite" and self.lite.init == "base":
+            held = LiteSizes()
+            for name, value in self.lite.sizes:
+                if value != getattr(held, name):
+                    raise ValueError(
+                        f"lite.sizes.{name} is {value}, but the base has {getattr(held, name)}: leave it so, or set "
+                        "lite.init to random"
+                    )
+        return self
+
+    @model_validator(mode="after")
     def _the_engine_starts_from_weights(self) -> "Training":
         for name, run in self.runs.items():
             if run.trained and run.weights and self.engine != "rosalia":
