@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 
 from cxr.imaging.anomaly.lite import MARGIN, SIDE, cut, view, window
-from cxr.imaging.phantom.lesions import noise, paint
+from cxr.painting.lesions import noise, paint
 
 STORED, STORED_MARGIN = 224, 0.25  # pixels and margin of the healthy chests kept in memory
 FOCAL = ("opacity", "opacity", "consolidation", "pneumonia", "pneumonia", "atelectasis")

@@ -15,8 +15,9 @@ from cxr.base.paths import RESOURCES
 from cxr.base.vocabulary import HEART, LUNGS
 from cxr.geometry.affine import fit_affine, points_to_frame, to_frame
 from cxr.geometry.boxes import clip_boxes
-from cxr.imaging.phantom import chest, lesions
+from cxr.imaging.phantom import chest
 from cxr.nets.map_net import MapNet
+from cxr.painting import lesions
 
 FRAME = 512
 SHARED = (RESOURCES.parent / os.environ.get("CXR_ILS_SHARED", "../shared")).resolve()

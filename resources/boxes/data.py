@@ -16,8 +16,8 @@ from net import CLASSES, GRID, SIZE
 from cxr.geometry.affine import fit_affine, to_frame
 from cxr.geometry.boxes import box_iou
 from cxr.imaging.phantom.chest import sample
-from cxr.imaging.phantom.lesions import paint
 from cxr.nets.map_net import MapNet
+from cxr.painting.lesions import paint
 
 FRAME = 512
 CELL = FRAME / GRID

@@ -19,8 +19,8 @@ from cxr.imaging.boxes import lite, table
 from cxr.imaging.boxes.detect_boxes import SCHEMA, run_shard
 from cxr.imaging.boxes.engine import BoxesOptions, load_engine
 from cxr.imaging.phantom.chest import sample
-from cxr.imaging.phantom.lesions import paint
 from cxr.metrics.boxes import score
+from cxr.painting.lesions import paint
 
 EXCLUDED = ["Aortic enlargement", "Other lesion", "Pneumothorax", "Cardiomegaly"]
 SHARED = Path(os.environ.get("CXR_ILS_SHARED", Path(__file__).resolve().parents[3] / "shared"))

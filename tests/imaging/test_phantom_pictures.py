@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 
 from cxr.base.vocabulary import ANATOMY_LABELS, HEART, LESIONS, LOBES, SIDES, ZONE_LABELS, kinds_under, zones_of
-from cxr.imaging.phantom import lesions, plan, prose, wording
+from cxr.imaging.phantom import plan, prose, wording
 from cxr.imaging.phantom.chest import sample
+from cxr.painting import lesions
 
 LUNG_LESIONS = [lesion for lesion in LESIONS if lesion != "cardiomegaly"]
 

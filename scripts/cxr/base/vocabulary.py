@@ -13,6 +13,17 @@ HIERARCHY: dict[str, tuple[str, ...]] = {
 }
 """A kind and the kinds directly under it (Appendix B): opacity > consolidation > {pneumonia, atelectasis, edema}."""
 
+FINDINGS: dict[str, str] = {
+    "atelectasis": "Atelectasis",
+    "cardiomegaly": "Cardiomegaly",
+    "consolidation": "Consolidation",
+    "edema": "Edema",
+    "opacity": "Lung Opacity",
+    "effusion": "Pleural Effusion",
+    "pneumothorax": "Pneumothorax",
+}
+"""The seven findings of SemiSynCXR and their names, in the order of its tables. ILS has no target pneumothorax."""
+
 INFERRED_LESIONS = ("pneumonia", "atelectasis", "edema")
 """Lesions that a lesion-inference instruction may name (Tables 10-12)."""
 

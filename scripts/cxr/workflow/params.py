@@ -6,6 +6,7 @@ from cxr.annotations.formats import FOLDERS
 from cxr.base.errors import UserError, existing_file, existing_folder
 from cxr.base.secrets import secret
 from cxr.base.vocabulary import SPLITS
+from cxr.workflow.params_semisyn import semisyn_options
 from cxr.workflow.release_facts import release_options
 from cxr.workflow.settings import MIMIC_ILS, Settings
 from cxr.workflow.settings.inputs import DEFAULT_SHARDS, EMBEDDED_SHARDS
@@ -60,41 +61,45 @@ def stage_options(settings: Settings) -> dict[str, dict]:
         cohort |= {"source": "manifest", "manifest": EMBEDDED_MANIFEST}
         cohort["shards"] = cohort["shards"] or EMBEDDED_SHARDS
     cohort["shards"] = cohort["shards"] or DEFAULT_SHARDS
-    options = {
-        "phantom": plain["phantom"] | {"seed": seed},
-        "cohort": cohort,
-        "frames": plain["frames"] | {"per_study": per_study},
-        "reports": reports,
-        "reports_read": {
-            "nothing_share": reports["nothing_share"],
-            "engine": reports["engine"],
-            "withheld": text_withheld(plain),
-        },
-        "structuring": structuring | reading,
-        "mapping": _model("reports.llm.mapping", llm | llm["mapping"], seed),
-        "organs": _stage("organs", plain),
-        "anomaly": _stage("anomaly", plain, seed=seed),
-        "anatomy": _stage("anatomy", plain),
-        "boxes": _stage("boxes", plain),
-        "masks": masks | units,
-        "dataset": {name: dataset[name] for name in DATASET} | {"seed": seed},
-        "layout": {"pixels": dataset["layout_pixels"]},
-        "imported": {"images": dataset["mimic_ils_images"]},
-        "counts": {name: dataset[name] for name in ("global_share", "opacity_inference_share")},
-        "tables": {"min_px": plain["tables"]["truth_min_px"]},
-        "figures": plain["figures"] | {"seed": seed},
-        "page": plain["page"]
-        | {"seed": seed, "withheld": text_withheld(plain)}
-        | {name: plain["figures"][name] for name in ("dpi", "quality")},
-        "page_costs": {"dpi": plain["figures"]["dpi"]},
-        "explain": {"dpi": plain["figures"]["dpi"]},
-        "paraphrase": _paraphrase(plain),
-        "training": _stage("training", plain) | {"seed": seed},
-        "inference": _inference(plain),
-        "evaluation": plain["evaluation"] | {"seed": seed},
-        "review": {name: plain["review"][name] for name in PAGES},
-        "review_merge": {name: plain["review"][name] for name in MERGE},
-    } | _measured(settings, plain)
+    options = (
+        {
+            "phantom": plain["phantom"] | {"seed": seed},
+            "cohort": cohort,
+            "frames": plain["frames"] | {"per_study": per_study},
+            "reports": reports,
+            "reports_read": {
+                "nothing_share": reports["nothing_share"],
+                "engine": reports["engine"],
+                "withheld": text_withheld(plain),
+            },
+            "structuring": structuring | reading,
+            "mapping": _model("reports.llm.mapping", llm | llm["mapping"], seed),
+            "organs": _stage("organs", plain),
+            "anomaly": _stage("anomaly", plain, seed=seed),
+            "anatomy": _stage("anatomy", plain),
+            "boxes": _stage("boxes", plain),
+            "masks": masks | units,
+            "dataset": {name: dataset[name] for name in DATASET} | {"seed": seed},
+            "layout": {"pixels": dataset["layout_pixels"]},
+            "imported": {"images": dataset["mimic_ils_images"]},
+            "counts": {name: dataset[name] for name in ("global_share", "opacity_inference_share")},
+            "tables": {"min_px": plain["tables"]["truth_min_px"]},
+            "figures": plain["figures"] | {"seed": seed},
+            "page": plain["page"]
+            | {"seed": seed, "withheld": text_withheld(plain)}
+            | {name: plain["figures"][name] for name in ("dpi", "quality")},
+            "page_costs": {"dpi": plain["figures"]["dpi"]},
+            "explain": {"dpi": plain["figures"]["dpi"]},
+            "paraphrase": _paraphrase(plain),
+            "training": _stage("training", plain) | {"seed": seed},
+            "inference": _inference(plain),
+            "evaluation": plain["evaluation"] | {"seed": seed},
+            "review": {name: plain["review"][name] for name in PAGES},
+            "review_merge": {name: plain["review"][name] for name in MERGE},
+        }
+        | _measured(settings, plain)
+        | semisyn_options(plain)
+    )
     return options | release_options(settings, options)
 
 

@@ -90,8 +90,12 @@ STAGES = (
 
 
 def engines(stage: str, settings: BaseModel) -> list[str]:
-    """Return the engines that the settings offer for a stage, the default first; none if there is no choice."""
-    section = getattr(settings, stage, None)
+    """Return the engines that the settings offer for a stage, the default first; none if there is no choice.
+
+    The settings of a stage named <system>_<stage> lie at <system>.<stage>.
+    """
+    system, _, inner = stage.partition("_")
+    section = getattr(settings, stage, None) or getattr(getattr(settings, system, None), inner, None)
     if not isinstance(section, BaseModel) or "engine" not in type(section).model_fields:
         return []
     offered = type(section).model_fields["engine"].annotation.__args__

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import cv2
 import numpy as np
 
-from cxr.imaging.phantom.lesions import noise
 from cxr.imaging.phantom.shapes import Anatomy, View, curve, draw_anatomy, level, organ_masks
+from cxr.painting.lesions import noise
 
 
 @dataclass

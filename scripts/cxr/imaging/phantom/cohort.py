@@ -8,16 +8,16 @@ import numpy as np
 from cxr.base.hdf5 import FRAME_SIZE
 from cxr.base.vocabulary import ANATOMY_LABELS, CARDIOMEDIASTINUM, LESIONS, SIDES, side_of
 from cxr.geometry.affine import fit_affine, to_frame
-from cxr.imaging.phantom import lesions
 from cxr.imaging.phantom.chest import Chest, sample
 from cxr.imaging.phantom.plan import ImagePlan, StudyPlan, generator
 from cxr.imaging.phantom.prose import Finding
+from cxr.painting import lesions
 
 TRUTH_LABELS = (*ANATOMY_LABELS, CARDIOMEDIASTINUM, *LESIONS)
 """Labels of an image's truth masks: anatomy, then for each lesion type the union of its painted lesions."""
 
 EXTENT = (1.0, 1.8)
-"""Size of a lesion relative to the default of :func:`cxr.imaging.phantom.lesions.paint`: it fills much of a zone."""
+"""Size of a lesion relative to the default of :func:`cxr.painting.lesions.paint`: it fills much of a zone."""
 
 """Side of the canonical frame (ils.md section 2)."""
 

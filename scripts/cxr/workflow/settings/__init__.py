@@ -27,6 +27,7 @@ from cxr.workflow.settings.release import Release
 from cxr.workflow.settings.reports import Reports
 from cxr.workflow.settings.review import Review
 from cxr.workflow.settings.rosalia import Evaluation, Inference, Training
+from cxr.workflow.settings.semisyn import Semisyn
 from cxr.workflow.settings.thresholds import Thresholds
 from cxr.workflow.settings.weights import Weights
 from cxr.workflow.settings.written import Twice, at, written
@@ -59,6 +60,7 @@ class Settings(Section):
     training: Training = key(Training, "ROSALIA: fine-tuning.")
     inference: Inference = key(Inference, "Masks and answers of a trained model.")
     evaluation: Evaluation = key(Evaluation, "Scores of ROSALIA and of other models.")
+    semisyn: Semisyn = key(Semisyn, "SemiSynCXR: findings put into healthy X-rays.")
     agreement: Agreement = key(Agreement, "Comparison with human annotations.")
     release: Release = key(Release, "A dataset version as a package.")
     review: Review = key(Review, "Experts judge the test split.")

@@ -1,0 +1,1 @@
+"""Findings painted into a chest X-ray, with their exact masks."""

@@ -1,0 +1,1 @@
+"""SemiSynCXR: findings put into healthy X-rays, and the proof whether they help a detector."""

@@ -1,0 +1,16 @@
+"""Settings of SemiSynCXR: one module for each stage that has settings."""
+
+from typing import Literal
+
+from cxr.base.vocabulary import FINDINGS
+from cxr.workflow.settings.base import PAPER, Section, key
+
+Finding = Literal[tuple(FINDINGS)]
+
+
+class Semisyn(Section):
+    """SemiSynCXR: findings put into healthy X-rays."""
+
+    findings: list[Finding] = key(
+        lambda: list(FINDINGS), "Findings to make, in this order.", source=PAPER, min_length=1
+    )
