@@ -1,11 +1,19 @@
 // The page of one expert: the shown item, the answers, and how both are stored.
 const byId = (id) => document.getElementById(id);
-const { page, expert, items } = JSON.parse(byId('data').textContent);
+const made = (tag, ...parts) => {
+  const element = document.createElement(tag);
+  element.append(...parts);
+  return element;
+};
+const { page, expert, form, items } = JSON.parse(byId('data').textContent);
+const { questions } = form;
 const known = new Set(items.map(({ item }) => item));
 const kept = `cxr-ils-review:${page}`;
 const view = new View(byId('canvas'), showView);
 const pictures = new Map();
 const undone = [];
+const choices = [];
+const ONCE = new Set(['u', 's']);
 let answers = {};
 let at = 0;
 let since = performance.now();
@@ -15,7 +23,12 @@ let stored = false;
 // ---- what is kept ---------------------------------------------------------------------------------------------------
 
 function answer(item) {
-  return (answers[item] ||= { verdict: null, note: '', seconds: 0 });
+  return (answers[item] ||= { values: {}, note: '', seconds: 0 });
+}
+
+// Whether all questions about an item are answered.
+function judgedItem({ item }) {
+  return questions.every(({ name }) => answers[item]?.values[name]);
 }
 
 // Damaged answers, and answers of another page, are ignored.
@@ -23,10 +36,12 @@ function restore() {
   try {
     const found = JSON.parse(localStorage.getItem(kept) || '{}');
     answers = {};
-    for (const [item, { verdict, note, seconds }] of Object.entries(found.answers || {})) {
+    for (const [item, { values, note, seconds }] of Object.entries(found.answers || {})) {
       if (!known.has(item)) continue;
+      const told = questions.filter((question) => valuesOf(question).includes(values?.[question.name]));
       answers[item] = {
-        verdict: VERDICTS.includes(verdict) ? verdict : null, note: String(note || ''), seconds: Number(seconds) || 0,
+        values: Object.fromEntries(told.map(({ name }) => [name, values[name]])), note: String(note || ''),
+        seconds: Number(seconds) || 0,
       };
     }
     at = Math.min(items.length - 1, Math.max(0, Math.trunc(Number(found.at)) || 0));
@@ -66,7 +81,7 @@ function count() {
 function pictureOf(number) {
   if (!pictures.has(number)) {
     if (pictures.size > 7) pictures.delete(pictures.keys().next().value);
-    pictures.set(number, greyLevels(byId(`picture-${number}`).textContent));
+    pictures.set(number, greyLevels(byId(`picture-${number}`).textContent.trim()));
   }
   return pictures.get(number);
 }
@@ -81,17 +96,20 @@ function flowing(text) {
 async function show() {
   const shown = items[at];
   const number = at;
-  const { lesion, location, mask, section, report, picture } = shown;
-  const places = location.join(' and ') || 'anywhere';
+  const { mask, picture } = shown;
   byId('where').textContent = `Item ${at + 1} of ${items.length} · ${shown.item}`;
-  byId('question').textContent = mask ? 'Is this mask right for this lesion, in this location?' : 'Is this lesion absent there?';
-  byId('hint').textContent = mask ? '' : 'There is no mask. Acceptable: it is absent. Not acceptable: it is there.';
-  byId('lesion').textContent = lesion;
-  byId('location').textContent = places;
-  byId('section').textContent = section.replaceAll('_', ' ');
-  byId('report').textContent = flowing(report);
+  byId('question').textContent = shown.question;
+  byId('hint').textContent = shown.hint;
+  byId('facts').replaceChildren(...shown.facts.map(([name, label, value]) => {
+    const fact = made('div', made('dt', label), made('dd', value));
+    fact.lastChild.id = name;
+    return fact;
+  }));
+  byId('head').textContent = shown.head;
+  byId('report').textContent = flowing(shown.text);
+  byId('report').hidden = !shown.text;
   byId('note').value = answer(shown.item).note;
-  byId('canvas').setAttribute('aria-label', `Chest radiograph, ${mask ? `mask of ${lesion} in ${places}` : 'without a mask'}`);
+  byId('canvas').setAttribute('aria-label', shown.alt);
   for (const id of ['mask', 'outline', 'opacity']) byId(id).disabled = !mask;
   byId('back').disabled = at === 0;
   byId('next').disabled = at === items.length - 1;
@@ -108,10 +126,9 @@ async function show() {
 }
 
 function showAnswer() {
-  const { verdict } = answer(items[at].item);
-  byId('accept').setAttribute('aria-pressed', verdict === VERDICTS[0]);
-  byId('reject').setAttribute('aria-pressed', verdict === VERDICTS[1]);
-  const judged = items.filter(({ item }) => answers[item]?.verdict).length;
+  const { values } = answer(items[at].item);
+  for (const [button, name, value] of choices) button.setAttribute('aria-pressed', values[name] === value);
+  const judged = items.filter(judgedItem).length;
   Object.assign(byId('progress'), { max: items.length, value: judged });
   byId('judged').textContent = `${judged} of ${items.length} judged`;
   byId('undo').disabled = !undone.length;
@@ -144,19 +161,24 @@ function go(to) {
   show();
 }
 
-function judge(verdict) {
+function judge(name, value) {
   count();
-  const { item } = items[at];
-  undone.push({ at, before: answer(item).verdict });
-  answer(item).verdict = verdict;
+  const { values } = answer(items[at].item);
+  undone.push({ at, name, before: values[name] });
+  values[name] = value;
   unsaved = true;
   keep();
   const judged = showAnswer();
   const number = at + 1;
+  const left = questions.find((question) => !values[question.name]);
+  if (left) {
+    say(`Item ${number}: ${value}. ${left.text}`);
+    return;
+  }
   if (at < items.length - 1) go(at + 1);
   const open = items.length - judged;
   const more = open === 0 ? ' All items are judged: save the sheet.' : at === number - 1 ? ` ${open} others are open: J.` : '';
-  say(`Item ${number}: ${verdict}.${more}`);
+  say(`Item ${number}: ${value}.${more}`);
 }
 
 function undo() {
@@ -164,15 +186,17 @@ function undo() {
   if (!last) return;
   count();
   at = last.at;
-  answer(items[at].item).verdict = last.before;
+  const { values } = answer(items[at].item);
+  if (last.before) values[last.name] = last.before;
+  else delete values[last.name];
   unsaved = true;
   keep();
   show();
-  say(`Item ${at + 1}: the verdict was undone.`);
+  say(`Item ${at + 1}: the answer was undone.`);
 }
 
 function nextOpen() {
-  const open = (index) => !answers[items[index].item]?.verdict;
+  const open = (index) => !judgedItem(items[index]);
   const order = items.map((_, step) => (at + 1 + step) % items.length);
   const found = order.find(open);
   if (found !== undefined) go(found);
@@ -181,12 +205,12 @@ function nextOpen() {
 function save() {
   count();
   const rows = items.map(({ item }) => {
-    const { verdict, note, seconds } = answer(item);
-    return [item, verdict || '', note, Math.round(seconds), page];
+    const { values, note, seconds } = answer(item);
+    return [item, ...questions.map(({ name }) => values[name] || ''), note, Math.round(seconds), page];
   });
   const link = document.createElement('a');
-  link.href = URL.createObjectURL(new Blob([toCsv(rows)], { type: 'text/csv' }));
-  link.download = `review_${expert}.csv`;
+  link.href = URL.createObjectURL(new Blob([toCsv(questions, rows)], { type: 'text/csv' }));
+  link.download = `${form.sheet}_${expert}.csv`;
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 60000);
   unsaved = false;
@@ -196,7 +220,7 @@ function save() {
 
 async function load(file) {
   try {
-    const found = fromCsv(await file.text(), page, known);
+    const found = fromCsv(await file.text(), page, known, questions);
     count();
     answers = { ...answers, ...found };
     undone.length = 0;
@@ -220,8 +244,6 @@ function fade(by) {
 }
 
 const ACTIONS = {
-  a: () => judge(VERDICTS[0]),
-  x: () => judge(VERDICTS[1]),
   arrowright: () => go(at + 1),
   arrowleft: () => go(at - 1),
   u: undo,
@@ -238,9 +260,34 @@ const ACTIONS = {
   s: save,
 };
 const BUTTONS = {
-  accept: 'a', reject: 'x', next: 'arrowright', back: 'arrowleft', undo: 'u', open: 'j', mask: 'm', outline: 'o', in: '+', out: '-',
+  next: 'arrowright', back: 'arrowleft', undo: 'u', open: 'j', mask: 'm', outline: 'o', in: '+', out: '-',
   reset: '0', save: 's',
 };
+
+// A button and a key for each answer, and their line in the list of keys.
+function addChoices() {
+  const lines = questions.map((question) => {
+    const wide = question.choices.length < 3;
+    const buttons = question.choices.map(({ value, label, key, id, mark }) => {
+      const button = made('button', ...(mark ? [made('span', mark)] : []), ` ${label} `, made('kbd', key.toUpperCase()));
+      Object.assign(button, { type: 'button', id: id || `${question.name}-${value}`, className: `${wide ? 'wide' : 'answer'} ${id}` });
+      button.setAttribute('aria-keyshortcuts', key.toUpperCase());
+      if (mark) button.firstChild.setAttribute('aria-hidden', 'true');
+      ACTIONS[key] = () => judge(question.name, value);
+      ONCE.add(key);
+      button.addEventListener('click', ACTIONS[key]);
+      choices.push([button, question.name, value]);
+      return button;
+    });
+    byId('back').before(...(question.text ? [made('p', question.text)] : []), ...buttons);
+    const keys = question.choices.flatMap(({ key }) => [made('kbd', key.toUpperCase()), ' ']);
+    const told = question.choices.map(({ label }) => label.toLowerCase()).join(', ');
+    return made('div', made('dt', ...keys), made('dd', told));
+  });
+  lines.at(-1).lastChild.append('; then the next item comes');
+  byId('keys').prepend(...lines);
+  byId('overlay').hidden = !items.some(({ mask }) => mask);
+}
 
 function listen() {
   document.addEventListener('keydown', (event) => {
@@ -254,7 +301,7 @@ function listen() {
     if (!undoing && (event.ctrlKey || event.metaKey || event.altKey)) return;
     if (target.matches('input') && key.startsWith('arrow')) return;
     const action = undoing ? undo : ACTIONS[key];
-    if (!action || (event.repeat && 'axus'.includes(key))) return; // a key held down judges once
+    if (!action || (event.repeat && ONCE.has(key))) return; // a key held down judges once
     event.preventDefault();
     action();
   });
@@ -296,6 +343,7 @@ function listen() {
   });
 }
 
+addChoices();
 if (items.length) {
   listen();
   restore();

@@ -1,6 +1,6 @@
 // The sheet: an expert's answers as CSV (RFC 4180), written and read.
-const COLUMNS = ['item', 'verdict', 'note', 'seconds', 'page'];
-const VERDICTS = ['acceptable', 'not acceptable'];
+const columnsOf = (questions) => ['item', ...questions.map(({ name }) => name), 'note', 'seconds', 'page'];
+const valuesOf = ({ choices }) => choices.map(({ value }) => value);
 
 // A spreadsheet runs a cell that starts so as a formula: it stands behind an apostrophe, which is taken away again.
 const FORMULA = /^'*([=@\t\r]|[+-](?![\d.,eE+\-% ]*$))/;
@@ -13,8 +13,8 @@ function csvCell(value) {
 }
 
 // The mark at the start tells spreadsheets that the text is UTF-8.
-function toCsv(rows) {
-  return '\ufeff' + [COLUMNS, ...rows].map((row) => row.map(csvCell).join(',') + '\r\n').join('');
+function toCsv(questions, rows) {
+  return '\ufeff' + [columnsOf(questions), ...rows].map((row) => row.map(csvCell).join(',') + '\r\n').join('');
 }
 
 // Rows of cells. A spreadsheet may have saved with ; or tabs between them.
@@ -44,21 +44,25 @@ function parseCsv(text) {
   return rows.filter((each) => each.some((value) => value.trim() !== ''));
 }
 
-// {item: {verdict, note, seconds}} of a sheet of this page; throws an Error whose message says what is wrong.
-function fromCsv(text, page, known) {
+// {item: {values, note, seconds}} of a sheet of this page; throws an Error whose message says what is wrong.
+function fromCsv(text, page, known, questions) {
   const [head, ...rows] = parseCsv(text);
-  const missing = COLUMNS.filter((name) => !(head || []).includes(name));
-  if (missing.length) throw new Error(`This is not a sheet of a review: it has no column ${missing.join(', ')}.`);
+  const missing = columnsOf(questions).filter((name) => !(head || []).includes(name));
+  if (missing.length) throw new Error(`This is not a sheet of this page: it has no column ${missing.join(', ')}.`);
   const found = {};
   rows.forEach((cells, index) => {
     const value = Object.fromEntries(head.map((name, at) => [name, (cells[at] || '')]));
     const item = value.item.trim();
-    const verdict = value.verdict.trim().toLowerCase();
     const where = `Row ${index + 2}`;
     if (value.page.trim() !== page) throw new Error(`${where} is of another page (${value.page}); this one is ${page}.`);
     if (!known.has(item)) throw new Error(`${where}: there is no item ${item} here.`);
-    if (verdict && !VERDICTS.includes(verdict)) throw new Error(`${where}: ${value.verdict} is not a verdict.`);
-    found[item] = { verdict: verdict || null, note: unguarded(value.note), seconds: Number(value.seconds) || 0 };
+    const values = {};
+    for (const question of questions) {
+      const told = value[question.name].trim().toLowerCase();
+      if (told && !valuesOf(question).includes(told)) throw new Error(`${where}: ${told} is no answer for ${question.name}.`);
+      if (told) values[question.name] = told;
+    }
+    found[item] = { values, note: unguarded(value.note), seconds: Number(value.seconds) || 0 };
   });
   return found;
 }

@@ -17,7 +17,7 @@ from cxr.reporting.review.merge import reasons_of, rejections
 from cxr.reporting.review.page import inert, mask_bytes, picture_bytes
 from cxr.reporting.review.sheets import Answer, Asked, read_sheets
 from cxr.reporting.review.units import LETTERS, deal, ordered, sample, units_of
-from review_cases import NASTY, cells, make_page, units
+from review_cases import NASTY, VERDICT, cells, make_page, units
 
 EXPERTS = ["A", "B", "C", "D"]
 
@@ -158,6 +158,7 @@ def test_the_same_units_give_the_same_page_and_others_another_digest(tmp_path):
     assert other["page"] != pages[0]["page"]
 
 
+YES, NO = {"verdict": "acceptable"}, {"verdict": "not acceptable"}
 ASKED = {"A": Asked("pa", ["bcd", "fgh"]), "B": Asked("pb", ["jkm"]), "C": Asked("pc", [])}
 HEAD = "item,verdict,note,seconds,page\r\n"
 GOOD_A = HEAD + 'fgh,Not acceptable,"a ""note"", of\r\ntwo lines",12,pa\r\nbcd,acceptable,,,pa\r\n'
@@ -172,10 +173,13 @@ def sheets(folder: Path, *texts: str) -> list[str]:
 
 
 def test_sheets_are_read_whatever_their_order_marks_and_lines(tmp_path):
-    found = read_sheets(sheets(tmp_path, GOOD_B, GOOD_A), ASKED)
+    found = read_sheets(sheets(tmp_path, GOOD_B, GOOD_A), ASKED, VERDICT, "review.sheets")
     assert found == {
-        "A": {"fgh": Answer(False, 'a "note", of\ntwo lines', 12), "bcd": Answer(True, "", None)},
-        "B": {"jkm": Answer(True, "", 3)},
+        "A": {
+            "fgh": Answer(NO, 'a "note", of\ntwo lines', 12),
+            "bcd": Answer(YES, "", None),
+        },
+        "B": {"jkm": Answer(YES, "", 3)},
     }
 
 
@@ -203,16 +207,16 @@ def test_a_fault_of_a_sheet_is_named_with_its_place(tmp_path, text, sentence):
     path = tmp_path / "0.csv"
     path.write_bytes(text.encode(errors="surrogateescape"))
     with pytest.raises(UserError) as caught:
-        read_sheets([str(path)], ASKED)
+        read_sheets([str(path)], ASKED, VERDICT, "review.sheets")
     assert sentence in str(caught.value)
     assert str(path) in str(caught.value) or text == GOOD_B
 
 
 def test_two_sheets_of_one_expert_and_none_are_refused(tmp_path):
     with pytest.raises(UserError, match=r"1.csv and .*0.csv are both sheets of expert B"):
-        read_sheets(sheets(tmp_path, GOOD_B, GOOD_B), ASKED)
+        read_sheets(sheets(tmp_path, GOOD_B, GOOD_B), ASKED, VERDICT, "review.sheets")
     with pytest.raises(UserError, match=r"review.sheets is empty"):
-        read_sheets([], ASKED)
+        read_sheets([], ASKED, VERDICT, "review.sheets")
 
 
 def test_wilsons_interval_by_hand():

@@ -10,7 +10,7 @@ import pytest
 from browser import CHROMIUM, Browser
 from cxr.reporting.review.sheets import Asked, read_sheets
 from cxr.reporting.review.units import Unit
-from review_cases import LEFT, NASTY, RIGHT, make_page
+from review_cases import LEFT, NASTY, RIGHT, VERDICT, make_page
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium to open the page with")
 POSITIVES, NEGATIVES = 200, 100
@@ -142,8 +142,10 @@ def test_what_is_keyed_is_what_is_saved(browser, page, tmp_path):
     browser.key("s")
     (tmp_path / "sheet.csv").write_bytes(browser.downloaded("review_A.csv"))
     codes = [item["item"] for item in data["items"]]
-    found = read_sheets([str(tmp_path / "sheet.csv")], {"A": Asked(data["page"], codes)})["A"]
-    assert [found[code].accepted for code in codes] == [key == "a" for key in wanted]
+    found = read_sheets([str(tmp_path / "sheet.csv")], {"A": Asked(data["page"], codes)}, VERDICT, "review.sheets")["A"]
+    assert [found[code].values["verdict"] for code in codes] == [
+        {"a": "acceptable", "x": "not acceptable"}[key] for key in wanted
+    ]
     assert text(browser, "status") == "Saved, complete."
 
 
@@ -208,7 +210,9 @@ def test_a_note_is_no_formula_in_the_sheet(browser, page, tmp_path):
         (tmp_path / "sheet.csv").read_text(encoding="utf-8").replace(",,", ",acceptable,"), encoding="utf-8"
     )
     codes = [item["item"] for item in page[1]["items"]]
-    found = read_sheets([str(tmp_path / "whole.csv")], {"A": Asked(page[1]["page"], codes)})["A"]
+    found = read_sheets([str(tmp_path / "whole.csv")], {"A": Asked(page[1]["page"], codes)}, VERDICT, "review.sheets")[
+        "A"
+    ]
     assert found[codes[0]].note == '=HYPERLINK("http://x")'
     browser.choose_file("#load", tmp_path / "sheet.csv")
     browser.key("ArrowLeft")

@@ -6,9 +6,12 @@ import numpy as np
 import polars as pl
 
 from cxr.base.vocabulary import LESIONS, VALID_LOCATIONS
+from cxr.reporting.review.form import read_form
+from cxr.reporting.review.make_pages import shown
 from cxr.reporting.review.page import mask_bytes, page_data, picture_bytes, write_page
 from cxr.reporting.review.units import Unit, deal, ordered
 
+VERDICT = read_form("verdict")
 IMAGES = 30
 LEFT, RIGHT = 100, 200
 """Grey levels of the two halves of every picture; a band at the top tells the pictures apart."""
@@ -59,8 +62,8 @@ def units(positives: int, negatives: int) -> list[Unit]:
 def make_page(path: Path, expert: str = "A", *, positives: int, negatives: int, seed: int = 1) -> tuple[dict, list]:
     """Write one expert's page, who is alone; return its data and its (code, unit) in order."""
     items = ordered(deal(units(positives, negatives), [expert], seed)[expert], expert, seed)
-    data, pictures = page_data(expert, items, picture, mask)
-    write_page(path, data, pictures)
+    data, pictures = page_data(expert, VERDICT, [(code, shown(unit)) for code, unit in items], picture, mask)
+    write_page(path, VERDICT, data, pictures, "draw fewer")
     return data, items
 
 

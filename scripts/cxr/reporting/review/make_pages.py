@@ -18,6 +18,7 @@ from cxr.base.errors import UserError
 from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_lines, read_table, write_table
 from cxr.reporting.review import page
+from cxr.reporting.review.form import read_form
 from cxr.reporting.review.units import Unit, deal, ordered, sample, units_of
 
 log = logging.getLogger("cxr")
@@ -41,6 +42,9 @@ ITEMS = {
     "item": Column(pl.String, "Code on the page and in the sheet."),
     "unit": Column(pl.Int64, "Unit that is judged."),
 }
+
+WITH_MASK, WITHOUT_MASK = "Is this mask right for this lesion, in this location?", "Is this lesion absent there?"
+FEWER = "set review.jpeg_quality to 90, or draw fewer units with review.positives and review.negatives"
 
 
 @dataclass(frozen=True)
@@ -74,12 +78,13 @@ def run_pages(
     drawn += sample([unit for unit in every if not unit.positive], options.negatives, options.seed)
     pictures = _pictures(frames, {unit.image_id for unit in drawn}, options.jpeg_quality)
     pngs = _masks(masks, index, {unit.mask_id for unit in drawn if unit.mask_id is not None})
-    rows = []
+    rows, form = [], read_form("verdict")
     dealt = deal(drawn, options.experts, options.seed)
     for expert, path in zip(options.experts, pages, strict=True):
         items = ordered(dealt[expert], expert, options.seed)
-        data, urls = page.page_data(expert, items, pictures.__getitem__, pngs.__getitem__)
-        page.write_page(path, data, urls)
+        on_page = [(code, shown(unit)) for code, unit in items]
+        data, urls = page.page_data(expert, form, on_page, pictures.__getitem__, pngs.__getitem__)
+        page.write_page(path, form, data, urls, FEWER)
         rows += [
             (expert, data["page"], position, code, number[unit.key])
             for position, (code, unit) in enumerate(items, start=1)
@@ -90,6 +95,21 @@ def run_pages(
     keys = {unit.key for unit in drawn}
     write_table(units, unit_table(every, keys), UNITS)
     write_table(asked, pl.DataFrame(rows, schema=schema(ITEMS), orient="row"), ITEMS)
+
+
+def shown(unit: Unit) -> page.Shown:
+    """Return what an expert sees of a unit."""
+    places = " and ".join(unit.location) or "anywhere"
+    return page.Shown(
+        picture=unit.image_id,
+        mask=unit.mask_id,
+        question=WITH_MASK if unit.positive else WITHOUT_MASK,
+        hint="" if unit.positive else "There is no mask. Acceptable: it is absent. Not acceptable: it is there.",
+        facts={"lesion": ("Lesion type", unit.target), "location": ("Location", places)},
+        head=f"Report, {unit.section_name.replace('_', ' ')}",
+        text=unit.report,
+        alt=f"Chest radiograph, {f'mask of {unit.target} in {places}' if unit.positive else 'without a mask'}",
+    )
 
 
 def unit_table(units: Iterable[Unit], asked: set[tuple[str, ...]]) -> pl.DataFrame:

@@ -13,10 +13,13 @@ from cxr.base.columns import Column, schema
 from cxr.base.paths import RESOURCES
 from cxr.base.tables import read_table, write_table
 from cxr.reporting.review import rates
+from cxr.reporting.review.form import read_form
 from cxr.reporting.review.sheets import Answer, Asked, read_sheets
 
 RESOURCE_FILES = ("paper_tables.yaml",)
 
+ACCEPTED = "acceptable"
+"""The verdict that accepts a unit."""
 JUDGEMENTS = {
     "expert": Column(pl.String, "Expert."),
     "item": Column(pl.String, "Code on the page and in the sheet."),
@@ -81,7 +84,7 @@ def run_sheets(
         expert: Asked(part["page"][0], part["item"].to_list())
         for (expert,), part in order.group_by("expert", maintain_order=True)
     }
-    answers = read_sheets(sheets or [], pages)
+    answers = read_sheets(sheets or [], pages, read_form("verdict"), "review.sheets")
     said = judgement_table(order, answers)
     verdicts = said.join(table, on="unit", how="left", maintain_order="left")
     verdicts = verdicts.with_columns(pl.col("mask_id").is_not_null().alias("positive")).select(list(rates.VERDICTS))
@@ -115,7 +118,7 @@ def judgement_table(asked: pl.DataFrame, answers: dict[str, dict[str, Answer]]) 
     rows = []
     for expert, item, unit in asked.select("expert", "item", "unit").iter_rows():
         answer = answers[expert][item]
-        rows.append((expert, item, unit, answer.accepted, answer.note, answer.seconds))
+        rows.append((expert, item, unit, answer.values["verdict"] == ACCEPTED, answer.note, answer.seconds))
     return pl.DataFrame(rows, schema=schema(JUDGEMENTS), orient="row")
 
 

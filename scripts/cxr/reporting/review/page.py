@@ -9,6 +9,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from string import Template
@@ -19,7 +20,7 @@ import numpy as np
 from cxr.base.atomic import atomic
 from cxr.base.errors import UserError
 from cxr.base.paths import RESOURCES
-from cxr.reporting.review.units import Unit
+from cxr.reporting.review.form import Form
 
 RESOURCE_FILES = ("review/page.html", "review/page.css", "review/view.js", "review/sheet.js", "review/page.js")
 SCRIPTS = ("sheet.js", "view.js", "page.js")
@@ -46,9 +47,28 @@ def _encoded(ending: str, image: np.ndarray, how: list[int]) -> bytes:
     return data.tobytes()
 
 
+@dataclass(frozen=True)
+class Shown:
+    """What an expert sees of one item.
+
+    ``picture``, ``mask``: names of the pictures, not shown; ``facts``: {id on the page: (label, value)}; ``head`` and
+    ``text``: a text beside the image and its heading, or empty; ``alt``: the image in words.
+    """
+
+    picture: str
+    mask: str | None
+    question: str
+    hint: str
+    facts: dict[str, tuple[str, str]]
+    head: str
+    text: str
+    alt: str
+
+
 def page_data(
     expert: str,
-    items: Sequence[tuple[str, Unit]],
+    form: Form,
+    items: Sequence[tuple[str, Shown]],
     picture: Callable[[str], tuple[str, bytes]],
     mask: Callable[[str], bytes],
 ) -> tuple[dict, list[str]]:
@@ -59,38 +79,44 @@ def page_data(
     """
     places: dict[str, int] = {}
     pictures, rows = [], []
-    for code, unit in items:
-        if unit.image_id not in places:
-            places[unit.image_id] = len(pictures)
-            pictures.append(_url(*picture(unit.image_id)))
+    for code, shown in items:
+        if shown.picture not in places:
+            places[shown.picture] = len(pictures)
+            pictures.append(_url(*picture(shown.picture)))
         rows.append(
             {
                 "item": code,
-                "picture": places[unit.image_id],
-                "mask": _url("image/png", mask(unit.mask_id)) if unit.mask_id is not None else None,
-                "lesion": unit.target,
-                "location": list(unit.location),
-                "section": unit.section_name,
-                "report": unit.report,
+                "picture": places[shown.picture],
+                "mask": _url("image/png", mask(shown.mask)) if shown.mask is not None else None,
+                "question": shown.question,
+                "hint": shown.hint,
+                "facts": [[name, *fact] for name, fact in shown.facts.items()],
+                "head": shown.head,
+                "text": shown.text,
+                "alt": shown.alt,
             }
         )
-    digest = hashlib.sha256(json.dumps([expert, rows]).encode())
+    digest = hashlib.sha256(json.dumps([expert, form.shown(), rows]).encode())
     for url in pictures:
         digest.update(hashlib.sha256(url.encode()).digest())
-    return {"page": "p" + digest.hexdigest()[:16], "expert": expert, "items": rows}, pictures
+    return {"page": "p" + digest.hexdigest()[:16], "expert": expert, "form": form.shown(), "items": rows}, pictures
 
 
 def _url(kind: str, data: bytes) -> str:
     return f"data:{kind};base64,{base64.b64encode(data).decode()}"
 
 
-def write_page(path: str | Path, data: dict, pictures: Sequence[str]) -> None:
-    """Write the page. Raises UserError if it would be larger than a browser can hold."""
-    size = sum(map(len, pictures))
+def write_page(path: str | Path, form: Form, data: dict, pictures: Sequence[str], remedy: str) -> None:
+    """Write the page. On a blind one all pictures take the same space, so that a size tells nothing of a source.
+
+    Raises UserError, which ends with the ``remedy``, if the page would be larger than a browser can hold.
+    """
+    least = max(map(len, pictures), default=0) if form.blind else 0
+    size = sum(max(len(url), least) for url in pictures)
     if size > MAX_BYTES:
         raise UserError(
             f"the page of expert {data['expert']} would hold {size >> 20} MB of pictures, more than browsers can open: "
-            "set review.jpeg_quality to 90, or draw fewer units with review.positives and review.negatives"
+            f"{remedy}"
         )
     folder = RESOURCES / "review"
     style = (folder / "page.css").read_text(encoding="utf-8")
@@ -98,8 +124,11 @@ def write_page(path: str | Path, data: dict, pictures: Sequence[str]) -> None:
         (folder / name).read_text(encoding="utf-8") for name in SCRIPTS
     ) + "})();\n"  # fmt: skip
     template = Template((folder / "page.html").read_text(encoding="utf-8"))
-    blocks = "\n".join(f'<script type="text/plain" id="picture-{n}">{url}</script>' for n, url in enumerate(pictures))
+    blocks = "\n".join(
+        f'<script type="text/plain" id="picture-{n}">{url:<{least}}</script>' for n, url in enumerate(pictures)
+    )
     text = template.substitute(
+        title=escape(form.title),
         expert=escape(data["expert"]),
         style=style,
         style_hash=_hash(style),

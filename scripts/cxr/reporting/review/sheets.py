@@ -11,16 +11,14 @@ from pathlib import Path
 
 from cxr.base.errors import UserError
 from cxr.base.formulas import plain
-
-COLUMNS = ("item", "verdict", "note", "seconds", "page")
-VERDICTS = {"acceptable": True, "not acceptable": False}
+from cxr.reporting.review.form import Form
 
 
 @dataclass(frozen=True)
 class Answer:
-    """One expert's answer to one item."""
+    """One expert's answer to one item. ``values``: {question: answer}."""
 
-    accepted: bool
+    values: Mapping[str, str]
     note: str
     seconds: int | None
 
@@ -33,15 +31,20 @@ class Asked:
     items: Sequence[str]
 
 
-def read_sheets(paths: Sequence[str], asked: Mapping[str, Asked]) -> dict[str, dict[str, Answer]]:
-    """Return {expert: {item: answer}}: one complete sheet of every expert with a page. Raises UserError."""
+def read_sheets(
+    paths: Sequence[str], asked: Mapping[str, Asked], form: Form, setting: str
+) -> dict[str, dict[str, Answer]]:
+    """Return {expert: {item: answer}}: one complete sheet of every expert with a page.
+
+    ``setting``: the settings key of the sheets. Raises UserError.
+    """
     if not paths:
-        raise UserError("review.sheets is empty: give the experts' filled sheets, or the folder that holds them")
+        raise UserError(f"{setting} is empty: give the experts' filled sheets, or the folder that holds them")
     expert_of = {each.page: expert for expert, each in asked.items()}
     found: dict[str, dict[str, Answer]] = {}
     origin: dict[str, str] = {}
     for path in paths:
-        rows = _rows(path)
+        rows = _rows(path, form)
         number, first = rows[0]
         page = first["page"]
         if page not in expert_of:
@@ -51,14 +54,14 @@ def read_sheets(paths: Sequence[str], asked: Mapping[str, Asked]) -> dict[str, d
         expert = expert_of[page]
         if expert in found:
             raise UserError(f"{path} and {origin[expert]} are both sheets of expert {expert}: give one of them")
-        found[expert] = _answers(path, rows, asked[expert])
+        found[expert] = _answers(path, rows, asked[expert], form)
         origin[expert] = path
     if missing := [expert for expert, each in asked.items() if each.items and expert not in found]:
-        raise UserError(f"review.sheets has no sheet of expert {missing[0]}: add it")
+        raise UserError(f"{setting} has no sheet of expert {missing[0]}: add it")
     return found
 
 
-def _rows(path: str) -> list[tuple[int, dict[str, str]]]:
+def _rows(path: str, form: Form) -> list[tuple[int, dict[str, str]]]:
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError):
@@ -72,7 +75,7 @@ def _rows(path: str) -> list[tuple[int, dict[str, str]]]:
     except csv.Error as error:
         raise UserError(f"{path} is not a CSV file ({error}): give the file that the page saved") from None
     names = [name.strip() for name in table[0][1]] if table else []
-    if missing := [name for name in COLUMNS if name not in names]:
+    if missing := [name for name in form.columns if name not in names]:
         raise UserError(f"{path}, row 1 has no column {missing[0]!r}: give the file that the page saved")
     if len(table) == 1:
         raise UserError(f"{path}, row 2 is missing: the sheet holds no item; give the file that the page saved")
@@ -82,25 +85,31 @@ def _rows(path: str) -> list[tuple[int, dict[str, str]]]:
     return [(number, dict(zip(names, map(str.strip, row), strict=True))) for number, row in table[1:]]
 
 
-def _answers(path: str, rows: Sequence[tuple[int, Mapping[str, str]]], asked: Asked) -> dict[str, Answer]:
+def _answers(path: str, rows: Sequence[tuple[int, Mapping[str, str]]], asked: Asked, form: Form) -> dict[str, Answer]:
     """Return {item: answer} of a sheet, which must hold each item once. Raises UserError."""
     known, answers, at = set(asked.items), {}, {}
     for number, row in rows:
-        item, verdict, where = row["item"], row["verdict"], f"{path}, row {number}, column"
+        item, where = row["item"], f"{path}, row {number}, column"
         if row["page"] != asked.page:
             raise UserError(f"{where} page: {row['page']!r} is not {asked.page!r} as above: one file holds one sheet")
         if item not in known:
             raise UserError(f"{where} item: {item!r} is not an item of this page: remove the row or correct it")
         if item in answers:
             raise UserError(f"{where} item: {item!r} is in row {at[item]} too: remove one of them")
-        if not verdict:
-            raise UserError(f"{where} verdict is empty: judge item {item} and save the sheet again")
-        if verdict.casefold() not in VERDICTS:
-            raise UserError(f"{where} verdict: {verdict!r} is neither {' nor '.join(map(repr, VERDICTS))}: correct it")
+        values = {question.name: row[question.name].casefold() for question in form.questions}
+        for question in form.questions:
+            value = values[question.name]
+            if not value:
+                raise UserError(f"{where} {question.name} is empty: judge item {item} and save the sheet again")
+            if value not in question.values:
+                known_values = " nor ".join(map(repr, question.values))
+                raise UserError(
+                    f"{where} {question.name}: {row[question.name]!r} is neither {known_values}: correct it"
+                )
         seconds = row["seconds"]
         if seconds and not seconds.isdecimal():
             raise UserError(f"{where} seconds: {seconds!r} is not a whole number: correct it or empty the cell")
-        answers[item] = Answer(VERDICTS[verdict.casefold()], plain(row["note"]), int(seconds) if seconds else None)
+        answers[item] = Answer(values, plain(row["note"]), int(seconds) if seconds else None)
         at[item] = number
     if missing := [item for item in asked.items if item not in answers]:
         raise UserError(

@@ -6,6 +6,7 @@ negative pair the mask is empty, and the unit states that the lesion is absent t
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
 
 from cxr.base.errors import UserError
 from cxr.base.seeds import rng, stable_hash
@@ -92,11 +93,21 @@ def deal(units: Sequence[Unit], experts: Sequence[str], seed: int) -> dict[str, 
     return dealt
 
 
-def ordered(units: Sequence[Unit], expert: str, seed: int) -> list[tuple[str, Unit]]:
+class Keyed(Protocol):
+    """What experts judge: its key depends on nothing else that they judge."""
+
+    @property
+    def key(self) -> tuple[str, ...]: ...
+
+
+T = TypeVar("T", bound=Keyed)
+
+
+def ordered(units: Sequence[T], expert: str, seed: int) -> list[tuple[str, T]]:
     """Return (code, unit) in an expert's own order. A code reveals nothing about the unit; experts share no code."""
     shuffled = sorted(units, key=lambda unit: unit.key)
     rng(seed, "order", expert).shuffle(shuffled)
-    codes: dict[str, Unit] = {}
+    codes: dict[str, T] = {}
     for unit in shuffled:
         code, attempt = _code(seed, expert, unit, 0), 0
         while code in codes:
@@ -106,7 +117,7 @@ def ordered(units: Sequence[Unit], expert: str, seed: int) -> list[tuple[str, Un
     return list(codes.items())
 
 
-def _code(seed: int, expert: str, unit: Unit, attempt: int) -> str:
+def _code(seed: int, expert: str, unit: Keyed, attempt: int) -> str:
     number, letters = stable_hash(seed, "code", expert, attempt, *unit.key), []
     for _ in range(CODE_LENGTH):
         number, letter = divmod(number, len(LETTERS))
