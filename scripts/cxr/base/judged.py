@@ -1,0 +1,17 @@
+"""Columns of a table of units that experts judge. Any system writes one; the reporter `review` makes pages of it."""
+
+import polars as pl
+
+from cxr.base.columns import Column
+
+JUDGED = {
+    "unit": Column(pl.String, "Key of the unit; it is not on the page."),
+    "picture": Column(pl.Binary, "The image: PNG, all of one encoder and size."),
+    "mask": Column(pl.Binary, "What is laid over the image: PNG of one bit; null for nothing."),
+    "question": Column(pl.String, "Heading of the item."),
+    "hint": Column(pl.String, "Remark below it, or empty."),
+    "facts": Column(pl.List(pl.List(pl.String)), "What is said of the item: pairs of a label and a value."),
+    "head": Column(pl.String, "Heading of the text beside the image, or empty."),
+    "text": Column(pl.String, "That text, or empty."),
+}
+"""Units for the pages. What must stay hidden stands in another table of the system, joined by ``unit``."""

@@ -1,0 +1,116 @@
+"""Make a page per expert from a table of units that any system wrote, and read the filled sheets into one table."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from cxr.base.columns import Column, schema
+from cxr.base.errors import UserError
+from cxr.base.tables import read_table, write_table
+from cxr.reporting.review import page
+from cxr.reporting.review.form import read_form
+from cxr.reporting.review.sheets import Asked, read_sheets
+from cxr.reporting.review.units import ordered
+
+ITEMS = {
+    "expert": Column(pl.String, "Expert."),
+    "page": Column(pl.String, "Digest of the expert's page."),
+    "position": Column(pl.Int64, "Place on the page, from 1."),
+    "item": Column(pl.String, "Code on the page and in the sheet."),
+    "unit": Column(pl.String, "Unit that is judged."),
+}
+ANSWERS = {
+    "expert": Column(pl.String, "Expert."),
+    "unit": Column(pl.String, "Unit that was judged."),
+    "question": Column(pl.String, "Question of the form."),
+    "answer": Column(pl.String, "The expert's answer."),
+    "note": Column(pl.String, "The expert's note on the item."),
+    "seconds": Column(pl.Int64, "How long it was shown.", "s"),
+}
+
+
+@dataclass(frozen=True)
+class UnitPagesOptions:
+    """form: name in resources/review/forms.yaml; fewer: the remedy for a page that is too large."""
+
+    experts: list[str]
+    form: str
+    seed: int
+    fewer: str
+
+
+@dataclass(frozen=True)
+class UnitAnswersOptions:
+    """form: name in resources/review/forms.yaml; setting: the settings key of the sheets."""
+
+    form: str
+    setting: str
+
+
+@dataclass(frozen=True)
+class _Unit:
+    name: str
+    shown: page.Shown
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        return (self.name,)
+
+
+def run_pages(*, units: str, pages: list[str], items: str, options: UnitPagesOptions) -> None:
+    """Write one page per expert, in the order of ``options.experts``, and the organiser's table of items.
+
+    ``units``: a table of the columns :data:`cxr.base.judged.JUDGED`. Every expert gets every unit, in an own order.
+    """
+    table = read_table(units)
+    if not len(table):
+        raise UserError(f"{units} holds no unit, so there is nothing to judge")
+    form, every = read_form(options.form), _units(table)
+    pictures = dict(zip(table["unit"], table["picture"], strict=True))
+    masks = dict(zip(table["unit"], table["mask"], strict=True))
+    rows = []
+    for expert, path in zip(options.experts, pages, strict=True):
+        dealt = ordered(every, expert, options.seed)
+        on_page = [(code, unit.shown) for code, unit in dealt]
+        data, urls = page.page_data(
+            expert, form, on_page, lambda unit: ("image/png", pictures[unit]), masks.__getitem__
+        )
+        page.write_page(path, form, data, urls, options.fewer)
+        rows += [(expert, data["page"], at, code, unit.name) for at, (code, unit) in enumerate(dealt, start=1)]
+    write_table(items, pl.DataFrame(rows, schema=schema(ITEMS), orient="row"), ITEMS)
+
+
+def run_answers(*, items: str, answers: str, options: UnitAnswersOptions, sheets: list[str] | None = None) -> None:
+    """Read the filled ``sheets`` into a row per expert, unit and question. Raises UserError for an incomplete one."""
+    order = read_table(items).sort("expert", "position")
+    asked = {
+        expert: Asked(part["page"][0], part["item"].to_list())
+        for (expert,), part in order.group_by("expert", maintain_order=True)
+    }
+    told = read_sheets(sheets or [], asked, read_form(options.form), options.setting)
+    rows = [
+        (expert, unit, question, value, told[expert][item].note, told[expert][item].seconds)
+        for expert, item, unit in order.select("expert", "item", "unit").iter_rows()
+        for question, value in told[expert][item].values.items()
+    ]
+    write_table(answers, pl.DataFrame(rows, schema=schema(ANSWERS), orient="row"), ANSWERS)
+
+
+def _units(table: pl.DataFrame) -> Sequence[_Unit]:
+    return [
+        _Unit(
+            row["unit"],
+            page.Shown(
+                picture=row["unit"],
+                mask=None if row["mask"] is None else row["unit"],
+                question=row["question"],
+                hint=row["hint"],
+                facts={f"fact-{number}": tuple(fact) for number, fact in enumerate(row["facts"])},
+                head=row["head"],
+                text=row["text"],
+                alt=f"Chest radiograph. {row['question']}",
+            ),
+        )
+        for row in table.iter_rows(named=True)
+    ]

@@ -1,0 +1,141 @@
+"""What readers said: how often an X-ray passed for real and its finding was named (Table 7), and how they agree.
+
+An image that three readers read is one image: intervals resample images, and within them nothing.
+"""
+
+from statistics import NormalDist
+
+import numpy as np
+import polars as pl
+
+from cxr.base.columns import Column, schema
+from cxr.base.seeds import stable_hash
+from cxr.base.vocabulary import FINDINGS
+from cxr.metrics.bootstrap import ends, intervals, weights
+from cxr.metrics.raters import agreement
+
+GENERATED, REAL = "generated", "real"
+MEAN, ALL = "mean", "all"
+TABLE7 = {
+    "source": Column(pl.String, "generated or real."),
+    "finding": Column(pl.String, "Finding of the images, or `mean` over the findings."),
+    "images": Column(pl.Int64, "Images."),
+    "answers": Column(pl.Int64, "Readings of them."),
+    "as_real": Column(pl.Float64, "Readings that took the image for real.", "%"),
+    "as_real_low": Column(pl.Float64, "Lower end of its interval, by images.", "%"),
+    "as_real_high": Column(pl.Float64, "Upper end.", "%"),
+    "as_real_paper": Column(pl.Float64, "The paper's value.", "%"),
+    "with_finding": Column(pl.Float64, "Readings that named the image's finding.", "%"),
+    "with_finding_low": Column(pl.Float64, "Lower end of its interval, by images.", "%"),
+    "with_finding_high": Column(pl.Float64, "Upper end.", "%"),
+    "with_finding_paper": Column(pl.Float64, "The paper's value.", "%"),
+}
+AGREEMENT = {
+    "finding": Column(pl.String, "Finding of the images, or `all`."),
+    "measure": Column(pl.String, "as_real: took it for real; with_finding: named its finding."),
+    "readers": Column(pl.Int64, "Readers."),
+    "images": Column(pl.Int64, "Images that all of them read."),
+    "percent": Column(pl.Float64, "Pairs of readers who agree.", "%"),
+    "kappa": Column(pl.Float64, "Fleiss' kappa; null where it is not defined."),
+    "kappa_low": Column(pl.Float64, "Lower end of its interval, by images."),
+    "kappa_high": Column(pl.Float64, "Upper end."),
+    "ac1": Column(pl.Float64, "Gwet's AC1; null where it is not defined."),
+    "ac1_low": Column(pl.Float64, "Lower end of its interval."),
+    "ac1_high": Column(pl.Float64, "Upper end."),
+    "d_prime": Column(pl.Float64, "How well generated is told from real, 0 for chance; null for with_finding."),
+    "d_prime_low": Column(pl.Float64, "Lower end of its interval, by images."),
+    "d_prime_high": Column(pl.Float64, "Upper end."),
+}
+MEASURES = ("as_real", "with_finding")
+READINGS = {
+    "unit": pl.String, "source": pl.String, "finding": pl.String, "readings": pl.Int64, "as_real": pl.Int64,
+    "with_finding": pl.Int64,
+}  # fmt: skip
+"""One row an image: how many readings it had, and in how many it passed for real or its finding was named."""
+
+
+def readings(units: pl.DataFrame, answers: pl.DataFrame) -> pl.DataFrame:
+    """Return :data:`READINGS`; ``units``: unit, source, finding; ``answers``: unit, expert, question, answer.
+
+    The form asks two questions: ``origin`` (real or generated) and ``finding``.
+    """
+    said = answers.with_columns(pl.concat_str(pl.lit("said_"), "question").alias("question"))
+    wide = said.pivot("question", index=["unit", "expert"], values="answer").join(units, on="unit")
+    found = wide.group_by("unit", "source", "finding").agg(
+        pl.len().cast(pl.Int64).alias("readings"),
+        (pl.col("said_origin") == REAL).sum().cast(pl.Int64).alias("as_real"),
+        (pl.col("said_finding") == pl.col("finding")).sum().cast(pl.Int64).alias("with_finding"),
+    )
+    return found.select(list(READINGS)).sort("unit")
+
+
+def table7(read: pl.DataFrame, printed: dict, *, replicates: int, level: float, seed: int) -> pl.DataFrame:
+    """Return Table 7 of :data:`READINGS`, with the ``printed`` values: {source_measure: a share per finding, mean}."""
+    rows = []
+    for source in (GENERATED, REAL):
+        of_source = read.filter(pl.col("source") == source)
+        for number, finding in enumerate((*FINDINGS, MEAN)):
+            part = of_source if finding == MEAN else of_source.filter(pl.col("finding") == finding)
+            row = {"source": source, "finding": finding, "images": len(part), "answers": int(part["readings"].sum())}
+            for measure in MEASURES:
+                row |= _rate(part, measure, replicates, level, seed)
+                paper = printed.get(f"{source}_{measure}")
+                row[f"{measure}_paper"] = None if paper is None else round(100 * paper[number], 3)
+            rows.append(row)
+    return pl.DataFrame(rows, schema=schema(TABLE7))
+
+
+def _rate(part: pl.DataFrame, measure: str, replicates: int, level: float, seed: int) -> dict:
+    said, asked = (part[name].to_numpy().astype(float)[:, None] for name in (measure, "readings"))
+    if not len(part):
+        return dict.fromkeys((measure, f"{measure}_low", f"{measure}_high"))
+    low, high = intervals(said, asked, replicates=replicates, level=level, seed=seed)
+    values = (said.sum() / asked.sum(), low[0], high[0])
+    names = (measure, f"{measure}_low", f"{measure}_high")
+    return {name: _percent(value) for name, value in zip(names, values, strict=True)}
+
+
+def agreement_table(read: pl.DataFrame, readers: int, *, replicates: int, level: float, seed: int) -> pl.DataFrame:
+    """Return the readers' agreement on images that all of them read, and how well they tell generated from real."""
+    drawn = {"replicates": replicates, "level": level, "seed": seed}
+    of_all = read.filter(pl.col("readings") == readers)
+    rows = []
+    for finding in (*FINDINGS, ALL):
+        part = of_all if finding == ALL else of_all.filter(pl.col("finding") == finding)
+        for measure in MEASURES:
+            found = agreement(part[measure].to_numpy(), readers, part["unit"].to_numpy(), **drawn)
+            told = d_prime(part, **drawn) if measure == "as_real" else (None, None, None)
+            percent = None if found.percent is None else round(100 * found.percent, 3)
+            values = (found.kappa, *found.kappa_interval, found.ac1, *found.ac1_interval, *told)
+            rounded = (None if value is None else round(value, 4) for value in values)
+            rows.append((finding, measure, readers, found.units, percent, *rounded))
+    return pl.DataFrame(rows, schema=schema(AGREEMENT), orient="row")
+
+
+def d_prime(read: pl.DataFrame, *, replicates: int, level: float, seed: int) -> tuple[float | None, ...]:
+    """Return d' of telling generated images from real ones, and the ends of its interval; None without both kinds.
+
+    d' = z(share of generated images called generated) - z(share of real ones called so). Half a reading is added to
+    each count and one to each number, so that shares of 0 and 1 have a z.
+    """
+    kinds = [read.filter(pl.col("source") == source) for source in (GENERATED, REAL)]
+    if not all(map(len, kinds)):
+        return None, None, None
+    sums = [np.stack([part["readings"] - part["as_real"], part["readings"]], axis=1).astype(float) for part in kinds]
+    drawn = [
+        np.concatenate([weight @ values for weight in weights(len(values), replicates, stable_hash(seed, number))])
+        if replicates else np.empty((0, 2))
+        for number, values in enumerate(sums)
+    ]  # fmt: skip
+    values = [_z(many[:, 0], many[:, 1]) for many in drawn]
+    low, high = ends((values[0] - values[1])[:, None], level)
+    whole = [_z(*values.sum(axis=0)[:, None])[0] for values in sums]
+    return float(whole[0] - whole[1]), *(None if np.isnan(end[0]) else float(end[0]) for end in (low, high))
+
+
+def _z(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+    return np.array([NormalDist().inv_cdf(share) for share in (part + 0.5) / (whole + 1)])
+
+
+def _percent(value: float) -> float | None:
+    return None if np.isnan(value) else round(100 * float(value), 3)

@@ -1,0 +1,162 @@
+"""Readers: Table 7, agreement and d' by hand; pages on which nothing tells a generated image from a real one."""
+
+import csv
+from pathlib import Path
+from statistics import NormalDist
+
+import cv2
+import numpy as np
+import polars as pl
+import pytest
+
+from cxr.base.columns import schema
+from cxr.base.errors import UserError
+from cxr.base.judged import JUDGED
+from cxr.base.tables import read_table, write_table
+from cxr.reporting.review import unit_pages
+from cxr.reporting.review.form import read_form
+from cxr.semisyn.readers import reading
+from review_cases import cells
+
+PAGES = unit_pages.UnitPagesOptions(experts=["A", "B", "C"], form="readers", seed=1, fewer="draw fewer")
+ANSWERS = unit_pages.UnitAnswersOptions(form="readers", setting="semisyn.readers.sheets")
+DRAWN = {"replicates": 200, "level": 0.95, "seed": 1}
+
+
+def judged(number: int) -> pl.DataFrame:
+    """Units whose pictures differ much in size: the later, the more noise."""
+    draw = np.random.default_rng(1)
+    rows = []
+    for at in range(number):
+        picture = np.full((64, 64), 90, np.uint8) + draw.integers(0, 1 + 4 * at, (64, 64)).astype(np.uint8)
+        png = cv2.imencode(".png", picture)[1].tobytes()
+        rows.append((f"secret-{at}", png, None, "Read this X-ray.", "", [], "", ""))
+    return pl.DataFrame(rows, schema=schema(JUDGED), orient="row")
+
+
+def make_pages(folder: Path, number: int = 6) -> list[Path]:
+    write_table(folder / "units.parquet", judged(number), JUDGED)
+    pages = [folder / f"page_{expert}.html" for expert in PAGES.experts]
+    where = {"units": str(folder / "units.parquet"), "items": str(folder / "items.parquet")}
+    unit_pages.run_pages(pages=list(map(str, pages)), options=PAGES, **where)
+    return pages
+
+
+def test_a_blind_page_tells_nothing_of_a_source(tmp_path):
+    for page in make_pages(tmp_path):
+        text = page.read_text(encoding="utf-8")
+        assert "secret" not in text
+        blocks = [part.partition(">")[2].partition("</script>")[0] for part in text.split('id="picture-')[1:]]
+        assert len(blocks) == 6
+        assert len({len(block) for block in blocks}) == 1  # padded to one length
+        assert len({len(block.strip()) for block in blocks}) > 3
+    items = read_table(tmp_path / "items.parquet")
+    orders = [part["unit"].to_list() for _, part in items.group_by("expert", maintain_order=True)]
+    assert all(sorted(order) == sorted(orders[0]) for order in orders)
+    assert len(set(map(tuple, orders))) == 3
+
+
+def fill(folder: Path, items: pl.DataFrame, said: dict[str, tuple[str, str]]) -> list[str]:
+    paths = []
+    for (expert,), part in items.group_by("expert", maintain_order=True):
+        paths.append(folder / f"readers_{expert}.csv")
+        with open(paths[-1], "w", newline="", encoding="utf-8-sig") as file:
+            writer = csv.writer(file)
+            writer.writerow(read_form("readers").columns)
+            for row in part.iter_rows(named=True):
+                writer.writerow([row["item"], *said[row["unit"]], "", 3, row["page"]])
+    return list(map(str, paths))
+
+
+def test_filled_sheets_become_answers_of_units(tmp_path):
+    make_pages(tmp_path)
+    items = read_table(tmp_path / "items.parquet")
+    said = {f"secret-{at}": ("real" if at % 2 else "generated", "edema" if at < 3 else "none") for at in range(6)}
+    sheets = fill(tmp_path, items, said)
+    where = {"items": str(tmp_path / "items.parquet"), "answers": str(tmp_path / "answers.parquet")}
+    unit_pages.run_answers(sheets=sheets, options=ANSWERS, **where)
+    table = read_table(tmp_path / "answers.parquet")
+    assert len(table) == 3 * 6 * 2
+    for unit, (origin, finding) in said.items():
+        of = table.filter(pl.col("unit") == unit)
+        assert of.filter(pl.col("question") == "origin")["answer"].to_list() == [origin] * 3
+        assert of.filter(pl.col("question") == "finding")["answer"].to_list() == [finding] * 3
+    with pytest.raises(UserError, match=r"semisyn\.readers\.sheets has no sheet of expert C"):
+        unit_pages.run_answers(sheets=sheets[:2], options=ANSWERS, **where)
+    Path(sheets[0]).write_text(Path(sheets[0]).read_text(encoding="utf-8-sig").replace(",edema,", ",oedema,"))
+    with pytest.raises(UserError, match=r"column finding: 'oedema' is neither 'atelectasis' nor"):
+        unit_pages.run_answers(sheets=sheets, options=ANSWERS, **where)
+
+
+UNITS = pl.DataFrame(
+    {
+        "unit": ["g1", "g2", "r1", "r2"],
+        "source": ["generated", "generated", "real", "real"],
+        "finding": ["edema", "effusion", "edema", "edema"],
+    }
+)
+SAID = {  # unit: what readers A and B said
+    "g1": [("generated", "edema"), ("real", "opacity")],
+    "g2": [("generated", "effusion"), ("generated", "effusion")],
+    "r1": [("real", "none"), ("real", "edema")],
+    "r2": [("generated", "edema"), ("real", "edema")],
+}
+
+
+@pytest.fixture(scope="module")
+def read() -> pl.DataFrame:
+    rows = [
+        (unit, expert, question, value)
+        for unit, both in SAID.items()
+        for expert, values in zip("AB", both, strict=True)
+        for question, value in zip(("origin", "finding"), values, strict=True)
+    ]
+    answers = pl.DataFrame(rows, schema=["unit", "expert", "question", "answer"], orient="row")
+    return reading.readings(UNITS, answers)
+
+
+def test_readings_by_hand(read):
+    assert read.rows() == [
+        ("g1", "generated", "edema", 2, 1, 1), ("g2", "generated", "effusion", 2, 0, 2),
+        ("r1", "real", "edema", 2, 2, 1), ("r2", "real", "edema", 2, 1, 2),
+    ]  # fmt: skip
+
+
+def test_table_7_by_hand(read):
+    printed = {"generated_as_real": [0.1, 0.5, 0.3, 0.4, 0.37, 0.47, 0.4, 0.36]}
+    table = reading.table7(read, printed, **DRAWN)
+    edema = cells(table, source="generated", finding="edema")
+    assert (edema["images"], edema["answers"], edema["as_real"], edema["with_finding"]) == (1, 2, 50.0, 50.0)
+    assert (edema["as_real_low"], edema["as_real_high"]) == (50.0, 50.0)  # one image has no spread
+    assert edema["as_real_paper"] == 40.0
+    mean = cells(table, source="real", finding="mean")
+    assert (mean["as_real"], mean["with_finding"]) == (75.0, 75.0)
+    assert (mean["as_real_low"], mean["as_real_high"]) == (50.0, 100.0)
+    empty = cells(table, source="real", finding="pneumothorax")
+    assert (empty["images"], empty["as_real"], empty["as_real_low"]) == (0, None, None)
+
+
+def test_agreement_and_d_prime_by_hand(read):
+    table = reading.agreement_table(read, 2, **DRAWN)
+    row = cells(table, finding="all", measure="as_real")
+    # g2 and r1 are agreed on; yes answers 4 of 8, so chance is 1/2
+    assert (row["images"], row["percent"], row["kappa"], row["ac1"]) == (4, 50.0, 0.0, 0.0)
+    z = NormalDist().inv_cdf
+    assert row["d_prime"] == pytest.approx(z(3.5 / 5) - z(1.5 / 5), abs=1e-4)
+    assert row["d_prime_low"] <= row["d_prime"] <= row["d_prime_high"]
+    assert cells(table, finding="edema", measure="with_finding")["d_prime"] is None
+
+
+def test_readers_who_cannot_tell_have_no_d_prime():
+    """Both kinds called real with the same chance: the interval holds 0 in most draws."""
+    draw = np.random.default_rng(3)
+    held = 0
+    for _ in range(40):
+        said = draw.binomial(3, 0.6, 140)
+        units = [f"u{number}" for number in range(140)]
+        sources = ["generated", "real"] * 70
+        rows = zip(units, sources, ["edema"] * 140, [3] * 140, said.tolist(), [0] * 140, strict=True)
+        table = pl.DataFrame(list(rows), schema=reading.READINGS, orient="row")
+        _, low, high = reading.d_prime(table, **DRAWN)
+        held += low <= 0 <= high
+    assert held >= 34
