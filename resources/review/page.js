@@ -286,7 +286,8 @@ function addChoices() {
   });
   lines.at(-1).lastChild.append('; then the next item comes');
   byId('keys').prepend(...lines);
-  byId('overlay').hidden = !items.some(({ mask }) => mask);
+  for (const each of document.querySelectorAll('.overlay')) each.hidden = !items.some(({ mask }) => mask);
+  byId('verdict').classList.toggle('many', questions.length > 1);
 }
 
 function listen() {
