@@ -1,0 +1,164 @@
+"""Settings of how a finding is edited: named configurations, and the grid of them that a search compares.
+
+Appendix E of the paper: model and blending, prompt, soft mask, conditioning extent, steps, guidance, strength, negative
+prompt.
+"""
+
+from decimal import Decimal
+from itertools import product
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from cxr.workflow.settings.base import AUTHORS, OURS, PAPER, Section, Share, key
+
+ConfigName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
+CHOSEN = "chosen"
+"""Reserved: what each finding's chosen configuration made, from which the dataset is taken."""
+PIPELINES = {
+    "roentgen_before": {"engine": "diffusion", "blending": "before"},
+    "roentgen_after": {"engine": "diffusion", "blending": "after"},
+    "roentgen_cfg": {"engine": "diffusion", "blending": "guidance"},
+    "radedit": {"engine": "radedit", "blending": "guidance"},
+}
+"""The paper's four pairs of a model and a blending (section 3.5)."""
+BLURS = {
+    "none": {"blur": "none", "blur_r": 1.0},
+    "gauss_r0.5": {"blur": "gauss", "blur_r": 0.5},
+    "gauss_r1": {"blur": "gauss", "blur_r": 1.0},
+    "gauss_r2": {"blur": "gauss", "blur_r": 2.0},
+    "ggauss_b4": {"blur": "ggauss", "blur_beta": 4.0},
+    "ggauss_b6": {"blur": "ggauss", "blur_beta": 6.0},
+    "ggauss_b8": {"blur": "ggauss", "blur_beta": 8.0},
+}
+"""Appendix E's soft masks. It prints r = 0.1 for the last three, which gives flat masks; the authors' code has 1.0."""
+OWN_STRENGTH = {"diffusion": 1.0, "radedit": 0.7, "lite": 1.0}
+"""Strength of each engine where a configuration leaves it to the engine."""
+
+
+class EditingConfig(Section):
+    """One way to edit. The engine lite takes only its engine and prompt from here."""
+
+    engine: Literal["lite", "radedit", "diffusion"] = key("lite", "Engine.")
+    blending: Literal["before", "after", "guidance"] = key(
+        "after",
+        "diffusion: whether the source is blended in before or after a step, or the guidance is masked; radedit masks "
+        "the guidance.",
+        source=PAPER,
+    )
+    prompt: Literal["phrase", "label"] = key("phrase", "The job's phrase, or its finding's name.", source=PAPER)
+    negative: str = key("", "Negative prompt; empty: none.", source=PAPER)
+    blur: Literal["none", "gauss", "ggauss"] = key("none", "Soft mask.", source=PAPER)
+    blur_r: float = key(1.0, "r: the blur's deviation is half the box's side over r.", source=PAPER, gt=0, le=100)
+    blur_beta: float = key(4.0, "Exponent of ggauss.", source=PAPER, ge=1, le=100)
+    mask: Literal["soft", "hard"] = key("soft", "hard: the mask on the latent grid is cut at one half (RadEdit's own).")
+    extent: Share = key(1.0, "Fraction of the steps, noisiest first, in which the mask applies.", source=PAPER)
+    steps: float = key(1.0, "Number of steps, over the model's own.", source=PAPER, gt=0, le=20)
+    guidance: float = key(0.0, "Weight of the prompt; 0: the model's own.", source=PAPER, ge=0, le=100)
+    strength: float = key(
+        0.0, "Fraction of the noise levels that is run through; 0: the model's own.", source=AUTHORS, ge=0, le=1
+    )
+    composite: Literal["support", "none"] = key(
+        "support", "support: pixels outside the mask are the source's; none: as the model gives them."
+    )
+
+    def effective(self) -> tuple:
+        """Return what tells this configuration from another one: equal ones make the same images."""
+        told = self.model_dump() | {"strength": self.strength or OWN_STRENGTH[self.engine]}
+        if self.blur != "ggauss":
+            told.pop("blur_beta")
+        if self.blur == "none":
+            told.pop("blur_r")
+        if self.engine == "lite":
+            told = {name: told[name] for name in ("engine", "prompt")}
+        elif self.engine == "radedit":
+            told.pop("blending")
+        return tuple(sorted(told.items()))
+
+
+class EditingGrid(Section):
+    """A search over configurations. Without pipelines it has no point."""
+
+    pipelines: list[Literal[tuple(PIPELINES)]] = key(
+        list, "Models with their blending; the paper compares all four. Empty: no grid.", source=OURS
+    )
+    base: Literal[tuple(PIPELINES)] = key("roentgen_after", "Pipeline round which a sequential search varies one axis.")
+    prompt: list[Literal["label", "phrase"]] = key(lambda: ["phrase", "label"], "Prompts to try.", source=PAPER)
+    blur: list[Literal[tuple(BLURS)]] = key(lambda: list(BLURS), "Soft masks to try.", source=PAPER)
+    extent: list[Share] = key(lambda: [1.0, 0.95, 0.9, 0.85], "Conditioning extents to try.", source=PAPER)
+    steps: list[float] = key(lambda: [1.0, 1.33, 2.0], "Numbers of steps to try, over the model's own.", source=PAPER)
+    guidance: dict[Literal["radedit", "diffusion"], list[float]] = key(
+        lambda: {"radedit": [0.0, 12.0, 15.0, 19.0], "diffusion": [0.0, 6.0, 7.5, 10.0]},
+        "Weights of the prompt to try, for each engine; 0: its own.",
+        source=PAPER,
+    )
+    strength: list[Share] = key(lambda: [0.0, 0.9, 1.0], "Strengths to try; 0: the model's own.", source=PAPER)
+    negative: list[str] = key(
+        lambda: ["", "No acute cardiopulmonary process."], "Negative prompts to try; empty: none.", source=PAPER
+    )
+
+    @model_validator(mode="after")
+    def _axes_have_values(self) -> "EditingGrid":
+        for name in ("prompt", "blur", "extent", "steps", "strength", "negative"):
+            values = getattr(self, name)
+            if not values:
+                raise ValueError(f"{name} is empty: give at least one value")
+            if len(set(values)) < len(values):
+                raise ValueError(f"{name} names {max(values, key=values.count)!r} twice: leave one out")
+        return self
+
+    def points(self, search: str) -> dict[str, EditingConfig]:
+        """Return {name: configuration} of a search: sequential, figures or product.
+
+        A name is that of the pipeline and of what differs from the first value of each axis:
+        ``roentgen_after_extent0.9``. ``sequential`` varies each axis alone, the pipelines first; ``figures``: every
+        pipeline with every soft mask and extent, which Figures 4 and 5 need; ``product``: everything with everything.
+        """
+        if not self.pipelines:
+            return {}
+        base = self.base if self.base in self.pipelines else self.pipelines[0]
+        found: dict[str, EditingConfig] = {}
+        if search == "sequential":
+            chosen = [(pipeline, ()) for pipeline in self.pipelines]
+            chosen += [(base, ((axis, value),)) for axis, values in self._axes(base).items() for value in values[1:]]
+        else:
+            chosen = [
+                (pipeline, tuple(zip(axes, values, strict=True)))
+                for pipeline in self.pipelines
+                for axes in [self._axes(pipeline, ("blur", "extent") if search == "figures" else None)]
+                for values in product(*axes.values())
+            ]
+        for pipeline, values in chosen:
+            name, config = self._point(pipeline, values)
+            found[name] = config
+        return found
+
+    def _axes(self, pipeline: str, names: tuple[str, ...] | None = None) -> dict[str, list]:
+        engine = PIPELINES[pipeline]["engine"]
+        every = {
+            "prompt": self.prompt,
+            "blur": self.blur,
+            "extent": self.extent,
+            "steps": self.steps,
+            "guidance": self.guidance.get(engine, [0.0]),
+            "strength": self.strength,
+            "negative": self.negative,
+        }
+        return {name: values for name, values in every.items() if names is None or name in names}
+
+    def _point(self, pipeline: str, values: tuple) -> tuple[str, EditingConfig]:
+        axes, words, told = self._axes(pipeline), [pipeline], dict(PIPELINES[pipeline])
+        for axis, value in ((axis, dict(values).get(axis, axes[axis][0])) for axis in axes):
+            told |= BLURS[value] if axis == "blur" else {axis: value}
+            if value != axes[axis][0]:
+                words.append(_word(axis, value, axes[axis].index(value)))
+        return "_".join(words), EditingConfig(**told)
+
+
+def _word(axis: str, value: object, number: int) -> str:
+    """Return an axis with its value, or with its number where the value is a sentence."""
+    if axis == "negative":
+        return axis if number == 1 else f"{axis}{number}"
+    if isinstance(value, float):
+        return f"{axis}{Decimal(repr(value)):f}"
+    return f"{axis}-{value}"
