@@ -1,1 +1,1 @@
-"""Geometry of images: affine maps, boxes, non-maximum suppression, components, resizing, run-length encoding."""
+"""Geometry of images: affine maps, boxes, their suppression and fusion, components, resizing, run-length encoding."""

@@ -19,17 +19,22 @@ def clip_boxes(boxes: np.ndarray, height: int, width: int) -> np.ndarray:
 
 
 def box_area(boxes: np.ndarray) -> np.ndarray:
-    """Return the areas (N,) of boxes (N, 4: x1, y1, x2, y2); an inverted box has none."""
-    return np.clip(boxes[:, 2] - boxes[:, 0], 0, None) * np.clip(boxes[:, 3] - boxes[:, 1], 0, None)
+    """Return the areas (...) of boxes (..., 4: x1, y1, x2, y2); an inverted box has none."""
+    return np.clip(boxes[..., 2] - boxes[..., 0], 0, None) * np.clip(boxes[..., 3] - boxes[..., 1], 0, None)
+
+
+def paired_iou(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Return the intersection over union of paired boxes (..., 4), which are broadcast; 0 where the union is empty."""
+    low = np.maximum(first[..., :2], second[..., :2])
+    high = np.minimum(first[..., 2:], second[..., 2:])
+    shared = np.clip(high - low, 0, None).prod(axis=-1)
+    union = box_area(first) + box_area(second) - shared
+    return np.divide(shared, union, out=np.zeros_like(shared, dtype=np.float64), where=union > 0)
 
 
 def box_iou(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """Return the intersection over union (N, M) of boxes (N, 4) and (M, 4); 0 where the union is empty."""
-    low = np.maximum(first[:, None, :2], second[None, :, :2])
-    high = np.minimum(first[:, None, 2:], second[None, :, 2:])
-    shared = np.clip(high - low, 0, None).prod(axis=2)
-    union = box_area(first)[:, None] + box_area(second)[None] - shared
-    return np.divide(shared, union, out=np.zeros_like(shared, dtype=np.float64), where=union > 0)
+    return paired_iou(first[:, None], second[None])
 
 
 def bounds(mask: np.ndarray) -> tuple[int, int, int, int]:

@@ -4,23 +4,18 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from cxr.geometry.boxes import box_iou
+from cxr.metrics.matching import Boxes, take
 
 
 def match(boxes: np.ndarray, truth: np.ndarray, iou: float) -> tuple[np.ndarray, np.ndarray]:
-    """Match boxes (N, 4), best first, with true boxes (M, 4), each with at most one.
+    """Match boxes (N, 4) of one image, best first, with its true boxes (M, 4), each with at most one.
 
-    A box matches the free true box of the highest IoU, if that is at least ``iou``. Returns which boxes hit (N,) and
-    which true boxes were found (M,), both bool.
+    A box matches the free true box of the highest IoU, if that is at least ``iou`` (:mod:`cxr.metrics.matching`).
+    Returns which boxes hit (N,) and which true boxes were found (M,), both bool.
     """
-    overlap = box_iou(boxes, truth)
-    hit, found = np.zeros(len(boxes), bool), np.zeros(len(truth), bool)
-    for index in range(len(boxes) if len(truth) else 0):
-        free = np.where(found, -1.0, overlap[index])
-        best = int(free.argmax())
-        if free[best] >= iou:
-            hit[index] = found[best] = True
-    return hit, found
+    one, other = (Boxes(np.zeros(len(part), np.int64), part) for part in (boxes, truth))
+    hits, found = take(one, other, [iou])
+    return hits[0], found[0]
 
 
 def score(

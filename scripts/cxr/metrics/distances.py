@@ -1,0 +1,52 @@
+"""Distances between two samples of features: Fréchet (FID) and kernel (KID).
+
+FID compares means and covariances, and is far too large in small samples: between two samples of one law it falls with
+their size. KID's estimate has no bias at any size, and may be negative.
+"""
+
+import numpy as np
+
+LEAST = 2
+"""Samples per dimension below which FID says nothing."""
+
+
+def frechet(means: tuple[np.ndarray, np.ndarray], covariances: tuple[np.ndarray, np.ndarray]) -> float:
+    """Return the squared Fréchet distance of two normal laws: means (D,), covariances (D, D).
+
+    It is the squared distance of the means + tr(A + B - 2 (A^1/2 B A^1/2)^1/2).
+    """
+    first, second = covariances
+    values, vectors = np.linalg.eigh(first)
+    root = (vectors * np.sqrt(np.clip(values, 0, None))) @ vectors.T
+    shared = np.sqrt(np.clip(np.linalg.eigvalsh(root @ second @ root), 0, None)).sum()
+    return float(((means[0] - means[1]) ** 2).sum() + np.trace(first) + np.trace(second) - 2 * shared)
+
+
+def fid(first: np.ndarray, second: np.ndarray, *, small: bool = False) -> float:
+    """Return the Fréchet distance of two samples of features (N, D) and (M, D).
+
+    Raises ValueError if a sample has fewer than 2 D rows, unless ``small``.
+    """
+    size, dimensions = min(len(first), len(second)), first.shape[1]
+    if size < LEAST * dimensions and not small:
+        raise ValueError(f"{size} samples are too few for {dimensions} dimensions: FID needs {LEAST * dimensions}")
+    means = first.mean(axis=0), second.mean(axis=0)
+    return frechet(means, (np.cov(first.T).reshape(dimensions, -1), np.cov(second.T).reshape(dimensions, -1)))
+
+
+def kid(first: np.ndarray, second: np.ndarray) -> float:
+    """Return the unbiased squared maximum mean discrepancy of (N, D) and (M, D) under the kernel (x y / D + 1)^3.
+
+    Raises ValueError for fewer than two rows.
+    """
+    if min(len(first), len(second)) < 2:
+        raise ValueError("KID needs two samples on each side")
+
+    def kernel(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return (x.astype(np.float64) @ y.astype(np.float64).T / x.shape[1] + 1) ** 3
+
+    def within(x: np.ndarray) -> float:
+        table = kernel(x, x)
+        return (table.sum() - np.trace(table)) / (len(x) * (len(x) - 1))
+
+    return float(within(first) + within(second) - 2 * kernel(first, second).mean())
