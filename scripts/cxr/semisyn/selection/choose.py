@@ -1,0 +1,107 @@
+"""From the scores of all configurations to one configuration per finding.
+
+Within a finding each metric is scaled so that the worst configuration has 0 and the best 1; a metric on which all are
+equal gives 0.5, and one that some configuration lacks is left out for all. The score is the mean over the metrics. The
+paper takes the mean of metrics of unlike scales, one of which is better when it is lower.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+import polars as pl
+
+from cxr.base.columns import Column, schema
+from cxr.metrics.bootstrap import ends
+
+LOWER_IS_BETTER = ("fid", "kid", "c2st")
+"""c2st: 0.5 is the best, where a test cannot tell edited boxes from real ones; what is below counts as 0.5."""
+SCORES = {
+    "finding": Column(pl.String, "Finding."),
+    "config": Column(pl.String, "Configuration."),
+    "metric": Column(pl.String, "Metric."),
+    "value": Column(pl.Float64, "Its value."),
+    "normalised": Column(pl.Float64, "From 0 for the worst configuration to 1 for the best; null if left out."),
+    "score": Column(pl.Float64, "Mean of the configuration's normalised metrics; null without any."),
+    "rank": Column(pl.Int64, "Place of the configuration for this finding, from 1."),
+}
+MEASURED = {"finding": pl.String, "config": pl.String, "metric": pl.String, "replicate": pl.Int64, "value": pl.Float64}
+"""Values of the metrics: replicate -1 is the value itself, others are those of the bootstrap, alike for all configs."""
+
+
+def scaled(values: np.ndarray, metric: str) -> np.ndarray:
+    """Return values of a metric, (configs, replicates), scaled to 0..1 over the configurations, 1 for the best."""
+    if metric == "c2st":
+        values = np.maximum(values, 0.5)
+    low, high = values.min(axis=0), values.max(axis=0)
+    span = high - low
+    found = np.divide(values - low, span, out=np.full(values.shape, 0.5), where=span > 0)
+    return np.where(span > 0, 1 - found, found) if metric in LOWER_IS_BETTER else found
+
+
+def score_table(measured: pl.DataFrame, costs: Mapping[str, tuple]) -> pl.DataFrame:
+    """Return :data:`SCORES` of :data:`MEASURED`. Equal scores rank by ``costs``, the cheaper first, then by name."""
+    rows = []
+    for (finding,), part in measured.filter(pl.col("replicate") == -1).group_by("finding", maintain_order=True):
+        configs = sorted(set(part["config"]), key=lambda name: (costs[name], name))
+        table, complete = _table(part, configs, [-1])
+        scores = _scores(table, len(configs))[:, 0]
+        order = sorted(range(len(configs)), key=lambda at: -round(scores[at], 12) if np.isfinite(scores[at]) else 1)
+        rank = {at: place for place, at in enumerate(order, start=1)}
+        normal = {metric: scaled(values, metric)[:, 0] for metric, values in table.items()}
+        told = {(row["config"], row["metric"]): row["value"] for row in part.iter_rows(named=True)}
+        for at, config in enumerate(configs):
+            score = float(scores[at]) if np.isfinite(scores[at]) else None
+            rows += [
+                (finding, config, metric, told[config, metric],
+                 float(normal[metric][at]) if metric in complete else None, score, rank[at])
+                for metric in sorted(set(part["metric"])) if (config, metric) in told
+            ]  # fmt: skip
+    return pl.DataFrame(rows, schema=schema(SCORES), orient="row").sort("finding", "rank", "metric")
+
+
+def choices(measured: pl.DataFrame, scores: pl.DataFrame, engines: Mapping[str, str], level: float) -> dict[str, dict]:
+    """Return {finding: config, engine, score, second, difference}: the best configuration and how sure that is.
+
+    ``difference``: the interval of the best one's score less the second's, over the bootstrap's replicates, each of
+    which draws the same source patients for both; null with one configuration or without replicates.
+    """
+    found = {}
+    for (finding,), part in scores.group_by("finding", maintain_order=True):
+        ranked = part.unique("config", keep="first").sort("rank")["config"].to_list()
+        of = measured.filter(pl.col("finding") == finding, pl.col("replicate") >= 0)
+        difference = None
+        if len(ranked) > 1 and len(of):
+            table, _ = _table(of, ranked, sorted(set(of["replicate"])))
+            drawn = _scores(table, len(ranked))
+            low, high = ends((drawn[0] - drawn[1])[:, None], level)
+            difference = [round(float(low[0]), 4), round(float(high[0]), 4)] if np.isfinite(low[0]) else None
+        score = part.filter(pl.col("config") == ranked[0])["score"][0]
+        found[finding] = {
+            "config": ranked[0],
+            "engine": engines[ranked[0]],
+            "score": None if score is None else round(score, 4),
+            "second": ranked[1] if len(ranked) > 1 else None,
+            "difference": difference,
+        }
+    return found
+
+
+def _table(part: pl.DataFrame, configs: list[str], replicates: list[int]) -> tuple[dict[str, np.ndarray], set[str]]:
+    """Return {metric: values (configs, replicates)} of the metrics that every configuration has, and their names."""
+    place = {name: at for at, name in enumerate(configs)}
+    column = {number: at for at, number in enumerate(replicates)}
+    found = {}
+    for (metric,), of in part.group_by("metric", maintain_order=True):
+        values = np.full((len(configs), len(replicates)), np.nan)
+        for config, replicate, value in of.select("config", "replicate", "value").iter_rows():
+            values[place[config], column[replicate]] = np.nan if value is None else value
+        if np.isfinite(values).any(axis=1).all():
+            found[metric] = values
+    return found, set(found)
+
+
+def _scores(table: Mapping[str, np.ndarray], configs: int) -> np.ndarray:
+    """Return the mean of the scaled metrics, (configs, replicates); NaN without a metric."""
+    if not table:
+        return np.full((configs, 1), np.nan)
+    return np.mean([scaled(values, metric) for metric, values in table.items()], axis=0)
