@@ -45,5 +45,7 @@ REASONS: dict[str, str] = {
     "engine_failure": "the engine failed on this image",
     # dataset
     "no_pairs": "no instruction-answer pair could be made",
+    # semisyn: jobs
+    "no_room": "the lungs or the heart leave no room for a box of the finding where its prompt wants it",
 }
 """Reason codes of the ledgers and what each means to a reader."""

@@ -1,0 +1,275 @@
+"""The findings: their priors, limits, zones, prompts and painters, from the resources and from a user's file.
+
+A user's file (``semisyn.findings_file``) is a YAML file with the keys of ``resources/semisyn/priors.yaml`` and
+``prompts.yaml``. It adds findings, or replaces keys of known ones; rules of its parser come before the resource's.
+"""
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from cxr.base.errors import UserError
+from cxr.base.paths import RESOURCES
+from cxr.base.vocabulary import SIDES
+from cxr.semisyn.findings.families import Fault, Law, law_of
+
+RESOURCE_FILES = ("semisyn/priors.yaml", "semisyn/prompts.yaml")
+SINGLES = {"center": ("center_x", "center_y"), "size": ("width", "height")}
+"""The elements of a prior in a lung: each has one law of two dimensions, or two of one."""
+RATIO = "ctr"
+"""The element of a prior of the heart."""
+PLACEMENTS = ("lung", "heart")
+KEYS = ("label", "placement", "covers", "painter", "prior", "minimum", "overshoot", "origin", "prompts")
+SECTIONS = ("findings", "zones", "parser", "lungs", "negative")
+Zone = tuple[float, float, float, float]
+WHOLE: Zone = (0.0, 0.0, 100.0, 100.0)
+"""The zone of a prompt that names none."""
+
+
+@dataclass(frozen=True)
+class Prior:
+    """The prior of one finding, in percent. In a lung: of the lung's box, x from its lateral edge.
+
+    laws: {element: its law}; minimum: smallest width and height, or smallest cardiothoracic ratio; overshoot: limits of
+    the distance to the lung's box (lateral, top, medial, bottom), negative outside it; covers_bottom: the box must
+    reach the lung's lower edge; origin: ``paper``, ``file`` (the user's) or ``fit``.
+    """
+
+    placement: str
+    laws: dict[str, Law]
+    minimum: tuple[float, ...]
+    overshoot: Zone
+    covers_bottom: bool
+    origin: str
+
+    def plain(self) -> dict:
+        """Return it as the YAML files hold it."""
+        found = {"placement": self.placement, "prior": {name: law.plain() for name, law in self.laws.items()}}
+        found |= {"minimum": list(self.minimum), "origin": self.origin}
+        if self.placement == "lung":
+            found |= {"overshoot": list(self.overshoot)}
+        return found | ({"covers": "bottom"} if self.covers_bottom else {})
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One finding. label: its name in a dataset; painter: what draws it in the engine lite; prompts: {text: weight}."""
+
+    name: str
+    label: str
+    painter: str
+    prior: Prior
+    prompts: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Parser:
+    """Rules that read side and zone from a prompt: (regular expression, result); the first match wins.
+
+    instead: {zone: the zone in its place, on a side that lacks it}; lacking: expressions of prompts to which that
+    happens, which are counted.
+    """
+
+    sides: list[tuple[str, str]]
+    zones: list[tuple[str, str]]
+    instead: dict[str, str]
+    lacking: list[str]
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """All findings, the zones {side: {zone: box}}, the parser, what found the lungs of the priors, the negative prompt.
+
+    Zones: percent of that lung's box as the picture shows it, x from the picture's left.
+    """
+
+    findings: dict[str, Finding]
+    zones: dict[str, dict[str, Zone]]
+    parser: Parser
+    lungs: str
+    negative: str
+
+
+def read_catalogue(findings_file: str | Path = "", priors: str | Path = "") -> Catalogue:
+    """Read the resources, then the user's file, then ``priors``, what the stage of the priors wrote.
+
+    Raises UserError with one sentence for a file that cannot be read or holds a wrong value.
+    """
+    sources = [(RESOURCES / name, name, "paper") for name in RESOURCE_FILES]
+    if findings_file:
+        sources.append((Path(findings_file), f"semisyn.findings_file {str(findings_file)!r}", "file"))
+    if priors:
+        sources.append((Path(priors), str(priors), ""))
+    entries: dict[str, dict] = {}
+    zones: dict[str, dict] = {side: {} for side in SIDES}
+    parser: dict = {"sides": [], "zones": [], "instead": {}, "lacking": []}
+    texts: dict[str, str] = {}
+    for path, key, origin in sources:
+        held = _read(path, key)
+        try:
+            _merge_findings(entries, held.get("findings", {}), key, origin)
+            _merge_zones(zones, held.get("zones", {}))
+            _merge_parser(parser, held.get("parser", {}))
+        except Fault as error:
+            raise UserError(f"{key}: {error}") from None
+        texts |= {name: str(held[name]) for name in ("lungs", "negative") if name in held}
+    findings = {}
+    for name, entry in entries.items():
+        key = entry.pop("key")
+        try:
+            findings[name] = _finding(name, entry)
+        except Fault as error:
+            raise UserError(f"{key}: findings.{name}{error}") from None
+    _check_parser(parser, zones, sources[-1][1])
+    return Catalogue(findings, zones, Parser(**parser), texts["lungs"], texts["negative"])
+
+
+def _check_parser(parser: Mapping, zones: Mapping[str, Mapping], key: str) -> None:
+    """Raise UserError unless every side and zone that the parser gives is known."""
+    for pattern, side in parser["sides"]:
+        if side not in (*SIDES, "both"):
+            raise UserError(f"{key}: parser.sides gives {pattern!r} the side {side!r}: use right, left or both")
+    for pattern, zone in parser["zones"]:
+        for side in SIDES:
+            if zone not in zones[side] and parser["instead"].get(zone) not in zones[side]:
+                raise UserError(f"{key}: parser.zones gives {pattern!r} the zone {zone!r}: add it to zones.{side}")
+
+
+def names_of(findings_file: str | Path) -> list[str]:
+    """Return the names of all findings, the user's included. Raises UserError like :func:`read_catalogue`."""
+    return list(read_catalogue(findings_file).findings)
+
+
+def _read(path: Path, key: str) -> dict:
+    try:
+        held = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        what = " ".join(str(error).split())
+        raise UserError(f"{key} cannot be read as YAML ({what}): correct it") from None
+    if not isinstance(held, dict) or not isinstance(held.get("findings", {}), dict):
+        raise UserError(f"{key} is no mapping with findings by name: write it like resources/semisyn/priors.yaml")
+    if unknown := [name for name in held if name not in SECTIONS]:
+        raise UserError(f"{key}: {unknown[0]!r} is no key of it: use {', '.join(SECTIONS)}")
+    return held
+
+
+def _merge_findings(entries: dict[str, dict], held: Mapping, key: str, origin: str) -> None:
+    for name, given in held.items():
+        if not isinstance(name, str) or not re.fullmatch(r"[a-z][a-z0-9_]*", name):
+            raise Fault(f"a finding is named {name!r}: use small letters, digits and _")
+        if not isinstance(given, dict):
+            raise Fault(f"findings.{name} is {given!r}: give its keys")
+        if unknown := [inner for inner in given if inner not in KEYS]:
+            raise Fault(f"findings.{name}.{unknown[0]} is no key of a finding: use {', '.join(KEYS)}")
+        told = {"origin": origin} if origin and "prior" in given else {}
+        entries[name] = entries.get(name, {}) | told | given | {"key": key}
+
+
+def _merge_zones(zones: dict[str, dict], held: object) -> None:
+    for side, boxes in _mapping("zones", held).items():
+        if side not in zones:
+            raise Fault(f"zones.{side} is no side: use {' or '.join(SIDES)}")
+        for zone, box in _mapping(f"zones.{side}", boxes).items():
+            x1, y1, x2, y2 = found = _numbers(f"zones.{side}.{zone}", box, 4)
+            if x1 >= x2 or y1 >= y2:
+                raise Fault(f"zones.{side}.{zone} is {box}: give x1 < x2 and y1 < y2")
+            zones[side][zone] = found
+
+
+def _merge_parser(parser: dict, held: object) -> None:
+    for part, given in _mapping("parser", held).items():
+        if part == "instead":
+            parser[part] = parser[part] | _mapping("parser.instead", given)
+        elif part == "lacking" and isinstance(given, list):
+            parser[part] = [_rule("parser.lacking", [pattern, ""])[0] for pattern in given] + parser[part]
+        elif part in parser and isinstance(given, list):
+            parser[part] = [_rule(f"parser.{part}", rule) for rule in given] + parser[part]
+        else:
+            raise Fault(f"parser.{part} is {given!r}: give lists sides, zones and lacking, and a mapping instead")
+
+
+def _rule(key: str, rule: object) -> tuple[str, str]:
+    try:
+        pattern, result = rule
+        re.compile(pattern)
+    except (TypeError, ValueError, re.error):
+        raise Fault(f"{key} holds {rule!r}: give [regular expression, result]") from None
+    return pattern, result
+
+
+def _finding(name: str, entry: Mapping) -> Finding:
+    prompts = entry.get("prompts")
+    if not isinstance(prompts, dict) or not prompts:
+        raise Fault(".prompts is missing: give {text: weight}")
+    weights = {str(text): _numbers(f".prompts.{text}", [weight], 1)[0] for text, weight in prompts.items()}
+    if min(weights.values()) < 0 or sum(weights.values()) <= 0:
+        raise Fault(".prompts has weights that are below 0 or add to 0: give weights above 0")
+    return Finding(name, str(entry.get("label", name)), str(entry.get("painter", name)), _prior(entry), weights)
+
+
+def _prior(entry: Mapping) -> Prior:
+    placement, covers = entry.get("placement", "lung"), entry.get("covers")
+    if placement not in PLACEMENTS:
+        raise Fault(f".placement is {placement!r}: choose one of {', '.join(PLACEMENTS)}")
+    if covers not in (None, "bottom"):
+        raise Fault(f".covers is {covers!r}: choose bottom, or leave it out")
+    laws = {}
+    for name, given in _mapping(".prior", entry.get("prior")).items():
+        try:
+            laws[name] = law_of(given)
+        except Fault as error:
+            raise Fault(f".prior.{name}{error}") from None
+    _check_elements(placement, laws)
+    return Prior(
+        placement,
+        laws,
+        _numbers(".minimum", entry.get("minimum", [0.0, 0.0] if placement == "lung" else [0.0]), len(_ends(placement))),
+        _overshoot(entry.get("overshoot", [0.0] * 4)),
+        covers == "bottom",
+        str(entry.get("origin", "file")),
+    )
+
+
+def _ends(placement: str) -> Iterable[str]:
+    return SINGLES["size"] if placement == "lung" else (RATIO,)
+
+
+def _check_elements(placement: str, laws: Mapping[str, Law]) -> None:
+    """Raise Fault unless the laws are those of the placement's elements, each of the right number of dimensions."""
+    wanted = {name: 2 if name in SINGLES else 1 for name in laws}
+    if placement == "heart":
+        right = set(laws) == {RATIO}
+    else:
+        right = all((pair in laws) != (set(singles) <= set(laws)) for pair, singles in SINGLES.items())
+        right &= sum(wanted.values()) == 2 * len(SINGLES) and set(laws) <= {*SINGLES, *sum(SINGLES.values(), ())}
+    if not right:
+        need = RATIO if placement == "heart" else "center or center_x and center_y, and size or width and height"
+        raise Fault(f".prior has the elements {', '.join(laws) or 'none'}: give {need}")
+    for name, law in laws.items():
+        if law.pair != (wanted[name] == 2):
+            raise Fault(f".prior.{name}.family is {law.family!r}: it has not the dimensions of {name}")
+
+
+def _overshoot(given: object) -> Zone:
+    found = _numbers(".overshoot", given, 4)
+    if max(found) > 0:
+        raise Fault(f".overshoot is {list(found)}: give numbers that are not above 0")
+    return found
+
+
+def _mapping(key: str, given: object) -> dict:
+    if not isinstance(given, dict):
+        raise Fault(f"{key} is {given!r}: give a mapping")
+    return given
+
+
+def _numbers(key: str, given: object, count: int) -> tuple[float, ...]:
+    if not isinstance(given, list | tuple) or len(given) != count:
+        raise Fault(f"{key} is {given!r}: give {count} numbers")
+    if not all(isinstance(one, int | float) and not isinstance(one, bool) and math.isfinite(one) for one in given):
+        raise Fault(f"{key} is {given!r}: give numbers")
+    return tuple(map(float, given))

@@ -1,0 +1,85 @@
+"""The families of distributions that a prior may have, and their parameters. The driver reads them, without scipy."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+SHAPES: dict[str, tuple[str, ...]] = {
+    "norm": (), "genextreme": ("c",), "expon": (), "gamma": ("a",), "pareto": ("b",), "loggamma": ("c",),
+    "lognorm": ("s",), "beta": ("a", "b"), "t": ("df",), "uniform": (),
+}  # fmt: skip
+"""One-dimensional families of scipy (the paper's ten) and their shape parameters; each also has loc and scale."""
+SIGNED = {"genextreme"}
+"""Families whose shape may have any sign."""
+CONSTANT, PAIR = "constant", "mvlognormal"
+"""A fixed value, and the two-dimensional log-normal exp(N(mu, sigma))."""
+
+
+class Fault(ValueError):
+    """A wrong value: ``key is value: remedy``, without the keys before it."""
+
+
+@dataclass(frozen=True)
+class Law:
+    """A distribution. parameters: {name: number}; of the two-dimensional one {mu: (2,), sigma: (2, 2)}."""
+
+    family: str
+    parameters: Mapping[str, object]
+
+    @property
+    def pair(self) -> bool:
+        """Whether it is two-dimensional."""
+        return self.family == PAIR
+
+    def plain(self) -> dict:
+        """Return it as builtins, as the YAML files hold it."""
+        return {"family": self.family} | dict(self.parameters)
+
+
+def law_of(given: object) -> Law:
+    """Return the checked law of ``{family: …, parameters}``. Raises Fault with the wrong key and value."""
+    if not isinstance(given, Mapping) or "family" not in given:
+        raise Fault(f" is {given!r}: give a family and its parameters")
+    family, parameters = given["family"], {name: value for name, value in given.items() if name != "family"}
+    if family == PAIR:
+        return _pair(parameters)
+    known = {CONSTANT: ("value",)} | {name: (*shapes, "loc", "scale") for name, shapes in SHAPES.items()}
+    if family not in known:
+        raise Fault(f".family is {family!r}: choose one of {', '.join([*known, PAIR])}")
+    optional = {"loc": 0.0, "scale": 1.0}
+    if missing := [name for name in known[family] if name not in {**optional, **parameters}]:
+        raise Fault(f" lacks {missing[0]}, which the family {family} needs: give it")
+    if unknown := [name for name in parameters if name not in known[family]]:
+        raise Fault(f".{unknown[0]} is no parameter of the family {family}: remove it")
+    values = {name: _number(name, {**optional, **parameters}[name]) for name in known[family]}
+    for name, value in values.items():
+        positive = name == "scale" or (name in SHAPES.get(family, ()) and family not in SIGNED)
+        if positive and value <= 0:
+            raise Fault(f".{name} is {value:g}: give a number above 0")
+    return Law(family, values)
+
+
+def _pair(parameters: Mapping) -> Law:
+    if set(parameters) != {"mu", "sigma"}:
+        raise Fault(f" has the parameters {', '.join(parameters) or 'none'}: the family {PAIR} needs mu and sigma")
+    found = {}
+    for name, shape in (("mu", (2,)), ("sigma", (2, 2))):
+        try:
+            array = np.array(parameters[name], np.float64)
+        except (TypeError, ValueError):
+            array = np.empty(0)
+        if array.shape != shape or not np.isfinite(array).all():
+            raise Fault(f".{name} is {parameters[name]!r}: give {' x '.join(map(str, shape))} numbers")
+        found[name] = array
+    (a, b), (c, d) = found["sigma"]
+    if b != c or a <= 0 or a * d - b * c <= 0:
+        raise Fault(f".sigma is {found['sigma'].tolist()}: give a symmetric, positive definite matrix")
+    return Law(PAIR, {name: array.tolist() for name, array in found.items()})
+
+
+def _number(name: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise Fault(f".{name} is {value!r}: give a number")
+    return float(value)

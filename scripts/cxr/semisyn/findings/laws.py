@@ -1,0 +1,128 @@
+"""Evaluating the laws of priors, and drawing from them within bounds by inverting the distribution function.
+
+Nothing is clipped and nothing is drawn twice: a uniform number becomes the value at that share of the mass within the
+bounds. All functions work on arrays; a row's result does not depend on the other rows.
+"""
+
+import numpy as np
+from scipy import special, stats
+
+from cxr.semisyn.findings.families import CONSTANT, Law
+
+GRID = 2049
+"""Points at which the truncated first margin of a two-dimensional law is tabulated."""
+REACH = 9.0
+"""Deviations from the mean beyond which a normal law has no mass in float64."""
+BLOCK = 256
+"""Rows whose tables are held in memory at once."""
+NEAR = 1e-9
+"""Percent by which a constant may lie outside its bounds: those are rounded."""
+LARGE = 1e6
+"""Second shape of a beta law from which it is computed as its limit, a gamma law with the scale divided by it."""
+
+
+def frozen(law: Law):
+    """Return scipy's frozen distribution of a one-dimensional law that is not constant."""
+    named = dict(law.parameters)
+    if law.family == "beta" and named["b"] > LARGE:
+        return stats.gamma(named["a"], loc=named["loc"], scale=named["scale"] / named["b"])
+    return getattr(stats, law.family)(**named)
+
+
+def within(law: Law, uniforms: np.ndarray, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return values (N,) of a one-dimensional law truncated to [low, high], and its mass there (N,).
+
+    ``uniforms`` (N,) in [0, 1). Where the mass is 0, the value is ``low``. A constant has mass 1 within the bounds.
+    """
+    uniforms, low, high = np.broadcast_arrays(*(np.asarray(given, np.float64) for given in (uniforms, low, high)))
+    if law.family == CONSTANT:
+        value = np.full(low.shape, law.parameters["value"])
+        return value, ((low <= value + NEAR) & (value - NEAR <= high)).astype(np.float64)
+    of = frozen(law)
+    value, mass = np.array(low), np.zeros(low.shape)
+    # in the upper tail through the survival function: there the distribution function is rounded to 1
+    upper = low > of.median()
+    for tail, rows in ((False, ~upper & (low < high)), (True, upper & (low < high))):
+        if not rows.any():
+            continue
+        first, second = (of.sf(high[rows]), of.sf(low[rows])) if tail else (of.cdf(low[rows]), of.cdf(high[rows]))
+        mass[rows] = np.maximum(second - first, 0.0)
+        share = second - uniforms[rows] * mass[rows] if tail else first + uniforms[rows] * mass[rows]
+        value[rows] = of.isf(share) if tail else of.ppf(share)
+    # the inverse is exact up to rounding, which must not leave the bounds
+    return np.where(mass > 0, np.clip(value, low, np.maximum(low, high)), low), mass
+
+
+def pair_within(law: Law, uniforms: np.ndarray, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return values (N, 2) of a two-dimensional log-normal law truncated to a box, and its mass there (N,).
+
+    ``uniforms``, ``low`` and ``high`` (N, 2). The first value comes from the truncated law's own first margin, which is
+    tabulated at :data:`GRID` points, the second from the conditional law given the first. Where the mass is 0, the
+    values are ``low``.
+    """
+    uniforms, low, high = (np.asarray(given, np.float64) for given in (uniforms, low, high))
+    values, mass = np.array(low), np.zeros(len(low))
+    for first in range(0, len(low), BLOCK):
+        part = slice(first, first + BLOCK)
+        values[part], mass[part] = _pair_block(law, uniforms[part], low[part], high[part])
+    return values, mass
+
+
+def _pair_block(law: Law, uniforms: np.ndarray, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    mu, sigma = np.array(law.parameters["mu"]), np.array(law.parameters["sigma"])
+    deviation = np.sqrt(np.diag(sigma))
+    slope = sigma[0, 1] / sigma[0, 0] * deviation[0]
+    rest = np.sqrt(sigma[1, 1] - sigma[0, 1] ** 2 / sigma[0, 0])
+    bottom, top = _logarithm(low), _logarithm(np.maximum(high, 0.0))
+    start, end = (np.clip((edge[:, 0] - mu[0]) / deviation[0], -REACH, REACH) for edge in (bottom, top))
+    step = np.maximum(end - start, 0.0)[:, None] / (GRID - 1)
+    first = start[:, None] + step * np.arange(GRID)
+    centre = mu[1] + slope * first
+    ends = ((edge[:, 1:] - centre) / rest for edge in (bottom, top))
+    density = np.exp(-0.5 * first**2) / np.sqrt(2 * np.pi) * _between(*ends)
+    cells = 0.5 * step * (density[:, 1:] + density[:, :-1])
+    sums = np.cumsum(cells, axis=1)
+    mass = np.where((low < high).all(axis=1), sums[:, -1], 0.0)
+    # the place within the cell: the density is linear there
+    wanted = uniforms[:, 0] * sums[:, -1]
+    cell = np.minimum((sums <= wanted[:, None]).sum(axis=1), GRID - 2)
+    rows = np.arange(len(low))
+    left = wanted - np.where(cell > 0, sums[rows, np.maximum(cell - 1, 0)], 0.0)
+    z = first[rows, cell] + step[:, 0] * _share(left, density[rows, cell], density[rows, cell + 1], step[:, 0])
+    x = np.exp(mu[0] + deviation[0] * z)
+    y = np.exp(_conditional(mu[1] + slope * z, rest, bottom[:, 1], top[:, 1], uniforms[:, 1]))
+    values = np.clip(np.stack([x, y], axis=1), low, np.maximum(low, high))
+    return np.where(mass[:, None] > 0, values, low), mass
+
+
+def _logarithm(values: np.ndarray) -> np.ndarray:
+    """Return the logarithms, minus infinity at and below 0."""
+    found = np.full(values.shape, -np.inf)
+    np.log(values, out=found, where=values > 0)
+    return found
+
+
+def _between(low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """Return the standard normal mass between two arrays of bounds; exact in the upper tail too. 0 for low > high."""
+    flip = low > 0
+    low, high = np.where(flip, -high, low), np.where(flip, -low, high)
+    return np.maximum(special.ndtr(high) - special.ndtr(low), 0.0)
+
+
+def _share(area: np.ndarray, left: np.ndarray, right: np.ndarray, step: np.ndarray) -> np.ndarray:
+    """Return the share of a cell, 0 to 1, below which a density that runs from ``left`` to ``right`` has ``area``."""
+    wanted = np.divide(2 * area, step, out=np.zeros_like(area), where=step > 0)
+    root = np.sqrt(np.maximum(left**2 + (right - left) * wanted, 0.0))
+    return np.clip(np.divide(wanted, left + root, out=np.zeros_like(area), where=left + root > 0), 0.0, 1.0)
+
+
+def _conditional(
+    centre: np.ndarray, deviation: float, low: np.ndarray, high: np.ndarray, uniforms: np.ndarray
+) -> np.ndarray:
+    """Return values of normal laws with means ``centre`` (N,), truncated to [low, high]."""
+    low, high = (low - centre) / deviation, (high - centre) / deviation
+    flip = low > 0
+    low, high = np.where(flip, -high, low), np.where(flip, -low, high)
+    share = np.where(flip, 1 - uniforms, uniforms)
+    z = special.ndtri(special.ndtr(low) + share * _between(low, high))
+    return centre + deviation * np.where(flip, -z, z)

@@ -1,0 +1,51 @@
+"""Reading the side and the zone of a finding from its prompt, and drawing a prompt by its weight."""
+
+import re
+from bisect import bisect_right
+from collections.abc import Mapping
+from itertools import accumulate
+
+from cxr.base.vocabulary import SIDES
+from cxr.semisyn.findings.catalogue import WHOLE, Catalogue, Parser, Zone
+
+BOTH, ANY = "both", "any"
+
+
+def parse(prompt: str, parser: Parser) -> tuple[str, str]:
+    """Return the side (``right``, ``left``, ``both``, ``any``) and the zone ("" for none) that a prompt names."""
+    text = prompt.lower()
+    return _first(text, parser.sides, ANY), _first(text, parser.zones, "")
+
+
+def _first(text: str, rules: list[tuple[str, str]], otherwise: str) -> str:
+    return next((result for pattern, result in rules if re.search(pattern, text)), otherwise)
+
+
+def sides_of(side: str, unsided: str, coin: float) -> tuple[str, ...]:
+    """Return the lungs that get a box. ``unsided``: for a prompt without a side, ``both`` or ``one``, by a fair coin.
+
+    ``coin``: uniform in [0, 1); it decides nothing where the prompt names a side.
+    """
+    if side == BOTH or (side == ANY and unsided == BOTH):
+        return SIDES
+    return (SIDES[int(coin >= 0.5)],) if side == ANY else (side,)
+
+
+def bounds_of(zone: str, side: str, catalogue: Catalogue) -> tuple[str, Zone]:
+    """Return the zone used in a lung, and its box mirrored so that x is 0 at the lateral edge, in percent.
+
+    A lobe that the lung lacks is replaced (``Parser.instead``). Source of the signed mirror: docs/systems/semisyn.md.
+    Raises KeyError for a zone that the catalogue lacks.
+    """
+    if not zone:
+        return "", WHOLE
+    if zone not in catalogue.zones[side]:
+        zone = catalogue.parser.instead[zone]
+    x1, y1, x2, y2 = catalogue.zones[side][zone]
+    return zone, (x1, y1, x2, y2) if side == SIDES[0] else (100.0 - x2, y1, 100.0 - x1, y2)
+
+
+def draw_prompt(prompts: Mapping[str, float], uniform: float) -> str:
+    """Return the prompt at ``uniform`` in [0, 1) of the weights, which are divided by their sum."""
+    sums = list(accumulate(prompts.values()))
+    return list(prompts)[min(bisect_right(sums, uniform * sums[-1]), len(prompts) - 1)]

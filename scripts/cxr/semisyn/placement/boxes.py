@@ -1,0 +1,201 @@
+"""Drawing boxes in lungs from priors truncated to what the lung, the picture and the prompt's zone allow.
+
+Percent here are those of the prior: of the lung's box, x from its lateral edge, y from its top. Frame pixels are
+continuous. All functions work on arrays with one row for each box; no row depends on another.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cxr.semisyn.findings.catalogue import RATIO, SINGLES, Prior
+from cxr.semisyn.findings.laws import pair_within, within
+
+ROUNDING = 4 * np.spacing(200.0)
+"""Percent by which an upper bound is lowered, so that rounding never puts a box beyond it."""
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where boxes may lie, one row for each. Boxes are (N, 4: x1, y1, x2, y2) in frame pixels.
+
+    lungs; pictures: what the image covers of the frame; hearts; left: bool (N,); zones: (N, 4) percent, of the centre.
+    """
+
+    lungs: np.ndarray
+    pictures: np.ndarray
+    hearts: np.ndarray
+    left: np.ndarray
+    zones: np.ndarray
+
+    def rows(self, chosen: np.ndarray) -> "Places":
+        """Return some of the rows."""
+        return Places(*(getattr(self, name)[chosen] for name in ("lungs", "pictures", "hearts", "left", "zones")))
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Boxes drawn. percent (N, 4: centre x, centre y, width, height) of the prior; boxes (N, 4) in frame pixels.
+
+    mass (N, 2): mass of the truncated priors of centre and size; tries (N,): the successful one, 0 for none.
+    """
+
+    percent: np.ndarray
+    boxes: np.ndarray
+    mass: np.ndarray
+    tries: np.ndarray
+
+
+def overshoots(prior: Prior, places: Places, bounds: str) -> np.ndarray:
+    """Return how far each box may lie outside its lung's box: (N, 4: lateral, top, medial, bottom), percent, ≤ 0.
+
+    ``bounds``: ``repo`` allows what the prior does, as far as the picture reaches; ``strict`` nothing.
+    """
+    if bounds == "strict":
+        return np.zeros((len(places.left), 4))
+    size = np.tile(places.lungs[:, 2:] - places.lungs[:, :2], 2)
+    free = np.concatenate(
+        [places.lungs[:, :2] - places.pictures[:, :2], places.pictures[:, 2:] - places.lungs[:, 2:]], 1
+    )
+    free = np.where(places.left[:, None], free[:, [2, 1, 0, 3]], free) * 100 / size
+    return np.maximum(-np.maximum(free, 0.0), np.array(prior.overshoot))
+
+
+def size_bounds(prior: Prior, centres: np.ndarray, outside: np.ndarray, bounds: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return the smallest and the largest width and height, (N, 2) each in percent, of boxes with these centres.
+
+    A box that must cover the lung's lower edge is at least as high as twice the distance to it. With ``strict`` such a
+    box may reach below, and is cut there afterwards.
+    """
+    low = np.tile(np.array(prior.minimum), (len(centres), 1))
+    high = 2 * np.minimum(centres - outside[:, :2], 100 - (centres + outside[:, 2:])) - ROUNDING
+    if prior.covers_bottom:
+        low[:, 1] = np.maximum(low[:, 1], 2 * (100 - centres[:, 1]))
+        if bounds == "strict":
+            high[:, 1] = 2 * centres[:, 1] - ROUNDING
+    return low, high
+
+
+def to_frame(percent: np.ndarray, places: Places) -> np.ndarray:
+    """Return boxes (N, 4) in frame pixels, clipped to the picture, of percent (N, 4) as the prior has them."""
+    centre, half = percent[:, :2], percent[:, 2:] / 2
+    low, high = centre - half, centre + half
+    flip = places.left[:, None] & np.array([True, False])
+    low, high = np.where(flip, 100 - high, low), np.where(flip, 100 - low, high)
+    start, size = places.lungs[:, :2], places.lungs[:, 2:] - places.lungs[:, :2]
+    found = np.concatenate([start + low / 100 * size, start + high / 100 * size], axis=1)
+    return _clipped(found, places.pictures)
+
+
+def _clipped(boxes: np.ndarray, pictures: np.ndarray) -> np.ndarray:
+    return np.clip(boxes, np.tile(pictures[:, :2], 2), np.tile(pictures[:, 2:], 2))
+
+
+def draw_boxes(
+    prior: Prior, places: Places, uniforms: np.ndarray, *, bounds: str, min_mass: float, heart_exclusion: bool
+) -> Drawn:
+    """Draw one box a row, with up to as many tries as ``uniforms`` (N, tries, 4) has.
+
+    A try fails where a truncated prior has less mass than ``min_mass`` or no room for the smallest size, and, with
+    ``heart_exclusion``, where a box of the left lung lies wholly inside the heart's box.
+    """
+    count, tries = uniforms.shape[:2]
+    drawn = Drawn(np.full((count, 4), np.nan), np.full((count, 4), np.nan), np.zeros((count, 2)), np.zeros(count, int))
+    waiting = np.flatnonzero(_whole(places.lungs))
+    for number in range(tries):
+        if not waiting.size:
+            break
+        here = places.rows(waiting)
+        percent, mass = _one_try(prior, here, uniforms[waiting, number], bounds)
+        boxes = to_frame(percent, here)
+        if prior.covers_bottom and bounds == "strict":
+            boxes[:, 3] = np.minimum(boxes[:, 3], here.lungs[:, 3])
+        good = (mass >= max(min_mass, np.finfo(float).tiny)).all(axis=1) & (boxes[:, :2] < boxes[:, 2:]).all(axis=1)
+        if heart_exclusion:
+            good &= ~(here.left & _inside(boxes, here.hearts))
+        rows = waiting[good]
+        drawn.percent[rows], drawn.boxes[rows], drawn.mass[rows] = percent[good], boxes[good], mass[good]
+        drawn.tries[rows] = number + 1
+        waiting = waiting[~good]
+    return drawn
+
+
+def _one_try(prior: Prior, places: Places, uniforms: np.ndarray, bounds: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return percent (N, 4) and mass (N, 2: centre, size) of one try."""
+    centres, of_centre = _element(prior, "center", uniforms[:, :2], places.zones[:, :2], places.zones[:, 2:])
+    low, high = size_bounds(prior, centres, overshoots(prior, places, bounds), bounds)
+    sizes, of_size = _element(prior, "size", uniforms[:, 2:], low, high)
+    of_size[(high < np.array(prior.minimum)).any(axis=1)] = 0.0
+    return np.concatenate([centres, sizes], axis=1), np.stack([of_centre, of_size], axis=1)
+
+
+def _element(
+    prior: Prior, name: str, uniforms: np.ndarray, low: np.ndarray, high: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return values (N, 2) of the centre or the size within bounds (N, 2), and the mass there (N,)."""
+    if name in prior.laws:
+        return pair_within(prior.laws[name], uniforms, low, high)
+    singles = [within(prior.laws[one], uniforms[:, k], low[:, k], high[:, k]) for k, one in enumerate(SINGLES[name])]
+    return np.stack([value for value, _ in singles], axis=1), singles[0][1] * singles[1][1]
+
+
+def _whole(boxes: np.ndarray) -> np.ndarray:
+    """Return whether each box (N, 4) is finite and has an area."""
+    return np.isfinite(boxes).all(axis=1) & (boxes[:, :2] < boxes[:, 2:]).all(axis=1)
+
+
+def _inside(boxes: np.ndarray, outer: np.ndarray) -> np.ndarray:
+    """Return whether each box (N, 4) lies wholly inside another's; False beside NaN."""
+    return (boxes[:, :2] >= outer[:, :2]).all(axis=1) & (boxes[:, 2:] <= outer[:, 2:]).all(axis=1)
+
+
+@dataclass(frozen=True)
+class Hearts:
+    """Enlarged hearts. ratios (N, 2): cardiothoracic ratio before and after, fractions; others as in :class:`Drawn`."""
+
+    ratios: np.ndarray
+    boxes: np.ndarray
+    mass: np.ndarray
+    tries: np.ndarray
+
+
+@dataclass(frozen=True)
+class Chests:
+    """Boxes (N, 4: x1, y1, x2, y2) in frame pixels: lungs, heart, and what the image covers of the frame."""
+
+    right: np.ndarray
+    left: np.ndarray
+    hearts: np.ndarray
+    pictures: np.ndarray
+
+
+def draw_hearts(prior: Prior, chests: Chests, uniforms: np.ndarray, *, step: float, min_mass: float) -> Hearts:
+    """Draw a larger cardiothoracic ratio for each chest.
+
+    The ratio is at least the prior's minimum and ``step`` (a fraction) above the present one, at most 1. The heart
+    keeps its centre and its aspect. A try fails where an edge of the heart lies beyond the thorax's outer edge, which
+    runs from the right lung's to the left lung's. ``uniforms`` (N, tries).
+    """
+    right, left, hearts = chests.right[:, 0], chests.left[:, 2], chests.hearts
+    thorax = left - right
+    size, centre = hearts[:, 2:] - hearts[:, :2], (hearts[:, :2] + hearts[:, 2:]) / 2
+    before, aspect = _ratio(size[:, 0], thorax), _ratio(size[:, 1], size[:, 0])
+    low = np.maximum(prior.minimum[0], 100 * (before + step))
+    count, tries = uniforms.shape
+    found = Hearts(np.full((count, 2), np.nan), np.full((count, 4), np.nan), np.zeros(count), np.zeros(count, int))
+    found.ratios[:, 0] = before
+    for number in range(tries):
+        ratio, mass = within(prior.laws[RATIO], uniforms[:, number], low, np.full(count, 100.0))
+        half = (ratio / 100 * thorax / 2)[:, None] * np.stack([np.ones(count), aspect], axis=1)
+        boxes = np.concatenate([centre - half, centre + half], axis=1)
+        good = (found.tries == 0) & (mass >= max(min_mass, np.finfo(float).tiny)) & (low <= 100)
+        good &= (boxes[:, 0] >= right) & (boxes[:, 2] <= left) & _whole(hearts)
+        boxes = _clipped(boxes, chests.pictures)
+        found.ratios[good, 1], found.boxes[good], found.mass[good] = ratio[good] / 100, boxes[good], mass[good]
+        found.tries[good] = number + 1
+    return found
+
+
+def _ratio(above: np.ndarray, below: np.ndarray) -> np.ndarray:
+    """Return the quotients, infinite where the divisor is not above 0."""
+    return np.divide(above, below, out=np.full(len(above), np.inf), where=below > 0)

@@ -1,0 +1,19 @@
+"""The random numbers of a job: they depend on the seed, the finding and the job's number within it alone."""
+
+import numpy as np
+
+from cxr.base.seeds import stable_hash
+from cxr.base.vocabulary import SIDES
+
+EACH = 4
+"""Numbers of one try in one lung: centre x, centre y, width, height."""
+
+
+def job_draws(seed: int, finding: str, index: int, tries: int) -> tuple[float, float, np.ndarray]:
+    """Return uniform numbers in [0, 1): of the prompt, of the side, and (tries, 2 lungs, 4) of the boxes.
+
+    More tries leave the earlier ones as they are.
+    """
+    generator = np.random.Generator(np.random.Philox(key=stable_hash(seed, finding, index)))
+    numbers = generator.random(2 + tries * len(SIDES) * EACH)
+    return float(numbers[0]), float(numbers[1]), numbers[2:].reshape(tries, len(SIDES), EACH)

@@ -1,0 +1,160 @@
+"""Placing the boxes of all jobs whose image is in a shard. A job loses all its boxes or none."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import polars as pl
+
+from cxr.base.columns import schema
+from cxr.base.hdf5 import FRAME_SIZE, Shard
+from cxr.base.ledger import Ledger
+from cxr.base.tables import read_table, write_table
+from cxr.base.vocabulary import SIDES
+from cxr.geometry.affine import points_to_frame
+from cxr.semisyn.findings.catalogue import Catalogue, Finding, read_catalogue
+from cxr.semisyn.findings.phrases import bounds_of, parse, sides_of
+from cxr.semisyn.placement.boxes import Chests, Places, draw_boxes, draw_hearts
+from cxr.semisyn.placement.columns import BOXES
+from cxr.semisyn.placement.draws import job_draws
+
+CORNERS = ("x1", "y1", "x2", "y2")
+ORGANS = ("right", "left", "heart")
+"""The boxes of a healthy image: columns ``right_x1`` to ``heart_y2``."""
+BATCH = 4096
+"""Jobs whose draws are held in memory at once."""
+
+
+@dataclass(frozen=True)
+class PlacementOptions:
+    """Settings of the placement (section ``semisyn.placement``).
+
+    unsided: {finding: lungs of a prompt without a side, ``both`` or ``one``}; a finding that it lacks has one.
+    """
+
+    bounds: str
+    tries: int
+    min_mass: float
+    heart_exclusion: bool
+    ctr_step: float
+    seed: int
+    unsided: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job of the plan with the boxes (4,) of its image: right, left, heart, and the picture's within the frame."""
+
+    job_id: str
+    image_id: str
+    index: int
+    prompt: str
+    chest: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+
+
+def run_shard(
+    *, plan: str, healthy: str, frames: str, priors: str, output: str, excluded: str, shard: str,
+    options: PlacementOptions, findings_file: str = "",
+) -> None:  # fmt: skip
+    """Write the boxes of the shard's jobs to ``output``, and the jobs without room to ``excluded``.
+
+    ``plan``: jobs; ``healthy``: table of all healthy images with the boxes of their organs; ``frames``: shard of
+    frames, which tells what the image covers of its frame; ``priors``: what the stage of the priors wrote.
+    """
+    catalogue = read_catalogue(findings_file, priors)
+    jobs = read_table(plan).filter(pl.col("shard") == shard)
+    chests = chests_of(read_table(healthy).filter(pl.col("image_id").is_in(jobs["image_id"].implode())), frames)
+    ledger = Ledger("semisyn_placement")
+    rows: list[tuple] = []
+    for (name,), of in sorted(jobs.group_by("finding")):
+        asked = [
+            Job(job, image, index, prompt, chests[image][1])
+            for job, image, index, prompt in of.select("job_id", "image_id", "index", "prompt").iter_rows()
+        ]
+        for first in range(0, len(asked), BATCH):
+            for job, boxes in place(catalogue.findings[name], asked[first : first + BATCH], catalogue, options):
+                if boxes:
+                    ledger.accept(job.job_id)
+                    rows += boxes
+                else:
+                    ledger.exclude(job.job_id, chests[job.image_id][0], "no_room", _why(job, catalogue))
+    table = pl.DataFrame(rows, schema=schema(BOXES), orient="row")
+    write_table(output, table.sort("job_id", "side", descending=[False, True]), BOXES)
+    ledger.finish(excluded, jobs["job_id"])
+
+
+def _why(job: Job, catalogue: Catalogue) -> str:
+    side, zone = parse(job.prompt, catalogue.parser)
+    return f"side {side}, zone {zone or 'any'}"
+
+
+def chests_of(healthy: pl.DataFrame, frames: str) -> dict[str, tuple[str, tuple]]:
+    """Return {image: (its study, its boxes right, left, heart, picture)}; each box is float64 (4,) in frame pixels."""
+    found = {}
+    with Shard(frames) as held:
+        for row in healthy.iter_rows(named=True):
+            boxes = (np.array([row[f"{organ}_{corner}"] for corner in CORNERS], np.float64) for organ in ORGANS)
+            rows, columns = held.get("original_shape", row["image_id"])
+            ends = points_to_frame(np.array([[0.0, 0.0], [columns, rows]]), held.get("to_original", row["image_id"]))
+            picture = np.clip(ends.ravel(), 0.0, FRAME_SIZE)
+            found[row["image_id"]] = row["study_id"], (*boxes, picture)
+    return found
+
+
+def place(
+    finding: Finding, jobs: Sequence[Job], catalogue: Catalogue, options: PlacementOptions
+) -> Iterable[tuple[Job, list[tuple]]]:
+    """Yield each job of a finding with its rows of :data:`BOXES`; no rows where there is no room for all its boxes."""
+    draws = [job_draws(options.seed, finding.name, job.index, options.tries) for job in jobs]
+    placer: Callable = _in_lungs if finding.prior.placement == "lung" else _hearts
+    rows = placer(finding, jobs, draws, catalogue, options)
+    return zip(jobs, rows, strict=True)
+
+
+def _in_lungs(
+    finding: Finding, jobs: Sequence[Job], draws: Sequence, catalogue: Catalogue, options: PlacementOptions
+) -> list[list[tuple]]:
+    wanted = []
+    unsided = options.unsided.get(finding.name, "one")
+    for number, (job, (_, coin, _)) in enumerate(zip(jobs, draws, strict=True)):
+        named, zone = parse(job.prompt, catalogue.parser)
+        wanted += [(number, side, *bounds_of(zone, side, catalogue)) for side in sides_of(named, unsided, coin)]
+    numbers, sides, zones, bounds = zip(*wanted, strict=True)
+    which = np.array([SIDES.index(side) for side in sides])
+    boxes = np.array([jobs[number].chest for number in numbers])
+    places = Places(boxes[np.arange(len(which)), which], boxes[:, 3], boxes[:, 2], which == 1, np.array(bounds))
+    uniforms = np.stack([draws[number][2][:, side] for number, side in zip(numbers, which, strict=True)])
+    drawn = draw_boxes(
+        finding.prior,
+        places,
+        uniforms,
+        bounds=options.bounds,
+        min_mass=options.min_mass,
+        heart_exclusion=options.heart_exclusion,
+    )
+    rows: list[list[tuple]] = [[] for _ in jobs]
+    lost = set()
+    cells = zip(drawn.percent.tolist(), drawn.boxes.tolist(), drawn.mass.tolist(), drawn.tries.tolist(), strict=True)
+    for number, side, zone, (percent, box, mass, tries) in zip(numbers, sides, zones, cells, strict=True):
+        job = jobs[number]
+        rows[number].append(
+            (job.job_id, job.image_id, finding.name, side, zone, *percent, *box, *mass, tries, None, None)
+        )
+        if not tries:
+            lost.add(number)
+    return [[] if number in lost else found for number, found in enumerate(rows)]
+
+
+def _hearts(
+    finding: Finding, jobs: Sequence[Job], draws: Sequence, catalogue: Catalogue, options: PlacementOptions
+) -> list[list[tuple]]:
+    boxes = np.array([job.chest for job in jobs])
+    uniforms = np.stack([numbers[:, 0, 0] for _, _, numbers in draws])
+    chests = Chests(*(boxes[:, part] for part in range(4)))
+    drawn = draw_hearts(finding.prior, chests, uniforms, step=options.ctr_step, min_mass=options.min_mass)
+    cells = zip(drawn.boxes.tolist(), drawn.mass.tolist(), drawn.tries.tolist(), drawn.ratios.tolist(), strict=True)
+    none = (None,) * 4
+    return [
+        [(job.job_id, job.image_id, finding.name, "", "", *none, *box, None, mass, tries, *ratios)] if tries else []
+        for job, (box, mass, tries, ratios) in zip(jobs, cells, strict=True)
+    ]
