@@ -1,0 +1,77 @@
+"""Scores of one configuration and finding, each with the same draws of source patients.
+
+The first row of all draws counts every job once: it gives the score itself.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from cxr.metrics.appearance import c2st
+from cxr.metrics.average_precision import average_precision, matched
+from cxr.metrics.distances import LEAST, fid, kid
+from cxr.metrics.matching import Boxes
+from cxr.metrics.paired import patient_draws
+
+
+class Predicted(NamedTuple):
+    """A detector's boxes: index of the job int (N,), corners (N, 4), confidence (N,)."""
+
+    job: np.ndarray
+    corners: np.ndarray
+    confidence: np.ndarray
+
+
+def draws_of(patient: Sequence[str], replicates: int, seed: int) -> np.ndarray:
+    """Return int32 (1 + replicates, N): how often each of N jobs counts; ``patient``: of each job's source."""
+    whole = np.ones((1, len(patient)), np.int32)
+    return np.concatenate([whole, *patient_draws(np.asarray(patient, str), replicates, seed)])
+
+
+def auroc(edited: np.ndarray, source: np.ndarray, draws: np.ndarray) -> np.ndarray:
+    """Return AUROC, (R,), of edited images' scores (N,) against those of their own unedited sources (N,).
+
+    A draw counts a job and its source alike.
+    """
+    above = (edited[:, None] > source[None]) + 0.5 * (edited[:, None] == source[None])
+    count = draws.astype(np.float64)
+    return np.einsum("ri,ij,rj->r", count, above, count) / count.sum(axis=1) ** 2
+
+
+def ap1070(found: Predicted, true: Boxes, ious: Sequence[float], points: int, draws: np.ndarray) -> np.ndarray:
+    """Return the mean AP over ``ious``, (R,), of a detector's boxes against the label boxes of N jobs."""
+    predicted = Boxes(found.job, found.corners)
+    match = matched(predicted, found.confidence, true, draws.shape[1], ious)
+    return average_precision(match, points, draws).mean(axis=1)
+
+
+def two_sample(
+    ours: np.ndarray, patients: Sequence[str], real: np.ndarray, real_patients: Sequence[str], draws: np.ndarray
+) -> np.ndarray:
+    """Return c2st, (R,), of the boxes of N jobs' features (N, K) against real ones (M, K); 0.5 = cannot be told apart.
+
+    A draw counts our boxes; the real ones stay.
+    """
+    names = np.asarray(patients, str)
+    found = []
+    for count in draws:
+        rows = np.repeat(np.arange(len(ours)), count)
+        found.append(c2st(real, ours[rows], list(real_patients), names[rows].tolist()))
+    return np.array(found)
+
+
+def kernel_distance(ours: np.ndarray, real: np.ndarray, draws: np.ndarray) -> np.ndarray:
+    """Return KID, (R,), of features (N, D) against real ones (M, D); NaN where a draw has no two different jobs.
+
+    A job that a draw counts several times enters once: copies would pass for a very narrow law.
+    """
+    kept = [np.flatnonzero(count) for count in draws]
+    return np.array([kid(ours[rows], real) if len(rows) > 1 and len(real) > 1 else np.nan for rows in kept])
+
+
+def frechet_distance(ours: np.ndarray, real: np.ndarray, *, small: bool) -> float | None:
+    """Return FID of features (N, D) and (M, D), or None where the samples are too few for it and ``small`` is false."""
+    if not small and min(len(ours), len(real)) < LEAST * ours.shape[1]:
+        return None
+    return fid(ours, real, small=small)
