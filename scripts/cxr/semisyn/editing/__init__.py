@@ -1,0 +1,1 @@
+"""Putting findings into healthy X-rays (the paper's section 3.5)."""

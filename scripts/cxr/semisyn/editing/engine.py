@@ -1,0 +1,68 @@
+"""The interface of editing engines, and loading one by its name."""
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from cxr.base.engines import Setup, engine_module
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is put into one image.
+
+    ``prompt``: what a report would say; ``boxes`` float64 (N, 4) in frame pixels, half-open, with the ``sides`` of
+    their lungs ("" for the heart's); ``ratio``: the cardiothoracic ratio to reach, or None; ``mask`` float32
+    (512, 512): how strongly a model edits each pixel, filled in just before the edit; ``seed``: of the job's own noise;
+    ``config``: the configuration, {key: value}.
+    """
+
+    job_id: str
+    finding: str
+    prompt: str
+    boxes: np.ndarray
+    sides: tuple[str, ...]
+    ratio: float | None
+    mask: np.ndarray | None
+    seed: int
+    config: dict
+
+
+@dataclass(frozen=True)
+class Edited:
+    """An edited image, grey levels 0..255, uint8 or float (512, 512).
+
+    ``lesion`` bool (512, 512): the finding's true mask, if the engine knows it; ``support`` bool (512, 512): where the
+    engine may have changed the image, None for wherever the job's mask is above 0; ``drawn``: what was drawn for it.
+    """
+
+    image: np.ndarray
+    lesion: np.ndarray | None = None
+    support: np.ndarray | None = None
+    drawn: dict = field(default_factory=dict)
+
+
+class EditingEngine(Protocol):
+    """An editor that puts findings into a chest X-ray."""
+
+    def edit(self, image: np.ndarray, organs: dict[str, np.ndarray], job: Job) -> Edited:
+        """Edit a frame uint8 (512, 512) with its masks {label: bool (512, 512)}.
+
+        It is called from several threads at once. An engine with a large net has ``edit_batch(images, organs, jobs)``
+        instead, with lists as arguments and result, and the attribute ``batch``; it is called from one thread. No
+        result may depend on another job. An engine raises NoCell for a job whose boxes are too small for it.
+        """
+        ...
+
+
+class NoCell(ValueError):
+    """A box of the job covers no cell of the model's latent grid."""
+
+
+def load_engine(name: str, options: object, setup: Setup | None = None) -> EditingEngine:
+    """Load an engine with the function ``load(options, setup)`` of the module ``cxr.semisyn.editing.<name>``.
+
+    Raises UserError for an unknown name.
+    """
+    return engine_module("cxr.semisyn.editing", name).load(options, setup or Setup())

@@ -1,0 +1,98 @@
+"""What the stage makes of an engine's picture: it keeps the source outside the edit, measures, and refuses."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cxr.base.vocabulary import HEART, LUNGS
+from cxr.metrics import edits
+from cxr.semisyn.editing.engine import Edited, Job
+
+LEAST = 0.01
+"""Fraction of the boxes' area that must change visibly."""
+WARPED = "cardiomegaly"
+"""The finding that moves organs: its change lies beside the box too, and its visible box is the heart's."""
+
+
+class Refused(ValueError):
+    """An edit that is not used; ``reason``: its code."""
+
+    def __init__(self, reason: str, detail: str):
+        super().__init__(detail)
+        self.reason = reason
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One edited image, uint8 (512, 512), its lesion bool (512, 512), and the table rows of its boxes."""
+
+    image: np.ndarray
+    lesion: np.ndarray
+    boxes: list[dict]
+
+
+def outcome(
+    source: np.ndarray, organs: dict[str, np.ndarray], job: Job, made: Edited, *, visible: float, max_leak: float
+) -> Outcome:
+    """Return what is written of a job. Raises Refused.
+
+    ``source`` uint8 (512, 512); ``visible``: grey levels from which a change is seen; ``max_leak``: largest share of
+    the squared change outside the boxes, for configurations that edit inside a mask until the end.
+    """
+    image = _composite(source, job, made)
+    difference = edits.change(source, image)
+    inside = edits.box_mask(job.boxes, source.shape)
+    support = made.support if made.support is not None else job.mask > 0
+    seen = edits.visible(difference, visible)
+    if (seen & inside).sum() < LEAST * inside.sum():
+        raise Refused("nothing_changed", f"{int((seen & inside).sum())} of {int(inside.sum())} pixels changed visibly")
+    leak = edits.leak(difference, inside)
+    if job.finding != WARPED and job.config["extent"] == 1 and leak > max_leak:
+        raise Refused("leaked", f"{leak:.2f} of the squared change lies outside of the boxes")
+    lesion = made.lesion if made.lesion is not None else seen & support
+    told = {
+        "change_inside": edits.mean_inside(difference, inside),
+        "change_outside_max": edits.largest_outside(difference, inside),
+        "leak": leak,
+        "area": int((seen & inside).sum()),
+    }
+    return Outcome(image, lesion, _boxes(job, organs, lesion, told))
+
+
+def _composite(source: np.ndarray, job: Job, made: Edited) -> np.ndarray:
+    """Return the picture in grey levels; outside the support it is the source, if the configuration says so."""
+    image = np.asarray(made.image)
+    if image.shape != source.shape or not np.isfinite(image).all():
+        raise Refused("bad_picture", "the engine's picture has another shape, or values that are not finite")
+    image = np.clip(np.rint(image), 0, 255).astype(np.uint8)
+    if job.config["composite"] == "none" or job.config["extent"] < 1:
+        return image
+    support = made.support if made.support is not None else job.mask > 0
+    return np.where(support, image, source)
+
+
+def _boxes(job: Job, organs: dict[str, np.ndarray], lesion: np.ndarray, told: dict) -> list[dict]:
+    """Return a row for each asked box, and for the visible extent of the lesion in its lung."""
+    rows = []
+    for number, (box, side) in enumerate(zip(job.boxes, job.sides, strict=True)):
+        kinds = {"conditioning": box, "visible": box}
+        if job.finding != WARPED:
+            other = {"right": LUNGS[1], "left": LUNGS[0]}.get(side)
+            near = lesion & ~organs[other] & ~_beyond(organs, side) if other else lesion
+            kinds["visible"] = edits.box_of(near)
+        for kind, corners in kinds.items():
+            if corners is not None:
+                x1, y1, x2, y2 = map(float, corners)
+                rows.append(
+                    {"job_id": job.job_id, "number": number, "kind": kind, "side": side}
+                    | {"x1": x1, "y1": y1, "x2": x2, "y2": y2} | told
+                )  # fmt: skip
+    return rows
+
+
+def _beyond(organs: dict[str, np.ndarray], side: str) -> np.ndarray:
+    """Return the columns on the other side of the midline, bool (512, 512): halfway between the lungs' centroids."""
+    right, left = (np.nonzero(organs[name])[1] for name in LUNGS)
+    columns = np.broadcast_to(np.arange(organs[HEART].shape[1])[None] + 0.5, organs[HEART].shape)
+    middle = (right.mean() + left.mean()) / 2 + 0.5 if len(right) and len(left) else columns.shape[1] / 2
+    return columns > middle if side == "right" else columns < middle

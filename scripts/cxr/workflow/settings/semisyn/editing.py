@@ -1,0 +1,39 @@
+"""Settings of the editing: configurations, which of them edits which finding, and limits."""
+
+from typing import Literal
+
+from pydantic import model_validator
+
+from cxr.workflow.settings.base import OURS, PAPER, Section, Share, key, one_case
+from cxr.workflow.settings.semisyn.configs import CHOSEN, PIPELINES, ConfigName, EditingConfig, EditingGrid
+
+
+def _named() -> dict[str, EditingConfig]:
+    return {"lite": EditingConfig()} | {name: EditingConfig(**told) for name, told in PIPELINES.items()}
+
+
+class Editing(Section):
+    """Findings put into healthy images."""
+
+    configs: dict[ConfigName, EditingConfig] = key(_named, "Configurations by name.", source=OURS)
+    grid: EditingGrid = key(EditingGrid, "More configurations: the points of a search.", source=PAPER)
+    choice: dict[str, str] | Literal["selection"] = key(
+        dict,
+        "Configuration of each finding, {finding: name}; findings that it lacks have lite. selection: that of the "
+        "stage semisyn_selection.",
+    )
+    max_leak: Share = key(0.5, "Largest share of the squared change outside of the boxes; a job with more is excluded.")
+    visible: float = key(4.0, "Change from which a pixel counts as changed.", unit="grey levels", gt=0, le=255)
+
+    @model_validator(mode="after")
+    def _names_exist(self) -> "Editing":
+        if CHOSEN in self.configs:
+            raise ValueError(f"configs names {CHOSEN!r}, which is reserved: rename it")
+        one_case("the configurations", self.configs)
+        if self.choice != "selection":
+            for finding, name in self.choice.items():
+                if name not in self.configs:
+                    raise ValueError(
+                        f"choice.{finding} is {name!r}, but the configurations are {', '.join(self.configs)}"
+                    )
+        return self
