@@ -91,7 +91,8 @@ def run_shard(
     (bad_picture, nothing_changed, leaked, no_cell, engine_failure). Raises UserError for an unknown engine.
     """
     taken = jobs_of(read_table(plan), read_table(placed), shard, engine, config, options, choice)
-    editor = load_engine(engine, options, Setup.of(options.own.get(engine, {}), files, compute))
+    texts = frozenset(text for _, job in taken.values() for text in (job.prompt, job.config["negative"]))
+    editor = load_engine(engine, options, Setup.of(options.own.get(engine, {}), files, compute), texts)
     ledger, rows = Ledger("semisyn_editing"), []
 
     def made(source: np.ndarray, masks: dict, job: Job, edited: Edited) -> tuple[tuple | None, Fault | None]:

@@ -60,9 +60,9 @@ class NoCell(ValueError):
     """A box of the job covers no cell of the model's latent grid."""
 
 
-def load_engine(name: str, options: object, setup: Setup | None = None) -> EditingEngine:
-    """Load an engine with the function ``load(options, setup)`` of the module ``cxr.semisyn.editing.<name>``.
+def load_engine(name: str, options: object, setup: Setup, prompts: frozenset[str]) -> EditingEngine:
+    """Load an engine with ``load(options, setup, prompts)`` of the module ``cxr.semisyn.editing.<name>``.
 
-    Raises UserError for an unknown name.
+    ``prompts``: all texts of the jobs, the negative ones too. Raises UserError for an unknown name.
     """
-    return engine_module("cxr.semisyn.editing", name).load(options, setup or Setup())
+    return engine_module("cxr.semisyn.editing", name).load(options, setup, prompts)

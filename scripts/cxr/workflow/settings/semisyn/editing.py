@@ -4,12 +4,41 @@ from typing import Literal
 
 from pydantic import model_validator
 
-from cxr.workflow.settings.base import OURS, PAPER, Section, Share, key, one_case
-from cxr.workflow.settings.semisyn.configs import CHOSEN, PIPELINES, ConfigName, EditingConfig, EditingGrid
+from cxr.workflow.settings.base import AUTHORS, OURS, PAPER, Section, Share, key, one_case
+from cxr.workflow.settings.semisyn.configs import (
+    CHOSEN,
+    OWN_STRENGTH,
+    PIPELINES,
+    ConfigName,
+    EditingConfig,
+    EditingGrid,
+)
 
 
 def _named() -> dict[str, EditingConfig]:
     return {"lite": EditingConfig()} | {name: EditingConfig(**told) for name, told in PIPELINES.items()}
+
+
+class RadEdit(Section):
+    """The engine radedit: RadEdit, from the weights of the stage anomaly's engine of that name."""
+
+    steps: int = key(200, "Steps of the model.", source=AUTHORS, ge=1, le=1000)
+    guidance: float = key(7.5, "Weight of the prompt.", source=AUTHORS, ge=0, le=100)
+    invert_guidance: float = key(3.5, "Weight of a negative prompt in the inversion.", source=AUTHORS, ge=0, le=100)
+    strength: Share = key(OWN_STRENGTH["radedit"], "Fraction of the noise levels that is run through.", source=AUTHORS)
+    dtype: Literal["bfloat16", "float32"] = key("bfloat16", "Number type of the U-Net.", source=AUTHORS)
+
+
+class Diffusion(Section):
+    """The engine diffusion: RoentGen, or any other model in Stable Diffusion's layout."""
+
+    model: str = key("", "Folder of the model, with model_index.json.")
+    steps: int = key(75, "Steps of the model.", ge=1, le=1000)
+    guidance: float = key(4.0, "Weight of the prompt.", ge=0, le=100)
+    strength: Share = key(
+        OWN_STRENGTH["diffusion"], "Fraction of the noise levels that is run through.", source=AUTHORS
+    )
+    dtype: Literal["bfloat16", "float32"] = key("bfloat16", "Number type of the U-Net.", source=AUTHORS)
 
 
 class Editing(Section):
@@ -24,6 +53,9 @@ class Editing(Section):
     )
     max_leak: Share = key(0.5, "Largest share of the squared change outside of the boxes; a job with more is excluded.")
     visible: float = key(4.0, "Change from which a pixel counts as changed.", unit="grey levels", gt=0, le=255)
+
+    radedit: RadEdit = key(RadEdit, "Settings of the engine radedit.", source=AUTHORS)
+    diffusion: Diffusion = key(Diffusion, "Settings of the engine diffusion.", source=AUTHORS)
 
     @model_validator(mode="after")
     def _names_exist(self) -> "Editing":

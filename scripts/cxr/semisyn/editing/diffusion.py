@@ -1,0 +1,44 @@
+"""Any folder in Stable Diffusion's layout, such as RoentGen: sampling under the job's prompt, the source blended in."""
+
+from pathlib import Path
+
+import torch
+
+from cxr.base.engines import Setup
+from cxr.diffusion import folders, nets
+from cxr.diffusion.blending import Sampling, sample_latents
+from cxr.diffusion.schedule import kept_steps
+from cxr.nets.devices import device_of
+from cxr.semisyn.editing.models import ModelEditor, Rows
+
+INSTEAD = "model"
+GPU = True
+KEY = "semisyn.editing.diffusion.model"
+
+
+class Inpainter(ModelEditor):
+    """Samples findings into the masks."""
+
+    def edited(self, rows: Rows) -> torch.Tensor:
+        """See :class:`ModelEditor`."""
+        strength = self.strength(rows.config)
+        steps = kept_steps(self.nets.abars, self.steps(rows.config), 1 - strength)
+        how = Sampling(
+            prompt=rows.prompts,
+            guidance=self.weights(rows),
+            blending=rows.config["blending"],
+            pure=strength == 1,
+            negative=rows.negatives,
+            extent=rows.config["extent"],
+        )
+        predict, prediction = self.nets.predict, self.nets.prediction
+        return sample_latents(rows.clean, rows.mask, steps, prediction, predict, rows.draw, how)
+
+
+def load(options: object, setup: Setup, prompts: frozenset[str] = frozenset()) -> Inpainter:
+    """Load the engine. Raises UserError if a file or a prompt cannot be used."""
+    device = device_of(setup.device, setup.asked)
+    layout = folders.stable_diffusion(Path(setup.files["folder"]), KEY)
+    texts = dict.fromkeys(sorted(prompts | {""}), "the prompts of semisyn")
+    loaded = nets.load_nets(layout, texts, getattr(torch, setup.own["dtype"]), device)
+    return Inpainter(loaded, setup.own, setup.batch)

@@ -1,0 +1,49 @@
+"""RadEdit as an editor that adds: edit-friendly inversion of the source, then the same steps under the job's prompt.
+
+The guidance is masked: where the mask is m, the weight of the prompt is m times its weight, and outside of it the
+source is pasted back after every step.
+"""
+
+import torch
+
+from cxr.base.engines import Setup
+from cxr.diffusion import folders, nets
+from cxr.diffusion.edit import Editing, edit_latents
+from cxr.diffusion.schedule import kept_steps
+from cxr.nets.devices import device_of
+from cxr.semisyn.editing.models import ModelEditor, Rows
+
+INPUTS = {
+    "radedit": "results/weights/radedit",
+    "sdxl_vae": "results/weights/sdxl_vae",
+    "biovil_t": "results/weights/biovil_t",
+}
+GPU = True
+
+
+class RadEditor(ModelEditor):
+    """Adds findings with RadEdit."""
+
+    def edited(self, rows: Rows) -> torch.Tensor:
+        """See :class:`ModelEditor`."""
+        steps = kept_steps(self.nets.abars, self.steps(rows.config), 1 - self.strength(rows.config))
+        how = Editing(
+            prompt=rows.prompts,
+            invert_prompt=rows.negatives,
+            guidance=self.weights(rows),
+            invert_guidance=self.own["invert_guidance"],
+            published_bugs=False,
+            extent=rows.config["extent"],
+        )
+        mask = rows.mask
+        keep = ~mask if mask.dtype == torch.bool else 1 - mask
+        predict, prediction = self.nets.predict, self.nets.prediction
+        return edit_latents(rows.clean, mask, keep, steps, prediction, predict, rows.draw, how)
+
+
+def load(options: object, setup: Setup, prompts: frozenset[str] = frozenset()) -> RadEditor:
+    """Load the engine. Raises UserError if a file or a prompt cannot be used."""
+    device = device_of(setup.device, setup.asked)
+    texts = dict.fromkeys(sorted(prompts | {""}), "the prompts of semisyn")
+    loaded = nets.load_nets(folders.radedit(setup.files), texts, getattr(torch, setup.own["dtype"]), device)
+    return RadEditor(loaded, setup.own, setup.batch)

@@ -1,0 +1,131 @@
+"""Editing with diffusion models: tiny ones of the published formats, on a CPU."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from cxr.base.engines import Setup
+from cxr.semisyn.editing import diffusion, radedit
+from cxr.semisyn.editing.engine import Job, NoCell
+from cxr.semisyn.editing.masks import soft_mask
+from cxr.semisyn.editing.models import Rows
+from cxr.workflow.settings.semisyn.configs import EditingConfig
+from cxr.workflow.settings.semisyn.editing import Editing
+from tiny_diffusion import pipeline, write_radedit
+
+WORDS = frozenset({"edema", "heart", "no acute process", ""})
+OWN = {
+    name: getattr(Editing(), name).model_dump() | {"steps": 6, "dtype": "float32"} for name in ("radedit", "diffusion")
+}
+BOXES = np.array([[100.0, 120, 260, 300]])
+SHAPE = (512, 512)
+
+
+@pytest.fixture(scope="module")
+def editors(tmp_path_factory) -> dict[str, object]:
+    folder: Path = tmp_path_factory.mktemp("models")
+    pipeline(folder / "words").save_pretrained(folder / "roentgen")
+    files = {"radedit": write_radedit(folder), "diffusion": {"folder": str(folder / "roentgen")}}
+    modules = {"radedit": radedit, "diffusion": diffusion}
+    return {name: module.load(None, Setup(OWN[name], files[name], "cpu", 4), WORDS) for name, module in modules.items()}
+
+
+def job(number: int = 1, prompt: str = "edema", boxes: np.ndarray = BOXES, **config: object) -> Job:
+    told = EditingConfig(**config).model_dump()
+    how = {"blur": told["blur"], "r": told["blur_r"], "beta": told["blur_beta"]}
+    mask = soft_mask(boxes, SHAPE, **how)
+    return Job(f"edema-{number:06d}", "edema", prompt, boxes, ("right",), None, mask, number, told)
+
+
+def picture(seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, 256, SHAPE).astype(np.uint8)
+
+
+def latents_of(editor: object, image: np.ndarray) -> torch.Tensor:
+    with torch.inference_mode():
+        return editor.nets.encode((torch.from_numpy(image).float()[None, None] / 127.5 - 1).expand(-1, 3, -1, -1))
+
+
+def decoded(editor: object, image: np.ndarray) -> np.ndarray:
+    """The picture after the autoencoder alone."""
+    with torch.inference_mode():
+        clean = latents_of(editor, image)
+        return ((editor.nets.decode(clean).mean(dim=1) + 1) * 127.5).numpy()[0]
+
+
+@pytest.mark.parametrize("name", ["radedit", "diffusion"])
+def test_a_job_has_the_same_image_alone_and_in_a_mixed_batch(editors, name):
+    editor = editors[name]
+    jobs = [
+        job(1, engine=name),
+        job(2, "heart", engine=name, guidance=9.0),
+        job(3, engine=name, negative="no acute process"),
+        job(4, engine=name, extent=0.5, blur="gauss"),
+    ]
+    images = [picture(number) for number in range(4)]
+    together = editor.edit_batch(images, [{}] * 4, jobs)
+    for image, one, found in zip(images, jobs, together, strict=True):
+        np.testing.assert_array_equal(editor.edit_batch([image], [{}], [one])[0].image, found.image)
+    assert len({found.image.tobytes() for found in together}) == 4
+
+
+def test_with_the_prompt_of_the_inversion_radedit_returns_the_source(editors):
+    editor = editors["radedit"]
+    weight = OWN["radedit"]["invert_guidance"]
+    same = job(1, "heart", engine="radedit", negative="heart", guidance=weight)
+    found = editor.edit_batch([picture(1)], [{}], [same])[0].image
+    assert np.abs(found - decoded(editor, picture(1))).max() <= 1
+    other = job(1, "edema", engine="radedit", negative="heart", guidance=weight)
+    assert np.abs(editor.edit_batch([picture(1)], [{}], [other])[0].image - found).max() > 1
+
+
+def test_nothing_is_edited_where_the_mask_is_empty(editors):
+    editor = editors["radedit"]
+    asked = job(1, engine="radedit")
+    empty = replace(asked, mask=np.zeros(SHAPE, np.float32))
+    found = editor.edit_batch([picture(1)], [{}], [empty])[0].image
+    np.testing.assert_allclose(found, decoded(editor, picture(1)), atol=1)
+
+
+@pytest.mark.parametrize("name", ["radedit", "diffusion"])
+def test_a_mask_that_is_dropped_early_lets_the_rest_follow(editors, name):
+    editor = editors[name]
+    clean = latents_of(editor, picture(1))
+    outside = torch.ones(64, 64, dtype=torch.bool)
+    outside[15:38, 12:33] = False
+    changes = []
+    for extent in (1.0, 0.5):
+        with torch.inference_mode():
+            rows = Rows(clean, [job(1, engine=name, extent=extent)], editor.nets.device)
+            changes.append((editor.edited(rows) - clean)[0].abs().amax(dim=0))
+    assert changes[0][outside].max() < 1e-5  # the source's own latents to the end
+    assert changes[0][~outside].max() > 0.1
+    assert changes[1][outside].max() > 0.01
+
+
+@pytest.mark.parametrize("name", ["radedit", "diffusion"])
+def test_a_box_without_a_cell_is_refused(editors, name):
+    tiny = np.array([[100.0, 120, 260, 300], [100.0, 100, 104, 103]])
+    with pytest.raises(NoCell, match="covers no cell of the model's 64 x 64 grid"):
+        editors[name].edit_batch([picture(1)], [{}], [job(1, boxes=tiny, engine=name)])
+
+
+def test_counted_evaluations_of_the_net(editors, monkeypatch):
+    """RadEdit: source and edit, without and with a prompt; the skipped steps are not run."""
+    editor = editors["radedit"]
+    seen: list[int] = []
+    inner = type(editor.nets).predict
+
+    def predict(self, latents, time, prompts):
+        seen.append(time)
+        return inner(self, latents, time, prompts)
+
+    monkeypatch.setattr(type(editor.nets), "predict", predict)
+    editor.edit_batch([picture(1)], [{}], [job(1, engine="radedit")])
+    steps = 6 - int(6 * 0.3)
+    assert len(set(seen)) == steps
+    # the source has no prompt: one call; the edit: without and with its prompt
+    assert len(seen) == 3 * steps
