@@ -20,6 +20,7 @@ from cxr.workflow.settings.base import Section, key, one_case
 from cxr.workflow.settings.faults import sections, sentence, switch_sentence, switches
 from cxr.workflow.settings.images import Anatomy, Anomaly, Boxes, Compute, Organs
 from cxr.workflow.settings.inputs import Cohort, Frames, Phantom
+from cxr.workflow.settings.medground import Medground
 from cxr.workflow.settings.moved import MIMIC_ILS, moved
 from cxr.workflow.settings.outputs import Ablation, Dataset, Figures, Masks, Page, Tables
 from cxr.workflow.settings.paraphrase import Paraphrase
@@ -61,6 +62,7 @@ class Settings(Section):
     inference: Inference = key(Inference, "Masks and answers of a trained model.")
     evaluation: Evaluation = key(Evaluation, "Scores of ROSALIA and of other models.")
     semisyn: Semisyn = key(Semisyn, "SemiSynCXR: findings put into healthy X-rays.")
+    medground: Medground = key(Medground, "MedGround: referring queries about masks.")
     agreement: Agreement = key(Agreement, "Comparison with human annotations.")
     release: Release = key(Release, "A dataset version as a package.")
     review: Review = key(Review, "Experts judge the test split.")

@@ -1,0 +1,1 @@
+"""MedGround: expert masks become boxes, attributes, referring queries, verified triplets and a grounding dataset."""

@@ -1,0 +1,154 @@
+"""Atoms: what language says about a region, with three values. Medground.md section 5."""
+
+import numpy as np
+
+from cxr.medground.logic.options import LogicOptions
+from cxr.medground.logic.scene import Scene
+
+NO, UNCLEAR, YES = 0, 1, 2
+"""The values of an atom for a region. The conjunction of atoms is their minimum."""
+FAMILIES = ("class", "size", "shape", "position", "zone", "ordinal", "relation", "number", "appearance")
+"""The families of what a query says. A side of the patient is of the family zone."""
+APPEARANCE_UNKNOWN = ("cxr",)
+"""Domains whose contrast says nothing about a finding, so that no query speaks of it."""
+OPPOSITE = {"left": "right", "right": "left"}
+HALVES = {"left": (0, -1), "right": (0, 1), "upper": (1, -1), "lower": (1, 1)}
+"""{half: (axis, direction)}."""
+
+
+def family(atom: str) -> str:
+    """Return the family of an atom ``family:value``."""
+    name = atom.partition(":")[0]
+    return "zone" if name == "side" else name
+
+
+def within(value: np.ndarray, low: float, high: float, margins: tuple[float, float]) -> np.ndarray:
+    """Return the atom low <= value < high, uint8 (N,): unclear within a margin of either edge, or where it is NaN.
+
+    An infinite edge has no margin.
+    """
+    under, over = margins
+    sure = (value >= low + under) & (value < high - over)
+    ruled_out = (value < low - under) | (value >= high + over)
+    return np.where(sure, YES, np.where(ruled_out, NO, UNCLEAR)).astype(np.uint8)
+
+
+def beyond(value: np.ndarray, no: float, yes: float) -> np.ndarray:
+    """Return the atom "at least", uint8 (N,): yes from ``yes`` on, no below ``no``, else unclear."""
+    return np.where(value >= yes, YES, np.where(value < no, NO, UNCLEAR)).astype(np.uint8)
+
+
+def all_of(*values: np.ndarray) -> np.ndarray:
+    """Return the conjunction of atoms' values (N,)."""
+    return np.minimum.reduce(values)
+
+
+def atoms_of(scene: Scene, numbers: LogicOptions) -> dict[str, np.ndarray]:
+    """Return {atom: values uint8 (N,)} of every atom without a reference that the image offers."""
+    found = _classes(scene) | _sizes(scene, numbers) | _shapes(scene, numbers) | _positions(scene, numbers)
+    return found | _sides(scene, numbers) | _appearance(scene, numbers)
+
+
+def _classes(scene: Scene) -> dict[str, np.ndarray]:
+    words = {word for one in scene.classes.values() for word in (one.one, *one.parents)}
+    return {f"class:{word}": np.where(scene.of_class(word), YES, NO).astype(np.uint8) for word in sorted(words)}
+
+
+def _sizes(scene: Scene, numbers: LogicOptions) -> dict[str, np.ndarray]:
+    edges = (0.0, numbers.tiny, numbers.small, numbers.medium, np.inf)
+    margins = [0.0, *(edge * numbers.size_margin for edge in edges[1:-1]), 0.0]
+    found = {
+        f"size:{name}": within(scene.area_ratio, *edges[at : at + 2], tuple(margins[at : at + 2]))
+        for at, name in enumerate(("tiny", "small", "medium", "large"))
+    }
+    larger, smaller = np.zeros((2, len(scene)), np.uint8)
+    for name in sorted(set(scene.label)):
+        chosen = np.array([one == name for one in scene.label], bool)
+        if chosen.sum() < numbers.relative_from:
+            larger[chosen] = smaller[chosen] = UNCLEAR
+            continue
+        low, high = np.quantile(scene.area[chosen], (1 / 3, 2 / 3))
+        slack = numbers.size_margin
+        larger[chosen] = within(scene.area[chosen], high, np.inf, (high * slack, 0.0))
+        smaller[chosen] = within(scene.area[chosen], -np.inf, low, (0.0, low * slack))
+    return found | {"size:larger": larger, "size:smaller": smaller}
+
+
+def _shapes(scene: Scene, numbers: LogicOptions) -> dict[str, np.ndarray]:
+    slack, long, solid = numbers.shape_margin, scene.elongation, scene.solidity
+    found = {
+        "shape:round": within(long, -np.inf, numbers.round, (0.0, slack)),
+        "shape:oval": all_of(
+            within(long, numbers.round, numbers.elongated, (slack, slack)),
+            within(solid, numbers.oval_solidity, np.inf, (slack, 0.0)),
+        ),
+        "shape:elongated": within(long, numbers.elongated, np.inf, (slack, 0.0)),
+        "shape:irregular": within(solid, -np.inf, numbers.irregular, (0.0, slack)),
+    }
+    small = scene.area < numbers.shape_min_px
+    return {name: np.where(small, UNCLEAR, values).astype(np.uint8) for name, values in found.items()}
+
+
+def places(scene: Scene) -> np.ndarray:
+    """Return the centroids over the picture without its padding, float (2, N), each 0 to 1."""
+    left, top, right, bottom = scene.extent
+    return np.stack([(scene.cx - left) / (right - left), (scene.cy - top) / (bottom - top)])
+
+
+def _positions(scene: Scene, numbers: LogicOptions) -> dict[str, np.ndarray]:
+    where, slack = places(scene), numbers.position_margin
+    found = {}
+    for name, (axis, direction) in HALVES.items():
+        low, high = (-np.inf, 0.5) if direction < 0 else (0.5, np.inf)
+        found[f"position:{name}"] = within(where[axis], low, high, (slack, slack))
+    third = [within(where[axis], 1 / 3, 2 / 3, (slack, slack)) for axis in (0, 1)]
+    found["position:middle"] = all_of(*third)
+    found["position:border"] = np.where(scene.border, YES, NO).astype(np.uint8)
+    return found
+
+
+def _sides(scene: Scene, numbers: LogicOptions) -> dict[str, np.ndarray]:
+    """Return the atoms of the patient's sides, from the zones where they are known, else from the image's halves."""
+    found = {}
+    for at, zone in enumerate(scene.zones if scene.shares is not None else ()):
+        found[f"zone:{zone}"] = beyond(scene.shares[:, at], numbers.zone_no, numbers.zone_yes)
+    if scene.radiological is not None:
+        half = _positions(scene, numbers)
+        for side in OPPOSITE:
+            image = OPPOSITE[side] if scene.radiological else side
+            found[f"side:{side}"] = half[f"position:{image}"]
+    return found
+
+
+def _appearance(scene: Scene, numbers: LogicOptions) -> dict[str, np.ndarray]:
+    if scene.domain in APPEARANCE_UNKNOWN:
+        return {}
+    even = np.where(
+        scene.texture <= numbers.texture_even, YES, np.where(scene.texture >= numbers.texture_rough, NO, UNCLEAR)
+    ).astype(np.uint8)
+    return {
+        "appearance:bright": beyond(scene.contrast, numbers.contrast_no, numbers.contrast_yes),
+        "appearance:dark": beyond(-scene.contrast, numbers.contrast_no, numbers.contrast_yes),
+        "appearance:even": even,
+        "appearance:rough": (YES - even).astype(np.uint8),
+    }
+
+
+def relation(kind: str, reference: int, scene: Scene, numbers: LogicOptions) -> np.ndarray:
+    """Return the atom "kind the region ``reference``", uint8 (N,); the reference itself has it not.
+
+    ``kind``: left_of, right_of, above, below (of the image) or inside.
+    """
+    if kind == "inside":
+        if scene.within is None:
+            values = np.full(len(scene), UNCLEAR, np.uint8)
+        else:
+            share = np.array([scene.within.get((one, reference), 0.0) for one in range(len(scene))])
+            values = beyond(share, numbers.zone_no, numbers.zone_yes)
+    else:
+        value = scene.cx if kind in ("left_of", "right_of") else scene.cy
+        further = value - value[reference]
+        further = -further if kind in ("left_of", "above") else further
+        values = within(further, 0.0, np.inf, (numbers.relation_gap, 0.0))
+    values[reference] = NO
+    return values

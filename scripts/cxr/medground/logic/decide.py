@@ -1,0 +1,161 @@
+"""Which regions a query selects, and whether it is decidable. Medground.md section 5, semantics."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from cxr.medground.logic.atoms import NO, YES, atoms_of, relation
+from cxr.medground.logic.options import LogicOptions
+from cxr.medground.logic.scene import Scene
+
+AXES = {
+    "largest": ("area", -1), "smallest": ("area", 1), "leftmost": ("cx", 1), "rightmost": ("cx", -1),
+    "topmost": ("cy", 1), "lowest": ("cy", -1),
+}  # fmt: skip
+"""{ordinal: (attribute, 1 if the least value is meant, -1 if the greatest)}."""
+RELATIONS = ("left_of", "right_of", "above", "below", "inside")
+
+
+@dataclass(frozen=True)
+class Reference:
+    """The one region that a relation refers to, by its own atoms and at most one ordinal."""
+
+    atoms: tuple[str, ...]
+    ordinal: str = ""
+
+
+@dataclass(frozen=True)
+class Query:
+    """A conjunction of atoms, at most one relation to a reference, then at most one ordinal.
+
+    ``ordinal``: a key of :data:`AXES`, or ``nearest`` to ``reference`` (``relation`` is then empty); ``nth``: 1 for the
+    first; ``number``: the size of the answer that the words state, 0 for none.
+    """
+
+    atoms: tuple[str, ...]
+    relation: str = ""
+    reference: Reference | None = None
+    ordinal: str = ""
+    nth: int = 1
+    number: int = 0
+
+    def families(self) -> set[str]:
+        """Return the families that the query uses."""
+        found = {atom.partition(":")[0] for atom in self.atoms}
+        found = {"zone" if name == "side" else name for name in found}
+        found |= {"relation"} if self.reference else set()
+        found |= {"ordinal"} if self.ordinal and self.ordinal != "nearest" else set()
+        return found | ({"number"} if self.number else set())
+
+
+@dataclass(frozen=True)
+class Answer:
+    """``selected`` and ``doubtful``: numbers of regions; ``why``: why the query is not decidable, "" if it is."""
+
+    selected: tuple[int, ...]
+    doubtful: tuple[int, ...] = ()
+    why: str = ""
+
+    @property
+    def decidable(self) -> bool:
+        """Whether the query has exactly one answer, which is ``selected``."""
+        return not self.why
+
+
+def sifted(values: np.ndarray) -> Answer:
+    """Return the regions with Yes everywhere, and the doubtful ones. ``values``: (N,), the minimum over the atoms."""
+    selected, doubtful = (tuple(map(int, np.flatnonzero(part))) for part in (values == YES, values == 1))
+    return Answer(selected, doubtful, "doubtful" if doubtful else "" if selected else "empty")
+
+
+def first_by(
+    value: np.ndarray, chosen: tuple[int, ...], direction: int, nth: int, gap: float, *, ratio: bool
+) -> int | None:
+    """Return the nth of ``chosen`` by a value, None where it is not far enough from those before and after it.
+
+    ``gap``: least distance, as a share of the smaller value if ``ratio``.
+    """
+    if len(chosen) < max(2, nth):
+        return None
+    order = sorted(chosen, key=lambda one: (direction * value[one], one))
+    place = nth - 1
+    for first, second in ((place - 1, place), (place, place + 1)):
+        if first >= 0 and second < len(order):
+            near, far = sorted((float(value[order[first]]), float(value[order[second]])))
+            if (far < near * (1 + gap)) if ratio else (far - near < gap):
+                return None
+    return order[place]
+
+
+def nearest(scene: Scene, chosen: tuple[int, ...], reference: int, numbers: LogicOptions) -> int | None:
+    """Return the one of ``chosen`` whose centroid is nearest to the reference's; None if another is nearly as near."""
+    others = tuple(one for one in chosen if one != reference)
+    distance = np.hypot(scene.cx - scene.cx[reference], scene.cy - scene.cy[reference])
+    return first_by(distance, others, 1, 1, numbers.nearest_gap, ratio=True)
+
+
+def ordinal(scene: Scene, chosen: tuple[int, ...], name: str, nth: int, numbers: LogicOptions) -> int | None:
+    """Return the nth region of ``chosen`` by an ordinal; None without a clear one."""
+    if nth > numbers.farthest_nth:
+        return None
+    attribute, direction = AXES[name]
+    gap = numbers.area_gap if attribute == "area" else numbers.position_gap
+    return first_by(getattr(scene, attribute), chosen, direction, nth, gap, ratio=attribute == "area")
+
+
+class Decider:
+    """Answers queries about one image."""
+
+    def __init__(self, scene: Scene, numbers: LogicOptions):
+        self.scene, self.numbers = scene, numbers
+        self.atoms: Mapping[str, np.ndarray] = atoms_of(scene, numbers)
+        self._everything = np.full(len(scene), YES, np.uint8)
+
+    def conjunction(self, atoms: tuple[str, ...]) -> np.ndarray:
+        """Return the values (N,) of a conjunction. Raises KeyError for an atom that the image does not offer."""
+        return np.minimum.reduce([self.atoms[atom] for atom in atoms]) if atoms else self._everything.copy()
+
+    def closed(self, atoms: tuple[str, ...]) -> bool:
+        """Return whether no class that the atoms allow is open, so that all its regions are known."""
+        named = [atom.partition(":")[2] for atom in atoms if atom.startswith("class:")]
+        for name in self.scene.open_classes:
+            words = self.scene.classes[name]
+            if all(word in (words.one, *words.parents) for word in named):
+                return False
+        return True
+
+    def refer(self, reference: Reference) -> int | None:
+        """Return the region that a reference means, None if it is not one decided region."""
+        found = self.answer(Query(reference.atoms, ordinal=reference.ordinal))
+        return found.selected[0] if found.decidable and len(found.selected) == 1 else None
+
+    def answer(self, query: Query) -> Answer:
+        """Return the answer of a query. Raises KeyError for an atom that the image does not offer."""
+        values, reference = self.conjunction(query.atoms), None
+        if query.reference:
+            reference = self.refer(query.reference)
+            if reference is None:
+                return Answer((), why="reference")
+            if query.relation:
+                values = np.minimum(values, relation(query.relation, reference, self.scene, self.numbers))
+            else:
+                values = values.copy()
+                values[reference] = NO
+        found = sifted(values)
+        if not found.decidable:
+            return found
+        if (query.ordinal or query.number) and not self.closed(query.atoms):
+            return Answer(found.selected, why="open class")
+        if query.ordinal:
+            first = (
+                nearest(self.scene, found.selected, reference, self.numbers)
+                if query.ordinal == "nearest"
+                else ordinal(self.scene, found.selected, query.ordinal, query.nth, self.numbers)
+            )
+            if first is None:
+                return Answer(found.selected, why="ordinal")
+            found = Answer((first,))
+        if query.number and len(found.selected) != query.number:
+            return Answer(found.selected, why="number")
+        return found

@@ -1,0 +1,10 @@
+"""Settings of MedGround: one module for each stage that has settings."""
+
+from cxr.workflow.settings.base import Section, key
+from cxr.workflow.settings.medground.logic import Logic
+
+
+class Medground(Section):
+    """MedGround: referring queries about masks, and the verified dataset of them."""
+
+    logic: Logic = key(Logic, "Edges and margins of what a query may say.")
