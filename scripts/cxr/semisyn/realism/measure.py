@@ -1,0 +1,161 @@
+"""Measures of the edited images of a shard that need no model, and what other stages found on them."""
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from cxr.base.columns import Column, schema
+from cxr.base.hdf5 import Shard
+from cxr.base.tables import read_table, write_table
+from cxr.base.vocabulary import HEART, LUNGS
+from cxr.geometry.boxes import paired_iou
+from cxr.metrics import appearance, edits
+
+CORNERS = ("x1", "y1", "x2", "y2")
+WARPED = "cardiomegaly"
+"""The finding that moves organs: leak, edge ratio and the visible box say nothing of it; its CTR does."""
+JOBS = {
+    "job_id": Column(pl.String, "Job."),
+    "finding": Column(pl.String, "Finding."),
+    "image_id": Column(pl.String, "Its source."),
+    "subject_id": Column(pl.String, "The source's patient."),
+    "trial": Column(pl.Boolean, "Whether every configuration edits it."),
+    "score": Column(pl.Float64, "Detector's confidence in the finding on the edited image; null without that class."),
+    "source_score": Column(pl.Float64, "The same on the source."),
+    "change": Column(pl.Float64, "Mean size of the change inside the boxes.", "grey levels"),
+    "leak": Column(pl.Float64, "Share of the squared change outside of them; null for cardiomegaly."),
+    "iou_visible": Column(pl.Float64, "IoU of visible and asked box, cut to the lung; mean over the boxes."),
+    "edge_ratio": Column(pl.Float64, "Change at the boxes' sides over the mean change inside; 1 for a rectangle."),
+    "ctr_asked": Column(pl.Float64, "Cardiothoracic ratio that was asked for; null for other findings."),
+    "ctr_measured": Column(pl.Float64, "Cardiothoracic ratio of the organs on the edited image; null for others."),
+}
+BOXES = {
+    "job_id": Column(pl.String, "Job."),
+    "finding": Column(pl.String, "Finding."),
+    "subject_id": Column(pl.String, "The source's patient."),
+    "number": Column(pl.Int64, "Number of the box within the job."),
+    "contrast": Column(pl.Float64, "Mean inside less mean at the mirrored place.", "deviations of the lungs"),
+    "ratio_fine": Column(pl.Float64, "Log ratio of fine detail inside and at the mirrored place."),
+    "ratio_mid": Column(pl.Float64, "The same of middle detail."),
+    "ratio_coarse": Column(pl.Float64, "The same of coarse detail."),
+    "core": Column(pl.Float64, "Mean of the core less mean of the rim.", "deviations of the lungs"),
+    "spread": Column(pl.Float64, "Log ratio of the deviations inside and at the mirrored place."),
+}
+
+
+@dataclass(frozen=True)
+class MeasureOptions:
+    """classes: {finding: the detector's name for it}; a finding that it lacks has no score."""
+
+    classes: dict[str, str]
+
+
+def run_shard(
+    *,
+    plan: str,
+    healthy: str,
+    placed: str,
+    frames: str,
+    organs: str,
+    source_boxes: str,
+    edited: list[str],
+    asked: list[str],
+    edited_organs: list[str],
+    edited_boxes: list[str],
+    jobs: str,
+    boxes: str,
+    options: MeasureOptions,
+) -> None:
+    """Write the table of the jobs and that of their boxes.
+
+    ``edited``, ``asked``, ``edited_organs`` and ``edited_boxes``: the edited shards of each engine, their tables of
+    boxes, and what organs and detector found on them, in the same order.
+    """
+    image_of = read_table(plan).select("job_id", "finding", "image_id", "trial")
+    patients = read_table(healthy).select("image_id", "subject_id")
+    told = {row["job_id"]: row for row in image_of.join(patients, on="image_id", how="left").iter_rows(named=True)}
+    ratios = dict(read_table(placed).filter(pl.col("ctr_to").is_not_null()).select("job_id", "ctr_to").iter_rows())
+    before = confidences(read_table(source_boxes), options.classes)
+    rows, parts = [], []
+    with ExitStack() as stack:
+        sources, masks = (stack.enter_context(Shard(path)) for path in (frames, organs))
+        for path, table, found, detected in zip(edited, asked, edited_organs, edited_boxes, strict=True):
+            shard, organs_after = (stack.enter_context(Shard(one)) for one in (path, found))
+            of_job = {job: part for (job,), part in read_table(table).group_by("job_id", maintain_order=True)}
+            after = confidences(read_table(detected), options.classes)
+            for job_id in shard.ids:
+                job = told[job_id]
+                source, lungs = sources.get("image", job["image_id"]), masks.masks(job["image_id"])
+                heart = organs_after.masks(job_id) if job_id in organs_after else None
+                row, its = measured(source, shard.get("image", job_id), lungs, of_job[job_id], job["finding"])
+                name = options.classes.get(job["finding"])
+                row |= {key: job[key] for key in ("job_id", "finding", "image_id", "subject_id", "trial")}
+                row["score"] = after.get((job_id, name), 0.0) if name else None
+                row["source_score"] = before.get((job["image_id"], name), 0.0) if name else None
+                row["ctr_asked"] = ratios.get(job_id)
+                row["ctr_measured"] = _ratio(heart) if job_id in ratios else None
+                rows.append(row)
+                parts += [part | {key: job[key] for key in ("job_id", "finding", "subject_id")} for part in its]
+    write_table(jobs, pl.DataFrame(rows, schema=schema(JOBS)).sort("job_id"), JOBS)
+    write_table(boxes, pl.DataFrame(parts, schema=schema(BOXES)).sort("job_id", "number"), BOXES)
+
+
+def measured(
+    source: np.ndarray, image: np.ndarray, organs: Mapping[str, np.ndarray], boxes: pl.DataFrame, finding: str
+) -> tuple[dict, list[dict]]:
+    """Return the measures of one job, and of its boxes: rows of :data:`JOBS` and :data:`BOXES` without their names.
+
+    ``boxes``: the rows of the job's boxes of both kinds.
+    """
+    lungs = np.stack([organs[name] for name in LUNGS])
+    asked, seen = (
+        {row["number"]: row for row in boxes.filter(pl.col("kind") == kind).iter_rows(named=True)}
+        for kind in ("conditioning", "visible")
+    )
+    corners = {number: np.array([row[name] for name in CORNERS]) for number, row in asked.items()}
+    every = np.stack(list(corners.values()))
+    difference = edits.change(source, image)
+    inside = edits.box_mask(every, source.shape)
+    warped = finding == WARPED
+    overlaps = [_overlap(corners[number], seen.get(number), row["side"], organs) for number, row in asked.items()]
+    edges = [edits.edge_ratio(difference, box, lungs.any(axis=0)) for box in corners.values()]
+    row = {
+        "change": edits.mean_inside(difference, inside),
+        "leak": None if warped else edits.leak(difference, inside),
+        "iou_visible": None if warped else float(np.mean(overlaps)),
+        "edge_ratio": None if warped or not np.isfinite(edges).any() else float(np.nanmean(edges)),
+    }
+    parts = []
+    for number, box in corners.items():
+        others = np.stack([other for at, other in corners.items() if at != number] or [np.zeros(4)])
+        values = None if warped else appearance.features(image, box, lungs, others)
+        if values is not None:
+            parts.append({"number": number} | dict(zip(appearance.FEATURES, map(float, values), strict=True)))
+    return row, parts
+
+
+def confidences(detected: pl.DataFrame, classes: Mapping[str, str]) -> dict[tuple[str, str], float]:
+    """Return {(image, class): highest confidence} of a table of a detector's boxes."""
+    best = detected.filter(pl.col("class_name").is_in(list(classes.values())))
+    return {
+        (image, name): value
+        for image, name, value in best.group_by("image_id", "class_name").agg(pl.col("confidence").max()).iter_rows()
+    }
+
+
+def _overlap(box: np.ndarray, seen: Mapping | None, side: str, organs: Mapping[str, np.ndarray]) -> float:
+    """Return the IoU of the visible box with the asked one, both cut to the lung; 0 where nothing is seen."""
+    lung = organs[LUNGS[0] if side == "right" else LUNGS[1]]
+    wanted = edits.box_in(box, lung)
+    found = None if seen is None else edits.box_in(np.array([seen[name] for name in CORNERS]), lung)
+    return 0.0 if wanted is None or found is None else float(paired_iou(wanted[None], found[None])[0])
+
+
+def _ratio(organs: Mapping[str, np.ndarray] | None) -> float | None:
+    if organs is None:
+        return None
+    ratio = edits.heart_share(organs[HEART], *(organs[name] for name in LUNGS))
+    return float(ratio) if np.isfinite(ratio) else None

@@ -1,0 +1,173 @@
+"""The scores of one configuration, with intervals by source patient, and the replicates behind them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import polars as pl
+
+from cxr.base.columns import Column, schema
+from cxr.base.seeds import stable_hash
+from cxr.base.tables import read_table, write_table
+from cxr.metrics.appearance import FEATURES
+from cxr.metrics.bootstrap import ends
+from cxr.metrics.matching import Boxes
+from cxr.semisyn.realism import scores
+
+CORNERS = ("x1", "y1", "x2", "y2")
+CHOSEN = "chosen"
+SCORES = {
+    "config": Column(pl.String, "Configuration."),
+    "finding": Column(pl.String, "Finding."),
+    "metric": Column(pl.String, "Metric."),
+    "value": Column(pl.Float64, "Its value."),
+    "low": Column(pl.Float64, "Lower end of its interval, by source patients; null without replicates."),
+    "high": Column(pl.Float64, "Upper end."),
+    "images": Column(pl.Int64, "Edited images."),
+    "reference": Column(pl.String, "Real images compared with; empty where the sources are."),
+    "engine": Column(pl.String, "Model that scores; empty for a measure without one."),
+    "circular": Column(pl.Boolean, "Whether the scorer learnt from the painter that made the images."),
+    "screened_by_scorer": Column(pl.Boolean, "Whether the scorer also chose the healthy images."),
+    "trial": Column(pl.Boolean, "Whether the images are those that every configuration edits."),
+}
+REPLICATES = {
+    "finding": Column(pl.String, "Finding."),
+    "config": Column(pl.String, "Configuration."),
+    "metric": Column(pl.String, "Metric."),
+    "replicate": Column(pl.Int64, "-1: the value itself; others: bootstrap replicates, alike for all configurations."),
+    "value": Column(pl.Float64, "Value of the metric; null where it is not defined."),
+}
+MEANS = ("change", "leak", "iou_visible", "edge_ratio")
+"""Measures of the jobs whose mean is a score."""
+MODELS = ("auroc", "ap1070")
+"""Metrics of the detector."""
+
+
+@dataclass(frozen=True)
+class ScoreOptions:
+    """classes: {finding: the detector's name for it}; detector, classifier: engines of the boxes and of the screen.
+
+    painted: whether the configuration's images are painted; c2st_replicates: replicates of the two-sample test, which
+    fits a model in each; ious, points: of AP.
+    """
+
+    config: str
+    classes: dict[str, str]
+    detector: str
+    classifier: str
+    painted: bool
+    ious: list[float]
+    points: int
+    replicates: int
+    c2st_replicates: int
+    interval: float
+    seed: int
+    findings: list[str] = field(default_factory=list)
+
+
+def run(
+    *,
+    jobs: list[str],
+    boxes: list[str],
+    asked: list[str],
+    detected: list[str],
+    table: str,
+    output: str,
+    replicates: str,
+    options: ScoreOptions,
+    references: Sequence[str] = (),
+) -> None:
+    """Score one configuration.
+
+    ``jobs`` and ``boxes``: measures of the shards; ``asked``, ``detected``: the boxes that were asked for, and a
+    detector's; ``references``: measures of real boxes. Writes ``table`` (all jobs), ``output`` (:data:`SCORES`) and
+    ``replicates``.
+    """
+    every = pl.concat(read_table(path) for path in jobs).sort("job_id")
+    write_table(table, every)
+    kept = every.filter("trial") if options.config != CHOSEN else every.filter(~pl.col("trial"))
+    parts, wanted, found = (pl.concat(read_table(path) for path in paths) for paths in (boxes, asked, detected))
+    real = pl.concat(read_table(path) for path in references) if references else None
+    rows, drawn = [], []
+    for finding in options.findings:
+        of = kept.filter(pl.col("finding") == finding)
+        if not len(of):
+            continue
+        for metric, values in score(finding, of, parts, wanted, found, real, options).items():
+            low, high = ends(values[1:, None], options.interval) if len(values) > 1 else (np.full(1, np.nan),) * 2
+            rows.append(_row(finding, metric, values[0], low[0], high[0], len(of), options, of["trial"][0]))
+            drawn += [
+                (finding, options.config, metric, number - 1, None if np.isnan(value) else float(value))
+                for number, value in enumerate(values)
+            ]
+    write_table(output, pl.DataFrame(rows, schema=schema(SCORES), orient="row"), SCORES)
+    write_table(replicates, pl.DataFrame(drawn, schema=schema(REPLICATES), orient="row"), REPLICATES)
+
+
+def score(
+    finding: str,
+    jobs: pl.DataFrame,
+    boxes: pl.DataFrame,
+    asked: pl.DataFrame,
+    detected: pl.DataFrame,
+    real: pl.DataFrame | None,
+    options: ScoreOptions,
+) -> dict[str, np.ndarray]:
+    """Return {metric: value and replicates} of one finding; a metric that cannot be had is left out."""
+    # the draws depend on the source patients alone, so that they are the same in every configuration
+    draws = scores.draws_of(jobs["subject_id"].to_list(), options.replicates, stable_hash(options.seed, finding))
+    found = {name: _mean(jobs[name].to_numpy(), draws) for name in MEANS if jobs[name].null_count() < len(jobs)}
+    gap = (jobs["ctr_measured"] - jobs["ctr_asked"]).abs().to_numpy()
+    if np.isfinite(gap).any():
+        found["ctr_error"] = _mean(gap, draws)
+    if finding in options.classes:
+        found["auroc"] = scores.auroc(jobs["score"].to_numpy(), jobs["source_score"].to_numpy(), draws)
+        found["ap1070"] = _ap(jobs, asked, detected, options.classes[finding], options, draws)
+    ours = boxes.filter(pl.col("job_id").is_in(jobs["job_id"].implode()))
+    theirs = None if real is None else real.filter(pl.col("finding") == finding)
+    if theirs is not None and len(ours) and len(theirs):
+        seed = stable_hash(options.seed, finding)
+        many = scores.draws_of(ours["subject_id"].to_list(), options.c2st_replicates, seed)
+        test = scores.two_sample(
+            ours.select(FEATURES).to_numpy(), ours["subject_id"].to_list(),
+            theirs.select(FEATURES).to_numpy(), theirs["subject_id"].to_list(), many,
+        )  # fmt: skip
+        if np.isfinite(test[0]):
+            found["c2st"] = test
+    return found
+
+
+def _mean(values: np.ndarray, draws: np.ndarray) -> np.ndarray:
+    """Return the mean of the known values, (R,)."""
+    known = np.isfinite(values.astype(np.float64))
+    count = draws[:, known].astype(np.float64)
+    total = count.sum(axis=1)
+    return np.divide(count @ values[known].astype(np.float64), total, out=np.full(len(draws), np.nan), where=total > 0)
+
+
+def _ap(
+    jobs: pl.DataFrame, asked: pl.DataFrame, detected: pl.DataFrame, name: str, options: ScoreOptions, draws: np.ndarray
+) -> np.ndarray:
+    place = {job: number for number, job in enumerate(jobs["job_id"])}
+    true = asked.filter(pl.col("kind") == "conditioning", pl.col("job_id").is_in(list(place)))
+    given = detected.filter(pl.col("class_name") == name, pl.col("image_id").is_in(list(place)))
+    predicted = scores.Predicted(
+        _places(given["image_id"], place), given.select(CORNERS).to_numpy(), given["confidence"].to_numpy()
+    )
+    truth = Boxes(_places(true["job_id"], place), true.select(CORNERS).to_numpy())
+    return scores.ap1070(predicted, truth, options.ious, options.points, draws)
+
+
+def _places(names: pl.Series, place: Mapping[str, int]) -> np.ndarray:
+    return np.array([place[name] for name in names], np.int64)
+
+
+def _row(
+    finding: str, metric: str, value: float, low: float, high: float, images: int, options: ScoreOptions, trial: bool
+) -> tuple:
+    engine = options.detector if metric in MODELS else ""
+    plain = (None if np.isnan(number) else float(number) for number in (value, low, high))
+    circular = bool(engine) and engine == "lite" and options.painted
+    screened = metric == "auroc" and engine == options.classifier
+    reference = "reference" if metric == "c2st" else ""
+    return (options.config, finding, metric, *plain, images, reference, engine, circular, screened, trial)

@@ -1,0 +1,75 @@
+"""Figures of a search: the score of each pipeline over the soft masks, and over the conditioning extents (Figs. 4, 5).
+
+A configuration is drawn only if it differs from its pipeline in the soft mask or the extent alone.
+"""
+
+import polars as pl
+from matplotlib.figure import Figure
+
+from cxr.plotting.palette import LEVELS
+from cxr.plotting.plots import BLUE, GREY, save
+
+PIPELINE = ("engine", "blending")
+OTHERS = ("prompt", "steps", "guidance", "strength", "negative")
+SOFT = ("blur", "blur_r", "blur_beta")
+NOTHING = "No configuration of a search was scored: semisyn.editing.grid.pipelines names none."
+
+
+def pipelines(points: pl.DataFrame, path: str, dpi: int) -> None:
+    """Draw each pipeline's score over its soft masks: the mean as a dot, the range as a line."""
+    table = _comparable(points)
+    at_full = table.filter(pl.col("extent") == table["extent"].max()) if len(table) else table
+    figure, axes = _figure(bool(len(at_full)))
+    names = []
+    for number, (name, part) in enumerate(at_full.group_by(PIPELINE, maintain_order=True)):
+        scores = part["score"]
+        axes.plot([number, number], [scores.min(), scores.max()], color=GREY, linewidth=2)
+        axes.plot([number], [scores.mean()], color=BLUE, marker="o")
+        names.append(f"{_name(name)}\n{len(part)} soft masks")
+    if names:
+        axes.set_xticks(range(len(names)), names)
+        axes.set_ylabel("mean score of the findings")
+        axes.set_title("Pipelines: mean and range over the soft masks")
+    save(figure, path, dpi)
+
+
+def extents(points: pl.DataFrame, path: str, dpi: int) -> None:
+    """Draw each pipeline's mean score over the conditioning extents."""
+    table = _comparable(points)
+    figure, axes = _figure(bool(len(table)))
+    for number, (name, part) in enumerate(table.group_by(PIPELINE, maintain_order=True)):
+        means = part.group_by("extent").agg(pl.col("score").mean()).sort("extent")
+        axes.plot(
+            means["extent"], means["score"], marker="osD^"[number % 4], color=LEVELS[number % 4], label=_name(name)
+        )
+    if len(table):
+        axes.set_xlabel("fraction of the steps in which the mask applies")
+        axes.set_ylabel("mean score of the findings")
+        axes.set_title("Conditioning extent")
+        axes.legend(frameon=False)
+    save(figure, path, dpi)
+
+
+def _comparable(points: pl.DataFrame) -> pl.DataFrame:
+    """Return the scored points whose other settings are those of most points of their pipeline."""
+    scored = points.filter(pl.col("score").is_not_null(), pl.col("engine") != "lite")
+    kept = []
+    for _, part in scored.group_by(PIPELINE, maintain_order=True):
+        usual = part.group_by(OTHERS, maintain_order=True).len().sort("len", descending=True, maintain_order=True)
+        kept.append(part.join(usual.head(1).select(OTHERS), on=list(OTHERS), how="semi", maintain_order="left"))
+    return pl.concat(kept) if kept else scored
+
+
+def _name(name: tuple) -> str:
+    engine, blending = name
+    return engine if engine == "radedit" else f"{engine}, {blending}"
+
+
+def _figure(drawn: bool) -> tuple:
+    figure = Figure(figsize=(6.5, 4), layout="constrained")
+    axes = figure.add_subplot()
+    axes.spines[["top", "right"]].set_visible(False)
+    if not drawn:
+        axes.axis("off")
+        axes.text(0.5, 0.5, NOTHING, ha="center", va="center", wrap=True)
+    return figure, axes

@@ -1,0 +1,90 @@
+"""The selection stage: one configuration for each finding, its table, and the figures of the search."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import polars as pl
+import yaml
+
+from cxr.base.atomic import atomic
+from cxr.base.columns import Column, schema
+from cxr.base.errors import UserError
+from cxr.base.tables import read_table, write_table
+from cxr.semisyn.selection import figures
+from cxr.semisyn.selection.choose import SCORES, choices, score_table
+
+GRID = {
+    "config": Column(pl.String, "Configuration, or point of the grid."),
+    "engine": Column(pl.String, "Engine."),
+    "blending": Column(pl.String, "How the source is blended in."),
+    "prompt": Column(pl.String, "phrase or label."),
+    "blur": Column(pl.String, "Soft mask."),
+    "blur_r": Column(pl.Float64, "Its r."),
+    "blur_beta": Column(pl.Float64, "Its exponent."),
+    "extent": Column(pl.Float64, "Fraction of the steps in which the mask applies."),
+    "steps": Column(pl.Float64, "Steps, over the model's own."),
+    "guidance": Column(pl.Float64, "Weight of the prompt; 0: the model's own."),
+    "strength": Column(pl.Float64, "Fraction of the noise levels; 0: the model's own."),
+    "negative": Column(pl.String, "Negative prompt."),
+    "same_as": Column(pl.String, "Configuration that makes the same images and stands for it; empty for itself."),
+    "score": Column(pl.Float64, "Mean score over the findings; null if it was not scored."),
+}
+ENGINES = ("lite", "diffusion", "radedit")
+"""Engines, the cheapest first."""
+
+
+@dataclass(frozen=True)
+class SelectionOptions:
+    """configs: {name: configuration}; same_as: {name: the one that is edited in its place}; metrics: those that count.
+
+    samples: jobs of each finding; pipelines: {configuration: its model and blending}, for the figures.
+    """
+
+    configs: dict[str, dict]
+    same_as: dict[str, str]
+    metrics: list[str]
+    interval: float
+    samples: int
+    dpi: int
+
+
+def run(
+    *, replicates: list[str], choice: str, table: str, grid: str, pipelines: str, extent: str, options: SelectionOptions
+) -> None:
+    """Choose from the scores of all configurations; ``replicates``: one table a configuration.
+
+    Raises UserError if no configuration has any of the metrics.
+    """
+    measured = pl.concat(read_table(path) for path in replicates).filter(pl.col("metric").is_in(options.metrics))
+    if not len(measured):
+        raise UserError(
+            f"no configuration has any of semisyn.selection.metrics ({', '.join(options.metrics)}): name others, or "
+            "give references"
+        )
+    costs = {name: (ENGINES.index(config["engine"]), config["steps"]) for name, config in options.configs.items()}
+    scored = score_table(measured, costs)
+    engines = {name: config["engine"] for name, config in options.configs.items()}
+    chosen = {
+        finding: told | {"samples": options.samples}
+        for finding, told in choices(measured, scored, engines, options.interval).items()
+    }
+    with atomic(choice) as temporary:
+        temporary.write_text(yaml.safe_dump(chosen, sort_keys=False), encoding="utf-8", newline="\n")
+    write_table(table, scored, SCORES)
+    points = grid_table(scored, options.configs, options.same_as)
+    write_table(grid, points, GRID)
+    figures.pipelines(points, pipelines, options.dpi)
+    figures.extents(points, extent, options.dpi)
+
+
+def grid_table(scored: pl.DataFrame, configs: Mapping[str, dict], same_as: Mapping[str, str]) -> pl.DataFrame:
+    """Return :data:`GRID`: every configuration with its mean score, that of the one in its place if it has one."""
+    means = dict(
+        scored.unique(["finding", "config"], keep="first").group_by("config").agg(pl.col("score").mean()).iter_rows()
+    )
+    rows = []
+    for name, config in configs.items():
+        other = same_as.get(name, "")
+        told = {key: config[key] for key in GRID if key in config}
+        rows.append({"config": name, **told, "same_as": other, "score": means.get(other or name)})
+    return pl.DataFrame(rows, schema=schema(GRID))
