@@ -54,6 +54,8 @@ include: "rules/ils/training_models.smk"
 include: "rules/ils/inference.smk"
 include: "rules/ils/evaluation.smk"
 include: "rules/ils/evaluation_paraphrases.smk"
+# SemiSynCXR: findings put into healthy X-rays
+include: "rules/semisyn/healthy.smk"
 # Excluded images of each stage
 include: "rules/exclusions.smk"
 # Tables, figures, the page, comparisons, review and release

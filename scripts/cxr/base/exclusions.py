@@ -43,6 +43,17 @@ REASONS: dict[str, str] = {
     "missing_anatomy": "too few anatomy masks are non-empty",
     "organ_disagreement": "the organ masks of x and of the edited image disagree",
     "engine_failure": "the engine failed on this image",
+    # semisyn_healthy
+    "not_pa": "the view is not one of semisyn.healthy.views",
+    "not_erect": "the patient was not positioned as semisyn.healthy.positions asks, or nothing tells how",
+    "in_reference": "the image, or another of its patient, is in a reference that is tested on or gave the priors",
+    "other_split": "its patient is in a split that semisyn.healthy.splits leaves out",
+    "has_finding": "the labels or the report tell a finding, or do not tell that there is none",
+    "has_device": "the labels or the report tell a device",
+    "not_labelled": "the table of labels or scores has no usable row of it, or its report cannot be judged",
+    "classifier_positive": "the classifier sees a finding, or the heart is too wide",
+    "no_heart": "the heart's mask is empty",
+    "lungs_overlap": "the boxes of the lungs overlap, or lie on the wrong sides",
     # dataset
     "no_pairs": "no instruction-answer pair could be made",
     # semisyn: jobs

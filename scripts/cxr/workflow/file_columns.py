@@ -21,6 +21,7 @@ from cxr.reporting.page import costs, render
 from cxr.reporting.release import parquet
 from cxr.reporting.review import make_pages, merge, rates
 from cxr.reporting.tables import conservation, counts, recall, splits, truth
+from cxr.semisyn.healthy import columns as healthy
 
 TABLES: dict[str, Columns] = {
     "results/phantom/manifest.csv": make_phantom.MANIFEST,
@@ -49,6 +50,8 @@ TABLES: dict[str, Columns] = {
     "results/evaluation/{run}/excluded.parquet": evaluate.EXCLUDED,
     "results/evaluation/comparison.tsv": evaluate.COMPARISON,
     "results/evaluation/paraphrases.tsv": paraphrases.COLUMNS,
+    "results/semisyn/healthy/images.parquet": healthy.HEALTHY,
+    "results/semisyn/healthy/funnel.tsv": healthy.FUNNEL,
     "results/ablation/points.tsv": points.POINTS,
     "results/tables/splits.tsv": tables.THRESHOLDS | splits.TABLE,
     "results/tables/funnel.tsv": tables.THRESHOLDS | conservation.FUNNEL,
@@ -78,6 +81,7 @@ TABLES: dict[str, Columns] = {
 """{path: its columns}: each is declared beside its writer."""
 SAME = {
     "results/masks/{thresholds}/{shard}.findings.parquet": "results/masks/{thresholds}/findings.parquet",
+    "results/semisyn/healthy/{shard}.parquet": "results/semisyn/healthy/images.parquet",
     "results/masks/mimic_ils/index.parquet": "results/masks/{thresholds}/index.parquet",
     "results/agreement/{reference}/left_out.parquet": "results/agreement/left_out.parquet",
     "results/<stage>/{shard}.excluded.parquet": "results/<stage>/excluded.parquet",

@@ -1,5 +1,7 @@
 """Convert the settings of SemiSynCXR to each rule's params: builtins, and for each stage only its own keys."""
 
+from cxr.base.vocabulary import SPLITS
+
 
 def semisyn_options(plain: dict) -> dict[str, dict]:
     """Return {target: options}: the settings of each stage of SemiSynCXR, its findings and the seed.
@@ -8,4 +10,19 @@ def semisyn_options(plain: dict) -> dict[str, dict]:
     """
     system = plain["semisyn"]
     shared = {"seed": plain["seed"], "findings": system["findings"]}
-    return {f"semisyn_{stage}": keys | shared for stage, keys in system.items() if isinstance(keys, dict)}
+    stages = {f"semisyn_{stage}": keys | shared for stage, keys in system.items() if isinstance(keys, dict)}
+    return stages | {"semisyn_healthy": _healthy(plain)}
+
+
+def _healthy(plain: dict) -> dict:
+    """Return the options of the pool, which does not depend on findings and seed; only its classifier's own section."""
+    section = dict(plain["semisyn"]["healthy"])
+    embedded = plain["cohort"]["source"] == "embedded"
+    sections = {name: section.pop(name) for name in ("lite", "table")}
+    own = sections.get(section["classifier"], {})
+    section["own"] = {} if section["classifier"] == "table" else own  # whose file is an input
+    section["splits"] = section["splits"] or (list(SPLITS) if embedded else [SPLITS[0]])
+    if section["devices"] == "auto":
+        section["devices"] = "any" if embedded else "not_positive"
+    section.pop("chexpert")  # an input too
+    return section

@@ -14,11 +14,12 @@ from cxr.reporting.explain.asked import asked as asked_study
 from cxr.workflow import params
 from cxr.workflow.engine_files import declared, engine_inputs, engine_sources, package_of
 from cxr.workflow.params import ASKED, ENGINE_STAGES
+from cxr.workflow.plan_semisyn import SemisynPlan, make_semisyn
 from cxr.workflow.preflight import shown
 from cxr.workflow.settings import Settings, read
 
-BY_SHARD = ("frames", "reports", "organs", "anomaly", "anatomy", "boxes")
-"""Stages with one ledger of exclusions per shard."""
+BY_SHARD = ("frames", "reports", "organs", "anomaly", "anatomy", "boxes", "semisyn/healthy")
+"""Stages with one ledger of exclusions per shard, by their folders below ``results``."""
 BY_THRESHOLDS = ("masks", "dataset")
 """Stages with one ledger of exclusions per threshold set."""
 PAGE_TABLES = ("splits", "funnel", "conservation", "counts", "recall")
@@ -40,7 +41,8 @@ class Plan:
     `review`, `agreement`, `predict`, `explain`, the page and the target of the reports; formats: the modules that
     read the references. gpus, model_mb, gpu_of: GPUs and megabytes of each stage and run; groups: the SLURM group
     of each stage (GPU and CPU jobs never share one); model_here: whether `paraphrase` loads a language model in its
-    job. exclusions: {stage: its ledgers and the threshold set of each, empty for a stage without}.
+    job. exclusions: {stage: its ledgers and the threshold set of each, empty for a stage without}. semisyn: the
+    plan of SemiSynCXR.
     """
 
     settings: Settings
@@ -82,6 +84,7 @@ class Plan:
     groups: dict[str, str]
     model_here: bool
     exclusions: dict[str, dict[str, list[str]]]
+    semisyn: SemisynPlan
 
     def built(self, wildcards: object) -> list[str]:
         """Return :attr:`build`, as an input function.
@@ -156,6 +159,7 @@ def make_plan(config: dict, configfiles: Sequence[Path]) -> Plan:
         model_here=_paraphrases_here(settings),
         exclusions={stage: _exclusions(stage, shards, []) for stage in BY_SHARD}
         | {stage: _exclusions(stage, build, build) for stage in BY_THRESHOLDS},
+        semisyn=make_semisyn(settings),
     )
 
 

@@ -60,6 +60,12 @@ STAGES = (
         "Scores ROSALIA and other models: gIoU, cIoU, N-Acc and text accuracy, with intervals.",
         "systems/evaluation.md",
     ),
+    Stage(
+        "semisyn_healthy",
+        "semisyn",
+        "Keeps the frontal X-rays that show no finding, with lungs and heart that can be used.",
+        "systems/semisyn.md",
+    ),
     Stage("ablation", "reporting", "Gives recall and yield of every threshold set and grid point.", "systems/ils.md"),
     Stage("tables", "reporting", "Writes the paper's tables from this data."),
     Stage("figures", "reporting", "Draws the paper's figures from this data."),

@@ -4,6 +4,7 @@ from typing import Literal
 
 from cxr.base.vocabulary import FINDINGS
 from cxr.workflow.settings.base import PAPER, Section, key
+from cxr.workflow.settings.semisyn.healthy import Healthy
 
 Finding = Literal[tuple(FINDINGS)]
 
@@ -14,3 +15,4 @@ class Semisyn(Section):
     findings: list[Finding] = key(
         lambda: list(FINDINGS), "Findings to make, in this order.", source=PAPER, min_length=1
     )
+    healthy: Healthy = key(Healthy, "The healthy pool.")

@@ -1,0 +1,44 @@
+"""Boxes of lungs and heart on the frame, and whether findings can be placed by them."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from cxr.base.vocabulary import HEART, LUNGS
+from cxr.geometry.boxes import bounds, box_iou
+from cxr.semisyn.healthy.stop import Stop
+
+ORGANS = ("right", "left", "heart")
+MASKS = dict(zip(ORGANS, (*LUNGS, HEART), strict=True))
+Box = tuple[int, int, int, int]
+
+
+def organ_boxes(masks: Mapping[str, np.ndarray]) -> dict[str, Box]:
+    """Return {right, left, heart: half-open box in frame pixels} of masks, bool (H, W); zeros of an empty mask."""
+    return {organ: bounds(masks[label]) for organ, label in MASKS.items()}
+
+
+def ratio(boxes: Mapping[str, Box]) -> float | None:
+    """Return the cardiothoracic ratio: the heart's width over both lungs', outer edge to outer edge.
+
+    None without heart or lungs. Along x a frame has one scale, so that the ratio is also that of the original pixels.
+    """
+    (right, left), heart = (boxes["right"], boxes["left"]), boxes["heart"]
+    thorax = max(right[2], left[2]) - min(right[0], left[0])
+    return (heart[2] - heart[0]) / thorax if thorax > 0 and heart[2] > heart[0] else None
+
+
+def unusable(boxes: Mapping[str, Box], most_iou: float) -> Stop | None:
+    """Return why nothing can be placed by these organs: a lung or the heart is empty, or the lungs lie on each other.
+
+    ``most_iou``: largest IoU of the lungs' boxes. The right lung lies on the picture's left.
+    """
+    right, left, heart = (np.array(boxes[organ], float) for organ in ORGANS)
+    if right[2] <= right[0] or left[2] <= left[0]:
+        return Stop("no_lungs", "a lung's mask is empty")
+    if heart[2] <= heart[0]:
+        return Stop("no_heart")
+    if right[0] + right[2] >= left[0] + left[2]:
+        return Stop("lungs_overlap", "the right lung's box is not on the picture's left")
+    iou = float(box_iou(right[None], left[None])[0, 0])
+    return Stop("lungs_overlap", f"IoU of the lungs' boxes {iou:.3f} > {most_iou:g}") if iou > most_iou else None

@@ -1,0 +1,84 @@
+"""The table of all healthy images, and the funnel that led to it."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import polars as pl
+import yaml
+
+from cxr.base.columns import schema
+from cxr.base.engines import engine_module
+from cxr.base.jobs import log
+from cxr.base.paths import RESOURCES
+from cxr.base.tables import read_table, write_table
+from cxr.base.vocabulary import FINDINGS
+from cxr.semisyn.healthy.columns import FUNNEL, HEALTHY
+from cxr.semisyn.healthy.options import HealthyOptions
+from cxr.semisyn.healthy.stop import CRITERIA, criterion
+
+RESOURCE_FILES = ("semisyn/paper.yaml",)
+
+
+def run(
+    *, shards: Sequence[str], excluded: str | Path, images: str | Path, funnel: str | Path, options: HealthyOptions
+) -> None:
+    """Join the shards' tables into ``images``, by image_id, and write the ``funnel`` (:data:`FUNNEL`).
+
+    ``excluded``: the ledger of all shards.
+    """
+    found = pl.concat([read_table(path) for path in ([shards] if isinstance(shards, str) else shards)])
+    write_table(images, found.sort("image_id"), HEALTHY)
+    stopped = read_table(excluded).select("stage", "reason").iter_rows()
+    paper = yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))["healthy_images"]
+    told = int((found["position"] == "").sum())
+    table = counted(stopped, len(found), words(options, told), paper)
+    write_table(funnel, table, FUNNEL)
+    log.info("healthy: %d of %d images", len(found), table["in"][0])
+    if not len(found):
+        log.warning("healthy: no image is left, so nothing can be placed: %s shows where they went", Path(funnel).name)
+
+
+def words(options: HealthyOptions, untold: int) -> dict[str, str]:
+    """Return {criterion: its sentence}. ``untold``: healthy images whose position nothing tells."""
+    unseen = _unseen(options)
+    devices = {"not_positive": "no device", "negative": "devices denied", "any": "devices are not asked for"}
+    references = f"in no reference ({', '.join(options.references)})" if options.references else ""
+    return {
+        "frame": "decoded, and chosen of its study",
+        "view": f"view {' or '.join(options.views)}",
+        "position": f"patient {' or '.join(options.positions)} (of the pool {untold} do not tell)",
+        "reference": references or "in no reference (none is set, so nobody is excluded)",
+        "split": f"split {' or '.join(options.splits)}",
+        "labels": f"labelled by {options.labels}",
+        "finding": "no finding",
+        "device": devices[options.devices],
+        "classifier": f"negative by {options.classifier}" + (f" (does not see {', '.join(unseen)})" if unseen else ""),
+        "organs": "organs found",
+        "heart": "a heart",
+        "lungs": "two lungs apart",
+    }
+
+
+def _unseen(options: HealthyOptions) -> list[str]:
+    """Return the findings that a classifier never sees; a table of scores tells that only in its columns."""
+    module = engine_module("cxr.semisyn.healthy", options.classifier)
+    return [finding for finding in FINDINGS if finding in getattr(module, "UNSEEN", ())]
+
+
+def counted(stopped: Iterable[tuple[str, str]], healthy: int, sentences: Mapping[str, str], paper: int) -> pl.DataFrame:
+    """Return the funnel: a row per criterion in their order, then the pool beside the paper's.
+
+    ``stopped``: (stage, reason) of every excluded image; ``healthy``: number of images in the pool.
+    """
+    reasons: dict[str, Counter[str]] = {name: Counter() for name in CRITERIA}
+    for stage, reason in stopped:
+        reasons[criterion(stage, reason)][reason] += 1
+    left = healthy + sum(counts.total() for counts in reasons.values())
+    rows = []
+    for name, counts in reasons.items():
+        told = ", ".join(f"{reason} {number}" for reason, number in sorted(counts.items()))
+        rows.append((sentences[name], left, left - counts.total(), told, None))
+        left -= counts.total()
+    rows.append(("healthy", healthy, healthy, "", paper))
+    return pl.DataFrame(rows, schema=schema(FUNNEL), orient="row")

@@ -1,0 +1,156 @@
+"""Whether a study has a finding or a device, by a table of CheXpert labels or by the reports stage."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path, PurePosixPath
+from typing import Protocol
+
+import polars as pl
+import yaml
+
+from cxr.base.errors import UserError
+from cxr.base.paths import RESOURCES
+from cxr.base.tables import read_lines, read_table
+from cxr.base.user_tables import read_frame
+from cxr.semisyn.healthy.stop import Stop
+
+RESOURCE_FILES = ("semisyn/devices.yaml",)
+NO_FINDING, DEVICES = "No Finding", "Support Devices"
+KEY = "semisyn.healthy.chexpert"
+DEVICE_RULES = ("not_positive", "negative", "any")
+POSITIVE, NEGATIVE = 1.0, 0.0
+
+
+class Labels(Protocol):
+    """A source of labels; ``name`` is told in the table of images."""
+
+    name: str
+
+    def stop(self, image: Mapping[str, str]) -> Stop | None:
+        """Return why an image (a row of the cohort's shard) is not without a finding, None if it is."""
+        ...
+
+
+def judged(no_finding: pl.Expr, devices: pl.Expr, rule: str) -> pl.Expr:
+    """Return the reason of a study's labels as text, null for a healthy one.
+
+    ``no_finding``, ``devices``: the labels as numbers (1 positive, 0 negative, -1 uncertain, null not mentioned);
+    ``rule``: one of :data:`DEVICE_RULES`. The authors ask that devices are not positive, the paper that they are
+    negative.
+    """
+    free = {
+        "not_positive": (devices != POSITIVE).fill_null(True),
+        "negative": (devices == NEGATIVE).fill_null(False),
+        "any": pl.lit(True),
+    }[rule]
+    healthy = (no_finding == POSITIVE).fill_null(False)
+    reason = pl.when(~healthy).then(pl.lit("has_finding")).when(~free).then(pl.lit("has_device"))
+    return reason.otherwise(pl.lit(None, pl.String))
+
+
+class TableLabels:
+    """Labels of a CSV in the layout of MIMIC-CXR-JPG (study_id), of CheXpert (Path), or with an image_id."""
+
+    name = "chexpert"
+
+    def __init__(self, path: str | Path, devices: str):
+        table = read_frame(path, KEY, ("study_id", "image_id", "Path", NO_FINDING, DEVICES))
+        key = next((name for name in ("image_id", "study_id", "Path") if name in table.columns), None)
+        missing = [name for name in (NO_FINDING, DEVICES) if name not in table.columns]
+        if key is None or missing:
+            lacks = missing[0] if missing else "study_id"
+            raise UserError(f"{KEY} {str(path)!r} lacks the column {lacks!r}: give a table of CheXpert labels")
+        label = {name: pl.col(name).str.strip_chars().cast(pl.Float64, strict=False) for name in (NO_FINDING, DEVICES)}
+        row = pl.col(key).str.strip_chars()
+        if key == "study_id":
+            row = row.str.strip_prefix("s")
+        elif key == "Path":
+            row = row.map_elements(_place, return_dtype=pl.String)
+        reason = judged(label[NO_FINDING], label[DEVICES], devices).fill_null("")
+        self.key = key
+        # a study told twice is no trouble if both rows say the same
+        told = table.select(row=row, reason=reason).group_by("row").agg(pl.col("reason").unique().sort())
+        self.told: dict[str, list[str]] = dict(told.iter_rows())
+
+    def stop(self, image: Mapping[str, str]) -> Stop | None:
+        """See :class:`Labels`."""
+        reasons = self.told.get(self._row(image))
+        if reasons is None:
+            return Stop("not_labelled", "the table has no row of it")
+        if len(reasons) > 1:
+            return Stop("not_labelled", "rows of the table contradict each other")
+        return Stop(reasons[0]) if reasons[0] else None
+
+    def _row(self, image: Mapping[str, str]) -> str:
+        if self.key == "study_id":
+            return image["study_id"].removeprefix("s")
+        return image["image_id"] if self.key == "image_id" else _place(image["path"])
+
+
+def _place(path: str) -> str:
+    """Return the end of a path of CheXpert: patient, study and file."""
+    return "/".join(PurePosixPath(path).parts[-3:])
+
+
+class ReportLabels:
+    """What the reports stage has read: no positive statement, no device, and something said of the lungs."""
+
+    name = "reports"
+
+    def __init__(self, reports: str | Path, excluded: str | Path, devices: str):
+        self.lines = {line["study_id"]: line for line in read_lines(reports)}
+        self.unread = dict(read_table(excluded).select("image_id", "reason").iter_rows())
+        self.words, self.any_device = read_words(), devices == "any"
+
+    def stop(self, image: Mapping[str, str]) -> Stop | None:
+        """See :class:`Labels`."""
+        line = self.lines.get(image["study_id"])
+        if line is None:
+            return Stop("no_report", self.unread.get(image["image_id"], ""))
+        if not line["mentions_lungs"] and not self.words.normal_in(line["sentences"]):
+            return Stop("no_report", "the report does not mention the lungs")
+        if line["comparison_only"]:
+            return Stop("not_labelled", "the report only compares with an earlier image")
+        if any(word["finding"] for word in line["unknown_words"]):
+            return Stop("not_labelled", "a sentence that may hold a finding was not understood")
+        if any(told["presence"] == "positive" for told in (*line["tuples"], *line["other_tuples"])):
+            return Stop("has_finding")
+        if not self.any_device and self.words.device_in(line["sentences"]):
+            return Stop("has_device")
+        return None
+
+
+def _any_of(phrases: Iterable[str]) -> str:
+    return "|".join(re.escape(plain(phrase)) for phrase in sorted(phrases, key=lambda one: (-len(one), one)))
+
+
+def plain(text: str) -> str:
+    """Return a text as lower-case words with one space between them."""
+    return " ".join(re.findall(r"[a-z0-9]+", text.lower()))
+
+
+@dataclass(frozen=True)
+class Words:
+    """What the words of a report tell (``resources/semisyn/devices.yaml``)."""
+
+    device: re.Pattern
+    normal: re.Pattern
+
+    def device_in(self, sentences: Iterable[str]) -> bool:
+        """Tell whether a sentence names a device without denying it right before, or its removal right after."""
+        return any(self.device.search(plain(sentence)) for sentence in sentences)
+
+    def normal_in(self, sentences: Iterable[str]) -> bool:
+        """Tell whether a sentence calls the film normal."""
+        return any(self.normal.search(plain(sentence)) for sentence in sentences)
+
+
+@cache
+def read_words() -> Words:
+    """Return the words of the resource."""
+    told = yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
+    before = "".join(rf"(?<!\b{re.escape(plain(phrase))} )" for phrase in told["denied"])
+    device = rf"{before}\b(?:{_any_of(told['devices'])})(?:s|es)?\b(?! (?:{_any_of(told['gone'])})\b)"
+    return Words(re.compile(device), re.compile(rf"\b(?:{_any_of(told['normal'])})\b"))

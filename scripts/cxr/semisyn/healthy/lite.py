@@ -1,0 +1,70 @@
+"""The classifier lite: the boxes stage's confidences and the cardiothoracic ratio of the organs."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import polars as pl
+
+from cxr.base.engines import Setup
+from cxr.base.tables import read_table
+from cxr.semisyn.healthy.engine import NotScored, Picture, over
+from cxr.semisyn.healthy.options import HealthyOptions
+from cxr.semisyn.healthy.stop import Stop
+
+INPUTS = {"boxes": "results/boxes/{shard}.parquet", "boxes_excluded": "results/boxes/{shard}.excluded.parquet"}
+CLASSES = {
+    "atelectasis": ("Atelectasis",),
+    "consolidation": ("Consolidation",),
+    "edema": ("ILD",),
+    "opacity": ("Lung Opacity", "Consolidation"),
+    "effusion": ("Pleural effusion",),
+}
+"""{finding: the detector's nearest classes}; an edema looks like an interstitial disease, a consolidation is opaque."""
+UNSEEN = ("pneumothorax",)
+"""The detector has not learnt it."""
+AP = "AP"
+"""The view that magnifies the heart."""
+
+
+class LiteClassifier:
+    """Confidences of the boxes of an image. A wide heart counts as cardiomegaly, which has no score.
+
+    The score of opacity is the chance that at least one of its boxes is right, if they were independent: several weak
+    boxes tell more than the strongest of them.
+    """
+
+    def __init__(self, own: Mapping[str, float], files: Mapping[str, str]):
+        self.thresholds = {finding: own["opacity" if finding == "opacity" else "others"] for finding in CLASSES}
+        self.most_ctr, self.most_ctr_ap = own["ctr"], own["ctr_ap"]
+        boxes = read_table(files["boxes"])
+        self.found = {image: table for (image,), table in boxes.partition_by("image_id", as_dict=True).items()}
+        failed = read_table(files["boxes_excluded"]).select("image_id", "reason", "detail")
+        self.failed = {image: Stop(reason, detail, "boxes") for image, reason, detail in failed.iter_rows()}
+
+    def scores(self, image_id: str, picture: Picture) -> dict[str, float]:
+        """See :class:`cxr.semisyn.healthy.engine.Classifier`."""
+        if image_id in self.failed:
+            raise NotScored(self.failed[image_id])
+        boxes = self.found.get(image_id)
+        return dict.fromkeys(CLASSES, 0.0) if boxes is None else scores_of(boxes)
+
+    def positive(self, scores: Mapping[str, float], ctr: float | None, view: str) -> str:
+        """See :class:`cxr.semisyn.healthy.engine.Classifier`; a heart too wide is cardiomegaly."""
+        most = self.most_ctr_ap if view == AP else self.most_ctr
+        heart = f"CTR {ctr:.3f} > {most:g}" if ctr is not None and ctr > most else ""
+        return ", ".join(filter(None, (over(scores, self.thresholds), heart)))
+
+
+def scores_of(boxes: pl.DataFrame) -> dict[str, float]:
+    """Return {finding: score} of the boxes of one image (columns class_name, confidence)."""
+    scores = {}
+    for finding, names in CLASSES.items():
+        confidence = boxes.filter(pl.col("class_name").is_in(names))["confidence"].to_numpy()
+        best = float(confidence.max(initial=0.0))
+        scores[finding] = 1 - float(np.prod(1 - confidence)) if finding == "opacity" else best
+    return scores
+
+
+def load(options: HealthyOptions, setup: Setup) -> LiteClassifier:
+    """Read the boxes of the shard."""
+    return LiteClassifier(setup.own, setup.files)

@@ -1,0 +1,60 @@
+"""How the patient was positioned: from the cohort's tables, else from the DICOM header."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import polars as pl
+
+from cxr.base.user_tables import read_frame
+from cxr.dicom.files import HEAD_BYTES, HeaderError, file_kind, plain_text, read_dicom, text_of
+
+ERECT, SEMI, SITTING, RECUMBENT = "Erect", "Semi-erect", "Sitting", "Recumbent"
+POSITIONS = (ERECT, SEMI, SITTING, RECUMBENT)
+METADATA = "PatientOrientationCodeSequence_CodeMeaning"
+"""Column of MIMIC-CXR-JPG's metadata table that tells the position."""
+MANIFEST = "position"
+"""Column of a manifest that tells it."""
+FIELDS = ("PatientOrientationCodeSequence", "PatientPosition")
+"""Header elements (0054,0410) and (0018,5100), the first that is understood counts."""
+_WORDS = (
+    # "semi-erect" holds "erect"
+    (SEMI, r"\bSEMI[ -]?(?:ERECT|UPRIGHT|RECUMBENT)|\bF-10460\b"),
+    (ERECT, r"\b(?:ERECT|UPRIGHT|STANDING|ORTHOSTATIC)\b|\bF-10440\b"),
+    (SITTING, r"\b(?:SITTING|SEATED)\b"),
+    (RECUMBENT, r"\b(?:RECUMBENT|SUPINE|PRONE|DECUBITUS|LYING|HFS|HFP|HFDR|HFDL|FFS|FFP|FFDR|FFDL)\b|\bF-10450\b"),
+)
+
+
+def position(text: str) -> str:
+    """Return one of :data:`POSITIONS` for a text of a table or header, "" if it tells none."""
+    plain = plain_text(text)
+    return next((name for name, words in _WORDS if re.search(words, plain)), "")
+
+
+def from_header(path: str | Path) -> str:
+    """Return the position that a DICOM file tells, "" for another file or one that cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            if file_kind(file.read(HEAD_BYTES)) != "dicom":
+                return ""
+        header = read_dicom(path, list(FIELDS))
+    except (OSError, HeaderError):
+        return ""
+    return next(filter(None, (position(text_of(header, name)) for name in FIELDS)), "")
+
+
+def from_tables(images: pl.DataFrame, metadata: str | Path | None) -> Mapping[str, str]:
+    """Return {image_id: position} of MIMIC's metadata table and of a manifest's column.
+
+    ``images``: the cohort's table of images. Raises UserError for a metadata table that cannot be read.
+    """
+    told: dict[str, str] = {}
+    if MANIFEST in images.columns:
+        told |= dict(images.select("image_id", MANIFEST).iter_rows())
+    if metadata:
+        table = read_frame(metadata, "cohort.tables", ("dicom_id", METADATA))
+        if METADATA in table.columns:
+            told |= dict(table.select("dicom_id", METADATA).iter_rows())
+    kinds = {text: position(text or "") for text in set(told.values())}
+    return {image: kinds[text] for image, text in told.items() if kinds[text]}

@@ -1,0 +1,157 @@
+"""The stage semisyn_healthy: keeps the films of a shard that show no finding, with lungs and heart that can be used."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from cxr.base.engines import Setup
+from cxr.base.hdf5 import Shard
+from cxr.base.jobs import progress
+from cxr.base.ledger import Ledger
+from cxr.base.tables import read_table, write_table
+from cxr.base.vocabulary import FINDINGS
+from cxr.semisyn.healthy import anatomy, positions
+from cxr.semisyn.healthy.columns import HEALTHY, SCHEMA
+from cxr.semisyn.healthy.engine import Classifier, NotScored, load_classifier
+from cxr.semisyn.healthy.labels import Labels, ReportLabels, TableLabels
+from cxr.semisyn.healthy.options import HealthyOptions
+from cxr.semisyn.healthy.references import reserved
+from cxr.semisyn.healthy.stop import STAGE, Stop
+
+Row = Mapping[str, str]
+
+
+@dataclass
+class Screen:
+    """Everything that an image is asked by, in the order of :data:`cxr.semisyn.healthy.stop.CRITERIA`."""
+
+    options: HealthyOptions
+    stopped: Mapping[str, dict[str, Stop]]
+    """{earlier stage: {image_id: why it stopped there}}."""
+    positions: Mapping[str, str]
+    reserved: Mapping[str, str]
+    exclude_unknown: bool
+    labels: Labels
+    classifier: Classifier
+    boxes: Callable[[str], dict[str, anatomy.Box] | None]
+    picture: Callable
+
+    def position(self, image: Row) -> str:
+        """Return how the patient was positioned, "" if nothing tells it. A table takes precedence over the header."""
+        return self.positions.get(image["image_id"]) or positions.from_header(image["path"])
+
+    def before(self, image: Row) -> Stop | None:
+        """Return why an image stops before its pixels are looked at, None if it does not."""
+        name = image["image_id"]
+        if early := self.stopped["frames"].get(name):
+            return early
+        if image["view"] not in self.options.views:
+            return Stop("not_pa", image["view"] or "unknown")
+        told = self.position(image)
+        if told not in self.options.positions and (told or self.exclude_unknown):
+            return Stop("not_erect", told or "not told")
+        if name in self.reserved:
+            return Stop("in_reference", self.reserved[name])
+        if image["split"] not in self.options.splits:
+            return Stop("other_split", image["split"])
+        return self.labels.stop(image)
+
+    def judge(self, image: Row) -> Stop | dict:
+        """Return why an image stops, or its row in the table of healthy images."""
+        if early := self.before(image):
+            return early
+        boxes = self.boxes(image["image_id"])
+        ctr = anatomy.ratio(boxes) if boxes else None
+        try:
+            scores = self.classifier.scores(image["image_id"], lambda: self.picture(image["image_id"]))
+        except NotScored as error:
+            return error.stop
+        if found := self.classifier.positive(scores, ctr, image["view"]):
+            return Stop("classifier_positive", found)
+        if boxes is None:
+            return self.stopped["organs"][image["image_id"]]
+        return anatomy.unusable(boxes, self.options.max_lung_iou) or self._row(image, boxes, ctr, scores)
+
+    def _row(self, image: Row, boxes: Mapping[str, anatomy.Box], ctr: float | None, scores: Mapping) -> dict:
+        corners = {f"{organ}_{side}": box[place] for organ, box in boxes.items() for place, side in enumerate(_SIDES)}
+        row = {name: image[name] for name in ("image_id", "study_id", "subject_id", "split", "view")}
+        row |= {"position": self.position(image), "ctr": ctr, "labels": self.labels.name} | corners
+        return row | {f"score_{finding}": scores.get(finding) for finding in FINDINGS}
+
+
+_SIDES = ("x1", "y1", "x2", "y2")
+
+
+def run_shard(
+    *,
+    shard: str,
+    cohort: str | Path,
+    images: str | Path,
+    frames: str | Path,
+    frames_excluded: str | Path,
+    organs: str | Path,
+    organs_excluded: str | Path,
+    output: str | Path,
+    excluded: str | Path,
+    options: HealthyOptions,
+    compute: dict | None = None,
+    **files: str,
+) -> None:
+    """Keep the healthy images of a shard of the cohort.
+
+    Writes ``output`` (Parquet: :data:`cxr.semisyn.healthy.columns.HEALTHY`, by image_id) and the ledger ``excluded``,
+    which accounts for every image of the cohort's shard; a row of an earlier stage names that stage. ``files``: the
+    label table (``chexpert``) or the reports (``reports``, ``reports_excluded``), MIMIC's ``metadata``, the references
+    (``reference_<name>``), the classifier's own. Raises UserError for a file that cannot be used.
+    """
+    rows = read_table(cohort).sort("image_id").to_dicts()
+    listed = read_table(images)
+    known = {row["image_id"] for row in rows}
+    held = reserved(options.references, listed, options.exclude_patients)
+    metadata = files.get("metadata")
+    with Shard(frames) as pictures, Shard(organs) as masks:
+
+        def boxes(name: str) -> dict[str, anatomy.Box] | None:
+            return anatomy.organ_boxes(masks.masks(name)) if name in masks else None
+
+        screen = Screen(
+            options=options,
+            stopped={stage: _stopped(stage, path) for stage, path in
+                     (("frames", frames_excluded), ("organs", organs_excluded))},
+            positions=positions.from_tables(listed.filter(pl.col("image_id").is_in(sorted(known))), metadata),
+            reserved=held,
+            exclude_unknown=options.unknown_position == "exclude"
+            or (options.unknown_position == "auto" and metadata is not None),
+            labels=_labels(options, files),
+            classifier=load_classifier(options, Setup.of(options.own, files, compute)),
+            boxes=boxes,
+            picture=lambda name: pictures.get("image", name),
+        )  # fmt: skip
+        ledger = Ledger(STAGE)
+        kept = [row | {"shard": shard} for row in _accepted(ledger, rows, screen)]
+        ledger.finish(excluded, known)
+    write_table(output, pl.DataFrame(kept, schema=SCHEMA), HEALTHY)
+
+
+def _accepted(ledger: Ledger, rows: list[dict], screen: Screen) -> Iterator[dict]:
+    for image in progress(rows, len(rows), "healthy"):
+        found = screen.judge(image)
+        if isinstance(found, Stop):
+            ledger.exclude(image["image_id"], image["study_id"], found.reason, found.detail)
+            ledger.excluded[-1]["stage"] = found.stage
+        else:
+            ledger.accept(image["image_id"])
+            yield found
+
+
+def _stopped(stage: str, path: str | Path) -> dict[str, Stop]:
+    rows = read_table(path).select("image_id", "reason", "detail")
+    return {image: Stop(reason, detail, stage) for image, reason, detail in rows.iter_rows()}
+
+
+def _labels(options: HealthyOptions, files: Mapping[str, str]) -> Labels:
+    if options.labels == TableLabels.name:
+        return TableLabels(files["chexpert"], options.devices)
+    return ReportLabels(files["reports"], files["reports_excluded"], options.devices)

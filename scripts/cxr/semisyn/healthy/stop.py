@@ -1,0 +1,40 @@
+"""Why an image is not in the healthy pool, and the order in which the criteria are asked."""
+
+from typing import NamedTuple
+
+STAGE = "semisyn_healthy"
+
+
+class Stop(NamedTuple):
+    """Why an image stops. ``reason``: a code of ``exclusions.REASONS``; ``stage``: where it stopped."""
+
+    reason: str
+    detail: str = ""
+    stage: str = STAGE
+
+
+CRITERIA: dict[str, tuple[str, ...]] = {
+    "frame": (),
+    "view": ("not_pa",),
+    "position": ("not_erect",),
+    "reference": ("in_reference",),
+    "split": ("other_split",),
+    "labels": ("no_report", "not_labelled"),
+    "finding": ("has_finding",),
+    "device": ("has_device",),
+    "classifier": ("classifier_positive",),
+    "organs": ("no_lungs",),
+    "heart": ("no_heart",),
+    "lungs": ("lungs_overlap",),
+}
+"""{criterion: its own reasons}, in the order in which they are asked; the first that fails counts."""
+EARLIER = {"frames": "frame", "organs": "organs", "boxes": "classifier"}
+"""{earlier stage: criterion} of the images that an earlier stage has excluded."""
+
+
+def criterion(stage: str, reason: str) -> str:
+    """Return the criterion of a row of the ledger. Raises KeyError for a reason that is none of this stage's."""
+    if stage != STAGE:
+        return EARLIER[stage]
+    owners = {own: name for name, reasons in CRITERIA.items() for own in reasons}
+    return owners[reason]

@@ -1,0 +1,62 @@
+"""The classifier table: scores of any net from a file, one row per image, one column per finding."""
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+
+from cxr.base.engines import Setup
+from cxr.base.errors import UserError
+from cxr.base.user_tables import folded, read_frame
+from cxr.base.vocabulary import FINDINGS
+from cxr.semisyn.healthy.engine import NotScored, Picture, over
+from cxr.semisyn.healthy.options import HealthyOptions
+from cxr.semisyn.healthy.stop import Stop
+
+FILES = ("scores",)
+KEY = "semisyn.healthy.table.scores"
+
+
+class TableClassifier:
+    """Scores looked up by image_id. A finding without a column is not screened."""
+
+    def __init__(self, path: str | Path, threshold: float):
+        table = read_frame(path, KEY, ("image_id", *FINDINGS))
+        known = {folded(name): finding for finding, shown in FINDINGS.items() for name in (finding, shown)}
+        named = {known[folded(name)]: name for name in table.columns if folded(name) in known}
+        if "image_id" not in table.columns or not named:
+            lacks = "image_id" if named else f"of a finding ({', '.join(FINDINGS)})"
+            raise UserError(f"{KEY} {str(path)!r} has no column {lacks}: add it")
+        self.findings = tuple(finding for finding in FINDINGS if finding in named)
+        self.threshold = threshold
+        self.rows: dict[str, list[tuple[str, ...]]] = {}
+        for image, *cells in table.select("image_id", *(named[finding] for finding in self.findings)).iter_rows():
+            self.rows.setdefault(image.strip(), []).append(tuple(cells))
+
+    def scores(self, image_id: str, picture: Picture) -> dict[str, float]:
+        """See :class:`cxr.semisyn.healthy.engine.Classifier`."""
+        rows = {tuple(map(_number, cells)) for cells in self.rows.get(image_id, ())}
+        if not rows:
+            raise NotScored(Stop("not_labelled", "the table of scores has no row of it"))
+        if len(rows) > 1:
+            raise NotScored(Stop("not_labelled", "rows of the table of scores contradict each other"))
+        (found,) = rows
+        if None in found:
+            raise NotScored(Stop("not_labelled", "a score is no number from 0 to 1"))
+        return dict(zip(self.findings, found, strict=True))
+
+    def positive(self, scores: Mapping[str, float], ctr: float | None, view: str) -> str:
+        """See :class:`cxr.semisyn.healthy.engine.Classifier`."""
+        return over(scores, dict.fromkeys(self.findings, self.threshold))
+
+
+def _number(cell: str) -> float | None:
+    try:
+        value = float(cell)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) and 0 <= value <= 1 else None
+
+
+def load(options: HealthyOptions, setup: Setup) -> TableClassifier:
+    """Read the table. Raises UserError if it cannot be used."""
+    return TableClassifier(setup.files["scores"], options.threshold)
