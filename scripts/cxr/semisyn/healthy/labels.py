@@ -136,11 +136,12 @@ class Words:
     """What the words of a report tell (``resources/semisyn/devices.yaml``)."""
 
     device: re.Pattern
+    denied: re.Pattern
     normal: re.Pattern
 
     def device_in(self, sentences: Iterable[str]) -> bool:
-        """Tell whether a sentence names a device without denying it right before, or its removal right after."""
-        return any(self.device.search(plain(sentence)) for sentence in sentences)
+        """Tell whether a sentence names a device that it neither denies nor says to be removed."""
+        return any(self.device.search(self.denied.sub("", plain(sentence))) for sentence in sentences)
 
     def normal_in(self, sentences: Iterable[str]) -> bool:
         """Tell whether a sentence calls the film normal."""
@@ -151,6 +152,10 @@ class Words:
 def read_words() -> Words:
     """Return the words of the resource."""
     told = yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
-    before = "".join(rf"(?<!\b{re.escape(plain(phrase))} )" for phrase in told["denied"])
-    device = rf"{before}\b(?:{_any_of(told['devices'])})(?:s|es)?\b(?! (?:{_any_of(told['gone'])})\b)"
-    return Words(re.compile(device), re.compile(rf"\b(?:{_any_of(told['normal'])})\b"))
+    device = rf"(?:{_any_of(told['devices'])})(?:s|es)?"
+    denied = rf"\b(?:{_any_of(told['denied'])})(?: (?:{_any_of(told['between'])}|{device}))* {device}\b"
+    return Words(
+        device=re.compile(rf"\b{device}\b(?! (?:{_any_of(told['gone'])})\b)"),
+        denied=re.compile(denied),
+        normal=re.compile(rf"\b(?:{_any_of(told['normal'])})\b"),
+    )
