@@ -25,7 +25,7 @@ def path_of(file: str) -> str:
 
 def _pattern(path: str) -> str:
     parts = re.split(r"({.*?}|<stage>|[*])", path)
-    known = {"{shard}": r"\d+", "<stage>": f"(?:{'|'.join(STAGES)})", "*": "[^/]*"}
+    known = {"{shard}": r"\d+", "<stage>": f"(?:{'|'.join(STAGES)}|semisyn/[a-z]+)", "*": "[^/]*"}
     return "".join(known.get(part, "[^/]+") if number % 2 else re.escape(part) for number, part in enumerate(parts))
 
 

@@ -41,7 +41,12 @@ def choices() -> list[dict]:
         }
         for number in range(max(len(engines(stage)) for stage in ENGINE_STAGES))
     ]
-    return [*found, {"training": {"engine": "rosalia", "rosalia": {"runner": "deepspeed"}}}]
+    healthy = {"classifier": "table", "table": {"scores": str(ROOT / "README.md")}}
+    return [
+        *found,
+        {"training": {"engine": "rosalia", "rosalia": {"runner": "deepspeed"}}},
+        {"semisyn": {"healthy": healthy}},
+    ]
 
 
 @cache

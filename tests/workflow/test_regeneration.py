@@ -33,6 +33,7 @@ from whole_runs import arrays, copy_repository, pair_lines
 TABLE = yaml.safe_load((ROOT / "tests/workflow/regeneration.yaml").read_text(encoding="utf-8"))
 THEN = {rule: set(readers) for rule, readers in TABLE["follows"].items()}
 RUNS = {name: run["settings"] for name, run in TABLE["runs"].items()}
+ASK = {name: run.get("ask") for name, run in TABLE["runs"].items()}
 TARGETS = {name for name, rule in parsed.rules().items() if rule.target}
 """Rules that do nothing themselves."""
 NETS = ("organs", "anomaly", "anatomy", "boxes")
@@ -92,6 +93,7 @@ class Run:
 
     directory: Path
     rules: set[str]
+    asked: tuple[str, ...]
 
     @property
     def settings(self) -> Path:
@@ -105,24 +107,24 @@ def finished(planner, tmp_path_factory) -> Callable[[str], Run]:
 
     @cache
     def finish(name: str) -> Run:
-        return pretend(planner, base / name, RUNS[name])
+        return pretend(planner, base / name, RUNS[name], tuple(ASK[name] or ASKED))
 
     return finish
 
 
-def pretend(planner: Planner, directory: Path, settings: dict) -> Run:
+def pretend(planner: Planner, directory: Path, settings: dict, asked: tuple[str, ...] = ASKED) -> Run:
     """Make a run of empty files for which Snakemake has the records of a real one."""
     write_settings(directory, settings)
     (directory / "manifest.csv").write_text("subject_id,study_id,image_id,image_path,report_path\ns,s,i,i.png,s.txt\n")
     for path in (directory / name for names in placed("weights").values() for name in names):
         path.parent.mkdir(exist_ok=True, parents=True)
         path.touch()
-    jobs = planner.jobs(directory, directory / "mine.yaml", "--", *ASKED)
+    jobs = planner.jobs(directory, directory / "mine.yaml", "--", *asked)
     for path in (directory / name for job in jobs for name in job.output):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch() if path.suffix else path.mkdir()
-    planner.run(directory, directory / "mine.yaml", "--touch", "--forceall", "--", *ASKED)
-    return Run(directory, rules(jobs))
+    planner.run(directory, directory / "mine.yaml", "--touch", "--forceall", "--", *asked)
+    return Run(directory, rules(jobs), asked)
 
 
 def merged(one: dict, other: dict) -> dict:
@@ -144,7 +146,7 @@ def rules(jobs: list[Job]) -> set[str]:
 
 
 def again(planner: Planner, run: Run, settings: Path | None = None) -> set[str]:
-    return rules(planner.jobs(run.directory, settings or run.settings, "--", *ASKED))
+    return rules(planner.jobs(run.directory, settings or run.settings, "--", *run.asked))
 
 
 def test_the_page_for_people_is_one_page():

@@ -19,8 +19,7 @@ def _healthy(plain: dict) -> dict:
     section = dict(plain["semisyn"]["healthy"])
     embedded = plain["cohort"]["source"] == "embedded"
     sections = {name: section.pop(name) for name in ("lite", "table")}
-    own = sections.get(section["classifier"], {})
-    section["own"] = {} if section["classifier"] == "table" else own  # whose file is an input
+    section["own"] = sections["lite"] if section["classifier"] == "lite" else {}  # the table's file is an input
     section["splits"] = section["splits"] or (list(SPLITS) if embedded else [SPLITS[0]])
     if section["devices"] == "auto":
         section["devices"] = "any" if embedded else "not_positive"
