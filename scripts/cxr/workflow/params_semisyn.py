@@ -1,6 +1,7 @@
 """Convert the settings of SemiSynCXR to each rule's params: builtins, and for each stage only its own keys."""
 
 from cxr.base.vocabulary import SPLITS
+from cxr.workflow.settings.semisyn.dataset import EMBEDDED_PER_FINDING, PER_FINDING
 
 
 def semisyn_options(plain: dict) -> dict[str, dict]:
@@ -11,7 +12,18 @@ def semisyn_options(plain: dict) -> dict[str, dict]:
     system = plain["semisyn"]
     shared = {"seed": plain["seed"], "findings": system["findings"]}
     stages = {f"semisyn_{stage}": keys | shared for stage, keys in system.items() if isinstance(keys, dict)}
-    return stages | {"semisyn_healthy": _healthy(plain)}
+    return stages | {"semisyn_healthy": _healthy(plain), "semisyn_dataset": _dataset(plain)}
+
+
+def _dataset(plain: dict) -> dict:
+    """Return what the dataset's tables depend on: images of each finding, and sizes in images of all findings."""
+    section, findings = plain["semisyn"]["dataset"], plain["semisyn"]["findings"]
+    embedded = plain["cohort"]["source"] == "embedded"
+    each = section["per_finding"] or (EMBEDDED_PER_FINDING if embedded else PER_FINDING)
+    parts = sorted({max(1, each // 5), max(1, each // 2), each})
+    sizes = [part * len(findings) for part in parts] if section["sizes"] == "auto" else section["sizes"]
+    return {"per_finding": each, "sizes": sizes, "findings": findings, "validation": section["validation"],
+            "seed": plain["seed"]}  # fmt: skip
 
 
 def _healthy(plain: dict) -> dict:

@@ -2,8 +2,11 @@
 
 from typing import Literal
 
+from pydantic import model_validator
+
 from cxr.base.vocabulary import FINDINGS
 from cxr.workflow.settings.base import PAPER, Section, key
+from cxr.workflow.settings.semisyn.dataset import PER_FINDING, Dataset
 from cxr.workflow.settings.semisyn.healthy import Healthy
 
 Finding = Literal[tuple(FINDINGS)]
@@ -16,3 +19,17 @@ class Semisyn(Section):
         lambda: list(FINDINGS), "Findings to make, in this order.", source=PAPER, min_length=1
     )
     healthy: Healthy = key(Healthy, "The healthy pool.")
+    dataset: Dataset = key(Dataset, "Sizes and formats.")
+
+    @model_validator(mode="after")
+    def _sizes_are_of_all_findings(self) -> "Semisyn":
+        if self.dataset.sizes == "auto":
+            return self
+        number, most = len(self.findings), self.dataset.per_finding or PER_FINDING
+        for size in self.dataset.sizes:
+            if size % number or size > number * most:
+                raise ValueError(
+                    f"dataset.sizes holds {size}: give multiples of {number}, the number of findings, up to "
+                    f"{number * most}, or raise dataset.per_finding"
+                )
+        return self
