@@ -1,0 +1,158 @@
+"""Opacities and consolidations: fluid or pus in the air spaces, with a ragged outline that fades into the lung."""
+
+import cv2
+import numpy as np
+
+from cxr.painting.absorb import absorb, water
+from cxr.painting.film import Asked, Film, Painted, Window, ease, step
+from cxr.painting.lesions import noise
+
+MOST = 2.0
+"""How much denser a faint lesion may be made at most."""
+BEYOND = 0.7
+"""How far the outline of a lesion is moved outwards where the lung ends, in half box sizes."""
+EDGE = 0.10
+"""Share of the densest place from which a pixel belongs to the lesion's mask."""
+
+
+def envelope(window: Window, soft: float, exponent: float, ragged: float, random: np.random.Generator) -> np.ndarray:
+    """Return a superellipse that fills the box, ragged and soft, float32 (h, w), 1 in the core and 0 at the sides."""
+    u, v = window.scaled(BEYOND)
+    r = (np.abs(u) ** exponent + np.abs(v) ** exponent) ** (1 / exponent)
+    coarse = noise(window.shape, max(window.size) / 3, random, 2)
+    fine = noise(window.shape, max(4.0, window.reach / 12), random, 2)
+    depth = 1.06 - r + ragged * (0.8 * coarse + 0.2 * fine)
+    t = np.clip(depth / soft, 0, 1)
+    return (t * (2 - t)).astype(np.float32)
+
+
+def patches(window: Window, base: float, cores: int, random: np.random.Generator) -> np.ndarray:
+    """Return how dense each place is, float32 (h, w) in ``base``..1: a few confluent cores in a haze."""
+    u, v = window.scaled()
+    found = np.zeros(window.shape, np.float32)
+    for _ in range(cores):
+        x, y = random.uniform(-0.5, 0.5, 2)
+        wide, tall = random.uniform(0.35, 0.75, 2)
+        r = np.hypot((u - x) / wide, (v - y) / tall) + 0.25 * noise(window.shape, window.reach / 3, random, 2)
+        found = np.maximum(found, random.uniform(0.8, 1.0) * ease(np.clip(1.4 - r, 0, 1)))
+    return base + (1 - base) * found
+
+
+def leaning(window: Window, lean: float) -> np.ndarray:
+    """Return float32 (h, w), about 1: denser towards the sides where the lung ends, by ``lean`` at the side itself."""
+    u, v = window.scaled()
+    left, top, right, bottom = window.closed()
+    return np.clip(1 + lean * ((right - left) * u + (bottom - top) * v), 0.3, None).astype(np.float32)
+
+
+def reticular(shape: tuple[int, int], cell: float, random: np.random.Generator) -> np.ndarray:
+    """Return a net of fine lines, float32 (h, w), mean about 0, lines positive."""
+    net = np.clip(1 - 2.2 * np.abs(noise(shape, cell, random, 1)), 0, 1)
+    net = np.maximum(net, np.clip(1 - 2.6 * np.abs(noise(shape, 0.7 * cell, random, 1)), 0, 1))
+    net = cv2.GaussianBlur(net.astype(np.float32), (0, 0), 0.8)
+    return net - net.mean()
+
+
+def bronchi(window: Window, stems: int, random: np.random.Generator) -> np.ndarray:
+    """Return air-filled tubes that fan out from the hilar side and narrow on their way, float32 (h, w), 1 on a tube."""
+    canvas = np.zeros(window.shape, np.uint8)
+    x1, y1, x2, y2 = window.box
+    start = np.array([x1 if window.lateral > 0 else x2, y1 + (y2 - y1) * random.uniform(0.15, 0.45)])
+    for _ in range(stems):
+        _branch(canvas, start, random.uniform(-0.4, 1.1), window, random.uniform(1.6, 2.8), random, 2)
+    return cv2.GaussianBlur(canvas.astype(np.float32) / 255, (0, 0), 0.7)
+
+
+def _branch(canvas, at, angle, window, thick, random, forks) -> None:
+    """Draw one tube from ``at`` in a direction (radians; 0 lateral, positive downwards) and its forks."""
+    length = window.reach * random.uniform(0.35, 0.6)
+    points = [at]
+    for _ in range(6):
+        angle += random.normal(0, 0.12)
+        points.append(points[-1] + length / 6 * np.array([window.lateral * np.cos(angle), np.sin(angle)]))
+    pixels = [np.round(np.array(points) * 16).astype(np.int32)]
+    cv2.polylines(canvas, pixels, False, 255, max(1, round(thick)), cv2.LINE_AA, 4)
+    if forks and thick > 1.2:
+        for turn in (-1, 1):
+            _branch(
+                canvas, points[-1], angle + turn * random.uniform(0.25, 0.55), window, 0.7 * thick, random, forks - 1
+            )
+
+
+def density_of(window: Window, asked: Asked, random: np.random.Generator) -> tuple[np.ndarray, dict]:
+    """Return the density of one place, float32 (h, w), its highest value about delta, and what was drawn."""
+    patchy, glass = asked.says("patchy"), asked.says("ground-glass", "ground glass")
+    soft, exponent = asked.draw("soft", random), asked.draw("exponent", random)
+    delta = asked.draw("delta", random) * (asked.ranges["ground_glass"] if glass else 1.0)
+    base = asked.draw("patchy_base" if patchy else "base", random)
+    cores = asked.count("patchy_cores" if patchy else "cores", random)
+    density = envelope(window, soft, exponent, asked.ranges["ragged"], random) * patches(window, base, cores, random)
+    density *= leaning(window, asked.ranges["lean"])
+    grain = noise(window.shape, max(3.0, window.reach / 9), random, 2)
+    density *= np.clip(1 + asked.ranges["texture"] * grain, 0, None)
+    drawn = {"delta": delta, "soft": soft, "exponent": exponent, "base": base, "cores": cores}
+    if asked.says("infiltrate", "reticular"):
+        density *= np.clip(
+            1 + asked.ranges["net"] * reticular(window.shape, max(5.0, window.reach / 12), random), 0, None
+        )
+        drawn["net"] = asked.ranges["net"]
+    if "bronchograms" in asked.ranges and not glass:
+        stems = asked.count("bronchograms", random)
+        density *= 1 - asked.draw("bronchogram", random) * bronchi(window, stems, random)
+        drawn["bronchograms"] = stems
+    return delta * density, drawn
+
+
+def minor_fissure(film: Film, window: Window, words: str) -> np.ndarray | None:
+    """Return where the named lobe is as the minor fissure bounds it, float32 (h, w), or None without such a lobe.
+
+    On a frontal film only the minor fissure is seen on edge: the right upper lobe ends there and the middle lobe
+    begins. It is kept to the part of a box beyond three quarters, so that the lesion still fills its box.
+    """
+    upper, middle = "upper lobe" in words, "middle lobe" in words
+    if "right" not in words or not (upper or middle):
+        return None
+    rows, columns = (np.flatnonzero(film.right.any(axis=axis)) for axis in (1, 0))
+    y, x = np.mgrid[window.rows, window.columns].astype(np.float32) + 0.5
+    lateral = 1 - (x - columns[0]) / max(1, columns[-1] - columns[0])
+    line = rows[0] + (rows[-1] - rows[0]) * (film.fissure[0] + (film.fissure[1] - film.fissure[0]) * lateral)
+    _x1, y1, _x2, y2 = window.box
+    top, tall = window.rows.start + y1, y2 - y1
+    line = np.maximum(line, top + 0.75 * tall) if upper else np.minimum(line, top + 0.25 * tall)
+    return step((line - y) if upper else (y - line), 3.0)
+
+
+def paint(film: Film, asked: Asked, random: np.random.Generator) -> Painted:
+    """Paint an opacity or a consolidation into each place; the ranges tell which."""
+    white = water(film.image, film.heart)
+    total, drawn, lesion = np.zeros(film.image.shape, np.float32), [], np.zeros(film.image.shape, bool)
+    for place in asked.places:
+        window = Window(film, place)
+        if window.empty:
+            continue
+        density, told = density_of(window, asked, random)
+        density *= window.fading(asked.ranges.get("fade", 0.12))
+        fissure = minor_fissure(film, window, asked.words.lower()) if "fissure" in asked.ranges else None
+        if fissure is not None:
+            density *= fissure
+        least = _least(film, window, density, asked, white)
+        density *= least
+        at = window.rows, window.columns
+        total[at] = np.maximum(total[at], np.clip(density, 0, 0.85))
+        lesion[at] |= (density >= EDGE * np.quantile(density[window.lung & window.inside], 0.98)) & window.inside
+        drawn.append(told | {"raised": round(least, 4), "side": place.side})
+    flat, lost = asked.draw("flat", random), asked.draw("lost", random)
+    return Painted(
+        absorb(film.image, total, asked.curve, white, flat, lost),
+        lesion & (total > 0),
+        {"parts": drawn, "flat": flat, "lost": lost},
+    )
+
+
+def _least(film: Film, window: Window, density: np.ndarray, asked: Asked, white: float) -> float:
+    """Return the factor, 1 or more, that makes a faint lesion as visible as ``least`` deviations of the lungs."""
+    here = window.lung & window.inside
+    added = float((np.clip(white - window.image, 0, None) * density)[here].mean()) / max(
+        float(film.image[film.lungs].std()), 1e-6
+    )
+    return min(MOST, max(1.0, asked.ranges["least"] / max(added, 1e-6)))

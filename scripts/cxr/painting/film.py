@@ -1,0 +1,192 @@
+"""What a painter of a real film works with: the film and its organs, a place, the draws, and what it gives back.
+
+Sizes are pixels of the frame or fractions of a box or a lung, so that any frame size works.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import cv2
+import numpy as np
+
+from cxr.geometry.boxes import bounds, clip_boxes
+
+MEDIAL = 12
+"""Width of the band inside a lung's medial border in which a lesion fades out, px of 512: the border lies behind the
+heart and the great vessels, where no film shows an edge."""
+RIM = 3
+"""Width of the band round a lung in which a lesion fades out, px."""
+
+
+@dataclass(frozen=True)
+class Film:
+    """A frontal X-ray, float32 (H, W) in 0..1, bright = dense, with its organs, bool (H, W).
+
+    Sides are the patient's: the right lung is on the picture's left. ``fissure``: where the right upper lobe ends,
+    (medial, lateral), in fractions of the right lung's height.
+    """
+
+    image: np.ndarray
+    right: np.ndarray
+    left: np.ndarray
+    heart: np.ndarray
+    fissure: tuple[float, float] = (0.5, 0.55)
+
+    def lung(self, side: str) -> np.ndarray:
+        """Return the lung of a side, bool (H, W)."""
+        return self.right if side == "right" else self.left
+
+    @property
+    def lungs(self) -> np.ndarray:
+        """Both lungs, bool (H, W)."""
+        return self.right | self.left
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a lesion is wanted: a box (x1, y1, x2, y2) in pixels and the side of its lung."""
+
+    box: tuple[float, float, float, float]
+    side: str
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is wanted: the places, the prompt's words, the cardiothoracic ratio to reach, and the painter's ranges.
+
+    ``ranges``: numbers of the settings, {name: (low, high) or a number}; ``curve``: see :mod:`cxr.painting.absorb`.
+    """
+
+    places: tuple[Place, ...]
+    words: str = ""
+    ratio: float | None = None
+    ranges: dict = field(default_factory=dict)
+    curve: str = "screen"
+    measure: Callable[[np.ndarray], float] | None = None
+
+    def says(self, *words: str) -> bool:
+        """Tell whether the prompt holds one of the words."""
+        return any(word in self.words.lower() for word in words)
+
+    def draw(self, name: str, random: np.random.Generator) -> float:
+        """Draw a number of a range, each value equally likely."""
+        return float(random.uniform(*self.ranges[name]))
+
+    def count(self, name: str, random: np.random.Generator) -> int:
+        """Draw a whole number of a range, both ends included."""
+        low, high = self.ranges[name]
+        return int(random.integers(low, high + 1))
+
+
+@dataclass(frozen=True)
+class Painted:
+    """A painted film: float32 (H, W) in 0..1, the lesion bool (H, W), and what was drawn, for the record."""
+
+    image: np.ndarray
+    lesion: np.ndarray
+    drawn: dict
+
+
+class Window:
+    """The part of a film round a place: rows and columns of the crop, and the lung in it.
+
+    ``box``: the tight box of the lung's part in the place, in pixels of the crop; None where the place misses the lung.
+    """
+
+    def __init__(self, film: Film, place: Place, margin: int = 2 * RIM):
+        shape = film.image.shape
+        x1, y1, x2, y2 = clip_boxes(np.array(place.box), *shape)[0]
+        inside = np.zeros(shape, bool)
+        inside[y1:y2, x1:x2] = True
+        lung = film.lung(place.side)
+        self.empty = not (inside & lung).any()
+        self.rows = slice(max(0, y1 - margin), min(shape[0], y2 + margin))
+        self.columns = slice(max(0, x1 - margin), min(shape[1], x2 + margin))
+        at = self.rows, self.columns
+        self.lung, self.inside = lung[at], inside[at]
+        self.image = film.image[at]
+        self.heart = film.heart[at]
+        self.shape = self.lung.shape
+        self.box = bounds(self.lung & self.inside)
+        self.wanted = bounds(self.inside)
+        self.lateral = -1 if place.side == "right" else 1
+        """Direction of the chest wall along x."""
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Width and height of ``box``, px."""
+        return self.box[2] - self.box[0], self.box[3] - self.box[1]
+
+    @property
+    def reach(self) -> float:
+        """Side of the square with the area of ``box``, px."""
+        return float(np.sqrt(max(1, self.size[0] * self.size[1])))
+
+    def scaled(self, beyond: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
+        """Return (u, v), float32 (h, w): -1..1 from side to side of ``box``; v grows downwards.
+
+        A side along which the lung ends is moved outwards first, by up to ``beyond`` half sizes: a lesion that reaches
+        the chest wall, the heart or the diaphragm is dense up to there.
+        """
+        x1, y1, x2, y2 = self.box
+        wide, tall = beyond * (x2 - x1) / 2, beyond * (y2 - y1) / 2
+        left, top, right, bottom = self.closed()
+        x1, x2, y1, y2 = x1 - wide * left, x2 + wide * right, y1 - tall * top, y2 + tall * bottom
+        y, x = np.mgrid[: self.shape[0], : self.shape[1]].astype(np.float32) + 0.5
+        return (2 * x - x1 - x2) / max(1, x2 - x1), (2 * y - y1 - y2) / max(1, y2 - y1)
+
+    def closed(self) -> tuple[float, float, float, float]:
+        """Return for each side of ``box`` (left, top, right, bottom) the share along which the lung ends there."""
+        x1, y1, x2, y2 = self.box
+        part = self.lung[y1:y2, x1:x2]
+        found = []
+        for axis, first in ((1, True), (0, True), (1, False), (0, False)):
+            lines = part.any(axis=axis)
+            at = (
+                part.argmax(axis=axis) if first else part[:, ::-1].argmax(axis=1) if axis else part[::-1].argmax(axis=0)
+            )
+            size = part.shape[1] if axis else part.shape[0]
+            wanted = self.wanted[(0, 1, 2, 3)[len(found)]]
+            gap = abs(wanted - self.box[len(found)])
+            near = (at > 0) | (gap > 0)
+            found.append(float((near & (at < 0.5 * size))[lines].mean()) if lines.any() else 0.0)
+        return tuple(found)
+
+    def fading(self, soft: float = 0.12) -> np.ndarray:
+        """Return float32 (h, w), 1 inside and 0 at the sides of the box and outside; ``soft``: in half box sizes.
+
+        At the lung's border it falls to 0 over :data:`RIM` pixels outside of the lung: a lesion ends where the lung
+        ends. A side of the box that lies outside the lung is left as it is.
+        """
+        outside = cv2.distanceTransform((~self.lung).astype(np.uint8), cv2.DIST_L2, 5)
+        rim = np.clip(1 - outside / (RIM + 1), 0, 1)
+        return (rim * self.fading_box(soft) * self.behind()).astype(np.float32)
+
+    def fading_box(self, soft: float = 0.12) -> np.ndarray:
+        """Return float32 (h, w), 1 inside the box, falling to 0 at its sides over ``soft`` half sizes."""
+        x1, y1, x2, y2 = self.wanted
+        y, x = np.mgrid[: self.shape[0], : self.shape[1]].astype(np.float32) + 0.5
+        across, along = np.minimum(x - x1, x2 - x) / (x2 - x1), np.minimum(y - y1, y2 - y) / (y2 - y1)
+        return (ease(np.clip(2 * np.minimum(across, along) / soft, 0, 1)) * self.inside).astype(np.float32)
+
+    def behind(self) -> np.ndarray:
+        """Return float32 (h, w): 1 in the lung, falling to 0 over :data:`MEDIAL` pixels before its medial border."""
+        lung = self.lung if self.lateral > 0 else self.lung[:, ::-1]
+        reached = np.maximum.accumulate(lung, axis=1)
+        beyond = np.where(lung.any(axis=1)[:, None], ~reached, False)
+        beyond = beyond if self.lateral > 0 else beyond[:, ::-1]
+        if not beyond.any():
+            return np.ones(self.shape, np.float32)
+        return np.clip(cv2.distanceTransform((~beyond).astype(np.uint8), cv2.DIST_L2, 5) / MEDIAL, 0, 1).astype(
+            np.float32
+        )
+
+
+def ease(t: np.ndarray) -> np.ndarray:
+    """Return the smooth step of values in 0..1."""
+    return t * t * (3 - 2 * t)
+
+
+def step(value: np.ndarray, width: float) -> np.ndarray:
+    """Return a smooth step from 0 to 1 round value 0, ``width`` wide, float32."""
+    return ease(np.clip(np.asarray(value, np.float32) / max(width, 1e-6) + 0.5, 0, 1)).astype(np.float32)
