@@ -56,6 +56,9 @@ include: "rules/ils/evaluation.smk"
 include: "rules/ils/evaluation_paraphrases.smk"
 # SemiSynCXR: findings put into healthy X-rays
 include: "rules/semisyn/healthy.smk"
+# MedGround: referring queries about masks, verified
+include: "rules/medground/sources.smk"
+include: "rules/medground/regions.smk"
 # Excluded images of each stage
 include: "rules/exclusions.smk"
 # Tables, figures, the page, comparisons, review and release

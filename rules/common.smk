@@ -58,3 +58,4 @@ wildcard_constraints:
     shard=r"\d+",
     # only declared sets, so that a misspelt name is a missing rule, not a run with other thresholds
     thresholds="|".join(map(re.escape, PLAN.sets)),
+    source="|".join(PLAN.medground.sources),

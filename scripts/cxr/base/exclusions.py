@@ -54,6 +54,14 @@ REASONS: dict[str, str] = {
     "classifier_positive": "the classifier sees a finding, or the heart is too wide",
     "no_heart": "the heart's mask is empty",
     "lungs_overlap": "the boxes of the lungs overlap, or lie on the wrong sides",
+    # MedGround's sources, regions and queries
+    "shape_mismatch": "the mask has another size than its picture",
+    "unknown_label": "the mask holds values, or the manifest a class, that the source's settings do not name",
+    "empty_mask": "no pixel is foreground",
+    "full_mask": "every pixel is foreground",
+    "duplicate_of_test": "an image of the test split has the same pixels",
+    "no_regions": "no component is large enough",
+    "no_query": "no query about the image can be decided, or none passed the verification",
     # dataset
     "no_pairs": "no instruction-answer pair could be made",
     # semisyn: jobs

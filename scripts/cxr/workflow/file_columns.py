@@ -15,6 +15,8 @@ from cxr.imaging.phantom import make_phantom
 from cxr.imaging.weights import list_sources
 from cxr.instructions import mask_index
 from cxr.language.reports import compare_engines, understood
+from cxr.medground.regions import make_regions
+from cxr.medground.sources import read_sources
 from cxr.reporting.ablation import points
 from cxr.reporting.agreement import compare
 from cxr.reporting.page import costs, render
@@ -52,6 +54,9 @@ TABLES: dict[str, Columns] = {
     "results/evaluation/paraphrases.tsv": paraphrases.COLUMNS,
     "results/semisyn/healthy/images.parquet": healthy.HEALTHY,
     "results/semisyn/healthy/funnel.tsv": healthy.FUNNEL,
+    "results/medground/sources/{source}/images.parquet": read_sources.IMAGES,
+    "results/medground/regions/{source}/{shard}.parquet": make_regions.REGIONS,
+    "results/medground/regions/{source}/{shard}.dropped.parquet": make_regions.DROPPED,
     "results/ablation/points.tsv": points.POINTS,
     "results/tables/splits.tsv": tables.THRESHOLDS | splits.TABLE,
     "results/tables/funnel.tsv": tables.THRESHOLDS | conservation.FUNNEL,
@@ -84,6 +89,8 @@ SAME = {
     "results/semisyn/healthy/{shard}.parquet": "results/semisyn/healthy/images.parquet",
     "results/masks/mimic_ils/index.parquet": "results/masks/{thresholds}/index.parquet",
     "results/agreement/{reference}/left_out.parquet": "results/agreement/left_out.parquet",
+    "results/medground/sources/{source}/excluded.parquet": "results/<stage>/excluded.parquet",
+    "results/medground/regions/{source}/{shard}.excluded.parquet": "results/<stage>/excluded.parquet",
     "results/<stage>/{shard}.excluded.parquet": "results/<stage>/excluded.parquet",
     "results/<stage>/{thresholds}/excluded.parquet": "results/<stage>/excluded.parquet",
     "results/<stage>/{thresholds}/{shard}.excluded.parquet": "results/<stage>/excluded.parquet",

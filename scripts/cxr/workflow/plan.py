@@ -13,6 +13,7 @@ from cxr.imaging.weights.catalogue import check_placed, needed, placed, rule_par
 from cxr.reporting.explain.asked import asked as asked_study
 from cxr.workflow import params
 from cxr.workflow.engine_files import declared, engine_inputs, engine_sources, package_of
+from cxr.workflow.medground_plan import MedgroundPlan, medground_plan
 from cxr.workflow.params import ASKED, ENGINE_STAGES
 from cxr.workflow.plan_semisyn import SemisynPlan, make_semisyn
 from cxr.workflow.preflight import shown
@@ -43,6 +44,8 @@ class Plan:
     of each stage (GPU and CPU jobs never share one); model_here: whether `paraphrase` loads a language model in its
     job. exclusions: {stage: its ledgers and the threshold set of each, empty for a stage without}. semisyn: the
     plan of SemiSynCXR.
+    job. exclusions: {stage: its ledgers and the threshold set of each, empty for a stage without}.
+    medground: the plan of MedGround.
     """
 
     settings: Settings
@@ -85,6 +88,7 @@ class Plan:
     model_here: bool
     exclusions: dict[str, dict[str, list[str]]]
     semisyn: SemisynPlan
+    medground: MedgroundPlan
 
     def built(self, wildcards: object) -> list[str]:
         """Return :attr:`build`, as an input function.
@@ -160,6 +164,7 @@ def make_plan(config: dict, configfiles: Sequence[Path]) -> Plan:
         exclusions={stage: _exclusions(stage, shards, []) for stage in BY_SHARD}
         | {stage: _exclusions(stage, build, build) for stage in BY_THRESHOLDS},
         semisyn=make_semisyn(settings),
+        medground=medground_plan(settings.medground, settings.seed, shards, list(options["ablation"]["sets"])),
     )
 
 

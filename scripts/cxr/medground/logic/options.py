@@ -30,4 +30,3 @@ class LogicOptions:
     contrast_no: float
     texture_rough: float
     texture_even: float
-    open_share: float

@@ -2,9 +2,12 @@
 
 from cxr.workflow.settings.base import Section, key
 from cxr.workflow.settings.medground.logic import Logic
+from cxr.workflow.settings.medground.sources import Regions, Sources
 
 
 class Medground(Section):
     """MedGround: referring queries about masks, and the verified dataset of them."""
 
+    sources: Sources = key(Sources, "Images and masks.")
+    regions: Regions = key(Regions, "From masks to boxes.")
     logic: Logic = key(Logic, "Edges and margins of what a query may say.")

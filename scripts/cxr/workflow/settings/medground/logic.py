@@ -31,9 +31,6 @@ class Logic(Section):
     contrast_no: float = key(0.3, "Contrast below which it is not.", ge=0)
     texture_rough: float = key(1.3, "Texture from which on a region is heterogeneous.", gt=0)
     texture_even: float = key(0.77, "Texture up to which a region is homogeneous.", gt=0)
-    open_share: Share = key(
-        0.01, "Fraction of a class's pixels in dropped specks above which no query counts or orders that class."
-    )
 
     @model_validator(mode="after")
     def _edges_rise(self) -> "Logic":

@@ -1,0 +1,60 @@
+"""What a shard of sources says of its source: its classes, their words, and which fields its images have."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+
+import numpy as np
+
+from cxr.base.hdf5 import Shard
+
+FACTS = "facts"
+"""Name of the shard's attribute that holds them as JSON."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """labels: classes in the order of the field ``mask``; classes: {class: {one, many, parents, ask}}; fields: what the
+    images have besides picture and mask (instances, zones); zones: labels of the field ``zones``; allow: words that no
+    deny list refuses; touching: whether instances that touch are one region.
+    """
+
+    labels: Sequence[str]
+    classes: Mapping[str, Mapping]
+    fields: Sequence[str] = ()
+    zones: Sequence[str] = ()
+    allow: Sequence[str] = ()
+    touching: bool = False
+    modality: str = ""
+    boxes_only: bool = False
+
+    def told(self) -> dict:
+        """Return the attribute to write."""
+        return {FACTS: asdict(self)}
+
+    @classmethod
+    def of(cls, shard: Shard) -> "Facts":
+        """Return the facts of an open shard."""
+        return cls(**json.loads(shard.attrs[FACTS]))
+
+
+@dataclass(frozen=True)
+class Planes:
+    """An image's picture uint8 (S, S, 3), masks {class: bool (S, S)}, instances uint16 (S, S) and zones (Z, S, S)."""
+
+    picture: np.ndarray
+    mask: Mapping[str, np.ndarray]
+    instances: np.ndarray | None = None
+    zones: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+
+def planes_of(shard: Shard, facts: Facts, image_id: str) -> Planes:
+    """Return the planes of an image. Raises StoreError for a damaged chunk."""
+    mask = shard.get("mask", image_id) > 0
+    zones = shard.get("zones", image_id) > 0 if "zones" in facts.fields else ()
+    return Planes(
+        shard.get("picture", image_id),
+        dict(zip(facts.labels, mask, strict=True)),
+        shard.get("instances", image_id) if "instances" in facts.fields else None,
+        dict(zip(facts.zones, zones, strict=True)) if len(zones) else {},
+    )

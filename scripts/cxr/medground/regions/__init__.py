@@ -1,0 +1,1 @@
+"""The stage medground_regions: connected components become boxes with attributes."""

@@ -1,0 +1,121 @@
+"""Components of a class's mask, or its instances: pixels, box, centroid and shape of each. Medground.md section 4."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Component:
+    """One component. box: half-open (x1, y1, x2, y2); pixels: bool (y2 - y1, x2 - x1) inside the box; area in px."""
+
+    box: tuple[int, int, int, int]
+    pixels: np.ndarray
+    area: int
+
+    @property
+    def window(self) -> tuple[slice, slice]:
+        """The box as an index of a plane."""
+        x1, y1, x2, y2 = self.box
+        return np.s_[y1:y2, x1:x2]
+
+
+def components(mask: np.ndarray, connectivity: int = 8) -> list[Component]:
+    """Return the components of a mask (H, W), ordered by y1, x1, y2, x2."""
+    count, numbers, stats, _ = cv2.connectedComponentsWithStats(mask.astype(np.uint8), connectivity=connectivity)
+    found = []
+    for number in range(1, count):
+        x, y, w, h, area = map(int, stats[number])
+        found.append(Component((x, y, x + w, y + h), numbers[y : y + h, x : x + w] == number, area))
+    return sorted(found, key=_order)
+
+
+def instances(numbers: np.ndarray, mask: np.ndarray) -> list[Component]:
+    """Return the instances (H, W; 0 outside) that lie for the greater part in a class's mask, in the same order."""
+    found = []
+    for number, (box, pixels) in _numbered(numbers):
+        area = int(pixels.sum())
+        x1, y1, x2, y2 = box
+        if number and 2 * int((pixels & mask[y1:y2, x1:x2]).sum()) > area:
+            found.append(Component(box, pixels, area))
+    return sorted(found, key=_order)
+
+
+def _numbered(numbers: np.ndarray) -> Iterator[tuple[int, tuple[tuple[int, int, int, int], np.ndarray]]]:
+    rows, columns = np.nonzero(numbers)
+    held = numbers[rows, columns]
+    order = np.argsort(held, kind="stable")
+    values, starts = np.unique(held[order], return_index=True)
+    for value, part in zip(values, np.split(order, starts[1:]), strict=True):
+        y, x = rows[part], columns[part]
+        box = (int(x.min()), int(y.min()), int(x.max()) + 1, int(y.max()) + 1)
+        yield int(value), (box, numbers[box[1] : box[3], box[0] : box[2]] == value)
+
+
+def _order(one: Component) -> tuple[int, int, int, int]:
+    x1, y1, x2, y2 = one.box
+    return y1, x1, y2, x2
+
+
+def centroid(one: Component) -> tuple[float, float]:
+    """Return the mean of the pixels' centres (x, y), px."""
+    y, x = np.nonzero(one.pixels)
+    return float(x.mean()) + 0.5 + one.box[0], float(y.mean()) + 0.5 + one.box[1]
+
+
+def elongation(one: Component) -> float:
+    """Return 1 - sqrt(l2 / l1), l the eigenvalues of the pixels' covariance plus the one of a pixel itself (1/12)."""
+    y, x = np.nonzero(one.pixels)
+    a, b = float(x.var()) + 1 / 12, float(y.var()) + 1 / 12
+    c = float(((x - x.mean()) * (y - y.mean())).mean())
+    spread = math.hypot((a - b) / 2, c)
+    low, high = (a + b) / 2 - spread, (a + b) / 2 + spread
+    return 1 - math.sqrt(max(low, 0.0) / high)
+
+
+def solidity(one: Component) -> float:
+    """Return the area over that of the convex hull of the pixels' corners."""
+    filled = np.flatnonzero(one.pixels.any(axis=1))
+    left = one.pixels[filled].argmax(axis=1)
+    right = one.pixels.shape[1] - one.pixels[filled][:, ::-1].argmax(axis=1)
+    corners = [np.stack([x, y], axis=1) for x in (left, right) for y in (filled, filled + 1)]
+    hull = cv2.convexHull(np.concatenate(corners).astype(np.int32))
+    return one.area / float(cv2.contourArea(hull))
+
+
+def compactness(one: Component) -> float:
+    """Return 4 pi area / P squared, P by the Cauchy-Crofton formula from four directions."""
+    plane = np.pad(one.pixels, 1).astype(np.int8)
+    across = int((plane[:, 1:] != plane[:, :-1]).sum()), int((plane[1:] != plane[:-1]).sum())
+    slanted = int((plane[1:, 1:] != plane[:-1, :-1]).sum()), int((plane[1:, :-1] != plane[:-1, 1:]).sum())
+    length = math.pi / 2 * (sum(across) + sum(slanted) / math.sqrt(2)) / 4
+    return 4 * math.pi * one.area / length**2
+
+
+def surroundings(one: Component, grey: np.ndarray, taken: np.ndarray) -> tuple[float, float]:
+    """Return contrast and texture of a component against a ring of equal area; NaN without one.
+
+    The ring is the nearest pixels outside every component (``taken``, bool (H, W)), as many as the component has.
+    Contrast is the difference of means over the pooled SD, texture the ratio of the SDs.
+    """
+    reach = math.ceil(math.sqrt(one.area)) + 3
+    x1, y1, x2, y2 = one.box
+    top, left = max(0, y1 - reach), max(0, x1 - reach)
+    around = np.s_[top : y2 + reach, left : x2 + reach]
+    outside = np.ones(grey[around].shape, np.uint8)
+    outside[y1 - top : y2 - top, x1 - left : x2 - left][one.pixels] = 0
+    distance = cv2.distanceTransform(outside, cv2.DIST_L2, 5)
+    free = ~taken[around]
+    near = np.sort(distance[free], kind="stable")
+    if len(near) < one.area // 2 or one.area < 2 or not len(near):
+        return math.nan, math.nan
+    ring = grey[around][free & (distance <= near[min(one.area, len(near)) - 1])].astype(np.float64)
+    inside = grey[one.window][one.pixels].astype(np.float64)
+    spread = math.sqrt((inside.var() + ring.var()) / 2)
+    difference = float(inside.mean() - ring.mean())
+    contrast = difference / spread if spread > 0 else math.copysign(math.inf, difference) if difference else 0.0
+    texture = float(inside.std() / ring.std()) if ring.std() > 0 else math.nan
+    return contrast, texture

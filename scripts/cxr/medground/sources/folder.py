@@ -1,0 +1,186 @@
+"""Sources of the kinds folder and boxes: a CSV manifest of images with masks or with boxes."""
+
+import csv
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import cv2
+import numpy as np
+
+from cxr.base.errors import UserError
+from cxr.base.vocabulary import SPLITS
+from cxr.medground.sources.image import Image, Refused, to_grey8
+
+NEEDED = {"folder": ("image_path", "mask_path", "split"), "boxes": ("image_path", "split", "x", "y", "w", "h", "class")}
+"""Columns that a manifest must have."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of the manifest. ``line``: its number as a spreadsheet counts."""
+
+    line: int
+    cells: Mapping[str, str]
+
+    def __getitem__(self, name: str) -> str:
+        return (self.cells.get(name) or "").strip()
+
+
+def rows(name: str, kind: str, manifest: Path) -> dict[str, list[Row]]:
+    """Return {image_id: its rows} of a manifest, sorted. Raises UserError in one sentence for a wrong manifest."""
+    key = f"medground.sources.sets.{name}.manifest"
+    try:
+        with open(manifest, encoding="utf-8-sig", newline="") as file:
+            reader = csv.DictReader(file)
+            held = [Row(line, cells) for line, cells in enumerate(reader, 2)]
+            columns = reader.fieldnames or []
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise UserError(f"{key}: {manifest.name} cannot be read ({error}): give a CSV in UTF-8") from None
+    if missing := [column for column in NEEDED[kind] if column not in columns]:
+        raise UserError(f"{key}: {manifest.name} has no column {missing[0]!r}: add it")
+    found: dict[str, list[Row]] = {}
+    subjects: dict[str, tuple[str, int]] = {}
+    for row in held:
+        _check(key, row, manifest)
+        image_id = row["image_id"] or Path(row["image_path"]).stem
+        same = found.setdefault(image_id, [])
+        if same and (row["image_path"], row["split"]) != (same[0]["image_path"], same[0]["split"]):
+            raise UserError(f"{key}: rows {same[0].line} and {row.line} give {image_id!r} two files or splits: rename")
+        if kind == "folder" and any(row["class"] == other["class"] for other in same):
+            raise UserError(f"{key}: row {row.line} repeats the class {row['class']!r} of {image_id!r}: leave one out")
+        same.append(row)
+        subject = row["subject_id"] or image_id
+        split, line = subjects.setdefault(subject, (row["split"], row.line))
+        if split != row["split"]:
+            raise UserError(
+                f"{key}: rows {line} and {row.line} put {subject!r} into {split} and {row['split']}: use one"
+            )
+    return dict(sorted(found.items()))
+
+
+def _check(key: str, row: Row, manifest: Path) -> None:
+    if row["split"] not in SPLITS:
+        raise UserError(f"{key}: row {row.line} has the split {row['split']!r}: use {', '.join(SPLITS)}")
+    for column in ("image_path", "mask_path"):
+        path = Path(row[column])
+        inside = (manifest.parent / path).resolve().is_relative_to(manifest.parent.resolve())
+        if row[column] and not path.is_absolute() and not inside:
+            raise UserError(f"{key}: row {row.line} leaves the manifest's folder by {column}: give an absolute path")
+
+
+def read_array(path: Path) -> np.ndarray:
+    """Return the pixels of a PNG, JPEG, TIFF or NPY file as they are stored; colours in the order R, G, B.
+
+    Raises Refused with missing_file or undecodable.
+    """
+    if not path.is_file():
+        raise Refused("missing_file")
+    try:
+        if path.suffix == ".npy":
+            return np.load(path, allow_pickle=False)
+        values = cv2.imdecode(np.fromfile(path, np.uint8), cv2.IMREAD_UNCHANGED)
+    except (ValueError, cv2.error) as error:
+        raise Refused("undecodable", str(error).splitlines()[0]) from None
+    if values is None:
+        raise Refused("undecodable")
+    return values[..., 2::-1] if values.ndim == 3 and values.shape[2] >= 3 else values
+
+
+def read_picture(path: Path) -> np.ndarray:
+    """Return a picture uint8 (H, W, 3). Raises Refused."""
+    values = to_grey8(read_array(path))
+    return np.ascontiguousarray(values if values.ndim == 3 else np.repeat(values[..., None], 3, axis=2))
+
+
+def _plane(values: np.ndarray) -> np.ndarray:
+    """Return the one plane of a mask. Raises Refused for a coloured one."""
+    if values.ndim == 3:
+        if any((values[..., 0] != values[..., at]).any() for at in range(1, values.shape[2])):
+            raise Refused("unknown_label", "the mask is coloured")
+        values = values[..., 0]
+    return values
+
+
+def binary(values: np.ndarray, threshold: float) -> np.ndarray:
+    """Return a mask of two values as bool (H, W). Raises Refused where it has more values and no threshold is set."""
+    found = np.unique(values)
+    if threshold <= 0 and (len(found) > 2 or (len(found) == 2 and found[0] != 0)):
+        raise Refused("unknown_label", f"the mask has {len(found)} values, {found[0]} to {found[-1]}")
+    return values > threshold
+
+
+def by_value(values: np.ndarray, names: Mapping[str, str]) -> dict[str, np.ndarray]:
+    """Return {class: mask} of a mask whose values stand for classes. Raises Refused for a value without a name."""
+    known = {float(value): name for value, name in names.items()}
+    if unknown := sorted(set(np.unique(values).tolist()) - known.keys() - {0}):
+        raise Refused("unknown_label", f"the value {unknown[0]} has no class")
+    found: dict[str, np.ndarray] = {}
+    for value, name in known.items():
+        found[name] = found.get(name, np.zeros(values.shape, bool)) | (values == value)
+    return found
+
+
+def read_folder(name: str, options: Mapping, manifest: str) -> Iterator[tuple[str, Image | Refused]]:
+    """Yield (image_id, image or why it cannot be used) of a manifest's images, in order of their ids."""
+    path = Path(manifest)
+    for image_id, held in rows(name, options["kind"], path).items():
+        try:
+            yield image_id, _image(image_id, held, options, path)
+        except Refused as refused:
+            yield image_id, refused
+
+
+def _image(image_id: str, held: list[Row], options: Mapping, manifest: Path) -> Image:
+    first = held[0]
+    picture = read_picture(manifest.parent / first["image_path"])
+    masks, instances, boxes = {}, None, None
+    default = next(iter(options["classes"]))
+    if options["kind"] == "boxes":
+        boxes = _boxes(held, picture.shape[:2], options["classes"])
+    else:
+        for row in held:
+            values = _plane(read_array(manifest.parent / row["mask_path"]))
+            if values.shape != picture.shape[:2]:
+                raise Refused("shape_mismatch", f"mask {values.shape[::-1]}, picture {picture.shape[1::-1]}")
+            label = row["class"] or default
+            if options["mask_kind"] == "instances":
+                instances = values.astype(np.uint16)
+                masks[label] = values > 0
+            elif options["mask_values"]:
+                masks |= by_value(values, options["mask_values"])
+            else:
+                masks[label] = binary(values, options["mask_threshold"])
+        if unknown := sorted(masks.keys() - options["classes"].keys()):
+            raise Refused("unknown_label", f"the class {unknown[0]!r} is not one of the source's")
+        if not any(mask.any() for mask in masks.values()):
+            raise Refused("empty_mask")
+        if any(mask.all() for mask in masks.values()):
+            raise Refused("full_mask")
+    return Image(
+        image_id,
+        first["subject_id"] or image_id,
+        first["split"],
+        picture,
+        masks,
+        instances,
+        boxes,
+        domain=first["domain"] or options["domain"],
+        licence=first["licence"] or options["licence"],
+        description=first["description"],
+    )
+
+
+def _boxes(held: list[Row], shape: tuple[int, int], classes: Mapping) -> dict[str, np.ndarray]:
+    found: dict[str, list] = {}
+    for row in held:
+        try:
+            x, y, w, h = (float(row[side]) for side in ("x", "y", "w", "h"))
+        except ValueError:
+            raise Refused("bad_row", f"row {row.line} has no box") from None
+        if not (w > 0 and h > 0 and 0 <= x < x + w <= shape[1] + 1 and 0 <= y < y + h <= shape[0] + 1):
+            raise Refused("bad_row", f"row {row.line} has a box outside its picture")
+        if row["class"] not in classes:
+            raise Refused("unknown_label", f"the class {row['class']!r} is not one of the source's")
+        found.setdefault(row["class"], []).append((x, y, x + w, y + h))
+    return {label: np.array(boxes) for label, boxes in found.items()}

@@ -1,0 +1,56 @@
+"""The source ils: lesion masks of the system ILS, from its files, with lungs and heart as structures."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from cxr.base.hdf5 import Shard
+from cxr.base.tables import read_table
+from cxr.base.vocabulary import ORGAN_LABELS, ZONE_LABELS
+from cxr.medground.sources.image import Image
+
+
+def class_of(word: str, certainty: str) -> str:
+    """Return the class of a finding: its word, and whether it is only possible."""
+    return word if certainty == "definitive" else f"possible {word}"
+
+
+def read_ils(
+    options: Mapping,
+    *,
+    images: str,
+    findings: str,
+    index: str,
+    masks: Sequence[str],
+    frames: Sequence[str],
+    organs: Sequence[str],
+    anatomy: Sequence[str],
+) -> Iterator[tuple[str, Image]]:
+    """Yield (image_id, image) of every image with zones. Raises StoreError for a damaged file."""
+    known = {row["image_id"]: row for row in read_table(images).iter_rows(named=True)}
+    stated: dict[str, list[dict]] = {}
+    for row in read_table(findings).iter_rows(named=True):
+        if row["mask_id"] and row["word"]:
+            stated.setdefault(row["image_id"], []).append(row)
+    shard_of = dict(read_table(index).select("mask_id", "shard").iter_rows())
+    by_shard = {Path(path).stem: path for path in masks}
+    for frame_file, organ_file, zone_file in zip(frames, organs, anatomy, strict=True):
+        with Shard(frame_file) as frame, Shard(organ_file) as organ, Shard(zone_file) as zone:
+            for image_id in sorted(zone.ids):
+                row = known[image_id]
+                planes: dict[str, np.ndarray] = {}
+                for finding in stated.get(image_id, []):
+                    with Shard(by_shard[shard_of[finding["mask_id"]]], key="mask_id") as shard:
+                        mask = shard.get("mask", finding["mask_id"])
+                    name = class_of(finding["word"], finding["certainty"])
+                    planes[name] = planes.get(name, np.zeros_like(mask)) | mask
+                if options["structures"]:
+                    held = organ.masks(image_id)
+                    planes |= {name: held[name] for name in ORGAN_LABELS}
+                zones = zone.masks(image_id)
+                yield image_id, Image(
+                    image_id, row["subject_id"], row["split"], frame.get("image", image_id), planes,
+                    zones={name: zones[name] for name in ZONE_LABELS}, domain="cxr",
+                    to_original=frame.get("to_original", image_id),
+                )  # fmt: skip

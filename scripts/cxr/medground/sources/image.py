@@ -1,0 +1,112 @@
+"""What a reader yields for an image, and its fitting into the frame of its source."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import cv2
+import numpy as np
+
+
+class Refused(Exception):
+    """An image that cannot be used, by a code of :data:`cxr.base.exclusions.REASONS`, with a detail."""
+
+    def __init__(self, reason: str, detail: str = ""):
+        super().__init__(reason)
+        self.reason, self.detail = reason, detail
+
+
+@dataclass(frozen=True)
+class Image:
+    """One image with what an expert drew.
+
+    picture: uint8 (H, W) or (H, W, 3); masks: {class: bool (H, W)}; instances: uint16 (H, W), 0 outside, or None;
+    boxes: {class: float (N, 4: x1, y1, x2, y2)}, for a source without masks; zones: {zone: bool (H, W)}, in the frame
+    already. inner: which edges (left, top, right, bottom) a tile was cut at. to_original: affine (2, 3) from these
+    pixels to the original ones, pixel centres at .5.
+    """
+
+    image_id: str
+    subject_id: str
+    split: str
+    picture: np.ndarray
+    masks: Mapping[str, np.ndarray] = field(default_factory=dict)
+    instances: np.ndarray | None = None
+    boxes: Mapping[str, np.ndarray] | None = None
+    zones: Mapping[str, np.ndarray] = field(default_factory=dict)
+    domain: str = "other"
+    licence: str = ""
+    description: str = ""
+    inner: tuple[bool, bool, bool, bool] = (False, False, False, False)
+    to_original: np.ndarray = field(default_factory=lambda: np.eye(2, 3))
+    extent: tuple[int, int, int, int] = (0, 0, 0, 0)
+
+
+def to_grey8(values: np.ndarray) -> np.ndarray:
+    """Return a picture as uint8: the .1 to 99.9 percentiles of more than 8 bits become 0 to 255."""
+    if values.dtype == np.uint8:
+        return values
+    low, high = np.percentile(values, (0.1, 99.9))
+    scaled = (values.astype(np.float64) - low) / max(float(high - low), 1e-9)
+    return np.round(np.clip(scaled, 0, 1) * 255).astype(np.uint8)
+
+
+def tiles(image: Image, side: int) -> list[Image]:
+    """Return the whole tiles of an image, row by row; a rest at the right and lower edges narrower than one is left."""
+    height, width = image.picture.shape[:2]
+    rows, columns = max(1, height // side), max(1, width // side)
+    found = []
+    for row in range(rows):
+        for column in range(columns):
+            top, left = row * side, column * side
+            bottom, right = min(top + side, height), min(left + side, width)
+            cut = np.s_[top:bottom, left:right]
+            shift = image.to_original.copy()
+            shift[:, 2] += shift[:, :2] @ (left, top)
+            found.append(
+                replace(
+                    image,
+                    image_id=f"{image.image_id}_r{row}c{column}",
+                    picture=image.picture[cut],
+                    masks={name: mask[cut] for name, mask in image.masks.items()},
+                    instances=None if image.instances is None else image.instances[cut],
+                    inner=(left > 0, top > 0, right < width, bottom < height),
+                    to_original=shift,
+                )
+            )
+    return found
+
+
+def fitted(image: Image, side: int, fit: str) -> Image:
+    """Return an image in a square frame: padded around its centre, or stretched. ``extent``: where the picture lies."""
+    height, width = image.picture.shape[:2]
+    if fit == "stretch":
+        new = (side, side)
+    else:
+        scale = side / max(height, width)
+        new = (max(1, round(width * scale)), max(1, round(height * scale)))
+    left, top = (side - new[0]) // 2, (side - new[1]) // 2
+
+    def placed(plane: np.ndarray, how: int) -> np.ndarray:
+        small = plane if plane.shape[:2] == (new[1], new[0]) else cv2.resize(plane, new, interpolation=how)
+        whole = np.zeros((side, side, *plane.shape[2:]), plane.dtype)
+        whole[top : top + new[1], left : left + new[0]] = small
+        return whole
+
+    smooth = cv2.INTER_AREA if new[0] < width else cv2.INTER_LINEAR
+    exact = cv2.INTER_NEAREST_EXACT
+    scale = np.array([width / new[0], height / new[1]])
+    shift = np.concatenate([np.diag(scale), -scale[:, None] * np.array([[left], [top]])], axis=1)
+    boxes = image.boxes
+    if boxes is not None:
+        move = np.array([left, top, left, top])
+        boxes = {name: given / np.tile(scale, 2) + move for name, given in boxes.items()}
+    whole = np.concatenate([shift, [[0, 0, 1]]])
+    return replace(
+        image,
+        picture=placed(image.picture, smooth),
+        masks={name: placed(mask.astype(np.uint8), exact) > 0 for name, mask in image.masks.items()},
+        instances=None if image.instances is None else placed(image.instances, exact),
+        boxes=boxes,
+        to_original=image.to_original @ whole,
+        extent=(left, top, left + new[0], top + new[1]),
+    )

@@ -1,0 +1,237 @@
+"""Read one source: shards of pictures and masks, a table of images, and the images that cannot be used.
+
+A shard (HDF5, key ``image_id``): ``picture`` uint8 (S, S, 3); ``mask`` uint8 (K, S, S), 1 inside, the classes in the
+attribute ``facts``; ``instances`` uint16 (S, S) where the source knows instances; ``zones`` uint8 (Z, S, S) where it
+knows the patient's zones. The attribute ``facts`` is :class:`cxr.medground.logic.facts.Facts` as JSON.
+"""
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import yaml
+
+from cxr.base.columns import Column, Columns
+from cxr.base.hdf5 import ShardWriter
+from cxr.base.ledger import Ledger
+from cxr.base.paths import RESOURCES
+from cxr.base.seeds import shard_of
+from cxr.base.tables import write_table
+from cxr.base.vocabulary import LESIONS, ORGAN_LABELS, ZONE_LABELS
+from cxr.medground.logic.facts import Facts
+from cxr.medground.sources.cells import KINDS, SIDE, read_cells
+from cxr.medground.sources.folder import read_folder
+from cxr.medground.sources.ils import class_of, read_ils
+from cxr.medground.sources.image import Image, Refused, fitted, tiles
+
+RESOURCE_FILES = ("medground/sources.yaml",)
+BOX = pl.Struct({"label": pl.String, "x1": pl.Float64, "y1": pl.Float64, "x2": pl.Float64, "y2": pl.Float64})
+IMAGES: Columns = {
+    "image_id": Column(pl.String, "Image, or tile of one: its row and column after the name."),
+    "subject_id": Column(pl.String, "Its subject; the image itself where the source names none."),
+    "split": Column(pl.String, "train, validate or test."),
+    "shard": Column(pl.String, "Shard of its subject."),
+    "domain": Column(pl.String, "Kind of image: nuclei, bacteria, ultrasound, dermoscopy, ct, cxr or other."),
+    "modality": Column(pl.String, "Modality, in the source's words."),
+    "licence": Column(pl.String, "Licence of the picture and its masks."),
+    "description": Column(pl.String, "Text that came with it; empty: none."),
+    "radiological": Column(pl.Boolean, "Whether its left is the patient's right; null where that is unknown."),
+    "extent": Column(pl.List(pl.Int64), "The picture without padding: left, top, right, bottom.", "frame pixels"),
+    "inner": Column(pl.List(pl.Boolean), "Which of these edges a tile was cut at."),
+    "to_original": Column(pl.List(pl.Float64), "Affine from frame to original pixels, by rows; centres at .5."),
+    "boxes": Column(pl.List(BOX), "The boxes, of a source without masks.", "frame pixels"),
+    "digest": Column(pl.String, "Digest of the pixels."),
+}
+"""Columns of the table of images."""
+
+
+@dataclass(frozen=True)
+class SourcesOptions:
+    """name, source: of one source, its name and keys; the others are those of all sources."""
+
+    name: str
+    source: dict
+    size: int
+    fit: str
+    duplicates: str
+    mask_threshold: float
+    cells: int
+    seed: int
+
+
+def _words(options: SourcesOptions) -> dict[str, dict]:
+    """Return {class: {one, many, parents}} of the source."""
+    kind = options.source["kind"]
+    known = yaml.safe_load((Path(RESOURCES) / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
+    if kind == "cells":
+        return known["cells"]
+    if kind != "ils":
+        return options.source["classes"]
+    unsure, found = known["tentative"], dict(known["ils"])
+    for word in LESIONS:
+        one = known["ils"][word]
+        parents = {unsure["parents"][name]: unsure["many"][many] for name, many in one["parents"].items()}
+        words = {"one": f"{unsure['one']} {one['one']}", "many": f"{unsure['one']} {one['many']}", "parents": parents}
+        found[class_of(word, "tentative")] = words
+    return found
+
+
+def _found(options: SourcesOptions, inputs: Mapping) -> Iterator[tuple[str, Image | Refused]]:
+    kind = options.source["kind"]
+    if kind == "cells":
+        return read_cells(options.cells, options.seed)
+    if kind == "ils":
+        return read_ils(options.source, **inputs)
+    more = {"mask_threshold": options.mask_threshold}
+    return read_folder(options.name, options.source | more, **inputs)
+
+
+def _side(options: SourcesOptions) -> int:
+    """Return the side of the source's frames, a multiple of 8."""
+    side = SIDE if options.source["kind"] == "cells" else options.source["tile"] or options.size
+    return -(-side // 8) * 8
+
+
+def _labels(options: SourcesOptions) -> list[str]:
+    if options.source["kind"] == "cells":
+        return list(KINDS)
+    if options.source["kind"] == "ils":
+        return [*LESIONS, *(class_of(word, "tentative") for word in LESIONS), *ORGAN_LABELS]
+    return list(options.source["classes"])
+
+
+class _Writer:
+    """Writes the images of a source to its shards."""
+
+    def __init__(self, options: SourcesOptions, shards: Sequence[str], attrs: dict, stack: ExitStack):
+        self.options, self.labels, self.side = options, _labels(options), _side(options)
+        self.rows: list[dict] = []
+        shape = (self.side, self.side)
+        empty = {"picture": ((*shape, 3), np.uint8), "mask": ((len(self.labels), *shape), np.uint8)}
+        self.zones, self.instances = options.source["kind"] == "ils", self._knows_instances()
+        empty |= {"zones": ((len(ZONE_LABELS), *shape), np.uint8)} if self.zones else {}
+        empty |= {"instances": (shape, np.uint16)} if self.instances else {}
+        source = options.source
+        facts = Facts(
+            self.labels,
+            _words(options),
+            [name for name, held in (("zones", self.zones), ("instances", self.instances)) if held],
+            ZONE_LABELS if self.zones else (),
+            source["allow"],
+            source["touching"] and not self.instances,
+            source["modality"],
+            source["kind"] == "boxes",
+        )
+        told = attrs | facts.told()
+        self.writers = {
+            Path(path).stem: stack.enter_context(ShardWriter(path, attrs=told, empty=empty)) for path in shards
+        }
+        self.names = sorted(self.writers)
+
+    def _knows_instances(self) -> bool:
+        source = self.options.source
+        return source["kind"] == "cells" or (source["kind"] == "folder" and source["mask_kind"] == "instances")
+
+    def write(self, image: Image, digest: str) -> None:
+        source = self.options.source
+        shard = self.names[shard_of(image.subject_id, len(self.names))]
+        picture = image.picture if image.picture.ndim == 3 else np.repeat(image.picture[..., None], 3, axis=2)
+        outside = np.zeros(picture.shape[:2], bool)
+        mask = np.stack([image.masks.get(label, outside) for label in self.labels]).astype(np.uint8)
+        more = {"zones": np.stack([image.zones[zone] for zone in ZONE_LABELS]).astype(np.uint8)} if self.zones else {}
+        more |= {"instances": image.instances} if self.instances else {}
+        self.writers[shard].append(image.image_id, picture=picture, mask=mask, **more)
+        sided = image.domain in ("cxr", "ct") and source["orientation"] == "radiological"
+        corners = ("x1", "y1", "x2", "y2")
+        self.rows.append(
+            {
+                "image_id": image.image_id,
+                "subject_id": image.subject_id,
+                "split": image.split,
+                "shard": shard,
+                "domain": image.domain,
+                "modality": source["modality"],
+                "licence": image.licence,
+                "description": image.description,
+                "radiological": True if sided else None,
+                "extent": list(image.extent),
+                "inner": list(image.inner),
+                "to_original": image.to_original.ravel().tolist(),
+                "boxes": [
+                    {"label": label} | dict(zip(corners, box, strict=True))
+                    for label, boxes in (image.boxes or {}).items()
+                    for box in boxes.tolist()
+                ],
+                "digest": digest,
+            }
+        )
+
+
+def _digest(image: Image) -> str:
+    return hashlib.blake2b(image.picture.tobytes() + str(image.picture.shape).encode(), digest_size=12).hexdigest()
+
+
+def _duplicates(found: Iterator[tuple[str, str, str]]) -> dict[str, str]:
+    """Return {image_id: reason} of the copies: the first stays, but a test image's copy in another split goes."""
+    held: dict[str, list[tuple[str, str]]] = {}
+    for image_id, digest, split in found:
+        held.setdefault(digest, []).append((image_id, split))
+    gone = {}
+    for copies in held.values():
+        tested = [image_id for image_id, split in copies if split == "test"]
+        kept = (tested or [copies[0][0]])[0]
+        for image_id, split in copies:
+            if image_id != kept:
+                across = tested and split != "test"
+                gone[image_id] = "duplicate_of_test" if across else "duplicate_image"
+    return gone
+
+
+def run(
+    *, shards: Sequence[str], images: str, excluded: str, options: SourcesOptions, attrs: dict, **inputs: object
+) -> None:
+    """Write the shards, the table of images and the excluded images of one source.
+
+    Raises UserError for a wrong manifest, StoreError for a damaged input.
+    """
+    ledger, seen = Ledger("medground_sources"), []
+    gone: dict[str, str] = {}
+    if options.duplicates == "exclude" and options.source["kind"] in ("folder", "boxes"):
+        read = ((name, one) for name, one in _found(options, inputs) if isinstance(one, Image))
+        gone = _duplicates((name, _digest(one), one.split) for name, one in read)
+    with ExitStack() as stack:
+        writer = _Writer(options, shards, attrs, stack)
+        for image_id, one in _found(options, inputs):
+            seen.append(image_id)
+            if isinstance(one, Refused) or image_id in gone:
+                reason, detail = (one.reason, one.detail) if isinstance(one, Refused) else (gone[image_id], "")
+                ledger.exclude(image_id, "", reason, detail)
+                continue
+            ledger.accept(image_id)
+            digest, tile = _digest(one), options.source["tile"]
+            for part in tiles(one, tile) if tile else [one]:
+                fits = "pad" if tile else options.fit
+                side = writer.side
+                placed = _padded(part, side) if tile else fitted(part, side, fits)
+                writer.write(placed, digest)
+    rows = sorted(writer.rows, key=lambda row: row["image_id"])
+    kinds = {name: column.kind for name, column in IMAGES.items()}
+    write_table(images, pl.DataFrame(rows, schema=kinds), IMAGES)
+    ledger.finish(excluded, seen)
+
+
+def _padded(image: Image, side: int) -> Image:
+    """Return a tile in its frame, at its own scale, from the upper left corner."""
+    height, width = image.picture.shape[:2]
+    grow = ((0, side - height), (0, side - width))
+    return replace(
+        image,
+        picture=np.pad(image.picture, (*grow, (0, 0))),
+        masks={name: np.pad(mask, grow) for name, mask in image.masks.items()},
+        instances=None if image.instances is None else np.pad(image.instances, grow),
+        extent=(0, 0, width, height),
+    )

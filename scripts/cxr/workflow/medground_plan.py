@@ -1,0 +1,78 @@
+"""MedGround's part of the plan: its sources, their files and options, and the options of its stages."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from cxr.base.errors import UserError, existing_file
+from cxr.base.seeds import shard_names
+from cxr.workflow.settings.medground import Medground
+from cxr.workflow.settings.medground.sources import EMBEDDED
+
+SHARDS = 8
+ROOT = "results/medground"
+
+
+@dataclass(frozen=True)
+class MedgroundPlan:
+    """sources: {name: its keys}; shards: their names; options: {stage: what all sources share}; cohort: the files that
+    the kind ils reads, as a function of its threshold set.
+    """
+
+    sources: Mapping[str, dict]
+    shards: list[str]
+    options: Mapping[str, dict]
+    cohort: Callable[[str], dict]
+
+    def files(self, source: str) -> dict:
+        """Return {name: files} that a source is read from."""
+        keys = self.sources[source]
+        if keys["kind"] == "ils":
+            return self.cohort(keys["thresholds"])
+        return {} if keys["kind"] in EMBEDDED else {"manifest": keys["manifest"]}
+
+    def of_source(self, stage: str, source: str) -> dict:
+        """Return the options of a stage for one source."""
+        options, keys = dict(self.options[stage]), self.sources[source]
+        if stage == "sources":
+            return options | {"name": source, "source": keys}
+        if stage == "regions":
+            least = options.pop("min_px_ils")
+            return options | ({"min_px": least} if keys["kind"] == "ils" else {})
+        return options | {"source": source}
+
+    def parts(self, stage: str, ending: str) -> list[str]:
+        """Return the files of a stage, of each source and shard in this order."""
+        return [f"{ROOT}/{stage}/{source}/{shard}.{ending}" for source in self.sources for shard in self.shards]
+
+
+def medground_plan(settings: Medground, seed: int, shards: Sequence[str], known: Sequence[str]) -> MedgroundPlan:
+    """Return the plan. ``shards``: of the cohort; ``known``: the threshold sets. Raises UserError."""
+    plain = settings.model_dump(mode="json")
+    sets = plain["sources"].pop("sets")
+    for name, one in sets.items():
+        if one["kind"] == "ils" and one["thresholds"] not in known:
+            raise UserError(
+                f"medground.sources.sets.{name}.thresholds is {one['thresholds']!r}: choose one of {', '.join(known)}"
+            )
+        if one["kind"] not in EMBEDDED:
+            existing_file(f"medground.sources.sets.{name}.manifest", one["manifest"])
+            one["classes"] = one["classes"] or {"region": {"one": "", "many": "", "parents": {}, "ask": True}}
+    count = plain["sources"].pop("shards") or (1 if all(one["kind"] in EMBEDDED for one in sets.values()) else SHARDS)
+
+    def cohort(thresholds: str) -> dict:
+        stages = {
+            stage: [f"results/{stage}/{shard}.h5" for shard in shards] for stage in ("frames", "organs", "anatomy")
+        }
+        folder = f"results/masks/{thresholds}"
+        return stages | {
+            "images": "results/cohort/images.parquet",
+            "findings": f"{folder}/findings.parquet",
+            "index": f"{folder}/index.parquet",
+            "masks": [f"{folder}/{shard}.h5" for shard in shards],
+        }
+
+    options = {name: keys | {"seed": seed} for name, keys in plain.items() if name != "logic"}
+    for name in ("queries", "verification"):
+        if name in options:
+            options[name]["logic"] = plain["logic"]
+    return MedgroundPlan(sets, shard_names(count), options, cohort)

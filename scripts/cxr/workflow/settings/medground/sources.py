@@ -1,0 +1,95 @@
+"""Settings of MedGround's sources and of their regions."""
+
+import re
+from typing import Literal
+
+from pydantic import model_validator
+
+from cxr.workflow.settings.base import PAPER, Section, Share, key, one_case
+
+Domain = Literal["bacteria", "nuclei", "ultrasound", "dermoscopy", "ct", "cxr", "other"]
+EMBEDDED = ("ils", "cells")
+"""Kinds that need no file of the user's."""
+
+
+class ClassSettings(Section):
+    """A class in words."""
+
+    one: str = key("", "Its word in the singular; empty: its name.")
+    many: str = key("", "Its word in the plural; empty: the singular with an s.")
+    parents: dict[str, str] = key(dict, "Wider words that queries may use: singular to plural.")
+    ask: bool = key(True, "Whether a query may ask for it.")
+
+
+class SourceSet(Section):
+    """One source of images and masks."""
+
+    kind: Literal["ils", "cells", "folder", "boxes"] = key(
+        "folder",
+        "ils: lesion masks of ILS; cells: drawn microscopy; folder: a CSV manifest of images and masks (image_path, "
+        "mask_path, split; optional image_id, subject_id, class, domain, description, licence); boxes: a CSV manifest "
+        "with x, y, w, h, class in place of mask_path.",
+    )
+    manifest: str = key("", "The CSV manifest (kinds folder and boxes).")
+    use: Literal["dataset", "zero_shot"] = key("dataset", "zero_shot: its queries stand in zero_shot.jsonl alone.")
+    thresholds: str = key("default", "Threshold set of the masks (kind ils).")
+    structures: bool = key(True, "Whether lungs and heart are regions too (kind ils).")
+    domain: Domain = key("other", "Kind of image, where the manifest has no column domain.", source=PAPER)
+    modality: str = key("", "Modality in words.")
+    licence: str = key("", "Licence of pictures and masks, where the manifest has no column licence.")
+    orientation: Literal["radiological", "unknown"] = key(
+        "radiological", "radiological: the image's left is the patient's right (cxr, ct); unknown: no sides in queries."
+    )
+    mask_kind: Literal["semantic", "instances"] = key("semantic", "instances: each value of a mask is one region.")
+    mask_values: dict[str, str] = key(dict, "Class of each value of a mask; empty: any foreground is the row's class.")
+    classes: dict[str, ClassSettings] = key(dict, "Classes of the manifest, in words. Empty: one class, region.")
+    touching: bool = key(False, "Whether regions that touch have merged in the masks, so that one may be several.")
+    tile: int | None = key(
+        None, "Side of the tiles that pictures are cut into; null: whole.", unit="px", ge=32, le=4096
+    )
+    allow: list[str] = key(list, "Words that queries may use although another kind of image uses them.")
+
+    @model_validator(mode="after")
+    def _values_have_classes(self) -> "SourceSet":
+        for value, name in self.mask_values.items():
+            if not re.fullmatch(r"\d+", value):
+                raise ValueError(f"mask_values names {value!r}, which is no whole number: correct it")
+            if name not in (self.classes or {"region": None}):
+                raise ValueError(f"mask_values names the class {name!r}, which classes lacks: add it there")
+        return self
+
+
+class Sources(Section):
+    """Sources of images and masks."""
+
+    sets: dict[str, SourceSet] = key(
+        lambda: {"ils": SourceSet(kind="ils"), "cells": SourceSet(kind="cells", domain="nuclei")}, "Sources by name."
+    )
+    size: int = key(512, "Side of frames, a multiple of 8; cells: 256; tiles: their own.", unit="px", ge=64, le=2048)
+    fit: Literal["pad", "stretch"] = key("pad", "How a picture that is not square becomes a frame.")
+    shards: int | None = key(None, "Shards of each source; null: 1 while all are embedded, else 8.", ge=1, le=1024)
+    duplicates: Literal["exclude", "keep"] = key("exclude", "What to do with equal pictures of one source.")
+    mask_threshold: float = key(0, "Value above which a pixel is foreground; 0: masks must have two values.", ge=0)
+    cells: int = key(48, "Number of drawn pictures.", ge=1, le=100_000)
+
+    @model_validator(mode="after")
+    def _names_are_plain(self) -> "Sources":
+        for name, one in self.sets.items():
+            if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name):
+                raise ValueError(f"sets has the name {name!r}: use letters, digits and _")
+            if one.kind in EMBEDDED and one.manifest:
+                raise ValueError(f"sets.{name}.manifest is {one.manifest!r}, but {one.kind} reads none: empty it")
+        one_case("medground.sources.sets", self.sets)
+        if self.size % 8:
+            raise ValueError(f"size is {self.size}, no multiple of 8: give one")
+        return self
+
+
+class Regions(Section):
+    """Components, their boxes and attributes."""
+
+    connectivity: Literal[4, 8] = key(8, "Pixels that meet at a corner are one component (8) or two (4).")
+    min_px: int = key(20, "Components of fewer pixels are dropped; the kind ils drops more.", unit="px", ge=1)
+    min_px_ils: int = key(64, "The same for the kind ils.", unit="px", ge=1)
+    max_boxes: int = key(60, "Regions of an image that may be answers; the others are distractors.", ge=1, le=1000)
+    open_share: Share = key(0.01, "Fraction of a class's pixels in dropped specks above which it counts as open.")

@@ -1,0 +1,208 @@
+"""Sources: what a manifest gives, every bad input's reason, tiles, frames, duplicates, and shards (T19, section 13)."""
+
+import csv
+
+import cv2
+import numpy as np
+import pytest
+
+from cxr.base.errors import UserError
+from cxr.base.hdf5 import Shard
+from cxr.base.tables import read_table
+from cxr.medground.logic.facts import Facts, planes_of
+from cxr.medground.sources.cells import read_cells
+from cxr.medground.sources.folder import read_array
+from medground_data import SOURCES, facts_of, make_regions_of, read_source, regions_of, source_keys
+
+
+def manifest(folder, rows, columns=("image_path", "mask_path", "split", "image_id", "class", "subject_id")):
+    with open(folder / "m.csv", "w", newline="") as file:
+        writer = csv.DictWriter(file, columns)
+        writer.writeheader()
+        writer.writerows(rows)
+    return source_keys(kind="folder", manifest=str(folder / "m.csv"), classes={"dot": {}, "bar": {}})
+
+
+def picture(path, seed=0, shape=(64, 96)):
+    cv2.imwrite(str(path), np.random.default_rng(seed).integers(0, 255, shape, np.uint8))
+
+
+def mask(path, box=(10, 10, 30, 40), shape=(64, 96), value=255):
+    plane = np.zeros(shape, np.uint8)
+    plane[box[1] : box[3], box[0] : box[2]] = value
+    cv2.imwrite(str(path), plane)
+
+
+@pytest.fixture
+def made(tmp_path):
+    picture(tmp_path / "a.png")
+    mask(tmp_path / "a_m.png")
+    return tmp_path
+
+
+ROW = {"image_path": "a.png", "mask_path": "a_m.png", "split": "test", "class": "dot"}
+
+
+def reasons(folder, keys, **more):
+    read_source(folder, keys, **more)
+    return {row["image_id"]: row["reason"] for row in read_table(folder / "sources/excluded.parquet").to_dicts()}
+
+
+def test_a_picture_is_padded_into_its_frame_and_found_back(made):
+    read_source(made, manifest(made, [ROW]), size=192)
+    (row,) = read_table(made / "sources/images.parquet").to_dicts()
+    assert (row["extent"], row["split"], row["subject_id"]) == ([0, 32, 192, 160], "test", "a")
+    with Shard(made / "sources/00.h5") as shard:
+        planes = planes_of(shard, Facts.of(shard), "a")
+    y, x = np.nonzero(planes.mask["dot"])
+    assert (x.min(), y.min(), x.max() + 1, y.max() + 1) == (20, 52, 60, 112)
+    to = np.array(row["to_original"]).reshape(2, 3)
+    assert (to @ (20, 52, 1)).tolist() == [10, 10]
+    assert (to @ (60, 112, 1)).tolist() == [30, 40]
+
+
+def _palette(folder):
+    plane = np.zeros((64, 96, 3), np.uint8)
+    plane[:9, :9] = (0, 200, 10)
+    cv2.imwrite(str(folder / "a_m.png"), plane)
+
+
+def _noisy(folder):
+    cv2.imwrite(str(folder / "a_m.png"), np.random.default_rng(0).integers(0, 255, (64, 96), np.uint8))
+
+
+BAD = {
+    "missing_file": lambda folder: (folder / "a_m.png").unlink(),
+    "undecodable": lambda folder: (folder / "a.png").write_bytes(b"\x89PNG no picture"),
+    "shape_mismatch": lambda folder: mask(folder / "a_m.png", shape=(64, 64)),
+    "empty_mask": lambda folder: mask(folder / "a_m.png", value=0),
+    "full_mask": lambda folder: mask(folder / "a_m.png", box=(0, 0, 96, 64)),
+    "unknown_label": _noisy,
+}
+
+
+@pytest.mark.parametrize("reason", BAD)
+def test_a_bad_image_has_its_reason_and_the_next_goes_on(made, reason):
+    picture(made / "b.png", 1)
+    mask(made / "b_m.png")
+    BAD[reason](made)
+    keys = manifest(made, [ROW, ROW | {"image_path": "b.png", "mask_path": "b_m.png"}])
+    assert reasons(made, keys) == {"a": reason}
+    assert read_table(made / "sources/images.parquet")["image_id"].to_list() == ["b"]
+
+
+def test_a_coloured_mask_and_an_unknown_class_are_refused(made):
+    _palette(made)
+    assert reasons(made, manifest(made, [ROW])) == {"a": "unknown_label"}
+    mask(made / "a_m.png")
+    assert reasons(made, manifest(made, [ROW | {"class": "blob"}])) == {"a": "unknown_label"}
+
+
+def test_a_threshold_takes_the_noise_of_a_jpeg(made):
+    plane = np.zeros((64, 96), np.uint8)
+    plane[10:40, 10:30], plane[0, :5] = 251, 3
+    cv2.imwrite(str(made / "a_m.png"), plane)
+    assert reasons(made, manifest(made, [ROW])) == {"a": "unknown_label"}
+    assert reasons(made, manifest(made, [ROW]), mask_threshold=128) == {}
+    with Shard(made / "sources/00.h5") as shard:
+        assert planes_of(shard, Facts.of(shard), "a").mask["dot"].any()
+
+
+WRONG = [
+    ([ROW | {"split": "tests"}], "row 2 has the split 'tests'"),
+    ([ROW, ROW], "row 3 repeats the class 'dot'"),
+    ([ROW, ROW | {"image_path": "b/a.png"}], "rows 2 and 3 give 'a' two files"),
+    ([ROW | {"mask_path": "../m.png"}], "row 2 leaves the manifest's folder by mask_path"),
+    (
+        [ROW | {"subject_id": "s"}, ROW | {"subject_id": "s", "image_id": "c", "split": "train"}],
+        "rows 2 and 3 put 's' into test and train",
+    ),
+]
+
+
+@pytest.mark.parametrize(("rows", "words"), WRONG)
+def test_a_wrong_manifest_is_one_sentence(made, rows, words):
+    with pytest.raises(UserError, match=words):
+        read_source(made, manifest(made, rows))
+    assert not (made / "sources/00.h5").exists()
+
+
+def test_a_missing_column_is_named(made):
+    keys = manifest(made, [{"image_path": "a.png", "split": "test"}], ("image_path", "split"))
+    with pytest.raises(UserError, match="no column 'mask_path'"):
+        read_source(made, keys)
+
+
+def test_of_equal_pictures_the_tests_copy_stays(made):
+    for name in ("b", "c"):
+        (made / f"{name}.png").write_bytes((made / "a.png").read_bytes())
+    rows = [
+        ROW | {"image_path": f"{name}.png", "split": split}
+        for name, split in zip("abc", ("train", "train", "test"), strict=False)
+    ]
+    assert reasons(made, manifest(made, rows)) == {"a": "duplicate_of_test", "b": "duplicate_of_test"}
+    rows = [row | {"split": "train"} for row in rows]
+    assert reasons(made, manifest(made, rows)) == {"b": "duplicate_image", "c": "duplicate_image"}
+
+
+def test_no_pickle_is_read(made):
+    np.save(made / "p.npy", np.array([{}], dtype=object), allow_pickle=True)
+    from cxr.medground.sources.image import Refused
+
+    with pytest.raises(Refused) as refused:
+        read_array(made / "p.npy")
+    assert refused.value.reason == "undecodable"
+
+
+def test_sixteen_bits_are_shown_by_their_percentiles(made):
+    values = np.random.default_rng(0).integers(0, 236, (64, 96)).astype(np.uint16)
+    cv2.imwrite(str(made / "a.tif"), values)
+    read_source(made, manifest(made, [ROW | {"image_path": "a.tif"}]))
+    with Shard(made / "sources/00.h5") as shard:
+        seen = shard.get("picture", "a")
+    assert seen.max() > 250
+
+
+def test_drawn_cells_are_their_truth(tmp_path):
+    keys = source_keys(kind="cells", domain="nuclei")
+    make_regions_of(read_source(tmp_path, keys, shards=2, cells=12))
+    rows = regions_of(tmp_path)
+    for image_id, image in read_cells(12, 2026):
+        own = [row for row in rows if row["image_id"] == image_id]
+        expected = set()
+        for number in range(1, int(image.instances.max()) + 1):
+            y, x = np.nonzero(image.instances == number)
+            if len(y) >= 20:
+                expected.add((int(x.min()), int(y.min()), int(x.max()) + 1, int(y.max()) + 1, len(y)))
+        assert {(row["x1"], row["y1"], row["x2"], row["y2"], row["area"]) for row in own} == expected
+    assert len({row["label"] for row in rows}) == 2
+
+
+def test_shards_and_their_number_change_no_region(tmp_path):
+    keys = source_keys(kind="cells", domain="nuclei")
+    found = []
+    for shards in (1, 3):
+        folder = make_regions_of(read_source(tmp_path / str(shards), keys, shards=shards, cells=8))
+        found.append(sorted(regions_of(folder), key=lambda row: (row["image_id"], row["region"])))
+    assert found[0] == found[1]
+
+
+def test_a_source_read_twice_is_the_same_bytes(tmp_path):
+    keys = source_keys(kind="cells", domain="nuclei")
+    once, again = (read_source(tmp_path / name, keys, cells=5) / "sources/00.h5" for name in "ab")
+    assert once.read_bytes() == again.read_bytes()
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_real_data_are_read_without_a_loss(shared, tmp_path, name):
+    given = SOURCES[name](shared, tmp_path / "m.csv", 0)
+    make_regions_of(read_source(tmp_path, source_keys(**({"kind": "folder"} | given)), shards=2, name=name))
+    rows, facts = regions_of(tmp_path), facts_of(tmp_path)
+    images = read_table(tmp_path / "sources/images.parquet")
+    assert read_table(tmp_path / "sources/excluded.parquet").is_empty()
+    assert {row["image_id"] for row in rows} <= set(images["image_id"])
+    assert {row["label"] for row in rows} <= set(facts.labels)
+    known = {"covid": 9, "monuseg": 80, "stardist": 16}
+    assert len(images) == known.get(name, len(images)) > 0
+    assert all((row["solidity"] is None) == facts.boxes_only for row in rows)
+    assert all(row["radiological"] == (True if row["domain"] == "cxr" else None) for row in images.to_dicts())
