@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 from net import CLASSES, GRID, SIZE
 
+from cxr.detection.augmentation import moved
 from cxr.geometry.affine import fit_affine, to_frame
 from cxr.geometry.boxes import box_iou
 from cxr.imaging.phantom.chest import sample
@@ -287,27 +288,4 @@ def phantoms(count: int, seed: int) -> list[Sample]:
 
 def augment(source: Sample, rng: np.random.Generator) -> tuple[np.ndarray, list[tuple]]:
     """Return a moved and re-exposed copy of a sample: float32 (256, 256) in 0..1 and its boxes in cells."""
-    angle, scale = rng.normal(0, 5), np.exp(rng.normal(0, 0.10))
-    affine = cv2.getRotationMatrix2D((SIZE / 2, SIZE / 2), angle, scale)
-    affine[:, 2] += rng.normal(0, 0.04 * SIZE, 2)
-    flip = rng.random() < 0.5
-    if flip:
-        affine = affine @ np.array([[-1, 0, SIZE], [0, 1, 0], [0, 0, 1.0]])
-    border = cv2.BORDER_CONSTANT if rng.random() < 0.6 else cv2.BORDER_REPLICATE
-    picture = cv2.equalizeHist(source.image) if rng.random() < 0.12 else source.image
-    image = cv2.warpAffine(picture, affine, (SIZE, SIZE), flags=cv2.INTER_LINEAR, borderMode=border)
-    image = image.astype(np.float32) / 255
-    image = image ** np.exp(rng.normal(0, 0.25)) * rng.uniform(0.7, 1.15) + rng.uniform(-0.05, 0.1)
-    if rng.random() < 0.3:
-        image = cv2.GaussianBlur(image, (0, 0), rng.uniform(0.3, 1.0))
-    image += rng.normal(0, rng.uniform(0, 0.025), image.shape).astype(np.float32)
-    boxes = []
-    for label, x1, y1, x2, y2 in source.boxes:
-        # A rotated box grows: turn the middles of its sides instead of its corners.
-        middle = np.array([[x1, (y1 + y2) / 2], [x2, (y1 + y2) / 2], [(x1 + x2) / 2, y1], [(x1 + x2) / 2, y2]])
-        turned = middle @ affine[:, :2].T + affine[:, 2] * (GRID / SIZE)
-        low, high = turned.min(axis=0), turned.max(axis=0)
-        seen_low, seen_high = np.clip(low, 0, GRID), np.clip(high, 0, GRID)
-        if np.prod(seen_high - seen_low) >= 0.4 * np.prod(high - low):
-            boxes.append((label, *seen_low, *seen_high))
-    return np.clip(image, 0, 1).astype(np.float32), boxes
+    return moved(source.image, source.boxes, GRID, rng)

@@ -58,7 +58,7 @@ def fit(
     names = np.repeat([name for name in MIX if name in pools], [MIX[name] for name in MIX if name in pools])
     losses = []
 
-    def draw(random: np.random.Generator) -> Batch:
+    def draw(random: np.random.Generator, update: int) -> Batch:
         picks = [pools[name][int(random.integers(len(pools[name])))] for name in random.choice(names, BATCH)]
         moved = [data.augment(sample, random) for sample in picks]
         images, boxes = zip(*moved, strict=True)

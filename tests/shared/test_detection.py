@@ -10,11 +10,12 @@ import torch
 from conftest import ROOT
 from cxr.base.errors import UserError
 from cxr.detection import training, weights
+from cxr.detection.augmentation import moved
 from cxr.detection.grid import Grid, decode, select
 from cxr.detection.net import PRESENT, Detector, assign, film_loss, loss, overlap
 from cxr.detection.proposals import Found, above, in_frame, thinned
 from cxr.detection.training import Batch, Recipe
-from cxr.geometry.boxes import box_iou
+from cxr.geometry.boxes import bounds, box_iou
 
 GRID = Grid(("bright", "dark"), (0, 1), 64)
 WIDTHS = (4, 4, 8, 8, 8)
@@ -35,7 +36,7 @@ def net(seed: int = 0, grid: Grid = GRID) -> Detector:
     return Detector(grid, WIDTHS).to(memory_format=torch.channels_last)
 
 
-def drawn(random: np.random.Generator) -> Batch:
+def drawn(random: np.random.Generator, update: int = 0) -> Batch:
     """Grey images with one bright or dark square; the labels of half of them do not cover the dark ones."""
     pictures, boxes, known = [], [], []
     for number in range(8):
@@ -106,13 +107,13 @@ def test_what_is_known_of_whole_pictures_moves_their_best_cells_alone():
     logit = torch.linspace(-3, 3, 3 * 2 * 16).reshape(3, 2, 4, 4).requires_grad_()
     value = film_loss(logit, [{0: True}, {}, {1: False}])
     value.backward()
-    moved = logit.grad.flatten(2)
-    assert moved[1].abs().sum() == moved[0, 1].abs().sum() == moved[2, 0].abs().sum() == 0
-    assert (moved[0, 0, :12] == 0).all()
-    assert (moved[2, 1, :12] == 0).all()
+    gradient = logit.grad.flatten(2)
+    assert gradient[1].abs().sum() == gradient[0, 1].abs().sum() == gradient[2, 0].abs().sum() == 0
+    assert (gradient[0, 0, :12] == 0).all()
+    assert (gradient[2, 1, :12] == 0).all()
     there, not_there = (logit.detach().flatten(2)[where][-4:].mean().sigmoid().item() for where in ((0, 0), (2, 1)))
-    assert moved[0, 0, 12:].tolist() == pytest.approx([(there - PRESENT) / 2 / 4] * 4)
-    assert moved[2, 1, 12:].tolist() == pytest.approx([not_there / 2 / 4] * 4)
+    assert gradient[0, 0, 12:].tolist() == pytest.approx([(there - PRESENT) / 2 / 4] * 4)
+    assert gradient[2, 1, 12:].tolist() == pytest.approx([not_there / 2 / 4] * 4)
     ideal = np.log(PRESENT / (1 - PRESENT))
     at_best = film_loss(torch.full((1, 1, 4, 4), ideal), [{0: True}])
     assert at_best < film_loss(torch.full((1, 1, 4, 4), ideal + 0.1), [{0: True}])
@@ -122,7 +123,7 @@ def test_what_is_known_of_whole_pictures_moves_their_best_cells_alone():
 def test_labels_of_whole_pictures_teach_a_class():
     """The dark squares have no box, only a word for the picture: the net still tells pictures with one from others."""
 
-    def draw(random: np.random.Generator) -> Batch:
+    def draw(random: np.random.Generator, update: int) -> Batch:
         batch = drawn(random)
         kinds = [one[0][0] for one in batch.boxes]
         boxes = [one if kind == 0 else [] for one, kind in zip(batch.boxes, kinds, strict=True)]
@@ -157,6 +158,50 @@ def test_a_training_learns_and_is_the_same_to_the_byte():
     same, other = ([torch.equal(again[0][name], one[name]) for name in one] for one in again[1:])
     assert all(same)
     assert not all(other)
+
+
+class Killed(Exception):
+    """The end of a process, as the training's loop sees it."""
+
+
+def test_a_resumed_training_gives_the_bytes_of_an_uninterrupted_one(tmp_path):
+    short = Recipe(**vars(RECIPE) | {"updates": 8})
+    whole = training.fit(net(), drawn, short, 5).state_dict()
+    kept = training.Checkpoint(tmp_path / "unfinished.pt", 3, "one")
+
+    def killed(update: int, value: float) -> None:
+        if update == 7:
+            raise Killed
+
+    with pytest.raises(Killed):
+        training.fit(net(), drawn, short, 5, killed, kept)
+    told = []
+    resumed = training.fit(net(9), drawn, short, 5, lambda update, value: told.append(update), kept).state_dict()
+    assert told == [7, 8]
+    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+    told.clear()
+    training.fit(net(), drawn, short, 5, lambda update, value: told.append(update), kept._replace(identity="other"))
+    assert told == list(range(1, 9)), "a checkpoint of a different run is never resumed"
+    kept.path.write_bytes(b"damaged")
+    training.fit(net(), drawn, short, 5, lambda update, value: told.append(update), kept)
+    assert len(told) == 16
+
+
+def test_moved_boxes_stay_on_their_lesions():
+    image = np.zeros((128, 128), np.uint8)
+    image[40:72, 24:56] = 200
+    random, gaps, seen = np.random.default_rng(3), [], 0
+    for _ in range(60):
+        picture, boxes = moved(image, [(1, 3.0, 5.0, 7.0, 9.0)], 16, random)
+        assert picture.dtype == np.float32
+        assert 0 <= picture.min() <= picture.max() <= 1
+        if boxes:
+            (label, *box), seen = boxes[0], seen + 1
+            assert label == 1
+            bright = picture > (picture.min() + picture.max()) / 2
+            gaps.append(np.abs(np.array(bounds(bright)) / 8 - box).max())
+    assert seen > 50
+    assert np.median(gaps) < 0.4
 
 
 def test_calibration_is_the_share_of_hits():
@@ -205,7 +250,7 @@ def test_the_choice_among_all_boxes_of_a_net():
     found = above(boxes, scores, np.array([4, -1]), 0.1)
     assert (found.confidence.round(3).tolist(), found.classes.tolist()) == ([0.9, 0.8], [4, 4])
     assert thinned(found, 0.5, 9).boxes.tolist() == [[0, 0, 10, 10]]
-    moved = in_frame(Found(np.array([[2.0, 2, 12, 22], [0, 0, 2, 9]]), np.ones(2), np.zeros(2, int)), 4.0, 2, 32)
-    assert moved.boxes.tolist() == [[0, 0, 32, 32]]
+    inside = in_frame(Found(np.array([[2.0, 2, 12, 22], [0, 0, 2, 9]]), np.ones(2), np.zeros(2, int)), 4.0, 2, 32)
+    assert inside.boxes.tolist() == [[0, 0, 32, 32]]
     with pytest.raises(ArithmeticError, match="no number"):
         above(boxes * torch.nan, scores, np.array([0, 1]), 0.1)

@@ -1,5 +1,6 @@
 """The detector's training loop, its calibration, and the export of both to a weights file (PyTorch)."""
 
+import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from cxr.base.atomic import atomic
 from cxr.detection.net import Detector, assign, film_loss, loss
 from cxr.detection.weights import Card
 
@@ -63,17 +65,30 @@ def twin(net: Detector) -> Detector:
     return copy
 
 
+class Checkpoint(NamedTuple):
+    """Where an unfinished training is kept: file, number of updates between two writes, and what it is of.
+
+    A file of another ``identity`` is not resumed but overwritten.
+    """
+
+    path: Path
+    every: int
+    identity: str
+
+
 def fit(
     net: Detector,
-    draw: Callable[[np.random.Generator], Batch],
+    draw: Callable[[np.random.Generator, int], Batch],
     recipe: Recipe,
     seed: int,
     tell: Callable[[int, float], None] = lambda update, value: None,
+    checkpoint: Checkpoint | None = None,
 ) -> Detector:
     """Train a net on batches from ``draw``; return a net with the running mean of the weights.
 
-    ``tell`` receives the number and the loss of each update. On a CPU with one thread the same seed gives the same
-    bytes.
+    ``draw`` receives the random generator and the number of updates so far; ``tell`` receives the number and the loss
+    of each update. On a CPU with one thread the same seed gives the same bytes, whether or not the training was
+    interrupted and resumed from its ``checkpoint``.
     """
     torch.manual_seed(seed)
     random = np.random.default_rng(seed)
@@ -83,28 +98,57 @@ def fit(
         optimiser, recipe.rate, total_steps=recipe.updates, pct_start=recipe.warmup
     )
     mean = {name: value.detach().clone() for name, value in net.state_dict().items()}
-    for update in range(recipe.updates):
-        batch = draw(random)
-        image = torch.from_numpy(np.stack(batch.pictures))[:, None]
-        target = assign(batch.boxes, batch.known, net.grid)
-        with torch.autocast("cpu", torch.bfloat16, enabled=recipe.bfloat16):
-            given = net(image.to(memory_format=torch.channels_last))
-        given = tuple(part.float() for part in given)
-        value = loss(*given, target, net.grid, recipe.importance)
-        if any(batch.films):
-            value = value + recipe.film * film_loss(given[0], batch.films)
-        optimiser.zero_grad()
-        value.backward()
-        nn.utils.clip_grad_norm_(net.parameters(), recipe.clip)
-        optimiser.step()
+    first = 0
+    kept = _resumed(checkpoint)
+    if kept:
+        net.load_state_dict(kept["net"])
+        optimiser.load_state_dict(kept["optimiser"])
+        plan.load_state_dict(kept["plan"])
+        random.bit_generator.state = kept["random"]
+        mean, first = kept["mean"], kept["updates"]
+    for update in range(first, recipe.updates):
+        value = _update(net, draw(random, update), recipe, optimiser)
         plan.step()
-        kept = min(recipe.memory, update / (update + FEW))
+        share = min(recipe.memory, update / (update + FEW))
         for name, now in net.state_dict().items():
-            mean[name] = mean[name] * kept + now * (1 - kept) if now.is_floating_point() else now.clone()
-        tell(update + 1, value.item())
+            mean[name] = mean[name] * share + now * (1 - share) if now.is_floating_point() else now.clone()
+        tell(update + 1, value)
+        if checkpoint and (update + 1) % checkpoint.every == 0 and update + 1 < recipe.updates:
+            state = {"net": net.state_dict(), "optimiser": optimiser.state_dict(), "plan": plan.state_dict()}
+            state |= {"mean": mean, "random": random.bit_generator.state, "updates": update + 1}
+            with atomic(checkpoint.path) as temporary:
+                torch.save(state | {"identity": checkpoint.identity}, temporary)
     averaged = new(net)
     averaged.load_state_dict(mean)
     return averaged.eval()
+
+
+def _resumed(checkpoint: Checkpoint | None) -> dict | None:
+    """Return the state of an unfinished training, None where there is none of this identity."""
+    if checkpoint is None or not checkpoint.path.is_file():
+        return None
+    try:
+        state = torch.load(checkpoint.path, weights_only=True)
+    except (OSError, RuntimeError, ValueError, EOFError, pickle.UnpicklingError):
+        return None
+    return state if state.get("identity") == checkpoint.identity else None
+
+
+def _update(net: Detector, batch: Batch, recipe: Recipe, optimiser: torch.optim.Optimizer) -> float:
+    """Make one update of the weights; return the loss."""
+    image = torch.from_numpy(np.stack(batch.pictures))[:, None]
+    target = assign(batch.boxes, batch.known, net.grid)
+    with torch.autocast("cpu", torch.bfloat16, enabled=recipe.bfloat16):
+        given = net(image.to(memory_format=torch.channels_last))
+    given = tuple(part.float() for part in given)
+    value = loss(*given, target, net.grid, recipe.importance)
+    if any(batch.films):
+        value = value + recipe.film * film_loss(given[0], batch.films)
+    optimiser.zero_grad()
+    value.backward()
+    nn.utils.clip_grad_norm_(net.parameters(), recipe.clip)
+    optimiser.step()
+    return value.item()
 
 
 def platt(confidence: np.ndarray, hit: np.ndarray, weights: np.ndarray | None = None) -> tuple[float, float]:

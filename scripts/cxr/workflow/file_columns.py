@@ -23,6 +23,8 @@ from cxr.reporting.page import costs, render
 from cxr.reporting.release import parquet
 from cxr.reporting.review import make_pages, merge, rates
 from cxr.reporting.tables import conservation, counts, recall, splits, truth
+from cxr.semisyn.detection import columns as detection
+from cxr.semisyn.detection import printed
 from cxr.semisyn.healthy import columns as healthy
 
 TABLES: dict[str, Columns] = {
@@ -54,6 +56,10 @@ TABLES: dict[str, Columns] = {
     "results/evaluation/paraphrases.tsv": paraphrases.COLUMNS,
     "results/semisyn/healthy/images.parquet": healthy.HEALTHY,
     "results/semisyn/healthy/funnel.tsv": healthy.FUNNEL,
+    "results/semisyn/detection/scores.tsv": detection.SCORES,
+    "results/semisyn/detection/differences.tsv": detection.DIFFERENCES,
+    "results/semisyn/detection/table1.tsv": detection.TABLE_1,
+    "results/semisyn/detection/table2.tsv": printed.BY_FINDING,
     "results/medground/sources/{source}/images.parquet": read_sources.IMAGES,
     "results/medground/regions/{source}/{shard}.parquet": make_regions.REGIONS,
     "results/medground/regions/{source}/{shard}.dropped.parquet": make_regions.DROPPED,
@@ -85,6 +91,7 @@ TABLES: dict[str, Columns] = {
 }
 """{path: its columns}: each is declared beside its writer."""
 SAME = {
+    "results/semisyn/detection/table4.tsv": "results/semisyn/detection/table2.tsv",
     "results/masks/{thresholds}/{shard}.findings.parquet": "results/masks/{thresholds}/findings.parquet",
     "results/semisyn/healthy/{shard}.parquet": "results/semisyn/healthy/images.parquet",
     "results/masks/mimic_ils/index.parquet": "results/masks/{thresholds}/index.parquet",

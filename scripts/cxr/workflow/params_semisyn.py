@@ -11,8 +11,18 @@ def semisyn_options(plain: dict) -> dict[str, dict]:
     """
     system = plain["semisyn"]
     shared = {"seed": plain["seed"], "findings": system["findings"]}
-    stages = {f"semisyn_{stage}": keys | shared for stage, keys in system.items() if isinstance(keys, dict)}
-    return stages | {"semisyn_healthy": _healthy(plain), "semisyn_dataset": _dataset(plain)}
+    stages = {f"semisyn_{name}": keys | shared for name, keys in system.items() if isinstance(keys, dict)}
+    stages.pop("semisyn_references")  # which are no stage
+    return stages | {"semisyn_healthy": _healthy(plain), "semisyn_dataset": _dataset(plain)} | _detection(plain)
+
+
+def _detection(plain: dict) -> dict[str, dict]:
+    """Return the options of the scores of detectors, and of their figure."""
+    section = {name: key for name, key in plain["semisyn"]["detection"].items() if name != "predictions"}
+    return {
+        "semisyn_detection": section | {"seed": plain["seed"]},
+        "semisyn_detection_charts": {"dpi": plain["figures"]["dpi"], "against": section["against"]},
+    }
 
 
 def _dataset(plain: dict) -> dict:

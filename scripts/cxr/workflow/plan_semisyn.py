@@ -18,11 +18,13 @@ class SemisynPlan:
     """What the rules of SemiSynCXR take from the settings. Paths are relative to Snakemake's working directory.
 
     healthy: input files of the healthy pool's rule, by name; healthy_told: those of its options that depend on which
-    files there are.
+    files there are. detection, detection_told: likewise of the scores of detectors.
     """
 
     healthy: dict[str, str]
     healthy_told: dict
+    detection: dict[str, list[str]]
+    detection_told: dict
 
 
 def make_semisyn(settings: Settings) -> SemisynPlan:
@@ -31,7 +33,40 @@ def make_semisyn(settings: Settings) -> SemisynPlan:
     labels, files = _labels(settings)
     files |= _metadata(settings) | _classifier(settings)
     files |= {f"reference_{name}": told["path"] for name, told in references.items()}
-    return SemisynPlan(healthy=files, healthy_told={"labels": labels, "references": references})
+    detection, detection_told = _detection(settings)
+    return SemisynPlan(
+        healthy=files,
+        healthy_told={"labels": labels, "references": references},
+        detection=detection,
+        detection_told=detection_told,
+    )
+
+
+def _detection(settings: Settings) -> tuple[dict[str, list[str]], dict]:
+    """Return the files of the scores of detectors, and the options that tell which file is what.
+
+    Raises UserError for predictions of a reference that is not there.
+    """
+    system = settings.semisyn
+    runs, files = [], []
+    for run, of in system.detection.predictions.items():
+        for name, paths in of.items():
+            key = f"semisyn.detection.predictions.{run}.{name}"
+            if name not in system.references:
+                known = ", ".join(system.references) or "none"
+                raise UserError(f"{key} is of no reference: semisyn.references has {known}")
+            runs += [[run, number, name] for number in range(len(paths))]
+            files += [str(existing_file(key, path)) for path in paths]
+    used = {name: told for name, told in system.references.items() if any(name == of for *_, of in runs)}
+    told = [{"name": name} | one.model_dump(exclude={"patients"}) for name, one in used.items()]
+    tables = [str(existing_file(f"semisyn.references.{n}.patients", o.patients)) for n, o in used.items() if o.patients]
+    paths = [str(existing_file(f"semisyn.references.{name}.path", one.path)) for name, one in used.items()]
+    fitted = getattr(getattr(system, "priors", None), "reference", "")
+    return {"predictions": files, "patients": tables, "references": paths}, {
+        "runs": runs,
+        "references": told,
+        "prior_seen": [name for name in used if name == fitted],
+    }
 
 
 def _labels(settings: Settings) -> tuple[str, dict[str, str]]:

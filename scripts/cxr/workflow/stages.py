@@ -66,6 +66,12 @@ STAGES = (
         "Keeps the frontal X-rays that show no finding, with lungs and heart that can be used.",
         "systems/semisyn.md",
     ),
+    Stage(
+        "semisyn_detection",
+        "semisyn",
+        "Scores detectors against people's boxes, with intervals by patient; compares runs, beside the paper's tables.",
+        "systems/semisyn.md",
+    ),
     Stage("medground_sources", "medground", "Reads sources of images and masks into shards.", "systems/medground.md"),
     Stage("medground_regions", "medground", "Makes boxes with attributes from the masks' components."),
     Stage("ablation", "reporting", "Gives recall and yield of every threshold set and grid point.", "systems/ils.md"),

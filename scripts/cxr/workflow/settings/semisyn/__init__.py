@@ -7,7 +7,10 @@ from pydantic import model_validator
 from cxr.base.vocabulary import FINDINGS
 from cxr.workflow.settings.base import PAPER, Section, key
 from cxr.workflow.settings.semisyn.dataset import PER_FINDING, Dataset
+from cxr.workflow.settings.semisyn.detection import Detection
+from cxr.workflow.settings.semisyn.detectors import Detectors
 from cxr.workflow.settings.semisyn.healthy import Healthy
+from cxr.workflow.settings.semisyn.references import Reference, ReferenceName
 
 Finding = Literal[tuple(FINDINGS)]
 
@@ -20,6 +23,11 @@ class Semisyn(Section):
     )
     healthy: Healthy = key(Healthy, "The healthy pool.")
     dataset: Dataset = key(Dataset, "Sizes and formats.")
+    references: dict[ReferenceName, Reference] = key(
+        dict, "People's boxes by name: what priors are fitted on, and detectors trained and scored."
+    )
+    detectors: Detectors = key(Detectors, "Detectors trained with and without synthetic images.")
+    detection: Detection = key(Detection, "Scores of detectors against people's boxes.")
 
     @model_validator(mode="after")
     def _sizes_are_of_all_findings(self) -> "Semisyn":

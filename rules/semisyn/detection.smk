@@ -1,0 +1,84 @@
+# Detection: scores of detectors against people's boxes (semisyn.references, semisyn.detection.predictions).
+
+
+rule semisyn_detection_scores:
+    input:
+        predictions=lambda wildcards: wanted(
+            PLAN.semisyn.detection["predictions"],
+            "semisyn.detection.predictions is empty, so there is nothing to score: name a run's predictions of a "
+            "reference (docs/systems/semisyn.md)",
+        ),
+        references=PLAN.semisyn.detection["references"],
+        patients=["results/cohort/images.parquet", *PLAN.semisyn.detection["patients"]],
+    output:
+        scores=report(
+            "results/semisyn/detection/scores.tsv",
+            caption="../../report/semisyn_detection_scores.rst",
+            category="9 SemiSynCXR",
+            labels={"result": "detectors (table)"},
+        ),
+        differences=report(
+            "results/semisyn/detection/differences.tsv",
+            caption="../../report/semisyn_detection_differences.rst",
+            category="9 SemiSynCXR",
+            labels={"result": "differences between detectors (table)"},
+        ),
+        table1="results/semisyn/detection/table1.tsv",
+        table2="results/semisyn/detection/table2.tsv",
+        table4="results/semisyn/detection/table4.tsv",
+    log:
+        "logs/semisyn/detection/scores.log",
+    benchmark:
+        "results/benchmarks/semisyn/detection/scores.tsv"
+    conda:
+        "../../envs/semisyn_detection.yaml"
+    threads: 1
+    resources:
+        mem_mb=megabytes(4000),
+        runtime=minutes(120),
+    params:
+        **job(
+            "semisyn.detection.score_detections.run_scores",
+            *sorted({f"annotations.{told['format']}" for told in PLAN.semisyn.detection_told["references"]}),
+        ),
+        options=PLAN.options["semisyn_detection"] | PLAN.semisyn.detection_told,
+    message:
+        "Detectors against people's boxes"
+    script:
+        "../../scripts/job.py"
+
+
+rule semisyn_detection_charts:
+    input:
+        scores="results/semisyn/detection/scores.tsv",
+    output:
+        curves=report(
+            "results/semisyn/detection/curves.png",
+            caption="../../report/semisyn_detection_curves.rst",
+            category="9 SemiSynCXR",
+            labels={"result": "detectors"},
+        ),
+    log:
+        "logs/semisyn/detection/charts.log",
+    benchmark:
+        "results/benchmarks/semisyn/detection/charts.tsv"
+    localrule: True
+    conda:
+        "../../envs/semisyn_detection.yaml"
+    threads: 1
+    resources:
+        mem_mb=megabytes(2000),
+        runtime=minutes(10),
+    params:
+        **job("semisyn.detection.charts.run_charts"),
+        options=PLAN.options["semisyn_detection_charts"],
+    message:
+        "Figure of the detectors' scores"
+    script:
+        "../../scripts/job.py"
+
+
+rule semisyn_detection:
+    input:
+        rules.semisyn_detection_scores.output,
+        rules.semisyn_detection_charts.output,

@@ -1,0 +1,47 @@
+"""Augmentation of a detector's training images: small movements, mirroring, exposure, blur and noise."""
+
+from collections.abc import Sequence
+
+import cv2
+import numpy as np
+
+VISIBLE = 0.4
+"""A box of which a smaller fraction stays in the picture is dropped."""
+
+
+def moved(
+    image: np.ndarray, boxes: Sequence[tuple], cells: int, rng: np.random.Generator
+) -> tuple[np.ndarray, list[tuple]]:
+    """Return a moved and re-exposed copy of a square uint8 image, float32 in 0..1, and its boxes.
+
+    ``boxes``: (class index, x1, y1, x2, y2) in cells, of which the image has ``cells`` on a side.
+    """
+    side = image.shape[0]
+    angle, scale = rng.normal(0, 5), np.exp(rng.normal(0, 0.10))
+    affine = cv2.getRotationMatrix2D((side / 2, side / 2), angle, scale)
+    affine[:, 2] += rng.normal(0, 0.04 * side, 2)
+    flip = rng.random() < 0.5
+    if flip:
+        affine = affine @ np.array([[-1, 0, side], [0, 1, 0], [0, 0, 1.0]])
+    border = cv2.BORDER_CONSTANT if rng.random() < 0.6 else cv2.BORDER_REPLICATE
+    picture = cv2.equalizeHist(image) if rng.random() < 0.12 else image
+    new = cv2.warpAffine(picture, affine, (side, side), flags=cv2.INTER_LINEAR, borderMode=border)
+    new = new.astype(np.float32) / 255
+    new = new ** np.exp(rng.normal(0, 0.25)) * rng.uniform(0.7, 1.15) + rng.uniform(-0.05, 0.1)
+    if rng.random() < 0.3:
+        new = cv2.GaussianBlur(new, (0, 0), rng.uniform(0.3, 1.0))
+    new += rng.normal(0, rng.uniform(0, 0.025), new.shape).astype(np.float32)
+    return np.clip(new, 0, 1).astype(np.float32), _moved_boxes(boxes, affine, cells, cells / side)
+
+
+def _moved_boxes(boxes: Sequence[tuple], affine: np.ndarray, cells: int, scale: float) -> list[tuple]:
+    found = []
+    for label, x1, y1, x2, y2 in boxes:
+        # A rotated box grows: turn the middles of its sides instead of its corners.
+        middle = np.array([[x1, (y1 + y2) / 2], [x2, (y1 + y2) / 2], [(x1 + x2) / 2, y1], [(x1 + x2) / 2, y2]])
+        turned = middle @ affine[:, :2].T + affine[:, 2] * scale
+        low, high = turned.min(axis=0), turned.max(axis=0)
+        seen_low, seen_high = np.clip(low, 0, cells), np.clip(high, 0, cells)
+        if np.prod(seen_high - seen_low) >= VISIBLE * np.prod(high - low):
+            found.append((label, *seen_low, *seen_high))
+    return found

@@ -1,0 +1,96 @@
+"""Measures of one run's predictions against one reference, by finding, each with its value in any draw of images."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from cxr.metrics.average_precision import Matched, average_precision, matched, recall_at, sample_precision
+from cxr.metrics.matching import Boxes
+
+MEAN = "mean"
+FALSE_BOXES = {"recall_quarter": 0.25, "recall_half": 0.5, "recall_1": 1.0, "recall_2": 2.0}
+"""Recall at so many false boxes an image."""
+CORNERS = ["x1", "y1", "x2", "y2"]
+
+
+@dataclass(frozen=True)
+class Population:
+    """The images that are scored, their patients (images,), and the true boxes of each finding that has any."""
+
+    images: tuple[str, ...]
+    patients: np.ndarray
+    true: Mapping[str, Boxes]
+
+    def indexed(self, table: pl.DataFrame) -> Boxes:
+        """Return the boxes of a table of these images."""
+        number = {image: place for place, image in enumerate(self.images)}
+        places = np.array([number[image] for image in table["image_id"]], np.int64)
+        return Boxes(places, table.select(CORNERS).to_numpy().astype(np.float64).reshape(-1, 4))
+
+
+def population(boxes: pl.DataFrame, images: Sequence[str], patient: Mapping[str, str]) -> Population:
+    """Return the population of a reference's boxes (image_id, finding, corners) and of all images that were read."""
+    images = tuple(sorted(images))
+    found = Population(images, np.array([patient[image] for image in images]), {})
+    true = {name: found.indexed(of) for (name,), of in sorted(boxes.group_by("finding", maintain_order=True))}
+    return Population(images, found.patients, true)
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """One run's predictions matched with a population: {finding: what was matched}; ``ious`` of the matching."""
+
+    found: Mapping[str, Matched]
+    ious: tuple[float, ...]
+    points: int
+
+    def average(self, draws: np.ndarray | None = None) -> dict[str, np.ndarray]:
+        """Return {finding, then the mean: AP float64 (R, T)} of R draws; the mean is over findings with true boxes."""
+        each = {name: average_precision(one, self.points, draws) for name, one in self.found.items()}
+        table = np.stack(list(each.values()))
+        count = (~np.isnan(table)).sum(axis=0)
+        mean = np.divide(np.nansum(table, axis=0), count, out=np.full(count.shape, np.nan), where=count > 0)
+        return each | {MEAN: mean}
+
+    def at(self, iou: float) -> int:
+        """Return the number of an IoU among the matched ones."""
+        return self.ious.index(iou)
+
+    def single(self, range_of: int, iou: float, sample: float) -> dict[tuple[str, str], float]:
+        """Return {(finding or mean, metric): value} of the metrics without draws: recalls and each image's own AP.
+
+        ``range_of``: how many of the IoUs are the averaged ones; ``iou``: of the recalls; ``sample``: of the own AP.
+        """
+        values: dict[tuple[str, str], float] = {}
+        for name, one in self.found.items():
+            for metric, value in zip(FALSE_BOXES, recall_at(one, self.at(iou), [*FALSE_BOXES.values()]), strict=True):
+                values[name, metric] = float(value)
+            values[name, "ap50_sample"] = float(np.nanmean(sample_precision(one, self.at(sample), self.points)))
+        for metric in (*FALSE_BOXES, "ap50_sample"):
+            values[MEAN, metric] = float(np.mean([values[name, metric] for name in self.found]))
+        return values
+
+
+def evaluate(population: Population, predicted: pl.DataFrame, ious: Sequence[float], points: int) -> Evaluated:
+    """Match predictions (image_id, finding, confidence, corners) of one run with a population.
+
+    Predictions of other images, and of findings without a true box there, count for nothing.
+    """
+    known = predicted.filter(pl.col("image_id").is_in(list(population.images)))
+    found = {}
+    for name, true in population.true.items():
+        own = known.filter(pl.col("finding") == name)
+        confidence = own["confidence"].to_numpy().astype(np.float64)
+        found[name] = matched(population.indexed(own), confidence, true, len(population.images), ious)
+    return Evaluated(found, tuple(ious), points)
+
+
+def strata(population: Population) -> np.ndarray:
+    """Return of each image the finding that fewest images have among its own, "" without one: for stratified draws."""
+    holders = {name: np.unique(true.image) for name, true in population.true.items()}
+    result = np.full(len(population.images), "", dtype=object)
+    for name in sorted(holders, key=lambda name: -len(holders[name])):
+        result[holders[name]] = name
+    return result.astype(str)

@@ -1,0 +1,84 @@
+"""The paper's Tables 1, 2 and 4, and ours of the same form with the paper's rows below."""
+
+from collections.abc import Mapping
+from functools import cache
+
+import polars as pl
+import yaml
+
+from cxr.base.columns import Column, Columns, schema
+from cxr.base.paths import RESOURCES
+from cxr.base.tables import write_table
+from cxr.base.vocabulary import FINDINGS
+from cxr.semisyn.detection.columns import SCORES, TABLE_1
+from cxr.semisyn.detection.measures import MEAN
+from cxr.semisyn.references import Reference
+
+RESOURCE_FILES = ("semisyn/paper_tables.yaml",)
+OURS, PAPER = "ours", "paper"
+BY_FINDING = {name: TABLE_1[name] for name in ("source", "run", "synthetic", "reference")} | {
+    name: Column(pl.Float64, f"AP over IoU .1 to .7: {label.lower()}.", "%")
+    for name, label in {**FINDINGS, MEAN: "mean over the findings with true boxes"}.items()
+}
+"""Columns of Tables 2 and 4."""
+
+
+@cache
+def paper() -> dict:
+    """Return the printed tables."""
+    return yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
+
+
+def _rows(name: str) -> list[tuple[str, int, list]]:
+    return [(run, size, cells) for run, of in paper()[name]["rows"].items() for size, cells in of.items()]
+
+
+def scores() -> pl.DataFrame:
+    """Return the paper's values as rows of the table of scores."""
+    rows = []
+    for name in ("table2", "table4"):
+        reference = paper()[name]["format"]
+        for run, size, cells in _rows(name):
+            for finding, value in zip([*paper()["findings"], MEAN], cells, strict=True):
+                if value is not None:
+                    metric = "map1070" if finding == MEAN else "ap1070"
+                    told = {"run": f"{run} +{size}", "reference": reference, "finding": finding, "metric": metric}
+                    rows.append(dict.fromkeys(SCORES) | told | {"value": value, "source": PAPER})
+    return pl.DataFrame(rows, schema=schema(SCORES), orient="row")
+
+
+def write_tables(
+    table: pl.DataFrame, references: Mapping[str, Reference], synthetic: Mapping[str, int], paths: tuple[str, str, str]
+) -> None:
+    """Write Tables 1, 2 and 4. Table 4 has the references of VinDr's format, Table 2 all others.
+
+    ``table``: our scores; ``synthetic``: {run: number of synthetic images}.
+    """
+    ours = table.filter(pl.col("seed").is_null())
+    groups = [(run, name) for run, name in ours.select("run", "reference").unique(maintain_order=True).iter_rows()]
+    first, others = [], {"table2": [], "table4": []}
+    for run, name in groups:
+        rows = ours.filter(pl.col("run") == run, pl.col("reference") == name)
+        values = {(f, m): v for f, m, v in rows.select("finding", "metric", "value").iter_rows()}
+        head = {"source": OURS, "run": run, "synthetic": synthetic.get(run), "reference": name}
+        first.append(head | {metric: values.get((MEAN, metric)) for metric in ("map1070", "map30")})
+        cells = {finding: values.get((finding, "ap1070")) for finding in FINDINGS} | {
+            MEAN: values.get((MEAN, "map1070"))
+        }
+        others["table4" if references[name].format == paper()["table4"]["format"] else "table2"].append(head | cells)
+    for run, size, cells in _rows("table1"):
+        for name, pair in (("vindr", cells[:2]), ("ms_cxr", cells[2:])):
+            head = {"source": PAPER, "run": run, "synthetic": size, "reference": name}
+            first.append(head | dict(zip(("map1070", "map30"), pair, strict=True)))
+    _write(paths[0], first, TABLE_1)
+    for path, name in zip(paths[1:], others, strict=True):
+        printed = [
+            {"source": PAPER, "run": run, "synthetic": size, "reference": paper()[name]["format"]}
+            | dict(zip([*paper()["findings"], MEAN], cells, strict=True))
+            for run, size, cells in _rows(name)
+        ]
+        _write(path, others[name] + printed, BY_FINDING)
+
+
+def _write(path: str, rows: list[dict], columns: Columns) -> None:
+    write_table(path, pl.DataFrame(rows, schema=schema(columns), orient="row"), columns)

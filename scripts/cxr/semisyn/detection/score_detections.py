@@ -1,0 +1,231 @@
+"""The stage semisyn_detection: scores of given predictions against references, and differences between runs.
+
+A difference and its interval are of paired draws of patients: both runs see the same draws, and matching is done once.
+The paper's test on replicates is printed beside it, with what it is worth.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import polars as pl
+
+from cxr.base.columns import require, schema
+from cxr.base.errors import UserError
+from cxr.base.seeds import stable_hash
+from cxr.base.tables import read_table, write_table
+from cxr.metrics.bootstrap import ends
+from cxr.metrics.paired import difference, holm, image_draws, patient_draws, wilcoxon_on_replicates
+from cxr.semisyn.detection import printed
+from cxr.semisyn.detection.columns import DIFFERENCES, PREDICTIONS, SCORES
+from cxr.semisyn.detection.measures import MEAN, Evaluated, Population, evaluate, population, strata
+from cxr.semisyn.references import TRAIN, Held, Reference, load, patients_of, refuse_two_roles
+
+EACH, SAMPLE = 0.3, 0.5
+"""IoU of map30 and of the recalls; IoU of an image's own AP."""
+KINDS = ("random", "stratified")
+
+
+@dataclass(frozen=True)
+class DetectionOptions:
+    """Settings of the stage (``semisyn.detection``).
+
+    ious: those that map1070 averages; points: recalls of AP; against: the run that others are compared with;
+    replicates, interval: of the bootstrap by patient; wilcoxon: replicates of the paper's test; runs: [run, its seed's
+    number, reference] of each file of predictions, in their order; references: [{name, format, path, image_id, role,
+    classes}]; synthetic: {run: number of synthetic images}; prior_seen: names of references that priors were fitted on.
+    """
+
+    ious: Sequence[float]
+    points: int
+    against: str
+    replicates: int
+    interval: float
+    wilcoxon: Sequence[int]
+    seed: int
+    runs: Sequence[Sequence]
+    references: Sequence[dict]
+    synthetic: Mapping[str, int] = field(default_factory=dict)
+    prior_seen: Sequence[str] = ()
+
+
+def run_scores(
+    *,
+    predictions: list[str],
+    patients: list[str],
+    scores: str,
+    differences: str,
+    table1: str,
+    table2: str,
+    table4: str,
+    options: DetectionOptions,
+    references: Sequence[str] = (),
+) -> None:
+    """Score all predictions and compare the runs.
+
+    ``predictions``: tables of :data:`PREDICTIONS`, in the order of ``options.runs``; ``patients``: tables with image_id
+    and subject_id, where there are any; ``references``: the references' files, read by what ``options`` says of them.
+    Raises UserError for an image or a patient in two roles, and for predictions of a training reference.
+    """
+    known = {told["name"]: Reference(**told) for told in options.references}
+    held = {name: load(reference) for name, reference in known.items()}
+    patient = patients_of(sorted({i for of in held.values() for i in of.seen}), [read_table(path) for path in patients])
+    refuse_two_roles(
+        {name: of.seen for name, of in held.items()}, {name: one.role for name, one in known.items()}, patient
+    )
+    rows, compared = [], []
+    for name in dict.fromkeys(reference for *_, reference in options.runs):
+        if known[name].role == TRAIN:
+            raise UserError(
+                f"semisyn.detection.predictions has files for {name}, whose role is train: give it the role test or val"
+            )
+        own = {
+            (run, seed): _read(path)
+            for path, (run, seed, of) in zip(predictions, options.runs, strict=True)
+            if of == name
+        }
+        told = Told(known[name], held[name], population(held[name].boxes, held[name].seen, patient), options)
+        evaluated = {key: evaluate(told.population, table, told.ious, options.points) for key, table in own.items()}
+        drawn = told.drawn(evaluated)
+        rows += told.scores(evaluated, drawn)
+        compared += told.differences(evaluated, drawn)
+    table = pl.DataFrame(rows, schema=schema(SCORES), orient="row")
+    write_table(scores, pl.concat([table, printed.scores()]), SCORES)
+    write_table(differences, pl.DataFrame(compared, schema=schema(DIFFERENCES), orient="row"), DIFFERENCES)
+    printed.write_tables(table, known, options.synthetic, (table1, table2, table4))
+
+
+def _read(path: str) -> pl.DataFrame:
+    table = read_table(path)
+    missing = [name for name in PREDICTIONS if name not in table.columns]
+    if missing:
+        raise UserError(f"semisyn.detection.predictions: {path!r} lacks the column {missing[0]}: add it")
+    numbers = [name for name, column in PREDICTIONS.items() if column.kind == pl.Float64]
+    table = table.select(*PREDICTIONS).with_columns(pl.col(numbers).cast(pl.Float64))
+    require(table, PREDICTIONS, path)
+    bad = table.filter(~pl.all_horizontal(pl.col(numbers).is_finite()))
+    if len(bad):
+        raise UserError(f"semisyn.detection.predictions: {path!r} has {len(bad)} rows with NaN: correct them")
+    return table
+
+
+Runs = Mapping[tuple[str, int], Evaluated]
+"""{(run, number of its seed): its predictions, matched}."""
+Draws = Mapping[tuple[str, int], Mapping[str, np.ndarray]]
+"""{(run, number of its seed): {finding or mean: AP float64 (replicates, T)}}."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """One reference with its population: it writes the rows of the tables."""
+
+    reference: Reference
+    held: Held
+    population: Population
+    options: DetectionOptions
+
+    @property
+    def ious(self) -> tuple[float, ...]:
+        """All IoUs that are matched: the averaged ones first."""
+        return tuple(dict.fromkeys([*self.options.ious, EACH, SAMPLE]))
+
+    @property
+    def metrics(self) -> dict[str, list[int]]:
+        """{metric: which of the IoUs it averages}."""
+        low, high = min(self.options.ious), max(self.options.ious)
+        return {
+            f"ap{100 * low:.0f}{100 * high:.0f}": [*range(len(self.options.ious))],
+            f"ap{100 * EACH:.0f}": [self.ious.index(EACH)],
+        }
+
+    def drawn(self, evaluated: Runs) -> Draws:
+        """Return the values of all runs in the same draws of patients."""
+        seed = stable_hash("detection", self.options.seed, self.reference.name) % 2**32
+        parts = {key: [] for key in evaluated}
+        for draws in patient_draws(self.population.patients, self.options.replicates, seed):
+            for key, one in evaluated.items():
+                parts[key].append(one.average(draws))
+        return {
+            key: {name: np.concatenate([part[name] for part in of]) for name in of[0]} if of else {}
+            for key, of in parts.items()
+        }
+
+    def scores(self, evaluated: Runs, drawn: Draws) -> list[tuple]:
+        """Return the rows of each run and seed, then those of the mean over its seeds."""
+        rows = []
+        for run in dict.fromkeys(run for run, _ in evaluated):
+            own = [key for key in evaluated if key[0] == run]
+            for key in own:
+                values = evaluated[key].average()
+                for metric, at in self.metrics.items():
+                    rows += [
+                        self._row(key, name, metric, values[name][0, at].mean(), drawn[key], at) for name in values
+                    ]
+                single = evaluated[key].single(len(self.options.ious), EACH, SAMPLE)
+                rows += [self._row(key, name, metric, value) for (name, metric), value in single.items()]
+            mean = {name: np.mean([drawn[key][name] for key in own], axis=0) for name in drawn[own[0]]}
+            for metric, at in self.metrics.items():
+                for name in (*evaluated[own[0]].found, MEAN):
+                    value = np.mean([evaluated[key].average()[name][0, at].mean() for key in own])
+                    rows.append(self._row((run, None), name, metric, value, mean, at))
+        return rows
+
+    def _row(
+        self, key: tuple, name: str, metric: str, value: float, drawn: Mapping | None = None, at: Sequence[int] = ()
+    ) -> tuple:
+        low = high = None
+        if drawn:
+            low, high = (
+                100 * float(end[0]) for end in ends(drawn[name][:, at].mean(axis=1)[:, None], self.options.interval)
+            )
+        boxes = sum(len(true.image) for finding, true in self.population.true.items() if name in (finding, MEAN))
+        return (
+            *key, self.reference.name, name, ("m" if name == MEAN and metric.startswith("ap") else "") + metric,
+            100 * float(value), low, high, len(self.population.images), boxes,
+            len(np.unique(self.population.patients)), self.reference.name in self.options.prior_seen, "ours",
+        )  # fmt: skip
+
+    def differences(self, evaluated: Runs, drawn: Draws) -> list[dict]:
+        """Return the rows of every other run against the one of the settings; none if it has no predictions here."""
+        seeds = {run: [key for key in evaluated if key[0] == run] for run in dict.fromkeys(run for run, _ in evaluated)}
+        base = seeds.pop(self.options.against, None)
+        if not base or not self.options.replicates:
+            return []
+        metric, at = next(iter(self.metrics.items()))
+        papers = {run: self._paper(evaluated, own, base, at) for run, own in seeds.items()}
+        rows = []
+        for name in (*self.population.true, MEAN):
+            family = []
+            for run, own in seeds.items():
+                values = [evaluated[key].average()[name][0, at].mean() for key in own]
+                gap = np.mean(values) - np.mean([evaluated[key].average()[name][0, at].mean() for key in base])
+                one, other = (np.mean([drawn[key][name][:, at] for key in of], axis=(0, 2)) for of in (own, base))
+                found = difference(gap, one, other, self.options.interval)
+                family.append(
+                    {"reference": self.reference.name, "run": run, "against": self.options.against, "finding": name,
+                     "metric": ("m" if name == MEAN else "") + metric, "difference": 100 * found.value,
+                     "low": 100 * found.low, "high": 100 * found.high,
+                     "significant": not found.low <= 0 <= found.high, "share_below_zero": found.below}
+                    | papers[run][name]
+                    | {"seeds": min(len(own), len(base)),
+                       "seed_range": f"{100 * min(values):.1f} to {100 * max(values):.1f}"}
+                )  # fmt: skip
+            draws = self.options.replicates
+            two_sided = [2 * min(r["share_below_zero"], 1 - r["share_below_zero"]) for r in family]
+            for row, p in zip(family, holm([(p * draws + 1) / (draws + 1) for p in two_sided]), strict=True):
+                row["holm"] = min(float(p), 1.0)
+            rows += [{column: row.get(column) for column in DIFFERENCES} for row in family]
+        return rows
+
+    def _paper(self, evaluated: Runs, own: list, base: list, at: Sequence[int]) -> dict[str, dict[str, float]]:
+        """Return {finding or mean: p of the paper's test}, on replicates of images of the first seed of each run."""
+        found: dict[str, dict[str, float]] = {name: {} for name in (*self.population.true, MEAN)}
+        groups = dict(zip(KINDS, (np.zeros(len(self.population.images)), strata(self.population)), strict=True))
+        for count in self.options.wilcoxon:
+            for kind, group in groups.items():
+                draws = image_draws(group, count, stable_hash("wilcoxon", self.options.seed, kind) % 2**32)
+                one, other = (evaluated[of[0]].average(draws) for of in (own, base))
+                for name, values in found.items():
+                    pair = (part[name][:, at].mean(axis=1) for part in (one, other))
+                    values[f"paper_p_{kind}_{count}"] = wilcoxon_on_replicates(*pair)
+        return found

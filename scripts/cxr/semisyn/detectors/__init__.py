@@ -1,0 +1,1 @@
+"""The stage semisyn_detectors: detectors trained on real, synthetic and control images."""

@@ -1,0 +1,105 @@
+"""Engine lite of semisyn_detectors: the small anchor-free net of the room detection, trained from random weights."""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from cxr.base.seeds import stable_hash
+from cxr.detection import training
+from cxr.detection.grid import Grid, decode, select
+from cxr.detection.net import Detector
+from cxr.detection.training import Checkpoint, Recipe
+from cxr.semisyn.detectors.pools import Sample, batches
+
+LICENCE = "that of the images it was trained on; lesions of part of them are painted, not real"
+CHOICE = {"floor": 0.001, "iou": 0.5, "most": 100}
+"""How boxes are chosen among all of the net's: lowest confidence, IoU of suppression, boxes an image."""
+
+
+@dataclass(frozen=True)
+class LiteOptions:
+    """Settings of the engine (``semisyn.detectors.lite``) and the number of updates.
+
+    size: side of the net's input, px; widths: its channels; batch: images an update; rate: highest learning rate;
+    warmup: fraction of the updates until it is reached; decay, clip, memory, bfloat16: those of a recipe
+    (:class:`cxr.detection.training.Recipe`); checkpoint_every: updates between two writes of an unfinished training.
+    """
+
+    updates: int
+    size: int
+    widths: tuple[int, ...]
+    batch: int
+    rate: float
+    decay: float
+    warmup: float
+    clip: float
+    memory: float
+    bfloat16: bool
+    checkpoint_every: int
+
+
+def grid_of(classes: Sequence[str], size: int) -> Grid:
+    """Return the grid of a detector of these classes, each with a box of its own."""
+    return Grid(tuple(classes), tuple(range(len(classes))), size)
+
+
+def identity_of(
+    pools: Mapping[str, Sequence[Sample]], shares: Mapping, classes: Sequence[str], options: LiteOptions, seed: int
+) -> str:
+    """Return a digest of all that a training depends on: images, boxes, shares, options, seed."""
+    told = hashlib.blake2b(digest_size=16)
+    told.update(json.dumps([shares, list(classes), asdict(options), seed], sort_keys=True).encode())
+    for name in sorted(shares):
+        for one in pools[name]:
+            told.update(f"{name} {one.image_id} {one.boxes} {one.known}".encode())
+            told.update(one.image.tobytes())
+    return told.hexdigest()
+
+
+def train(
+    pools: Mapping[str, Sequence[Sample]],
+    shares: Mapping[str, tuple[float, float]],
+    classes: Sequence[str],
+    options: LiteOptions,
+    seed: int,
+    unfinished: Path | None = None,
+    tell: Callable[[int, float], None] = lambda update, loss: None,
+) -> Detector:
+    """Train a detector on batches mixed from the pools; runs of one seed begin with the same weights.
+
+    ``shares``: {pool: its share of a batch at the beginning and at the end}; a pool without images gets none.
+    ``unfinished``: file of the interrupted training, which is resumed if nothing that it depends on has changed.
+    Raises ValueError if no pool has an image.
+    """
+    shares = {name: tuple(map(float, share)) for name, share in shares.items() if pools.get(name) and any(share)}
+    if not shares:
+        raise ValueError("no pool with a share has an image")
+    grid = grid_of(classes, options.size)
+    torch.manual_seed(stable_hash("weights", seed) % 2**32)
+    net = Detector(grid, tuple(options.widths)).to(memory_format=torch.channels_last)
+    recipe = Recipe(
+        options.updates, options.rate, options.decay, options.warmup, options.clip, options.memory,
+        importance=(1.0,) * len(classes), bfloat16=options.bfloat16,
+    )  # fmt: skip
+    draw = batches(pools, shares, grid, size=options.batch, updates=options.updates, seed=seed)
+    kept = None
+    if unfinished is not None:
+        identity = identity_of(pools, shares, classes, options, seed)
+        kept = Checkpoint(unfinished, options.checkpoint_every, identity)
+    return training.fit(net, draw, recipe, seed, tell, kept)
+
+
+@torch.no_grad()
+def predict(net: Detector, image: np.ndarray, side: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return boxes (N, 4), confidences (N,) and class indices (N,) of an image uint8 (size, size), best first.
+
+    The boxes are in pixels of a square frame of ``side`` px.
+    """
+    logit, distance = net(torch.from_numpy(image.astype(np.float32) / 255)[None, None])
+    confidence = torch.sigmoid(logit[0].double()).numpy()
+    return select(decode(distance[0].numpy(), net.grid.groups, side), confidence, **CHOICE)

@@ -1,0 +1,114 @@
+"""Pools of training images, and the batches that are mixed from them.
+
+Runs that are compared share every draw: which image of a pool a place of a batch takes, and how it is moved, are
+functions of the seed, the update and the place. The pools ``synthetic``, ``unedited`` and ``shuffled`` list the same
+jobs in the same order, so a place that shows an edited image in one run shows its unedited source in the control.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+
+from cxr.base.seeds import stable_hash
+from cxr.detection.augmentation import moved
+from cxr.detection.grid import Grid
+from cxr.detection.training import Batch
+
+POOLS = ("real", "synthetic", "shuffled", "unedited")
+"""In the order in which they share the places of a batch."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A training image uint8 (size, size), and its boxes, each (class index, x1, y1, x2, y2) in cells of the grid.
+
+    known: class indices of which the image's labels give every box; the others do not enter its loss. image_id,
+    subject_id: whose it is.
+    """
+
+    image: np.ndarray
+    boxes: tuple[tuple, ...]
+    known: tuple[int, ...]
+    image_id: str
+    subject_id: str
+
+
+def sample_of(
+    frame: np.ndarray,
+    boxes: np.ndarray,
+    classes: Sequence[int],
+    known: Sequence[int],
+    grid: Grid,
+    whose: tuple[str, str],
+) -> Sample:
+    """Return a sample of a square frame uint8 (H, H) with boxes (N, 4) in its pixels and their classes (N,).
+
+    ``whose``: image_id and subject_id.
+    """
+    small = cv2.resize(frame, (grid.size, grid.size), interpolation=cv2.INTER_AREA)
+    scaled = np.asarray(boxes, np.float64).reshape(-1, 4) * (grid.cells / frame.shape[0])
+    held = tuple((int(kind), *map(float, box)) for kind, box in zip(classes, scaled, strict=True))
+    return Sample(small, held, tuple(known), *whose)
+
+
+def shuffled(samples: Sequence[Sample], seed: int) -> list[Sample]:
+    """Return the samples, each with the boxes of another: the control that tells boxes from pictures.
+
+    Boxes go round one cycle in an order drawn by the seed, so that no sample keeps its own, unless it is the only one.
+    """
+    order = sorted(range(len(samples)), key=lambda place: stable_hash("shuffled", seed, samples[place].image_id))
+    donors = dict(zip(order, order[1:] + order[:1], strict=True))
+    return [
+        Sample(own.image, samples[donors[place]].boxes, own.known, own.image_id, own.subject_id)
+        for place, own in enumerate(samples)
+    ]
+
+
+def thinned(samples: Sequence[Sample], most: int, seed: int) -> list[Sample]:
+    """Return the images of the first patients of an order drawn by the seed, so many that ``most`` images are reached.
+
+    The images of a patient stay together; of the last one only so many are taken as are needed. A smaller ``most``
+    gives a part of a larger one's images.
+    """
+    ranked = sorted(samples, key=lambda one: (stable_hash("thinned", seed, one.subject_id), one.image_id))
+    return ranked[:most]
+
+
+def shares_at(shares: Mapping[str, tuple[float, float]], progress: float) -> dict[str, float]:
+    """Return each pool's share of a batch, summing to 1, when ``progress`` (0 to 1) of the updates are made.
+
+    ``shares``: {pool: (at the beginning, at the end)}; between them it changes linearly.
+    """
+    now = {name: first + (last - first) * progress for name, (first, last) in shares.items()}
+    total = sum(now.values())
+    return {name: value / total for name, value in now.items()}
+
+
+def batches(
+    pools: Mapping[str, Sequence[Sample]],
+    shares: Mapping[str, tuple[float, float]],
+    grid: Grid,
+    *,
+    size: int,
+    updates: int,
+    seed: int,
+) -> Callable[[np.random.Generator, int], Batch]:
+    """Return what draws a batch of ``size`` images for each update; it takes nothing from the generator it is given."""
+
+    def draw(_: np.random.Generator, update: int) -> Batch:
+        now = shares_at(shares, update / max(updates - 1, 1))
+        names = [name for name in POOLS if now.get(name)]
+        edges = np.cumsum([now[name] for name in names])
+        chosen, shown = [], []
+        for place in range(size):
+            random = np.random.default_rng(stable_hash("batch", seed, update, place))
+            of, which = random.random(2)
+            pool = pools[names[min(int(np.searchsorted(edges, of, side="right")), len(names) - 1)]]
+            chosen.append(pool[int(which * len(pool))])
+            shown.append(moved(chosen[-1].image, chosen[-1].boxes, grid.cells, random))
+        images, boxes = zip(*shown, strict=True)
+        return Batch(list(images), list(boxes), [list(one.known) for one in chosen])
+
+    return draw

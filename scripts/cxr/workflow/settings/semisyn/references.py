@@ -1,0 +1,33 @@
+"""Settings of the references: people's boxes that priors are fitted on, and detectors trained and scored."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from cxr.annotations.formats import FORMATS, described
+from cxr.base.vocabulary import FINDINGS
+from cxr.workflow.settings.base import Section, key
+
+ReferenceName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
+
+
+class Reference(Section):
+    """A file of people's boxes."""
+
+    format: Literal[FORMATS] = key("coco", f"{described()}.")
+    path: str = key("", "Path of the file; for mimic_ils, of the folder.")
+    role: Literal["train", "val", "test"] = key(
+        "test", "What it is used for. No patient may be in references of two roles."
+    )
+    classes: dict[str, Literal[tuple(FINDINGS)]] = key(
+        dict,
+        "{label: finding}, before the format's own labels and the names of the findings. Boxes of other labels are "
+        "left out and counted.",
+    )
+    image_id: str = key(
+        "{stem}", "image_id of an image: {name} is the name in the file, {stem} the name without extension."
+    )
+    patients: str = key(
+        "",
+        "CSV or Parquet with image_id and subject_id, of images that are not the cohort's; without: one patient each.",
+    )
