@@ -61,4 +61,5 @@ def absorb(image: np.ndarray, density: np.ndarray, curve: str, white: float, fla
     weight = np.abs(density) / max(float(np.abs(density).max(initial=0.0)), 1e-6)
     base = cv2.GaussianBlur(image, (0, 0), BASE)
     faded = weight * (flat * (cv2.GaussianBlur(image, (0, 0), GRAIN) - base) + lost * vessels(image))
-    return np.clip(brighten(base, density, curve, white) + (image - base) - faded, 0, 1).astype(np.float32)
+    new = np.clip(brighten(base, density, curve, white) + (image - base) - faded, 0, 1)
+    return np.where(density == 0, image, new).astype(np.float32)

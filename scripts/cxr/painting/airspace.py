@@ -131,8 +131,8 @@ def paint(film: Film, asked: Asked, random: np.random.Generator) -> Painted:
         if window.empty:
             continue
         density, told = density_of(window, asked, random)
-        density *= window.fading(asked.ranges.get("fade", 0.12))
-        fissure = minor_fissure(film, window, asked.words.lower()) if "fissure" in asked.ranges else None
+        density *= window.fading(asked.ranges["fade"])
+        fissure = minor_fissure(film, window, asked.words.lower()) if asked.ranges.get("fissure") else None
         if fissure is not None:
             density *= fissure
         least = _least(film, window, density, asked, white)

@@ -159,7 +159,7 @@ class Window:
         ends. A side of the box that lies outside the lung is left as it is.
         """
         outside = cv2.distanceTransform((~self.lung).astype(np.uint8), cv2.DIST_L2, 5)
-        rim = np.clip(1 - outside / (RIM + 1), 0, 1)
+        rim = np.where(outside <= RIM, 1 - outside / (RIM + 1), 0)
         return (rim * self.fading_box(soft) * self.behind()).astype(np.float32)
 
     def fading_box(self, soft: float = 0.12) -> np.ndarray:
@@ -175,6 +175,7 @@ class Window:
         reached = np.maximum.accumulate(lung, axis=1)
         beyond = np.where(lung.any(axis=1)[:, None], ~reached, False)
         beyond = beyond if self.lateral > 0 else beyond[:, ::-1]
+        beyond = beyond & ~np.logical_or.accumulate(self.lung, axis=0)  # under the lung is the diaphragm
         if not beyond.any():
             return np.ones(self.shape, np.float32)
         return np.clip(cv2.distanceTransform((~beyond).astype(np.uint8), cv2.DIST_L2, 5) / MEDIAL, 0, 1).astype(

@@ -13,6 +13,7 @@ from cxr.workflow.settings.semisyn.configs import (
     EditingConfig,
     EditingGrid,
 )
+from cxr.workflow.settings.semisyn.editing_lite import Lite
 
 
 def _named() -> dict[str, EditingConfig]:
@@ -53,7 +54,7 @@ class Editing(Section):
     )
     max_leak: Share = key(0.5, "Largest share of the squared change outside of the boxes; a job with more is excluded.")
     visible: float = key(4.0, "Change from which a pixel counts as changed.", unit="grey levels", gt=0, le=255)
-
+    lite: Lite = key(Lite, "Settings of the engine lite.")
     radedit: RadEdit = key(RadEdit, "Settings of the engine radedit.", source=AUTHORS)
     diffusion: Diffusion = key(Diffusion, "Settings of the engine diffusion.", source=AUTHORS)
 

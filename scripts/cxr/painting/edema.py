@@ -1,0 +1,104 @@
+"""Pulmonary edema: haze about the hila that spares the periphery, cuffed bronchi, septal lines, widened vessels."""
+
+import cv2
+import numpy as np
+
+from cxr.painting.absorb import absorb, vessels, water
+from cxr.painting.airspace import EDGE, envelope, reticular
+from cxr.painting.film import Asked, Film, Painted, Window
+from cxr.painting.lesions import noise
+
+HILUM = (0.22, 0.48)
+"""Where the hilum lies in the lung's box: from the medial edge, from the top."""
+
+
+def lung_grid(film: Film, window: Window, side: str) -> tuple[np.ndarray, np.ndarray, tuple[int, int, int, int]]:
+    """Return (from the medial edge, from the top), float32 (h, w), 0..1 of the lung's box, and that box (frame px)."""
+    lung = film.lung(side)
+    rows, columns = np.flatnonzero(lung.any(axis=1)), np.flatnonzero(lung.any(axis=0))
+    x1, x2, y1, y2 = columns[0], columns[-1] + 1, rows[0], rows[-1] + 1
+    y, x = np.mgrid[window.rows, window.columns].astype(np.float32) + 0.5
+    u = (x - x1) / (x2 - x1) if side == "left" else (x2 - x) / (x2 - x1)
+    return u, (y - y1) / (y2 - y1), (x1, y1, x2, y2)
+
+
+def haze(u: np.ndarray, v: np.ndarray, window: Window, reach: float, base: float, random: np.random.Generator):
+    """Return the cloud about the hilum with a share of even haze that grows to the base, float32 (h, w) in 0..1."""
+    bat = np.exp(-(((u - HILUM[0]) / reach) ** 2) - ((v - HILUM[1]) / (0.75 * reach)) ** 2)
+    fluffy = np.clip(1 + 0.28 * noise(window.shape, max(6.0, window.reach / 5), random, 3), 0.4, 1.6)
+    even = base * (0.7 + 0.6 * np.clip(v, 0, 1))
+    return (even + (1 - base) * bat * fluffy).astype(np.float32)
+
+
+def septal_lines(film: Film, window: Window, side: str, number: int, random: np.random.Generator) -> np.ndarray:
+    """Return short lines that run from the lateral pleura of the lower lung inwards, float32 (h, w), 1 on a line."""
+    canvas = np.zeros(window.shape, np.uint8)
+    _x1, y1, _x2, y2 = window.box
+    for _ in range(number):
+        row = int(y1 + (y2 - y1) * random.uniform(0.45, 0.95))
+        at = np.flatnonzero((window.lung & window.inside)[min(row, window.shape[0] - 1)])
+        if not len(at):
+            continue
+        wall = at[-1] if window.lateral > 0 else at[0]
+        start = wall - window.lateral * random.uniform(2, 5)
+        length, slope = random.uniform(8, 15), random.normal(0, 0.12)
+        ends = np.array([[start, row], [start - window.lateral * length, row + slope * length]])
+        cv2.polylines(canvas, [np.round(ends * 16).astype(np.int32)], False, 255, 1, cv2.LINE_AA, 4)
+    return cv2.GaussianBlur(canvas.astype(np.float32) / 255, (0, 0), 0.6)
+
+
+def cuffs(
+    window: Window, u: np.ndarray, v: np.ndarray, number: int, size: tuple, random: np.random.Generator
+) -> np.ndarray:
+    """Return thickened bronchi seen on end: bright rings with dark middles near the hilum, float32 (h, w)."""
+    ring = np.zeros(window.shape, np.uint8)
+    hole = np.zeros(window.shape, np.uint8)
+    near = window.lung & window.inside & (np.hypot((u - HILUM[0] - 0.12) / 0.2, (v - HILUM[1]) / 0.18) < 1)
+    ys, xs = np.nonzero(near)
+    for _ in range(number if len(ys) else 0):
+        pick = int(random.integers(len(ys)))
+        wide = random.uniform(*size) / 2
+        axes = 2 * wide, 2 * wide * random.uniform(0.75, 1.0)
+        middle, turn = (float(xs[pick]), float(ys[pick])), float(random.uniform(0, 180))
+        cv2.ellipse(ring, (middle, axes, turn), 255, 1, cv2.LINE_AA)
+        cv2.circle(hole, (int(xs[pick]), int(ys[pick])), max(1, round(wide - 1.5)), 255, -1, cv2.LINE_AA)
+    ring, hole = (cv2.GaussianBlur(part.astype(np.float32) / 255, (0, 0), 0.7) for part in (ring, hole))
+    return ring - 0.2 * hole
+
+
+def widened(image: np.ndarray) -> np.ndarray:
+    """Return what thicker vessels add to a film float32 (H, W): each vessel grown by a pixel on every side, blurred."""
+    bright = np.clip(vessels(image), 0, None)
+    grown = cv2.dilate(bright, cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (5, 5)))
+    return cv2.GaussianBlur(grown, (0, 0), 1.0) - bright
+
+
+def paint(film: Film, asked: Asked, random: np.random.Generator) -> Painted:
+    """Paint edema into each place."""
+    total, added = np.zeros(film.image.shape, np.float32), np.zeros(film.image.shape, np.float32)
+    lesion, drawn = np.zeros(film.image.shape, bool), []
+    lines_only, cuffed = asked.says("interstitial"), asked.says("cuffing", "peribronchial")
+    delta, reach = asked.draw("delta", random), asked.draw("reach", random)
+    flat, lost = asked.draw("flat", random), asked.draw("lost", random)
+    thick = widened(film.image)
+    for place in asked.places:
+        window = Window(film, place)
+        if window.empty:
+            continue
+        u, v, _ = lung_grid(film, window, place.side)
+        fade = window.fading() * envelope(window, 0.8, 3.0, 0.06, random)
+        cloud = haze(u, v, window, reach, asked.draw("base", random), random)
+        if lines_only:
+            cloud *= np.clip(1 + 0.35 * reticular(window.shape, 12.0, random), 0, None)
+        lines, rings = asked.count("lines", random), asked.count("cuffs", random) * (2 if cuffed else 1)
+        at = window.rows, window.columns
+        total[at] = np.maximum(total[at], delta * (0.7 if lines_only else 1.0) * fade * cloud)
+        marks = 0.7 * septal_lines(film, window, place.side, lines, random)
+        marks += cuffs(window, u, v, rings, asked.ranges["cuff_size"], random)
+        added[at] += (fade > 0.05) * (0.2 * delta * marks + 0.5 * np.clip(fade * cloud, 0, 1) * thick[at])
+        shown = fade * cloud
+        lesion[at] |= (shown >= EDGE * np.quantile(shown[window.lung & window.inside], 0.98)) & window.inside
+        drawn.append({"lines": lines, "cuffs": rings, "side": place.side})
+    new = absorb(film.image, np.clip(total, 0, 0.85), asked.curve, water(film.image, film.heart), flat, lost)
+    told = {"delta": delta, "reach": reach, "flat": flat, "lost": lost, "parts": drawn}
+    return Painted(np.clip(new + added, 0, 1).astype(np.float32), lesion & (total > 0), told)

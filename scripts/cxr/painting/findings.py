@@ -1,0 +1,50 @@
+"""Painters by name, and where each may change a film. A finding of ``semisyn.findings_file`` names one of them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+
+from cxr.geometry.boxes import bounds, clip_boxes
+from cxr.painting import airspace, atelectasis, cardiomegaly, edema, effusion, pneumothorax
+from cxr.painting.film import RIM, Asked, Film, Painted
+
+LUNG, BOX, THORAX = "lung", "box", "thorax"
+
+
+@dataclass(frozen=True)
+class Painter:
+    """``paint`` a film; ``region``: where it may change: the box inside the lung and its rim, the whole box, or all
+    rows of the thorax."""
+
+    paint: Callable[[Film, Asked, np.random.Generator], Painted]
+    region: str = LUNG
+
+
+PAINTERS = {
+    "opacity": Painter(airspace.paint),
+    "consolidation": Painter(airspace.paint),
+    "nodule": Painter(airspace.paint),
+    "edema": Painter(edema.paint),
+    "atelectasis": Painter(atelectasis.paint, BOX),
+    "effusion": Painter(effusion.paint, BOX),
+    "pneumothorax": Painter(pneumothorax.paint),
+    "cardiomegaly": Painter(cardiomegaly.paint, THORAX),
+}
+
+
+def region_of(painter: str, film: Film, asked: Asked) -> np.ndarray:
+    """Return where a painter may change the film, bool (H, W); outside of it the painted film is the source."""
+    shape, region = film.image.shape, PAINTERS[painter].region
+    found = np.zeros(shape, bool)
+    if region == THORAX:
+        found[:, bounds(film.right)[0] : bounds(film.left)[2]] = True
+        return found
+    for place in asked.places:
+        x1, y1, x2, y2 = clip_boxes(np.array(place.box), *shape)[0]
+        near = cv2.distanceTransform((~film.lung(place.side)).astype(np.uint8), cv2.DIST_L2, 5) <= RIM
+        found[y1:y2, x1:x2] |= region == BOX
+        if region == LUNG:
+            found[y1:y2, x1:x2] |= near[y1:y2, x1:x2]
+    return found

@@ -1,0 +1,67 @@
+"""The embedded editor: findings painted into real films on the CPU, one painter a finding (cxr.painting).
+
+What is drawn of a finding depends on the job's seed and prompt alone. The heart's ratio is measured on the painted film
+by the embedded organ net, so that the warp can be corrected.
+"""
+
+from functools import partial
+
+import numpy as np
+
+from cxr.base.engines import Setup
+from cxr.base.errors import UserError
+from cxr.base.paths import RESOURCES
+from cxr.base.vocabulary import HEART, LUNGS
+from cxr.metrics.edits import heart_share
+from cxr.nets.map_net import MapNet
+from cxr.painting.film import Asked, Film, Place
+from cxr.painting.findings import PAINTERS, region_of
+from cxr.semisyn.editing.engine import Edited, Job
+from cxr.semisyn.findings.catalogue import read_catalogue
+
+RESOURCE_FILES = ("organs/lite.onnx", "semisyn/priors.yaml", "semisyn/prompts.yaml")
+
+
+class LiteEditor:
+    """Paints findings. ``painters``: {finding: name of its painter}; ``own``: the settings of the engine."""
+
+    def __init__(self, painters: dict[str, str], own: dict):
+        self._painters, self._own = painters, own
+        self._net = MapNet(RESOURCES / RESOURCE_FILES[0])
+
+    def edit(self, image: np.ndarray, organs: dict[str, np.ndarray], job: Job) -> Edited:
+        """See :class:`cxr.semisyn.editing.engine.EditingEngine`."""
+        painter = self._painters[job.finding]
+        masks = [organs[name] for name in (*LUNGS, HEART)]
+        film = Film(image.astype(np.float32) / 255, *masks, fissure=tuple(self._own["fissure"]))
+        places = [Place(tuple(box), side) for box, side in zip(job.boxes, job.sides, strict=True) if side]
+        asked = Asked(
+            places=tuple(places),
+            words=job.prompt,
+            ratio=job.ratio,
+            ranges=self._own[painter],
+            curve=self._own["curve"],
+            measure=partial(_ratio, self._net),
+        )
+        painted = PAINTERS[painter].paint(film, asked, np.random.default_rng(job.seed))
+        return Edited(painted.image * 255, painted.lesion, region_of(painter, film, asked), painted.drawn)
+
+
+def _ratio(net: MapNet, image: np.ndarray) -> float:
+    """Return the cardiothoracic ratio of a film float32 (H, W) in 0..1."""
+    found = net.masks(np.rint(np.clip(image, 0, 1) * 255).astype(np.uint8))
+    masks = dict(zip(net.labels, found, strict=True))
+    return heart_share(masks[HEART], *(masks[name] for name in LUNGS))
+
+
+def load(options: object, setup: Setup, prompts: frozenset[str] = frozenset()) -> LiteEditor:
+    """Load the engine. Raises UserError for a finding whose painter does not exist."""
+    catalogue = read_catalogue(options.findings_file)
+    painters = {name: catalogue.findings[name].painter for name in options.findings}
+    for finding, painter in painters.items():
+        if painter not in PAINTERS:
+            raise UserError(
+                f"semisyn.findings_file gives {finding!r} the painter {painter!r}, which does not exist: "
+                f"choose one of {', '.join(PAINTERS)}"
+            )
+    return LiteEditor(painters, setup.own)
