@@ -25,7 +25,8 @@ CONTRADICTED = ("Normal", "No Lung Opacity / Not Normal")
 """RSNA classes beside which a box of the NIH set is no sure lesion."""
 NORMAL = ("", "Normal")
 """RSNA classes that do not speak against "No Finding"."""
-HERE = Path(__file__).resolve().parent
+NOT_HEALTHY = RESOURCES / "boxes" / "not_healthy.csv"
+"""Films called "No Finding" that somebody who looked found not healthy: one list for the detector and this net."""
 FOLDS = 3
 MAX_RATIO, MIN_SOLIDITY = 1.9, 0.85  # organ masks beyond these are wrong, and a window around them would be too
 TRUTH_LUNGS = ("lung_right", "lung_left")
@@ -89,9 +90,10 @@ def _rows(name: str) -> list[dict]:
 
 
 @cache
-def _left_out() -> frozenset[str]:
-    with open(HERE / "left_out.csv", encoding="utf-8", newline="") as file:
-        return frozenset(row["image"] for row in csv.DictReader(file))
+def _not_healthy() -> dict[str, bool]:
+    """Return {film: whether the nets learnt from it as a healthy one, before it was listed}."""
+    with open(NOT_HEALTHY, encoding="utf-8", newline="") as file:
+        return {row["image"]: row["anomaly net"] == "learnt from" for row in csv.DictReader(file)}
 
 
 @cache
@@ -100,21 +102,21 @@ def chosen() -> dict[str, list[dict]]:
 
     ``boxed``: NIH films with boxes that RSNA does not contradict; ``masked``: COVID films with radiologists' outlines
     of ground glass or consolidation; ``healthy``: NIH films without finding that RSNA does not contradict, of patients
-    none of whose films has a box, without those of left_out.csv; ``labelled``: films of which text mining or a note
-    tells that the patient has an opacity, not where.
+    none of whose films has a box, without those of :data:`NOT_HEALTHY`; ``doubtful``: those of that list that the nets
+    learnt from as healthy films, measured by no score; ``labelled``: films of which text mining or a note tells that
+    the patient has an opacity, not where.
     """
     nih, covid = _rows("nih") + _rows("nih_more"), _rows("covid") + _rows("covid_more")
     sick = {row["patient"] for row in nih if _boxes(row)}
     free = [row for row in nih if row["patient"] not in sick]
     masked = [row for row in covid if any(name in json.loads(row.get("masks") or "{}") for name in LESION_MASKS)]
+    unfound = [row for row in free if row["nih_labels"] == "No Finding" and row["rsna_class"] in NORMAL]
+    listed = {row["image"]: _not_healthy().get(Path(row["image"]).stem) for row in unfound}
     found = {
         "boxed": [row for row in nih if _boxes(row) and row["rsna_class"] not in CONTRADICTED],
         "masked": masked,
-        "healthy": [
-            row
-            for row in free
-            if row["nih_labels"] == "No Finding" and row["rsna_class"] in NORMAL and row["image"] not in _left_out()
-        ],
+        "healthy": [row for row in unfound if listed[row["image"]] is None],
+        "doubtful": [row for row in unfound if listed[row["image"]]],
         "labelled": [row for row in free if row["nih_labels"] != "No Finding" and row["rsna_class"] not in CONTRADICTED]
         + [row for row in covid if row not in masked and row["finding"] not in ("No Finding", "todo")],
     }
@@ -128,11 +130,13 @@ def _shuffled(patient: str) -> str:
 def folds() -> dict[str, int]:
     """Return the fold of every patient, as folds.csv lists them.
 
-    By rule: in each set the patients of no earlier set, in the order of the SHA-256 of their names, take turns. A test
-    compares the rule with the list.
+    By rule: in each set the patients of no earlier set, in the order of the SHA-256 of their names, take turns; healthy
+    and doubtful films are one set. A test compares the rule with the list.
     """
     found: dict[str, int] = {}
-    for rows in chosen().values():
+    sets = dict(chosen())
+    sets["healthy"] = sets["healthy"] + sets.pop("doubtful")
+    for rows in sets.values():
         new = sorted({row["patient"] for row in rows} - set(found), key=_shuffled)
         found |= {patient: turn % FOLDS for turn, patient in enumerate(new)}
     return found
@@ -173,6 +177,12 @@ def masked() -> list[Film]:
 def healthy() -> list[Film]:
     """Return the NIH films without finding whose lungs the organ net outlines plausibly."""
     return [film for film in map(_film, chosen()["healthy"]) if plausible(film.organs)]
+
+
+def called_healthy() -> list[Film]:
+    """Return the films that the nets learn from as healthy: those above and the doubtful ones, sorted by name."""
+    rows = sorted(chosen()["healthy"] + chosen()["doubtful"], key=lambda row: row["image"])
+    return [film for film in map(_film, rows) if plausible(film.organs)]
 
 
 def labelled() -> list[Film]:

@@ -5,7 +5,7 @@ hold at least ``NAMED`` of it, by the zones of the original image. Boxes come fr
 lite anatomy engine on the edited image, the conditions and thresholds are the pipeline's own defaults.
 """
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import cache
 from typing import NamedTuple
 
@@ -49,7 +49,7 @@ def _engines() -> tuple:
     thresholds = own.thresholds.sets["default"].model_dump()
     return (
         anatomy.load(_options(AnatomyOptions, own.anatomy)),
-        boxes.load(_options(BoxesOptions, own.boxes)),
+        boxes.load(replace(_options(BoxesOptions, own.boxes), own=own.boxes.lite.model_dump())),
         tuple(own.boxes.excluded_classes),
         _options(Rules, own.masks, own.dataset),
         ThresholdSet.of(thresholds),

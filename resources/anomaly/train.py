@@ -40,7 +40,7 @@ REAL_STEPS, REAL_RATE, REAL_BATCH = 400, 1e-3, (6, 2, 5)
 REAL_WEIGHT = 1.5
 PHANTOMS, PHANTOM_SHARE, PHANTOM_SEED = 240, 0.35, 1000
 VISIBLE = 0.05  # share of the picture's range from which an excess counts as a lesion
-FULL, POWER, GAIN = 0.6, 1.5, 4.0
+FULL, POWER, GAIN = 0.6, 1.5, 3.8
 SETS = ("boxed", "masked", "healthy")
 
 
@@ -53,7 +53,7 @@ def pools(fold: int | None) -> tuple[list, list, list]:
     """Return the chests to learn from, none of a patient of ``fold``: healthy films, marked ones, synthetic ones."""
     from examples import stored
 
-    healthy = [film for film in films.healthy() if film.fold != fold]
+    healthy = [film for film in films.called_healthy() if film.fold != fold]
     marked = [film for film in films.boxed() + films.masked() if film.fold != fold]
     synthetic = []
     for index in range(PHANTOMS):

@@ -30,6 +30,12 @@ SIGMA = 1.2
 """Blur of the input in its pixels: the net was trained on painted lesions and must not detect brush strokes."""
 PERCENTILES = (1.0, 99.0)
 """Percentiles of the grey levels in the lungs' hull that span the net's unit."""
+SUREST = 0.06
+"""Share of the lungs, where the most is found, that tells how much a film shows on the whole."""
+QUIET, LOUD = 34.0, 42.0
+"""Mean grey levels found there: at QUIET or less a film shows no more than healthy ones do, at LOUD or more a lesion."""
+DAMPED = 0.6
+"""Factor of what is found in a quiet film: it stays below the paper's threshold, and its order is kept."""
 
 
 class View(NamedTuple):
@@ -83,6 +89,20 @@ def view(picture: np.ndarray, lungs: np.ndarray) -> View:
     return View(scaled, lungs.astype(np.float32), span)
 
 
+def loudness(excess: np.ndarray, lungs: np.ndarray) -> float:
+    """Return the factor of what is found in a film, ``DAMPED`` to 1.
+
+    ``excess`` float32 (h, w) in grey levels, ``lungs`` float32 (2, H, W), at least as large. A lesion is seldom faint
+    everywhere, but what a net finds in healthy lungs is.
+    """
+    inside = cv2.resize(lungs.max(axis=0), excess.shape[::-1], interpolation=cv2.INTER_AREA) > 0.5
+    values = np.sort(excess[inside])
+    if not values.size:
+        return DAMPED
+    most = float(values[-max(1, int(SUREST * values.size)) :].mean())
+    return DAMPED + (1 - DAMPED) * min(max((most - QUIET) / (LOUD - QUIET), 0.0), 1.0)
+
+
 class LiteEditor:
     """Removes what the net finds too bright in the lungs."""
 
@@ -99,7 +119,8 @@ class LiteEditor:
         seen = view(*cut(image, lungs, affine))
         suspicion, excess = onnx.run(self.path, image=seen.image[None, None], lungs=seen.lungs[None])
         coarse = affine * np.array([SIDE / suspicion.shape[3], SIDE / suspicion.shape[2], 1.0])
-        maps = suspicion[0, 0], excess[0, 0] * np.float32(seen.span)
+        levels = excess[0, 0] * np.float32(seen.span)
+        maps = suspicion[0, 0], levels * np.float32(loudness(levels, seen.lungs))
         return tuple(to_original(one, coarse, image.shape, nearest=False) for one in maps)
 
     def edit(self, image: np.ndarray, organs: dict[str, np.ndarray]) -> np.ndarray:

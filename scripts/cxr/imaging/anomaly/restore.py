@@ -1,9 +1,10 @@
 """Remove a lesion from an image, given its probability and the grey levels that it adds at each pixel.
 
-Absorption is multiplicative, so the edit scales each pixel's distance to white. The same factor restores the contrast
-of ribs and vessels under the lesion. It is computed on a low-pass image, so finer structures keep their position. No
-pixel becomes darker than the healthy parts of the same lungs: a stronger edit approaches that level and never passes
-it. The edit fades towards the outline of lungs and heart. One rule treats both lungs.
+The picture is split into a low-pass base and the detail on it: ribs, vessels, texture. What a lesion adds comes off the
+base alone. Absorption is multiplicative, so the detail gets the factor by which the base's distance to white grew, and
+keeps its position. The base approaches the usual brightness of the healthy parts of the same lungs. It passes that only
+by as much as the paper's threshold of the map asks: a lesion of little contrast would have no map otherwise. The edit
+fades towards the outline of lungs and heart. One rule treats both lungs.
 """
 
 import cv2
@@ -18,14 +19,18 @@ UNSUSPICIOUS = 0.3
 LEAST = 0.1
 """Share of the lungs that counts as healthy at least: the least suspicious ones."""
 DARKEST = 0.5
-"""Percentile of the healthy parts' pixels that is the darkest a place may become."""
+"""Percentile of the healthy parts' pixels that counts as their darkest."""
+ROOM = 48.0
+"""Grey levels that may come off anywhere, also where a lesion is no brighter than the healthy parts."""
+SHARP = 3.0
+"""Exponent of the soft minimum of what is to come off and what may: the larger, the closer to the hard one."""
 BLACK = 4.0
 """Darkest grey level that an edit may make: a lung holds tissue, only the air beside the patient is black."""
 WHITE = 255.0
 THIN = 10.0
 """Least distance to white that is divided by, in grey levels."""
 STEEP = 3.0
-"""Most by which a fine structure is brought out."""
+"""Most by which detail is brought out."""
 
 
 def low_pass(image: np.ndarray, region: np.ndarray) -> np.ndarray:
@@ -59,6 +64,11 @@ def healthy_parts(lungs: np.ndarray, suspicion: np.ndarray) -> np.ndarray:
     return lungs & (suspicion <= np.quantile(suspicion[lungs], LEAST))
 
 
+def soft_minimum(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Return a smooth lower bound of two float32 arrays, >= 0 and > 0, that is close to the smaller one."""
+    return second * (1 + (second / np.maximum(first, 1e-6)) ** SHARP) ** (-1 / SHARP)
+
+
 def restored(
     image: np.ndarray, region: np.ndarray, lungs: np.ndarray, suspicion: np.ndarray, excess: np.ndarray
 ) -> np.ndarray:
@@ -71,11 +81,14 @@ def restored(
     x, y, width, height = cv2.boundingRect(region.astype(np.uint8))
     place = slice(y, y + height), slice(x, x + width)
     grey, lungs, suspicion = image[place].astype(np.float32), lungs[place], suspicion[place]
-    low = low_pass(grey, region[place])
-    darkest = np.float32(max(np.percentile(grey[healthy_parts(lungs, suspicion)], DARKEST), BLACK))
-    room = np.maximum(low - darkest, 1e-3)
-    off = room * (1 - np.exp(-excess[place] / room)) * fade(region[place])
-    structure = np.clip((WHITE - grey) / np.maximum(WHITE - low, THIN), 0, STEEP)
+    base = low_pass(grey, region[place])
+    healthy = healthy_parts(lungs, suspicion)
+    room = np.maximum(base - np.median(base[healthy]), ROOM)
+    room = np.maximum(np.minimum(room, base - BLACK), 1e-3)
+    off = soft_minimum(excess[place], room) * fade(region[place])
+    factor = np.minimum((WHITE - base + off) / np.maximum(WHITE - base, THIN), STEEP)
+    darkest = max(np.float32(np.percentile(grey[healthy], DARKEST)) - ROOM, BLACK)
+    edited = np.maximum(base - off + factor * (grey - base), darkest)
     result = image.astype(np.float32)
-    result[place] = np.maximum(grey - off * structure, np.minimum(grey, darkest))
+    result[place] = np.minimum(edited, grey)
     return result
