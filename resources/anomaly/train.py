@@ -40,7 +40,7 @@ REAL_STEPS, REAL_RATE, REAL_BATCH = 400, 1e-3, (6, 2, 5)
 REAL_WEIGHT = 1.5
 PHANTOMS, PHANTOM_SHARE, PHANTOM_SEED = 240, 0.35, 1000
 VISIBLE = 0.05  # share of the picture's range from which an excess counts as a lesion
-FULL, POWER, GAIN = 0.6, 1.5, 3.8
+FULL, POWER, GAIN = 0.6, 1.5, 5.0
 SETS = ("boxed", "masked", "healthy")
 
 

@@ -20,7 +20,7 @@ from cxr.base.tables import read_table
 from cxr.base.vocabulary import HEART, LUNGS
 from cxr.imaging.anomaly import engine, lite, map_anomalies
 from cxr.imaging.anomaly.compose import BadMap, compose, edit_region
-from cxr.imaging.anomaly.restore import BLACK, DARKEST, ROOM, fade, healthy_parts, low_pass, restored, soft_minimum
+from cxr.imaging.anomaly.restore import BLACK, ROOM, fade, healthy_parts, limited, low_pass, restored
 from cxr.workflow.code_digest import RESOURCES
 from simple_chests import ellipse, simple_chest, write_inputs
 
@@ -204,10 +204,7 @@ def test_a_bright_place_comes_down_to_the_usual_healthy_brightness_and_no_step_i
     edited = restored(image, lungs, lungs, veil.astype(np.float32), everything)
     usual = np.median(low_pass(image.astype(np.float32), lungs)[lungs & ~veil])
     deep = veil & (fade(lungs) == 1) & (np.arange(120)[:, None] > 75)
-    assert image[deep].mean() > usual + ROOM
-    assert edited[deep].mean() == pytest.approx(usual, abs=3)
-    darkest = np.percentile(image[lungs & ~veil], DARKEST)
-    assert edited[image >= darkest].min() >= darkest - ROOM
+    assert edited[deep].mean() == pytest.approx(image[deep].mean() - max(image[deep].mean() - usual, ROOM), abs=3)
     outline = lungs & ~cv2.erode(lungs.astype(np.uint8), np.ones((3, 3), np.uint8)).astype(bool)
     assert np.abs(edited - image)[outline].max() < 5
     assert np.abs(edited - image)[veil].max() > 40
@@ -219,16 +216,21 @@ def test_a_lesion_no_brighter_than_the_healthy_parts_has_a_map_too():
     suspect = lungs & (np.arange(160) > 80)
     edited = restored(image, lungs, lungs, suspect.astype(np.float32), suspect * np.float32(40))
     inside = suspect & (fade(lungs) == 1)
-    assert np.allclose(image[inside] - edited[inside], soft_minimum(np.float32(40), np.float32(ROOM)), atol=1e-3)
+    assert np.allclose(
+        image[inside] - edited[inside], limited(np.float32(40), np.float32(96)), atol=1e-3
+    )  # 100 - BLACK
     assert (image - edited)[inside].min() > 26
     assert (edited == image)[~suspect].all()
 
 
-@given(st.floats(0, 300, width=32), st.floats(0.125, 300, width=32))
+@given(st.lists(st.floats(0, 600, width=32), min_size=2), st.floats(1, 300, width=32))
 @settings(max_examples=100, deadline=None)
-def test_the_soft_minimum_is_a_lower_bound_near_the_smaller_one(first, second):
-    found = soft_minimum(np.float32(first), np.float32(second))
-    assert 0.79 * min(first, second) - 1e-3 <= found <= min(first, second) * (1 + 1e-5) + 1e-5
+def test_what_comes_off_keeps_its_order_and_stays_below_both_limits(excess, room):
+    excess = np.sort(np.float32(excess))
+    found = limited(excess, np.float32(room))
+    assert (np.diff(found) >= -1e-4).all()
+    assert (found <= np.minimum(excess, room) * (1 + 1e-5)).all()
+    assert (found >= np.minimum(excess, room) / 2 * (1 - 1e-5)).all()
 
 
 def test_an_edit_makes_nothing_black():
@@ -306,16 +308,16 @@ def test_a_film_that_shows_little_is_damped_below_the_threshold_and_a_loud_one_i
     excess = np.zeros((64, 64), np.float32)
     excess[:, 27:37] = 200  # between the lungs: does not count
     assert lite.loudness(excess, lungs) == lite.DAMPED
-    excess[:4, :25] = 40  # 100 of 3200 places; the surest 192 are on average at 20.8
+    excess[:4, :25] = 60  # 100 of 3200 places; the surest 192 are on average at 31.25
     assert lite.loudness(excess, lungs) == lite.DAMPED
     excess[:10, :25] = lite.QUIET
     assert lite.loudness(excess, lungs) == lite.DAMPED
-    excess[:10, :25] = 38
+    excess[:10, :25] = 50
     assert lite.loudness(excess, lungs) == pytest.approx((1 + lite.DAMPED) / 2)
     excess[:10, :25] = lite.LOUD
     assert lite.loudness(excess, lungs) == 1
     assert lite.loudness(excess, np.zeros_like(lungs)) == lite.DAMPED
-    assert lite.DAMPED * lite.QUIET < 26
+    assert limited(np.float32(lite.DAMPED * lite.QUIET), np.float32(ROOM)) < 26
 
 
 def test_auroc_agrees_with_counting_pairs(scoring):

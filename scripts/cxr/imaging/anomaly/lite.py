@@ -32,7 +32,7 @@ PERCENTILES = (1.0, 99.0)
 """Percentiles of the grey levels in the lungs' hull that span the net's unit."""
 SUREST = 0.06
 """Share of the lungs, where the most is found, that tells how much a film shows on the whole."""
-QUIET, LOUD = 34.0, 42.0
+QUIET, LOUD = 45.0, 55.0
 """Mean grey levels found there: at QUIET or less a film shows no more than healthy ones, at LOUD or more a lesion."""
 DAMPED = 0.6
 """Factor of what is found in a quiet film: it stays below the paper's threshold, and its order is kept."""

@@ -2,9 +2,9 @@
 
 The picture is split into a low-pass base and the detail on it: ribs, vessels, texture. What a lesion adds comes off the
 base alone. Absorption is multiplicative, so the detail gets the factor by which the base's distance to white grew, and
-keeps its position. The base approaches the usual brightness of the healthy parts of the same lungs. It passes that only
-by as much as the paper's threshold of the map asks: a lesion of little contrast would have no map otherwise. The edit
-fades towards the outline of lungs and heart. One rule treats both lungs.
+keeps its position. Where the base is far brighter than the healthy parts of the same lungs, it approaches their usual
+brightness. A lesion of less contrast loses ``ROOM`` grey levels at most, and usually far fewer; without them it would
+have no map. The edit fades towards the outline of lungs and heart. One rule treats both lungs.
 """
 
 import cv2
@@ -18,12 +18,8 @@ UNSUSPICIOUS = 0.3
 """Suspicion below which a place counts as healthy."""
 LEAST = 0.1
 """Share of the lungs that counts as healthy at least: the least suspicious ones."""
-DARKEST = 0.5
-"""Percentile of the healthy parts' pixels that counts as their darkest."""
-ROOM = 48.0
+ROOM = 100.0
 """Grey levels that may come off anywhere, also where a lesion is no brighter than the healthy parts."""
-SHARP = 3.0
-"""Exponent of the soft minimum of what is to come off and what may: the larger, the closer to the hard one."""
 BLACK = 4.0
 """Darkest grey level that an edit may make: a lung holds tissue, only the air beside the patient is black."""
 WHITE = 255.0
@@ -64,9 +60,9 @@ def healthy_parts(lungs: np.ndarray, suspicion: np.ndarray) -> np.ndarray:
     return lungs & (suspicion <= np.quantile(suspicion[lungs], LEAST))
 
 
-def soft_minimum(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Return a smooth lower bound of two float32 arrays, >= 0 and > 0, that is close to the smaller one."""
-    return second * (1 + (second / np.maximum(first, 1e-6)) ** SHARP) ** (-1 / SHARP)
+def limited(excess: np.ndarray, room: np.ndarray) -> np.ndarray:
+    """Return float32: nearly ``excess`` >= 0 where it is small beside ``room`` > 0, else nearly ``room``, in order."""
+    return excess * room / (excess + room)
 
 
 def restored(
@@ -82,13 +78,11 @@ def restored(
     place = slice(y, y + height), slice(x, x + width)
     grey, lungs, suspicion = image[place].astype(np.float32), lungs[place], suspicion[place]
     base = low_pass(grey, region[place])
-    healthy = healthy_parts(lungs, suspicion)
-    room = np.maximum(base - np.median(base[healthy]), ROOM)
+    room = np.maximum(base - np.median(base[healthy_parts(lungs, suspicion)]), ROOM)
     room = np.maximum(np.minimum(room, base - BLACK), 1e-3)
-    off = soft_minimum(excess[place], room) * fade(region[place])
+    off = limited(excess[place], room) * fade(region[place])
     factor = np.minimum((WHITE - base + off) / np.maximum(WHITE - base, THIN), STEEP)
-    darkest = max(np.float32(np.percentile(grey[healthy], DARKEST)) - ROOM, BLACK)
-    edited = np.maximum(base - off + factor * (grey - base), darkest)
+    edited = np.maximum(base - off + factor * (grey - base), BLACK)
     result = image.astype(np.float32)
     result[place] = np.minimum(edited, grey)
     return result
