@@ -1,0 +1,27 @@
+"""Chest ImaGenome (PhysioNet): the gold set's boxes of anatomical zones on images of MIMIC-CXR, by readers."""
+
+from pathlib import Path
+
+from cxr.annotations.regions import Annotation, Annotations
+from cxr.annotations.tabular import numbers, rows, write_rows
+
+WHAT = "gold_bbox_coordinate_annotations_1000images.csv of Chest ImaGenome (anatomical zones)"
+HOLDS = ("box",)
+CORNERS = ("original_x1", "original_y1", "original_x2", "original_y2")
+COLUMNS = ("image_id", "bbox_name", *CORNERS)
+LESIONS: dict[str, str] = {}
+"""Its labels are zones."""
+
+
+def read(key: str, path: Path) -> Annotations:
+    """Read the table. Raises UserError."""
+    found = [
+        Annotation(row["image_id"], row["bbox_name"], numbers(row[name] for name in CORNERS))
+        for row in rows(key, path, "chest_imagenome", COLUMNS)
+    ]
+    return Annotations(found, set())
+
+
+def write(path: Path, held: Annotations) -> None:
+    """Write the table; an image without a region has no row."""
+    write_rows(path, COLUMNS, ((one.image, one.label, *(one.box or ("",) * 4)) for one in held.regions))

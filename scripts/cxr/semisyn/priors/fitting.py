@@ -1,0 +1,148 @@
+"""Fitting priors to samples: independence, families by the fit of their density to the histogram, limits, symmetry."""
+
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+from cxr.semisyn.findings.catalogue import RATIO, SINGLES, Prior
+from cxr.semisyn.findings.families import CONSTANT, PAIR, SHAPES, Fault, Law, law_of
+
+NUMBERS = {"center": ("cx", "cy"), "size": ("w", "h")}
+"""The samples of each element of a prior in a lung."""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """One fit of one element. rss and spearman_p: None where there is none; chosen: whether it becomes the prior."""
+
+    element: str
+    law: Law
+    n: int
+    rss: float | None
+    spearman_p: float | None
+    chosen: bool
+
+
+def spearman(first: np.ndarray, second: np.ndarray) -> float:
+    """Return p of Spearman's test that two samples (N,) are independent; 1 where one is constant."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", stats.ConstantInputWarning)
+        p = float(stats.spearmanr(first, second).pvalue)
+    return 1.0 if math.isnan(p) else p
+
+
+def rss_of(law: object, values: np.ndarray, bins: int) -> float:
+    """Return the sum of squared differences between a density at the bins' centres and the histogram's density."""
+    heights, edges = np.histogram(values, bins=bins, density=True)
+    return float(((law.pdf((edges[1:] + edges[:-1]) / 2) - heights) ** 2).sum())
+
+
+def fit_single(values: np.ndarray, families: Sequence[str], bins: int) -> list[tuple[Law, float]]:
+    """Return (law, rss) of each family, fitted by maximum likelihood to values (N,), the best first.
+
+    A family whose fit fails, or gives no number, is left out.
+    """
+    found = []
+    for family in families:
+        of = getattr(stats, family)
+        names = (*SHAPES[family], "loc", "scale")
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            try:
+                parameters = dict(zip(names, map(float, of.fit(values)), strict=True))
+                law, rss = law_of({"family": family} | parameters), rss_of(of(**parameters), values, bins)
+            except (Fault, stats.FitError, ValueError, RuntimeError, FloatingPointError):
+                continue
+        if math.isfinite(rss):
+            found.append((law, rss))
+    return sorted(found, key=lambda pair: pair[1])
+
+
+def fit_pair(values: np.ndarray) -> Law:
+    """Return the two-dimensional log-normal law of values (N, 2) above 0: mean and covariance of the logarithms.
+
+    Raises Fault where the covariance is not positive definite.
+    """
+    logs = np.log(values)
+    return law_of({"family": PAIR, "mu": logs.mean(axis=0).tolist(), "sigma": np.cov(logs.T).tolist()})
+
+
+def fit_element(
+    element: str, samples: np.ndarray, now: Mapping[str, Law], *, alpha: float, bins: int, families: Sequence[str]
+) -> list[Fit]:
+    """Return the fits of centre or size to samples (N, 2): of two dimensions where the numbers depend on each other.
+
+    ``now``: the present laws; a number that they hold constant stays so, and the other is fitted alone.
+    """
+    singles = SINGLES[element]
+    fixed = [name for name in singles if name in now and now[name].family == CONSTANT]
+    p = None if fixed else spearman(samples[:, 0], samples[:, 1])
+    positive = samples[(samples > 0).all(axis=1)]
+    if p is not None and p < alpha and len(positive) > 2:
+        try:
+            return [Fit(element, fit_pair(positive), len(positive), None, p, True)]
+        except Fault:
+            pass  # all on one line: each number alone
+    fits = []
+    for number, name in enumerate(singles):
+        if name in fixed:
+            fits.append(Fit(name, now[name], len(samples), None, None, True))
+        else:
+            fits += _best_first(name, samples[:, number], p, bins, families)
+    return fits
+
+
+def _best_first(name: str, values: np.ndarray, p: float | None, bins: int, families: Sequence[str]) -> list[Fit]:
+    tried = fit_single(values, families, bins)
+    return [Fit(name, law, len(values), rss, p, place == 0) for place, (law, rss) in enumerate(tried)]
+
+
+def fit_prior(
+    prior: Prior, samples: Mapping[str, np.ndarray], *, alpha: float, bins: int, families: Sequence[str],
+    overshoot_percentile: float,
+) -> tuple[Prior, list[Fit]]:  # fmt: skip
+    """Return the prior fitted to samples ({cx, cy, w, h} or {ctr}, each (N,)), and all fits.
+
+    Limits: the smallest width and height, or ratio, of the samples; of the distances to the lung's box the percentile
+    ``overshoot_percentile``, never above 0. An element that no family fits keeps its law.
+    """
+    how = {"bins": bins, "families": families}
+    if prior.placement == "heart":
+        fits = _best_first(RATIO, samples[RATIO], None, bins, families)
+        smallest, overshoot = [samples[RATIO].min()], prior.overshoot
+    else:
+        pairs = {element: np.stack([samples[one] for one in NUMBERS[element]], axis=1) for element in SINGLES}
+        fits = [fit for name, held in pairs.items() for fit in fit_element(name, held, prior.laws, alpha=alpha, **how)]
+        smallest, overshoot = pairs["size"].min(axis=0), _overshoot(pairs, overshoot_percentile)
+    chosen = {fit.element: fit.law for fit in fits if fit.chosen}
+    laws = {name: law for element in (*SINGLES, RATIO) for name, law in _laws(element, chosen, prior.laws).items()}
+    minimum = tuple(float(value) for value in smallest)
+    return Prior(prior.placement, laws, minimum, overshoot, prior.covers_bottom, "fit"), fits
+
+
+def _laws(element: str, chosen: Mapping[str, Law], now: Mapping[str, Law]) -> dict[str, Law]:
+    """Return the new laws of an element: both numbers were fitted, or it keeps the present ones."""
+    names = [element] if element in chosen or element == RATIO else SINGLES[element]
+    if all(name in chosen for name in names):
+        return {name: chosen[name] for name in names}
+    return {name: law for name, law in now.items() if name in (element, *SINGLES.get(element, ()))}
+
+
+def _overshoot(pairs: Mapping[str, np.ndarray], percentile: float) -> tuple[float, float, float, float]:
+    low, high = pairs["center"] - pairs["size"] / 2, 100 - (pairs["center"] + pairs["size"] / 2)
+    return tuple(min(0.0, float(value)) for value in np.percentile(np.hstack([low, high]), percentile, axis=0))
+
+
+def symmetry(samples: Mapping[str, np.ndarray], left: np.ndarray) -> list[tuple]:
+    """Return (element, n right, n left, distance, p) of each number; nothing where a side has no samples."""
+    if left.all() or not left.any():
+        return []
+    found = []
+    for name, values in samples.items():
+        test = stats.ks_2samp(values[~left], values[left])
+        found.append((name, int((~left).sum()), int(left.sum()), float(test.statistic), float(test.pvalue)))
+    return found

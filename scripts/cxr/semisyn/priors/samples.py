@@ -1,0 +1,121 @@
+"""From people's boxes to samples: percent of the lung's box, left lungs mirrored; cardiothoracic ratios from masks."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from cxr.annotations.box_table import corners
+from cxr.annotations.reading import Annotation, image_name, lesions
+from cxr.base.vocabulary import FINDINGS, SIDES
+from cxr.geometry.affine import points_to_frame
+
+Box = tuple[float, float, float, float]
+
+
+@dataclass(frozen=True)
+class Chest:
+    """An image on its frame. right, left, heart: boxes (x1, y1, x2, y2), frame pixels; ``to_original`` (2, 3).
+
+    shape: rows and columns of the original; posed: whether its view and position are those of a measured heart (PA,
+    erect or not told); patient: its subject_id.
+    """
+
+    right: Box
+    left: Box
+    heart: Box
+    to_original: np.ndarray
+    shape: tuple[int, int]
+    posed: bool
+    patient: str
+
+
+def finding_of(label: str, kind: str, classes: Mapping[str, str], findings: Iterable[str]) -> str | None:
+    """Return the finding of a label, None for none: by ``classes``, else by its name, else by the format's lesion."""
+    known = {name: name for name in findings}
+    words = {told.lower(): name for name, told in FINDINGS.items() if name in known}
+    words |= {name.lower(): name for name in known}
+    found = classes.get(label) or words.get(label.lower()) or lesions(kind).get(label)
+    return known.get(found)
+
+
+def lung_of(box: Box, chest: Chest) -> str:
+    """Return the side of the lung whose nearer vertical edge is closest to the box's centre (authors' code)."""
+    centre = (box[0] + box[2]) / 2
+    near = {side: min(abs(centre - getattr(chest, side)[edge]) for edge in (0, 2)) for side in SIDES}
+    return min(near, key=near.__getitem__)
+
+
+def percent(box: Box, lung: Box, side: str) -> Box:
+    """Return centre x, centre y, width and height in percent of the lung's box, x from its lateral edge."""
+    width, height = lung[2] - lung[0], lung[3] - lung[1]
+    x = 100 * ((box[0] + box[2]) / 2 - lung[0]) / width
+    y = 100 * ((box[1] + box[3]) / 2 - lung[1]) / height
+    return (100 - x if side == "left" else x), y, 100 * (box[2] - box[0]) / width, 100 * (box[3] - box[1]) / height
+
+
+def ratio_of(chest: Chest) -> float:
+    """Return the cardiothoracic ratio in percent: the heart's width over the thorax's, outer edge to outer edge."""
+    return 100 * (chest.heart[2] - chest.heart[0]) / (chest.left[2] - chest.right[0])
+
+
+def to_frame(box: Box, to_original: np.ndarray) -> Box:
+    """Return a box in original pixels as a box in frame pixels."""
+    return tuple(points_to_frame(np.array(box, np.float64).reshape(2, 2), to_original).ravel().tolist())
+
+
+def fault(one: Annotation, box: Box | None, chest: Chest | None) -> str:
+    """Return why a box cannot be used; "" if it can. Its image's chest is None where the workflow has none."""
+    if chest is None:
+        return "no organs of its image"
+    if box is None:
+        return "no box, or not a number"
+    if box[0] >= box[2] or box[1] >= box[3]:
+        return "no area"
+    if one.size is not None and tuple(one.size) != chest.shape:
+        return "drawn on another size of picture"
+    if box[0] >= chest.shape[1] or box[1] >= chest.shape[0] or box[2] <= 0 or box[3] <= 0:
+        return "outside the picture"
+    return ""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A reference: its name, its format, the template of its image_id, and {label: finding}."""
+
+    name: str
+    format: str
+    image_id: str
+    classes: Mapping[str, str]
+
+
+def sample(
+    found: Iterable[Annotation], source: Source, chests: Mapping[str, Chest], placements: Mapping[str, str], far: float
+) -> list[tuple]:
+    """Return rows of ``columns.SAMPLES``. ``placements``: {finding: lung or heart}.
+
+    ``far``: percent of the lung's box by which the centre may lie outside it; a box beyond is left out.
+    """
+    rows, hearts = [], set()
+    none = (None,) * 4
+    for one in found:
+        name = finding_of(one.label, source.format, source.classes, placements)
+        if name is None:
+            continue
+        image = image_name(source.image_id, one.image)
+        box, chest = corners(one), chests.get(image)
+        why = fault(one, box, chest)
+        if placements[name] == "heart":
+            if (name, image) not in hearts:
+                why = "no organs of its image" if chest is None else "" if chest.posed else "not PA, or not erect"
+                rows.append((name, source.name, image, "", *none, None if chest is None else ratio_of(chest), why))
+            hearts.add((name, image))
+        elif why:
+            rows.append((name, source.name, image, "", *none, None, why))
+        else:
+            drawn = to_frame(box, chest.to_original)
+            side = lung_of(drawn, chest)
+            numbers = percent(drawn, getattr(chest, side), side)
+            outside = not all(-far <= value <= 100 + far for value in numbers[:2])
+            rows.append((name, source.name, image, side, *numbers, None, "far outside the lung" if outside else ""))
+    return sorted(rows, key=lambda row: tuple(str(cell) for cell in row))

@@ -1,0 +1,192 @@
+"""Writing the priors: the paper's, the user's, and where the settings ask for it those fitted to people's boxes."""
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+import yaml
+
+from cxr.annotations.reading import read
+from cxr.base.atomic import atomic
+from cxr.base.columns import schema
+from cxr.base.errors import UserError
+from cxr.base.hdf5 import Shard
+from cxr.base.tables import read_table, write_table
+from cxr.base.vocabulary import HEART, SIDES
+from cxr.geometry.boxes import bounds
+from cxr.semisyn.findings.catalogue import RATIO, Catalogue, Prior, read_catalogue
+from cxr.semisyn.priors.columns import FITS, SAMPLES, SYMMETRY, ZONES
+from cxr.semisyn.priors.fitting import NUMBERS, fit_prior, symmetry
+from cxr.semisyn.priors.samples import Chest, Source, sample
+from cxr.semisyn.priors.zones import fit_zones
+
+log = logging.getLogger("cxr.semisyn.priors")
+
+
+@dataclass(frozen=True)
+class PriorsOptions:
+    """Settings of the stage (section ``semisyn.priors``).
+
+    source: paper or fit; zones: the same; reference, format, image_id, classes: the boxes of the fit; zones_image_id;
+    organs: the engine of the lungs that a fit is made on; families, alpha, bins: of the fits; min_boxes: fewest boxes
+    of a fit; far: percent by which a box's centre may lie outside its lung's; overshoot_percentile; zones_percentiles;
+    zones_patients: fewest patients of a fitted zone; findings: names.
+    """
+
+    source: str
+    zones: str
+    reference: str
+    format: str
+    image_id: str
+    classes: dict[str, str]
+    zones_image_id: str
+    organs: str
+    alpha: float
+    bins: int
+    min_boxes: int
+    families: list[str]
+    far: float
+    overshoot_percentile: float
+    zones_percentiles: list[float]
+    zones_patients: int
+    findings: list[str]
+
+
+def run(
+    *, priors: str, samples: str, fits: str, zones: str, symmetry_table: str, options: PriorsOptions,
+    findings_file: str = "", boxes: str = "", zone_boxes: str = "", images: str = "", frames: Sequence[str] = (),
+    organs: Sequence[str] = (),
+) -> None:  # fmt: skip
+    """Write ``priors`` (YAML), and the tables of samples, fits, zones and symmetry.
+
+    ``boxes``: the reference of a fit; ``zone_boxes``: the table of anatomical zones; ``images``: the cohort's table;
+    ``frames`` and ``organs``: shards. All are empty where nothing is fitted. Raises UserError for a file of another
+    format, and for a reference without a box of any finding.
+    """
+    catalogue = read_catalogue(findings_file)
+    chests = read_chests(images, frames, organs) if images else {}
+    rows = _samples(boxes, chests, catalogue, options) if options.source == "fit" else []
+    table = pl.DataFrame(rows, schema=schema(SAMPLES), orient="row")
+    held, told, alike = {}, [], []
+    for name in options.findings:
+        prior, of = catalogue.findings[name].prior, table.filter(finding=name, left_out="")
+        held[name], more = _prior(name, prior, of, options)
+        told += more
+        if prior.placement == "lung" and len(of):
+            numbers = {one: of[one].to_numpy() for pair in NUMBERS.values() for one in pair}
+            alike += [(name, *row) for row in symmetry(numbers, (of["side"] == "left").to_numpy())]
+    bounds_of, zone_rows = _zones(zone_boxes, chests, catalogue, options)
+    _write_yaml(priors, held, bounds_of, options, catalogue)
+    write_table(samples, table, SAMPLES)
+    write_table(fits, pl.DataFrame(told, schema=schema(FITS), orient="row"), FITS)
+    write_table(zones, pl.DataFrame(zone_rows, schema=schema(ZONES), orient="row"), ZONES)
+    write_table(symmetry_table, pl.DataFrame(alike, schema=schema(SYMMETRY), orient="row"), SYMMETRY)
+
+
+def read_chests(images: str, frames: Sequence[str], organs: Sequence[str]) -> dict[str, Chest]:
+    """Return {image: its chest} of all images whose organs are whole: both lungs and the heart have a box."""
+    facts = {row["image_id"]: row for row in read_table(images).iter_rows(named=True)}
+    found = {}
+    for frame_path, organ_path in zip(frames, organs, strict=True):
+        with Shard(frame_path) as frame, Shard(organ_path) as organ:
+            for name in organ.ids:
+                masks = organ.masks(name)
+                boxes = [bounds(masks[label]) for label in (*(f"{side} lung" for side in SIDES), HEART)]
+                if all(box[2] > box[0] for box in boxes):
+                    fact = facts.get(name, {})
+                    posed = fact.get("view") == "PA" and (fact.get("position") or "Erect") == "Erect"
+                    shape = tuple(int(side) for side in frame.get("original_shape", name))
+                    patient = fact.get("subject_id") or name
+                    found[name] = Chest(*boxes, frame.get("to_original", name), shape, posed, patient)
+    return found
+
+
+def _samples(boxes: str, chests: Mapping[str, Chest], catalogue: Catalogue, options: PriorsOptions) -> list[tuple]:
+    key = f"semisyn.references.{options.reference}.path"
+    found = read(key, boxes, options.format).regions
+    source = Source(options.reference, options.format, options.image_id, options.classes)
+    placements = {name: catalogue.findings[name].prior.placement for name in options.findings}
+    rows = sample(found, source, chests, placements, options.far)
+    if not rows:
+        raise UserError(
+            f"{key} {boxes!r} has no box of {', '.join(placements)}: map its labels in "
+            f"semisyn.references.{options.reference}.classes, or choose another semisyn.priors.reference"
+        )
+    used = sum(not row[-1] for row in rows)
+    log.info("%s: %d boxes of findings, %d used", options.reference, len(rows), used)
+    return rows
+
+
+def _prior(name: str, prior: Prior, of: pl.DataFrame, options: PriorsOptions) -> tuple[Prior, list[tuple]]:
+    """Return a finding's prior, fitted where there are enough samples, and its rows of ``columns.FITS``."""
+    if options.source != "fit" or len(of) < options.min_boxes:
+        if options.source == "fit":
+            log.info("%s: %d samples, fewer than %d: its prior is kept", name, len(of), options.min_boxes)
+        rows = [
+            (name, element, law.family, _json(law.parameters), len(of), None, None, True, prior.origin)
+            for element, law in prior.laws.items()
+        ]
+        return prior, rows
+    numbers = (RATIO,) if prior.placement == "heart" else sum(NUMBERS.values(), ())
+    fitted, fits = fit_prior(
+        prior,
+        {one: of[one].to_numpy() for one in numbers},
+        alpha=options.alpha,
+        bins=options.bins,
+        families=options.families,
+        overshoot_percentile=options.overshoot_percentile,
+    )
+    rows = [
+        (
+            name,
+            fit.element,
+            fit.law.family,
+            _json(fit.law.parameters),
+            fit.n,
+            fit.rss,
+            fit.spearman_p,
+            fit.chosen,
+            "fit",
+        )
+        for fit in fits
+    ]
+    return fitted, rows
+
+
+def _json(parameters: Mapping) -> str:
+    return json.dumps(dict(parameters))
+
+
+def _zones(
+    zone_boxes: str, chests: Mapping[str, Chest], catalogue: Catalogue, options: PriorsOptions
+) -> tuple[dict[str, dict[str, list[float]]], list[tuple]]:
+    """Return {side: {zone: box}} and the rows of ``columns.ZONES``."""
+    fitted = {}
+    if options.zones == "fit":
+        found = read("semisyn.priors.zones_table", zone_boxes, "chest_imagenome").regions
+        fitted = fit_zones(found, options.zones_image_id, chests, options.zones_percentiles, options.zones_patients)
+        log.info("%d zones fitted", len(fitted))
+    held: dict[str, dict[str, list[float]]] = {side: {} for side in SIDES}
+    rows = []
+    for side in SIDES:
+        for zone, box in catalogue.zones[side].items():
+            known, patients = fitted.get((side, zone), (box, None))
+            held[side][zone] = list(known)
+            rows.append((side, zone, *known, patients, "paper" if patients is None else "fit"))
+    return held, rows
+
+
+def _write_yaml(
+    path: str, held: Mapping[str, Prior], zones: Mapping, options: PriorsOptions, catalogue: Catalogue
+) -> None:
+    """Write the priors in the layout of the resource, with where each is from."""
+    fitted = any(prior.origin == "fit" for prior in held.values()) or options.zones == "fit"
+    told = {
+        "lungs": f"{catalogue.lungs}; fitted ones: {options.organs}" if fitted else catalogue.lungs,
+        "findings": {name: prior.plain() for name, prior in held.items()},
+        "zones": zones,
+    }
+    with atomic(path) as temporary:
+        temporary.write_text(yaml.safe_dump(told, sort_keys=False, allow_unicode=True, width=120), encoding="utf-8")

@@ -1,0 +1,76 @@
+"""Fitting the zones that prompts name: where boxes of anatomical zones lie in percent of their lung's box."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from cxr.annotations.box_table import corners
+from cxr.annotations.reading import Annotation, image_name
+from cxr.base.vocabulary import SIDES
+from cxr.semisyn.priors.samples import Chest, fault, to_frame
+
+PARTS: dict[str, tuple[str, ...]] = {
+    "apical zone": ("apical zone",),
+    "hemidiaphragm and costophrenic angle": ("hemidiaphragm", "costophrenic angle"),
+    "hilar structures": ("hilar structures",),
+    "lower lung zone": ("lower lung zone",),
+    "mid lung zone": ("mid lung zone",),
+    "upper lung zone": ("upper lung zone",),
+}
+"""The boxes of Chest ImaGenome, without their side, that a zone is the union of."""
+LOBES = {
+    "right": {"lower lung lobe": ("lower lung zone",), "mid lung lobe": ("mid lung zone",),
+              "upper lung lobe": ("upper lung zone",)},
+    "left": {"lower lung lobe": ("lower lung zone", "mid lung zone"),
+             "upper lung lobe": ("upper lung zone", "mid lung zone")},
+}  # fmt: skip
+"""The zones that a lobe covers: the authors' numbers of lobes are the unions of these."""
+
+
+def fit_zones(
+    found: Iterable[Annotation], image_id: str, chests: Mapping[str, Chest], percentiles: Sequence[float], fewest: int
+) -> dict[tuple[str, str], tuple[tuple[float, ...], int]]:
+    """Return {(side, zone): (box in percent of the lung's box as the picture shows it, patients)}.
+
+    ``percentiles``: of the lower and the upper edges; a box with fewer patients than ``fewest`` gives no zone.
+    """
+    edges: dict[str, list] = defaultdict(list)
+    for one in found:
+        side, box = one.label.partition(" ")[0], corners(one)
+        chest = chests.get(image_name(image_id, one.image))
+        if side in SIDES and not fault(one, box, chest):
+            lung = np.array(getattr(chest, side))
+            size = np.tile(lung[2:] - lung[:2], 2)
+            numbers = 100 * (np.array(to_frame(box, chest.to_original)) - np.tile(lung[:2], 2)) / size
+            edges[one.label.lower()].append((chest.patient, numbers))
+    bounds = {label: _bounds(rows, percentiles) for label, rows in edges.items() if _patients(rows) >= fewest}
+    zones: dict[tuple[str, str], tuple] = {}
+    for side in SIDES:
+        for zone, parts in PARTS.items():
+            names = [f"{side} {part}" for part in parts]
+            if all(name in bounds for name in names):
+                zones[side, zone] = (
+                    _union([bounds[name] for name in names]),
+                    min(_patients(edges[name]) for name in names),
+                )
+        for lobe, parts in LOBES[side].items():
+            if all((side, part) in zones for part in parts):
+                held = [zones[side, part] for part in parts]
+                zones[side, lobe] = _union([box for box, _ in held]), min(patients for _, patients in held)
+    return zones
+
+
+def _patients(rows: list) -> int:
+    return len({patient for patient, _ in rows})
+
+
+def _bounds(rows: list, percentiles: Sequence[float]) -> tuple[float, ...]:
+    numbers = np.stack([box for _, box in rows])
+    low, high = (np.percentile(numbers, percentile, axis=0) for percentile in percentiles)
+    return float(low[0]), float(low[1]), float(high[2]), float(high[3])
+
+
+def _union(boxes: list[tuple]) -> tuple[float, ...]:
+    held = np.array(boxes)
+    return (*held[:, :2].min(axis=0).tolist(), *held[:, 2:].max(axis=0).tolist())
