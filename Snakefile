@@ -56,6 +56,8 @@ include: "rules/ils/evaluation.smk"
 include: "rules/ils/evaluation_paraphrases.smk"
 # SemiSynCXR: findings put into healthy X-rays
 include: "rules/semisyn/healthy.smk"
+include: "rules/semisyn/priors.smk"
+include: "rules/semisyn/placement.smk"
 include: "rules/semisyn/detection.smk"
 # MedGround: referring queries about masks, verified
 include: "rules/medground/sources.smk"

@@ -14,9 +14,9 @@ from cxr.base.columns import schema
 from cxr.base.hdf5 import ShardWriter
 from cxr.base.tables import read_table, write_table
 from cxr.base.vocabulary import FINDINGS, SIDES
+from cxr.semisyn.findings.boxes import Chests, Places, draw_boxes, draw_hearts, overshoots
 from cxr.semisyn.findings.catalogue import read_catalogue
 from cxr.semisyn.findings.phrases import bounds_of, parse, sides_of
-from cxr.semisyn.placement.boxes import Chests, Places, draw_boxes, draw_hearts, overshoots
 from cxr.semisyn.placement.columns import BOXES, PLAN
 from cxr.semisyn.placement.place_boxes import PlacementOptions, run_shard
 from cxr.semisyn.placement.plan_jobs import PlanOptions, plan_jobs, run_plan
@@ -26,7 +26,7 @@ CATALOGUE = read_catalogue()
 IN_LUNGS = [name for name, one in CATALOGUE.findings.items() if one.prior.placement == "lung"]
 LIMITS = {"bounds": "repo", "min_mass": 1e-9, "heart_exclusion": True}
 OPTIONS = PlacementOptions("repo", 6, 1e-9, True, 0.03, 2026, {"edema": "both"})
-PLAN_OPTIONS = PlanOptions(10, 0.05, 3, ["train"], list(FINDINGS), 2026)
+PLAN_OPTIONS = PlanOptions(10, 0.05, 3, list(FINDINGS), 2026)
 WHOLE_FRAME = np.array([0.0, 0.0, 512.0, 512.0])
 
 
@@ -409,10 +409,14 @@ def test_a_users_finding_is_placed_and_changes_no_other(inputs, tmp_path):
     assert set(plan.filter(finding="nodule")["prompt"]) == set(NODULE["findings"]["nodule"]["prompts"])
 
 
-def test_no_healthy_image_in_the_splits_plans_no_job(inputs, tmp_path, caplog):
-    plan, boxes, gone = run(inputs, tmp_path / "run", 1, plan_options=replace(PLAN_OPTIONS, splits=["test"]))
+def test_without_a_healthy_image_no_job_is_planned(inputs, tmp_path, caplog):
+    (tmp_path / "1").mkdir()
+    write_table(tmp_path / "1/healthy.parquet", read_table(inputs / "1/healthy.parquet").clear())
+    for name in ("1/frames_00.h5", "priors.yaml"):
+        (tmp_path / name).write_bytes((inputs / name).read_bytes())
+    plan, boxes, gone = run(tmp_path, tmp_path / "run", 1)
     assert (len(plan), len(boxes), len(gone)) == (0, 0, 0)
-    assert "no healthy image in the splits test" in caplog.text
+    assert "there is no healthy image" in caplog.text
 
 
 @settings(max_examples=60, deadline=None)

@@ -26,6 +26,8 @@ from cxr.reporting.tables import conservation, counts, recall, splits, truth
 from cxr.semisyn.detection import columns as detection
 from cxr.semisyn.detection import printed
 from cxr.semisyn.healthy import columns as healthy
+from cxr.semisyn.placement import columns as placement
+from cxr.semisyn.priors import columns as priors
 
 TABLES: dict[str, Columns] = {
     "results/phantom/manifest.csv": make_phantom.MANIFEST,
@@ -56,6 +58,12 @@ TABLES: dict[str, Columns] = {
     "results/evaluation/paraphrases.tsv": paraphrases.COLUMNS,
     "results/semisyn/healthy/images.parquet": healthy.HEALTHY,
     "results/semisyn/healthy/funnel.tsv": healthy.FUNNEL,
+    "results/semisyn/priors/samples.parquet": priors.SAMPLES,
+    "results/semisyn/priors/fits.tsv": priors.FITS,
+    "results/semisyn/priors/zones.tsv": priors.ZONES,
+    "results/semisyn/priors/symmetry.tsv": priors.SYMMETRY,
+    "results/semisyn/placement/plan.parquet": placement.PLAN,
+    "results/semisyn/placement/{shard}.parquet": placement.BOXES,
     "results/semisyn/detection/scores.tsv": detection.SCORES,
     "results/semisyn/detection/differences.tsv": detection.DIFFERENCES,
     "results/semisyn/detection/table1.tsv": detection.TABLE_1,

@@ -2,6 +2,12 @@
 
 from cxr.base.vocabulary import SPLITS
 from cxr.workflow.settings.semisyn.dataset import EMBEDDED_PER_FINDING, PER_FINDING
+from cxr.workflow.settings.semisyn.priors import Priors
+
+FITS = ("alpha", "bins", "min_boxes", "families", "far", "overshoot_percentile")
+"""Keys of the section ``priors`` that only a fit of boxes depends on."""
+ZONES = ("zones_image_id", "zones_percentiles", "zones_patients")
+"""Those that only a fit of zones depends on."""
 
 
 def semisyn_options(plain: dict) -> dict[str, dict]:
@@ -13,7 +19,13 @@ def semisyn_options(plain: dict) -> dict[str, dict]:
     shared = {"seed": plain["seed"], "findings": system["findings"]}
     stages = {f"semisyn_{name}": keys | shared for name, keys in system.items() if isinstance(keys, dict)}
     stages.pop("semisyn_references")  # which are no stage
-    return stages | {"semisyn_healthy": _healthy(plain), "semisyn_dataset": _dataset(plain)} | _detection(plain)
+    return (
+        stages
+        | {"semisyn_healthy": _healthy(plain), "semisyn_dataset": _dataset(plain)}
+        | _detection(plain)
+        | _priors(plain)
+        | _placement(plain)
+    )
 
 
 def _detection(plain: dict) -> dict[str, dict]:
@@ -47,3 +59,32 @@ def _healthy(plain: dict) -> dict:
         section["devices"] = "any" if embedded else "not_positive"
     section.pop("chexpert")  # an input too
     return section
+
+
+def _priors(plain: dict) -> dict[str, dict]:
+    """Return the options of the priors, and of their figure; what a fit depends on is the default without a fit."""
+    section, unused = dict(plain["semisyn"]["priors"]), Priors().model_dump()
+    section.pop("zones_table")  # an input
+    if section["source"] != "fit":
+        section |= {name: unused[name] for name in (*FITS, "reference")}
+    if section["zones"] != "fit":
+        section |= {name: unused[name] for name in ZONES}
+    told = plain["semisyn"]["references"].get(section["reference"], {"format": "", "image_id": "", "classes": {}})
+    section |= {name: told[name] for name in ("format", "image_id", "classes")}
+    fitted = "fit" in (section["source"], section["zones"])
+    section |= {"organs": plain["organs"]["engine"] if fitted else "", "findings": plain["semisyn"]["findings"]}
+    chart = {"dpi": plain["figures"]["dpi"], "findings": plain["semisyn"]["findings"], "seed": plain["seed"]}
+    return {"semisyn_priors": section, "semisyn_priors_chart": chart}
+
+
+def _placement(plain: dict) -> dict[str, dict]:
+    """Return the options of the plan of all jobs, and of the placement of their boxes."""
+    section, seed = dict(plain["semisyn"]["placement"]), plain["seed"]
+    jobs = {
+        "per_finding": _dataset(plain)["per_finding"],
+        "spare": section.pop("spare"),
+        "samples": plain["semisyn"]["selection"]["samples"],
+        "findings": plain["semisyn"]["findings"],
+        "seed": seed,
+    }
+    return {"semisyn_placement_plan": jobs, "semisyn_placement": section | {"seed": seed}}

@@ -19,7 +19,7 @@ from cxr.workflow.plan_semisyn import SemisynPlan, make_semisyn
 from cxr.workflow.preflight import shown
 from cxr.workflow.settings import Settings, read
 
-BY_SHARD = ("frames", "reports", "organs", "anomaly", "anatomy", "boxes", "semisyn/healthy")
+BY_SHARD = ("frames", "reports", "organs", "anomaly", "anatomy", "boxes", "semisyn/healthy", "semisyn/placement")
 """Stages with one ledger of exclusions per shard, by their folders below ``results``."""
 BY_THRESHOLDS = ("masks", "dataset")
 """Stages with one ledger of exclusions per threshold set."""
@@ -163,7 +163,7 @@ def make_plan(config: dict, configfiles: Sequence[Path]) -> Plan:
         model_here=_paraphrases_here(settings),
         exclusions={stage: _exclusions(stage, shards, []) for stage in BY_SHARD}
         | {stage: _exclusions(stage, build, build) for stage in BY_THRESHOLDS},
-        semisyn=make_semisyn(settings),
+        semisyn=make_semisyn(settings, shards),
         medground=medground_plan(settings.medground, settings.seed, shards, list(options["ablation"]["sets"])),
     )
 

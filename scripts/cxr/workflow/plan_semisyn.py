@@ -3,8 +3,11 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from cxr.base.errors import UserError, existing_file
+from cxr.annotations.formats import FOLDERS
+from cxr.base.errors import UserError, existing_file, existing_folder
+from cxr.base.vocabulary import FINDINGS
 from cxr.imaging.cohort.check import mimic_base, mimic_tables
+from cxr.semisyn.findings.catalogue import names_of
 from cxr.workflow.engine_files import declared
 from cxr.workflow.settings import Settings
 
@@ -18,23 +21,32 @@ class SemisynPlan:
     """What the rules of SemiSynCXR take from the settings. Paths are relative to Snakemake's working directory.
 
     healthy: input files of the healthy pool's rule, by name; healthy_told: those of its options that depend on which
-    files there are. detection, detection_told: likewise of the scores of detectors.
+    files there are. detection, detection_told: likewise of the scores of detectors. findings_file: the
+    user's findings, [] without. priors: input files of the priors' rule, by name; priors_formats: modules that read
+    them.
     """
 
+    findings_file: str | list
+    priors: dict[str, str | list[str]]
+    priors_formats: list[str]
     healthy: dict[str, str]
     healthy_told: dict
     detection: dict[str, list[str]]
     detection_told: dict
 
 
-def make_semisyn(settings: Settings) -> SemisynPlan:
-    """Return the plan. Raises UserError for a missing file."""
+def make_semisyn(settings: Settings, shards: list[str]) -> SemisynPlan:
+    """Return the plan. Raises UserError for a missing file, or a finding that nothing describes."""
+    priors, formats = _priors(settings, shards)
     references = _references(settings)
     labels, files = _labels(settings)
     files |= _metadata(settings) | _classifier(settings)
     files |= {f"reference_{name}": told["path"] for name, told in references.items()}
     detection, detection_told = _detection(settings)
     return SemisynPlan(
+        findings_file=_findings(settings),
+        priors=priors,
+        priors_formats=formats,
         healthy=files,
         healthy_told={"labels": labels, "references": references},
         detection=detection,
@@ -61,12 +73,45 @@ def _detection(settings: Settings) -> tuple[dict[str, list[str]], dict]:
     told = [{"name": name} | one.model_dump(exclude={"patients"}) for name, one in used.items()]
     tables = [str(existing_file(f"semisyn.references.{n}.patients", o.patients)) for n, o in used.items() if o.patients]
     paths = [str(existing_file(f"semisyn.references.{name}.path", one.path)) for name, one in used.items()]
-    fitted = getattr(getattr(system, "priors", None), "reference", "")
+    fitted = system.priors.reference if system.priors.source == "fit" else ""
     return {"predictions": files, "patients": tables, "references": paths}, {
         "runs": runs,
         "references": told,
         "prior_seen": [name for name in used if name == fitted],
     }
+
+
+def _findings(settings: Settings) -> str | list:
+    """Return the user's file of findings, [] without one."""
+    system = settings.semisyn
+    path = str(existing_file("semisyn.findings_file", system.findings_file)) if system.findings_file else ""
+    known = names_of(path) if path else list(FINDINGS)
+    asked = {"findings": system.findings, "placement.unsided": system.placement.unsided}
+    asked |= {f"references.{name}.classes": set(told.classes.values()) for name, told in system.references.items()}
+    for key, names in asked.items():
+        if unknown := [name for name in names if name not in known]:
+            raise UserError(
+                f"semisyn.{key} names {unknown[0]!r}, but the findings are {', '.join(known)}: "
+                "correct it, or describe it in semisyn.findings_file"
+            )
+    return path or []
+
+
+def _priors(settings: Settings, shards: list[str]) -> tuple[dict[str, str | list[str]], list[str]]:
+    """Return the files that the priors are made from, and the modules that read them."""
+    chosen, files, formats = settings.semisyn.priors, {"findings_file": _findings(settings)}, []
+    if chosen.source == "fit":
+        told, key = settings.semisyn.references[chosen.reference], f"semisyn.references.{chosen.reference}.path"
+        exists = existing_folder if told.format in FOLDERS else existing_file
+        files["boxes"] = str(exists(key, told.path))
+        formats.append(f"annotations.{told.format}")
+    if chosen.zones == "fit":
+        files["zone_boxes"] = str(existing_file("semisyn.priors.zones_table", chosen.zones_table))
+        formats.append("annotations.chest_imagenome")
+    if formats:
+        files["images"] = "results/cohort/images.parquet"
+        files |= {stage: [f"results/{stage}/{shard}.h5" for shard in shards] for stage in ("frames", "organs")}
+    return files, formats
 
 
 def _labels(settings: Settings) -> tuple[str, dict[str, str]]:
@@ -114,9 +159,9 @@ def _classifier(settings: Settings) -> dict[str, str]:
 def _references(settings: Settings) -> dict[str, dict[str, str]]:
     """Return {name: format, path, image_id} of the references that are tested on or that priors are fitted on."""
     system = settings.semisyn
-    fitted = getattr(getattr(system, "priors", None), "reference", "")
+    fitted = system.priors.reference if system.priors.source == "fit" else ""
     return {
         name: {"format": told.format, "path": told.path, "image_id": told.image_id}
-        for name, told in getattr(system, "references", {}).items()
+        for name, told in system.references.items()
         if told.role in TESTED or name == fitted
     }

@@ -67,6 +67,18 @@ STAGES = (
         "systems/semisyn.md",
     ),
     Stage(
+        "semisyn_priors",
+        "semisyn",
+        "Gives the priors of place and size of each finding: the paper's, or fitted to boxes that people drew.",
+        "systems/semisyn.md",
+    ),
+    Stage(
+        "semisyn_placement",
+        "semisyn",
+        "Plans the jobs, each with a healthy image and a prompt, and draws the boxes of their findings.",
+        "systems/semisyn.md",
+    ),
+    Stage(
         "semisyn_detection",
         "semisyn",
         "Scores detectors against people's boxes, with intervals by patient; compares runs, beside the paper's tables.",

@@ -21,23 +21,22 @@ log = logging.getLogger("cxr.semisyn.placement")
 @dataclass(frozen=True)
 class PlanOptions:
     """Settings of the plan. per_finding: images wanted of each finding; spare: share planned beyond them; samples:
-    trial jobs of each finding; splits: whose healthy images are used; findings: names, in their order; seed.
+    trial jobs of each finding; findings: names, in their order; seed.
     """
 
     per_finding: int
     spare: float
     samples: int
-    splits: list[str]
     findings: list[str]
     seed: int
 
 
 def run_plan(*, healthy: str, plan: str, options: PlanOptions, findings_file: str = "") -> None:
     """Write the jobs of all findings to ``plan``. ``healthy``: the table of all healthy images."""
-    pool = read_table(healthy).filter(pl.col("split").is_in(options.splits))
+    pool = read_table(healthy)
     shards = dict(zip(pool["image_id"], pool["shard"], strict=True))
     if not shards:
-        log.warning("no healthy image in the splits %s: no job is planned", ", ".join(options.splits))
+        log.warning("there is no healthy image: no job is planned")
     jobs = plan_jobs(shards, read_catalogue(findings_file), options)
     write_table(plan, pl.DataFrame(jobs, schema=schema(PLAN), orient="row"), PLAN)
 

@@ -1,33 +1,58 @@
 """Settings of SemiSynCXR: one module for each stage that has settings."""
 
-from typing import Literal
-
 from pydantic import model_validator
 
 from cxr.base.vocabulary import FINDINGS
-from cxr.workflow.settings.base import PAPER, Section, key
+from cxr.workflow.settings.base import PAPER, Section, key, one_case
 from cxr.workflow.settings.semisyn.dataset import PER_FINDING, Dataset
 from cxr.workflow.settings.semisyn.detection import Detection
 from cxr.workflow.settings.semisyn.detectors import Detectors
 from cxr.workflow.settings.semisyn.healthy import Healthy
+from cxr.workflow.settings.semisyn.names import FindingName
+from cxr.workflow.settings.semisyn.placement import Placement
+from cxr.workflow.settings.semisyn.priors import Priors
 from cxr.workflow.settings.semisyn.references import Reference, ReferenceName
-
-Finding = Literal[tuple(FINDINGS)]
+from cxr.workflow.settings.semisyn.selection import Selection
 
 
 class Semisyn(Section):
     """SemiSynCXR: findings put into healthy X-rays."""
 
-    findings: list[Finding] = key(
-        lambda: list(FINDINGS), "Findings to make, in this order.", source=PAPER, min_length=1
+    findings: list[FindingName] = key(
+        lambda: list(FINDINGS),
+        "Findings to make, in this order: of the seven, and of findings_file.",
+        source=PAPER,
+        min_length=1,
+    )
+    findings_file: str = key(
+        "", "YAML with findings of your own: priors, zones, prompts, painter (docs/systems/semisyn.md)."
     )
     healthy: Healthy = key(Healthy, "The healthy pool.")
+    priors: Priors = key(Priors, "Where a finding lies and how large it is.", source=PAPER)
+    placement: Placement = key(Placement, "Image, prompt and boxes of each job.")
+    selection: Selection = key(Selection, "Comparing configurations.")
     dataset: Dataset = key(Dataset, "Sizes and formats.")
     references: dict[ReferenceName, Reference] = key(
         dict, "People's boxes by name: what priors are fitted on, and detectors trained and scored."
     )
     detectors: Detectors = key(Detectors, "Detectors trained with and without synthetic images.")
     detection: Detection = key(Detection, "Scores of detectors against people's boxes.")
+
+    @model_validator(mode="after")
+    def _findings_are_named_once(self) -> "Semisyn":
+        if twice := [name for name in self.findings if self.findings.count(name) > 1]:
+            raise ValueError(f"findings names {twice[0]!r} twice: leave one out")
+        return self
+
+    @model_validator(mode="after")
+    def _reference_is_known(self) -> "Semisyn":
+        one_case("the references", self.references)
+        if self.priors.source == "fit" and self.priors.reference not in self.references:
+            known = ", ".join(self.references) or "none"
+            raise ValueError(
+                f"priors.reference is {self.priors.reference!r}, but semisyn.references has {known}: name one of them"
+            )
+        return self
 
     @model_validator(mode="after")
     def _sizes_are_of_all_findings(self) -> "Semisyn":

@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from cxr.annotations.formats import FORMATS, described
-from cxr.base.vocabulary import FINDINGS
 from cxr.workflow.settings.base import Section, key
+from cxr.workflow.settings.semisyn.names import FindingName
 
 ReferenceName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
 
@@ -19,7 +19,7 @@ class Reference(Section):
     role: Literal["train", "val", "test"] = key(
         "test", "What it is used for. No patient may be in references of two roles."
     )
-    classes: dict[str, Literal[tuple(FINDINGS)]] = key(
+    classes: dict[str, FindingName] = key(
         dict,
         "{label: finding}, before the format's own labels and the names of the findings. Boxes of other labels are "
         "left out and counted.",

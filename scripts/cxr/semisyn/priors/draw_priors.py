@@ -1,0 +1,126 @@
+"""Drawing the priors: boxes on a lung, and each number's density over the histogram of people's boxes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from cxr.base.tables import read_table
+from cxr.plotting.plots import BLUE, GREY, ORANGE, VERMILION, save
+from cxr.semisyn.findings.boxes import Places, draw_boxes
+from cxr.semisyn.findings.catalogue import RATIO, WHOLE, Finding, read_catalogue
+from cxr.semisyn.findings.families import CONSTANT, Law
+from cxr.semisyn.findings.laws import frozen
+
+SHOWN = 40
+"""Boxes drawn on the lung."""
+LIMITS = {"cx": (-40, 140), "cy": (-40, 140), "w": (0, 200), "h": (0, 200), RATIO: (30, 100)}
+TITLES = {
+    "cx": "centre x, % from the lateral edge", "cy": "centre y, % from the top", "w": "width, %", "h": "height, %",
+    RATIO: "cardiothoracic ratio, %",
+}  # fmt: skip
+PARTS = {"cx": ("center", "center_x", 0), "cy": ("center", "center_y", 1), "w": ("size", "width", 0),
+         "h": ("size", "height", 1)}  # fmt: skip
+"""Of each number its law of two dimensions and the number's place there, and its law of one dimension."""
+ASPECT = 1.6
+"""Height of the drawn lung over its width."""
+
+
+@dataclass(frozen=True)
+class PriorsChartOptions:
+    """Settings of the figure: dots per inch, findings, and the seed of the boxes drawn."""
+
+    dpi: int
+    findings: list[str]
+    seed: int
+
+
+def run_chart(
+    *, priors: str, samples: str, fits: str, figure: str, options: PriorsChartOptions, findings_file: str = ""
+) -> None:
+    """Draw ``figure`` from what the stage wrote."""
+    catalogue = read_catalogue(findings_file, priors)
+    table = read_table(samples).filter(left_out="")
+    counts = read_table(fits).group_by("finding").agg(pl.col("n").max())
+    boxes = dict(counts.iter_rows())
+    found = {name: catalogue.findings[name] for name in options.findings}
+    save(draw(found, table, boxes, options.seed), figure, options.dpi)
+
+
+def draw(found: Mapping[str, Finding], samples: pl.DataFrame, counts: Mapping[str, int], seed: int) -> Figure:
+    """Return the figure: one row for each finding, with boxes on a lung and a panel for each number.
+
+    ``samples``: those that the fit used; ``counts``: {finding: people's boxes}.
+    """
+    figure = Figure(figsize=(15, 1 + 2.6 * len(found)), layout="constrained")
+    grid = figure.subplots(len(found), 1 + len(PARTS), squeeze=False)
+    for row, (name, finding) in zip(grid, found.items(), strict=True):
+        of = samples.filter(finding=name)
+        origin = "the paper's" if finding.prior.origin == "paper" else finding.prior.origin
+        row[0].set_ylabel(
+            f"{finding.label}\n{origin} prior\n{counts.get(name, 0)} boxes", fontweight="bold", fontsize=9
+        )
+        if finding.prior.placement == "heart":
+            _density(row[1], RATIO, finding.prior.laws[RATIO], of, finding.prior.minimum[0])
+            for axes in (row[0], *row[2:]):
+                _empty(axes)
+            continue
+        _boxes(row[0], finding, seed)
+        for axes, number in zip(row[1:], PARTS, strict=True):
+            pair, single, place = PARTS[number]
+            law = finding.prior.laws.get(single) or margin(finding.prior.laws[pair], place)
+            _density(axes, number, law, of, None)
+    return figure
+
+
+def margin(law: Law, place: int) -> Law:
+    """Return the law of one number of a two-dimensional log-normal law."""
+    mu, sigma = law.parameters["mu"], law.parameters["sigma"]
+    return Law("lognorm", {"s": float(np.sqrt(sigma[place][place])), "loc": 0.0, "scale": float(np.exp(mu[place]))})
+
+
+def _empty(axes: Axes) -> None:
+    axes.set_xticks([])
+    axes.set_yticks([])
+    axes.spines[:].set_visible(False)
+
+
+def _boxes(axes: Axes, finding: Finding, seed: int) -> None:
+    """Draw some boxes of the prior, without a zone, on a right lung in the middle of a wide picture."""
+    lung, picture = np.array([0.0, 0.0, 100.0, 100 * ASPECT]), np.array([-1e3, -1e3, 1e3, 1e3])
+    rows = [np.tile(box, (SHOWN, 1)) for box in (lung, picture, np.full(4, np.nan), WHOLE)]
+    places = Places(rows[0], rows[1], rows[2], np.zeros(SHOWN, bool), rows[3])
+    uniforms = np.random.default_rng(seed).random((SHOWN, 1, 4))
+    drawn = draw_boxes(finding.prior, places, uniforms, bounds="repo", min_mass=0.0, heart_exclusion=False)
+    for x1, y1, x2, y2 in drawn.boxes[drawn.tries > 0]:
+        axes.add_patch(Rectangle((x1, y1), x2 - x1, y2 - y1, color=VERMILION, alpha=0.05))
+        axes.add_patch(Rectangle((x1, y1), x2 - x1, y2 - y1, fill=False, edgecolor=VERMILION, linewidth=0.5, alpha=0.6))
+    axes.add_patch(Rectangle((0, 0), 100, 100 * ASPECT, fill=False, edgecolor=BLUE, linewidth=2))
+    axes.set_xlim(-35, 135)
+    axes.set_ylim(100 * ASPECT + 70, -35)
+    axes.set_aspect("equal")
+    _empty(axes)
+    axes.set_xlabel("lateral → medial", fontsize=8)
+
+
+def _density(axes: Axes, number: str, law: Law, samples: pl.DataFrame, least: float | None) -> None:
+    """Draw the density of a law over the histogram of the samples."""
+    values = samples["ctr" if number == RATIO else number].drop_nulls().to_numpy()
+    x = np.linspace(*LIMITS[number], 400)
+    if len(values):
+        axes.hist(values, bins=20, density=True, color=GREY, alpha=0.5, label="people's boxes")
+    if law.family == CONSTANT:
+        axes.axvline(law.parameters["value"], color=ORANGE, linewidth=2, label="constant")
+    else:
+        axes.plot(x, frozen(law).pdf(x), color=ORANGE, linewidth=2, label=f"prior ({law.family})")
+    if least is not None:
+        axes.axvline(least, color=GREY, linestyle=":", label="least")
+    axes.set_xlim(*LIMITS[number])
+    axes.set_yticks([])
+    axes.set_title(TITLES[number], fontsize=9)
+    axes.legend(fontsize=7, frameon=False)
+    axes.spines[["top", "right", "left"]].set_visible(False)
