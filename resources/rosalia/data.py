@@ -139,8 +139,6 @@ class Store:
         self._encoded: dict[tuple[str, str], tuple[torch.Tensor, torch.Tensor]] = {}
         for cohort in cohorts:
             self._take(cohort)
-        self.with_lesion = [number for number, one in enumerate(self.pictures) if one.positives]
-        self.denying = [number for number, one in enumerate(self.pictures) if one.negatives]
         print(f"{len(self.lines)} pairs, {len(self.masks)} positive, of {len(self.pictures)} images", flush=True)
 
     def _take(self, cohort: Cohort) -> None:
@@ -160,30 +158,24 @@ class Store:
         self.pictures += found.values()
 
     def batches(self, random: np.random.Generator, images: int) -> Iterator[list[Sample]]:
-        """Yield the samples of batches for an epoch.
+        """Yield the samples of batches for an epoch, in which every picture comes once.
 
-        Each holds all positives of ``images`` pictures and as many negatives, half of them, as far as there are any, of
-        the same pictures: what the model makes of a picture is the dearest part, and is shared.
+        Each holds all pairs of ``images`` pictures, so that a question is as often answered with no as in the cohorts.
+        Masks are those of the positives and of as many negatives; the other samples have none.
         """
-        order = random.permutation(self.with_lesion)
+        order = random.permutation(len(self.pictures)).tolist()
         for first in range(0, len(order), images):
-            chosen: dict[int, list[int]] = {int(number): [] for number in order[first : first + images]}
-            count = 0
-            for number, rows in chosen.items():
-                rows += self.pictures[number].positives
-                count += len(rows)
-            own = [(number, row) for number in chosen for row in self.pictures[number].negatives]
-            picked = [own[place] for place in random.permutation(len(own))[: (count + 1) // 2]]
-            while len(picked) < count:
-                number = int(random.choice(self.denying))
-                rows = random.permutation(self.pictures[number].negatives)[: min(3, count - len(picked))]
-                picked += [(number, int(row)) for row in rows]
-            for number, row in picked:
-                chosen.setdefault(number, []).append(row)
-            yield [sample for number, rows in chosen.items() for sample in self._samples(number, rows, random)]
+            chosen = order[first : first + images]
+            drawn = {row for number in chosen for row in self.pictures[number].positives}
+            denied = [row for number in chosen for row in self.pictures[number].negatives]
+            drawn |= {denied[place] for place in random.permutation(len(denied))[: max(1, len(drawn))]}
+            yield [sample for number in chosen for sample in self._samples(number, drawn, random)]
 
-    def _samples(self, number: int, rows: list[int], random: np.random.Generator) -> Iterator[Sample]:
-        """Yield the pairs of one picture, all of which see it moved, turned and exposed alike."""
+    def _samples(self, number: int, drawn: set[int], random: np.random.Generator) -> Iterator[Sample]:
+        """Yield the pairs of one picture, all of which see it moved, turned and exposed alike.
+
+        Those of the rows ``drawn`` have a mask.
+        """
         side, options = self.options.sam_side, self.options
         equalised = bool(random.random() < 0.5)
         move = _movement(random, side)
@@ -192,12 +184,12 @@ class Store:
         levels = np.rint(curve).astype(np.uint8)[levels]
         clip = clip_pixels(levels, options.clip_side, "pad")
         name = f"{number} {random.integers(1 << 30)}"
-        for row in rows:
+        for row in self.pictures[number].positives + self.pictures[number].negatives:
             line = self.lines[row]
             other = random.random() < REWORDED
             asked = str(random.choice(self.wordings[row])) if other else line["instruction"]
             ids, labels = self._ids(asked, line["answer"])
-            mask = np.zeros((side, side), np.uint8)
+            mask = np.zeros((side, side), np.uint8) if row in drawn else None
             if row in self.masks:
                 mask = (cv2.warpAffine(self.masks[row], move, (side, side)) > 127).astype(np.uint8)
             yield Sample(

@@ -85,9 +85,10 @@ def test_new_words_change_no_answer():
     held, known = base()
     model, tokens = with_words(SIZES, [asked("Segment the bicycle.")], 3)
     text = "Segment the edema in the right lung."
+    places = held.config.llava.image_seq_length
     states = []
     for each, words in ((held, known), (model.eval(), tokens)):
-        ids = words.encode(text, None, "llava_v1", 16, 512)[0]
+        ids = words.encode(text, None, "llava_v1", places, 512)[0]
         plain = ids[ids != words.image][None]
         with torch.no_grad():
             states.append(each.llava.model.language_model(inputs_embeds=each._words(plain)).last_hidden_state)

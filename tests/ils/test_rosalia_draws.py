@@ -27,7 +27,9 @@ def epoch(one: Draws, number: int, first: int = 0) -> list[list[Draw]]:
 
 
 @settings(max_examples=80, deadline=None)
-@given(COUNTS, COUNTS, st.integers(1, 8), st.sampled_from(BALANCES), st.integers(0, 5), st.integers(1, 3))
+@given(
+    COUNTS, COUNTS, st.integers(1, 8), st.sampled_from(("expectation", "exact")), st.integers(0, 5), st.integers(1, 3)
+)
 def test_every_positive_comes_once_and_as_many_negatives(positives, negatives, half, balance, number, world):
     positive = lines(positives, negatives, positives)
     ranks = [epoch(draws(positive, balance, 2 * half, rank=rank, world=world), number) for rank in range(world)]
@@ -46,6 +48,22 @@ def test_every_positive_comes_once_and_as_many_negatives(positives, negatives, h
         for rank in ranks:
             for batch in rank:
                 assert sum(bool(positive[draw.row]) for draw in batch) * 2 == len(batch)
+
+
+@settings(max_examples=60, deadline=None)
+@given(COUNTS, COUNTS, st.integers(1, 8), st.integers(0, 5), st.integers(1, 3))
+def test_all_pairs_come_once_in_another_order_each_epoch(positives, negatives, batch, number, world):
+    positive = lines(positives, negatives, positives)
+    ranks = [epoch(draws(positive, "all", batch, rank=rank, world=world), number) for rank in range(world)]
+    assert {len(rank) for rank in ranks} == {draws(positive, "all", batch, world=world).batches()}
+    rows = [draw.row for together in zip(*ranks, strict=True) for part in together for draw in part]
+    assert sorted(rows[: len(positive)]) == list(range(len(positive)))
+    assert 0 <= len(rows) - len(positive) < world  # the first draws again, so that the processes stay in step
+
+
+def test_two_epochs_of_all_pairs_differ_in_their_order():
+    one = draws(lines(20, 60, 1), "all", 16)
+    assert [draw.row for draw in one.order(0)] != [draw.row for draw in one.order(1)]
 
 
 @settings(max_examples=60, deadline=None)

@@ -664,7 +664,7 @@ def test_evaluation_and_ablation_are_shown_where_they_are(workflow_run, evaluate
         ["mine, all personas", *["-2.4"] * 5],
     ]
     alts = " ".join(image["alt"] for image in page.images)
-    assert "mine: gIoU 61.2, cIoU 61.2, N-Acc 61.2" in alts
+    assert "mine: gIoU 61.2, cIoU 61.2, N-Acc 61.2, answers right (strict) 70.0" in alts
     assert "Course of the training mine" in alts
     assert "Recall and yield of each lesion type against each varied threshold" in alts
     assert "The run old was scored on other pairs" in text

@@ -1,4 +1,4 @@
-"""Draw the pairs of each batch: positives to negatives 1:1, in the same order after a resume."""
+"""Draw the pairs of each batch: positives to negatives 1:1 or all as they are, in the same order after a resume."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from torch.utils.data import Sampler
 from cxr.base.errors import UserError
 from cxr.base.seeds import stable_hash
 
-BALANCES = ("expectation", "exact")
+BALANCES = ("expectation", "exact", "all")
 
 
 class Draw(NamedTuple):
@@ -25,10 +25,10 @@ class Draws(Sampler[list[Draw]]):
     """The batches of a training: each positive once per epoch, and as many negatives, drawn with replacement.
 
     ``expectation``: positives and negatives in one shuffled order, 1:1 on average (authors' code); ``exact``: half
-    and half in every batch of every process. All draws depend only on (seed, epoch): after :meth:`begin` an epoch
-    resumes at any batch as if it had not been interrupted. If an order does not fill the last batch of all ``world``
-    processes, its first draws fill it up, so that the processes stay in step. Raises UserError without positives or
-    negatives, or for an odd batch with exact halves.
+    and half in every batch of every process; ``all``: every negative once instead, in one shuffled order. All draws
+    depend only on (seed, epoch): after :meth:`begin` an epoch resumes at any batch as if it had not been interrupted.
+    If an order does not fill the last batch of all ``world`` processes, its first draws fill it up, so that the
+    processes stay in step. Raises UserError without positives or negatives, or for an odd batch with exact halves.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Draws(Sampler[list[Draw]]):
         self.positives, self.negatives = np.flatnonzero(positive), np.flatnonzero(~positive)
         for name, rows in (("positive", self.positives), ("negative", self.negatives)):
             if not len(rows):
-                raise UserError(f"{where} holds no {name} pair: train on a dataset with both, they are balanced 1:1")
+                raise UserError(f"{where} holds no {name} pair: train on a dataset with both")
         if balance not in BALANCES:
             raise UserError(f"balance is {balance!r}: choose one of {', '.join(BALANCES)}")
         if balance == "exact" and batch % 2:
@@ -66,7 +66,8 @@ class Draws(Sampler[list[Draw]]):
 
     def batches(self) -> int:
         """Return the number of batches per epoch and process."""
-        return -(-2 * len(self.positives) // (self.batch * self.world))
+        drawn = len(self.positives) + (len(self.negatives) if self.balance == "all" else len(self.positives))
+        return -(-drawn // (self.batch * self.world))
 
     def __len__(self) -> int:
         return self.batches() - self.first
@@ -75,7 +76,7 @@ class Draws(Sampler[list[Draw]]):
         """Return all draws of an epoch in their order, over all processes."""
         generator = np.random.Generator(np.random.PCG64(stable_hash(self.seed, "draws", epoch)))
         count = len(self.positives)
-        negatives = generator.choice(self.negatives, count)
+        negatives = self.negatives if self.balance == "all" else generator.choice(self.negatives, count)
         if self.balance == "exact":
             rows = np.stack([generator.permutation(self.positives), negatives], axis=1).ravel()
         else:

@@ -175,7 +175,8 @@ def _evaluation(extras: Mapping[str, str], test: Mapping[str, str], embed: Calla
         return None
     table = read_table(f"{EVALUATION}comparison.tsv")
     rows = sections.evaluation(table)
-    ours = "; ".join(f"{r['who']}: gIoU {r['cells'][0][0]}, cIoU {r['cells'][1][0]}, N-Acc {r['cells'][2][0]}"
+    ours = "; ".join(f"{r['who']}: gIoU {r['cells'][0][0]}, cIoU {r['cells'][1][0]}, N-Acc {r['cells'][2][0]}, "
+                     f"answers right (strict) {r['cells'][3][0]}"
                      for r in rows if r["source"] == "ours")  # fmt: skip
     current = [_pairs_of_lines(path) for path in test.values()]
     scored = [path for path in extras if path.startswith(EVALUATION) and path.endswith("/pairs.parquet")]

@@ -62,9 +62,10 @@ class Recipe(Section):
     clip: float = key(1.0, "Largest gradient norm.", source=AUTHORS, gt=0, le=1e6)
     loss: LossWeights = key(LossWeights, "Weights of the losses.", source=PAPER)
     dice_on: Literal["positives", "all"] = key("positives", "Masks that enter the Dice loss.", source=PAPER)
-    balance: Literal["expectation", "exact"] = key(
+    balance: Literal["expectation", "exact", "all"] = key(
         "expectation",
-        "How positives and negatives are balanced 1:1: over an epoch, as in the authors' code, or within every batch.",
+        "How positives and negatives are balanced. expectation: 1:1 over an epoch, as in the authors' code; exact: 1:1 "
+        "within every batch; all: every pair once per epoch, so that the answer is no as often as in the dataset.",
         source=AUTHORS,
     )
     equalise: Share = key(0.5, "Probability that an image's histogram is equalised.", source=AUTHORS)
@@ -85,7 +86,7 @@ class LiteSizes(Section):
     patch: int = key(8, "Side of the mask branch's patches.", unit="pixels", ge=4, le=32)
     width: int = key(32, "Channels of the mask branch's encoder.", ge=16, le=1024, multiple_of=16)
     depth: int = key(3, "Layers of the mask branch's encoder.", ge=1, le=32)
-    clip_image: int = key(64, "Side of the image that the language model receives.", unit="pixels", ge=32, le=336)
+    clip_image: int = key(128, "Side of the image that the language model receives.", unit="pixels", ge=32, le=336)
     clip_patch: int = key(16, "Side of the patches of the language model's image.", unit="pixels", ge=4, le=32)
     hidden: int = key(96, "Channels of the language model.", ge=32, le=4096, multiple_of=16)
     layers: int = key(2, "Layers of the language model.", ge=1, le=32)
