@@ -157,18 +157,18 @@ class Store:
             self.wordings.append(reworded(line["instruction"]))
         self.pictures += found.values()
 
-    def batches(self, random: np.random.Generator, images: int) -> Iterator[list[Sample]]:
+    def batches(self, random: np.random.Generator, images: int, denied: int) -> Iterator[list[Sample]]:
         """Yield the samples of batches for an epoch, in which every picture comes once.
 
         Each holds all pairs of ``images`` pictures, so that a question is as often answered with no as in the cohorts.
-        Masks are those of the positives and of as many negatives; the other samples have none.
+        Masks are those of the positives and of ``denied`` times as many negatives; the other samples have none.
         """
         order = random.permutation(len(self.pictures)).tolist()
         for first in range(0, len(order), images):
             chosen = order[first : first + images]
             drawn = {row for number in chosen for row in self.pictures[number].positives}
-            denied = [row for number in chosen for row in self.pictures[number].negatives]
-            drawn |= {denied[place] for place in random.permutation(len(denied))[: max(1, len(drawn))]}
+            others = [row for number in chosen for row in self.pictures[number].negatives]
+            drawn |= {others[place] for place in random.permutation(len(others))[: max(1, denied * len(drawn))]}
             yield [sample for number in chosen for sample in self._samples(number, drawn, random)]
 
     def _samples(self, number: int, drawn: set[int], random: np.random.Generator) -> Iterator[Sample]:

@@ -58,6 +58,11 @@ TEXT = 5.0
 """Weight of the text's loss. The paper's is 0.5, with which a small model draws before it reads."""
 IMAGES = 16
 """Pictures in an update, each with all its pairs."""
+DENIED = ((0, 1), (11, 3))
+"""Epochs, and the negatives for each positive whose masks are learnt from then on.
+
+With one until the end, half of the negatives got a mask.
+"""
 KEEP = 200
 """Updates between two checkpoints."""
 
@@ -76,7 +81,8 @@ def fit(cohorts: list[Cohort], work: Path, seed: int) -> tuple[Rosalia, Tokens]:
     noted = np.zeros(4)
     model.train()
     while done < UPDATES:
-        batches = store.batches(np.random.default_rng([seed, epoch]), IMAGES)
+        (*_, denied) = (number for begins, number in DENIED if begins <= epoch)
+        batches = store.batches(np.random.default_rng([seed, epoch]), IMAGES, denied)
         for number, samples in enumerate(batches):
             if number < first:
                 continue

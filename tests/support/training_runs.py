@@ -34,7 +34,7 @@ def options(recipe: dict | None = None, **more: object) -> TrainingOptions:
 
     It begins at random, for the base has other sizes, and keeps the epoch that the paper's recipe would.
     """
-    held = {"init": "random", "keep": "giou"}
+    held = {"init": "random", "keep": "giou", "balance": "expectation"}
     held |= {"sizes": SIZES, "epochs": 3, "batch": 4, "micro_batch": 4, "warmup": 2, "lora": LORA, "trained": NAMED}
     settings = Settings(seed=3, training={"lite": held | (recipe or {}), "max_length": 200} | more)
     return TrainingOptions(**stage_options(settings)["training"])

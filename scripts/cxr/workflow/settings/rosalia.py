@@ -117,11 +117,16 @@ class LiteTraining(Recipe):
         ],
         "Parts that are trained in full.",
     )  # fmt: skip
-    epochs: int = key(40, "Passes over the positives.", ge=1, le=100_000)
+    epochs: int = key(10, "Passes over the pairs; from random weights take 40 or more.", ge=1, le=100_000)
     batch: int = key(16, "Pairs per update.", unit="pairs", ge=1, le=65_536)
     micro_batch: int = key(16, "Pairs per forward pass.", unit="pairs", ge=1, le=4096)
-    learning_rate: float = key(2e-3, "Highest learning rate.", gt=0, le=1)
-    warmup: int = key(20, "Number of updates in which the learning rate rises from 0; afterwards it falls to 0.", ge=0)
+    learning_rate: float = key(5e-4, "Highest learning rate; from random weights take 2e-3.", gt=0, le=1)
+    warmup: int = key(10, "Number of updates in which the learning rate rises from 0; afterwards it falls to 0.", ge=0)
+    balance: Literal["expectation", "exact", "all"] = key(
+        "all",
+        "How positives and negatives are balanced. expectation: 1:1 over an epoch; exact: 1:1 within every batch; all: "
+        "every pair once per epoch, so that the answer is no as often as in the dataset.",
+    )
     keep: Literal["giou", "mean"] = key(
         "mean",
         "How the epoch to keep is chosen on the validation split: giou, by the gIoU of the positives (authors' code); "
