@@ -120,7 +120,7 @@ class LiteTraining(Recipe):
     epochs: int = key(10, "Passes over the pairs; from random weights take 40 or more.", ge=1, le=100_000)
     batch: int = key(16, "Pairs per update.", unit="pairs", ge=1, le=65_536)
     micro_batch: int = key(16, "Pairs per forward pass.", unit="pairs", ge=1, le=4096)
-    learning_rate: float = key(5e-4, "Highest learning rate; from random weights take 2e-3.", gt=0, le=1)
+    learning_rate: float = key(2e-4, "Highest learning rate; from random weights take 2e-3.", gt=0, le=1)
     warmup: int = key(10, "Number of updates in which the learning rate rises from 0; afterwards it falls to 0.", ge=0)
     balance: Literal["expectation", "exact", "all"] = key(
         "all",
