@@ -92,7 +92,14 @@ def scored(work: Path, seed: int, cores: int) -> dict[str, dict[str, float]]:
     (folder / "mine.yaml").write_text(yaml.safe_dump({"seed": seed}))
     _run(folder, cores, "evaluation")
     total = read_table(folder / "results/evaluation/comparison.tsv").filter(source="ours", lesion="total")
-    return {row.pop("run"): row for row in total.select("run", "positives", "negatives", *MEASURES).to_dicts()}
+    rows = {row.pop("run"): row for row in total.select("run", "positives", "negatives", *MEASURES).to_dicts()}
+    return {run: row | {"right_positives": _right_positives(folder, run)} for run, row in rows.items()}
+
+
+def _right_positives(folder: Path, run: str) -> int:
+    """Return the number of the test split's positives that a run answers right by the rule ``strict``."""
+    answers = {line["pair_id"]: line["answer"] for line in read_lines(folder / f"results/inference/{run}/test.jsonl")}
+    return sum(answers[line["pair_id"]] == line["answer"] for line in Cohort(folder).lines("test") if line["seg"])
 
 
 def _run(folder: Path, cores: int, *targets: str) -> None:
