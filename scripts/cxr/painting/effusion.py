@@ -71,7 +71,7 @@ def fluid(window: Window, rise: float, soft: float, random: np.random.Generator)
     y = np.arange(window.shape[0], dtype=np.float32)[:, None] + 0.5
     # the film of fluid thins out upwards: soft above, and more so at the wall
     width = soft * tall * (1 + climb)
-    return ease(np.clip((y - surface) / np.maximum(width, 2.0), 0, 1)).astype(np.float32)
+    return ease(np.clip((y - surface) / np.maximum(width, 2.0) + 0.3, 0, 1)).astype(np.float32)
 
 
 def paint(film: Film, asked: Asked, random: np.random.Generator) -> Painted:
