@@ -62,6 +62,7 @@ include: "rules/semisyn/detection.smk"
 # MedGround: referring queries about masks, verified
 include: "rules/medground/sources.smk"
 include: "rules/medground/regions.smk"
+include: "rules/medground/queries.smk"
 # Excluded images of each stage
 include: "rules/exclusions.smk"
 # Tables, figures, the page, comparisons, review and release

@@ -5,8 +5,10 @@ import json
 from pathlib import Path
 
 from cxr.base.hdf5 import Shard
-from cxr.base.tables import read_table
+from cxr.base.tables import read_lines, read_table
 from cxr.medground.logic.facts import Facts
+from cxr.medground.queries import make_queries
+from cxr.medground.queries.make_queries import QueriesOptions
 from cxr.medground.regions import make_regions
 from cxr.medground.regions.make_regions import RegionsOptions
 from cxr.medground.sources.read_sources import SourcesOptions, run
@@ -164,3 +166,34 @@ def facts_of(folder: Path) -> Facts:
     """Return the facts of the source in ``folder``."""
     with Shard(folder / "sources/00.h5") as shard:
         return Facts.of(shard)
+
+
+def queries_options(source: str, **more: object) -> QueriesOptions:
+    """Return the options of the queries of one source."""
+    plain = SETTINGS.queries.model_dump(mode="json") | {"logic": SETTINGS.logic.model_dump(mode="json")}
+    return QueriesOptions(**(plain | {"source": source, "seed": 2026} | more))
+
+
+def make_queries_of(folder: Path, source: str, **more: object) -> list[dict]:
+    """Make the queries of every shard in ``folder`` and return their lines."""
+    (folder / "queries").mkdir(exist_ok=True)
+    lines = []
+    for shard in sorted((folder / "sources").glob("*.h5")):
+        output = folder / "queries" / f"{shard.stem}.jsonl"
+        make_queries.run_shard(
+            sources=str(shard), images=str(folder / "sources/images.parquet"),
+            regions=str(folder / f"regions/{shard.stem}.parquet"), output=str(output),
+            unasked=str(folder / f"queries/{shard.stem}.unasked.parquet"), options=queries_options(source, **more),
+        )  # fmt: skip
+        lines += read_lines(output)
+    return lines
+
+
+def whole_source(folder: Path, name: str, shared: Path | None = None, half: int | None = None, **more: object) -> Path:
+    """Read a source, cells or one of :data:`SOURCES`, and make its regions; return its folder."""
+    if name == "cells":
+        keys = source_keys(kind="cells", domain="nuclei", modality="drawn microscopy")
+    else:
+        given = SOURCES[name](shared, folder / "m.csv", half)
+        keys = source_keys(**({"kind": "folder"} | given))
+    return make_regions_of(read_source(folder, keys, name=name, **more))

@@ -90,7 +90,8 @@ def _position(word, one, scene, n):
     y = (scene["cy"][one] - top) / (bottom - top)
     m = n["position_margin"]
     if word == "border":
-        return "Y" if scene["border"][one] else "N"
+        gap = scene["edge_gap"][one]
+        return "Y" if gap == 0 else "U" if gap < m else "N"
     if word == "middle":
         return _both(_between(x, 1 / 3, 2 / 3, m, m), _between(y, 1 / 3, 2 / 3, m, m))
     v = x if word in ("left", "right") else y

@@ -44,7 +44,7 @@ def drawn_scene(seed: int) -> Scene:
         solidity=drawn([0.5, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0]),
         contrast=drawn([-2.0, -0.8, -0.5, 0.0, 0.3, 0.55, 0.8, 1.5]),
         texture=drawn([0.5, 0.77, 1.0, 1.3, 2.0]),
-        border=np.array([r.random() < 0.2 for _ in range(n)]),
+        edge_gap=np.array([r.choice([0.0, 0.0, 0.01, 0.05, 0.2, 0.4]) for _ in range(n)]),
         candidate=np.array([r.random() < 0.9 for _ in range(n)]),
         classes=CLASSES,
         domain=r.choice(["nuclei", "cxr", "other"]),
@@ -74,7 +74,7 @@ def drawn_query(scene: Scene, r: random.Random) -> Query:
 
 def plain(scene: Scene) -> dict:
     """Return a scene as the oracle's plain lists."""
-    names = ("area", "area_ratio", "cx", "cy", "elongation", "solidity", "contrast", "texture", "border")
+    names = ("area", "area_ratio", "cx", "cy", "elongation", "solidity", "contrast", "texture", "edge_gap")
     lists = {name: getattr(scene, name).tolist() for name in names}
     zones = [] if scene.shares is None else [dict(zip(scene.zones, row, strict=True)) for row in scene.shares.tolist()]
     return lists | {

@@ -15,6 +15,7 @@ from cxr.imaging.phantom import make_phantom
 from cxr.imaging.weights import list_sources
 from cxr.instructions import mask_index
 from cxr.language.reports import compare_engines, understood
+from cxr.medground.queries import make_queries
 from cxr.medground.regions import make_regions
 from cxr.medground.sources import read_sources
 from cxr.reporting.ablation import points
@@ -71,6 +72,7 @@ TABLES: dict[str, Columns] = {
     "results/medground/sources/{source}/images.parquet": read_sources.IMAGES,
     "results/medground/regions/{source}/{shard}.parquet": make_regions.REGIONS,
     "results/medground/regions/{source}/{shard}.dropped.parquet": make_regions.DROPPED,
+    "results/medground/queries/{source}/{shard}.unasked.parquet": make_queries.UNASKED,
     "results/ablation/points.tsv": points.POINTS,
     "results/tables/splits.tsv": tables.THRESHOLDS | splits.TABLE,
     "results/tables/funnel.tsv": tables.THRESHOLDS | conservation.FUNNEL,

@@ -103,7 +103,8 @@ def _positions(scene: Scene, numbers: LogicOptions) -> dict[str, np.ndarray]:
         found[f"position:{name}"] = within(where[axis], low, high, (slack, slack))
     third = [within(where[axis], 1 / 3, 2 / 3, (slack, slack)) for axis in (0, 1)]
     found["position:middle"] = all_of(*third)
-    found["position:border"] = np.where(scene.border, YES, NO).astype(np.uint8)
+    gap = scene.edge_gap
+    found["position:border"] = np.where(gap <= 0, YES, np.where(gap < slack, UNCLEAR, NO)).astype(np.uint8)
     return found
 
 

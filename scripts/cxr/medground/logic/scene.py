@@ -21,7 +21,8 @@ class Scene:
     """The N regions of an image, candidates and distractors, by their number.
 
     Arrays (N,): area_ratio (of the picture without padding), area (px), cx and cy (centroid over the side, x to the
-    right, y down), elongation, solidity, contrast and texture (NaN: unknown), border and candidate (bool). ``shares``:
+    right, y down), elongation, solidity, contrast and texture (NaN: unknown), edge_gap (from the box to the
+    nearest edge of the picture, over the side; 0: it touches), candidate (bool). ``shares``:
     (N, Z) share of each region in each zone of ``zones``, or None. ``within``: {(region, other): share of the region's
     pixels inside the other}, None without masks. ``halves``: (left, top, right, bottom) of the picture without its
     padding, over the side. ``classes``: {name: words}. ``open_classes``: classes from which specks over 1 % of the
@@ -38,7 +39,7 @@ class Scene:
     solidity: np.ndarray
     contrast: np.ndarray
     texture: np.ndarray
-    border: np.ndarray
+    edge_gap: np.ndarray
     candidate: np.ndarray
     classes: Mapping[str, ClassWords]
     domain: str = "other"

@@ -2,6 +2,7 @@
 
 from cxr.workflow.settings.base import Section, key
 from cxr.workflow.settings.medground.logic import Logic
+from cxr.workflow.settings.medground.queries import Queries
 from cxr.workflow.settings.medground.sources import Regions, Sources
 
 
@@ -11,3 +12,4 @@ class Medground(Section):
     sources: Sources = key(Sources, "Images and masks.")
     regions: Regions = key(Regions, "From masks to boxes.")
     logic: Logic = key(Logic, "Edges and margins of what a query may say.")
+    queries: Queries = key(Queries, "Referring queries.")

@@ -1,0 +1,35 @@
+# MedGround's queries: decidable, in words, about the regions of each image.
+
+
+rule medground_queries_shard:
+    input:
+        sources="results/medground/sources/{source}/{shard}.h5",
+        images="results/medground/sources/{source}/images.parquet",
+        regions="results/medground/regions/{source}/{shard}.parquet",
+    output:
+        output="results/medground/queries/{source}/{shard}.jsonl",
+        unasked="results/medground/queries/{source}/{shard}.unasked.parquet",
+    log:
+        "logs/medground/queries/{source}/{shard}.log",
+    benchmark:
+        "results/benchmarks/medground/queries/{source}/{shard}.tsv"
+    group:
+        "medground"
+    conda:
+        "../../envs/review.yaml"
+    threads: 1
+    resources:
+        mem_mb=megabytes(2000),
+        runtime=minutes(30),
+    params:
+        **job("medground.queries.make_queries.run_shard"),
+        options=lambda wildcards: PLAN.medground.of_source("queries", wildcards.source),
+    message:
+        "MedGround: queries of the source {wildcards.source}, shard {wildcards.shard}"
+    script:
+        "../../scripts/job.py"
+
+
+rule medground_queries:
+    input:
+        PLAN.medground.parts("queries", "jsonl"),

@@ -1,0 +1,1 @@
+"""The stage medground_queries: candidates (image, query, answer boxes) in words."""

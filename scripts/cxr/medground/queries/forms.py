@@ -1,0 +1,189 @@
+"""Every decidable query about an image, within a budget: its targets, and the logical forms that select each."""
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from cxr.medground.logic.atoms import NO, YES, family, relation
+from cxr.medground.logic.decide import AXES, RELATIONS, Decider, Query, Reference, nearest, ordinal, sifted
+
+REFERENCES = 5
+"""References tried in an image."""
+FORMS = 40
+"""Forms kept of a target."""
+HORIZONTAL = ("left", "right")
+PLACES = (
+    ("left",), ("right",), ("upper",), ("lower",), ("upper", "left"), ("upper", "right"), ("lower", "left"),
+    ("lower", "right"), ("middle",), ("border",),
+)  # fmt: skip
+Target = tuple[int, ...]
+
+
+@dataclass
+class Forms:
+    """``of``: {target: forms}; ``spent``: whether the budget ended the search."""
+
+    of: dict[Target, list[Query]] = field(default_factory=dict)
+    spent: bool = False
+
+
+def references(decider: Decider, draw: random.Random) -> list[tuple[Reference, int]]:
+    """Return decided references with their regions: by class, or by class and an ordinal; at most REFERENCES."""
+    words = [atom for atom in decider.atoms if atom.startswith("class:") and _asked(atom, decider)]
+    found: dict[int, Reference] = {}
+    options = [Reference((word,), name) for word in words for name in ("", *AXES)]
+    draw.shuffle(options)
+    for one in sorted(options, key=lambda one: bool(one.ordinal)):
+        region = decider.refer(one)
+        if region is not None and region not in found:
+            found[region] = one
+    return [(one, region) for region, one in list(found.items())[:REFERENCES]]
+
+
+def _asked(atom: str, decider: Decider) -> bool:
+    """Return whether a class word includes no class that may not be asked for."""
+    word = atom.partition(":")[2]
+    return all(one.ask for one in decider.scene.classes.values() if word in (one.one, *one.parents))
+
+
+class Search:
+    """Enumerates conjunctions family by family, and gives up a branch as soon as nothing is selected."""
+
+    def __init__(self, decider: Decider, max_atoms: int, budget: int, families: tuple[str, ...], draw: random.Random):
+        self.decider, self.max_atoms, self.budget, self.families = decider, max_atoms, budget, families
+        self.draw, self.nodes = draw, 0
+        self.references = references(decider, draw) if {"relation", "ordinal"} & set(families) else []
+        self.sided = decider.scene.radiological is not None
+        self.found = Forms()
+        self._ordered: dict[tuple, list[tuple[str, int, int]]] = {}
+        self._seen: dict[Target, int] = {}
+
+    def run(self) -> Forms:
+        """Return the forms of every target that was found."""
+        start = np.full(len(self.decider.scene), YES, np.uint8)
+        for query, values in self._grown(0, Query(()), start):
+            self._keep(query, values)
+        return self.found
+
+    def _grown(self, depth: int, query: Query, values: np.ndarray) -> Iterator[tuple[Query, np.ndarray]]:
+        if self.nodes >= self.budget:
+            self.found.spent = True
+            return
+        self.nodes += 1
+        if depth == 6:
+            yield query, values
+            return
+        for option in self._options(depth, query):
+            grown = self._with(option, query, values)
+            if grown is not None:
+                yield from self._grown(depth + 1, *grown)
+
+    def _options(self, depth: int, query: Query) -> list:
+        name = ("class", "size", "shape", "appearance", "position", "zone", "relation")[depth] if depth < 6 else ""
+        if name not in self.families and name != "class":
+            return [None]
+        if name == "position":
+            options: list = [tuple(f"position:{half}" for half in place) for place in PLACES]
+        else:
+            options = [(atom,) for atom in self.decider.atoms if family(atom) == name]
+        if name == "class":
+            options = [one for one in options if _asked(one[0], self.decider)]
+            self.draw.shuffle(options)
+            return [*options, None]
+        self.draw.shuffle(options)
+        return [None, *options]
+
+    def _with(self, option: tuple[str, ...] | None, query: Query, values: np.ndarray):
+        if option is None:
+            return query, values
+        if len(query.atoms) + len(option) > self.max_atoms:
+            return None
+        narrowed = np.minimum(values, self.decider.conjunction(option))
+        # an atom that leaves everything as it was says nothing yet; enriching may add it
+        if not (narrowed == YES).any() or (narrowed == values).all():
+            return None
+        grown = replace(query, atoms=(*query.atoms, *option))
+        return None if self.sided and mixed(grown) else (grown, narrowed)
+
+    def _keep(self, query: Query, values: np.ndarray) -> None:
+        found = sifted(values)
+        if found.decidable:
+            self._add(query, found.selected)
+            self._order(query, found.selected)
+        if "relation" in self.families and len(query.atoms) < self.max_atoms and len(query.atoms) <= 2:
+            self._relate(query, values)
+
+    def _relate(self, query: Query, values: np.ndarray) -> None:
+        scene, numbers = self.decider.scene, self.decider.numbers
+        for reference, region in self.references:
+            for kind in RELATIONS:
+                narrowed = np.minimum(values, relation(kind, region, scene, numbers))
+                found = sifted(narrowed)
+                grown = replace(query, relation=kind, reference=reference)
+                if found.decidable and not (narrowed == values).all() and not (self.sided and mixed(grown)):
+                    self._add(grown, found.selected)
+            others = values.copy()
+            others[region] = NO
+            found = sifted(others)
+            if found.decidable and self.decider.closed(query.atoms):
+                first = nearest(scene, found.selected, region, numbers)
+                if first is not None:
+                    self._add(replace(query, reference=reference, ordinal="nearest"), (first,))
+
+    def _order(self, query: Query, selected: Target) -> None:
+        if len(selected) < 2 or "ordinal" not in self.families or not self.decider.closed(query.atoms):
+            return
+        if selected not in self._ordered:
+            scene, numbers = self.decider.scene, self.decider.numbers
+            self._ordered[selected] = [
+                (name, nth, first)
+                for name, (attribute, _) in AXES.items()
+                for nth in ((1,) if attribute == "area" else (1, 2, 3))
+                if (first := ordinal(scene, selected, name, nth, numbers)) is not None
+            ]
+        sized = any(atom.startswith("size:") for atom in query.atoms)
+        for name, nth, first in self._ordered[selected]:
+            grown = replace(query, ordinal=name, nth=nth)
+            if not (sized and name in ("largest", "smallest")) and not (self.sided and mixed(grown)):
+                self._add(grown, (first,))
+
+    def _add(self, query: Query, target: Target) -> None:
+        scene = self.decider.scene
+        if not all(scene.candidate[one] and scene.classes[scene.label[one]].ask for one in target):
+            return
+        plain = all(atom.startswith("class:") for atom in query.atoms) and not query.reference
+        if plain and not query.ordinal and not self.decider.closed(query.atoms):
+            return
+        held = self.found.of.setdefault(target, [])
+        self._seen[target] = self._seen.get(target, 0) + 1
+        if len(held) < FORMS:
+            held.append(query)
+        elif (place := self.draw.randrange(self._seen[target])) < FORMS:
+            held[place] = query
+
+
+def mixed(query: Query) -> bool:
+    """Return whether a query has a side of the patient and a left or right of the image: people would confuse them."""
+    sides = any(family(atom) == "zone" for atom in query.atoms)
+    image = any(atom in ("position:left", "position:right") for atom in query.atoms)
+    image |= query.relation in ("left_of", "right_of") or query.ordinal in ("leftmost", "rightmost")
+    if query.reference:
+        image |= query.reference.ordinal in ("leftmost", "rightmost")
+    return sides and image
+
+
+def kind_of(target: Target, decider: Decider) -> str:
+    """Return single, subset or all; "" for a set of all regions whose class is open or has distractors."""
+    scene = decider.scene
+    if len(target) == 1:
+        return "single"
+    labels = {scene.label[one] for one in target}
+    groups = [{at for at in range(len(scene)) if scene.label[at] in labels}, set(range(len(scene)))]
+    for group in groups:
+        free = {at for at in group if scene.candidate[at]}
+        if set(target) == free:
+            opened = any(scene.label[at] in scene.open_classes for at in group)
+            return "" if free != group or opened else "all"
+    return "subset"

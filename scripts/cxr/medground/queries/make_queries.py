@@ -1,0 +1,213 @@
+"""Make the queries of one shard with the engine rules: decidable, drawn by seed, in varied words."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+
+import polars as pl
+
+from cxr.base.columns import Column, Columns, schema
+from cxr.base.hdf5 import Shard
+from cxr.base.jobs import progress
+from cxr.base.seeds import rng
+from cxr.base.tables import read_table, write_lines, write_table
+from cxr.medground.logic.atoms import family
+from cxr.medground.logic.decide import Decider, Query
+from cxr.medground.logic.facts import Facts
+from cxr.medground.logic.options import LogicOptions
+from cxr.medground.logic.table import scene_of
+from cxr.medground.queries.forms import Forms, Search, kind_of, mixed
+from cxr.medground.queries.grammar import Speaker
+
+UNASKED: Columns = {
+    "image_id": Column(pl.String, "Image."),
+    "split": Column(pl.String, "Its split."),
+    "number": Column(pl.Int64, "Which of the wanted queries, from 0."),
+    "reason": Column(pl.String, "`undecidable`: no further query has one answer; `budget`: the search was ended."),
+}
+TRIES = 12
+
+
+@dataclass(frozen=True)
+class QueriesOptions:
+    """The settings ``medground.queries`` and ``medground.logic``, the source's name and the seed."""
+
+    engine: str
+    per_image: int
+    per_image_many: int
+    many: int
+    kinds: dict
+    max_atoms: int
+    budget: int
+    words: float
+    spread: float
+    families: list
+    logic: dict
+    source: str
+    seed: int
+
+
+def query_id(image_id: str, query: str, regions: list[int]) -> str:
+    """Return the id of a query: of its image, its text and its answer."""
+    told = "\x1f".join([image_id, query, *map(str, regions)])
+    return "q" + hashlib.blake2b(told.encode()).hexdigest()[:16]
+
+
+class Drawer:
+    """Draws the queries of one image."""
+
+    def __init__(self, decider: Decider, forms: Forms, options: QueriesOptions, image_id: str):
+        self.decider, self.options, self.image_id = decider, options, image_id
+        self.by_kind: dict[str, dict[str, list[tuple]]] = {}
+        for target in sorted(forms.of):
+            kind = kind_of(target, decider)
+            for form in forms.of[target] if kind else ():
+                for name in self._families(form):
+                    held = self.by_kind.setdefault(kind, {}).setdefault(name, {})
+                    held.setdefault(target, []).append(form)
+        self.used: set[tuple] = set()
+
+    @staticmethod
+    def _families(form: Query) -> list[str]:
+        own = sorted(form.families() - {"class"})
+        return own or ["class"]
+
+    def draw(self, number: int) -> tuple[str, str] | None:
+        """Return (kind, query, text) of the next query; None without one that is new."""
+        draw = rng(self.options.seed, self.options.source, self.image_id, number)
+        for _ in range(TRIES):
+            if not self.by_kind:
+                return None
+            kinds = sorted(self.by_kind)
+            kind = draw.choices(kinds, [self.options.kinds[name] for name in kinds])[0]
+            held = self.by_kind[kind][draw.choice(sorted(self.by_kind[kind]))]
+            target = draw.choice(sorted(held))
+            form = min((draw.choice(held[target]) for _ in range(3)), key=lambda one: len(one.atoms))
+            if (target, form) in self.used:
+                continue
+            self.used.add((target, form))
+            return kind, target, *self._worded(form, target, kind, draw)
+        return None
+
+    def _worded(self, form: Query, target: tuple[int, ...], kind: str, draw) -> tuple[Query, str]:
+        speaker = Speaker(self.decider.scene, draw)
+        length = draw.gauss(self.options.words, self.options.spread)
+        counted = "number" in self.options.families and self.decider.closed(form.atoms)
+        if len(target) > 1 and counted and not form.ordinal:
+            if len(target) <= 10 and draw.random() < 0.45:
+                form = replace(form, number=len(target))
+            elif kind == "all" and draw.random() < 0.5:
+                form = replace(form, number=-1)
+        more = self._fitting(form, target)
+        draw.shuffle(more)
+        state = draw.getstate()
+        text = speaker.say(form, len(target))
+        while len(text.split()) < length and more:
+            richer = replace(form, atoms=(*form.atoms, more.pop()))
+            asked = replace(richer, number=max(0, richer.number))
+            if self._clashes(richer) or self.decider.answer(asked).selected != target:
+                continue
+            if not self.decider.answer(asked).decidable:
+                continue
+            form = richer
+            draw.setstate(state)
+            text = speaker.say(form, len(target))
+        return replace(form, number=max(0, form.number)), text
+
+    def _fitting(self, form: Query, target: tuple[int, ...]) -> list[str]:
+        """Return the atoms that are Yes for every target and of a family that the query does not use yet."""
+        held = {family(atom) for atom in form.atoms}
+        wanted = [name for name in ("size", "shape", "appearance", "position", "zone", "class") if name not in held]
+        return [
+            atom
+            for atom, values in self.decider.atoms.items()
+            if family(atom) in wanted
+            and family(atom) in (*self.options.families, "class")
+            and all(values[one] == 2 for one in target)
+        ]
+
+    def _clashes(self, query: Query) -> bool:
+        names = [family(atom) for atom in query.atoms]
+        if any(names.count(name) > 1 for name in ("size", "shape", "appearance", "zone", "class")):
+            return True
+        places = {atom.partition(":")[2] for atom in query.atoms if atom.startswith("position:")}
+        if "middle" in places and len(places) > 1:
+            return True
+        sized = "size" in names and query.ordinal in ("largest", "smallest")
+        return sized or (self.decider.scene.radiological is not None and mixed(query))
+
+
+def image_queries(
+    image: Mapping, rows: list[dict], facts: Facts, side: int, options: QueriesOptions
+) -> tuple[list[dict], list[dict]]:
+    """Return the lines of one image's queries, and the rows of :data:`UNASKED`."""
+    decider = Decider(scene_of(image, rows, facts, side), LogicOptions(**options.logic))
+    draw = rng(options.seed, options.source, image["image_id"], "forms")
+    forms = Search(decider, options.max_atoms, options.budget, tuple(options.families), draw).run()
+    candidates = int(decider.scene.candidate.sum())
+    wanted = options.per_image_many if candidates > options.many else options.per_image
+    drawer, lines, unasked, seen = Drawer(decider, forms, options, image["image_id"]), [], [], set()
+    for number in range(wanted):
+        found = drawer.draw(number)
+        if found is None or found[3] in seen:
+            reason = "budget" if forms.spent else "undecidable"
+            unasked.append({"image_id": image["image_id"], "split": image["split"], "number": number, "reason": reason})
+            continue
+        kind, target, query, text = found
+        seen.add(text)
+        lines.append(_line(image, rows, facts, options, kind, target, query, text, decider))
+    return lines, unasked
+
+
+def _line(image, rows, facts, options, kind, target, query, text, decider) -> dict:
+    regions = list(target)
+    boxes = [[rows[one][name] for name in ("gx1", "gy1", "gx2", "gy2")] for one in regions]
+    move = image["to_original"]
+    to_px = [_moved([rows[one][name] for name in ("x1", "y1", "x2", "y2")], move) for one in regions]
+    named = [atom for atom in query.atoms if atom.startswith("class:")]
+    alone = bool(named) and decider.answer(Query(tuple(named[:1]))).selected == target
+    plain = asdict(query)
+    return {
+        "query_id": query_id(image["image_id"], text, regions),
+        "source": options.source,
+        "image_id": image["image_id"],
+        "subject_id": image["subject_id"],
+        "split": image["split"],
+        "domain": image["domain"],
+        "modality": facts.modality,
+        "query": text,
+        "kind": kind,
+        "regions": regions,
+        "boxes": boxes,
+        "boxes_px": to_px,
+        "candidates": int(decider.scene.candidate.sum()),
+        "trivial": int(decider.scene.candidate.sum()) == 1,
+        "by_class": alone,
+        "families": sorted(query.families()),
+        "logic": plain,
+        "engine": options.engine,
+        "description_used": False,
+        "licence": image["licence"],
+    }
+
+
+def _moved(box: list[int], affine: list[float]) -> list[float]:
+    a, b, c, d, e, f = affine
+    x1, y1, x2, y2 = box
+    return [round(v, 2) for v in (a * x1 + b * y1 + c, d * x1 + e * y1 + f, a * x2 + b * y2 + c, d * x2 + e * y2 + f)]
+
+
+def run_shard(*, sources: str, images: str, regions: str, output: str, unasked: str, options: QueriesOptions) -> None:
+    """Write the candidates of one shard (JSON Lines) and the wanted queries that could not be made."""
+    by_image: dict[str, list[dict]] = {}
+    for row in read_table(regions).iter_rows(named=True):
+        by_image.setdefault(row["image_id"], []).append(row)
+    lines, missing = [], []
+    with Shard(sources) as shard:
+        facts, side = Facts.of(shard), shard.shape("picture")[0]
+    known = {row["image_id"]: row for row in read_table(images).iter_rows(named=True)}
+    for image_id in progress(sorted(by_image), len(by_image), "queries"):
+        found, lost = image_queries(known[image_id], by_image[image_id], facts, side, options)
+        lines, missing = lines + found, missing + lost
+    write_lines(output, lines)
+    write_table(unasked, pl.DataFrame(missing, schema=schema(UNASKED)), UNASKED)

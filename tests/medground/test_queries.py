@@ -1,0 +1,275 @@
+"""Queries of the engine rules: an independent resolver finds their regions in masks by the text (T4 to T7, T20)."""
+
+import random
+import re
+from collections import Counter, defaultdict
+from functools import cache
+
+import cv2
+import numpy as np
+import pytest
+
+import medground_resolver
+from cxr.base.hdf5 import Shard
+from cxr.base.tables import read_table
+from cxr.medground.logic.decide import Decider, Query, Reference
+from cxr.medground.logic.facts import Facts, Planes, planes_of
+from cxr.medground.logic.table import scene_of
+from cxr.medground.regions.make_regions import image_regions
+from medground_data import facts_of, make_queries_of, regions_of, regions_options, whole_source
+from medground_scenes import NUMBERS
+from medground_worlds import boxes_of, worlds
+
+REAL = [pytest.param("covid"), pytest.param("nih"), pytest.param("stardist"),
+        pytest.param("monuseg", marks=pytest.mark.slow)]  # fmt: skip
+ALL = ["cells", *REAL]
+LARGER = re.compile(r"[a-z-]+")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory, request):
+    """Return a function: (folder, lines) of a source's queries."""
+
+    @cache
+    def of(name):
+        folder = tmp_path_factory.mktemp(name)
+        shared = None if name == "cells" else request.getfixturevalue("shared")
+        whole_source(folder, name, shared, cells=160)
+        more = {"per_image_many": 40} if name == "stardist" else {}  # one picture: more queries say more
+        return folder, make_queries_of(folder, name, **more)
+
+    return of
+
+
+def expected(folder, lines) -> list[set]:
+    rows = {(row["image_id"], row["region"]): row for row in regions_of(folder)}
+    sides = ("x1", "y1", "x2", "y2")
+    return [{tuple(rows[line["image_id"], at][s] for s in sides) for at in line["regions"]} for line in lines]
+
+
+def right(folder, lines, **more) -> list[bool]:
+    """Return which texts the resolver finds exactly, in the masks alone."""
+    known = worlds(folder, {line["image_id"] for line in lines}, **more)
+    found = [
+        boxes_of(known[line["image_id"]], medground_resolver.resolve(line["query"], known[line["image_id"]]))
+        for line in lines
+    ]
+    return [one == other for one, other in zip(found, expected(folder, lines), strict=True)]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_the_resolver_reads_every_query_in_the_masks(made, name):
+    folder, lines = made(name)
+    hits = right(folder, lines)
+    misses = [(line["query"], line["regions"]) for line, hit in zip(lines, hits, strict=True) if not hit]
+    assert len(lines) > {"nih": 100, "covid": 80}.get(name, 60)
+    assert sum(hits) >= 0.995 * len(lines), misses
+    groups = defaultdict(list)
+    for line, hit in zip(lines, hits, strict=True):
+        for group in (line["kind"], *line["families"]):
+            groups[group].append(hit)
+    assert {
+        name: sum(held) / len(held) for name, held in groups.items() if len(held) >= 50 and sum(held) < 0.98 * len(held)
+    } == {}
+
+
+@pytest.mark.parametrize("name", ["cells", *REAL])
+def test_in_a_mirrored_picture_left_and_right_are_wrong(made, name):
+    folder, lines = made(name)
+    sided = [
+        line
+        for line in lines
+        if re.search(r"\b(left|right|leftmost|rightmost)\b", re.sub(r"(left|right) lungs?", "", line["query"].lower()))
+        and not line["trivial"]
+    ]
+    turned = worlds(folder, {line["image_id"] for line in sided}, flip=True)
+    still = 0
+    for line, boxes in zip(sided, expected(folder, sided), strict=True):
+        world = turned[line["image_id"]]
+        mirrored = {(world.side - x2, y1, world.side - x1, y2) for x1, y1, x2, y2 in boxes}
+        still += boxes_of(world, medground_resolver.resolve(line["query"], world)) == mirrored
+    assert len(sided) > 20
+    assert still <= 0.05 * len(sided), (still, len(sided))
+
+
+@pytest.mark.parametrize("name", ["cells", "covid"])
+def test_a_query_of_another_image_is_no_better_than_a_guess(made, name):
+    folder, lines = made(name)
+    texts = [line["query"] for line in lines]
+    swapped = [line | {"query": text} for line, text in zip(lines, texts[7:] + texts[:7], strict=True)]
+    many = [at for at, line in enumerate(lines) if not line["trivial"]]
+    hits = right(folder, [swapped[at] for at in many])
+    rows = defaultdict(list)
+    for row in regions_of(folder):
+        rows[row["image_id"]].append(row)
+    largest = sum(
+        lines[at]["regions"] == [max(rows[lines[at]["image_id"]], key=lambda row: row["area"])["region"]] for at in many
+    )
+    assert sum(hits) <= largest + 0.05 * len(many), (sum(hits), largest, len(many))
+
+
+def queried(logic) -> Query:
+    reference = logic["reference"] and Reference(tuple(logic["reference"]["atoms"]), logic["reference"]["ordinal"])
+    return Query(tuple(logic["atoms"]), logic["relation"], reference, logic["ordinal"], logic["nth"], logic["number"])
+
+
+@pytest.mark.parametrize("name", ["cells", "covid", "stardist"])
+@pytest.mark.parametrize("how", [cv2.dilate, cv2.erode])
+def test_a_pixel_more_or_less_turns_no_answer_into_another(made, name, how):
+    folder, lines = made(name)
+    images = {row["image_id"]: row for row in read_table(folder / "sources/images.parquet").iter_rows(named=True)}
+    rows = defaultdict(list)
+    for row in regions_of(folder):
+        rows[row["image_id"]].append(row)
+    other = undecided = total = 0
+    with Shard(folder / "sources/00.h5") as shard:
+        facts = Facts.of(shard)
+        for image_id in sorted({line["image_id"] for line in lines}):
+            planes = planes_of(shard, facts, image_id)
+            changed = _changed(planes, how)
+            found, _ = image_regions(images[image_id], changed, regions_options())
+            if len(found) != len(rows[image_id]):
+                continue  # a region vanished or two met: the image itself is another
+            decider = Decider(scene_of(images[image_id], found, facts, planes.picture.shape[0]), NUMBERS)
+            twin = _twins(rows[image_id], found)
+            for line in (line for line in lines if line["image_id"] == image_id):
+                total += 1
+                answer = decider.answer(queried(line["logic"]))
+                if not answer.decidable:
+                    undecided += 1
+                elif {twin.get(at) for at in line["regions"]} != set(answer.selected):
+                    other += 1
+    assert total > 70
+    assert other <= 0.01 * total, (other, total)
+    if name != "cells":  # drawn cells are small: eroded by a pixel, 27 % of their queries are undecided
+        assert undecided <= 0.25 * total, (undecided, total)
+
+
+def _changed(planes, how):
+    cross = np.ones((3, 3), np.uint8)
+    masks = {label: how(mask.astype(np.uint8), cross) > 0 for label, mask in planes.mask.items()}
+    numbers = planes.instances
+    if numbers is not None:
+        numbers = how(numbers, cross)
+    return Planes(planes.picture, masks, numbers, planes.zones)
+
+
+def _twins(before, after) -> dict:
+    """Return {region: the region of the same class whose centroid is nearest afterwards}."""
+    found = {}
+    for row in before:
+        same = [one for one in after if one["label"] == row["label"]]
+        if same:
+            nearest = min(same, key=lambda one: (one["cx"] - row["cx"]) ** 2 + (one["cy"] - row["cy"]) ** 2)
+            found[row["region"]] = nearest["region"]
+    return found
+
+
+def test_english_of_the_rules_is_varied(made):
+    _, lines = made("cells")
+    lines = [line for line in lines if line["candidates"] >= 2]
+    assert len(lines) > 800
+    skeletons = Counter(_skeleton(line["query"], _words(line)) for line in lines)
+    assert len(skeletons) >= 80
+    assert max(skeletons.values()) <= 0.05 * len(lines), skeletons.most_common(3)
+    families = Counter(name for line in lines for name in line["families"])
+    assert len(families) >= 6
+    assert min(families.values()) >= 0.1 * len(lines), families
+    assert len({line["query"] for line in lines}) >= 0.6 * len(lines)
+
+
+def _words(line):
+    found = {word for words in medground_resolver.WORDS["words"].values() for word in words}
+    found |= {word for words in medground_resolver.WORDS["ordinals"].values() for word in words}
+    found |= {
+        "left",
+        "right",
+        "upper",
+        "lower",
+        "top",
+        "bottom",
+        "two",
+        "three",
+        "four",
+        "five",
+        "six",
+        "seven",
+        "eight",
+    }
+    return found | {"nucleus", "nuclei", "rod", "rods", "cell", "cells", "nine", "ten", "second", "third"}
+
+
+def _skeleton(text, words):
+    text = text.lower()
+    for word in sorted(words, key=len, reverse=True):
+        text = re.sub(rf"(?<![\w-]){re.escape(word)}(?![\w-])", "#", text)
+    return text
+
+
+LINT = {
+    "a doubled word": r"\b(\w+) \1\b", "a double space": "  ", "a space before a stop": r" [,.?]",
+    "no end": r"[^.?]$", "a small beginning": r"^[^A-Z]", "the singular with many": r"\b(two|three|four|five|both|all)"
+    r" (the )?(?:\w+[- ]){0,3}(nucleus|rod|cell|region|structure|object|area)\b(?!-)", "an open slot": r"[{}]",
+    "many is": r"\b(nuclei|rods|cells|regions|structures|objects|areas) (that|which) (is|lies)\b",
+    "one are": r"\b(nucleus|rod|cell|region|structure|object|area) (that|which) (are|lie)\b",
+    "two articles": r"\b(the|a) (the|a|both)\b", "that is touching no more": r"lies touching",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["cells", "covid", "nih", "stardist"])
+def test_english_of_the_rules_has_no_slip(made, name):
+    _, lines = made(name)
+    slips = [(what, line["query"]) for line in lines for what, bad in LINT.items() if re.search(bad, line["query"])]
+    assert not slips
+    for line in lines:
+        assert 2 <= len(line["query"].split()) <= 40
+
+
+def test_a_slip_is_noticed():
+    for text in ("Find the the cell.", "Find two cell.", "find it.", "The nuclei that is small."):
+        assert any(re.search(bad, text) for bad in LINT.values()), text
+
+
+@pytest.mark.parametrize("name", ["cells", "covid"])
+def test_every_wanted_query_is_made_or_has_its_reason(made, name):
+    folder, lines = made(name)
+    unasked = read_table(folder / "queries/00.unasked.parquet")
+    candidates = Counter(row["image_id"] for row in regions_of(folder) if row["candidate"])
+    assert len(lines) + len(unasked) == sum(6 if count > 5 else 3 for count in candidates.values())
+    assert set(unasked["reason"]) <= {"undecidable", "budget"}
+    # nothing is asked twice of one image
+    assert len({(line["image_id"], line["query"]) for line in lines}) == len(lines)
+    assert all(line["boxes"] and len(line["boxes"]) == len(line["regions"]) for line in lines)
+
+
+def test_shards_change_no_query(tmp_path):
+    found = []
+    for shards in (1, 3):
+        folder = tmp_path / str(shards)
+        folder.mkdir()
+        from medground_data import make_regions_of, read_source, source_keys
+
+        make_regions_of(read_source(folder, source_keys(kind="cells", domain="nuclei"), shards=shards, cells=9))
+        found.append(sorted(make_queries_of(folder, "cells"), key=lambda line: line["query_id"]))
+    assert found[0] == found[1]
+    assert len({line["query_id"] for line in found[0]}) == len(found[0])
+
+
+def test_boxes_are_describable_on_real_films(made):
+    """T7: every region of the radiologists' films is the answer of some decidable query."""
+    from cxr.medground.queries.forms import Search
+
+    folder, _ = made("covid")
+    images = {row["image_id"]: row for row in read_table(folder / "sources/images.parquet").iter_rows(named=True)}
+    rows = defaultdict(list)
+    for row in regions_of(folder):
+        rows[row["image_id"]].append(row)
+    facts, alone, total = facts_of(folder), 0, 0
+    families = ("class", "size", "shape", "position", "zone", "ordinal", "relation")
+    for image_id, held in rows.items():
+        decider = Decider(scene_of(images[image_id], held, facts, 512), NUMBERS)
+        forms = Search(decider, 4, 20_000, families, random.Random(0)).run()
+        alone += sum((at,) in forms.of for at in range(len(held)))
+        total += len(held)
+        assert len(forms.of) >= 3
+    assert alone == total
