@@ -140,7 +140,7 @@ def test_a_pixel_more_or_less_turns_no_answer_into_another(made, name, how):
                 elif {twin.get(at) for at in line["regions"]} != set(answer.selected):
                     other += 1
     assert total > 70
-    # measured: covid within the specification's 1 % and 25 %; tiles of small nuclei miss them a little (the docs say it)
+    # measured: covid within the specification's 1 % and 25 %; tiles of small nuclei miss them a little
     most_other, most_undecided = (0.01, 0.25) if name == "covid" else (0.015, 0.3)
     assert other <= most_other * total, (other, total)
     assert undecided <= most_undecided * total, (undecided, total)
