@@ -201,19 +201,37 @@ def test_an_effusion_hides_the_costophrenic_edge(editor, films):
     assert np.median(left) <= 0.4
 
 
-def test_a_pneumothorax_is_darker_beyond_its_line_and_has_no_vessels(editor, films):
-    kept, darker = [], []
+def band(image: np.ndarray, fine: float, coarse: float) -> np.ndarray:
+    image = np.asarray(image, np.float32)
+    return cv2.GaussianBlur(image, (0, 0), fine) - cv2.GaussianBlur(image, (0, 0), coarse)
+
+
+def test_a_pneumothorax_is_darker_beyond_its_line_and_has_ribs_but_no_vessels(editor, films):
+    kept, ribs, darker = [], [], []
     for frame, _, _, _, done in edited(editor, films, "pneumothorax"):
-        air = cv2.erode(done.lesion.astype(np.uint8), np.ones((7, 7))) > 0
+        air = cv2.erode(done.lesion.astype(np.uint8), np.ones((9, 9))) > 0
         if air.sum() < 100:
             continue
-        pictures = frame.astype(np.float32), np.asarray(done.image, np.float32)
-        narrow = [
-            cv2.GaussianBlur(image, (0, 0), 0.8) - cv2.medianBlur(np.rint(image).astype(np.uint8), 11)
-            for image in pictures
-        ]
-        kept.append(narrow[1][air].std() / narrow[0][air].std())
-        darker.append(pictures[1][air].mean() / pictures[0][air].mean() - 1)
+        before, after = (band(image, 0.7, 2.0)[air] for image in (frame, done.image))
+        kept.append((after**2).mean() / (before**2).mean())
+        before, after = (band(image, 4.0, 14.0)[air] for image in (frame, done.image))
+        ribs.append(np.polyfit(before, after, 1)[0])
+        darker.append(done.image[air].mean() / frame[air].mean() - 1)
     assert len(kept) >= 15
     assert np.median(kept) <= 0.5
+    assert np.median(ribs) >= 0.75
     assert -0.12 <= np.median(darker) <= -0.02
+
+
+def test_a_larger_heart_leaves_chest_wall_and_spine_where_they_were(editor, films):
+    config = SETTINGS["configs"]["lite"]
+    for frame, organs in films[:8]:
+        right, left, heart = (bounds(organs[name]) for name in (*LUNGS, HEART))
+        goal = min(0.75, (heart[2] - heart[0]) / (left[2] - right[0]) + 0.1)
+        job = Job("x", "cardiomegaly", "", np.array([heart], float), ("",), goal, None, 0, config)
+        moved = np.abs(edits.change(frame, np.rint(editor.edit(frame, organs, job).image)))
+        assert moved.max() > 10
+        assert moved[:, : right[0]].max() == moved[:, left[2] :].max() == 0
+        lower = moved[heart[1] + (heart[3] - heart[1]) // 2 : heart[3]]
+        spine = round((right[0] + left[2]) / 2)
+        assert lower[:, spine - 3 : spine + 3].mean() < 0.25 * lower[:, right[0] : left[2]].mean()

@@ -1,119 +1,149 @@
-"""Atelectasis: plates of collapsed lung or a collapsed wedge, and the loss of volume that pulls the diaphragm up."""
+"""Atelectasis: plates or a wedge of lung without air, and the loss of volume that pulls diaphragm and vessels to it.
+
+Plates are seen on edge: thin, nearly level, slightly bent, of unequal length, with tapering ends. A wedge is a
+dense base that fades upwards and towards the chest wall. A collapse is a lobe: a wedge of higher density and a larger
+loss of volume.
+"""
 
 import cv2
 import numpy as np
 
 from cxr.painting.absorb import absorb, water
-from cxr.painting.effusion import below, laterality
 from cxr.painting.film import Asked, Film, Painted, Window, ease, step
 from cxr.painting.lesions import noise
 
-EDGE = 0.25
-"""Share of the densest place from which a pixel belongs to the mask: plates are narrow and dense."""
+VISIBLE = 0.12
+"""Share of the densest place from which a pixel belongs to the lesion's mask."""
+FADE = 0.16
+"""Share of half the box over which the lesion fades out at a side that cuts the lung."""
+BELOW = 1.6
+"""How far under the diaphragm the pull reaches, of the largest shift."""
+APART = 0.07
+"""Height of a box for each plate but the first, of the lung's height."""
+HIDDEN = 0.6
+"""Share of the lesion that the heart hides."""
+MOST = 0.12
+"""Largest shift, of the box's height."""
+BANDS = ("linear", "streaky", "subsegmental", "discoid", "plate")
 
 
-def plates(window: Window, number: int, thick: float, random: np.random.Generator) -> np.ndarray:
-    """Return ``number`` plates across the box, float32 (h, w), 1 on a plate; ``thick``: px.
+def plates(window: Window, asked: Asked, tall: float, random: np.random.Generator) -> tuple[np.ndarray, int]:
+    """Return plates on edge that span the box, float32 (h, w), at most 1, and how many. ``tall``: the lung's height."""
+    x1, y1, _, y2 = window.box
+    wide, high = window.size
+    y, x = np.mgrid[: window.shape[0], : window.shape[1]].astype(np.float32) + 0.5
+    count = max(1, min(asked.count("number", random), 1 + int(high / (APART * tall))))
+    found = np.zeros(window.shape, np.float32)
+    tilt, bend = random.normal(0.05, 0.10) * window.lateral, random.uniform(-0.10, 0.10)
+    places = np.linspace(0.24, 0.84, count + (count == 1))[:count] + random.uniform(-0.2, 0.2, count) / count
+    for number, place in enumerate(places):
+        thick = asked.draw("thick", random) * tall
+        long = random.uniform(0.75, 1.0) if number in (0, count - 1) else random.uniform(0.35, 0.8)
+        start = random.uniform(0, 1 - long)
+        t = ((x - x1) / wide - start) / long
+        own = tilt + random.normal(0, 0.04)
+        middle = y1 + place * high + (own * (t - 0.5) + bend * (4 * (t - 0.5) ** 2 - 0.5)) * long * wide * 0.6
+        middle = middle + 0.15 * thick * noise(window.shape, max(24.0, wide / 2), random, 1)
+        middle = np.clip(middle, y1 + 0.1 * high, y2 - 0.06 * high)
+        taper = np.sqrt(np.clip(np.minimum(t, 1 - t) / 0.3, 0, 1))
+        half = np.maximum(0.8, 0.5 * thick * (0.35 + 0.65 * taper))
+        away = (y - middle) / half
+        sharp, soft = (1.0, 2.0) if random.uniform() < 0.5 else (2.0, 1.0)
+        profile = np.exp(-(np.where(away > 0, away / soft, away / sharp) ** 2))
+        found = np.maximum(found, profile * taper * random.uniform(0.65, 1.0))
+    return found.astype(np.float32), count
 
-    Plates lie one above the other, nearly level, slightly bent, and thin out at their ends. They reach from side to
-    side, the outer ones to the top and the bottom of the box.
-    """
+
+def wedge(window: Window, soft: float, random: np.random.Generator) -> np.ndarray:
+    """Return a dense base that fades upwards and laterally, float32 (h, w), at most 1; its upper edge is uneven."""
+    u, v = window.scaled()
+    medial = -window.lateral * u
+    upper = 0.45 * (1 - medial) * random.uniform(0.2, 0.8) - 0.75
+    upper = upper + 0.14 * noise(window.shape, window.reach / 2.5, random, 2)
+    rising = step(v - upper, 0.25 + soft)
+    lateral = 0.45 + 0.55 * ease(np.clip((medial + 1.0) / 1.4, 0, 1))
+    return (rising * lateral * (0.55 + 0.45 * ease(np.clip((v + 1) / 1.6, 0, 1)))).astype(np.float32)
+
+
+def streaks(window: Window, random: np.random.Generator) -> np.ndarray:
+    """Return crowded vessels that fan out from the hilum, float32 (h, w), mean about 0."""
     x1, y1, x2, y2 = window.box
     y, x = np.mgrid[: window.shape[0], : window.shape[1]].astype(np.float32) + 0.5
-    found = np.zeros(window.shape, np.float32)
-    room = np.linspace(0.08, 0.92, number) if number > 1 else np.array([0.5])
-    slope = (
-        window.lateral * random.uniform(-0.1, 0.35)
-        if number > 1
-        else (y2 - y1) / max(1, x2 - x1) * random.choice([-1, 1])
-    )
-    for index, place in enumerate(room):
-        tall = (y2 - y1) - abs(slope) * 0.7 * (x2 - x1) if number > 1 else 0
-        centre = (y1 + y2) / 2 + (place - 0.5) * max(tall, 0.3 * (y2 - y1))
-        u = (2 * x - x1 - x2) / (x2 - x1)
-        bend = random.normal(0, 0.06) * (y2 - y1)
-        middle = centre + (slope + random.normal(0, 0.05)) * (x - (x1 + x2) / 2) * 0.9 + bend * (u**2 - 0.5)
-        middle += 0.12 * thick * noise((1, window.shape[1]), max(12.0, window.shape[1] / 3), random, 1)
-        width = (
-            thick * random.uniform(0.6, 1.2) * (1 + 0.35 * noise((1, window.shape[1]), window.shape[1] / 3, random, 1))
-        )
-        first, last = random.uniform(-1.15, -0.75 if index else -1.0), random.uniform(0.75 if index else 1.0, 1.15)
-        ends = step(u - first, 0.35) * step(last - u, 0.35)
-        plate = np.exp(-0.5 * np.abs((y - middle) / np.maximum(0.45 * width, 0.7)) ** 2.4) * ends
-        found = np.maximum(found, random.uniform(0.7, 1.0) * plate)
-    return found.astype(np.float32)
+    hilum = (x1 if window.lateral > 0 else x2), y1 - 0.8 * (y2 - y1)
+    angle = np.arctan2(y - hilum[1], window.lateral * (x - hilum[0]))
+    fan = np.sin(angle * random.uniform(26, 38) + 1.6 * noise(window.shape, window.reach / 3, random, 2))
+    return cv2.GaussianBlur((np.clip(fan, 0, 1) ** 2).astype(np.float32), (0, 0), 0.9) - 0.25
 
 
-def wedge(window: Window, random: np.random.Generator) -> np.ndarray:
-    """Return a collapsed wedge, float32 (h, w): its base on the diaphragm and the heart, its border a straight fissure.
+def pulled(window: Window, shift: float) -> np.ndarray:
+    """Return how far each pixel's content moves up, px, float32 (h, w): the diaphragm by ``shift``, the rest less.
 
-    It falls from the top of the box on the medial side to the bottom on the lateral side.
+    It is 0 at the box's sides and everywhere that is not lung or close below it, and changes so slowly that no place is
+    folded.
     """
-    u = laterality(window)
-    _, y1, _, y2 = window.box
-    y = (np.arange(window.shape[0], dtype=np.float32)[:, None] + 0.5 - y1) / max(1, y2 - y1)
-    border = np.clip(u, 0, 1) ** random.uniform(0.8, 1.6) * random.uniform(0.85, 1.0)
-    border = border + 0.02 * noise((1, window.shape[1]), max(8.0, window.shape[1] / 3), random, 2)
-    body = step(y - border - 0.03, 0.16)
-    return (body * (0.75 + 0.25 * ease(np.clip(y, 0, 1))) * (1 - 0.35 * u)).astype(np.float32)
+    x1, y1, x2, y2 = window.wanted
+    y, x = np.mgrid[: window.shape[0], : window.shape[1]].astype(np.float32) + 0.5
+    lung = window.lung
+    bottom = np.where(lung.any(axis=0), lung.shape[0] - lung[::-1].argmax(axis=0), 0).astype(np.float32)
+    known = np.flatnonzero(bottom)
+    if not known.size:
+        return np.zeros(window.shape, np.float32)
+    line = np.interp(np.arange(len(bottom)), known, bottom[known]).astype(np.float32)
+    above, reach = cv2.GaussianBlur(line[None], (0, 0), 6) - y, BELOW * shift + 4
+    rise = ease(np.clip(1 - above / max(6 * shift, 0.8 * (y2 - y1)), 0, 1))
+    rise = rise * ease(np.clip((reach + above) / reach, 0, 1))
+    across = ease(np.clip(np.minimum(x - x1, x2 - x) / (0.48 * (x2 - x1)), 0, 1))
+    room = np.minimum(across, np.clip((y2 - y - 1) / max(2.5 * shift, 1), 0, 1))
+    top = ease(np.clip((y - y1) / (0.35 * (y2 - y1)), 0, 1))
+    return (shift * rise * room * top).astype(np.float32)
 
 
-def pulled(film: Film, window: Window, shift: float) -> np.ndarray:
-    """Return the film's part with the diaphragm pulled up by ``shift`` px in the middle of the box, float32 (h, w)."""
-    lower = np.where(window.lung.any(axis=0), window.shape[0] - np.argmax(window.lung[::-1], axis=0), 0).astype(
-        np.float32
-    )
-    y, x = np.mgrid[: window.shape[0], : window.shape[1]].astype(np.float32)
-    lower = cv2.GaussianBlur(lower[None], (0, 0), 4.0)[0][None]
-    x1, _, x2, y2 = window.wanted
-    across = np.clip(1 - np.abs((2 * x - x1 - x2) / (x2 - x1)), 0, 1)
-    above = np.clip(1 - (lower - y) / max(6 * shift, 1), 0, 1)
-    under = np.clip(1 - (y - lower) / max(min(3 * shift, y2 - 1 - float(lower.max())), 1), 0, 1)
-    weight = ease(across) * ease(np.where(y < lower, above, under)) * window.inside
-    return cv2.remap(
-        window.image, x, (y + shift * weight).astype(np.float32), cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE
-    )
+def moved(image: np.ndarray, up: np.ndarray) -> np.ndarray:
+    """Return a picture (h, w) whose content moved up by ``up`` px; unmoved pixels stay to the bit."""
+    y, x = np.mgrid[: image.shape[0], : image.shape[1]].astype(np.float32)
+    made = cv2.remap(image, x, y + up, cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE)
+    return np.where(up > 1e-3, made, image)
+
+
+def form_of(asked: Asked, random: np.random.Generator) -> str:
+    """Return ``collapse``, ``plates`` or ``wedge``: what the prompt says, else one of the last two."""
+    chance = random.uniform()
+    if asked.says("collapse"):
+        return "collapse"
+    if asked.says(*BANDS):
+        return "plates"
+    return "plates" if chance < asked.ranges["bands"] and not asked.says("patchy", "lobe") else "wedge"
 
 
 def paint(film: Film, asked: Asked, random: np.random.Generator) -> Painted:
-    """Paint atelectasis into each place."""
-    moved, total = film.image.copy(), np.zeros(film.image.shape, np.float32)
-    lesion, drawn = np.zeros(film.image.shape, bool), []
+    """Paint an atelectasis into each place.
+
+    Ranges: delta, thick, number, haze, soft, texture, flat, lost, loss, collapse, bands.
+    """
+    image, lesion, drawn = film.image.copy(), np.zeros(film.image.shape, bool), []
+    form, white = form_of(asked, random), water(film.image, film.heart)
     flat, lost = asked.draw("flat", random), asked.draw("lost", random)
+    total = np.zeros(film.image.shape, np.float32)
     for place in asked.places:
         window = Window(film, place)
+        told = {name: asked.draw(name, random) for name in ("delta", "soft", "haze")}
+        told["loss"] = asked.draw("collapse" if form == "collapse" else "loss", random)
         if window.empty:
             continue
-        lung = film.lung(place.side)
-        tall = int(np.ptp(np.flatnonzero(lung.any(axis=1)))) + 1
-        collapse = asked.says("collapse")
-        banded = asked.says("linear", "streaky", "subsegmental", "plate") or (
-            not collapse and random.random() < asked.ranges["bands"]
-        )
-        shift = tall * asked.draw("collapse" if collapse else "loss", random)
         at = window.rows, window.columns
-        edge = below(window).any() and window.wanted[3] > window.box[3] + 4
-        if edge:
-            moved[at] = pulled(film, window, min(shift, 0.12 * window.size[1]))
-        number, thick = asked.count("number", random), tall * asked.draw("thick", random)
-        _x1, y1, _x2, y2 = window.box
-        number = max(1, min(number, int((y2 - y1) / (1.8 * thick))))
-        shape = plates(window, number, thick, random) if banded else wedge(window, random)
-        delta = asked.draw("delta", random)
-        shape *= np.clip(
-            1 + asked.ranges["texture"] * noise(window.shape, max(4.0, window.reach / 8), random, 2), 0, None
-        )
-        # a plate is surrounded by lung that is less full of air
-        haze = asked.ranges["haze"] * cv2.GaussianBlur(shape, (0, 0), max(3.0, 1.5 * thick))
-        density = delta * np.maximum(shape, haze) * window.fading(0.06 if banded else 0.3)
+        tall = float(np.flatnonzero(film.lung(place.side).any(axis=1)).size)
+        density = wedge(window, told["soft"], random)
+        if form == "plates":
+            lines, told["number"] = plates(window, asked, tall, random)
+            density = np.maximum(lines, told["haze"] * density)
+        else:
+            density = density * np.clip(1 + asked.ranges["texture"] * streaks(window, random), 0, None)
+        heart = cv2.GaussianBlur(window.heart.astype(np.float32), (0, 0), 4)
+        density = np.clip(told["delta"] * density * window.fading(FADE) * (1 - HIDDEN * heart), 0, 0.85)
+        image[at] = moved(image[at], pulled(window, min(told["loss"] * tall, MOST * window.size[1])))
         total[at] = np.maximum(total[at], density)
-        lesion[at] |= (density >= EDGE * max(float(density.max()), 1e-6)) & window.inside
-        told = {
-            "form": "plates" if banded else "wedge",
-            "number": number if banded else 1,
-            "thick": thick,
-            "delta": delta,
-        }
-        drawn.append(told | {"pulled": float(shift) if edge else 0.0, "side": place.side})
-    new = absorb(moved, np.clip(total, 0, 0.85), asked.curve, water(film.image, film.heart), flat, lost)
-    return Painted(new, lesion & (total > 0), {"parts": drawn, "flat": flat, "lost": lost})
+        most = float(np.quantile(density[window.lung & window.inside], 0.98))
+        lesion[at] |= (density >= VISIBLE * most) & window.inside & (density > 0)
+        drawn.append(told | {"side": place.side, "form": form})
+    image = np.where(total > 0, absorb(image, total, asked.curve, white, flat, lost), image)
+    return Painted(np.clip(image, 0, 1).astype(np.float32), lesion, {"parts": drawn, "flat": flat, "lost": lost})

@@ -1,59 +1,140 @@
-"""Cardiomegaly: a smooth warp of columns that widens the heart and narrows the lungs beside it."""
+"""Cardiomegaly: a smooth warp along the rows moves the heart's borders outwards; spine and chest wall stay.
+
+The heart keeps its outline's shape, which grows towards both sides. The lungs beside it are compressed, not painted
+over.
+"""
 
 import cv2
 import numpy as np
+from scipy.interpolate import PchipInterpolator
 
 from cxr.geometry.boxes import bounds
+from cxr.painting.absorb import brighten, vessels, water
 from cxr.painting.film import Asked, Film, Painted, ease
 
+SPINE = 0.05
+"""Half the width of the strip at the middle of the chest that stays as it is, of the thorax' width."""
+LEFT = 0.35
+"""Share of its width that a lung keeps beside the heart at least."""
+BELOW = 0.35
+"""How far the warp fades out under the heart, of the heart's height."""
 SMOOTH = 8.0
-"""Deviation of the blur that takes the bends off the warp, px of 512."""
-ABOVE, BELOW = 0.35, 0.25
-"""Height of the bands above and below the heart in which the warp ends, in heights of the heart."""
-CENTRE = 0.6
-"""Share of the change that the heart's left border takes: the apex moves more than the right border."""
-ROUNDS = 2
-"""Times that the warp is corrected by the measured ratio."""
+"""Deviation of the blur that smooths borders from row to row, px of 512."""
+EVEN = 5.0
+"""Deviation of the blur that makes the warp of neighbouring rows alike, px of 512."""
+THICKER = 0.45
+"""Screen density that a place inside the heart gains for its stretching: a wider heart is a deeper one too."""
+FADED = 1.2
+"""Share of the narrow structures, lung before the heart's border, that fade for the stretching."""
+MOVED = 1e-3
+"""Columns that a pixel is moved by at least, px; others stay as they are to the bit."""
+GAP = 4.0
+"""Smallest distance between two columns that the warp is told to keep or move, px."""
 
 
-def warp(film: Film, widening: float, middle: float) -> np.ndarray:
-    """Return the film with the heart's borders ``widening`` px farther apart, about column ``middle``; float32 (H, W).
+def goals(film: Film, ratio: float) -> tuple[float, float]:
+    """Return the columns to which the heart's borders go: its middle stays, its width is ``ratio`` of the thorax'."""
+    x1, _, x2, _ = bounds(film.heart)
+    outer, end = bounds(film.right)[0], bounds(film.left)[2]
+    middle, half = (x1 + x2) / 2, ratio * (end - outer) / 2
+    return max(middle - half, outer + LEFT * (x1 - outer)), min(middle + half, end - LEFT * (end - x2))
 
-    The outer edges of the lungs stay; between them and the heart the columns are compressed.
+
+def _along(mask: np.ndarray, last: bool) -> np.ndarray:
+    """Return the mask's first or last column in each row, float64 (H,); rows without one take the nearest's."""
+    rows = np.flatnonzero(mask.any(axis=1))
+    ends = mask.shape[1] - mask[rows, ::-1].argmax(axis=1) if last else mask[rows].argmax(axis=1)
+    return np.interp(np.arange(len(mask)), rows, ends)
+
+
+def _even(values: np.ndarray) -> np.ndarray:
+    return cv2.GaussianBlur(values.astype(np.float32).reshape(-1, 1), (1, 0), SMOOTH, sigmaY=SMOOTH).ravel()
+
+
+def borders(film: Film) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return chest wall, heart's borders and chest wall from left to right in each row, float (H,) each.
+
+    Below its widest row the heart's border runs straight down: its lower edge is hidden in the diaphragm.
     """
+    first, last = _along(film.heart, False), _along(film.heart, True)
+    at, to = int(first.argmin()), int(last.argmax())
+    first[at:], last[to:] = first[at], last[to]
+    wall, end = _along(film.right, False), _along(film.left, True)
+    low, high = (np.flatnonzero(lung.any(axis=1))[-1] for lung in (film.right, film.left))
+    wall[low:], end[high:] = wall.min(), end.max()
+    return tuple(_even(one) for one in (wall, first, last, end))
+
+
+def sources(film: Film, ratio: float) -> np.ndarray:
+    """Return the column of the source that each pixel shows, float32 (H, W), increasing along each row."""
     x1, y1, x2, y2 = bounds(film.heart)
-    left, right = bounds(film.right)[0], bounds(film.left)[2]
+    to1, to2 = goals(film, ratio)
+    wall, first, last, end = borders(film)
     height, width = film.image.shape
-    new1, new2 = x1 - (1 - CENTRE) * widening, x2 + CENTRE * widening
-    new1, new2 = max(new1, left + 4.0), min(new2, right - 4.0)
-    columns = np.arange(width, dtype=np.float32) + 0.5
-    source = np.interp(columns, [0, left, new1, new2, right, width], [0, left, x1, x2, right, width])
-    shift = cv2.GaussianBlur((source - columns).astype(np.float32)[None], (0, 0), SMOOTH)[0]
-    fade = np.clip(np.minimum(columns - left, right - columns) / (3 * SMOOTH), 0, 1)
-    rows = np.arange(height, dtype=np.float32) + 0.5
-    tall = y2 - y1
-    weight = ease(np.clip((rows - y1 + ABOVE * tall) / (2 * ABOVE * tall), 0, 1))
-    weight = weight * ease(np.clip((y2 + BELOW * tall - rows) / (2 * BELOW * tall), 0, 1))
-    x = np.broadcast_to(columns - 0.5, film.image.shape) + weight[:, None] * (shift * ease(fade))[None]
-    y = np.broadcast_to(rows[:, None] - 0.5, film.image.shape)
-    at = np.ascontiguousarray(x, np.float32), np.ascontiguousarray(y, np.float32)
-    return cv2.remap(film.image, *at, cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE), at
+    middle = (bounds(film.right)[0] + bounds(film.left)[2]) / 2
+    strip = SPINE * (bounds(film.left)[2] - bounds(film.right)[0])
+    own = np.arange(width) + 0.5
+    found = np.repeat(own[None], height, axis=0)
+    least = 0.25 * (x2 - x1)
+    y = np.arange(height)
+    fading = ease(np.clip((y2 + BELOW * (y2 - y1) - y) / (BELOW * (y2 - y1)), 0, 1))
+    fading = fading * ease(np.clip((y - y1 + 0.25 * (y2 - y1)) / (0.35 * (y2 - y1)), 0, 1))
+    one = (x1 - to1) * np.clip(1 - (first - x1) / max(middle - x1, least), 0, 1) * fading
+    two = (to2 - x2) * np.clip(1 - (x2 - last) / max(x2 - middle, least), 0, 1) * fading
+    for row in np.flatnonzero((np.abs(one) > 0.01) | (np.abs(two) > 0.01)):
+        knots = _knots(wall[row], first[row], last[row], end[row], middle, strip, one[row], two[row])
+        at, shown = np.array(knots).T
+        inside = (own > shown[0]) & (own < shown[-1])
+        found[row, inside] = PchipInterpolator(shown, at)(own[inside])
+    # A mean of increasing rows increases, so the blur keeps the order of the columns.
+    moved = cv2.GaussianBlur(found - own, (1, 0), EVEN, sigmaY=EVEN)
+    return (own + moved - 0.5).astype(np.float32)
+
+
+def _knots(wall, first, last, end, middle, strip, one, two) -> list[tuple[float, float]]:
+    """Return what a row shows where, (source, shown): walls and spine stay, the heart's borders move by one and two."""
+    wall, end = min(wall, first - GAP), max(end, last + GAP)
+    one, two = min(one, (1 - LEFT) * (first - wall)), min(two, (1 - LEFT) * (end - last))
+    centre = (first + last) / 2
+    low = min(max(middle - strip, first + GAP), centre - 1)
+    high = max(min(middle + strip, last - GAP), centre + 1)
+    low, high = max(low, first + 0.5), min(high, last - 0.5)
+    return [(wall, wall), (first, first - one), (low, low), (high, high), (last, last + two), (end, end)]
+
+
+def warp(picture: np.ndarray, at: np.ndarray) -> np.ndarray:
+    """Return a picture float32 (H, W) with each pixel taken from column ``at`` of its row; unmoved pixels stay."""
+    down, own = np.indices(picture.shape, np.float32)
+    made = cv2.remap(picture, at, down, cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE)
+    return np.where(np.abs(at - own) > MOVED, made, picture)
+
+
+def thicken(film: Film, made: np.ndarray, at: np.ndarray, lesion: np.ndarray) -> np.ndarray:
+    """Return the warped film with the heart denser where it was stretched, and what was stretched with it faded."""
+    stretched = np.clip(1 - np.gradient(at, axis=1), 0, 1).astype(np.float32)
+    soft = np.clip(cv2.GaussianBlur(lesion.astype(np.float32), (0, 0), 4) * 1.5 - 0.5, 0, 1)
+    weight = soft * cv2.GaussianBlur(stretched, (0, 0), 3)
+    faded = made - np.clip(FADED * weight, 0, 1) * vessels(made)
+    painted = brighten(faded, THICKER * weight, "screen", water(film.image, film.heart))
+    return np.where(np.abs(at - np.arange(at.shape[1])) > MOVED, painted, made)
+
+
+def _widen(film: Film, goal: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return the film with the heart at the ratio ``goal``, float32 (H, W), and the heart, bool (H, W)."""
+    at = sources(film, goal)
+    lesion = warp(film.heart.astype(np.float32), at) >= 0.5
+    return np.clip(thicken(film, warp(film.image, at), at, lesion), 0, 1).astype(np.float32), lesion
 
 
 def paint(film: Film, asked: Asked, random: np.random.Generator) -> Painted:
-    """Widen the heart until the cardiothoracic ratio is the one asked for; ``asked.measure`` tells what it is."""
-    x1, _, x2, _ = bounds(film.heart)
-    wide = bounds(film.left)[2] - bounds(film.right)[0]
-    goal = asked.ratio if asked.ratio is not None else (x2 - x1) / wide + 0.06
-    middle, widening, ratios = (x1 + x2) / 2, goal * wide - (x2 - x1), []
-    new, at = warp(film, widening, middle)
-    for _ in range(ROUNDS if asked.measure else 0):
-        found = asked.measure(new)
-        ratios.append(round(found, 4))
-        if not np.isfinite(found) or abs(goal - found) < 0.004:
-            break
-        widening = max(0.0, widening + (goal - found) * wide)
-        new, at = warp(film, widening, middle)
-    heart = cv2.remap(film.heart.astype(np.uint8), *at, cv2.INTER_NEAREST) > 0
-    told = {"goal": goal, "widening": float(widening), "measured": ratios}
-    return Painted(np.clip(new, 0, 1).astype(np.float32), heart, told)
+    """Widen the heart to ``asked.ratio``; with ``asked.measure`` the warp is corrected once by the ratio it reached."""
+    if asked.ratio is None or not (film.heart.any() and film.right.any() and film.left.any()):
+        return Painted(film.image, np.zeros(film.image.shape, bool), {})
+    goal, drawn = asked.ratio, {"ratio": asked.ratio}
+    made, lesion = _widen(film, goal)
+    if asked.measure is not None:
+        drawn["measured"] = reached = float(asked.measure(made))
+        if np.isfinite(reached):
+            goal = float(np.clip(2 * goal - reached, 0.5 * goal, 1.0))
+            made, lesion = _widen(film, goal)
+    return Painted(made, lesion, drawn | {"goal": goal})

@@ -1,102 +1,145 @@
-"""Pleural effusion: a homogeneous level of fluid that rises at the chest wall and hides the diaphragm."""
+"""Pleural effusion: fluid that fills the lung's base up to a level, and climbs along the chest wall.
+
+The fluid is as bright as the film's own soft tissue beside the lung's base, so that the diaphragm and the costophrenic
+angle vanish in it. Grain stays, since fluid does not take it away.
+"""
 
 import cv2
 import numpy as np
 
-from cxr.painting.absorb import GRAIN, vessels, water
-from cxr.painting.film import Asked, Film, Painted, Window, ease
+from cxr.geometry.boxes import bounds
+from cxr.painting.absorb import GRAIN, water
+from cxr.painting.film import Asked, Film, Painted, Place, Window, ease, step
 from cxr.painting.lesions import noise
 
+RING = 26
+"""Width of the tissue round the lung's base that tells how bright the fluid is, px of 512."""
+DARKEST = 0.15
+"""Share of the tissue, darkest first, that is left out: gas of the stomach and air beside the body."""
+SHARED = 16.0
+"""Deviation over which the brightness of the tissue is carried into the lung, px of 512."""
+DEEP = 16.0
+"""How far under the lung's lower border the fluid is painted: the border may be found too high, px of 512."""
+FEW = 0.01
+"""Share of tissue in the blur's reach under which its median brightness counts more than the near tissue's."""
+COVER = 5
+"""How far the level lies above the dome of the diaphragm at least, px."""
+THIN = 10.0
+"""Height over which the fluid thins out at its surface at least, px."""
+HIDDEN = 0.85
+"""Share of the fluid that the heart hides."""
+NARROW = 9
+"""Side of the median filter that takes the vessels off, px of 512."""
 BASE = 14.0
-"""Deviation of the blur that parts brightness from detail: a diaphragm under fluid is detail, px of 512."""
-FADE = 10.0
-"""Depth below the lung over which the fluid is lost in the brightness of the abdomen, px of 512."""
-DARKER = 0.05
-"""How much the smoothing may darken the abdomen, of 1."""
-LAYER = 0.2
-"""Thickness of the fluid that lies over the dome of the diaphragm, in heights of the box."""
-COLUMNS = 12.0
-"""Deviation of the blur over neighbouring columns of the abdomen, px of 512."""
-FEWEST = 200
-"""Pixels of the abdomen that are needed to read its brightness."""
-DEEP = 40
-"""Depth below the lung to which the brightness of the abdomen is read, px of 512."""
-EDGE = 0.25
-"""Share of the fluid's full depth from which a pixel belongs to the mask."""
+"""Deviation of the blur that parts ribs from slow changes of brightness, px of 512."""
+DRAWN = ("delta", "soft", "rise", "reach", "kept")
+VISIBLE = 0.25
+"""Density from which a pixel belongs to the lesion's mask, of the densest."""
 
 
-def below(window: Window) -> np.ndarray:
-    """Return the pixels under the lung, bool (h, w): in its columns, below its lowest pixel."""
-    seen = np.logical_or.accumulate(window.lung, axis=0)
-    lower = np.logical_or.accumulate(window.lung[::-1], axis=0)[::-1]
-    return seen & ~lower
+def tissue(film: Film, place: Place) -> np.ndarray:
+    """Return the brightness of the soft tissue round the base of the place's lung, carried into the lung, (H, W)."""
+    lung = film.lung(place.side)
+    near = cv2.dilate(lung.astype(np.uint8), np.ones((2 * RING + 1, 2 * RING + 1))) > 0
+    y, x = np.indices(lung.shape)
+    x1, _, x2, _ = bounds(lung)
+    wall = RING // 2
+    ring = near & ~film.lungs & (x >= x1 - wall) & (x < x2 + wall) & (y >= place.box[1])
+    ring &= ~(cv2.dilate(lung.astype(np.uint8), np.ones((9, 9))) > 0)
+    ring |= film.heart & ~film.lungs & near & (y >= place.box[1])
+    if not ring.any():
+        return np.full(lung.shape, water(film.image, film.heart), np.float32)
+    smooth = cv2.GaussianBlur(film.image, (0, 0), 3.0)
+    ring &= smooth >= np.quantile(smooth[ring], DARKEST)
+    middle = float(np.median(smooth[ring]))
+    weight = ring.astype(np.float32)
+    sums = [cv2.GaussianBlur(one, (0, 0), SHARED) for one in (smooth * weight, weight)]
+    return ((sums[0] + FEW * middle) / (sums[1] + FEW)).astype(np.float32)
 
 
-def _abdomen(film: Film, window: Window) -> np.ndarray:
-    """Return how bright the abdomen is below each column of the lung, float32 (1, w): thinner at the side, darker.
+def surface(window: Window, rise: float, reach: float, least: float, random: np.random.Generator) -> np.ndarray:
+    """Return how far each pixel lies below the fluid's surface, px, float32 (h, w); negative above it.
 
-    Without an abdomen on the film it is the brightness of water.
+    The surface is level, and towards the chest wall it climbs by ``rise`` of its height, over ``reach`` px; its highest
+    place is the upper side of the box. ``least``: the lowest row at which the level may lie.
     """
-    reach = np.ones((2 * DEEP + 1, 1), np.uint8)
-    belly = below(window) & (cv2.dilate(window.lung.astype(np.uint8), reach) > 0)
-    if belly.sum() < FEWEST:
-        return np.full((1, window.shape[1]), water(film.image, film.heart), np.float32)
-    sums = np.stack([(window.image * belly).sum(axis=0), belly.sum(axis=0).astype(np.float32)])
-    sums = cv2.GaussianBlur(sums, (0, 0), COLUMNS, sigmaY=1e-3, borderType=cv2.BORDER_CONSTANT)
-    level = float(window.image[belly].mean())
-    return np.where(sums[1] > 1, sums[0] / np.maximum(sums[1], 1e-6), level).astype(np.float32)[None]
+    x1, y1, x2, y2 = window.box
+    y, x = np.mgrid[: window.shape[0], : window.shape[1]].astype(np.float32) + 0.5
+    height = y2 - y1
+    drop = min(height * rise / (1 + rise), max(least - y1, 0.12 * height))
+    wall = _wall(window)
+    away = np.clip(window.lateral * (wall[:, None] - x), 0, None)
+    middle = np.clip(window.lateral * (x - (x1 if window.lateral > 0 else x2)), 0, None)
+    climb = drop * np.exp(-((away / reach) ** 1.3)) + 0.05 * drop * np.exp(-middle / (0.7 * reach))
+    wave = 0.012 * height * noise(window.shape, max(20.0, (x2 - x1) / 2), random, 1)
+    return y - (y1 + drop) + climb + wave
 
 
-def laterality(window: Window) -> np.ndarray:
-    """Return float32 (1, w): 0 at the medial edge of the lung in the box, 1 at the lateral one."""
+def _wall(window: Window) -> np.ndarray:
+    """Return the column of the lung's lateral border in each row, float32 (h,), smooth and without gaps."""
+    lung = window.lung
+    rows = np.flatnonzero(lung.any(axis=1))
+    edge = np.array([np.flatnonzero(lung[row])[0 if window.lateral < 0 else -1] for row in rows], np.float32)
+    whole = np.interp(np.arange(len(lung)), rows, edge).astype(np.float32)
+    outer = np.minimum.accumulate(whole) if window.lateral < 0 else np.maximum.accumulate(whole)
+    return cv2.GaussianBlur(outer.reshape(-1, 1), (1, 31), 6.0).ravel()
+
+
+def dome(window: Window) -> float:
+    """Return the highest row of the lung's lower border in the box's middle two thirds."""
     x1, _, x2, _ = window.box
-    t = np.clip((np.arange(window.shape[1], dtype=np.float32)[None] + 0.5 - x1) / max(1, x2 - x1), 0, 1)
-    return t if window.lateral > 0 else 1 - t
+    part = window.lung[:, x1 + (x2 - x1) // 6 : x2 - (x2 - x1) // 6]
+    lowest = [np.flatnonzero(column)[-1] for column in part.T if column.any()]
+    return float(min(lowest, default=window.box[3]))
 
 
-def fluid(window: Window, rise: float, soft: float, random: np.random.Generator) -> np.ndarray:
-    """Return how deep the fluid is, float32 (h, w) in 0..1: 0 above the meniscus, 1 well below it.
+def region(window: Window) -> np.ndarray:
+    """Return float32 (h, w): 1 in the lung, falling to 0 over a few pixels beside it and over :data:`DEEP` under it."""
+    lower = np.maximum.accumulate(window.lung, axis=0)
+    beside = cv2.distanceTransform((~lower).astype(np.uint8), cv2.DIST_L2, 5)
+    under = cv2.distanceTransform((~window.lung).astype(np.uint8), cv2.DIST_L2, 5)
+    rows = np.arange(window.shape[0], dtype=np.float32)[:, None] + 0.5
+    ending = ease(np.clip((window.wanted[3] - rows) / max(4.0, 0.1 * (window.wanted[3] - window.wanted[1])), 0, 1))
+    reached = np.clip(1 - beside / 4, 0, 1) * np.clip(1 - under / np.where(lower, DEEP, 4), 0, 1)
+    return (window.inside * reached * np.where(window.lung, 1, ending)).astype(np.float32)
 
-    The highest point, at the chest wall, is the box's upper side; the level is ``rise`` of itself lower in the middle.
-    """
-    _, y1, _, y2 = window.box
-    tall, u = y2 - y1, laterality(window)
-    level = tall / (1 + rise)
-    wave = 0.02 * tall * noise((1, window.shape[1]), max(8.0, window.shape[1] / 3), random, 1)
-    climb = np.clip((u - 0.25) / 0.75, 0, 1) ** 2.2
-    surface = y2 - level - (tall - level) * climb + 0.25 * level * np.clip(0.35 - u, 0, 1) + wave
-    dome = window.shape[0] - np.argmax(window.lung[::-1], axis=0).astype(np.float32)[None]
-    dome = np.where(window.lung.any(axis=0)[None], cv2.GaussianBlur(dome, (0, 0), 5.0), np.inf)
-    surface = np.minimum(surface, np.maximum(dome - LAYER * tall * (0.4 + 0.6 * u), y1))
-    y = np.arange(window.shape[0], dtype=np.float32)[:, None] + 0.5
-    # the film of fluid thins out upwards: soft above, and more so at the wall
-    width = soft * tall * (1 + climb)
-    return ease(np.clip((y - surface) / np.maximum(width, 2.0) + 0.3, 0, 1)).astype(np.float32)
+
+def seen_ribs(image: np.ndarray, lung: np.ndarray) -> np.ndarray:
+    """Return the ribs' contrast inside a lung, float32 (h, w): the film without vessels, less its slow changes."""
+    inside = lung.astype(np.float32)
+    grey = cv2.medianBlur(np.rint(255 * np.clip(image, 0, 1)).astype(np.uint8), NARROW).astype(np.float32) / 255
+    bone = cv2.GaussianBlur(grey, (0, 0), 1.5)
+    flat = cv2.GaussianBlur(bone * inside, (0, 0), BASE) / np.maximum(cv2.GaussianBlur(inside, (0, 0), BASE), 0.02)
+    deep = cv2.GaussianBlur(cv2.erode(inside, np.ones((13, 13))), (0, 0), 3)
+    return (bone - flat) * np.clip(deep, 0, 1)
+
+
+def depth_of(window: Window, asked: Asked, told: dict, random: np.random.Generator) -> np.ndarray:
+    """Return how much of its way to the tissue's brightness each pixel goes, float32 (h, w), the heart left aside."""
+    tall = window.size[1]
+    deep = surface(window, told["rise"], max(6.0, told["reach"] * window.size[0]), dome(window) - COVER, random)
+    width = max(THIN, told["soft"] * tall)
+    fuller = ease(np.clip(deep / max(1.0, 0.6 * tall), 0, 1))
+    share = told["delta"] + (asked.ranges["base"] - told["delta"]) * fuller
+    return step(deep - width / 3, width) * share * region(window)
 
 
 def paint(film: Film, asked: Asked, random: np.random.Generator) -> Painted:
-    """Paint an effusion into each place."""
-    new, lesion, drawn = film.image.copy(), np.zeros(film.image.shape, bool), []
+    """Paint an effusion into each place. Ranges: base and those of :data:`DRAWN`."""
+    image, lesion, drawn = film.image.copy(), np.zeros(film.image.shape, bool), []
     for place in asked.places:
-        window = Window(film, place, margin=DEEP)
+        window = Window(film, place)
+        told = {name: asked.draw(name, random) for name in DRAWN}
         if window.empty:
             continue
-        delta, soft, rise = (asked.draw(name, random) for name in ("delta", "soft", "rise"))
-        flat, lost = asked.draw("flat", random), asked.draw("lost", random)
-        depth = fluid(window, rise, soft, random)
-        under, bright = below(window), _abdomen(film, window)
-        deep = cv2.distanceTransform((~window.lung).astype(np.uint8), cv2.DIST_L2, 5)
-        wet = np.maximum(window.fading(0.02), under * np.exp(-deep / FADE) * window.fading_box(0.1)) * depth
-        base = cv2.GaussianBlur(window.image, (0, 0), BASE)
-        detail = flat * (cv2.GaussianBlur(window.image, (0, 0), GRAIN) - base) + lost * vessels(window.image)
-        _, y1, _, y2 = window.box
-        rows = np.clip((np.arange(window.shape[0], dtype=np.float32)[:, None] - y1) / max(1, y2 - y1), 0, 1)
-        amount = wet * (delta + (1 - delta) * np.sqrt(rows))
         at = window.rows, window.columns
-        smooth = window.image - wet * detail + amount * np.clip(bright - base, 0, None)
-        # the abdomen under the fluid is as bright already: it is hardly darkened
-        least = window.image - np.where(window.lung, 1.0, DARKER)
-        new[at] = np.where(wet > 0, np.maximum(smooth, least), new[at])
-        lesion[at] |= (wet >= EDGE) & window.inside
-        drawn.append({"delta": delta, "soft": soft, "rise": rise, "flat": flat, "lost": lost, "side": place.side})
-    return Painted(np.clip(new, 0, 1).astype(np.float32), lesion, {"parts": drawn})
+        before = film.image[at]
+        fluid = depth_of(window, asked, told, random)
+        density = fluid * (1 - HIDDEN * cv2.GaussianBlur(window.heart.astype(np.float32), (0, 0), 4))
+        smooth = cv2.GaussianBlur(before, (0, 0), GRAIN)
+        goal = np.maximum(tissue(film, place)[at], smooth) + told["kept"] * seen_ribs(before, window.lung)
+        image[at] = np.where(density > 0, before + density * (goal - smooth), image[at])
+        most = float(np.quantile(fluid[window.lung & window.inside], 0.98))
+        lesion[at] |= (fluid >= VISIBLE * most) & (fluid > 0) & window.inside
+        drawn.append(told | {"side": place.side})
+    return Painted(np.clip(image, 0, 1).astype(np.float32), lesion, {"parts": drawn})

@@ -1,73 +1,145 @@
-"""Pneumothorax: air between lung and chest wall. A thin pleural line; beyond it no vessels, and slightly darker."""
+"""Pneumothorax: air between chest wall and lung, deepest above, without vessels, behind a thin pleural line.
+
+Beyond the line the vessels go, the ribs stay, and the film is a little darker; the collapsed lung inside is a little
+denser.
+"""
 
 import cv2
 import numpy as np
 
-from cxr.painting.absorb import vessels
-from cxr.painting.film import Asked, Film, Painted, Window, ease
+from cxr.painting.absorb import GRAIN
+from cxr.painting.film import RIM, Asked, Film, Painted, Place, Window, ease, step
 from cxr.painting.lesions import noise
 
-BEND = 5.0
-"""Deviation of the blur that rounds the pleural line where the wall bends, px of 512."""
-FAR = 21
-"""Side of the median filter that also takes the broader vessels off, px of 512."""
+SMOOTH = 5.0
+"""Deviation of the blur that makes the distance to the chest wall smooth, px of 512."""
+NEAR, COARSE = 6.0, 10.0
+"""Reach of the filter that takes the vessels off, and deviation of the blur against which detail is measured, px."""
+ALIKE = 1.5
+"""Difference up to which that filter evens out, of the median detail of the lungs: vessels go, edges of ribs stay."""
+ENDING, ABOVE = 0.14, 1.8
+"""Share of the box over which everything fades out at a side that cuts the lung; times ABOVE at the upper side."""
+HIGH = 0.35
+"""A box that begins in this share of the lung from above holds air that comes down from the apex; others, a pocket."""
+DEEPEST = 0.6
+"""Depth of a pocket at most, of its height."""
+EDGE = 2.5
+"""Width over which the film changes from lung to air, px of 512."""
+VISIBLE = 0.15
+"""Share of the air's full effect from which a pixel belongs to the lesion's mask."""
+LEAST = 6.0
+"""Depth of the air at its deepest place at least, px."""
+DENSE, BRIGHT = 0.85, 0.95
+"""Brightness that the denser lung and the pleural line tend to."""
+DRAWN = ("delta", "tail", "share", "line", "width", "denser", "lost")
 
 
-def outer_distance(lung: np.ndarray, lateral: int) -> np.ndarray:
-    """Return each pixel's distance from the chest wall, float32 (H, W), px: from the lung's upper and lateral border.
+def without_vessels(film: Film) -> np.ndarray:
+    """Return the film without vessels and grain, float32 (H, W): small differences are evened out."""
+    image = film.image
+    detail = np.abs(cv2.GaussianBlur(image, (0, 0), 1) - cv2.GaussianBlur(image, (0, 0), COARSE))
+    alike = ALIKE * max(float(np.median(detail[film.lungs])), 1 / 512)
+    grey = cv2.medianBlur(np.rint(255 * np.clip(image, 0, 1)).astype(np.uint8), 5).astype(np.float32) / 255
+    return cv2.GaussianBlur(cv2.bilateralFilter(grey, -1, alike, NEAR), (0, 0), GRAIN)
 
-    The border at the mediastinum and at the diaphragm does not count.
+
+def from_wall(film: Film, side: str) -> np.ndarray:
+    """Return how far each pixel lies from the chest wall beside and above a lung, px, float32 (H, W); smooth.
+
+    The lung's medial and lower borders do not count.
     """
-    lung = lung if lateral > 0 else lung[:, ::-1]
-    wall = ~lung
-    # what lies medial of the lung in a row, or below it in a column, is no wall
-    reached = np.logical_or.accumulate(lung, axis=1)
-    wall &= reached | (np.logical_or.accumulate(lung, axis=0) == 0)
-    wall &= ~(
-        np.logical_or.accumulate(lung, axis=0)
-        & ~np.logical_or.accumulate(lung[::-1], axis=0)[::-1]
-        & (np.cumsum(lung, axis=1) < lung.sum(axis=1, keepdims=True))
-    )
-    found = cv2.distanceTransform((~wall).astype(np.uint8), cv2.DIST_L2, 5)
-    return found if lateral > 0 else found[:, ::-1]
+    lung = film.lung(side) if side == "left" else film.lung(side)[:, ::-1]
+    edge = np.maximum.accumulate(lung[:, ::-1], axis=1)[:, ::-1].sum(axis=1)
+    inner = np.arange(lung.shape[1])[None] < np.maximum.accumulate(edge)[:, None]
+    margin = 64
+    around = np.pad(inner, margin, mode="edge")
+    around[:margin] = False
+    inside, outside = (cv2.distanceTransform(one.astype(np.uint8), cv2.DIST_L2, 5) for one in (around, ~around))
+    far = cv2.GaussianBlur(inside - outside, (0, 0), SMOOTH)[margin:-margin, margin:-margin]
+    return far if side == "left" else np.ascontiguousarray(far[:, ::-1])
+
+
+def shape_of(window: Window, tail: float, from_apex: bool) -> np.ndarray:
+    """Return how deep the air is in each row, float32 (h, 1), at most 1: widest above, or a lens where it is a pocket.
+
+    ``tail``: depth below, just before it ends, of the deepest.
+    """
+    _, y1, _, y2 = window.box
+    t = np.clip((np.arange(window.shape[0], dtype=np.float32)[:, None] + 0.5 - y1) / max(1, y2 - y1), 0, 1)
+    if from_apex:
+        return (tail + (1 - tail) * (1 - t) ** 1.2) * np.sqrt(np.clip((1 - t) / 0.3, 0, 1))
+    lens = np.sqrt(np.clip(t / 0.45, 0, 1)) * np.sqrt(np.clip((1 - t) / (0.3 + 0.4 * tail), 0, 1))
+    return lens / max(float(lens.max()), 1e-6)
+
+
+def held(window: Window, far: np.ndarray) -> tuple[float, float]:
+    """Return the distances from the chest wall at which the lung's part of the box begins and ends, px."""
+    x1, y1, x2, y2 = window.box
+    upper = slice(y1, y1 + max(3, (y2 - y1) // 2))
+    part = far[upper, x1:x2][window.lung[upper, x1:x2]]
+    if not part.size:
+        return 0.0, 0.0
+    near, away = np.quantile(part, [0.03, 0.97])
+    return float(max(0.0, near - 4)), float(away)
+
+
+def fading(window: Window) -> np.ndarray:
+    """Return float32 (h, w): 1 in the lung's part of the box, 0 outside; it fades where a side cuts the lung."""
+    outside = cv2.distanceTransform((~window.lung).astype(np.uint8), cv2.DIST_L2, 5)
+    rim = np.where(outside <= RIM, 1 - outside / (RIM + 1), 0)
+    x1, y1, x2, y2 = window.wanted
+    y, x = np.mgrid[: window.shape[0], : window.shape[1]].astype(np.float32) + 0.5
+    wide, tall = (max(4.0, ENDING * size) for size in (x2 - x1, y2 - y1))
+    ramp = np.minimum(np.minimum(x - x1, x2 - x) / wide, np.minimum((y - y1) / (ABOVE * tall), (y2 - y) / tall))
+    return (rim * ease(np.clip(ramp, 0, 1)) * window.inside).astype(np.float32)
+
+
+def pleura(
+    film: Film, place: Place, window: Window, asked: Asked, told: dict, random: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray, float]:
+    """Return how far each pixel lies beyond the pleural line, px, the air's depth in each row, and the largest depth.
+
+    The line is parallel to the chest wall. Where the box does not reach the wall it begins at the box's side.
+    """
+    lung = film.lung(place.side)
+    rows, columns = (np.flatnonzero(lung.any(axis=axis)) for axis in (1, 0))
+    far = from_wall(film, place.side)[window.rows, window.columns]
+    near, away = held(window, far)
+    least, most = (share * (columns[-1] - columns[0] + 1) for share in asked.ranges["depth"])
+    most = float(np.clip(told["share"] * (away - near), max(LEAST, least), max(LEAST, most)))
+    from_apex = window.rows.start + window.box[1] - rows[0] < HIGH * (rows[-1] - rows[0])
+    if not from_apex:
+        most = max(LEAST, min(most, DEEPEST * window.size[1]))
+    deep = most * shape_of(window, told["tail"], from_apex)
+    beyond = deep - (far - near)
+    beyond = beyond + min(1.5, 0.04 * most) * noise(window.shape, max(60.0, window.size[1] / 2), random, 1)
+    slope = cv2.GaussianBlur(np.hypot(*np.gradient(beyond)), (0, 0), 2)
+    return (beyond / np.clip(slope, 0.5, 3)).astype(np.float32), deep, most
 
 
 def paint(film: Film, asked: Asked, random: np.random.Generator) -> Painted:
-    """Paint a pneumothorax into each place."""
-    new, lesion, drawn = film.image.copy(), np.zeros(film.image.shape, bool), []
-    narrow = vessels(film.image)
-    grey = np.rint(np.clip(film.image, 0, 1) * 255).astype(np.uint8)
-    broad = cv2.GaussianBlur(film.image, (0, 0), 0.8) - cv2.GaussianBlur(
-        cv2.medianBlur(grey, FAR).astype(np.float32) / 255, (0, 0), 1.5
-    )
+    """Paint a pneumothorax into each place. Ranges: depth, grain and those of :data:`DRAWN`."""
+    image, lesion, drawn = film.image.copy(), np.zeros(film.image.shape, bool), []
+    bare = without_vessels(film) if film.lungs.any() else film.image
     for place in asked.places:
         window = Window(film, place)
+        told = {name: asked.draw(name, random) for name in DRAWN}
         if window.empty:
             continue
-        at, lung = (window.rows, window.columns), film.lung(place.side)
-        wide = int(np.ptp(np.flatnonzero(lung.any(axis=0)))) + 1
-        distance = cv2.GaussianBlur(outer_distance(lung, window.lateral), (0, 0), BEND)[at]
-        part = window.lung & window.inside
-        _x1, y1, _x2, y2 = window.box
-        low, high = asked.ranges["depth"]
-        deepest = float(np.clip(np.quantile(distance[part], 0.97), low * wide, high * wide))
-        y = np.arange(window.shape[0], dtype=np.float32)[:, None] + 0.5
-        down = np.clip((y - y1) / max(1, y2 - y1), 0, 1)
-        taper = (1 - down**2.2) if asked.says("apical", "apex") else (1 - 0.75 * down**1.6)
-        wave = 1 + 0.05 * noise((window.shape[0], 1), max(10.0, window.shape[0] / 3), random, 1)
-        border = deepest * taper * wave
-        side = window.fading_box(0.1) * window.lung
-        air = ease(np.clip((border - distance) / 2.0 + 0.5, 0, 1)) * side
-        line_width = asked.draw("line", random)
-        line = np.exp(-0.5 * ((distance - border - 0.5 * line_width) / (0.5 * line_width)) ** 2) * side * (border > 3)
-        dark, bright = asked.draw("darker", random), asked.draw("brightness", random)
-        gone, denser = asked.draw("lost", random), asked.draw("denser", random)
-        inner = np.exp(-np.clip(distance - border, 0, None) / max(0.5 * deepest, 4)) * (1 - air) * side
-        image = film.image[at]
-        image = image - air * gone * np.where(np.abs(broad[at]) < 0.06, broad[at], narrow[at])
-        image = image * (1 - dark * air) + (1 - image) * denser * inner + bright * line
-        new[at] = np.where(side > 0, image, new[at])
-        lesion[at] |= (air > 0.5) | (line > 0.5)
-        told = {"depth": deepest / wide, "line": line_width, "darker": dark, "lost": gone, "denser": denser}
-        drawn.append(told | {"side": place.side})
-    return Painted(np.clip(new, 0, 1).astype(np.float32), lesion, {"parts": drawn})
+        at = window.rows, window.columns
+        beyond, deep, most = pleura(film, place, window, asked, told, random)
+        fade = fading(window)
+        air = step(beyond, EDGE)
+        before = film.image[at]
+        smooth = cv2.GaussianBlur(before, (0, 0), GRAIN)
+        gone = told["lost"] * (smooth - bare[at]) + (1 - asked.ranges["grain"]) * (before - smooth)
+        made = (before - air * fade * gone) * (1 - told["delta"] * air * fade)
+        inner = (1 - air) * np.exp(-np.clip(-beyond, 0, None) / max(6.0, 0.6 * most))
+        made = made + told["denser"] * inner * fade * np.clip(DENSE - made, 0, None)
+        along = np.clip(1 + 0.3 * noise(window.shape, 25.0, random, 2), 0.35, 1.6)
+        line = np.exp(-((beyond / told["width"]) ** 2)) * step(deep - 4, 4)
+        made = made + told["line"] * along * line * fade * np.clip(BRIGHT - made, 0, None)
+        image[at] = np.where(fade > 0, made, image[at])
+        lesion[at] |= (air * fade >= VISIBLE) & window.inside
+        drawn.append(told | {"side": place.side, "depth": most})
+    return Painted(np.clip(image, 0, 1).astype(np.float32), lesion, {"parts": drawn})

@@ -100,37 +100,42 @@ class Edema(Section):
 class Effusion(Section):
     """Pleural effusion."""
 
-    delta: Shares = key((0.65, 0.85), "Share of the brightness that the fluid lacks to that of the abdomen.")
-    soft: Shares = key((0.08, 0.16), "Width of the soft upper edge.", unit="box heights")
+    delta: Shares = key((0.55, 0.8), "Share of the brightness that the fluid's upper part lacks to that of the tissue.")
+    base: Share = key(0.92, "The same in its lower part.")
+    soft: Shares = key((0.12, 0.28), "Height over which the fluid thins out at its surface.", unit="box heights")
     rise: Shares = key((0.35, 0.8), "How much higher the fluid stands at the chest wall.", unit="levels")
-    flat: Shares = key((0.8, 0.95), FLAT)
-    lost: Shares = key((0.1, 0.3), LOST)
+    reach: Shares = key((0.15, 0.38), "Distance from the chest wall over which it climbs.", unit="box widths")
+    kept: Shares = key((0.2, 0.5), "Share of the ribs' contrast that is seen through the fluid.")
 
 
 class Atelectasis(Section):
     """Atelectasis: plates, or a wedge."""
 
-    delta: Shares = key((0.3, 0.6), DELTA)
-    bands: Share = key(0.6, "Chance of plates, where the prompt tells neither plates nor a collapse.")
+    delta: Shares = key((0.28, 0.52), DELTA)
+    bands: Share = key(0.6, "Chance of plates, where the prompt tells neither plates nor a lobe nor a collapse.")
     number: Counts = key((2, 4), "Plates.")
     thick: Shares = key((0.02, 0.05), "Thickness of a plate.", unit="lung heights")
-    loss: Shares = key((0.01, 0.03), "How far the diaphragm is pulled up.", unit="lung heights")
+    haze: Shares = key((0.25, 0.55), "Density of the base round the plates.", unit="delta")
+    soft: Shares = key((0.1, 0.5), "Softness of a wedge's upper edge.", unit=HALF)
+    texture: Share = key(0.25, "Height of the crowded vessels of a wedge.", unit="delta")
+    loss: Shares = key((0.008, 0.03), "How far the diaphragm is pulled up.", unit="lung heights")
     collapse: Shares = key((0.03, 0.1), "The same under a prompt with collapse.", unit="lung heights")
-    haze: Share = key(0.6, "Density of the lung round a plate.", unit="plates")
-    texture: Share = key(0.06, "Deviation of the lesion's own texture.", unit="delta")
-    flat: Shares = key((0.1, 0.25), FLAT)
+    flat: Shares = key((0.0, 0.15), FLAT)
     lost: Shares = key((0.1, 0.3), LOST)
 
 
 class Pneumothorax(Section):
     """Pneumothorax: a pleural line, and air beyond it."""
 
+    delta: Shares = key((0.04, 0.1), "Share of the brightness that goes beyond the line.")
     depth: Shares = key((0.08, 0.45), "Smallest and largest depth of the air.", unit="lung widths")
-    line: Sizes = key((1.0, 2.0), "Width of the pleural line.", unit="pixels")
-    brightness: Shares = key((0.05, 0.1), "Brightness that the line adds, of 1.")
-    darker: Shares = key((0.03, 0.1), "Share of the brightness that goes beyond the line.")
-    lost: Shares = key((0.85, 1.0), "Share of the vessels that goes beyond the line.")
+    share: Shares = key((0.85, 1.0), "Depth of the air, of what the box holds.", unit="box widths")
+    tail: Shares = key((0.2, 0.6), "Depth of the air below, of the deepest.")
+    width: Sizes = key((0.8, 1.3), "Distance at which the pleural line has faded to a third.", unit="pixels")
+    line: Shares = key((0.06, 0.13), "Share of the missing brightness that the line gains.")
     denser: Shares = key((0.02, 0.06), "Share of the missing brightness that the lung before the line gains.")
+    lost: Shares = key((0.85, 1.0), "Share of the vessels that goes beyond the line.")
+    grain: Share = key(0.45, "Share of the film's finest detail that stays beyond the line.")
 
 
 class Cardiomegaly(Section):
