@@ -18,13 +18,13 @@ from cxr.base.vocabulary import FINDINGS
 from cxr.semisyn.findings.catalogue import read_catalogue
 from cxr.semisyn.findings.families import CONSTANT, SHAPES, Law, law_of
 from cxr.semisyn.findings.laws import frozen, pair_within, within
-from cxr.semisyn.priors.fitting import fit_prior, fit_single, rss_of, symmetry
+from cxr.semisyn.priors.fitting import fit_pair, fit_prior, fit_single, fit_truncated, rss_of, symmetry
 from cxr.semisyn.priors.samples import Chest, Source, finding_of, lung_of, percent, sample
 from cxr.semisyn.priors.write_priors import PriorsOptions, run
 from cxr.semisyn.priors.zones import fit_zones
 
 CATALOGUE = read_catalogue()
-HOW = {"alpha": 0.05, "bins": 50, "families": list(SHAPES), "overshoot_percentile": 2.5}
+HOW = {"alpha": 0.05, "bins": 50, "families": list(SHAPES), "overshoot_percentile": 2.5, "sizes": "drawn"}
 RIGHT, LEFT, HEART = (50.0, 100.0, 250.0, 400.0), (300.0, 90.0, 480.0, 390.0), (200.0, 250.0, 372.0, 400.0)
 SAME = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
 CHEST = Chest(RIGHT, LEFT, HEART, SAME, (512, 512), True, "p")
@@ -205,6 +205,30 @@ def test_numbers_that_depend_on_each_other_make_one_law_and_samples_at_or_below_
     assert next(fit.n for fit in fits if fit.element == "center") == 493
 
 
+def test_sizes_that_the_placement_has_limited_give_their_law_back():
+    law = law_of({"family": "mvlognormal", "mu": [4.1, 3.7], "sigma": [[0.15, 0.1], [0.1, 0.3]]})
+    draw = np.random.default_rng(8)
+    low, high = np.zeros((5000, 2)), 30 + 70 * draw.random((5000, 2))
+    values, _ = pair_within(law, draw.random((5000, 2)), low, high)
+    found, plain = fit_truncated(values, low, high), fit_pair(values)
+    for key, most in (("mu", 0.06), ("sigma", 0.04)):
+        wanted = np.array(law.parameters[key])
+        assert np.array(found.parameters[key]) == pytest.approx(wanted, abs=most), key
+        assert np.abs(np.array(plain.parameters[key]) - wanted).max() > 2 * most, key
+
+
+def test_both_laws_of_the_size_are_told_and_one_is_chosen():
+    prior = CATALOGUE.findings["opacity"].prior
+    draw = np.random.default_rng(9)
+    sizes = np.exp(draw.multivariate_normal([3.6, 3.2], [[0.1, 0.06], [0.06, 0.1]], 200))
+    samples = {"cx": draw.normal(50, 8, 200), "cy": draw.normal(60, 8, 200), "w": sizes[:, 0], "h": sizes[:, 1]}
+    new, fits = fit_prior(prior, samples, **HOW | {"sizes": "placed"})
+    of_size = [fit for fit in fits if fit.element == "size"]
+    assert [fit.chosen for fit in of_size] == [False, True]
+    assert new.laws["size"] == of_size[1].law
+    assert of_size[0].law == fit_prior(prior, samples, **HOW)[0].laws["size"]
+
+
 def test_the_symmetry_of_sides_is_reported():
     draw = np.random.default_rng(3)
     values, left = draw.normal(size=400), np.arange(400) % 2 == 0
@@ -239,7 +263,7 @@ def test_zones_are_percentiles_of_edges_and_lobes_their_unions():
 
 
 OPTIONS = PriorsOptions(
-    "fit", "paper", "people", "ms_cxr", "{stem}", {}, "{stem}", "lite", 0.05, 50, 20, list(SHAPES), 50.0, 2.5,
+    "fit", "paper", "people", "ms_cxr", "{stem}", {}, "{stem}", "lite", 0.05, 50, 20, list(SHAPES), 50.0, 2.5, "drawn",
     [5.0, 95.0], 20, list(FINDINGS),
 )  # fmt: skip
 OUT = {"priors": "priors.yaml", "samples": "samples.parquet", "fits": "fits.tsv", "zones": "zones.tsv",

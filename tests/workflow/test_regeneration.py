@@ -116,6 +116,7 @@ def pretend(planner: Planner, directory: Path, settings: dict, asked: tuple[str,
     """Make a run of empty files for which Snakemake has the records of a real one."""
     write_settings(directory, settings)
     (directory / "manifest.csv").write_text("subject_id,study_id,image_id,image_path,report_path\ns,s,i,i.png,s.txt\n")
+    (directory / "findings.yaml").write_text("findings: {}\n")
     for path in (directory / name for names in placed("weights").values() for name in names):
         path.parent.mkdir(exist_ok=True, parents=True)
         path.touch()

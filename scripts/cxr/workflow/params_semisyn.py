@@ -4,7 +4,7 @@ from cxr.base.vocabulary import SPLITS
 from cxr.workflow.settings.semisyn.dataset import EMBEDDED_PER_FINDING, PER_FINDING
 from cxr.workflow.settings.semisyn.priors import Priors
 
-FITS = ("alpha", "bins", "min_boxes", "families", "far", "overshoot_percentile")
+FITS = ("alpha", "bins", "min_boxes", "families", "far", "overshoot_percentile", "sizes")
 """Keys of the section ``priors`` that only a fit of boxes depends on."""
 ZONES = ("zones_image_id", "zones_percentiles", "zones_patients")
 """Those that only a fit of zones depends on."""

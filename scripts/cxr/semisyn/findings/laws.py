@@ -68,19 +68,43 @@ def pair_within(law: Law, uniforms: np.ndarray, low: np.ndarray, high: np.ndarra
     return values, mass
 
 
-def _pair_block(law: Law, uniforms: np.ndarray, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    mu, sigma = np.array(law.parameters["mu"]), np.array(law.parameters["sigma"])
-    deviation = np.sqrt(np.diag(sigma))
-    slope = sigma[0, 1] / sigma[0, 0] * deviation[0]
-    rest = np.sqrt(sigma[1, 1] - sigma[0, 1] ** 2 / sigma[0, 0])
+def pair_mass(law: Law, low: np.ndarray, high: np.ndarray, points: int = GRID) -> np.ndarray:
+    """Return the mass (N,) of a two-dimensional log-normal law in boxes (N, 2), from a table of ``points`` points."""
+    *_, cells = _margin(law, np.asarray(low, np.float64), np.asarray(high, np.float64), points)
+    return np.where((low < high).all(axis=1), cells.sum(axis=1), 0.0)
+
+
+def _margin(law: Law, low: np.ndarray, high: np.ndarray, points: int) -> tuple[np.ndarray, ...]:
+    """Return the table of the truncated first margin, (N, points) each: places in deviations, density, and cells.
+
+    Before them: the logarithms of the bounds.
+    """
+    mu, deviation, slope, rest = _moments(law)
     bottom, top = _logarithm(low), _logarithm(np.maximum(high, 0.0))
-    start, end = (np.clip((edge[:, 0] - mu[0]) / deviation[0], -REACH, REACH) for edge in (bottom, top))
-    step = np.maximum(end - start, 0.0)[:, None] / (GRID - 1)
-    first = start[:, None] + step * np.arange(GRID)
-    centre = mu[1] + slope * first
-    ends = ((edge[:, 1:] - centre) / rest for edge in (bottom, top))
+    start, end = (np.clip((edge[:, 0] - mu[0]) / deviation, -REACH, REACH) for edge in (bottom, top))
+    step = np.maximum(end - start, 0.0)[:, None] / (points - 1)
+    first = start[:, None] + step * np.arange(points)
+    ends = ((edge[:, 1:] - (mu[1] + slope * first)) / rest for edge in (bottom, top))
     density = np.exp(-0.5 * first**2) / np.sqrt(2 * np.pi) * _between(*ends)
-    cells = 0.5 * step * (density[:, 1:] + density[:, :-1])
+    return bottom, top, first, density, 0.5 * step * (density[:, 1:] + density[:, :-1])
+
+
+def _moments(law: Law) -> tuple[np.ndarray, float, float, float]:
+    """Return the mean, the first deviation, the second mean's change by a first deviation, and the deviation left."""
+    sigma = np.array(law.parameters["sigma"])
+    deviation = np.sqrt(sigma[0, 0])
+    return (
+        np.array(law.parameters["mu"]),
+        deviation,
+        sigma[0, 1] / deviation,
+        np.sqrt(sigma[1, 1] - sigma[0, 1] ** 2 / sigma[0, 0]),
+    )
+
+
+def _pair_block(law: Law, uniforms: np.ndarray, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    mu, deviation, slope, rest = _moments(law)
+    bottom, top, first, density, cells = _margin(law, low, high, GRID)
+    step = first[:, 1] - first[:, 0]
     sums = np.cumsum(cells, axis=1)
     mass = np.where((low < high).all(axis=1), sums[:, -1], 0.0)
     # the place within the cell: the density is linear there
@@ -88,8 +112,8 @@ def _pair_block(law: Law, uniforms: np.ndarray, low: np.ndarray, high: np.ndarra
     cell = np.minimum((sums <= wanted[:, None]).sum(axis=1), GRID - 2)
     rows = np.arange(len(low))
     left = wanted - np.where(cell > 0, sums[rows, np.maximum(cell - 1, 0)], 0.0)
-    z = first[rows, cell] + step[:, 0] * _share(left, density[rows, cell], density[rows, cell + 1], step[:, 0])
-    x = np.exp(mu[0] + deviation[0] * z)
+    z = first[rows, cell] + step * _share(left, density[rows, cell], density[rows, cell + 1], step)
+    x = np.exp(mu[0] + deviation * z)
     y = np.exp(_conditional(mu[1] + slope * z, rest, bottom[:, 1], top[:, 1], uniforms[:, 1]))
     values = np.clip(np.stack([x, y], axis=1), low, np.maximum(low, high))
     return np.where(mass[:, None] > 0, values, low), mass

@@ -3,16 +3,20 @@
 import math
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import stats
+from scipy import optimize, stats
 
-from cxr.semisyn.findings.catalogue import RATIO, SINGLES, Prior
+from cxr.semisyn.findings.boxes import size_bounds
+from cxr.semisyn.findings.catalogue import RATIO, SINGLES, Prior, Zone
 from cxr.semisyn.findings.families import CONSTANT, PAIR, SHAPES, Fault, Law, law_of
+from cxr.semisyn.findings.laws import pair_mass
 
 NUMBERS = {"center": ("cx", "cy"), "size": ("w", "h")}
 """The samples of each element of a prior in a lung."""
+POINTS = 129
+"""Points of the table from which the mass within bounds is computed during a fit."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,34 @@ def fit_pair(values: np.ndarray) -> Law:
     return law_of({"family": PAIR, "mu": logs.mean(axis=0).tolist(), "sigma": np.cov(logs.T).tolist()})
 
 
+def fit_truncated(values: np.ndarray, low: np.ndarray, high: np.ndarray) -> Law:
+    """Return the two-dimensional log-normal law whose draws within bounds (N, 2) are likeliest to be values (N, 2).
+
+    The maximum of the likelihood of truncated draws, from the law of :func:`fit_pair` on. Values out of their bounds
+    are left out. Raises Fault like :func:`fit_pair`.
+    """
+    inside = ((values >= low) & (values <= high)).all(axis=1)
+    values, low, high = values[inside], low[inside], high[inside]
+    start = fit_pair(values)
+    logs = np.log(values)
+
+    def law_at(numbers: np.ndarray) -> tuple[Law, np.ndarray]:
+        root = np.array([[math.exp(numbers[2]), 0.0], [numbers[3], math.exp(numbers[4])]])
+        return Law(PAIR, {"mu": numbers[:2].tolist(), "sigma": (root @ root.T).tolist()}), root
+
+    def loss(numbers: np.ndarray) -> float:
+        law, root = law_at(numbers)
+        apart = np.linalg.solve(root, (logs - numbers[:2]).T)
+        mass = np.maximum(pair_mass(law, low, high, POINTS), np.finfo(float).tiny)
+        return float((0.5 * (apart**2).sum(axis=0) + numbers[2] + numbers[4] + np.log(mass)).sum())
+
+    root = np.linalg.cholesky(np.array(start.parameters["sigma"]))
+    first = np.array([*start.parameters["mu"], math.log(root[0, 0]), root[1, 0], math.log(root[1, 1])])
+    options = {"maxiter": 1000, "xatol": 1e-3, "fatol": 1e-3}
+    found = optimize.minimize(loss, first, method="Nelder-Mead", options=options)
+    return law_of(law_at(found.x)[0].plain())
+
+
 def fit_element(
     element: str, samples: np.ndarray, now: Mapping[str, Law], *, alpha: float, bins: int, families: Sequence[str]
 ) -> list[Fit]:
@@ -103,25 +135,36 @@ def _best_first(name: str, values: np.ndarray, p: float | None, bins: int, famil
 
 def fit_prior(
     prior: Prior, samples: Mapping[str, np.ndarray], *, alpha: float, bins: int, families: Sequence[str],
-    overshoot_percentile: float,
+    overshoot_percentile: float, sizes: str,
 ) -> tuple[Prior, list[Fit]]:  # fmt: skip
     """Return the prior fitted to samples ({cx, cy, w, h} or {ctr}, each (N,)), and all fits.
 
     Limits: the smallest width and height, or ratio, of the samples; of the distances to the lung's box the percentile
-    ``overshoot_percentile``, never above 0. An element that no family fits keeps its law.
+    ``overshoot_percentile``, never above 0. An element that no family fits keeps its law. ``sizes``: ``drawn`` fits the
+    law of two dimensions to the sizes as they are; ``placed`` finds the law that gives these sizes once the placement
+    has limited its draws (:func:`fit_truncated`).
     """
     how = {"bins": bins, "families": families}
     if prior.placement == "heart":
         fits = _best_first(RATIO, samples[RATIO], None, bins, families)
-        smallest, overshoot = [samples[RATIO].min()], prior.overshoot
-    else:
-        pairs = {element: np.stack([samples[one] for one in NUMBERS[element]], axis=1) for element in SINGLES}
-        fits = [fit for name, held in pairs.items() for fit in fit_element(name, held, prior.laws, alpha=alpha, **how)]
-        smallest, overshoot = pairs["size"].min(axis=0), _overshoot(pairs, overshoot_percentile)
+        return _fitted(prior, fits, [samples[RATIO].min()], prior.overshoot), fits
+    pairs = {element: np.stack([samples[one] for one in NUMBERS[element]], axis=1) for element in SINGLES}
+    fits = [fit for name, held in pairs.items() for fit in fit_element(name, held, prior.laws, alpha=alpha, **how)]
+    new = _fitted(prior, fits, pairs["size"].min(axis=0), _overshoot(pairs, overshoot_percentile))
+    if sizes == "placed" and "size" in new.laws:
+        low, high = size_bounds(new, pairs["center"], np.tile(new.overshoot, (len(pairs["center"]), 1)), "repo")
+        plain = next(fit for fit in fits if fit.element == "size")
+        placed = replace(plain, law=fit_truncated(pairs["size"], low, high))
+        fits = [*(replace(fit, chosen=fit.chosen and fit is not plain) for fit in fits), placed]
+        new = replace(new, laws=new.laws | {"size": placed.law})
+    return new, fits
+
+
+def _fitted(prior: Prior, fits: Sequence[Fit], smallest: Sequence[float], overshoot: Zone) -> Prior:
     chosen = {fit.element: fit.law for fit in fits if fit.chosen}
     laws = {name: law for element in (*SINGLES, RATIO) for name, law in _laws(element, chosen, prior.laws).items()}
     minimum = tuple(float(value) for value in smallest)
-    return Prior(prior.placement, laws, minimum, overshoot, prior.covers_bottom, "fit"), fits
+    return Prior(prior.placement, laws, minimum, overshoot, prior.covers_bottom, "fit")
 
 
 def _laws(element: str, chosen: Mapping[str, Law], now: Mapping[str, Law]) -> dict[str, Law]:

@@ -31,8 +31,8 @@ class PriorsOptions:
 
     source: paper or fit; zones: the same; reference, format, image_id, classes: the boxes of the fit; zones_image_id;
     organs: the engine of the lungs that a fit is made on; families, alpha, bins: of the fits; min_boxes: fewest boxes
-    of a fit; far: percent by which a box's centre may lie outside its lung's; overshoot_percentile; zones_percentiles;
-    zones_patients: fewest patients of a fitted zone; findings: names.
+    of a fit; far: percent by which a box's centre may lie outside its lung's; overshoot_percentile, sizes: of the fits;
+    zones_percentiles; zones_patients: fewest patients of a fitted zone; findings: names.
     """
 
     source: str
@@ -49,6 +49,7 @@ class PriorsOptions:
     families: list[str]
     far: float
     overshoot_percentile: float
+    sizes: str
     zones_percentiles: list[float]
     zones_patients: int
     findings: list[str]
@@ -137,6 +138,7 @@ def _prior(name: str, prior: Prior, of: pl.DataFrame, options: PriorsOptions) ->
         bins=options.bins,
         families=options.families,
         overshoot_percentile=options.overshoot_percentile,
+        sizes=options.sizes,
     )
     rows = [
         (

@@ -41,6 +41,12 @@ class Priors(Section):
         "Percentile of the distances to the lung's box that becomes the limit of how far a box may lie outside it.",
         unit="%",
     )
+    sizes: Literal["placed", "drawn"] = key(
+        "placed",
+        "Law of width and height, where they depend on each other. drawn: of people's boxes as they are (mean and "
+        "covariance of the logarithms); placed: the law that gives those sizes once the placement has limited its "
+        "draws to the lung, which makes them smaller.",
+    )
 
     @model_validator(mode="after")
     def _fits_have_their_files(self) -> "Priors":
