@@ -19,7 +19,7 @@ POWER = 0.5
 """How the grey curve of ``log`` saturates: brightness x = 1 - (1 + z) ** (-1 / POWER) at absorption z."""
 WHITE = 0.8
 """Quantile of the heart's brightness that tells how bright water is on a film."""
-ABOVE = 0.2
+ABOVE = 0.1
 """How far between that and white the brightest lesion lies: water before and behind other water adds a little."""
 
 

@@ -86,7 +86,8 @@ def paint(film: Film, asked: Asked, random: np.random.Generator) -> Painted:
         if window.empty:
             continue
         u, v, _ = lung_grid(film, window, place.side)
-        fade = window.fading() * envelope(window, 0.8, 3.0, 0.06, random)
+        soft = asked.draw("soft", random)
+        fade = window.fading(asked.ranges["fade"]) * envelope(window, soft, 2.5, 0.1, random)
         cloud = haze(u, v, window, reach, asked.draw("base", random), random)
         if lines_only:
             cloud *= np.clip(1 + 0.35 * reticular(window.shape, 12.0, random), 0, None)

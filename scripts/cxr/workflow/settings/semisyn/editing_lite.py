@@ -33,9 +33,9 @@ class Airspace(Section):
 
     delta: Shares = key((0.15, 0.5), DELTA)
     soft: Sizes = key((0.8, 1.3), "Width of the soft edge.", unit=HALF)
-    exponent: Sizes = key((2.0, 3.0), "Exponent of the outline: 2 an ellipse, more a rounder box.")
-    ragged: Share = key(0.12, "How far the outline is displaced.", unit=HALF)
-    fade: Share = key(0.12, "Width in which the lesion ends before a side of its box.", unit=HALF)
+    exponent: Sizes = key((2.0, 2.8), "Exponent of the outline: 2 an ellipse, more a rounder box.")
+    ragged: Share = key(0.15, "How far the outline is displaced.", unit=HALF)
+    fade: Share = key(0.16, "Width in which the lesion ends before a side of its box.", unit=HALF)
     lean: Share = key(0.25, "How much denser it is towards the chest wall, the heart and the diaphragm.")
     base: Shares = key((0.75, 1.0), "Density of the haze between the cores.", unit="cores")
     patchy_base: Shares = key((0.45, 0.7), "The same under a prompt with patchy.", unit="cores")
@@ -58,16 +58,19 @@ class Opacity(Airspace):
 class Consolidation(Airspace):
     """Consolidation: denser, fuller, with air-filled bronchi."""
 
-    delta: Shares = key((0.35, 0.75), DELTA)
-    soft: Sizes = key((0.5, 0.9), "Width of the soft edge.", unit=HALF)
+    delta: Shares = key((0.3, 0.7), DELTA)
+    soft: Sizes = key((0.7, 1.1), "Width of the soft edge.", unit=HALF)
+    exponent: Sizes = key((2.0, 2.6), "Exponent of the outline: 2 an ellipse, more a rounder box.")
+    ragged: Share = key(0.17, "How far the outline is displaced.", unit=HALF)
+    fade: Share = key(0.2, "Width in which the lesion ends before a side of its box.", unit=HALF)
     lean: Share = key(0.35, "How much denser it is towards the chest wall, the heart and the diaphragm.")
     base: Shares = key((0.8, 1.0), "Density of the haze between the cores.", unit="cores")
     patchy_base: Shares = key((0.5, 0.75), "The same under a prompt with patchy.", unit="cores")
     cores: Counts = key((2, 3), "Dense cores.")
     net: Share = key(0.2, "Height of the reticular lines under a prompt with infiltrate.", unit="delta")
     flat: Shares = key((0.3, 0.55), FLAT)
-    bronchograms: Counts = key((0, 6), "Air-filled bronchi.")
-    bronchogram: Shares = key((0.1, 0.3), "How much less dense they are.")
+    bronchograms: Counts = key((0, 4), "Air-filled bronchi.")
+    bronchogram: Shares = key((0.06, 0.18), "How much less dense they are.")
     fissure: bool = key(True, "Whether a lesion of the right upper or middle lobe ends sharply at the minor fissure.")
 
 
@@ -87,7 +90,9 @@ class Nodule(Airspace):
 class Edema(Section):
     """Pulmonary edema."""
 
-    delta: Shares = key((0.25, 0.55), DELTA)
+    delta: Shares = key((0.2, 0.42), DELTA)
+    soft: Sizes = key((0.7, 1.0), "Width of the soft edge.", unit=HALF)
+    fade: Share = key(0.16, "Width in which it ends before a side of its box.", unit=HALF)
     reach: Shares = key((0.4, 0.6), "How far the haze about the hilum reaches.", unit="lung sizes")
     base: Shares = key((0.3, 0.45), "Share of the haze that is even and grows to the base.")
     lines: Counts = key((6, 14), "Septal lines of a lung.")

@@ -1,0 +1,157 @@
+"""Sheets of the editor lite: films as they are, edited, the difference four times as strong with the boxes asked for.
+
+python scripts/tools/semisyn_sheets.py FOLDER [--data ../shared/data/nih ../shared/data/nih_more] [--films 12]
+
+Plans and places jobs with the paper's priors on films that text mining calls free of findings, runs the stage's own
+code on them, and writes one PNG a finding and figures.tsv: measures of each finding, medians and 10th percentiles.
+"""
+
+import argparse
+import csv
+import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import cv2
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from cxr.base.engines import Setup
+from cxr.base.paths import RESOURCES
+from cxr.base.seeds import stable_hash
+from cxr.base.vocabulary import FINDINGS, HEART, LUNGS
+from cxr.geometry.affine import fit_affine, to_frame
+from cxr.geometry.boxes import bounds, box_iou
+from cxr.metrics import appearance, edits
+from cxr.nets.map_net import MapNet
+from cxr.semisyn.editing.edit_images import soft_mask
+from cxr.semisyn.editing.engine import Job, load_engine
+from cxr.semisyn.editing.outcome import Refused, outcome
+from cxr.semisyn.findings.catalogue import read_catalogue
+from cxr.semisyn.placement import place_boxes, plan_jobs
+from cxr.workflow.settings.semisyn.editing import Editing
+
+SEED, SHAPE, VISIBLE, LEAK = 2026, (512, 512), 4.0, 0.5
+UNSIDED = {"edema": "both"}
+MEASURES = ("iou_lesion", "iou_visible", "edge_ratio", "change_inside", "leak", "ctr_off", *appearance.FEATURES)
+
+
+def films_of(folder: Path) -> list[tuple[str, str, np.ndarray]]:
+    """Return (name, patient, frame) of the films without a finding and without a box."""
+    with open(folder / f"{folder.name}.csv", newline="", encoding="utf-8") as file:
+        rows = [row for row in csv.DictReader(file) if row["nih_labels"] == "No Finding"]
+    found = []
+    for row in sorted(rows, key=lambda row: row["image"]):
+        people = json.loads(row.get("rsna_boxes") or "[]")
+        if people or row["rsna_class"] not in ("", "Normal"):
+            continue
+        picture = cv2.imread(str(folder / "images" / row["image"]), cv2.IMREAD_GRAYSCALE)
+        found.append((row["image"], row["patient_id"], to_frame(picture, fit_affine(picture.shape, 512, "pad"), 512)))
+    return found
+
+
+def strip(source: np.ndarray, edited: np.ndarray, boxes: np.ndarray, told: str) -> np.ndarray:
+    """Return source, edited and difference side by side, uint8 (H, W, 3)."""
+    difference = np.clip(128 + 4 * edits.change(source, edited), 0, 255).astype(np.uint8)
+    parts = [cv2.cvtColor(picture, cv2.COLOR_GRAY2BGR) for picture in (source, edited, difference)]
+    for x1, y1, x2, y2 in np.rint(boxes).astype(int).tolist():
+        cv2.rectangle(parts[2], (x1, y1), (x2, y2), (0, 160, 255), 1)
+    cv2.putText(parts[2], told, (6, 18), cv2.FONT_HERSHEY_SIMPLEX, 0.45, (0, 255, 255), 1, cv2.LINE_AA)
+    return np.hstack(parts)
+
+
+def measures(source: np.ndarray, organs: dict, job: Job, done, edited: np.ndarray, net: MapNet) -> list[dict]:
+    """Return the numbers of each box of an edited film."""
+    difference = edits.change(source, edited)
+    if job.ratio is not None:
+        found = dict(zip(net.labels, net.masks(edited), strict=True))
+        share = edits.heart_share(found[HEART], *(found[name] for name in LUNGS))
+        return [{"ctr_off": abs(job.ratio - share), "change_inside": edits.mean_inside(difference, done.support)}]
+    lungs, rows = np.stack([organs[name] for name in LUNGS]), []
+    for number, (box, side) in enumerate(zip(job.boxes, job.sides, strict=True)):
+        lung, inside = organs[f"{side} lung"], edits.box_mask(box, SHAPE)
+        label = edits.box_in(box, lung)
+        if label is None:
+            continue
+        shown = [edits.box_of(mask & lung & inside) for mask in (done.lesion, edits.visible(difference, VISIBLE))]
+        overlap = [0.0 if one is None else float(box_iou(label[None], one[None])[0, 0]) for one in shown]
+        numbers = appearance.features(edited, box, lungs, np.delete(job.boxes, number, axis=0))
+        row = {
+            "iou_lesion": overlap[0],
+            "iou_visible": overlap[1],
+            "edge_ratio": edits.edge_ratio(difference, box, lung),
+        }
+        row |= {
+            "change_inside": edits.mean_inside(difference, inside & lung),
+            "leak": edits.leak(difference, edits.box_mask(job.boxes, SHAPE)),
+        }
+        rows.append(row | (dict(zip(appearance.FEATURES, numbers, strict=True)) if numbers is not None else {}))
+    return rows
+
+
+def main() -> None:
+    """Draw the sheets and write the figures."""
+    asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    asked.add_argument("folder", type=Path)
+    asked.add_argument(
+        "--data", type=Path, nargs="+", default=[Path("../shared/data/nih"), Path("../shared/data/nih_more")]
+    )
+    asked.add_argument("--films", type=int, default=12, help="films on a sheet")
+    asked.add_argument("--jobs", type=int, default=60, help="jobs that are measured")
+    asked.add_argument("--findings", nargs="+", default=list(FINDINGS))
+    given = asked.parse_args()
+    given.folder.mkdir(parents=True, exist_ok=True)
+    net, settings, catalogue = MapNet(RESOURCES / "organs/lite.onnx"), Editing().model_dump(), read_catalogue()
+    images = {name: (patient, frame) for path in given.data for name, patient, frame in films_of(path)}
+    organs = {name: dict(zip(net.labels, net.masks(frame), strict=True)) for name, (_, frame) in images.items()}
+    usable = {name: "0" for name, masks in organs.items() if all(masks[part].any() for part in (*LUNGS, HEART))}
+    engine = load_engine(
+        "lite", SimpleNamespace(findings_file="", findings=list(FINDINGS)), Setup(own=settings["lite"]), frozenset()
+    )
+    how = place_boxes.PlacementOptions("repo", 6, 1e-9, True, 0.03, SEED, UNSIDED)
+    planned = plan_jobs.plan_jobs(usable, catalogue, plan_jobs.PlanOptions(given.jobs, 0.0, 0, given.findings, SEED))
+    picture = np.array([0.0, 0.0, 512.0, 512.0])
+    lines = [
+        "finding\tjobs\tedited\trefused\t" + "\t".join(f"{name}_median\t{name}_10\t{name}_90" for name in MEASURES)
+    ]
+    for finding in given.findings:
+        jobs = [
+            place_boxes.Job(row[0], row[3], row[2], row[5],
+                            (*(np.array(bounds(organs[row[3]][part]), float) for part in (*LUNGS, HEART)), picture))
+            for row in planned if row[1] == finding
+        ]  # fmt: skip
+        numbers, strips, refused, edited = [], [], {}, 0
+        for asked_for, rows in place_boxes.place(catalogue.findings[finding], jobs, catalogue, how):
+            if not rows:
+                refused["no_room"] = refused.get("no_room", 0) + 1
+                continue
+            boxes, sides = np.array([row[9:13] for row in rows], float), tuple(row[3] for row in rows)
+            mask = soft_mask(boxes, SHAPE, blur="none", r=1.0, beta=4.0)
+            seed, config = stable_hash(SEED, "edit", finding, asked_for.index), settings["configs"]["lite"]
+            job = Job(asked_for.job_id, finding, asked_for.prompt, boxes, sides, rows[0][-1], mask, seed, config)
+            source = images[asked_for.image_id][1]
+            made = engine.edit(source, organs[asked_for.image_id], job)
+            try:
+                out = outcome(source, organs[asked_for.image_id], job, made, visible=VISIBLE, max_leak=LEAK)
+            except Refused as fault:
+                refused[fault.reason] = refused.get(fault.reason, 0) + 1
+                continue
+            edited += 1
+            numbers += measures(source, organs[asked_for.image_id], job, made, out.image, net)
+            if len(strips) < given.films:
+                strips.append(strip(source, out.image, boxes, job.prompt))
+        rows = [np.hstack(strips[first : first + 2]) for first in range(0, len(strips) - 1, 2)]
+        cv2.imwrite(str(given.folder / f"{finding}.png"), np.vstack(rows))
+        cells = []
+        for name in MEASURES:
+            values = np.array([row[name] for row in numbers if np.isfinite(row.get(name, np.nan))])
+            cells += [f"{value:.3f}" for value in np.quantile(values, (0.5, 0.1, 0.9))] if len(values) else ["", "", ""]
+        lines.append("\t".join([finding, str(len(jobs)), str(edited), json.dumps(refused), *cells]))
+        print(lines[-1], flush=True)
+    (given.folder / "figures.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
