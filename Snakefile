@@ -63,6 +63,7 @@ include: "rules/semisyn/detection.smk"
 include: "rules/medground/sources.smk"
 include: "rules/medground/regions.smk"
 include: "rules/medground/queries.smk"
+include: "rules/medground/verification.smk"
 # Excluded images of each stage
 include: "rules/exclusions.smk"
 # Tables, figures, the page, comparisons, review and release

@@ -12,6 +12,7 @@ from cxr.medground.queries.make_queries import QueriesOptions
 from cxr.medground.regions import make_regions
 from cxr.medground.regions.make_regions import RegionsOptions
 from cxr.medground.sources.read_sources import SourcesOptions, run
+from cxr.medground.verification.verify import VerificationOptions
 from cxr.workflow.settings import Settings
 
 SETTINGS = Settings().medground
@@ -197,3 +198,9 @@ def whole_source(folder: Path, name: str, shared: Path | None = None, half: int 
         given = SOURCES[name](shared, folder / "m.csv", half)
         keys = source_keys(**({"kind": "folder"} | given))
     return make_regions_of(read_source(folder, keys, name=name, **more))
+
+
+def verification_options(source: str, **more: object) -> VerificationOptions:
+    """Return the options of the verification of one source."""
+    plain = SETTINGS.verification.model_dump(mode="json") | {"logic": SETTINGS.logic.model_dump(mode="json")}
+    return VerificationOptions(**(plain | {"source": source, "seed": 2026} | more))

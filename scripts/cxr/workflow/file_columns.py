@@ -18,6 +18,7 @@ from cxr.language.reports import compare_engines, understood
 from cxr.medground.queries import make_queries
 from cxr.medground.regions import make_regions
 from cxr.medground.sources import read_sources
+from cxr.medground.verification import verify
 from cxr.reporting.ablation import points
 from cxr.reporting.agreement import compare
 from cxr.reporting.page import costs, render
@@ -73,6 +74,8 @@ TABLES: dict[str, Columns] = {
     "results/medground/regions/{source}/{shard}.parquet": make_regions.REGIONS,
     "results/medground/regions/{source}/{shard}.dropped.parquet": make_regions.DROPPED,
     "results/medground/queries/{source}/{shard}.unasked.parquet": make_queries.UNASKED,
+    "results/medground/verification/passrate.tsv": verify.PASSED,
+    "results/medground/verification/rejected.parquet": verify.REJECTED,
     "results/ablation/points.tsv": points.POINTS,
     "results/tables/splits.tsv": tables.THRESHOLDS | splits.TABLE,
     "results/tables/funnel.tsv": tables.THRESHOLDS | conservation.FUNNEL,
@@ -106,6 +109,9 @@ SAME = {
     "results/semisyn/healthy/{shard}.parquet": "results/semisyn/healthy/images.parquet",
     "results/masks/mimic_ils/index.parquet": "results/masks/{thresholds}/index.parquet",
     "results/agreement/{reference}/left_out.parquet": "results/agreement/left_out.parquet",
+    "results/medground/verification/{source}/{shard}.rejected.parquet": (
+        "results/medground/verification/rejected.parquet"
+    ),
     "results/medground/sources/{source}/excluded.parquet": "results/<stage>/excluded.parquet",
     "results/medground/regions/{source}/{shard}.excluded.parquet": "results/<stage>/excluded.parquet",
     "results/<stage>/{shard}.excluded.parquet": "results/<stage>/excluded.parquet",

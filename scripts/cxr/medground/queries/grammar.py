@@ -16,6 +16,8 @@ from cxr.medground.logic.table import zone_words
 
 RESOURCE_FILES = ("medground/grammar.yaml", "medground/logic.yaml")
 NUMBERS = ("", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+LEAST = 4
+"""Fewest words of a query."""
 FRAMES = (("imperatives", 0.5), ("questions", 0.26), ("phrases", 0.24))
 VERBS = {"is": ("is", "are"), "lies": ("lies", "lie"), "does": ("does", "do")}
 
@@ -41,7 +43,13 @@ class Speaker:
         return _read(RESOURCE_FILES[1])
 
     def say(self, query: Query, count: int) -> str:
-        """Return a sentence of a query whose answer has ``count`` regions."""
+        """Return a sentence, of four words at least, of a query whose answer has ``count`` regions."""
+        text = self._said(query, count)
+        while len(text.split()) < LEAST:
+            text = self._said(query, count)
+        return text
+
+    def _said(self, query: Query, count: int) -> str:
         many = count > 1
         if query.ordinal and query.ordinal != "nearest" and query.nth == 1 and self.draw.random() < 0.2:
             return self._among(query)

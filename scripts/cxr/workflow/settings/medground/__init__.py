@@ -4,6 +4,7 @@ from cxr.workflow.settings.base import Section, key
 from cxr.workflow.settings.medground.logic import Logic
 from cxr.workflow.settings.medground.queries import Queries
 from cxr.workflow.settings.medground.sources import Regions, Sources
+from cxr.workflow.settings.medground.verification import Verification
 
 
 class Medground(Section):
@@ -13,3 +14,4 @@ class Medground(Section):
     regions: Regions = key(Regions, "From masks to boxes.")
     logic: Logic = key(Logic, "Edges and margins of what a query may say.")
     queries: Queries = key(Queries, "Referring queries.")
+    verification: Verification = key(Verification, "Verification of the queries.")

@@ -1,0 +1,265 @@
+"""Stage II's reader: turns the text of a query, from whomever, into atoms, and says what it could not read.
+
+It knows the words of resources/medground/logic.yaml and the source's classes; of how a text was made it knows nothing.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+
+import yaml
+
+from cxr.base.paths import RESOURCES
+from cxr.medground.logic.atoms import OPPOSITE
+from cxr.medground.logic.decide import Query, Reference
+from cxr.medground.logic.scene import Scene
+from cxr.medground.logic.table import zone_words
+
+RESOURCE_FILES = ("medground/logic.yaml",)
+POSITIONS = {
+    "upper": "upper", "top": "upper", "lower": "lower", "bottom": "lower", "left": "left", "right": "right",
+    "left-hand": "left", "right-hand": "right", "middle": "middle", "centre": "middle", "center": "middle",
+    "central": "middle", "edge": "border", "border": "border",
+}  # fmt: skip
+FROM = {
+    "from the left": "leftmost", "from the right": "rightmost", "from the top": "topmost",
+    "from the bottom": "lowest",
+}  # fmt: skip
+PICTURE = {"image", "picture", "frame", "scan", "field"}
+ENDS = {",", ".", "?", ";", ":"}
+
+
+@dataclass(frozen=True)
+class Token:
+    """A word or phrase. kind: class, atom, position, side, zone, ordinal, nth, from, relation, number, all, image,
+    negation, comparison, silent, end or unread; value: what it stands for; plural: of a noun.
+    """
+
+    kind: str
+    value: str
+    text: str
+    plural: bool | None = None
+
+
+@dataclass
+class Claims:
+    """What a text claims. query: its conjunction; number: 0 if none is stated; plural: of its noun, None without one;
+    every: whether it says all; nouns: how many nouns were read in it; unread: words that were not understood;
+    refused: "" or a fault of its grammar.
+    """
+
+    query: Query
+    number: int = 0
+    plural: bool | None = None
+    every: bool = False
+    nouns: int = 0
+    unread: list[str] = field(default_factory=list)
+
+    @property
+    def atoms(self) -> tuple[str, ...]:
+        return self.query.atoms
+
+
+@cache
+def lexicon() -> Mapping:
+    """Return the words of resources/medground/logic.yaml."""
+    return yaml.safe_load((Path(RESOURCES) / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
+
+
+def _phrases(scene: Scene) -> dict[str, Token]:
+    """Return {words: token} of everything that may be read about a scene; what comes later does not replace."""
+    known, found = lexicon(), {}
+
+    def add(words: str, kind: str, value: str, plural: bool | None = None) -> None:
+        found.setdefault(words.lower(), Token(kind, value, words, plural))
+
+    for one in scene.classes.values():
+        for word, many, value in ((one.one, one.many, one.one), *((w, m, w) for w, m in one.parents.items())):
+            add(word, "class", value, False)
+            add(many, "class", value, True)
+    for one, many in known["generic"].items():
+        add(one, "class", "", False)
+        add(many, "class", "", True)
+    for zone in scene.zones:
+        for words in zone_words(zone):
+            add(words, "zone", zone)
+    for side, words in known["sides"].items():
+        for word in words:
+            add(word, "side", side)
+    for words in known["both_sides"]:
+        add(words, "both", "")
+    for name, words in known["ordinals"].items():
+        for word in words:
+            add(word, "ordinal", name)
+    for words, name in FROM.items():
+        add(words, "from", name)
+    for word, nth in known["nth"].items():
+        add(word, "nth", str(nth))
+    for name, words in known["relations"].items():
+        for word in words:
+            add(word, "relation", name)
+    for atom, words in known["words"].items():
+        for word in words:
+            add(word, "atom", atom)
+    for word in known["all"]:
+        add(word, "all", word)
+    for word, number in known["numbers"].items():
+        add(word, "number", str(number))
+    for words in known["image_words"]:
+        add(words, "image", words)
+    for word, value in POSITIONS.items():
+        add(word, "position", value)
+    for word, half in known["axial"].items():
+        add(word, "position" if scene.domain == "ct" and scene.radiological else "unread", half)
+    for kind, words in (("negation", known["negations"]), ("comparison", known["comparisons"])):
+        for word in words:
+            add(str(word), kind, str(word))
+    for word in known["silent"].split():
+        add(word, "silent", word)
+    return found
+
+
+def tokens(text: str, scene: Scene) -> list[Token]:
+    """Return a text as tokens, the longest phrase first."""
+    known = _phrases(scene)
+    longest = max(len(words.split()) for words in known)
+    parts = re.findall(r"[\w&'-]+|[,.?;:!]", text.lower())
+    found, at = [], 0
+    while at < len(parts):
+        if parts[at] in ENDS:
+            found.append(Token("end", parts[at], parts[at]))
+            at += 1
+            continue
+        for count in range(min(longest, len(parts) - at), 0, -1):
+            words = " ".join(parts[at : at + count])
+            if token := known.get(words):
+                found.append(replace(token, text=words))
+                at += count
+                break
+        else:
+            found.append(Token("unread", parts[at], parts[at]))
+            at += 1
+    return found
+
+
+def read(text: str, scene: Scene) -> Claims:
+    """Return what a text claims about a scene."""
+    held, inner, name = _split(_spelled(tokens(text, scene), scene))
+    claims = _claims(held, scene, whole=held if inner is None else [*held, *inner])
+    if inner is None:
+        return claims
+    other = _claims(inner, scene, whole=[*inner, *held])
+    claims.unread += other.unread
+    reference = Reference(other.query.atoms, other.query.ordinal if other.query.nth == 1 else "")
+    if other.nouns == 0 or other.query.nth > 1 or other.plural:
+        claims.unread.append(f"what is meant by {name}")
+        return claims
+    sided = scene.radiological is not None and name in ("left_of", "right_of")
+    if sided and not any(token.kind == "image" for token in [*held, *inner]):
+        side = OPPOSITE[name.partition("_")[0]] if scene.radiological else name.partition("_")[0]
+        name = f"{side}_of"
+    if name == "nearest_to":
+        if claims.query.ordinal:
+            claims.unread.append("nearest beside another ordinal")
+        claims.query = replace(claims.query, reference=reference, ordinal="nearest")
+    else:
+        claims.query = replace(claims.query, reference=reference, relation=name)
+    return claims
+
+
+def _spelled(held: list[Token], scene: Scene) -> list[Token]:
+    """Return tokens where "in the right lung" after a noun is a relation, if the right lung is a class."""
+    found, seen = [], False
+    for at, token in enumerate(held):
+        after = next((one for one in held[at + 1 :] if one.text != "the"), None)
+        if seen and token.text in ("in", "of") and after is not None and after.kind == "class" and after.value:
+            token = Token("relation", "inside", token.text)
+        if token.value in ("left_of", "right_of") and after is not None and after.text in PICTURE:
+            found.append(Token("image", token.text, token.text))  # "on the left of the image"
+            token = Token("position", token.value.partition("_")[0], token.text)
+        placed = after is not None and after.kind in ("zone", "side")
+        if token.kind == "relation" and token.value == "inside" and placed:
+            token = Token("silent", token.text, token.text)
+        seen = seen or token.kind == "class"
+        found.append(token)
+    return found
+
+
+def _split(held: list[Token]) -> tuple[list[Token], list[Token] | None, str]:
+    """Return the tokens without the first reference, the reference's own up to its noun, and the relation's name."""
+    for at, token in enumerate(held):
+        if token.kind != "relation":
+            continue
+        for end in range(at + 1, len(held)):
+            if held[end].kind == "class":
+                return [*held[:at], *held[end + 1 :]], held[at + 1 : end + 1], token.value
+            if held[end].kind in ("end", "relation"):
+                break
+        return [*held[:at], Token("unread", token.text, token.text), *held[at + 1 :]], None, ""
+    return held, None, ""
+
+
+def _claims(held: Sequence[Token], scene: Scene, whole: Sequence[Token]) -> Claims:
+    claims = Claims(Query(()))
+    atoms: list[str] = []
+    imaged = any(token.kind == "image" for token in whole)
+    ordinal, nth = "", 1
+    for at, token in enumerate(held):
+        kind, value = token.kind, token.value
+        if kind == "class":
+            claims.nouns += 1
+            if claims.plural is None or value != "":
+                claims.plural = token.plural if claims.plural is None else claims.plural
+            if value:
+                atoms.append(f"class:{value}")
+        elif kind == "atom":
+            atoms.append(value)
+        elif kind == "zone":
+            atoms.append(f"zone:{value}")
+        elif kind == "side":
+            atoms.append(f"side:{value}")
+        elif kind == "position":
+            atoms.append(_position(value, scene, imaged))
+        elif kind == "ordinal":
+            if ordinal:
+                claims.unread.append(token.text)
+            ordinal = _turned(value, scene, imaged)
+        elif kind == "from":
+            ordinal = _turned(value, scene, imaged)
+        elif kind == "nth":
+            nth = int(value)
+        elif kind == "number":
+            claims.number = int(value)
+        elif kind == "all":
+            claims.every = True
+        elif kind in ("negation", "comparison", "unread", "relation", "both"):
+            # what a negation or a comparison covers is not guessed: everything up to the next stop is left unread
+            claims.unread.append(token.text)
+            if kind in ("negation", "comparison"):
+                return _ended(claims, atoms, ordinal, nth, [*held[at + 1 :]])
+    return _ended(claims, atoms, ordinal, nth, [])
+
+
+def _ended(claims: Claims, atoms: list[str], ordinal: str, nth: int, rest: list[Token]) -> Claims:
+    if nth > 1 and not ordinal:
+        claims.unread.append("the side from which to count")
+        nth = 1
+    for token in rest:
+        if token.kind == "class" and claims.plural is None:
+            claims.plural, claims.nouns = token.plural, claims.nouns + 1
+    claims.query = Query(tuple(dict.fromkeys(atoms)), ordinal=ordinal, nth=nth)
+    return claims
+
+
+def _position(value: str, scene: Scene, imaged: bool) -> str:
+    """Return the atom of a place: bare left and right are the patient's on chest films and axial CT."""
+    if value in OPPOSITE and scene.radiological is not None and not imaged:
+        return f"side:{value}"
+    return f"position:{value}"
+
+
+def _turned(value: str, scene: Scene, imaged: bool) -> str:
+    mirrored = {"leftmost": "rightmost", "rightmost": "leftmost"}
+    return mirrored.get(value, value) if scene.radiological and not imaged else value

@@ -1,0 +1,101 @@
+"""Stage II: what the text says, checked against what was measured. It reads the text, never a query's logic."""
+
+import re
+from collections.abc import Sequence
+
+from cxr.medground.logic.atoms import NO, family
+from cxr.medground.logic.decide import Decider
+from cxr.medground.verification.claims import Claims, lexicon, read
+
+Fault = tuple[str, str]
+GROUPS = ("among ", "of ", "from ", "out of ")
+"""Beginnings of a sentence that names a group first, then the one of it."""
+
+
+def denied(text: str, domain: str, allowed: Sequence[str]) -> Fault | None:
+    """Return the fault of a word of another kind of image, or of what no picture shows; None without one.
+
+    ``allowed``: words and phrases that are allowed whatever the lists say.
+    """
+    plain = text.lower()
+    for words in sorted(allowed, key=len, reverse=True):
+        plain = re.sub(rf"(?<![\w-]){re.escape(words.lower())}(?![\w-])", " ", plain)
+    known = lexicon()
+    lists = [("domain_leak", known["deny"].get(domain, ())), ("domain_leak", known["deny_directions"].get(domain, ()))]
+    lists += [("not_visible", known["not_visible"]), ("not_visible", known["not_visible_unless_class"])]
+    for reason, words in lists:
+        for word in words:
+            if re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", plain):
+                return reason, word
+    return None
+
+
+def allowed_words(decider: Decider, allow: Sequence[str], description: str = "") -> list[str]:
+    """Return the words that no deny list refuses: of the classes, of the source's ``allow``, of a used description."""
+    found = list(allow)
+    for one in decider.scene.classes.values():
+        found += [one.one, one.many, *one.parents, *one.parents.values()]
+    for zone in decider.scene.zones:
+        found += [zone, "lung zone", "lung base"]
+    if decider.scene.radiological is not None:
+        found += [word for words in lexicon()["sides"].values() for word in words]
+    return found + re.findall(r"[\w-]+", description.lower())
+
+
+def check(
+    text: str, regions: Sequence[int], decider: Decider, allowed: Sequence[str], strict: bool
+) -> tuple[Fault | None, Claims]:
+    """Return (reason, detail) of a text that fails stage II for its answer, or None, and what was read."""
+    claims = read(text, decider.scene)
+    return denied(text, decider.scene.domain, allowed) or _contradicted(claims, regions, decider) or _counted(
+        text, claims, regions
+    ) or _selected(claims, regions, decider, strict), claims
+
+
+def _contradicted(claims: Claims, regions: Sequence[int], decider: Decider) -> Fault | None:
+    for atom in claims.atoms:
+        values = decider.atoms.get(atom)
+        if values is not None and any(values[one] == NO for one in regions):
+            return ("side", atom) if atom.startswith("side:") else ("claim_contradicted", family(atom))
+    return None
+
+
+def _counted(text: str, claims: Claims, regions: Sequence[int]) -> Fault | None:
+    if claims.number and claims.number != len(regions):
+        return "number", f"{claims.number} stated, {len(regions)} in the answer"
+    if claims.plural is not None and claims.plural != (len(regions) > 1) and not _among(text, claims, regions):
+        return "grammatical_number", "plural" if claims.plural else "singular"
+    return None
+
+
+def _among(text: str, claims: Claims, regions: Sequence[int]) -> bool:
+    """Return whether a plural is the group that an ordinal chooses one of."""
+    return text.lower().startswith(GROUPS) and bool(claims.query.ordinal) and bool(claims.plural) and len(regions) == 1
+
+
+def _selected(claims: Claims, regions: Sequence[int], decider: Decider, strict: bool) -> Fault | None:
+    query = claims.query
+    unknown = [atom for atom in (*query.atoms, *(query.reference.atoms if query.reference else ()))
+               if atom not in decider.atoms]  # fmt: skip
+    if (
+        strict
+        and not query.atoms
+        and not query.ordinal
+        and not query.reference
+        and int(decider.scene.candidate.sum()) > 1
+    ):
+        return "no_claim", ""
+    if claims.unread or unknown or not (claims.nouns or query.atoms or query.ordinal):
+        return None
+    answer, wanted = decider.answer(query), tuple(sorted(regions))
+    if answer.decidable:
+        if answer.selected == wanted:
+            return None
+        return (
+            "ambiguous" if set(wanted) < set(answer.selected) else "wrong_answer"
+        ), f"{len(answer.selected)} selected"
+    if answer.why == "empty":
+        return "wrong_answer", "nothing is selected"
+    if answer.why in ("doubtful", "ordinal", "reference"):
+        return "ambiguous", answer.why
+    return None

@@ -1,0 +1,157 @@
+"""Verify the candidates of one shard: form, rules that read the text, judge. One reasoned row for each rejected one."""
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+import polars as pl
+
+from cxr.base.columns import Column, Columns, schema
+from cxr.base.hdf5 import Shard
+from cxr.base.jobs import progress
+from cxr.base.tables import read_lines, read_table, write_lines, write_table
+from cxr.medground.logic.decide import Decider
+from cxr.medground.logic.facts import Facts
+from cxr.medground.logic.options import LogicOptions
+from cxr.medground.logic.table import scene_of
+from cxr.medground.verification.claims import Claims
+from cxr.medground.verification.form import form_fault
+from cxr.medground.verification.judge import Judgement, judge
+from cxr.medground.verification.rules_check import allowed_words, check
+
+STAGES = ("I", "II", "III")
+REJECTED: Columns = {
+    "query_id": Column(pl.String, "Query."),
+    "source": Column(pl.String, "Its source."),
+    "split": Column(pl.String, "Its split."),
+    "image_id": Column(pl.String, "Its image."),
+    "stage": Column(pl.String, "I: form; II: the text against the measurements; III: the judge."),
+    "reason": Column(pl.String, "Code of the reason."),
+    "detail": Column(pl.String, "Which rule or words."),
+}
+PASSED: Columns = {
+    "source": Column(pl.String, "Source; `total`: all."),
+    "split": Column(pl.String, "Split; `all`."),
+    "stage": Column(pl.String, "I, II or III."),
+    "candidates": Column(pl.Int64, "Queries that were made."),
+    "kept": Column(pl.Int64, "Queries left after the stage."),
+    "kept_share": Column(pl.Float64, "The same of the candidates, as the paper prints it.", "%"),
+    "of_before": Column(pl.Float64, "The same of those left by the stage before.", "%"),
+    "unjudged": Column(pl.Int64, "Of the kept, those that the judge could not judge; never counted as passed."),
+    "reasons": Column(pl.String, "Rejects by reason."),
+}
+
+
+@dataclass(frozen=True)
+class VerificationOptions:
+    """The settings ``medground.verification`` and ``medground.logic``, and the source's name."""
+
+    judge: str
+    unjudged: str
+    strict: bool
+    rules: dict
+    logic: dict
+    source: str
+    seed: int
+
+
+def verify_line(
+    line: Mapping, rows: list[dict], decider: Decider, grey: np.ndarray, facts: Facts, options: VerificationOptions
+) -> tuple[tuple[str, str, str] | None, dict]:
+    """Return (stage, reason, detail) of a rejected line or None, and the checks of an accepted one."""
+    boxes = {row["region"]: [row[name] for name in ("gx1", "gy1", "gx2", "gy2")] for row in rows}
+    candidates = {row["region"] for row in rows if row["candidate"]}
+    if fault := form_fault(line, boxes, candidates):
+        return ("I", *fault), {}
+    allowed = allowed_words(decider, facts.allow)
+    fault, claims = check(line["query"], line["regions"], decider, allowed, options.strict)
+    if fault:
+        return ("II", *fault), {}
+    found = _judged(line, rows, decider, grey, claims, options)
+    if found.verdict == "rejected":
+        return ("III", found.reason, ""), {}
+    if found.verdict == "unjudged" and options.unjudged == "drop" and options.judge != "none":
+        return ("III", "unjudged", ""), {}
+    return None, {
+        "read": sorted(claims.atoms),
+        "ordinal": claims.query.ordinal,
+        "unread": claims.unread,
+        "judge": options.judge,
+        "verdict": found.verdict,
+        "observed": list(found.observed),
+    }
+
+
+def _judged(line, rows, decider: Decider, grey, claims: Claims, options: VerificationOptions) -> Judgement:
+    if options.judge == "none":
+        return Judgement("not_run")
+    boxes = [[rows[one][name] for name in ("x1", "y1", "x2", "y2")] for one in line["regions"]]
+    return judge(grey, boxes, claims, decider.scene, options.rules)
+
+
+def run_shard(
+    *, sources: str, images: str, regions: str, queries: str, output: str, rejected: str, options: VerificationOptions
+) -> None:
+    """Write the accepted lines of one shard and its rejected queries. Raises AssertionError if one were lost."""
+    cv2.setNumThreads(1)
+    by_image, lines = defaultdict(list), defaultdict(list)
+    for row in read_table(regions).iter_rows(named=True):
+        by_image[row["image_id"]].append(row)
+    for line in read_lines(queries):
+        lines[line["image_id"]].append(line)
+    known = {row["image_id"]: row for row in read_table(images).iter_rows(named=True)}
+    kept, gone = [], []
+    with Shard(sources) as shard:
+        facts = Facts.of(shard)
+        for image_id in progress(sorted(lines), len(lines), "verification"):
+            picture = shard.get("picture", image_id)
+            scene = scene_of(known[image_id], by_image[image_id], facts, picture.shape[0])
+            decider, seen = Decider(scene, LogicOptions(**options.logic)), {}
+            grey = cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY)
+            for line in lines[image_id]:
+                fault, checks = verify_line(line, by_image[image_id], decider, grey, facts, options)
+                if fault is None and seen.setdefault(line["query"], line["regions"]) != line["regions"]:
+                    fault = ("I", "repeated", "")
+                if fault is None:
+                    kept.append(line | {"checks": checks})
+                else:
+                    names = {name: line.get(name, "") for name in ("query_id", "source", "split", "image_id")}
+                    gone.append(names | dict(zip(("stage", "reason", "detail"), fault, strict=True)))
+    made = sum(map(len, lines.values()))
+    if made != len(kept) + len(gone):
+        raise AssertionError(f"{made} queries in, {len(kept)} accepted, {len(gone)} rejected")
+    write_lines(output, kept)
+    write_table(rejected, pl.DataFrame(gone, schema=schema(REJECTED)), REJECTED)
+
+
+def run_rates(*, accepted: list[str], parts: list[str], rates: str, rejected: str) -> None:
+    """Write the pass rates of all sources, and all rejected queries."""
+    gone = pl.concat(read_table(path) for path in parts).sort("source", "image_id", "query_id")
+    write_table(rejected, gone, REJECTED)
+    kept = [line for path in accepted for line in read_lines(path)]
+    groups: dict[tuple[str, str], tuple[list, list]] = defaultdict(lambda: ([], []))
+    for at, rows in enumerate((kept, gone.to_dicts())):
+        for row in rows:
+            for group in ((row["source"], row["split"]), (row["source"], "all"), ("total", "all")):
+                groups[group][at].append(row)
+    rows = [row for group in sorted(groups) for row in _rates(group, *groups[group])]
+    write_table(rates, pl.DataFrame(rows, schema=schema(PASSED)), PASSED)
+
+
+def _rates(group: tuple[str, str], kept: list[dict], gone: list[dict]) -> list[dict]:
+    total = before = len(kept) + len(gone)
+    found = []
+    for stage in STAGES:
+        lost = Counter(row["reason"] for row in gone if row["stage"] == stage)
+        left = before - sum(lost.values())
+        unjudged = sum(line["checks"]["verdict"] == "unjudged" for line in kept) if stage == "III" else 0
+        found.append(
+            dict(zip(PASSED, (
+                *group, stage, total, left, 100 * left / total, 100 * left / before if before else None, unjudged,
+                " ".join(f"{reason}:{count}" for reason, count in sorted(lost.items())),
+            ), strict=True))
+        )  # fmt: skip
+        before = left
+    return found
