@@ -171,37 +171,35 @@ PLACED = pl.DataFrame(
 def options(**changes: object) -> EditingOptions:
     configs = {"lite": config(), "label": config(prompt="label"), "radedit": config(engine="radedit")}
     told = {"configs": configs, "choice": {"edema": "label", "opacity": "lite"}, "max_leak": 0.5, "visible": 4.0}
-    return EditingOptions(**(told | {"seed": 1, "findings": ["edema", "opacity"]} | changes))
+    return EditingOptions(**(told | {"engine": "lite", "seed": 1, "findings": ["edema", "opacity"]} | changes))
 
 
 def test_a_configuration_edits_the_placed_trial_jobs_and_chosen_all():
-    found = jobs_of(PLAN, PLACED, "00", "lite", "lite", options())
+    found = jobs_of(PLAN, PLACED, "00", "lite", options())
     assert {name: image for name, (image, _) in found.items()} == {"edema-000000": "i1", "opacity-000000": "i1"}
     edema = found["edema-000000"][1]
     assert edema.sides == ("right", "left")
     assert edema.boxes.tolist() == [[1, 2, 3, 4], [5, 6, 7, 8]]
-    chosen = jobs_of(PLAN, PLACED, "00", "lite", "chosen", options())
+    chosen = jobs_of(PLAN, PLACED, "00", "chosen", options())
     assert list(chosen) == ["edema-000000", "edema-000001", "opacity-000000"]
     assert chosen["edema-000001"][1].prompt == "Edema"
     assert chosen["opacity-000000"][1].prompt == "Left opacity."
-    assert jobs_of(PLAN, PLACED, "00", "radedit", "chosen", options()) == {}
-    mixed = options(choice={"edema": "radedit", "opacity": "lite"})
-    assert list(jobs_of(PLAN, PLACED, "00", "radedit", "chosen", mixed)) == ["edema-000000", "edema-000001"]
+    assert jobs_of(PLAN, PLACED, "00", "chosen", options(engine="radedit")) == {}
+    mixed = options(engine="radedit", choice={"edema": "radedit", "opacity": "lite"})
+    assert list(jobs_of(PLAN, PLACED, "00", "chosen", mixed)) == ["edema-000000", "edema-000001"]
 
 
 def test_a_selection_is_read_in_the_job(tmp_path):
     path = tmp_path / "choice.yaml"
     path.write_text("edema: {config: radedit}\nopacity: {config: label}\n", encoding="utf-8")
-    found = jobs_of(PLAN, PLACED, "00", "lite", "chosen", options(choice="selection"), str(path))
+    found = jobs_of(PLAN, PLACED, "00", "chosen", options(choice="selection"), str(path))
     assert [job.prompt for _, job in found.values()] == ["Lung Opacity"]
 
 
 def test_a_job_has_the_same_seed_in_every_configuration():
-    seeds = [
-        jobs_of(PLAN, PLACED, "00", "lite", name, options())["edema-000000"][1].seed for name in ("lite", "chosen")
-    ]
+    seeds = [jobs_of(PLAN, PLACED, "00", name, options())["edema-000000"][1].seed for name in ("lite", "chosen")]
     assert seeds[0] == seeds[1]
-    assert len({job.seed for _, job in jobs_of(PLAN, PLACED, "00", "lite", "chosen", options()).values()}) == 3
+    assert len({job.seed for _, job in jobs_of(PLAN, PLACED, "00", "chosen", options()).values()}) == 3
 
 
 def test_a_choice_that_is_no_configuration_is_refused():

@@ -18,7 +18,18 @@ PAGE = (ROOT / "docs/reference/files.md").read_text(encoding="utf-8")
 SCRIPTS = ROOT / "scripts" / "cxr"
 PLAIN = {"base/tables.py", "reporting/release/parquet.py"}
 """Modules that may call polars' own writers: write_table's, and the release's, whose files `datasets` reads."""
-ASKED = ("ablation", "agreement", "evaluation", "paraphrase", "release", "review", "semisyn", "training", "weights")
+ASKED = (
+    "ablation",
+    "agreement",
+    "evaluation",
+    "medground",
+    "paraphrase",
+    "release",
+    "review",
+    "semisyn",
+    "training",
+    "weights",
+)
 """Stages that bare `snakemake` leaves out; the tests of their targets hold their tables against the declared ones."""
 NOT_BARE = {"results/dataset/mimic_ils/pictures.tsv", "results/reports/agreement.tsv"}
 NOT_BARE |= {"results/reports/disagreements.tsv"}
@@ -62,6 +73,7 @@ def test_a_table_with_other_columns_than_declared_is_not_written(tmp_path):
 def outputs() -> set[str]:
     """Paths of every table that a rule writes, as TABLES and SAME spell them."""
     files = {re.sub(r"{(\w+),.*?}(?=[/.])", r"{\1}", path) for rule in parsed.rules().values() for path in rule.output}
+    files = {re.sub(r"(?<=semisyn/editing/)\w+(?=/)", "{engine}", path) for path in files}  # a rule for each engine
     stages = rf"results/(?:{'|'.join(STAGES)}|semisyn/\w+|{{stage}})/(?=(?:{{\w+}}/)?(?:{{shard}}\.)?excluded\.parquet)"
     named = {re.sub(stages, "results/<stage>/", re.sub(r"(?<=/)\d+(?=\.)", "{shard}", path)) for path in files}
     return {path for path in named if path.endswith(ENDINGS)}

@@ -27,9 +27,12 @@ from cxr.reporting.review import make_pages, merge, rates
 from cxr.reporting.tables import conservation, counts, recall, splits, truth
 from cxr.semisyn.detection import columns as detection
 from cxr.semisyn.detection import printed
+from cxr.semisyn.editing import edit_images
 from cxr.semisyn.healthy import columns as healthy
 from cxr.semisyn.placement import columns as placement
 from cxr.semisyn.priors import columns as priors
+from cxr.semisyn.realism import measure, score
+from cxr.semisyn.selection import choose, select_configs
 
 TABLES: dict[str, Columns] = {
     "results/phantom/manifest.csv": make_phantom.MANIFEST,
@@ -66,6 +69,13 @@ TABLES: dict[str, Columns] = {
     "results/semisyn/priors/symmetry.tsv": priors.SYMMETRY,
     "results/semisyn/placement/plan.parquet": placement.PLAN,
     "results/semisyn/placement/{shard}.parquet": placement.BOXES,
+    "results/semisyn/editing/{engine}/{config}/{shard}.boxes.parquet": edit_images.BOXES,
+    "results/semisyn/realism/{config}/{shard}.jobs.parquet": measure.JOBS,
+    "results/semisyn/realism/{config}/{shard}.measures.parquet": measure.BOXES,
+    "results/semisyn/realism/{config}/scores.tsv": score.SCORES,
+    "results/semisyn/realism/{config}/replicates.parquet": score.REPLICATES,
+    "results/semisyn/selection/scores.tsv": choose.SCORES,
+    "results/semisyn/selection/grid.tsv": select_configs.GRID,
     "results/semisyn/detection/scores.tsv": detection.SCORES,
     "results/semisyn/detection/differences.tsv": detection.DIFFERENCES,
     "results/semisyn/detection/table1.tsv": detection.TABLE_1,
@@ -107,6 +117,16 @@ SAME = {
     "results/semisyn/detection/table4.tsv": "results/semisyn/detection/table2.tsv",
     "results/masks/{thresholds}/{shard}.findings.parquet": "results/masks/{thresholds}/findings.parquet",
     "results/semisyn/healthy/{shard}.parquet": "results/semisyn/healthy/images.parquet",
+    "results/semisyn/realism/{config}/jobs.parquet": "results/semisyn/realism/{config}/{shard}.jobs.parquet",
+    "results/semisyn/realism/{config}/{engine}/{shard}.boxes.parquet": "results/boxes/{shard}.parquet",
+    **{
+        f"results/semisyn/{path}.excluded.parquet": "results/<stage>/excluded.parquet"
+        for path in (
+            "editing/{engine}/{config}/{shard}",
+            "realism/{config}/{engine}/{shard}.organs",
+            "realism/{config}/{engine}/{shard}.boxes",
+        )
+    },
     "results/masks/mimic_ils/index.parquet": "results/masks/{thresholds}/index.parquet",
     "results/agreement/{reference}/left_out.parquet": "results/agreement/left_out.parquet",
     "results/medground/verification/{source}/{shard}.rejected.parquet": (

@@ -1,6 +1,10 @@
 """Convert the settings of SemiSynCXR to each rule's params: builtins, and for each stage only its own keys."""
 
+from collections.abc import Mapping
+
 from cxr.base.vocabulary import SPLITS
+from cxr.workflow.settings.semisyn import Semisyn
+from cxr.workflow.settings.semisyn.configs import EditingConfig
 from cxr.workflow.settings.semisyn.dataset import EMBEDDED_PER_FINDING, PER_FINDING
 from cxr.workflow.settings.semisyn.priors import Priors
 
@@ -8,6 +12,11 @@ FITS = ("alpha", "bins", "min_boxes", "families", "far", "overshoot_percentile",
 """Keys of the section ``priors`` that only a fit of boxes depends on."""
 ZONES = ("zones_image_id", "zones_percentiles", "zones_patients")
 """Those that only a fit of zones depends on."""
+
+ENGINES = ("lite", "radedit", "diffusion")
+"""Engines of the editing; each has a section of its name."""
+SELECTION = "selection"
+"""The choice of configurations that the stage semisyn_selection makes."""
 
 
 def semisyn_options(plain: dict) -> dict[str, dict]:
@@ -25,6 +34,7 @@ def semisyn_options(plain: dict) -> dict[str, dict]:
         | _detection(plain)
         | _priors(plain)
         | _placement(plain)
+        | _edited(plain)
     )
 
 
@@ -46,6 +56,40 @@ def _dataset(plain: dict) -> dict:
     sizes = [part * len(findings) for part in parts] if section["sizes"] == "auto" else section["sizes"]
     return {"per_finding": each, "sizes": sizes, "findings": findings, "validation": section["validation"],
             "seed": plain["seed"]}  # fmt: skip
+
+
+def _edited(plain: dict) -> dict[str, dict]:
+    """Return the options of the editing, of its scores and of the choice of configurations."""
+    settings = Semisyn.model_validate(plain["semisyn"])
+    system, compared = plain["semisyn"], settings.compared()
+    editing = {name: system["editing"][name] for name in ("max_leak", "visible")}
+    shared = {"seed": plain["seed"], "findings": system["findings"]}
+    choice = system["editing"]["choice"]
+    if choice != SELECTION:
+        choice = {finding: choice.get(finding, "lite") for finding in system["findings"]}
+    configs = {name: each.model_dump(mode="json") for name, each in (settings.editing.configs | compared).items()}
+    own = {name: system["editing"][name] for name in ENGINES if name in system["editing"]}
+    realism = system["realism"]
+    scores = realism | shared | {"detector": plain["boxes"]["engine"], "classifier": system["healthy"]["classifier"]}
+    selection = {name: system["selection"][name] for name in ("metrics", "interval", "samples")}
+    return {
+        "semisyn_editing": editing | shared | {"configs": configs, "choice": choice, "own": own},
+        "semisyn_measures": {"classes": realism["classes"]},
+        "semisyn_realism": scores,
+        "semisyn_selection": selection
+        | {"configs": {name: configs[name] for name in compared}, "same_as": same_as(compared)}
+        | {"dpi": plain["figures"]["dpi"]},
+    }
+
+
+def same_as(configs: Mapping[str, EditingConfig]) -> dict[str, str]:
+    """Return {configuration: the one before it that makes the same images}; the latter alone is edited."""
+    first: dict[tuple, str] = {}
+    found = {}
+    for name, config in configs.items():
+        if (other := first.setdefault(config.effective(), name)) != name:
+            found[name] = other
+    return found
 
 
 def _healthy(plain: dict) -> dict:

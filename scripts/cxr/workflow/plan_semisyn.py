@@ -1,5 +1,6 @@
 """The plan of SemiSynCXR: what its rules take from the settings besides their options, made at the parse."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,9 +10,13 @@ from cxr.base.vocabulary import FINDINGS
 from cxr.imaging.cohort.check import mimic_base, mimic_tables
 from cxr.semisyn.findings.catalogue import names_of
 from cxr.workflow.engine_files import declared
+from cxr.workflow.params_semisyn import SELECTION, same_as
 from cxr.workflow.settings import Settings
+from cxr.workflow.settings.semisyn.configs import CHOSEN
+from cxr.workflow.settings.semisyn.editing import Editing
 
 PACKAGE = "cxr.semisyn"
+CHOICE = "results/semisyn/selection/choice.yaml"
 TESTED = ("validate", "val", "test")
 """Roles of references whose patients must not feed training data."""
 
@@ -21,9 +26,11 @@ class SemisynPlan:
     """What the rules of SemiSynCXR take from the settings. Paths are relative to Snakemake's working directory.
 
     healthy: input files of the healthy pool's rule, by name; healthy_told: those of its options that depend on which
-    files there are. detection, detection_told: likewise of the scores of detectors. findings_file: the
-    user's findings, [] without. priors: input files of the priors' rule, by name; priors_formats: modules that read
-    them.
+    files there are. detection, detection_told: likewise of the scores of detectors. findings_file: the user's findings,
+    [] without. priors: input files of the priors' rule, by name; priors_formats: modules that read them. editing_files,
+    gpus: of each engine of the editing that is used, its input files and its number of GPUs. engine_of: {configuration:
+    engine}. chosen: the engines of the configuration ``chosen``; compared: the configurations that the selection
+    compares, each different from the others; choice: ``selection``, or empty where the settings choose.
     """
 
     findings_file: str | list
@@ -33,6 +40,36 @@ class SemisynPlan:
     healthy_told: dict
     detection: dict[str, list[str]]
     detection_told: dict
+    editing_files: dict[str, dict[str, str]]
+    gpus: dict[str, int]
+    engine_of: dict[str, str]
+    chosen: list[str]
+    compared: list[str]
+    choice: str
+
+    def engines(self, config: str) -> list[str]:
+        """Return the engines that make the images of a configuration; several can for ``chosen``."""
+        return self.chosen if config == CHOSEN else [self.engine_of[config]]
+
+    def choice_of(self, config: str) -> list[str]:
+        """Return the file that says what ``chosen`` stands for, where the stage selection decides it."""
+        return [CHOICE] if config == CHOSEN and self.choice == SELECTION else []
+
+    def edited(self, config: str, shard: str, ending: str) -> list[str]:
+        """Return the files of a configuration's shard, one per engine: ``ending`` such as ".h5"."""
+        return [f"results/semisyn/editing/{engine}/{config}/{shard}{ending}" for engine in self.engines(config)]
+
+    def found(self, config: str, shard: str, ending: str) -> list[str]:
+        """Return what another stage found on a configuration's shard, one file per engine."""
+        return [f"results/semisyn/realism/{config}/{engine}/{shard}{ending}" for engine in self.engines(config)]
+
+    def all_edited(self, config: str, shards: Sequence[str], ending: str) -> list[str]:
+        """Return :meth:`edited` of all shards."""
+        return [path for shard in shards for path in self.edited(config, shard, ending)]
+
+    def all_found(self, config: str, shards: Sequence[str], ending: str) -> list[str]:
+        """Return :meth:`found` of all shards."""
+        return [path for shard in shards for path in self.found(config, shard, ending)]
 
 
 def make_semisyn(settings: Settings, shards: list[str]) -> SemisynPlan:
@@ -51,6 +88,7 @@ def make_semisyn(settings: Settings, shards: list[str]) -> SemisynPlan:
         healthy_told={"labels": labels, "references": references},
         detection=detection,
         detection_told=detection_told,
+        **_editing(settings),
     )
 
 
@@ -112,6 +150,35 @@ def _priors(settings: Settings, shards: list[str]) -> tuple[dict[str, str | list
         files["images"] = "results/cohort/images.parquet"
         files |= {stage: [f"results/{stage}/{shard}.h5" for shard in shards] for stage in ("frames", "organs")}
     return files, formats
+
+
+def _editing(settings: Settings) -> dict:
+    system, told = settings.semisyn, settings.semisyn.editing
+    compared = system.compared()
+    alike = same_as(compared)
+    different = [name for name in compared if name not in alike]
+    engine_of = {name: config.engine for name, config in (told.configs | compared).items()}
+    choice = SELECTION if told.choice == SELECTION else ""
+    names = different if choice else [told.choice.get(finding, "lite") for finding in system.findings]
+    chosen = sorted({engine_of[name] for name in names})
+    used = sorted({*chosen, *(engine_of[name] for name in different)})
+    gpu = min(1, settings.compute.gpus)
+    return {
+        "editing_files": {engine: _engine_files(engine, told) for engine in used},
+        "gpus": {engine: gpu if declared(f"{PACKAGE}.editing", engine, "GPU", False) else 0 for engine in used},
+        "engine_of": engine_of,
+        "chosen": chosen,
+        "compared": different,
+        "choice": choice,
+    }
+
+
+def _engine_files(engine: str, told: Editing) -> dict[str, str]:
+    """Return the input files of an engine of the editing. Raises UserError for a model folder that is missing."""
+    package = f"{PACKAGE}.editing"
+    if key := declared(package, engine, "INSTEAD", None):
+        return {"folder": str(existing_folder(f"semisyn.editing.{engine}.{key}", getattr(getattr(told, engine), key)))}
+    return declared(package, engine, "INPUTS", {})
 
 
 def _labels(settings: Settings) -> tuple[str, dict[str, str]]:

@@ -66,6 +66,11 @@ STAGES = (
         "Keeps the frontal X-rays that show no finding, with lungs and heart that can be used.",
         "systems/semisyn.md",
     ),
+    Stage("semisyn_editing", "semisyn", "Puts findings into the healthy images, in the boxes that were drawn for them.",
+          "systems/semisyn.md"),
+    Stage("semisyn_realism", "semisyn", "Measures and scores the edited images.", "systems/semisyn.md"),
+    Stage("semisyn_selection", "semisyn", "Chooses a configuration for each finding by the scores of all.",
+          "systems/semisyn.md"),
     Stage(
         "semisyn_priors",
         "semisyn",

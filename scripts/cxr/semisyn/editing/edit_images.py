@@ -50,10 +50,11 @@ UNITS = {"image": "grey levels"}
 class EditingOptions:
     """Settings of the editing (section ``semisyn.editing``).
 
-    configs: {name: configuration}; choice: {finding: name} or the word selection; visible: grey levels from which a
-    change is seen; own: {engine: its own settings}.
+    engine: of this rule; configs: {name: configuration}; choice: {finding: name} or the word selection;
+    visible: grey levels from which a change is seen; own: {engine: its own settings}.
     """
 
+    engine: str
     configs: dict[str, dict]
     choice: dict[str, str] | str
     max_leak: float
@@ -74,25 +75,28 @@ def run_shard(
     boxes: str,
     excluded: str,
     shard: str,
-    engine: str,
     config: str,
     options: EditingOptions,
     attrs: dict,
     threads: int,
     compute: dict | None = None,
     choice: str = "",
+    findings_file: str = "",
     **files: str,
 ) -> None:
     """Edit the images of the shard's placed jobs: the trial jobs, or for ``chosen`` all those that chose this engine.
 
-    ``plan``: jobs; ``placed``: their boxes; ``choice``: the file of the stage selection, if the settings leave the
-    choice to it. Writes ``output`` (HDF5, key image_id = job: ``image`` uint8 (512, 512), ``lesion`` packed bool, and
-    the frame's ``to_original`` and ``original_shape``), ``boxes`` (:data:`BOXES`) and the ledger ``excluded``
-    (bad_picture, nothing_changed, leaked, no_cell, engine_failure). Raises UserError for an unknown engine.
+    ``plan``: jobs; ``placed``: their boxes; ``findings_file``: the user's findings; ``choice``: the file of the stage
+    selection, if the settings leave the choice to it. Writes ``output`` (HDF5, key image_id = job: ``image`` uint8
+    (512, 512), ``lesion`` packed bool, and the frame's ``to_original`` and ``original_shape``), ``boxes``
+    (:data:`BOXES`) and the ledger ``excluded`` (bad_picture, nothing_changed, leaked, no_cell, engine_failure). Raises
+    UserError for an unknown engine.
     """
-    taken = jobs_of(read_table(plan), read_table(placed), shard, engine, config, options, choice)
+    options = replace(options, findings_file=findings_file)
+    taken = jobs_of(read_table(plan), read_table(placed), shard, config, options, choice)
     texts = frozenset(text for _, job in taken.values() for text in (job.prompt, job.config["negative"]))
-    editor = load_engine(engine, options, Setup.of(options.own.get(engine, {}), files, compute), texts)
+    own = options.own.get(options.engine, {})
+    editor = load_engine(options.engine, options, Setup.of(own, files, compute), texts)
     ledger, rows = Ledger("semisyn_editing"), []
 
     def made(source: np.ndarray, masks: dict, job: Job, edited: Edited) -> tuple[tuple | None, Fault | None]:
@@ -149,17 +153,16 @@ def jobs_of(
     plan: pl.DataFrame,
     placed: pl.DataFrame,
     shard: str,
-    engine: str,
     config: str,
     options: EditingOptions,
     choice: str = "",
 ) -> dict[str, tuple[str, Job]]:
-    """Return {job_id: (image_id, job)} of the placed jobs of a shard that this engine and configuration edit.
+    """Return {job_id: (image_id, job)} of the placed jobs of a shard that the engine edits under a configuration.
 
     Their masks are still missing.
     """
     names = {finding: config_of(finding, config, options, choice) for finding in options.findings}
-    mine = [finding for finding, name in names.items() if options.configs[name]["engine"] == engine]
+    mine = [finding for finding, name in names.items() if options.configs[name]["engine"] == options.engine]
     asked = plan.filter(pl.col("shard") == shard, pl.col("finding").is_in(mine))
     if config != CHOSEN:
         asked = asked.filter("trial")

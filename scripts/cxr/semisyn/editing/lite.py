@@ -39,7 +39,7 @@ class LiteEditor:
             places=tuple(places),
             words=job.prompt,
             ratio=job.ratio,
-            ranges=self._own[painter],
+            ranges=self._own.get(painter, {}),
             curve=self._own["curve"],
             measure=partial(_ratio, self._net),
         )

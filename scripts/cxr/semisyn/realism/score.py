@@ -13,6 +13,7 @@ from cxr.metrics.appearance import FEATURES
 from cxr.metrics.bootstrap import ends
 from cxr.metrics.matching import Boxes
 from cxr.semisyn.realism import scores
+from cxr.semisyn.realism.measure import JOBS
 
 CORNERS = ("x1", "y1", "x2", "y2")
 CHOSEN = "chosen"
@@ -84,7 +85,7 @@ def run(
     ``replicates``.
     """
     every = pl.concat(read_table(path) for path in jobs).sort("job_id")
-    write_table(table, every)
+    write_table(table, every, JOBS)
     kept = every.filter("trial") if options.config != CHOSEN else every.filter(~pl.col("trial"))
     parts, wanted, found = (pl.concat(read_table(path) for path in paths) for paths in (boxes, asked, detected))
     real = pl.concat(read_table(path) for path in references) if references else None

@@ -4,13 +4,16 @@ from pydantic import model_validator
 
 from cxr.base.vocabulary import FINDINGS
 from cxr.workflow.settings.base import PAPER, Section, key, one_case
+from cxr.workflow.settings.semisyn.configs import EditingConfig
 from cxr.workflow.settings.semisyn.dataset import PER_FINDING, Dataset
 from cxr.workflow.settings.semisyn.detection import Detection
 from cxr.workflow.settings.semisyn.detectors import Detectors
+from cxr.workflow.settings.semisyn.editing import Editing
 from cxr.workflow.settings.semisyn.healthy import Healthy
 from cxr.workflow.settings.semisyn.names import FindingName
 from cxr.workflow.settings.semisyn.placement import Placement
 from cxr.workflow.settings.semisyn.priors import Priors
+from cxr.workflow.settings.semisyn.realism import Realism
 from cxr.workflow.settings.semisyn.references import Reference, ReferenceName
 from cxr.workflow.settings.semisyn.selection import Selection
 
@@ -30,7 +33,9 @@ class Semisyn(Section):
     healthy: Healthy = key(Healthy, "The healthy pool.")
     priors: Priors = key(Priors, "Where a finding lies and how large it is.", source=PAPER)
     placement: Placement = key(Placement, "Image, prompt and boxes of each job.")
-    selection: Selection = key(Selection, "Comparing configurations.")
+    editing: Editing = key(Editing, "Findings put into healthy images.")
+    realism: Realism = key(Realism, "Scores of edited images.")
+    selection: Selection = key(Selection, "One configuration for each finding.")
     dataset: Dataset = key(Dataset, "Sizes and formats.")
     references: dict[ReferenceName, Reference] = key(
         dict, "People's boxes by name: what priors are fitted on, and detectors trained and scored."
@@ -66,3 +71,21 @@ class Semisyn(Section):
                     f"{number * most}, or raise dataset.per_finding"
                 )
         return self
+
+    @model_validator(mode="after")
+    def _configurations_exist(self) -> "Semisyn":
+        known = self.editing.configs
+        for name in self.selection.configs:
+            if name not in known:
+                raise ValueError(f"selection.configs names {name!r}, but the configurations are {', '.join(known)}")
+        for name, point in self.editing.grid.points(self.selection.search).items():
+            if name in known and known[name].effective() != point.effective():
+                raise ValueError(f"editing.configs.{name} has the name of another point of editing.grid: rename it")
+        if not self.compared():
+            raise ValueError("selection.configs is empty and editing.grid has no pipeline: name a configuration")
+        return self
+
+    def compared(self) -> dict[str, EditingConfig]:
+        """Return {name: configuration} of those that the selection compares."""
+        named = {name: self.editing.configs[name] for name in self.selection.configs}
+        return named | self.editing.grid.points(self.selection.search)

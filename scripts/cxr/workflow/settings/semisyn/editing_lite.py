@@ -143,19 +143,14 @@ class Pneumothorax(Section):
     grain: Share = key(0.45, "Share of the film's finest detail that stays beyond the line.")
 
 
-class Cardiomegaly(Section):
-    """Cardiomegaly: a warp that needs no amplitude; the ratio is the job's."""
-
-
 class Lite(Section):
-    """The engine lite: one section a painter."""
+    """The engine lite: one section a painter. That of cardiomegaly has none: it warps to the job's ratio."""
 
     curve: Literal["screen", "log"] = key("screen", "How brightness follows absorption.")
     fissure: tuple[Share, Share] = key(
         (0.5, 0.55), "Where the right upper lobe ends, (medial, lateral).", unit="lung heights"
     )
     atelectasis: Atelectasis = key(Atelectasis, "The painter atelectasis.")
-    cardiomegaly: Cardiomegaly = key(Cardiomegaly, "The painter cardiomegaly, which has no setting.")
     consolidation: Consolidation = key(Consolidation, "The painter consolidation.")
     edema: Edema = key(Edema, "The painter edema.")
     opacity: Opacity = key(Opacity, "The painter opacity.")

@@ -1,11 +1,37 @@
-"""Settings of the stage semisyn_selection."""
+"""Settings of the choice of configurations by their scores."""
+
+from typing import Literal
+
+from pydantic import model_validator
 
 from cxr.workflow.settings.base import PAPER, Section, key
 
 
 class Selection(Section):
-    """Comparing configurations on the same jobs."""
+    """One configuration for each finding, by the scores of all."""
 
     samples: int = key(
-        35, "Trial jobs: the first ones of each finding, which every configuration edits.", source=PAPER, ge=0
+        35, "Trial jobs of each finding, which every configuration edits.", unit="jobs", source=PAPER, ge=1, le=100_000
     )
+    configs: list[str] = key(
+        lambda: ["lite"], "Configurations of semisyn.editing.configs to compare, besides the points of the grid."
+    )
+    search: Literal["sequential", "figures", "product"] = key(
+        "sequential",
+        "Points of semisyn.editing.grid: each axis alone; every pipeline with every soft mask and extent; everything "
+        "with everything.",
+    )
+    metrics: list[Literal["auroc", "ap1070", "c2st", "kid", "fid", "clip"]] = key(
+        lambda: ["auroc", "ap1070", "c2st", "kid"], "Metrics whose mean decides, where they could be had.", min_length=1
+    )
+    interval: float = key(0.95, "Coverage of the interval of the best one's lead.", gt=0, lt=1)
+    really: bool = key(False, "Confirms a product search, which makes millions of images.")
+
+    @model_validator(mode="after")
+    def _a_product_is_meant(self) -> "Selection":
+        if self.search == "product" and not self.really:
+            raise ValueError(
+                "search is 'product', which edits each trial job under every point of the grid, millions of images and "
+                "weeks of GPU time with the paper's axes: set really to true to confirm, or search to sequential"
+            )
+        return self

@@ -1,0 +1,43 @@
+# Editing: findings put into the healthy images, by each engine that a configuration names.
+
+for engine in PLAN.semisyn.editing_files:
+
+    rule:
+        name:
+            f"semisyn_editing_{engine}"
+        input:
+            **PLAN.semisyn.editing_files[engine],
+            findings_file=PLAN.semisyn.findings_file,
+            plan="results/semisyn/placement/plan.parquet",
+            placed="results/semisyn/placement/{shard}.parquet",
+            frames="results/frames/{shard}.h5",
+            organs="results/organs/{shard}.h5",
+            choice=lambda wildcards: PLAN.semisyn.choice_of(wildcards.config),
+        output:
+            output=f"results/semisyn/editing/{engine}/{{config}}/{{shard}}.h5",
+            boxes=f"results/semisyn/editing/{engine}/{{config}}/{{shard}}.boxes.parquet",
+            excluded=f"results/semisyn/editing/{engine}/{{config}}/{{shard}}.excluded.parquet",
+        log:
+            f"logs/semisyn/editing/{engine}/{{config}}/{{shard}}.log",
+        benchmark:
+            f"results/benchmarks/semisyn/editing/{engine}/{{config}}/{{shard}}.tsv"
+        conda:
+            f"../../envs/semisyn_editing-{engine}.yaml"
+        threads: 2
+        resources:
+            gpu=PLAN.semisyn.gpus[engine],
+            mem_mb=megabytes(8000),
+            runtime=minutes(1440 if PLAN.semisyn.gpus[engine] else 60),
+        params:
+            **job("semisyn.editing.edit_images.run_shard", f"semisyn.editing.{engine}"),
+            options=PLAN.options["semisyn_editing"],
+            engine=engine,
+        message:
+            "Findings put into the images of shard {wildcards.shard}, configuration {wildcards.config}"
+        script:
+            "../../scripts/job.py"
+
+
+rule semisyn_editing:
+    input:
+        PLAN.semisyn.all_edited("chosen", PLAN.shards, ".h5"),
