@@ -67,6 +67,7 @@ include: "rules/medground/sources.smk"
 include: "rules/medground/regions.smk"
 include: "rules/medground/queries.smk"
 include: "rules/medground/verification.smk"
+include: "rules/medground/dataset.smk"
 # Excluded images of each stage
 include: "rules/exclusions.smk"
 # Tables, figures, the page, comparisons, review and release

@@ -15,6 +15,7 @@ from cxr.imaging.phantom import make_phantom
 from cxr.imaging.weights import list_sources
 from cxr.instructions import mask_index
 from cxr.language.reports import compare_engines, understood
+from cxr.medground.dataset import make_dataset
 from cxr.medground.queries import make_queries
 from cxr.medground.regions import make_regions
 from cxr.medground.sources import read_sources
@@ -86,6 +87,9 @@ TABLES: dict[str, Columns] = {
     "results/medground/queries/{source}/{shard}.unasked.parquet": make_queries.UNASKED,
     "results/medground/verification/passrate.tsv": verify.PASSED,
     "results/medground/verification/rejected.parquet": verify.REJECTED,
+    "results/medground/dataset/units.parquet": make_dataset.UNITS,
+    "results/medground/dataset/statistics.tsv": make_dataset.STATISTICS,
+    "results/medground/dataset/conservation.tsv": make_dataset.CONSERVATION,
     "results/ablation/points.tsv": points.POINTS,
     "results/tables/splits.tsv": tables.THRESHOLDS | splits.TABLE,
     "results/tables/funnel.tsv": tables.THRESHOLDS | conservation.FUNNEL,

@@ -40,6 +40,10 @@ class MedgroundPlan:
             return options | ({"min_px": least} if keys["kind"] == "ils" else {})
         return options | {"source": source}
 
+    def of_sources(self, stage: str, file: str) -> list[str]:
+        """Return a file of a stage for each source."""
+        return [f"{ROOT}/{stage}/{source}/{file}" for source in self.sources]
+
     def parts(self, stage: str, ending: str) -> list[str]:
         """Return the files of a stage, of each source and shard in this order."""
         return [f"{ROOT}/{stage}/{source}/{shard}.{ending}" for source in self.sources for shard in self.shards]
@@ -75,4 +79,8 @@ def medground_plan(settings: Medground, seed: int, shards: Sequence[str], known:
     for name in ("queries", "verification"):
         if name in options:
             options[name]["logic"] = plain["logic"]
-    return MedgroundPlan(sets, shard_names(count), options, cohort)
+    names = shard_names(count)
+    asked = {name: plain["queries"][name] for name in ("per_image", "per_image_many", "many")}
+    uses = {name: one["use"] for name, one in sets.items()}
+    options["dataset"] |= asked | {"uses": uses, "sources": list(sets), "shards": names}
+    return MedgroundPlan(sets, names, options, cohort)

@@ -26,6 +26,7 @@ UNASKED: Columns = {
     "reason": Column(pl.String, "`undecidable`: no further query has one answer; `budget`: the search was ended."),
 }
 TRIES = 12
+WORDINGS = 4
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,11 @@ def query_id(image_id: str, query: str, regions: list[int]) -> str:
     """Return the id of a query: of its image, its text and its answer."""
     told = "\x1f".join([image_id, query, *map(str, regions)])
     return "q" + hashlib.blake2b(told.encode()).hexdigest()[:16]
+
+
+def _nearest(speaker: Speaker, form: Query, count: int, length: float) -> str:
+    """Return the one of some wordings of a query whose number of words is nearest to ``length``."""
+    return min((speaker.say(form, count) for _ in range(WORDINGS)), key=lambda text: abs(len(text.split()) - length))
 
 
 class Drawer:
@@ -100,8 +106,7 @@ class Drawer:
                 form = replace(form, number=-1)
         more = self._fitting(form, target)
         draw.shuffle(more)
-        state = draw.getstate()
-        text = speaker.say(form, len(target))
+        text = _nearest(speaker, form, len(target), length)
         while len(text.split()) < length and more:
             richer = replace(form, atoms=(*form.atoms, more.pop()))
             asked = replace(richer, number=max(0, richer.number))
@@ -110,8 +115,7 @@ class Drawer:
             if not self.decider.answer(asked).decidable:
                 continue
             form = richer
-            draw.setstate(state)
-            text = speaker.say(form, len(target))
+            text = _nearest(speaker, form, len(target), length)
         return replace(form, number=max(0, form.number)), text
 
     def _fitting(self, form: Query, target: tuple[int, ...]) -> list[str]:

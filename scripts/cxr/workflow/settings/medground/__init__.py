@@ -1,6 +1,7 @@
 """Settings of MedGround: one module for each stage that has settings."""
 
 from cxr.workflow.settings.base import Section, key
+from cxr.workflow.settings.medground.dataset import Grounding
 from cxr.workflow.settings.medground.logic import Logic
 from cxr.workflow.settings.medground.queries import Queries
 from cxr.workflow.settings.medground.sources import Regions, Sources
@@ -15,3 +16,4 @@ class Medground(Section):
     logic: Logic = key(Logic, "Edges and margins of what a query may say.")
     queries: Queries = key(Queries, "Referring queries.")
     verification: Verification = key(Verification, "Verification of the queries.")
+    dataset: Grounding = key(Grounding, "The dataset.")

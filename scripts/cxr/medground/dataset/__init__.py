@@ -1,0 +1,1 @@
+"""The stage medground_dataset: joins the verified queries of all sources."""

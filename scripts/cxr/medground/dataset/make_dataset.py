@@ -1,0 +1,286 @@
+"""Join the verified queries of all sources: lines per split, label baselines, pairs, statistics, conservation."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from cxr.base.columns import Column, Columns, schema
+from cxr.base.hdf5 import Shard
+from cxr.base.seeds import rng
+from cxr.base.tables import read_lines, read_table, write_lines, write_table
+from cxr.base.vocabulary import SPLITS
+from cxr.geometry.boxes import paired_iou
+from cxr.medground.logic.facts import Facts
+from cxr.medground.logic.words import class_words
+
+FILES = (*SPLITS, "zero_shot")
+STATISTICS: Columns = {
+    "source": Column(pl.String, "Source; `total`: all."),
+    "split": Column(pl.String, "Split, or zero_shot."),
+    "images": Column(pl.Int64, "Images with a query."),
+    "queries": Column(pl.Int64, "Accepted queries."),
+    "trivial": Column(pl.Int64, "Of these, on an image with one candidate: any text gets the right answer."),
+    "by_class": Column(pl.Int64, "Of these, where the class's word alone selects the answer."),
+    **{
+        kind: Column(pl.Int64, f"Queries for {what}.")
+        for kind, what in (("single", "one region"), ("subset", "several regions"), ("all", "all of a class"))
+    },
+    "words": Column(pl.Float64, "Mean number of words."),
+    "characters": Column(pl.Float64, "Mean number of characters."),
+    "unjudged": Column(pl.Int64, "Queries that the judge could not judge."),
+}  # fmt: skip
+CONSERVATION: Columns = {
+    "source": Column(pl.String, "Source."),
+    "split": Column(pl.String, "Split."),
+    "what": Column(pl.String, "What is counted: `images`, `components`, `wanted`, `made` or `accepted`."),
+    "in": Column(pl.Int64, "Number that went in."),
+    "out": Column(pl.Int64, "Number that came out."),
+    "parts": Column(pl.String, "What came out, by name."),
+}
+
+
+@dataclass(frozen=True)
+class DatasetOptions:
+    """The settings ``medground.dataset``; per_image, per_image_many, many: of the queries; uses: {source: dataset or
+    zero_shot}; sources: their names in order; shards: their shards' names.
+    """
+
+    pair_overlap: float
+    pairs_per_image: int
+    labels: list
+    per_image: int
+    per_image_many: int
+    many: int
+    uses: dict
+    sources: list
+    shards: list
+    seed: int
+
+
+@dataclass(frozen=True)
+class Source:
+    """The files of one source, by shard."""
+
+    name: str
+    images: pl.DataFrame
+    facts: Facts
+    regions: pl.DataFrame
+    dropped: pl.DataFrame
+    without: pl.DataFrame
+    made: list[dict]
+    unasked: pl.DataFrame
+    accepted: list[dict]
+    rejected: pl.DataFrame
+
+
+def words_of(line: Mapping, labels: Mapping[int, str], facts: Facts) -> str:
+    """Return the class words of a line's answer, for the baseline that replaces each query by them."""
+    known = class_words(facts.classes)
+    counts = Counter(labels[one] for one in line["regions"])
+    return " and ".join(known[name].many if counts[name] > 1 else known[name].one for name in sorted(counts))
+
+
+def label_lines(source: Source, kind: str) -> Iterator[dict]:
+    """Yield the lines of a label baseline: generic, class or replaced."""
+    labels: dict[str, dict[int, str]] = defaultdict(dict)
+    boxes: dict[str, dict[int, list[int]]] = defaultdict(dict)
+    for row in source.regions.iter_rows(named=True):
+        if row["candidate"]:
+            labels[row["image_id"]][row["region"]] = row["label"]
+            boxes[row["image_id"]][row["region"]] = [row[name] for name in ("gx1", "gy1", "gx2", "gy2")]
+    first: dict[str, dict] = {}
+    for line in source.accepted:
+        first.setdefault(line["image_id"], line)
+        if kind == "replaced":
+            yield line | {"query": words_of(line, labels[line["image_id"]], source.facts), "logic": None}
+    if kind == "replaced":
+        return
+    for image_id, line in sorted(first.items()):
+        held = labels[image_id]
+        names = sorted(set(held.values())) if kind == "class" else [None]
+        for name in names:
+            regions = [one for one in sorted(held) if name in (None, held[one])]
+            word = "region" if name is None else words_of({"regions": regions}, held, source.facts)
+            same = {key: line[key] for key in ("source", "image_id", "subject_id", "split", "domain", "modality")}
+            yield (
+                {"query_id": f"{image_id}-{name or 'all'}"}
+                | same
+                | {
+                    "query": word,
+                    "regions": regions,
+                    "boxes": [boxes[image_id][one] for one in regions],
+                }
+            )
+
+
+def pairs(lines: Sequence[Mapping], labels: Mapping[tuple[str, str], Mapping[int, str]], options: DatasetOptions):
+    """Yield the sensitivity pairs: two single queries of a test image whose answers hardly overlap."""
+    by_image: dict[tuple[str, str], list] = defaultdict(list)
+    for line in lines:
+        if line["split"] == "test" and line["kind"] == "single" and not line["trivial"]:
+            by_image[line["source"], line["image_id"]].append(line)
+    for key, held in sorted(by_image.items()):
+        found = []
+        for at, one in enumerate(held):
+            for other in held[at + 1 :]:
+                first, second = (np.array(line["boxes"][0], np.float64) for line in (one, other))
+                if one["regions"] != other["regions"] and float(paired_iou(first, second)) <= options.pair_overlap:
+                    found.append((one, other))
+        if len(found) > options.pairs_per_image:
+            found = rng(options.seed, "pairs", *key).sample(found, options.pairs_per_image)
+        for one, other in found:
+            classes = [labels[key][line["regions"][0]] for line in (one, other)]
+            yield {
+                "source": key[0], "image_id": key[1], "first": one["query_id"], "second": other["query_id"],
+                "same_class": classes[0] == classes[1],
+            }  # fmt: skip
+
+
+def conservation(source: Source, split: str, options: DatasetOptions) -> list[dict]:
+    """Return what went in and came out of one source and split. Raises AssertionError where they differ."""
+    images = source.images.filter(split=split)
+    ids = set(images["image_id"])
+    queried = {line["image_id"] for line in source.accepted if line["split"] == split}
+    rejected = source.rejected.filter(split=split)
+    made = [line for line in source.made if line["split"] == split]
+    accepted = [line for line in source.accepted if line["split"] == split]
+    lost = source.without.filter(pl.col("image_id").is_in(list(ids)))
+    regions = source.regions.filter(pl.col("image_id").is_in(list(ids)))
+    dropped = source.dropped.filter(pl.col("image_id").is_in(list(ids)))
+    unasked = source.unasked.filter(split=split)
+    stages = Counter(rejected["stage"])
+    silent = ids - queried - set(lost["image_id"])
+    counted = [
+        ("images", len(images), {
+            "with_queries": len(queried), "no_regions": len(lost), "no_query": len(silent),
+        }),
+        ("components", len(regions) + len(dropped), {
+            "candidates": int(regions["candidate"].sum()), "distractors": int((~regions["candidate"]).sum()),
+            "dropped": len(dropped),
+        }),
+        ("wanted", _wanted(regions, options), {"made": len(made), "unasked": len(unasked)}),
+        ("made", len(made), {
+            "accepted": len(accepted), **{f"rejected_{stage}": stages[stage] for stage in ("I", "II", "III")},
+        }),
+    ]  # fmt: skip
+    return [_row(source.name, split, what, went, parts) for what, went, parts in counted]
+
+
+def _wanted(regions: pl.DataFrame, options: DatasetOptions) -> int:
+    """Return how many queries the images with regions should have, by their number of candidates."""
+    counts = regions.group_by("image_id").agg(pl.col("candidate").sum())["candidate"]
+    return sum(options.per_image_many if count > options.many else options.per_image for count in counts)
+
+
+def _row(source: str, split: str, what: str, went: int, parts: Mapping[str, int]) -> dict:
+    came = sum(parts.values())
+    if went != came:
+        raise AssertionError(f"medground, {source}, {split}: {went} {what} in, {came} out: {dict(parts)}")
+    told = " ".join(f"{name}:{count}" for name, count in parts.items())
+    return {"source": source, "split": split, "what": what, "in": went, "out": came, "parts": told}
+
+
+def _sources(options: DatasetOptions, files: Mapping[str, list[str]]) -> Iterator[Source]:
+    count = len(options.shards)
+    for at, name in enumerate(options.sources):
+        part = {what: paths[at * count : (at + 1) * count] for what, paths in files.items() if len(paths) > at * count}
+        with Shard(part["sources"][0]) as shard:
+            facts = Facts.of(shard)
+
+        def tables(what: str, part=part) -> pl.DataFrame:
+            return pl.concat(map(read_table, part[what]))
+
+        yield Source(
+            name,
+            read_table(files["images"][at]),
+            facts,
+            tables("regions"),
+            tables("dropped"),
+            tables("without"),
+            [line for path in part["queries"] for line in read_lines(path)],
+            tables("unasked"),
+            [line for path in part["accepted"] for line in read_lines(path)],
+            tables("rejected"),
+        )
+
+
+def run(
+    *, lines: list[str], labels: list[str], sensitivity: str, units: str, statistics: str, counts: str,
+    options: DatasetOptions, **files: list[str],
+) -> None:  # fmt: skip
+    """Write the dataset. Raises AssertionError where a count does not add up.
+
+    ``lines``: one file for each of :data:`FILES`, ``labels``: for each baseline and split; ``files``: of all sources
+    and shards, in the order of the options.
+    """
+    written: dict[str, list[dict]] = {name: [] for name in FILES}
+    baselines: dict[str, list[dict]] = {Path(path).parent.name: [] for path in labels}
+    classes, kept = {}, []
+    for source in _sources(options, files):
+        place = options.uses[source.name]
+        kept += [row for split in SPLITS for row in conservation(source, split, options)]
+        for row in source.regions.iter_rows(named=True):
+            classes.setdefault((source.name, row["image_id"]), {})[row["region"]] = row["label"]
+        for line in source.accepted:
+            written["zero_shot" if place == "zero_shot" else line["split"]].append(line)
+        if place == "dataset":
+            for folder in baselines:
+                baselines[folder] += label_lines(source, folder.removeprefix("label_"))
+        kept.append(_row(source.name, "all", "accepted", len(source.accepted), {
+            name: sum(line["source"] == source.name for line in written[name]) for name in FILES
+        }))  # fmt: skip
+    for path in lines:
+        write_lines(path, sorted(written[Path(path).stem], key=_order))
+    for path in labels:
+        own = [line for line in baselines[Path(path).parent.name] if line["split"] == Path(path).stem]
+        write_lines(path, sorted(own, key=_order))
+    every = [line for name in FILES for line in sorted(written[name], key=_order)]
+    write_lines(sensitivity, list(pairs(every, classes, options)))
+    write_table(units, _units(sorted(written["test"], key=_order)), UNITS)
+    rows = [row for name in FILES for row in _statistics(name, written[name])]
+    write_table(statistics, pl.DataFrame(rows, schema=schema(STATISTICS)), STATISTICS)
+    write_table(counts, pl.DataFrame(kept, schema=schema(CONSERVATION)), CONSERVATION)
+
+
+UNITS: Columns = {
+    "query_id": Column(pl.String, "Query of the test split: what experts judge."),
+    "source": Column(pl.String, "Its source."),
+    "image_id": Column(pl.String, "Its image."),
+    "domain": Column(pl.String, "Kind of image."),
+    "query": Column(pl.String, "Its text."),
+    "regions": Column(pl.List(pl.Int64), "Its answer."),
+}
+
+
+def _units(lines: Sequence[Mapping]) -> pl.DataFrame:
+    return pl.DataFrame([{name: line[name] for name in UNITS} for line in lines], schema=schema(UNITS))
+
+
+def _order(line: Mapping) -> tuple[str, str, str]:
+    return line["source"], line["image_id"], line["query_id"]
+
+
+def _statistics(split: str, lines: Sequence[Mapping]) -> Iterator[dict]:
+    groups = defaultdict(list)
+    for line in lines:
+        groups[line["source"]].append(line)
+        groups["total"].append(line)
+    for name in sorted(groups, key=lambda name: (name == "total", name)):
+        held = groups[name]
+        kinds = Counter(line["kind"] for line in held)
+        yield {
+            "source": name,
+            "split": split,
+            "images": len({(line["source"], line["image_id"]) for line in held}),
+            "queries": len(held),
+            "trivial": sum(line["trivial"] for line in held),
+            "by_class": sum(line["by_class"] for line in held),
+            **{kind: kinds[kind] for kind in ("single", "subset", "all")},
+            "words": float(np.mean([len(line["query"].split()) for line in held])),
+            "characters": float(np.mean([len(line["query"]) for line in held])),
+            "unjudged": sum(line["checks"]["verdict"] == "unjudged" for line in held),
+        }
