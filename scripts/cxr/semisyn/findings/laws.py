@@ -13,8 +13,8 @@ GRID = 2049
 """Points at which the truncated first margin of a two-dimensional law is tabulated."""
 REACH = 9.0
 """Deviations from the mean beyond which a normal law has no mass in float64."""
-BLOCK = 256
-"""Rows whose tables are held in memory at once."""
+BLOCK = 32
+"""Rows whose tables are held in memory at once: together they fit a core's cache."""
 NEAR = 1e-9
 """Percent by which a constant may lie outside its bounds: those are rounded."""
 LARGE = 1e6
@@ -83,10 +83,22 @@ def _margin(law: Law, low: np.ndarray, high: np.ndarray, points: int) -> tuple[n
     bottom, top = _logarithm(low), _logarithm(np.maximum(high, 0.0))
     start, end = (np.clip((edge[:, 0] - mu[0]) / deviation, -REACH, REACH) for edge in (bottom, top))
     step = np.maximum(end - start, 0.0)[:, None] / (points - 1)
-    first = start[:, None] + step * np.arange(points)
-    ends = ((edge[:, 1:] - (mu[1] + slope * first)) / rest for edge in (bottom, top))
-    density = np.exp(-0.5 * first**2) / np.sqrt(2 * np.pi) * _between(*ends)
-    return bottom, top, first, density, 0.5 * step * (density[:, 1:] + density[:, :-1])
+    first = step * np.arange(points)
+    first += start[:, None]
+    tilted = first * (-slope / rest)
+    # the second number's bounds in its own deviations; one below zero is no bound
+    ends = (
+        None if np.isneginf(edge[:, 1]).all() else np.add(tilted, (edge[:, 1:] - mu[1]) / rest)
+        for edge in (bottom, top)
+    )
+    density = _between(*ends, like=first)
+    bell = first * first
+    bell *= -0.5
+    density *= np.exp(bell, out=bell)
+    density *= 1 / np.sqrt(2 * np.pi)
+    cells = density[:, 1:] + density[:, :-1]
+    cells *= 0.5 * step
+    return bottom, top, first, density, cells
 
 
 def _moments(law: Law) -> tuple[np.ndarray, float, float, float]:
@@ -105,7 +117,7 @@ def _pair_block(law: Law, uniforms: np.ndarray, low: np.ndarray, high: np.ndarra
     mu, deviation, slope, rest = _moments(law)
     bottom, top, first, density, cells = _margin(law, low, high, GRID)
     step = first[:, 1] - first[:, 0]
-    sums = np.cumsum(cells, axis=1)
+    sums = np.cumsum(cells, axis=1, out=cells)
     mass = np.where((low < high).all(axis=1), sums[:, -1], 0.0)
     # the place within the cell: the density is linear there
     wanted = uniforms[:, 0] * sums[:, -1]
@@ -126,11 +138,21 @@ def _logarithm(values: np.ndarray) -> np.ndarray:
     return found
 
 
-def _between(low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """Return the standard normal mass between two arrays of bounds; exact in the upper tail too. 0 for low > high."""
-    flip = low > 0
-    low, high = np.where(flip, -high, low), np.where(flip, -low, high)
-    return np.maximum(special.ndtr(high) - special.ndtr(low), 0.0)
+def _between(low: np.ndarray | None, high: np.ndarray | None, like: np.ndarray) -> np.ndarray:
+    """Return the standard normal mass between bounds of the shape of ``like``; exact in the upper tail too.
+
+    None for ``low``: minus infinity, which most sizes have; for ``high``: minus infinity too, so no mass. 0 for
+    low > high.
+    """
+    if high is None:
+        return np.zeros(like.shape)
+    mass = special.ndtr(high)
+    if low is not None:
+        flip = low > 0
+        mass -= special.ndtr(low)
+        mass[flip] = special.ndtr(-low[flip]) - special.ndtr(-high[flip])
+        np.maximum(mass, 0.0, out=mass)
+    return mass
 
 
 def _share(area: np.ndarray, left: np.ndarray, right: np.ndarray, step: np.ndarray) -> np.ndarray:
@@ -148,5 +170,5 @@ def _conditional(
     flip = low > 0
     low, high = np.where(flip, -high, low), np.where(flip, -low, high)
     share = np.where(flip, 1 - uniforms, uniforms)
-    z = special.ndtri(special.ndtr(low) + share * _between(low, high))
+    z = special.ndtri(special.ndtr(low) + share * np.maximum(special.ndtr(high) - special.ndtr(low), 0.0))
     return centre + deviation * np.where(flip, -z, z)

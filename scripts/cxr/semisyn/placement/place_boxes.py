@@ -116,8 +116,9 @@ def _in_lungs(
 ) -> list[list[tuple]]:
     wanted = []
     unsided = options.unsided.get(finding.name, "one")
+    read = {prompt: parse(prompt, catalogue.parser) for prompt in {job.prompt for job in jobs}}
     for number, (job, (_, coin, _)) in enumerate(zip(jobs, draws, strict=True)):
-        named, zone = parse(job.prompt, catalogue.parser)
+        named, zone = read[job.prompt]
         wanted += [(number, side, *bounds_of(zone, side, catalogue)) for side in sides_of(named, unsided, coin)]
     numbers, sides, zones, bounds = zip(*wanted, strict=True)
     which = np.array([SIDES.index(side) for side in sides])

@@ -1,0 +1,100 @@
+"""Settings of priors and placement: a wrong one is one sentence before any job; what a rule gets."""
+
+import pytest
+import yaml
+
+from cxr.base.errors import UserError
+from cxr.workflow.params import stage_options
+from cxr.workflow.plan_semisyn import make_semisyn
+from cxr.workflow.settings import Settings, SettingsError, read
+from nodules import NODULE, written
+
+SHARDS = ["00", "01"]
+
+
+def plan_of(**semisyn):
+    return make_semisyn(read({"semisyn": semisyn}), SHARDS)
+
+
+@pytest.mark.parametrize(
+    ("semisyn", "words"),
+    [
+        ({"findings": ["nodule"]}, ["semisyn.findings names 'nodule'", "atelectasis", "findings_file"]),
+        ({"placement": {"unsided": {"odema": "both"}}}, ["placement.unsided names 'odema'", "edema"]),
+        (
+            {"references": {"mine": {"path": "x.json", "classes": {"Opaque": "opacities"}}}},
+            ["references.mine.classes names 'opacities'", "opacity"],
+        ),
+        ({"findings_file": "nowhere.yaml"}, ["semisyn.findings_file", "'nowhere.yaml'"]),
+        (
+            {"priors": {"source": "fit", "reference": "mine"}, "references": {"mine": {"path": "nowhere.csv"}}},
+            ["semisyn.references.mine.path", "'nowhere.csv'"],
+        ),
+        ({"priors": {"zones": "fit", "zones_table": "nowhere.csv"}}, ["semisyn.priors.zones_table", "nowhere.csv"]),
+        ({"priors": {"source": "fit"}}, ["semisyn.priors", "reference is empty"]),
+        ({"priors": {"source": "fit", "reference": "other"}}, ["priors.reference is 'other'", "has none"]),
+        ({"priors": {"zones": "fit"}}, ["zones_table is empty"]),
+        ({"priors": {"zones_percentiles": [95, 5]}}, ["zones_percentiles is [95.0, 5.0]", "lower one first"]),
+        ({"priors": {"families": ["gaussian"]}}, ["semisyn.priors.families", "gaussian"]),
+        ({"findings": ["edema", "edema"]}, ["findings names 'edema' twice"]),
+        ({"findings": []}, ["semisyn.findings is []"]),
+        ({"placement": {"tries": 0}}, ["placement.tries is 0"]),
+    ],
+)
+def test_a_wrong_setting_stops_with_one_sentence(semisyn, words):
+    with pytest.raises((SettingsError, UserError)) as caught:
+        plan_of(**semisyn)
+    sentence = str(caught.value)
+    assert "\n" not in sentence
+    for word in words:
+        assert word in sentence
+
+
+def test_a_prior_that_is_none_in_a_users_file_stops_the_parse(tmp_path):
+    broken = yaml.safe_load(yaml.safe_dump(NODULE))
+    broken["findings"]["nodule"]["prior"]["size"]["sigma"] = [[1, 2], [2, 1]]
+    with pytest.raises(UserError, match=r"findings_file .*nodule\.prior\.size\.sigma .* positive definite"):
+        plan_of(findings_file=str(written(tmp_path, broken)))
+
+
+def test_a_users_finding_is_known_to_findings_maps_and_references(tmp_path):
+    path, boxes = str(written(tmp_path)), tmp_path / "boxes.json"
+    boxes.write_text("{}")
+    made = plan_of(
+        findings_file=path,
+        findings=["nodule", "edema"],
+        placement={"unsided": {"nodule": "both"}},
+        references={"mine": {"path": str(boxes), "classes": {"Spot": "nodule"}}},
+    )
+    assert made.findings_file == path
+    assert made.priors == {"findings_file": path}
+
+
+def test_a_fit_reads_its_reference_and_all_shards(tmp_path):
+    table = tmp_path / "people.csv"
+    table.write_text("")
+    made = plan_of(
+        priors={"source": "fit", "reference": "mine"},
+        references={"mine": {"format": "ms_cxr", "path": str(table), "role": "train"}},
+    )
+    assert made.priors["boxes"] == str(table)
+    assert made.priors["organs"] == ["results/organs/00.h5", "results/organs/01.h5"]
+    assert made.priors_formats == ["annotations.ms_cxr"]
+    # whose patients leave the pool
+    assert made.healthy["reference_mine"] == str(table)
+
+
+def test_what_only_a_fit_depends_on_is_the_default_without_one():
+    def options(**priors):
+        return stage_options(read({"semisyn": {"priors": priors}}))["semisyn_priors"]
+
+    assert options(alpha=0.5, bins=9, sizes="drawn", families=["norm"]) == options()
+
+
+def test_the_plan_of_jobs_takes_sizes_from_dataset_and_selection():
+    told = stage_options(Settings())["semisyn_placement_plan"]
+    assert {name: told[name] for name in ("per_finding", "samples", "spare")} == {
+        "per_finding": 6, "samples": 35, "spare": 0.05,
+    }  # fmt: skip
+    large = read({"cohort": {"source": "manifest", "manifest": "m.csv"}})
+    assert stage_options(large)["semisyn_placement_plan"]["per_finding"] == 5000
