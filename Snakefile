@@ -61,6 +61,8 @@ include: "rules/semisyn/placement.smk"
 include: "rules/semisyn/editing.smk"
 include: "rules/semisyn/realism.smk"
 include: "rules/semisyn/selection.smk"
+include: "rules/semisyn/dataset.smk"
+include: "rules/semisyn/dataset_exports.smk"
 include: "rules/semisyn/detection.smk"
 # MedGround: referring queries about masks, verified
 include: "rules/medground/sources.smk"

@@ -4,6 +4,7 @@ import hashlib
 import json
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import cv2
@@ -15,7 +16,7 @@ import pytest
 from cxr.base.errors import UserError
 from cxr.base.exclusions import REASONS
 from cxr.base.hdf5 import Shard
-from cxr.base.tables import read_lines
+from cxr.base.tables import read_lines, read_table
 from cxr.base.vocabulary import HEART, LESIONS, SPLITS, ZONE_LABELS
 from cxr.geometry.affine import fit_affine, to_frame
 from cxr.imaging.phantom import cohort, files, make_phantom, plan, prose
@@ -257,3 +258,20 @@ def test_fewer_studies_than_subjects_is_a_users_mistake(tmp_path):
 def test_truth_is_json_with_the_promised_keys(small):
     row = json.loads((small / "truth.jsonl").read_text(encoding="utf-8").splitlines()[0])
     assert {"study_id", "subject_id", "split", "section_name", "findings", "negatives", "shown", "images"} <= row.keys()
+
+
+def test_further_healthy_patients_change_no_other_file(small, tmp_path):
+    folder = make(tmp_path / "more", replace(SMALL, healthy=5))
+    for path in (small / "images").iterdir():
+        assert (folder / "images" / path.name).read_bytes() == path.read_bytes()
+    rows, before = (read_table(each / "manifest.csv").to_dicts() for each in (folder, small))
+    assert rows[: len(before)] == before
+    more = rows[len(before) :]
+    assert [row["split"] for row in more] == ["train", "validate", "train", "test", "train"]
+    assert len({row["subject_id"] for row in rows}) == 6 + 5
+    lines = {line["study_id"]: line for line in read_lines(folder / "truth.jsonl")}
+    for row in more:
+        line = lines[row["study_id"]]
+        assert (line["findings"], line["shown"], line["report_fault"]) == ([], [], None)
+        assert [(image["view"], image["verdict"]) for image in line["images"]] == [("PA", "accept")]
+        assert (folder / row["image_path"]).is_file()

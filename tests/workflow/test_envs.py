@@ -48,6 +48,7 @@ def choices() -> list[dict]:
         {"training": {"engine": "rosalia", "rosalia": {"runner": "deepspeed"}}},
         {"semisyn": {"healthy": healthy}},
         {"semisyn": {"editing": {"choice": {"edema": "radedit", "opacity": "roentgen_after"}, "diffusion": model}}},
+        {"semisyn": {"healthy": {"classifier": "xrv"}}},
     ]
 
 

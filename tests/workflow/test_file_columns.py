@@ -16,8 +16,8 @@ from declared_tables import ENDINGS, path_of, tables_of
 
 PAGE = (ROOT / "docs/reference/files.md").read_text(encoding="utf-8")
 SCRIPTS = ROOT / "scripts" / "cxr"
-PLAIN = {"base/tables.py", "reporting/release/parquet.py"}
-"""Modules that may call polars' own writers: write_table's, and the release's, whose files `datasets` reads."""
+PLAIN = {"base/tables.py", "reporting/release/parquet.py", "semisyn/dataset/export.py"}
+"""Modules that may call polars' own writers: write_table's, and those of packages, whose files `datasets` reads."""
 ASKED = (
     "ablation",
     "agreement",

@@ -26,6 +26,7 @@ from cxr.reporting.page import costs, render
 from cxr.reporting.release import parquet
 from cxr.reporting.review import make_pages, merge, rates
 from cxr.reporting.tables import conservation, counts, recall, splits, truth
+from cxr.semisyn.dataset import columns as semisyn_dataset
 from cxr.semisyn.detection import columns as detection
 from cxr.semisyn.detection import printed
 from cxr.semisyn.editing import edit_images
@@ -64,6 +65,11 @@ TABLES: dict[str, Columns] = {
     "results/evaluation/paraphrases.tsv": paraphrases.COLUMNS,
     "results/semisyn/healthy/images.parquet": healthy.HEALTHY,
     "results/semisyn/healthy/funnel.tsv": healthy.FUNNEL,
+    "results/semisyn/dataset/images.parquet": semisyn_dataset.IMAGES,
+    "results/semisyn/dataset/boxes.parquet": semisyn_dataset.BOXES,
+    "results/semisyn/dataset/jobs.parquet": semisyn_dataset.JOBS,
+    "results/semisyn/dataset/conservation.tsv": semisyn_dataset.CONSERVATION,
+    "results/semisyn/dataset/counts.tsv": semisyn_dataset.COUNTS,
     "results/semisyn/priors/samples.parquet": priors.SAMPLES,
     "results/semisyn/priors/fits.tsv": priors.FITS,
     "results/semisyn/priors/zones.tsv": priors.ZONES,

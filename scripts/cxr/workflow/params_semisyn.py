@@ -48,14 +48,11 @@ def _detection(plain: dict) -> dict[str, dict]:
 
 
 def _dataset(plain: dict) -> dict:
-    """Return what the dataset's tables depend on: images of each finding, and sizes in images of all findings."""
+    """Return what the dataset's tables depend on; sizes and conventions are the exports' alone."""
     section, findings = plain["semisyn"]["dataset"], plain["semisyn"]["findings"]
     embedded = plain["cohort"]["source"] == "embedded"
     each = section["per_finding"] or (EMBEDDED_PER_FINDING if embedded else PER_FINDING)
-    parts = sorted({max(1, each // 5), max(1, each // 2), each})
-    sizes = [part * len(findings) for part in parts] if section["sizes"] == "auto" else section["sizes"]
-    return {"per_finding": each, "sizes": sizes, "findings": findings, "validation": section["validation"],
-            "seed": plain["seed"]}  # fmt: skip
+    return {"per_finding": each, "findings": findings, "validation": section["validation"], "seed": plain["seed"]}
 
 
 def _edited(plain: dict) -> dict[str, dict]:

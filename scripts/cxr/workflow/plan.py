@@ -113,9 +113,11 @@ def make_plan(config: dict, configfiles: Sequence[Path]) -> Plan:
     engine_files, engine_sources = _files_of(settings, options, engines)
     runs = params.runs(settings)
     starts = params.starts(runs, engine_files["training"], declared("cxr.ils.training", "untrained", "INPUTS", {}))
-    weights_needed = _weights(settings, engine_files, runs, starts)
+    shards = shard_names(options["cohort"]["shards"])
+    semisyn = make_semisyn(settings, options, shards)
+    weights_needed = _weights(settings, engine_files | {"semisyn_healthy": semisyn.healthy}, runs, starts)
     own = [name for name in runs if runs[name]["weights"] == params.OWN]
-    shards, evaluated = shard_names(options["cohort"]["shards"]), params.evaluated(settings)
+    evaluated = params.evaluated(settings)
     predict = params.asked(config, runs)
     params.check_files(settings, predict["image"])
     gpus, build = _gpus(settings, options, engines), settings.thresholds.build
@@ -163,7 +165,7 @@ def make_plan(config: dict, configfiles: Sequence[Path]) -> Plan:
         model_here=_paraphrases_here(settings),
         exclusions={stage: _exclusions(stage, shards, []) for stage in BY_SHARD}
         | {stage: _exclusions(stage, build, build) for stage in BY_THRESHOLDS},
-        semisyn=make_semisyn(settings, shards),
+        semisyn=semisyn,
         medground=medground_plan(settings.medground, settings.seed, shards, list(options["ablation"]["sets"])),
     )
 
@@ -189,6 +191,7 @@ def _weights(settings: Settings, engine_files: dict, runs: dict, starts: dict) -
     found = needed({stage: files for stage, files in engine_files.items() if stage != "training"} | starts)
     named = [name for name in runs if runs[name]["weights"] and "lisa" in starts[name]]
     asking = {Path(starts[name]["lisa"]).name: f"training.runs.{name}" for name in named}
+    asking |= {"xrv": "semisyn.healthy.classifier 'xrv'"}
     check_placed(found, settings.weights.folder, asking)
     return found
 

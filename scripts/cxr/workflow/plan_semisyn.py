@@ -11,6 +11,7 @@ from cxr.imaging.cohort.check import mimic_base, mimic_tables
 from cxr.semisyn.findings.catalogue import names_of
 from cxr.workflow.engine_files import declared
 from cxr.workflow.params_semisyn import SELECTION, same_as
+from cxr.workflow.plan_semisyn_dataset import DatasetPlan, dataset_plan
 from cxr.workflow.settings import Settings
 from cxr.workflow.settings.semisyn.configs import CHOSEN
 from cxr.workflow.settings.semisyn.editing import Editing
@@ -71,9 +72,14 @@ class SemisynPlan:
         """Return :meth:`found` of all shards."""
         return [path for shard in shards for path in self.found(config, shard, ending)]
 
+    dataset: DatasetPlan
 
-def make_semisyn(settings: Settings, shards: list[str]) -> SemisynPlan:
-    """Return the plan. Raises UserError for a missing file, or a finding that nothing describes."""
+
+def make_semisyn(settings: Settings, options: dict[str, dict], shards: list[str]) -> SemisynPlan:
+    """Return the plan; ``options``: those of the stages.
+
+    Raises UserError for a missing file, or a finding that nothing describes.
+    """
     priors, formats = _priors(settings, shards)
     references = _references(settings)
     labels, files = _labels(settings)
@@ -89,6 +95,7 @@ def make_semisyn(settings: Settings, shards: list[str]) -> SemisynPlan:
         detection=detection,
         detection_told=detection_told,
         **_editing(settings),
+        dataset=dataset_plan(settings, options),
     )
 
 

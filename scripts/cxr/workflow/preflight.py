@@ -61,4 +61,7 @@ def shown(known: dict, scored: dict, reworded: bool) -> list[str]:
     files += [f"results/evaluation/{name}" for name in ("comparison.tsv", "masks.png", "text.png")]
     files += ["results/evaluation/paraphrases.tsv"] if reworded else []
     files += [f"results/evaluation/{name}/pairs.parquet" for name in scored]
+    files += [
+        f"results/semisyn/{name}" for name in ("healthy/funnel.tsv", "dataset/conservation.tsv", "dataset/sheet.jpg")
+    ]
     return files + [f"results/training/{name}/curves.png" for name in known]

@@ -84,6 +84,19 @@ STAGES = (
         "systems/semisyn.md",
     ),
     Stage(
+        "semisyn_dataset",
+        "semisyn",
+        "Counts what became of every job, and exports images and boxes for detectors: YOLO, COCO, Hugging Face.",
+        "systems/semisyn.md",
+    ),
+    Stage(
+        "semisyn_cohort",
+        "semisyn",
+        "Exports edited films and their sources as a cohort for ILS, with reports and known lesion masks.",
+        "systems/semisyn.md",
+    ),
+    Stage("semisyn", "semisyn", "Makes everything from healthy X-rays to the dataset.", "systems/semisyn.md"),
+    Stage(
         "semisyn_detection",
         "semisyn",
         "Scores detectors against people's boxes, with intervals by patient; compares runs, beside the paper's tables.",

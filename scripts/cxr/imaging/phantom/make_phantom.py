@@ -17,7 +17,7 @@ from cxr.base.tables import write_lines, write_table
 from cxr.base.vocabulary import LESIONS
 from cxr.imaging.phantom import files
 from cxr.imaging.phantom.cohort import TRUTH_LABELS, Picture, draw, lateral
-from cxr.imaging.phantom.plan import ImagePlan, StudyPlan, generator, make_plan
+from cxr.imaging.phantom.plan import ImagePlan, StudyPlan, generator, healthy_plans, make_plan
 from cxr.imaging.phantom.prose import Report, write_report
 
 EXPECTED = {
@@ -47,11 +47,14 @@ MANIFEST = {
 
 @dataclass(frozen=True)
 class PhantomOptions:
-    """Settings of the stage: numbers of synthetic patients and studies, and the seed."""
+    """Settings of the stage: numbers of synthetic patients and studies, and the seed; ``healthy``: further patients
+    with one study without a finding.
+    """
 
     subjects: int
     studies: int
     seed: int
+    healthy: int = 0
 
 
 def _file_name(image: ImagePlan) -> str:
@@ -150,6 +153,7 @@ def run(*, manifest: str, truth: str, truth_masks: str, options: PhantomOptions,
         shutil.rmtree(folder / name, ignore_errors=True)
         (folder / name).mkdir(parents=True)
     plans = make_plan(options.seed, options.subjects, options.studies)
+    plans += healthy_plans(options.seed, options.healthy)
     cv2.setNumThreads(1)
 
     def make(plan: StudyPlan) -> tuple[list[dict], dict, list[tuple[str, np.ndarray]]]:

@@ -168,6 +168,35 @@ def _frontal_views(rng: np.random.Generator) -> list[str]:
     return [["PA"], ["AP"], ["PA", "AP"], ["AP", "AP"]][int(rng.choice(4, p=[0.5, 0.34, 0.08, 0.08]))]
 
 
+def healthy_plans(seed: int, count: int) -> list[StudyPlan]:
+    """Return studies of ``count`` further patients, each with one PA image and no finding; the others do not change.
+
+    Three of five are of train, one each of validate and test.
+    """
+    plans = []
+    for number in range(count):
+        subject = f"SYNH{number + 1:05d}"
+        study = f"{subject}-1"
+        rng = generator(seed, study, "plan")
+        image = ImagePlan(f"{study}-1", "PA", ENCODINGS[number % len(ENCODINGS)])
+        plans.append(
+            StudyPlan(
+                study_id=study,
+                subject_id=subject,
+                split=("train", "validate", "train", "test", "train")[number % 5],
+                acquired=f"2199-{1 + number % 12:02d}-{1 + number % 28:02d}T{6 + number % 12:02d}:{number % 60:02d}:00",
+                findings=(),
+                hidden=frozenset(),
+                unsaid=(),
+                misread=(),
+                strength=STRENGTHS[0],
+                layout=str(rng.choice(["findings", "impression", "last_paragraph"], p=[0.66, 0.22, 0.12])),
+                images=(image,),
+            )
+        )
+    return plans
+
+
 def make_plan(seed: int, subjects: int, studies: int) -> list[StudyPlan]:
     """Return the studies of the cohort in order of their ids; ``studies`` >= ``subjects`` >= 3.
 

@@ -17,6 +17,7 @@ from cxr.reporting.page.sections import number
 from cxr.reporting.page.templates import template
 
 ABLATION = "results/ablation/"
+SEMISYN = "results/semisyn/"
 EVALUATION = "results/evaluation/"
 SOURCES = {
     "embedded": "the embedded cohort: synthetic X-rays and reports whose truth is known",
@@ -129,6 +130,7 @@ def index(
         },
         lesions=LESIONS,
         evaluation=_evaluation(options.extras, test, embed),
+        semisyn=_semisyn(options.extras, embed),
         stages=made["stages"],
         weights=made["weights"],
         pins=made["pins"],
@@ -204,6 +206,17 @@ def _evaluation(extras: Mapping[str, str], test: Mapping[str, str], embed: Calla
     changes = f"{EVALUATION}paraphrases.tsv"
     wording = sections.wording(read_table(changes)) if changes in extras else []
     return {"rows": rows, "figures": figures, "stale": stale, "wording": wording}
+
+
+def _semisyn(extras: Mapping[str, str], embed: Callable[[str], str]) -> dict | None:
+    """Return the rows of the healthy pool's funnel and of the jobs, and the sheet; None unless all are there."""
+    names = ("healthy/funnel.tsv", "dataset/conservation.tsv", "dataset/sheet.jpg")
+    funnel, jobs, sheet = (f"{SEMISYN}{name}" for name in names)
+    if not {funnel, jobs, sheet} <= extras.keys():
+        return None
+    shown = {name: read_table(path).to_dicts() for name, path in (("funnel", funnel), ("jobs", jobs))}
+    made = sum(row["exported"] for row in shown["jobs"] if row["finding"] != "all")
+    return shown | {"sheet": embed(sheet), "images": made}
 
 
 def _pairs_of_lines(path: str) -> set[tuple[str, str, str, str]]:

@@ -14,21 +14,16 @@ references are identifiers. Studies are sorted by their digests. The same key gi
 be compared. This is not anonymity: whoever has the images can match sizes and masks.
 """
 
-import hashlib
-import hmac
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
+from cxr.base.digests import LETTERS, keyed
 from cxr.base.errors import UserError
 from cxr.base.secrets import secret
 from cxr.base.tables import read_lines
 
 PIXELS, REPORT_TEXT, IDS = "pixels", "report_text", "ids"
-LETTERS = {"subject_id": "p", "study_id": "s", "image_id": "i", "mask_id": "m"}
-"""First letter of the digest that replaces an identifier, so that no digest reads as a number."""
-DIGITS = 16
-"""Hexadecimal digits of such a digest: 64 bits, so that a million digests practically never collide."""
 
 
 class Withheld:
@@ -44,8 +39,7 @@ class Withheld:
         """Return the published form of an identifier."""
         if not self.ids:
             return value
-        digest = hmac.new(self._key, f"{field}\0{value}".encode(), hashlib.sha256).hexdigest()
-        return LETTERS[field] + digest[:DIGITS]
+        return keyed(self._key, field, value)
 
     def line(self, line: dict) -> dict:
         """Return the published form of a line of the dataset."""

@@ -112,6 +112,9 @@ class Phantom(Section):
 
     subjects: int = key(48, "Number of synthetic patients.", ge=6, le=100_000)
     studies: int = key(72, "Number of synthetic studies.", ge=6, le=100_000)
+    healthy: int = key(
+        0, "Number of further patients with one PA study without a finding, for semisyn.", ge=0, le=100_000
+    )
 
     @model_validator(mode="after")
     def _every_subject_has_a_study(self) -> "Phantom":

@@ -69,11 +69,12 @@ class Healthy(Section):
         "not_positive; for the embedded cohort any, because its devices stand in reports and are not drawn.",
         source=AUTHORS,
     )
-    classifier: Literal["lite", "table"] = key(
+    classifier: Literal["lite", "table", "xrv"] = key(
         "lite",
-        "lite: the boxes stage and the cardiothoracic ratio; table: scores from a file.",
+        "lite: the boxes stage and the cardiothoracic ratio; table: scores from a file; xrv: the DenseNet-121 of "
+        "torchxrayvision (weights placed by hand).",
     )
-    threshold: Share = key(0.5, "Score from which the classifier table calls a finding positive.")
+    threshold: Share = key(0.5, "Score from which the classifiers table and xrv call a finding positive.")
     lite: LiteHealthy = key(LiteHealthy, "Settings of the classifier lite.")
     table: TableHealthy = key(TableHealthy, "Settings of the classifier table.")
     max_lung_iou: Share = key(0.3, "IoU of the boxes of both lungs above which an image is excluded as lungs_overlap.")

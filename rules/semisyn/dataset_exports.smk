@@ -1,0 +1,116 @@
+# Exports of the dataset: formats that detectors read, and a cohort for the stages of ILS; the target of the system.
+
+
+rule semisyn_dataset_export:
+    input:
+        **SEMISYN_EDITED,
+        images="results/semisyn/dataset/images.parquet",
+        boxes="results/semisyn/dataset/boxes.parquet",
+        sheet="results/semisyn/dataset/datasheet.md",
+    output:
+        folder=directory("results/semisyn/dataset/{target}/{size}/{format}"),
+    log:
+        "logs/semisyn/dataset/{target}/{size}/{format}.log",
+    benchmark:
+        "results/benchmarks/semisyn/dataset/{target}/{size}/{format}.tsv"
+    wildcard_constraints:
+        target=PLAN.semisyn.dataset.export["target"],
+        size="|".join(map(str, PLAN.semisyn.dataset.sizes)),
+        format="yolo|coco|hf",
+    conda:
+        "../../envs/semisyn_dataset.yaml"
+    threads: 1
+    resources:
+        mem_mb=megabytes(4000),
+        runtime=minutes(240),
+    params:
+        **job("semisyn.dataset.export.run"),
+        options=lambda wildcards: PLAN.semisyn.dataset.export
+        | {"total": int(wildcards.size), "format": wildcards.format},
+    message:
+        "SemiSynCXR: {wildcards.size} images as {wildcards.format}"
+    script:
+        "../../scripts/job.py"
+
+
+rule semisyn_dataset_pictures:
+    input:
+        **SEMISYN_EDITED,
+        images="results/semisyn/dataset/images.parquet",
+        boxes="results/semisyn/dataset/boxes.parquet",
+    output:
+        sheet=report(
+            "results/semisyn/dataset/sheet.jpg",
+            caption="../../report/semisyn_sheet.rst",
+            category="9 SemiSynCXR",
+            labels={"result": "an image of each finding"},
+        ),
+    log:
+        "logs/semisyn/dataset/pictures.log",
+    benchmark:
+        "results/benchmarks/semisyn/dataset/pictures.tsv"
+    conda:
+        "../../envs/semisyn_dataset.yaml"
+    threads: 1
+    resources:
+        mem_mb=megabytes(2000),
+        runtime=minutes(20),
+    params:
+        **job("semisyn.dataset.sheet.run"),
+        options=PLAN.semisyn.dataset.export
+        | {"total": PLAN.semisyn.dataset.sizes[-1], "format": "sheet", "pixels": "frame", "withhold": []},
+    message:
+        "SemiSynCXR: a sheet with an image of each finding"
+    script:
+        "../../scripts/job.py"
+
+
+rule semisyn_dataset_cohort:
+    input:
+        **SEMISYN_EDITED,
+        images="results/semisyn/dataset/images.parquet",
+        boxes="results/semisyn/dataset/boxes.parquet",
+        healthy="results/semisyn/healthy/images.parquet",
+    output:
+        folder=directory("results/semisyn/dataset/cohort"),
+    log:
+        "logs/semisyn/dataset/cohort.log",
+    benchmark:
+        "results/benchmarks/semisyn/dataset/cohort.tsv"
+    conda:
+        "../../envs/semisyn_dataset.yaml"
+    threads: 1
+    resources:
+        mem_mb=megabytes(4000),
+        runtime=minutes(240),
+    params:
+        **job("semisyn.dataset.cohort.run"),
+        options=PLAN.semisyn.dataset.export
+        | {"total": PLAN.semisyn.dataset.sizes[-1], "format": "cohort", "pixels": "frame", "withhold": []},
+    message:
+        "SemiSynCXR: edited films and their sources as a cohort with known masks"
+    script:
+        "../../scripts/job.py"
+
+
+rule semisyn_dataset:
+    input:
+        rules.semisyn_dataset_tables.output,
+        rules.semisyn_dataset_pictures.output,
+        expand(
+            "results/semisyn/dataset/{target}/{size}/{format}",
+            target=PLAN.semisyn.dataset.export["target"],
+            size=PLAN.semisyn.dataset.sizes,
+            format=["yolo", "coco", "hf"],
+        ),
+
+
+rule semisyn_cohort:
+    input:
+        rules.semisyn_dataset_cohort.output,
+
+
+rule semisyn:
+    input:
+        rules.semisyn_healthy.input,
+        rules.semisyn_dataset.input,

@@ -1,0 +1,80 @@
+"""DenseNet-121 of torchxrayvision for one-channel X-rays: the published net in plain torch (Huang et al., 2017)."""
+
+from collections import OrderedDict
+
+import torch
+from torch import nn
+
+GROWTH, BLOCKS, STEM, BOTTLENECK = 32, (6, 12, 24, 16), 64, 4
+SIDE, RANGE = 224, 1024.0
+"""Side of the input, px, and its largest value: grey levels lie from -1024 to 1024."""
+
+
+class _Layer(nn.Sequential):
+    """Norm, ReLU, 1 x 1, norm, ReLU, 3 x 3; its output is laid beside its input."""
+
+    def __init__(self, channels: int):
+        wide = BOTTLENECK * GROWTH
+        super().__init__(
+            OrderedDict(
+                norm1=nn.BatchNorm2d(channels),
+                relu1=nn.ReLU(),
+                conv1=nn.Conv2d(channels, wide, 1, bias=False),
+                norm2=nn.BatchNorm2d(wide),
+                relu2=nn.ReLU(),
+                conv2=nn.Conv2d(wide, GROWTH, 3, padding=1, bias=False),
+            )
+        )
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.cat([x, super().forward(x)], dim=1)
+
+
+class DenseNet121(nn.Module):
+    """Turns grey pictures (B, 1, 224, 224) in -1024..1024 into logits (B, outputs)."""
+
+    def __init__(self, outputs: int):
+        super().__init__()
+        parts = OrderedDict(
+            conv0=nn.Conv2d(1, STEM, 7, stride=2, padding=3, bias=False),
+            norm0=nn.BatchNorm2d(STEM),
+            relu0=nn.ReLU(),
+            pool0=nn.MaxPool2d(3, stride=2, padding=1),
+        )
+        channels = STEM
+        for number, layers in enumerate(BLOCKS, 1):
+            named = OrderedDict(
+                (f"denselayer{layer + 1}", _Layer(channels + layer * GROWTH)) for layer in range(layers)
+            )
+            parts[f"denseblock{number}"] = nn.Sequential(named)
+            channels += layers * GROWTH
+            if number < len(BLOCKS):
+                parts[f"transition{number}"] = _transition(channels)
+                channels //= 2
+        parts["norm5"] = nn.BatchNorm2d(channels)
+        self.features = nn.Sequential(parts)
+        self.classifier = nn.Linear(channels, outputs)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the logits."""
+        return self.classifier(torch.relu(self.features(x)).mean(dim=(2, 3)))
+
+
+def _transition(channels: int) -> nn.Sequential:
+    half = channels // 2
+    return nn.Sequential(
+        OrderedDict(
+            norm=nn.BatchNorm2d(channels),
+            relu=nn.ReLU(),
+            conv=nn.Conv2d(channels, half, 1, bias=False),
+            pool=nn.AvgPool2d(2, stride=2),
+        )
+    )
+
+
+def normalised(scores: torch.Tensor, points: torch.Tensor) -> torch.Tensor:
+    """Return scores (…, outputs) in 0..1 mapped so that each output's operating point (outputs,) becomes .5.
+
+    Below and above it the map is linear, and keeps 0 and 1.
+    """
+    return torch.where(scores < points, scores / (2 * points), 1 - (1 - scores) / (2 * (1 - points)))

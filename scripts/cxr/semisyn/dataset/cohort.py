@@ -1,0 +1,101 @@
+"""The dataset as a cohort: edited films and their healthy sources, with reports and known lesion masks.
+
+The whole pipeline of ILS runs on it (``cohort.manifest``), and ``agreement`` scores organs, maps, boxes and masks
+against ``truth.json``.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import polars as pl
+
+from cxr.base.atomic import whole
+from cxr.base.columns import Column, schema
+from cxr.base.jobs import progress
+from cxr.base.tables import read_table, write_table
+from cxr.instructions.coco import Writer, categories
+from cxr.semisyn.dataset.columns import SYNTHETIC
+from cxr.semisyn.dataset.export import ABOVE, ExportOptions, coco_image, taken
+from cxr.semisyn.dataset.ids import Names
+from cxr.semisyn.dataset.pictures import Shards, png
+
+CONTROL = "The lungs are clear. No acute cardiopulmonary abnormality."
+"""Report of a healthy source."""
+MANIFEST = {
+    "subject_id": Column(pl.String, "Patient."),
+    "study_id": Column(pl.String, "One study for each image."),
+    "image_id": Column(pl.String, "Job, or the healthy image."),
+    "image_path": Column(pl.String, "Image file, relative to the manifest."),
+    "findings": Column(pl.String, "The job's prompt, or the sentence of a healthy film."),
+    "view": Column(pl.String, "View, by its code."),
+    "split": Column(pl.String, "Split of the patient."),
+    "finding": Column(pl.String, "Finding that was put in; empty for a healthy film."),
+    "source": Column(pl.String, "Healthy image that it is, or was made from."),
+    "says": Column(pl.String, "`synthetic finding`, or `healthy source`."),
+}
+
+
+def run(
+    *,
+    images: str,
+    boxes: str,
+    healthy: str,
+    edited: Sequence[str],
+    frames: Sequence[str],
+    cohort: Sequence[str],
+    folder: str | Path,
+    options: ExportOptions,
+) -> None:
+    """Write ``manifest.csv``, ``images/*.png`` (frames) and ``truth.json`` (COCO) into ``folder``.
+
+    Healthy sources are controls: the truth lists them without a region.
+    """
+    source = taken(read_table(images), read_table(boxes), edited, [], [], options)
+    pool = read_table(healthy).filter(pl.col("image_id").is_in(source.images["image_id"].implode())).sort("image_id")
+    views = dict(pool.select("image_id", "view").iter_rows())
+    with whole(folder) as made, Writer(made / "truth.json", {"description": SYNTHETIC}, _kinds(options)) as truth:
+        (made / "images").mkdir()
+        rows = [_row(facts, views[facts["image_id"]]) for facts in source.images.iter_rows(named=True)]
+        for picture in progress(source, len(source.images), "cohort"):
+            coco_image(truth, picture, Names(), options)
+            (made / "images" / f"{picture.facts['job_id']}.png").write_bytes(picture.png())
+        with Shards(frames) as shards:
+            for facts in pool.iter_rows(named=True):
+                grey = shards.of(facts["image_id"]).get("image", facts["image_id"])
+                name = f"{facts['image_id']}.png"
+                (made / "images" / name).write_bytes(png(grey, "healthy source"))
+                truth.image(file_name=name, height=grey.shape[0], width=grey.shape[1], split=facts["split"])
+                rows.append(_control(facts))
+        table = pl.DataFrame(rows, schema=schema(MANIFEST)).sort("image_id")
+        write_table(made / "manifest.csv", table, MANIFEST)
+
+
+def _kinds(options: ExportOptions) -> list[dict]:
+    return categories(options.findings, ABOVE)
+
+
+def _row(facts: dict, view: str) -> dict:
+    return {
+        "subject_id": facts["subject_id"],
+        "study_id": f"study-{facts['job_id']}",
+        "image_id": facts["job_id"],
+        "image_path": f"images/{facts['job_id']}.png",
+        "findings": sentence(facts["prompt"]),
+        "view": view,
+        "split": facts["split"],
+        "finding": facts["finding"],
+        "source": facts["image_id"],
+        "says": SYNTHETIC,
+    }
+
+
+def _control(facts: dict) -> dict:
+    told = {name: facts[name] for name in ("subject_id", "image_id", "view", "split")}
+    told |= {"study_id": f"study-{facts['image_id']}", "image_path": f"images/{facts['image_id']}.png"}
+    return told | {"findings": CONTROL, "finding": "", "source": facts["image_id"], "says": "healthy source"}
+
+
+def sentence(prompt: str) -> str:
+    """Return a prompt as the sentence of a report."""
+    text = prompt.strip()
+    return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")

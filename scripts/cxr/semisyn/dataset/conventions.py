@@ -1,0 +1,50 @@
+"""Conventions of reader sets: how high they draw a box of a given width."""
+
+from collections.abc import Mapping
+from functools import cache
+
+import numpy as np
+import yaml
+
+from cxr.base.hdf5 import FRAME_SIZE
+from cxr.base.paths import RESOURCES
+from cxr.geometry.affine import points_to_frame
+
+RESOURCE_FILES = ("semisyn/conventions.yaml",)
+SOURCE = "source"
+
+
+@cache
+def conventions() -> dict[str, dict[str, dict[str, float]]]:
+    """Return {target: {finding: height_over_width, anchor, at}}; the source's convention changes nothing."""
+    told = yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
+    return {SOURCE: {}} | told
+
+
+def picture_in_frame(affine: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
+    """Return what an image covers of its frame, float64 (4: x1, y1, x2, y2).
+
+    ``affine``: from frame to original pixels (2, 3); ``shape``: (rows, columns) of the original.
+    """
+    ends = points_to_frame(np.array([[0.0, 0.0], [shape[1], shape[0]]]), affine)
+    return np.clip(ends.ravel(), 0.0, FRAME_SIZE)
+
+
+def rescaled(box: np.ndarray, finding: str, target: str, affine: np.ndarray, picture: np.ndarray) -> np.ndarray:
+    """Return a box (4,) in frame pixels as the readers of ``target`` would draw it; float64 (4,).
+
+    The width stays; the height becomes the readers' mean height over width, in original pixels, times the width.
+    ``anchor`` tells what stays: the centre, the bottom, or a point at ``at`` of the old height, which becomes the
+    centre. The box is clipped to the ``picture``.
+    """
+    how: Mapping = conventions()[target].get(finding, {})
+    x1, y1, x2, y2 = (float(edge) for edge in box)
+    if not how:
+        return np.array([x1, y1, x2, y2])
+    height = (x2 - x1) * how["height_over_width"] * affine[0, 0] / affine[1, 1]
+    if how["anchor"] == "bottom":
+        y1 = y2 - height
+    else:
+        centre = y1 + how["at"] * (y2 - y1)
+        y1, y2 = centre - height / 2, centre + height / 2
+    return np.clip([x1, y1, x2, y2], np.tile(picture[:2], 2), np.tile(picture[2:], 2))

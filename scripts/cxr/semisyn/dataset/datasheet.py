@@ -1,0 +1,123 @@
+"""The datasheet: where the images come from, what is in the dataset, and what must be known before it is used."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import polars as pl
+import yaml
+
+from cxr.base.atomic import atomic
+from cxr.base.paths import RESOURCES
+from cxr.base.tables import read_table
+from cxr.base.vocabulary import FINDINGS
+
+RESOURCE_FILES = ("weights.yaml",)
+WEIGHTS = {"radedit": ("radedit", "sdxl_vae", "biovil_t")}
+"""{engine: artefacts of the catalogue of weights that it reads}."""
+OWN = {
+    "lite": "`lite` paints and reads no weights.",
+    "diffusion": "`diffusion` reads a model of your own: its licence holds for the images too.",
+}
+WARNING = """\
+**The findings are synthetic.** They are not findings of the patients whose X-rays were used, and no image may be
+read as evidence of a patient's disease. Every picture says so in a text chunk, and every row in the column `says`.
+
+**Edited images are derived data.** What a data-use agreement says of the source images (MIMIC-CXR: not to be passed
+on without access) holds for them. `semisyn.dataset.withhold` leaves out pixels and ids as `release.withhold` names
+them.
+
+**Circularity.** The lite detector, and the net of the anomaly maps, learnt from lesions that the same painter drew.
+Their scores on images of the engine `lite` say nothing about realism.
+"""
+
+
+@dataclass(frozen=True)
+class SheetOptions:
+    """Settings that the datasheet tells. source: of the cohort; per_finding: images asked for of each finding."""
+
+    source: str
+    per_finding: int
+    findings: list[str]
+
+
+class Exported(Protocol):
+    """What an export's head tells (:class:`cxr.semisyn.dataset.export.ExportOptions`)."""
+
+    kind: str
+    target: str
+    pixels: str
+    total: int
+    findings: list[str]
+    withhold: list[str]
+
+
+def about(options: Exported) -> str:
+    """Return the head of an export's README."""
+    kept = f"Left out: {', '.join(options.withhold)}. " if options.withhold else ""
+    return (
+        f"# SemiSynCXR, {options.total:,} images\n\nUp to {options.total // len(options.findings):,} images of each "
+        f"finding. Boxes: {options.kind}, convention {options.target}. Pixels: {options.pixels}. {kept}\n\n"
+    )
+
+
+def run(
+    *, images: str, funnel: str, conservation: str, counts: str, priors: str, sheet: str | Path, options: SheetOptions
+) -> None:
+    """Write the datasheet from the dataset's tables, the pool's funnel and the priors."""
+    made = read_table(images)
+    parts = [
+        "# Datasheet: semi-synthetic X-rays with boxes\n",
+        WARNING,
+        f"## Sources\n\nCohort: `{options.source}`. {sources(made)}\n\n{markdown(read_table(funnel))}",
+        f"## Jobs\n\n{markdown(read_table(conservation))}",
+        f"## Images by finding, side and zone\n\n{markdown(read_table(counts))}",
+        f"## Priors\n\n{priors_told(yaml.safe_load(Path(priors).read_text(encoding='utf-8')), options.findings)}\n",
+        f"## Engines and licences\n\n{licences(sorted(set(made['engine'])))}",
+    ]
+    with atomic(sheet) as temporary:
+        temporary.write_text("\n".join(parts), encoding="utf-8", newline="\n")
+
+
+def sources(images: pl.DataFrame) -> str:
+    """Return how many healthy images, studies and patients were used, and how often one was at most."""
+    if images.is_empty():
+        return "No image was made."
+    films, patients = images["image_id"].n_unique(), images["subject_id"].n_unique()
+    most = images.group_by("image_id").len()["len"].max()
+    return (
+        f"{len(images)} edited images of {films} healthy ones of {patients} patients; one image was used up to {most} "
+        "times."
+    )
+
+
+def markdown(table: pl.DataFrame) -> str:
+    """Return a table as Markdown; null cells are empty."""
+    rows = ["| " + " | ".join(table.columns) + " |", "|" + "---|" * table.width]
+    rows += ["| " + " | ".join("" if cell is None else str(cell) for cell in row) + " |" for row in table.iter_rows()]
+    return "\n".join(rows) + "\n"
+
+
+def priors_told(priors: Mapping, findings: Sequence[str]) -> str:
+    """Return where the prior of each finding comes from; ``priors``: what the stage of the priors wrote."""
+    held = priors.get("findings", priors)
+    rows = []
+    for finding in findings:
+        told = held.get(finding) if isinstance(held, Mapping) else None
+        origin = told.get("origin", "") if isinstance(told, Mapping) else ""
+        rows.append(f"* {FINDINGS.get(finding, finding)}: {origin or 'as in results/semisyn/priors/priors.yaml'}")
+    return "\n".join(rows)
+
+
+def licences(engines: Sequence[str]) -> str:
+    """Return the licences of the weights behind the engines."""
+    entries = yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
+    lines = []
+    for engine in engines:
+        lines += [f"* {OWN[engine]}"] if engine in OWN else []
+        lines += [
+            f"* `{engine}` reads {entries[name]['source']}: {entries[name]['licence']}."
+            for name in WEIGHTS.get(engine, ())
+        ]
+    return "\n".join(lines) + "\n"

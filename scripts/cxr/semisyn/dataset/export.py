@@ -1,0 +1,239 @@
+"""The dataset as YOLO, COCO and Hugging Face read it: one folder for each convention and size."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import yaml
+
+from cxr.base.atomic import whole
+from cxr.base.jobs import progress
+from cxr.base.tables import read_table
+from cxr.base.vocabulary import FINDINGS
+from cxr.geometry.rle import encode
+from cxr.instructions.coco import Writer, categories
+from cxr.semisyn.dataset.columns import SYNTHETIC
+from cxr.semisyn.dataset.datasheet import about
+from cxr.semisyn.dataset.ids import Names
+from cxr.semisyn.dataset.pictures import Box, Picture, Source
+
+ABOVE = "chest X-ray finding"
+SUBSETS = ("train", "val", "test")
+DIGITS = 8
+"""Digits of YOLO's fractions: at six, a box of a frame would move by up to 5e-4 px."""
+
+
+@dataclass(frozen=True)
+class ExportOptions:
+    """Settings of the exports.
+
+    kind: boxes ``conditioning`` or ``visible``; target: their convention; pixels: ``frame`` or ``original``; withhold:
+    what is left out (``pixels``, ``ids``); salt: file of the key of the ids; frames: how originals are decoded; total:
+    images of all findings together; format: ``yolo``, ``coco`` or ``hf``.
+    """
+
+    findings: list[str]
+    kind: str
+    target: str
+    pixels: str
+    withhold: list[str]
+    salt: str
+    total: int
+    format: str
+    frames: dict = field(default_factory=dict)
+
+
+def run(
+    *,
+    images: str,
+    boxes: str,
+    edited: Sequence[str],
+    frames: Sequence[str],
+    cohort: Sequence[str],
+    sheet: str,
+    folder: str | Path,
+    options: ExportOptions,
+) -> None:
+    """Write one format of one size into ``folder``, whole or not at all.
+
+    ``images``, ``boxes``: the dataset's tables; ``edited``, ``frames``, ``cohort``: shards; ``sheet``: the datasheet,
+    which becomes the folder's README.md.
+    """
+    source = taken(read_table(images), read_table(boxes), edited, frames, cohort, options)
+    write = {"yolo": write_yolo, "coco": write_coco, "hf": write_hf}[options.format]
+    told = Path(sheet).read_text(encoding="utf-8")
+    with whole(folder) as made:
+        write(made, source, Names(options.salt), options)
+        readme = made / "README.md"
+        card = readme.read_text(encoding="utf-8") if readme.is_file() else ""
+        readme.write_text(card + about(options) + told, encoding="utf-8")
+
+
+def taken(
+    images: pl.DataFrame, boxes: pl.DataFrame, edited: Sequence[str], frames: Sequence[str], cohort: Sequence[str],
+    options: ExportOptions,
+) -> Source:  # fmt: skip
+    """Return the pictures of a size: the first edited ones of each finding, with the boxes of a kind and convention."""
+    chosen = images.filter(pl.col("rank") < options.total // len(options.findings))
+    kept = boxes.filter((pl.col("kind") == options.kind) & (pl.col("target") == options.target))
+    files = ([paths] if isinstance(paths, str) else list(paths) for paths in (edited, frames, cohort))
+    return Source(chosen, kept, *files, options.pixels, options.frames)
+
+
+def write_yolo(folder: Path, source: Source, names: Names, options: ExportOptions) -> None:
+    """Write ``images/{subset}/*.png``, ``labels/{subset}/*.txt`` (class cx cy w h, fractions) and ``data.yaml``."""
+    for kind in ("images", "labels"):
+        for subset in SUBSETS[:2]:
+            (folder / kind / subset).mkdir(parents=True, exist_ok=True)
+    used = set(SUBSETS[:2])
+    for picture in _told(source, "yolo"):
+        facts = picture.facts
+        used.add(facts["subset"])
+        label = folder / "labels" / facts["subset"] / f"{facts['job_id']}.txt"
+        label.parent.mkdir(exist_ok=True)
+        lines = (
+            yolo_line(box, options.findings.index(facts["finding"]), picture.grey.shape) for box, _ in picture.boxes
+        )
+        label.write_text("".join(lines), encoding="utf-8")
+        if "pixels" not in options.withhold:
+            _save(folder / "images" / facts["subset"] / f"{facts['job_id']}.png", picture)
+    told = {subset: f"images/{subset}" for subset in SUBSETS if subset in used}
+    told |= {"names": dict(enumerate(options.findings))}
+    (folder / "data.yaml").write_text(f"# {SYNTHETIC}\n" + yaml.safe_dump(told, sort_keys=False), encoding="utf-8")
+
+
+def yolo_line(box: Box, number: int, shape: tuple[int, int]) -> str:
+    """Return a line of YOLO: class, centre, width and height as fractions of a picture of ``shape``, clipped to it."""
+    x1, y1, x2, y2 = np.clip(np.array(box) / np.tile(shape[::-1], 2), 0, 1)
+    cells = ((x1 + x2) / 2, (y1 + y2) / 2, x2 - x1, y2 - y1)
+    return " ".join([str(number), *(f"{cell:.{DIGITS}f}" for cell in cells)]) + "\n"
+
+
+def write_coco(folder: Path, source: Source, names: Names, options: ExportOptions) -> None:
+    """Write ``instances_{subset}.json`` and, beside them, ``images/{subset}/*.png``."""
+    kinds = categories(options.findings, ABOVE)
+    subsets = [subset for subset in SUBSETS if subset in set(source.images["subset"])]
+    writers = {
+        subset: Writer(folder / f"instances_{subset}.json", {"description": SYNTHETIC}, kinds) for subset in subsets
+    }
+    for writer in writers.values():
+        writer.__enter__()
+    for picture in _told(source, "coco"):
+        coco_image(writers[picture.facts["subset"]], picture, names, options)
+        if "pixels" not in options.withhold:
+            _save(folder / "images" / picture.facts["subset"] / f"{picture.facts['job_id']}.png", picture)
+    for writer in writers.values():
+        writer.__exit__(None, None, None)
+
+
+def coco_image(writer: Writer, picture: Picture, names: Names, options: ExportOptions) -> None:
+    """Add an image with an annotation for each box; its mask is the part of the lesion nearest to that box."""
+    facts = picture.facts
+    rows, columns = picture.grey.shape
+    told = {"job_id": facts["job_id"], "config": facts["config"], "engine": facts["engine"], "prompt": facts["prompt"]}
+    told |= {"kind": options.kind, "target": options.target, "says": SYNTHETIC, "split": facts["split"]}
+    number = writer.image(
+        file_name=f"{facts['job_id']}.png",
+        height=rows,
+        width=columns,
+        split=facts["subset"],
+        semisyn=told | {"source": names.told(facts)},
+    )
+    parts = shared_out(picture.lesion, [box for box, _ in picture.boxes])
+    for (box, row), mask in zip(picture.boxes, parts, strict=True):
+        x1, y1, x2, y2 = box
+        drawn = {"bbox": [x1, y1, x2 - x1, y2 - y1], "area": (x2 - x1) * (y2 - y1), "iscrowd": 0}
+        if mask.any():
+            drawn |= {"segmentation": encode(mask), "area": int(mask.sum())}
+        side = {"side": row["side"], "zone": row["zone"], "says": SYNTHETIC}
+        writer.annotate(number, facts["finding"], drawn, label_text=facts["prompt"], semisyn=side)
+
+
+def shared_out(lesion: np.ndarray, boxes: Sequence[Box]) -> list[np.ndarray]:
+    """Return a mask for each box: the pixels of the lesion, bool (rows, columns), nearest to the box's centre in x."""
+    if len(boxes) < 2:
+        return [lesion] * len(boxes)
+    centres = np.array([(x1 + x2) / 2 for x1, _, x2, _ in boxes])
+    nearest = np.abs(np.arange(lesion.shape[1])[:, None] + 0.5 - centres).argmin(axis=1)
+    return [lesion & (nearest == place)[None] for place in range(len(boxes))]
+
+
+PARQUET = {
+    "job_id": pl.String,
+    "image": pl.Struct({"bytes": pl.Binary, "path": pl.String}),
+    "objects": pl.Struct({"bbox": pl.List(pl.List(pl.Float64)), "category": pl.List(pl.Int64)}),
+    **dict.fromkeys(("finding", "prompt", "config", "engine", "source", "study", "patient", "says"), pl.String),
+}
+"""Columns of the Parquet files."""
+PER_FILE = 1000
+"""Rows that are held in memory at once."""
+
+
+def write_hf(folder: Path, source: Source, names: Names, options: ExportOptions) -> None:
+    """Write ``data/{subset}-*.parquet`` with image and objects (bbox: x1, y1, x2, y2, px), and the card's head."""
+    columns = {name: kind for name, kind in PARQUET.items() if not (name == "image" and "pixels" in options.withhold)}
+    waiting: dict[str, list[dict]] = {}
+    files: dict[str, int] = {}
+
+    def flush(subset: str) -> None:
+        if rows := waiting.pop(subset, []):
+            path = folder / "data" / f"{subset}-{files.get(subset, 0):05d}.parquet"
+            path.parent.mkdir(exist_ok=True)
+            pl.DataFrame(rows, schema=columns).write_parquet(path, compression="zstd", statistics=False)
+            files[subset] = files.get(subset, 0) + 1
+
+    for picture in _told(source, "hf"):
+        row = hf_row(picture, names, options)
+        waiting.setdefault(picture.facts["subset"], []).append({name: row[name] for name in columns})
+        if len(waiting[picture.facts["subset"]]) == PER_FILE:
+            flush(picture.facts["subset"])
+    for subset in list(waiting):
+        flush(subset)
+    head = {"configs": [{"config_name": "default", "data_files": [
+        {"split": {"val": "validation"}.get(subset, subset), "path": f"data/{subset}-*.parquet"} for subset in files
+    ]}], "dataset_info": {"features": features(columns, options.findings)}}  # fmt: skip
+    text = yaml.safe_dump(head, sort_keys=False)
+    (folder / "README.md").write_text(f"---\n{text}---\n\n", encoding="utf-8")
+
+
+def hf_row(picture: Picture, names: Names, options: ExportOptions) -> dict:
+    """Return a row of :data:`PARQUET`."""
+    facts, told = picture.facts, names.told(picture.facts)
+    number = options.findings.index(facts["finding"])
+    return {
+        **{name: facts[name] for name in ("job_id", "finding", "prompt", "config", "engine", "says")},
+        "image": None if "pixels" in options.withhold else {"bytes": picture.png(), "path": None},
+        "objects": {
+            "bbox": [list(box) for box, _ in picture.boxes],
+            "category": [number] * len(picture.boxes),
+        },
+        "source": told["image_id"],
+        "study": told["study_id"],
+        "patient": told["subject_id"],
+    }
+
+
+def features(columns: dict, findings: Sequence[str]) -> list[dict]:
+    """Return the columns as a dataset's card names them."""
+    names = {str(number): FINDINGS.get(name, name) for number, name in enumerate(findings)}
+    special = {
+        "image": {"dtype": "image"},
+        "objects": {
+            "struct": [
+                {"name": "bbox", "list": {"list": "float64", "length": 4}},
+                {"name": "category", "list": {"class_label": {"names": names}}},
+            ]
+        },
+    }
+    return [{"name": name} | special.get(name, {"dtype": "string"}) for name in columns]
+
+
+def _told(source: Source, what: str):
+    return progress(source, len(source.images), what)
+
+
+def _save(path: Path, picture: Picture) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(picture.png())

@@ -1,0 +1,236 @@
+"""The dataset's tables: what became of every job, and the images and boxes of those that are exported."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from cxr.base.columns import schema
+from cxr.base.errors import StoreError
+from cxr.base.hdf5 import Shard
+from cxr.base.jobs import log
+from cxr.base.seeds import stable_hash
+from cxr.base.tables import read_table, write_table
+from cxr.semisyn.dataset.columns import BOXES, CONSERVATION, CORNERS, COUNTS, IMAGES, JOBS, SYNTHETIC
+from cxr.semisyn.dataset.conventions import conventions, picture_in_frame, rescaled
+
+SPARE, STAGE = "spare", "semisyn_dataset"
+SUBSETS = {"train": "train", "validate": "val", "test": "test"}
+
+
+@dataclass(frozen=True)
+class DatasetOptions:
+    """Settings of the tables. per_finding: images of each finding; validation: fraction of the patients of train that
+    are exported as val, where the split validate has no image.
+    """
+
+    per_finding: int
+    findings: list[str]
+    validation: float
+    seed: int
+
+
+def run(
+    *,
+    plan: str,
+    placed: Sequence[str],
+    not_placed: str,
+    edited: Sequence[str],
+    edited_boxes: Sequence[str],
+    not_edited: Sequence[str],
+    healthy: str,
+    images: str | Path,
+    boxes: str | Path,
+    jobs: str | Path,
+    conservation: str | Path,
+    counts: str | Path,
+    options: DatasetOptions,
+) -> None:
+    """Write the tables :data:`IMAGES`, :data:`BOXES`, :data:`JOBS`, :data:`CONSERVATION` and :data:`COUNTS`.
+
+    ``plan``: the jobs; ``placed``, ``not_placed``: boxes and ledger of placement; ``edited``, ``edited_boxes``,
+    ``not_edited``: the chosen configurations' shards of all engines, their boxes and ledgers; ``healthy``: the pool.
+    Raises StoreError where a job is lost or counted twice.
+    """
+    planned = read_table(plan)
+    shapes = _shapes(_several(edited))
+    where = _places(planned, _several(placed), [not_placed], shapes, _several(not_edited))
+    rows = outcomes(planned, where, options)
+    table = conserved(rows, options)
+    write_table(jobs, rows.select(*JOBS), JOBS)
+    write_table(conservation, table, CONSERVATION)
+    _tell(table)
+    drawn = pl.concat([read_table(path) for path in _several(edited_boxes)])
+    made = _images(rows, planned, read_table(healthy), drawn, shapes, options)
+    write_table(images, made, IMAGES)
+    zones = pl.concat([read_table(path) for path in _several(placed)])
+    table = _boxes(made, drawn, zones)
+    write_table(boxes, table, BOXES)
+    write_table(counts, counted(table), COUNTS)
+
+
+def _several(paths: str | Sequence[str]) -> list[str]:
+    return [paths] if isinstance(paths, str) else list(paths)
+
+
+def _shapes(paths: Iterable[str]) -> dict[str, tuple]:
+    """Return {job_id: engine, (rows, columns), to_original} of the edited images; the folder is the engine's."""
+    found: dict[str, tuple] = {}
+    for path in paths:
+        engine = Path(path).parent.parent.name
+        with Shard(path) as shard:
+            for name in shard.ids:
+                if name in found:
+                    raise StoreError(
+                        f"{path}: job {name} was edited by {found[name][0]} too: run semisyn_editing again"
+                    )
+                shape = tuple(map(int, shard.get("original_shape", name)))
+                found[name] = engine, shape, shard.get("to_original", name)
+    return found
+
+
+def _places(
+    planned: pl.DataFrame, placed: list[str], not_placed: list[str], edited: dict, not_edited: list[str]
+) -> pl.DataFrame:
+    """Return job_id, placed, edited, stage, reason of all jobs.
+
+    Raises StoreError unless each planned job was placed or excluded, and each placed one edited or excluded, once.
+    """
+    boxed = {job for path in placed for job in read_table(path)["job_id"]}
+    stopped = {}
+    for paths, into in ((not_placed, set(planned["job_id"])), (not_edited, boxed)):
+        gone = pl.concat([read_table(path) for path in paths])
+        done = boxed if into is not boxed else edited.keys()
+        named = gone["image_id"].to_list()
+        if sorted([*done, *named]) != sorted(into):
+            lost, strange = len(into - {*done, *named}), len({*done, *named} - into)
+            raise StoreError(
+                f"{gone['stage'][0] if len(gone) else 'placement or editing'} does not balance: {lost} jobs lost, "
+                f"{strange} that nobody asked for; its files belong to different runs: run it again"
+            )
+        stopped |= {row["image_id"]: (row["stage"], row["reason"]) for row in gone.iter_rows(named=True)}
+    rows = [
+        (job, finding, index, job in boxed, job in edited, *stopped.get(job, ("", "")))
+        for job, finding, index in planned.select("job_id", "finding", "index").iter_rows()
+    ]
+    kinds = (pl.String, pl.String, pl.Int64, pl.Boolean, pl.Boolean, pl.String, pl.String)
+    names = ("job_id", "finding", "index", "placed", "edited", "stage", "reason")
+    return pl.DataFrame(rows, schema=dict(zip(names, kinds, strict=True)), orient="row")
+
+
+def outcomes(planned: pl.DataFrame, where: pl.DataFrame, options: DatasetOptions) -> pl.DataFrame:
+    """Return :data:`JOBS` and the ``rank`` of each edited job among those of its finding, in the plan's order."""
+    rank = pl.when("edited").then(pl.col("edited").cast(pl.Int64).cum_sum().over("finding", order_by="index") - 1)
+    rows = where.with_columns(rank=rank, planned=pl.lit(True))
+    rows = rows.with_columns(exported=(pl.col("rank") < options.per_finding).fill_null(False))
+    spare = pl.col("edited") & ~pl.col("exported")
+    return rows.with_columns(
+        stage=pl.when(spare).then(pl.lit(STAGE)).otherwise("stage"),
+        reason=pl.when(spare).then(pl.lit(SPARE)).otherwise("reason"),
+    ).sort("job_id")
+
+
+def conserved(rows: pl.DataFrame, options: DatasetOptions) -> pl.DataFrame:
+    """Return :data:`CONSERVATION` of the jobs (:func:`outcomes`). Raises StoreError where it does not balance."""
+    found = []
+    for finding in options.findings:
+        jobs = rows.filter(pl.col("finding") == finding)
+        number = {name: int(jobs[name].sum()) for name in ("placed", "edited", "exported")}
+        row = {"finding": finding, "asked": options.per_finding, "planned": len(jobs)} | number
+        row["not_placed"] = int((~jobs["placed"] & (jobs["reason"] != "")).sum())
+        row["not_edited"] = int((jobs["placed"] & ~jobs["edited"] & (jobs["reason"] != "")).sum())
+        row["spare"] = int((jobs["reason"] == SPARE).sum())
+        found.append(row)
+    table = pl.DataFrame(found)
+    total = table.drop("finding").sum().with_columns(finding=pl.lit("all"))
+    table = pl.concat([table, total.select(table.columns)])
+    ends = pl.sum_horizontal("not_placed", "not_edited", "spare", "exported")
+    fine = (pl.col("planned") == ends) & (pl.col("placed") == pl.col("planned") - pl.col("not_placed"))
+    table = table.with_columns(balanced=pl.when(fine).then(pl.lit("yes")).otherwise(pl.lit("no")))
+    if (table["balanced"] == "no").any():
+        raise StoreError("the jobs of semisyn do not balance: their files belong to different runs: run editing again")
+    return table.select(*CONSERVATION).cast(schema(CONSERVATION))
+
+
+def _tell(table: pl.DataFrame) -> None:
+    for line in short(table.to_dicts()):
+        log.warning("%s", line)
+
+
+def short(rows: Sequence[dict]) -> list[str]:
+    """Return a sentence for each finding that has fewer images than were asked for; rows of the conservation."""
+    return [
+        f"semisyn: {row['finding']} has {row['exported']} of {row['asked']} images: {row['planned']} jobs were planned"
+        f", {row['not_placed']} found no room, {row['not_edited']} were refused after the edit"
+        for row in rows
+        if row["finding"] != "all" and int(row["exported"]) < int(row["asked"])
+    ]
+
+
+def _images(
+    rows: pl.DataFrame, planned: pl.DataFrame, healthy: pl.DataFrame, drawn: pl.DataFrame, shapes: dict, options
+) -> pl.DataFrame:
+    who = healthy.select("image_id", "study_id", "subject_id", "split")
+    configs = drawn.select("job_id", "config").unique("job_id", keep="first", maintain_order=True)
+    kept = rows.filter("exported").select("job_id", "rank")
+    kept = kept.join(planned, on="job_id", how="inner").join(who, on="image_id", how="inner")
+    kept = kept.join(configs, on="job_id", how="left").sort("job_id")
+    if len(kept) < int(rows["exported"].sum()):
+        raise StoreError("an exported job uses an image that is not in the healthy pool: run semisyn_placement again")
+    cells = [shapes[job] for job in kept["job_id"]]
+    return kept.with_columns(
+        subset=pl.Series(subsets(kept, options), dtype=pl.String),
+        engine=pl.Series([engine for engine, _, _ in cells], dtype=pl.String),
+        rows=pl.Series([shape[0] for _, shape, _ in cells], dtype=pl.Int64),
+        columns=pl.Series([shape[1] for _, shape, _ in cells], dtype=pl.Int64),
+        to_original=pl.Series([affine.ravel().tolist() for *_, affine in cells], dtype=pl.List(pl.Float64)),
+        says=pl.lit(SYNTHETIC),
+    ).select(*IMAGES)
+
+
+def subsets(images: pl.DataFrame, options: DatasetOptions) -> list[str]:
+    """Return the folder of each image: that of its split; some patients of train where validate has none.
+
+    ``images``: columns subject_id and split. A patient's images share a folder.
+    """
+    without = "validate" not in set(images["split"])
+    patients = sorted(set(images.filter(pl.col("split") == "train")["subject_id"]))
+    order = sorted(patients, key=lambda one: (stable_hash(options.seed, "validation", one), one))
+    taken = set(order[: round(options.validation * len(order))] if without else ())
+    return [
+        SUBSETS["validate"] if split == "train" and subject in taken else SUBSETS[split]
+        for subject, split in images.select("subject_id", "split").iter_rows()
+    ]
+
+
+def _boxes(images: pl.DataFrame, drawn: pl.DataFrame, placed: pl.DataFrame) -> pl.DataFrame:
+    """Return :data:`BOXES`: each box of the exported jobs, in every convention."""
+    zones = dict(zip(placed.select("job_id", "side").iter_rows(), placed["zone"], strict=True))
+    facts = {row["job_id"]: row for row in images.iter_rows(named=True)}
+    kept = drawn.filter(pl.col("job_id").is_in(images["job_id"].implode())).sort("job_id", "kind", "number")
+    rows = []
+    for row in kept.iter_rows(named=True):
+        image = facts[row["job_id"]]
+        affine = np.reshape(image["to_original"], (2, 3))
+        picture = picture_in_frame(affine, (image["rows"], image["columns"]))
+        box = np.array([row[name] for name in CORNERS], np.float64)
+        told = row | {"finding": image["finding"], "zone": zones.get((row["job_id"], row["side"]), "")}
+        for target in conventions():
+            corners = rescaled(box, image["finding"], target, affine, picture)
+            rows.append(
+                told | {"target": target, "says": SYNTHETIC} | dict(zip(CORNERS, corners.tolist(), strict=True))
+            )
+    return pl.DataFrame([{name: row[name] for name in BOXES} for row in rows], schema=schema(BOXES))
+
+
+def counted(boxes: pl.DataFrame) -> pl.DataFrame:
+    """Return :data:`COUNTS` of the images of a table of boxes; an image with a box in each lung counts as both."""
+    asked = boxes.filter((pl.col("kind") == "conditioning") & (pl.col("target") == "source"))
+    sides = asked.group_by("job_id", "finding").agg(
+        side=pl.when(pl.col("side").n_unique() > 1).then(pl.lit("both")).otherwise(pl.col("side").first()),
+        zone=pl.col("zone").first(),
+    )
+    table = sides.group_by("finding", "side", "zone").agg(images=pl.len().cast(pl.Int64))
+    return table.sort("finding", "side", "zone").select(*COUNTS)

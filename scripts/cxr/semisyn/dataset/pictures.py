@@ -1,0 +1,134 @@
+"""Pictures of the exports: the edited frames, or the originals with the change added; PNG that say what they are."""
+
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from PIL import Image
+from PIL.PngImagePlugin import PngInfo
+
+from cxr.base.errors import StoreError
+from cxr.base.hdf5 import Shard
+from cxr.base.tables import read_table
+from cxr.geometry.affine import points_to_original, to_original
+from cxr.semisyn.dataset.columns import CORNERS, SYNTHETIC
+
+FRAME, ORIGINAL = "frame", "original"
+Box = tuple[float, float, float, float]
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One edited image of an export. ``facts``: its row of the table of images; ``grey`` uint8 (rows, columns).
+
+    ``lesion`` bool (rows, columns); ``boxes``: [(x1, y1, x2, y2) in the picture's pixels, its row of the table of
+    boxes].
+    """
+
+    facts: dict
+    grey: np.ndarray
+    lesion: np.ndarray
+    boxes: list[tuple[Box, dict]]
+
+    def png(self) -> bytes:
+        """Return the picture as PNG; a text chunk says that its finding is synthetic."""
+        return png(self.grey, f"{SYNTHETIC}: {self.facts['finding']}, job {self.facts['job_id']}")
+
+
+def png(grey: np.ndarray, text: str) -> bytes:
+    """Return a grey picture uint8 (rows, columns) as PNG with the ``text`` as its description."""
+    info, file = PngInfo(), io.BytesIO()
+    info.add_text("Description", text)
+    Image.fromarray(grey).save(file, "png", pnginfo=info, compress_level=6)
+    return file.getvalue()
+
+
+class Shards:
+    """Several shards, each opened once; finds the one that has a row. Use inside ``with``."""
+
+    def __init__(self, paths: Sequence[str]):
+        self._paths = [paths] if isinstance(paths, str) else list(paths)
+
+    def __enter__(self) -> "Shards":
+        with ExitStack() as entered:
+            opened = [entered.enter_context(Shard(path)) for path in self._paths]
+            self._of = {name: shard for shard in opened for name in shard.ids}
+            self._opened = entered.pop_all()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._opened.__exit__(*error)
+
+    def of(self, name: str) -> Shard:
+        """Return the shard with a row. Raises StoreError where none has it."""
+        if name not in self._of:
+            raise StoreError(f"{name} is in none of the shards: run snakemake semisyn again")
+        return self._of[name]
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where the pictures of an export come from.
+
+    images, boxes: the dataset's tables; edited, frames, cohort: shards, by the names of their files; kind, target:
+    which boxes; pixels: ``frame`` or ``original``; decoding: how the originals are decoded.
+    """
+
+    images: pl.DataFrame
+    boxes: pl.DataFrame
+    edited: Sequence[str]
+    frames: Sequence[str]
+    cohort: Sequence[str]
+    pixels: str
+    decoding: dict
+
+    def __iter__(self) -> Iterator[Picture]:
+        """Yield the pictures by job, in whatever shards they lie."""
+        boxes = {job: part.to_dicts() for (job,), part in self.boxes.partition_by("job_id", as_dict=True).items()}
+        paths = _paths(self.cohort) if self.pixels == ORIGINAL else {}
+        with Shards(self.edited) as edited, Shards(self.frames if self.pixels == ORIGINAL else ()) as frames:
+            for facts in self.images.sort("job_id").iter_rows(named=True):
+                drawn = boxes.get(facts["job_id"], [])
+                source = frames.of(facts["image_id"]) if self.pixels == ORIGINAL else None
+                yield self._picture(facts, edited.of(facts["job_id"]), source, paths, drawn)
+
+    def _picture(
+        self, facts: dict, edited: Shard, sources: Shard | None, paths: Mapping[str, str], boxes: list[dict]
+    ) -> Picture:
+        grey, lesion = edited.get("image", facts["job_id"]), edited.get("lesion", facts["job_id"])
+        affine = np.reshape(facts["to_original"], (2, 3))
+        corners = np.array([[row[name] for name in CORNERS] for row in boxes], np.float64).reshape(-1, 4)
+        if sources is not None:
+            shape = (facts["rows"], facts["columns"])
+            original = decoded(paths[facts["image_id"]], self.decoding)
+            if original.shape != shape:
+                raise StoreError(f"image {facts['image_id']} has another size than its frame tells: run frames again")
+            grey = changed(original, sources.get("image", facts["image_id"]), grey, affine)
+            lesion = to_original(lesion.astype(np.uint8), affine, shape) > 0
+            corners = points_to_original(corners.reshape(-1, 2), affine).reshape(-1, 4)
+        return Picture(
+            facts, grey, lesion, [(tuple(box), row) for box, row in zip(corners.tolist(), boxes, strict=True)]
+        )
+
+
+def changed(original: np.ndarray, frame: np.ndarray, edited: np.ndarray, affine: np.ndarray) -> np.ndarray:
+    """Return the original picture uint8 (rows, columns) with what the edit changed in its frame, resampled, added."""
+    change = edited.astype(np.float32) - frame.astype(np.float32)
+    large = to_original(change, affine, original.shape, nearest=False)
+    return np.clip(np.rint(original + large), 0, 255).astype(np.uint8)
+
+
+def decoded(path: str, how: Mapping) -> np.ndarray:
+    """Return an image file as the frames stage saw it, uint8 (rows, columns)."""
+    from cxr.imaging.frames.decode import decode
+    from cxr.imaging.frames.window import to_grey
+
+    return to_grey(decode(path, how["max_pixels"]), how["window"], how["percentiles"])
+
+
+def _paths(cohort: Sequence[str]) -> dict[str, str]:
+    tables = [read_table(path).select("image_id", "path") for path in cohort]
+    return {image: path for table in tables for image, path in table.iter_rows()}

@@ -1,0 +1,72 @@
+"""A sheet of the dataset: for each finding the source, the edited film with its boxes, and what the edit changed."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import cv2
+import numpy as np
+
+from cxr.base.atomic import atomic
+from cxr.base.tables import read_table
+from cxr.base.vocabulary import FINDINGS
+from cxr.semisyn.dataset.export import ExportOptions, taken
+from cxr.semisyn.dataset.pictures import Box, Shards
+
+MARGIN = 22
+"""Height of a row's line of text, px."""
+AMPLIFIED = 4
+"""Factor of the shown difference."""
+BOX, PAPER, INK = (0, 170, 255), 255, (40, 40, 40)
+"""Colours (blue, green, red)."""
+
+
+@dataclass(frozen=True)
+class SheetOptions(ExportOptions):
+    """Settings of the sheet: those of the exports, and side: of a picture, px; quality: of the JPEG, %."""
+
+    side: int = 320
+    quality: int = 85
+
+
+def run(
+    *, images: str, boxes: str, edited: Sequence[str], frames: Sequence[str], cohort: Sequence[str], sheet: str | Path,
+    options: SheetOptions,
+) -> None:  # fmt: skip
+    """Draw the first image of each finding into ``sheet`` (JPEG)."""
+    table = read_table(images)
+    first = table.filter(table["rank"] == 0)
+    source = taken(first, read_table(boxes), edited, frames, cohort, options)
+    rows = {}
+    with Shards(source.frames) as shards:
+        for picture in source:
+            facts = picture.facts
+            before = shards.of(facts["image_id"]).get("image", facts["image_id"])
+            drawn = [box for box, _ in picture.boxes]
+            title = f"{FINDINGS.get(facts['finding'], facts['finding'])}: {facts['prompt']}"
+            rows[facts["finding"]] = row(before, picture.grey, drawn, title, options.side)
+    made = [rows[finding] for finding in options.findings if finding in rows]
+    page = np.concatenate(made) if made else np.full((MARGIN, 3 * options.side, 3), PAPER, np.uint8)
+    done, data = cv2.imencode(".jpg", page, [cv2.IMWRITE_JPEG_QUALITY, options.quality])
+    if not done:
+        raise ValueError("the sheet cannot be written as JPEG")
+    with atomic(sheet) as temporary:
+        temporary.write_bytes(data.tobytes())
+
+
+def row(before: np.ndarray, after: np.ndarray, boxes: Sequence[Box], title: str, side: int) -> np.ndarray:
+    """Return one row of the sheet, uint8 (side + text, 3 side, 3): source, edited with boxes, difference.
+
+    The difference is grey where nothing changed, brighter where the edit is, :data:`AMPLIFIED` times.
+    """
+    change = 128 + AMPLIFIED * (after.astype(int) - before.astype(int))
+    pictures = (before, after, np.clip(change, 0, 255).astype(np.uint8))
+    shown = [cv2.cvtColor(cv2.resize(one, (side, side), interpolation=cv2.INTER_AREA), cv2.COLOR_GRAY2BGR)
+             for one in pictures]  # fmt: skip
+    scale = side / before.shape[0]
+    for box in boxes:
+        x1, y1, x2, y2 = (round(edge * scale) for edge in box)
+        cv2.rectangle(shown[1], (x1, y1), (x2, y2), BOX, 1)
+    text = np.full((MARGIN, 3 * side, 3), PAPER, np.uint8)
+    cv2.putText(text, title, (6, MARGIN - 7), cv2.FONT_HERSHEY_SIMPLEX, 0.45, INK, 1, cv2.LINE_AA)
+    return np.concatenate([text, np.concatenate(shown, axis=1)])

@@ -1,0 +1,52 @@
+"""The classifier xrv: the DenseNet-121 of torchxrayvision, trained on all of its datasets."""
+
+from collections.abc import Mapping
+
+import cv2
+import numpy as np
+import torch
+import yaml
+
+from cxr.base.engines import Setup
+from cxr.base.paths import RESOURCES
+from cxr.nets.densenet import RANGE, SIDE, DenseNet121, normalised
+from cxr.nets.loading import load_strict
+from cxr.semisyn.healthy.engine import Picture, over
+from cxr.semisyn.healthy.options import HealthyOptions
+
+INPUTS = {"weights": "results/weights/xrv.safetensors"}
+RESOURCE_FILES = ("semisyn/xrv.yaml",)
+
+
+class XrvClassifier:
+    """Scores whose operating points are .5."""
+
+    def __init__(self, net: DenseNet121, outputs: Mapping[str, Mapping], threshold: float):
+        self.net, self.threshold = net.eval(), threshold
+        self.points = torch.tensor([told["point"] for told in outputs.values()])
+        self.places = {told["finding"]: place for place, told in enumerate(outputs.values()) if "finding" in told}
+
+    def scores(self, image_id: str, picture: Picture) -> dict[str, float]:
+        """See :class:`cxr.semisyn.healthy.engine.Classifier`."""
+        with torch.inference_mode():
+            found = normalised(torch.sigmoid(self.net(prepared(picture()))), self.points)[0]
+        return {finding: float(found[place]) for finding, place in self.places.items()}
+
+    def positive(self, scores: Mapping[str, float], ctr: float | None, view: str) -> str:
+        """See :class:`cxr.semisyn.healthy.engine.Classifier`."""
+        return over(scores, dict.fromkeys(self.places, self.threshold))
+
+
+def prepared(frame: np.ndarray) -> torch.Tensor:
+    """Return a frame uint8 (512, 512), which is square already, as the net's input float32 (1, 1, 224, 224)."""
+    small = cv2.resize(frame.astype(np.float32), (SIDE, SIDE), interpolation=cv2.INTER_AREA)
+    return torch.from_numpy((2 * small / 255 - 1) * np.float32(RANGE))[None, None]
+
+
+def load(options: HealthyOptions, setup: Setup) -> XrvClassifier:
+    """Load the net. Raises UserError for weights that are missing or another net's."""
+    outputs = yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))["outputs"]
+    with torch.device("meta"):
+        net = DenseNet121(len(outputs))
+    load_strict(net, setup.files["weights"])
+    return XrvClassifier(net, outputs, options.threshold)

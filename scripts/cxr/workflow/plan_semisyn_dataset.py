@@ -1,0 +1,46 @@
+"""The plan of the dataset of SemiSynCXR: its sizes, and the options of its exports."""
+
+from dataclasses import dataclass
+
+from cxr.workflow.settings import Settings
+
+
+@dataclass(frozen=True)
+class DatasetPlan:
+    """What the dataset's rules take from the settings besides their options.
+
+    sizes: of the exports, in images of all findings together; export: their options.
+    """
+
+    sizes: list[int]
+    export: dict
+
+
+def dataset_plan(settings: Settings, options: dict[str, dict]) -> DatasetPlan:
+    """Return the plan; ``options``: those of the stages."""
+    each = options["semisyn_dataset"]["per_finding"]
+    return DatasetPlan(sizes(settings, each), export_options(settings, options))
+
+
+def sizes(settings: Settings, each: int) -> list[int]:
+    """Return the sizes of the exports; ``each``: images of each finding. The paper has a fifth, half and all."""
+    given, findings = settings.semisyn.dataset.sizes, len(settings.semisyn.findings)
+    parts = sorted({max(1, each // 5), max(1, each // 2), each})
+    return [part * findings for part in parts] if given == "auto" else given
+
+
+def export_options(settings: Settings, options: dict[str, dict]) -> dict:
+    """Return the options of the exports."""
+    chosen, release = settings.semisyn.dataset, settings.release
+    withheld = release.kinds() if chosen.withhold else []
+    return {
+        "findings": settings.semisyn.findings,
+        "kind": chosen.boxes,
+        "target": chosen.target,
+        "pixels": chosen.pixels,
+        "withhold": withheld,
+        "salt": release.salt if "ids" in withheld else "",
+        "frames": {name: options["frames"][name] for name in ("max_pixels", "window", "percentiles")}
+        if chosen.pixels == "original"
+        else {},
+    }
