@@ -235,3 +235,22 @@ def test_a_larger_heart_leaves_chest_wall_and_spine_where_they_were(editor, film
         lower = moved[heart[1] + (heart[3] - heart[1]) // 2 : heart[3]]
         spine = round((right[0] + left[2]) / 2)
         assert lower[:, spine - 3 : spine + 3].mean() < 0.25 * lower[:, right[0] : left[2]].mean()
+
+
+@pytest.mark.parametrize("finding", ["effusion", "atelectasis", "pneumothorax"])
+def test_the_other_findings_leave_the_hearts_ratio_alone(editor, films, finding):
+    net, shifts = MapNet(RESOURCES / "organs/lite.onnx"), []
+    for frame, organs, _, _, done in edited(editor, films, finding):
+        masks = dict(zip(net.labels, net.masks(np.rint(done.image).astype(np.uint8)), strict=True))
+        before, after = (edits.heart_share(one[HEART], *(one[name] for name in LUNGS)) for one in (organs, masks))
+        shifts.append(after - before)
+    assert np.median(np.abs(shifts)) <= 0.02  # the accuracy asked of cardiomegaly itself
+
+
+def test_only_air_darkens_and_only_water_brightens(editor, films):
+    for finding, sign in (("pneumothorax", -1), ("effusion", 1), ("atelectasis", 1)):
+        means = [
+            edits.change(frame, done.image)[done.lesion & organs[f"{side} lung"] & ~organs[HEART]].mean()
+            for frame, organs, _, side, done in edited(editor, films, finding)
+        ]
+        assert np.quantile(sign * np.array(means), 0.1) > 0

@@ -23,6 +23,8 @@ HIGH = 0.35
 """A box that begins in this share of the lung from above holds air that comes down from the apex; others, a pocket."""
 DEEPEST = 0.6
 """Depth of a pocket at most, of its height."""
+CUT = 3
+"""Rows at the top of the film in which a lung that reaches them is cut off."""
 EDGE = 2.5
 """Width over which the film changes from lung to air, px of 512."""
 VISIBLE = 0.15
@@ -53,7 +55,8 @@ def from_wall(film: Film, side: str) -> np.ndarray:
     inner = np.arange(lung.shape[1])[None] < np.maximum.accumulate(edge)[:, None]
     margin = 64
     around = np.pad(inner, margin, mode="edge")
-    around[:margin] = False
+    if not lung[:CUT].any():  # a lung that the film cuts off has no wall there
+        around[:margin] = False
     inside, outside = (cv2.distanceTransform(one.astype(np.uint8), cv2.DIST_L2, 5) for one in (around, ~around))
     far = cv2.GaussianBlur(inside - outside, (0, 0), SMOOTH)[margin:-margin, margin:-margin]
     return far if side == "left" else np.ascontiguousarray(far[:, ::-1])

@@ -137,7 +137,7 @@ class Pneumothorax(Section):
     share: Shares = key((0.85, 1.0), "Depth of the air, of what the box holds.", unit="box widths")
     tail: Shares = key((0.2, 0.6), "Depth of the air below, of the deepest.")
     width: Sizes = key((0.8, 1.3), "Distance at which the pleural line has faded to a third.", unit="pixels")
-    line: Shares = key((0.06, 0.13), "Share of the missing brightness that the line gains.")
+    line: Shares = key((0.07, 0.15), "Share of the missing brightness that the line gains.")
     denser: Shares = key((0.02, 0.06), "Share of the missing brightness that the lung before the line gains.")
     lost: Shares = key((0.85, 1.0), "Share of the vessels that goes beyond the line.")
     grain: Share = key(0.45, "Share of the film's finest detail that stays beyond the line.")
