@@ -240,7 +240,7 @@ def test_a_larger_heart_leaves_chest_wall_and_spine_where_they_were(editor, film
 @pytest.mark.parametrize("finding", ["effusion", "atelectasis", "pneumothorax"])
 def test_the_other_findings_leave_the_hearts_ratio_alone(editor, films, finding):
     net, shifts = MapNet(RESOURCES / "organs/lite.onnx"), []
-    for frame, organs, _, _, done in edited(editor, films, finding):
+    for _, organs, _, _, done in edited(editor, films, finding):
         masks = dict(zip(net.labels, net.masks(np.rint(done.image).astype(np.uint8)), strict=True))
         before, after = (edits.heart_share(one[HEART], *(one[name] for name in LUNGS)) for one in (organs, masks))
         shifts.append(after - before)

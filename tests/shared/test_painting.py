@@ -42,7 +42,7 @@ def place(film: Film, painter: str, side: str = "right") -> Place:
 def asked(film: Film, painter: str, words: str = "", side: str = "right", **changes: object) -> Asked:
     places = () if painter == "cardiomegaly" else (place(film, painter, side),)
     ratio = 0.6 if painter == "cardiomegaly" else None
-    return Asked(places, words, ratio, RANGES[painter] | changes)
+    return Asked(places, words, ratio, RANGES.get(painter, {}) | changes)
 
 
 def painted(film: Film, painter: str, *words: str, seed: int = 1, **changes: object):

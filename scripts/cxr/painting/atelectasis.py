@@ -18,6 +18,8 @@ FADE = 0.16
 """Share of half the box over which the lesion fades out at a side that cuts the lung."""
 BELOW = 1.6
 """How far under the diaphragm the pull reaches, of the largest shift."""
+BEYOND, ROUND = 0.9, 3.0
+"""How far the oval is moved outwards where the lung ends, in half box sizes; exponent of the oval."""
 APART = 0.07
 """Height of a box for each plate but the first, of the lung's height."""
 HIDDEN = 0.6
@@ -54,6 +56,15 @@ def plates(window: Window, asked: Asked, tall: float, random: np.random.Generato
     return found.astype(np.float32), count
 
 
+def rounded(window: Window, random: np.random.Generator) -> np.ndarray:
+    """Return float32 (h, w): 1 in the box, falling to 0 at an uneven oval inside it; it is open where the lung ends."""
+    u, v = window.scaled(BEYOND)
+    r = (np.abs(u) ** ROUND + np.abs(v) ** ROUND) ** (1 / ROUND)
+    return ease(np.clip((1.05 - r + 0.08 * noise(window.shape, window.reach / 3, random, 2)) / 0.4, 0, 1)).astype(
+        np.float32
+    )
+
+
 def wedge(window: Window, soft: float, random: np.random.Generator) -> np.ndarray:
     """Return a dense base that fades upwards and laterally, float32 (h, w), at most 1; its upper edge is uneven."""
     u, v = window.scaled()
@@ -63,6 +74,15 @@ def wedge(window: Window, soft: float, random: np.random.Generator) -> np.ndarra
     rising = step(v - upper, 0.25 + soft)
     lateral = 0.45 + 0.55 * ease(np.clip((medial + 1.0) / 1.4, 0, 1))
     return (rising * lateral * (0.55 + 0.45 * ease(np.clip((v + 1) / 1.6, 0, 1)))).astype(np.float32)
+
+
+def upper_lobe(window: Window, random: np.random.Generator) -> np.ndarray:
+    """Return an upper lobe above its raised fissure, float32 (h, w), at most 1: sharp below, where it is hollow."""
+    u, v = window.scaled()
+    lateral = np.clip((window.lateral * u + 1) / 2, 0, 1)
+    fissure = 0.85 - random.uniform(0.3, 0.7) * lateral - random.uniform(0.3, 0.6) * lateral * (1 - lateral)
+    dense = 0.6 + 0.4 * np.clip((1 - v) / 2, 0, 1) * (1 - 0.4 * lateral)
+    return (step(fissure - v, 0.1) * dense).astype(np.float32)
 
 
 def streaks(window: Window, random: np.random.Generator) -> np.ndarray:
@@ -132,7 +152,9 @@ def paint(film: Film, asked: Asked, random: np.random.Generator) -> Painted:
             continue
         at = window.rows, window.columns
         tall = float(np.flatnonzero(film.lung(place.side).any(axis=1)).size)
-        density = wedge(window, told["soft"], random)
+        lobe = form == "collapse" and asked.says("upper lobe")
+        density = upper_lobe(window, random) if lobe else wedge(window, told["soft"], random)
+        density = density * rounded(window, random)
         if form == "plates":
             lines, told["number"] = plates(window, asked, tall, random)
             density = np.maximum(lines, told["haze"] * density)
