@@ -136,6 +136,7 @@ def test_scores_of_trial_jobs(folder):
     ap = cells(table, finding="opacity", metric="ap1070")
     assert ap["value"] == pytest.approx(84 / 101)  # five of six found: recalls to 5/6
     assert cells(table, finding="cardiomegaly", metric="ctr_error")["value"] == 0.0
+    assert not len(table.filter(pl.col("metric") == "auroc", pl.col("finding") == "cardiomegaly"))  # never found
     assert not len(table.filter(pl.col("metric") == "c2st"))  # without real boxes there is no such metric
     of = replicates.filter(pl.col("metric") == "auroc", pl.col("finding") == "opacity")
     assert sorted(of["replicate"]) == list(range(-1, 200))

@@ -86,7 +86,9 @@ def run(
     """
     every = pl.concat(read_table(path) for path in jobs).sort("job_id")
     write_table(table, every, JOBS)
-    kept = every.filter("trial") if options.config != CHOSEN else every.filter(~pl.col("trial"))
+    fresh = every.filter(~pl.col("trial"))
+    # what selected a configuration does not judge it, where there is anything else
+    kept = fresh if options.config == CHOSEN and len(fresh) else every.filter("trial")
     parts, wanted, found = (pl.concat(read_table(path) for path in paths) for paths in (boxes, asked, detected))
     real = pl.concat(read_table(path) for path in references) if references else None
     rows, drawn = [], []
@@ -121,7 +123,7 @@ def score(
     gap = (jobs["ctr_measured"] - jobs["ctr_asked"]).abs().to_numpy()
     if np.isfinite(gap).any():
         found["ctr_error"] = _mean(gap, draws)
-    if finding in options.classes:
+    if finding in options.classes and fires(jobs):
         found["auroc"] = scores.auroc(jobs["score"].to_numpy(), jobs["source_score"].to_numpy(), draws)
         found["ap1070"] = _ap(jobs, asked, detected, options.classes[finding], options, draws)
     ours = boxes.filter(pl.col("job_id").is_in(jobs["job_id"].implode()))
@@ -136,6 +138,11 @@ def score(
         if np.isfinite(test[0]):
             found["c2st"] = test
     return found
+
+
+def fires(jobs: pl.DataFrame) -> bool:
+    """Tell whether the detector found the finding in any edited or source image; if not, it says nothing of these."""
+    return bool((pl.concat([jobs["score"], jobs["source_score"]]) > 0).any())
 
 
 def _mean(values: np.ndarray, draws: np.ndarray) -> np.ndarray:

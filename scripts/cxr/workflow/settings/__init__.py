@@ -17,7 +17,7 @@ from pydantic import ValidationError, model_validator
 from cxr.nets.microbatch import shared
 from cxr.workflow.settings.agreement import Agreement
 from cxr.workflow.settings.base import Section, key, one_case
-from cxr.workflow.settings.faults import sections, sentence, switch_sentence, switches
+from cxr.workflow.settings.faults import place_of, sections, sentence, switch_sentence, switches
 from cxr.workflow.settings.images import Anatomy, Anomaly, Boxes, Compute, Organs
 from cxr.workflow.settings.inputs import Cohort, Frames, Phantom
 from cxr.workflow.settings.medground import Medground
@@ -178,7 +178,7 @@ def _validated(config: dict, texts: dict) -> Settings:
     try:
         return Settings.model_validate(config)
     except ValidationError as error:
-        meant = [fault["loc"] for fault in error.errors() if _is_text_of(fault)]
+        meant = [place_of(fault) for fault in error.errors() if _is_text_of(fault)]
         if not meant:
             raise
     config = copy.deepcopy(config)

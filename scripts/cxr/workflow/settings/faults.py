@@ -35,7 +35,7 @@ NAMES = r"^[A-Za-z0-9]"
 def sentence(error: ValidationError, model: type[BaseModel], defaults: BaseModel) -> str:
     """Return the first fault in settings of ``model`` as one sentence; ``defaults`` are valid settings."""
     fault = error.errors()[0]
-    where = [part for part in fault["loc"] if part != "[key]"]
+    where = place_of(fault)
     name = _place(where) or "the configuration"
     if fault["type"] == "extra_forbidden":
         known = _keys_beside(model, where)
@@ -55,6 +55,11 @@ def sentence(error: ValidationError, model: type[BaseModel], defaults: BaseModel
     if fault["type"] == "missing":
         return f"{_place(where[:-1])} has too few entries: entry {int(where[-1]) + 1} is missing{such}{more}."
     return f"{name} is {fault['input']!r}, which is wrong: {_remedy(fault)}{such}{more}."
+
+
+def place_of(fault: dict) -> list[str | int]:
+    """Return the keys that lead to a fault, without pydantic's names for what a setting may be ("dict[str,str]")."""
+    return [part for part in fault["loc"] if isinstance(part, int) or not set("[(") & set(part)]
 
 
 def sections(annotation: object) -> list[type[BaseModel]]:
