@@ -69,7 +69,7 @@ def medground_plan(settings: Medground, seed: int, shards: Sequence[str], known:
         }
         folder = f"results/masks/{thresholds}"
         return stages | {
-            "images": "results/cohort/images.parquet",
+            "cohort": "results/cohort/images.parquet",
             "findings": f"{folder}/findings.parquet",
             "index": f"{folder}/index.parquet",
             "masks": [f"{folder}/{shard}.h5" for shard in shards],

@@ -19,7 +19,7 @@ def class_of(word: str, certainty: str) -> str:
 def read_ils(
     options: Mapping,
     *,
-    images: str,
+    cohort: str,
     findings: str,
     index: str,
     masks: Sequence[str],
@@ -28,7 +28,7 @@ def read_ils(
     anatomy: Sequence[str],
 ) -> Iterator[tuple[str, Image]]:
     """Yield (image_id, image) of every image with zones. Raises StoreError for a damaged file."""
-    known = {row["image_id"]: row for row in read_table(images).iter_rows(named=True)}
+    known = {row["image_id"]: row for row in read_table(cohort).iter_rows(named=True)}
     stated: dict[str, list[dict]] = {}
     for row in read_table(findings).iter_rows(named=True):
         if row["mask_id"] and row["word"]:

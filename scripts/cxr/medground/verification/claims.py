@@ -21,7 +21,7 @@ RESOURCE_FILES = ("medground/logic.yaml",)
 POSITIONS = {
     "upper": "upper", "top": "upper", "lower": "lower", "bottom": "lower", "left": "left", "right": "right",
     "left-hand": "left", "right-hand": "right", "middle": "middle", "centre": "middle", "center": "middle",
-    "central": "middle", "edge": "border", "border": "border",
+    "central": "middle", "central third": "middle", "middle third": "middle", "edge": "border", "border": "border",
 }  # fmt: skip
 FROM = {
     "from the left": "leftmost", "from the right": "rightmost", "from the top": "topmost",
@@ -46,14 +46,15 @@ class Token:
 @dataclass
 class Claims:
     """What a text claims. query: its conjunction; number: 0 if none is stated; plural: of its noun, None without one;
-    every: whether it says all; nouns: how many nouns were read in it; unread: words that were not understood;
-    refused: "" or a fault of its grammar.
+    every: whether it says all; both: whether it says both sides; nouns: how many nouns were read in it;
+    unread: words that were not understood.
     """
 
     query: Query
     number: int = 0
     plural: bool | None = None
     every: bool = False
+    both: bool = False
     nouns: int = 0
     unread: list[str] = field(default_factory=list)
 
@@ -234,7 +235,10 @@ def _claims(held: Sequence[Token], scene: Scene, whole: Sequence[Token]) -> Clai
             claims.number = int(value)
         elif kind == "all":
             claims.every = True
-        elif kind in ("negation", "comparison", "unread", "relation", "both"):
+            claims.plural = True if value in ("every", "each") else claims.plural
+        elif kind == "both":
+            claims.both = True
+        elif kind in ("negation", "comparison", "unread", "relation"):
             # what a negation or a comparison covers is not guessed: everything up to the next stop is left unread
             claims.unread.append(token.text)
             if kind in ("negation", "comparison"):

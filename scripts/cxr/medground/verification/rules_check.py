@@ -57,6 +57,9 @@ def _contradicted(claims: Claims, regions: Sequence[int], decider: Decider) -> F
         values = decider.atoms.get(atom)
         if values is not None and any(values[one] == NO for one in regions):
             return ("side", atom) if atom.startswith("side:") else ("claim_contradicted", family(atom))
+    sides = [decider.atoms.get(f"side:{side}") for side in ("left", "right")]
+    if claims.both and any(values is not None and all(values[one] == NO for one in regions) for values in sides):
+        return "side", "both sides"
     return None
 
 
@@ -85,7 +88,7 @@ def _selected(claims: Claims, regions: Sequence[int], decider: Decider, strict: 
         and int(decider.scene.candidate.sum()) > 1
     ):
         return "no_claim", ""
-    if claims.unread or unknown or not (claims.nouns or query.atoms or query.ordinal):
+    if claims.unread or claims.both or unknown or not (claims.nouns or query.atoms or query.ordinal):
         return None
     answer, wanted = decider.answer(query), tuple(sorted(regions))
     if answer.decidable:

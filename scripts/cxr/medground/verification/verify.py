@@ -39,7 +39,8 @@ PASSED: Columns = {
     "kept": Column(pl.Int64, "Queries left after the stage."),
     "kept_share": Column(pl.Float64, "The same of the candidates, as the paper prints it.", "%"),
     "of_before": Column(pl.Float64, "The same of those left by the stage before.", "%"),
-    "unjudged": Column(pl.Int64, "Of the kept, those that the judge could not judge; never counted as passed."),
+    "unjudged": Column(pl.Int64, "Of the kept, those that the judge could not judge."),
+    "passed": Column(pl.Int64, "The kept ones without these: what a stage can vouch for."),
     "reasons": Column(pl.String, "Rejects by reason."),
 }
 
@@ -150,6 +151,7 @@ def _rates(group: tuple[str, str], kept: list[dict], gone: list[dict]) -> list[d
         found.append(
             dict(zip(PASSED, (
                 *group, stage, total, left, 100 * left / total, 100 * left / before if before else None, unjudged,
+                left - unjudged,
                 " ".join(f"{reason}:{count}" for reason, count in sorted(lost.items())),
             ), strict=True))
         )  # fmt: skip

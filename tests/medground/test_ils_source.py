@@ -1,0 +1,89 @@
+"""The source ils on the embedded cohort: the resolver reads its queries in ILS's masks and zones (T4, T5)."""
+
+from collections import Counter
+
+import pytest
+
+from cxr.base.tables import read_table
+from cxr.medground.sources.read_sources import run
+from cxr.medground.verification import verify
+from medground_data import (
+    make_queries_of,
+    make_regions_of,
+    regions_of,
+    source_keys,
+    sources_options,
+    verification_options,
+)  # fmt: skip
+from medground_resolver import resolve
+from medground_worlds import boxes_of, worlds
+
+
+@pytest.fixture(scope="module")
+def source(workflow_run, tmp_path_factory):
+    """The source, its regions and queries, from a finished run of ILS."""
+    folder, results = tmp_path_factory.mktemp("ils"), workflow_run / "results"
+    (folder / "sources").mkdir()
+    shards = sorted(path.stem for path in (results / "frames").glob("??.h5"))
+    inputs = {
+        stage: [str(results / f"{stage}/{shard}.h5") for shard in shards] for stage in ("frames", "organs", "anatomy")
+    }
+    masks = results / "masks/default"
+    run(
+        shards=[str(folder / "sources/00.h5")], images=str(folder / "sources/images.parquet"),
+        excluded=str(folder / "sources/excluded.parquet"), options=sources_options(source_keys(kind="ils"), "ils"),
+        attrs={"stage": "medground_sources_read"}, cohort=str(results / "cohort/images.parquet"),
+        findings=str(masks / "findings.parquet"), index=str(masks / "index.parquet"),
+        masks=[str(masks / f"{shard}.h5") for shard in shards], **inputs,
+    )  # fmt: skip
+    make_regions_of(folder, min_px=64)
+    return folder, make_queries_of(folder, "ils")
+
+
+def boxes(folder, lines):
+    rows = {(row["image_id"], row["region"]): row for row in regions_of(folder)}
+    sides = ("x1", "y1", "x2", "y2")
+    return [{tuple(rows[line["image_id"], at][side] for side in sides) for at in line["regions"]} for line in lines]
+
+
+def test_the_resolver_reads_every_query_in_the_masks_of_ils(source):
+    folder, lines = source
+    known = worlds(folder, {line["image_id"] for line in lines}, least=64)
+    misses = [
+        (line["query"], line["regions"])
+        for line, wanted in zip(lines, boxes(folder, lines), strict=True)
+        if boxes_of(known[line["image_id"]], resolve(line["query"], known[line["image_id"]])) != wanted
+    ]
+    assert len(lines) >= 20
+    assert len(misses) <= 0.005 * len(lines), misses
+
+
+def test_a_tentative_finding_is_never_worded_as_certain(source):
+    folder, lines = source
+    labels = {(row["image_id"], row["region"]): row["label"] for row in regions_of(folder)}
+    for line in lines:
+        named = [atom for atom in line["logic"]["atoms"] if atom.startswith("class:")]
+        unsure = [labels[line["image_id"], at].startswith("possible") for at in line["regions"]]
+        if named and any(unsure):
+            assert "possible" in named[0], line["query"]
+
+
+def test_structures_and_splits_are_the_cohorts(source, workflow_run):
+    folder, _ = source
+    images = read_table(folder / "sources/images.parquet")
+    cohort = dict(read_table(workflow_run / "results/cohort/images.parquet").select("image_id", "split").iter_rows())
+    assert all(cohort[row["image_id"]] == row["split"] for row in images.to_dicts())
+    counts = Counter(row["label"] for row in regions_of(folder))
+    assert counts["heart"] >= len(images)
+    assert counts["right lung"] >= len(images)
+
+
+def test_its_queries_pass_and_are_unjudged(source, tmp_path):
+    folder, lines = source
+    verify.run_shard(
+        sources=str(folder / "sources/00.h5"), images=str(folder / "sources/images.parquet"),
+        regions=str(folder / "regions/00.parquet"), queries=str(folder / "queries/00.jsonl"),
+        output=str(tmp_path / "00.jsonl"), rejected=str(tmp_path / "r.parquet"), options=verification_options("ils"),
+    )  # fmt: skip
+    gone = read_table(tmp_path / "r.parquet")
+    assert len(gone) <= 0.01 * len(lines), gone
