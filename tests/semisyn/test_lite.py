@@ -26,15 +26,15 @@ ORGANS = (*LUNGS, HEART)
 SETTINGS = Editing().model_dump()
 
 
-def options(findings: list[str], findings_file: str = "") -> EditingOptions:
+def options(findings: list[str]) -> EditingOptions:
     return EditingOptions(
+        engine="lite",
         configs=SETTINGS["configs"],
         choice=dict.fromkeys(findings, "lite"),
         max_leak=SETTINGS["max_leak"],
         visible=SETTINGS["visible"],
         seed=5,
         findings=findings,
-        findings_file=findings_file,
         own={"lite": SETTINGS["lite"]},
     )
 
@@ -86,11 +86,12 @@ def written_inputs(folder, chests: dict, findings: list[str]) -> dict[str, str]:
     return paths
 
 
-def run(folder, inputs: dict, told: EditingOptions, threads: int = 1) -> dict[str, str]:
+def run(folder, inputs: dict, told: EditingOptions, threads: int = 1, findings_file: str = "") -> dict[str, str]:
     folder.mkdir(exist_ok=True)
     names = {"output": "00.h5", "boxes": "00.boxes.parquet", "excluded": "00.excluded.parquet"}
     out = {name: str(folder / ending) for name, ending in names.items()}
-    run_shard(**inputs, **out, shard="00", engine="lite", config="chosen", options=told, attrs={}, threads=threads)
+    how = {"shard": "00", "config": "chosen", "options": told, "attrs": {}, "threads": threads}
+    run_shard(**inputs, **out, **how, findings_file=findings_file)
     return out
 
 
@@ -134,7 +135,7 @@ def test_threads_and_other_jobs_do_not_change_a_byte(edited, chests):
 def test_a_users_finding_is_painted_by_the_painter_that_it_names(chests, tmp_path):
     mine = written(tmp_path, NODULE)
     inputs = written_inputs(tmp_path, chests, ["nodule"])
-    out = run(tmp_path / "out", inputs, options(["nodule"], str(mine)))
+    out = run(tmp_path / "out", inputs, options(["nodule"]), findings_file=str(mine))
     with Shard(out["output"]) as shard:
         assert len(shard) == 2
     assert read_table(out["excluded"]).is_empty()
