@@ -2,6 +2,8 @@
 # make test         test-setup, then lint, format and every test but the long ones
 # make test-slow    those that are marked slow: trainings, killed runs, whole cohorts, all rows of what quick tests sample
 # make real         the same workflow on the real X-rays of CXR_ILS_SHARED
+# make semisyn-real   whether painted films help a detector, on the real X-rays of CXR_ILS_SHARED (torch, an hour; resumed;
+#                   CURVES=1: also the learning curve and the mixing shares, two hours more)
 # make openi        the real reports of Open-i, and which of its images are frontal, into openi/ (docs/getting-started/openi.md)
 # make mimic-plan   jobs, seconds and memory at the size of MIMIC-CXR, on a cohort without pixels (docs/reference/scale.md; 5 min)
 # make train        remake the weights of the lite engines from the data of CXR_ILS_SHARED (torch, about two hours)
@@ -22,6 +24,8 @@ VENV := .venv
 CXR_ILS_SHARED ?= ../shared
 # where `make real` works, and whether it takes every image or every n-th
 REAL ?= real
+# where `make semisyn-real` keeps its trainings and writes its tables
+SEMISYN_REAL ?= semisyn-real
 EVERY ?=
 # where `make openi` unpacks
 OPENI ?= openi
@@ -29,7 +33,7 @@ BIN := $(VENV)/bin
 # one thread a process: parallelism is Snakemake's, and results must not depend on it
 export OMP_NUM_THREADS := 1
 
-.PHONY: demo real openi mimic-plan train accuracy vllm test-cxas test-ultralytics test-deepspeed slurm-check test-slurm test-faults test test-slow test-setup lint format lock containers clean docs
+.PHONY: demo real semisyn-real openi mimic-plan train accuracy vllm test-cxas test-ultralytics test-deepspeed slurm-check test-slurm test-faults test test-slow test-setup lint format lock containers clean docs
 
 demo: $(VENV)/run.stamp
 	$(BIN)/snakemake --cores $(CORES) --quiet rules -- semisyn
@@ -42,6 +46,10 @@ real: $(VENV)/run.stamp
 	$(BIN)/snakemake --cores $(CORES) --directory $(REAL) --configfile $(REAL)/mine.yaml --quiet rules
 	$(BIN)/snakemake --directory $(REAL) --configfile $(REAL)/mine.yaml --report results/report.html --quiet all
 	$(BIN)/python scripts/tools/summary.py $(REAL)/results
+
+# torch is that of the tests
+semisyn-real: test-setup
+	$(BIN)/python scripts/tools/semisyn_real.py $(CXR_ILS_SHARED)/data $(SEMISYN_REAL) --processes $(CORES) $(if $(CURVES),--curves)
 
 # the package's data are all that is used of it: nothing is installed
 openi: $(VENV)/run.stamp

@@ -103,3 +103,12 @@ def predict(net: Detector, image: np.ndarray, side: int) -> tuple[np.ndarray, np
     logit, distance = net(torch.from_numpy(image.astype(np.float32) / 255)[None, None])
     confidence = torch.sigmoid(logit[0].double()).numpy()
     return select(decode(distance[0].numpy(), net.grid.groups, side), confidence, **CHOICE)
+
+
+def export(net: Detector, path: Path) -> None:
+    """Write the detector as a file of weights that the engine lite of ``boxes`` takes; needs the package onnx.
+
+    Its confidences are not calibrated.
+    """
+    classes = len(net.grid.classes)
+    training.export(net, np.ones(classes), np.zeros(classes), path, LICENCE)

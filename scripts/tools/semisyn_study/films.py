@@ -1,0 +1,125 @@
+"""The real films of the study: with people's boxes of opacities, and without a finding, with their organs."""
+
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import cv2
+import numpy as np
+import polars as pl
+
+from cxr.base.paths import RESOURCES
+from cxr.base.seeds import stable_hash
+from cxr.geometry.affine import fit_affine, points_to_frame, to_frame
+from cxr.nets.map_net import MapNet
+
+sys.path.append(str(RESOURCES / "boxes"))  # how the boxes of NIH, RSNA and the outlines of COVID are read
+import data as boxed_data
+
+FRAME, FOLDS = 512, 3
+LEAST_LUNG = 0.03
+"""Share of the frame that each lung covers at least in a film that lesions are painted on."""
+NOTHING = "No Finding"
+
+
+class Film(NamedTuple):
+    """A film: its name, its patient, its frame uint8 (512, 512), boxes (N, 4) in frame pixels, its set and its view."""
+
+    name: str
+    subject: str
+    frame: np.ndarray
+    boxes: np.ndarray
+    set: str
+    view: str
+
+    @property
+    def fold(self) -> int:
+        """The fold of the film's patient."""
+        return stable_hash("fold", self.subject) % FOLDS
+
+
+class Chest(NamedTuple):
+    """A film with its right lung, left lung and heart, bool (512, 512) each, and the part that the picture covers."""
+
+    film: Film
+    right: np.ndarray
+    left: np.ndarray
+    heart: np.ndarray
+    picture: np.ndarray
+
+
+class Films(NamedTuple):
+    """What the study uses: NIH films with boxes, films without a finding of two sets, films of another hospital."""
+
+    boxed: list[Film]
+    healthy: list[Film]
+    more: list[Film]
+    covid: list[Film]
+
+
+def read_films(folder: Path) -> Films:
+    """Read the folder's nih, nih_more and covid; what is without a finding is so by NIH's labels and RSNA's readers."""
+    boxed, healthy = [], []
+    for row in _rows(folder / "nih" / "nih.csv"):
+        if row["nih_labels"] == NOTHING:
+            if row["rsna_class"] in (None, boxed_data.NORMAL):
+                healthy.append(_film(folder / "nih", row, None, "nih"))
+        elif (boxes := boxed_data.opacity_boxes(row)) is not None:
+            boxed.append(_film(folder / "nih", row, boxes, "nih"))
+    more = [
+        _film(folder / "nih_more", row, None, "nih_more")
+        for row in _rows(folder / "nih_more" / "nih_more.csv")
+        if row["nih_labels"] == NOTHING and row["rsna_class"] in (None, boxed_data.NORMAL)
+    ]
+    return Films(boxed, healthy, more, _covid(folder / "covid"))
+
+
+def _rows(path: Path) -> list[dict]:
+    return pl.read_csv(path).sort("image").rows(named=True) if path.is_file() else []
+
+
+def _film(folder: Path, row: dict, boxes: np.ndarray | None, name: str) -> Film:
+    picture = cv2.imread(str(folder / "images" / row["image"]), cv2.IMREAD_GRAYSCALE)
+    affine = fit_affine(picture.shape, FRAME, "pad")
+    # boxes are in pixels of the size that the table tells
+    scale = np.array([picture.shape[1] / row["width"], picture.shape[0] / row["height"]])
+    corners = (np.zeros((0, 2)) if boxes is None else boxes.reshape(-1, 2)) * scale
+    framed = points_to_frame(corners, affine).reshape(-1, 4)
+    return Film(row["image"], str(row["patient_id"]), to_frame(picture, affine, FRAME), framed, name, row["view"] or "")
+
+
+def _covid(folder: Path) -> list[Film]:
+    if not folder.is_dir():
+        return []
+    found = []
+    for one in boxed_data.external(folder):
+        picture = cv2.imread(str(folder / "images" / one.name), cv2.IMREAD_GRAYSCALE)
+        frame = to_frame(picture, fit_affine(picture.shape, FRAME, "pad"), FRAME)
+        boxes = np.array([box[1:] for box in one.boxes]) * boxed_data.CELL
+        found.append(Film(one.name, one.patient, frame, boxes, "covid", ""))
+    return found
+
+
+def chests(films: list[Film], kept: Path) -> list[Chest]:
+    """Return the films whose lungs the organ net sees; the masks are kept in ``kept``, a file for each film."""
+    net, found = MapNet(RESOURCES / "organs" / "lite.onnx"), []
+    for film in films:
+        path = kept / f"{Path(film.name).stem}.npz"
+        if not path.is_file():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            masks = dict(zip(net.labels, net.masks(film.frame), strict=True))
+            np.savez_compressed(path, **{name.replace(" ", "_"): np.packbits(mask) for name, mask in masks.items()})
+        with np.load(path) as held:
+            right, left, heart = (
+                np.unpackbits(held[name]).reshape(FRAME, FRAME).astype(bool)
+                for name in ("right_lung", "left_lung", "heart")
+            )
+        if min(right.sum(), left.sum()) > LEAST_LUNG * FRAME**2 and heart.any():
+            found.append(Chest(film, right, left, heart, _covered(film.frame)))
+    return found
+
+
+def _covered(frame: np.ndarray) -> np.ndarray:
+    """Return the box (4,) in frame pixels beyond which the frame is only padding."""
+    rows, columns = np.flatnonzero(frame.any(axis=1)), np.flatnonzero(frame.any(axis=0))
+    return np.array([columns[0], rows[0], columns[-1] + 1, rows[-1] + 1], np.float64)

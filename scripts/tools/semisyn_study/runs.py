@@ -1,0 +1,186 @@
+"""The runs of the study: what each is trained on, and training and predicting one of them."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+
+from cxr.base.atomic import atomic
+from cxr.base.tables import read_table, write_table
+from cxr.semisyn.detectors import lite
+from cxr.semisyn.detectors.lite import LiteOptions, grid_of
+from cxr.semisyn.detectors.pools import Sample, sample_of, shuffled, thinned
+from semisyn_study.films import FRAME, Film
+from semisyn_study.synthesis import Painted
+
+CLASSES = ("opacity",)
+SCHEMA = {"set": pl.String, "image_id": pl.String, "confidence": pl.Float64} | dict.fromkeys(
+    ("x1", "y1", "x2", "y2"), pl.Float64
+)
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a run is trained on. films: real films with boxes, 0 for none, None for all; priors: of the synthetic ones.
+
+    shares: {pool: (share of a batch at the beginning, at the end)}; sources: whether the healthy films of ``nih`` alone
+    or also those of ``nih_more`` are used; boxes: of the synthetic films, conditioning (as asked) or visible.
+    """
+
+    films: int | None
+    shares: dict[str, tuple[float, float]]
+    boxes: str = "conditioning"
+    priors: str = "fit"
+    sources: str = "more"
+
+
+def _beside(synthetic: float) -> dict[str, tuple[float, float]]:
+    """Return the shares of a run with real films, half of each batch, and this share of synthetic ones."""
+    return {"real": HALF, "synthetic": (synthetic, synthetic), "unedited": (0.5 - synthetic, 0.5 - synthetic)}
+
+
+HALF = (0.5, 0.5)
+FIRST = {"real": (0.25, 0.5), "synthetic": (0.5, 0.0), "unedited": (0.25, 0.5)}
+"""Synthetic films first: their share falls from one half to nothing."""
+ALONE = {"synthetic": HALF, "unedited": HALF}
+MIXED = {"shuffled": HALF, "unedited": HALF}
+KINDS = ("conditioning", "visible")
+CANDIDATES: dict[str, dict[str, Run]] = {"synthetic": {kind: Run(0, ALONE, kind) for kind in KINDS}}
+"""What is chosen for each held-out fold on its training folds alone, by one of them against the other."""
+FIXED = {
+    "ten+unedited": Run(10, _beside(0.0)),
+    "all+unedited": Run(None, _beside(0.0)),
+    "ten+unedited-nih": Run(10, _beside(0.0), sources="nih"),
+    "5+unedited": Run(5, _beside(0.0)),
+    "20+unedited": Run(20, _beside(0.0)),
+}
+LIKE = {
+    "ten+synthetic": {"films": 10, "shares": _beside(0.25)},
+    "all+synthetic": {"films": None, "shares": FIRST},
+    "shuffled": {"shares": MIXED},
+    "synthetic-paper": {"priors": "paper"},
+    "ten+synthetic-nih": {"films": 10, "shares": _beside(0.25), "sources": "nih"},
+    "5+synthetic": {"films": 5, "shares": _beside(0.25)},
+    "20+synthetic": {"films": 20, "shares": _beside(0.25)},
+    "ten+synthetic-first": {"films": 10, "shares": FIRST},
+} | {f"all+synthetic-{share:g}": {"films": None, "shares": _beside(share)} for share in (0.125, 0.25, 0.4)}
+"""Runs with the synthetic films as they were chosen, and what they differ in from the run without real films."""
+RUNS = (
+    "ten+unedited", "ten+synthetic", "synthetic", "all+unedited", "all+synthetic", "shuffled", "synthetic-paper",
+)  # fmt: skip
+"""The runs of the targets, in the order in which they are made."""
+CURVES = (
+    "5+unedited", "5+synthetic", "20+unedited", "20+synthetic", "ten+synthetic-first", "all+synthetic-0.125",
+    "all+synthetic-0.25", "all+synthetic-0.4", "ten+unedited-nih", "ten+synthetic-nih",
+)  # fmt: skip
+"""Learning curve, mixing shares, and the first comparison with the healthy films of ``nih`` alone as sources."""
+
+
+def run_of(name: str, chosen: Mapping[str, str]) -> Run:
+    """Return a run by its name, a candidate by run/candidate. ``chosen``: {run: candidate} of the held-out fold."""
+    run, _, candidate = name.partition("/")
+    if candidate:
+        return CANDIDATES[run][candidate]
+    if run in FIXED:
+        return FIXED[run]
+    return replace(CANDIDATES["synthetic"][chosen["synthetic"]], **LIKE.get(run, {}))
+
+
+class Task(NamedTuple):
+    """One training: the run's name, the folds that are held out, and the seed."""
+
+    run: str
+    held: tuple[int, ...]
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """Its file name."""
+        run = self.run.replace("/", "-").replace(" ", "-")
+        return f"{run}.f{'-'.join(map(str, self.held))}.s{self.seed}"
+
+    @property
+    def fold(self) -> int:
+        """The fold that is held out, of a training that is no choice."""
+        return self.held[0]
+
+
+def tasks(names: Sequence[str], folds: int, seeds: int) -> list[Task]:
+    """Return the trainings, all runs of the first seed first: an unfinished study then has pairs."""
+    return [Task(name, (fold,), seed) for seed in range(seeds) for name in names for fold in range(folds)]
+
+
+def inner_tasks(folds: int) -> list[Task]:
+    """Return the trainings of the choices: every candidate on one fold alone, with the others held out."""
+    names = [f"{run}/{candidate}" for run, of in CANDIDATES.items() for candidate in of]
+    return [
+        Task(name, tuple(fold for fold in range(folds) if fold != trained), 0)
+        for name in names
+        for trained in range(folds)
+    ]
+
+
+def pools_of(
+    run: Run, real: Sequence[Film], painted: Sequence[Painted], size: int, seed: int
+) -> dict[str, list[Sample]]:
+    """Return the pools of a run: real films, the synthetic ones, their unedited sources and shuffled boxes, by job."""
+    grid = grid_of(CLASSES, size)
+
+    def sample(frame: np.ndarray, boxes: np.ndarray, name: str, subject: str) -> Sample:
+        return sample_of(frame, boxes, [0] * len(boxes), [0], grid, (name, subject))
+
+    films = [sample(film.frame, film.boxes, film.name, film.subject) for film in real]
+    synthetic = [sample(one.frame, one.boxes[run.boxes], one.job, one.source.subject) for one in painted]
+    none = np.zeros((0, 4))
+    return {
+        "real": films if run.films is None else thinned(films, run.films, seed),
+        "synthetic": synthetic,
+        "unedited": [sample(one.source.frame, none, one.job, one.source.subject) for one in painted],
+        "shuffled": shuffled(synthetic, seed),
+    }
+
+
+def done(task: Task, run: Run, options: LiteOptions, folder: Path, told: str) -> bool:
+    """Return whether the predictions of a task are there and were made in the same way."""
+    path = folder / f"{task.name}.json"
+    return path.is_file() and path.read_text(encoding="utf-8") == _made(task, run, options, told)
+
+
+def _made(task: Task, run: Run, options: LiteOptions, told: str) -> str:
+    return json.dumps([task, vars(run), vars(options), told], sort_keys=True)
+
+
+def train_and_predict(
+    task: Task,
+    run: Run,
+    pools: Mapping[str, Sequence[Sample]],
+    films: Sequence[Film],
+    options: LiteOptions,
+    folder: Path,
+    told: str,
+) -> None:
+    """Train one run and write its predictions of the films to ``folder``; an interrupted training is resumed.
+
+    ``told``: what the pools depend on besides the run.
+    """
+    unfinished = folder / f"{task.name}.unfinished"
+    net = lite.train(pools, run.shares, CLASSES, options, task.seed, unfinished)
+    rows = []
+    grid = grid_of(CLASSES, options.size)
+    for film in films:
+        image = sample_of(film.frame, np.zeros((0, 4)), [], [], grid, (film.name, film.subject)).image
+        boxes, confidence, _ = lite.predict(net, image, FRAME)
+        rows += [(film.set, film.name, float(c), *map(float, box)) for c, box in zip(confidence, boxes, strict=True)]
+    write_table(folder / f"{task.name}.parquet", pl.DataFrame(rows, schema=SCHEMA, orient="row"))
+    with atomic(folder / f"{task.name}.json") as temporary:
+        temporary.write_text(_made(task, run, options, told), encoding="utf-8")
+    unfinished.unlink(missing_ok=True)
+
+
+def predictions(folder: Path, task: Task) -> pl.DataFrame:
+    """Return the predictions of a finished task."""
+    return read_table(folder / f"{task.name}.parquet")

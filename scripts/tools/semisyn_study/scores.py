@@ -1,0 +1,139 @@
+"""The scores of the study: map1070 of each run, differences between runs, and whether the targets are met."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+
+from cxr.base.seeds import stable_hash
+from cxr.metrics.average_precision import average_precision, matched, recall_at
+from cxr.metrics.bootstrap import ends
+from cxr.metrics.matching import Boxes
+from cxr.metrics.paired import difference, patient_draws
+from semisyn_study.films import Film
+from semisyn_study.runs import Task
+
+IOUS = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7]
+AT_30, AT_50 = IOUS.index(0.3), IOUS.index(0.5)
+LEVEL = 0.95
+
+
+class Scored(NamedTuple):
+    """Of one training and set: map1070, map30, recall at half a false box an image, map1070 of all draws (R,)."""
+
+    value: float
+    at_30: float
+    recall: float
+    draws: np.ndarray
+
+
+def score(films: Sequence[Film], told: pl.DataFrame, replicates: int, stratum: str) -> Scored:
+    """Score predictions of one set of films. The draws of patients depend on the ``stratum`` and the patients alone."""
+    number = {film.name: place for place, film in enumerate(films)}
+    told = told.filter(pl.col("image_id").is_in(list(number)))
+    image = np.array([number[name] for name in told["image_id"]], np.int64)
+    truth = np.repeat(np.arange(len(films)), [len(film.boxes) for film in films])
+    found = matched(
+        Boxes(image, told.select("x1", "y1", "x2", "y2").to_numpy()),
+        told["confidence"].to_numpy(),
+        Boxes(truth, np.concatenate([film.boxes for film in films])),
+        len(films),
+        IOUS,
+    )
+    values = average_precision(found)[0]
+    patients = np.array([film.subject for film in films])
+    seed = stable_hash("study", stratum) % 2**32
+    draws = [average_precision(found, draws=drawn).mean(axis=1) for drawn in patient_draws(patients, replicates, seed)]
+    recall = float(recall_at(found, AT_50, [0.5])[0])
+    return Scored(float(values.mean()), float(values[AT_30]), recall, np.concatenate([np.zeros(0), *draws]))
+
+
+Scores = Mapping[tuple[str, Task], Scored]
+"""{(set of films, training): its scores}."""
+
+
+def mean_of(scores: Scores, where: str, run: str, tasks: Sequence[Task]) -> Scored | None:
+    """Return the mean of a run's trainings on a set, None without any; the draws of the folds are independent."""
+    own = [scores[where, task] for task in tasks if task.run == run and (where, task) in scores]
+    if not own:
+        return None
+    values = np.mean([(one.value, one.at_30, one.recall) for one in own], axis=0)
+    return Scored(*map(float, values), np.mean([one.draws for one in own], axis=0))
+
+
+def scores_table(scores: Scores, tasks: Sequence[Task]) -> pl.DataFrame:
+    """Return a row for each run and set: percentages, the interval, values by fold and by seed, the trainings."""
+    rows = []
+    for run in dict.fromkeys(task.run for task in tasks):
+        for where in sorted({where for where, _ in scores}):
+            one = mean_of(scores, where, run, tasks)
+            if one is None:
+                continue
+            low, high = ends(one.draws[:, None], LEVEL)
+            own = [(task, scores[where, task].value) for task in tasks if task.run == run and (where, task) in scores]
+            folds = {f: np.mean([v for task, v in own if task.fold == f]) for f in sorted({t.fold for t, _ in own})}
+            seeds = {s: np.mean([v for task, v in own if task.seed == s]) for s in sorted({t.seed for t, _ in own})}
+            rows.append(
+                {"run": run, "set": where, "map1070": 100 * one.value, "low": 100 * low[0], "high": 100 * high[0],
+                 "map30": 100 * one.at_30, "recall50_half_false": 100 * one.recall,
+                 "folds": _list(folds), "seeds": _list(seeds), "trainings": len(own)}
+            )  # fmt: skip
+    return pl.DataFrame(rows)
+
+
+def _list(values: Mapping[int, float]) -> str:
+    return " / ".join(f"{100 * value:.1f}" for value in values.values())
+
+
+def compare(scores: Scores, where: str, first: str, second: str, tasks: Sequence[Task]) -> dict | None:
+    """Return a row of the table of differences, first less second in points, over the trainings that both have."""
+    shared = {(t.fold, t.seed) for t in tasks if t.run == first and (where, t) in scores}
+    shared &= {(t.fold, t.seed) for t in tasks if t.run == second and (where, t) in scores}
+    some = [t for t in tasks if (t.fold, t.seed) in shared]
+    one, other = (mean_of(scores, where, name, some) for name in (first, second))
+    if one is None or other is None:
+        return None
+    found = difference(one.value - other.value, one.draws, other.draws, LEVEL)
+    gaps = {
+        fold: np.mean([scores[where, Task(first, (fold,), s)].value
+                       - scores[where, Task(second, (fold,), s)].value
+                       for f, s in shared if f == fold])
+        for fold in sorted({f for f, _ in shared})
+    }  # fmt: skip
+    return {
+        "set": where, "run": first, "against": second, "difference": 100 * found.value, "low": 100 * found.low,
+        "high": 100 * found.high, "share_above_zero": 1 - found.below, "folds": _list(gaps), "trainings": len(shared),
+    }  # fmt: skip
+
+
+def targets(scores: Scores, tasks: Sequence[Task]) -> pl.DataFrame:
+    """Return the targets of the study, each with its value and whether it is met; a missed one stays in the table."""
+    rows = []
+
+    def told(number: str, what: str, value: float | None, least: float, more: bool = True) -> None:
+        if value is not None:
+            met = value >= least if more else value <= least
+            sign = ">=" if more else "<="
+            rows.append({"target": number, "what": what, "value": value, "wanted": f"{sign} {least:g}", "met": met})
+
+    def value(where: str, run: str) -> float | None:
+        found = mean_of(scores, where, run, tasks)
+        return 100 * found.value if found else None
+
+    few = compare(scores, "nih", "ten+synthetic", "ten+unedited", tasks)
+    if few:
+        told("1", "ten films, with synthetic less without, NIH, points", few["difference"], 2)
+        told("1", "its share of draws above 0", few["share_above_zero"], 0.8)
+        told("1", "folds in which it is above 0", sum(float(part) > 0 for part in few["folds"].split(" / ")), 2)
+        covid = compare(scores, "covid", "ten+synthetic", "ten+unedited", tasks)
+        told("1", "the same, COVID, points", covid and covid["difference"], -1)
+    alone, ten, mixed = (value("nih", name) for name in ("synthetic", "ten+unedited", "shuffled"))
+    told("2", "no real box, NIH, %", alone, 25)
+    told("2", "its ratio to ten real films", alone / ten if alone and ten else None, 0.85)
+    told("2", "no real box, COVID, %", value("covid", "synthetic"), 18)
+    told("2", "shuffled boxes over right ones, NIH", mixed / alone if mixed is not None and alone else None, 0.5, False)
+    for where, least in (("nih", -1), ("covid", 0)):
+        every = compare(scores, where, "all+synthetic", "all+unedited", tasks)
+        told("3", f"all films, with synthetic less without, {where}, points", every and every["difference"], least)
+    return pl.DataFrame(rows)

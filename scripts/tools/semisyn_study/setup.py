@@ -1,0 +1,89 @@
+"""How the study paints films and trains detectors: by the settings' defaults, and by the few numbers here."""
+
+import hashlib
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
+
+from cxr.base.engines import Setup
+from cxr.base.paths import RESOURCES
+from cxr.semisyn.detectors.lite import LiteOptions
+from cxr.semisyn.editing.engine import EditingEngine, load_engine
+from cxr.semisyn.placement.place_boxes import PlacementOptions
+from cxr.workflow.settings import Settings
+from cxr.workflow.settings.semisyn.editing import Editing
+from cxr.workflow.settings.semisyn.editing_lite import Lite
+
+SEED = 2026
+"""Seed of placement and painting."""
+CODE = ("painting", "detection", *(f"semisyn/{part}" for part in ("findings", "priors", "placement", "detectors")))
+"""Parts of the package that a training depends on."""
+
+
+@dataclass(frozen=True)
+class Study:
+    """How large the study is: updates of a training, jobs of each finding in a fold, draws of patients."""
+
+    updates: int = 220
+    jobs: int = 150
+    replicates: int = 2000
+
+
+@cache
+def _plain() -> dict:
+    system = Settings().model_dump(mode="json", by_alias=True)["semisyn"]
+    return system | {"editing": Editing().model_dump(mode="json") | {"lite": Lite().model_dump(mode="json")}}
+
+
+def options_of(study: Study) -> LiteOptions:
+    """Return how a detector is trained."""
+    return LiteOptions(**_plain()["detectors"]["lite"] | {"updates": study.updates})
+
+
+@cache
+def placement_options() -> PlacementOptions:
+    """Return how boxes are placed."""
+    section = _plain()["placement"]
+    names = PlacementOptions.__dataclass_fields__.keys() & section.keys()
+    return PlacementOptions(**{name: section[name] for name in names} | {"seed": SEED})
+
+
+@cache
+def priors_options() -> dict:
+    """Return how priors are fitted."""
+    return _plain()["priors"]
+
+
+def editor(prompts: frozenset[str]) -> EditingEngine:
+    """Return the engine lite of the editing, with its default settings."""
+    plain = _plain()
+    own = plain["editing"]["lite"]
+    options = SimpleNamespace(findings=plain["findings"], findings_file=plain.get("findings_file", ""))
+    return load_engine("lite", options, Setup.of(own, {}, None), prompts)
+
+
+def edit_config() -> dict:
+    """Return the configuration of the engine lite."""
+    return _plain()["editing"]["configs"]["lite"]
+
+
+def judged() -> dict[str, float]:
+    """Return what an edit is refused by: grey levels that are seen, and the largest leak."""
+    return {name: _plain()["editing"][name] for name in ("visible", "max_leak")}
+
+
+@cache
+def told_of(study: Study) -> str:
+    """Return a digest of the code, the resources and the settings that the synthetic films depend on."""
+    package = Path(__file__).resolve().parents[2] / "cxr"
+    files = [path for part in CODE for path in sorted((package / part).glob("*.py"))]
+    files += [package / "semisyn" / "editing" / name for name in ("lite.py", "outcome.py")]
+    files += [Path(__file__), Path(__file__).with_name("synthesis.py")]
+    files += [RESOURCES / "semisyn" / name for name in ("priors.yaml", "prompts.yaml")]
+    told = hashlib.blake2b(digest_size=6)
+    for path in files:
+        told.update(path.read_bytes())
+    told.update(repr([_plain()[name] for name in ("priors", "placement", "editing")]).encode())
+    told.update(str(study.jobs).encode())
+    return told.hexdigest()

@@ -1,0 +1,127 @@
+"""Synthetic films of one fold: priors fitted on its training films, boxes placed, lesions painted."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from cxr.base.seeds import stable_hash
+from cxr.base.vocabulary import HEART, LUNGS
+from cxr.geometry.boxes import bounds
+from cxr.semisyn.editing.engine import EditingEngine
+from cxr.semisyn.editing.engine import Job as Edit
+from cxr.semisyn.editing.outcome import Refused, outcome
+from cxr.semisyn.findings.catalogue import Finding, Prior, read_catalogue
+from cxr.semisyn.findings.phrases import draw_prompt
+from cxr.semisyn.placement.columns import BOXES
+from cxr.semisyn.placement.draws import job_draws
+from cxr.semisyn.placement.place_boxes import Job, place
+from cxr.semisyn.placement.plan_jobs import images_of, job_id
+from cxr.semisyn.priors.fitting import fit_prior
+from cxr.semisyn.priors.samples import Chest as Boxed
+from cxr.semisyn.priors.samples import lung_of, percent
+from semisyn_study import setup
+from semisyn_study.films import Chest, Film
+
+FINDINGS = ("opacity", "consolidation")
+"""The findings that are painted; both are the class opacity, as readers of NIH and RSNA box them."""
+CORNERS = ("x1", "y1", "x2", "y2")
+SIDE, AT = (list(BOXES).index(name) for name in ("side", "x1"))
+"""Columns of a placed box: its lung, and the first of its corners."""
+
+
+class Painted(NamedTuple):
+    """A synthetic film: its job, its source, the frame uint8 (512, 512), boxes {kind: (N, 4)} in frame pixels.
+
+    conditioning: as they were asked; visible: the tight boxes of the lesion in its lung.
+    """
+
+    job: str
+    source: Film
+    frame: np.ndarray
+    boxes: dict[str, np.ndarray]
+
+
+def samples_of(chests: Sequence[Chest]) -> dict[str, np.ndarray]:
+    """Return {cx, cy, w, h: (N,)} of the boxes of films, in percent of their lungs' boxes, as a fit takes them."""
+    found, far = [], setup.priors_options()["far"]
+    for chest in chests:
+        organs = (bounds(mask) for mask in (chest.right, chest.left, chest.heart))
+        held = Boxed(*organs, np.eye(2, 3), chest.film.frame.shape, True, chest.film.subject)
+        for box in chest.film.boxes:
+            side = lung_of(tuple(box), held)
+            found.append(percent(tuple(box), getattr(held, side), side))
+    numbers = np.array(found, np.float64).reshape(-1, 4)
+    near = ((numbers[:, :2] >= -far) & (numbers[:, :2] <= 100 + far)).all(axis=1)
+    return dict(zip(("cx", "cy", "w", "h"), numbers[near].T, strict=True))
+
+
+def fitted(prior: Prior, chests: Sequence[Chest]) -> Prior:
+    """Return the prior fitted to the boxes of some films as the stage semisyn_priors does; few boxes leave it."""
+    how, samples = setup.priors_options(), samples_of(chests)
+    if len(samples["cx"]) < how["min_boxes"]:
+        return prior
+    names = ("alpha", "bins", "families", "overshoot_percentile", "sizes")
+    return fit_prior(prior, samples, **{name: how[name] for name in names})[0]
+
+
+def synthetic(sources: Sequence[Chest], boxed: Sequence[Chest], fit: bool, count: int) -> list[Painted]:
+    """Return the films of ``count`` jobs a finding, painted on the sources in turn, in the order of the jobs.
+
+    ``fit``: whether the priors are fitted to the boxes of ``boxed``, else they are the paper's. A job without room, and
+    one whose edit is refused, is left out.
+    """
+    catalogue, found = read_catalogue(), []
+    by_name = {chest.film.name: chest for chest in sources}
+    for name in FINDINGS:
+        finding = catalogue.findings[name]
+        if fit:
+            finding = replace(finding, prior=fitted(finding.prior, boxed))
+        jobs = [
+            _job(name, index, by_name[image], finding.prompts)
+            for index, image in enumerate(images_of(sorted(by_name), name, count, setup.SEED))
+        ]
+        editor = setup.editor(frozenset(job.prompt for job in jobs))
+        for job, rows in place(finding, jobs, catalogue, setup.placement_options()):
+            made = _painted(job, rows, by_name[job.image_id], finding, editor) if rows else None
+            if made:
+                found.append(made)
+    return found
+
+
+def digest_of(films: Sequence[Painted]) -> str:
+    """Return a digest of synthetic films: jobs, sources, pictures, boxes."""
+    told = hashlib.blake2b(digest_size=16)
+    for one in films:
+        told.update(f"{one.job} {one.source.name} {one.source.subject}".encode())
+        told.update(one.frame.tobytes())
+        for kind in sorted(one.boxes):
+            told.update(one.boxes[kind].tobytes())
+    return told.hexdigest()
+
+
+def _job(name: str, index: int, chest: Chest, prompts: dict[str, float]) -> Job:
+    prompt = draw_prompt(prompts, job_draws(setup.SEED, name, index, 0)[0])
+    organs = (np.array(bounds(mask), np.float64) for mask in (chest.right, chest.left, chest.heart))
+    return Job(job_id(name, index), chest.film.name, index, prompt, (*organs, chest.picture))
+
+
+def _painted(job: Job, rows: list[tuple], chest: Chest, finding: Finding, editor: EditingEngine) -> Painted | None:
+    """Edit one film as the stage does; None if the edit is refused."""
+    boxes = np.array([row[AT : AT + 4] for row in rows])
+    seed = stable_hash(setup.SEED, "edit", finding.name, job.index)
+    sides = tuple(row[SIDE] for row in rows)
+    asked = Edit(job.job_id, finding.name, job.prompt, boxes, sides, None, None, seed, setup.edit_config())
+    masks = {LUNGS[0]: chest.right, LUNGS[1]: chest.left, HEART: chest.heart}
+    made = editor.edit(chest.film.frame.copy(), masks, asked)
+    try:
+        done = outcome(chest.film.frame, masks, asked, made, **setup.judged())
+    except Refused:
+        return None
+    kinds = {
+        kind: np.array([[row[name] for name in CORNERS] for row in done.boxes if row["kind"] == kind])
+        for kind in ("conditioning", "visible")
+    }
+    return Painted(job.job_id, chest.film, done.image, kinds)
