@@ -96,9 +96,10 @@ onstart:
         sys.exit(f"cxr-ils: {error}")
 
 
-# Shown at the end of a run, where it cannot be missed: reports that could not be read.
+# Shown at the end of a run, where it cannot be missed: reports that could not be read, findings that are short of images.
 onsuccess:
     tell_last_words(Path("results/reports/reading.tsv"))
+    tell_short(Path("results/semisyn/dataset/conservation.tsv"))
 
 
 onerror:

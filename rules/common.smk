@@ -8,6 +8,7 @@ sys.path.insert(0, str(Path(workflow.basedir) / "scripts"))
 from cxr.base.errors import UserError
 from cxr.base.exclusions import STAGES
 from cxr.language.reports.told import tell_last_words
+from cxr.semisyn.dataset.told import tell_short
 from cxr.workflow.code_digest import keep as keep_digests
 from cxr.workflow.code_digest import remember as remember_digests
 from cxr.workflow.jobs import growing, job, warned

@@ -15,7 +15,7 @@ from cxr.base.errors import StoreError
 from cxr.base.tables import read_table
 from cxr.geometry.affine import points_to_original
 from cxr.reporting.release.withheld import Withheld
-from cxr.semisyn.dataset import cohort, datasheet, export, gather_jobs
+from cxr.semisyn.dataset import cohort, datasheet, export, told
 from cxr.semisyn.dataset.columns import SYNTHETIC
 from cxr.semisyn.dataset.conventions import conventions, rescaled
 from cxr.semisyn.dataset.export import ExportOptions
@@ -85,9 +85,16 @@ def test_every_job_ends_once(made):
         "effusion-000000": ("semisyn_placement", "no_room"),
         "effusion-000002": ("semisyn_editing", "leaked"),
     }
-    assert gather_jobs.short(list(rows.values())) == [
+    assert told.short(list(rows.values())) == [
         "semisyn: effusion has 3 of 4 images: 5 jobs were planned, 1 found no room, 1 were refused after the edit"
     ]
+
+
+def test_a_finding_that_is_short_of_images_says_so_at_the_end(made, capsys):
+    told.tell_short(Path(made[2]["conservation"]))
+    assert capsys.readouterr().err.startswith("cxr-ils: semisyn: effusion has 3 of 4 images: ")
+    told.tell_short(Path("nowhere.tsv"))
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize("lost", ["placement", "editing", "twice", "strange"])

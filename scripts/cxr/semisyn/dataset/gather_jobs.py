@@ -15,6 +15,7 @@ from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_table, write_table
 from cxr.semisyn.dataset.columns import BOXES, CONSERVATION, CORNERS, COUNTS, IMAGES, JOBS, SYNTHETIC
 from cxr.semisyn.dataset.conventions import conventions, picture_in_frame, rescaled
+from cxr.semisyn.dataset.told import short
 
 SPARE, STAGE = "spare", "semisyn_dataset"
 SUBSETS = {"train": "train", "validate": "val", "test": "test"}
@@ -157,16 +158,6 @@ def conserved(rows: pl.DataFrame, options: DatasetOptions) -> pl.DataFrame:
 def _tell(table: pl.DataFrame) -> None:
     for line in short(table.to_dicts()):
         log.warning("%s", line)
-
-
-def short(rows: Sequence[dict]) -> list[str]:
-    """Return a sentence for each finding that has fewer images than were asked for; rows of the conservation."""
-    return [
-        f"semisyn: {row['finding']} has {row['exported']} of {row['asked']} images: {row['planned']} jobs were planned"
-        f", {row['not_placed']} found no room, {row['not_edited']} were refused after the edit"
-        for row in rows
-        if row["finding"] != "all" and int(row["exported"]) < int(row["asked"])
-    ]
 
 
 def _images(

@@ -1,0 +1,27 @@
+"""What a run says at its end: findings that have fewer images than were asked for. Standard library only."""
+
+import csv
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+
+def short(rows: Iterable[Mapping]) -> list[str]:
+    """Return a sentence for each finding that has fewer images than were asked for; rows of the conservation."""
+    return [
+        f"semisyn: {row['finding']} has {row['exported']} of {row['asked']} images: {row['planned']} jobs were planned"
+        f", {row['not_placed']} found no room, {row['not_edited']} were refused after the edit"
+        for row in rows
+        if row["finding"] != "all" and int(row["exported"]) < int(row["asked"])
+    ]
+
+
+def tell_short(conservation: Path) -> None:
+    """Print :func:`short` of a table, if there is one, to stderr at the end of a run."""
+    try:
+        with open(conservation, newline="", encoding="utf-8") as file:
+            told = short(list(csv.DictReader(file, delimiter="\t")))
+    except (OSError, KeyError, ValueError):
+        return
+    for line in told:
+        print(f"cxr-ils: {line} ({conservation})", file=sys.stderr)
