@@ -65,6 +65,10 @@ REASONS: dict[str, str] = {
     # dataset
     "no_pairs": "no instruction-answer pair could be made",
     # semisyn: jobs
+    "no_cell": "a box holds no cell of the model's latent grid",
+    "bad_picture": "the edited image has another shape, or values that are not numbers",
+    "nothing_changed": "the edit changes less than one per cent of the boxes visibly",
+    "leaked": "the edit changes more outside of the boxes than semisyn.editing.max_leak allows",
     "no_room": "the lungs or the heart leave no room for a box of the finding where its prompt wants it",
 }
 """Reason codes of the ledgers and what each means to a reader."""

@@ -60,10 +60,9 @@ def draw(found: Mapping[str, Finding], samples: pl.DataFrame, counts: Mapping[st
     grid = figure.subplots(len(found), 1 + len(PARTS), squeeze=False)
     for row, (name, finding) in zip(grid, found.items(), strict=True):
         of = samples.filter(finding=name)
-        origin = "the paper's" if finding.prior.origin == "paper" else finding.prior.origin
-        row[0].set_ylabel(
-            f"{finding.label}\n{origin} prior\n{counts.get(name, 0)} boxes", fontweight="bold", fontsize=9
-        )
+        origin = {"paper": "the paper's prior", "file": "your prior"}.get(finding.prior.origin, "fitted prior")
+        boxes = f"\n{counts[name]} boxes" if counts.get(name) else ""
+        row[0].set_ylabel(f"{finding.label}\n{origin}{boxes}", fontweight="bold", fontsize=9)
         if finding.prior.placement == "heart":
             _density(row[1], RATIO, finding.prior.laws[RATIO], of, finding.prior.minimum[0])
             for axes in (row[0], *row[2:]):
