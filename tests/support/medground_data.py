@@ -118,7 +118,7 @@ def source_keys(**keys: object) -> dict:
 def sources_options(keys: dict, name: str = "given", **more: object) -> SourcesOptions:
     """Return the options of the stage for one source."""
     plain = SETTINGS.sources.model_dump(mode="json")
-    shared = {one: plain[one] for one in ("size", "fit", "duplicates", "mask_threshold", "cells")}
+    shared = {one: plain[one] for one in ("size", "fit", "duplicates", "mask_threshold", "cells", "md5")}
     return SourcesOptions(**(shared | {"seed": 2026, "name": name, "source": keys} | more))
 
 
@@ -134,7 +134,7 @@ def read_source(folder: Path, keys: dict, shards: int = 1, name: str = "given", 
     made = folder / "sources"
     made.mkdir(parents=True, exist_ok=True)
     files = [str(made / f"{at:02d}.h5") for at in range(shards)]
-    inputs = {"manifest": keys["manifest"]} if keys["manifest"] else {}
+    inputs = {name: keys[name] for name in ("manifest", "npz") if keys[name]}
     options = sources_options(keys, name, **more)
     run(
         shards=files, images=str(made / "images.parquet"), excluded=str(made / "excluded.parquet"), options=options,

@@ -28,6 +28,8 @@ class MedgroundPlan:
         keys = self.sources[source]
         if keys["kind"] == "ils":
             return self.cohort(keys["thresholds"])
+        if keys["kind"] == "medsegbench":
+            return {"npz": keys["npz"]}
         return {} if keys["kind"] in EMBEDDED else {"manifest": keys["manifest"]}
 
     def of_source(self, stage: str, source: str) -> dict:
@@ -58,7 +60,9 @@ def medground_plan(settings: Medground, seed: int, shards: Sequence[str], known:
             raise UserError(
                 f"medground.sources.sets.{name}.thresholds is {one['thresholds']!r}: choose one of {', '.join(known)}"
             )
-        if one["kind"] not in EMBEDDED:
+        if one["kind"] == "medsegbench":
+            existing_file(f"medground.sources.sets.{name}.npz", one["npz"])
+        elif one["kind"] not in EMBEDDED:
             existing_file(f"medground.sources.sets.{name}.manifest", one["manifest"])
             one["classes"] = one["classes"] or {"region": {"one": "", "many": "", "parents": {}, "ask": True}}
     count = plain["sources"].pop("shards") or (1 if all(one["kind"] in EMBEDDED for one in sets.values()) else SHARDS)

@@ -27,6 +27,7 @@ from cxr.medground.sources.cells import KINDS, SIDE, read_cells
 from cxr.medground.sources.folder import read_folder
 from cxr.medground.sources.ils import class_of, read_ils
 from cxr.medground.sources.image import Image, Refused, fitted, tiles
+from cxr.medground.sources.medsegbench import check_digest, facts_of_flag, flag_of, read_npz
 
 RESOURCE_FILES = ("medground/sources.yaml",)
 BOX = pl.Struct({"label": pl.String, "x1": pl.Float64, "y1": pl.Float64, "x2": pl.Float64, "y2": pl.Float64})
@@ -60,6 +61,7 @@ class SourcesOptions:
     duplicates: str
     mask_threshold: float
     cells: int
+    md5: str
     seed: int
 
 
@@ -86,13 +88,29 @@ def _found(options: SourcesOptions, inputs: Mapping) -> Iterator[tuple[str, Imag
         return read_cells(options.cells, options.seed)
     if kind == "ils":
         return read_ils(options.source, **inputs)
+    if kind == "medsegbench":
+        path = str(inputs["npz"])
+        return read_npz(path, flag_of(path)[0], options.source)
     more = {"mask_threshold": options.mask_threshold}
     return read_folder(options.name, options.source | more, **inputs)
 
 
+def _told(options: SourcesOptions) -> SourcesOptions:
+    """Return the options with the published facts of a MedSegBench set. Raises UserError for another file."""
+    source = options.source
+    if source["kind"] != "medsegbench":
+        return options
+    flag, side = flag_of(source["npz"])
+    facts = facts_of_flag(flag)
+    if options.md5 == "check":
+        check_digest(Path(source["npz"]), facts["md5"])
+    return replace(options, source=source | facts | {"side": side, "tile": None})
+
+
 def _side(options: SourcesOptions) -> int:
     """Return the side of the source's frames, a multiple of 8."""
-    side = SIDE if options.source["kind"] == "cells" else options.source["tile"] or options.size
+    own = {"cells": SIDE, "medsegbench": options.source.get("side")}
+    side = own.get(options.source["kind"]) or options.source["tile"] or options.size
     return -(-side // 8) * 8
 
 
@@ -198,9 +216,10 @@ def run(
 
     Raises UserError for a wrong manifest, StoreError for a damaged input.
     """
+    options = _told(options)
     ledger, seen = Ledger("medground_sources"), []
     gone: dict[str, str] = {}
-    if options.duplicates == "exclude" and options.source["kind"] in ("folder", "boxes"):
+    if options.duplicates == "exclude" and options.source["kind"] in ("folder", "boxes", "medsegbench"):
         read = ((name, one) for name, one in _found(options, inputs) if isinstance(one, Image))
         gone = _duplicates((name, _digest(one), one.split) for name, one in read)
     with ExitStack() as stack:

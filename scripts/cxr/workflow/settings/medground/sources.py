@@ -24,13 +24,14 @@ class ClassSettings(Section):
 class SourceSet(Section):
     """One source of images and masks."""
 
-    kind: Literal["ils", "cells", "folder", "boxes"] = key(
+    kind: Literal["ils", "cells", "folder", "boxes", "medsegbench"] = key(
         "folder",
         "ils: lesion masks of ILS; cells: drawn microscopy; folder: a CSV manifest of images and masks (image_path, "
         "mask_path, split; optional image_id, subject_id, class, domain, description, licence); boxes: a CSV manifest "
-        "with x, y, w, h, class in place of mask_path.",
+        "with x, y, w, h, class in place of mask_path; medsegbench: one of its published npz files.",
     )
     manifest: str = key("", "The CSV manifest (kinds folder and boxes).")
+    npz: str = key("", "The file, named as published, such as fhpsaop_256.npz (kind medsegbench).")
     use: Literal["dataset", "zero_shot"] = key("dataset", "zero_shot: its queries stand in zero_shot.jsonl alone.")
     thresholds: str = key("default", "Threshold set of the masks (kind ils).")
     structures: bool = key(True, "Whether lungs and heart are regions too (kind ils).")
@@ -70,6 +71,7 @@ class Sources(Section):
     shards: int | None = key(None, "Shards of each source; null: 1 while all are embedded, else 8.", ge=1, le=1024)
     duplicates: Literal["exclude", "keep"] = key("exclude", "What to do with equal pictures of one source.")
     mask_threshold: float = key(0, "Value above which a pixel is foreground; 0: masks must have two values.", ge=0)
+    md5: Literal["check", "skip"] = key("check", "check: a MedSegBench file that is not the published one is refused.")
     cells: int = key(48, "Number of drawn pictures.", ge=1, le=100_000)
 
     @model_validator(mode="after")

@@ -1,0 +1,137 @@
+"""Sources of the kind medsegbench: the published npz files, read row by row without unpacking them into memory."""
+
+import hashlib
+import math
+import re
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+import yaml
+
+from cxr.base.errors import UserError
+from cxr.base.paths import RESOURCES
+from cxr.medground.sources.image import Image, Refused
+
+RESOURCE_FILES = ("medground/sources.yaml",)
+SPLITS = {"train": "train", "val": "validate", "test": "test"}
+BLOCK = 1 << 20
+
+
+def facts_of_flag(flag: str) -> dict:
+    """Return the facts of one of the published sets. Raises UserError for an unknown flag."""
+    known = yaml.safe_load((Path(RESOURCES) / RESOURCE_FILES[0]).read_text(encoding="utf-8"))["medsegbench"]
+    if flag not in known:
+        raise UserError(f"there is no MedSegBench set {flag!r}: choose one of {', '.join(sorted(known))}")
+    return known[flag]
+
+
+def check_digest(path: Path, expected: Mapping[int, str]) -> None:
+    """Raise UserError unless a file is one of the published ones, by its MD5."""
+    digest = hashlib.md5(usedforsecurity=False)
+    with open(path, "rb") as file:
+        while block := file.read(BLOCK):
+            digest.update(block)
+    if digest.hexdigest() not in expected.values():
+        raise UserError(
+            f"{path.name} has the MD5 {digest.hexdigest()}, which is not the published one: download it again, or set "
+            "medground.sources.md5 to skip"
+        )
+
+
+class Member:
+    """An array in an npz file, read by rows. Raises UserError for a damaged, missing or unsuitable member."""
+
+    def __init__(self, archive: zipfile.ZipFile, name: str):
+        self.name, self._archive = name, archive
+        if f"{name}.npy" not in archive.namelist():
+            raise self._wrong("is missing", "download the file again")
+        with self._open() as file:
+            self.shape, self.dtype = self._header(file)
+
+    def _open(self):
+        return self._archive.open(f"{self.name}.npy")
+
+    def _wrong(self, what: str, remedy: str) -> UserError:
+        return UserError(f"{Path(str(self._archive.filename)).name}: the member {self.name} {what}: {remedy}")
+
+    def _header(self, file) -> tuple[tuple[int, ...], np.dtype]:
+        try:
+            version = np.lib.format.read_magic(file)
+            read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]
+            shape, fortran, dtype = read(file)
+        except (ValueError, KeyError, zipfile.BadZipFile, zlib.error, EOFError) as error:
+            raise self._wrong(f"is damaged ({type(error).__name__})", "download the file again") from None
+        if dtype.hasobject or fortran or dtype != np.uint8:
+            raise self._wrong(f"holds {dtype}, not unsigned bytes by rows", "give the published file")
+        return shape, dtype
+
+    def rows(self) -> Iterator[np.ndarray]:
+        """Yield the rows, each uint8 (H, W) or (H, W, C)."""
+        size = math.prod(self.shape[1:])
+        with self._open() as file:
+            self._header(file)
+            for _ in range(self.shape[0]):
+                try:
+                    data = file.read(size)
+                except (zipfile.BadZipFile, zlib.error, EOFError) as error:
+                    raise self._wrong(f"is damaged ({type(error).__name__})", "download the file again") from None
+                if len(data) < size:
+                    raise self._wrong("is shorter than it says", "download the file again")
+                yield np.frombuffer(data, np.uint8).reshape(self.shape[1:])
+
+
+def read_npz(path: str, flag: str, facts: Mapping) -> Iterator[tuple[str, Image | Refused]]:
+    """Yield (image_id, image or why it cannot be used) of a file, split by split. Raises UserError."""
+    try:
+        archive = zipfile.ZipFile(path)
+    except (OSError, zipfile.BadZipFile) as error:
+        raise UserError(f"{Path(path).name} is no npz file ({type(error).__name__}): download it again") from None
+    with archive:
+        for split, name in SPLITS.items():
+            pictures, labels = Member(archive, f"{split}_images"), Member(archive, f"{split}_label")
+            if pictures.shape[:3] != labels.shape[:3]:
+                raise labels._wrong(f"has the shape {labels.shape}, the images {pictures.shape}", "give another file")
+            for at, (picture, label) in enumerate(zip(pictures.rows(), labels.rows(), strict=True)):
+                image_id = f"{flag}_{split}_{at:05d}"
+                try:
+                    yield image_id, _image(image_id, name, picture, label.reshape(label.shape[:2]), facts)
+                except Refused as refused:
+                    yield image_id, refused
+
+
+def _image(image_id: str, split: str, picture: np.ndarray, label: np.ndarray, facts: Mapping) -> Image:
+    names = list(facts["classes"])
+    if facts["values"]:
+        if unknown := sorted(set(np.unique(label).tolist()) - set(range(len(names) + 1))):
+            raise Refused("unknown_label", f"the value {unknown[0]} has no class")
+        masks = {name: label == value for value, name in enumerate(names, 1)}
+    else:
+        masks = {names[0]: label > 0}
+    if not label.any():
+        raise Refused("empty_mask")
+    if any(mask.all() for mask in masks.values()):
+        raise Refused("full_mask")
+    colours = picture if picture.ndim == 3 and picture.shape[2] == 3 else picture.reshape(*picture.shape[:2], 1)
+    colours = colours if colours.shape[2] == 3 else np.repeat(colours, 3, axis=2)
+    return Image(
+        image_id,
+        image_id,
+        split,
+        np.ascontiguousarray(colours),
+        masks,
+        domain=facts["domain"],
+        licence=facts["licence"],
+    )
+
+
+def flag_of(path: str) -> tuple[str, int]:
+    """Return the flag and side in a file's name, such as fhpsaop_256.npz. Raises UserError for another name."""
+    found = re.fullmatch(r"([a-z0-9]+)_(128|256|512)", Path(path).stem)
+    if not found:
+        raise UserError(
+            f"{Path(path).name} is not named as MedSegBench names its files: use fhpsaop_256.npz and the like"
+        )
+    return found[1], int(found[2])
