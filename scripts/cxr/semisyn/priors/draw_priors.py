@@ -1,4 +1,4 @@
-"""Drawing the priors: boxes on a lung, and each number's density over the histogram of people's boxes."""
+"""Drawing the priors: boxes on a lung, and each number's law, as it is and as placed, over people's boxes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,13 +11,13 @@ from matplotlib.patches import Rectangle
 
 from cxr.base.tables import read_table
 from cxr.plotting.plots import BLUE, GREY, ORANGE, VERMILION, save
-from cxr.semisyn.findings.boxes import Places, draw_boxes
+from cxr.semisyn.findings.boxes import Drawn, Places, draw_boxes
 from cxr.semisyn.findings.catalogue import RATIO, WHOLE, Finding, read_catalogue
 from cxr.semisyn.findings.families import CONSTANT, Law
 from cxr.semisyn.findings.laws import frozen
 
-SHOWN = 40
-"""Boxes drawn on the lung."""
+SHOWN, PLACED = 40, 1000
+"""Boxes drawn on the lung, and placed for the histograms."""
 LIMITS = {"cx": (-40, 140), "cy": (-40, 140), "w": (0, 200), "h": (0, 200), RATIO: (30, 100)}
 TITLES = {
     "cx": "centre x, % from the lateral edge", "cy": "centre y, % from the top", "w": "width, %", "h": "height, %",
@@ -64,15 +64,18 @@ def draw(found: Mapping[str, Finding], samples: pl.DataFrame, counts: Mapping[st
         boxes = f"\n{counts[name]} boxes" if counts.get(name) else ""
         row[0].set_ylabel(f"{finding.label}\n{origin}{boxes}", fontweight="bold", fontsize=9)
         if finding.prior.placement == "heart":
-            _density(row[1], RATIO, finding.prior.laws[RATIO], of, finding.prior.minimum[0])
+            _density(row[1], RATIO, finding.prior.laws[RATIO], of, None)
+            row[1].axvline(finding.prior.minimum[0], color=GREY, linestyle=":", label="least")
+            row[1].legend(fontsize=7, frameon=False)
             for axes in (row[0], *row[2:]):
                 _empty(axes)
             continue
-        _boxes(row[0], finding, seed)
-        for axes, number in zip(row[1:], PARTS, strict=True):
+        drawn = placed(finding, seed)
+        _boxes(row[0], drawn.boxes[drawn.tries > 0][:SHOWN])
+        for column, (axes, number) in enumerate(zip(row[1:], PARTS, strict=True)):
             pair, single, place = PARTS[number]
             law = finding.prior.laws.get(single) or margin(finding.prior.laws[pair], place)
-            _density(axes, number, law, of, None)
+            _density(axes, number, law, of, drawn.percent[drawn.tries > 0, column])
     return figure
 
 
@@ -88,14 +91,18 @@ def _empty(axes: Axes) -> None:
     axes.spines[:].set_visible(False)
 
 
-def _boxes(axes: Axes, finding: Finding, seed: int) -> None:
-    """Draw some boxes of the prior, without a zone, on a right lung in the middle of a wide picture."""
+def placed(finding: Finding, seed: int) -> Drawn:
+    """Return boxes of the prior, without a zone, placed in a right lung in the middle of a wide picture."""
     lung, picture = np.array([0.0, 0.0, 100.0, 100 * ASPECT]), np.array([-1e3, -1e3, 1e3, 1e3])
-    rows = [np.tile(box, (SHOWN, 1)) for box in (lung, picture, np.full(4, np.nan), WHOLE)]
-    places = Places(rows[0], rows[1], rows[2], np.zeros(SHOWN, bool), rows[3])
-    uniforms = np.random.default_rng(seed).random((SHOWN, 1, 4))
-    drawn = draw_boxes(finding.prior, places, uniforms, bounds="repo", min_mass=0.0, heart_exclusion=False)
-    for x1, y1, x2, y2 in drawn.boxes[drawn.tries > 0]:
+    rows = [np.tile(box, (PLACED, 1)) for box in (lung, picture, np.full(4, np.nan), WHOLE)]
+    places = Places(rows[0], rows[1], rows[2], np.zeros(PLACED, bool), rows[3])
+    uniforms = np.random.default_rng(seed).random((PLACED, 1, 4))
+    return draw_boxes(finding.prior, places, uniforms, bounds="repo", min_mass=0.0, heart_exclusion=False)
+
+
+def _boxes(axes: Axes, boxes: np.ndarray) -> None:
+    """Draw boxes (N, 4) over the lung of :func:`placed`."""
+    for x1, y1, x2, y2 in boxes:
         axes.add_patch(Rectangle((x1, y1), x2 - x1, y2 - y1, color=VERMILION, alpha=0.05))
         axes.add_patch(Rectangle((x1, y1), x2 - x1, y2 - y1, fill=False, edgecolor=VERMILION, linewidth=0.5, alpha=0.6))
     axes.add_patch(Rectangle((0, 0), 100, 100 * ASPECT, fill=False, edgecolor=BLUE, linewidth=2))
@@ -106,8 +113,8 @@ def _boxes(axes: Axes, finding: Finding, seed: int) -> None:
     axes.set_xlabel("lateral → medial", fontsize=8)
 
 
-def _density(axes: Axes, number: str, law: Law, samples: pl.DataFrame, least: float | None) -> None:
-    """Draw the density of a law over the histogram of the samples."""
+def _density(axes: Axes, number: str, law: Law, samples: pl.DataFrame, drawn: np.ndarray | None) -> None:
+    """Draw the density of a law, and what is left of it as placed (N,), over the histogram of the samples."""
     values = samples["ctr" if number == RATIO else number].drop_nulls().to_numpy()
     x = np.linspace(*LIMITS[number], 400)
     if len(values):
@@ -116,8 +123,8 @@ def _density(axes: Axes, number: str, law: Law, samples: pl.DataFrame, least: fl
         axes.axvline(law.parameters["value"], color=ORANGE, linewidth=2, label="constant")
     else:
         axes.plot(x, frozen(law).pdf(x), color=ORANGE, linewidth=2, label=f"prior ({law.family})")
-    if least is not None:
-        axes.axvline(least, color=GREY, linestyle=":", label="least")
+    if drawn is not None and law.family != CONSTANT:
+        axes.hist(drawn, bins=30, density=True, histtype="step", color=BLUE, linewidth=1, label="as placed")
     axes.set_xlim(*LIMITS[number])
     axes.set_yticks([])
     axes.set_title(TITLES[number], fontsize=9)
