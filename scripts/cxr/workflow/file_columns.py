@@ -2,7 +2,7 @@
 
 import re
 
-from cxr.base import tables
+from cxr.base import judged, tables
 from cxr.base.columns import Columns, markdown
 from cxr.ils.dataset import make_pairs, mimic_ils
 from cxr.ils.evaluation import evaluate, paraphrases, scoring, summary
@@ -24,7 +24,7 @@ from cxr.reporting.ablation import points
 from cxr.reporting.agreement import compare
 from cxr.reporting.page import costs, render
 from cxr.reporting.release import parquet
-from cxr.reporting.review import make_pages, merge, rates
+from cxr.reporting.review import make_pages, merge, rates, unit_pages
 from cxr.reporting.tables import conservation, counts, recall, splits, truth
 from cxr.semisyn.dataset import columns as semisyn_dataset
 from cxr.semisyn.detection import columns as detection
@@ -33,6 +33,7 @@ from cxr.semisyn.editing import edit_images
 from cxr.semisyn.healthy import columns as healthy
 from cxr.semisyn.placement import columns as placement
 from cxr.semisyn.priors import columns as priors
+from cxr.semisyn.readers import draw_units, reading
 from cxr.semisyn.realism import measure, score
 from cxr.semisyn.selection import choose, select_configs
 
@@ -83,6 +84,12 @@ TABLES: dict[str, Columns] = {
     "results/semisyn/realism/{config}/replicates.parquet": score.REPLICATES,
     "results/semisyn/selection/scores.tsv": choose.SCORES,
     "results/semisyn/selection/grid.tsv": select_configs.GRID,
+    "results/semisyn/readers/units.parquet": draw_units.UNITS,
+    "results/semisyn/readers/shown.parquet": judged.JUDGED,
+    "results/semisyn/readers/items.parquet": unit_pages.ITEMS,
+    "results/semisyn/readers/answers.parquet": unit_pages.ANSWERS,
+    "results/semisyn/readers/table7.tsv": reading.TABLE7,
+    "results/semisyn/readers/agreement.tsv": reading.AGREEMENT,
     "results/semisyn/detection/scores.tsv": detection.SCORES,
     "results/semisyn/detection/differences.tsv": detection.DIFFERENCES,
     "results/semisyn/detection/table1.tsv": detection.TABLE_1,

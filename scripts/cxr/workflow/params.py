@@ -11,6 +11,7 @@ from cxr.workflow.release_facts import release_options
 from cxr.workflow.settings import MIMIC_ILS, Settings
 from cxr.workflow.settings.inputs import DEFAULT_SHARDS, EMBEDDED_SHARDS
 from cxr.workflow.settings.rosalia import BASE, FILE_ADAPTERS
+from cxr.workflow.sheets import sheet_files
 
 DATASET = ("ctr_negative_max", "unknown_words_max", "global_share", "opacity_inference_share", "kinds", "one_answer")
 """Keys of the section ``dataset`` that no mask depends on, and the two keys that both stages use."""
@@ -280,15 +281,8 @@ def check_files(settings: Settings, image: str) -> None:
 
 
 def sheets(settings: Settings) -> list[str]:
-    """Return the files of ``review.sheets``, and the CSV files of its folders. Raises UserError for missing ones."""
-    found = []
-    for name in settings.review.sheets:
-        path = Path(name)
-        files = sorted(path.glob("*.csv")) if path.is_dir() else [path]
-        if not files:
-            raise UserError(f"review.sheets: the folder {name!r} holds no .csv file: correct the path")
-        found += [str(existing_file("review.sheets", str(file))) for file in files]
-    return found
+    """Return the files of ``review.sheets``. Raises UserError for missing ones."""
+    return sheet_files("review.sheets", settings.review.sheets)
 
 
 def evaluated(settings: Settings) -> dict[str, dict]:

@@ -35,6 +35,7 @@ def semisyn_options(plain: dict) -> dict[str, dict]:
         | _priors(plain)
         | _placement(plain)
         | _edited(plain)
+        | _readers(plain)
     )
 
 
@@ -44,6 +45,31 @@ def _detection(plain: dict) -> dict[str, dict]:
     return {
         "semisyn_detection": section | {"seed": plain["seed"]},
         "semisyn_detection_charts": {"dpi": plain["figures"]["dpi"], "against": section["against"]},
+    }
+
+
+def _readers(plain: dict) -> dict[str, dict]:
+    """Return the options of the readers' images, of their pages, of their sheets and of their tables."""
+    system = plain["semisyn"]
+    section, key = system["readers"], "semisyn.readers"
+    reference = {"name": section["reference"]} | dict(system["references"].get(section["reference"], {}))
+    reference.pop("patients", None)
+    drawn = {name: section[name] for name in ("replicates", "interval", "seed")}
+    return {
+        "semisyn_readers": {
+            "images": section["images"],
+            "seed": section["seed"],
+            "findings": system["findings"],
+            "reference": reference,
+        },
+        "semisyn_readers_pages": {
+            "experts": section["experts"],
+            "form": "readers",
+            "seed": section["seed"],
+            "fewer": f"lower {key}.images",
+        },
+        "semisyn_readers_answers": {"form": "readers", "setting": f"{key}.sheets"},
+        "semisyn_readers_tables": drawn | {"readers": len(section["experts"])},
     }
 
 

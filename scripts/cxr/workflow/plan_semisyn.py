@@ -15,6 +15,7 @@ from cxr.workflow.plan_semisyn_dataset import DatasetPlan, dataset_plan
 from cxr.workflow.settings import Settings
 from cxr.workflow.settings.semisyn.configs import CHOSEN
 from cxr.workflow.settings.semisyn.editing import Editing
+from cxr.workflow.sheets import sheet_files
 
 PACKAGE = "cxr.semisyn"
 CHOICE = "results/semisyn/selection/choice.yaml"
@@ -31,7 +32,8 @@ class SemisynPlan:
     [] without. priors: input files of the priors' rule, by name; priors_formats: modules that read them. editing_files,
     gpus: of each engine of the editing that is used, its input files and its number of GPUs. engine_of: {configuration:
     engine}. chosen: the engines of the configuration ``chosen``; compared: the configurations that the selection
-    compares, each different from the others; choice: ``selection``, or empty where the settings choose.
+    compares, each different from the others; choice: ``selection``, or empty where the settings choose. readers_*: the
+    reference of the readers' real images, the module that reads it, and their filled sheets.
     """
 
     findings_file: str | list
@@ -47,6 +49,9 @@ class SemisynPlan:
     chosen: list[str]
     compared: list[str]
     choice: str
+    readers_reference: list[str]
+    readers_formats: list[str]
+    readers_sheets: list[str]
 
     def engines(self, config: str) -> list[str]:
         """Return the engines that make the images of a configuration; several can for ``chosen``."""
@@ -95,6 +100,7 @@ def make_semisyn(settings: Settings, options: dict[str, dict], shards: list[str]
         detection=detection,
         detection_told=detection_told,
         **_editing(settings),
+        **_readers(settings),
         dataset=dataset_plan(settings, options),
     )
 
@@ -177,6 +183,21 @@ def _editing(settings: Settings) -> dict:
         "chosen": chosen,
         "compared": different,
         "choice": choice,
+    }
+
+
+def _readers(settings: Settings) -> dict[str, list[str]]:
+    """Return the files of the readers. Raises UserError for missing ones."""
+    system = settings.semisyn
+    name, sheets = system.readers.reference, sheet_files("semisyn.readers.sheets", system.readers.sheets)
+    if not name:
+        return {"readers_reference": [], "readers_formats": [], "readers_sheets": sheets}
+    told, key = system.references[name], f"semisyn.references.{name}.path"
+    exists = existing_folder if told.format in FOLDERS else existing_file
+    return {
+        "readers_reference": [str(exists(key, told.path))],
+        "readers_formats": [f"annotations.{told.format}"],
+        "readers_sheets": sheets,
     }
 
 

@@ -13,6 +13,7 @@ from cxr.workflow.settings.semisyn.healthy import Healthy
 from cxr.workflow.settings.semisyn.names import FindingName
 from cxr.workflow.settings.semisyn.placement import Placement
 from cxr.workflow.settings.semisyn.priors import Priors
+from cxr.workflow.settings.semisyn.readers import Readers
 from cxr.workflow.settings.semisyn.realism import Realism
 from cxr.workflow.settings.semisyn.references import Reference, ReferenceName
 from cxr.workflow.settings.semisyn.selection import Selection
@@ -42,6 +43,7 @@ class Semisyn(Section):
     )
     detectors: Detectors = key(Detectors, "Detectors trained with and without synthetic images.")
     detection: Detection = key(Detection, "Scores of detectors against people's boxes.")
+    readers: Readers = key(Readers, "Experts read real and generated images.", source=PAPER)
 
     @model_validator(mode="after")
     def _findings_are_named_once(self) -> "Semisyn":
@@ -56,6 +58,11 @@ class Semisyn(Section):
             known = ", ".join(self.references) or "none"
             raise ValueError(
                 f"priors.reference is {self.priors.reference!r}, but semisyn.references has {known}: name one of them"
+            )
+        if self.readers.reference and self.readers.reference not in self.references:
+            known = ", ".join(self.references) or "none"
+            raise ValueError(
+                f"readers.reference is {self.readers.reference!r}, but semisyn.references has {known}: name one of them"
             )
         return self
 

@@ -1,0 +1,132 @@
+# Readers: pages on which experts tell generated X-rays from real ones, and Table 7 from their filled sheets.
+
+
+rule semisyn_readers_units:
+    input:
+        reference=lambda wildcards: wanted(
+            PLAN.semisyn.readers_reference,
+            "semisyn.readers.reference is empty, so there are no real images to read: name one of semisyn.references",
+        ),
+        plan="results/semisyn/placement/plan.parquet",
+        edited=PLAN.semisyn.all_edited("chosen", PLAN.shards, ".h5"),
+        frames=expand("results/frames/{shard}.h5", shard=PLAN.shards),
+    output:
+        # for the organiser
+        units="results/semisyn/readers/units.parquet",
+        shown=temp("results/semisyn/readers/shown.parquet"),
+    log:
+        "logs/semisyn/readers/units.log",
+    benchmark:
+        "results/benchmarks/semisyn/readers/units.tsv"
+    conda:
+        "../../envs/semisyn_readers.yaml"
+    threads: 1
+    resources:
+        mem_mb=megabytes(4000),
+        runtime=minutes(60),
+    params:
+        **job("semisyn.readers.draw_units.run", *PLAN.semisyn.readers_formats),
+        options=PLAN.options["semisyn_readers"],
+    message:
+        "Real and generated images for the readers"
+    script:
+        "../../scripts/job.py"
+
+
+rule semisyn_readers_pages:
+    input:
+        units="results/semisyn/readers/shown.parquet",
+    output:
+        # for the experts
+        pages=expand("results/semisyn/readers/page_{expert}.html", expert=PLAN.settings.semisyn.readers.experts),
+        # for the organiser
+        items="results/semisyn/readers/items.parquet",
+    log:
+        "logs/semisyn/readers/pages.log",
+    benchmark:
+        "results/benchmarks/semisyn/readers/pages.tsv"
+    conda:
+        "../../envs/review.yaml"
+    threads: 1
+    resources:
+        mem_mb=megabytes(4000),
+        runtime=minutes(30),
+    params:
+        **job("reporting.review.unit_pages.run_pages"),
+        options=PLAN.options["semisyn_readers_pages"],
+    message:
+        "Pages for the readers"
+    script:
+        "../../scripts/job.py"
+
+
+rule semisyn_readers:
+    input:
+        rules.semisyn_readers_pages.output.pages,
+
+
+rule semisyn_readers_answers:
+    input:
+        items="results/semisyn/readers/items.parquet",
+        sheets=lambda wildcards: wanted(
+            PLAN.semisyn.readers_sheets,
+            "semisyn.readers.sheets is empty: give the readers' filled sheets, or the folder that holds them",
+        ),
+    output:
+        answers="results/semisyn/readers/answers.parquet",
+    log:
+        "logs/semisyn/readers/answers.log",
+    benchmark:
+        "results/benchmarks/semisyn/readers/answers.tsv"
+    localrule: True
+    conda:
+        "../../envs/review.yaml"
+    threads: 1
+    resources:
+        mem_mb=megabytes(2000),
+        runtime=minutes(10),
+    params:
+        **job("reporting.review.unit_pages.run_answers"),
+        options=PLAN.options["semisyn_readers_answers"],
+    message:
+        "The readers' answers"
+    script:
+        "../../scripts/job.py"
+
+
+rule semisyn_readers_tables:
+    input:
+        units="results/semisyn/readers/units.parquet",
+        answers="results/semisyn/readers/answers.parquet",
+    output:
+        table7=report(
+            "results/semisyn/readers/table7.tsv",
+            caption="../../report/semisyn_readers.rst",
+            category="9 SemiSynCXR",
+            subcategory="readers",
+            labels={"result": "readers (Table 7)"},
+        ),
+        agreement="results/semisyn/readers/agreement.tsv",
+    log:
+        "logs/semisyn/readers/tables.log",
+    benchmark:
+        "results/benchmarks/semisyn/readers/tables.tsv"
+    localrule: True
+    conda:
+        "../../envs/semisyn_readers.yaml"
+    threads: 1
+    resources:
+        mem_mb=megabytes(2000),
+        runtime=minutes(10),
+    params:
+        **job("semisyn.readers.merge_answers.run"),
+        options=PLAN.options["semisyn_readers_tables"],
+    message:
+        "Table 7 and the readers' agreement"
+    script:
+        "../../scripts/job.py"
+
+
+rule semisyn_readers_merge:
+    input:
+        rules.semisyn_readers_tables.output,

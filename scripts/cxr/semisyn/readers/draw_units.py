@@ -1,0 +1,129 @@
+"""The readers' images: generated ones that no configuration was chosen by, and as many real ones with each finding."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import cv2
+import numpy as np
+import polars as pl
+
+from cxr.base.columns import Column, schema
+from cxr.base.errors import UserError
+from cxr.base.hdf5 import Shard
+from cxr.base.jobs import log
+from cxr.base.judged import JUDGED
+from cxr.base.seeds import stable_hash
+from cxr.base.tables import read_table, write_table
+from cxr.semisyn.readers.reading import GENERATED, REAL
+from cxr.semisyn.references import Reference, load
+
+QUESTION = "Read this X-ray."
+UNITS = {
+    "unit": Column(pl.String, "Key of the image in the pages' table; it tells nothing."),
+    "source": Column(pl.String, "generated or real."),
+    "finding": Column(pl.String, "Its finding: the job's, or the reference's."),
+    "job_id": Column(pl.String, "Job of a generated image; empty for a real one."),
+    "image_id": Column(pl.String, "The real image, or the source of the generated one."),
+}
+
+
+@dataclass(frozen=True)
+class ReadersOptions:
+    """images: of each finding and source; reference: {name, format, path, image_id, role, classes} of the real ones."""
+
+    images: int
+    seed: int
+    findings: list[str]
+    reference: dict
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """One image of the reading: its finding, its job (empty for a real one) and its image."""
+
+    finding: str
+    job_id: str
+    image_id: str
+
+    def key(self, seed: int) -> str:
+        """Return a name from which nothing can be told."""
+        return f"{stable_hash(seed, 'unit', self.finding, self.job_id, self.image_id):016x}"
+
+
+def run(
+    *, plan: str, reference: str, edited: list[str], frames: list[str], units: str, shown: str, options: ReadersOptions
+) -> None:
+    """Draw the images; ``units`` tells what each is (:data:`UNITS`), ``shown`` is what the pages are made from.
+
+    ``plan``: jobs; ``edited``: the shards of the chosen configuration; ``frames``: all shards of the cohort's frames.
+    Raises UserError where there is no fresh generated image, or no real one.
+    """
+    fresh = read_table(plan).filter(~pl.col("trial"))
+    made = sorted(name for path in edited for name in _names(path))
+    jobs = fresh.filter(pl.col("job_id").is_in(made)).select("finding", "job_id", "image_id")
+    if not len(jobs):
+        raise UserError(
+            "no edited image is left that no configuration was chosen by: raise semisyn.dataset.per_finding above "
+            "semisyn.selection.samples"
+        )
+    at_hand = {name for path in frames for name in _names(path)}
+    boxes = load(Reference(**options.reference)).boxes
+    real = boxes.filter(pl.col("image_id").is_in(list(at_hand))).select("finding", "image_id").unique()
+    if not len(real):
+        raise UserError(
+            f"semisyn.references.{options.reference['name']} has no image of the cohort with a finding: name another "
+            "reference in semisyn.readers.reference"
+        )
+    generated = [Chosen(*row) for row in jobs.iter_rows()]
+    taken = draw(generated, options), draw([Chosen(finding, "", image) for finding, image in real.iter_rows()], options)
+    pictures = _pictures(frames, {one.image_id for one in taken[1]}) | _pictures(
+        edited, {one.job_id for one in taken[0]}
+    )
+    rows, judged = [], []
+    for source, chosen in zip((GENERATED, REAL), taken, strict=True):
+        for one in chosen:
+            unit = one.key(options.seed)
+            rows.append((unit, source, one.finding, one.job_id, one.image_id))
+            judged.append((unit, _png(pictures[one.job_id or one.image_id]), None, QUESTION, "", [], "", ""))
+    write_table(units, pl.DataFrame(rows, schema=schema(UNITS), orient="row").sort("unit"), UNITS)
+    write_table(shown, pl.DataFrame(judged, schema=schema(JUDGED), orient="row").sort("unit"), JUDGED)
+
+
+def draw(chosen: Iterable[Chosen], options: ReadersOptions) -> list[Chosen]:
+    """Return up to ``options.images`` of each finding, by the order of their hashes; too few are told in the log.
+
+    An image with several findings is drawn for one of them.
+    """
+    found: list[Chosen] = []
+    used: set[tuple[str, str]] = set()
+    every = sorted(chosen, key=lambda one: stable_hash(options.seed, one.finding, one.job_id, one.image_id))
+    for finding in options.findings:
+        of = [one for one in every if one.finding == finding and (one.job_id, one.image_id) not in used]
+        of = of[: options.images]
+        used |= {(one.job_id, one.image_id) for one in of}
+        found += of
+        if len(of) < options.images:
+            kind = GENERATED if any(one.job_id for one in every) else REAL
+            log.warning("readers: %s has %d %s images, not %d", finding, len(of), kind, options.images)
+    return found
+
+
+def _names(path: str) -> list[str]:
+    with Shard(path) as shard:
+        return list(shard.ids)
+
+
+def _pictures(paths: Sequence[str], wanted: set[str]) -> Mapping[str, np.ndarray]:
+    found = {}
+    for path in map(Path, paths):
+        with Shard(path) as shard:
+            found |= {name: shard.get("image", name) for name in shard.ids if name in wanted}
+    return found
+
+
+def _png(image: np.ndarray) -> bytes:
+    done, data = cv2.imencode(".png", image, [cv2.IMWRITE_PNG_COMPRESSION, 9])
+    if not done:
+        raise ValueError("a picture cannot be encoded as PNG")
+    return data.tobytes()

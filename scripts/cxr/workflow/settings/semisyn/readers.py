@@ -1,0 +1,30 @@
+"""Settings of the reading of real and generated images by experts."""
+
+from pydantic import model_validator
+
+from cxr.workflow.settings.base import PAPER, Replicates, Section, key, one_case
+from cxr.workflow.settings.review import Expert
+
+
+class Readers(Section):
+    """Experts tell generated X-rays from real ones, and name their findings."""
+
+    experts: list[Expert] = key(
+        lambda: ["A", "B", "C"],
+        "Names of the readers, used in file names; each gets a page.",
+        source=PAPER,
+        min_length=1,
+    )
+    images: int = key(10, "Images of each finding and source.", unit="images", source=PAPER, ge=1, le=1000)
+    reference: str = key("", "Reference of semisyn.references whose images of the cohort are the real ones.")
+    seed: int = key(2026, "Seed of the draw and of each reader's order.", ge=0)
+    sheets: list[str] = key(list, "The readers' completed sheets (CSV), or folders of them.")
+    replicates: Replicates = key(1000, "Bootstrap replicates, by image, for intervals; 0 for none, else 100 or more.")
+    interval: float = key(0.95, "Coverage of the intervals.", gt=0, lt=1)
+
+    @model_validator(mode="after")
+    def _readers_are_distinct(self) -> "Readers":
+        one_case("the readers", self.experts)
+        if len(set(self.experts)) < len(self.experts):
+            raise ValueError(f"experts names {max(self.experts, key=self.experts.count)!r} twice: rename one")
+        return self
