@@ -11,11 +11,14 @@ import pytest
 
 from cxr.base.columns import schema
 from cxr.base.errors import UserError
+from cxr.base.hdf5 import ShardWriter
 from cxr.base.judged import JUDGED
 from cxr.base.tables import read_table, write_table
 from cxr.reporting.review import unit_pages
 from cxr.reporting.review.form import read_form
-from cxr.semisyn.readers import reading
+from cxr.semisyn.readers import draw_units, reading
+from cxr.workflow import settings
+from cxr.workflow.settings import SettingsError
 from review_cases import cells
 
 PAGES = unit_pages.UnitPagesOptions(experts=["A", "B", "C"], form="readers", seed=1, fewer="draw fewer")
@@ -37,7 +40,7 @@ def judged(number: int) -> pl.DataFrame:
 def make_pages(folder: Path, number: int = 6) -> list[Path]:
     write_table(folder / "units.parquet", judged(number), JUDGED)
     pages = [folder / f"page_{expert}.html" for expert in PAGES.experts]
-    where = {"units": str(folder / "units.parquet"), "items": str(folder / "items.parquet")}
+    where = {"units": str(folder / "units.parquet"), "asked": str(folder / "items.parquet")}
     unit_pages.run_pages(pages=list(map(str, pages)), options=PAGES, **where)
     return pages
 
@@ -73,7 +76,7 @@ def test_filled_sheets_become_answers_of_units(tmp_path):
     items = read_table(tmp_path / "items.parquet")
     said = {f"secret-{at}": ("real" if at % 2 else "generated", "edema" if at < 3 else "none") for at in range(6)}
     sheets = fill(tmp_path, items, said)
-    where = {"items": str(tmp_path / "items.parquet"), "answers": str(tmp_path / "answers.parquet")}
+    where = {"asked": str(tmp_path / "items.parquet"), "answers": str(tmp_path / "answers.parquet")}
     unit_pages.run_answers(sheets=sheets, options=ANSWERS, **where)
     table = read_table(tmp_path / "answers.parquet")
     assert len(table) == 3 * 6 * 2
@@ -160,3 +163,47 @@ def test_readers_who_cannot_tell_have_no_d_prime():
         _, low, high = reading.d_prime(table, **DRAWN)
         held += low <= 0 <= high
     assert held >= 34
+
+
+def shard(path: Path, names: list[str], level: int) -> str:
+    with ShardWriter(path, pictures=("image",)) as writer:
+        for number, name in enumerate(sorted(names)):
+            writer.append(name, image=np.full((64, 64), level + number, np.uint8))
+    return str(path)
+
+
+def test_the_images_are_fresh_ones_and_as_many_real_ones(tmp_path):
+    jobs = [(f"{finding}-{number:06d}", finding, f"i{number}", number < 4) for finding in ("edema", "effusion")
+            for number in range(10)]  # fmt: skip
+    columns = {"job_id": pl.String, "finding": pl.String, "image_id": pl.String, "trial": pl.Boolean}
+    plan = pl.DataFrame(jobs, schema=columns, orient="row")
+    write_table(tmp_path / "plan.parquet", plan)
+    reference = tmp_path / "people.csv"
+    lines = [f"i{number},{label},1,2,30,40" for number in range(10) for label in ("Edema", "Pleural effusion")]
+    reference.write_text("image_id,class_name,x_min,y_min,x_max,y_max\n" + "\n".join([*lines, "far,Edema,1,2,3,4\n"]))
+    told = {"name": "people", "format": "vindr", "path": str(reference), "image_id": "{stem}", "role": "test"}
+    options = draw_units.ReadersOptions(3, 1, ["edema", "effusion"], told | {"classes": {}})
+    # edema 5 could not be edited
+    edited = shard(tmp_path / "edited.h5", [job for job, *_ in jobs if job != "edema-000005"], 100)
+    frames = shard(tmp_path / "frames.h5", [f"i{number}" for number in range(10)], 10)
+    where = {"plan": str(tmp_path / "plan.parquet"), "reference": str(reference)}
+    out = {"units": str(tmp_path / "units.parquet"), "shown": str(tmp_path / "shown.parquet")}
+    draw_units.run(edited=[edited], frames=[frames], options=options, **where, **out)
+    units, shown = read_table(out["units"]), read_table(out["shown"])
+    assert units.group_by("source", "finding").len()["len"].to_list() == [3] * 4
+    generated = units.filter(pl.col("source") == "generated")
+    barred = {job for job, _, _, trial in jobs if trial} | {"edema-000005"}
+    assert not set(generated["job_id"]) & barred
+    real = units.filter(pl.col("source") == "real")
+    assert real["image_id"].n_unique() == 6  # an image with both findings is read once
+    assert not {"edema", "generated", "i1"} & set("".join(shown["unit"]).split("-"))
+    heads = {cv2.imdecode(np.frombuffer(png, np.uint8), cv2.IMREAD_GRAYSCALE)[0, 0] for png in shown["picture"]}
+    assert len([level for level in heads if level >= 100]) == 6
+    write_table(tmp_path / "plan.parquet", plan.with_columns(trial=pl.lit(True)))
+    with pytest.raises(UserError, match=r"raise semisyn\.dataset\.per_finding above semisyn\.selection\.samples"):
+        draw_units.run(edited=[edited], frames=[frames], options=options, **where, **out)
+
+
+def test_a_reference_that_is_not_there_is_refused():
+    with pytest.raises(SettingsError, match=r"readers\.reference is 'people', but semisyn\.references has none"):
+        settings.read({"semisyn": {"readers": {"reference": "people"}}})

@@ -58,7 +58,7 @@ class _Unit:
         return (self.name,)
 
 
-def run_pages(*, units: str, pages: list[str], items: str, options: UnitPagesOptions) -> None:
+def run_pages(*, units: str, pages: list[str], asked: str, options: UnitPagesOptions) -> None:
     """Write one page per expert, in the order of ``options.experts``, and the organiser's table of items.
 
     ``units``: a table of the columns :data:`cxr.base.judged.JUDGED`. Every expert gets every unit, in an own order.
@@ -78,17 +78,17 @@ def run_pages(*, units: str, pages: list[str], items: str, options: UnitPagesOpt
         )
         page.write_page(path, form, data, urls, options.fewer)
         rows += [(expert, data["page"], at, code, unit.name) for at, (code, unit) in enumerate(dealt, start=1)]
-    write_table(items, pl.DataFrame(rows, schema=schema(ITEMS), orient="row"), ITEMS)
+    write_table(asked, pl.DataFrame(rows, schema=schema(ITEMS), orient="row"), ITEMS)
 
 
-def run_answers(*, items: str, answers: str, options: UnitAnswersOptions, sheets: list[str] | None = None) -> None:
+def run_answers(*, asked: str, answers: str, options: UnitAnswersOptions, sheets: list[str] | None = None) -> None:
     """Read the filled ``sheets`` into a row per expert, unit and question. Raises UserError for an incomplete one."""
-    order = read_table(items).sort("expert", "position")
-    asked = {
+    order = read_table(asked).sort("expert", "position")
+    known = {
         expert: Asked(part["page"][0], part["item"].to_list())
         for (expert,), part in order.group_by("expert", maintain_order=True)
     }
-    told = read_sheets(sheets or [], asked, read_form(options.form), options.setting)
+    told = read_sheets(sheets or [], known, read_form(options.form), options.setting)
     rows = [
         (expert, unit, question, value, told[expert][item].note, told[expert][item].seconds)
         for expert, item, unit in order.select("expert", "item", "unit").iter_rows()
