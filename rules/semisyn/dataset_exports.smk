@@ -114,3 +114,4 @@ rule semisyn:
     input:
         rules.semisyn_healthy.input,
         rules.semisyn_dataset.input,
+        rules.semisyn_realism.input,

@@ -95,7 +95,12 @@ STAGES = (
         "Exports edited films and their sources as a cohort for ILS, with reports and known lesion masks.",
         "systems/semisyn.md",
     ),
-    Stage("semisyn", "semisyn", "Makes everything from healthy X-rays to the dataset.", "systems/semisyn.md"),
+    Stage(
+        "semisyn",
+        "semisyn",
+        "Makes everything from healthy X-rays to the dataset, and measures what was made.",
+        "systems/semisyn.md",
+    ),
     Stage(
         "semisyn_detection",
         "semisyn",
