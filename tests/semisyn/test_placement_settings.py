@@ -13,7 +13,8 @@ SHARDS = ["00", "01"]
 
 
 def plan_of(**semisyn):
-    return make_semisyn(read({"semisyn": semisyn}), SHARDS)
+    settings = read({"semisyn": semisyn})
+    return make_semisyn(settings, stage_options(settings), SHARDS)
 
 
 @pytest.mark.parametrize(
