@@ -27,8 +27,6 @@ rule medground_dataset_lines:
         "logs/medground/dataset/lines.log",
     benchmark:
         "results/benchmarks/medground/dataset/lines.tsv"
-    group:
-        "tables"
     conda:
         "../../envs/review.yaml"
     threads: 1

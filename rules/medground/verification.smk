@@ -14,8 +14,6 @@ rule medground_verification_shard:
         "logs/medground/verification/{source}/{shard}.log",
     benchmark:
         "results/benchmarks/medground/verification/{source}/{shard}.tsv"
-    group:
-        "medground"
     conda:
         "../../envs/review.yaml"
     threads: 1
