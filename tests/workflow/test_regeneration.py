@@ -276,7 +276,8 @@ def test_every_key_belongs_to_its_row(finished):
     options = partial(stage_options, SimpleNamespace(**names, model_dump=lambda **_: deepcopy(plain)))
     before, seen = options(), 0
     for key, section, name in keys(plain):
-        if name == "engine" or key.startswith(BY_OTHER_MEANS):
+        # of SemiSynCXR a bare run has no rules: the runs that ask for them try its rows
+        if name == "engine" or key.startswith((*BY_OTHER_MEANS, "semisyn.")):
             continue
         kept, section[name] = section[name], ["another"] if section[name] != ["another"] else []
         after = options()
