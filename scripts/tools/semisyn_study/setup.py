@@ -12,8 +12,6 @@ from cxr.semisyn.detectors.lite import LiteOptions
 from cxr.semisyn.editing.engine import EditingEngine, load_engine
 from cxr.semisyn.placement.place_boxes import PlacementOptions
 from cxr.workflow.settings import Settings
-from cxr.workflow.settings.semisyn.editing import Editing
-from cxr.workflow.settings.semisyn.editing_lite import Lite
 
 SEED = 2026
 """Seed of placement and painting."""
@@ -32,8 +30,7 @@ class Study:
 
 @cache
 def _plain() -> dict:
-    system = Settings().model_dump(mode="json", by_alias=True)["semisyn"]
-    return system | {"editing": Editing().model_dump(mode="json") | {"lite": Lite().model_dump(mode="json")}}
+    return Settings().model_dump(mode="json", by_alias=True)["semisyn"]
 
 
 def options_of(study: Study) -> LiteOptions:
