@@ -47,7 +47,7 @@ PAIRS = (
     ("shuffled", "synthetic"), ("all+synthetic", "all+unedited"), ("ten+synthetic-nih", "ten+unedited-nih"),
     ("5+synthetic", "5+unedited"), ("20+synthetic", "20+unedited"), ("ten+synthetic-first", "ten+unedited"),
     ("all+synthetic-0.125", "all+unedited"), ("all+synthetic-0.25", "all+unedited"),
-    ("all+synthetic-0.4", "all+unedited"),
+    ("all+synthetic-0.4", "all+unedited"), ("ten+synthetic", "ten+shuffled"),
 )  # fmt: skip
 """The comparisons that are printed, whether or not they flatter."""
 

@@ -62,6 +62,7 @@ LIKE = {
     "ten+synthetic": {"films": 10, "shares": _beside(0.25)},
     "all+synthetic": {"films": None, "shares": FIRST},
     "shuffled": {"shares": MIXED},
+    "ten+shuffled": {"films": 10, "shares": {"real": HALF, "shuffled": (0.25, 0.25), "unedited": (0.25, 0.25)}},
     "synthetic-paper": {"priors": "paper"},
     "ten+synthetic-nih": {"films": 10, "shares": _beside(0.25), "sources": "nih"},
     "5+synthetic": {"films": 5, "shares": _beside(0.25)},
@@ -75,7 +76,7 @@ RUNS = (
 """The runs of the targets, in the order in which they are made."""
 CURVES = (
     "5+unedited", "5+synthetic", "20+unedited", "20+synthetic", "ten+synthetic-first", "all+synthetic-0.125",
-    "all+synthetic-0.25", "all+synthetic-0.4", "ten+unedited-nih", "ten+synthetic-nih",
+    "all+synthetic-0.25", "all+synthetic-0.4", "ten+unedited-nih", "ten+synthetic-nih", "ten+shuffled",
 )  # fmt: skip
 """Learning curve, mixing shares, and the first comparison with the healthy films of ``nih`` alone as sources."""
 
