@@ -131,7 +131,7 @@ def test_the_drivers_packages_are_not_relied_on():
 def test_no_rule_imports_what_the_demo_does_not_install():
     chosen = {f"{stage}-{getattr(Settings(), stage).engine}.yaml" for stage in ENGINE_STAGES}
     others = {f"{stage}-{name}.yaml" for stage in ENGINE_STAGES for name in engines(stage)} - chosen
-    others |= {f"semisyn_editing-{name}.yaml" for name in ("radedit", "diffusion")}
+    others |= {f"semisyn_editing-{name}.yaml" for name in ("radedit", "diffusion")} | {"semisyn_healthy-xrv.yaml"}
     for env, modules in jobs():
         if env not in others | {"weights.yaml", "training-lite.yaml", "inference.yaml"}:
             assert not needed(modules) & {"torch", "transformers", "diffusers", "ultralytics"}

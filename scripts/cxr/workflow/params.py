@@ -99,7 +99,7 @@ def stage_options(settings: Settings) -> dict[str, dict]:
             "review_merge": {name: plain["review"][name] for name in MERGE},
         }
         | _measured(settings, plain)
-        | semisyn_options(plain)
+        | semisyn_options(settings.semisyn, plain)
     )
     return options | release_options(settings, options)
 

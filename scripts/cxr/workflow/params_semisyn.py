@@ -19,14 +19,14 @@ SELECTION = "selection"
 """The choice of configurations that the stage semisyn_selection makes."""
 
 
-def semisyn_options(plain: dict) -> dict[str, dict]:
+def semisyn_options(system: Semisyn, plain: dict) -> dict[str, dict]:
     """Return {target: options}: the settings of each stage of SemiSynCXR, its findings and the seed.
 
-    ``plain``: all settings as builtins.
+    ``system``: its settings; ``plain``: all settings as builtins.
     """
-    system = plain["semisyn"]
-    shared = {"seed": plain["seed"], "findings": system["findings"]}
-    stages = {f"semisyn_{name}": keys | shared for name, keys in system.items() if isinstance(keys, dict)}
+    sections = plain["semisyn"]
+    shared = {"seed": plain["seed"], "findings": sections["findings"]}
+    stages = {f"semisyn_{name}": keys | shared for name, keys in sections.items() if isinstance(keys, dict)}
     stages.pop("semisyn_references")  # which are no stage
     return (
         stages
@@ -34,7 +34,7 @@ def semisyn_options(plain: dict) -> dict[str, dict]:
         | _detection(plain)
         | _priors(plain)
         | _placement(plain)
-        | _edited(plain)
+        | _edited(system, plain)
         | _readers(plain)
     )
 
@@ -81,27 +81,23 @@ def _dataset(plain: dict) -> dict:
     return {"per_finding": each, "findings": findings, "validation": section["validation"], "seed": plain["seed"]}
 
 
-def _edited(plain: dict) -> dict[str, dict]:
+def _edited(system: Semisyn, plain: dict) -> dict[str, dict]:
     """Return the options of the editing, of its scores and of the choice of configurations."""
-    settings = Semisyn.model_validate(plain["semisyn"])
-    system, compared = plain["semisyn"], settings.compared()
-    editing = {name: system["editing"][name] for name in ("max_leak", "visible")}
-    shared = {"seed": plain["seed"], "findings": system["findings"]}
-    choice = system["editing"]["choice"]
-    if choice != SELECTION:
-        choice = {finding: choice.get(finding, "lite") for finding in system["findings"]}
-    configs = {name: each.model_dump(mode="json") for name, each in (settings.editing.configs | compared).items()}
-    own = {name: system["editing"][name] for name in ENGINES if name in system["editing"]}
-    realism = system["realism"]
-    scores = realism | shared | {"detector": plain["boxes"]["engine"], "classifier": system["healthy"]["classifier"]}
-    selection = {name: system["selection"][name] for name in ("metrics", "interval", "samples")}
+    sections, compared = plain["semisyn"], system.compared()
+    section, realism, chosen = (sections[name] for name in ("editing", "realism", "selection"))
+    shared = {"seed": plain["seed"], "findings": sections["findings"]}
+    points = system.editing.grid.points(system.selection.search)
+    configs = section["configs"] | {name: each.model_dump(mode="json") for name, each in points.items()}
+    editing = {name: section[name] for name in ("max_leak", "visible", "choice")}
+    editing |= {"configs": configs, "own": {name: section[name] for name in ENGINES}}
+    engines = {"detector": plain["boxes"]["engine"], "classifier": sections["healthy"]["classifier"]}
+    selection = {name: chosen[name] for name in ("metrics", "interval", "samples")}
+    selection |= {"configs": {name: configs[name] for name in compared}, "same_as": same_as(compared)}
     return {
-        "semisyn_editing": editing | shared | {"configs": configs, "choice": choice, "own": own},
+        "semisyn_editing": editing | shared,
         "semisyn_measures": {"classes": realism["classes"]},
-        "semisyn_realism": scores,
-        "semisyn_selection": selection
-        | {"configs": {name: configs[name] for name in compared}, "same_as": same_as(compared)}
-        | {"dpi": plain["figures"]["dpi"]},
+        "semisyn_realism": realism | shared | engines,
+        "semisyn_selection": selection | {"dpi": plain["figures"]["dpi"]},
     }
 
 

@@ -26,6 +26,8 @@ from cxr.semisyn.editing.outcome import Refused, outcome
 CHOSEN = "chosen"
 """The configuration that stands for each finding's own."""
 SELECTION = "selection"
+UNCHOSEN = "lite"
+"""Configuration of a finding for which none is chosen."""
 CORNERS = ("x1", "y1", "x2", "y2")
 BOXES = {
     "job_id": Column(pl.String, "Job, and the row of its image in the shard."),
@@ -181,7 +183,7 @@ def config_of(finding: str, config: str, options: EditingOptions, choice: str = 
         return config
     if options.choice == SELECTION:
         return _selected(choice)[finding]["config"]
-    return options.choice[finding]
+    return options.choice.get(finding, UNCHOSEN)
 
 
 @cache
