@@ -30,7 +30,12 @@ DAY = 1440
 CHAINS = {
     "evaluation": [
         {"evaluation_predictions", "evaluation_run"}, {"evaluation_persona"}, {"inference_panels"}, {"training_curves"}
-    ]
+    ],
+    # an edited image's organs and boxes follow from its source's by the editing, which is in no group
+    **{
+        f"{stage}-{device}": [{f"{stage}_shard"}, {f"semisyn_realism_{stage}"}]
+        for stage in ("organs", "boxes") for device in ("cpu", "gpu")
+    },
 }  # fmt: skip
 """Of a group whose rules do not all follow from each other, those that do: such a chain is one of its components."""
 

@@ -27,7 +27,7 @@ def semisyn_options(system: Semisyn, plain: dict) -> dict[str, dict]:
     sections = plain["semisyn"]
     shared = {"seed": plain["seed"], "findings": sections["findings"]}
     stages = {f"semisyn_{name}": keys | shared for name, keys in sections.items() if isinstance(keys, dict)}
-    stages.pop("semisyn_references")  # which are no stage
+    stages.pop("semisyn_references", None)  # which are no stage
     return (
         stages
         | {"semisyn_healthy": _healthy(plain), "semisyn_dataset": _dataset(plain)}
