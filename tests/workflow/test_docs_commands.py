@@ -82,10 +82,16 @@ def place(tmp_path_factory, workflow_run):
     shutil.copytree(workflow_run, folder, symlinks=True)
     (folder / "sheet.csv").touch()  # review_merge is for who has some
     slice_ = json.loads((folder / "mine.yaml").read_text()) | {"review": {"sheets": [str(folder / "sheet.csv")]}}
+    sheet = str(folder / "sheet.csv")  # also people's boxes, a detector's and readers' sheets
+    semisyn = {
+        "references": {"people": {"format": "nih", "path": sheet}},
+        "detection": {"predictions": {"real": {"people": [sheet]}}},
+        "readers": {"reference": "people", "sheets": [sheet]},
+    }
     for name in ("mine.yaml", "paper.yaml", "more.yaml", "card24.yaml"):
         (folder / name).write_text(json.dumps(slice_))
     for name in ("named.yaml", "published.yaml"):
-        (folder / name).write_text(json.dumps(slice_ | NAMED))
+        (folder / name).write_text(json.dumps(slice_ | NAMED | {"semisyn": semisyn}))
     for name in (one for names in placed("weights").values() for one in names):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).touch()
