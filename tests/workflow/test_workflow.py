@@ -322,20 +322,34 @@ def test_results_hold_no_time_and_no_machine(workflow_run):
             assert str(workflow_run) not in json.dumps(json.loads(line))
 
 
+SYSTEMS = ("semisyn", "medground")
+"""Wings whose stages have the system's name before their own (docs/explanation/architecture.md)."""
+JUDGED = "reporting.review.unit_pages."
+"""Room of the pages that experts of every system get."""
+
+
 def test_one_stage_one_name():
-    parts = {"weights_rosalia", "reports_models", "evaluation_paraphrases", "training_models"}
+    parts = {
+        "weights_rosalia", "reports_models", "evaluation_paraphrases", "training_models", "dataset_exports",
+    }  # fmt: skip
     files = [path.relative_to(ROOT / "rules") for path in (ROOT / "rules").glob("*/*.smk") if path.stem not in parts]
     assert files
     for file in files:
         wing, stage = file.parts[0], file.stem
         room = ROOT / "scripts/cxr" / wing / stage
         assert (room / "__init__.py").is_file() or room.with_suffix(".py").is_file(), stage
-        assert list((ROOT / "tests").glob(f"*/test_{stage}.py")), stage
-    stages = {file.stem for file in files} | {"gather"}
+        tests = f"{wing}/test_*{stage}*.py" if wing in SYSTEMS else f"*/test_{stage}.py"
+        assert list((ROOT / "tests").glob(tests)), file
+    stages = {f"{file.parts[0]}_{file.stem}" if file.parts[0] in SYSTEMS else file.stem for file in files} | {"gather"}
     assert [path.name for path in (ROOT / "envs").glob("*.yaml") if path.stem.partition("-")[0] not in stages] == []
     for rule in parsed.working().values():
         wing, _, stage = rule.file.removeprefix("rules/").removesuffix(".smk").partition("/")
-        if stage:
-            assert rule.name.partition("_")[0] == stage.partition("_")[0]
-            assert rule.function.startswith(f"{wing}.{stage.partition('_')[0]}."), rule.name
-            assert all(path.startswith(f"logs/{stage.partition('_')[0]}/") for path in rule.log), rule.name
+        own = stage.partition("_")[0]
+        if wing in SYSTEMS:
+            assert rule.name.startswith(f"{wing}_{own}"), rule.name
+            assert rule.function.startswith((f"{wing}.{own}.", JUDGED)) or rule.name.startswith("semisyn_realism_")
+            assert all(path.startswith(f"logs/{wing}/{own}") for path in rule.log), rule.name
+        elif stage:
+            assert rule.name.partition("_")[0] == own
+            assert rule.function.startswith(f"{wing}.{own}."), rule.name
+            assert all(path.startswith(f"logs/{own}/") for path in rule.log), rule.name

@@ -88,7 +88,7 @@ def grid_box(box: Sequence[int], side: int) -> tuple[int, int, int, int]:
     return low[0], low[1], max(high[0], low[0] + 1), max(high[1], low[1] + 1)
 
 
-def _grid_iou(box: Sequence[int], grid: Sequence[int], side: int) -> float:
+def _on_grid(box: Sequence[int], grid: Sequence[int], side: int) -> float:
     exact = np.array(box, np.float64) * GRID / side
     return float(paired_iou(exact, np.array(grid, np.float64)))
 
@@ -184,7 +184,7 @@ def _measured(one: Component, row: Mapping, side: int, known: bool) -> dict:
     inner = (left, top, right, bottom)
     return {
         **dict(zip(("gx1", "gy1", "gx2", "gy2"), grid, strict=True)),
-        "grid_iou": _grid_iou(one.box, grid, side),
+        "grid_iou": _on_grid(one.box, grid, side),
         "area_ratio": one.area / ((right - left) * (bottom - top)),
         "width": (x2 - x1) / side,
         "height": (y2 - y1) / side,
