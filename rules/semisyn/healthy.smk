@@ -1,23 +1,6 @@
 # Healthy: frontal X-rays without a finding, into which findings are put.
 
 
-use rule weights_hybridgnet as weights_xrv with:
-    input:
-        sources=PLAN.placed["xrv"],
-    output:
-        weights=["results/weights/xrv.safetensors"],
-        manifest="results/weights/xrv.json",
-    log:
-        "logs/weights/xrv.log",
-    benchmark:
-        "results/benchmarks/weights/xrv.tsv"
-    params:
-        **job("imaging.weights.placed.run", "imaging.weights.xrv"),
-        options=PLAN.weights["xrv"],
-    message:
-        "Weights of torchxrayvision's DenseNet-121: convert"
-
-
 rule semisyn_healthy_shard:
     input:
         **PLAN.semisyn.healthy,
