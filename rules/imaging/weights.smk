@@ -132,23 +132,6 @@ use rule weights_hybridgnet as weights_scaled_yolov4 with:
         "Weights of Scaled-YOLOv4: convert"
 
 
-use rule weights_hybridgnet as weights_xrv with:
-    input:
-        sources=PLAN.placed["xrv"],
-    output:
-        weights=["results/weights/xrv.safetensors"],
-        manifest="results/weights/xrv.json",
-    log:
-        "logs/weights/xrv.log",
-    benchmark:
-        "results/benchmarks/weights/xrv.tsv"
-    params:
-        **job("imaging.weights.placed.run", "imaging.weights.xrv"),
-        options=PLAN.weights["xrv"],
-    message:
-        "Weights of torchxrayvision's DenseNet-121: convert"
-
-
 rule weights:
     input:
         manifests=expand("results/weights/{artefact}.json", artefact=PLAN.weights_needed),

@@ -1,0 +1,18 @@
+# Weights that SemiSynCXR needs besides those of the stages.
+
+
+use rule weights_hybridgnet as weights_xrv with:
+    input:
+        sources=PLAN.placed["xrv"],
+    output:
+        weights=["results/weights/xrv.safetensors"],
+        manifest="results/weights/xrv.json",
+    log:
+        "logs/weights/xrv.log",
+    benchmark:
+        "results/benchmarks/weights/xrv.tsv"
+    params:
+        **job("imaging.weights.placed.run", "imaging.weights.xrv"),
+        options=PLAN.weights["xrv"],
+    message:
+        "Weights of torchxrayvision's DenseNet-121: convert"
