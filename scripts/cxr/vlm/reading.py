@@ -1,0 +1,173 @@
+"""Read the boxes in a model's answer, however it wrote them. A text is searched, never evaluated.
+
+Three outcomes: ``boxes``, ``none`` (the answer says that there is no box) and ``unreadable`` with a reason.
+"""
+
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from cxr.vlm.conventions import PALIGEMMA, Convention, Seen
+
+MOST_BOXES = 100
+MOST_CHARACTERS = 100_000
+"""Longer answers are cut before they are read."""
+NUMBER = r"[-+]?(?:\d{1,30}(?:\.\d{0,30})?|\.\d{1,30})(?:[eE][-+]?\d{1,3})?"
+WORD = r"[-+]?(?:nan|inf(?:inity)?)\b|null\b"
+_VALUE = re.compile(rf"{NUMBER}|{WORD}", re.IGNORECASE)
+_LIST = re.compile(r"[\[(<]([^\[\](){}<>]*)[\])>]")
+_KEY = re.compile(r"[\"']?\b(?:bbox_2d|box_2d|bboxes|bbox|boxes|box)\b[\"']?\s*[:=]\s*", re.IGNORECASE)
+_NAMED = re.compile(
+    r"[\"']?\bx_?(?:1|min)\b[\"']?\s*[:=]\s*(?P<x1>{n})[\s,;]*[\"']?\by_?(?:1|min)\b[\"']?\s*[:=]\s*(?P<y1>{n})[\s,;]*"
+    r"[\"']?\bx_?(?:2|max)\b[\"']?\s*[:=]\s*(?P<x2>{n})[\s,;]*[\"']?\by_?(?:2|max)\b[\"']?\s*[:=]\s*(?P<y2>{n})".replace(
+        "{n}", f"(?:{NUMBER})"
+    ),
+    re.IGNORECASE,
+)
+_LOC = re.compile(r"<loc(\d{4})>")
+_SPAN = re.compile(r"<\|box_start\|>(.*?)(?:<\|box_end\|>|$)", re.DOTALL)
+_ANSWER = re.compile(r"\b(?:final\s+)?answer\b\s*(?:is\s*)?[:=]", re.IGNORECASE)
+_NOTHING = re.compile(
+    r"[\s`'\"]*(?:json)?[\s`'\"]*(?:\[\s*(?:\[\s*\]|\{\s*\})?\s*\]|\{\s*\}|null|none)[\s`'\".]*", re.IGNORECASE
+)
+_NO_BOX = re.compile(r"\s*(?:\[\s*(?:\[\s*\])?\s*\]|null\b|none\b)", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """outcome: boxes, none or unreadable; boxes: fractions of the picture, float64 (N, 4: x1, y1, x2, y2), clipped;
+    reason: of no box, "" with boxes; notes: what was mended, sorted.
+    """
+
+    outcome: str
+    boxes: np.ndarray
+    reason: str = ""
+    notes: tuple[str, ...] = ()
+
+
+def read_boxes(text: str, convention: Convention, seen: Seen) -> Reading:
+    """Return the boxes of an answer under a convention; no text raises an error.
+
+    Reasons without a box: nothing, non_finite, zero_area, too_many, count (a list without four numbers).
+    """
+    notes: set[str] = set()
+    if len(text) > MOST_CHARACTERS:
+        text, _ = text[:MOST_CHARACTERS], notes.add("cut")
+    how, found, empty = _numbers(text, convention, notes)
+    if len(found) > MOST_BOXES:
+        return _without("too_many", notes)
+    boxes, reasons = [], set()
+    for numbers in found:
+        box, reason = _box(numbers, how, seen, notes)
+        if reason:
+            reasons.add(reason)
+        else:
+            boxes.append(box)
+    if boxes:
+        notes |= {f"left_out:{reason}" for reason in reasons}
+        return Reading("boxes", np.array(boxes), "", tuple(sorted(notes)))
+    if not found and empty:
+        return Reading("none", np.zeros((0, 4)), "none", tuple(sorted(notes)))
+    return _without(min(reasons, default="nothing"), notes)
+
+
+def _without(reason: str, notes: set[str]) -> Reading:
+    return Reading("unreadable", np.zeros((0, 4)), reason, tuple(sorted(notes)))
+
+
+def _box(numbers: list[float], how: Convention, seen: Seen, notes: set[str]) -> tuple[np.ndarray, str]:
+    if len(numbers) != 4:
+        return np.zeros(4), "count"
+    if not all(map(math.isfinite, numbers)):
+        return np.zeros(4), "non_finite"
+    box = how.read(numbers, seen)
+    if (box < 0).any() or (box > 1).any():
+        notes.add("clipped")
+    low, high = np.minimum(box[:2], box[2:]), np.maximum(box[:2], box[2:])
+    if (low != box[:2]).any():
+        notes.add("swapped")
+    box = np.clip(np.concatenate([low, high]), 0.0, 1.0)
+    return box, "" if (box[2:] > box[:2]).all() else "zero_area"
+
+
+def _numbers(text: str, convention: Convention, notes: set[str]) -> tuple[Convention, list[list[float]], bool]:
+    """Return the convention of the numbers, those of each box, and whether the text says that there is no box."""
+    if tokens := _LOC.findall(text):
+        values = [float(token) for token in tokens]
+        if len(values) % 4:
+            notes.add("cut")
+        return PALIGEMMA, [values[at : at + 4] for at in range(0, len(values) - len(values) % 4, 4)], False
+    if spans := _SPAN.findall(text):
+        return convention, [_values(span) for span in spans], False
+    named = [[float(found[name]) for name in ("x1", "y1", "x2", "y2")] for found in _NAMED.finditer(text)]
+    if named:  # they name their own order
+        return (convention if not convention.y_first else _x_first(convention)), named, False
+    starts = [found.end() for found in _KEY.finditer(text)]
+    if starts:
+        ends = [*(found.start() for found in _KEY.finditer(text)), len(text)][1:]
+        parts = [text[start:end] for start, end in zip(starts, ends, strict=True)]
+        lists = [numbers for part in parts for numbers in _keyed(part, notes)]
+        return convention, lists, not lists and all(map(_NO_BOX.match, parts))
+    answers = list(_ANSWER.finditer(text))
+    said = text[answers[-1].end() :] if answers else text
+    lists = list(_lists(said))
+    if not lists:
+        values = _values(said)
+        lists = [values[at : at + 4] for at in range(0, len(values), 4)] if values and len(values) % 4 == 0 else []
+        if lists:
+            notes.add("bare")
+        elif values:
+            lists = [values]
+    return convention, lists, bool(_NOTHING.fullmatch(said))
+
+
+def _x_first(convention: Convention) -> Convention:
+    return Convention(f"{convention.name}_named", convention.scale, convention.decimals)
+
+
+def _keyed(part: str, notes: set[str]) -> list[list[float]]:
+    """Return the boxes after one key: its list, or its list of lists, to the bracket that closes it."""
+    opened = part.lstrip()[:1]
+    if opened not in ("[", "("):
+        values = _values(part.split("\n")[0])
+        return [values[:4]] if len(values) >= 4 else []
+    depth, end = 0, len(part)
+    for at, sign in enumerate(part):
+        depth += (sign in "[(") - (sign in "])")
+        if depth == 0 and sign in "])":
+            end = at + 1
+            break
+    else:
+        notes.add("cut")
+    return list(_lists(part[:end]))
+
+
+def _lists(text: str) -> Iterator[list[float]]:
+    """Yield the numbers of each innermost bracket; two pairs in a row are one box, eight numbers are two."""
+    corner: list[float] = []
+    for found in _LIST.finditer(text):
+        values = _values(found[1])
+        if len(values) == 2:
+            corner = [*corner, *values]
+            if len(corner) == 4:
+                yield corner
+                corner = []
+            continue
+        if values and len(values) % 4 == 0:
+            yield from (values[at : at + 4] for at in range(0, len(values), 4))
+        elif values:
+            yield values
+
+
+def _values(text: str) -> list[float]:
+    return [math.nan if value.lower() == "null" else _float(value) for value in _VALUE.findall(text)]
+
+
+def _float(value: str) -> float:
+    try:
+        return float(value)
+    except ValueError:
+        return math.nan

@@ -1,0 +1,37 @@
+"""The words that a model is asked in: those of the system, and what it is told about the form of its answer."""
+
+import re
+from functools import cache
+from pathlib import Path
+
+import yaml
+
+from cxr.base.errors import UserError
+from cxr.base.paths import RESOURCES
+from cxr.vlm.conventions import Convention
+
+WORDING = RESOURCES / "vlm" / "wording.yaml"
+_SLOT = re.compile(r"\{(query|form|coordinates)\}")
+
+
+@cache
+def _held(path: str) -> dict:
+    held = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    if not isinstance(held, dict) or {"locate", "form", "coordinates"} - held.keys():
+        raise UserError(f"{path} lacks locate, form or coordinates: give a file such as {WORDING.name}")
+    return held
+
+
+def locate(query: str, convention: Convention, path: str = "") -> str:
+    """Return the question for the boxes that ``query`` means. ``path``: another file of wordings.
+
+    The slots are filled in one pass: braces in the query stay as they are. Raises UserError for a file without a
+    sentence for the convention.
+    """
+    held = _held(path or str(WORDING))
+    coordinates = held["coordinates"].get(convention.name)
+    if coordinates is None:
+        raise UserError(f"{path or WORDING.name} has no coordinates for {convention.name!r}: add its sentence")
+    form = held["form"].get(convention.name, held["form"]["default"])
+    told = {"query": query, "form": form, "coordinates": coordinates}
+    return _SLOT.sub(lambda slot: told[slot[1]], held["locate"])
