@@ -166,7 +166,9 @@ def test_no_text_raises_and_boxes_are_whole(text):
         reading = read_boxes(text, convention, SEEN)
         assert reading.outcome in ("boxes", "none", "unreadable")
         assert (reading.outcome == "boxes") == (len(reading.boxes) > 0) == (not reading.reason)
-        assert np.isfinite(reading.boxes).all() and (reading.boxes >= 0).all() and (reading.boxes <= 1).all()
+        assert np.isfinite(reading.boxes).all()
+        assert (reading.boxes >= 0).all()
+        assert (reading.boxes <= 1).all()
         assert (reading.boxes[:, 2:] > reading.boxes[:, :2]).all()
         assert len(reading.boxes) <= MOST_BOXES
 

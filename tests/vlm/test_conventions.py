@@ -70,16 +70,16 @@ def test_answers_are_written_in_one_form():
 
 def test_the_question_names_the_convention_and_leaves_braces_alone():
     asked = locate("the {form} of {query}", CONVENTIONS["yx1000"])
-    assert asked.startswith("the {form} of {query} Answer with") and '{"box_2d": [y1, x1, y2, x2]}' in asked
+    assert asked.startswith("the {form} of {query} Answer with")
+    assert '{"box_2d": [y1, x1, y2, x2]}' in asked
     assert asked.endswith("in the order y1, x1, y2, x2.")
     with pytest.raises(UserError, match="convention is 'pixels': choose one of grid1000"):
         convention_of("pixels")
 
 
 boxes = st.lists(
-    st.tuples(*[st.integers(0, 60)] * 4).map(lambda b: (min(b[0], b[2]), min(b[1], b[3]), max(b[0], b[2]), max(b[1], b[3]))),
-    max_size=8,
-)  # fmt: skip
+    st.tuples(*[st.integers(0, 60)] * 4).map(lambda b: (*map(min, b[:2], b[2:]), *map(max, b[:2], b[2:]))), max_size=8
+)
 
 
 @given(boxes, boxes)
