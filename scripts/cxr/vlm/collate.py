@@ -1,0 +1,85 @@
+"""From samples and pictures to a model's batch: ids, labels, mask, encoded pictures."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from cxr.vlm.conventions import Convention
+from cxr.vlm.families.engine import Family, Pictures
+from cxr.vlm.samples import Sample
+from cxr.vlm.tokens import IGNORED, Tokens
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """One conversation with its picture: ids and labels of equal length."""
+
+    sample_id: str
+    ids: list[int]
+    labels: list[int]
+    pictures: Pictures
+
+
+@dataclass(frozen=True)
+class Batch:
+    """inputs: of the model's call, with ``labels`` (N, L) beside; sample_ids in order."""
+
+    sample_ids: list[str]
+    inputs: dict[str, torch.Tensor]
+    labels: torch.Tensor
+
+    def to(self, device: torch.device) -> "Batch":
+        """Return the batch on a device."""
+        moved = {name: value.to(device) for name, value in self.inputs.items()}
+        return Batch(self.sample_ids, moved, self.labels.to(device))
+
+
+class Collator:
+    """Writes conversations in a family's chat and a run's convention of coordinates."""
+
+    def __init__(self, family: Family, tokens: Tokens, convention: Convention, wording: str = ""):
+        self.family, self.tokens, self.convention, self.wording = family, tokens, convention, wording
+
+    def encode(self, sample: Sample, picture: np.ndarray) -> Encoded:
+        """Return a sample with its answers, for training. Raises UserError for a text that cannot be told."""
+        pictures = self.family.pictures([picture])
+        turns = [
+            (
+                sample.question(turn, self.convention, self.wording),
+                sample.answer(turn, self.convention, pictures.seen[0]),
+            )
+            for turn in range(len(sample.turns))
+        ]
+        return Encoded(sample.sample_id, *self.tokens.conversation(turns, pictures.tokens[0]), pictures)
+
+    def ask(self, sample: Sample, picture: np.ndarray, said: Sequence[str] = ()) -> Encoded:
+        """Return the prompt of the turn after the answers ``said``. Raises UserError like :meth:`encode`."""
+        pictures = self.family.pictures([picture])
+        before = [(sample.question(turn, self.convention, self.wording), answer) for turn, answer in enumerate(said)]
+        ids, _ = self.tokens.conversation(before, pictures.tokens[0])
+        question = sample.question(len(said), self.convention, self.wording)
+        ids = [*ids, *self.tokens.opened(question, pictures.tokens[0], first=not said)]
+        return Encoded(sample.sample_id, ids, [IGNORED] * len(ids), pictures)
+
+    def batch(self, encoded: Sequence[Encoded], left: bool = False) -> Batch:
+        """Return conversations padded to the longest; ``left``: padded before them, to go on behind them."""
+        longest = max(len(one.ids) for one in encoded)
+        ids = torch.full((len(encoded), longest), self.tokens.pad)
+        mask, labels = torch.zeros_like(ids), torch.full_like(ids, IGNORED)
+        for row, one in enumerate(encoded):
+            here = slice(longest - len(one.ids), longest) if left else slice(0, len(one.ids))
+            ids[row, here], mask[row, here] = torch.tensor(one.ids), 1
+            labels[row, here] = torch.tensor(one.labels)
+        pictures = Pictures.joined([one.pictures for one in encoded])
+        more = self.family.inputs(ids, self.tokens.picture)
+        inputs = {"input_ids": ids, "attention_mask": mask} | more | dict(pictures.tensors)
+        return Batch([one.sample_id for one in encoded], inputs, labels)
+
+
+def answer_loss(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """Return the mean cross-entropy of the labelled tokens; logits (N, L, V) foretell the token after theirs."""
+    return torch.nn.functional.cross_entropy(
+        logits[:, :-1].flatten(0, 1).float(), labels[:, 1:].flatten(), ignore_index=IGNORED
+    )

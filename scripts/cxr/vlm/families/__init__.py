@@ -1,0 +1,1 @@
+"""Architectures of vision-language models: one module each, found by its name."""

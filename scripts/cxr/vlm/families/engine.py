@@ -1,0 +1,113 @@
+"""The interface of a family of models: what differs between architectures in chat, pictures and names of parts.
+
+A family is a module of this package with ``MODEL_TYPE`` (of its configuration), ``CONVENTION``, ``FRAME``, the
+functions ``load(folder)`` and ``tiny``, and, where the library starts a part at zero, ``begin(model)``, which draws it.
+A further family is a further file.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import torch
+from transformers import AutoConfig, PretrainedConfig
+
+from cxr.base.engines import engine_module
+from cxr.base.errors import UserError
+from cxr.vlm.conventions import Seen
+
+PARTS = ("vision", "projector", "language")
+"""Parts of a model, which may be frozen or have learning rates of their own."""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The family's chat in pieces. A conversation is start, then for each turn user, (the picture, in the first turn),
+    the question, assistant, the answer, end, between.
+
+    picture: the token that is repeated for a picture, between opening and closing.
+    """
+
+    start: str
+    user: str
+    opening: str
+    picture: str
+    closing: str
+    assistant: str
+    end: str
+    between: str
+
+    @property
+    def reserved(self) -> tuple[str, ...]:
+        """Tokens that no question or answer may hold: it would be taken for the frame."""
+        return tuple(sorted({mark.strip() for mark in (self.opening, self.picture, self.closing, self.end)} - {""}))
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """Encoded pictures. tensors: the model's inputs, first axis patches or pictures; tokens: of each picture; seen:
+    its size as the model sees it; rows: of each picture in ``tensors``.
+    """
+
+    tensors: Mapping[str, torch.Tensor]
+    tokens: tuple[int, ...]
+    seen: tuple[Seen, ...]
+
+    @classmethod
+    def joined(cls, parts: Sequence["Pictures"]) -> "Pictures":
+        """Return several as one, in order."""
+        names = parts[0].tensors
+        tensors = {name: torch.cat([part.tensors[name] for part in parts]) for name in names}
+        return cls(tensors, sum((part.tokens for part in parts), ()), sum((part.seen for part in parts), ()))
+
+
+class Family(Protocol):
+    """What is known of a family, for one model of it."""
+
+    frame: Frame
+    convention: str
+    """The convention of coordinates that its makers state."""
+    prefixes: Mapping[str, tuple[str, ...]]
+    """{part of PARTS: prefixes of its tensors' names}; the longest prefix decides."""
+
+    def pictures(self, pictures: Sequence[np.ndarray]) -> Pictures:
+        """Encode pictures, uint8 (H, W, 3) of any sizes."""
+        ...
+
+    def inputs(self, ids: torch.Tensor, picture_id: int) -> dict[str, torch.Tensor]:
+        """Return what the model needs beside ids (N, L), mask and pictures: such as which tokens are a picture's."""
+        ...
+
+
+class Tiny(Protocol):
+    """The other function of a family's module: a configuration of a few hundred thousand values, for tests and the
+    engine tiny. ``tiny(vocabulary, ids, side)`` returns (configuration, picture processor); ids: {token name: id}.
+    """
+
+    def __call__(self, vocabulary: int, ids: Mapping[str, int], side: int) -> tuple[PretrainedConfig, object]: ...
+
+
+def part_of(family: Family, name: str) -> str:
+    """Return the part that a tensor belongs to, by its name; "" for none."""
+    found = [(len(prefix), part) for part, prefixes in family.prefixes.items() for prefix in prefixes if prefix in name]
+    return max(found)[1] if found else ""
+
+
+def load_family(name: str, folder: str | Path) -> Family:
+    """Return the family ``name`` for the model in ``folder``.
+
+    Raises UserError for an unknown family, or a folder that holds no model of it.
+    """
+    module = engine_module("cxr.vlm.families", name)
+    try:
+        kind = AutoConfig.from_pretrained(folder, local_files_only=True).model_type
+    except (OSError, ValueError) as error:
+        first = str(error).strip().splitlines()[0]
+        raise UserError(f"{folder} holds no model ({first[:160]}): give the folder of a {name} model") from None
+    if kind != module.MODEL_TYPE:
+        raise UserError(
+            f"{folder} holds a model of type {kind}, not {module.MODEL_TYPE}: change the engine or the model"
+        )
+    return module.load(Path(folder))

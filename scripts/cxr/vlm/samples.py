@@ -1,0 +1,138 @@
+"""Samples that a model is trained on or asked: JSON lines of any system, and the pictures in its shards.
+
+A line is a grounding query (``query_id, image_id, query, boxes`` on a grid of 1000), or a conversation
+(``sample_id, image_id, turns: [{question, answer}], boxes: {name: fractions}``), whose answers may hold slots
+``<box:name>``. A slot is written in the run's convention of coordinates.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import cv2
+import numpy as np
+
+from cxr.base.errors import UserError
+from cxr.base.hdf5 import Shard
+from cxr.base.tables import read_lines
+from cxr.instructions.record import Turn
+from cxr.vlm.conventions import Convention, Seen
+from cxr.vlm.wording import locate
+
+GRID = 1000
+FIELDS = ("picture", "frame", "image")
+"""Fields of a shard that may hold the picture, the first that is there."""
+_SLOT = re.compile(r"<box:([^<>]+)>")
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One picture with its turns. boxes: {name of a slot: fractions (x1, y1, x2, y2) of the picture}."""
+
+    sample_id: str
+    image_id: str
+    source: str
+    split: str
+    task: str
+    turns: tuple[Turn, ...]
+    boxes: Mapping[str, Sequence[Sequence[float]]] = field(default_factory=dict)
+    asks_boxes: bool = False
+
+    def question(self, turn: int, convention: Convention, wording: str = "") -> str:
+        """Return what the model is asked in a turn. ``wording``: another file of wordings, for boxes."""
+        text = self.turns[turn].question
+        return locate(text, convention, wording) if self.asks_boxes else text
+
+    def answer(self, turn: int, convention: Convention, seen: Seen) -> str:
+        """Return the answer that a model learns, its slots written. Raises UserError for a slot without boxes."""
+        return _SLOT.sub(lambda slot: self._written(slot[1], convention, seen), self.turns[turn].answer)
+
+    def _written(self, name: str, convention: Convention, seen: Seen) -> str:
+        if name not in self.boxes:
+            raise UserError(f"{self.sample_id}: its answer has the slot {name!r}, but no boxes of that name: add them")
+        return convention.answer(self.boxes[name], seen)
+
+
+def sample_of(line: Mapping) -> Sample:
+    """Return the sample of a line. Raises UserError for one that lacks a field."""
+    try:
+        same = {name: str(line.get(name, "")) for name in ("source", "split")}
+        if "turns" in line:
+            turns = tuple(Turn(turn["question"], turn["answer"]) for turn in line["turns"])
+            boxes = line.get("boxes", {})
+            return Sample(line["sample_id"], line["image_id"], **same, task=line["task"], turns=turns, boxes=boxes)
+        boxes = {"answer": (np.array(line["boxes"], np.float64).reshape(-1, 4) / GRID).tolist()}
+        turns = (Turn(line["query"], "<box:answer>"),)
+        made = Sample(line["query_id"], line["image_id"], **same, task="grounding", turns=turns, boxes=boxes)
+        return Sample(**made.__dict__ | {"asks_boxes": True})
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(f"a line of samples lacks or misstates {error}: give query lines or conversations") from None
+
+
+def read_samples(path: str | Path) -> list[Sample]:
+    """Return the samples of a file, in its order. Raises UserError for none, and for an id that is there twice."""
+    found, seen = [], set()
+    for line in read_lines(path):
+        sample = sample_of(line)
+        if sample.sample_id in seen:
+            raise UserError(f"{path} has the sample {sample.sample_id!r} twice: remove one")
+        seen.add(sample.sample_id)
+        found.append(sample)
+    return found
+
+
+class PictureStore:
+    """Pictures of shards, by source and image; a source is the name of its shards' folder. Use inside ``with``."""
+
+    def __init__(self, shards: Iterable[str | Path], side: int = 0):
+        self.shards, self.side = list(map(Path, shards)), side
+
+    def __enter__(self) -> "PictureStore":
+        self._stack = ExitStack()
+        self._of: dict[tuple[str, str], tuple[Shard, str]] = {}
+        for path in self.shards:
+            shard = self._stack.enter_context(Shard(path))
+            for image_id in shard.ids:
+                for source in (path.parent.name, ""):
+                    self._of.setdefault((source, image_id), (shard, _field(shard)))
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+
+    def get(self, sample: Sample) -> np.ndarray:
+        """Return a sample's picture, uint8 (H, W, 3), of at most ``side`` px where that is not 0.
+
+        Raises UserError for a picture that no shard has, StoreError for a damaged shard.
+        """
+        key = (sample.source, sample.image_id)
+        shard, name = self._of.get(key) or self._of.get(("", sample.image_id)) or (None, "")
+        if shard is None:
+            raise UserError(f"{sample.sample_id}: no shard has the image {sample.image_id!r} of {sample.source!r}")
+        picture = shard.get(name, sample.image_id)
+        picture = np.repeat(picture[..., None], 3, axis=2) if picture.ndim == 2 else picture
+        longest = max(picture.shape[:2])
+        if self.side and longest > self.side:
+            size = [max(1, round(length * self.side / longest)) for length in picture.shape[1::-1]]
+            picture = cv2.resize(picture, size, interpolation=cv2.INTER_AREA)
+        return np.ascontiguousarray(picture)
+
+
+def _field(shard: Shard) -> str:
+    for name in FIELDS:
+        try:
+            shard.shape(name)
+        except KeyError:
+            continue
+        return name
+    raise UserError(f"{shard.path} has no field of pictures ({', '.join(FIELDS)}): give shards of pictures")
+
+
+def texts_of(samples: Iterable[Sample], convention: Convention, wording: str = "") -> Iterator[str]:
+    """Yield all questions and answers, with boxes in some picture of 1000 px, for a tokenizer that is made of them."""
+    for sample in samples:
+        for turn in range(len(sample.turns)):
+            yield sample.question(turn, convention, wording)
+            yield sample.answer(turn, convention, Seen(GRID, GRID))

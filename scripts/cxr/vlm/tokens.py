@@ -1,0 +1,127 @@
+"""Tokens of a family's conversations, and a small tokenizer for tiny models."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
+from transformers import AddedToken, AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
+
+from cxr.base.errors import UserError
+from cxr.vlm.families.engine import Frame
+
+IGNORED = -100
+"""Label of a token that the loss ignores."""
+PAD, UNKNOWN, VIDEO = "<pad>", "<unk>", "<|video_pad|>"
+_PIECE = r"\d| ?[A-Za-z]+|[^A-Za-z0-9]"
+"""A digit, a word with the space before it, or any other sign is a token."""
+
+
+class Reserved(UserError):
+    """A text that holds a token of the chat's frame."""
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """A tokenizer with a family's frame. picture, end, pad: ids of these tokens."""
+
+    tokenizer: PreTrainedTokenizerBase
+    frame: Frame
+    picture: int
+    end: int
+    pad: int
+
+    @classmethod
+    def of(cls, tokenizer: PreTrainedTokenizerBase, frame: Frame, where: str | Path) -> "Tokens":
+        """Check that picture and end are one token each. Raises UserError for a tokenizer of another family."""
+        found = {}
+        for name, text in (("picture", frame.picture), ("end", frame.end)):
+            ids = tokenizer(text, add_special_tokens=False).input_ids
+            if len(ids) != 1 or ids[0] == tokenizer.unk_token_id:
+                raise UserError(f"{where}: its tokenizer does not know {text!r} as one token: give the model's own")
+            found[name] = ids[0]
+        pad = tokenizer.pad_token_id
+        return cls(tokenizer, frame, **found, pad=found["end"] if pad is None else pad)
+
+    @classmethod
+    def read(cls, folder: str | Path, frame: Frame) -> "Tokens":
+        """Read the tokenizer in a model's folder. Raises UserError like :meth:`of`."""
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
+        except (OSError, ValueError) as error:
+            first = str(error).strip().splitlines()[0]
+            raise UserError(f"{folder} holds no tokenizer ({first[:160]}): give the model's whole folder") from None
+        return cls.of(tokenizer, frame, folder)
+
+    def piece(self, text: str) -> list[int]:
+        """Return the ids of a piece of a conversation."""
+        return self.tokenizer(text, add_special_tokens=False).input_ids if text else []
+
+    def said(self, text: str) -> list[int]:
+        """Return the ids of a question or an answer. Raises Reserved if it holds a token of the frame."""
+        for mark in self.frame.reserved:
+            if mark in text:
+                raise Reserved(f"the text holds {mark!r}, a token of the model's own: leave it out")
+        return self.piece(text)
+
+    def opened(self, question: str, count: int, first: bool = True) -> list[int]:
+        """Return the ids of a turn up to its answer; ``count``: tokens of the picture, told in the first turn."""
+        frame = self.frame
+        shown = [*self.piece(frame.opening), *[self.picture] * count, *self.piece(frame.closing)] if first else []
+        return [
+            *(self.piece(frame.start) if first else self.piece(frame.between)),
+            *self.piece(frame.user),
+            *shown,
+            *self.said(question),
+            *self.piece(frame.assistant),
+        ]
+
+    def conversation(self, turns: Iterable[tuple[str, str]], count: int) -> tuple[list[int], list[int]]:
+        """Return (ids, labels) of turns (question, answer): the loss is on answers and their end tokens alone.
+
+        The prompt of asking is a prefix of these ids, token by token: both are joined from the same pieces.
+        """
+        ids: list[int] = []
+        labels: list[int] = []
+        for number, (question, answer) in enumerate(turns):
+            asked, told = self.opened(question, count, first=not number), [*self.said(answer), self.end]
+            ids += [*asked, *told]
+            labels += [*[IGNORED] * len(asked), *told]
+        return ids, labels
+
+    def text(self, ids: Iterable[int]) -> str:
+        """Return the text of an answer's ids, without the end and what follows it."""
+        kept = list(ids)
+        kept = kept[: kept.index(self.end)] if self.end in kept else kept
+        return self.tokenizer.decode([one for one in kept if one != self.pad], clean_up_tokenization_spaces=False)
+
+
+def small_tokenizer(texts: Iterable[str], frame: Frame) -> PreTrainedTokenizerFast:
+    """Return a tokenizer made of the words in ``texts``: digits and signs are tokens of their own.
+
+    Ids depend on the set of words alone. Unknown words become ``<unk>``.
+    """
+    marks = [PAD, UNKNOWN, VIDEO, *marks_of(frame)]
+    words = {piece for text in texts for piece in re.findall(_PIECE, text)}
+    for text in (frame.start, frame.user, frame.opening, frame.closing, frame.assistant, frame.between):
+        for part in re.split("|".join(map(re.escape, marks)), text):
+            words |= set(re.findall(_PIECE, part))
+    words |= set('0123456789[]{}":, _.\n')
+    vocabulary = {word: number for number, word in enumerate([*marks, *sorted(words - set(marks))])}
+    made = Tokenizer(models.WordLevel(vocabulary, unk_token=UNKNOWN))
+    made.pre_tokenizer = pre_tokenizers.Split(Regex(_PIECE), "isolated")
+    made.decoder = decoders.Fuse()
+    made.add_special_tokens([AddedToken(mark, normalized=False, special=True) for mark in marks])
+    return PreTrainedTokenizerFast(
+        tokenizer_object=made, pad_token=PAD, unk_token=UNKNOWN, eos_token=frame.end, clean_up_tokenization_spaces=False
+    )
+
+
+def marks_of(frame: Frame) -> list[str]:
+    """Return the special tokens of a frame: everything in it that stands in angle brackets."""
+    pieces = (frame.start, frame.user, frame.opening, frame.picture, frame.closing, frame.assistant, frame.end)
+    found: list[str] = []
+    for piece in pieces:
+        found += [mark for mark in re.findall(r"<[^<>\n]+>", piece) if mark not in found]
+    return found
