@@ -1,0 +1,1 @@
+"""What trainings of large nets share: runners of one or several processes, their launcher, checkpoints, warnings."""
