@@ -39,7 +39,7 @@ rule training_run:
         **job(
             "ils.training.train.run_training",
             f"ils.training.{PLAN.engines['training']}",
-            f"ils.training.{PLAN.options['training']['own']['runner']}",
+            f"nets.fitting.{PLAN.options['training']['own']['runner']}",
         ),
         options=PLAN.options["training"],
     message:

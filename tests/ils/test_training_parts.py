@@ -17,10 +17,10 @@ from cxr.ils.rosalia.model import Rosalia
 from cxr.ils.rosalia.samples import Batch, Pairs, collate
 from cxr.ils.training import parts
 from cxr.ils.training.parts import LoraOptions, add_adapters, choose, merge_adapters
-from cxr.ils.training.plain import Runner
 from cxr.ils.training.recipe import Recipe
 from cxr.ils.training.validation import scores
 from cxr.metrics.masks import cumulative_iou, lisa_iou, mean, overlap_packed
+from cxr.nets.fitting.plain import Runner
 from training_runs import NAMED, SIZES, options
 
 LORA = LoraOptions(rank=4, alpha=8, dropout=0.0)
@@ -44,7 +44,8 @@ def fresh() -> Rosalia:
 def learn(model: Rosalia, batch: Batch, updates: int = 4) -> Runner:
     """Train the model for a few updates with the paper's trainable set."""
     recipe = Recipe.of(options({"lora": {"rank": 4}, "trained": NAMED}).own)
-    runner = Runner(model, recipe, torch.device("cpu"), timedelta())
+    trained = parts.choose(model, recipe.trained)
+    runner = Runner(model, trained, parts.optimiser(trained, recipe), recipe, torch.device("cpu"), timedelta())
     model.train()
     for _ in range(updates):
         losses = runner.forward(lambda model: rosalia_loss(model(batch), batch, LossWeights(0.5, 5.0, 1.0)))

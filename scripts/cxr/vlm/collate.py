@@ -42,9 +42,20 @@ class Collator:
     def __init__(self, family: Family, tokens: Tokens, convention: Convention, wording: str = ""):
         self.family, self.tokens, self.convention, self.wording = family, tokens, convention, wording
 
+        self._sized: dict[tuple[int, int], Pictures] = {}
+
     def encode(self, sample: Sample, picture: np.ndarray) -> Encoded:
         """Return a sample with its answers, for training. Raises UserError for a text that cannot be told."""
-        pictures = self.family.pictures([picture])
+        return self._encoded(sample, self.family.pictures([picture]))
+
+    def length(self, sample: Sample, size: tuple[int, int]) -> int:
+        """Return the tokens of a sample with its answers, whose picture has ``size`` (H, W); reads no picture."""
+        if size not in self._sized:
+            made = self.family.pictures([np.zeros((*size, 3), np.uint8)])
+            self._sized[size] = Pictures({}, made.tokens, made.seen)
+        return len(self._encoded(sample, self._sized[size]).ids)
+
+    def _encoded(self, sample: Sample, pictures: Pictures) -> Encoded:
         turns = [
             (
                 sample.question(turn, self.convention, self.wording),

@@ -1,5 +1,6 @@
 """Models in folders: reading them whole, making tiny random ones, adapters."""
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,3 +68,52 @@ def make_tiny(name: str, folder: str | Path, texts: Iterable[str], side: int, se
     model.save_pretrained(folder)
     processor.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
+
+
+RUN = "run.json"
+"""File in a run's folder that says how its model is asked: family, convention, side, wording, base."""
+MODEL, ADAPTERS = "model", "adapter"
+"""Folders of a run: its whole model, or an adapter in peft's layout for the model ``base``."""
+
+
+def write_run(folder: Path, **facts: object) -> None:
+    """Write the facts that :func:`load_run` needs beside the weights."""
+    (folder / RUN).write_text(json.dumps(facts, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def read_run(folder: str | Path) -> dict:
+    """Return what :func:`write_run` wrote. Raises UserError for a folder without it."""
+    try:
+        return json.loads(Path(folder, RUN).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        raise UserError(f"{folder} holds no run of vlm_tuning: tune or name one in vlm.tuning.runs") from None
+
+
+def load_run(folder: str | Path, base: str | Path | None = None, dtype: torch.dtype = torch.float32) -> Loaded:
+    """Return the model of a run, with its adapter. ``base``: the model that an adapter belongs to, wherever it lies.
+
+    Raises UserError for a run that is not whole.
+    """
+    facts = read_run(folder)
+    if not Path(folder, ADAPTERS).is_dir():
+        return load_model(facts["family"], base or Path(folder, MODEL), dtype)
+    loaded = load_model(facts["family"], base or facts["base"], dtype)
+    from peft import PeftModel
+
+    try:
+        model = PeftModel.from_pretrained(loaded.model, str(Path(folder, ADAPTERS)), is_trainable=False)
+    except (OSError, ValueError, RuntimeError) as error:
+        first = str(error).strip().splitlines()[0]
+        raise UserError(f"{folder} holds no adapter that fits its model ({first[:160]}): tune it again") from None
+    return Loaded(model.eval(), loaded.family, loaded.tokens)
+
+
+def write_adapter(model: nn.Module, folder: Path) -> None:
+    """Write a peft model's adapter in peft's layout, the same bytes each time."""
+    model.save_pretrained(str(folder))
+    (folder / "README.md").unlink(missing_ok=True)  # a form without answers
+    path = folder / ADAPTER
+    told = json.loads(path.read_text(encoding="utf-8"))
+    told = {name: sorted(value) if name == "target_modules" else value for name, value in told.items()}
+    told["base_model_name_or_path"] = ""
+    path.write_text(json.dumps(told, indent=2, sort_keys=True) + "\n", encoding="utf-8")

@@ -107,17 +107,31 @@ class PictureStore:
 
         Raises UserError for a picture that no shard has, StoreError for a damaged shard.
         """
-        key = (sample.source, sample.image_id)
-        shard, name = self._of.get(key) or self._of.get(("", sample.image_id)) or (None, "")
-        if shard is None:
-            raise UserError(f"{sample.sample_id}: no shard has the image {sample.image_id!r} of {sample.source!r}")
+        shard, name = self._at(sample)
         picture = shard.get(name, sample.image_id)
         picture = np.repeat(picture[..., None], 3, axis=2) if picture.ndim == 2 else picture
-        longest = max(picture.shape[:2])
-        if self.side and longest > self.side:
-            size = [max(1, round(length * self.side / longest)) for length in picture.shape[1::-1]]
-            picture = cv2.resize(picture, size, interpolation=cv2.INTER_AREA)
+        height, width = self._fitted(picture.shape)
+        if (height, width) != picture.shape[:2]:
+            picture = cv2.resize(picture, (width, height), interpolation=cv2.INTER_AREA)
         return np.ascontiguousarray(picture)
+
+    def size(self, sample: Sample) -> tuple[int, int]:
+        """Return (H, W) of the picture that :meth:`get` returns, without reading it. Raises UserError like it."""
+        shard, name = self._at(sample)
+        return self._fitted(shard.shape(name))
+
+    def _at(self, sample: Sample) -> tuple[Shard, str]:
+        found = self._of.get((sample.source, sample.image_id)) or self._of.get(("", sample.image_id))
+        if found is None:
+            raise UserError(
+                f"{sample.sample_id}: no shard has the image {sample.image_id!r} of {sample.source!r}: give its shards"
+            )
+        return found
+
+    def _fitted(self, shape: Sequence[int]) -> tuple[int, int]:
+        height, width = shape[:2]
+        scale = min(1.0, self.side / max(height, width)) if self.side else 1.0
+        return max(1, round(height * scale)), max(1, round(width * scale))
 
 
 def _field(shard: Shard) -> str:

@@ -10,7 +10,8 @@ from cxr.base.errors import UserError
 from cxr.base.paths import RESOURCES
 from cxr.vlm.conventions import Convention
 
-WORDING = RESOURCES / "vlm" / "wording.yaml"
+RESOURCE_FILES = ("vlm/wording.yaml",)
+WORDING = RESOURCES / RESOURCE_FILES[0]
 _SLOT = re.compile(r"\{(query|form|coordinates)\}")
 
 

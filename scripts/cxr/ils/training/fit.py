@@ -76,7 +76,7 @@ class Execution:
 
 
 class Fit:
-    """A training. ``runner``: how gradients are computed and applied (:mod:`cxr.ils.training.plain`, ``deepspeed``)."""
+    """A training. ``runner``: how gradients are computed and applied (:mod:`cxr.nets.fitting.engine`)."""
 
     def __init__(
         self,

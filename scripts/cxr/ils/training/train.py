@@ -1,15 +1,10 @@
 """The training stage: fine-tune a model on pairs, masks and frames, and record its course."""
 
-import ctypes
 import hashlib
-import importlib
 import json
 import logging
 import os
-import re
 import shutil
-import signal
-import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
@@ -22,8 +17,6 @@ import torch
 from cxr.base.atomic import whole
 from cxr.base.columns import schema
 from cxr.base.engines import Setup
-from cxr.base.errors import UserError
-from cxr.base.paths import SCRIPTS
 from cxr.base.seeds import stable_hash
 from cxr.base.tables import write_table
 from cxr.ils.rosalia.config import read_config
@@ -37,16 +30,16 @@ from cxr.ils.training import parts
 from cxr.ils.training.engine import TrainingOptions, load_engine
 from cxr.ils.training.fit import Course, Execution, Fit
 from cxr.ils.training.recipe import Recipe
-from cxr.ils.training.stopping import heeded
 from cxr.ils.training.tables import EPOCHS, UPDATES
 from cxr.nets.devices import device_of, gpus_of
+from cxr.nets.fitting.engine import make_runner
+from cxr.nets.fitting.launch import launch
+from cxr.nets.fitting.stopping import heeded
 
 __all__ = ["TrainingOptions", "run_training"]
 
 log = logging.getLogger("cxr")
 WORKER = "cxr.ils.training.worker"
-SILENCE = re.compile(r"Watchdog caught collective operation timeout|Timed out waiting|timed out after|Timeout\(ms\)=")
-"""Messages of NCCL and gloo when a process does not answer."""
 
 
 @dataclass(frozen=True)
@@ -145,44 +138,9 @@ def _launch(job: Job) -> None:
     shared.together(processes)  # raises before any process is started
     if shared.micro_batch != recipe.micro_batch:
         log.info("micro-batches of %d pairs: %d GPUs share a batch of %d", shared.micro_batch, processes, recipe.batch)
-    path, fault = Path(job.folder, "job.json"), Path(job.folder, "fault")
+    path = Path(job.folder, "job.json")
     path.write_text(json.dumps(asdict(job)), encoding="utf-8")
-    fault.unlink(missing_ok=True)
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
-    command += [f"--shutdown-timeout={job.compute['time_to_stop']}"]
-    command += ["-m", WORKER, str(path)]
-    paths = os.pathsep.join(filter(None, (str(SCRIPTS), os.environ.get("PYTHONPATH"))))
-    with subprocess.Popen(
-        command,
-        env=os.environ | {"PYTHONPATH": paths},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        preexec_fn=_end_with_parent,
-    ) as launched:
-        silence = ""
-        with heeded(launched.terminate):  # the launcher passes the signal on
-            for line in launched.stdout:
-                silence = silence or (line.strip() if SILENCE.search(line) else "")
-                if not fault.is_file():  # after a fault, the launcher only reports at length that a process ended
-                    log.info("%s", line.rstrip())
-    if fault.is_file():
-        raise UserError(fault.read_text(encoding="utf-8"))
-    if launched.returncode and silence:
-        raise UserError(
-            f"training: one of its {processes} processes does not answer any more ({silence[:200]}): its GPU or its "
-            "connection hangs; run it again, best on another node, and it resumes at its last checkpoint"
-        )
-    if launched.returncode:
-        raise RuntimeError(f"a process of the training ended with code {launched.returncode}")
-
-
-def _end_with_parent() -> None:
-    """Make the kernel end this process when its parent dies, so that two trainings never write into one folder."""
-    if sys.platform == "linux":
-        PR_SET_PDEATHSIG = 1
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    launch(WORKER, path, processes, job.compute["time_to_stop"], sys.executable)
 
 
 def work(job: Job) -> None:
@@ -213,7 +171,9 @@ def _work(job: Job, told: Callable[[], bool]) -> None:
     torch.manual_seed(stable_hash(options.seed, "adapters") % 2**63)
     adapters = parts.add_adapters(model, recipe.lora)
     patience = timedelta(seconds=job.compute["time_to_answer"])
-    runner = importlib.import_module(f"cxr.ils.training.{recipe.runner}").Runner(model, recipe, device, patience)
+    trained = parts.choose(model, recipe.trained)
+    optimiser = parts.optimiser(trained, recipe)
+    runner = make_runner(recipe.runner, model, trained, optimiser, recipe, device, patience)
     # all processes share the job's cores
     how = Execution(max(0, job.threads // runner.ranks - 1), job.compute["checkpoint_every"], told)
     course = Fit(runner, pairs, held, recipe, options, folder, how).run(job.files["tensorboard"])

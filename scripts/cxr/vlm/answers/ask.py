@@ -1,0 +1,152 @@
+"""The stage vlm_answers: ask a model about the samples of a set, turn by turn; a failure is a line with a reason."""
+
+import hashlib
+import json
+import logging
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from cxr.base.tables import read_lines, write_lines
+from cxr.vlm.answers.engine import Answerer, AnswersOptions, Asked, Execution, Said, load_answerer
+from cxr.vlm.collate import Collator
+from cxr.vlm.conventions import convention_of
+from cxr.vlm.families.engine import load_family
+from cxr.vlm.models import MODEL, read_run
+from cxr.vlm.samples import PictureStore, Sample, read_samples
+from cxr.vlm.tokens import Reserved, Tokens
+
+log = logging.getLogger("cxr")
+PART = 256
+"""Samples of a part: what a killed job loses at most."""
+
+
+def run_answers(
+    *,
+    lines: str,
+    pictures: list[str],
+    answers: str,
+    options: AnswersOptions,
+    attrs: dict,
+    compute: dict,
+    run: str = "",
+    base: str = "",
+) -> None:
+    """Ask the run about the samples ``lines`` and write the answers as JSON lines, in the samples' order.
+
+    ``base``: the model that a run without own weights or with an adapter belongs to; of the engine table, its file.
+    A line is {sample_id, turn, text, tokens, stop, failure}. A killed job goes on at its last part of samples. Raises
+    UserError for a user's mistake.
+    """
+    samples = read_samples(lines)
+    folder = Path(answers).with_suffix(".parts")
+    _prepare(folder, _identity(lines, run, base, options, attrs))
+    how = Execution(
+        compute.get("device", "auto"), compute.get("asked"), compute.get("batch", 8), compute.get("gpu_memory", 0.9)
+    )
+    asker = None
+    paths = []
+    with PictureStore(pictures, _side(run)) as store:
+        for first in range(0, len(samples), PART):
+            path = folder / f"{first:09d}.jsonl"
+            paths.append(path)
+            if path.is_file():
+                continue
+            asker = asker or Asker.of(run, base, options, how)
+            write_lines(path, list(asker.lines(samples[first : first + PART], store)), checked=True)
+            log.info("%d of %d samples are answered", min(first + PART, len(samples)), len(samples))
+    write_lines(answers, [line for path in paths for line in read_lines(path)])
+    shutil.rmtree(folder)
+
+
+def _side(run: str) -> int:
+    return read_run(run)["side"] if run else 0
+
+
+def _identity(lines: str, run: str, base: str, options: AnswersOptions, attrs: dict) -> str:
+    digest = hashlib.sha256(json.dumps([asdict(options), attrs.get("code_digest", "")], sort_keys=True).encode())
+    digest.update(Path(lines).read_bytes())
+    for path in filter(None, (run, base)):
+        for file in filter(Path.is_file, (Path(path), *sorted(Path(path).rglob("*")))):
+            digest.update(f"{file.name} {file.stat().st_size} {file.stat().st_mtime_ns}\n".encode())
+    return digest.hexdigest()
+
+
+def _prepare(folder: Path, identity: str) -> None:
+    """Make the folder of parts, and empty one that other samples, settings or weights left."""
+    mark = folder / "identity"
+    if mark.is_file() and mark.read_text() == identity:
+        return
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    mark.write_text(identity)
+
+
+class Asker:
+    """Asks a model: prompts in a family's chat and a run's convention, the model's own answers before later turns."""
+
+    def __init__(self, engine: Answerer, collator: Collator | None, options: AnswersOptions):
+        self.engine, self.collator, self.options = engine, collator, options
+
+    @classmethod
+    def of(cls, run: str, base: str, options: AnswersOptions, how: Execution) -> "Asker":
+        """Load the engine and the chat of a run; the engine table has no chat."""
+        engine = load_answerer(options.engine, Path(run), base, options, how)
+        return cls(engine, collator_of(run, base, options.convention) if run else None, options)
+
+    def lines(self, samples: Sequence[Sample], store: PictureStore) -> Iterator[dict]:
+        """Yield the lines of all turns of the samples, in order."""
+        said: dict[str, list[Said]] = {sample.sample_id: [] for sample in samples}
+        for turn in range(max(len(sample.turns) for sample in samples)):
+            open_ = [sample for sample in samples if len(sample.turns) > turn]
+            asked: dict[str, Asked] = {}
+            for sample in open_:
+                prompt = self._prompt(sample, store, said[sample.sample_id])
+                if isinstance(prompt, Said):
+                    said[sample.sample_id].append(prompt)
+                else:
+                    asked[sample.sample_id] = prompt
+            answers = self.engine.answer(list(asked.values())) if asked else []
+            for name, answer in zip(asked, answers, strict=True):
+                said[name].append(answer)
+        for sample in samples:
+            for turn, one in enumerate(said[sample.sample_id]):
+                yield {"sample_id": sample.sample_id, "turn": turn} | asdict(one)
+
+    def _prompt(self, sample: Sample, store: PictureStore, said: Sequence[Said]) -> Asked | Said:
+        """Return the prompt of the next turn, or its failure."""
+        if self.collator is None:
+            from cxr.vlm.collate import Encoded
+            from cxr.vlm.families.engine import Pictures
+
+            return Asked(Encoded(sample.sample_id, [], [], Pictures({}, (), ())), [], None)
+        if any(one.failure for one in said):
+            return Said("", 0, "", "turn_before")
+        picture, collator = store.get(sample), self.collator
+        try:
+            before = [one.text for one in said]
+            if self.options.history == "expected":
+                seen = collator.family.pictures([picture]).seen[0]
+                before = [sample.answer(turn, collator.convention, seen) for turn in range(len(said))]
+            encoded = collator.ask(sample, picture, before)
+        except Reserved:
+            return Said("", 0, "", "reserved")
+        if len(encoded.ids) > self.options.max_length:
+            return Said("", 0, "", "too_long")
+        return Asked(encoded, _short(encoded.ids, collator.tokens.picture), picture)
+
+
+def _short(ids: Sequence[int], picture: int) -> list[int]:
+    """Return the ids with one token for the picture: vLLM repeats it itself."""
+    return [one for at, one in enumerate(ids) if one != picture or not at or ids[at - 1] != picture]
+
+
+def collator_of(run: str | Path, base: str, convention: str = "") -> Collator:
+    """Return the chat that a run was tuned in; ``convention``: another one than its own."""
+    facts = read_run(run)
+    own = Path(run, MODEL)
+    folder = own if own.is_dir() else Path(base or facts["base"])
+    family = load_family(facts["family"], folder)
+    chosen = convention_of(convention or facts["convention"])
+    return Collator(family, Tokens.read(folder, family.frame), chosen, facts["wording"])

@@ -1,0 +1,69 @@
+"""The interface of engines that answer, and loading one by name. A further engine is a further module."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from cxr.base.engines import engine_module
+from cxr.vlm.collate import Encoded
+
+
+@dataclass(frozen=True)
+class AnswersOptions:
+    """Settings of asking one run.
+
+    engine: transformers, vllm or table; convention: of the prompt's coordinates, "" for the run's own; history: own or
+    expected, the earlier answers that a turn is asked after; own: the engine's settings.
+    """
+
+    engine: str
+    convention: str
+    max_new_tokens: int
+    max_length: int
+    history: str
+    dtype: str
+    seed: int
+    own: dict
+
+
+@dataclass(frozen=True)
+class Execution:
+    """How an engine runs; no answer depends on it, as far as the arithmetic of a batch allows."""
+
+    device: str = "auto"
+    asked: int | None = None
+    batch: int = 8
+    gpu_memory: float = 0.9
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A turn to answer: its encoded prompt, and what vLLM needs instead: ids with one token a picture, the picture."""
+
+    encoded: Encoded
+    short: list[int]
+    picture: object
+
+
+@dataclass(frozen=True)
+class Said:
+    """An answer. stop: end or length; failure: "" or a reason."""
+
+    text: str
+    tokens: int
+    stop: str
+    failure: str = ""
+
+
+class Answerer(Protocol):
+    """A model that answers."""
+
+    def answer(self, asked: Sequence[Asked]) -> list[Said]:
+        """Return the answers, in order; greedy, the same for any batch as far as the arithmetic allows."""
+        ...
+
+
+def load_answerer(name: str, run: Path, base: str, options: AnswersOptions, how: Execution) -> Answerer:
+    """Return the engine ``name`` for a run. Raises UserError for an unknown engine, or a run that cannot be used."""
+    return engine_module("cxr.vlm.answers", name).load(run, base, options, how)

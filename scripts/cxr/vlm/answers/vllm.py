@@ -1,0 +1,72 @@
+"""The engine vllm: in this job, with the chat of tuning; pictures of one prompt after another share their prefix."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from PIL import Image
+
+from cxr.vlm.answers.engine import AnswersOptions, Asked, Execution, Said
+from cxr.vlm.families.engine import load_family
+from cxr.vlm.models import ADAPTERS, MODEL, read_run
+from cxr.vlm.tokens import Tokens
+
+GPU = True
+
+
+class Vllm:
+    """A model that vLLM runs offline."""
+
+    def __init__(self, model, adapter, tokens: Tokens, options: AnswersOptions):
+        self.model, self.adapter, self.tokens, self.options = model, adapter, tokens, options
+
+    def answer(self, asked: Sequence[Asked]) -> list[Said]:
+        """Return the answers, in order."""
+        from vllm import SamplingParams
+
+        how = SamplingParams(
+            temperature=0.0, max_tokens=self.options.max_new_tokens, seed=self.options.seed,
+            stop_token_ids=[self.tokens.end], detokenize=False,
+        )  # fmt: skip
+        prompts = [
+            {"prompt_token_ids": one.short, "multi_modal_data": {"image": Image.fromarray(one.picture)}}
+            for one in asked
+        ]
+        outputs = self.model.generate(prompts, how, use_tqdm=False, lora_request=self.adapter)
+        said = []
+        for output in outputs:
+            ids = [one for one in output.outputs[0].token_ids if one != self.tokens.end]
+            stop = "length" if output.outputs[0].finish_reason == "length" else "end"
+            said.append(Said(self.tokens.text(ids), len(ids), stop))
+        return said
+
+
+def load(run: Path, base: str, options: AnswersOptions, how: Execution) -> Vllm:
+    """Return the engine for a run."""
+    # set before the imports, which read them
+    os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1", VLLM_NO_USAGE_STATS="1")
+    facts = read_run(run)
+    adapted = Path(run, ADAPTERS)
+    folder = base or facts["base"] or str(Path(run, MODEL))
+    if not adapted.is_dir() and Path(run, MODEL).is_dir():
+        folder = str(Path(run, MODEL))
+    from vllm import LLM
+    from vllm.lora.request import LoRARequest
+
+    model = LLM(
+        model=folder,
+        seed=options.seed,
+        dtype=options.dtype,
+        max_model_len=options.max_length + options.max_new_tokens,
+        tensor_parallel_size=max(1, how.asked or 0),
+        gpu_memory_utilization=how.gpu_memory,
+        enforce_eager=bool(options.own.get("eager", False)),
+        enable_prefix_caching=True,  # all questions about a picture follow one another
+        limit_mm_per_prompt={"image": 1},
+        generation_config="vllm",
+        enable_lora=adapted.is_dir(),
+        max_lora_rank=max(8, int(options.own.get("rank", 8))),
+    )
+    adapter = LoRARequest("run", 1, str(adapted)) if adapted.is_dir() else None
+    family = load_family(facts["family"], folder)
+    return Vllm(model, adapter, Tokens.read(folder, family.frame), options)

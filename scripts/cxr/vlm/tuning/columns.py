@@ -1,0 +1,21 @@
+"""Columns of the tables that a tuning writes; here, for the loop asks for torch."""
+
+import polars as pl
+
+from cxr.base.columns import Column, Columns
+
+UPDATES: Columns = {
+    "update": Column(pl.Int64, "Update, from 1."),
+    "epoch": Column(pl.Float64, "Epochs done after it."),
+    "learning_rate": Column(pl.Float64, "Largest learning rate of the update's parts."),
+    "loss": Column(pl.Float64, "Mean cross-entropy of the answers' tokens."),
+    "tokens": Column(pl.Int64, "Tokens of answers, which the loss is on."),
+    "samples": Column(pl.Int64, "Samples of the update."),
+    "gradient_norm": Column(pl.Float64, "Norm of the gradient before it is clipped."),
+    "skipped": Column(pl.Boolean, "Whether the update was left out, because its loss or gradient is not a number."),
+}
+LEFT_OUT: Columns = {
+    "sample_id": Column(pl.String, "Sample that is not learned."),
+    "reason": Column(pl.String, "`too_long`: over `max_length` tokens; `reserved`: its text holds the model's marks."),
+    "tokens": Column(pl.Int64, "Its tokens, the picture's counted; 0 where they were not counted.", "tokens"),
+}

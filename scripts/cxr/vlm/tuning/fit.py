@@ -1,0 +1,170 @@
+"""The loop of a tuning: updates in a drawn order, checkpoints, and going on after a kill with the same bytes."""
+
+import logging
+import math
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import torch
+
+from cxr.base.errors import UserError
+from cxr.base.jobs import progress
+from cxr.base.seeds import stable_hash
+from cxr.vlm.collate import Batch, Encoded
+from cxr.vlm.tokens import IGNORED
+from cxr.vlm.tuning.recipe import Recipe
+
+log = logging.getLogger("cxr")
+BUCKET = 16
+"""Updates within which samples of like length stand together, so that little is padded."""
+
+
+@dataclass
+class Course:
+    """Progress and log of a tuning; only builtins, so that it can be saved."""
+
+    update: int = 0
+    skipped: int = 0
+    updates: list[dict] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Execution:
+    """How a tuning is executed; no result depends on it."""
+
+    checkpoint_every: int
+    told_to_stop: Callable[[], bool] = lambda: False
+
+
+def epoch_order(lengths: Sequence[int], batch: int, seed: int, epoch: int) -> list[list[int]]:
+    """Return the samples of each update of an epoch: every sample once, samples of like length together.
+
+    A seeded shuffle is cut into buckets, each bucket sorted by length and cut into updates, which are shuffled again.
+    The last update of an epoch may be smaller.
+    """
+    draw = random.Random(stable_hash(seed, "order", epoch))
+    order = list(range(len(lengths)))
+    draw.shuffle(order)
+    updates = []
+    for first in range(0, len(order), batch * BUCKET):
+        bucket = sorted(order[first : first + batch * BUCKET], key=lambda at: (lengths[at], at))
+        updates += [bucket[at : at + batch] for at in range(0, len(bucket), batch)]
+    draw.shuffle(updates)
+    return updates
+
+
+class Fit:
+    """A tuning. ``encode``: {number of a sample: its conversation}, ``collate``: conversations to a batch."""
+
+    def __init__(
+        self,
+        runner,
+        lengths: Sequence[int],
+        encode: Callable[[int], Encoded],
+        collate: Callable[[Sequence[Encoded]], Batch],
+        recipe: Recipe,
+        how: Execution,
+        *,
+        folder: Path,
+        seed: int,
+        nan_limit: int,
+    ):
+        self.runner, self.lengths, self.encode, self.collate = runner, lengths, encode, collate
+        self.recipe, self.how, self.folder, self.seed, self.nan_limit = recipe, how, folder, seed, nan_limit
+        recipe.together(runner.ranks)  # raises before anything is computed
+        per_epoch = math.ceil(len(lengths) / recipe.batch)
+        self.per_epoch, self.total = per_epoch, recipe.updates or per_epoch * recipe.epochs
+
+    def run(self) -> Course:
+        """Tune to the end, from the last checkpoint of an interrupted run or from the beginning."""
+        held = self.runner.load(self.folder)
+        course = Course(**held) if held else Course()
+        if course.update:
+            log.info("tuning resumes at update %d of %d", course.update, self.total)
+        for update, samples in progress(self._updates(course.update), self.total - course.update, "updates"):
+            noted, stop = self._update(update, samples, course)
+            course.updates.append(noted)
+            course.update = update + 1
+            if stop or course.update % self.how.checkpoint_every == 0 or course.update == self.total:
+                self.runner.save(self.folder, asdict(course))
+            if stop:
+                raise UserError(
+                    "tuning was told to stop (its job's time limit is near, or somebody ends it): update "
+                    f"{course.update} of {self.total} is saved, run it again and it resumes there"
+                )
+        return course
+
+    def _updates(self, first: int) -> Iterator[tuple[int, list[int]]]:
+        for epoch in range(first // self.per_epoch, math.ceil(self.total / self.per_epoch)):
+            for number, samples in enumerate(epoch_order(self.lengths, self.recipe.batch, self.seed, epoch)):
+                update = epoch * self.per_epoch + number
+                if first <= update < self.total:
+                    yield update, samples
+
+    def _update(self, update: int, samples: list[int], course: Course) -> tuple[dict, bool]:
+        recipe, runner = self.recipe, self.runner
+        runner.model.train()
+        # dropout depends only on the update, not on earlier draws, so it is the same after a kill
+        torch.manual_seed(stable_hash(self.seed, "update", update, runner.rank) % 2**63)
+        factor = recipe.rate(update, self.total)
+        own = samples[runner.rank :: runner.ranks]
+        micro = [own[at : at + recipe.micro_batch] for at in range(0, len(own), recipe.micro_batch)]
+        count = math.ceil(math.ceil(len(samples) / runner.ranks) / recipe.micro_batch)
+        micro += [[] for _ in range(count - len(micro))]  # every rank has as many, some of nothing
+        batches = [self._batch(part, samples) for part in micro]
+        held = torch.tensor([float(sum(_learned(batch.labels) for batch, real in batches if real))])
+        tokens = float(runner.sum(held.double())[0])
+        loss_sum = torch.zeros(2, dtype=torch.float64)
+        for number, (batch, real) in enumerate(batches, 1):
+            moved = batch.to(runner.device)
+            summed = runner.forward(lambda model, moved=moved: {"loss": _summed(model, moved)})["loss"]
+            # the mean over all tokens of the update, whatever rank and micro-batch they are in
+            loss = summed * (float(real) / max(tokens, 1.0)) * runner.ranks * len(batches)
+            value = float(summed.detach()) / max(tokens, 1.0) * real
+            loss_sum[0] += value
+            runner.backward(loss if math.isfinite(value) else loss * math.nan, len(batches), number == len(batches))
+        norm = runner.update(recipe.learning_rate * factor)
+        loss_sum[1] = float(self.how.told_to_stop())
+        loss, told = runner.sum(loss_sum).tolist()
+        if not math.isfinite(norm):
+            self._skipped(update, course)
+        noted = {
+            "update": update + 1,
+            "epoch": (update + 1) / self.per_epoch,
+            "learning_rate": recipe.learning_rate * factor,
+            "loss": loss,
+            "tokens": int(tokens),
+            "samples": len(samples),
+            "gradient_norm": norm,
+            "skipped": not math.isfinite(norm),
+        }
+        return noted, told > 0
+
+    def _batch(self, part: list[int], samples: list[int]) -> tuple[Batch, bool]:
+        """Return a micro-batch; of nothing, one sample that counts nothing: all ranks must compute as often."""
+        return self.collate([self.encode(at) for at in part or samples[:1]]), bool(part)
+
+    def _skipped(self, update: int, course: Course) -> None:
+        course.skipped += 1
+        log.warning(
+            "update %d is skipped: its loss or gradient is not a number (%d so far)", update + 1, course.skipped
+        )
+        if course.skipped >= self.nan_limit:
+            raise UserError(
+                f"tuning: {course.skipped} updates had a loss or gradient that is not a number, the limit "
+                "vlm.tuning.nan_limit: lower learning_rate, or set dtype to float32"
+            )
+
+
+def _learned(labels: torch.Tensor) -> int:
+    return int((labels[:, 1:] != IGNORED).sum())
+
+
+def _summed(model: torch.nn.Module, batch: Batch) -> torch.Tensor:
+    """Return the summed cross-entropy of the answers' tokens of a batch."""
+    logits = model(**batch.inputs, use_cache=False).logits
+    return torch.nn.functional.cross_entropy(
+        logits[:, :-1].flatten(0, 1).float(), batch.labels[:, 1:].flatten(), ignore_index=IGNORED, reduction="sum"
+    )

@@ -1,0 +1,111 @@
+"""The recipe of a tuning, and what it trains: adapters, or parts in full with learning rates of their own."""
+
+import math
+from dataclasses import dataclass, replace
+
+import torch
+from peft import LoraConfig, PeftModel, get_peft_model
+from torch import nn
+
+from cxr.base.errors import UserError
+from cxr.nets.microbatch import shared
+from cxr.vlm.families.engine import PARTS, Family, part_of
+
+ADAPTER = "lora_"
+"""peft's names of an adapter's tensors."""
+LANGUAGE, ALL = "language", "all"
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Settings of one run, ``vlm.tuning.<engine>``.
+
+    method: lora or full; lora: {rank, alpha, dropout, target}; parts: those that are trained in full; rates: {part:
+    learning rate}, where it is not ``learning_rate``; updates: instead of epochs where it is not 0.
+    """
+
+    method: str
+    lora: dict
+    parts: list[str]
+    rates: dict[str, float]
+    epochs: int
+    updates: int
+    batch: int
+    micro_batch: int
+    learning_rate: float
+    schedule: str
+    warmup_ratio: float
+    weight_decay: float
+    betas: list[float]
+    clip: float
+    max_length: int
+    dtype: str
+    gradient_checkpointing: bool
+    runner: str
+
+    def shared(self, ranks: int) -> "Recipe":
+        """Return the recipe with the largest micro-batch in which ``ranks`` processes can share the batch."""
+        size = shared(self.batch, self.micro_batch, ranks, False)
+        return replace(self, micro_batch=size or self.micro_batch)  # if no size fits, `together` raises
+
+    def together(self, ranks: int) -> int:
+        """Return each rank's number of micro-batches per update. Raises UserError if the batch does not divide."""
+        count, rest = divmod(self.batch, self.micro_batch * ranks)
+        if rest or not count:
+            raise UserError(
+                f"vlm.tuning: batch is {self.batch}, no multiple of micro_batch {self.micro_batch} times the {ranks} "
+                "GPUs at work: change batch, micro_batch or compute.gpus"
+            )
+        return count
+
+    def rate(self, update: int, total: int) -> float:
+        """Return the learning rate of an update, from 0, as a factor: it rises linearly, then falls as scheduled."""
+        warmup = math.ceil(self.warmup_ratio * total)
+        if update < warmup:
+            return (update + 1) / warmup
+        done = (update - warmup) / max(1, total - warmup)
+        falling = {"cosine": 0.5 * (1 + math.cos(math.pi * done)), "linear": 1 - done, "constant": 1.0}
+        return falling[self.schedule]
+
+
+def adapted(model: nn.Module, family: Family, target: str) -> list[str]:
+    """Return the names of the linear layers that get an adapter: of the language model, or of all parts.
+
+    The head is none of them: it may share its weights with the embedding.
+    """
+    wanted = (LANGUAGE,) if target == LANGUAGE else PARTS
+    return [
+        name
+        for name, module in model.named_modules()
+        if isinstance(module, nn.Linear) and part_of(family, f"{name}.") in wanted and not name.endswith("lm_head")
+    ]
+
+
+def add_adapters(model: nn.Module, family: Family, lora: dict) -> PeftModel:
+    """Return the model with adapters; they change nothing until they are trained (B = 0)."""
+    names = adapted(model, family, lora["target"])
+    how = LoraConfig(r=lora["rank"], lora_alpha=lora["alpha"], lora_dropout=lora["dropout"], target_modules=names)
+    return get_peft_model(model, how)
+
+
+def choose(model: nn.Module, family: Family, recipe: Recipe) -> dict[str, nn.Parameter]:
+    """Freeze all but the adapters, or all but the named parts; return {name: parameter} of the trained ones."""
+    for name, parameter in model.named_parameters():
+        full = recipe.method == "full" and part_of(family, name) in recipe.parts
+        parameter.requires_grad_(full or ADAPTER in name)
+    found = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+    if not found:
+        raise UserError("vlm.tuning: no part of the model is trained: name vision, projector or language in parts")
+    return found
+
+
+def optimiser(parameters: dict[str, nn.Parameter], family: Family, recipe: Recipe) -> torch.optim.AdamW:
+    """Return AdamW with one group a part; ``scale`` of a group is its learning rate over the recipe's."""
+    groups: dict[str, list[nn.Parameter]] = {}
+    for name, parameter in parameters.items():
+        groups.setdefault(part_of(family, name), []).append(parameter)
+    rates = {part: recipe.rates.get(part, recipe.learning_rate) for part in groups}
+    made = [
+        {"params": held, "scale": rates[part] / recipe.learning_rate, "part": part} for part, held in groups.items()
+    ]
+    return torch.optim.AdamW(made, lr=0.0, betas=tuple(recipe.betas), weight_decay=recipe.weight_decay)

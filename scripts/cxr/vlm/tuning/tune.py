@@ -1,0 +1,229 @@
+"""The stage vlm_tuning: fine-tune a model on samples, in one process or in one a GPU, and record its course."""
+
+import hashlib
+import json
+import logging
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from functools import lru_cache
+from pathlib import Path
+
+import polars as pl
+import torch
+
+from cxr.base.atomic import whole
+from cxr.base.columns import schema
+from cxr.base.errors import UserError
+from cxr.base.seeds import stable_hash
+from cxr.base.tables import write_table
+from cxr.nets.devices import device_of, gpus_of
+from cxr.nets.fitting.engine import make_runner
+from cxr.nets.fitting.launch import launch
+from cxr.nets.fitting.stopping import heeded
+from cxr.vlm.collate import Collator
+from cxr.vlm.conventions import convention_of
+from cxr.vlm.models import ADAPTERS, MODEL, Loaded, load_model, make_tiny, write_adapter, write_run
+from cxr.vlm.samples import PictureStore, Sample, read_samples, texts_of
+from cxr.vlm.tokens import Reserved
+from cxr.vlm.tuning.columns import LEFT_OUT, UPDATES
+from cxr.vlm.tuning.fit import Course, Execution, Fit
+from cxr.vlm.tuning.recipe import Recipe, add_adapters, choose, optimiser
+
+log = logging.getLogger("cxr")
+WORKER = "cxr.vlm.tuning.worker"
+KEPT = 4096
+"""Encoded samples that stay in memory."""
+
+
+@dataclass(frozen=True)
+class TuningOptions:
+    """Settings of one run.
+
+    engine: tiny or a family; family: the architecture; convention: how boxes are written; side: pictures are shrunk to
+    it, 0 for as they are; wording: another file of wordings; own: the recipe.
+    """
+
+    engine: str
+    family: str
+    convention: str
+    side: int
+    wording: str
+    nan_limit: int
+    seed: int
+    own: dict
+
+
+@dataclass(frozen=True)
+class Job:
+    """A tuning described by builtins, so that it can be passed to other processes. folder: of its checkpoints."""
+
+    lines: str
+    pictures: list
+    base: str
+    run: str
+    updates: str
+    left_out: str
+    options: dict
+    attrs: dict
+    compute: dict
+    folder: str
+
+    def identity(self) -> str:
+        """Return a digest of all that the result depends on: a checkpoint of a different run is never resumed."""
+        digest = hashlib.sha256(json.dumps([self.options, self.attrs.get("code_digest", "")], sort_keys=True).encode())
+        digest.update(Path(self.lines).read_bytes())
+        # these files are large: their sizes reveal all but very unlikely changes
+        for path in [*self.pictures, *filter(None, [self.base])]:
+            for file in filter(Path.is_file, (Path(path), *sorted(Path(path).rglob("*")))):
+                digest.update(f"{file.name} {file.stat().st_size}\n".encode())
+        return digest.hexdigest()
+
+
+def run_tuning(
+    *,
+    lines: str,
+    pictures: list[str],
+    run: str,
+    updates: str,
+    left_out: str,
+    options: TuningOptions,
+    attrs: dict,
+    compute: dict,
+    base: str = "",
+) -> None:
+    """Tune a model on the samples ``lines``, whose pictures are in the shards ``pictures``.
+
+    ``base``: folder of the model that it starts from; none for the engine tiny. Writes the folder ``run`` (a whole
+    model, or an adapter in peft's layout, and how it is asked) and the tables ``updates`` and ``left_out``. After a
+    kill it resumes at its last checkpoint, to the same bytes. Raises UserError for a user's mistake.
+    """
+    folder = Path(run).with_name("checkpoint")
+    job = Job(lines, list(pictures), base, run, updates, left_out, asdict(options), attrs, compute, str(folder))
+    _prepare(job)
+    if options.own["runner"] == "deepspeed":
+        _launch(job)
+    else:
+        work(job)
+    shutil.rmtree(folder)
+
+
+def _prepare(job: Job) -> None:
+    """Make the folder of checkpoints, and empty one that a different tuning left."""
+    folder, identity = Path(job.folder), job.identity()
+    mark = folder / "identity"
+    if mark.is_file() and mark.read_text() == identity:
+        return
+    if any(folder.glob("checkpoint.*")):
+        log.warning("%s holds a checkpoint of other settings, samples or code: the tuning starts again", folder)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    mark.write_text(identity)
+
+
+def _launch(job: Job) -> None:
+    """Run :func:`work` in separate processes, one a GPU."""
+    asked = job.compute.get("asked", job.compute["gpus"])
+    processes = max(1, gpus_of(job.compute["device"], asked))
+    Recipe(**job.options["own"]).shared(processes).together(processes)  # raises before any process is started
+    path = Path(job.folder, "job.json")
+    path.write_text(json.dumps(asdict(job)), encoding="utf-8")
+    launch(WORKER, path, processes, job.compute["time_to_stop"], sys.executable)
+
+
+def work(job: Job) -> None:
+    """Run a tuning, or one process's share of it; if told to stop, it writes a checkpoint and ends."""
+    with heeded() as told:
+        _work(job, told)
+
+
+def start(job: Job, options: TuningOptions, samples: list[Sample]) -> Loaded:
+    """Return the model that a tuning starts from: a tiny random one, or the one in ``base``."""
+    low = options.own["dtype"] == "bfloat16" and (
+        options.own["runner"] == "deepspeed" or options.own["method"] == "lora"
+    )
+    dtype = torch.bfloat16 if low else torch.float32
+    if options.engine != "tiny" or job.base:
+        return load_model(options.family, job.base, dtype)
+    folder = Path(job.folder, "start")
+    if not folder.is_dir() and int(os.environ.get("RANK", 0)) == 0:
+        with whole(folder) as making:
+            convention = convention_of(options.convention)
+            seed = stable_hash(options.seed, "tiny") % 2**63
+            make_tiny(options.family, making, texts_of(samples, convention, options.wording), options.side, seed)
+    return load_model(options.family, folder, dtype)
+
+
+def kept(samples: list[Sample], collator: Collator, store: PictureStore, most: int) -> tuple[list, list[int], list]:
+    """Return the samples that are learned, their lengths in tokens, and a row of each that is left out."""
+    found, lengths, gone = [], [], []
+    for sample in samples:
+        try:
+            length = collator.length(sample, store.size(sample))
+        except Reserved:
+            gone.append({"sample_id": sample.sample_id, "reason": "reserved", "tokens": 0})
+            continue
+        if length > most:
+            gone.append({"sample_id": sample.sample_id, "reason": "too_long", "tokens": length})
+        else:
+            found.append(sample)
+            lengths.append(length)
+    return found, lengths, gone
+
+
+def _work(job: Job, told: Callable[[], bool]) -> None:
+    options = TuningOptions(**job.options)
+    recipe = Recipe(**options.own).shared(int(os.environ.get("WORLD_SIZE", 1)))
+    samples = read_samples(job.lines)
+    device = device_of(job.compute["device"], job.compute.get("asked"))
+    loaded = start(job, options, samples)
+    collator = Collator(loaded.family, loaded.tokens, convention_of(options.convention), options.wording)
+    with PictureStore(job.pictures, options.side) as store:
+        learned, lengths, gone = kept(samples, collator, store, recipe.max_length)
+        if not learned:
+            raise UserError(f"{job.lines} has no sample of at most max_length {recipe.max_length} tokens: raise it")
+        model = loaded.model
+        if recipe.gradient_checkpointing:
+            model.gradient_checkpointing_enable({"use_reentrant": False})
+            model.enable_input_require_grads()
+        torch.manual_seed(stable_hash(options.seed, "adapters") % 2**63)
+        if recipe.method == "lora":
+            model = add_adapters(model, loaded.family, recipe.lora)
+        trained = choose(model, loaded.family, recipe)
+        values = [sum(map(torch.numel, held)) for held in (trained.values(), model.parameters())]
+        log.info("%d of %d samples are learned, %d of %d values trained", len(learned), len(samples), *values)
+        patience = timedelta(seconds=job.compute.get("time_to_answer", 1800))
+        grouped = optimiser(trained, loaded.family, recipe)
+        runner = make_runner(recipe.runner, model, trained, grouped, recipe, device, patience)
+
+        @lru_cache(maxsize=KEPT)
+        def encode(at: int):
+            return collator.encode(learned[at], store.get(learned[at]))
+
+        fit = Fit(
+            runner, lengths, encode, collator.batch, recipe, Execution(job.compute["checkpoint_every"], told),
+            folder=Path(job.folder), seed=options.seed, nan_limit=options.nan_limit,
+        )  # fmt: skip
+        course = fit.run()
+    if runner.rank == 0:
+        _finish(job, options, course, Loaded(model, loaded.family, loaded.tokens), gone)
+    runner.wait()  # a rank that ends would close the others' connections
+
+
+def _finish(job: Job, options: TuningOptions, course: Course, made: Loaded, gone: list[dict]) -> None:
+    with whole(job.run) as making:
+        facts = {"family": options.family, "convention": options.convention, "side": options.side}
+        write_run(making, **facts, wording=options.wording, base=job.base)
+        made.model.to("cpu")
+        if options.own["method"] == "lora":
+            write_adapter(made.model, making / ADAPTERS)
+        else:
+            folder = making / MODEL
+            made.model.save_pretrained(str(folder))
+            made.family.processor.save_pretrained(str(folder))
+            made.tokens.tokenizer.save_pretrained(str(folder))
+    write_table(job.updates, pl.DataFrame(course.updates, schema=schema(UPDATES)), UPDATES)
+    write_table(job.left_out, pl.DataFrame(gone, schema=schema(LEFT_OUT)), LEFT_OUT)
