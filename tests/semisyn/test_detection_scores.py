@@ -8,6 +8,7 @@ from cxr.annotations import ms_cxr, nih, vindr
 from cxr.annotations.regions import Annotation, Annotations
 from cxr.base.errors import UserError
 from cxr.base.tables import read_table, write_table
+from cxr.base.vocabulary import FINDINGS
 from cxr.semisyn.detection.columns import DIFFERENCES, PREDICTIONS, SCORES
 from cxr.semisyn.detection.printed import paper
 from cxr.semisyn.detection.score_detections import DetectionOptions, run_scores
@@ -47,8 +48,17 @@ def predicted(boxes: list[Annotation], seed: int, spread: float, images: int = 4
 
 
 def options(references: list[dict], runs: list, **more: object) -> DetectionOptions:
-    plain = {"ious": IOUS, "points": 101, "against": "real", "replicates": 200, "interval": 0.95, "wilcoxon": [100]}
-    return DetectionOptions(**plain | {"seed": 3, "runs": runs, "references": references} | more)
+    plain = {
+        "findings": [*FINDINGS],
+        "ious": IOUS,
+        "points": 101,
+        "seed": 3,
+        "against": "real",
+        "replicates": 200,
+        "interval": 0.95,
+        "wilcoxon": [100],
+    }
+    return DetectionOptions(**plain | {"runs": runs, "references": references} | more)
 
 
 def scored(tmp_path, tables: dict[tuple[str, int], pl.DataFrame], reference: dict, **more: object) -> dict:

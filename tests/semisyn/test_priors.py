@@ -19,9 +19,10 @@ from cxr.semisyn.findings.catalogue import read_catalogue
 from cxr.semisyn.findings.families import CONSTANT, SHAPES, Law, law_of
 from cxr.semisyn.findings.laws import frozen, pair_within, within
 from cxr.semisyn.priors.fitting import fit_pair, fit_prior, fit_single, fit_truncated, rss_of, symmetry
-from cxr.semisyn.priors.samples import Chest, Source, finding_of, lung_of, percent, sample
+from cxr.semisyn.priors.samples import Chest, Source, lung_of, percent, sample
 from cxr.semisyn.priors.write_priors import PriorsOptions, run
 from cxr.semisyn.priors.zones import fit_zones
+from cxr.semisyn.references import labels_of
 
 CATALOGUE = read_catalogue()
 HOW = {"alpha": 0.05, "bins": 50, "families": list(SHAPES), "overshoot_percentile": 2.5, "sizes": "drawn"}
@@ -33,14 +34,16 @@ SOURCE = Source("people", "ms_cxr", "{stem}", {})
 
 
 def test_labels_of_the_formats_are_findings():
-    assert {finding_of(name, "ms_cxr", {}, FINDINGS) for name in FINDINGS.values()} == set(FINDINGS)
-    assert finding_of("Pneumonia", "ms_cxr", {}, FINDINGS) is None
-    assert finding_of("Infiltrate", "nih", {}, FINDINGS) == "opacity"
-    assert finding_of("Effusion", "nih", {}, FINDINGS) == "effusion"
-    assert finding_of("Pneumothorax", "nih", {}, FINDINGS) == "pneumothorax"
-    assert finding_of("Pleural effusion", "vindr", {}, FINDINGS) == "effusion"
-    assert finding_of("ground_glass", "coco", {"ground_glass": "opacity"}, FINDINGS) == "opacity"
-    assert finding_of("Nodule", "nih", {}, [*FINDINGS, "nodule"]) == "nodule"
+    known = {kind: labels_of(kind, {}) for kind in ("ms_cxr", "nih", "vindr")}
+    assert {known["ms_cxr"][name.lower()] for name in FINDINGS.values()} == set(FINDINGS)
+    assert "pneumonia" not in known["ms_cxr"]
+    assert {"infiltrate": "opacity", "effusion": "effusion", "pneumothorax": "pneumothorax"}.items() <= known[
+        "nih"
+    ].items()
+    assert known["vindr"]["pleural effusion"] == "effusion"
+    assert labels_of("coco", {"ground_glass": "opacity"})["ground_glass"] == "opacity"
+    assert labels_of("nih", {}, [*FINDINGS, "nodule"])["nodule"] == "nodule"
+    assert "edema" not in labels_of("nih", {"Swollen": "edema"}, ["effusion"]).values()
 
 
 def test_a_box_in_percent_of_its_lung_by_hand():

@@ -139,6 +139,18 @@ def test_table_7_by_hand(read):
     assert (empty["images"], empty["as_real"], empty["as_real_low"]) == (0, None, None)
 
 
+def test_a_finding_of_the_users_own_is_the_forms_other():
+    units = pl.DataFrame({"unit": ["g1", "g2"], "source": ["generated"] * 2, "finding": ["nodule", "edema"]})
+    said = [("g1", "origin", "real"), ("g1", "finding", "other"), ("g2", "origin", "real"), ("g2", "finding", "other")]
+    rows = [(unit, "A", question, value) for unit, question, value in said]
+    read = reading.readings(units, pl.DataFrame(rows, schema=["unit", "expert", "question", "answer"], orient="row"))
+    assert dict(read.select("finding", "with_finding").rows()) == {"nodule": 1, "edema": 0}
+    table = reading.table7(read, {"generated_as_real": [0.5] * 8}, **DRAWN)
+    row = cells(table, source="generated", finding="nodule")
+    assert (row["with_finding"], row["as_real_paper"]) == (100.0, None)
+    assert cells(reading.agreement_table(read, 1, **DRAWN), finding="nodule", measure="as_real")["images"] == 1
+
+
 def test_agreement_and_d_prime_by_hand(read):
     table = reading.agreement_table(read, 2, **DRAWN)
     row = cells(table, finding="all", measure="as_real")

@@ -9,13 +9,14 @@ import cv2
 import numpy as np
 import polars as pl
 
+from cxr.geometry.boxes import CORNERS
 from cxr.geometry.rle import decode
 
 ENDINGS = (".png", ".jpg", ".jpeg", ".dcm", ".dicom", ".tif", ".tiff", ".bmp")
 SCHEMA = {
     "image": pl.String,
     "label": pl.String,
-    **dict.fromkeys(("x1", "y1", "x2", "y2"), pl.Float64),
+    **dict.fromkeys(CORNERS, pl.Float64),
     "phrase": pl.String,
     "reader": pl.String,
     **dict.fromkeys(("rows", "columns"), pl.Int64),

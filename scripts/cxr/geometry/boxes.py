@@ -2,6 +2,9 @@
 
 import numpy as np
 
+CORNERS = ("x1", "y1", "x2", "y2")
+"""Names of a box's columns in tables."""
+
 
 def clip_boxes(boxes: np.ndarray, height: int, width: int) -> np.ndarray:
     """Turn float boxes (N, 4: x1, y1, x2, y2) into half-open pixel boxes int64 (N, 4) clipped to the picture.

@@ -11,12 +11,13 @@ from cxr.annotations.box_table import corners
 from cxr.annotations.reading import Annotation, image_name, lesions, read
 from cxr.base.errors import UserError
 from cxr.base.vocabulary import FINDINGS
+from cxr.geometry.boxes import CORNERS
 from cxr.geometry.fusion import fuse
 
 TRAIN, VAL, TEST = ROLES = ("train", "val", "test")
 FUSED = 0.1
 """IoU above which boxes of several readers for one finding are one (weighted boxes fusion, equal confidences)."""
-SCHEMA = {"image_id": pl.String, "finding": pl.String} | dict.fromkeys(("x1", "y1", "x2", "y2"), pl.Float64)
+SCHEMA = {"image_id": pl.String, "finding": pl.String} | dict.fromkeys(CORNERS, pl.Float64)
 
 
 @dataclass(frozen=True)
@@ -49,20 +50,25 @@ class Held:
     left_out: Counter
 
 
-def labels_of(kind: str, classes: Mapping[str, str]) -> dict[str, str]:
-    """Return {label in small letters: finding}: the user's, the findings' own names, and the format's lesion types."""
-    own = {label.lower(): lesion for label, lesion in lesions(kind).items() if lesion in FINDINGS}
-    own |= {label.lower(): name for name, label in FINDINGS.items()} | {name: name for name in FINDINGS}
-    return own | {label.lower(): finding for label, finding in classes.items()}
+def labels_of(kind: str, classes: Mapping[str, str], findings: Iterable[str] = FINDINGS) -> dict[str, str]:
+    """Return {label in small letters: finding}: the user's, the findings' own names, and the format's lesion types.
+
+    ``findings``: those that are asked for; a label of another one is left out.
+    """
+    own = {label.lower(): lesion for label, lesion in lesions(kind).items()}
+    own |= {label.lower(): name for name, label in FINDINGS.items()} | {name.lower(): name for name in findings}
+    own |= {label.lower(): finding for label, finding in classes.items()}
+    known = set(findings)
+    return {label: finding for label, finding in own.items() if finding in known}
 
 
-def load(reference: Reference) -> Held:
-    """Read a reference; boxes of several readers of an image and finding are fused.
+def load(reference: Reference, findings: Iterable[str] = FINDINGS) -> Held:
+    """Read a reference's boxes of ``findings``; those of several readers of an image and finding are fused.
 
     Raises UserError for a file that cannot be read, or without a box of any finding.
     """
     regions, seen = read(reference.key, reference.path, reference.format)
-    names, left_out = labels_of(reference.format, reference.classes), Counter()
+    names, left_out = labels_of(reference.format, reference.classes, findings), Counter()
     kept: dict[tuple[str, str], list[Annotation]] = {}
     for one in regions:
         finding = names.get(one.label.lower())

@@ -15,8 +15,6 @@ ZONES = ("zones_image_id", "zones_percentiles", "zones_patients")
 
 ENGINES = ("lite", "radedit", "diffusion")
 """Engines of the editing; each has a section of its name."""
-SELECTION = "selection"
-"""The choice of configurations that the stage semisyn_selection makes."""
 
 
 def semisyn_options(system: Semisyn, plain: dict) -> dict[str, dict]:
@@ -43,7 +41,7 @@ def _detection(plain: dict) -> dict[str, dict]:
     """Return the options of the scores of detectors, and of their figure."""
     section = {name: key for name, key in plain["semisyn"]["detection"].items() if name != "predictions"}
     return {
-        "semisyn_detection": section | {"seed": plain["seed"]},
+        "semisyn_detection": section | {"seed": plain["seed"], "findings": plain["semisyn"]["findings"]},
         "semisyn_detection_charts": {"dpi": plain["figures"]["dpi"], "against": section["against"]},
     }
 

@@ -8,12 +8,12 @@ from cxr.annotations.formats import FOLDERS
 from cxr.base.errors import UserError, existing_file, existing_folder
 from cxr.base.vocabulary import FINDINGS
 from cxr.imaging.cohort.check import mimic_base, mimic_tables
+from cxr.semisyn.configs import CHOSEN, SELECTION, UNCHOSEN
 from cxr.semisyn.findings.catalogue import names_of
 from cxr.workflow.engine_files import declared
-from cxr.workflow.params_semisyn import SELECTION, same_as
+from cxr.workflow.params_semisyn import same_as
 from cxr.workflow.plan_semisyn_dataset import DatasetPlan, dataset_plan
 from cxr.workflow.settings import Settings
-from cxr.workflow.settings.semisyn.configs import CHOSEN
 from cxr.workflow.settings.semisyn.editing import Editing
 from cxr.workflow.sheets import sheet_files
 
@@ -52,6 +52,7 @@ class SemisynPlan:
     readers_reference: list[str]
     readers_formats: list[str]
     readers_sheets: list[str]
+    dataset: DatasetPlan
 
     def engines(self, config: str) -> list[str]:
         """Return the engines that make the images of a configuration; several can for ``chosen``."""
@@ -76,8 +77,6 @@ class SemisynPlan:
     def all_found(self, config: str, shards: Sequence[str], ending: str) -> list[str]:
         """Return :meth:`found` of all shards."""
         return [path for shard in shards for path in self.found(config, shard, ending)]
-
-    dataset: DatasetPlan
 
 
 def make_semisyn(settings: Settings, options: dict[str, dict], shards: list[str]) -> SemisynPlan:
@@ -123,13 +122,19 @@ def _detection(settings: Settings) -> tuple[dict[str, list[str]], dict]:
     used = {name: told for name, told in system.references.items() if any(name == of for *_, of in runs)}
     told = [{"name": name} | one.model_dump(exclude={"patients"}) for name, one in used.items()]
     tables = [str(existing_file(f"semisyn.references.{n}.patients", o.patients)) for n, o in used.items() if o.patients]
-    paths = [str(existing_file(f"semisyn.references.{name}.path", one.path)) for name, one in used.items()]
+    paths = [_reference_file(settings, name) for name in used]
     fitted = system.priors.reference if system.priors.source == "fit" else ""
     return {"predictions": files, "patients": tables, "references": paths}, {
         "runs": runs,
         "references": told,
         "prior_seen": [name for name in used if name == fitted],
     }
+
+
+def _reference_file(settings: Settings, name: str) -> str:
+    """Return the file of a reference, or its folder where the format is one. Raises UserError if it is missing."""
+    told, key = settings.semisyn.references[name], f"semisyn.references.{name}.path"
+    return str((existing_folder if told.format in FOLDERS else existing_file)(key, told.path))
 
 
 def _findings(settings: Settings) -> str | list:
@@ -152,10 +157,8 @@ def _priors(settings: Settings, shards: list[str]) -> tuple[dict[str, str | list
     """Return the files that the priors are made from, and the modules that read them."""
     chosen, files, formats = settings.semisyn.priors, {"findings_file": _findings(settings)}, []
     if chosen.source == "fit":
-        told, key = settings.semisyn.references[chosen.reference], f"semisyn.references.{chosen.reference}.path"
-        exists = existing_folder if told.format in FOLDERS else existing_file
-        files["boxes"] = str(exists(key, told.path))
-        formats.append(f"annotations.{told.format}")
+        files["boxes"] = _reference_file(settings, chosen.reference)
+        formats.append(f"annotations.{settings.semisyn.references[chosen.reference].format}")
     if chosen.zones == "fit":
         files["zone_boxes"] = str(existing_file("semisyn.priors.zones_table", chosen.zones_table))
         formats.append("annotations.chest_imagenome")
@@ -172,7 +175,7 @@ def _editing(settings: Settings) -> dict:
     different = [name for name in compared if name not in alike]
     engine_of = {name: config.engine for name, config in (told.configs | compared).items()}
     choice = SELECTION if told.choice == SELECTION else ""
-    names = different if choice else [told.choice.get(finding, "lite") for finding in system.findings]
+    names = different if choice else [told.choice.get(finding, UNCHOSEN) for finding in system.findings]
     chosen = sorted({engine_of[name] for name in names})
     used = sorted({*chosen, *(engine_of[name] for name in different)})
     gpu = min(1, settings.compute.gpus)
@@ -192,11 +195,9 @@ def _readers(settings: Settings) -> dict[str, list[str]]:
     name, sheets = system.readers.reference, sheet_files("semisyn.readers.sheets", system.readers.sheets)
     if not name:
         return {"readers_reference": [], "readers_formats": [], "readers_sheets": sheets}
-    told, key = system.references[name], f"semisyn.references.{name}.path"
-    exists = existing_folder if told.format in FOLDERS else existing_file
     return {
-        "readers_reference": [str(exists(key, told.path))],
-        "readers_formats": [f"annotations.{told.format}"],
+        "readers_reference": [_reference_file(settings, name)],
+        "readers_formats": [f"annotations.{system.references[name].format}"],
         "readers_sheets": sheets,
     }
 
@@ -256,7 +257,7 @@ def _references(settings: Settings) -> dict[str, dict[str, str]]:
     system = settings.semisyn
     fitted = system.priors.reference if system.priors.source == "fit" else ""
     return {
-        name: {"format": told.format, "path": told.path, "image_id": told.image_id}
+        name: {"format": told.format, "path": _reference_file(settings, name), "image_id": told.image_id}
         for name, told in system.references.items()
         if told.role in TESTED or name == fitted
     }

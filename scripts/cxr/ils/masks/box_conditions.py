@@ -15,6 +15,7 @@ import numpy as np
 
 from cxr.base.hdf5 import pack
 from cxr.base.vocabulary import BOX_CONDITIONS, LUNGS
+from cxr.geometry.boxes import CORNERS
 from cxr.ils.masks.options import Rules
 from cxr.ils.masks.picture import Picture
 from cxr.ils.masks.thresholds import ThresholdSet, exact, part_of
@@ -24,7 +25,6 @@ MEASURED = BOX_CONDITIONS[:4]
 """The conditions with a number, c1 to c4 of Algorithm 1, as their thresholds are called."""
 CHANGED = "the maps have changed since the masks were made"
 """Shown if a stored verdict differs from the verdict on the stored arrays. `snakemake masks` makes both agree again."""
-CORNERS = ("x1", "y1", "x2", "y2")
 
 
 class Judged(NamedTuple):

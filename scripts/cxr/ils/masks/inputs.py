@@ -12,13 +12,12 @@ import polars as pl
 from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_lines, read_table
 from cxr.base.vocabulary import HEART, LUNGS
+from cxr.geometry.boxes import CORNERS
 from cxr.ils.masks.evidence import cardiothoracic_ratio
 from cxr.ils.masks.findings import Finding, positives, related_lesions
 from cxr.ils.masks.options import STRICT, Rules
 from cxr.ils.masks.picture import Picture
 from cxr.ils.masks.zones import Zones
-
-COORDINATES = ("x1", "y1", "x2", "y2")
 
 
 @dataclass
@@ -173,6 +172,6 @@ def _boxes_by_image(table: pl.DataFrame) -> dict[str, tuple[np.ndarray, np.ndarr
     """Return {image_id: (boxes (N, 4), confidence (N,))} of the kept boxes, in the order of the table."""
     kept = table.filter(pl.col("kept")).sort("image_id", maintain_order=True)
     images, first = np.unique(kept["image_id"].to_numpy(), return_index=True)
-    boxes = np.split(kept.select(COORDINATES).to_numpy(), first[1:])
+    boxes = np.split(kept.select(CORNERS).to_numpy(), first[1:])
     confidence = np.split(kept["confidence"].to_numpy(), first[1:])
     return dict(zip(images.tolist(), zip(boxes, confidence, strict=True), strict=True)) if len(kept) else {}

@@ -14,11 +14,11 @@ from cxr.base.errors import UserError
 from cxr.base.user_tables import folded, read_frame
 from cxr.base.vocabulary import BOX_CLASSES
 from cxr.geometry.affine import points_to_frame
+from cxr.geometry.boxes import CORNERS
 from cxr.geometry.suppression import preference
 from cxr.imaging.boxes.engine import BoxesOptions, Detections
 
 log = logging.getLogger("cxr.imaging.boxes")
-CORNERS = ["x1", "y1", "x2", "y2"]
 NUMBERS = [*CORNERS, "confidence"]
 COLUMNS = ["image_id", *NUMBERS, "class_name"]
 PIXELS = ("frame", "original")

@@ -11,6 +11,7 @@ from cxr.base.hdf5 import Shard
 from cxr.base.jobs import progress
 from cxr.base.seeds import rng
 from cxr.base.tables import read_table, write_lines, write_table
+from cxr.geometry.boxes import CORNERS
 from cxr.medground.logic.atoms import family
 from cxr.medground.logic.decide import Decider, Query
 from cxr.medground.logic.facts import Facts
@@ -167,7 +168,7 @@ def _line(image, rows, facts, options, kind, target, query, text, decider) -> di
     regions = list(target)
     boxes = [[rows[one][name] for name in ("gx1", "gy1", "gx2", "gy2")] for one in regions]
     move = image["to_original"]
-    to_px = [_moved([rows[one][name] for name in ("x1", "y1", "x2", "y2")], move) for one in regions]
+    to_px = [_moved([rows[one][name] for name in CORNERS], move) for one in regions]
     named = [atom for atom in query.atoms if atom.startswith("class:")]
     alone = bool(named) and decider.answer(Query(tuple(named[:1]))).selected == target
     plain = asdict(query)

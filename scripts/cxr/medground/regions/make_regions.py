@@ -14,7 +14,7 @@ from cxr.base.jobs import progress
 from cxr.base.ledger import Ledger
 from cxr.base.seeds import rng
 from cxr.base.tables import read_table, write_table
-from cxr.geometry.boxes import paired_iou
+from cxr.geometry.boxes import CORNERS, paired_iou
 from cxr.medground.logic.facts import Facts, Planes, planes_of
 from cxr.medground.regions.components import (
     Component,
@@ -32,7 +32,7 @@ WITHIN = pl.List(pl.Struct({"region": pl.Int64, "share": pl.Float64}))
 WHERE: Columns = {
     "image_id": Column(pl.String, "Image."),
     "label": Column(pl.String, "Class."),
-    **{name: Column(pl.Int64, "Edge of the box, half-open.", "frame pixels") for name in ("x1", "y1", "x2", "y2")},
+    **{name: Column(pl.Int64, "Edge of the box, half-open.", "frame pixels") for name in CORNERS},
     "area": Column(pl.Int64, "Area; of a source without masks, the box's.", "pixels"),
 }
 REGIONS: Columns = WHERE | {
@@ -118,7 +118,7 @@ def image_regions(row: Mapping, planes: Planes, options: RegionsOptions) -> tupl
     rows = []
     for number, (label, one) in enumerate(kept):
         rows.append(
-            {"image_id": row["image_id"], "label": label, **dict(zip(("x1", "y1", "x2", "y2"), one.box, strict=True))}
+            {"image_id": row["image_id"], "label": label, **dict(zip(CORNERS, one.box, strict=True))}
             | {"area": one.area, "region": number, "candidate": number in free, "open_class": label in open_classes}
             | _measured(one, row, side, known)
             | _looks(one, grey, taken, known)
@@ -126,7 +126,7 @@ def image_regions(row: Mapping, planes: Planes, options: RegionsOptions) -> tupl
         )
     _rank(rows)
     lost = [
-        {"image_id": row["image_id"], "label": label, **dict(zip(("x1", "y1", "x2", "y2"), one.box, strict=True))}
+        {"image_id": row["image_id"], "label": label, **dict(zip(CORNERS, one.box, strict=True))}
         | {"area": one.area, "reason": "too_small"}
         for label, one in dropped
     ]

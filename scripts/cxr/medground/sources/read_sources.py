@@ -22,6 +22,7 @@ from cxr.base.paths import RESOURCES
 from cxr.base.seeds import shard_of
 from cxr.base.tables import write_table
 from cxr.base.vocabulary import LESIONS, ORGAN_LABELS, ZONE_LABELS
+from cxr.geometry.boxes import CORNERS
 from cxr.medground.logic.facts import Facts
 from cxr.medground.sources.cells import KINDS, SIDE, read_cells
 from cxr.medground.sources.folder import read_folder
@@ -164,7 +165,6 @@ class _Writer:
         more |= {"instances": image.instances} if self.instances else {}
         self.writers[shard].append(image.image_id, picture=picture, mask=mask, **more)
         sided = image.domain in ("cxr", "ct") and source["orientation"] == "radiological"
-        corners = ("x1", "y1", "x2", "y2")
         self.rows.append(
             {
                 "image_id": image.image_id,
@@ -180,7 +180,7 @@ class _Writer:
                 "inner": list(image.inner),
                 "to_original": image.to_original.ravel().tolist(),
                 "boxes": [
-                    {"label": label} | dict(zip(corners, box, strict=True))
+                    {"label": label} | dict(zip(CORNERS, box, strict=True))
                     for label, boxes in (image.boxes or {}).items()
                     for box in boxes.tolist()
                 ],

@@ -12,6 +12,7 @@ from cxr.base.columns import Column, Columns, schema
 from cxr.base.hdf5 import Shard
 from cxr.base.jobs import progress
 from cxr.base.tables import read_lines, read_table, write_lines, write_table
+from cxr.geometry.boxes import CORNERS
 from cxr.medground.logic.decide import Decider
 from cxr.medground.logic.facts import Facts
 from cxr.medground.logic.options import LogicOptions
@@ -88,7 +89,7 @@ def verify_line(
 def _judged(line, rows, decider: Decider, grey, claims: Claims, options: VerificationOptions) -> Judgement:
     if options.judge == "none":
         return Judgement("not_run")
-    boxes = [[rows[one][name] for name in ("x1", "y1", "x2", "y2")] for one in line["regions"]]
+    boxes = [[rows[one][name] for name in CORNERS] for one in line["regions"]]
     return judge(grey, boxes, claims, decider.scene, options.rules)
 
 

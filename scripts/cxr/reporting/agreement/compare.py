@@ -17,6 +17,7 @@ from cxr.base.hdf5 import FRAME_SIZE, Shard
 from cxr.base.jobs import progress
 from cxr.base.tables import read_table, write_table
 from cxr.base.vocabulary import LUNGS
+from cxr.geometry.boxes import CORNERS
 from cxr.geometry.components import boxes_around
 from cxr.metrics.bootstrap import intervals
 from cxr.reporting.agreement import measures
@@ -69,7 +70,6 @@ POPULATION = {
     "meaning": Column(pl.String, "The same in words."),
 }
 GROUP = list(MEASURED)
-CORNERS = ["x1", "y1", "x2", "y2"]
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ import numpy as np
 
 from cxr.base.exclusions import REASONS
 from cxr.base.vocabulary import HEART, LUNGS, ZONE_LABELS
+from cxr.geometry.boxes import CORNERS
 from cxr.ils.masks.box_conditions import CHANGED, MEASURED, failed, judge, shown, thresholds_for, told
 from cxr.ils.masks.thresholds import EDEMA, GENERAL
 from cxr.reporting.explain import drawing
@@ -166,7 +167,7 @@ def _box_count(boxes: Sequence[dict], shown: int) -> str:
 
 
 def _corners(row: dict) -> str:
-    return " ".join(f"{row[name]:.0f}" for name in ("x1", "y1", "x2", "y2"))
+    return " ".join(f"{row[name]:.0f}" for name in CORNERS)
 
 
 def _apart(organs: dict[str, np.ndarray], zones: dict[str, np.ndarray]) -> str:
@@ -261,10 +262,7 @@ def _drawn(image: Image, outcome: Outcome):
         else []
     )
     order = sorted(range(len(best)), key=lambda place: (best[place].bit_count(), place))[:SHOWN_BOXES]
-    boxes = [
-        (*(kept[place][1][corner] for corner in ("x1", "y1", "x2", "y2")), kept[place][0], best[place] == 0)
-        for place in order
-    ]
+    boxes = [(*(kept[place][1][corner] for corner in CORNERS), kept[place][0], best[place] == 0) for place in order]
     masks = {
         f"{row['finding']} {row['target']}": outcome.masks[row["mask_id"]] for row in outcome.findings if row["mask_id"]
     }

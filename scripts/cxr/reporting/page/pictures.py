@@ -8,6 +8,7 @@ import numpy as np
 from matplotlib.colors import to_rgb
 from PIL import Image
 
+from cxr.geometry.boxes import CORNERS
 from cxr.plotting.palette import DROPPED, KEPT
 from cxr.plotting.plots import BLACK
 
@@ -41,13 +42,13 @@ def boxes(picture: np.ndarray, rows: Sequence[Mapping], frame: int) -> None:
     """
     scale = picture.shape[0] / frame
     for row in reversed(rows):
-        x1, y1, x2, y2 = (round(row[name] * scale) for name in ("x1", "y1", "x2", "y2"))
+        x1, y1, x2, y2 = (round(row[name] * scale) for name in CORNERS)
         rgb = _rgb(KEPT if row["kept"] else DROPPED)
         for start, end in (((x1, y1), (x2, y1)), ((x2, y1), (x2, y2)), ((x2, y2), (x1, y2)), ((x1, y2), (x1, y1))):
             _line(picture, start, end, rgb, dashed=not row["kept"])
     taken: list[tuple[int, int, int, int]] = []
     for row in rows:
-        corners = [round(row[name] * scale) for name in ("x1", "y1", "x2", "y2")]
+        corners = [round(row[name] * scale) for name in CORNERS]
         taken.append(_label(picture, str(row["number"]), corners, row["kept"], taken))
 
 

@@ -3,10 +3,10 @@
 import polars as pl
 
 from cxr.base.columns import Column, Columns
+from cxr.geometry.boxes import CORNERS
 
 SYNTHETIC = "synthetic finding"
 """What every row and every picture says."""
-CORNERS = ("x1", "y1", "x2", "y2")
 _EDGES = zip(CORNERS, ("Left", "Top", "Right", "Bottom"), strict=True)
 
 IMAGES: Columns = {

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from cxr.geometry.boxes import CORNERS
 from cxr.metrics.average_precision import Matched, average_precision, matched, recall_at, sample_precision
 from cxr.metrics.matching import Boxes
 
 MEAN = "mean"
 FALSE_BOXES = {"recall_quarter": 0.25, "recall_half": 0.5, "recall_1": 1.0, "recall_2": 2.0}
 """Recall at so many false boxes an image."""
-CORNERS = ["x1", "y1", "x2", "y2"]
 
 
 @dataclass(frozen=True)

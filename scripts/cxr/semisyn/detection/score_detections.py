@@ -31,9 +31,10 @@ class DetectionOptions:
     """Settings of the stage (``semisyn.detection``).
 
     ious: those that map1070 averages; points: recalls of AP; against: the run that others are compared with;
-    replicates, interval: of the bootstrap by patient; wilcoxon: replicates of the paper's test; runs: [run, its seed's
-    number, reference] of each file of predictions, in their order; references: [{name, format, path, image_id, role,
-    classes}]; synthetic: {run: number of synthetic images}; prior_seen: names of references that priors were fitted on.
+    replicates, interval: of the bootstrap by patient; wilcoxon: replicates of the paper's test; findings: the scored
+    ones; runs: [run, its seed's number, reference] of each file of predictions, in their order; references: [{name,
+    format, path, image_id, role, classes}]; synthetic: {run: number of synthetic images}; prior_seen: names of
+    references that priors were fitted on.
     """
 
     ious: Sequence[float]
@@ -43,6 +44,7 @@ class DetectionOptions:
     interval: float
     wilcoxon: Sequence[int]
     seed: int
+    findings: Sequence[str]
     runs: Sequence[Sequence]
     references: Sequence[dict]
     synthetic: Mapping[str, int] = field(default_factory=dict)
@@ -68,7 +70,7 @@ def run_scores(
     Raises UserError for an image or a patient in two roles, and for predictions of a training reference.
     """
     known = {told["name"]: Reference(**told) for told in options.references}
-    held = {name: load(reference) for name, reference in known.items()}
+    held = {name: load(reference, options.findings) for name, reference in known.items()}
     patient = patients_of(sorted({i for of in held.values() for i in of.seen}), [read_table(path) for path in patients])
     refuse_two_roles(
         {name: of.seen for name, of in held.items()}, {name: one.role for name, one in known.items()}, patient

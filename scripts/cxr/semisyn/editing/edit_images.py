@@ -19,16 +19,12 @@ from cxr.base.ledger import Ledger
 from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_table, write_table
 from cxr.base.workers import EngineFault, Fault, sift_either
+from cxr.geometry.boxes import CORNERS
+from cxr.semisyn.configs import CHOSEN, SELECTION, UNCHOSEN
 from cxr.semisyn.editing.engine import Edited, Job, NoCell, load_engine
 from cxr.semisyn.editing.masks import soft_mask
 from cxr.semisyn.editing.outcome import Refused, outcome
 
-CHOSEN = "chosen"
-"""The configuration that stands for each finding's own."""
-SELECTION = "selection"
-UNCHOSEN = "lite"
-"""Configuration of a finding for which none is chosen."""
-CORNERS = ("x1", "y1", "x2", "y2")
 BOXES = {
     "job_id": Column(pl.String, "Job, and the row of its image in the shard."),
     "number": Column(pl.Int64, "Number of the box within the job, from 0."),

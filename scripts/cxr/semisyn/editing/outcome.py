@@ -6,12 +6,11 @@ import numpy as np
 
 from cxr.base.vocabulary import HEART, LUNGS
 from cxr.metrics import edits
+from cxr.semisyn.configs import WARPED
 from cxr.semisyn.editing.engine import Edited, Job
 
 LEAST = 0.01
 """Fraction of the boxes' area that must change visibly."""
-WARPED = "cardiomegaly"
-"""The finding that moves organs: its change lies beside the box too, and its visible box is the heart's."""
 
 
 class Refused(ValueError):

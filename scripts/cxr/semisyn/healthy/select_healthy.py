@@ -12,6 +12,7 @@ from cxr.base.jobs import progress
 from cxr.base.ledger import Ledger
 from cxr.base.tables import read_table, write_table
 from cxr.base.vocabulary import FINDINGS
+from cxr.geometry.boxes import CORNERS
 from cxr.semisyn.healthy import anatomy, positions
 from cxr.semisyn.healthy.columns import HEALTHY, SCHEMA
 from cxr.semisyn.healthy.engine import Classifier, NotScored, load_classifier
@@ -75,13 +76,10 @@ class Screen:
         return anatomy.unusable(boxes, self.options.max_lung_iou) or self._row(image, boxes, ctr, scores)
 
     def _row(self, image: Row, boxes: Mapping[str, anatomy.Box], ctr: float | None, scores: Mapping) -> dict:
-        corners = {f"{organ}_{side}": box[place] for organ, box in boxes.items() for place, side in enumerate(_SIDES)}
+        corners = {f"{organ}_{side}": box[place] for organ, box in boxes.items() for place, side in enumerate(CORNERS)}
         row = {name: image[name] for name in ("image_id", "study_id", "subject_id", "split", "view")}
         row |= {"position": self.position(image), "ctr": ctr, "labels": self.labels.name} | corners
         return row | {f"score_{finding}": scores.get(finding) for finding in FINDINGS}
-
-
-_SIDES = ("x1", "y1", "x2", "y2")
 
 
 def run_shard(

@@ -12,13 +12,13 @@ from cxr.base.ledger import Ledger
 from cxr.base.tables import read_table, write_table
 from cxr.base.vocabulary import SIDES
 from cxr.geometry.affine import points_to_frame
+from cxr.geometry.boxes import CORNERS
 from cxr.semisyn.findings.boxes import Chests, Places, draw_boxes, draw_hearts
 from cxr.semisyn.findings.catalogue import Catalogue, Finding, read_catalogue
 from cxr.semisyn.findings.phrases import bounds_of, parse, sides_of
 from cxr.semisyn.placement.columns import BOXES
 from cxr.semisyn.placement.draws import job_draws
 
-CORNERS = ("x1", "y1", "x2", "y2")
 ORGANS = ("right", "left", "heart")
 """The boxes of a healthy image: columns ``right_x1`` to ``heart_y2``."""
 BATCH = 4096

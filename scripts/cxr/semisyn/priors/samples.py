@@ -6,9 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from cxr.annotations.box_table import corners
-from cxr.annotations.reading import Annotation, image_name, lesions
-from cxr.base.vocabulary import FINDINGS, SIDES
+from cxr.annotations.reading import Annotation, image_name
+from cxr.base.vocabulary import SIDES
 from cxr.geometry.affine import points_to_frame
+from cxr.semisyn.references import labels_of
 
 Box = tuple[float, float, float, float]
 
@@ -28,15 +29,6 @@ class Chest:
     shape: tuple[int, int]
     posed: bool
     patient: str
-
-
-def finding_of(label: str, kind: str, classes: Mapping[str, str], findings: Iterable[str]) -> str | None:
-    """Return the finding of a label, None for none: by ``classes``, else by its name, else by the format's lesion."""
-    known = {name: name for name in findings}
-    words = {told.lower(): name for name, told in FINDINGS.items() if name in known}
-    words |= {name.lower(): name for name in known}
-    found = classes.get(label) or words.get(label.lower()) or lesions(kind).get(label)
-    return known.get(found)
 
 
 def lung_of(box: Box, chest: Chest) -> str:
@@ -96,10 +88,10 @@ def sample(
 
     ``far``: percent of the lung's box by which the centre may lie outside it; a box beyond is left out.
     """
-    rows, hearts = [], set()
+    names, rows, hearts = labels_of(source.format, source.classes, placements), [], set()
     none = (None,) * 4
     for one in found:
-        name = finding_of(one.label, source.format, source.classes, placements)
+        name = names.get(one.label.lower())
         if name is None:
             continue
         image = image_name(source.image_id, one.image)

@@ -68,7 +68,7 @@ def run(
             "semisyn.selection.samples"
         )
     at_hand = {name for path in frames for name in _names(path)}
-    boxes = load(Reference(**options.reference)).boxes
+    boxes = load(Reference(**options.reference), options.findings).boxes
     real = boxes.filter(pl.col("image_id").is_in(list(at_hand))).select("finding", "image_id").unique()
     if not len(real):
         raise UserError(

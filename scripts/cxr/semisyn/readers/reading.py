@@ -16,6 +16,8 @@ from cxr.metrics.raters import agreement
 
 GENERATED, REAL = "generated", "real"
 MEAN, ALL = "mean", "all"
+OTHER = "other"
+"""The form's answer for a finding that it does not list."""
 TABLE7 = {
     "source": Column(pl.String, "generated or real."),
     "finding": Column(pl.String, "Finding of the images, or `mean` over the findings."),
@@ -57,32 +59,40 @@ READINGS = {
 def readings(units: pl.DataFrame, answers: pl.DataFrame) -> pl.DataFrame:
     """Return :data:`READINGS`; ``units``: unit, source, finding; ``answers``: unit, expert, question, answer.
 
-    The form asks two questions: ``origin`` (real or generated) and ``finding``.
+    The form asks two questions: ``origin`` (real or generated) and ``finding``. A finding of the user's own is none of
+    the form's answers, so whoever sees it says :data:`OTHER`.
     """
+    asked = pl.when(pl.col("finding").is_in(list(FINDINGS))).then("finding").otherwise(pl.lit(OTHER))
     said = answers.with_columns(pl.concat_str(pl.lit("said_"), "question").alias("question"))
     wide = said.pivot("question", index=["unit", "expert"], values="answer").join(units, on="unit")
     found = wide.group_by("unit", "source", "finding").agg(
         pl.len().cast(pl.Int64).alias("readings"),
         (pl.col("said_origin") == REAL).sum().cast(pl.Int64).alias("as_real"),
-        (pl.col("said_finding") == pl.col("finding")).sum().cast(pl.Int64).alias("with_finding"),
+        (pl.col("said_finding") == asked).sum().cast(pl.Int64).alias("with_finding"),
     )
     return found.select(list(READINGS)).sort("unit")
 
 
 def table7(read: pl.DataFrame, printed: dict, *, replicates: int, level: float, seed: int) -> pl.DataFrame:
     """Return Table 7 of :data:`READINGS`, with the ``printed`` values: {source_measure: a share per finding, mean}."""
-    rows = []
+    rows, unprinted = [], [None] * (len(FINDINGS) + 1)
     for source in (GENERATED, REAL):
         of_source = read.filter(pl.col("source") == source)
-        for number, finding in enumerate((*FINDINGS, MEAN)):
+        for finding in (*_findings(read), MEAN):
             part = of_source if finding == MEAN else of_source.filter(pl.col("finding") == finding)
             row = {"source": source, "finding": finding, "images": len(part), "answers": int(part["readings"].sum())}
             for measure in MEASURES:
                 row |= _rate(part, measure, replicates, level, seed)
-                paper = printed.get(f"{source}_{measure}")
-                row[f"{measure}_paper"] = None if paper is None else round(100 * paper[number], 3)
+                values = printed.get(f"{source}_{measure}", unprinted)
+                paper = dict(zip((*FINDINGS, MEAN), values, strict=True)).get(finding)
+                row[f"{measure}_paper"] = None if paper is None else round(100 * paper, 3)
             rows.append(row)
     return pl.DataFrame(rows, schema=schema(TABLE7))
+
+
+def _findings(read: pl.DataFrame) -> list[str]:
+    """Return the paper's findings, and after them the user's own of which there are images."""
+    return [*FINDINGS, *sorted(set(read["finding"]) - set(FINDINGS))]
 
 
 def _rate(part: pl.DataFrame, measure: str, replicates: int, level: float, seed: int) -> dict:
@@ -100,7 +110,7 @@ def agreement_table(read: pl.DataFrame, readers: int, *, replicates: int, level:
     drawn = {"replicates": replicates, "level": level, "seed": seed}
     of_all = read.filter(pl.col("readings") == readers)
     rows = []
-    for finding in (*FINDINGS, ALL):
+    for finding in (*_findings(read), ALL):
         part = of_all if finding == ALL else of_all.filter(pl.col("finding") == finding)
         for measure in MEASURES:
             found = agreement(part[measure].to_numpy(), readers, part["unit"].to_numpy(), **drawn)

@@ -11,12 +11,10 @@ from cxr.base.columns import Column, schema
 from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_table, write_table
 from cxr.base.vocabulary import HEART, LUNGS
-from cxr.geometry.boxes import paired_iou
+from cxr.geometry.boxes import CORNERS, paired_iou
 from cxr.metrics import appearance, edits
+from cxr.semisyn.configs import WARPED
 
-CORNERS = ("x1", "y1", "x2", "y2")
-WARPED = "cardiomegaly"
-"""The finding that moves organs: leak, edge ratio and the visible box say nothing of it; its CTR does."""
 JOBS = {
     "job_id": Column(pl.String, "Job."),
     "finding": Column(pl.String, "Finding."),

@@ -9,14 +9,14 @@ import polars as pl
 from cxr.base.columns import Column, schema
 from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_table, write_table
+from cxr.geometry.boxes import CORNERS
 from cxr.metrics.appearance import FEATURES
 from cxr.metrics.bootstrap import ends
 from cxr.metrics.matching import Boxes
+from cxr.semisyn.configs import CHOSEN
 from cxr.semisyn.realism import scores
 from cxr.semisyn.realism.measure import JOBS
 
-CORNERS = ("x1", "y1", "x2", "y2")
-CHOSEN = "chosen"
 SCORES = {
     "config": Column(pl.String, "Configuration."),
     "finding": Column(pl.String, "Finding."),

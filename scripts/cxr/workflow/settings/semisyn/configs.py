@@ -13,8 +13,6 @@ from pydantic import Field, model_validator
 from cxr.workflow.settings.base import AUTHORS, OURS, PAPER, Section, Share, key
 
 ConfigName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
-CHOSEN = "chosen"
-"""Reserved: what each finding's chosen configuration made, from which the dataset is taken."""
 PIPELINES = {
     "roentgen_before": {"engine": "diffusion", "blending": "before"},
     "roentgen_after": {"engine": "diffusion", "blending": "after"},

@@ -4,9 +4,9 @@ from typing import Literal
 
 from pydantic import model_validator
 
+from cxr.semisyn.configs import CHOSEN, SELECTION
 from cxr.workflow.settings.base import AUTHORS, OURS, PAPER, Section, Share, key, one_case
 from cxr.workflow.settings.semisyn.configs import (
-    CHOSEN,
     OWN_STRENGTH,
     PIPELINES,
     ConfigName,
@@ -63,7 +63,7 @@ class Editing(Section):
         if CHOSEN in self.configs:
             raise ValueError(f"configs names {CHOSEN!r}, which is reserved: rename it")
         one_case("the configurations", self.configs)
-        if self.choice != "selection":
+        if self.choice != SELECTION:
             for finding, name in self.choice.items():
                 if name not in self.configs:
                     raise ValueError(
