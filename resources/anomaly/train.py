@@ -3,9 +3,11 @@
     python resources/anomaly/train.py --keep FOLDER        # remake lite.onnx; keep the nets of the folds
     python resources/anomaly/train.py --evaluate FOLDER    # measure those, write scores.json and print it
     python resources/anomaly/train.py --tell-apart FOLDER  # can a net tell their lungs from healthy ones (torch)
+    python resources/anomaly/train.py --keep FOLDER --seed 2 --output FILE   # the same from another seed
+    python resources/anomaly/train.py --keep FOLDER --control --output FILE  # as many steps without the real films
 
 One net is trained for each fold of patients, without their films, and measured on them. lite.onnx is the mean of these
-nets. Nets that are in FOLDER already are not trained again.
+nets. Nets that are in FOLDER already are not trained again, and a first stage that is there is taken up.
 
 Training needs torch, onnx and onnxscript beside the pipeline's own packages, no GPU, one core; all need the shared
 data (``CXR_ILS_SHARED``, default ``../shared``) and resources/organs/lite.onnx. Measuring needs the pipeline's own
@@ -129,8 +131,12 @@ def stage(net, chests: tuple[list, list, list], random: np.random.Generator, ste
     return mean
 
 
-def fit(fold: int | None):
-    """Train on the films of all patients but those of a fold; return the net with averaged weights."""
+def fit(fold: int | None, first: Path, seed: int = SEED, *, control: bool = False):
+    """Train on the films of all patients but those of a fold; return the net with averaged weights.
+
+    ``first``: file of the weights after the first stage, taken up or written. ``control``: the second stage has as many
+    steps, but of painted lesions alone, as the first one.
+    """
     import torch
     from net import AnomalyNet
 
@@ -138,18 +144,28 @@ def fit(fold: int | None):
     torch.use_deterministic_algorithms(True)
     chests = pools(fold)
     print(f"{len(chests[0])} healthy films, {len(chests[1])} with lesions, {len(chests[2])} synthetic", flush=True)
-    weights: dict = {}
-    for steps, rate, batch in (
-        (PAINTED_STEPS, PAINTED_RATE, (PAINTED_BATCH, 0, 0)),
-        (REAL_STEPS, REAL_RATE, REAL_BATCH),
-    ):
-        torch.manual_seed(SEED)
+    painted = (PAINTED_BATCH, 0, 0)
+
+    def trained(weights: dict | None, steps: int, rate: float, batch: tuple[int, int, int]) -> dict:
+        torch.manual_seed(seed)
         net = AnomalyNet().to(memory_format=torch.channels_last)
         net.load_state_dict(weights or net.state_dict())
-        weights = stage(net, chests, np.random.default_rng(SEED), steps, rate, batch)
+        return stage(net, chests, np.random.default_rng(seed), steps, rate, batch)
+
+    if not first.exists():
+        saved(trained(None, PAINTED_STEPS, PAINTED_RATE, painted), first)
+    weights = trained(torch.load(first), REAL_STEPS, REAL_RATE, painted if control else REAL_BATCH)
     averaged = AnomalyNet()
     averaged.load_state_dict(weights)
     return averaged.eval()
+
+
+def saved(weights: dict, path: Path) -> None:
+    """Write weights under a temporary name, then rename."""
+    import torch
+
+    torch.save(weights, path.with_suffix(".part"))
+    path.with_suffix(".part").rename(path)
 
 
 def export(nets: list, path: Path) -> None:
@@ -179,14 +195,14 @@ def fold_path(folder: Path, fold: int) -> Path:
     return folder / f"fold{fold}.onnx"
 
 
-def kept(folder: Path, fold: int):
+def kept(folder: Path, fold: int, seed: int = SEED, *, control: bool = False):
     """Return the net of a fold, trained if its weights are not in ``folder`` yet, and write it as ONNX too."""
     import torch
     from net import AnomalyNet
 
     weights = folder / f"fold{fold}.pt"
     if not weights.exists():
-        torch.save(fit(fold).state_dict(), weights)
+        saved(fit(fold, folder / f"fold{fold}.first.pt", seed, control=control).state_dict(), weights)
     net = AnomalyNet()
     net.load_state_dict(torch.load(weights))
     export([net], fold_path(folder, fold))
@@ -227,11 +243,14 @@ def main() -> None:
     parser.add_argument("--evaluate", type=Path, metavar="FOLDER", help="measure them and write scores.json")
     parser.add_argument("--tell-apart", type=Path, metavar="FOLDER", help="tell their lungs from healthy ones")
     parser.add_argument("--output", type=Path, default=HERE / "lite.onnx", help="file to write the net to")
+    parser.add_argument("--scores", type=Path, default=HERE / "scores.json", help="file to write the scores to")
+    parser.add_argument("--seed", type=int, default=SEED, help="seed of both stages")
+    parser.add_argument("--control", action="store_true", help="second stage without real films, as many steps")
     arguments = parser.parse_args()
     cv2.setNumThreads(1)
     if arguments.evaluate:
         result = json.dumps(score(arguments.evaluate), indent=1)
-        (HERE / "scores.json").write_text(result + "\n", encoding="utf-8")
+        arguments.scores.write_text(result + "\n", encoding="utf-8")
         print(result)
         return
     if arguments.tell_apart:
@@ -240,7 +259,8 @@ def main() -> None:
     with TemporaryDirectory() as folder:
         keep = arguments.keep or Path(folder)
         keep.mkdir(parents=True, exist_ok=True)
-        export([kept(keep, fold) for fold in range(films.FOLDS)], arguments.output)
+        nets = [kept(keep, fold, arguments.seed, control=arguments.control) for fold in range(films.FOLDS)]
+        export(nets, arguments.output)
 
 
 if __name__ == "__main__":
