@@ -64,6 +64,7 @@ include: "rules/semisyn/realism.smk"
 include: "rules/semisyn/selection.smk"
 include: "rules/semisyn/dataset.smk"
 include: "rules/semisyn/dataset_exports.smk"
+include: "rules/semisyn/detectors.smk"
 include: "rules/semisyn/detection.smk"
 include: "rules/semisyn/readers.smk"
 # MedGround: referring queries about masks, verified

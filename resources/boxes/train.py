@@ -32,6 +32,7 @@ from net import CLASSES, IMPORTANCE, LAYOUT  # noqa: E402
 
 from cxr.base.seeds import stable_hash  # noqa: E402
 from cxr.detection import training  # noqa: E402
+from cxr.detection.export import export  # noqa: E402
 from cxr.detection.net import Detector  # noqa: E402
 from cxr.detection.training import Batch, Recipe, twin  # noqa: E402
 
@@ -214,7 +215,7 @@ def main() -> None:
     print(json.dumps(report, indent=1))
     if not arguments.evaluate:
         output.mkdir(parents=True, exist_ok=True)
-        training.export(final, slope, offset, output / "lite.onnx", LICENCE)
+        export(final, slope, offset, output / "lite.onnx", LICENCE)
         (output / "scores.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
 
 

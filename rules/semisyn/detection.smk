@@ -1,12 +1,12 @@
-# Detection: scores of detectors against people's boxes (semisyn.references, semisyn.detection.predictions).
+# Detection: scores of detectors, trained here or given (semisyn.detection.predictions), against people's boxes.
 
 
 rule semisyn_detection_scores:
     input:
         predictions=lambda wildcards: wanted(
             PLAN.semisyn.detection["predictions"],
-            "semisyn.detection.predictions is empty, so there is nothing to score: name a run's predictions of a "
-            "reference (docs/systems/semisyn.md)",
+            "semisyn.references has none of the role test or val, so there is nothing to score: name one "
+            "(docs/systems/semisyn.md)",
         ),
         references=PLAN.semisyn.detection["references"],
         patients=["results/cohort/images.parquet", *PLAN.semisyn.detection["patients"]],

@@ -9,9 +9,10 @@ from cxr.annotations.regions import Annotation, Annotations
 from cxr.base.errors import UserError
 from cxr.base.tables import read_table, write_table
 from cxr.base.vocabulary import FINDINGS
-from cxr.semisyn.detection.columns import DIFFERENCES, PREDICTIONS, SCORES
+from cxr.semisyn.detection.columns import DIFFERENCES, SCORES
 from cxr.semisyn.detection.printed import paper
 from cxr.semisyn.detection.score_detections import DetectionOptions, run_scores
+from cxr.semisyn.predictions import PREDICTIONS
 from cxr.semisyn.references import Reference, labels_of, load, patients_of, refuse_two_roles
 
 IOUS = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7]

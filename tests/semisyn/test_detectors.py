@@ -8,8 +8,7 @@ from cxr.detection.weights import Weights
 from cxr.geometry.boxes import box_iou
 from cxr.metrics.average_precision import average_precision, matched
 from cxr.metrics.matching import Boxes
-from cxr.semisyn.detectors import lite
-from cxr.semisyn.detectors.lite import LiteOptions, grid_of, identity_of, predict, train
+from cxr.semisyn.detectors.lite import LICENCE, LiteOptions, grid_of, identity_of, predict, train
 from cxr.semisyn.detectors.pools import Sample, batches, sample_of, shares_at, shuffled, thinned
 
 GRID = grid_of(["opacity"], 64)
@@ -167,7 +166,9 @@ def test_a_detector_becomes_a_file_of_weights_with_any_class_list(tmp_path):
     pytest.importorskip("onnx", reason="the package onnx is in the environment of the training scripts alone")
     net = train({"real": films(4, "real")}, {"real": (1, 1)}, ["opacity", "edema"],
                 LiteOptions(**vars(OPTIONS) | {"updates": 2}), 1)  # fmt: skip
-    lite.export(net, tmp_path / "own.onnx")
+    from cxr.detection.export import export
+
+    export(net, np.ones(2), np.zeros(2), tmp_path / "own.onnx", LICENCE)
     weights = Weights(tmp_path / "own.onnx")
     assert (weights.grid.classes, weights.grid.size) == (("opacity", "edema"), 64)
     image = films(1, "real", 5)[0].image

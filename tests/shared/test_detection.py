@@ -219,9 +219,11 @@ def test_calibration_is_the_share_of_hits():
 
 def test_a_file_of_weights_gives_what_the_net_gives(tmp_path):
     pytest.importorskip("onnx", reason="the package onnx is in the environment of the training scripts alone")
+    from cxr.detection.export import export
+
     made, path = net(4).eval(), tmp_path / "own.onnx"
     slope, offset = np.array([2.0, 0.5]), np.array([-1.0, 0.25])
-    training.export(made, slope, offset, path, "for tests")
+    export(made, slope, offset, path, "for tests")
     assert weights.read_card(path) == weights.Card(GRID, "for tests")
     image = np.random.default_rng(1).integers(0, 256, (128, 128)).astype(np.uint8)
     boxes, confidence = weights.Weights(path).predict(image)

@@ -15,6 +15,7 @@ HDF5 stores the codec in each dataset, so files with other codecs are read in th
 
 import hashlib
 import json
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -23,7 +24,7 @@ import hdf5plugin
 import numpy as np
 
 from cxr.base.atomic import atomic
-from cxr.base.errors import unreadable
+from cxr.base.errors import StoreError, unreadable
 
 FRAME_SIZE = 512
 """Side of the canonical frame, px."""
@@ -228,3 +229,29 @@ class Shard:
     def masks(self, row_id: str, field: str = "mask") -> dict[str, np.ndarray]:
         """Return {label: bool (H, W)} of one row."""
         return dict(zip(self.labels(field), self.get(field, row_id), strict=True))
+
+
+class Shards:
+    """Several shards, each opened once; finds the one that has a row. Use inside ``with``."""
+
+    def __init__(self, paths: Sequence[str]):
+        self._paths = [paths] if isinstance(paths, str) else list(paths)
+
+    def __enter__(self) -> "Shards":
+        with ExitStack() as entered:
+            opened = [entered.enter_context(Shard(path)) for path in self._paths]
+            self._of = {name: shard for shard in opened for name in shard.ids}
+            self._opened = entered.pop_all()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._opened.__exit__(*error)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._of
+
+    def of(self, name: str) -> Shard:
+        """Return the shard with a row. Raises StoreError where none has it."""
+        if name not in self._of:
+            raise StoreError(f"{name} is in none of the shards: run snakemake semisyn again")
+        return self._of[name]

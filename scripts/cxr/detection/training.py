@@ -1,4 +1,4 @@
-"""The detector's training loop, its calibration, and the export of both to a weights file (PyTorch)."""
+"""The detector's training loop and its calibration (PyTorch)."""
 
 import pickle
 from collections.abc import Callable, Sequence
@@ -12,7 +12,6 @@ from torch import nn
 
 from cxr.base.atomic import atomic
 from cxr.detection.net import Detector, assign, film_loss, loss
-from cxr.detection.weights import Card
 
 
 @dataclass(frozen=True)
@@ -83,12 +82,14 @@ def fit(
     seed: int,
     tell: Callable[[int, float], None] = lambda update, value: None,
     checkpoint: Checkpoint | None = None,
+    losses: list[float] | None = None,
 ) -> Detector:
     """Train a net on batches from ``draw``; return a net with the running mean of the weights.
 
     ``draw`` receives the random generator and the number of updates so far; ``tell`` receives the number and the loss
     of each update. On a CPU with one thread the same seed gives the same bytes, whether or not the training was
-    interrupted and resumed from its ``checkpoint``.
+    interrupted and resumed from its ``checkpoint``. ``losses`` receives the loss of every update, of those before an
+    interruption too.
     """
     torch.manual_seed(seed)
     random = np.random.default_rng(seed)
@@ -98,7 +99,7 @@ def fit(
         optimiser, recipe.rate, total_steps=recipe.updates, pct_start=recipe.warmup
     )
     mean = {name: value.detach().clone() for name, value in net.state_dict().items()}
-    first = 0
+    first, losses = 0, [] if losses is None else losses
     kept = _resumed(checkpoint)
     if kept:
         net.load_state_dict(kept["net"])
@@ -106,16 +107,19 @@ def fit(
         plan.load_state_dict(kept["plan"])
         random.bit_generator.state = kept["random"]
         mean, first = kept["mean"], kept["updates"]
+        losses += kept["losses"]
     for update in range(first, recipe.updates):
         value = _update(net, draw(random, update), recipe, optimiser)
         plan.step()
         share = min(recipe.memory, update / (update + FEW))
         for name, now in net.state_dict().items():
             mean[name] = mean[name] * share + now * (1 - share) if now.is_floating_point() else now.clone()
+        losses.append(value)
         tell(update + 1, value)
         if checkpoint and (update + 1) % checkpoint.every == 0 and update + 1 < recipe.updates:
             state = {"net": net.state_dict(), "optimiser": optimiser.state_dict(), "plan": plan.state_dict()}
             state |= {"mean": mean, "random": random.bit_generator.state, "updates": update + 1}
+            state["losses"] = losses
             with atomic(checkpoint.path) as temporary:
                 torch.save(state | {"identity": checkpoint.identity}, temporary)
     averaged = new(net)
@@ -171,22 +175,3 @@ def platt(confidence: np.ndarray, hit: np.ndarray, weights: np.ndarray | None = 
 
     optimiser.step(step)
     return tuple(float(v) for v in line.detach())
-
-
-def export(net: Detector, slope: np.ndarray, offset: np.ndarray, path: Path, licence: str) -> None:
-    """Write the net with its calibration as ONNX (opset 17, float32) and its card as metadata; needs the package onnx.
-
-    ``slope`` and ``offset`` (classes,): calibration of each class's logit.
-    """
-    import onnx
-
-    size = net.grid.size
-    net = twin(net).eval().to(memory_format=torch.contiguous_format)
-    net.slope.copy_(torch.from_numpy(slope))
-    net.offset.copy_(torch.from_numpy(offset))
-    names = {"input_names": ["image"], "output_names": ["logit", "distance"]}
-    torch.onnx.export(net, torch.zeros(1, 1, size, size), str(path), opset_version=17, dynamo=False, **names)
-    model = onnx.load(str(path))
-    for key, value in Card(net.grid, licence).notes().items():
-        model.metadata_props.add(key=key, value=value)
-    onnx.save(model, str(path))

@@ -29,9 +29,11 @@ from cxr.reporting.tables import conservation, counts, recall, splits, truth
 from cxr.semisyn.dataset import columns as semisyn_dataset
 from cxr.semisyn.detection import columns as detection
 from cxr.semisyn.detection import printed
+from cxr.semisyn.detectors import columns as detectors
 from cxr.semisyn.editing import edit_images
 from cxr.semisyn.healthy import columns as healthy
 from cxr.semisyn.placement import columns as placement
+from cxr.semisyn.predictions import PREDICTIONS
 from cxr.semisyn.priors import columns as priors
 from cxr.semisyn.readers import draw_units, reading
 from cxr.semisyn.realism import measure, score
@@ -90,6 +92,11 @@ TABLES: dict[str, Columns] = {
     "results/semisyn/readers/answers.parquet": unit_pages.ANSWERS,
     "results/semisyn/readers/table7.tsv": reading.TABLE7,
     "results/semisyn/readers/agreement.tsv": reading.AGREEMENT,
+    "results/semisyn/references/{reference}/images.parquet": detectors.PICTURES,
+    "results/semisyn/detectors/roles.tsv": detectors.ROLES,
+    "results/semisyn/detectors/{run}.s{number}/updates.tsv": detectors.UPDATES,
+    "results/semisyn/detectors/{run}.s{number}/pools.tsv": detectors.POOLS,
+    "results/semisyn/detection/{run}.s{number}/{reference}.parquet": PREDICTIONS,
     "results/semisyn/detection/scores.tsv": detection.SCORES,
     "results/semisyn/detection/differences.tsv": detection.DIFFERENCES,
     "results/semisyn/detection/table1.tsv": detection.TABLE_1,
@@ -144,6 +151,7 @@ SAME = {
             "realism/{config}/{engine}/{shard}.boxes",
         )
     },
+    "results/semisyn/references/{reference}/frames.excluded.parquet": "results/<stage>/excluded.parquet",
     "results/masks/mimic_ils/index.parquet": "results/masks/{thresholds}/index.parquet",
     "results/agreement/{reference}/left_out.parquet": "results/agreement/left_out.parquet",
     "results/medground/verification/{source}/{shard}.rejected.parquet": (

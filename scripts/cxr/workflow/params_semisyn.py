@@ -6,6 +6,7 @@ from cxr.base.vocabulary import SPLITS
 from cxr.workflow.settings.semisyn import Semisyn
 from cxr.workflow.settings.semisyn.configs import EditingConfig
 from cxr.workflow.settings.semisyn.dataset import EMBEDDED_PER_FINDING, PER_FINDING
+from cxr.workflow.settings.semisyn.detectors import EMBEDDED_SEEDS, EMBEDDED_UPDATES, SEEDS, UPDATES
 from cxr.workflow.settings.semisyn.priors import Priors
 
 FITS = ("alpha", "bins", "min_boxes", "families", "far", "overshoot_percentile", "sizes")
@@ -30,6 +31,7 @@ def semisyn_options(system: Semisyn, plain: dict) -> dict[str, dict]:
         stages
         | {"semisyn_healthy": _healthy(plain), "semisyn_dataset": _dataset(plain)}
         | _detection(plain)
+        | {"semisyn_detectors": _detectors(plain)}
         | _priors(plain)
         | _placement(plain)
         | _edited(system, plain)
@@ -37,9 +39,28 @@ def semisyn_options(system: Semisyn, plain: dict) -> dict[str, dict]:
     )
 
 
+def _detectors(plain: dict) -> dict:
+    """Return what all runs of detectors have in common; only the chosen engine's section."""
+    system = plain["semisyn"]
+    section = dict(system["detectors"])
+    embedded = plain["cohort"]["source"] == "embedded"
+    for name, few, many in (("updates", EMBEDDED_UPDATES, UPDATES), ("seeds", EMBEDDED_SEEDS, SEEDS)):
+        section[name] = section[name] or (few if embedded else many)
+    if section["budget"] == "epochs":
+        section["updates"] = 0  # which follow from the images
+    return (
+        {name: section[name] for name in ("engine", "budget", "updates", "epochs", "seeds")}
+        | {"own": section[section["engine"]], "findings": system["findings"], "seed": plain["seed"]}
+        | {"kind": system["dataset"]["boxes"], "target": system["dataset"]["target"]}
+        | {"per_finding": _dataset(plain)["per_finding"]}
+    )
+
+
 def _detection(plain: dict) -> dict[str, dict]:
     """Return the options of the scores of detectors, and of their figure."""
-    section = {name: key for name, key in plain["semisyn"]["detection"].items() if name != "predictions"}
+    section = {
+        name: key for name, key in plain["semisyn"]["detection"].items() if name not in ("predictions", "synthetic")
+    }
     return {
         "semisyn_detection": section | {"seed": plain["seed"], "findings": plain["semisyn"]["findings"]},
         "semisyn_detection_charts": {"dpi": plain["figures"]["dpi"], "against": section["against"]},
@@ -51,7 +72,8 @@ def _readers(plain: dict) -> dict[str, dict]:
     system = plain["semisyn"]
     section, key = system["readers"], "semisyn.readers"
     reference = {"name": section["reference"]} | dict(system["references"].get(section["reference"], {}))
-    reference.pop("patients", None)
+    for unused in ("patients", "images"):
+        reference.pop(unused, None)
     drawn = {name: section[name] for name in ("replicates", "interval", "seed")}
     return {
         "semisyn_readers": {

@@ -4,22 +4,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cxr.annotations.formats import FOLDERS
 from cxr.base.errors import UserError, existing_file, existing_folder
 from cxr.base.vocabulary import FINDINGS
 from cxr.imaging.cohort.check import mimic_base, mimic_tables
 from cxr.semisyn.configs import CHOSEN, SELECTION, UNCHOSEN
 from cxr.semisyn.findings.catalogue import names_of
+from cxr.semisyn.references import TEST, VAL
 from cxr.workflow.engine_files import declared
 from cxr.workflow.params_semisyn import same_as
 from cxr.workflow.plan_semisyn_dataset import DatasetPlan, dataset_plan
+from cxr.workflow.plan_semisyn_detectors import DetectorsPlan, detectors_plan
+from cxr.workflow.plan_semisyn_references import reference_file, told_of
 from cxr.workflow.settings import Settings
 from cxr.workflow.settings.semisyn.editing import Editing
 from cxr.workflow.sheets import sheet_files
 
 PACKAGE = "cxr.semisyn"
 CHOICE = "results/semisyn/selection/choice.yaml"
-TESTED = ("validate", "val", "test")
+TESTED = (VAL, TEST)
 """Roles of references whose patients must not feed training data."""
 
 
@@ -33,7 +35,8 @@ class SemisynPlan:
     gpus: of each engine of the editing that is used, its input files and its number of GPUs. engine_of: {configuration:
     engine}. chosen: the engines of the configuration ``chosen``; compared: the configurations that the selection
     compares, each different from the others; choice: ``selection``, or empty where the settings choose. readers_*: the
-    reference of the readers' real images, the module that reads it, and their filled sheets.
+    reference of the readers' real images, the module that reads it, and their filled sheets. dataset, detectors: the
+    plans of these stages.
     """
 
     findings_file: str | list
@@ -53,6 +56,7 @@ class SemisynPlan:
     readers_formats: list[str]
     readers_sheets: list[str]
     dataset: DatasetPlan
+    detectors: DetectorsPlan
 
     def engines(self, config: str) -> list[str]:
         """Return the engines that make the images of a configuration; several can for ``chosen``."""
@@ -89,7 +93,10 @@ def make_semisyn(settings: Settings, options: dict[str, dict], shards: list[str]
     labels, files = _labels(settings)
     files |= _metadata(settings) | _classifier(settings)
     files |= {f"reference_{name}": told["path"] for name, told in references.items()}
-    detection, detection_told = _detection(settings)
+    editing, dataset = _editing(settings), dataset_plan(settings, options)
+    edited = [f"results/semisyn/editing/{engine}/chosen/{shard}.h5" for engine in editing["chosen"] for shard in shards]
+    detectors = detectors_plan(settings, options["semisyn_detectors"], dataset.sizes, shards, edited)
+    detection, detection_told = _detection(settings, detectors)
     return SemisynPlan(
         findings_file=_findings(settings),
         priors=priors,
@@ -98,19 +105,20 @@ def make_semisyn(settings: Settings, options: dict[str, dict], shards: list[str]
         healthy_told={"labels": labels, "references": references},
         detection=detection,
         detection_told=detection_told,
-        **_editing(settings),
+        **editing,
         **_readers(settings),
-        dataset=dataset_plan(settings, options),
+        dataset=dataset,
+        detectors=detectors,
     )
 
 
-def _detection(settings: Settings) -> tuple[dict[str, list[str]], dict]:
+def _detection(settings: Settings, detectors: DetectorsPlan) -> tuple[dict[str, list[str]], dict]:
     """Return the files of the scores of detectors, and the options that tell which file is what.
 
     Raises UserError for predictions of a reference that is not there.
     """
     system = settings.semisyn
-    runs, files = [], []
+    runs, files, synthetic = [], [], dict(system.detection.synthetic)
     for run, of in system.detection.predictions.items():
         for name, paths in of.items():
             key = f"semisyn.detection.predictions.{run}.{name}"
@@ -119,22 +127,22 @@ def _detection(settings: Settings) -> tuple[dict[str, list[str]], dict]:
                 raise UserError(f"{key} is of no reference: semisyn.references has {known}")
             runs += [[run, number, name] for number in range(len(paths))]
             files += [str(existing_file(key, path)) for path in paths]
+    if detectors.score_own:
+        for *told, path in detectors.predictions():
+            runs.append(told)
+            files.append(path)
+        synthetic = {run: one["synthetic"] for run, one in detectors.runs.items()} | synthetic
     used = {name: told for name, told in system.references.items() if any(name == of for *_, of in runs)}
-    told = [{"name": name} | one.model_dump(exclude={"patients"}) for name, one in used.items()]
     tables = [str(existing_file(f"semisyn.references.{n}.patients", o.patients)) for n, o in used.items() if o.patients]
-    paths = [_reference_file(settings, name) for name in used]
+    tables += [f"results/semisyn/references/{name}/images.parquet" for name, one in used.items() if one.images]
+    paths = [reference_file(settings, name) for name in used]
     fitted = system.priors.reference if system.priors.source == "fit" else ""
     return {"predictions": files, "patients": tables, "references": paths}, {
         "runs": runs,
-        "references": told,
+        "references": [told_of(name, one) for name, one in used.items()],
+        "synthetic": synthetic,
         "prior_seen": [name for name in used if name == fitted],
     }
-
-
-def _reference_file(settings: Settings, name: str) -> str:
-    """Return the file of a reference, or its folder where the format is one. Raises UserError if it is missing."""
-    told, key = settings.semisyn.references[name], f"semisyn.references.{name}.path"
-    return str((existing_folder if told.format in FOLDERS else existing_file)(key, told.path))
 
 
 def _findings(settings: Settings) -> str | list:
@@ -157,7 +165,7 @@ def _priors(settings: Settings, shards: list[str]) -> tuple[dict[str, str | list
     """Return the files that the priors are made from, and the modules that read them."""
     chosen, files, formats = settings.semisyn.priors, {"findings_file": _findings(settings)}, []
     if chosen.source == "fit":
-        files["boxes"] = _reference_file(settings, chosen.reference)
+        files["boxes"] = reference_file(settings, chosen.reference)
         formats.append(f"annotations.{settings.semisyn.references[chosen.reference].format}")
     if chosen.zones == "fit":
         files["zone_boxes"] = str(existing_file("semisyn.priors.zones_table", chosen.zones_table))
@@ -196,7 +204,7 @@ def _readers(settings: Settings) -> dict[str, list[str]]:
     if not name:
         return {"readers_reference": [], "readers_formats": [], "readers_sheets": sheets}
     return {
-        "readers_reference": [_reference_file(settings, name)],
+        "readers_reference": [reference_file(settings, name)],
         "readers_formats": [f"annotations.{system.references[name].format}"],
         "readers_sheets": sheets,
     }
@@ -257,7 +265,7 @@ def _references(settings: Settings) -> dict[str, dict[str, str]]:
     system = settings.semisyn
     fitted = system.priors.reference if system.priors.source == "fit" else ""
     return {
-        name: {"format": told.format, "path": _reference_file(settings, name), "image_id": told.image_id}
+        name: {"format": told.format, "path": reference_file(settings, name), "image_id": told.image_id}
         for name, told in system.references.items()
         if told.role in TESTED or name == fitted
     }

@@ -102,6 +102,12 @@ STAGES = (
         "systems/semisyn.md",
     ),
     Stage(
+        "semisyn_detectors",
+        "semisyn",
+        "Trains detectors on people's boxes, on synthetic images and on controls, and predicts on the references.",
+        "systems/semisyn.md",
+    ),
+    Stage(
         "semisyn_detection",
         "semisyn",
         "Scores detectors against people's boxes, with intervals by patient; compares runs, beside the paper's tables.",

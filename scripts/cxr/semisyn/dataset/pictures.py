@@ -2,7 +2,6 @@
 
 import io
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +10,7 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from cxr.base.errors import StoreError
-from cxr.base.hdf5 import Shard
+from cxr.base.hdf5 import Shard, Shards
 from cxr.base.tables import read_table
 from cxr.geometry.affine import points_to_original, to_original
 from cxr.semisyn.dataset.columns import CORNERS, SYNTHETIC
@@ -44,29 +43,6 @@ def png(grey: np.ndarray, text: str) -> bytes:
     info.add_text("Description", text)
     Image.fromarray(grey).save(file, "png", pnginfo=info, compress_level=6)
     return file.getvalue()
-
-
-class Shards:
-    """Several shards, each opened once; finds the one that has a row. Use inside ``with``."""
-
-    def __init__(self, paths: Sequence[str]):
-        self._paths = [paths] if isinstance(paths, str) else list(paths)
-
-    def __enter__(self) -> "Shards":
-        with ExitStack() as entered:
-            opened = [entered.enter_context(Shard(path)) for path in self._paths]
-            self._of = {name: shard for shard in opened for name in shard.ids}
-            self._opened = entered.pop_all()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._opened.__exit__(*error)
-
-    def of(self, name: str) -> Shard:
-        """Return the shard with a row. Raises StoreError where none has it."""
-        if name not in self._of:
-            raise StoreError(f"{name} is in none of the shards: run snakemake semisyn again")
-        return self._of[name]
 
 
 @dataclass(frozen=True)

@@ -4,15 +4,6 @@ import polars as pl
 
 from cxr.base.columns import Column
 
-PREDICTIONS = {
-    "image_id": Column(pl.String, "Image, as the reference names it."),
-    "finding": Column(pl.String, "Finding."),
-    "confidence": Column(pl.Float64, "Confidence, 0 to 1."),
-    **{
-        name: Column(pl.Float64, f"{what} edge, half-open.", "original px")
-        for name, what in (("x1", "Left"), ("y1", "Upper"), ("x2", "Right"), ("y2", "Lower"))
-    },
-}
 SCORES = {
     "run": Column(pl.String, "Run, or the paper's detector and number of synthetic images."),
     "seed": Column(pl.Int64, "Seed, in the order of the run's files; null for the mean over seeds."),

@@ -17,8 +17,9 @@ from cxr.base.tables import read_table, write_table
 from cxr.metrics.bootstrap import ends
 from cxr.metrics.paired import difference, holm, image_draws, patient_draws, wilcoxon_on_replicates
 from cxr.semisyn.detection import printed
-from cxr.semisyn.detection.columns import DIFFERENCES, PREDICTIONS, SCORES
+from cxr.semisyn.detection.columns import DIFFERENCES, SCORES
 from cxr.semisyn.detection.measures import MEAN, Evaluated, Population, evaluate, population, strata
+from cxr.semisyn.predictions import PREDICTIONS
 from cxr.semisyn.references import TRAIN, Held, Reference, load, patients_of, refuse_two_roles
 
 EACH, SAMPLE = 0.3, 0.5

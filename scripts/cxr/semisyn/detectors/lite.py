@@ -6,19 +6,24 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import cv2
 import numpy as np
 import torch
 
+from cxr.base.engines import Setup
 from cxr.base.seeds import stable_hash
 from cxr.detection import training
 from cxr.detection.grid import Grid, decode, select
 from cxr.detection.net import Detector
+from cxr.detection.proposals import Found
 from cxr.detection.training import Checkpoint, Recipe
-from cxr.semisyn.detectors.pools import Sample, batches
+from cxr.nets import tensors
+from cxr.semisyn.detectors.engine import CHOICE, Task
+from cxr.semisyn.detectors.pools import Sample, batches, sampled
 
 LICENCE = "that of the images it was trained on; lesions of part of them are painted, not real"
-CHOICE = {"floor": 0.001, "iou": 0.5, "most": 100}
-"""How boxes are chosen among all of the net's: lowest confidence, IoU of suppression, boxes an image."""
+KIND, WEIGHTS = "semisyn_lite", "detector.safetensors"
+"""What a file of weights says that it is, and its name."""
 
 
 @dataclass(frozen=True)
@@ -69,12 +74,13 @@ def train(
     seed: int,
     unfinished: Path | None = None,
     tell: Callable[[int, float], None] = lambda update, loss: None,
+    losses: list[float] | None = None,
 ) -> Detector:
     """Train a detector on batches mixed from the pools; runs of one seed begin with the same weights.
 
     ``shares``: {pool: its share of a batch at the beginning and at the end}; a pool without images gets none.
     ``unfinished``: file of the interrupted training, which is resumed if nothing that it depends on has changed.
-    Raises ValueError if no pool has an image.
+    ``losses`` receives the loss of every update. Raises ValueError if no pool has an image.
     """
     shares = {name: tuple(map(float, share)) for name, share in shares.items() if pools.get(name) and any(share)}
     if not shares:
@@ -91,7 +97,7 @@ def train(
     if unfinished is not None:
         identity = identity_of(pools, shares, classes, options, seed)
         kept = Checkpoint(unfinished, options.checkpoint_every, identity)
-    return training.fit(net, draw, recipe, seed, tell, kept)
+    return training.fit(net, draw, recipe, seed, tell, kept, losses)
 
 
 @torch.no_grad()
@@ -105,10 +111,43 @@ def predict(net: Detector, image: np.ndarray, side: int) -> tuple[np.ndarray, np
     return select(decode(distance[0].numpy(), net.grid.groups, side), confidence, **CHOICE)
 
 
-def export(net: Detector, path: Path) -> None:
-    """Write the detector as a file of weights that the engine lite of ``boxes`` takes; needs the package onnx.
+class LiteEngine:
+    """The engine, with its own settings (``semisyn.detectors.lite``)."""
 
-    Its confidences are not calibrated.
-    """
-    classes = len(net.grid.classes)
-    training.export(net, np.ones(classes), np.zeros(classes), path, LICENCE)
+    def __init__(self, own: dict):
+        self.own, self.batch = own, own["batch"]
+
+    def train(self, task: Task, folder: Path, unfinished: Path) -> list[float]:
+        """See :class:`cxr.semisyn.detectors.engine.DetectorEngine`."""
+        options = LiteOptions(**self.own | {"updates": task.updates, "widths": tuple(self.own["widths"])})
+        grid, losses = grid_of(task.classes, options.size), []
+        pools = {name: sampled(task.pools[name], grid) for name in task.shares}
+        net = train(pools, task.shares, task.classes, options, task.seed, unfinished, losses=losses)
+        weights = net.state_dict()
+        facts = {"kind": KIND, "classes": list(task.classes), "size": options.size, "widths": list(options.widths)}
+        tensors.write(folder / WEIGHTS, tensors.kinds_of(weights), weights.get, facts | {"licence": LICENCE})
+        return losses
+
+    def load(self, folder: Path) -> Callable[[np.ndarray], Found]:
+        """See :class:`cxr.semisyn.detectors.engine.DetectorEngine`."""
+        net = read(folder / WEIGHTS)
+        grid = net.grid
+
+        def found(frame: np.ndarray) -> Found:
+            small = cv2.resize(frame, (grid.size, grid.size), interpolation=cv2.INTER_AREA)
+            return Found(*predict(net, small, frame.shape[0]))
+
+        return found
+
+
+def read(path: Path) -> Detector:
+    """Return the detector of a file of weights. Raises UserError for a file that is none."""
+    weights, facts = tensors.read(path, KIND)
+    net = Detector(grid_of(facts["classes"], facts["size"]), tuple(facts["widths"]))
+    tensors.fill(net, weights, path)
+    return net.eval()
+
+
+def load(options: object, setup: Setup) -> LiteEngine:
+    """Load the engine."""
+    return LiteEngine(setup.own)

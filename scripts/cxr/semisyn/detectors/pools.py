@@ -6,7 +6,9 @@ jobs in the same order, so a place that shows an edited image in one run shows i
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import ceil
+from typing import TypeVar
 
 import cv2
 import numpy as np
@@ -18,6 +20,21 @@ from cxr.detection.training import Batch
 
 POOLS = ("real", "synthetic", "shuffled", "unedited")
 """In the order in which they share the places of a batch."""
+
+
+@dataclass(frozen=True)
+class Film:
+    """A training image that is not read yet, and its boxes, each (class index, x1, y1, x2, y2) in frame pixels.
+
+    known: class indices of which the image's labels give every box; the others do not enter its loss. image_id,
+    subject_id: whose it is; read: returns its frame, uint8 (side, side).
+    """
+
+    boxes: tuple[tuple, ...]
+    known: tuple[int, ...]
+    image_id: str
+    subject_id: str
+    read: Callable[[], np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -33,6 +50,9 @@ class Sample:
     known: tuple[int, ...]
     image_id: str
     subject_id: str
+
+
+Image = TypeVar("Image", Film, Sample)
 
 
 def sample_of(
@@ -53,20 +73,40 @@ def sample_of(
     return Sample(small, held, tuple(known), *whose)
 
 
-def shuffled(samples: Sequence[Sample], seed: int) -> list[Sample]:
-    """Return the samples, each with the boxes of another: the control that tells boxes from pictures.
+def sampled(films: Sequence[Film], grid: Grid) -> list[Sample]:
+    """Read films as samples of a grid."""
+    found = []
+    for film in films:
+        boxes, classes = np.array([box[1:] for box in film.boxes]), [box[0] for box in film.boxes]
+        found.append(sample_of(film.read(), boxes, classes, film.known, grid, (film.image_id, film.subject_id)))
+    return found
 
-    Boxes go round one cycle in an order drawn by the seed, so that no sample keeps its own, unless it is the only one.
+
+def shuffled(samples: Sequence[Image], seed: int) -> list[Image]:
+    """Return the images, each with another's boxes of the same findings: the control that tells boxes from pictures.
+
+    Boxes go round one cycle in an order drawn by the seed, so that no image keeps its own, unless it is the only one.
     """
-    order = sorted(range(len(samples)), key=lambda place: stable_hash("shuffled", seed, samples[place].image_id))
-    donors = dict(zip(order, order[1:] + order[:1], strict=True))
-    return [
-        Sample(own.image, samples[donors[place]].boxes, own.known, own.image_id, own.subject_id)
-        for place, own in enumerate(samples)
-    ]
+    groups: dict[tuple, list[int]] = {}
+    for place in sorted(range(len(samples)), key=lambda place: stable_hash("shuffled", seed, samples[place].image_id)):
+        groups.setdefault(tuple(sorted({box[0] for box in samples[place].boxes})), []).append(place)
+    donors = {}
+    for order in groups.values():
+        donors |= zip(order, order[1:] + order[:1], strict=True)
+    return [replace(own, boxes=samples[donors[place]].boxes) for place, own in enumerate(samples)]
 
 
-def thinned(samples: Sequence[Sample], most: int, seed: int) -> list[Sample]:
+def fraction(samples: Sequence[Image], share: float, seed: int) -> list[Image]:
+    """Return the images of a fraction of the patients, drawn by the seed; a smaller fraction is part of a larger one.
+
+    The number of patients is rounded up.
+    """
+    patients = sorted({one.subject_id for one in samples}, key=lambda one: (stable_hash("thinned", seed, one), one))
+    kept = set(patients[: ceil(share * len(patients) - 1e-9)])
+    return [one for one in samples if one.subject_id in kept]
+
+
+def thinned(samples: Sequence[Image], most: int, seed: int) -> list[Image]:
     """Return the images of the first patients of an order drawn by the seed, so many that ``most`` images are reached.
 
     The images of a patient stay together; of the last one only so many are taken as are needed. A smaller ``most``
@@ -84,6 +124,11 @@ def shares_at(shares: Mapping[str, tuple[float, float]], progress: float) -> dic
     now = {name: first + (last - first) * progress for name, (first, last) in shares.items()}
     total = sum(now.values())
     return {name: value / total for name, value in now.items()}
+
+
+def even(pools: Mapping[str, Sequence]) -> dict[str, tuple[float, float]]:
+    """Return the shares with which each image of all pools is as likely as any other."""
+    return {name: (float(len(pool)), float(len(pool))) for name, pool in pools.items() if pool}
 
 
 def batches(

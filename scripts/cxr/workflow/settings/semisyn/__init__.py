@@ -67,6 +67,35 @@ class Semisyn(Section):
         return self
 
     @model_validator(mode="after")
+    def _runs_can_be_trained(self) -> "Semisyn":
+        runs, number = self.detectors.runs, len(self.findings)
+        for run, told in runs.items():
+            for name in told.real:
+                if name not in self.references or self.references[name].role != "train":
+                    known = [known for known, one in self.references.items() if one.role == "train"]
+                    raise ValueError(
+                        f"detectors.runs.{run}.real names {name!r}, but the references of the role train are "
+                        f"{', '.join(known) or 'none'}: name one of them"
+                    )
+            most = number * (self.dataset.per_finding or PER_FINDING)
+            for what, size in (("synthetic", told.synthetic), ("extra_size", told.extra_size or 0)):
+                if size % number or size > most:
+                    raise ValueError(
+                        f"detectors.runs.{run}.{what} is {size}: give a multiple of {number}, the number of findings, "
+                        f"up to {most}, or raise dataset.per_finding"
+                    )
+        if "synthetic" in self.references:
+            raise ValueError("references has the name 'synthetic', which the dataset's images have: rename it")
+        if both := sorted({*self.detection.predictions} & {*runs}):
+            raise ValueError(f"detection.predictions and detectors.runs both have {both[0]!r}: rename one")
+        scored = [*self.detection.predictions, *runs]
+        if scored and self.detection.against not in scored:
+            raise ValueError(
+                f"detection.against is {self.detection.against!r}, but the runs are {', '.join(scored)}: name one"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _sizes_are_of_all_findings(self) -> "Semisyn":
         if self.dataset.sizes == "auto":
             return self

@@ -5,8 +5,7 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from cxr.workflow.settings.base import PAPER, Replicates, Section, Share, key, one_case
-
-RunName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$")]
+from cxr.workflow.settings.semisyn.names import RunName
 
 
 class Detection(Section):
@@ -14,8 +13,9 @@ class Detection(Section):
 
     predictions: dict[RunName, dict[str, list[str]]] = key(
         dict,
-        "Predictions of detectors: {run: {reference: [a file for each seed]}}. A file is Parquet or CSV with image_id, "
-        "finding, confidence and x1, y1, x2, y2 in original pixels.",
+        "Predictions of other detectors: {run: {reference: [a file for each seed]}}. A file is Parquet or CSV with "
+        "image_id, finding, confidence and x1, y1, x2, y2 in original pixels. Without any, and with detectors.runs "
+        "also beside them, the project's own detectors are scored.",
     )
     synthetic: dict[RunName, Annotated[int, Field(ge=0)]] = key(
         dict, "Synthetic images that a run was trained on, for the tables."
@@ -40,10 +40,6 @@ class Detection(Section):
     @model_validator(mode="after")
     def _names_are_distinct(self) -> "Detection":
         one_case("the runs of predictions", self.predictions)
-        if self.predictions and self.against not in self.predictions:
-            raise ValueError(
-                f"against is {self.against!r}, but predictions has the runs {', '.join(self.predictions)}: name one"
-            )
         if not set(self.wilcoxon) <= {100, 1000}:
             raise ValueError(
                 f"wilcoxon is {self.wilcoxon}: choose among 100 and 1000, which the tables have columns for"

@@ -1,10 +1,56 @@
 """Settings of the stage semisyn_detectors."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from cxr.workflow.settings.base import Section, Share, key
+from cxr.workflow.settings.base import PAPER, Section, Share, key, one_case
+from cxr.workflow.settings.semisyn.names import RunName
+from cxr.workflow.settings.semisyn.references import ReferenceName
+
+UPDATES, EMBEDDED_UPDATES = 2000, 40
+SEEDS, EMBEDDED_SEEDS = 3, 1
+Pool = Literal["real", "synthetic", "shuffled", "unedited"]
+Weight = Annotated[float, Field(ge=0, le=1e6)]
+
+
+class DetectorRun(Section):
+    """What the detectors of one name are trained on."""
+
+    real: list[ReferenceName] = key(list, "References of real images, of the role train.")
+    real_share: Share = key(1.0, "Fraction of their patients, drawn by the seed, for learning curves.")
+    synthetic: int = key(0, "Synthetic images of all findings together, the first of each.", unit="images", ge=0)
+    extra: list[Literal["unedited", "shuffled"]] = key(
+        list,
+        "Controls beside them. unedited: the sources of synthetic images, without a box; shuffled: synthetic images "
+        "with the boxes of other ones of the same finding.",
+    )
+    extra_size: int | None = key(
+        None,
+        "Images of each control, counted like synthetic; null: as many as synthetic, or the largest size without.",
+        unit="images",
+        ge=1,
+    )
+    shares: dict[Pool, tuple[Weight, Weight]] = key(
+        dict,
+        "{pool: [its weight in a batch at the beginning, at the end]}, linear between them; without: every image is as "
+        "likely as any other.",
+    )
+
+    @model_validator(mode="after")
+    def _shares_are_of_its_pools(self) -> "DetectorRun":
+        if self.real and not self.real_share:
+            raise ValueError("real_share is 0: leave real out instead")
+        pools = self.pools()
+        if unknown := [name for name in self.shares if name not in pools]:
+            raise ValueError(f"shares names {unknown[0]!r}, but the run has the pools {', '.join(pools)}")
+        if self.shares and not all(sum(weights[end] for weights in self.shares.values()) for end in (0, 1)):
+            raise ValueError("the weights of shares add up to 0 at one end: give a pool a weight there")
+        return self
+
+    def pools(self) -> list[str]:
+        """Return the pools that the run has."""
+        return ["real"] * bool(self.real) + ["synthetic"] * bool(self.synthetic) + [*dict.fromkeys(self.extra)]
 
 
 class LiteDetector(Section):
@@ -30,4 +76,41 @@ class LiteDetector(Section):
 class Detectors(Section):
     """Detectors that are trained with and without synthetic images."""
 
+    engine: Literal["lite"] = key("lite", "What is trained (docs/systems/semisyn.md).")
+    runs: dict[RunName, DetectorRun] = key(
+        dict,
+        "{run: what its detectors are trained on}. Without any: with references of the role train, real, real+SIZE for "
+        "each size of the dataset, synthetic, and the controls unedited and shuffled; without, synthetic and shuffled.",
+        source=PAPER,
+    )
+    seeds: int | None = key(
+        None, f"Detectors of each run. null: {SEEDS}; {EMBEDDED_SEEDS} for the embedded cohort.", ge=1, le=100
+    )
+    budget: Literal["updates", "epochs"] = key(
+        "updates",
+        "What all runs have in common. updates: they see as many images; epochs (the paper, it seems): each image is "
+        "seen as often, so that a run with more images makes more updates.",
+    )
+    updates: int | None = key(
+        None,
+        f"Updates of the weights, of the budget updates. null: {UPDATES}; {EMBEDDED_UPDATES} for the embedded cohort.",
+        ge=1,
+        le=10_000_000,
+    )
+    epochs: int = key(
+        100,
+        "Times that an image is shown, of the budget epochs.",
+        ge=1,
+        le=100_000,
+    )
     lite: LiteDetector = key(LiteDetector, "Settings of the engine lite.")
+
+    @model_validator(mode="after")
+    def _runs_can_be_told_apart(self) -> "Detectors":
+        one_case("the runs of detectors", self.runs)
+        for name, run in self.runs.items():
+            if not run.pools():
+                raise ValueError(
+                    f"runs.{name} has no images: name references in real, a number in synthetic, or a control in extra"
+                )
+        return self

@@ -1,7 +1,8 @@
-"""Names of findings in settings: the seven, and those of a user's file."""
+"""Names in settings: of findings, the seven and those of a user's file; of runs of detectors."""
 
 from typing import Annotated
 
 from pydantic import Field
 
 FindingName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
+RunName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$")]

@@ -31,3 +31,8 @@ class Reference(Section):
         "",
         "CSV or Parquet with image_id and subject_id, of images that are not the cohort's; without: one patient each.",
     )
+    images: str = key(
+        "",
+        "Its pictures where they are not the cohort's, for detectors: a folder, or a CSV with image_id, image_path and "
+        "perhaps subject_id.",
+    )

@@ -1,0 +1,143 @@
+# Detectors: trained on real images of references, on synthetic ones and on controls (semisyn.detectors.runs).
+
+DETECTORS = PLAN.semisyn.detectors
+
+
+rule semisyn_detectors_pictures:
+    input:
+        annotations=lambda wildcards: DETECTORS.annotations[wildcards.reference],
+        pictures=lambda wildcards: DETECTORS.pictures[wildcards.reference],
+    output:
+        output="results/semisyn/references/{reference}/images.parquet",
+    log:
+        "logs/semisyn/references/{reference}/images.log",
+    benchmark:
+        "results/benchmarks/semisyn/references/{reference}/images.tsv"
+    wildcard_constraints:
+        reference="|".join(map(re.escape, DETECTORS.pictures)) or "$^",
+    conda:
+        "../../envs/semisyn_detectors.yaml"
+    threads: 1
+    resources:
+        mem_mb=megabytes(2000),
+        runtime=minutes(30),
+    params:
+        **job("semisyn.detectors.list_pictures.run", *DETECTORS.formats),
+        told=lambda wildcards: DETECTORS.references[wildcards.reference],
+        findings=PLAN.settings.semisyn.findings,
+    message:
+        "Pictures of the reference {wildcards.reference}"
+    script:
+        "../../scripts/job.py"
+
+
+use rule frames_shard as semisyn_detectors_frames with:
+    input:
+        cohort="results/semisyn/references/{reference}/images.parquet",
+    output:
+        output="results/semisyn/references/{reference}/frames.h5",
+        excluded="results/semisyn/references/{reference}/frames.excluded.parquet",
+    log:
+        "logs/semisyn/references/{reference}/frames.log",
+    benchmark:
+        "results/benchmarks/semisyn/references/{reference}/frames.tsv"
+    message:
+        "Frames of the reference {wildcards.reference}"
+
+
+rule semisyn_detectors_roles:
+    input:
+        **DETECTORS.roles,
+    output:
+        output="results/semisyn/detectors/roles.tsv",
+    log:
+        "logs/semisyn/detectors/roles.log",
+    benchmark:
+        "results/benchmarks/semisyn/detectors/roles.tsv"
+    conda:
+        "../../envs/semisyn_detectors.yaml"
+    threads: 1
+    resources:
+        mem_mb=megabytes(2000),
+        runtime=minutes(30),
+    params:
+        **job("semisyn.detectors.check_roles.run", *DETECTORS.formats),
+        options={"references": list(DETECTORS.references.values()), "findings": PLAN.settings.semisyn.findings},
+    message:
+        "No patient is both learnt and tested"
+    script:
+        "../../scripts/job.py"
+
+
+rule semisyn_detectors_model:
+    input:
+        unpack(lambda wildcards: DETECTORS.inputs[wildcards.run]),
+        **DETECTORS.engine_files,
+        # a change of what is only tested trains nothing again
+        roles=ancient("results/semisyn/detectors/roles.tsv"),
+    output:
+        model=directory("results/semisyn/detectors/{run}.s{number}/model"),
+        updates="results/semisyn/detectors/{run}.s{number}/updates.tsv",
+        pools="results/semisyn/detectors/{run}.s{number}/pools.tsv",
+    log:
+        "logs/semisyn/detectors/{run}.s{number}.log",
+    benchmark:
+        "results/benchmarks/semisyn/detectors/{run}.s{number}.tsv"
+    wildcard_constraints:
+        run="|".join(map(re.escape, DETECTORS.runs)),
+        number=r"\d+",
+    conda:
+        f"../../envs/semisyn_detectors-{DETECTORS.engine}.yaml"
+    threads: 1
+    resources:
+        gpu=DETECTORS.gpus,
+        mem_mb=megabytes(lambda wildcards: DETECTORS.megabytes[wildcards.run]),
+        runtime=minutes(1440),
+    params:
+        **job(
+            "semisyn.detectors.train_detector.run",
+            f"semisyn.detectors.{DETECTORS.engine}",
+            *DETECTORS.formats,
+        ),
+        options=lambda wildcards: DETECTORS.runs[wildcards.run],
+    message:
+        "Detector {wildcards.number} of the run {wildcards.run}"
+    script:
+        "../../scripts/job.py"
+
+
+rule semisyn_detectors_predictions:
+    input:
+        model="results/semisyn/detectors/{run}.s{number}/model",
+        annotations=lambda wildcards: DETECTORS.annotations[wildcards.reference],
+        frames=lambda wildcards: DETECTORS.frames[wildcards.reference],
+    output:
+        output="results/semisyn/detection/{run}.s{number}/{reference}.parquet",
+    log:
+        "logs/semisyn/detection/{run}.s{number}/{reference}.log",
+    benchmark:
+        "results/benchmarks/semisyn/detection/{run}.s{number}/{reference}.tsv"
+    wildcard_constraints:
+        run="|".join(map(re.escape, DETECTORS.runs)),
+        number=r"\d+",
+        reference="|".join(map(re.escape, DETECTORS.scored)) or "$^",
+    conda:
+        f"../../envs/semisyn_detectors-{DETECTORS.engine}.yaml"
+    threads: 1
+    resources:
+        gpu=DETECTORS.gpus,
+        mem_mb=megabytes(4000),
+        runtime=minutes(240),
+    params:
+        **job("semisyn.detectors.predict_boxes.run", f"semisyn.detectors.{DETECTORS.engine}", *DETECTORS.formats),
+        options=lambda wildcards: DETECTORS.asked(wildcards.run, wildcards.reference),
+    message:
+        "Boxes of detector {wildcards.number} of the run {wildcards.run} on {wildcards.reference}"
+    script:
+        "../../scripts/job.py"
+
+
+rule semisyn_detectors:
+    input:
+        expand("results/semisyn/detectors/{run}.s{number}/model", run=DETECTORS.runs, number=DETECTORS.numbers),
+        [path for *_, path in DETECTORS.predictions()],

@@ -1,0 +1,41 @@
+"""Columns of the stage's tables."""
+
+import polars as pl
+
+from cxr.base.columns import Column, Columns
+
+TRAINED = "train"
+"""The dataset's folder of which detectors learn."""
+
+UPDATES: Columns = {
+    "update": Column(pl.Int64, "Number of the update of the weights, from 1."),
+    "images": Column(pl.Int64, "Images shown until then."),
+    "loss": Column(pl.Float64, "Loss of its batch."),
+}
+POOLS: Columns = {
+    "pool": Column(pl.String, "real, synthetic, shuffled (boxes of other jobs) or unedited (sources, without a box)."),
+    "reference": Column(pl.String, "Reference of real images; empty for the others."),
+    "images": Column(pl.Int64, "Images."),
+    "patients": Column(pl.Int64, "Their patients."),
+    "boxes": Column(pl.Int64, "Boxes."),
+    "without_frame": Column(pl.Int64, "Images of the reference that no shard of frames has; they are left out."),
+    "share_first": Column(pl.Float64, "Share of the pool in a batch at the beginning."),
+    "share_last": Column(pl.Float64, "Share at the end."),
+    "epochs": Column(pl.Float64, "How often an image is shown, in the mean over the pool."),
+}
+ROLES: Columns = {
+    "set": Column(pl.String, "Reference, or `synthetic`: the sources of the dataset's train images."),
+    "role": Column(pl.String, "train, val or test."),
+    "images": Column(pl.Int64, "Images."),
+    "patients": Column(pl.Int64, "Patients; no patient is in sets of two roles."),
+    "boxes": Column(pl.Int64, "Boxes of findings; null for the synthetic images."),
+    "left_out": Column(pl.String, "Regions without a finding or an area, by reason, JSON."),
+}
+PICTURES: Columns = {
+    "image_id": Column(pl.String, "Image, as the reference names it."),
+    "study_id": Column(pl.String, "The same: each image is a study of its own."),
+    "subject_id": Column(pl.String, "Its patient, by the manifest; the image where nothing tells it."),
+    "path": Column(pl.String, "File."),
+    "rank": Column(pl.Int64, "Always 0."),
+}
+"""As frames reads a shard of the cohort."""

@@ -1,0 +1,86 @@
+"""The interface of engines that train detectors, and loading one by its name."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from cxr.base.engines import Setup, engine_module
+from cxr.detection.proposals import Found
+from cxr.semisyn.detectors.pools import Film
+
+CHOICE = {"floor": 0.001, "iou": 0.5, "most": 100}
+"""How boxes are chosen among all of a net's: lowest confidence, IoU of suppression, boxes an image."""
+
+
+@dataclass(frozen=True)
+class DetectorsOptions:
+    """Settings of one run (``semisyn.detectors``).
+
+    engine, own: its name and its own section; budget: ``updates`` or ``epochs``, of which the number is in the key of
+    that name; seed: of the project; findings: classes; kind, target: which boxes of the synthetic images; real,
+    real_share, synthetic, extra, extra_size, shares: the run's own keys; references: what the settings tell of each
+    reference of ``real``, in their order.
+    """
+
+    engine: str
+    own: dict
+    budget: str
+    updates: int
+    epochs: int
+    seed: int
+    findings: Sequence[str]
+    kind: str
+    target: str
+    real: Sequence[str] = ()
+    real_share: float = 1.0
+    synthetic: int = 0
+    extra: Sequence[str] = ()
+    extra_size: int = 0
+    shares: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    references: Sequence[dict] = ()
+
+
+@dataclass(frozen=True)
+class Task:
+    """What one detector is trained on.
+
+    pools: images by the name of their pool; shares: {pool: its share of a batch at the beginning and at the end};
+    classes: names of the classes; updates: of the weights; seed: what all draws depend on.
+    """
+
+    pools: Mapping[str, Sequence[Film]]
+    shares: Mapping[str, tuple[float, float]]
+    classes: tuple[str, ...]
+    updates: int
+    seed: int
+
+
+class DetectorEngine(Protocol):
+    """A kind of detector. ``batch``: images an update."""
+
+    batch: int
+
+    def train(self, task: Task, folder: Path, unfinished: Path) -> list[float]:
+        """Train a detector, write its files into ``folder``, and return the loss of every update.
+
+        ``unfinished``: where an interrupted training is kept; it is resumed if nothing that it depends on has changed.
+        """
+        ...
+
+    def load(self, folder: Path) -> Callable[[np.ndarray], Found]:
+        """Return what finds the boxes of a square frame uint8 (H, H), in its pixels, best first.
+
+        :data:`CHOICE` says which boxes; classes are indices of the findings that it was trained on.
+        """
+        ...
+
+
+def load_engine(name: str, options: object, setup: Setup) -> DetectorEngine:
+    """Load an engine with ``load(options, setup)`` of ``cxr.semisyn.detectors.<name>``.
+
+    Raises UserError for an unknown engine.
+    """
+    return engine_module("cxr.semisyn.detectors", name).load(options, setup)

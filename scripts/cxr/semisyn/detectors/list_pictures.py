@@ -1,0 +1,63 @@
+"""The pictures of a reference whose images are not the cohort's, as a table that the stage frames reads."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import polars as pl
+
+from cxr.annotations.reading import image_name
+from cxr.annotations.regions import ENDINGS
+from cxr.base.columns import schema
+from cxr.base.errors import UserError
+from cxr.base.jobs import log
+from cxr.base.tables import write_table
+from cxr.base.user_tables import read_sheet
+from cxr.semisyn.detectors.columns import PICTURES
+from cxr.semisyn.references import Reference, load
+
+NAMES = ("image_id", "image_path", "subject_id")
+
+
+def run(*, annotations: str, pictures: str, output: str, told: dict, findings: list[str]) -> None:
+    """Write :data:`PICTURES`, a row for each image of the reference that ``pictures`` has.
+
+    ``annotations``: the reference's file, of which ``told`` has the settings; ``findings``: those that its boxes are
+    of; ``pictures``: a folder, or a CSV of :data:`NAMES` with paths relative to it. Raises UserError if it has none of
+    the images, or two of one name.
+    """
+    reference = Reference(**told)
+    seen = load(reference, findings).seen
+    key = f"semisyn.references.{reference.name}.images"
+    path = Path(pictures)
+    found = dict(_in_folder(path, reference.image_id, key) if path.is_dir() else _in_sheet(path, key))
+    rows = [(image, image, found[image][1] or image, str(found[image][0]), 0) for image in sorted(seen & found.keys())]
+    if not rows:
+        raise UserError(
+            f"{key} is {pictures!r}, which has none of the {len(seen)} images of {reference.path}: correct it, or "
+            f"semisyn.references.{reference.name}.image_id, which is {reference.image_id!r}"
+        )
+    if len(rows) < len(seen):
+        log.warning("%s has %d of the %d images of its reference", key, len(rows), len(seen))
+    write_table(output, pl.DataFrame(rows, schema=schema(PICTURES), orient="row"), PICTURES)
+
+
+def _in_folder(folder: Path, template: str, key: str) -> Iterable[tuple[str, tuple[Path, str]]]:
+    """Yield image_id, (file, no patient) of the pictures anywhere below a folder."""
+    first: dict[str, Path] = {}
+    for path in sorted(path for path in folder.rglob("*") if path.suffix.lower() in ENDINGS and path.is_file()):
+        name = image_name(template, path.name)
+        if first.setdefault(name, path) != path:
+            raise UserError(f"{key}: {first[name]} and {path} have one name: name a CSV of image_id and image_path")
+        yield name, (path.absolute(), "")
+
+
+def _in_sheet(path: Path, key: str) -> Iterable[tuple[str, tuple[Path, str]]]:
+    """Yield image_id, (file, patient or nothing) of the rows of a CSV."""
+    sheet = read_sheet(path, key, NAMES, ids=("image_id", "subject_id"))
+    for name in NAMES[:2]:
+        if name not in sheet.header:
+            raise UserError(f"{key}: {path} lacks the column {name}: add it (it has {', '.join(sheet.header)})")
+    for _, cells in sheet.checked():
+        row = dict(zip(sheet.header, cells, strict=False))
+        if row.get("image_id") and row.get("image_path"):
+            yield row["image_id"], ((path.parent / row["image_path"]).absolute(), row.get("subject_id", ""))

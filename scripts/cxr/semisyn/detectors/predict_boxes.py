@@ -1,0 +1,78 @@
+"""Predictions of a trained detector on the images of a reference, in original pixels."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import torch
+
+from cxr.base.columns import schema
+from cxr.base.engines import Setup
+from cxr.base.errors import UserError
+from cxr.base.hdf5 import Shards
+from cxr.base.jobs import log, progress
+from cxr.base.tables import write_table
+from cxr.detection.grid import CONFIDENCE_DIGITS, PIXEL_DIGITS
+from cxr.geometry.affine import points_to_original
+from cxr.semisyn.detectors.engine import load_engine
+from cxr.semisyn.predictions import PREDICTIONS
+from cxr.semisyn.references import Reference, load
+
+
+@dataclass(frozen=True)
+class PredictionOptions:
+    """Engine, its own section, the findings that are its classes, and what the settings tell of the reference."""
+
+    engine: str
+    own: dict
+    findings: Sequence[str]
+    reference: dict
+
+
+def run(
+    *,
+    model: str,
+    annotations: str,
+    frames: Sequence[str],
+    output: str,
+    options: PredictionOptions,
+    compute: dict,
+    **engine_files: str,
+) -> None:
+    """Write what a detector finds on all images of a reference that have a frame.
+
+    ``frames``: their shards; ``annotations``: the reference's file. Raises UserError if none of its images has a frame.
+    """
+    torch.set_num_threads(1)
+    reference = Reference(**options.reference)
+    seen = load(reference, options.findings).seen
+    find = load_engine(options.engine, options, Setup.of(options.own, engine_files, compute)).load(Path(model))
+    rows = []
+    with Shards(frames) as shards:
+        held = sorted(image for image in seen if image in shards)
+        if not held:
+            raise UserError(
+                f"{reference.key}: none of its {len(seen)} images has a frame: they are not the cohort's; name their "
+                f"folder in semisyn.references.{reference.name}.images"
+            )
+        if len(held) < len(seen):
+            log.warning(
+                "semisyn.references.%s: %d of its %d images have no frame, and count as if nothing were found on them",
+                reference.name, len(seen) - len(held), len(seen),
+            )  # fmt: skip
+        for image in progress(held, len(held), "predictions"):
+            shard = shards.of(image)
+            found = find(shard.get("image", image))
+            corners = in_picture(found.boxes, shard.get("to_original", image), shard.get("original_shape", image))
+            for place, confidence, box in zip(found.classes, found.confidence, corners, strict=True):
+                if box[0] < box[2] and box[1] < box[3]:
+                    rows.append((image, options.findings[place], round(float(confidence), CONFIDENCE_DIGITS), *box))
+    write_table(output, pl.DataFrame(rows, schema=schema(PREDICTIONS), orient="row"), PREDICTIONS)
+
+
+def in_picture(boxes: np.ndarray, affine: np.ndarray, shape: Sequence[int]) -> list[list[float]]:
+    """Return boxes (N, 4) of a frame in original pixels, clipped to a picture of ``shape`` (rows, columns)."""
+    corners = points_to_original(np.asarray(boxes, np.float64).reshape(-1, 2), affine).reshape(-1, 4)
+    return np.clip(corners, 0, np.tile(shape[::-1], 2)).round(PIXEL_DIGITS).tolist()

@@ -1,0 +1,120 @@
+"""The stage semisyn_detectors: trains one detector, and tells what it was shown."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from math import ceil
+from pathlib import Path
+
+import polars as pl
+import torch
+
+from cxr.base.atomic import whole
+from cxr.base.columns import schema
+from cxr.base.engines import Setup
+from cxr.base.errors import UserError
+from cxr.base.jobs import log
+from cxr.base.seeds import stable_hash
+from cxr.base.tables import read_table, write_table
+from cxr.semisyn.detectors.columns import POOLS, UPDATES
+from cxr.semisyn.detectors.engine import DetectorsOptions, Task, load_engine
+from cxr.semisyn.detectors.pools import Film, even, shares_at
+from cxr.semisyn.detectors.training_images import opened, pools_of
+
+STEPS = 1000
+"""Points of a training at which the changing shares are summed for the table of pools."""
+NO_IMAGES = {"job_id": pl.String, "image_id": pl.String, "subject_id": pl.String, "subset": pl.String, "rank": pl.Int64}
+NO_BOXES = dict.fromkeys(("job_id", "finding", "kind", "target"), pl.String)
+
+
+def run(
+    *,
+    number: str,
+    patients: list[str],
+    model: str,
+    updates: str,
+    pools: str,
+    options: DetectorsOptions,
+    compute: dict,
+    images: str | None = None,
+    boxes: str | None = None,
+    edited: Sequence[str] = (),
+    frames: Sequence[str] = (),
+    references: Sequence[str] = (),
+    roles: str = "",
+    **own: str,
+) -> None:
+    """Train a detector of a run under one of its seeds; write the folder ``model`` and two tables.
+
+    ``number``: of the seed; ``images``, ``boxes``, ``edited``: the dataset's tables and shards of edited images, where
+    the run has synthetic images; ``frames``: the cohort's; ``own``: ``frames_<reference>``, frames of images that are
+    not the cohort's, and the engine's files; ``patients``: tables of image_id and subject_id; ``references``,
+    ``roles``: inputs that ``options`` and an earlier job have read. Runs of one number share their draws. After a kill
+    it resumes, and the result is the same. Raises UserError for a run without images.
+    """
+    torch.set_num_threads(1)
+    seed = stable_hash("detectors", options.seed, int(number)) % 2**32
+    engine = load_engine(options.engine, options, Setup.of(options.own, own, compute))
+    pictures = {name.removeprefix("frames_"): path for name, path in own.items() if name.startswith("frames_")}
+    with opened(_several(edited), _several(frames), pictures) as shards:
+        made = read_table(images) if images else pl.DataFrame(schema=NO_IMAGES)
+        drawn = read_table(boxes) if boxes else pl.DataFrame(schema=NO_BOXES)
+        found, lacking = pools_of(options, shards, made, drawn, _several(patients), seed)
+        task = Task(
+            found, shares_of(options, found), tuple(options.findings), updates_of(options, found, engine.batch), seed
+        )
+        _tell(task, lacking)
+        unfinished = Path(model).with_name("unfinished")
+        with whole(model) as folder:
+            losses = engine.train(task, folder, unfinished)
+    rows = [(place, place * engine.batch, loss) for place, loss in enumerate(losses, 1)]
+    write_table(updates, pl.DataFrame(rows, schema=schema(UPDATES), orient="row"), UPDATES)
+    write_table(pools, pools_table(task, engine.batch, options, lacking), POOLS)
+    unfinished.unlink(missing_ok=True)
+
+
+def _several(paths: str | Sequence[str]) -> list[str]:
+    return [paths] if isinstance(paths, str) else list(paths)
+
+
+def shares_of(options: DetectorsOptions, pools: Mapping[str, Sequence[Film]]) -> dict[str, tuple[float, float]]:
+    """Return the shares of a batch at the beginning and the end: those of the run, else by the number of images."""
+    if not options.shares:
+        return even(pools)
+    given = {name: tuple(map(float, options.shares[name])) for name in pools if any(options.shares.get(name, ()))}
+    if not given:
+        raise UserError(
+            f"semisyn.detectors.runs: shares names none of the pools {', '.join(pools)}: give one of them a share"
+        )
+    return given
+
+
+def updates_of(options: DetectorsOptions, pools: Mapping[str, Sequence[Film]], batch: int) -> int:
+    """Return the updates of a training: those of the settings, or so many that an image is shown ``epochs`` times."""
+    if options.budget == "updates":
+        return options.updates
+    return max(1, ceil(options.epochs * sum(map(len, pools.values())) / batch))
+
+
+def pools_table(task: Task, batch: int, options: DetectorsOptions, lacking: Mapping[str, int]) -> pl.DataFrame:
+    """Return :data:`POOLS`: what a detector was shown, and how often."""
+    shown = dict.fromkeys(task.shares, 0.0)
+    for step in range(STEPS):
+        for name, share in shares_at(task.shares, step / (STEPS - 1)).items():
+            shown[name] += share * task.updates * batch / STEPS
+    first, last = (shares_at(task.shares, progress) for progress in (0.0, 1.0))
+    rows = []
+    for name, films in task.pools.items():
+        of = ", ".join(options.real) if name == "real" else ""
+        patients, boxes = len({film.subject_id for film in films}), sum(len(film.boxes) for film in films)
+        missing = sum(lacking.values()) if name == "real" else 0
+        times = round(shown.get(name, 0.0) / len(films), 6)
+        rows.append((name, of, len(films), patients, boxes, missing, first.get(name, 0.0), last.get(name, 0.0), times))
+    return pl.DataFrame(rows, schema=schema(POOLS), orient="row")
+
+
+def _tell(task: Task, lacking: Counter) -> None:
+    for name, films in task.pools.items():
+        log.info("%s: %d images, %d boxes", name, len(films), sum(len(film.boxes) for film in films))
+    for name, count in lacking.items():
+        if count:
+            log.warning("semisyn.references.%s: %d of its images have no frame and are not learnt", name, count)

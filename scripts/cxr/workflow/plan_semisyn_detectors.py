@@ -1,0 +1,180 @@
+"""The plan of the detectors of SemiSynCXR: their runs, and the files that each is trained on and scored against."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cxr.base.errors import UserError, existing_file, existing_folder
+from cxr.semisyn.references import TEST, TRAIN, VAL
+from cxr.workflow.engine_files import declared
+from cxr.workflow.plan_semisyn_references import reference_file, told_of
+from cxr.workflow.settings import Settings
+from cxr.workflow.settings.semisyn.detectors import DetectorRun
+from cxr.workflow.settings.semisyn.references import Reference
+
+PACKAGE = "cxr.semisyn.detectors"
+IMAGES = "results/semisyn/dataset/images.parquet"
+COHORT = "results/cohort/images.parquet"
+MEGABYTES = 4000
+"""Memory of a training without its images."""
+
+
+@dataclass(frozen=True)
+class DetectorsPlan:
+    """What the detectors' rules take from the settings. Paths are relative to Snakemake's working directory.
+
+    engine, engine_files, gpus: the engine, its input files and its number of GPUs. runs: {run: its options}; inputs:
+    {run: input files of its trainings, by name}; megabytes: {run: memory}; numbers: of the seeds. references: {name:
+    what the settings tell of it} of those that are learnt or scored, annotations, frames: their files; pictures: {name:
+    its pictures} of those that are not the cohort's; formats: modules that read them. scored: names of those with
+    another role than train; roles: input files of the check of all. score_own: whether the stage semisyn_detection
+    scores these detectors.
+    """
+
+    engine: str
+    engine_files: dict[str, str]
+    gpus: int
+    runs: dict[str, dict]
+    inputs: dict[str, dict[str, str | list[str]]]
+    megabytes: dict[str, int]
+    numbers: list[int]
+    references: dict[str, dict]
+    annotations: dict[str, str]
+    frames: dict[str, list[str]]
+    pictures: dict[str, str]
+    formats: list[str]
+    scored: list[str]
+    roles: dict[str, str | list[str]]
+    score_own: bool
+
+    def predictions(self) -> list[tuple[str, int, str, str]]:
+        """Return run, number of the seed, reference and file of all predictions that semisyn_detection scores."""
+        own = [(run, number, name) for run in self.runs for name in self.scored for number in self.numbers]
+        return [(*one, "results/semisyn/detection/{}.s{}/{}.parquet".format(*one)) for one in own]
+
+    def asked(self, run: str, reference: str) -> dict:
+        """Return the options of a run's predictions on a reference."""
+        return {name: self.runs[run][name] for name in ("engine", "own", "findings")} | {
+            "reference": self.references[reference]
+        }
+
+
+def detectors_plan(
+    settings: Settings, options: dict, sizes: Sequence[int], shards: Sequence[str], edited: list[str]
+) -> DetectorsPlan:
+    """Return the plan. ``options``: of all runs together; ``sizes``: those of the dataset; ``edited``: its shards.
+
+    Raises UserError for a missing file, or a run with more images than the dataset has.
+    """
+    system, section = settings.semisyn, settings.semisyn.detectors
+    runs = section.runs or default_runs(settings, sizes)
+    learnt = [name for name in system.references if any(name in run.real for run in runs.values())]
+    scored = [name for name, one in system.references.items() if one.role in (VAL, TEST)]
+    used = {name: one for name, one in system.references.items() if name in (*learnt, *scored)}
+    annotations = {name: reference_file(settings, name) for name in used}
+    pictures = {name: _pictures(name, one) for name, one in used.items() if one.images}
+    cohort = [f"results/frames/{shard}.h5" for shard in shards]
+    frames = {name: [_own(name)] if name in pictures else cohort for name in used}
+    patients = [COHORT, *_patients(used), *(f"results/semisyn/references/{name}/images.parquet" for name in pictures)]
+    told = {name: told_of(name, one) for name, one in used.items()}
+    made = {run: _options(run, one, options, sizes, told) for run, one in runs.items()}
+    painted = any(_painted(one) for one in runs.values())
+    gpu = min(1, settings.compute.gpus) if declared(PACKAGE, section.engine, "GPU", False) else 0
+    return DetectorsPlan(
+        engine=section.engine,
+        engine_files=_engine_files(settings),
+        gpus=gpu,
+        runs=made,
+        inputs={run: _inputs(one, annotations, pictures, patients, cohort, edited) for run, one in runs.items()},
+        megabytes={run: _megabytes(one) for run, one in made.items()},
+        numbers=list(range(options["seeds"])),
+        references=told,
+        annotations=annotations,
+        frames=frames,
+        pictures=pictures,
+        formats=sorted({f"annotations.{one.format}" for one in used.values()}),
+        scored=scored,
+        roles={"annotations": list(annotations.values()), "patients": patients}
+        | ({"images": IMAGES} if painted else {}),
+        score_own=bool(section.runs) or not system.detection.predictions,
+    )
+
+
+def default_runs(settings: Settings, sizes: Sequence[int]) -> dict[str, DetectorRun]:
+    """Return the paper's runs and two controls; without a reference to learn from, what synthetic images alone give."""
+    real = [name for name, one in settings.semisyn.references.items() if one.role == TRAIN]
+    alone = {"synthetic": DetectorRun(synthetic=sizes[-1])}
+    if not real:
+        return alone | {"shuffled": DetectorRun(extra=["shuffled"])}
+    return (
+        {"real": DetectorRun(real=real)}
+        | {f"real+{size}": DetectorRun(real=real, synthetic=size) for size in sizes}
+        | alone
+        | {name: DetectorRun(real=real, extra=[name]) for name in ("unedited", "shuffled")}
+    )
+
+
+def _own(name: str) -> str:
+    return f"results/semisyn/references/{name}/frames.h5"
+
+
+def _pictures(name: str, one: Reference) -> str:
+    key = f"semisyn.references.{name}.images"
+    return str(
+        existing_file(key, one.images)
+        if one.images.endswith((".csv", ".parquet"))
+        else existing_folder(key, one.images)
+    )
+
+
+def _patients(used: dict[str, Reference]) -> list[str]:
+    return [
+        str(existing_file(f"semisyn.references.{n}.patients", one.patients)) for n, one in used.items() if one.patients
+    ]
+
+
+def _painted(run: DetectorRun) -> bool:
+    return bool(run.synthetic or run.extra)
+
+
+def _options(run: str, one: DetectorRun, options: dict, sizes: Sequence[int], told: dict[str, dict]) -> dict:
+    shared = {key: value for key, value in options.items() if key not in ("seeds", "per_finding")}
+    extra_size = (one.extra_size or one.synthetic or sizes[-1]) if one.extra else 0
+    most = options["per_finding"] * len(options["findings"])
+    for key, size in (("synthetic", one.synthetic), ("extra_size", extra_size)):
+        if size > most:
+            raise UserError(
+                f"semisyn.detectors.runs.{run}.{key} is {size}, but the dataset has {most} images: lower it, or raise "
+                "semisyn.dataset.per_finding"
+            )
+    own = one.model_dump(mode="json") | {"extra_size": extra_size}
+    return shared | own | {"references": [told[name] for name in one.real]}
+
+
+def _inputs(
+    one: DetectorRun, annotations: dict, pictures: dict, patients: list[str], cohort: list[str], edited: list[str]
+) -> dict[str, str | list[str]]:
+    """Return the input files of a run's trainings, by name."""
+    files: dict[str, str | list[str]] = {"patients": patients, "references": [annotations[name] for name in one.real]}
+    files |= {f"frames_{name}": _own(name) for name in one.real if name in pictures}
+    if "unedited" in one.extra or any(name not in pictures for name in one.real):
+        files["frames"] = cohort
+    if _painted(one):
+        files |= {"images": IMAGES, "boxes": "results/semisyn/dataset/boxes.parquet", "edited": edited}
+    return files
+
+
+def _megabytes(options: dict) -> int:
+    """Return the memory of a training: the engine lite holds its images."""
+    images = options["synthetic"] + options["extra_size"] * len(options["extra"])
+    return MEGABYTES + images * options["own"].get("size", 0) ** 2 // 10**6
+
+
+def _engine_files(settings: Settings) -> dict[str, str]:
+    """Return the user's files of the engine. Raises UserError for one that is missing."""
+    section = settings.semisyn.detectors
+    own = getattr(section, section.engine)
+    return {
+        key: str(existing_file(f"semisyn.detectors.{section.engine}.{key}", getattr(own, key)))
+        for key in declared(PACKAGE, section.engine, "FILES", ())
+        if not getattr(own, key).endswith(".yaml")
+    }
