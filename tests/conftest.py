@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -50,6 +50,17 @@ def shared() -> Path:
     if not SHARED.is_dir():
         pytest.skip(f"no real data: CXR_ILS_SHARED is {SHARED}")
     return SHARED
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """Torch on one thread, whatever another test set: the bytes of a training depend on it."""
+    import torch  # here: other tests need none of it
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture

@@ -17,13 +17,7 @@ OPTIONS = LiteOptions(
     bfloat16=False, checkpoint_every=3,
 )  # fmt: skip
 
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def films(count: int, kind: str, seed: int = 0) -> list[Sample]:

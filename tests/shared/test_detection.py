@@ -22,13 +22,7 @@ WIDTHS = (4, 4, 8, 8, 8)
 IMPORTANCE = (1.0, 2.0)
 RECIPE = Recipe(updates=150, rate=4e-3, decay=1e-2, warmup=0.15, clip=5.0, memory=0.95, importance=IMPORTANCE)
 
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def net(seed: int = 0, grid: Grid = GRID) -> Detector:

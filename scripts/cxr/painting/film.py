@@ -140,14 +140,13 @@ class Window:
         x1, y1, x2, y2 = self.box
         part = self.lung[y1:y2, x1:x2]
         found = []
-        for axis, first in ((1, True), (0, True), (1, False), (0, False)):
+        for side, (axis, first) in enumerate(((1, True), (0, True), (1, False), (0, False))):
             lines = part.any(axis=axis)
             at = (
                 part.argmax(axis=axis) if first else part[:, ::-1].argmax(axis=1) if axis else part[::-1].argmax(axis=0)
             )
             size = part.shape[1] if axis else part.shape[0]
-            wanted = self.wanted[(0, 1, 2, 3)[len(found)]]
-            gap = abs(wanted - self.box[len(found)])
+            gap = abs(self.wanted[side] - self.box[side])
             near = (at > 0) | (gap > 0)
             found.append(float((near & (at < 0.5 * size))[lines].mean()) if lines.any() else 0.0)
         return tuple(found)

@@ -103,11 +103,10 @@ def _dataset(plain: dict) -> dict:
 
 def _edited(system: Semisyn, plain: dict) -> dict[str, dict]:
     """Return the options of the editing, of its scores and of the choice of configurations."""
-    sections, compared = plain["semisyn"], system.compared()
+    sections, compared = plain["semisyn"], system.compared
     section, realism, chosen = (sections[name] for name in ("editing", "realism", "selection"))
     shared = {"seed": plain["seed"], "findings": sections["findings"]}
-    points = system.editing.grid.points(system.selection.search)
-    configs = section["configs"] | {name: each.model_dump(mode="json") for name, each in points.items()}
+    configs = {name: each.model_dump(mode="json") for name, each in compared.items()} | section["configs"]
     editing = {name: section[name] for name in ("max_leak", "visible", "choice")}
     editing |= {"configs": configs, "own": {name: section[name] for name in ENGINES}}
     engines = {"detector": plain["boxes"]["engine"], "classifier": sections["healthy"]["classifier"]}

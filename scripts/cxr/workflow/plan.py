@@ -43,9 +43,7 @@ class Plan:
     read the references. gpus, model_mb, gpu_of: GPUs and megabytes of each stage and run; groups: the SLURM group
     of each stage (GPU and CPU jobs never share one); model_here: whether `paraphrase` loads a language model in its
     job. exclusions: {stage: its ledgers and the threshold set of each, empty for a stage without}. semisyn: the
-    plan of SemiSynCXR.
-    job. exclusions: {stage: its ledgers and the threshold set of each, empty for a stage without}.
-    medground: the plan of MedGround.
+    plan of SemiSynCXR. medground: that of MedGround.
     """
 
     settings: Settings

@@ -178,7 +178,7 @@ def _priors(settings: Settings, shards: list[str]) -> tuple[dict[str, str | list
 
 def _editing(settings: Settings) -> dict:
     system, told = settings.semisyn, settings.semisyn.editing
-    compared = system.compared()
+    compared = system.compared
     alike = same_as(compared)
     different = [name for name in compared if name not in alike]
     engine_of = {name: config.engine for name, config in (told.configs | compared).items()}

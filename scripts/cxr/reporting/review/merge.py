@@ -14,7 +14,7 @@ from cxr.base.paths import RESOURCES
 from cxr.base.tables import read_table, write_table
 from cxr.reporting.review import rates
 from cxr.reporting.review.form import read_form
-from cxr.reporting.review.sheets import Answer, Asked, read_sheets
+from cxr.reporting.review.sheets import Answer, asked_of, read_sheets
 
 RESOURCE_FILES = ("paper_tables.yaml",)
 
@@ -80,11 +80,7 @@ def run_sheets(
     """
     table = read_table(units)
     order = read_table(asked).sort("expert", "position")
-    pages = {
-        expert: Asked(part["page"][0], part["item"].to_list())
-        for (expert,), part in order.group_by("expert", maintain_order=True)
-    }
-    answers = read_sheets(sheets or [], pages, read_form("verdict"), "review.sheets")
+    answers = read_sheets(sheets or [], asked_of(order), read_form("verdict"), "review.sheets")
     said = judgement_table(order, answers)
     verdicts = said.join(table, on="unit", how="left", maintain_order="left")
     verdicts = verdicts.with_columns(pl.col("mask_id").is_not_null().alias("positive")).select(list(rates.VERDICTS))

@@ -10,16 +10,10 @@ from cxr.base.errors import UserError
 from cxr.base.tables import read_table, write_table
 from cxr.reporting.review import page
 from cxr.reporting.review.form import read_form
-from cxr.reporting.review.sheets import Asked, read_sheets
+from cxr.reporting.review.sheets import DEALT, asked_of, read_sheets
 from cxr.reporting.review.units import ordered
 
-ITEMS = {
-    "expert": Column(pl.String, "Expert."),
-    "page": Column(pl.String, "Digest of the expert's page."),
-    "position": Column(pl.Int64, "Place on the page, from 1."),
-    "item": Column(pl.String, "Code on the page and in the sheet."),
-    "unit": Column(pl.String, "Unit that is judged."),
-}
+ITEMS = DEALT | {"unit": Column(pl.String, "Unit that is judged.")}
 ANSWERS = {
     "expert": Column(pl.String, "Expert."),
     "unit": Column(pl.String, "Unit that was judged."),
@@ -84,11 +78,7 @@ def run_pages(*, units: str, pages: list[str], asked: str, options: UnitPagesOpt
 def run_answers(*, asked: str, answers: str, options: UnitAnswersOptions, sheets: list[str] | None = None) -> None:
     """Read the filled ``sheets`` into a row per expert, unit and question. Raises UserError for an incomplete one."""
     order = read_table(asked).sort("expert", "position")
-    known = {
-        expert: Asked(part["page"][0], part["item"].to_list())
-        for (expert,), part in order.group_by("expert", maintain_order=True)
-    }
-    told = read_sheets(sheets or [], known, read_form(options.form), options.setting)
+    told = read_sheets(sheets or [], asked_of(order), read_form(options.form), options.setting)
     rows = [
         (expert, unit, question, value, told[expert][item].note, told[expert][item].seconds)
         for expert, item, unit in order.select("expert", "item", "unit").iter_rows()

@@ -6,6 +6,7 @@ import numpy as np
 
 from cxr.base.vocabulary import HEART, LUNGS
 from cxr.metrics import edits
+from cxr.metrics.appearance import midline
 from cxr.semisyn.configs import WARPED
 from cxr.semisyn.editing.engine import Edited, Job
 
@@ -90,8 +91,7 @@ def _boxes(job: Job, organs: dict[str, np.ndarray], lesion: np.ndarray, told: di
 
 
 def _beyond(organs: dict[str, np.ndarray], side: str) -> np.ndarray:
-    """Return the columns on the other side of the midline, bool (512, 512): halfway between the lungs' centroids."""
-    right, left = (np.nonzero(organs[name])[1] for name in LUNGS)
+    """Return the columns on the other side of the midline, bool (512, 512)."""
     columns = np.broadcast_to(np.arange(organs[HEART].shape[1])[None] + 0.5, organs[HEART].shape)
-    middle = (right.mean() + left.mean()) / 2 + 0.5 if len(right) and len(left) else columns.shape[1] / 2
+    middle = midline(np.stack([organs[name] for name in LUNGS]))
     return columns > middle if side == "right" else columns < middle

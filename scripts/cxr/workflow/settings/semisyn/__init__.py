@@ -1,5 +1,7 @@
 """Settings of SemiSynCXR: one module for each stage that has settings."""
 
+from functools import cached_property
+
 from pydantic import model_validator
 
 from cxr.base.vocabulary import FINDINGS
@@ -117,10 +119,11 @@ class Semisyn(Section):
         for name, point in self.editing.grid.points(self.selection.search).items():
             if name in known and known[name].effective() != point.effective():
                 raise ValueError(f"editing.configs.{name} has the name of another point of editing.grid: rename it")
-        if not self.compared():
+        if not self.compared:
             raise ValueError("selection.configs is empty and editing.grid has no pipeline: name a configuration")
         return self
 
+    @cached_property
     def compared(self) -> dict[str, EditingConfig]:
         """Return {name: configuration} of those that the selection compares."""
         named = {name: self.editing.configs[name] for name in self.selection.configs}
