@@ -73,6 +73,7 @@ include: "rules/medground/regions.smk"
 include: "rules/medground/queries.smk"
 include: "rules/medground/verification.smk"
 include: "rules/medground/dataset.smk"
+include: "rules/medground/dataset_audit.smk"
 # Excluded images of each stage
 include: "rules/exclusions.smk"
 # Tables, figures, the page, comparisons, review and release
@@ -83,6 +84,7 @@ include: "rules/reporting/page.smk"
 include: "rules/reporting/explain.smk"
 include: "rules/reporting/agreement.smk"
 include: "rules/reporting/review.smk"
+include: "rules/reporting/review_queries.smk"
 include: "rules/reporting/release.smk"
 
 

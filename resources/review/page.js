@@ -81,7 +81,7 @@ function count() {
 function pictureOf(number) {
   if (!pictures.has(number)) {
     if (pictures.size > 7) pictures.delete(pictures.keys().next().value);
-    pictures.set(number, greyLevels(byId(`picture-${number}`).textContent.trim()));
+    pictures.set(number, pixelsOf(byId(`picture-${number}`).textContent.trim()));
   }
   return pictures.get(number);
 }
@@ -96,7 +96,7 @@ function flowing(text) {
 async function show() {
   const shown = items[at];
   const number = at;
-  const { mask, picture } = shown;
+  const { mask, picture, also } = shown;
   byId('where').textContent = `Item ${at + 1} of ${items.length} · ${shown.item}`;
   byId('question').textContent = shown.question;
   byId('hint').textContent = shown.hint;
@@ -111,14 +111,17 @@ async function show() {
   byId('note').value = answer(shown.item).note;
   byId('canvas').setAttribute('aria-label', shown.alt);
   for (const id of ['mask', 'outline', 'opacity']) byId(id).disabled = !mask;
+  byId('besides').disabled = !also;
+  document.querySelector('.sides').hidden = shown.sides === false;
   byId('back').disabled = at === 0;
   byId('next').disabled = at === items.length - 1;
   showAnswer();
   view.clear();
   try {
-    const [levels, area] = await Promise.all([pictureOf(picture), mask ? greyLevels(mask) : null]);
+    const layers = [mask, also].map((url) => (url ? maskOf(url) : null));
+    const [levels, ...areas] = await Promise.all([pictureOf(picture), ...layers]);
     if (number !== at) return;
-    view.show(levels, area);
+    view.show(levels, ...areas);
     if (items[at + 1]) pictureOf(items[at + 1].picture).catch(() => {});
   } catch (error) {
     if (number === at) say(error.message);
@@ -139,6 +142,7 @@ function showAnswer() {
 function showView() {
   byId('mask').setAttribute('aria-pressed', view.shown);
   byId('outline').setAttribute('aria-pressed', view.outline);
+  byId('besides').setAttribute('aria-pressed', view.besides);
   byId('opacity').value = Math.round(100 * view.opacity);
   byId('window').value = view.window;
   byId('level').value = view.level;
@@ -233,7 +237,7 @@ async function load(file) {
 }
 
 function toggle(what) {
-  if (!items[at].mask) return;
+  if (!items[at][what === 'besides' ? 'also' : 'mask']) return;
   view[what] = !view[what];
   view.draw();
 }
@@ -250,6 +254,7 @@ const ACTIONS = {
   j: nextOpen,
   m: () => toggle('shown'),
   o: () => toggle('outline'),
+  c: () => toggle('besides'),
   '[': () => fade(-0.1),
   ']': () => fade(0.1),
   '+': () => view.zoomBy(ZOOM.step),
@@ -260,7 +265,7 @@ const ACTIONS = {
   s: save,
 };
 const BUTTONS = {
-  next: 'arrowright', back: 'arrowleft', undo: 'u', open: 'j', mask: 'm', outline: 'o', in: '+', out: '-',
+  next: 'arrowright', back: 'arrowleft', undo: 'u', open: 'j', mask: 'm', outline: 'o', besides: 'c', in: '+', out: '-',
   reset: '0', save: 's',
 };
 
@@ -287,6 +292,8 @@ function addChoices() {
   lines.at(-1).lastChild.append('; then the next item comes');
   byId('keys').prepend(...lines);
   for (const each of document.querySelectorAll('.overlay')) each.hidden = !items.some(({ mask }) => mask);
+  for (const each of document.querySelectorAll('.besides')) each.hidden = !items.some(({ also }) => also);
+  view.outline = Boolean(form.outline);
   byId('verdict').classList.toggle('many', questions.length > 1);
 }
 

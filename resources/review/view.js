@@ -1,5 +1,6 @@
-// The image: grey levels by window and level, the mask over it, zoom and pan. This file does not handle verdicts.
+// The image: its levels by window and level, the masks over it, zoom and pan. This file does not handle verdicts.
 const MASK_COLOUR = [230, 159, 0];
+const ALSO_COLOUR = [86, 180, 233];
 const ZOOM = { least: 1, most: 12, step: 1.25 };
 
 function loadImage(url) {
@@ -11,18 +12,23 @@ function loadImage(url) {
   });
 }
 
-// Grey levels of a picture, one byte a pixel.
-async function greyLevels(url) {
+// Red, green, blue and opacity of a picture's pixels.
+async function pixelsOf(url) {
   const image = await loadImage(url);
   const canvas = document.createElement('canvas');
   canvas.width = image.naturalWidth;
   canvas.height = image.naturalHeight;
   const context = canvas.getContext('2d', { willReadFrequently: true });
   context.drawImage(image, 0, 0);
-  const { data } = context.getImageData(0, 0, canvas.width, canvas.height);
+  return { width: canvas.width, height: canvas.height, data: context.getImageData(0, 0, canvas.width, canvas.height).data };
+}
+
+// A mask, one byte a pixel.
+async function maskOf(url) {
+  const { width, height, data } = await pixelsOf(url);
   const levels = new Uint8ClampedArray(data.length / 4);
   for (let at = 0; at < levels.length; at += 1) levels[at] = data[4 * at];
-  return { width: canvas.width, height: canvas.height, levels };
+  return { width, height, levels };
 }
 
 // Whether a pixel of the mask has a neighbour outside it, two pixels wide so that it is seen when made smaller.
@@ -46,7 +52,9 @@ class View {
     this.changed = changed;
     this.picture = null;
     this.mask = null;
+    this.also = null;
     this.shown = true;
+    this.besides = false;
     this.outline = false;
     this.opacity = 0.4;
     this.drag = 'window';
@@ -67,11 +75,13 @@ class View {
     Object.assign(this, { window: 256, level: 128, zoom: 1, x: 0, y: 0 });
   }
 
-  show(picture, mask) {
+  show(picture, mask, also) {
     this.picture = picture;
     this.mask = mask;
-    this.grey = this.layer = null;
+    this.also = also;
+    this.grey = this.layer = this.second = null;
     this.shown = true;
+    this.besides = false;
     this.reset();
     this.draw();
   }
@@ -83,27 +93,31 @@ class View {
 
   // Canvases of the picture at this window and level, and of the mask; remade only when they must be.
   painted() {
-    const { width, height, levels } = this.picture;
+    const { width, height, data: levels } = this.picture;
     const wanted = `${this.window} ${this.level}`;
     if (!this.grey || this.grey.wanted !== wanted) {
       const low = this.level - this.window / 2;
       this.grey = View.paint(width, height, (data) => {
         for (let at = 0; at < levels.length; at += 1) {
-          data.fill((255 * (levels[at] - low)) / this.window, 4 * at, 4 * at + 3);
-          data[4 * at + 3] = 255;
+          data[at] = at % 4 === 3 ? 255 : (255 * (levels[at] - low)) / this.window;
         }
       });
       this.grey.wanted = wanted;
     }
     if (this.mask && (!this.layer || this.layer.outline !== this.outline)) {
-      const mask = this.mask;
-      this.layer = View.paint(mask.width, mask.height, (data) => {
-        for (let at = 0; at < mask.levels.length; at += 1) {
-          if (mask.levels[at] && (!this.outline || onOutline(mask, at))) data.set([...MASK_COLOUR, 255], 4 * at);
-        }
-      });
+      this.layer = View.area(this.mask, MASK_COLOUR, this.outline);
       this.layer.outline = this.outline;
     }
+    if (this.also && !this.second) this.second = View.area(this.also, ALSO_COLOUR, false);
+  }
+
+  // A canvas of a mask, as area or as outline.
+  static area(mask, colour, outline) {
+    return View.paint(mask.width, mask.height, (data) => {
+      for (let at = 0; at < mask.levels.length; at += 1) {
+        if (mask.levels[at] && (!outline || onOutline(mask, at))) data.set([...colour, 255], 4 * at);
+      }
+    });
   }
 
   static paint(width, height, fill) {
@@ -131,6 +145,7 @@ class View {
       const scale = side * this.zoom;
       context.setTransform(scale, 0, 0, scale, this.x * side, this.y * side);
       context.drawImage(this.grey, 0, 0, 1, 1);
+      if (this.also && this.besides) context.drawImage(this.second, 0, 0, 1, 1);
       if (this.mask && this.shown) {
         // a thin line needs more to be seen
         context.globalAlpha = this.outline ? Math.min(1, 2 * this.opacity) : this.opacity;

@@ -1,4 +1,5 @@
-# Review: a self-contained page per expert; Tables 3 and 13 and the filtered split from their filled sheets.
+# Review: a self-contained page per expert; Tables 3 and 13 and the filtered split from their filled sheets. The same of
+# MedGround's queries is in review_queries.smk.
 
 
 rule review_pages:
@@ -34,7 +35,9 @@ rule review_pages:
 
 rule review:
     input:
-        expand(rules.review_pages.output.pages, thresholds=PLAN.reviewed),
+        expand(rules.review_pages.output.pages, thresholds=PLAN.reviewed)
+        if PLAN.settings.review.of == "pairs"
+        else expand("results/review/queries/page_{expert}.html", expert=PLAN.settings.review.experts),
 
 
 rule review_sheets:
@@ -95,4 +98,6 @@ rule review_sheets:
 
 rule review_merge:
     input:
-        expand(rules.review_sheets.output, thresholds=PLAN.reviewed),
+        expand(rules.review_sheets.output, thresholds=PLAN.reviewed)
+        if PLAN.settings.review.of == "pairs"
+        else expand("results/review/queries/{table}", table=["audit.parquet", "table7.tsv", "agreement.tsv"]),

@@ -33,7 +33,7 @@ def judged(number: int) -> pl.DataFrame:
     for at in range(number):
         picture = np.full((64, 64), 90, np.uint8) + draw.integers(0, 1 + 4 * at, (64, 64)).astype(np.uint8)
         png = cv2.imencode(".png", picture)[1].tobytes()
-        rows.append((f"secret-{at}", png, None, "Read this X-ray.", "", [], "", ""))
+        rows.append((f"secret-{at}", png, None, "Read this X-ray.", "", [], "", "", None, True))
     return pl.DataFrame(rows, schema=schema(JUDGED), orient="row")
 
 

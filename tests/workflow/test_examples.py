@@ -1,6 +1,7 @@
 """Every file of examples/ plans a whole run; files that a user brings are stand-ins."""
 
 import pytest
+import yaml
 
 from cohort_runs import write_csv
 from conftest import ROOT
@@ -21,6 +22,7 @@ EXAMPLES = {
         | {"reports_structured": 2, "reports_mapping": 1},
     ),
     "semisyn": (("mimic", "semisyn"), {"semisyn_healthy_shard": 64, "semisyn_dataset_export": 6}),
+    "medground": (("laptop", "medground"), {"medground_sources_read": 8, "medground_dataset_lines": 1}),
     "language_model_server": (
         ("laptop", "language_model_server"), {"reports_structured": 2, "reports_mapping": 1},
     ),
@@ -28,7 +30,7 @@ EXAMPLES = {
 """{example: (the files given to --configfile, {rule: number of its jobs})}."""
 
 
-ASKED = {"semisyn": ["semisyn", "all"]}
+ASKED = {"semisyn": ["semisyn", "all"], "medground": ["medground", "review", "all"]}
 """Targets of the examples that a bare run is not asked for."""
 
 
@@ -52,6 +54,10 @@ def place(tmp_path_factory):
     for name in (one for names in placed("weights").values() for one in names):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).touch()
+    (folder / "medsegbench").mkdir()
+    told = yaml.safe_load((ROOT / "examples/medground.yaml").read_text())
+    for source in told["medground"]["sources"]["sets"].values():
+        (folder / source["npz"]).touch()
     return folder
 
 

@@ -13,5 +13,7 @@ JUDGED = {
     "facts": Column(pl.List(pl.List(pl.String)), "What is said of the item: pairs of a label and a value."),
     "head": Column(pl.String, "Heading of the text beside the image, or empty."),
     "text": Column(pl.String, "That text, or empty."),
+    "also": Column(pl.Binary, "What a key shows besides: PNG of one bit; null for nothing."),
+    "sides": Column(pl.Boolean, "Whether the image's left is the patient's right, so that R and L stand below it."),
 }
 """Units for the pages. What must stay hidden stands in another table of the system, joined by ``unit``."""

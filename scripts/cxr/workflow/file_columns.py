@@ -25,6 +25,7 @@ from cxr.reporting.agreement import compare
 from cxr.reporting.page import costs, render
 from cxr.reporting.release import parquet
 from cxr.reporting.review import make_pages, merge, rates, unit_pages
+from cxr.reporting.review import queries as review_queries
 from cxr.reporting.tables import conservation, counts, recall, splits, truth
 from cxr.semisyn.dataset import columns as semisyn_dataset
 from cxr.semisyn.detection import columns as detection
@@ -110,6 +111,9 @@ TABLES: dict[str, Columns] = {
     "results/medground/dataset/units.parquet": make_dataset.UNITS,
     "results/medground/dataset/statistics.tsv": make_dataset.STATISTICS,
     "results/medground/dataset/conservation.tsv": make_dataset.CONSERVATION,
+    "results/review/queries/audit.parquet": review_queries.AUDIT,
+    "results/review/queries/table7.tsv": review_queries.TABLE7,
+    "results/review/queries/agreement.tsv": review_queries.AGREEMENT,
     "results/ablation/points.tsv": points.POINTS,
     "results/tables/splits.tsv": tables.THRESHOLDS | splits.TABLE,
     "results/tables/funnel.tsv": tables.THRESHOLDS | conservation.FUNNEL,
@@ -152,6 +156,9 @@ SAME = {
         )
     },
     "results/semisyn/references/{reference}/frames.excluded.parquet": "results/<stage>/excluded.parquet",
+    "results/medground/dataset/shown.parquet": "results/semisyn/readers/shown.parquet",
+    "results/review/queries/items.parquet": "results/semisyn/readers/items.parquet",
+    "results/review/queries/answers.parquet": "results/semisyn/readers/answers.parquet",
     "results/masks/mimic_ils/index.parquet": "results/masks/{thresholds}/index.parquet",
     "results/agreement/{reference}/left_out.parquet": "results/agreement/left_out.parquet",
     "results/medground/verification/{source}/{shard}.rejected.parquet": (

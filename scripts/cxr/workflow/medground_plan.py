@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from cxr.base.errors import UserError, existing_file
 from cxr.base.seeds import shard_names
-from cxr.workflow.settings.medground import Medground
+from cxr.workflow.settings import Settings
 from cxr.workflow.settings.medground.sources import EMBEDDED
 
 SHARDS = 8
@@ -51,10 +51,11 @@ class MedgroundPlan:
         return [f"{ROOT}/{stage}/{source}/{shard}.{ending}" for source in self.sources for shard in self.shards]
 
 
-def medground_plan(settings: Medground, seed: int, shards: Sequence[str], known: Sequence[str]) -> MedgroundPlan:
+def medground_plan(settings: Settings, shards: Sequence[str], known: Sequence[str]) -> MedgroundPlan:
     """Return the plan. ``shards``: of the cohort; ``known``: the threshold sets. Raises UserError."""
-    plain = settings.model_dump(mode="json")
-    sets = plain["sources"].pop("sets")
+    plain, seed = settings.medground.model_dump(mode="json"), settings.seed
+    del plain["sources"]["sets"]
+    sets = {name: one.model_dump(mode="json") for name, one in settings.medground.sources.declared().items()}
     for name, one in sets.items():
         if one["kind"] == "ils" and one["thresholds"] not in known:
             raise UserError(
@@ -87,4 +88,6 @@ def medground_plan(settings: Medground, seed: int, shards: Sequence[str], known:
     asked = {name: plain["queries"][name] for name in ("per_image", "per_image_many", "many")}
     uses = {name: one["use"] for name, one in sets.items()}
     options["dataset"] |= asked | {"uses": uses, "sources": list(sets), "shards": names}
+    drawn = {"queries": settings.review.positives, "seed": settings.review.seed}
+    options["audit_units"] = drawn | {"sources": list(sets), "shards": names}
     return MedgroundPlan(sets, names, options, cohort)

@@ -98,10 +98,22 @@ def stage_options(settings: Settings) -> dict[str, dict]:
             "review": {name: plain["review"][name] for name in PAGES},
             "review_merge": {name: plain["review"][name] for name in MERGE},
         }
+        | _reviewed_queries(plain["review"])
         | _measured(settings, plain)
         | semisyn_options(settings.semisyn, plain)
     )
     return options | release_options(settings, options)
+
+
+def _reviewed_queries(section: dict) -> dict[str, dict]:
+    """Return the options of the pages, sheets and tables of MedGround's queries."""
+    pages = {name: section[name] for name in ("experts", "seed")}
+    drawn = {name: section[name] for name in ("rule", "interval", "replicates", "seed")}
+    return {
+        "review_queries": pages | {"form": "queries", "fewer": "draw fewer queries with review.positives"},
+        "review_queries_answers": {"form": "queries", "setting": "review.sheets"},
+        "review_queries_tables": drawn | {"experts": len(section["experts"])},
+    }
 
 
 def text_withheld(plain: dict) -> bool:

@@ -164,7 +164,7 @@ def make_plan(config: dict, configfiles: Sequence[Path]) -> Plan:
         exclusions={stage: _exclusions(stage, shards, []) for stage in BY_SHARD}
         | {stage: _exclusions(stage, build, build) for stage in BY_THRESHOLDS},
         semisyn=semisyn,
-        medground=medground_plan(settings.medground, settings.seed, shards, list(options["ablation"]["sets"])),
+        medground=medground_plan(settings, shards, list(options["ablation"]["sets"])),
     )
 
 

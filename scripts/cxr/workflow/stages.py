@@ -122,6 +122,7 @@ STAGES = (
     Stage("medground_queries", "medground", "Words decidable queries about the regions."),
     Stage("medground_verification", "medground", "Rejects queries by form, by what their text says, and by a judge."),
     Stage("medground_dataset", "medground", "Joins the verified queries of all sources; proves that none was lost."),
+    Stage("medground", "medground", "Makes everything from images and masks to the dataset.", "systems/medground.md"),
     Stage("ablation", "reporting", "Gives recall and yield of every threshold set and grid point.", "systems/ils.md"),
     Stage("tables", "reporting", "Writes the paper's tables from this data."),
     Stage("figures", "reporting", "Draws the paper's figures from this data."),

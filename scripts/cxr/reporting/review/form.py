@@ -38,13 +38,15 @@ class Question:
 class Form:
     """The heading of a page and its questions.
 
-    ``sheet``: what a saved sheet's name begins with; ``blind``: nothing may tell an item's source.
+    ``sheet``: what a saved sheet's name begins with; ``blind``: nothing may tell an item's source; ``outline``: masks
+    are at first shown as outlines.
     """
 
     title: str
     sheet: str
     blind: bool
     questions: tuple[Question, ...]
+    outline: bool = False
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -53,7 +55,8 @@ class Form:
 
     def shown(self) -> dict:
         """Return the form as the page's data."""
-        return {"sheet": self.sheet, "questions": [asdict(question) for question in self.questions]}
+        told = {"sheet": self.sheet, "questions": [asdict(question) for question in self.questions]}
+        return told | ({"outline": True} if self.outline else {})
 
 
 def read_form(name: str) -> Form:
@@ -63,4 +66,4 @@ def read_form(name: str) -> Form:
         Question(each["name"], each["text"], tuple(Choice(**choice) for choice in each["choices"]))
         for each in told["questions"]
     )
-    return Form(told["title"], told["sheet"], told["blind"], questions)
+    return Form(told["title"], told["sheet"], told["blind"], questions, told.get("outline", False))

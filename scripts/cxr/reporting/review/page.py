@@ -52,7 +52,8 @@ class Shown:
     """What an expert sees of one item.
 
     ``picture``, ``mask``: names of the pictures, not shown; ``facts``: {id on the page: (label, value)}; ``head`` and
-    ``text``: a text beside the image and its heading, or empty; ``alt``: the image in words.
+    ``text``: a text beside the image and its heading, or empty; ``alt``: the image in words; ``also``: name of a mask
+    that a key shows; ``sides``: whether the image's left is the patient's right.
     """
 
     picture: str
@@ -63,6 +64,8 @@ class Shown:
     head: str
     text: str
     alt: str
+    also: str | None = None
+    sides: bool = True
 
 
 def page_data(
@@ -71,11 +74,12 @@ def page_data(
     items: Sequence[tuple[str, Shown]],
     picture: Callable[[str], tuple[str, bytes]],
     mask: Callable[[str], bytes],
+    also: Callable[[str], bytes] | None = None,
 ) -> tuple[dict, list[str]]:
     """Return the content of a page: its data, and its pictures as data URLs in the order of their first items.
 
-    ``picture`` returns the media type and bytes of an image, ``mask`` the bytes of a mask's PNG. The page holds no ids.
-    The entry ``page`` is a digest of everything that the expert sees; the sheet holds it too.
+    ``picture`` returns the media type and bytes of an image, ``mask`` and ``also`` the bytes of a mask's PNG. The page
+    holds no ids. The entry ``page`` is a digest of everything that the expert sees; the sheet holds it too.
     """
     places: dict[str, int] = {}
     pictures, rows = [], []
@@ -95,6 +99,8 @@ def page_data(
                 "text": shown.text,
                 "alt": shown.alt,
             }
+            | ({} if shown.also is None or also is None else {"also": _url("image/png", also(shown.also))})
+            | ({} if shown.sides else {"sides": False})
         )
     digest = hashlib.sha256(json.dumps([expert, form.shown(), rows]).encode())
     for url in pictures:

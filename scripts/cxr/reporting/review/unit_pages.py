@@ -62,13 +62,13 @@ def run_pages(*, units: str, pages: list[str], asked: str, options: UnitPagesOpt
         raise UserError(f"{units} holds no unit, so there is nothing to judge")
     form, every = read_form(options.form), _units(table)
     pictures = dict(zip(table["unit"], table["picture"], strict=True))
-    masks = dict(zip(table["unit"], table["mask"], strict=True))
+    masks, also = (dict(zip(table["unit"], table[name], strict=True)) for name in ("mask", "also"))
     rows = []
     for expert, path in zip(options.experts, pages, strict=True):
         dealt = ordered(every, expert, options.seed)
         on_page = [(code, unit.shown) for code, unit in dealt]
         data, urls = page.page_data(
-            expert, form, on_page, lambda unit: ("image/png", pictures[unit]), masks.__getitem__
+            expert, form, on_page, lambda unit: ("image/png", pictures[unit]), masks.__getitem__, also.__getitem__
         )
         page.write_page(path, form, data, urls, options.fewer)
         rows += [(expert, data["page"], at, code, unit.name) for at, (code, unit) in enumerate(dealt, start=1)]
@@ -99,7 +99,9 @@ def _units(table: pl.DataFrame) -> Sequence[_Unit]:
                 facts={f"fact-{number}": tuple(fact) for number, fact in enumerate(row["facts"])},
                 head=row["head"],
                 text=row["text"],
-                alt=f"Chest radiograph. {row['question']}",
+                alt=f"{'Chest radiograph' if row['sides'] else 'Image'}. {row['question']}",
+                also=None if row["also"] is None else row["unit"],
+                sides=row["sides"],
             ),
         )
         for row in table.iter_rows(named=True)

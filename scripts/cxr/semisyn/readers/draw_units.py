@@ -85,7 +85,8 @@ def run(
         for one in chosen:
             unit = one.key(options.seed)
             rows.append((unit, source, one.finding, one.job_id, one.image_id))
-            judged.append((unit, _png(pictures[one.job_id or one.image_id]), None, QUESTION, "", [], "", ""))
+            picture = _png(pictures[one.job_id or one.image_id])
+            judged.append((unit, picture, None, QUESTION, "", [], "", "", None, True))
     write_table(units, pl.DataFrame(rows, schema=schema(UNITS), orient="row").sort("unit"), UNITS)
     write_table(shown, pl.DataFrame(judged, schema=schema(JUDGED), orient="row").sort("unit"), JUDGED)
 

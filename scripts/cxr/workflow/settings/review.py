@@ -10,7 +10,15 @@ Expert = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]
 
 
 class Review(Section):
-    """Experts judge units: distinct (mask, target, location) of a split; of negatives the mask is empty."""
+    """Experts judge units: distinct (mask, target, location) of a split; of negatives the mask is empty. Or queries."""
+
+    of: Literal["pairs", "queries"] = key(
+        "pairs",
+        "What experts judge. pairs: masks of ILS; queries: those of MedGround's test split, all by every expert.",
+    )
+    rule: Literal["all", "majority"] = key(
+        "all", "Who must find a query good: all experts, or more than half of them. Pairs need all.", source=PAPER
+    )
 
     experts: list[Expert] = key(
         lambda: ["A", "B", "C", "D"],
@@ -21,7 +29,10 @@ class Review(Section):
     thresholds: str = key("", "Threshold set whose dataset is reviewed; empty: the first in thresholds.build.")
     split: Literal["train", "validate", "test"] = key("test", "Split that is reviewed.", source=PAPER)
     positives: int = key(
-        0, "Number of sampled units with a mask, each judged by all experts; 0 for all.", unit="units", ge=0
+        0,
+        "Number of sampled units with a mask, or of queries, each judged by all experts; 0 for all.",
+        unit="units",
+        ge=0,
     )
     negatives: int = key(
         0, "Number of sampled units without a mask, divided among the experts; 0 for all.", unit="units", ge=0
@@ -42,6 +53,8 @@ class Review(Section):
 
     @model_validator(mode="after")
     def _experts_are_distinct(self) -> "Review":
+        if (self.of, self.rule) == ("pairs", "majority"):
+            raise ValueError("rule is 'majority', but a pair stands only if no expert rejects it: set of to queries")
         names = [name.casefold() for name in self.experts]
         if twice := [name for name in self.experts if names.count(name.casefold()) > 1]:
             raise ValueError(f"experts names {twice[0]!r} more than once (case is ignored): rename one")

@@ -64,7 +64,7 @@ class Sources(Section):
     """Sources of images and masks."""
 
     sets: dict[str, SourceSet] = key(
-        lambda: {"ils": SourceSet(kind="ils"), "cells": SourceSet(kind="cells", domain="nuclei")}, "Sources by name."
+        dict, "Sources by name; the name is the wildcard {source}. Empty: `ils` and `cells`, which need no file."
     )
     size: int = key(512, "Side of frames, a multiple of 8; cells: 256; tiles: their own.", unit="px", ge=64, le=2048)
     fit: Literal["pad", "stretch"] = key("pad", "How a picture that is not square becomes a frame.")
@@ -73,6 +73,11 @@ class Sources(Section):
     mask_threshold: float = key(0, "Value above which a pixel is foreground; 0: masks must have two values.", ge=0)
     md5: Literal["check", "skip"] = key("check", "check: a MedSegBench file that is not the published one is refused.")
     cells: int = key(48, "Number of drawn pictures.", ge=1, le=100_000)
+
+    def declared(self) -> dict[str, SourceSet]:
+        """Return the sources by name: those of the settings, else the embedded ones."""
+        embedded = {"ils": SourceSet(kind="ils"), "cells": SourceSet(kind="cells", domain="nuclei")}
+        return self.sets or embedded
 
     @model_validator(mode="after")
     def _names_are_plain(self) -> "Sources":

@@ -1,0 +1,90 @@
+# Review of MedGround's queries: the experts' pages, and Table 7 with each query's votes from their filled sheets.
+
+
+rule review_query_pages:
+    input:
+        units="results/medground/dataset/shown.parquet",
+    output:
+        # for the experts
+        pages=expand("results/review/queries/page_{expert}.html", expert=PLAN.settings.review.experts),
+        # for the organiser
+        asked="results/review/queries/items.parquet",
+    log:
+        "logs/review/queries/pages.log",
+    benchmark:
+        "results/benchmarks/review/queries/pages.tsv"
+    conda:
+        "../../envs/review.yaml"
+    threads: 1
+    resources:
+        mem_mb=megabytes(4000),
+        runtime=minutes(30),
+    params:
+        **job("reporting.review.unit_pages.run_pages"),
+        options=PLAN.options["review_queries"],
+    message:
+        "Pages for the experts: queries of MedGround"
+    script:
+        "../../scripts/job.py"
+
+
+rule review_query_answers:
+    input:
+        asked="results/review/queries/items.parquet",
+        sheets=lambda wildcards: wanted(
+            PLAN.sheets, "review.sheets is empty: give the experts' filled sheets, or the folder that holds them"
+        ),
+    output:
+        answers="results/review/queries/answers.parquet",
+    log:
+        "logs/review/queries/answers.log",
+    benchmark:
+        "results/benchmarks/review/queries/answers.tsv"
+    localrule: True
+    conda:
+        "../../envs/review.yaml"
+    threads: 1
+    resources:
+        mem_mb=megabytes(2000),
+        runtime=minutes(10),
+    params:
+        **job("reporting.review.unit_pages.run_answers"),
+        options=PLAN.options["review_queries_answers"],
+    message:
+        "The experts' answers about queries"
+    script:
+        "../../scripts/job.py"
+
+
+rule review_query_tables:
+    input:
+        units="results/medground/dataset/units.parquet",
+        answers="results/review/queries/answers.parquet",
+    output:
+        # for medground.audit
+        audit="results/review/queries/audit.parquet",
+        table7=report(
+            "results/review/queries/table7.tsv",
+            caption="../../report/medground_audit.rst",
+            category="10 MedGround",
+            labels={"result": "audited queries (Table 7)"},
+        ),
+        agreed="results/review/queries/agreement.tsv",
+    log:
+        "logs/review/queries/tables.log",
+    benchmark:
+        "results/benchmarks/review/queries/tables.tsv"
+    localrule: True
+    conda:
+        "../../envs/review.yaml"
+    threads: 1
+    resources:
+        mem_mb=megabytes(2000),
+        runtime=minutes(10),
+    params:
+        **job("reporting.review.queries.run"),
+        options=PLAN.options["review_queries_tables"],
+    message:
+        "Table 7 of the queries, and the experts' agreement"
+    script:
+        "../../scripts/job.py"

@@ -1,0 +1,102 @@
+"""Queries of the test split for experts: each with its image, its boxes and, at a key, all candidates."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+import polars as pl
+
+from cxr.base.columns import schema
+from cxr.base.errors import UserError
+from cxr.base.hdf5 import Shard
+from cxr.base.judged import JUDGED
+from cxr.base.seeds import stable_hash
+from cxr.base.tables import read_lines, read_table, write_table
+
+QUESTION = "Does this query mean exactly the marked boxes?"
+SIDES = ("x1", "y1", "x2", "y2")
+FRAME = 256
+"""Pixels of the image for each pixel that a candidate's frame is thick."""
+
+
+@dataclass(frozen=True)
+class AuditUnitsOptions:
+    """queries: how many are drawn, 0 for all; seed: of the draw; sources: names, in the order of the files."""
+
+    queries: int
+    seed: int
+    sources: list[str]
+    shards: list[str]
+
+
+def run(
+    *, lines: str, images: list[str], regions: list[str], sources: list[str], shown: str, options: AuditUnitsOptions
+) -> None:
+    """Write the table of :data:`cxr.base.judged.JUDGED` of the drawn queries; the unit is the query's id.
+
+    ``images``: a table for each source; ``regions`` and ``sources``: for each source and shard. Raises UserError where
+    the test split has no query.
+    """
+    drawn = draw(list(read_lines(lines)), options)
+    if not drawn:
+        raise UserError(f"{lines} holds no query, so there is nothing to audit: give a source with a test split")
+    wanted: dict[tuple[str, str], list[dict]] = defaultdict(list)
+    for line in drawn:
+        wanted[line["source"], line["image_id"]].append(line)
+    rows, count = [], len(options.shards)
+    for at, source in enumerate(options.sources):
+        facts = {row["image_id"]: row for row in read_table(images[at]).iter_rows(named=True)}
+        for number in range(at * count, (at + 1) * count):
+            boxes = defaultdict(list)
+            for row in read_table(regions[number]).filter("candidate").iter_rows(named=True):
+                boxes[row["image_id"]].append(row)
+            with Shard(sources[number]) as shard:
+                for image_id in sorted({name for known, name in wanted if known == source} & set(shard.ids)):
+                    picture, held = shard.get("picture", image_id), boxes[image_id]
+                    every = _png(frames(held, picture.shape[:2]), bits=True)
+                    png = _png(picture[..., ::-1])
+                    for line in wanted[source, image_id]:
+                        rows.append(_row(line, png, every, held, picture.shape[:2], facts[image_id]))
+    write_table(shown, pl.DataFrame(rows, schema=schema(JUDGED), orient="row").sort("unit"), JUDGED)
+
+
+def draw(lines: Sequence[dict], options: AuditUnitsOptions) -> list[dict]:
+    """Return the first queries by the hash of their ids, as many as are asked for."""
+    order = sorted(lines, key=lambda line: stable_hash(options.seed, "audit", line["query_id"]))
+    return order[: options.queries] if options.queries else order
+
+
+def _row(line: Mapping, png: bytes, every: bytes, held: list[dict], shape: tuple[int, int], image: Mapping) -> tuple:
+    answer = [row for row in held if row["region"] in line["regions"]]
+    facts = [["Query", line["query"]], ["Kind of image", image["modality"] or image["domain"]]]
+    hint = "Left and right are the patient's." if image["radiological"] else ""
+    mask = _png(filled(answer, shape), bits=True)
+    return line["query_id"], png, mask, QUESTION, hint, facts, "", "", every, bool(image["radiological"])
+
+
+def filled(rows: Iterable[Mapping], shape: tuple[int, int]) -> np.ndarray:
+    """Return the boxes of regions as areas, uint8 (H, W), 255 inside."""
+    plane = np.zeros(shape, np.uint8)
+    for row in rows:
+        x1, y1, x2, y2 = (row[name] for name in SIDES)
+        plane[y1:y2, x1:x2] = 255
+    return plane
+
+
+def frames(rows: Iterable[Mapping], shape: tuple[int, int]) -> np.ndarray:
+    """Return the boxes of regions as frames, uint8 (H, W), 255 on them."""
+    plane = np.zeros(shape, np.uint8)
+    for row in rows:
+        x1, y1, x2, y2 = (row[name] for name in SIDES)
+        cv2.rectangle(plane, (x1, y1), (x2 - 1, y2 - 1), 255, max(1, round(shape[0] / FRAME)))
+    return plane
+
+
+def _png(image: np.ndarray, bits: bool = False) -> bytes:
+    how = [cv2.IMWRITE_PNG_COMPRESSION, 9, *((cv2.IMWRITE_PNG_BILEVEL, 1) if bits else ())]
+    done, data = cv2.imencode(".png", np.ascontiguousarray(image), how)
+    if not done:
+        raise ValueError("a picture cannot be encoded as PNG")
+    return data.tobytes()

@@ -1,0 +1,126 @@
+"""From the experts' answers about queries to MedGround's Table 7, their agreement, and each query's votes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import polars as pl
+import yaml
+
+from cxr.base.columns import Column, schema
+from cxr.base.paths import RESOURCES
+from cxr.base.tables import read_table, write_table
+from cxr.metrics.raters import agreement
+from cxr.reporting.review.rates import rate
+
+RESOURCE_FILES = ("medground/paper_tables.yaml",)
+GOOD, TOTAL = "good", "total"
+AUDIT = {
+    "query_id": Column(pl.String, "Query."),
+    "source": Column(pl.String, "Its source."),
+    "image_id": Column(pl.String, "Its image."),
+    "experts": Column(pl.Int64, "Experts who judged it."),
+    "good": Column(pl.Int64, "Of these, those who found it good."),
+    "accepted": Column(pl.Boolean, "Whether it stands by `review.rule`: found good by all, or by more than half."),
+    "faults": Column(pl.List(pl.String), "Faults that the others named, in the order of the experts' names."),
+    "notes": Column(pl.String, "What any expert noted."),
+}
+TABLE7 = {
+    "by": Column(pl.String, "ours or paper."),
+    "source": Column(pl.String, "Source; `total`: all."),
+    "queries": Column(pl.Int64, "Audited queries."),
+    "votes": Column(pl.String, "Queries by the number of experts who found them good, from all experts to none."),
+    "accepted": Column(pl.Int64, "Queries that stand."),
+    "rate": Column(pl.Float64, "The same of `queries`; of the paper, recomputed from its votes.", "%"),
+    "low": Column(pl.Float64, "Lower end of its Wilson interval (`review.interval`).", "%"),
+    "high": Column(pl.Float64, "Upper end.", "%"),
+    "printed": Column(pl.Float64, "The rate as the paper prints it.", "%"),
+    "note": Column(pl.String, "Where the paper's values differ from each other."),
+}
+AGREEMENT = {
+    "source": Column(pl.String, "Source; `total`: all."),
+    "experts": Column(pl.Int64, "Experts."),
+    "queries": Column(pl.Int64, "Queries, which all of them judged."),
+    "unanimous": Column(pl.Int64, "Of these, queries with the same verdict from all."),
+    "percent_agreement": Column(pl.Float64, "Pairs of experts who agree; null without a query.", "%"),
+    "kappa": Column(pl.Float64, "Fleiss' kappa; null where it is not defined."),
+    "kappa_low": Column(pl.Float64, "Lower end of its interval, by images."),
+    "kappa_high": Column(pl.Float64, "Upper end."),
+    "ac1": Column(pl.Float64, "Gwet's AC1; null where it is not defined."),
+    "ac1_low": Column(pl.Float64, "Lower end of its interval."),
+    "ac1_high": Column(pl.Float64, "Upper end."),
+}
+
+
+@dataclass(frozen=True)
+class QueriesMergeOptions:
+    """experts: their number; rule: ``all`` or ``majority`` of them must find a query good; the rest as for pairs."""
+
+    experts: int
+    rule: str
+    interval: float
+    replicates: int
+    seed: int
+
+
+def run(*, units: str, answers: str, audit: str, table7: str, agreed: str, options: QueriesMergeOptions) -> None:
+    """Write the votes of each query, Table 7 beside the paper's, and the agreement.
+
+    ``units``: query_id, source, image_id of the test split; ``answers``: of the pages.
+    """
+    votes = votes_of(read_table(units), read_table(answers), options.rule)
+    printed = yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))["table7"]
+    write_table(audit, votes, AUDIT)
+    write_table(table7, rates_table(votes, printed, options), TABLE7)
+    write_table(agreed, agreement_table(votes, options), AGREEMENT)
+
+
+def stands(good: int, experts: int, rule: str) -> bool:
+    """Return whether a query stands: found good by ``all`` experts, or by the ``majority``, more than half of them."""
+    return good == experts if rule == "all" else 2 * good > experts
+
+
+def votes_of(units: pl.DataFrame, answers: pl.DataFrame, rule: str) -> pl.DataFrame:
+    """Return :data:`AUDIT`, a row for each query that was judged, by its id."""
+    known = {row["query_id"]: row for row in units.iter_rows(named=True)}
+    rows = []
+    for (query_id,), part in answers.sort("unit", "expert").group_by("unit", maintain_order=True):
+        good = int((part["answer"] == GOOD).sum())
+        faults = [answer for answer in part["answer"] if answer != GOOD]
+        notes = " | ".join(f"{who}: {note}" for who, note in part.select("expert", "note").iter_rows() if note)
+        one = known[query_id]
+        rows.append(
+            (query_id, one["source"], one["image_id"], len(part), good, stands(good, len(part), rule), faults, notes)
+        )
+    return pl.DataFrame(rows, schema=schema(AUDIT), orient="row")
+
+
+def rates_table(votes: pl.DataFrame, printed: Mapping, options: QueriesMergeOptions) -> pl.DataFrame:
+    """Return Table 7: our sources and their total, then the paper's rows."""
+    rows = []
+    for source in (*votes["source"].unique(maintain_order=True), TOTAL):
+        part = votes if source == TOTAL else votes.filter(source=source)
+        counts = [int((part["good"] == number).sum()) for number in range(options.experts, -1, -1)]
+        found = rate(int(part["accepted"].sum()), len(part), options.interval)
+        rows.append({"by": "ours", "source": source, "votes": "/".join(map(str, counts)), "note": ""}
+                    | found | {"queries": found["units"]})  # fmt: skip
+    for source, row in printed["rows"].items():
+        found = rate(sum(row["votes"][:2]), sum(row["votes"]), options.interval)
+        rows.append({"by": "paper", "source": source, "votes": "/".join(map(str, row["votes"]))}
+                    | found | {"queries": found["units"], "printed": row["good"], "note": row.get("flag", "")}
+                    )  # fmt: skip
+    kept = [{name: row.get(name) for name in TABLE7} for row in rows]
+    return pl.DataFrame(kept, schema=schema(TABLE7))
+
+
+def agreement_table(votes: pl.DataFrame, options: QueriesMergeOptions) -> pl.DataFrame:
+    """Return the experts' agreement for each source and in total."""
+    rows = []
+    drawn = {"replicates": options.replicates, "level": options.interval, "seed": options.seed}
+    for source in (*votes["source"].unique(maintain_order=True), TOTAL):
+        part = votes if source == TOTAL else votes.filter(source=source)
+        found = agreement(part["good"].to_numpy(), options.experts, part["image_id"].to_numpy(), **drawn)
+        percent = None if found.percent is None else round(100 * found.percent, 3)
+        values = (found.kappa, *found.kappa_interval, found.ac1, *found.ac1_interval)
+        rounded = (None if value is None else round(value, 4) for value in values)
+        rows.append((source, options.experts, found.units, found.unanimous, percent, *rounded))
+    return pl.DataFrame(rows, schema=schema(AGREEMENT), orient="row")
