@@ -36,7 +36,7 @@ export OMP_NUM_THREADS := 1
 .PHONY: demo real semisyn-real openi mimic-plan train accuracy vllm test-cxas test-ultralytics test-deepspeed slurm-check test-slurm test-faults test test-slow test-setup lint format lock containers clean docs
 
 demo: $(VENV)/run.stamp
-	$(BIN)/snakemake --cores $(CORES) --quiet rules -- semisyn
+	$(BIN)/snakemake --cores $(CORES) --quiet rules -- semisyn medground
 	$(BIN)/snakemake --cores $(CORES) --quiet rules
 	$(BIN)/snakemake --report results/report.html --quiet all
 	$(BIN)/python scripts/tools/summary.py results

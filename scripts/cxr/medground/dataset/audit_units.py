@@ -95,7 +95,7 @@ def frames(rows: Iterable[Mapping], shape: tuple[int, int]) -> np.ndarray:
 
 
 def _png(image: np.ndarray, bits: bool = False) -> bytes:
-    how = [cv2.IMWRITE_PNG_COMPRESSION, 9, *((cv2.IMWRITE_PNG_BILEVEL, 1) if bits else ())]
+    how = [cv2.IMWRITE_PNG_COMPRESSION, 6, *((cv2.IMWRITE_PNG_BILEVEL, 1) if bits else ())]
     done, data = cv2.imencode(".png", np.ascontiguousarray(image), how)
     if not done:
         raise ValueError("a picture cannot be encoded as PNG")

@@ -50,8 +50,8 @@ class Planes:
 
 def planes_of(shard: Shard, facts: Facts, image_id: str) -> Planes:
     """Return the planes of an image. Raises StoreError for a damaged chunk."""
-    mask = shard.get("mask", image_id) > 0
-    zones = shard.get("zones", image_id) > 0 if "zones" in facts.fields else ()
+    mask = shard.get("mask", image_id)
+    zones = shard.get("zones", image_id) if "zones" in facts.fields else ()
     return Planes(
         shard.get("picture", image_id),
         dict(zip(facts.labels, mask, strict=True)),

@@ -1,7 +1,7 @@
 """Read one source: shards of pictures and masks, a table of images, and the images that cannot be used.
 
-A shard (HDF5, key ``image_id``): ``picture`` uint8 (S, S, 3); ``mask`` uint8 (K, S, S), 1 inside, the classes in the
-attribute ``facts``; ``instances`` uint16 (S, S) where the source knows instances; ``zones`` uint8 (Z, S, S) where it
+A shard (HDF5, key ``image_id``): ``picture`` uint8 (S, S, 3); ``mask`` bool (K, S, S), packed, the classes in the
+attribute ``facts``; ``instances`` uint16 (S, S) where the source knows instances; ``zones`` bool (Z, S, S) where it
 knows the patient's zones. The attribute ``facts`` is :class:`cxr.medground.logic.facts.Facts` as JSON.
 """
 
@@ -130,9 +130,9 @@ class _Writer:
         self.options, self.labels, self.side = options, _labels(options), _side(options)
         self.rows: list[dict] = []
         shape = (self.side, self.side)
-        empty = {"picture": ((*shape, 3), np.uint8), "mask": ((len(self.labels), *shape), np.uint8)}
+        empty = {"picture": ((*shape, 3), np.uint8), "mask": ((len(self.labels), *shape), np.bool_)}
         self.zones, self.instances = options.source["kind"] == "ils", self._knows_instances()
-        empty |= {"zones": ((len(ZONE_LABELS), *shape), np.uint8)} if self.zones else {}
+        empty |= {"zones": ((len(ZONE_LABELS), *shape), np.bool_)} if self.zones else {}
         empty |= {"instances": (shape, np.uint16)} if self.instances else {}
         source = options.source
         facts = Facts(
@@ -147,7 +147,8 @@ class _Writer:
         )
         told = attrs | facts.told()
         self.writers = {
-            Path(path).stem: stack.enter_context(ShardWriter(path, attrs=told, empty=empty)) for path in shards
+            Path(path).stem: stack.enter_context(ShardWriter(path, attrs=told, pictures=("picture",), empty=empty))
+            for path in shards
         }
         self.names = sorted(self.writers)
 
@@ -160,8 +161,8 @@ class _Writer:
         shard = self.names[shard_of(image.subject_id, len(self.names))]
         picture = image.picture if image.picture.ndim == 3 else np.repeat(image.picture[..., None], 3, axis=2)
         outside = np.zeros(picture.shape[:2], bool)
-        mask = np.stack([image.masks.get(label, outside) for label in self.labels]).astype(np.uint8)
-        more = {"zones": np.stack([image.zones[zone] for zone in ZONE_LABELS]).astype(np.uint8)} if self.zones else {}
+        mask = np.stack([image.masks.get(label, outside) for label in self.labels])
+        more = {"zones": np.stack([image.zones[zone] for zone in ZONE_LABELS])} if self.zones else {}
         more |= {"instances": image.instances} if self.instances else {}
         self.writers[shard].append(image.image_id, picture=picture, mask=mask, **more)
         sided = image.domain in ("cxr", "ct") and source["orientation"] == "radiological"

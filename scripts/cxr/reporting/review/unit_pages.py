@@ -1,5 +1,6 @@
 """Make a page per expert from a table of units that any system wrote, and read the filled sheets into one table."""
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -61,14 +62,15 @@ def run_pages(*, units: str, pages: list[str], asked: str, options: UnitPagesOpt
     if not len(table):
         raise UserError(f"{units} holds no unit, so there is nothing to judge")
     form, every = read_form(options.form), _units(table)
-    pictures = dict(zip(table["unit"], table["picture"], strict=True))
+    # one image of several units is on the page once
+    pictures = {_name(picture): picture for picture in table["picture"]}
     masks, also = (dict(zip(table["unit"], table[name], strict=True)) for name in ("mask", "also"))
     rows = []
     for expert, path in zip(options.experts, pages, strict=True):
         dealt = ordered(every, expert, options.seed)
         on_page = [(code, unit.shown) for code, unit in dealt]
         data, urls = page.page_data(
-            expert, form, on_page, lambda unit: ("image/png", pictures[unit]), masks.__getitem__, also.__getitem__
+            expert, form, on_page, lambda name: ("image/png", pictures[name]), masks.__getitem__, also.__getitem__
         )
         page.write_page(path, form, data, urls, options.fewer)
         rows += [(expert, data["page"], at, code, unit.name) for at, (code, unit) in enumerate(dealt, start=1)]
@@ -87,12 +89,16 @@ def run_answers(*, asked: str, answers: str, options: UnitAnswersOptions, sheets
     write_table(answers, pl.DataFrame(rows, schema=schema(ANSWERS), orient="row"), ANSWERS)
 
 
+def _name(picture: bytes) -> str:
+    return hashlib.blake2b(picture, digest_size=16).hexdigest()
+
+
 def _units(table: pl.DataFrame) -> Sequence[_Unit]:
     return [
         _Unit(
             row["unit"],
             page.Shown(
-                picture=row["unit"],
+                picture=_name(row["picture"]),
                 mask=None if row["mask"] is None else row["unit"],
                 question=row["question"],
                 hint=row["hint"],
