@@ -73,7 +73,7 @@ include: "rules/medground/regions.smk"
 include: "rules/medground/queries.smk"
 include: "rules/medground/verification.smk"
 include: "rules/medground/dataset.smk"
-include: "rules/medground/dataset_audit.smk"
+include: "rules/medground/dataset_exports.smk"
 # Excluded images of each stage
 include: "rules/exclusions.smk"
 # Tables, figures, the page, comparisons, review and release

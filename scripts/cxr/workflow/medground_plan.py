@@ -10,18 +10,22 @@ from cxr.workflow.settings.medground.sources import EMBEDDED
 
 SHARDS = 8
 ROOT = "results/medground"
+EXPORT = ("coordinates", "resized", "withhold", "allow_nd", "audited")
+"""Keys of the section dataset that the exports alone depend on."""
 
 
 @dataclass(frozen=True)
 class MedgroundPlan:
     """sources: {name: its keys}; shards: their names; options: {stage: what all sources share}; cohort: the files that
-    the kind ils reads, as a function of its threshold set.
+    the kind ils reads, as a function of its threshold set; formats: of the exports; votes: the file of the audit.
     """
 
     sources: Mapping[str, dict]
     shards: list[str]
     options: Mapping[str, dict]
     cohort: Callable[[str], dict]
+    formats: Sequence[str]
+    votes: Sequence[str]
 
     def files(self, source: str) -> dict:
         """Return {name: files} that a source is read from."""
@@ -80,6 +84,7 @@ def medground_plan(settings: Settings, shards: Sequence[str], known: Sequence[st
             "masks": [f"{folder}/{shard}.h5" for shard in shards],
         }
 
+    audit = plain.pop("audit")
     options = {name: keys | {"seed": seed} for name, keys in plain.items() if name != "logic"}
     for name in ("queries", "verification"):
         if name in options:
@@ -88,6 +93,10 @@ def medground_plan(settings: Settings, shards: Sequence[str], known: Sequence[st
     asked = {name: plain["queries"][name] for name in ("per_image", "per_image_many", "many")}
     uses = {name: one["use"] for name, one in sets.items()}
     options["dataset"] |= asked | {"uses": uses, "sources": list(sets), "shards": names}
+    export = {name: options["dataset"].pop(name) for name in EXPORT}
+    options["export"] = export | {"sources": list(sets), "shards": names}
     drawn = {"queries": settings.review.positives, "seed": settings.review.seed}
     options["audit_units"] = drawn | {"sources": list(sets), "shards": names}
-    return MedgroundPlan(sets, names, options, cohort)
+    formats = options["dataset"].pop("export")
+    votes = [str(existing_file("medground.audit", audit))] if audit else []
+    return MedgroundPlan(sets, names, options, cohort, formats, votes)

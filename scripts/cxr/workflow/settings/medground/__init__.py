@@ -1,5 +1,7 @@
 """Settings of MedGround: one module for each stage that has settings."""
 
+from pydantic import model_validator
+
 from cxr.workflow.settings.base import Section, key
 from cxr.workflow.settings.medground.dataset import Grounding
 from cxr.workflow.settings.medground.logic import Logic
@@ -17,3 +19,15 @@ class Medground(Section):
     queries: Queries = key(Queries, "Referring queries.")
     verification: Verification = key(Verification, "Verification of the queries.")
     dataset: Grounding = key(Grounding, "The dataset.")
+    audit: str = key(
+        "",
+        "Experts' votes on the test split: audit.parquet of an earlier review of queries. No query depends on it.",
+    )
+
+    @model_validator(mode="after")
+    def _audited_by_someone(self) -> "Medground":
+        if self.dataset.audited and not self.audit:
+            raise ValueError(
+                "dataset.audited is true, but audit names no votes: give the file audit.parquet of a review"
+            )
+        return self

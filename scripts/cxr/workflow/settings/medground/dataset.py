@@ -5,6 +5,15 @@ from typing import Literal
 from cxr.workflow.settings.base import PAPER, Section, Share, key
 
 
+class Resized(Section):
+    """Sides of the picture that a processor of the Qwen family makes, for coordinates in its pixels."""
+
+    patch: int = key(14, "Side of a patch.", unit="px", source="Qwen2.5-VL", ge=1)
+    merge: int = key(2, "Patches a side that become one token.", source="Qwen2.5-VL", ge=1)
+    min_pixels: int = key(3136, "Least area.", unit="px", source="Qwen2.5-VL", ge=1)
+    max_pixels: int = key(12_845_056, "Greatest area.", unit="px", source="Qwen2.5-VL", ge=1)
+
+
 class Grounding(Section):
     """The dataset of all sources."""
 
@@ -17,3 +26,17 @@ class Grounding(Section):
     )
     pair_overlap: Share = key(0.1, "Greatest IoU of the two answers of a sensitivity pair.")
     pairs_per_image: int = key(3, "Most sensitivity pairs of an image.", ge=1)
+    export: list[Literal["messages", "sharegpt", "swift", "coco", "refcoco", "hf"]] = key(
+        lambda: ["messages"],
+        "Formats of the exports. messages: OpenAI's roles; sharegpt: LLaVA's; swift: ms-swift's, with its own boxes; "
+        "coco, refcoco: boxes and expressions; hf: Parquet with a card.",
+    )
+    coordinates: Literal["grid1000", "pixels_original", "pixels_resized"] = key(
+        "grid1000",
+        "Coordinates in the texts of messages and sharegpt. grid1000: 0 to 1000; pixels_original: of the source's; "
+        "pixels_resized: as a processor of the Qwen family sees the picture.",
+    )
+    resized: Resized = key(Resized, "The processor that pixels_resized is of.")
+    withhold: list[Literal["pixels"]] = key(list, "What the exports leave out: pixels.")
+    allow_nd: bool = key(False, "Whether exports with pixels hold sources whose licence forbids derivatives (ND).")
+    audited: bool = key(False, "Whether the exports' test split holds only what experts let stand (medground.audit).")

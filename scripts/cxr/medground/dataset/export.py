@@ -1,0 +1,309 @@
+"""The dataset as other tools read it: one folder for each format, with the pictures as PNG."""
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import cv2
+import numpy as np
+import polars as pl
+import yaml
+
+from cxr.base.atomic import whole
+from cxr.base.errors import UserError
+from cxr.base.hdf5 import Shard
+from cxr.base.tables import read_lines, read_table, write_lines
+from cxr.instructions.coco import Writer, categories
+from cxr.instructions.conversations import Conversation, messages, sharegpt, swift, write_entries
+from cxr.instructions.record import Turn
+from cxr.instructions.refcoco import Reference, write_refs
+from cxr.vlm.conventions import Seen, convention_of
+from cxr.vlm.wording import locate
+
+SIDES = ("x1", "y1", "x2", "y2")
+CARRIED = ("query_id", "source", "split", "domain", "modality", "licence", "kind", "trivial")
+"""Fields of a line that each format carries beside its own."""
+PARQUET = {
+    "query_id": pl.String,
+    "image": pl.Struct({"bytes": pl.Binary, "path": pl.String}),
+    "query": pl.String,
+    "boxes": pl.List(pl.List(pl.Float64)),
+    "grid": pl.List(pl.List(pl.Int64)),
+    **dict.fromkeys(("source", "domain", "modality", "licence", "kind", "image_id"), pl.String),
+}
+"""Columns of the format hf; boxes in pixels of the picture."""
+
+
+@dataclass(frozen=True)
+class ExportOptions:
+    """format: messages, sharegpt, swift, coco, refcoco or hf; coordinates: of the texts; withhold: ``pixels``; patch,
+    merge, min_pixels, max_pixels: of ``pixels_resized``; the rest as ``medground.dataset``.
+    """
+
+    format: str
+    coordinates: str
+    withhold: list[str]
+    allow_nd: bool
+    audited: bool
+    resized: dict
+    sources: list[str]
+    shards: list[str]
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A line, its image's name, the size of its picture (px) and its boxes there."""
+
+    line: Mapping
+    name: str
+    width: int
+    height: int
+    boxes: list[list[float]]
+    labels: list[str]
+
+    @property
+    def file(self) -> str:
+        return f"images/{self.line['source']}/{self.name}.png"
+
+
+def no_derivatives(licence: str) -> bool:
+    """Return whether a licence forbids to pass on what was made of the pictures, as CC BY-NC-ND does."""
+    return "ND" in licence.upper().replace("-", " ").split()
+
+
+def audited_lines(lines: Sequence[dict], audit: str) -> list[dict]:
+    """Return the lines that experts let stand, of those that they judged. Raises UserError for a vote on none of them.
+
+    ``audit``: the table audit.parquet of the stage review.
+    """
+    votes = dict(read_table(audit).select("query_id", "accepted").iter_rows())
+    if gone := sorted(votes.keys() - {line["query_id"] for line in lines}):
+        raise UserError(
+            f"medground.audit: {len(gone)} judged queries stand no longer, {gone[0]} is one: give the audit of this "
+            "dataset"
+        )
+    return [line for line in lines if votes.get(line["query_id"])]
+
+
+def resized_sides(width: int, height: int, patch: int, merge: int, min_pixels: int, max_pixels: int) -> Seen:
+    """Return the sides, multiples of ``patch * merge``, to which Qwen's processors resize a picture.
+
+    Each side is rounded; where the area then leaves ``min_pixels`` to ``max_pixels``, both are scaled first, and
+    rounded up or down.
+    """
+    unit = patch * merge
+    sides = np.array([width, height], np.float64)
+    found = np.maximum(unit, np.round(sides / unit) * unit)
+    if found.prod() > max_pixels:
+        found = np.maximum(unit, np.floor(sides * np.sqrt(max_pixels / sides.prod()) / unit) * unit)
+    elif found.prod() < min_pixels:
+        found = np.ceil(sides * np.sqrt(min_pixels / sides.prod()) / unit) * unit
+    return Seen(int(found[0]), int(found[1]))
+
+
+def run(
+    *, lines: list[str], regions: list[str], sources: list[str], folder: str, options: ExportOptions,
+    audit: list[str] | None = None,
+) -> None:  # fmt: skip
+    """Write one format into ``folder``, whole or not at all.
+
+    ``lines``: files of the splits, and zero_shot; ``regions``, ``sources``: for each source and shard; ``audit``: the
+    experts' votes, by which the test split is filtered. Raises UserError.
+    """
+    held = {Path(path).stem: list(read_lines(path)) for path in lines}
+    left: Counter = Counter()
+    if options.audited:
+        kept = audited_lines(held["test"], (audit or [""])[0])
+        left["test lines that are not audited or were not accepted"] = len(held["test"]) - len(kept)
+        held["test"] = kept
+    if "pixels" not in options.withhold and not options.allow_nd:
+        for name, every in held.items():
+            held[name] = [line for line in every if not no_derivatives(line["licence"])]
+            left["lines whose licence forbids derivatives"] += len(every) - len(held[name])
+    with whole(folder) as made:
+        shown = _shown(held, regions, sources, made, options)
+        {"messages": _messages, "swift": _swift, "sharegpt": _sharegpt, "coco": _coco, "refcoco": _refcoco, "hf": _hf}[
+            options.format
+        ](made, shown, options)
+        head = (made / "README.md").read_text(encoding="utf-8") if (made / "README.md").is_file() else ""
+        (made / "README.md").write_text(head + _card(shown, left, options), encoding="utf-8")
+
+
+def _shown(
+    held: Mapping[str, list[dict]], regions: Sequence[str], sources: Sequence[str], folder: Path,
+    options: ExportOptions,
+) -> dict[str, list[Shown]]:  # fmt: skip
+    """Return {file of lines: lines with their boxes in pixels}, and write the pictures."""
+    wanted = {(line["source"], line["image_id"]) for every in held.values() for line in every}
+    boxes: dict[tuple[str, str], dict[int, Mapping]] = defaultdict(dict)
+    sizes: dict[tuple[str, str], tuple[int, int]] = {}
+    count = len(options.shards)
+    for number, (table, shard_file) in enumerate(zip(regions, sources, strict=True)):
+        source = options.sources[number // count]
+        for row in read_table(table).iter_rows(named=True):
+            if (source, row["image_id"]) in wanted:
+                boxes[source, row["image_id"]][row["region"]] = row
+        with Shard(shard_file) as shard:
+            for image_id in shard.ids:
+                if (source, image_id) in wanted:
+                    picture = shard.get("picture", image_id)
+                    sizes[source, image_id] = picture.shape[1], picture.shape[0]
+                    _save(folder / f"images/{source}/{image_id}.png", picture, options)
+    found: dict[str, list[Shown]] = {}
+    for name, every in held.items():
+        found[name] = []
+        for line in every:
+            key = line["source"], line["image_id"]
+            own = [boxes[key][one] for one in line["regions"]]
+            placed = [[float(row[side]) for side in SIDES] for row in own]
+            found[name].append(Shown(line, key[1], *sizes[key], placed, [row["label"] for row in own]))
+    return found
+
+
+def _save(path: Path, picture: np.ndarray, options: ExportOptions) -> None:
+    if "pixels" in options.withhold:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    done, data = cv2.imencode(".png", np.ascontiguousarray(picture[..., ::-1]), [cv2.IMWRITE_PNG_COMPRESSION, 6])
+    if not done:
+        raise ValueError(f"{path.name} cannot be encoded as PNG")
+    path.write_bytes(data.tobytes())
+
+
+def conversation(one: Shown, options: ExportOptions) -> Conversation:
+    """Return a line as a question for boxes and its answer, in the coordinates of the options."""
+    line = one.line
+    seen = Seen(one.width, one.height)
+    if options.coordinates == "pixels_resized":
+        seen = resized_sides(one.width, one.height, **options.resized)
+    convention = convention_of("grid1000" if options.coordinates == "grid1000" else "pixels_resized")
+    fractions = np.array(line["boxes"], np.float64) / 1000
+    if options.coordinates == "pixels_original":
+        boxes = [[int(np.floor(value + 0.5)) for value in box] for box in line["boxes_px"]]
+        told = [{"bbox_2d": box} for box in boxes]
+        answer = json.dumps(told[0] if len(told) == 1 else told)
+    else:
+        answer = convention.answer(fractions.tolist(), seen)
+    question = locate(line["query"], convention)
+    picture = "" if "pixels" in options.withhold else one.file
+    more = {name: line[name] for name in CARRIED if name != "query_id"}
+    return Conversation(line["query_id"], picture, [Turn(question, answer)], line["query"], one.boxes, more)
+
+
+def _of_splits(writer: Callable[[Path, Iterator[Conversation]], None], folder: Path, shown, options, ending: str):
+    for name, every in shown.items():
+        writer(folder / f"{name}{ending}", (conversation(one, options) for one in every))
+
+
+def _messages(folder: Path, shown: Mapping[str, list[Shown]], options: ExportOptions) -> None:
+    _of_splits(lambda path, held: write_lines(path, map(messages, held)), folder, shown, options, ".jsonl")
+
+
+def _swift(folder: Path, shown: Mapping[str, list[Shown]], options: ExportOptions) -> None:
+    _of_splits(lambda path, held: write_lines(path, map(swift, held)), folder, shown, options, ".jsonl")
+
+
+def _sharegpt(folder: Path, shown: Mapping[str, list[Shown]], options: ExportOptions) -> None:
+    _of_splits(lambda path, held: write_entries(path, map(sharegpt, held)), folder, shown, options, ".json")
+
+
+def _coco(folder: Path, shown: Mapping[str, list[Shown]], options: ExportOptions) -> None:
+    for name, every in shown.items():
+        _instances(folder / f"instances_{name}.json", every)
+
+
+def _instances(path: Path, every: Sequence[Shown]) -> dict[tuple[str, str, int], tuple[int, int, int]]:
+    """Write the file of one split; returns {(source, image, region): numbers of annotation, image, category}."""
+    labels = sorted({label for one in every for label in one.labels})
+    kinds = categories(labels, "region")
+    numbers = {kind["name"]: kind["id"] for kind in kinds}
+    images: dict[tuple[str, str], list[Shown]] = defaultdict(list)
+    for one in every:
+        images[one.line["source"], one.line["image_id"]].append(one)
+    found: dict[tuple[str, str, int], tuple[int, int, int]] = {}
+    with Writer(path, {"description": "MedGround: boxes that verified queries mean"}, kinds) as writer:
+        for key, held in images.items():
+            first = held[0]
+            told = {name: first.line[name] for name in ("source", "domain", "licence")}
+            image = writer.image(file_name=first.file, width=first.width, height=first.height, **told)
+            asked = defaultdict(list)
+            of = {}
+            for one in held:
+                for region, box, label in zip(one.line["regions"], one.boxes, one.labels, strict=True):
+                    asked[region].append(one.line["query_id"])
+                    of[region] = box, label
+            for region in sorted(of):
+                (x1, y1, x2, y2), label = of[region]
+                drawn = {"bbox": [x1, y1, x2 - x1, y2 - y1], "area": (x2 - x1) * (y2 - y1), "iscrowd": 0}
+                found[*key, region] = len(found) + 1, image, numbers[label]
+                writer.annotate(image, label, drawn, region=region, query_ids=asked[region])
+    return found
+
+
+def _refcoco(folder: Path, shown: Mapping[str, list[Shown]], options: ExportOptions) -> None:
+    """Write instances.json of all splits and refs.json beside it."""
+    every = [one for held in shown.values() for one in held]
+    numbers = _instances(folder / "instances.json", every)
+    refs = []
+    for name, held in shown.items():
+        for one in held:
+            line = one.line
+            own = [numbers[line["source"], line["image_id"], region] for region in line["regions"]]
+            split = {"validate": "val"}.get(name, name)
+            refs.append(
+                Reference(line["query_id"], line["query"], own[0][1], [at[0] for at in own], own[0][2], split, one.file)
+            )
+    write_refs(folder / "refs.json", refs)
+
+
+def _hf(folder: Path, shown: Mapping[str, list[Shown]], options: ExportOptions) -> None:
+    """Write data/{split}.parquet with the pictures inside, and the head of the card."""
+    columns = {name: kind for name, kind in PARQUET.items() if name != "image" or "pixels" not in options.withhold}
+    files = {name: every for name, every in shown.items() if every}
+    for name, every in files.items():
+        path = folder / f"data/{name}-00000.parquet"
+        path.parent.mkdir(exist_ok=True)
+        rows = [_row(folder, one, columns) for one in every]
+        pl.DataFrame(rows, schema=columns).write_parquet(path, compression="zstd", statistics=False)
+    for path in sorted(folder.glob("images/*/*.png")):
+        path.unlink()
+    for path in [*folder.glob("images/*"), folder / "images"]:
+        if path.is_dir():
+            path.rmdir()
+    splits = [{"split": {"validate": "validation"}.get(name, name), "path": f"data/{name}-*.parquet"} for name in files]
+    features = [{"name": name} | _feature(name, kind) for name, kind in columns.items()]
+    head = {"configs": [{"config_name": "default", "data_files": splits}], "dataset_info": {"features": features}}
+    (folder / "README.md").write_text(f"---\n{yaml.safe_dump(head, sort_keys=False)}---\n\n", encoding="utf-8")
+
+
+def _row(folder: Path, one: Shown, columns: Mapping) -> dict:
+    told = {name: one.line.get(name) for name in columns} | {"boxes": one.boxes, "grid": one.line["boxes"]}
+    if "image" in columns:
+        told["image"] = {"bytes": (folder / one.file).read_bytes(), "path": f"{one.name}.png"}
+    return told
+
+
+def _feature(name: str, kind: pl.DataType) -> dict:
+    if name == "image":
+        return {"dtype": "image"}
+    if kind == pl.String:
+        return {"dtype": "string"}
+    return {"list": {"list": "float64" if name == "boxes" else "int64"}}
+
+
+def _card(shown: Mapping[str, list[Shown]], left: Mapping[str, int], options: ExportOptions) -> str:
+    """Return what the folder's README tells: counts, licences, coordinates, what was left out."""
+    counts = ", ".join(f"{name} {len(every)}" for name, every in shown.items())
+    every = [one.line for held in shown.values() for one in held]
+    licences = Counter((line["source"], line["licence"] or "none stated") for line in every)
+    lines = [
+        "# Referring queries of MedGround", "", f"Queries: {counts}. Format: {options.format}.",
+        f"Coordinates in texts: {options.coordinates}. Boxes in fields of their own are pixels of the pictures.", "",
+        "| source | licence of its pictures and masks | queries |", "|---|---|---|",
+        *(f"| {source} | {licence} | {count} |" for (source, licence), count in sorted(licences.items())),
+    ]  # fmt: skip
+    lines += [f"\nLeft out: {count} {what}." for what, count in left.items() if count]
+    lines += ["\nThe pictures are withheld."] if "pixels" in options.withhold else []
+    return "\n".join(lines) + "\n"
