@@ -8,10 +8,10 @@ from cxr.workflow.settings.base import PAPER, Section, Share, key
 class Resized(Section):
     """Sides of the picture that a processor of the Qwen family makes, for coordinates in its pixels."""
 
-    patch: int = key(14, "Side of a patch.", unit="px", source="Qwen2.5-VL", ge=1)
-    merge: int = key(2, "Patches a side that become one token.", source="Qwen2.5-VL", ge=1)
-    min_pixels: int = key(3136, "Least area.", unit="px", source="Qwen2.5-VL", ge=1)
-    max_pixels: int = key(12_845_056, "Greatest area.", unit="px", source="Qwen2.5-VL", ge=1)
+    patch: int = key(14, "Side of a patch; 14 is Qwen2.5-VL's.", unit="px", ge=1)
+    merge: int = key(2, "Patches a side that become one token.", ge=1)
+    min_pixels: int = key(3136, "Least area.", unit="px", ge=1)
+    max_pixels: int = key(12_845_056, "Greatest area.", unit="px", ge=1)
 
 
 class Grounding(Section):
