@@ -16,7 +16,12 @@ from declared_tables import ENDINGS, path_of, tables_of
 
 PAGE = (ROOT / "docs/reference/files.md").read_text(encoding="utf-8")
 SCRIPTS = ROOT / "scripts" / "cxr"
-PLAIN = {"base/tables.py", "reporting/release/parquet.py", "semisyn/dataset/export.py"}
+PLAIN = {
+    "base/tables.py",
+    "reporting/release/parquet.py",
+    "semisyn/dataset/export.py",
+    "medground/dataset/export.py",
+}
 """Modules that may call polars' own writers: write_table's, and those of packages, whose files `datasets` reads."""
 ASKED = (
     "ablation",
