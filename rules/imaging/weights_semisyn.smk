@@ -16,3 +16,20 @@ use rule weights_hybridgnet as weights_xrv with:
         options=PLAN.weights["xrv"],
     message:
         "Weights of torchxrayvision's DenseNet-121: convert"
+
+
+use rule weights_hybridgnet as weights_inception with:
+    input:
+        sources=PLAN.placed["inception"],
+    output:
+        weights=["results/weights/inception.safetensors"],
+        manifest="results/weights/inception.json",
+    log:
+        "logs/weights/inception.log",
+    benchmark:
+        "results/benchmarks/weights/inception.tsv"
+    params:
+        **job("imaging.weights.placed.run", "imaging.weights.inception"),
+        options=PLAN.weights["inception"],
+    message:
+        "Weights of FID's Inception-v3: convert"

@@ -67,10 +67,12 @@ rule semisyn_realism_measures:
 
 rule semisyn_realism_scores:
     input:
+        **PLAN.semisyn.realism.features("{config}"),
         jobs=expand("results/semisyn/realism/{{config}}/{shard}.jobs.parquet", shard=PLAN.shards),
         boxes=expand("results/semisyn/realism/{{config}}/{shard}.measures.parquet", shard=PLAN.shards),
         asked=lambda wildcards: PLAN.semisyn.all_edited(wildcards.config, PLAN.shards, ".boxes.parquet"),
         detected=lambda wildcards: PLAN.semisyn.all_found(wildcards.config, PLAN.shards, ".boxes.parquet"),
+        references=PLAN.semisyn.realism.references(),
     output:
         table="results/semisyn/realism/{config}/jobs.parquet",
         output=report(
@@ -96,6 +98,7 @@ rule semisyn_realism_scores:
         options=PLAN.options["semisyn_realism"],
         config=lambda wildcards: wildcards.config,
         painted=lambda wildcards: "lite" in PLAN.semisyn.engines(wildcards.config),
+        extractors=PLAN.semisyn.realism.metrics,
     message:
         "Scores of the edited images, configuration {wildcards.config}"
     script:

@@ -8,11 +8,14 @@ import pytest
 import yaml
 
 from cxr.base.columns import schema
+from cxr.base.errors import UserError
 from cxr.base.hdf5 import ShardWriter
 from cxr.base.tables import read_table, write_table
 from cxr.imaging.boxes.detect_boxes import COLUMNS
+from cxr.metrics.appearance import FEATURES
 from cxr.semisyn.editing.edit_images import BOXES
 from cxr.semisyn.realism import measure, score
+from cxr.semisyn.realism.reference import REFERENCE
 from cxr.semisyn.selection import select_configs
 from cxr.workflow.settings.semisyn.configs import EditingConfig
 from review_cases import cells
@@ -115,7 +118,9 @@ def test_a_heart_has_its_ratio_and_no_leak(folder):
     assert not len(read_table(folder / "boxes.parquet").filter(pl.col("finding") == "cardiomegaly"))
 
 
-def scored(folder: Path, config: str, **changes: object) -> tuple[pl.DataFrame, pl.DataFrame]:
+def scored(
+    folder: Path, config: str, references: tuple[str, ...] = (), **changes: object
+) -> tuple[pl.DataFrame, pl.DataFrame]:
     told = {"config": config, "classes": CLASSES, "detector": "lite", "classifier": "lite", "painted": True}
     told |= {"ious": [0.1, 0.5], "points": 101, "replicates": 200, "c2st_replicates": 3, "interval": 0.95, "seed": 1}
     options = score.ScoreOptions(**(told | {"findings": ["opacity", "cardiomegaly"]} | changes))
@@ -123,6 +128,7 @@ def scored(folder: Path, config: str, **changes: object) -> tuple[pl.DataFrame, 
     score.run(
         jobs=[str(folder / "jobs.parquet")], boxes=[str(folder / "boxes.parquet")],
         asked=[str(folder / "asked.parquet")], detected=[str(folder / "detected.parquet")], options=options, **paths,
+        references=references,
     )  # fmt: skip
     return read_table(paths["output"]), read_table(paths["replicates"])
 
@@ -141,6 +147,30 @@ def test_scores_of_trial_jobs(folder):
     of = replicates.filter(pl.col("metric") == "auroc", pl.col("finding") == "opacity")
     assert sorted(of["replicate"]) == list(range(-1, 200))
     assert auroc["low"] < auroc["value"] < auroc["high"]
+
+
+def test_real_boxes_are_told_from_edited_ones(folder, tmp_path):
+    """Real boxes that look like the edited ones give one half, much brighter ones 1; those without measures none."""
+    ours = read_table(folder / "boxes.parquet")
+    found = {}
+    for name, shift in (("alike", 0.0), ("brighter", 5.0)):
+        draw = np.random.default_rng(3)
+        rows = [
+            {"image_id": f"r{at}", "finding": "opacity", "subject_id": f"q{at}", "number": 0}
+            | {key: float(draw.choice(ours[key])) + (shift if key == "contrast" else 0) for key in FEATURES}
+            for at in range(12)
+        ]
+        rows.append(rows[0] | dict.fromkeys(FEATURES) | {"image_id": "no organs"})
+        write_table(tmp_path / f"{name}.parquet", pl.DataFrame(rows, schema=schema(REFERENCE)), REFERENCE)
+        table, _ = scored(folder, "lite", (str(tmp_path / f"{name}.parquet"),), reference="people")
+        found[name] = cells(table, finding="opacity", metric="c2st")
+        assert found[name]["reference"] == "people, 12 boxes"
+        assert (found[name]["engine"] or "", found[name]["circular"]) == ("", False)
+    assert found["brighter"]["value"] == 1.0
+    assert found["alike"]["value"] < 0.9
+    write_table(tmp_path / "none.parquet", pl.DataFrame([], schema=schema(REFERENCE)), REFERENCE)
+    with pytest.raises(UserError, match=r"semisyn\.references\.people has no image of the cohort with a finding"):
+        scored(folder, "lite", (str(tmp_path / "none.parquet"),), reference="people")
 
 
 def test_the_chosen_ones_are_scored_on_fresh_jobs(folder):

@@ -49,6 +49,12 @@ def choices() -> list[dict]:
         {"semisyn": {"healthy": healthy}},
         {"semisyn": {"editing": {"choice": {"edema": "radedit", "opacity": "roentgen_after"}, "diffusion": model}}},
         {"semisyn": {"healthy": {"classifier": "xrv"}}},
+        {
+            "semisyn": {
+                "references": {"people": {"path": str(ROOT / "README.md")}},
+                "realism": {"reference": "people", "features": ["lite", "xrv", "inception", "clip"], "clip": model},
+            }
+        },
     ]
 
 
@@ -132,6 +138,7 @@ def test_no_rule_imports_what_the_demo_does_not_install():
     chosen = {f"{stage}-{getattr(Settings(), stage).engine}.yaml" for stage in ENGINE_STAGES}
     others = {f"{stage}-{name}.yaml" for stage in ENGINE_STAGES for name in engines(stage)} - chosen
     others |= {f"semisyn_editing-{name}.yaml" for name in ("radedit", "diffusion")} | {"semisyn_healthy-xrv.yaml"}
+    others |= {f"semisyn_realism-{name}.yaml" for name in ("xrv", "inception", "clip")}
     for env, modules in jobs():
         if env not in others | {"weights.yaml", "training-lite.yaml", "inference.yaml", "semisyn_detectors-lite.yaml"}:
             assert not needed(modules) & {"torch", "transformers", "diffusers", "ultralytics"}

@@ -8,6 +8,8 @@ import numpy as np
 
 LEAST = 2
 """Samples per dimension below which FID says nothing."""
+BLOCK = 256
+"""Rows of which the kernel is in memory at a time."""
 
 
 def frechet(means: tuple[np.ndarray, np.ndarray], covariances: tuple[np.ndarray, np.ndarray]) -> float:
@@ -34,19 +36,50 @@ def fid(first: np.ndarray, second: np.ndarray, *, small: bool = False) -> float:
     return frechet(means, (np.cov(first.T).reshape(dimensions, -1), np.cov(second.T).reshape(dimensions, -1)))
 
 
+def kernel(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Return KID's kernel (x y / D + 1)^3 of rows (N, D) and (M, D), float64 (N, M)."""
+    return (x.astype(np.float64) @ y.astype(np.float64).T / x.shape[1] + 1) ** 3
+
+
 def kid(first: np.ndarray, second: np.ndarray) -> float:
-    """Return the unbiased squared maximum mean discrepancy of (N, D) and (M, D) under the kernel (x y / D + 1)^3.
+    """Return the unbiased squared maximum mean discrepancy of (N, D) and (M, D) under :func:`kernel`.
 
     Raises ValueError for fewer than two rows.
     """
     if min(len(first), len(second)) < 2:
         raise ValueError("KID needs two samples on each side")
 
-    def kernel(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        return (x.astype(np.float64) @ y.astype(np.float64).T / x.shape[1] + 1) ** 3
-
     def within(x: np.ndarray) -> float:
         table = kernel(x, x)
         return (table.sum() - np.trace(table)) / (len(x) * (len(x) - 1))
 
     return float(within(first) + within(second) - 2 * kernel(first, second).mean())
+
+
+def kid_of_subsets(first: np.ndarray, second: np.ndarray, kept: np.ndarray) -> np.ndarray:
+    """Return :func:`kid` of each of R subsets of the rows of ``first`` (N, D) with all of ``second`` (M, D), (R,).
+
+    ``kept`` bool (R, N). NaN for a subset of fewer than two rows. The kernel is computed once, a block of rows at a
+    time.
+    """
+    kept = kept.astype(np.float64)
+    inside, across = np.zeros(len(kept)), np.zeros(len(kept))
+    for start in range(0, len(first), BLOCK):
+        rows, weight = first[start : start + BLOCK], kept[:, start : start + BLOCK]
+        table = kernel(rows, first)
+        table[np.arange(len(rows)), start + np.arange(len(rows))] = 0
+        inside += ((weight @ table) * kept).sum(axis=1)
+        across += weight @ kernel(rows, second).mean(axis=1)
+    size = kept.sum(axis=1)
+    enough = (size > 1) & (len(second) > 1)
+    pairs, size = np.where(enough, size * (size - 1), 1.0), np.where(enough, size, 1.0)
+    return np.where(enough, inside / pairs + _within(second) - 2 * across / size, np.nan)
+
+
+def _within(sample: np.ndarray) -> float:
+    """Return the mean of the kernel over all pairs of different rows; 0 of one row."""
+    total = 0.0
+    for start in range(0, len(sample), BLOCK):
+        table = kernel(sample[start : start + BLOCK], sample)
+        total += float(table.sum() - np.trace(table, offset=start))
+    return total / max(1, len(sample) * (len(sample) - 1))

@@ -2,6 +2,8 @@
 
 from collections import OrderedDict
 
+import cv2
+import numpy as np
 import torch
 from torch import nn
 
@@ -57,7 +59,11 @@ class DenseNet121(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return the logits."""
-        return self.classifier(torch.relu(self.features(x)).mean(dim=(2, 3)))
+        return self.classifier(self.pooled(x))
+
+    def pooled(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the features before the classifier, (B, 1024)."""
+        return torch.relu(self.features(x)).mean(dim=(2, 3))
 
 
 def _transition(channels: int) -> nn.Sequential:
@@ -70,6 +76,12 @@ def _transition(channels: int) -> nn.Sequential:
             pool=nn.AvgPool2d(2, stride=2),
         )
     )
+
+
+def prepared(frame: np.ndarray) -> torch.Tensor:
+    """Return a frame uint8 (512, 512), which is square already, as the net's input float32 (1, 1, 224, 224)."""
+    small = cv2.resize(frame.astype(np.float32), (SIDE, SIDE), interpolation=cv2.INTER_AREA)
+    return torch.from_numpy((2 * small / 255 - 1) * np.float32(RANGE))[None, None]
 
 
 def normalised(scores: torch.Tensor, points: torch.Tensor) -> torch.Tensor:

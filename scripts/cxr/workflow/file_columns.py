@@ -37,7 +37,7 @@ from cxr.semisyn.placement import columns as placement
 from cxr.semisyn.predictions import PREDICTIONS
 from cxr.semisyn.priors import columns as priors
 from cxr.semisyn.readers import draw_units, reading
-from cxr.semisyn.realism import measure, score
+from cxr.semisyn.realism import measure, reference, score
 from cxr.semisyn.selection import choose, select_configs
 
 TABLES: dict[str, Columns] = {
@@ -83,6 +83,7 @@ TABLES: dict[str, Columns] = {
     "results/semisyn/editing/{engine}/{config}/{shard}.boxes.parquet": edit_images.BOXES,
     "results/semisyn/realism/{config}/{shard}.jobs.parquet": measure.JOBS,
     "results/semisyn/realism/{config}/{shard}.measures.parquet": measure.BOXES,
+    "results/semisyn/realism/{shard}.reference.parquet": reference.REFERENCE,
     "results/semisyn/realism/{config}/scores.tsv": score.SCORES,
     "results/semisyn/realism/{config}/replicates.parquet": score.REPLICATES,
     "results/semisyn/selection/scores.tsv": choose.SCORES,

@@ -71,9 +71,7 @@ def _readers(plain: dict) -> dict[str, dict]:
     """Return the options of the readers' images, of their pages, of their sheets and of their tables."""
     system = plain["semisyn"]
     section, key = system["readers"], "semisyn.readers"
-    reference = {"name": section["reference"]} | dict(system["references"].get(section["reference"], {}))
-    for unused in ("patients", "images"):
-        reference.pop(unused, None)
+    reference = _reference(system, section["reference"])
     drawn = {name: section[name] for name in ("replicates", "interval", "seed")}
     return {
         "semisyn_readers": {
@@ -91,6 +89,14 @@ def _readers(plain: dict) -> dict[str, dict]:
         "semisyn_readers_answers": {"form": "readers", "setting": f"{key}.sheets"},
         "semisyn_readers_tables": drawn | {"readers": len(section["experts"])},
     }
+
+
+def _reference(system: dict, name: str) -> dict:
+    """Return what a stage is told of a reference; the table of its patients is for other cohorts' images."""
+    told = {"name": name} | dict(system["references"].get(name, {}))
+    for unused in ("patients", "images"):
+        told.pop(unused, None)
+    return told
 
 
 def _dataset(plain: dict) -> dict:
@@ -112,10 +118,13 @@ def _edited(system: Semisyn, plain: dict) -> dict[str, dict]:
     engines = {"detector": plain["boxes"]["engine"], "classifier": sections["healthy"]["classifier"]}
     selection = {name: chosen[name] for name in ("metrics", "interval", "samples")}
     selection |= {"configs": {name: configs[name] for name in compared}, "same_as": same_as(compared)}
+    scores = {name: value for name, value in realism.items() if name not in ("features", "clip")}
+    real = {"reference": _reference(sections, realism["reference"]), "findings": sections["findings"]}
     return {
         "semisyn_editing": editing | shared,
         "semisyn_measures": {"classes": realism["classes"]},
-        "semisyn_realism": realism | shared | engines,
+        "semisyn_realism": scores | shared | engines,
+        "semisyn_realism_reference": real,
         "semisyn_selection": selection | {"dpi": plain["figures"]["dpi"]},
     }
 

@@ -113,7 +113,8 @@ def make_plan(config: dict, configfiles: Sequence[Path]) -> Plan:
     starts = params.starts(runs, engine_files["training"], declared("cxr.ils.training", "untrained", "INPUTS", {}))
     shards = shard_names(options["cohort"]["shards"])
     semisyn = make_semisyn(settings, options, shards)
-    weights_needed = _weights(settings, engine_files | {"semisyn_healthy": semisyn.healthy}, runs, starts)
+    nets = engine_files | {"semisyn_healthy": semisyn.healthy} | semisyn.realism.files
+    weights_needed = _weights(settings, nets, runs, starts)
     own = [name for name in runs if runs[name]["weights"] == params.OWN]
     evaluated = params.evaluated(settings)
     predict = params.asked(config, runs)
@@ -189,7 +190,9 @@ def _weights(settings: Settings, engine_files: dict, runs: dict, starts: dict) -
     found = needed({stage: files for stage, files in engine_files.items() if stage != "training"} | starts)
     named = [name for name in runs if runs[name]["weights"] and "lisa" in starts[name]]
     asking = {Path(starts[name]["lisa"]).name: f"training.runs.{name}" for name in named}
-    asking |= {"xrv": "semisyn.healthy.classifier 'xrv'"}
+    screened = settings.semisyn.healthy.classifier == "xrv"
+    asking |= {"xrv": "semisyn.healthy.classifier 'xrv'" if screened else "semisyn.realism.features with 'xrv'"}
+    asking |= {"inception": "semisyn.realism.features with 'inception'"}
     check_placed(found, settings.weights.folder, asking)
     return found
 

@@ -14,6 +14,7 @@ from cxr.workflow.engine_files import declared
 from cxr.workflow.params_semisyn import same_as
 from cxr.workflow.plan_semisyn_dataset import DatasetPlan, dataset_plan
 from cxr.workflow.plan_semisyn_detectors import DetectorsPlan, detectors_plan
+from cxr.workflow.plan_semisyn_realism import RealismPlan, realism_plan, reference_files
 from cxr.workflow.plan_semisyn_references import reference_file, told_of
 from cxr.workflow.settings import Settings
 from cxr.workflow.settings.semisyn.editing import Editing
@@ -35,8 +36,8 @@ class SemisynPlan:
     gpus: of each engine of the editing that is used, its input files and its number of GPUs. engine_of: {configuration:
     engine}. chosen: the engines of the configuration ``chosen``; compared: the configurations that the selection
     compares, each different from the others; choice: ``selection``, or empty where the settings choose. readers_*: the
-    reference of the readers' real images, the module that reads it, and their filled sheets. dataset, detectors: the
-    plans of these stages.
+    reference of the readers' real images, the module that reads it, and their filled sheets. dataset, detectors,
+    realism: the plans of these stages.
     """
 
     findings_file: str | list
@@ -57,6 +58,7 @@ class SemisynPlan:
     readers_sheets: list[str]
     dataset: DatasetPlan
     detectors: DetectorsPlan
+    realism: RealismPlan
 
     def engines(self, config: str) -> list[str]:
         """Return the engines that make the images of a configuration; several can for ``chosen``."""
@@ -109,6 +111,7 @@ def make_semisyn(settings: Settings, options: dict[str, dict], shards: list[str]
         **_readers(settings),
         dataset=dataset,
         detectors=detectors,
+        realism=realism_plan(settings, shards),
     )
 
 
@@ -199,15 +202,10 @@ def _editing(settings: Settings) -> dict:
 
 def _readers(settings: Settings) -> dict[str, list[str]]:
     """Return the files of the readers. Raises UserError for missing ones."""
-    system = settings.semisyn
-    name, sheets = system.readers.reference, sheet_files("semisyn.readers.sheets", system.readers.sheets)
-    if not name:
-        return {"readers_reference": [], "readers_formats": [], "readers_sheets": sheets}
-    return {
-        "readers_reference": [reference_file(settings, name)],
-        "readers_formats": [f"annotations.{system.references[name].format}"],
-        "readers_sheets": sheets,
-    }
+    told = settings.semisyn.readers
+    files, formats = reference_files(settings, told.reference)
+    sheets = sheet_files("semisyn.readers.sheets", told.sheets)
+    return {"readers_reference": files, "readers_formats": formats, "readers_sheets": sheets}
 
 
 def _engine_files(engine: str, told: Editing) -> dict[str, str]:

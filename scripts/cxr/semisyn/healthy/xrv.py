@@ -2,14 +2,12 @@
 
 from collections.abc import Mapping
 
-import cv2
-import numpy as np
 import torch
 import yaml
 
 from cxr.base.engines import Setup
 from cxr.base.paths import RESOURCES
-from cxr.nets.densenet import RANGE, SIDE, DenseNet121, normalised
+from cxr.nets.densenet import DenseNet121, normalised, prepared
 from cxr.nets.loading import load_strict
 from cxr.semisyn.healthy.engine import Picture, over
 from cxr.semisyn.healthy.options import HealthyOptions
@@ -35,12 +33,6 @@ class XrvClassifier:
     def positive(self, scores: Mapping[str, float], ctr: float | None, view: str) -> str:
         """See :class:`cxr.semisyn.healthy.engine.Classifier`."""
         return over(scores, dict.fromkeys(self.places, self.threshold))
-
-
-def prepared(frame: np.ndarray) -> torch.Tensor:
-    """Return a frame uint8 (512, 512), which is square already, as the net's input float32 (1, 1, 224, 224)."""
-    small = cv2.resize(frame.astype(np.float32), (SIDE, SIDE), interpolation=cv2.INTER_AREA)
-    return torch.from_numpy((2 * small / 255 - 1) * np.float32(RANGE))[None, None]
 
 
 def load(options: HealthyOptions, setup: Setup) -> XrvClassifier:

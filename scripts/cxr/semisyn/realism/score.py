@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 
 from cxr.base.columns import Column, schema
+from cxr.base.errors import UserError
 from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_table, write_table
 from cxr.geometry.boxes import CORNERS
@@ -15,6 +17,7 @@ from cxr.metrics.bootstrap import ends
 from cxr.metrics.matching import Boxes
 from cxr.semisyn.configs import CHOSEN
 from cxr.semisyn.realism import scores
+from cxr.semisyn.realism.feature_scores import Featured, measured, read_featured
 from cxr.semisyn.realism.measure import JOBS
 
 SCORES = {
@@ -25,8 +28,8 @@ SCORES = {
     "low": Column(pl.Float64, "Lower end of its interval, by source patients; null without replicates."),
     "high": Column(pl.Float64, "Upper end."),
     "images": Column(pl.Int64, "Edited images."),
-    "reference": Column(pl.String, "Real images compared with; empty where the sources are."),
-    "engine": Column(pl.String, "Model that scores; empty for a measure without one."),
+    "reference": Column(pl.String, "Real boxes or images compared with, and their number; empty where there are none."),
+    "engine": Column(pl.String, "Detector or engine of features that scores; empty for a measure without one."),
     "circular": Column(pl.Boolean, "Whether the scorer learnt from the painter that made the images."),
     "screened_by_scorer": Column(pl.Boolean, "Whether the scorer also chose the healthy images."),
     "trial": Column(pl.Boolean, "Whether the images are those that every configuration edits."),
@@ -40,8 +43,6 @@ REPLICATES = {
 }
 MEANS = ("change", "leak", "iou_visible", "edge_ratio")
 """Measures of the jobs whose mean is a score."""
-MODELS = ("auroc", "ap1070")
-"""Metrics of the detector."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,8 @@ class ScoreOptions:
     """classes: {finding: the detector's name for it}; detector, classifier: engines of the boxes and of the screen.
 
     painted: whether the configuration's images are painted; c2st_replicates: replicates of the two-sample test, which
-    fits a model in each; ious, points: of AP.
+    fits a model in each; ious, points: of AP; reference: name of the real images, "" without; extractors: {engine of
+    features: {kind of metric: its name}}; fid_small: allow or refuse a Fréchet distance of few images.
     """
 
     config: str
@@ -64,6 +66,17 @@ class ScoreOptions:
     interval: float
     seed: int
     findings: list[str] = field(default_factory=list)
+    reference: str = ""
+    extractors: dict[str, dict[str, str]] = field(default_factory=dict)
+    fid_small: str = "refuse"
+
+
+class Scored(NamedTuple):
+    """A metric's value and replicates (R,), the real images it compares with, and the model that scores."""
+
+    values: np.ndarray
+    against: str = ""
+    engine: str = ""
 
 
 def run(
@@ -77,12 +90,14 @@ def run(
     replicates: str,
     options: ScoreOptions,
     references: Sequence[str] = (),
+    **features: list[str],
 ) -> None:
     """Score one configuration.
 
     ``jobs`` and ``boxes``: measures of the shards; ``asked``, ``detected``: the boxes that were asked for, and a
-    detector's; ``references``: measures of real boxes. Writes ``table`` (all jobs), ``output`` (:data:`SCORES`) and
-    ``replicates``.
+    detector's; ``references``: measures of real boxes; ``features``: files of each engine, ``edited_{engine}`` and
+    ``real_{engine}``. Writes ``table`` (all jobs), ``output`` (:data:`SCORES`) and ``replicates``. Raises UserError for
+    a reference without an image of the cohort.
     """
     every = pl.concat(read_table(path) for path in jobs).sort("job_id")
     write_table(table, every, JOBS)
@@ -91,14 +106,27 @@ def run(
     kept = fresh if options.config == CHOSEN and len(fresh) else every.filter("trial")
     parts, wanted, found = (pl.concat(read_table(path) for path in paths) for paths in (boxes, asked, detected))
     real = pl.concat(read_table(path) for path in references) if references else None
+    if real is not None and not len(real):
+        raise UserError(
+            f"semisyn.references.{options.reference} has no image of the cohort with a finding: name another reference "
+            "in semisyn.realism.reference"
+        )
+    held = set(kept["job_id"]), set() if real is None else set(real["image_id"])
+    featured = {
+        name: read_featured(names, features[f"edited_{name}"], features.get(f"real_{name}", []), *held)
+        for name, names in options.extractors.items()
+    }
     rows, drawn = [], []
     for finding in options.findings:
         of = kept.filter(pl.col("finding") == finding)
         if not len(of):
             continue
-        for metric, values in score(finding, of, parts, wanted, found, real, options).items():
+        told = score(finding, of, parts, wanted, found, real, options)
+        told |= by_features(finding, of, real, featured, options)
+        for metric, one in told.items():
+            values = one.values
             low, high = ends(values[1:, None], options.interval) if len(values) > 1 else (np.full(1, np.nan),) * 2
-            rows.append(_row(finding, metric, values[0], low[0], high[0], len(of), options, of["trial"][0]))
+            rows.append(_row(finding, metric, one, (values[0], low[0], high[0]), of, options))
             drawn += [
                 (finding, options.config, metric, number - 1, None if np.isnan(value) else float(value))
                 for number, value in enumerate(values)
@@ -115,19 +143,22 @@ def score(
     detected: pl.DataFrame,
     real: pl.DataFrame | None,
     options: ScoreOptions,
-) -> dict[str, np.ndarray]:
-    """Return {metric: value and replicates} of one finding; a metric that cannot be had is left out."""
-    # the draws depend on the source patients alone, so that they are the same in every configuration
-    draws = scores.draws_of(jobs["subject_id"].to_list(), options.replicates, stable_hash(options.seed, finding))
-    found = {name: _mean(jobs[name].to_numpy(), draws) for name in MEANS if jobs[name].null_count() < len(jobs)}
+) -> dict[str, Scored]:
+    """Return the metrics of one finding by name; one that cannot be had is left out."""
+    draws = _draws(finding, jobs, options)
+    found = {
+        name: Scored(scores.mean(jobs[name].to_numpy(), draws)) for name in MEANS if jobs[name].null_count() < len(jobs)
+    }
     gap = (jobs["ctr_measured"] - jobs["ctr_asked"]).abs().to_numpy()
     if np.isfinite(gap).any():
-        found["ctr_error"] = _mean(gap, draws)
+        found["ctr_error"] = Scored(scores.mean(gap, draws))
     if finding in options.classes and fires(jobs):
-        found["auroc"] = scores.auroc(jobs["score"].to_numpy(), jobs["source_score"].to_numpy(), draws)
-        found["ap1070"] = _ap(jobs, asked, detected, options.classes[finding], options, draws)
+        values = scores.auroc(jobs["score"].to_numpy(), jobs["source_score"].to_numpy(), draws)
+        found["auroc"] = Scored(values, engine=options.detector)
+        values = _ap(jobs, asked, detected, options.classes[finding], options, draws)
+        found["ap1070"] = Scored(values, engine=options.detector)
     ours = boxes.filter(pl.col("job_id").is_in(jobs["job_id"].implode()))
-    theirs = None if real is None else real.filter(pl.col("finding") == finding)
+    theirs = None if real is None else real.filter(pl.col("finding") == finding).drop_nulls(FEATURES)
     if theirs is not None and len(ours) and len(theirs):
         seed = stable_hash(options.seed, finding)
         many = scores.draws_of(ours["subject_id"].to_list(), options.c2st_replicates, seed)
@@ -136,21 +167,37 @@ def score(
             theirs.select(FEATURES).to_numpy(), theirs["subject_id"].to_list(), many,
         )  # fmt: skip
         if np.isfinite(test[0]):
-            found["c2st"] = test
+            found["c2st"] = Scored(test, f"{options.reference}, {len(theirs)} boxes")
     return found
+
+
+def by_features(
+    finding: str,
+    jobs: pl.DataFrame,
+    real: pl.DataFrame | None,
+    featured: Mapping[str, Featured],
+    options: ScoreOptions,
+) -> dict[str, Scored]:
+    """Return the metrics of one finding that are made from features, by name."""
+    draws, small = _draws(finding, jobs, options), options.fid_small == "allow"
+    empty = pl.Series([], dtype=pl.String)
+    images = empty if real is None else real.filter(pl.col("finding") == finding)["image_id"].unique().sort()
+    found = {}
+    for engine, of in featured.items():
+        for name, values in measured(of, jobs, images, draws, small=small).items():
+            alone = name == of.names.get("similarity")
+            found[name] = Scored(values, "" if alone else f"{options.reference}, {len(images)} images", engine)
+    return found
+
+
+def _draws(finding: str, jobs: pl.DataFrame, options: ScoreOptions) -> np.ndarray:
+    """Return the draws of the jobs, which depend on the source patients alone: they are those of any configuration."""
+    return scores.draws_of(jobs["subject_id"].to_list(), options.replicates, stable_hash(options.seed, finding))
 
 
 def fires(jobs: pl.DataFrame) -> bool:
     """Tell whether the detector found the finding in any edited or source image; if not, it says nothing of these."""
     return bool((pl.concat([jobs["score"], jobs["source_score"]]) > 0).any())
-
-
-def _mean(values: np.ndarray, draws: np.ndarray) -> np.ndarray:
-    """Return the mean of the known values, (R,)."""
-    known = np.isfinite(values.astype(np.float64))
-    count = draws[:, known].astype(np.float64)
-    total = count.sum(axis=1)
-    return np.divide(count @ values[known].astype(np.float64), total, out=np.full(len(draws), np.nan), where=total > 0)
 
 
 def _ap(
@@ -171,11 +218,10 @@ def _places(names: pl.Series, place: Mapping[str, int]) -> np.ndarray:
 
 
 def _row(
-    finding: str, metric: str, value: float, low: float, high: float, images: int, options: ScoreOptions, trial: bool
+    finding: str, metric: str, scored: Scored, numbers: tuple[float, ...], jobs: pl.DataFrame, options: ScoreOptions
 ) -> tuple:
-    engine = options.detector if metric in MODELS else ""
-    plain = (None if np.isnan(number) else float(number) for number in (value, low, high))
-    circular = bool(engine) and engine == "lite" and options.painted
-    screened = metric == "auroc" and engine == options.classifier
-    reference = "reference" if metric == "c2st" else ""
-    return (options.config, finding, metric, *plain, images, reference, engine, circular, screened, trial)
+    plain = (None if np.isnan(number) else float(number) for number in numbers)
+    circular = scored.engine == "lite" and options.painted
+    screened = metric == "auroc" and scored.engine == options.classifier
+    told = scored.against, scored.engine, circular, screened, jobs["trial"][0]
+    return (options.config, finding, metric, *plain, len(jobs), *told)

@@ -10,7 +10,7 @@ import numpy as np
 
 from cxr.metrics.appearance import c2st
 from cxr.metrics.average_precision import average_precision, matched
-from cxr.metrics.distances import LEAST, fid, kid
+from cxr.metrics.distances import LEAST, fid, kid_of_subsets
 from cxr.metrics.matching import Boxes
 from cxr.metrics.paired import patient_draws
 
@@ -66,8 +66,15 @@ def kernel_distance(ours: np.ndarray, real: np.ndarray, draws: np.ndarray) -> np
 
     A job that a draw counts several times enters once: copies would pass for a very narrow law.
     """
-    kept = [np.flatnonzero(count) for count in draws]
-    return np.array([kid(ours[rows], real) if len(rows) > 1 and len(real) > 1 else np.nan for rows in kept])
+    return kid_of_subsets(ours, real, draws > 0)
+
+
+def mean(values: np.ndarray, draws: np.ndarray) -> np.ndarray:
+    """Return the mean, (R,), of the known of N values; NaN where a draw has none."""
+    known = np.isfinite(values.astype(np.float64))
+    count = draws[:, known].astype(np.float64)
+    total = count.sum(axis=1)
+    return np.divide(count @ values[known].astype(np.float64), total, out=np.full(len(draws), np.nan), where=total > 0)
 
 
 def frechet_distance(ours: np.ndarray, real: np.ndarray, *, small: bool) -> float | None:

@@ -13,7 +13,7 @@ import polars as pl
 from cxr.base.columns import Column, schema
 from cxr.metrics.bootstrap import ends
 
-LOWER_IS_BETTER = ("fid", "kid", "c2st")
+LOWER_IS_BETTER = ("fid", "kid", "fid_xrv", "kid_xrv", "frechet_lite", "kernel_lite", "c2st")
 """c2st: 0.5 is the best, where a test cannot tell edited boxes from real ones; what is below counts as 0.5."""
 SCORES = {
     "finding": Column(pl.String, "Finding."),

@@ -61,11 +61,13 @@ class Semisyn(Section):
             raise ValueError(
                 f"priors.reference is {self.priors.reference!r}, but semisyn.references has {known}: name one of them"
             )
-        if self.readers.reference and self.readers.reference not in self.references:
-            known = ", ".join(self.references) or "none"
-            raise ValueError(
-                f"readers.reference is {self.readers.reference!r}, but semisyn.references has {known}: name one of them"
-            )
+        for stage in ("readers", "realism"):
+            named = getattr(self, stage).reference
+            if named and named not in self.references:
+                known = ", ".join(self.references) or "none"
+                raise ValueError(
+                    f"{stage}.reference is {named!r}, but semisyn.references has {known}: name one of them"
+                )
         return self
 
     @model_validator(mode="after")

@@ -6,6 +6,10 @@ from pydantic import model_validator
 
 from cxr.workflow.settings.base import PAPER, Section, key
 
+METRICS = (
+    "auroc", "ap1070", "c2st", "kid", "fid", "kid_xrv", "fid_xrv", "kernel_lite", "frechet_lite", "clip",
+)  # fmt: skip
+
 
 class Selection(Section):
     """One configuration for each finding, by the scores of all."""
@@ -21,8 +25,11 @@ class Selection(Section):
         "Points of semisyn.editing.grid: each axis alone; every pipeline with every soft mask and extent; everything "
         "with everything.",
     )
-    metrics: list[Literal["auroc", "ap1070", "c2st", "kid", "fid", "clip"]] = key(
-        lambda: ["auroc", "ap1070", "c2st", "kid"], "Metrics whose mean decides, where they could be had.", min_length=1
+    metrics: list[Literal[METRICS]] = key(
+        lambda: ["auroc", "ap1070", "c2st", "kid", "kid_xrv"],
+        "Metrics whose mean decides, where they could be had; frechet_lite and kernel_lite are circular where the "
+        "engine lite painted.",
+        min_length=1,
     )
     interval: float = key(0.95, "Coverage of the interval of the best one's lead.", gt=0, lt=1)
     really: bool = key(False, "Confirms a product search, which makes millions of images.")

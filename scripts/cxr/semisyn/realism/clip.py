@@ -1,0 +1,79 @@
+"""CLIP score: the cosine between an edited image and its prompt, by any CLIP model in transformers' layout.
+
+The folder holds config.json, model.safetensors, preprocessor_config.json and the tokenizer's files, as XrayCLIP's does.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+from transformers import CLIPImageProcessorPil, CLIPModel, CLIPTokenizer
+
+from cxr.base.engines import Setup
+from cxr.base.errors import UserError
+from cxr.base.faults import no_inputs
+from cxr.nets.devices import device_of, inference
+from cxr.semisyn.realism.engine import Features, digest_of, sha256_of
+
+METRICS = {"similarity": "clip"}
+INSTEAD = "model"
+GPU = True
+KEY = "semisyn.realism.clip.model"
+NEEDED = (("config.json",), ("model.safetensors",), ("preprocessor_config.json",), ("tokenizer.json", "vocab.json"))
+"""Files of the folder; of the last two one is enough."""
+
+
+class ClipFeatures:
+    """See :class:`cxr.semisyn.realism.engine.FeatureEngine`; both embeddings have the length 1."""
+
+    def __init__(self, folder: Path, device: torch.device, batch: int):
+        self.net = _net(folder).eval().to(device)
+        self.words = CLIPTokenizer.from_pretrained(folder, local_files_only=True)
+        self.pictures = CLIPImageProcessorPil.from_pretrained(folder, local_files_only=True)
+        self.device, self.weights = device, digest_of(str(folder / "model.safetensors"))
+        self.batch = batch if device.type != "cpu" else 1  # sums must not depend on the other rows
+
+    @inference()
+    def features(self, images: Sequence[np.ndarray], prompts: Sequence[str]) -> Features:
+        """See :class:`cxr.semisyn.realism.engine.FeatureEngine`."""
+        shown = [Image.fromarray(image).convert("RGB") for image in images]
+        pixels = self.pictures(shown, return_tensors="pt")["pixel_values"].to(self.device)
+        longest = self.net.config.text_config.max_position_embeddings
+        how = {"padding": "max_length", "truncation": True, "max_length": longest, "return_tensors": "pt"}
+        tokens = self.words(list(prompts), **how).to(self.device)
+        seen = self.net.visual_projection(self.net.vision_model(pixel_values=pixels).pooler_output)
+        read = self.net.text_projection(
+            self.net.text_model(tokens["input_ids"], attention_mask=tokens["attention_mask"]).pooler_output
+        )
+        seen, read = (torch.nn.functional.normalize(part, dim=-1) for part in (seen, read))
+        return Features(seen.cpu().numpy(), (seen * read).sum(dim=-1).cpu().numpy())
+
+
+def _net(folder: Path) -> CLIPModel:
+    """Return the model of a folder. Raises UserError for a folder that holds another one, or not all of it."""
+    if missing := [names for names in NEEDED if not any((folder / name).is_file() for name in names)]:
+        raise UserError(f"{KEY} is {str(folder)!r}, which has no {' or '.join(missing[0])}: give the whole folder")
+    try:
+        how = {"local_files_only": True, "use_safetensors": True, "output_loading_info": True, "dtype": torch.float32}
+        net, told = CLIPModel.from_pretrained(folder, **how)
+    except Exception as error:
+        if no_inputs(error):
+            raise
+        raise UserError(
+            f"{KEY} is {str(folder)!r}, which cannot be read as a CLIP model ({type(error).__name__}): give another"
+        ) from None
+    if wrong := sorted({*told["missing_keys"], *map(str, told["mismatched_keys"])}):
+        raise UserError(f"{KEY} is {str(folder)!r}, whose weights lack {wrong[0]}: give a whole CLIP model")
+    return net
+
+
+def load(setup: Setup) -> ClipFeatures:
+    """Load the model. Raises UserError for a folder that cannot be used, or whose weights are not the pinned ones."""
+    weights, pinned = Path(setup.files["folder"], "model.safetensors"), setup.own.get("sha256")
+    if pinned and weights.is_file() and (found := sha256_of(weights)) != pinned:
+        raise UserError(
+            f"{weights} has the digest {found}, not the one of semisyn.realism.clip.sha256: give the file that it names"
+        )
+    return ClipFeatures(Path(setup.files["folder"]), device_of(setup.device, setup.asked), setup.batch)

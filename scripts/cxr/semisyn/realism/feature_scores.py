@@ -1,0 +1,62 @@
+"""Metrics of features: distances between edited and real images, and how well images fit their prompts."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from cxr.base.jobs import log
+from cxr.semisyn.realism import scores
+from cxr.semisyn.realism.features import read_features, stacked
+
+
+@dataclass(frozen=True)
+class Featured:
+    """Features of one engine: ``names`` of its metrics by their kind; of edited and of real images, {name: (D,)}.
+
+    similarity: {job: how well its image fits its prompt}; empty where no metric of the engine needs it.
+    """
+
+    names: Mapping[str, str]
+    edited: Mapping[str, np.ndarray]
+    similarity: Mapping[str, np.ndarray]
+    real: Mapping[str, np.ndarray]
+
+
+def read_featured(
+    names: Mapping[str, str], edited: Sequence[str], real: Sequence[str], jobs: set[str], images: set[str]
+) -> Featured:
+    """Read the shards ``edited`` and ``real`` of an engine, as far as its metrics ``names`` need them."""
+    distances, fits = {"frechet", "kernel"} & set(names), "similarity" in names
+    return Featured(
+        names=names if real else {kind: name for kind, name in names.items() if kind == "similarity"},
+        edited=read_features(edited, jobs) if distances and real else {},
+        similarity=read_features(edited, jobs, "similarity") if fits else {},
+        real=read_features(real, images) if distances else {},
+    )
+
+
+def measured(
+    featured: Featured, jobs: pl.DataFrame, images: pl.Series, draws: np.ndarray, *, small: bool
+) -> dict[str, np.ndarray]:
+    """Return {metric: value and replicates} of the jobs of one finding.
+
+    ``images``: the real ones with it; ``draws`` (R, N): how often each job counts; ``small``: whether a Fréchet
+    distance of too few images is told. It has no replicates: its value depends on the number of images.
+    """
+    found = {}
+    if name := featured.names.get("similarity"):
+        found[name] = scores.mean(stacked(featured.similarity, jobs["job_id"]), draws)
+    if featured.real and len(images):
+        ours, real = stacked(featured.edited, jobs["job_id"]), stacked(featured.real, images)
+        if (name := featured.names.get("kernel")) and min(len(ours), len(real)) > 1:
+            found[name] = scores.kernel_distance(ours, real, draws)
+        if name := featured.names.get("frechet"):
+            distance = scores.frechet_distance(ours, real, small=small)
+            if distance is None:
+                told = (jobs["finding"][0], name, len(ours), len(real), ours.shape[1])
+                log.warning("realism: %s has no %s: %d edited and %d real images are too few for %d features", *told)
+            else:
+                found[name] = np.array([distance])
+    return found

@@ -1,0 +1,91 @@
+"""Features of the edited images of a shard, and of real ones: one file an engine and a shard, which is their cache."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+
+import numpy as np
+import polars as pl
+
+from cxr.base.engines import Setup
+from cxr.base.hdf5 import Shard, ShardWriter
+from cxr.base.jobs import progress
+from cxr.base.tables import read_table
+from cxr.semisyn.realism.engine import load_features
+
+
+@dataclass(frozen=True)
+class FeaturesOptions:
+    """extractor: the engine's name; own: its own settings."""
+
+    extractor: str
+    own: dict = field(default_factory=dict)
+
+
+def run_shard(
+    *, plan: str, edited: list[str], output: str, options: FeaturesOptions, attrs: dict, compute: dict | None = None,
+    **files: str,
+) -> None:  # fmt: skip
+    """Write the features of the edited images of a shard, key image_id = job.
+
+    ``plan``: prompts of the jobs; ``edited``: the edited shards of each engine; ``files``: of the extractor. Writes
+    ``feature`` float32 (N, D) and ``similarity`` float32 (N,), which is NaN where the engine reads no prompt.
+    """
+    prompts = dict(read_table(plan).select("job_id", "prompt").iter_rows())
+    with ExitStack() as stack:
+        shards = [stack.enter_context(Shard(path)) for path in edited]
+        place = {name: shard for shard in shards for name in shard.ids}
+        _write(output, sorted(place), place, prompts, options, attrs, Setup.of(options.own, files, compute))
+
+
+def run_reference(
+    *, frames: str, boxes: str, output: str, options: FeaturesOptions, attrs: dict, compute: dict | None = None,
+    **files: str,
+) -> None:  # fmt: skip
+    """Write the same of the real images of a shard of frames; ``boxes``: the table of their boxes."""
+    with Shard(frames) as shard:
+        names = sorted(set(read_table(boxes)["image_id"]))
+        place = dict.fromkeys(names, shard)
+        _write(output, names, place, dict.fromkeys(names, ""), options, attrs, Setup.of(options.own, files, compute))
+
+
+def _write(
+    output: str,
+    names: list[str],
+    place: Mapping[str, Shard],
+    prompts: Mapping[str, str],
+    options: FeaturesOptions,
+    attrs: dict,
+    setup: Setup,
+) -> None:
+    engine = load_features(options.extractor, setup)
+    empty = {"feature": ((0,), np.float32), "similarity": ((), np.float32)} if not names else {}
+    told = attrs | {"extractor": options.extractor, "weights": engine.weights}
+    with ShardWriter(output, attrs=told, empty=empty) as writer:
+        for name, feature, similarity in progress(_rows(engine, names, place, prompts), len(names), "features"):
+            writer.append(name, feature=feature.astype(np.float32), similarity=np.float32(similarity))
+
+
+def _rows(
+    engine, names: list[str], place: Mapping[str, Shard], prompts: Mapping[str, str]
+) -> Iterator[tuple[str, np.ndarray, float]]:
+    for first in range(0, len(names), engine.batch):
+        part = names[first : first + engine.batch]
+        images = [place[name].get("image", name) for name in part]
+        found = engine.features(images, [prompts[name] for name in part])
+        fits = np.full(len(part), np.nan) if found.similarity is None else found.similarity
+        yield from zip(part, found.feature, fits, strict=True)
+
+
+def read_features(paths: Iterable[str], wanted: set[str], field: str = "feature") -> dict[str, np.ndarray]:
+    """Return {image or job: its row of a field} of those ``wanted`` in the shards."""
+    found = {}
+    for path in paths:
+        with Shard(path) as shard:
+            found |= {name: shard.get(field, name) for name in shard.ids if name in wanted}
+    return found
+
+
+def stacked(found: Mapping[str, np.ndarray], names: pl.Series) -> np.ndarray:
+    """Return the rows of ``names``, which all are there, (N, …)."""
+    return np.stack([found[name] for name in names])

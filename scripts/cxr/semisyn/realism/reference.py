@@ -1,0 +1,76 @@
+"""Real boxes of the findings on the cohort's own images: what edited boxes are compared with."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import polars as pl
+
+from cxr.base.columns import Column, schema
+from cxr.base.hdf5 import Shard
+from cxr.base.jobs import log
+from cxr.base.tables import read_table, write_table
+from cxr.base.vocabulary import LUNGS
+from cxr.geometry.affine import points_to_frame
+from cxr.geometry.boxes import CORNERS
+from cxr.metrics import appearance
+from cxr.semisyn.configs import WARPED
+from cxr.semisyn.realism.measure import BOXES
+from cxr.semisyn.references import Reference, load
+
+REFERENCE = {
+    "image_id": Column(pl.String, "Image of the cohort that the reference has a box on."),
+    "finding": Column(pl.String, "Finding."),
+    "subject_id": Column(pl.String, "Its patient."),
+    "number": Column(pl.Int64, "Number of the box among those of the image."),
+    **{
+        name: replace(BOXES[name], meaning=f"{BOXES[name].meaning[:-1]}; null where it has no sense.")
+        for name in appearance.FEATURES
+    },
+}
+
+
+@dataclass(frozen=True)
+class RealOptions:
+    """reference: {name, format, path, image_id, role, classes}; findings: those that are edited."""
+
+    reference: dict
+    findings: list[str]
+
+
+def run_shard(*, reference: str, images: str, frames: str, organs: str, output: str, options: RealOptions) -> None:
+    """Write :data:`REFERENCE` of the shard's images; ``reference``: the file of people's boxes, ``images``: all images.
+
+    A box has no measures where its image has no organs, where the lung under it or at the mirrored place is too small,
+    or where it is of a heart. Raises UserError for a reference that cannot be read.
+    """
+    patients = dict(read_table(images).select("image_id", pl.col("subject_id").cast(pl.String)).iter_rows())
+    boxes = load(Reference(**options.reference), options.findings).boxes
+    rows = []
+    with Shard(frames) as pictures, Shard(organs) as masks:
+        for (name,), part in boxes.filter(pl.col("image_id").is_in(pictures.ids)).group_by(
+            "image_id", maintain_order=True
+        ):
+            affine = pictures.get("to_original", name)
+            corners = np.stack([_on_frame(box, affine) for box in part.select(CORNERS).rows()])
+            picture = pictures.get("image", name)
+            lungs = masks.masks(name) if name in masks else {}
+            for number, finding in enumerate(part["finding"]):
+                row = {"image_id": name, "finding": finding, "subject_id": patients[name], "number": number}
+                rows.append(row | _measures(picture, corners, number, finding, lungs))
+    table = pl.DataFrame(rows, schema=schema(REFERENCE)).sort("image_id", "number")
+    log.info("realism: %d real boxes, %d without measures", len(table), table["contrast"].null_count())
+    write_table(output, table, REFERENCE)
+
+
+def _on_frame(box: tuple[float, ...], affine: np.ndarray) -> np.ndarray:
+    """Return a box (4,) in original pixels as one in frame pixels."""
+    return points_to_frame(np.array(box, np.float64).reshape(2, 2), affine).ravel()
+
+
+def _measures(picture: np.ndarray, boxes: np.ndarray, number: int, finding: str, organs: dict) -> dict:
+    lungs = [organs.get(name) for name in LUNGS]
+    usable = finding != WARPED and all(lung is not None and lung.any() for lung in lungs)
+    others = np.delete(boxes, number, axis=0)
+    values = appearance.features(picture, boxes[number], np.stack(lungs), others) if usable else None
+    known = [None] * len(appearance.FEATURES) if values is None else map(float, values)
+    return dict(zip(appearance.FEATURES, known, strict=True))
