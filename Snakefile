@@ -57,6 +57,7 @@ include: "rules/ils/evaluation.smk"
 include: "rules/ils/evaluation_paraphrases.smk"
 # SemiSynCXR: findings put into healthy X-rays
 include: "rules/semisyn/healthy.smk"
+include: "rules/semisyn/prompts.smk"
 include: "rules/semisyn/priors.smk"
 include: "rules/semisyn/placement.smk"
 include: "rules/semisyn/editing.smk"

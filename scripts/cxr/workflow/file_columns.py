@@ -36,6 +36,7 @@ from cxr.semisyn.healthy import columns as healthy
 from cxr.semisyn.placement import columns as placement
 from cxr.semisyn.predictions import PREDICTIONS
 from cxr.semisyn.priors import columns as priors
+from cxr.semisyn.prompts import mine_prompts
 from cxr.semisyn.readers import draw_units, reading
 from cxr.semisyn.realism import measure, reference, score
 from cxr.semisyn.selection import choose, select_configs
@@ -74,6 +75,8 @@ TABLES: dict[str, Columns] = {
     "results/semisyn/dataset/jobs.parquet": semisyn_dataset.JOBS,
     "results/semisyn/dataset/conservation.tsv": semisyn_dataset.CONSERVATION,
     "results/semisyn/dataset/counts.tsv": semisyn_dataset.COUNTS,
+    "results/semisyn/prompts/prompts.tsv": mine_prompts.PROMPTS,
+    "results/semisyn/prompts/counts.tsv": mine_prompts.COUNTS,
     "results/semisyn/priors/samples.parquet": priors.SAMPLES,
     "results/semisyn/priors/fits.tsv": priors.FITS,
     "results/semisyn/priors/zones.tsv": priors.ZONES,

@@ -36,6 +36,7 @@ def semisyn_options(system: Semisyn, plain: dict) -> dict[str, dict]:
         | _placement(plain)
         | _edited(system, plain)
         | _readers(plain)
+        | _prompts(plain)
     )
 
 
@@ -89,6 +90,13 @@ def _readers(plain: dict) -> dict[str, dict]:
         "semisyn_readers_answers": {"form": "readers", "setting": f"{key}.sheets"},
         "semisyn_readers_tables": drawn | {"readers": len(section["experts"])},
     }
+
+
+def _prompts(plain: dict) -> dict[str, dict]:
+    """Return the options of the mined phrases, which nothing is drawn for."""
+    system = plain["semisyn"]
+    told = system["prompts"] | {"reference": _reference(system, system["prompts"]["reference"])}
+    return {"semisyn_prompts": told | {"findings": system["findings"]}}
 
 
 def _reference(system: dict, name: str) -> dict:

@@ -37,7 +37,7 @@ class SemisynPlan:
     engine}. chosen: the engines of the configuration ``chosen``; compared: the configurations that the selection
     compares, each different from the others; choice: ``selection``, or empty where the settings choose. readers_*: the
     reference of the readers' real images, the module that reads it, and their filled sheets. dataset, detectors,
-    realism: the plans of these stages.
+    realism: the plans of these stages. prompts_*: the reference whose phrases are mined, and its module.
     """
 
     findings_file: str | list
@@ -59,6 +59,8 @@ class SemisynPlan:
     dataset: DatasetPlan
     detectors: DetectorsPlan
     realism: RealismPlan
+    prompts_reference: list[str]
+    prompts_formats: list[str]
 
     def engines(self, config: str) -> list[str]:
         """Return the engines that make the images of a configuration; several can for ``chosen``."""
@@ -99,6 +101,7 @@ def make_semisyn(settings: Settings, options: dict[str, dict], shards: list[str]
     edited = [f"results/semisyn/editing/{engine}/chosen/{shard}.h5" for engine in editing["chosen"] for shard in shards]
     detectors = detectors_plan(settings, options["semisyn_detectors"], dataset.sizes, shards, edited)
     detection, detection_told = _detection(settings, detectors)
+    phrases, phrases_formats = reference_files(settings, settings.semisyn.prompts.reference)
     return SemisynPlan(
         findings_file=_findings(settings),
         priors=priors,

@@ -72,6 +72,12 @@ STAGES = (
     Stage("semisyn_selection", "semisyn", "Chooses a configuration for each finding by the scores of all.",
           "systems/semisyn.md"),
     Stage(
+        "semisyn_prompts",
+        "semisyn",
+        "Mines phrases of findings from the cohort's own reports, for a person to review.",
+        "systems/semisyn.md",
+    ),
+    Stage(
         "semisyn_priors",
         "semisyn",
         "Gives the priors of place and size of each finding: the paper's, or fitted to boxes that people drew.",

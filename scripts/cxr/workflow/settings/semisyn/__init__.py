@@ -15,6 +15,7 @@ from cxr.workflow.settings.semisyn.healthy import Healthy
 from cxr.workflow.settings.semisyn.names import FindingName
 from cxr.workflow.settings.semisyn.placement import Placement
 from cxr.workflow.settings.semisyn.priors import Priors
+from cxr.workflow.settings.semisyn.prompts import Prompts
 from cxr.workflow.settings.semisyn.readers import Readers
 from cxr.workflow.settings.semisyn.realism import Realism
 from cxr.workflow.settings.semisyn.references import Reference, ReferenceName
@@ -35,6 +36,7 @@ class Semisyn(Section):
     )
     healthy: Healthy = key(Healthy, "The healthy pool.")
     priors: Priors = key(Priors, "Where a finding lies and how large it is.", source=PAPER)
+    prompts: Prompts = key(Prompts, "Phrases mined from reports.", source=PAPER)
     placement: Placement = key(Placement, "Image, prompt and boxes of each job.")
     editing: Editing = key(Editing, "Findings put into healthy images.")
     realism: Realism = key(Realism, "Scores of edited images.")
@@ -61,7 +63,7 @@ class Semisyn(Section):
             raise ValueError(
                 f"priors.reference is {self.priors.reference!r}, but semisyn.references has {known}: name one of them"
             )
-        for stage in ("readers", "realism"):
+        for stage in ("readers", "realism", "prompts"):
             named = getattr(self, stage).reference
             if named and named not in self.references:
                 known = ", ".join(self.references) or "none"

@@ -1,0 +1,35 @@
+# Prompts: phrases of findings from the cohort's own reports, for a person to review. No other rule reads them.
+
+
+rule semisyn_prompts_mine:
+    input:
+        reports=expand("results/reports/{shard}.jsonl", shard=PLAN.shards),
+        images="results/cohort/images.parquet",
+        findings_file=PLAN.semisyn.findings_file,
+        reference=PLAN.semisyn.prompts_reference,
+    output:
+        prompts="results/semisyn/prompts/prompts.yaml",
+        table="results/semisyn/prompts/prompts.tsv",
+        counts="results/semisyn/prompts/counts.tsv",
+    log:
+        "logs/semisyn/prompts.log",
+    benchmark:
+        "results/benchmarks/semisyn/prompts.tsv"
+    conda:
+        "../../envs/semisyn_priors.yaml"
+    threads: 1
+    resources:
+        mem_mb=megabytes(4000),
+        runtime=minutes(30),
+    params:
+        **job("semisyn.prompts.mine_prompts.run", *PLAN.semisyn.prompts_formats),
+        options=PLAN.options["semisyn_prompts"],
+    message:
+        "Phrases of findings in the reports"
+    script:
+        "../../scripts/job.py"
+
+
+rule semisyn_prompts:
+    input:
+        rules.semisyn_prompts_mine.output,

@@ -1,0 +1,142 @@
+"""The stage semisyn_prompts: phrases of the user's own reports, in a file that a person reads before it is used."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+import yaml
+
+from cxr.annotations.reading import image_name, read
+from cxr.base.atomic import atomic
+from cxr.base.columns import Column, schema
+from cxr.base.paths import RESOURCES
+from cxr.base.tables import read_lines, read_table, write_table
+from cxr.semisyn.findings.catalogue import Catalogue, read_catalogue
+from cxr.semisyn.findings.phrases import parse
+from cxr.semisyn.prompts.mining import SECTIONS, SEVERAL, WORDS, Phrase, Told, Vocabulary, mine, pooled
+from cxr.semisyn.references import labels_of, patients_of
+
+RESOURCE_FILES = ("semisyn/phrases.yaml",)
+MINED, EMBEDDED, FEW = "mined", "embedded", "phrase of too few patients"
+PROMPTS = {
+    "finding": Column(pl.String, "Finding."),
+    "phrase": Column(pl.String, "Phrase, without sizes, severities, changes and doubts."),
+    "weight": Column(pl.Float64, "Weight with which it would be drawn."),
+    "side": Column(pl.String, "Side that the placement reads from it: right, left, both or any."),
+    "zone": Column(pl.String, "Zone that it reads from it; empty for none."),
+    "reports": Column(pl.Int64, "Sentences of reports that say it."),
+    "reference": Column(pl.Int64, "Phrases of the reference that say it."),
+    "patients": Column(pl.Int64, "Patients of whom it is said."),
+    "origin": Column(pl.String, "mined, or embedded where too few phrases of the finding were found."),
+}
+COUNTS = {
+    "finding": Column(pl.String, "Finding."),
+    "outcome": Column(pl.String, "mined, or why a sentence gave no phrase."),
+    "sentences": Column(pl.Int64, "Sentences that say the finding is there."),
+}
+HEAD = """\
+# Phrases mined from reports. READ EACH OF THEM before use: delete what is no plain description of the finding, and
+# anything that could tell of a patient. Nothing uses this file by itself. Then name a copy in semisyn.findings_file, or
+# put the prompts of each finding into the one that is there. counts.tsv says what was left out and why.
+"""
+
+
+@dataclass(frozen=True)
+class PromptsOptions:
+    """least_patients: fewest patients of a phrase; least_phrases: fewest of a finding, else it keeps its prompts.
+
+    most: phrases of a finding; reference: {name, format, path, image_id, role, classes}, its name "" without;
+    findings: names.
+    """
+
+    least_patients: int
+    least_phrases: int
+    most: int
+    findings: list[str]
+    reference: dict
+
+
+def run(
+    *, reports: list[str], images: str, prompts: str, table: str, counts: str, options: PromptsOptions,
+    findings_file: str = "", reference: str = "",
+) -> None:  # fmt: skip
+    """Mine the ``reports`` (lines of the reports stage), and the phrases of a ``reference`` where there is one.
+
+    Writes ``prompts`` (YAML, as semisyn.findings_file), ``table`` (:data:`PROMPTS`) and ``counts`` (:data:`COUNTS`).
+    Raises UserError for a reference that cannot be read.
+    """
+    catalogue = read_catalogue(findings_file)
+    words = vocabulary(catalogue)
+    found = mine((line for path in reports for line in _mined_sections(path)), words)
+    others, left = _of_reference(images, words, options) if reference else ([], Counter())
+    outcomes = found.left_out + left
+    told = Counter(one.finding for one in (*found.told, *others))
+    phrases = pooled(found.told, others, options.least_patients)
+    used = Counter()
+    for one in phrases:
+        used[one.finding] += one.reports + one.reference
+    for name in told:
+        outcomes[name, MINED], outcomes[name, FEW] = used[name], told[name] - used[name]
+    rows, mined = [], {}
+    for name in options.findings:
+        of = [one for one in phrases if one.finding == name][: options.most]
+        if len(of) < options.least_phrases:
+            rows += [_row(Phrase(name, *one), catalogue, EMBEDDED) for one in _embedded(catalogue, name)]
+        else:
+            mined[name] = {"prompts": {one.phrase: round(one.weight, 6) for one in of}}
+            rows += [_row(one, catalogue, MINED) for one in of]
+    with atomic(prompts) as temporary:
+        text = HEAD + yaml.safe_dump({"findings": mined}, sort_keys=False, allow_unicode=True, width=120)
+        temporary.write_text(text, encoding="utf-8", newline="\n")
+    write_table(table, pl.DataFrame(rows, schema=schema(PROMPTS), orient="row"), PROMPTS)
+    lines = sorted((*key, number) for key, number in outcomes.items() if number)
+    write_table(counts, pl.DataFrame(lines, schema=schema(COUNTS), orient="row"), COUNTS)
+
+
+def vocabulary(catalogue: Catalogue) -> Vocabulary:
+    """Return the words of the resource, and those of the prompts in use."""
+    held = yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
+    dropped = frozenset(held["dropped"])
+    texts = " ".join(text for finding in catalogue.findings.values() for text in finding.prompts).lower()
+    kept = frozenset(held["kept"]) | frozenset("".join(c if c.isalpha() else " " for c in texts).split())
+    return Vocabulary(dropped, kept - dropped)
+
+
+def _mined_sections(path: str | Path) -> Iterable[dict]:
+    return (line for line in read_lines(path) if line["section_name"] in SECTIONS)
+
+
+def _of_reference(images: str, words: Vocabulary, options: PromptsOptions) -> tuple[list[Told], Counter]:
+    """Return the phrases of a reference's images that show one finding, and what was left out."""
+    told = options.reference
+    regions, _ = read(f"semisyn.references.{told['name']}.path", told["path"], told["format"])
+    names = labels_of(told["format"], told["classes"])
+    per_image: dict[str, set[tuple[str, str]]] = {}
+    for one in regions:
+        image = image_name(told["image_id"], one.image)
+        if (finding := names.get(one.label.lower())) and one.phrase:
+            per_image.setdefault(image, set()).add((finding, one.phrase))
+    patient = patients_of(per_image, [read_table(images)])
+    found, left = [], Counter()
+    for image, pairs in sorted(per_image.items()):
+        several = len({finding for finding, _ in pairs}) > 1
+        for finding, text in sorted(pairs):
+            phrase = None if several else words.phrase(text)
+            if phrase is None:
+                left[finding, SEVERAL if several else WORDS] += 1
+            else:
+                found.append(Told(finding, phrase, patient[image]))
+    return found, left
+
+
+def _embedded(catalogue: Catalogue, name: str) -> list[tuple]:
+    prompts = catalogue.findings[name].prompts
+    total = sum(prompts.values())
+    return [(text, 0, 0, 0, weight / total) for text, weight in prompts.items()]
+
+
+def _row(one: Phrase, catalogue: Catalogue, origin: str) -> tuple:
+    side, zone = parse(one.phrase, catalogue.parser)
+    return (one.finding, one.phrase, one.weight, side, zone, one.reports, one.reference, one.patients, origin)

@@ -1,0 +1,149 @@
+"""From reports that were read to phrases: sentences of one finding, in words that say nothing of a patient."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from cxr.base.vocabulary import FINDINGS
+
+POSITIVE, DEFINITIVE, DEFINITE = "positive", "definitive", "definite"
+SECTIONS = ("findings", "impression", "last_paragraph")
+"""Sections of a report that are mined, as in the paper."""
+SEVERAL, UNSURE, SHARED, WORDS, BARE = (
+    "several findings in the report", "not certain", "another finding in the sentence", "a word that is not listed",
+    "does not name the finding",
+)  # fmt: skip
+
+
+class Told(NamedTuple):
+    """A phrase that a patient's report, or a phrase of a reference, tells of a finding."""
+
+    finding: str
+    phrase: str
+    patient: str
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """``dropped``: words that are left out of a sentence; ``kept``: the only others that a phrase may have."""
+
+    dropped: frozenset[str]
+    kept: frozenset[str]
+
+    def phrase(self, sentence: str) -> str | None:
+        """Return the phrase of a sentence, None where it has another word than those, or no word is left."""
+        words = [word for word in re.findall(r"[^\W_]+", sentence.lower()) if word not in self.dropped]
+        if not words or any(word not in self.kept for word in words):
+            return None
+        text = " ".join(_trimmed(words))
+        return f"{text[:1].upper()}{text[1:]}." if text else None
+
+
+JOINS, ARTICLE = ("in", "at", "of", "with", "within", "and", "or"), "the"
+
+
+def _trimmed(words: list[str]) -> list[str]:
+    """Return the words without small ones at both ends, without one right after another, and without a lone article."""
+    small = (*JOINS, ARTICLE)
+    while words and words[0] in small:
+        words = words[1:]
+    while words and words[-1] in small:
+        words = words[:-1]
+    found: list[str] = []
+    for word in words:
+        before = found[-1] if found else ""
+        if word in small and before in JOINS and word != ARTICLE:
+            continue
+        if word != ARTICLE or before in JOINS:
+            found.append(word)
+    return found
+
+
+@dataclass
+class Mined:
+    """``told``: the phrases; ``left_out``: sentences per finding and reason."""
+
+    told: list[Told] = field(default_factory=list)
+    left_out: Counter = field(default_factory=Counter)
+
+
+def finding_of(entity: Mapping) -> str | None:
+    """Return the finding of a tuple of a report: its lesion type, or its entity where that has a finding's name."""
+    return next((name for name in (entity["lesion_type"], entity["entity"]) if name in FINDINGS), None)
+
+
+def mine(lines: Iterable[Mapping], vocabulary: Vocabulary) -> Mined:
+    """Return the phrases of reports (lines of the reports stage) that hold one positive finding.
+
+    A sentence counts if all its positive tuples are of that finding and certain, and every word is listed.
+    """
+    found = Mined()
+    for line in lines:
+        every = [one for one in (*line["tuples"], *line["other_tuples"]) if one["presence"] == POSITIVE]
+        names = {finding_of(one) for one in every} - {None}
+        for number, tuples in _by_sentence(line["tuples"]):
+            name = next((finding_of(one) for one in tuples if finding_of(one)), None)
+            if name is None:
+                continue
+            why = _unfit(tuples, names)
+            phrase = None if why else vocabulary.phrase(line["sentences"][number - 1])
+            if phrase is None:
+                found.left_out[name, why or WORDS] += 1
+            else:
+                found.told.append(Told(name, phrase, line["subject_id"]))
+    return found
+
+
+def _by_sentence(tuples: Iterable[Mapping]) -> Iterator[tuple[int, list[Mapping]]]:
+    found: dict[int, list[Mapping]] = {}
+    for one in tuples:
+        if one["presence"] == POSITIVE:
+            found.setdefault(one["sentence_index"], []).append(one)
+    yield from sorted(found.items())
+
+
+def _unfit(tuples: list[Mapping], names: set[str]) -> str:
+    """Return why a sentence is not mined, "" if it is."""
+    if len(names) > 1:
+        return SEVERAL
+    if any(finding_of(one) is None for one in tuples):
+        return SHARED
+    if any(one["certainty"] != DEFINITIVE or one["hedge"] != DEFINITE for one in tuples):
+        return UNSURE
+    return ""
+
+
+class Phrase(NamedTuple):
+    """A phrase with how often reports and a reference tell it, how many patients that are, and its weight."""
+
+    finding: str
+    phrase: str
+    reports: int
+    reference: int
+    patients: int
+    weight: float
+
+
+def pooled(reports: Iterable[Told], reference: Iterable[Told], least: int) -> list[Phrase]:
+    """Return the phrases that ``least`` different patients or more have, the most frequent first.
+
+    The two pools are equally likely (the paper), however many phrases each has; where one of them tells nothing of a
+    finding, the other has all of its weight.
+    """
+    counts = [Counter((one.finding, one.phrase) for one in pool) for pool in (reports, reference)]
+    patients: dict[tuple[str, str], set[str]] = {}
+    for one in (*reports, *reference):
+        patients.setdefault((one.finding, one.phrase), set()).add(one.patient)
+    kept = [key for key, of in patients.items() if len(of) >= least]
+    found = []
+    for finding in FINDINGS:
+        mine_ = [key for key in kept if key[0] == finding]
+        sums = [sum(count[key] for key in mine_) for count in counts]
+        pools = sum(total > 0 for total in sums)
+        for key in mine_:
+            shares = (count[key] / total / pools for count, total in zip(counts, sums, strict=True) if total)
+            found.append(Phrase(*key, counts[0][key], counts[1][key], len(patients[key]), sum(shares)))
+    order = {name: at for at, name in enumerate(FINDINGS)}
+    return sorted(found, key=lambda one: (order[one.finding], -one.weight, one.phrase))
