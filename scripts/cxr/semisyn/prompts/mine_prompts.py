@@ -112,7 +112,7 @@ def _of_reference(images: str, words: Vocabulary, options: PromptsOptions) -> tu
     """Return the phrases of a reference's images that show one finding, and what was left out."""
     told = options.reference
     regions, _ = read(f"semisyn.references.{told['name']}.path", told["path"], told["format"])
-    names = labels_of(told["format"], told["classes"])
+    names = labels_of(told["format"], told["classes"], options.findings)
     per_image: dict[str, set[tuple[str, str]]] = {}
     for one in regions:
         image = image_name(told["image_id"], one.image)
