@@ -115,6 +115,8 @@ def make_semisyn(settings: Settings, options: dict[str, dict], shards: list[str]
         dataset=dataset,
         detectors=detectors,
         realism=realism_plan(settings, shards),
+        prompts_reference=phrases,
+        prompts_formats=phrases_formats,
     )
 
 
