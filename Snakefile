@@ -76,6 +76,9 @@ include: "rules/medground/queries.smk"
 include: "rules/medground/verification.smk"
 include: "rules/medground/dataset.smk"
 include: "rules/medground/dataset_exports.smk"
+# Vision-language models, tuned on lines of a system and asked
+include: "rules/vlm/tuning.smk"
+include: "rules/vlm/answers.smk"
 # Excluded images of each stage
 include: "rules/exclusions.smk"
 # Tables, figures, the page, comparisons, review and release

@@ -55,6 +55,9 @@ def choices() -> list[dict]:
                 "realism": {"reference": "people", "features": ["lite", "xrv", "inception", "clip"], "clip": model},
             }
         },
+        {"vlm": {"answers": {"engine": "vllm"}}},
+        {"vlm": {"tuning": {"runs": {"big": {"engine": "qwen25vl", "model": str(ROOT / "docs")}}}}},
+        {"vlm": {"tuning": {"runs": {"base": {"engine": "gemma3", "model": str(ROOT / "docs"), "trained": False}}}}},
     ]
 
 
@@ -139,6 +142,7 @@ def test_no_rule_imports_what_the_demo_does_not_install():
     others = {f"{stage}-{name}.yaml" for stage in ENGINE_STAGES for name in engines(stage)} - chosen
     others |= {f"semisyn_editing-{name}.yaml" for name in ("radedit", "diffusion")} | {"semisyn_healthy-xrv.yaml"}
     others |= {f"semisyn_realism-{name}.yaml" for name in ("xrv", "inception", "clip")}
+    others |= {"vlm_tuning.yaml", "vlm_tuning-deepspeed.yaml", "vlm_answers-transformers.yaml", "vlm_answers-vllm.yaml"}
     for env, modules in jobs():
         if env not in others | {"weights.yaml", "training-lite.yaml", "inference.yaml", "semisyn_detectors-lite.yaml"}:
             assert not needed(modules) & {"torch", "transformers", "diffusers", "ultralytics"}

@@ -33,6 +33,7 @@ ASKED = (
     "review",
     "semisyn",
     "training",
+    "vlm",
     "weights",
 )
 """Stages that bare `snakemake` leaves out; the tests of their targets hold their tables against the declared ones."""

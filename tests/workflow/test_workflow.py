@@ -322,7 +322,7 @@ def test_results_hold_no_time_and_no_machine(workflow_run):
             assert str(workflow_run) not in json.dumps(json.loads(line))
 
 
-SYSTEMS = ("semisyn", "medground")
+SYSTEMS = ("semisyn", "medground", "vlm")
 """Wings whose stages have the system's name before their own (docs/explanation/architecture.md)."""
 JUDGED = "reporting.review.unit_pages."
 """Room of the pages that experts of every system get."""

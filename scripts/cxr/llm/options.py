@@ -3,8 +3,8 @@
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from cxr.base.errors import UserError
 from cxr.llm.asking import Limits
+from cxr.nets.hub import downloaded
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,18 +80,4 @@ def folder_of(options: ModelOptions) -> str:
 
     Raises UserError, which says how to download it.
     """
-    if Path(options.model).is_dir():
-        return options.model
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
-
-    try:
-        return snapshot_download(options.model, revision=options.revision or None, local_files_only=True)
-    except HFValidationError:
-        raise UserError(f"{options.key}.model: {options.model!r} is neither a folder nor a Hugging Face id") from None
-    except LocalEntryNotFoundError:
-        pin = f" --revision {options.revision}" if options.revision else ""
-        raise UserError(
-            f"{options.key}.model: {options.name} is not on this machine: on one with network and the same HF_HOME run "
-            f"`hf download {options.model}{pin}`, or give its folder"
-        ) from None
+    return downloaded(options.key, options.model, options.revision)

@@ -11,6 +11,7 @@ from transformers import AutoModelForImageTextToText
 
 from cxr.base.engines import engine_module
 from cxr.base.errors import UserError
+from cxr.nets.hub import downloaded
 from cxr.vlm.families.engine import Family, load_family
 from cxr.vlm.tokens import VIDEO, Tokens, marks_of, small_tokenizer
 
@@ -68,6 +69,18 @@ def make_tiny(name: str, folder: str | Path, texts: Iterable[str], side: int, se
     model.save_pretrained(folder)
     processor.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
+
+
+def base_of(given: str | list[str], model: str, revision: str) -> str:
+    """Return the folder that a model starts from: the one that is given, or that of a model downloaded before.
+
+    "" where there is neither. Raises UserError, which says how to download it.
+    """
+    if given:
+        return given if isinstance(given, str) else given[0]
+    if not model:
+        return ""
+    return downloaded("vlm.tuning.runs", model, revision)
 
 
 RUN = "run.json"

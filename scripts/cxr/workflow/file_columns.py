@@ -40,6 +40,7 @@ from cxr.semisyn.prompts import mine_prompts
 from cxr.semisyn.readers import draw_units, reading
 from cxr.semisyn.realism import measure, reference, score
 from cxr.semisyn.selection import choose, select_configs
+from cxr.vlm.tuning import columns as tuning
 
 TABLES: dict[str, Columns] = {
     "results/phantom/manifest.csv": make_phantom.MANIFEST,
@@ -118,6 +119,9 @@ TABLES: dict[str, Columns] = {
     "results/review/queries/audit.parquet": review_queries.AUDIT,
     "results/review/queries/table7.tsv": review_queries.TABLE7,
     "results/review/queries/agreement.tsv": review_queries.AGREEMENT,
+    "results/vlm/{run}/updates.tsv": tuning.UPDATES,
+    "results/vlm/{run}/left_out.parquet": tuning.LEFT_OUT,
+    "results/vlm/{run}/probed.tsv": tuning.PROBED,
     "results/ablation/points.tsv": points.POINTS,
     "results/tables/splits.tsv": tables.THRESHOLDS | splits.TABLE,
     "results/tables/funnel.tsv": tables.THRESHOLDS | conservation.FUNNEL,

@@ -16,6 +16,7 @@ from cxr.workflow.engine_files import declared, engine_inputs, engine_sources, p
 from cxr.workflow.medground_plan import MedgroundPlan, medground_plan
 from cxr.workflow.params import ASKED, ENGINE_STAGES
 from cxr.workflow.plan_semisyn import SemisynPlan, make_semisyn
+from cxr.workflow.plan_vlm import VlmPlan, vlm_plan
 from cxr.workflow.preflight import shown
 from cxr.workflow.settings import Settings, read
 
@@ -43,7 +44,7 @@ class Plan:
     read the references. gpus, model_mb, gpu_of: GPUs and megabytes of each stage and run; groups: the SLURM group
     of each stage (GPU and CPU jobs never share one); model_here: whether `paraphrase` loads a language model in its
     job. exclusions: {stage: its ledgers and the threshold set of each, empty for a stage without}. semisyn: the
-    plan of SemiSynCXR. medground: that of MedGround.
+    plan of SemiSynCXR. medground: that of MedGround. vlm: the plan of vision-language models.
     """
 
     settings: Settings
@@ -87,6 +88,7 @@ class Plan:
     exclusions: dict[str, dict[str, list[str]]]
     semisyn: SemisynPlan
     medground: MedgroundPlan
+    vlm: VlmPlan
 
     def built(self, wildcards: object) -> list[str]:
         """Return :attr:`build`, as an input function.
@@ -166,6 +168,7 @@ def make_plan(config: dict, configfiles: Sequence[Path]) -> Plan:
         | {stage: _exclusions(stage, build, build) for stage in BY_THRESHOLDS},
         semisyn=semisyn,
         medground=medground_plan(settings, shards, list(options["ablation"]["sets"])),
+        vlm=vlm_plan(settings.vlm, settings.compute.device, settings.compute.gpus),
     )
 
 

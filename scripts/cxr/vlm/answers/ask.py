@@ -10,10 +10,10 @@ from pathlib import Path
 
 from cxr.base.tables import read_lines, write_lines
 from cxr.vlm.answers.engine import Answerer, AnswersOptions, Asked, Execution, Said, load_answerer
-from cxr.vlm.collate import Collator
+from cxr.vlm.collate import Collator, Encoded
 from cxr.vlm.conventions import convention_of
-from cxr.vlm.families.engine import load_family
-from cxr.vlm.models import MODEL, read_run
+from cxr.vlm.families.engine import Pictures, load_family
+from cxr.vlm.models import MODEL, base_of, read_run
 from cxr.vlm.samples import PictureStore, Sample, read_samples
 from cxr.vlm.tokens import Reserved, Tokens
 
@@ -31,14 +31,16 @@ def run_answers(
     attrs: dict,
     compute: dict,
     run: str = "",
-    base: str = "",
+    base: str | list[str] = "",
 ) -> None:
     """Ask the run about the samples ``lines`` and write the answers as JSON lines, in the samples' order.
 
     ``base``: the model that a run without own weights or with an adapter belongs to; of the engine table, its file.
-    A line is {sample_id, turn, text, tokens, stop, failure}. A killed job goes on at its last part of samples. Raises
+    A line is {sample_id, turn, text, tokens, stop, failure, convention, seen}; seen: width and height of the picture as
+    the model sees it, which some conventions are relative to. A killed job goes on at its last part of samples. Raises
     UserError for a user's mistake.
     """
+    base = base_of(base, options.model, options.revision)
     samples = read_samples(lines)
     folder = Path(answers).with_suffix(".parts")
     _prepare(folder, _identity(lines, run, base, options, attrs))
@@ -98,11 +100,14 @@ class Asker:
     def lines(self, samples: Sequence[Sample], store: PictureStore) -> Iterator[dict]:
         """Yield the lines of all turns of the samples, in order."""
         said: dict[str, list[Said]] = {sample.sample_id: [] for sample in samples}
+        seen: dict[str, list[int]] = {}
         for turn in range(max(len(sample.turns) for sample in samples)):
             open_ = [sample for sample in samples if len(sample.turns) > turn]
             asked: dict[str, Asked] = {}
             for sample in open_:
                 prompt = self._prompt(sample, store, said[sample.sample_id])
+                if isinstance(prompt, Asked):
+                    seen[sample.sample_id] = self._seen(prompt, sample, store)
                 if isinstance(prompt, Said):
                     said[sample.sample_id].append(prompt)
                 else:
@@ -112,14 +117,25 @@ class Asker:
                 said[name].append(answer)
         for sample in samples:
             for turn, one in enumerate(said[sample.sample_id]):
-                yield {"sample_id": sample.sample_id, "turn": turn} | asdict(one)
+                told = {"convention": self.convention, "seen": seen.get(sample.sample_id, [0, 0])}
+                yield {"sample_id": sample.sample_id, "turn": turn} | asdict(one) | told
+
+    @property
+    def convention(self) -> str:
+        """Name of the convention that the answers are in."""
+        return self.collator.convention.name if self.collator else self.options.convention
+
+    def _seen(self, prompt: Asked, sample: Sample, store: PictureStore) -> list[int]:
+        """Return width and height of the picture as the model sees it; of answers made elsewhere, its own."""
+        if prompt.encoded.pictures.seen:
+            first = prompt.encoded.pictures.seen[0]
+            return [first.width, first.height]
+        height, width = store.size(sample)
+        return [width, height]
 
     def _prompt(self, sample: Sample, store: PictureStore, said: Sequence[Said]) -> Asked | Said:
         """Return the prompt of the next turn, or its failure."""
         if self.collator is None:
-            from cxr.vlm.collate import Encoded
-            from cxr.vlm.families.engine import Pictures
-
             return Asked(Encoded(sample.sample_id, [], [], Pictures({}, (), ())), [], None)
         if any(one.failure for one in said):
             return Said("", 0, "", "turn_before")

@@ -25,6 +25,8 @@ class AnswersOptions:
     dtype: str
     seed: int
     own: dict
+    model: str = ""
+    revision: str = ""
 
 
 @dataclass(frozen=True)

@@ -19,3 +19,9 @@ LEFT_OUT: Columns = {
     "reason": Column(pl.String, "`too_long`: over `max_length` tokens; `reserved`: its text holds the model's marks."),
     "tokens": Column(pl.Int64, "Its tokens, the picture's counted; 0 where they were not counted.", "tokens"),
 }
+PROBED: Columns = {
+    "convention": Column(pl.String, "Convention of coordinates, in the question and in reading the answer."),
+    "queries": Column(pl.Int64, "Validation lines that were asked."),
+    "iou": Column(pl.Float64, "Mean IoU of the answers, a fraction."),
+    "chosen": Column(pl.Boolean, "Whether the model is asked under it."),
+}

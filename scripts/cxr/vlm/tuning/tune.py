@@ -26,7 +26,7 @@ from cxr.nets.fitting.launch import launch
 from cxr.nets.fitting.stopping import heeded
 from cxr.vlm.collate import Collator
 from cxr.vlm.conventions import convention_of
-from cxr.vlm.models import ADAPTERS, MODEL, Loaded, load_model, make_tiny, write_adapter, write_run
+from cxr.vlm.models import ADAPTERS, MODEL, Loaded, base_of, load_model, make_tiny, write_adapter, write_run
 from cxr.vlm.samples import PictureStore, Sample, read_samples, texts_of
 from cxr.vlm.tokens import Reserved
 from cxr.vlm.tuning.columns import LEFT_OUT, UPDATES
@@ -44,7 +44,8 @@ class TuningOptions:
     """Settings of one run.
 
     engine: tiny or a family; family: the architecture; convention: how boxes are written; side: pictures are shrunk to
-    it, 0 for as they are; wording: another file of wordings; own: the recipe.
+    it, 0 for as they are; wording: another file of wordings; own: the recipe; model, revision: of the Hugging Face hub,
+    where no folder is given.
     """
 
     engine: str
@@ -55,6 +56,8 @@ class TuningOptions:
     nan_limit: int
     seed: int
     own: dict
+    model: str = ""
+    revision: str = ""
 
 
 @dataclass(frozen=True)
@@ -93,7 +96,8 @@ def run_tuning(
     options: TuningOptions,
     attrs: dict,
     compute: dict,
-    base: str = "",
+    base: str | list[str] = "",
+    wording: str | list[str] = "",
 ) -> None:
     """Tune a model on the samples ``lines``, whose pictures are in the shards ``pictures``.
 
@@ -101,6 +105,7 @@ def run_tuning(
     model, or an adapter in peft's layout, and how it is asked) and the tables ``updates`` and ``left_out``. After a
     kill it resumes at its last checkpoint, to the same bytes. Raises UserError for a user's mistake.
     """
+    base = base_of(base, options.model, options.revision)
     folder = Path(run).with_name("checkpoint")
     job = Job(lines, list(pictures), base, run, updates, left_out, asdict(options), attrs, compute, str(folder))
     _prepare(job)

@@ -30,6 +30,7 @@ from cxr.workflow.settings.review import Review
 from cxr.workflow.settings.rosalia import Evaluation, Inference, Training
 from cxr.workflow.settings.semisyn import Semisyn
 from cxr.workflow.settings.thresholds import Thresholds
+from cxr.workflow.settings.vlm import Vlm
 from cxr.workflow.settings.weights import Weights
 from cxr.workflow.settings.written import Twice, at, written
 
@@ -63,6 +64,7 @@ class Settings(Section):
     evaluation: Evaluation = key(Evaluation, "Scores of ROSALIA and of other models.")
     semisyn: Semisyn = key(Semisyn, "SemiSynCXR: findings put into healthy X-rays.")
     medground: Medground = key(Medground, "MedGround: referring queries about masks.")
+    vlm: Vlm = key(Vlm, "Vision-language models, of every system.")
     agreement: Agreement = key(Agreement, "Comparison with human annotations.")
     release: Release = key(Release, "A dataset version as a package.")
     review: Review = key(Review, "Experts judge the test split.")

@@ -1,0 +1,67 @@
+# Answers of vision-language models to the questions of vlm.answers.sets.
+
+
+rule vlm_answers_run:
+    input:
+        lines=lambda wildcards: PLAN.vlm.sets[wildcards.set],
+        pictures=PLAN.medground.parts("sources", "h5"),
+        run="results/vlm/{run}/weights",
+        base=lambda wildcards: PLAN.vlm.runs[wildcards.run]["base"],
+    output:
+        answers="results/vlm/{run}/answers/{set}.jsonl",
+    log:
+        "logs/vlm/answers/{run}/{set}.log",
+    benchmark:
+        "results/benchmarks/vlm/answers/{run}/{set}.tsv"
+    wildcard_constraints:
+        run="|".join(map(re.escape, PLAN.vlm.runs)) or "$^",
+        set="|".join(map(re.escape, PLAN.vlm.sets)) or "$^",
+    conda:
+        f"../../envs/vlm_answers-{PLAN.vlm.engine}.yaml"
+    threads: 1
+    resources:
+        gpu=lambda wildcards: PLAN.vlm.asking[wildcards.run],
+        mem_mb=megabytes(lambda wildcards: 32000 if PLAN.vlm.asking[wildcards.run] else 4000),
+        runtime=minutes(lambda wildcards: 720 if PLAN.vlm.asking[wildcards.run] else 120),
+    params:
+        **job("vlm.answers.ask.run_answers", *PLAN.vlm.modules("families"), f"vlm.answers.{PLAN.vlm.engine}"),
+        options=lambda wildcards: PLAN.vlm.answers[wildcards.run],
+    message:
+        "Answers of {wildcards.run} to {wildcards.set}"
+    script:
+        "../../scripts/job.py"
+
+
+# Answers that another model gave elsewhere (vlm.answers.predictions).
+rule vlm_answers_read:
+    input:
+        lines=lambda wildcards: PLAN.vlm.sets[wildcards.set],
+        pictures=PLAN.medground.parts("sources", "h5"),
+        base=lambda wildcards: PLAN.vlm.predictions[wildcards.run]["path"],
+    output:
+        answers="results/vlm/{run}/answers/{set}.jsonl",
+    log:
+        "logs/vlm/answers/{run}/{set}.read.log",
+    benchmark:
+        "results/benchmarks/vlm/answers/{run}/{set}.read.tsv"
+    wildcard_constraints:
+        run="|".join(map(re.escape, PLAN.vlm.predictions)) or "$^",
+        set="|".join(map(re.escape, PLAN.vlm.sets)) or "$^",
+    conda:
+        "../../envs/vlm_answers-transformers.yaml"
+    threads: 1
+    resources:
+        mem_mb=megabytes(4000),
+        runtime=minutes(30),
+    params:
+        **job("vlm.answers.ask.run_answers", "vlm.answers.table"),
+        options=lambda wildcards: PLAN.vlm.answers[wildcards.run],
+    message:
+        "Answers of {wildcards.run} to {wildcards.set}, made elsewhere"
+    script:
+        "../../scripts/job.py"
+
+
+rule vlm_answers:
+    input:
+        [f"results/vlm/{run}/answers/{name}.jsonl" for run, names in PLAN.vlm.asked.items() for name in names],

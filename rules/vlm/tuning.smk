@@ -1,0 +1,79 @@
+# Tuning of vision-language models: one for each name in vlm.tuning.runs, on samples of any system.
+
+
+rule vlm_tuning_run:
+    input:
+        lines=lambda wildcards: PLAN.vlm.runs[wildcards.run]["train"],
+        pictures=PLAN.medground.parts("sources", "h5"),
+        base=lambda wildcards: PLAN.vlm.runs[wildcards.run]["base"],
+        wording=lambda wildcards: PLAN.vlm.runs[wildcards.run]["wording"],
+    output:
+        run=directory("results/vlm/{run}/weights"),
+        updates="results/vlm/{run}/updates.tsv",
+        left_out="results/vlm/{run}/left_out.parquet",
+    log:
+        "logs/vlm/tuning/{run}.log",
+    benchmark:
+        "results/benchmarks/vlm/tuning/{run}.tsv"
+    wildcard_constraints:
+        run="|".join(map(re.escape, PLAN.vlm.trained)) or "$^",
+    conda:
+        f"../../envs/{PLAN.vlm.environment}.yaml"
+    threads: 1
+    resources:
+        gpu=lambda wildcards: PLAN.vlm.gpus[wildcards.run],
+        nodes=1,  # else SLURM may take the GPUs of two
+        mem_mb=megabytes(
+            lambda wildcards: 16000 + 40000 * PLAN.vlm.gpus[wildcards.run] if PLAN.vlm.gpus[wildcards.run] else 4000
+        ),
+        runtime=minutes(lambda wildcards: 1440 if PLAN.vlm.gpus[wildcards.run] else 240),
+        # it then writes a checkpoint, and the next try resumes there
+        slurm_extra=warned(default_resources(workflow), PLAN.settings.compute.time_to_stop),
+    params:
+        **job(
+            "vlm.tuning.tune.run_tuning",
+            *PLAN.vlm.modules("families"),
+            *PLAN.vlm.modules("runners"),
+        ),
+        options=lambda wildcards: PLAN.vlm.runs[wildcards.run]["options"],
+    message:
+        "Tuning of the vision-language model {wildcards.run}"
+    script:
+        "../../scripts/job.py"
+
+
+# A model that is asked as it is: how it writes coordinates is declared, or probed on validation lines.
+rule vlm_tuning_untrained:
+    input:
+        lines=lambda wildcards: PLAN.vlm.runs[wildcards.run]["validate"],
+        pictures=PLAN.medground.parts("sources", "h5"),
+        base=lambda wildcards: PLAN.vlm.runs[wildcards.run]["base"],
+        wording=lambda wildcards: PLAN.vlm.runs[wildcards.run]["wording"],
+    output:
+        run=directory("results/vlm/{run}/weights"),
+        probed="results/vlm/{run}/probed.tsv",
+    log:
+        "logs/vlm/tuning/{run}.untrained.log",
+    benchmark:
+        "results/benchmarks/vlm/tuning/{run}.untrained.tsv"
+    wildcard_constraints:
+        run="|".join(map(re.escape, PLAN.vlm.untrained)) or "$^",
+    conda:
+        "../../envs/vlm_tuning.yaml"
+    threads: 1
+    resources:
+        gpu=lambda wildcards: PLAN.vlm.asking[wildcards.run],
+        mem_mb=megabytes(32000),
+        runtime=minutes(120),
+    params:
+        **job("vlm.tuning.untrained.run_untrained", *PLAN.vlm.modules("families"), "vlm.answers.transformers"),
+        options=lambda wildcards: PLAN.vlm.runs[wildcards.run]["options"],
+    message:
+        "Vision-language model {wildcards.run}, without training"
+    script:
+        "../../scripts/job.py"
+
+
+rule vlm_tuning:
+    input:
+        expand("results/vlm/{run}/weights", run=PLAN.vlm.runs),

@@ -1,0 +1,28 @@
+"""Models of the Hugging Face hub that were downloaded before: a job never downloads."""
+
+from pathlib import Path
+
+from cxr.base.errors import UserError
+
+
+def downloaded(key: str, model: str, revision: str) -> str:
+    """Return the folder of a model, which is a folder itself or an id. ``key``: its section of the settings.
+
+    Raises UserError, which says how to download it.
+    """
+    if Path(model).is_dir():
+        return model
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
+
+    try:
+        return snapshot_download(model, revision=revision or None, local_files_only=True)
+    except HFValidationError:
+        raise UserError(f"{key}.model: {model!r} is neither a folder nor a Hugging Face id") from None
+    except LocalEntryNotFoundError:
+        pin = f" --revision {revision}" if revision else ""
+        name = f"{model}@{revision}" if revision else model
+        raise UserError(
+            f"{key}.model: {name} is not on this machine: on one with network and the same HF_HOME run "
+            f"`hf download {model}{pin}`, or give its folder"
+        ) from None

@@ -1,0 +1,170 @@
+"""Settings of vision-language models: tuning them, asking them."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from cxr.workflow.settings.base import PAPER, Section, Share, key, one_case
+
+RunName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]
+SetName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]
+Family = Literal["qwen25vl", "qwen3vl", "gemma3"]
+Engine = Literal["tiny", "qwen25vl", "qwen3vl", "gemma3"]
+Convention = Literal["", "grid1000", "pixels_resized", "unit", "yx1000"]
+Probed = Literal["", "probe", "grid1000", "pixels_resized", "unit", "yx1000"]
+Part = Literal["vision", "projector", "language"]
+
+
+class VlmLora(Section):
+    """Low-rank adapters."""
+
+    rank: int = key(8, "Rank.", source=PAPER, ge=1, le=1024)
+    alpha: int = key(32, "Scale: the output is multiplied by alpha / rank.", source=PAPER, ge=1, le=8192)
+    dropout: Share = key(0.05, "Dropout before the adapters.")
+    target: Literal["language", "all"] = key(
+        "language", "Linear layers with an adapter: of the language model, or of all parts (the paper's `all linear`)."
+    )
+
+
+class Recipe(Section):
+    """How a model is tuned; the values of MedGround's paper."""
+
+    method: Literal["lora", "full"] = key("lora", "Adapters, or parts in full.", source=PAPER)
+    lora: VlmLora = key(VlmLora, "Adapters.", source=PAPER)
+    parts: list[Part] = key(lambda: ["vision", "projector", "language"], "Parts that `full` trains.", min_length=1)
+    rates: dict[Part, Annotated[float, Field(gt=0, le=1)]] = key(
+        dict, "Learning rate of a part, where it is another than `learning_rate`."
+    )
+    epochs: int = key(3, "Passes over the samples.", source=PAPER, ge=1, le=100_000)
+    updates: int = key(0, "Updates in all, instead of epochs; 0: by epochs.", ge=0, le=10_000_000)
+    batch: int = key(64, "Samples per update, over all GPUs.", unit="samples", source=PAPER, ge=1, le=65_536)
+    micro_batch: int = key(
+        4, "Samples per forward pass on one GPU; fewer if compute.gpus divides a batch into smaller parts.",
+        unit="samples", source=PAPER, ge=1, le=4096,
+    )  # fmt: skip
+    learning_rate: float = key(2e-4, "Highest learning rate.", source=PAPER, gt=0, le=1)
+    schedule: Literal["cosine", "linear", "constant"] = key("cosine", "How it falls to 0.", source=PAPER)
+    warmup_ratio: Share = key(0.1, "Share of the updates in which it rises.", source=PAPER)
+    weight_decay: float = key(0.0, "Weight decay of AdamW.", ge=0, le=1)
+    betas: tuple[Share, Share] = key((0.9, 0.999), "Decay rates of AdamW's two moments.")
+    clip: float = key(1.0, "Largest gradient norm.", gt=0, le=1e6)
+    max_length: int = key(
+        2048, "Tokens of a sample, its picture's counted; longer ones are left out and listed.", unit="tokens",
+        source=PAPER, ge=16, le=1_000_000,
+    )  # fmt: skip
+    dtype: Literal["bfloat16", "float32"] = key("bfloat16", "Number type of the model.", source=PAPER)
+    gradient_checkpointing: bool = key(True, "Recompute activations to save memory.", source=PAPER)
+    runner: Literal["plain", "deepspeed"] = key(
+        "deepspeed", "deepspeed: ZeRO-2 with one process a GPU of compute.gpus; plain: one process."
+    )
+
+
+class TinyRecipe(Recipe):
+    """The engine tiny: a small random model of a family's real classes, on a CPU. It shows that the path learns."""
+
+    family: Family = key("qwen25vl", "Its architecture.")
+    side: int = key(112, "Longest side of the pictures that it sees.", unit="px", ge=56, le=1024)
+    method: Literal["lora", "full"] = key("full", "Adapters alone do not learn on random weights.")
+    updates: int = key(300, "Updates in all; 0: by epochs.", ge=0, le=10_000_000)
+    batch: int = key(16, "Samples per update.", unit="samples", ge=1, le=65_536)
+    micro_batch: int = key(16, "Samples per forward pass.", unit="samples", ge=1, le=4096)
+    learning_rate: float = key(4e-3, "Highest learning rate.", gt=0, le=1)
+    dtype: Literal["bfloat16", "float32"] = key("float32", "Number type of the model.")
+    gradient_checkpointing: bool = key(False, "Recompute activations to save memory.")
+    runner: Literal["plain", "deepspeed"] = key("plain", "As of the other engines.")
+
+
+class Qwen3Recipe(Recipe):
+    """Qwen3-VL, as the paper tuned the 8B model."""
+
+    batch: int = key(256, "Samples per update, over all GPUs.", unit="samples", source=PAPER, ge=1, le=65_536)
+    micro_batch: int = key(32, "Samples per forward pass on one GPU.", unit="samples", source=PAPER, ge=1, le=4096)
+
+
+class Gemma3Recipe(Recipe):
+    """Gemma 3, as the paper tuned MedGemma 4B; its 27B has a batch of 64, 8 on a GPU."""
+
+    batch: int = key(128, "Samples per update, over all GPUs.", unit="samples", source=PAPER, ge=1, le=65_536)
+    micro_batch: int = key(16, "Samples per forward pass on one GPU.", unit="samples", source=PAPER, ge=1, le=4096)
+
+
+class Run(Section):
+    """One model: what it is, and what it is tuned on."""
+
+    engine: Engine = key("tiny", "tiny, or the model's architecture.")
+    lines: str = key("medground:dataset", "medground:dataset, medground:label_<kind>, or a file of lines.")
+    model: str = key("", "Folder or Hugging Face id of the model that it starts from; empty for tiny.")
+    revision: str = key("", "Commit of the Hugging Face model.")
+    convention: Probed = key(
+        "",
+        "How the model writes coordinates; empty: as its makers say; probe, of a run without training: the one that "
+        "scores best on validation lines, of which all four are printed.",
+    )
+    trained: bool = key(True, "false: the model is asked as it is.")
+    wording: str = key("", "File of another wording of the questions, such as resources/vlm/wording.yaml.")
+
+    @model_validator(mode="after")
+    def _fits(self) -> "Run":
+        if self.engine != "tiny" and not self.model:
+            raise ValueError(f"model is empty, but the engine {self.engine} starts from one: give a folder or an id")
+        if not self.trained and not self.model:
+            raise ValueError("trained is false, but model is empty, so there is nothing to ask: give one")
+        if self.trained and self.convention == "probe":
+            raise ValueError("convention is 'probe', but a run that is trained learns one: name it, or set it to ''")
+        return self
+
+
+class VlmTuning(Section):
+    """Fine-tuning of vision-language models."""
+
+    runs: dict[RunName, Run] = key(
+        lambda: {"medground": Run(), "medground_label_replaced": Run(lines="medground:label_replaced")},
+        "Models by name.",
+    )
+    probed: int = key(200, "Validation lines that a probe asks.", unit="samples", ge=1, le=100_000)
+    nan_limit: int = key(10, "Updates without a number after which a tuning ends.", unit="updates", ge=1, le=1_000_000)
+    seed: int = key(42, "Seed of order, dropout and adapters.", source=PAPER, ge=0)
+    tiny: TinyRecipe = key(TinyRecipe, "A small random model.")
+    qwen25vl: Recipe = key(Recipe, "Qwen2.5-VL and models of its architecture.", source=PAPER)
+    qwen3vl: Qwen3Recipe = key(Qwen3Recipe, "Qwen3-VL.", source=PAPER)
+    gemma3: Gemma3Recipe = key(Gemma3Recipe, "Gemma 3 and MedGemma.", source=PAPER)
+
+
+class Prediction(Section):
+    """Answers of another model, made elsewhere."""
+
+    path: str = key("", "JSON lines of {sample_id, text} or {sample_id, failure}.")
+    set: SetName = key("medground_test", "The set that it was asked.")
+    convention: Convention = key("grid1000", "How it writes coordinates.")
+
+
+class VlmAnswers(Section):
+    """Asking vision-language models."""
+
+    engine: Literal["transformers", "vllm"] = key("transformers", "What runs the models.")
+    sets: dict[SetName, str] = key(
+        lambda: {"medground_test": "medground:dataset/test", "medground_zero_shot": "medground:dataset/zero_shot"},
+        "Lines to ask, by name: medground:<file of its dataset>, or a file of lines.",
+    )
+    max_new_tokens: int = key(2048, "Longest answer; 60 boxes are about 1,400.", unit="tokens", ge=1, le=100_000)
+    max_length: int = key(8192, "Longest prompt, its picture's tokens counted.", unit="tokens", ge=16, le=1_000_000)
+    history: Literal["own", "expected"] = key("own", "Earlier answers that a turn is asked after: the model's own.")
+    eager: bool = key(False, "vllm: without CUDA graphs.")
+    predictions: dict[RunName, Prediction] = key(dict, "Answers of other models, by name.")
+
+
+class Vlm(Section):
+    """Vision-language models, of every system."""
+
+    tuning: VlmTuning = key(VlmTuning, "Fine-tuning.")
+    answers: VlmAnswers = key(VlmAnswers, "Asking.")
+
+    @model_validator(mode="after")
+    def _names_are_apart(self) -> "Vlm":
+        one_case("vlm.tuning.runs and vlm.answers.predictions", [*self.tuning.runs, *self.answers.predictions])
+        if both := self.tuning.runs.keys() & self.answers.predictions.keys():
+            raise ValueError(f"answers.predictions.{min(both)} has the name of a run of tuning.runs: rename it")
+        for name, other in self.answers.predictions.items():
+            if other.set not in self.answers.sets:
+                raise ValueError(f"answers.predictions.{name}.set is {other.set!r}, no name of answers.sets: add it")
+        return self
