@@ -21,13 +21,15 @@ for engine in PLAN.semisyn.editing_files:
             f"logs/semisyn/editing/{engine}/{{config}}/{{shard}}.log",
         benchmark:
             f"results/benchmarks/semisyn/editing/{engine}/{{config}}/{{shard}}.tsv"
+        group:
+            PLAN.groups[f"semisyn_editing_{engine}"]
         conda:
             f"../../envs/semisyn_editing-{engine}.yaml"
         threads: 2
         resources:
             gpu=PLAN.semisyn.gpus[engine],
             mem_mb=megabytes(8000),
-            runtime=minutes(1440 if PLAN.semisyn.gpus[engine] else 60),
+            runtime=minutes(1440 if PLAN.semisyn.gpus[engine] else 20),
         params:
             **job("semisyn.editing.edit_images.run_shard", f"semisyn.editing.{engine}"),
             options=PLAN.options["semisyn_editing"],

@@ -17,12 +17,14 @@ rule semisyn_healthy_shard:
         "logs/semisyn/healthy/{shard}.log",
     benchmark:
         "results/benchmarks/semisyn/healthy/{shard}.tsv"
+    group:
+        "semisyn_healthy"
     conda:
         f"../../envs/semisyn_healthy-{PLAN.options['semisyn_healthy']['classifier']}.yaml"
     threads: 1
     resources:
         mem_mb=megabytes(4000),
-        runtime=minutes(60),
+        runtime=minutes(7),
     params:
         **job(
             "semisyn.healthy.select_healthy.run_shard",

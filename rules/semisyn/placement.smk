@@ -41,12 +41,14 @@ rule semisyn_placement_shard:
         "logs/semisyn/placement/{shard}.log",
     benchmark:
         "results/benchmarks/semisyn/placement/{shard}.tsv"
+    group:
+        "semisyn_placement"
     conda:
         "../../envs/semisyn_placement.yaml"
     threads: 1
     resources:
         mem_mb=megabytes(2000),
-        runtime=minutes(30),
+        runtime=minutes(7),
     params:
         **job("semisyn.placement.place_boxes.run_shard"),
         options=PLAN.options["semisyn_placement"],

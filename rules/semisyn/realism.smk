@@ -12,6 +12,12 @@ use rule organs_shard as semisyn_realism_organs with:
         "logs/semisyn/realism/{config}/{engine}/{shard}.organs.log",
     benchmark:
         "results/benchmarks/semisyn/realism/{config}/{engine}/{shard}.organs.tsv"
+    group:
+        PLAN.groups["semisyn_realism_organs"]
+    resources:
+        gpu=PLAN.gpus["organs"],
+        mem_mb=megabytes(4000),
+        runtime=minutes(10),
     message:
         "Organs of the edited images of shard {wildcards.shard}, configuration {wildcards.config}"
 
@@ -27,6 +33,12 @@ use rule boxes_shard as semisyn_realism_boxes with:
         "logs/semisyn/realism/{config}/{engine}/{shard}.boxes.log",
     benchmark:
         "results/benchmarks/semisyn/realism/{config}/{engine}/{shard}.boxes.tsv"
+    group:
+        PLAN.groups["semisyn_realism_boxes"]
+    resources:
+        gpu=PLAN.gpus["boxes"],
+        mem_mb=megabytes(6000),
+        runtime=minutes(40 if PLAN.gpus["boxes"] else 7),
     message:
         "Lesion boxes of the edited images of shard {wildcards.shard}, configuration {wildcards.config}"
 
@@ -50,12 +62,14 @@ rule semisyn_realism_measures:
         "logs/semisyn/realism/{config}/{shard}.measures.log",
     benchmark:
         "results/benchmarks/semisyn/realism/{config}/{shard}.measures.tsv"
+    group:
+        "semisyn_realism-cpu"
     conda:
         "../../envs/semisyn_realism.yaml"
     threads: 1
     resources:
         mem_mb=megabytes(4000),
-        runtime=minutes(60),
+        runtime=minutes(4),
     params:
         **job("semisyn.realism.measure.run_shard"),
         options=PLAN.options["semisyn_measures"],

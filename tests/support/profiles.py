@@ -3,6 +3,7 @@
 import yaml
 
 from conftest import ROOT
+from cxr.base.vocabulary import FINDINGS
 
 
 def profile(name: str) -> dict:
@@ -20,3 +21,4 @@ PAPER_ON_A_GPU = {
     "training": {"engine": "rosalia"},
 }  # fmt: skip
 """Settings with the paper's engines, on a GPU."""
+EDITS_BY_RADEDIT = {"semisyn": {"editing": {"choice": dict.fromkeys(FINDINGS, "radedit")}}}

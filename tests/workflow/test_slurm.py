@@ -21,7 +21,7 @@ from cxr.workflow.jobs import growing
 from cxr.workflow.settings.images import Compute
 from cxr.workflow.slurm import orphans as queue
 from cxr.workflow.slurm.orphans import orphans
-from profiles import PAPER_ON_A_GPU, profile
+from profiles import EDITS_BY_RADEDIT, PAPER_ON_A_GPU, profile
 from slurm_runs import TWO, finish, jobs_of, needs_slurm, queued, run_name, start, wait_for, with_fault
 from whole_runs import arrays, copy_repository, pair_lines
 
@@ -31,16 +31,13 @@ CHAINS = {
     "evaluation": [
         {"evaluation_predictions", "evaluation_run"}, {"evaluation_persona"}, {"inference_panels"}, {"training_curves"}
     ],
-    # an edited image's organs and boxes follow from its source's by the editing, which is in no group
-    **{
-        f"{stage}-{device}": [{f"{stage}_shard"}, {f"semisyn_realism_{stage}"}]
-        for stage in ("organs", "boxes") for device in ("cpu", "gpu")
-    },
+    # the frames of a reference's images
+    "frames": [{"frames_shard"}, {"semisyn_detectors_frames"}],
 }  # fmt: skip
 """Of a group whose rules do not all follow from each other, those that do: such a chain is one of its components."""
 
 
-@pytest.mark.parametrize("settings", [{}, PAPER_ON_A_GPU])
+@pytest.mark.parametrize("settings", [{}, PAPER_ON_A_GPU, PAPER_ON_A_GPU | EDITS_BY_RADEDIT])
 def test_a_group_has_one_device_and_fits_into_a_day(settings):
     """What SLURM is asked for at the third try: members of a group run one after the other, so their minutes add up."""
     slurm, asked, devices = profile("slurm"), {}, {}
@@ -56,8 +53,16 @@ def test_a_group_has_one_device_and_fits_into_a_day(settings):
         assert max(sum(minutes[name] for name in chain) for chain in chains) * components[group] <= DAY, group
     other = "-cpu" if settings else "-gpu"
     of_stages = {name for name in components if not name.endswith(other)}
-    assert asked.keys() - of_stages <= {"frames-cpu", "reports-cpu"}
-    assert of_stages <= asked.keys()
+    assert asked.keys() - of_stages <= {"frames-cpu", "reports-cpu", "semisyn_editing-cpu", "semisyn_realism-cpu"}
+    assert of_stages <= asked.keys() | {"semisyn_editing-gpu"}
+
+
+def test_no_group_waits_for_itself(tmp_path, dry_run):
+    """Jobs of a group that need one of another, which needs one of theirs, cannot be planned."""
+    write_settings(tmp_path, {"cohort": {"shards": 3}})
+    targets = ("semisyn", "semisyn_realism", "semisyn_detectors", "medground_dataset")
+    jobs = dry_run(tmp_path, "--profile", "slurm", "--sdm", "env-modules", "--", *targets)
+    assert jobs["organs_shard"] == jobs["semisyn_realism_organs"] == 3
 
 
 @pytest.mark.parametrize(("gpu", "partition"), [(0, "cpu"), (1, "gpu"), (8, "gpu"), (9, None)])

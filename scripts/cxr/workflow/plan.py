@@ -162,7 +162,7 @@ def make_plan(config: dict, configfiles: Sequence[Path]) -> Plan:
             for name, engine in [("training", engines["training"]), *((name, runs[name]["engine"]) for name in runs)]
         },
         gpu_of={name: _gpu("cxr.ils.training", run["engine"], settings) for name, run in runs.items()},
-        groups={stage: f"{stage}-{'gpu' if count else 'cpu'}" for stage, count in gpus.items()},
+        groups=_groups(gpus, semisyn.gpus),
         model_here=_paraphrases_here(settings),
         exclusions={stage: _exclusions(stage, shards, []) for stage in BY_SHARD}
         | {stage: _exclusions(stage, build, build) for stage in BY_THRESHOLDS},
@@ -170,6 +170,20 @@ def make_plan(config: dict, configfiles: Sequence[Path]) -> Plan:
         medground=medground_plan(settings, shards, list(options["ablation"]["sets"])),
         vlm=vlm_plan(settings.vlm, settings.compute.device, settings.compute.gpus),
     )
+
+
+def _groups(gpus: dict[str, int], editing: dict[str, int]) -> dict[str, str]:
+    """Return {stage: its SLURM group}; ``editing``: GPUs of each engine of SemiSynCXR's editing.
+
+    The stages that SemiSynCXR runs again on edited images have groups of their own: together with the jobs on the
+    cohort's images, a group would wait for itself.
+    """
+    device = {stage: "gpu" if count else "cpu" for stage, count in gpus.items()}
+    found = {stage: f"{stage}-{name}" for stage, name in device.items()}
+    found |= {f"semisyn_realism_{stage}": f"semisyn_realism-{device[stage]}" for stage in ("organs", "boxes")}
+    return found | {
+        f"semisyn_editing_{engine}": f"semisyn_editing-{'gpu' if count else 'cpu'}" for engine, count in editing.items()
+    }
 
 
 def _exclusions(stage: str, parts: list[str], thresholds: list[str]) -> dict[str, list[str]]:
