@@ -61,4 +61,6 @@ rule medground_dataset_export:
 rule medground:
     input:
         rules.medground_dataset.input,
+        rules.medground_dataset_chart.output,
+        rules.medground_dataset_gallery.output,
         expand("results/medground/dataset/export/{format}", format=PLAN.medground.formats),

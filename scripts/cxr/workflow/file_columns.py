@@ -15,7 +15,7 @@ from cxr.imaging.phantom import make_phantom
 from cxr.imaging.weights import list_sources
 from cxr.instructions import mask_index
 from cxr.language.reports import compare_engines, understood
-from cxr.medground.dataset import make_dataset
+from cxr.medground.dataset import language, make_dataset
 from cxr.medground.queries import make_queries
 from cxr.medground.regions import make_regions
 from cxr.medground.sources import read_sources
@@ -116,6 +116,8 @@ TABLES: dict[str, Columns] = {
     "results/medground/dataset/units.parquet": make_dataset.UNITS,
     "results/medground/dataset/statistics.tsv": make_dataset.STATISTICS,
     "results/medground/dataset/conservation.tsv": make_dataset.CONSERVATION,
+    "results/medground/dataset/language.tsv": language.LANGUAGE,
+    "results/medground/dataset/words.tsv": language.WORDS,
     "results/review/queries/audit.parquet": review_queries.AUDIT,
     "results/review/queries/table7.tsv": review_queries.TABLE7,
     "results/review/queries/agreement.tsv": review_queries.AGREEMENT,

@@ -94,7 +94,11 @@ def medground_plan(settings: Settings, shards: Sequence[str], known: Sequence[st
     uses = {name: one["use"] for name, one in sets.items()}
     options["dataset"] |= asked | {"uses": uses, "sources": list(sets), "shards": names}
     export = {name: options["dataset"].pop(name) for name in EXPORT}
-    options["export"] = export | {"sources": list(sets), "shards": names}
+    files = {"sources": list(sets), "shards": names}
+    options["export"], options["language"] = export | files, files
+    options["chart"] = {"dpi": settings.figures.dpi}
+    each = options["dataset"].pop("gallery")
+    options["gallery"] = files | {"each": each, "quality": settings.figures.quality, "seed": seed}
     drawn = {"queries": settings.review.positives, "seed": settings.review.seed}
     options["audit_units"] = drawn | {"sources": list(sets), "shards": names}
     formats = options["dataset"].pop("export")

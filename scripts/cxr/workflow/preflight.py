@@ -52,6 +52,12 @@ def present(paths: list[str]) -> dict[str, str]:
     return {path: sha256(Path(path).read_bytes()).hexdigest()[:16] for path in paths if Path(path).is_file()}
 
 
+MEDGROUND = (
+    "verification/passrate.tsv", "dataset/statistics.tsv", "dataset/language.png", "dataset/gallery/gallery.jsonl",
+)  # fmt: skip
+"""What the page shows of MedGround."""
+
+
 def shown(known: dict, scored: dict, reworded: bool) -> list[str]:
     """Return the optional results that the page shows if they exist. A bare run does not make them.
 
@@ -64,4 +70,5 @@ def shown(known: dict, scored: dict, reworded: bool) -> list[str]:
     files += [
         f"results/semisyn/{name}" for name in ("healthy/funnel.tsv", "dataset/conservation.tsv", "dataset/sheet.jpg")
     ]
+    files += [f"results/medground/{name}" for name in MEDGROUND]
     return files + [f"results/training/{name}/curves.png" for name in known]

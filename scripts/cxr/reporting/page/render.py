@@ -18,6 +18,7 @@ from cxr.reporting.page.templates import template
 
 ABLATION = "results/ablation/"
 SEMISYN = "results/semisyn/"
+MEDGROUND = "results/medground/"
 EVALUATION = "results/evaluation/"
 SOURCES = {
     "embedded": "the embedded cohort: synthetic X-rays and reports whose truth is known",
@@ -131,6 +132,7 @@ def index(
         lesions=LESIONS,
         evaluation=_evaluation(options.extras, test, embed),
         semisyn=_semisyn(options.extras, embed),
+        medground=_medground(options.extras, embed),
         stages=made["stages"],
         weights=made["weights"],
         pins=made["pins"],
@@ -217,6 +219,25 @@ def _semisyn(extras: Mapping[str, str], embed: Callable[[str], str]) -> dict | N
     shown = {name: read_table(path).to_dicts() for name, path in (("funnel", funnel), ("jobs", jobs))}
     made = sum(row["exported"] for row in shown["jobs"] if row["finding"] != "all")
     return shown | {"sheet": embed(sheet), "images": made}
+
+
+def _medground(extras: Mapping[str, str], embed: Callable[[str], str]) -> dict | None:
+    """Return the pass rates, the statistics, the bars of language and the gallery; None unless all are there."""
+    names = (
+        "verification/passrate.tsv",
+        "dataset/statistics.tsv",
+        "dataset/language.png",
+        "dataset/gallery/gallery.jsonl",
+    )
+    rates, statistics, chart, gallery = (f"{MEDGROUND}{name}" for name in names)
+    if not {rates, statistics, chart, gallery} <= extras.keys():
+        return None
+    cases = [line | {"src": embed(str(Path(gallery).parent / line["file"]))} for line in read_lines(gallery)]
+    passed = read_table(rates).filter(split="all").to_dicts()
+    counts = read_table(statistics).filter(pl.col("queries") > 0).to_dicts()
+    kinds = {"accepted": "Accepted queries", "rejected": "Rejected queries", "pair": "Sensitivity pairs"}
+    shown = {title: [case for case in cases if case["kind"] == kind] for kind, title in kinds.items()}
+    return {"passed": passed, "statistics": counts, "chart": embed(chart), "gallery": shown}
 
 
 def _pairs_of_lines(path: str) -> set[tuple[str, str, str, str]]:

@@ -1,0 +1,195 @@
+"""How varied and how clinical the queries' language is, beside that of the label baselines (paper, 3.5)."""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import polars as pl
+import yaml
+
+from cxr.base.columns import Column, Columns, schema
+from cxr.base.hdf5 import Shard
+from cxr.base.paths import RESOURCES
+from cxr.base.tables import read_lines, write_table
+from cxr.base.vocabulary import VALID_LOCATIONS
+from cxr.medground.logic.facts import Facts
+from cxr.medground.logic.table import zone_words
+from cxr.medground.logic.words import class_words
+
+RESOURCE_FILES = ("medground/logic.yaml", "medground/language.yaml")
+QUERIES = "queries"
+LANGUAGE: Columns = {
+    "set": Column(pl.String, "queries, or a label baseline: generic, class, replaced."),
+    "domain": Column(pl.String, "Kind of image; `total`: all."),
+    "split": Column(pl.String, "Split, or zero_shot."),
+    "queries": Column(pl.Int64, "Queries."),
+    "words": Column(pl.Float64, "Mean number of words."),
+    "entity_density": Column(pl.Float64, "Distinct clinical concepts of a query over its words, of all queries."),
+    "morphology": Column(pl.Float64, "Queries with a term of the domain's appearance.", "%"),
+    "morphology_terms": Column(pl.Float64, "Mean number of distinct such terms."),
+    "spatial": Column(pl.Float64, "Mean number of words and phrases of place."),
+    "skeletons": Column(
+        pl.Int64, "Distinct queries after class, attribute and number words are replaced by their kinds."
+    ),
+    "commonest": Column(pl.Float64, "Queries with the commonest of these.", "%"),
+    "distinct": Column(pl.Float64, "Distinct texts over queries.", "%"),
+}
+WORDS: Columns = {
+    "domain": Column(pl.String, "Kind of image."),
+    "split": Column(pl.String, "Split, or zero_shot."),
+    "word": Column(pl.String, "Word of its queries."),
+    "queries": Column(pl.Int64, "Queries that hold it."),
+}
+MOST = 50
+"""Words of a domain and split that are told."""
+SLOTS = ("class", "attribute", "number", "order", "place")
+
+
+@dataclass(frozen=True)
+class LanguageOptions:
+    """sources: names in the order of the files; shards: their shards' names."""
+
+    sources: list[str]
+    shards: list[str]
+
+
+@cache
+def _known() -> tuple[dict, dict]:
+    logic, language = (yaml.safe_load((Path(RESOURCES) / name).read_text(encoding="utf-8")) for name in RESOURCE_FILES)
+    return logic, language
+
+
+class Lexicon:
+    """Phrases of one source: {phrase: (slot, concept)}; a slot is one of :data:`SLOTS` or empty."""
+
+    def __init__(self, facts: Facts, domain: str):
+        logic, language = _known()
+        found: dict[str, tuple[str, str]] = {}
+
+        def add(phrases: Iterable[str], slot: str, concept: str) -> None:
+            for phrase in phrases:
+                found.setdefault(str(phrase).lower(), (slot, concept))
+
+        for name, one in class_words(facts.classes).items():
+            add((one.one, one.many), "class", f"class {name}")
+            for word, many in one.parents.items():
+                add((word, many), "class", f"class {word}")
+        for one, many in logic["generic"].items():
+            add((one, many), "class", "")
+        for zone in VALID_LOCATIONS:
+            if zone.partition(" ")[2] != "lung":
+                add(zone_words(zone), "place", f"zone {zone}")
+        for side, words in logic["sides"].items():
+            add(words, "place", f"side {side}")
+        for atom, words in logic["words"].items():
+            add(words, "attribute", atom)
+        self.morphology = {*language["morphology"]["shared"], *language["morphology"].get(domain, ())}
+        add(self.morphology, "attribute", "")
+        for name, words in logic["ordinals"].items():
+            add(words, "order", f"order {name}" if name in ("largest", "smallest") else "")
+        add(logic["nth"], "order", "")
+        add(logic["numbers"], "number", "")
+        add(logic["all"], "number", "")
+        self.spatial = {phrase for words in logic["relations"].values() for phrase in words}
+        self.spatial |= {"leftmost", "rightmost", "topmost", "lowest", "uppermost", *language["spatial"]}
+        self.spatial |= {phrase for phrase, (slot, _) in found.items() if slot == "place"}
+        add(self.spatial, "place", "")
+        self.phrases = found
+        self.longest = max(len(phrase.split()) for phrase in found)
+
+    def read(self, text: str) -> list[tuple[str, str, str]]:
+        """Return (words, slot, concept) of a text, the longest phrase first."""
+        parts, found, at = re.findall(r"[\w&'-]+", text.lower()), [], 0
+        while at < len(parts):
+            for count in range(min(self.longest, len(parts) - at), 0, -1):
+                phrase = " ".join(parts[at : at + count])
+                if held := self.phrases.get(phrase):
+                    found.append((phrase, *held))
+                    break
+            else:
+                found.append((parts[at], "", ""))
+                count = 1
+            at += count
+        return found
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One query: its text, words, concepts, terms of morphology, phrases of place, and its skeleton."""
+
+    text: str
+    words: int
+    concepts: int
+    morphology: int
+    spatial: int
+    skeleton: str
+
+
+def measure(text: str, lexicon: Lexicon) -> Measured:
+    """Return the measures of one text."""
+    read = lexicon.read(text)
+    concepts = {concept for _, _, concept in read if concept}
+    concepts |= {phrase for phrase, _, concept in read if phrase in lexicon.morphology and not concept}
+    shown = " ".join(f"<{slot}>" if slot in SLOTS[:4] else phrase for phrase, slot, _ in read)
+    return Measured(
+        text, len(text.split()), len(concepts), len({phrase for phrase, *_ in read if phrase in lexicon.morphology}),
+        sum(phrase in lexicon.spatial for phrase, *_ in read), shown,
+    )  # fmt: skip
+
+
+def row_of(held: Sequence[Measured]) -> dict:
+    """Return the measures of a group of queries."""
+    count, words = len(held), sum(one.words for one in held)
+    common = Counter(one.skeleton for one in held)
+    return {
+        "queries": count,
+        "words": words / count,
+        "entity_density": sum(one.concepts for one in held) / words,
+        "morphology": 100 * sum(one.morphology > 0 for one in held) / count,
+        "morphology_terms": sum(one.morphology for one in held) / count,
+        "spatial": sum(one.spatial for one in held) / count,
+        "skeletons": len(common),
+        "commonest": 100 * max(common.values()) / count,
+        "distinct": 100 * len({one.text for one in held}) / count,
+    }
+
+
+def run(
+    *, lines: list[str], labels: list[str], sources: list[str], language: str, words: str, options: LanguageOptions
+) -> None:
+    """Write the measures of the queries and of each baseline, by domain and split, and the commonest words."""
+    count = len(options.shards)
+    facts = {}
+    for at, name in enumerate(options.sources):
+        with Shard(sources[at * count]) as shard:
+            facts[name] = Facts.of(shard)
+    files = [(QUERIES, path) for path in lines]
+    files += [(Path(path).parent.name.removeprefix("label_"), path) for path in labels]
+    lexicons: dict[tuple[str, str], Lexicon] = {}
+    groups: dict[tuple[str, str, str], list[Measured]] = defaultdict(list)
+    heard: dict[tuple[str, str], Counter] = defaultdict(Counter)
+    for kind, path in files:
+        for line in read_lines(path):
+            key = line["source"], line["domain"]
+            lexicon = lexicons.setdefault(key, Lexicon(facts[key[0]], key[1]))
+            found = measure(line["query"], lexicon)
+            for domain in (line["domain"], "total"):
+                groups[kind, domain, Path(path).stem].append(found)
+            if kind == QUERIES:
+                heard[line["domain"], Path(path).stem].update(set(re.findall(r"[a-z'-]+", line["query"].lower())))
+    rows = [dict(zip(LANGUAGE, key, strict=False)) | row_of(groups[key]) for key in _ordered(groups)]
+    write_table(language, pl.DataFrame(rows, schema=schema(LANGUAGE)), LANGUAGE)
+    told = [
+        (*key, word, number)
+        for key in sorted(heard)
+        for word, number in sorted(heard[key].items(), key=lambda one: (-one[1], one[0]))[:MOST]
+    ]
+    write_table(words, pl.DataFrame(told, schema=schema(WORDS), orient="row"), WORDS)
+
+
+def _ordered(groups: Mapping[tuple[str, str, str], object]) -> list[tuple[str, str, str]]:
+    """Return the groups: queries first, a domain's before the total."""
+    return sorted(groups, key=lambda key: (key[0] != QUERIES, key[0], key[1] == "total", key[1], key[2]))
