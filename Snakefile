@@ -80,6 +80,7 @@ include: "rules/medground/dataset_exports.smk"
 # Vision-language models, tuned on lines of a system and asked
 include: "rules/vlm/tuning.smk"
 include: "rules/vlm/answers.smk"
+include: "rules/medground/scoring.smk"
 # Excluded images of each stage
 include: "rules/exclusions.smk"
 # Tables, figures, the page, comparisons, review and release

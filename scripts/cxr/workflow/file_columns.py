@@ -18,6 +18,7 @@ from cxr.language.reports import compare_engines, understood
 from cxr.medground.dataset import language, make_dataset
 from cxr.medground.queries import make_queries
 from cxr.medground.regions import make_regions
+from cxr.medground.scoring import columns as scores
 from cxr.medground.sources import read_sources
 from cxr.medground.verification import verify
 from cxr.reporting.ablation import points
@@ -121,6 +122,10 @@ TABLES: dict[str, Columns] = {
     "results/review/queries/audit.parquet": review_queries.AUDIT,
     "results/review/queries/table7.tsv": review_queries.TABLE7,
     "results/review/queries/agreement.tsv": review_queries.AGREEMENT,
+    "results/medground/scoring/{run}/queries.parquet": scores.QUERIES,
+    "results/medground/scoring/{run}/scores.tsv": scores.SCORES,
+    "results/medground/scoring/{run}/sensitivity.tsv": scores.SENSITIVITY,
+    "results/medground/scoring/comparison.tsv": scores.COMPARISON,
     "results/vlm/{run}/updates.tsv": tuning.UPDATES,
     "results/vlm/{run}/left_out.parquet": tuning.LEFT_OUT,
     "results/vlm/{run}/probed.tsv": tuning.PROBED,

@@ -6,6 +6,7 @@ from cxr.workflow.settings.base import Section, key
 from cxr.workflow.settings.medground.dataset import Grounding
 from cxr.workflow.settings.medground.logic import Logic
 from cxr.workflow.settings.medground.queries import Queries
+from cxr.workflow.settings.medground.scoring import Scoring
 from cxr.workflow.settings.medground.sources import Regions, Sources
 from cxr.workflow.settings.medground.verification import Verification
 
@@ -19,6 +20,7 @@ class Medground(Section):
     queries: Queries = key(Queries, "Referring queries.")
     verification: Verification = key(Verification, "Verification of the queries.")
     dataset: Grounding = key(Grounding, "The dataset.")
+    scoring: Scoring = key(Scoring, "Scores of models.")
     audit: str = key(
         "",
         "Experts' votes on the test split: audit.parquet of an earlier review of queries. No query depends on it.",

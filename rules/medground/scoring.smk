@@ -1,0 +1,64 @@
+# MedGround's scores: answers of tuned and published models to the test split.
+
+
+rule medground_scoring_run:
+    input:
+        answers="results/vlm/{run}/answers/medground_test.jsonl",
+        lines="results/medground/dataset/test.jsonl",
+        train="results/medground/dataset/train.jsonl",
+        pairs="results/medground/dataset/pairs.jsonl",
+        regions=PLAN.medground.parts("regions", "parquet"),
+        audit=PLAN.medground.votes,
+    output:
+        queries="results/medground/scoring/{run}/queries.parquet",
+        scored="results/medground/scoring/{run}/scores.tsv",
+        pairs_scored="results/medground/scoring/{run}/sensitivity.tsv",
+    log:
+        "logs/medground/scoring/{run}.log",
+    benchmark:
+        "results/benchmarks/medground/scoring/{run}.tsv"
+    wildcard_constraints:
+        run="|".join(map(re.escape, PLAN.vlm.scored("medground_test"))) or "$^",
+    conda:
+        "../../envs/medground_scoring.yaml"
+    threads: 1
+    resources:
+        mem_mb=megabytes(4000),
+        runtime=minutes(30),
+    params:
+        **job("medground.scoring.score_run.run_scores"),
+        options=PLAN.medground.options["scoring"],
+    message:
+        "MedGround: scores of {wildcards.run}"
+    script:
+        "../../scripts/job.py"
+
+
+rule medground_scoring_comparison:
+    input:
+        scored=expand("results/medground/scoring/{run}/scores.tsv", run=PLAN.vlm.scored("medground_test")),
+        pairs_scored=expand("results/medground/scoring/{run}/sensitivity.tsv", run=PLAN.vlm.scored("medground_test")),
+    output:
+        comparison="results/medground/scoring/comparison.tsv",
+    log:
+        "logs/medground/scoring/comparison.log",
+    benchmark:
+        "results/benchmarks/medground/scoring/comparison.tsv"
+    conda:
+        "../../envs/medground_scoring.yaml"
+    threads: 1
+    resources:
+        mem_mb=megabytes(1000),
+        runtime=minutes(10),
+    params:
+        **job("medground.scoring.compare.run_comparison"),
+        options={"runs": PLAN.vlm.scored("medground_test"), "tau": PLAN.medground.options["scoring"]["tau"]},
+    message:
+        "MedGround: scores of all runs, beside the paper's"
+    script:
+        "../../scripts/job.py"
+
+
+rule medground_scoring:
+    input:
+        "results/medground/scoring/comparison.tsv",

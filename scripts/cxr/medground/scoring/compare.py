@@ -1,0 +1,75 @@
+"""The scores of all runs, of the blind baselines, and the paper's Tables 3 and 4, in one table."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+import yaml
+
+from cxr.base.columns import schema
+from cxr.base.paths import RESOURCES
+from cxr.base.tables import read_table, write_table
+from cxr.medground.scoring.columns import BLIND, COMPARISON
+
+RESOURCE_FILES = ("medground/paper_tables.yaml",)
+
+
+@dataclass(frozen=True)
+class ComparisonOptions:
+    """runs: names, in the order of their tables; tau: of the Semantic Sensitivity."""
+
+    runs: list
+    tau: float
+
+
+def _row(by: str, table: str, model: str, source: str, number: int | None, *values: float | None) -> dict:
+    value, low, high = (*values, None, None)[:3]
+    return {
+        "by": by, "table": table, "model": model, "source": source, "number": number, "value": value, "low": low,
+        "high": high,
+    }  # fmt: skip
+
+
+def ours(run: str, scores: pl.DataFrame, pairs: pl.DataFrame, tau: float) -> Iterator[dict]:
+    """Yield the rows of a run: mean IoU, the blind baselines beside it, Semantic Sensitivity at ``tau``."""
+    for row in scores.filter(part="all").iter_rows(named=True):
+        yield _row("ours", "iou", run, row["source"], row["queries"], row["iou"], row["iou_low"], row["iou_high"])
+        for name in BLIND:
+            model = f"{run}: {name}" if name == "shuffled" else name
+            yield _row("blind", "iou", model, row["source"], row["queries"], row[name])
+    for row in pairs.filter((pl.col("pairs_of") == "all") & (pl.col("tau") == tau)).iter_rows(named=True):
+        yield _row("ours", "sensitivity", run, row["source"], row["pairs"], row["sensitivity"], row["low"], row["high"])
+        yield _row("blind", "sensitivity", f"{run}: swapped", row["source"], row["pairs"], row["swapped"])
+
+
+def paper() -> Iterator[dict]:
+    """Yield the rows of the paper's Tables 3 and 4, as printed."""
+    tables = yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
+    third, fourth = tables["table3"], tables["table4"]
+    for state in ("base", "finetuned", "delta"):
+        for model, values in third[state].items():
+            for source, value in zip(third["columns"], values, strict=True):
+                yield _row("paper", "iou", f"{model}, {state}", source, None, float(value))
+    for model, states in fourth["rows"].items():
+        for state, values in states.items():
+            for source, value in zip(fourth["columns"], values, strict=True):
+                yield _row("paper", "sensitivity", f"{model}, {state}", source, None, float(value))
+
+
+def run_comparison(*, scored: list[str], pairs_scored: list[str], comparison: str, options: ComparisonOptions) -> None:
+    """Write the table of the runs whose scores are given, in the options' order, and of the paper's models."""
+    rows = list(_all(options.runs, scored, pairs_scored, options.tau))
+    seen, kept = set(), []
+    for row in rows:  # a baseline that reads no answer is the same beside every run
+        name = tuple(row[part] for part in ("by", "table", "model", "source"))
+        if name not in seen:
+            seen.add(name)
+            kept.append(row)
+    write_table(Path(comparison), pl.DataFrame(kept, schema=schema(COMPARISON)), COMPARISON)
+
+
+def _all(runs: Sequence[str], scored: Sequence[str], pairs: Sequence[str], tau: float) -> Iterator[dict]:
+    for run, one, other in zip(runs, scored, pairs, strict=True):
+        yield from ours(run, read_table(one), read_table(other), tau)
+    yield from paper()
