@@ -129,3 +129,39 @@ def test_counted_evaluations_of_the_net(editors, monkeypatch):
     assert len(set(seen)) == steps
     # the source has no prompt: one call; the edit: without and with its prompt
     assert len(seen) == 3 * steps
+
+
+SHARED = (
+    {"engine": "radedit"},
+    {"engine": "radedit", "blur": "gauss"},
+    {"engine": "radedit", "guidance": 12.0},
+    {"engine": "radedit", "mask": "hard"},
+)
+"""Four configurations that differ in prompt, mask or guidance alone."""
+
+
+@pytest.mark.parametrize(("negative", "most"), [("", 0.75), ("no acute process", 0.75)])
+def test_configurations_of_one_job_share_the_sources_side(editors, monkeypatch, negative, most):
+    """The same bytes as one configuration at a time, with at most three quarters of the net's rows."""
+    editor = editors["radedit"]
+    rows: list[int] = []
+    inner = type(editor.nets).predict
+
+    def predict(self, latents, time, prompts):
+        rows.append(len(latents))
+        return inner(self, latents, time, prompts)
+
+    monkeypatch.setattr(type(editor.nets), "predict", predict)
+    jobs = [
+        job(number, prompt, negative=negative, **config)
+        for number in (1, 2)
+        for config, prompt in zip(SHARED, ("edema", "edema", "edema", "heart"), strict=True)
+    ]
+    images = [picture(one.seed) for one in jobs]
+    alone = [editor.edit_batch([image], [{}], [one])[0].image for image, one in zip(images, jobs, strict=True)]
+    separate, rows[:] = sum(rows), []
+    together = editor.edit_batch(images, [{}] * len(jobs), jobs)
+    assert sum(rows) <= most * separate
+    for one, found in zip(alone, together, strict=True):
+        np.testing.assert_array_equal(one, found.image)
+    assert len({found.tobytes() for found in alone}) == len(jobs)

@@ -21,6 +21,7 @@ __all__ = ["Editing", "cells", "edit_latents", "guided"]
 class Editing:
     """Options of an edit: prompts and their weights, one for the whole batch or one per image.
 
+    Those of the inversion are one per source where several rows edit one source.
     extent: fraction of the steps, noisiest first, in which the masks apply; afterwards the prompt applies everywhere
     and nothing is pasted.
     """
@@ -42,34 +43,49 @@ def edit_latents(
     predict: Predict,
     draw: Callable[[], torch.Tensor],
     how: Editing,
+    sources: Sequence[int] | None = None,
 ) -> torch.Tensor:
-    """Return the edited latents of ``clean`` (B, C, h, w), float32.
+    """Return the edited latents, float32 (B, C, h, w), of ``clean``, that many rows or those of fewer ``sources``.
 
+    ``sources``: for each of the B rows that are edited, its row of ``clean`` (S, C, h, w); by default its own. The
+    source's side of the inversion then runs once for all rows of a source, with the same numbers.
     ``edit`` and ``keep``, bool or 0..1 (B, 1, h, w): where the prompt applies, and where the original's latent is
     pasted back after every step. In neither region, the inversion's prompt applies. A soft mask mixes predictions and
-    latents. ``draw`` returns standard normal noise of the latents' shape. With the prompt and weight of the inversion
-    the result is ``clean``, the last step included.
+    latents. ``draw`` returns standard normal noise of the shape of ``clean``. With the prompt and weight of the
+    inversion the result is ``clean``, the last step included.
     With ``how.published_bugs`` the pasted latent is the one before the step, everything outside ``edit`` is pasted
     whatever ``keep`` says, and the last step has no correction.
     """
     if not steps:
-        return clean
+        return _rows(clean, sources)
     pasted = (~edit if edit.dtype == torch.bool else 1 - edit) if how.published_bugs else keep
     neither = not bool(((edit == 1) | (pasted == 1)).all())
     held = masked_steps(len(steps), how.extent)
     inversion, asked = (how.invert_prompt, how.invert_guidance), (how.prompt, how.guidance)
-    original = edited = diffused(clean, draw(), steps[0].abar)
+    inverted = tuple(_each(part, sources) for part in inversion)
+    original = diffused(clean, draw(), steps[0].abar)
+    edited = _rows(original, sources)
     for number, step in enumerate(steps, 1):
         expected = mean(original, guided(predict, original, step.time, [inversion])[0], step, prediction)
         # as a sum, so that an edit without a prompt gives the same number to the last bit
         correction = diffused(clean, draw(), step.before) - expected
         after = expected + correction
         masked = number <= held
-        told = guided(predict, edited, step.time, [asked, inversion] if neither and masked else [asked])
+        told = guided(predict, edited, step.time, [asked, inverted] if neither and masked else [asked])
         edited = mean(edited, mixed(edit, told[0], told[-1]), step, prediction)
         if not (how.published_bugs and number == len(steps)):
-            edited = edited + correction
+            edited = edited + _rows(correction, sources)
         if masked:
-            edited = mixed(pasted, original if how.published_bugs else after, edited)
+            edited = mixed(pasted, _rows(original if how.published_bugs else after, sources), edited)
         original = after
     return edited
+
+
+def _rows(latents: torch.Tensor, sources: Sequence[int] | None) -> torch.Tensor:
+    """Return the row of each edit's source."""
+    return latents if sources is None else latents[list(sources)]
+
+
+def _each(values: Prompts | Weights, sources: Sequence[int] | None) -> Prompts | Weights:
+    """Return a value of each source as one of each edit; one value for all stays."""
+    return values if sources is None or isinstance(values, str | int | float) else tuple(values[at] for at in sources)

@@ -5,6 +5,7 @@ in every batch; on a GPU sums may round differently in a batch of another size.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -15,20 +16,29 @@ from cxr.metrics.edits import box_mask
 from cxr.nets.devices import inference
 from cxr.semisyn.editing.engine import Edited, Job, NoCell
 
-ALIKE = ("blending", "blur", "blur_r", "blur_beta", "mask", "extent", "steps", "strength")
-"""Keys of a configuration that jobs of one pass must share; prompts and weights are one per row."""
+ALIKE = ("blending", "extent", "steps", "strength")
+"""Keys of a configuration that jobs of one pass must share; masks, prompts and weights are one per row."""
 
 
 class Rows:
-    """Jobs that run together: clean latents (B, C, h, w), masks (B, 1, h, w), and a draw of their noise."""
+    """Jobs that run together: masks (B, 1, h, w) of B jobs, clean latents (S, C, h, w) of their S sources, and noise.
 
-    def __init__(self, clean: torch.Tensor, jobs: list[Job], device: torch.device):
+    ``sources``: for each job, its row of ``clean``; jobs that share one have the same image, seed and negative prompt.
+    """
+
+    def __init__(
+        self, clean: torch.Tensor, jobs: list[Job], device: torch.device, sources: Sequence[int] | None = None
+    ):
         self.clean, self.jobs, self.config = clean, jobs, jobs[0].config
+        self.sources = list(range(len(jobs))) if sources is None else list(sources)
         shape = tuple(clean.shape[-2:])
-        made = [cells(job.mask, shape) if self.config["mask"] == "hard" else shares(job.mask, shape) for job in jobs]
-        mask = torch.from_numpy(np.stack(made))[:, None]
-        self.mask = (mask if mask.dtype == torch.bool else mask.float()).to(device)
-        generators = [torch.Generator().manual_seed(job.seed % 2**63) for job in jobs]
+        made = [_cells(job, shape) for job in jobs]
+        # a soft mask of zeros and ones gives the same bits as a hard one
+        kind = bool if all(mask.dtype == bool for mask in made) else np.float32
+        self.mask = torch.from_numpy(np.stack([mask.astype(kind) for mask in made]))[:, None].to(device)
+        first = dict(zip(reversed(self.sources), reversed(jobs), strict=True))
+        owners = [first[source] for source in range(len(clean))]
+        generators = [torch.Generator().manual_seed(job.seed % 2**63) for job in owners]
 
         def draw() -> torch.Tensor:
             return torch.stack([torch.randn(clean.shape[1:], generator=one) for one in generators]).to(device)
@@ -36,10 +46,19 @@ class Rows:
         self.draw = draw
         self.prompts = tuple(job.prompt for job in jobs)
         self.negatives = tuple(job.config["negative"] for job in jobs)
+        self.inverted = tuple(job.config["negative"] for job in owners)
+
+
+def _cells(job: Job, shape: tuple[int, int]) -> np.ndarray:
+    """Return the job's mask on the grid of latents: bool where the configuration wants it hard, else 0..1."""
+    return cells(job.mask, shape) if job.config["mask"] == "hard" else shares(job.mask, shape)
 
 
 class ModelEditor(ABC):
     """An editor with a latent diffusion model. ``own``: the engine's settings."""
+
+    inverts = False
+    """Whether the net also runs on the source, which jobs that edit one source in several ways then share."""
 
     def __init__(self, nets: Nets, own: dict, batch: int):
         self.nets, self.own, self.batch = nets, own, batch
@@ -52,17 +71,25 @@ class ModelEditor(ABC):
     def edit_batch(self, images: list[np.ndarray], organs: list[dict], jobs: list[Job]) -> list[Edited]:
         """Return the edited images, float32 (512, 512) in grey levels: the mean of the model's three channels.
 
+        A job may be there several times, each with another configuration: what is the same of its source runs once.
         Raises NoCell for a job with a box that covers no cell of the latent grid.
         """
         scaled = torch.from_numpy(np.stack(images)).float()[:, None] / 127.5 - 1
-        clean = self.nets.encode(scaled.expand(-1, 3, -1, -1))
+        of = _places([job.job_id for job in jobs])
+        own = [of.index(row) for row in range(max(of) + 1)]
+        clean = self.nets.encode(scaled[own].expand(-1, 3, -1, -1))
         _refuse_small(jobs, tuple(clean.shape[-2:]))
         groups: dict[tuple, list[int]] = {}
         for row, job in enumerate(jobs):
             groups.setdefault(tuple(job.config[name] for name in ALIKE), []).append(row)
-        latents = clean.clone()
+        latents = clean[of]
         for places in groups.values():
-            latents[places] = self.edited(Rows(clean[places], [jobs[at] for at in places], self.nets.device))
+            some = [jobs[at] for at in places]
+            keys = [(job.job_id, job.config["negative"]) for job in some]
+            sources = _places(keys) if self.inverts else list(range(len(some)))
+            first = [places[sources.index(row)] for row in range(max(sources) + 1)]
+            rows = Rows(clean[[of[at] for at in first]], some, self.nets.device, sources)
+            latents[places] = self.edited(rows)
         grey = (self.nets.decode(latents).mean(dim=1) + 1) * 127.5
         return [Edited(picture) for picture in grey.cpu().numpy()]
 
@@ -77,6 +104,12 @@ class ModelEditor(ABC):
     def strength(self, config: dict) -> float:
         """Return the fraction of the noise levels that a configuration runs through."""
         return config["strength"] or self.own["strength"]
+
+
+def _places(keys: list) -> list[int]:
+    """Return the number of each key among the different ones, in the order of their first."""
+    number: dict = {}
+    return [number.setdefault(key, len(number)) for key in keys]
 
 
 def _refuse_small(jobs: list[Job], shape: tuple[int, int]) -> None:

@@ -24,12 +24,14 @@ GPU = True
 class RadEditor(ModelEditor):
     """Adds findings with RadEdit."""
 
+    inverts = True
+
     def edited(self, rows: Rows) -> torch.Tensor:
         """See :class:`ModelEditor`."""
         steps = kept_steps(self.nets.abars, self.steps(rows.config), 1 - self.strength(rows.config))
         how = Editing(
             prompt=rows.prompts,
-            invert_prompt=rows.negatives,
+            invert_prompt=rows.inverted,
             guidance=self.weights(rows),
             invert_guidance=self.own["invert_guidance"],
             published_bugs=False,
@@ -38,7 +40,7 @@ class RadEditor(ModelEditor):
         mask = rows.mask
         keep = ~mask if mask.dtype == torch.bool else 1 - mask
         predict, prediction = self.nets.predict, self.nets.prediction
-        return edit_latents(rows.clean, mask, keep, steps, prediction, predict, rows.draw, how)
+        return edit_latents(rows.clean, mask, keep, steps, prediction, predict, rows.draw, how, rows.sources)
 
 
 def load(options: object, setup: Setup, prompts: frozenset[str] = frozenset()) -> RadEditor:
