@@ -4,6 +4,7 @@
 # make real         the same workflow on the real X-rays of CXR_ILS_SHARED
 # make semisyn-real   whether painted films help a detector, on the real X-rays of CXR_ILS_SHARED (torch, an hour; resumed;
 #                   CURVES=1: also the learning curve and the mixing shares, two hours more)
+# make semisyn-recovered   what organs, boxes, maps, masks and ROSALIA lite recover of lesions painted on the real X-rays (torch)
 # make openi        the real reports of Open-i, and which of its images are frontal, into openi/ (docs/getting-started/openi.md)
 # make mimic-plan   jobs, seconds and memory at the size of MIMIC-CXR, on a cohort without pixels (docs/reference/scale.md; 5 min)
 # make train        remake the weights of the lite engines from the data of CXR_ILS_SHARED (torch, about two hours)
@@ -26,6 +27,8 @@ CXR_ILS_SHARED ?= ../shared
 REAL ?= real
 # where `make semisyn-real` keeps its trainings and writes its tables
 SEMISYN_REAL ?= semisyn-real
+# where `make semisyn-recovered` works and writes its table
+RECOVERED ?= semisyn-recovered
 EVERY ?=
 # where `make openi` unpacks
 OPENI ?= openi
@@ -33,7 +36,7 @@ BIN := $(VENV)/bin
 # one thread a process: parallelism is Snakemake's, and results must not depend on it
 export OMP_NUM_THREADS := 1
 
-.PHONY: demo real semisyn-real openi mimic-plan train accuracy vllm test-cxas test-ultralytics test-deepspeed slurm-check test-slurm test-faults test test-slow test-setup lint format lock containers clean docs
+.PHONY: demo real semisyn-real semisyn-recovered openi mimic-plan train accuracy vllm test-cxas test-ultralytics test-deepspeed slurm-check test-slurm test-faults test test-slow test-setup lint format lock containers clean docs
 
 demo: $(VENV)/run.stamp
 	$(BIN)/snakemake --cores $(CORES) --quiet rules -- semisyn medground
@@ -50,6 +53,12 @@ real: $(VENV)/run.stamp
 # torch is that of the tests
 semisyn-real: test-setup
 	$(BIN)/python scripts/tools/semisyn_real.py $(CXR_ILS_SHARED)/data $(SEMISYN_REAL) --processes $(CORES) $(if $(CURVES),--curves)
+
+semisyn-recovered: test-setup
+	$(BIN)/python scripts/tools/semisyn_films.py $(CXR_ILS_SHARED)/data $(RECOVERED)
+	$(BIN)/snakemake --cores $(CORES) --directory $(RECOVERED)/films --configfile $(RECOVERED)/films/mine.yaml --quiet rules -- semisyn_realism semisyn_cohort
+	$(BIN)/snakemake --cores $(CORES) --directory $(RECOVERED)/ils --configfile $(RECOVERED)/ils/mine.yaml --quiet rules -- results/inference/base/train.jsonl
+	$(BIN)/python scripts/tools/semisyn_recovered.py $(RECOVERED)/films/results/semisyn/dataset/cohort $(RECOVERED)/ils $(RECOVERED)
 
 # the package's data are all that is used of it: nothing is installed
 openi: $(VENV)/run.stamp

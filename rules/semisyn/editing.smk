@@ -21,6 +21,8 @@ for engine in PLAN.semisyn.editing_files:
             f"logs/semisyn/editing/{engine}/{{config}}/{{shard}}.log",
         benchmark:
             f"results/benchmarks/semisyn/editing/{engine}/{{config}}/{{shard}}.tsv"
+        wildcard_constraints:
+            config=PLAN.semisyn.alone(engine),
         group:
             PLAN.groups[f"semisyn_editing_{engine}"]
         conda:
@@ -38,6 +40,44 @@ for engine in PLAN.semisyn.editing_files:
             "Findings put into the images of shard {wildcards.shard}, configuration {wildcards.config}"
         script:
             "../../scripts/job.py"
+
+    # configurations that have their source's work in common
+    for number, configs in enumerate(PLAN.semisyn.together[engine]):
+
+        rule:
+            name:
+                f"semisyn_editing_{engine}_together{number}"
+            input:
+                **PLAN.semisyn.editing_files[engine],
+                findings_file=PLAN.semisyn.findings_file,
+                plan="results/semisyn/placement/plan.parquet",
+                placed="results/semisyn/placement/{shard}.parquet",
+                frames="results/frames/{shard}.h5",
+                organs="results/organs/{shard}.h5",
+            output:
+                output=[f"results/semisyn/editing/{engine}/{name}/{{shard}}.h5" for name in configs],
+                boxes=[f"results/semisyn/editing/{engine}/{name}/{{shard}}.boxes.parquet" for name in configs],
+                excluded=[f"results/semisyn/editing/{engine}/{name}/{{shard}}.excluded.parquet" for name in configs],
+            log:
+                f"logs/semisyn/editing/{engine}/together{number}/{{shard}}.log",
+            benchmark:
+                f"results/benchmarks/semisyn/editing/{engine}/together{number}/{{shard}}.tsv"
+            conda:
+                f"../../envs/semisyn_editing-{engine}.yaml"
+            threads: 2
+            resources:
+                gpu=PLAN.semisyn.gpus[engine],
+                mem_mb=megabytes(8000),
+                runtime=minutes(1440),
+            params:
+                **job("semisyn.editing.edit_images.run_together", f"semisyn.editing.{engine}"),
+                options=PLAN.options["semisyn_editing"],
+                engine=engine,
+                together=configs,
+            message:
+                "Findings put into the images of shard {wildcards.shard}, several configurations"
+            script:
+                "../../scripts/job.py"
 
 
 rule semisyn_editing:

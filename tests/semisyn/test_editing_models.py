@@ -1,17 +1,24 @@
 """Editing with diffusion models: tiny ones of the published formats, on a CPU."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 import torch
 
 from cxr.base.engines import Setup
-from cxr.semisyn.editing import diffusion, radedit
+from cxr.base.hdf5 import Shard, ShardWriter
+from cxr.base.tables import read_table, write_table
+from cxr.semisyn.editing import diffusion, edit_images, radedit
 from cxr.semisyn.editing.engine import Job, NoCell
 from cxr.semisyn.editing.masks import soft_mask
 from cxr.semisyn.editing.models import Rows
+from cxr.workflow.params import stage_options
+from cxr.workflow.plan_semisyn import make_semisyn
+from cxr.workflow.settings import read
 from cxr.workflow.settings.semisyn.configs import EditingConfig
 from cxr.workflow.settings.semisyn.editing import Editing
 from tiny_diffusion import pipeline, write_radedit
@@ -165,3 +172,70 @@ def test_configurations_of_one_job_share_the_sources_side(editors, monkeypatch, 
     for one, found in zip(alone, together, strict=True):
         np.testing.assert_array_equal(one, found.image)
     assert len({found.tobytes() for found in alone}) == len(jobs)
+
+
+CONFIGS = {f"c{number}": EditingConfig(**told) for number, told in enumerate(SHARED)}
+
+
+def test_configurations_of_one_job_file_have_the_bytes_that_each_has_alone(editors, tmp_path, monkeypatch):
+    """The stage: two images, one of which has a box without a cell, under four configurations."""
+    monkeypatch.setattr(edit_images, "load_engine", lambda *_: editors["radedit"])
+    masks = np.zeros((3, *SHAPE), bool)
+    masks[0, 100:400, 60:230], masks[1, 100:400, 290:460], masks[2, 280:400, 200:320] = True, True, True
+    with ShardWriter(tmp_path / "frames.h5", pictures=("image",)) as frames:
+        for name in ("i0", "i1"):
+            back = {"to_original": np.eye(2, 3), "original_shape": np.array(SHAPE, np.int32)}
+            frames.append(name, image=picture(int(name[1])), **back)
+    with ShardWriter(tmp_path / "organs.h5", labels=("right lung", "left lung", "heart")) as organs:
+        for name in ("i0", "i1"):
+            organs.append(name, mask=masks)
+    jobs = [(f"edema-{at:06d}", "edema", at, f"i{at}", "00", "edema", "heart", True) for at in range(2)]
+    columns = ["job_id", "finding", "index", "image_id", "shard", "prompt", "class_prompt", "trial"]
+    write_table(tmp_path / "plan.parquet", pl.DataFrame(jobs, schema=columns, orient="row"))
+    placed = [("edema-000000", "right", *BOXES[0], None), ("edema-000001", "right", 100.0, 100.0, 104.0, 103.0, None)]
+    kinds = {"job_id": pl.String, "side": pl.String} | dict.fromkeys(("x1", "y1", "x2", "y2", "ctr_to"), pl.Float64)
+    write_table(tmp_path / "placed.parquet", pl.DataFrame(placed, schema=kinds, orient="row"))
+    given = {name: str(tmp_path / f"{name}.parquet") for name in ("plan", "placed")}
+    given |= {name: str(tmp_path / f"{name}.h5") for name in ("frames", "organs")}
+    given |= {"shard": "00", "threads": 1, "compute": {"device": "cpu"}}
+    told = {name: each.model_dump() for name, each in CONFIGS.items()}
+    how = {"configs": told, "choice": {}, "max_leak": 1.0, "visible": 0.5, "seed": 1, "findings": ["edema"]}
+    options = edit_images.EditingOptions(engine="radedit", **how)
+    endings = ("h5", "boxes.parquet", "excluded.parquet")
+
+    def paths(folder: str, config: str) -> list[str]:
+        (tmp_path / folder).mkdir(exist_ok=True)
+        return [str(tmp_path / folder / f"{config}.{ending}") for ending in endings]
+
+    for config in told:
+        output, boxes, excluded = paths("alone", config)
+        edit_images.run_shard(
+            output=output, boxes=boxes, excluded=excluded, config=config, options=options,
+            attrs={"stage": "semisyn_editing_radedit"}, **given,
+        )  # fmt: skip
+    output, boxes, excluded = (list(part) for part in zip(*(paths("together", config) for config in told), strict=True))
+    edit_images.run_together(
+        output=output, boxes=boxes, excluded=excluded, options=replace(options, together=list(told)),
+        attrs={"stage": "semisyn_editing_radedit_together0"}, **given,
+    )  # fmt: skip
+    for config in told:
+        for one, other in zip(paths("alone", config), paths("together", config), strict=True):
+            assert Path(one).read_bytes() == Path(other).read_bytes(), other
+        assert read_table(paths("together", config)[2])["reason"].to_list() == ["no_cell"]
+        with Shard(paths("together", config)[0]) as shard:
+            assert shard.ids == ["edema-000000"]
+
+
+def test_only_configurations_with_the_same_inversion_are_edited_together(tmp_path):
+    names = {f"r{at}": {"engine": "radedit", "guidance": float(at)} for at in range(1, 11)}
+    more = {"early": {"engine": "radedit", "extent": 0.9}, "sd": {"engine": "diffusion"}, "sd2": {"engine": "diffusion",
+            "guidance": 2.0}, "lite": {}}  # fmt: skip
+    editing = {"configs": names | more, "diffusion": {"model": str(tmp_path)}}
+    given = read({"semisyn": {"editing": editing, "selection": {"configs": [*names, *more]}}}, [])
+    plan = make_semisyn(given, stage_options(given), ["00"])
+    assert plan.together == {
+        "diffusion": [], "lite": [], "radedit": [[f"r{at}" for at in range(1, 9)], ["r9", "r10"]],
+    }  # fmt: skip
+    alone = re.compile(plan.alone("radedit"))
+    assert all(alone.match(f"{name}/00") for name in ("early", "chosen", "r11"))
+    assert not any(alone.match(f"{name}/00") for name in names)

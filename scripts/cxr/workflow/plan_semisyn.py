@@ -1,6 +1,7 @@
 """The plan of SemiSynCXR: what its rules take from the settings besides their options, made at the parse."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,10 +18,13 @@ from cxr.workflow.plan_semisyn_detectors import DetectorsPlan, detectors_plan
 from cxr.workflow.plan_semisyn_realism import RealismPlan, realism_plan, reference_files
 from cxr.workflow.plan_semisyn_references import reference_file, told_of
 from cxr.workflow.settings import Settings
+from cxr.workflow.settings.semisyn.configs import EditingConfig
 from cxr.workflow.settings.semisyn.editing import Editing
 from cxr.workflow.sheets import sheet_files
 
 PACKAGE = "cxr.semisyn"
+MOST = 8
+"""Configurations that one job edits at most."""
 CHOICE = "results/semisyn/selection/choice.yaml"
 TESTED = (VAL, TEST)
 """Roles of references whose patients must not feed training data."""
@@ -35,7 +39,8 @@ class SemisynPlan:
     [] without. priors: input files of the priors' rule, by name; priors_formats: modules that read them. editing_files,
     gpus: of each engine of the editing that is used, its input files and its number of GPUs. engine_of: {configuration:
     engine}. chosen: the engines of the configuration ``chosen``; compared: the configurations that the selection
-    compares, each different from the others; choice: ``selection``, or empty where the settings choose. readers_*: the
+    compares, each different from the others; together: {engine: groups of
+    them that one job edits}; choice: ``selection``, or empty where the settings choose. readers_*: the
     reference of the readers' real images, the module that reads it, and their filled sheets. dataset, detectors,
     realism: the plans of these stages. prompts_*: the reference whose phrases are mined, and its module.
     """
@@ -52,6 +57,7 @@ class SemisynPlan:
     engine_of: dict[str, str]
     chosen: list[str]
     compared: list[str]
+    together: dict[str, list[list[str]]]
     choice: str
     readers_reference: list[str]
     readers_formats: list[str]
@@ -65,6 +71,11 @@ class SemisynPlan:
     def engines(self, config: str) -> list[str]:
         """Return the engines that make the images of a configuration; several can for ``chosen``."""
         return self.chosen if config == CHOSEN else [self.engine_of[config]]
+
+    def alone(self, engine: str) -> str:
+        """Return the pattern of an engine's configurations that are edited alone."""
+        names = "|".join(re.escape(name) for group in self.together.get(engine, []) for name in group)
+        return (f"(?!(?:{names})/)" if names else "") + r"[A-Za-z0-9][A-Za-z0-9_.-]*"
 
     def choice_of(self, config: str) -> list[str]:
         """Return the file that says what ``chosen`` stands for, where the stage selection decides it."""
@@ -201,8 +212,20 @@ def _editing(settings: Settings) -> dict:
         "engine_of": engine_of,
         "chosen": chosen,
         "compared": different,
+        "together": {engine: _together(engine, {name: compared[name] for name in different}) for engine in used},
         "choice": choice,
     }
+
+
+def _together(engine: str, configs: Mapping[str, EditingConfig]) -> list[list[str]]:
+    """Return the groups of an engine's configurations whose common work is done once, at most :data:`MOST` in each."""
+    keys, groups = declared(f"{PACKAGE}.editing", engine, "SHARES", ()), {}
+    for name, config in configs.items():
+        if config.engine == engine and keys:
+            told = config.model_dump()
+            groups.setdefault(tuple(told[key] for key in keys), []).append(name)
+    parts = (group[at : at + MOST] for group in groups.values() for at in range(0, len(group), MOST))
+    return [part for part in parts if len(part) > 1]
 
 
 def _readers(settings: Settings) -> dict[str, list[str]]:

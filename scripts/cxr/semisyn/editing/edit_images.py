@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -42,6 +43,7 @@ BOXES = {
     "drawn": Column(pl.String, "What the engine drew for the job, JSON."),
 }
 UNITS = {"image": "grey levels"}
+STAGE = "semisyn_editing_{engine}"
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,8 @@ class EditingOptions:
     """Settings of the editing (section ``semisyn.editing``).
 
     engine: of this rule; configs: {name: configuration}; choice: {finding: name} or the word selection;
-    visible: grey levels from which a change is seen; own: {engine: its own settings}.
+    visible: grey levels from which a change is seen; own: {engine: its own settings}; together: configurations that one
+    job edits, [] for the one that its file names.
     """
 
     engine: str
@@ -61,6 +64,15 @@ class EditingOptions:
     findings: list[str]
     findings_file: str = ""
     own: dict = field(default_factory=dict)
+    together: list[str] = field(default_factory=list)
+
+
+class Target(NamedTuple):
+    """Files of one configuration: the edited images, their boxes, and the ledger."""
+
+    output: str
+    boxes: str
+    excluded: str
 
 
 def run_shard(
@@ -90,12 +102,71 @@ def run_shard(
     (:data:`BOXES`) and the ledger ``excluded`` (bad_picture, nothing_changed, leaked, no_cell, engine_failure). Raises
     UserError for an unknown engine.
     """
-    options = replace(options, findings_file=findings_file)
-    taken = jobs_of(read_table(plan), read_table(placed), shard, config, options, choice)
+    given = {"plan": plan, "placed": placed, "frames": frames, "organs": organs, "shard": shard, "choice": choice}
+    given |= {"attrs": attrs, "threads": threads, "compute": compute, "files": files}
+    _edit({config: Target(output, boxes, excluded)}, replace(options, findings_file=findings_file), **given)
+
+
+def run_together(
+    *,
+    plan: str,
+    placed: str,
+    frames: str,
+    organs: str,
+    output: list[str],
+    boxes: list[str],
+    excluded: list[str],
+    shard: str,
+    options: EditingOptions,
+    attrs: dict,
+    threads: int,
+    compute: dict | None = None,
+    findings_file: str = "",
+    **files: str,
+) -> None:
+    """Edit the trial jobs of a shard under each of ``options.together``, whose files are in that order.
+
+    What these configurations have in common of a source is computed once; each has the images that it has alone.
+    Raises like :func:`run_shard`.
+    """
+    targets = {name: Target(*paths) for name, *paths in zip(options.together, output, boxes, excluded, strict=True)}
+    given = {"plan": plan, "placed": placed, "frames": frames, "organs": organs, "shard": shard, "choice": ""}
+    # the files tell the engine's rule, whichever rule made them
+    given |= {"attrs": attrs | {"stage": STAGE.format(engine=options.engine)}, "threads": threads}
+    told = replace(options, findings_file=findings_file)
+    _edit(targets, told, compute=compute, files=files, **given)
+
+
+def _edit(
+    targets: Mapping[str, Target],
+    options: EditingOptions,
+    *,
+    plan: str,
+    placed: str,
+    frames: str,
+    organs: str,
+    shard: str,
+    choice: str,
+    attrs: dict,
+    threads: int,
+    compute: dict | None,
+    files: dict[str, str],
+) -> None:
+    """Edit a shard under all configurations of ``targets``, {configuration: its files}."""
+    tables = read_table(plan), read_table(placed)
+    per_config = {config: jobs_of(*tables, shard, config, options, choice) for config in targets}
+    # the configurations of a job follow one another, so that a batch holds them together
+    taken = {
+        (job_id, config): per_config[config][job_id]
+        for job_id in sorted({job_id for jobs in per_config.values() for job_id in jobs})
+        for config in targets
+        if job_id in per_config[config]
+    }
     texts = frozenset(text for _, job in taken.values() for text in (job.prompt, job.config["negative"]))
     own = options.own.get(options.engine, {})
     editor = load_engine(options.engine, options, Setup.of(own, files, compute), texts)
-    ledger, rows = Ledger("semisyn_editing"), []
+    ledger = Ledger("semisyn_editing")
+    rows: dict[str, list[dict]] = {config: [] for config in targets}
 
     def made(source: np.ndarray, masks: dict, job: Job, edited: Edited) -> tuple[tuple | None, Fault | None]:
         try:
@@ -103,8 +174,7 @@ def run_shard(
         except Refused as fault:
             told = fault.reason, str(fault)
             return None, EngineFault.of(fault, *told) if fault.reason == "bad_picture" else told
-        told = {"config": config_of(job.finding, config, options, choice), "drawn": _text(edited.drawn)}
-        return (done, [row | told for row in done.boxes]), None
+        return (done, [row | {"drawn": _text(edited.drawn)} for row in done.boxes]), None
 
     def work(image: np.ndarray, masks: dict, job: Job):
         try:
@@ -127,9 +197,10 @@ def run_shard(
     empty |= {"to_original": ((2, 3), np.float64), "original_shape": ((2,), np.int32)}
     with ExitStack() as stack:
         frame_shard, organ_shard = (stack.enter_context(Shard(path)) for path in (frames, organs))
-        writer = stack.enter_context(ShardWriter(output, attrs=attrs, units=UNITS, pictures=("image",), empty=empty))
+        how = {"attrs": attrs, "units": UNITS, "pictures": ("image",), "empty": empty}
+        writers = {name: stack.enter_context(ShardWriter(of.output, **how)) for name, of in targets.items()}
 
-        def read(name: str) -> tuple[np.ndarray, dict[str, np.ndarray], Job]:
+        def read(name: tuple[str, str]) -> tuple[np.ndarray, dict[str, np.ndarray], Job]:
             image_id, job = taken[name]
             # the masks of all jobs at once would not fit
             return frame_shard.get("image", image_id), organ_shard.masks(image_id), replace(job, mask=_mask(job))
@@ -137,14 +208,25 @@ def run_shard(
         batch = getattr(editor, "batch", None)
         tolerance = Tolerance.of(compute)
         how = {"threads": threads, "batch": batch, "tolerance": tolerance}
-        done = sift_either(ledger, list(taken), read, work, work_batch, **how)
-        for job_id, (found, told) in done:
-            image_id = taken[job_id][0]
+        for (job_id, config), (found, told) in sift_either(ledger, list(taken), read, work, work_batch, **how):
+            image_id, job = taken[job_id, config]
             back = {name: frame_shard.get(name, image_id) for name in ("to_original", "original_shape")}
-            writer.append(job_id, image=found.image, lesion=found.lesion, **back)
-            rows += told
-        ledger.finish(excluded, taken)
-    write_table(boxes, pl.DataFrame(rows, schema=schema(BOXES)), BOXES)
+            writers[config].append(job_id, image=found.image, lesion=found.lesion, **back)
+            by = config_of(job.finding, config, options, choice)
+            rows[config] += [row | {"config": by} for row in told]
+        for config, of in targets.items():
+            _of_config(ledger, config).finish(of.excluded, per_config[config])
+    for config, of in targets.items():
+        write_table(of.boxes, pl.DataFrame(rows[config], schema=schema(BOXES)), BOXES)
+
+
+def _of_config(ledger: Ledger, config: str) -> Ledger:
+    """Return what a ledger of (job, configuration) says of one configuration."""
+    found = Ledger(ledger.stage)
+    found.accepted = [job_id for job_id, name in ledger.accepted if name == config]
+    rows = [row for row in ledger.excluded if row["image_id"][1] == config]
+    found.excluded = [row | {"image_id": row["image_id"][0]} for row in rows]
+    return found
 
 
 def jobs_of(

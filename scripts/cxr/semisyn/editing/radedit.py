@@ -19,6 +19,8 @@ INPUTS = {
     "biovil_t": "results/weights/biovil_t",
 }
 GPU = True
+SHARES = ("extent", "steps", "strength", "negative")
+"""Keys that configurations must share for their sources to be inverted once."""
 
 
 class RadEditor(ModelEditor):

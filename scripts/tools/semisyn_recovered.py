@@ -1,0 +1,262 @@
+"""What the stages of ILS recover of known lesions on real films: ``semisyn_recovered.py COHORT RUN OUT``.
+
+COHORT is the folder that `snakemake semisyn_cohort` wrote (edited films, their healthy sources, truth.json), RUN the
+folder in which the workflow ran on its manifest.csv. Writes OUT/recovered.tsv and OUT/recovered.png: for each stage and
+finding, and within thirds of size and contrast, of how many films the lesion was recovered, with Wilson's interval, and
+how often the same is found at the same place of the unedited source.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import cv2
+import matplotlib
+import numpy as np
+import polars as pl
+
+from cxr.base.columns import Column, schema
+from cxr.base.hdf5 import Shard
+from cxr.base.tables import read_lines, read_table, write_table
+from cxr.base.vocabulary import FINDINGS, LUNGS
+from cxr.geometry.boxes import CORNERS, bounds, paired_iou
+from cxr.geometry.rle import decode
+from cxr.metrics.proportions import wilson
+from cxr.workflow.settings import Settings
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+
+IOU = 0.3
+"""IoU from which a box or a mask counts as the lesion's, as in `agreement`."""
+LIT = 0.5
+"""Share of the lesion's pixels that the anomaly map must show."""
+LEVEL = 0.95
+STAGES = ("organs", "boxes", "anomaly", "masks", "rosalia")
+CIRCULAR = ("boxes", "anomaly", "masks", "rosalia")
+"""Stages whose lite nets, or those that they build on, learnt from the painter that made the lesions."""
+ALIKE = 0.9
+"""IoU from which the lungs of the edited film are those of its source."""
+THIRDS = ("lower third", "middle third", "upper third")
+TABLE = {
+    "stage": Column(pl.String, "Stage of ILS."),
+    "finding": Column(pl.String, "Finding that was painted; all for every one."),
+    "by": Column(pl.String, "all, size or contrast."),
+    "level": Column(pl.String, "Third of the films of the finding; empty for all."),
+    "films": Column(pl.Int64, "Edited films that the stage could recover it on."),
+    "recovered": Column(pl.Int64, "Films on which it did."),
+    "rate": Column(pl.Float64, "Their share."),
+    "low": Column(pl.Float64, "Lower end of Wilson's interval (95 %), which takes films for independent."),
+    "high": Column(pl.Float64, "Upper end."),
+    "on_source": Column(pl.Float64, "The same at the same place of the unedited sources; null where it is not asked."),
+    "circular": Column(pl.Boolean, "Whether the stage's net learnt from the painter that made the lesions."),
+}
+
+
+@dataclass(frozen=True)
+class Film:
+    """An edited film: its finding, its source, the lesion's mask, and how large and how strong the lesion is."""
+
+    name: str
+    source: str
+    finding: str
+    mask: np.ndarray
+    size: float
+    contrast: float
+
+
+def films(cohort: Path) -> Iterator[Film]:
+    """Yield the edited films. size: pixels of the lesion; contrast: mean change inside of it, in grey levels."""
+    facts = {row["image_id"]: row for row in read_table(cohort / "manifest.csv").iter_rows(named=True)}
+    truth = json.loads((cohort / "truth.json").read_text(encoding="utf-8"))
+    masks: dict[int, np.ndarray] = {}
+    for one in truth["annotations"]:
+        drawn = decode(one["segmentation"]).astype(bool)
+        masks[one["image_id"]] = masks[one["image_id"]] | drawn if one["image_id"] in masks else drawn
+    for image in truth["images"]:
+        name = Path(image["file_name"]).stem
+        if image["id"] in masks and masks[image["id"]].any():
+            row, mask = facts[name], masks[image["id"]]
+            before, after = (_grey(cohort / "images" / f"{one}.png") for one in (row["source"], name))
+            yield Film(name, row["source"], row["finding"], mask, int(mask.sum()), contrast(before, after, mask))
+
+
+def contrast(before: np.ndarray, after: np.ndarray, mask: np.ndarray) -> float:
+    """Return the mean size of the change inside a mask, grey levels."""
+    return float(np.abs(after.astype(np.float64) - before)[mask].mean())
+
+
+def _grey(path: Path) -> np.ndarray:
+    return cv2.imread(str(path), cv2.IMREAD_GRAYSCALE)
+
+
+class Run:
+    """What the stages of one run found; every question is about one image and one mask (512, 512)."""
+
+    def __init__(self, results: Path, stack: ExitStack):
+        taus = Settings().thresholds.sets["default"].general
+        self.ano, self.conf = taus.ano, taus.conf
+        shards = sorted(path.stem for path in (results / "organs").glob("[0-9]*.h5"))
+        opened = {
+            stage: [stack.enter_context(Shard(results / stage / f"{shard}.h5")) for shard in shards]
+            for stage in ("organs", "anomaly")
+        }
+        self.place = {stage: {name: shard for shard in every for name in shard.ids} for stage, every in opened.items()}
+        boxes = pl.concat(read_table(results / "boxes" / f"{shard}.parquet") for shard in shards)
+        sure = boxes.filter(pl.col("confidence") >= self.conf)
+        self.boxes = {name: part.select(CORNERS).to_numpy() for (name,), part in sure.group_by("image_id")}
+        units = pl.concat(read_table(results / f"masks/default/{shard}.units.parquet") for shard in shards)
+        self.units = units.filter(pl.col("mask_id").is_not_null()).select("image_id", "target", "mask_id").unique()
+        drawn = [stack.enter_context(Shard(results / f"masks/default/{shard}.h5", "mask_id")) for shard in shards]
+        self.masks = {name: shard for shard in drawn for name in shard.ids}
+        lines = results / "dataset/default/train.jsonl"
+        self.pairs = [line for line in read_lines(lines) if line["seg"] and line["type"] in ("basic", "global")]
+        self.answers = stack.enter_context(Shard(results / "inference/base/train.h5", "pair_id"))
+
+    def organs(self, image: str, source: str) -> bool:
+        """Tell whether the lungs of the edited film are those of its source, though a lesion lies in them."""
+        found = []
+        for name in (image, source):
+            shard = self.place["organs"].get(name)
+            masks = {} if shard is None else shard.masks(name)
+            found.append(np.any([masks[one] for one in LUNGS], axis=0) if masks else np.zeros((512, 512), bool))
+        return iou(*found) >= ALIKE
+
+    def hit(self, image: str, mask: np.ndarray) -> bool:
+        """Tell whether a box of any class, as sure as the masks ask for, lies on the lesion."""
+        return hit(self.boxes.get(image, np.zeros((0, 4))), mask)
+
+    def lit(self, image: str, mask: np.ndarray) -> bool:
+        """Tell whether the anomaly map shows half of the lesion or more."""
+        shard = self.place["anomaly"].get(image)
+        return shard is not None and lit(shard.get("anomaly", image) / 255, mask, self.ano)
+
+    def drawn(self, image: str, finding: str, mask: np.ndarray) -> bool:
+        """Tell whether the masks of the finding on an image are the lesion's."""
+        of = self.units.filter(pl.col("image_id") == image, pl.col("target") == finding)["mask_id"]
+        found = np.zeros(mask.shape, bool)
+        for name in of:
+            found |= self.masks[name].get("mask", name)
+        return iou(found, mask) >= IOU
+
+    def answered(self, image: str, finding: str, mask: np.ndarray) -> bool | None:
+        """Tell whether ROSALIA's masks are the lesion's; None where the dataset does not ask for the finding."""
+        asked = [line["pair_id"] for line in self.pairs if (line["image_id"], line["target"]) == (image, finding)]
+        found = np.zeros(mask.shape, bool)
+        for name in asked:
+            if name in self.answers:
+                answer = self.answers.get("mask", name).astype(np.uint8)
+                found |= cv2.resize(answer, mask.shape[::-1], interpolation=cv2.INTER_NEAREST) > 0
+        return iou(found, mask) >= IOU if asked else None
+
+
+def hit(boxes: np.ndarray, mask: np.ndarray) -> bool:
+    """Tell whether a box (N, 4) overlaps the tight box of a part of the mask, or of all of it, by :data:`IOU`."""
+    count, parts = cv2.connectedComponents(mask.astype(np.uint8))
+    wanted = [np.array(bounds(part), np.float64) for part in (mask, *(parts == at for at in range(1, count)))]
+    return any(bool((paired_iou(boxes, np.tile(one, (len(boxes), 1))) >= IOU).any()) for one in wanted if len(boxes))
+
+
+def lit(anomaly: np.ndarray, mask: np.ndarray, tau: float) -> bool:
+    """Tell whether a map (H, W) in 0..1 reaches ``tau`` in :data:`LIT` of the mask's pixels or more."""
+    return bool((anomaly[mask] >= tau).mean() >= LIT)
+
+
+def iou(first: np.ndarray, second: np.ndarray) -> float:
+    """Return the IoU of two masks bool (H, W); 0 of two empty ones."""
+    either = int((first | second).sum())
+    return int((first & second).sum()) / either if either else 0.0
+
+
+def asked(film: Film, run: Run) -> Iterator[tuple[str, bool, bool | None]]:
+    """Yield (stage, recovered, the same on the source) of the stages that could recover a film's lesion."""
+    yield "organs", run.organs(film.name, film.source), None
+    yield "boxes", run.hit(film.name, film.mask), run.hit(film.source, film.mask)
+    yield "anomaly", run.lit(film.name, film.mask), run.lit(film.source, film.mask)
+    if film.finding in set(FINDINGS) - {"pneumothorax"}:  # ILS has no such target
+        yield "masks", run.drawn(film.name, film.finding, film.mask), None
+        answer = run.answered(film.name, film.finding, film.mask)
+        if answer is not None:
+            yield "rosalia", answer, None
+
+
+def table(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return :data:`TABLE` of rows with stage, finding, size, contrast, recovered and source (true, false or null).
+
+    Thirds are of the films of one finding, so that every level has every finding alike.
+    """
+    ranked = rows
+    for name in ("size", "contrast"):
+        place = (pl.col(name).rank("ordinal") - 1) * len(THIRDS) // pl.len()
+        ranked = ranked.with_columns(place.over("stage", "finding").cast(pl.Int64).alias(f"third_{name}"))
+    found = []
+    for stage in STAGES:
+        of_stage = ranked.filter(pl.col("stage") == stage)
+        for finding in (*FINDINGS, "all"):
+            of = of_stage if finding == "all" else of_stage.filter(pl.col("finding") == finding)
+            parts = [("all", "", of)]
+            for name in ("size", "contrast"):
+                parts += [(name, word, of.filter(pl.col(f"third_{name}") == at)) for at, word in enumerate(THIRDS)]
+            found += [_line(stage, finding, by, level, part) for by, level, part in parts if len(part)]
+    return pl.DataFrame(found, schema=schema(TABLE), orient="row")
+
+
+def _line(stage: str, finding: str, by: str, level: str, part: pl.DataFrame) -> tuple:
+    number = int(part["recovered"].sum())
+    rate = wilson(number, len(part), LEVEL)
+    return (stage, finding, by, level, len(part), number, *rate, part["source"].mean(), stage in CIRCULAR)
+
+
+def figure(told: pl.DataFrame, path: Path) -> None:
+    """Draw the rates of each stage and finding with their intervals, and the sources' as a line."""
+    whole = told.filter(pl.col("by") == "all", pl.col("finding") != "all")
+    drawn, axes = plt.subplots(1, len(STAGES), figsize=(13, 3.4), sharex=True)
+    for axis, stage in zip(axes, STAGES, strict=True):
+        of: Mapping[str, dict] = {row["finding"]: row for row in whole.filter(pl.col("stage") == stage).to_dicts()}
+        for at, finding in enumerate(reversed(FINDINGS)):
+            if row := of.get(finding):
+                axis.plot([row["low"], row["high"]], [at, at], color="#33658a", lw=2)
+                axis.plot(row["rate"], at, "o", color="#33658a")
+                if row["on_source"] is not None:
+                    axis.plot(row["on_source"], at, "|", color="#b23a48", ms=12, mew=2)
+                axis.text(1.03, at, f"{row['films']}", va="center", fontsize=7)
+        axis.set(title=stage + (" (circular)" if stage in CIRCULAR else ""), xlim=(-0.03, 1.03), ylim=(-0.6, 6.6))
+        axis.set_yticks(range(len(FINDINGS)), list(reversed(FINDINGS)) if stage == STAGES[0] else [])
+        axis.set_xlabel("share of films")
+    title = "Painted lesions recovered on real films; red: same place of the unedited source; right: number of films"
+    drawn.suptitle(title, fontsize=9)
+    drawn.tight_layout()
+    drawn.savefig(path, dpi=110)
+    plt.close(drawn)
+
+
+def main() -> None:
+    """Parse the command line, ask every stage of every film, write the table and the figure."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("cohort", type=Path)
+    parser.add_argument("run", type=Path)
+    parser.add_argument("out", type=Path)
+    given = parser.parse_args()
+    given.out.mkdir(parents=True, exist_ok=True)
+    rows = []
+    with ExitStack() as stack:
+        run = Run(given.run / "results", stack)
+        for film in films(given.cohort):
+            rows += [(stage, film.finding, film.size, film.contrast, *told) for stage, *told in asked(film, run)]
+    columns = {"stage": pl.String, "finding": pl.String, "size": pl.Float64, "contrast": pl.Float64}
+    columns |= {"recovered": pl.Boolean, "source": pl.Boolean}
+    told = table(pl.DataFrame(rows, schema=columns, orient="row"))
+    write_table(given.out / "recovered.tsv", told, TABLE)
+    figure(told, given.out / "recovered.png")
+    with pl.Config(tbl_rows=-1, tbl_cols=-1, tbl_width_chars=160, float_precision=2):
+        print(told.filter(pl.col("by") == "all").drop("by", "level"))
+
+
+if __name__ == "__main__":
+    main()
