@@ -16,6 +16,8 @@ rule semisyn_realism_reference:
         "logs/semisyn/realism/{shard}.reference.log",
     benchmark:
         "results/benchmarks/semisyn/realism/{shard}.reference.tsv"
+    group:
+        "semisyn_realism-cpu"
     conda:
         "../../envs/semisyn_realism.yaml"
     threads: 1

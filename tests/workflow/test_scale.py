@@ -246,6 +246,7 @@ ALONE = {
     "semisyn_detectors_predictions": "once a training and reference, a net on every image",
     "semisyn_detectors_roles": "once, the boxes of all references",
     "semisyn_priors_fit": "once, a fit of many laws",
+    "semisyn_prompts_mine": "once, every report",
     "semisyn_readers_pages": "once, every picture of the readers in memory",
     "semisyn_readers_units": "once, pictures of all shards",
     "semisyn_realism_scores": "once a configuration, bootstrap by patient",
@@ -259,7 +260,7 @@ ALONE = {
     "training_sam": "once a run, a model of 14 GB",
     **{
         f"weights_{name}": "once, a file of up to 10 GB that somebody placed there"
-        for name in ("cxas", "hybridgnet", "lisa", "rosalia", "sam", "scaled_yolov4", "ultralytics", "xrv")
+        for name in ("cxas", "hybridgnet", "lisa", "rosalia", "sam", "scaled_yolov4", "ultralytics", "xrv", "inception")
     },
 }
 """Rules whose jobs are neither local nor of a group, and why: long, or of a kind that comes once."""
@@ -298,7 +299,7 @@ def test_a_job_is_local_of_a_group_or_long():
     assert of_shards - grouped.keys() == {"reports_structured"}
     stages = {f"{stage}_shard" for stage in ("frames", "reports", "organs", "anomaly", "anatomy", "boxes", "masks")}
     edited = {"editing_lite", "healthy_shard", "placement_shard"} | {
-        f"realism_{name}" for name in ("boxes", "measures", "organs")
+        f"realism_{name}" for name in ("boxes", "measures", "organs", "reference")
     }
     stages |= {f"semisyn_{name}" for name in edited}
     assert of_shards == stages | {"masks_sweep", "release_dicom", "reports_structured"}
