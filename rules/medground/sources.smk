@@ -13,7 +13,7 @@ rule medground_sources_read:
     benchmark:
         "results/benchmarks/medground/sources/{source}.tsv"
     conda:
-        "../../envs/review.yaml"
+        "../../envs/medground_sources.yaml"
     threads: 1
     resources:
         mem_mb=megabytes(4000),

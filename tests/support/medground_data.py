@@ -134,7 +134,7 @@ def read_source(folder: Path, keys: dict, shards: int = 1, name: str = "given", 
     made = folder / "sources"
     made.mkdir(parents=True, exist_ok=True)
     files = [str(made / f"{at:02d}.h5") for at in range(shards)]
-    inputs = {name: keys[name] for name in ("manifest", "npz") if keys[name]}
+    inputs = {name: keys[name] for name in ("manifest", "npz", "folder") if keys[name]}
     options = sources_options(keys, name, **more)
     run(
         shards=files, images=str(made / "images.parquet"), excluded=str(made / "excluded.parquet"), options=options,

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from cxr.base.errors import UserError, existing_file
+from cxr.base.errors import UserError, existing_file, existing_folder
 from cxr.base.seeds import shard_names
 from cxr.workflow.settings import Settings
 from cxr.workflow.settings.medground.sources import EMBEDDED
@@ -34,6 +34,8 @@ class MedgroundPlan:
             return self.cohort(keys["thresholds"])
         if keys["kind"] == "medsegbench":
             return {"npz": keys["npz"]}
+        if keys["kind"] == "lvit":
+            return {"folder": keys["folder"]}
         return {} if keys["kind"] in EMBEDDED else {"manifest": keys["manifest"]}
 
     def of_source(self, stage: str, source: str) -> dict:
@@ -68,7 +70,10 @@ def medground_plan(settings: Settings, shards: Sequence[str], known: Sequence[st
         if one["kind"] == "medsegbench":
             existing_file(f"medground.sources.sets.{name}.npz", one["npz"])
         elif one["kind"] not in EMBEDDED:
-            existing_file(f"medground.sources.sets.{name}.manifest", one["manifest"])
+            if one["kind"] == "lvit":
+                existing_folder(f"medground.sources.sets.{name}.folder", one["folder"])
+            else:
+                existing_file(f"medground.sources.sets.{name}.manifest", one["manifest"])
             one["classes"] = one["classes"] or {"region": {"one": "", "many": "", "parents": {}, "ask": True}}
     count = plain["sources"].pop("shards") or (1 if all(one["kind"] in EMBEDDED for one in sets.values()) else SHARDS)
 

@@ -93,7 +93,7 @@ def read_picture(path: Path) -> np.ndarray:
     return np.ascontiguousarray(values if values.ndim == 3 else np.repeat(values[..., None], 3, axis=2))
 
 
-def _plane(values: np.ndarray) -> np.ndarray:
+def one_plane(values: np.ndarray) -> np.ndarray:
     """Return the one plane of a mask. Raises Refused for a coloured one."""
     if values.ndim == 3:
         if any((values[..., 0] != values[..., at]).any() for at in range(1, values.shape[2])):
@@ -140,7 +140,7 @@ def _image(image_id: str, held: list[Row], options: Mapping, manifest: Path) -> 
         boxes = _boxes(held, picture.shape[:2], options["classes"])
     else:
         for row in held:
-            values = _plane(read_array(manifest.parent / row["mask_path"]))
+            values = one_plane(read_array(manifest.parent / row["mask_path"]))
             if values.shape != picture.shape[:2]:
                 raise Refused("shape_mismatch", f"mask {values.shape[::-1]}, picture {picture.shape[1::-1]}")
             label = row["class"] or default

@@ -70,6 +70,7 @@ def tiles(image: Image, side: int) -> list[Image]:
                     masks={name: mask[cut] for name, mask in image.masks.items()},
                     instances=None if image.instances is None else image.instances[cut],
                     inner=(left > 0, top > 0, right < width, bottom < height),
+                    description="" if rows * columns > 1 else image.description,  # it is of the whole picture
                     to_original=shift,
                 )
             )

@@ -17,6 +17,7 @@ import yaml
 
 from cxr.base.columns import Column, Columns
 from cxr.base.hdf5 import ShardWriter
+from cxr.base.jobs import log
 from cxr.base.ledger import Ledger
 from cxr.base.paths import RESOURCES
 from cxr.base.seeds import shard_of
@@ -25,9 +26,11 @@ from cxr.base.vocabulary import LESIONS, ORGAN_LABELS, ZONE_LABELS
 from cxr.geometry.boxes import CORNERS
 from cxr.medground.logic.facts import Facts
 from cxr.medground.sources.cells import KINDS, SIDE, read_cells
+from cxr.medground.sources.descriptions import disagrees, kept
 from cxr.medground.sources.folder import read_folder
 from cxr.medground.sources.ils import class_of, read_ils
 from cxr.medground.sources.image import Image, Refused, fitted, tiles
+from cxr.medground.sources.lvit import read_lvit
 from cxr.medground.sources.medsegbench import check_digest, facts_of_flag, flag_of, read_npz
 
 RESOURCE_FILES = ("medground/sources.yaml",)
@@ -40,7 +43,11 @@ IMAGES: Columns = {
     "domain": Column(pl.String, "Kind of image: nuclei, bacteria, ultrasound, dermoscopy, ct, cxr or other."),
     "modality": Column(pl.String, "Modality, in the source's words."),
     "licence": Column(pl.String, "Licence of the picture and its masks."),
-    "description": Column(pl.String, "Text that came with it; empty: none."),
+    "description": Column(pl.String, "Text that came with it, without marks; empty: none, or refused."),
+    "described": Column(
+        pl.String, "none; refused: it gives orders to a model; read: of a known form; unread: another."
+    ),
+    "disagrees": Column(pl.Boolean, "Whether it names other sides than the masks have; null where it does not tell."),
     "radiological": Column(pl.Boolean, "Whether its left is the patient's right; null where that is unknown."),
     "extent": Column(pl.List(pl.Int64), "The picture without padding: left, top, right, bottom.", "frame pixels"),
     "inner": Column(pl.List(pl.Boolean), "Which of these edges a tile was cut at."),
@@ -89,6 +96,9 @@ def _found(options: SourcesOptions, inputs: Mapping) -> Iterator[tuple[str, Imag
         return read_cells(options.cells, options.seed)
     if kind == "ils":
         return read_ils(options.source, **inputs)
+    if kind == "lvit":
+        told = options.source | {"mask_threshold": options.mask_threshold}
+        return read_lvit(options.name, told, str(inputs["folder"]))
     if kind == "medsegbench":
         path = str(inputs["npz"])
         return read_npz(path, flag_of(path)[0], options.source)
@@ -165,6 +175,7 @@ class _Writer:
         more = {"zones": np.stack([image.zones[zone] for zone in ZONE_LABELS])} if self.zones else {}
         more |= {"instances": image.instances} if self.instances else {}
         self.writers[shard].append(image.image_id, picture=picture, mask=mask, **more)
+        text, state = kept(image.description)
         sided = image.domain in ("cxr", "ct") and source["orientation"] == "radiological"
         self.rows.append(
             {
@@ -175,7 +186,9 @@ class _Writer:
                 "domain": image.domain,
                 "modality": source["modality"],
                 "licence": image.licence,
-                "description": image.description,
+                "description": text,
+                "described": state,
+                "disagrees": disagrees(text, image.masks, sided) if image.masks else None,
                 "radiological": True if sided else None,
                 "extent": list(image.extent),
                 "inner": list(image.inner),
@@ -220,7 +233,7 @@ def run(
     options = _told(options)
     ledger, seen = Ledger("medground_sources"), []
     gone: dict[str, str] = {}
-    if options.duplicates == "exclude" and options.source["kind"] in ("folder", "boxes", "medsegbench"):
+    if options.duplicates == "exclude" and options.source["kind"] in ("folder", "boxes", "medsegbench", "lvit"):
         read = ((name, one) for name, one in _found(options, inputs) if isinstance(one, Image))
         gone = _duplicates((name, _digest(one), one.split) for name, one in read)
     with ExitStack() as stack:
@@ -239,9 +252,20 @@ def run(
                 placed = _padded(part, side) if tile else fitted(part, side, fits)
                 writer.write(placed, digest)
     rows = sorted(writer.rows, key=lambda row: row["image_id"])
+    _tell_mirrored(options.name, rows)
     kinds = {name: column.kind for name, column in IMAGES.items()}
     write_table(images, pl.DataFrame(rows, schema=kinds), IMAGES)
     ledger.finish(excluded, seen)
+
+
+def _tell_mirrored(name: str, rows: Sequence[dict]) -> None:
+    """Say once if most descriptions name other sides than the masks."""
+    told = [row["disagrees"] for row in rows if row["disagrees"] is not None]
+    if told and sum(told) > len(told) / 2:
+        log.warning(
+            "%s: %d of %d descriptions name other sides than the masks have; are the images mirrored, or is "
+            "medground.sources.sets.%s.orientation wrong?", name, sum(told), len(told), name,
+        )  # fmt: skip
 
 
 def _padded(image: Image, side: int) -> Image:

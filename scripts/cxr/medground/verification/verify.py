@@ -60,14 +60,23 @@ class VerificationOptions:
 
 
 def verify_line(
-    line: Mapping, rows: list[dict], decider: Decider, grey: np.ndarray, facts: Facts, options: VerificationOptions
+    line: Mapping,
+    rows: list[dict],
+    decider: Decider,
+    grey: np.ndarray,
+    facts: Facts,
+    options: VerificationOptions,
+    description: str = "",
 ) -> tuple[tuple[str, str, str] | None, dict]:
-    """Return (stage, reason, detail) of a rejected line or None, and the checks of an accepted one."""
+    """Return (stage, reason, detail) of a rejected line or None, and the checks of an accepted one.
+
+    ``description``: a text that came with the image, whose words no deny list refuses.
+    """
     boxes = {row["region"]: [row[name] for name in ("gx1", "gy1", "gx2", "gy2")] for row in rows}
     candidates = {row["region"] for row in rows if row["candidate"]}
     if fault := form_fault(line, boxes, candidates):
         return ("I", *fault), {}
-    allowed = allowed_words(decider, facts.allow)
+    allowed = allowed_words(decider, facts.allow, description)
     fault, claims = check(line["query"], line["regions"], decider, allowed, options.strict)
     if fault:
         return ("II", *fault), {}
@@ -111,9 +120,10 @@ def run_shard(
             picture = shard.get("picture", image_id)
             scene = scene_of(known[image_id], by_image[image_id], facts, picture.shape[0])
             decider, seen = Decider(scene, LogicOptions(**options.logic)), {}
+            described = known[image_id]["description"]
             grey = cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY)
             for line in lines[image_id]:
-                fault, checks = verify_line(line, by_image[image_id], decider, grey, facts, options)
+                fault, checks = verify_line(line, by_image[image_id], decider, grey, facts, options, described)
                 if fault is None and seen.setdefault(line["query"], line["regions"]) != line["regions"]:
                     fault = ("I", "repeated", "")
                 if fault is None:

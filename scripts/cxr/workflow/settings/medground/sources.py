@@ -24,14 +24,16 @@ class ClassSettings(Section):
 class SourceSet(Section):
     """One source of images and masks."""
 
-    kind: Literal["ils", "cells", "folder", "boxes", "medsegbench"] = key(
+    kind: Literal["ils", "cells", "folder", "boxes", "medsegbench", "lvit"] = key(
         "folder",
         "ils: lesion masks of ILS; cells: drawn microscopy; folder: a CSV manifest of images and masks (image_path, "
         "mask_path, split; optional image_id, subject_id, class, domain, description, licence); boxes: a CSV manifest "
-        "with x, y, w, h, class in place of mask_path; medsegbench: one of its published npz files.",
+        "with x, y, w, h, class in place of mask_path; medsegbench: one of its published npz files; lvit: a folder "
+        "in LViT's layout, with a description of each image.",
     )
     manifest: str = key("", "The CSV manifest (kinds folder and boxes).")
     npz: str = key("", "The file, named as published, such as fhpsaop_256.npz (kind medsegbench).")
+    folder: str = key("", "The folder that holds Train_Folder, Val_Folder or Test_Folder (kind lvit).")
     use: Literal["dataset", "zero_shot"] = key("dataset", "zero_shot: its queries stand in zero_shot.jsonl alone.")
     thresholds: str = key("default", "Threshold set of the masks (kind ils).")
     structures: bool = key(True, "Whether lungs and heart are regions too (kind ils).")

@@ -1,0 +1,118 @@
+"""Sources in LViT's layout: ``{Train,Val,Test}_Folder/{img,labelcol,*_text.xlsx}``, a description for each image."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from cxr.base.errors import UserError
+from cxr.medground.sources.folder import binary, by_value, one_plane, read_array, read_picture
+from cxr.medground.sources.image import Image, Refused
+
+FOLDERS = {"train": "Train_Folder", "validate": "Val_Folder", "test": "Test_Folder"}
+ENDINGS = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp")
+COLUMNS = ("Image", "Description")
+PREFIX = "mask_"
+"""What the name of a mask may begin with before the image's name."""
+
+
+def read_workbook(path: Path, key: str) -> dict[str, str]:
+    """Return {stem of a file: description, empty without one} of the first sheet with the columns, by values alone.
+
+    Formulas give the value that was saved with them. Raises UserError for a file without such a sheet, or with an image
+    twice.
+    """
+    import openpyxl
+
+    try:
+        book = openpyxl.load_workbook(path, read_only=True, data_only=True)
+    except Exception as error:  # openpyxl raises what its parts raise: KeyError, BadZipFile, ValueError ...
+        told = f"{key}: {path.name} is no workbook that can be read ({type(error).__name__}): save it as .xlsx again"
+        raise UserError(told) from None
+    try:
+        for sheet in book.worksheets:
+            rows = sheet.iter_rows(values_only=True)
+            head = [str(cell).strip() if cell is not None else "" for cell in next(rows, ())]
+            if not set(COLUMNS) <= set(head):
+                continue
+            image, description = (head.index(name) for name in COLUMNS)
+            found: dict[str, str] = {}
+            for line, row in enumerate(rows, 2):
+                cells = ["" if cell is None else str(cell).strip() for cell in row] + [""] * len(head)
+                if not cells[image]:
+                    continue
+                stem = Path(cells[image]).stem
+                if stem in found:
+                    raise UserError(f"{key}: row {line} of {path.name} repeats {stem!r}: leave one out")
+                found[stem] = cells[description]
+            return found
+    finally:
+        book.close()
+    raise UserError(f"{key}: {path.name} has no sheet with the columns {' and '.join(COLUMNS)}: add them")
+
+
+def _texts(folder: Path, key: str) -> dict[str, str]:
+    books = sorted(path for path in folder.glob("*.xlsx") if not path.name.startswith("~"))
+    if len(books) > 1:
+        raise UserError(f"{key}: {folder.name} has the workbooks {books[0].name} and {books[1].name}: leave one")
+    return read_workbook(books[0], key) if books else {}
+
+
+def _files(folder: Path) -> dict[str, Path]:
+    found = (path for path in sorted(folder.glob("*")) if path.suffix.lower() in ENDINGS)
+    return {path.stem: path for path in found}
+
+
+def read_lvit(name: str, options: Mapping, folder: str) -> Iterator[tuple[str, Image | Refused]]:
+    """Yield (image_id, image or why it cannot be used), split by split; the id is the file's name without its ending.
+
+    A split's folder may be absent. Raises UserError for a wrong workbook, an id in two splits, or no folder at all.
+    """
+    key, root = f"medground.sources.sets.{name}.folder", Path(folder)
+    there = {split: root / part for split, part in FOLDERS.items() if (root / part).is_dir()}
+    if not there:
+        raise UserError(f"{key}: {root.name} has none of the folders {', '.join(FOLDERS.values())}: give LViT's folder")
+    seen: dict[str, str] = {}
+    for split, part in there.items():
+        texts, images, masks = _texts(part, key), _files(part / "img"), _files(part / "labelcol")
+        told = {_image_of(stem, images): (stem, text) for stem, text in texts.items()}
+        for image_id in sorted(images.keys() | told.keys()):
+            if seen.setdefault(image_id, split) != split:
+                raise UserError(f"{key}: {image_id!r} lies in {seen[image_id]} and in {split}: remove one")
+            stem, text = told.get(image_id, (image_id, ""))
+            try:
+                yield (
+                    image_id,
+                    _image(image_id, split, images.get(image_id), _mask(stem, image_id, masks), text, options),
+                )
+            except Refused as refused:
+                yield image_id, refused
+
+
+def _image_of(stem: str, images: Mapping[str, Path]) -> str:
+    """Return the image that a workbook's name stands for: some name the mask."""
+    plain = stem.removeprefix(PREFIX)
+    return plain if stem not in images and plain in images else stem
+
+
+def _mask(stem: str, image_id: str, masks: Mapping[str, Path]) -> Path | None:
+    return next((masks[one] for one in (stem, PREFIX + image_id, image_id) if one in masks), None)
+
+
+def _image(image_id: str, split: str, picture: Path | None, mask: Path | None, text: str, options: Mapping) -> Image:
+    if picture is None or mask is None:
+        raise Refused("missing_file", "the picture" if picture is None else "the mask")
+    pixels, values = read_picture(picture), one_plane(read_array(mask))
+    if values.shape != pixels.shape[:2]:
+        raise Refused("shape_mismatch", f"mask {values.shape[::-1]}, picture {pixels.shape[1::-1]}")
+    label = next(iter(options["classes"]))
+    masks = (
+        by_value(values, options["mask_values"])
+        if options["mask_values"]
+        else {label: binary(values, options["mask_threshold"])}
+    )
+    if not any(each.any() for each in masks.values()):
+        raise Refused("empty_mask")
+    if any(each.all() for each in masks.values()):
+        raise Refused("full_mask")
+    return Image(
+        image_id, image_id, split, pixels, masks, domain=options["domain"], licence=options["licence"], description=text
+    )
