@@ -6,11 +6,11 @@ over.
 
 import cv2
 import numpy as np
-from scipy.interpolate import PchipInterpolator
 
 from cxr.geometry.boxes import bounds
 from cxr.painting.absorb import brighten, vessels, water
 from cxr.painting.film import Asked, Film, Painted, ease
+from cxr.painting.monotone import monotone
 
 SPINE = 0.05
 """Half the width of the strip at the middle of the chest that stays as it is, of the thorax' width."""
@@ -81,11 +81,12 @@ def sources(film: Film, ratio: float) -> np.ndarray:
     fading = fading * ease(np.clip((y - y1 + 0.25 * (y2 - y1)) / (0.35 * (y2 - y1)), 0, 1))
     one = (x1 - to1) * np.clip(1 - (first - x1) / max(middle - x1, least), 0, 1) * fading
     two = (to2 - x2) * np.clip(1 - (x2 - last) / max(x2 - middle, least), 0, 1) * fading
-    for row in np.flatnonzero((np.abs(one) > 0.01) | (np.abs(two) > 0.01)):
-        knots = _knots(wall[row], first[row], last[row], end[row], middle, strip, one[row], two[row])
-        at, shown = np.array(knots).T
-        inside = (own > shown[0]) & (own < shown[-1])
-        found[row, inside] = PchipInterpolator(shown, at)(own[inside])
+    rows = np.flatnonzero((np.abs(one) > 0.01) | (np.abs(two) > 0.01))
+    if len(rows):
+        knots = [_knots(wall[at], first[at], last[at], end[at], middle, strip, one[at], two[at]) for at in rows]
+        at, shown = np.moveaxis(np.array(knots), 2, 0)
+        inside = (own > shown[:, :1]) & (own < shown[:, -1:])
+        found[rows] = np.where(inside, monotone(shown, at, own), found[rows])
     # A mean of increasing rows increases, so the blur keeps the order of the columns.
     moved = cv2.GaussianBlur(found - own, (1, 0), EVEN, sigmaY=EVEN)
     return (own + moved - 0.5).astype(np.float32)
