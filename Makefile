@@ -133,7 +133,7 @@ accuracy: $(VENV)/run.stamp
 	touch $@
 
 vllm: .venv-vllm/stamp
-	.venv-vllm/bin/pytest tests/language/test_reports_vllm.py tests/ils/test_paraphrase_vllm.py
+	.venv-vllm/bin/pytest tests/language/test_reports_vllm.py tests/ils/test_paraphrase_vllm.py tests/vlm/test_vlm_vllm.py
 
 .venv-cxas/stamp: requirements/cxas.in
 	$(PYTHON) -m venv .venv-cxas

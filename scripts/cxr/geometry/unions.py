@@ -1,4 +1,4 @@
-"""Areas of unions of boxes, exact for integers: by coordinate compression, without a raster."""
+"""Areas of unions of boxes, exact for integers: by coordinate compression, without a raster of the picture."""
 
 import numpy as np
 
@@ -8,12 +8,11 @@ def covered(boxes: np.ndarray, xs: np.ndarray, ys: np.ndarray) -> np.ndarray:
 
     bool (len(ys) - 1, len(xs) - 1); the corners of the boxes must be among ``xs`` and ``ys``, which are sorted.
     """
-    change = np.zeros((len(ys), len(xs)), np.int64)
-    left, right = np.searchsorted(xs, boxes[:, 0]), np.searchsorted(xs, boxes[:, 2])
-    top, bottom = np.searchsorted(ys, boxes[:, 1]), np.searchsorted(ys, boxes[:, 3])
-    for rows, columns, sign in ((top, left, 1), (bottom, right, 1), (top, right, -1), (bottom, left, -1)):
-        np.add.at(change, (rows, columns), sign)
-    return change.cumsum(axis=0).cumsum(axis=1)[:-1, :-1] > 0
+    plane = np.zeros((max(0, len(ys) - 1), max(0, len(xs) - 1)), bool)
+    columns, rows = np.searchsorted(xs, boxes[:, ::2]).tolist(), np.searchsorted(ys, boxes[:, 1::2]).tolist()
+    for (left, right), (top, bottom) in zip(columns, rows, strict=True):
+        plane[top:bottom, left:right] = True
+    return plane
 
 
 def union_overlap(first: np.ndarray, second: np.ndarray) -> tuple[int, int]:
@@ -25,17 +24,14 @@ def union_overlap(first: np.ndarray, second: np.ndarray) -> tuple[int, int]:
     for part in (first, second):
         if len(part) and part.dtype.kind not in "iu":
             raise ValueError("unions of boxes are counted in whole cells: give integers")
-    both = np.concatenate([part.astype(np.int64) for part in (first, second)])
-    both = both[(both[:, 2] > both[:, 0]) & (both[:, 3] > both[:, 1])]
-    xs, ys = np.unique(both[:, [0, 2]]), np.unique(both[:, [1, 3]])
-    if not len(both):
+    if not len(first) + len(second):
         return 0, 0
-    cells = np.diff(ys)[:, None] * np.diff(xs)[None]
-    parts = []
-    for part in (first, second):
-        part = part[(part[:, 2] > part[:, 0]) & (part[:, 3] > part[:, 1])] if len(part) else np.zeros((0, 4), np.int64)
-        parts.append(covered(part, xs, ys))
-    return int(cells[parts[0] & parts[1]].sum()), int(cells[parts[0] | parts[1]].sum())
+    xs, ys = (np.unique(np.concatenate([first[:, at::2], second[:, at::2]])) for at in (0, 1))
+    # float64 holds every whole number of cells below 2 ** 53
+    widths, heights = np.diff(xs).astype(np.float64), np.diff(ys).astype(np.float64)
+    one, other = covered(first, xs, ys), covered(second, xs, ys)
+    both, either = (int(heights @ (plane @ widths)) for plane in (one & other, one | other))
+    return both, either
 
 
 def union_iou(first: np.ndarray, second: np.ndarray) -> float:

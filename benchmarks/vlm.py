@@ -1,0 +1,152 @@
+"""Measure the room of vision-language models against plain ways of the same work, in one run.
+
+    python benchmarks/vlm.py [--output benchmarks/vlm.tsv]
+
+``ratio`` is the plain way's time over ours; ``target`` is the specification's, where it has one. Tiny random models on
+one core: the ratios say something of the code around a model, and nothing of a large one.
+"""
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "tests/support")]
+
+import numpy as np  # noqa: E402
+import polars as pl  # noqa: E402
+
+from cxr.base.tables import read_lines, write_table  # noqa: E402
+from cxr.geometry.unions import union_iou  # noqa: E402
+from cxr.vlm.conventions import CONVENTIONS, Seen  # noqa: E402
+from cxr.vlm.reading import read_boxes  # noqa: E402
+from cxr.vlm.tuning.fit import epoch_order  # noqa: E402
+from vlm_runs import ASKING, ask, data, recipe, tune  # noqa: E402
+
+ROUNDS = 5
+GRID = 1000
+
+
+def seconds(work: Callable[[], object], rounds: int = ROUNDS) -> float:
+    """Return the fastest of several rounds, core seconds."""
+    found = []
+    for _ in range(rounds):
+        start = time.process_time()
+        work()
+        found.append(time.process_time() - start)
+    return min(found)
+
+
+def row(what: str, against: str, ratio: float, target: float | None = None) -> dict:
+    """Return a row of the table."""
+    return {"what": what, "against": against, "ratio": ratio, "target": target}
+
+
+def boxes(count: int, seed: int) -> np.ndarray:
+    """Return boxes on the grid, int64 (count, 4)."""
+    rng = np.random.default_rng(seed)
+    low = rng.integers(0, 900, (count, 2))
+    return np.concatenate([low, np.minimum(low + rng.integers(10, 200, (count, 2)), GRID)], axis=1)
+
+
+def raster_iou(first: np.ndarray, second: np.ndarray) -> float:
+    """Return the IoU of the unions, counted on a raster of 1000 × 1000."""
+    planes = np.zeros((2, GRID, GRID), bool)
+    for plane, held in zip(planes, (first, second), strict=True):
+        for x1, y1, x2, y2 in held:
+            plane[y1:y2, x1:x2] = True
+    return float((planes[0] & planes[1]).sum() / (planes[0] | planes[1]).sum())
+
+
+def of_unions() -> dict:
+    """60 × 60 boxes."""
+    one, other = boxes(60, 1), boxes(60, 2)
+    assert union_iou(one, other) == raster_iou(one, other)
+    ours = seconds(lambda: [union_iou(one, other) for _ in range(20)]) / 20
+    plain = seconds(lambda: [raster_iou(one, other) for _ in range(20)]) / 20
+    return {
+        "what": "IoU of unions of 60 and 60 boxes",
+        "against": "a raster of 1000 × 1000",
+        "ratio": plain / ours,
+        "target": 20.0,
+    }
+
+
+def of_reading() -> dict:
+    """How the time of reading grows with the number of boxes: a linear reader has a ratio of one."""
+    seen, grid = Seen(500, 500), CONVENTIONS["grid1000"]
+    texts = {count: grid.answer(boxes(count, count) / GRID, seen) for count in (10, 100)}
+    cost = {
+        count: seconds(lambda text=text: [read_boxes(text, grid, seen) for _ in range(50)]) / count
+        for count, text in texts.items()
+    }
+    return row("reading a box of 100", "a box of 10", cost[10] / cost[100], 0.5)
+
+
+def of_buckets() -> dict:
+    """Padded tokens of an epoch in a plain shuffle over those in buckets of like length."""
+    lengths = np.random.default_rng(3).lognormal(5.5, 0.5, 4096).astype(int)
+
+    def padded(updates: list) -> int:
+        return sum(len(part) * max(lengths[at] for at in part) for part in updates)
+
+    order = np.random.default_rng(4).permutation(len(lengths))
+    plain = padded([order[at : at + 16] for at in range(0, len(order), 16)])
+    ours = padded(epoch_order(lengths.tolist(), 16, 42, 0))
+    return {
+        "what": "tokens of an epoch, padding counted",
+        "against": "a plain shuffle",
+        "ratio": plain / ours,
+        "target": None,
+    }
+
+
+def of_batches(folder: Path) -> list[dict]:
+    """Answers in batches over one by one; equal text is held."""
+    given = data(folder, pictures=16)
+    run = tune(folder / "t", given, recipe(updates=60), checkpoint_every=1000)
+    how = replace(ASKING, max_new_tokens=40)
+    times, texts = {}, {}
+    for size in (1, 16):
+        path = folder / f"{size}.jsonl"
+
+        def work(path=path, size=size) -> None:
+            path.unlink(missing_ok=True)
+            ask(path, given, run, how, batch=size)
+
+        times[size] = seconds(work, 3)
+        texts[size] = [line["text"] for line in read_lines(path)]
+    assert texts[1] == texts[16]
+    asking = {
+        "what": "answers in batches of 16",
+        "against": "one by one",
+        "ratio": times[1] / times[16],
+        "target": None,
+    }
+    learning = {}
+    for size in (1, 16):
+        options = recipe(updates=12, batch=16, micro_batch=size)
+        learning[size] = seconds(lambda size=size, options=options: tune(folder / f"m{size}", given, options), 2)
+    return [asking, row("tuning in micro-batches of 16", "of 1", learning[1] / learning[16])]
+
+
+def main() -> None:
+    """Measure, print and write the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--output", default="benchmarks/vlm.tsv")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        rows = [of_unions(), of_reading(), of_buckets(), *of_batches(Path(folder))]
+    table = pl.DataFrame(rows)
+    print(table)
+    write_table(given.output, table)
+
+
+if __name__ == "__main__":
+    main()
