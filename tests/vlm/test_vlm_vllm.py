@@ -9,6 +9,8 @@ from cxr.base.tables import read_lines
 
 pytest.importorskip("vllm", reason="vLLM is not installed here: `make vllm` installs and runs it")
 
+pytest.importorskip("torchvision", reason="vLLM's vision-language models import torchvision: `make vllm` installs it")
+
 from vlm_runs import ASKING, OPTIONS, ask, data, recipe, tune
 
 

@@ -113,9 +113,11 @@ def small_tokenizer(texts: Iterable[str], frame: Frame) -> PreTrainedTokenizerFa
     made.pre_tokenizer = pre_tokenizers.Split(Regex(_PIECE), "isolated")
     made.decoder = decoders.Fuse()
     made.add_special_tokens([AddedToken(mark, normalized=False, special=True) for mark in marks])
+    named = {"image_token": frame.picture, "boi_token": frame.opening.strip(), "eoi_token": frame.closing.strip()}
     return PreTrainedTokenizerFast(
-        tokenizer_object=made, pad_token=PAD, unk_token=UNKNOWN, eos_token=frame.end, clean_up_tokenization_spaces=False
-    )
+        tokenizer_object=made, pad_token=PAD, unk_token=UNKNOWN, eos_token=frame.end,
+        extra_special_tokens=named | {"video_token": VIDEO}, clean_up_tokenization_spaces=False,
+    )  # fmt: skip
 
 
 def marks_of(frame: Frame) -> list[str]:

@@ -35,6 +35,8 @@ from cxr.vlm.tuning.recipe import Recipe, add_adapters, choose, optimiser
 
 log = logging.getLogger("cxr")
 WORKER = "cxr.vlm.tuning.worker"
+BESIDE = (".json", ".txt", ".jinja", ".model")
+"""Endings of the files beside a model's weights."""
 KEPT = 4096
 """Encoded samples that stay in memory."""
 
@@ -218,6 +220,14 @@ def _work(job: Job, told: Callable[[], bool]) -> None:
     runner.wait()  # a rank that ends would close the others' connections
 
 
+def _beside(base: str, folder: Path) -> None:
+    """Copy what lies beside a model's weights: other programs read its processors and templates."""
+    folder.mkdir()
+    for path in sorted(Path(base).iterdir()) if base else ():
+        if path.suffix in BESIDE and not path.name.endswith(".index.json"):
+            shutil.copyfile(path, folder / path.name)
+
+
 def _finish(job: Job, options: TuningOptions, course: Course, made: Loaded, gone: list[dict]) -> None:
     with whole(job.run) as making:
         facts = {"family": options.family, "convention": options.convention, "side": options.side}
@@ -227,6 +237,7 @@ def _finish(job: Job, options: TuningOptions, course: Course, made: Loaded, gone
             write_adapter(made.model, making / ADAPTERS)
         else:
             folder = making / MODEL
+            _beside(job.base, folder)
             made.model.save_pretrained(str(folder))
             made.family.processor.save_pretrained(str(folder))
             made.tokens.tokenizer.save_pretrained(str(folder))
