@@ -12,7 +12,7 @@
 #                   read (docs/reference/benchmarks.md): LABELLED, CLINICAL or both
 # make vllm         the language models' path for real: vLLM on the CPU with a small model trained on the spot (10 min)
 # make test-cxas    the engine cxas in its own environment, with the published class (docs/how-to/models.md)
-# make test-ultralytics   the engine ultralytics (AGPL) in its own environment (docs/how-to/models.md)
+# make test-ultralytics   the engines ultralytics (AGPL) in their own environment (docs/how-to/models.md)
 # make test-deepspeed     the training's path over several processes, on the CPU (first two minutes of building)
 # make slurm-check  what this cluster lacks for `snakemake --profile slurm` (ARGS="--configfile mine.yaml --submit")
 # make test-slurm   the workflow on a real cluster, with jobs that fail; make test-faults   every other fault (docs/how-to/cluster.md)
@@ -149,7 +149,7 @@ test-cxas: .venv-cxas/stamp
 	touch $@
 
 test-ultralytics: .venv-ultralytics/stamp
-	.venv-ultralytics/bin/pytest tests/imaging/test_boxes_ultralytics.py
+	.venv-ultralytics/bin/pytest tests/imaging/test_boxes_ultralytics.py tests/semisyn/test_detectors_ultralytics.py
 
 .venv-deepspeed/stamp: requirements/deepspeed.in
 	$(PYTHON) -m venv .venv-deepspeed

@@ -3,6 +3,7 @@
 import json
 import shutil
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 
 import cv2
@@ -14,6 +15,7 @@ import torch
 from cxr.annotations.coco import write as write_coco
 from cxr.annotations.regions import Annotation, Annotations
 from cxr.base.columns import require, schema
+from cxr.base.engines import Setup
 from cxr.base.errors import UserError
 from cxr.base.hdf5 import ShardWriter
 from cxr.base.tables import read_table, write_table
@@ -22,7 +24,7 @@ from cxr.semisyn.dataset.columns import BOXES, IMAGES
 from cxr.semisyn.detectors import check_roles, list_pictures, predict_boxes, train_detector
 from cxr.semisyn.detectors.check_roles import RolesOptions
 from cxr.semisyn.detectors.columns import PICTURES, POOLS, ROLES, UPDATES
-from cxr.semisyn.detectors.engine import DetectorsOptions
+from cxr.semisyn.detectors.engine import DetectorsOptions, load_engine
 from cxr.semisyn.detectors.pools import fraction
 from cxr.semisyn.detectors.predict_boxes import PredictionOptions
 from cxr.semisyn.detectors.training_images import opened, pools_of
@@ -315,3 +317,14 @@ def test_roles_say_what_was_left_out(world, tmp_path):
     table = roles(world, tmp_path, strange)
     assert json.loads(table["left_out"][0]) == {"no finding for Scapula": 1}
     assert table["boxes"].to_list() == [1]
+
+
+@pytest.mark.skipif(find_spec("ultralytics") is not None, reason="ultralytics is installed here")
+def test_an_engine_whose_package_is_missing_says_so():
+    own = {"plan": "yolo11n.yaml", "checkpoint": "", "image_size": 64, "batch": 2}
+    with pytest.raises(UserError, match="whose package is not installed here: run snakemake with --sdm conda"):
+        load_engine("ultralytics", None, Setup(own))
+    with pytest.raises(
+        UserError, match=r"detectors\.engine is 'yolo', which does not exist: choose one of lite, ultra"
+    ):
+        load_engine("yolo", None, Setup(own))

@@ -58,6 +58,7 @@ def choices() -> list[dict]:
         {"vlm": {"answers": {"engine": "vllm"}}},
         {"vlm": {"tuning": {"runs": {"big": {"engine": "qwen25vl", "model": str(ROOT / "docs")}}}}},
         {"vlm": {"tuning": {"runs": {"base": {"engine": "gemma3", "model": str(ROOT / "docs"), "trained": False}}}}},
+        {"semisyn": {"detectors": {"engine": "ultralytics"}}},
     ]
 
 
@@ -140,11 +141,12 @@ def test_the_drivers_packages_are_not_relied_on():
 def test_no_rule_imports_what_the_demo_does_not_install():
     chosen = {f"{stage}-{getattr(Settings(), stage).engine}.yaml" for stage in ENGINE_STAGES}
     others = {f"{stage}-{name}.yaml" for stage in ENGINE_STAGES for name in engines(stage)} - chosen
+    others |= {f"semisyn_detectors-{name}.yaml" for name in ("lite", "ultralytics")}
     others |= {f"semisyn_editing-{name}.yaml" for name in ("radedit", "diffusion")} | {"semisyn_healthy-xrv.yaml"}
     others |= {f"semisyn_realism-{name}.yaml" for name in ("xrv", "inception", "clip")}
     others |= {"vlm_tuning.yaml", "vlm_tuning-deepspeed.yaml", "vlm_answers-transformers.yaml", "vlm_answers-vllm.yaml"}
     for env, modules in jobs():
-        if env not in others | {"weights.yaml", "training-lite.yaml", "inference.yaml", "semisyn_detectors-lite.yaml"}:
+        if env not in others | {"weights.yaml", "training-lite.yaml", "inference.yaml"}:
             assert not needed(modules) & {"torch", "transformers", "diffusers", "ultralytics"}
 
 

@@ -176,5 +176,5 @@ def _engine_files(settings: Settings) -> dict[str, str]:
     return {
         key: str(existing_file(f"semisyn.detectors.{section.engine}.{key}", getattr(own, key)))
         for key in declared(PACKAGE, section.engine, "FILES", ())
-        if not getattr(own, key).endswith(".yaml")
+        if getattr(own, key)
     }

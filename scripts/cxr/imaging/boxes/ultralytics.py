@@ -7,6 +7,7 @@ reaches the floor. Of a net with two heads (v10, 26), the head that needs suppre
 
 import os
 import tempfile
+from types import ModuleType
 
 import numpy as np
 import torch
@@ -30,18 +31,27 @@ QUIET = {"ULTRALYTICS_SAFE_LOAD": "true", "YOLO_OFFLINE": "true", "YOLO_AUTOINST
 """Environment variables that make the package accept only layers from a plan, not code, and use no network."""
 
 
-def build(weights: dict[str, torch.Tensor], facts: dict, path: str) -> torch.nn.Module:
-    """Return the net that a checkpoint's plan describes, with its weights. Raises UserError if they do not fit."""
+def package() -> ModuleType:
+    """Import the package's nets, offline and without its own settings. Raises ImportError where it is not installed."""
     os.environ |= QUIET
     with tempfile.TemporaryDirectory() as folder:
         os.environ["YOLO_CONFIG_DIR"] = folder  # the package writes settings when it is imported
-        from ultralytics.nn.tasks import DetectionModel
+        from ultralytics.nn import tasks
+    return tasks
+
+
+def build(weights: dict[str, torch.Tensor], facts: dict, path: str, network: str = "DetectionModel") -> torch.nn.Module:
+    """Return the net that a checkpoint's plan describes, with its weights. Raises UserError if they do not fit.
+
+    ``network``: class of the package.
+    """
+    made = getattr(package(), network)
     try:
         plan = facts["yaml"]
         channels = plan.get("channels", plan.get("ch", 3))
         if channels not in (1, 3):
             raise ValueError(f"it looks at {channels} channels")
-        net = DetectionModel(plan, ch=channels, verbose=False)
+        net = made(plan, ch=channels, verbose=False)
         if len(facts["names"]) != net.model[-1].nc:
             raise ValueError(f"it has {len(facts['names'])} names for {net.model[-1].nc} classes")
         eps = facts["eps"]

@@ -66,7 +66,8 @@ class DetectorEngine(Protocol):
     def train(self, task: Task, folder: Path, unfinished: Path) -> list[float]:
         """Train a detector, write its files into ``folder``, and return the loss of every update.
 
-        ``unfinished``: where an interrupted training is kept; it is resumed if nothing that it depends on has changed.
+        ``unfinished``: file or folder for an interrupted training, which is resumed, by an engine that can, if nothing
+        that it depends on has changed; the stage removes it at the end.
         """
         ...
 

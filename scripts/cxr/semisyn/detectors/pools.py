@@ -131,6 +131,21 @@ def even(pools: Mapping[str, Sequence]) -> dict[str, tuple[float, float]]:
     return {name: (float(len(pool)), float(len(pool))) for name, pool in pools.items() if pool}
 
 
+def chosen(
+    pools: Mapping[str, Sequence], now: Mapping[str, float], seed: int, update: int, place: int
+) -> tuple[str, int, np.random.Generator]:
+    """Return the pool and the number of the image that a place of a batch takes, and the generator for its movement.
+
+    ``now``: each pool's share of this batch (:func:`shares_at`).
+    """
+    names = [name for name in POOLS if now.get(name)]
+    edges = np.cumsum([now[name] for name in names])
+    random = np.random.default_rng(stable_hash("batch", seed, update, place))
+    of, which = random.random(2)
+    name = names[min(int(np.searchsorted(edges, of, side="right")), len(names) - 1)]
+    return name, int(which * len(pools[name])), random
+
+
 def batches(
     pools: Mapping[str, Sequence[Sample]],
     shares: Mapping[str, tuple[float, float]],
@@ -144,16 +159,12 @@ def batches(
 
     def draw(_: np.random.Generator, update: int) -> Batch:
         now = shares_at(shares, update / max(updates - 1, 1))
-        names = [name for name in POOLS if now.get(name)]
-        edges = np.cumsum([now[name] for name in names])
-        chosen, shown = [], []
+        taken, shown = [], []
         for place in range(size):
-            random = np.random.default_rng(stable_hash("batch", seed, update, place))
-            of, which = random.random(2)
-            pool = pools[names[min(int(np.searchsorted(edges, of, side="right")), len(names) - 1)]]
-            chosen.append(pool[int(which * len(pool))])
-            shown.append(moved(chosen[-1].image, chosen[-1].boxes, grid.cells, random))
+            name, number, random = chosen(pools, now, seed, update, place)
+            taken.append(pools[name][number])
+            shown.append(moved(taken[-1].image, taken[-1].boxes, grid.cells, random))
         images, boxes = zip(*shown, strict=True)
-        return Batch(list(images), list(boxes), [list(one.known) for one in chosen])
+        return Batch(list(images), list(boxes), [list(one.known) for one in taken])
 
     return draw

@@ -1,5 +1,6 @@
 """The stage semisyn_detectors: trains one detector, and tells what it was shown."""
 
+import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from math import ceil
@@ -69,7 +70,7 @@ def run(
     rows = [(place, place * engine.batch, loss) for place, loss in enumerate(losses, 1)]
     write_table(updates, pl.DataFrame(rows, schema=schema(UPDATES), orient="row"), UPDATES)
     write_table(pools, pools_table(task, engine.batch, options, lacking), POOLS)
-    unfinished.unlink(missing_ok=True)
+    shutil.rmtree(unfinished) if unfinished.is_dir() else unfinished.unlink(missing_ok=True)
 
 
 def _several(paths: str | Sequence[str]) -> list[str]:

@@ -73,10 +73,24 @@ class LiteDetector(Section):
     checkpoint_every: int = key(100, "Updates between two writes of an unfinished training.", ge=1, le=100_000)
 
 
+class UltralyticsDetector(Section):
+    """The engine ultralytics (AGPL, an environment of its own): YOLO and RT-DETR."""
+
+    plan: Annotated[str, Field(pattern=r"^(yolo|rtdetr)[A-Za-z0-9._-]*\.yaml$")] = key(
+        "yolo11n.yaml", "A plan of the package: yolo11n.yaml, yolov8n.yaml, rtdetr-l.yaml …"
+    )
+    checkpoint: str = key(
+        "",
+        "Checkpoint of a YOLO of the same plan to begin with, such as one trained on COCO; without: random weights.",
+    )
+    image_size: int = key(640, "Side of the net's input, a multiple of 32.", unit="px", ge=64, le=4096, multiple_of=32)
+    batch: int = key(16, "Images an update.", ge=1, le=1024)
+
+
 class Detectors(Section):
     """Detectors that are trained with and without synthetic images."""
 
-    engine: Literal["lite"] = key("lite", "What is trained (docs/systems/semisyn.md).")
+    engine: Literal["lite", "ultralytics"] = key("lite", "What is trained (docs/systems/semisyn.md).")
     runs: dict[RunName, DetectorRun] = key(
         dict,
         "{run: what its detectors are trained on}. Without any: with references of the role train, real, real+SIZE for "
@@ -99,11 +113,13 @@ class Detectors(Section):
     )
     epochs: int = key(
         100,
-        "Times that an image is shown, of the budget epochs.",
+        "Times that an image is shown, of the budget epochs; the engine ultralytics divides any training into at most "
+        "so many steps of its schedule.",
         ge=1,
         le=100_000,
     )
     lite: LiteDetector = key(LiteDetector, "Settings of the engine lite.")
+    ultralytics: UltralyticsDetector = key(UltralyticsDetector, "Settings of the engine ultralytics.")
 
     @model_validator(mode="after")
     def _runs_can_be_told_apart(self) -> "Detectors":
