@@ -58,9 +58,9 @@ def trained(folder: Path, updates: int, plan: str = "yolo11n.yaml", **files: str
 
 
 def test_a_yolo_is_trained_to_the_same_bytes_and_read_back(tmp_path):
-    losses, folder = trained(tmp_path / "one", 6)
-    again, other = trained(tmp_path / "two", 6)
-    assert len(losses) == 6
+    losses, folder = trained(tmp_path / "one", 3)
+    again, other = trained(tmp_path / "two", 3)
+    assert len(losses) == 3
     assert np.isfinite(losses).all()
     assert losses == again
     assert (folder / ultralytics.WEIGHTS).read_bytes() == (other / ultralytics.WEIGHTS).read_bytes()

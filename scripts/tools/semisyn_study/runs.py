@@ -14,7 +14,7 @@ from cxr.base.tables import read_table, write_table
 from cxr.semisyn.detectors import lite
 from cxr.semisyn.detectors.lite import LiteOptions, grid_of
 from cxr.semisyn.detectors.pools import Sample, sample_of, shuffled, thinned
-from semisyn_study.films import FRAME, Film
+from semisyn_study.films import Film
 from semisyn_study.synthesis import Painted
 
 CLASSES = ("opacity",)
@@ -171,10 +171,8 @@ def train_and_predict(
     unfinished = folder / f"{task.name}.unfinished"
     net = lite.train(pools, run.shares, CLASSES, options, task.seed, unfinished)
     rows = []
-    grid = grid_of(CLASSES, options.size)
     for film in films:
-        image = sample_of(film.frame, np.zeros((0, 4)), [], [], grid, (film.name, film.subject)).image
-        boxes, confidence, _ = lite.predict(net, image, FRAME)
+        boxes, confidence, _ = lite.find(net, film.frame)
         rows += [(film.set, film.name, float(c), *map(float, box)) for c, box in zip(confidence, boxes, strict=True)]
     write_table(folder / f"{task.name}.parquet", pl.DataFrame(rows, schema=SCHEMA, orient="row"))
     with atomic(folder / f"{task.name}.json") as temporary:

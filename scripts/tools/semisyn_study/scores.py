@@ -7,16 +7,18 @@ import numpy as np
 import polars as pl
 
 from cxr.base.seeds import stable_hash
-from cxr.metrics.average_precision import average_precision, matched, recall_at
+from cxr.metrics.average_precision import average_precision, recall_at
 from cxr.metrics.bootstrap import ends
-from cxr.metrics.matching import Boxes
 from cxr.metrics.paired import difference, patient_draws
+from cxr.semisyn.detection.measures import evaluate, population
+from cxr.semisyn.references import SCHEMA
 from semisyn_study.films import Film
-from semisyn_study.runs import Task
+from semisyn_study.runs import CLASSES, Task
 
 IOUS = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7]
 AT_30, AT_50 = IOUS.index(0.3), IOUS.index(0.5)
-LEVEL = 0.95
+LEVEL, POINTS = 0.95, 101
+(CLASS,) = CLASSES
 
 
 class Scored(NamedTuple):
@@ -30,21 +32,13 @@ class Scored(NamedTuple):
 
 def score(films: Sequence[Film], told: pl.DataFrame, replicates: int, stratum: str) -> Scored:
     """Score predictions of one set of films. The draws of patients depend on the ``stratum`` and the patients alone."""
-    number = {film.name: place for place, film in enumerate(films)}
-    told = told.filter(pl.col("image_id").is_in(list(number)))
-    image = np.array([number[name] for name in told["image_id"]], np.int64)
-    truth = np.repeat(np.arange(len(films)), [len(film.boxes) for film in films])
-    found = matched(
-        Boxes(image, told.select("x1", "y1", "x2", "y2").to_numpy()),
-        told["confidence"].to_numpy(),
-        Boxes(truth, np.concatenate([film.boxes for film in films])),
-        len(films),
-        IOUS,
-    )
+    rows = [(film.name, CLASS, *map(float, box)) for film in films for box in film.boxes]
+    boxes = pl.DataFrame(rows, schema=SCHEMA, orient="row")
+    held = population(boxes, [film.name for film in films], {film.name: film.subject for film in films})
+    (found,) = evaluate(held, told.with_columns(finding=pl.lit(CLASS)), IOUS, POINTS).found.values()
     values = average_precision(found)[0]
-    patients = np.array([film.subject for film in films])
-    seed = stable_hash("study", stratum) % 2**32
-    draws = [average_precision(found, draws=drawn).mean(axis=1) for drawn in patient_draws(patients, replicates, seed)]
+    drawn = patient_draws(held.patients, replicates, stable_hash("study", stratum) % 2**32)
+    draws = [average_precision(found, draws=some).mean(axis=1) for some in drawn]
     recall = float(recall_at(found, AT_50, [0.5])[0])
     return Scored(float(values.mean()), float(values[AT_30]), recall, np.concatenate([np.zeros(0), *draws]))
 

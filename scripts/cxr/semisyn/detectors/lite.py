@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import cv2
@@ -111,6 +112,12 @@ def predict(net: Detector, image: np.ndarray, side: int) -> tuple[np.ndarray, np
     return select(decode(distance[0].numpy(), net.grid.groups, side), confidence, **CHOICE)
 
 
+def find(net: Detector, frame: np.ndarray) -> Found:
+    """Return what a detector finds on a square frame uint8 (H, H), in its pixels, best first."""
+    small = cv2.resize(frame, (net.grid.size, net.grid.size), interpolation=cv2.INTER_AREA)
+    return Found(*predict(net, small, frame.shape[0]))
+
+
 class LiteEngine:
     """The engine, with its own settings (``semisyn.detectors.lite``)."""
 
@@ -130,14 +137,7 @@ class LiteEngine:
 
     def load(self, folder: Path) -> Callable[[np.ndarray], Found]:
         """See :class:`cxr.semisyn.detectors.engine.DetectorEngine`."""
-        net = read(folder / WEIGHTS)
-        grid = net.grid
-
-        def found(frame: np.ndarray) -> Found:
-            small = cv2.resize(frame, (grid.size, grid.size), interpolation=cv2.INTER_AREA)
-            return Found(*predict(net, small, frame.shape[0]))
-
-        return found
+        return partial(find, read(folder / WEIGHTS))
 
 
 def read(path: Path) -> Detector:

@@ -77,7 +77,7 @@ class UltralyticsDetector(Section):
     """The engine ultralytics (AGPL, an environment of its own): YOLO and RT-DETR."""
 
     plan: Annotated[str, Field(pattern=r"^(yolo|rtdetr)[A-Za-z0-9._-]*\.yaml$")] = key(
-        "yolo11n.yaml", "A plan of the package: yolo11n.yaml, yolov8n.yaml, rtdetr-l.yaml …"
+        "yolo11n.yaml", "A plan of the package, such as yolo11n.yaml, yolov8n.yaml or rtdetr-l.yaml."
     )
     checkpoint: str = key(
         "",
