@@ -48,6 +48,7 @@ PAIRS = (
     ("5+synthetic", "5+unedited"), ("20+synthetic", "20+unedited"), ("ten+synthetic-first", "ten+unedited"),
     ("all+synthetic-0.125", "all+unedited"), ("all+synthetic-0.25", "all+unedited"),
     ("all+synthetic-0.4", "all+unedited"), ("ten+synthetic", "ten+shuffled"),
+    ("ten+shuffled", "ten+unedited"), ("all+synthetic-0.4", "all+shuffled-0.4"), ("all+shuffled-0.4", "all+unedited"),
 )  # fmt: skip
 """The comparisons that are printed, whether or not they flatter."""
 

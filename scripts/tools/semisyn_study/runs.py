@@ -63,6 +63,7 @@ LIKE = {
     "all+synthetic": {"films": None, "shares": FIRST},
     "shuffled": {"shares": MIXED},
     "ten+shuffled": {"films": 10, "shares": {"real": HALF, "shuffled": (0.25, 0.25), "unedited": (0.25, 0.25)}},
+    "all+shuffled-0.4": {"films": None, "shares": {"real": HALF, "shuffled": (0.4, 0.4), "unedited": (0.1, 0.1)}},
     "synthetic-paper": {"priors": "paper"},
     "ten+synthetic-nih": {"films": 10, "shares": _beside(0.25), "sources": "nih"},
     "5+synthetic": {"films": 5, "shares": _beside(0.25)},
@@ -77,6 +78,7 @@ RUNS = (
 CURVES = (
     "5+unedited", "5+synthetic", "20+unedited", "20+synthetic", "ten+synthetic-first", "all+synthetic-0.125",
     "all+synthetic-0.25", "all+synthetic-0.4", "ten+unedited-nih", "ten+synthetic-nih", "ten+shuffled",
+    "all+shuffled-0.4",
 )  # fmt: skip
 """Learning curve, mixing shares, and the first comparison with the healthy films of ``nih`` alone as sources."""
 

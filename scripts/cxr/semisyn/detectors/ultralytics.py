@@ -75,6 +75,7 @@ class UltralyticsEngine:
         from ultralytics.models.rtdetr.train import RTDETRTrainer
         from ultralytics.models.yolo.detect import DetectionTrainer
 
+        key = "semisyn.detectors.ultralytics"
         start = checkpoint(self.start, folder / "checkpoint.safetensors") if self.start else {}
 
         class Trainer({"yolo": DetectionTrainer, "rtdetr": RTDETRTrainer}[self.family]):
@@ -89,9 +90,12 @@ class UltralyticsEngine:
             def get_model(self, *arguments, **named):
                 net = super().get_model(*arguments, **named)
                 own = net.state_dict()
-                net.load_state_dict(
-                    {k: v for k, v in start.items() if own.get(k, v[:0]).shape == v.shape}, strict=False
-                )
+                fitting = {
+                    name: value for name, value in start.items() if name in own and own[name].shape == value.shape
+                }
+                if start and len(fitting) < len(own) / 2:
+                    raise UserError(f"{key}.checkpoint is of another plan than {key}.plan: name its own plan")
+                net.load_state_dict(fitting, strict=False)
                 return net
 
             def optimizer_step(self):
