@@ -13,6 +13,8 @@ rule medground_queries_shard:
         "logs/medground/queries/{source}/{shard}.log",
     benchmark:
         "results/benchmarks/medground/queries/{source}/{shard}.tsv"
+    group:
+        "medground"
     conda:
         "../../envs/review.yaml"
     threads: 1

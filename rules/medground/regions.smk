@@ -13,6 +13,8 @@ rule medground_regions_shard:
         "logs/medground/regions/{source}/{shard}.log",
     benchmark:
         "results/benchmarks/medground/regions/{source}/{shard}.tsv"
+    group:
+        "medground"
     conda:
         "../../envs/review.yaml"
     threads: 1

@@ -12,6 +12,8 @@ rule medground_sources_read:
         "logs/medground/sources/{source}.log",
     benchmark:
         "results/benchmarks/medground/sources/{source}.tsv"
+    wildcard_constraints:
+        source=PLAN.medground.named(cohort=False),
     conda:
         "../../envs/medground_sources.yaml"
     threads: 1
@@ -23,6 +25,64 @@ rule medground_sources_read:
         options=lambda wildcards: PLAN.medground.of_source("sources", wildcards.source),
     message:
         "MedGround: the images and masks of the source {wildcards.source}"
+    script:
+        "../../scripts/job.py"
+
+
+rule medground_sources_cohort:
+    input:
+        unpack(lambda wildcards: PLAN.medground.of_cohort(wildcards.source, wildcards.shard)),
+    output:
+        shards=["results/medground/sources/{source}/{shard}.h5"],
+        images="results/medground/sources/{source}/{shard}.images.parquet",
+        excluded="results/medground/sources/{source}/{shard}.excluded.parquet",
+    log:
+        "logs/medground/sources/{source}/{shard}.log",
+    benchmark:
+        "results/benchmarks/medground/sources/{source}/{shard}.tsv"
+    wildcard_constraints:
+        source=PLAN.medground.named(cohort=True),
+    group:
+        "medground_sources"
+    conda:
+        "../../envs/review.yaml"
+    threads: 1
+    resources:
+        mem_mb=megabytes(4000),
+        runtime=minutes(30),
+    params:
+        **job("medground.sources.read_sources.run"),
+        options=lambda wildcards: PLAN.medground.of_source("sources", wildcards.source),
+    message:
+        "MedGround: images and masks of shard {wildcards.shard}, source {wildcards.source}"
+    script:
+        "../../scripts/job.py"
+
+
+rule medground_sources_tables:
+    input:
+        images=expand("results/medground/sources/{{source}}/{shard}.images.parquet", shard=PLAN.medground.shards),
+        excluded=expand("results/medground/sources/{{source}}/{shard}.excluded.parquet", shard=PLAN.medground.shards),
+    output:
+        table="results/medground/sources/{source}/images.parquet",
+        gathered="results/medground/sources/{source}/excluded.parquet",
+    log:
+        "logs/medground/sources/{source}/tables.log",
+    benchmark:
+        "results/benchmarks/medground/sources/{source}/tables.tsv"
+    wildcard_constraints:
+        source=PLAN.medground.named(cohort=True),
+    localrule: True
+    conda:
+        "../../envs/review.yaml"
+    threads: 1
+    resources:
+        mem_mb=megabytes(2000),
+        runtime=minutes(10),
+    params:
+        **job("medground.sources.read_sources.run_tables"),
+    message:
+        "MedGround: tables of the source {wildcards.source}"
     script:
         "../../scripts/job.py"
 

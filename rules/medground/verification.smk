@@ -14,6 +14,8 @@ rule medground_verification_shard:
         "logs/medground/verification/{source}/{shard}.log",
     benchmark:
         "results/benchmarks/medground/verification/{source}/{shard}.tsv"
+    group:
+        "medground"
     conda:
         "../../envs/review.yaml"
     threads: 1

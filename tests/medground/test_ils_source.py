@@ -33,7 +33,7 @@ def source(workflow_run, tmp_path_factory):
         shards=[str(folder / "sources/00.h5")], images=str(folder / "sources/images.parquet"),
         excluded=str(folder / "sources/excluded.parquet"), options=sources_options(source_keys(kind="ils"), "ils"),
         attrs={"stage": "medground_sources_read"}, cohort=str(results / "cohort/images.parquet"),
-        findings=str(masks / "findings.parquet"), index=str(masks / "index.parquet"),
+        findings=str(masks / "findings.parquet"),
         masks=[str(masks / f"{shard}.h5") for shard in shards], **inputs,
     )  # fmt: skip
     make_regions_of(folder, min_px=64)

@@ -179,6 +179,8 @@ SAME = {
     "results/medground/verification/{source}/{shard}.rejected.parquet": (
         "results/medground/verification/rejected.parquet"
     ),
+    "results/medground/sources/{source}/{shard}.images.parquet": "results/medground/sources/{source}/images.parquet",
+    "results/medground/sources/{source}/{shard}.excluded.parquet": "results/<stage>/excluded.parquet",
     "results/medground/sources/{source}/excluded.parquet": "results/<stage>/excluded.parquet",
     "results/medground/regions/{source}/{shard}.excluded.parquet": "results/<stage>/excluded.parquet",
     "results/<stage>/{shard}.excluded.parquet": "results/<stage>/excluded.parquet",

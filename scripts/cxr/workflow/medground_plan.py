@@ -1,6 +1,7 @@
 """MedGround's part of the plan: its sources, their files and options, and the options of its stages."""
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cxr.base.errors import UserError, existing_file, existing_folder
@@ -9,6 +10,8 @@ from cxr.workflow.settings import Settings
 from cxr.workflow.settings.medground.sources import EMBEDDED
 
 SHARDS = 8
+ILS = "ils"
+"""The kind of the sources that are read from the cohort."""
 ROOT = "results/medground"
 EXPORT = ("coordinates", "resized", "withhold", "allow_nd", "audited")
 """Keys of the section dataset that the exports alone depend on."""
@@ -16,33 +19,47 @@ EXPORT = ("coordinates", "resized", "withhold", "allow_nd", "audited")
 
 @dataclass(frozen=True)
 class MedgroundPlan:
-    """sources: {name: its keys}; shards: their names; options: {stage: what all sources share}; cohort: the files that
-    the kind ils reads, as a function of its threshold set; formats: of the exports; votes: the file of the audit.
+    """sources: {name: its keys}; shards: their names; options: {stage: what all sources share}; formats: of the
+    exports; votes: the file of the audit.
     """
 
     sources: Mapping[str, dict]
     shards: list[str]
     options: Mapping[str, dict]
-    cohort: Callable[[str], dict]
     formats: Sequence[str]
     votes: Sequence[str]
 
     def files(self, source: str) -> dict:
         """Return {name: files} that a source is read from."""
         keys = self.sources[source]
-        if keys["kind"] == "ils":
-            return self.cohort(keys["thresholds"])
         if keys["kind"] == "medsegbench":
             return {"npz": keys["npz"]}
         if keys["kind"] == "lvit":
             return {"folder": keys["folder"]}
         return {} if keys["kind"] in EMBEDDED else {"manifest": keys["manifest"]}
 
+    def of_cohort(self, source: str, shard: str) -> dict:
+        """Return {name: files} that a shard of a source of the cohort is read from."""
+        folder = f"results/masks/{self.sources[source]['thresholds']}"
+        stages = {stage: [f"results/{stage}/{shard}.h5"] for stage in ("frames", "organs", "anatomy")}
+        return stages | {
+            "cohort": "results/cohort/images.parquet",
+            "findings": f"{folder}/findings.parquet",
+            "masks": [f"{folder}/{shard}.h5"],
+        }
+
+    def named(self, *, cohort: bool) -> str:
+        """Return a pattern of the names of the sources that are the cohort's, or of all others; it matches none if
+        there is none."""
+        names = [re.escape(name) for name, keys in self.sources.items() if (keys["kind"] == ILS) == cohort]
+        return "|".join(names) or "(?!)"
+
     def of_source(self, stage: str, source: str) -> dict:
         """Return the options of a stage for one source."""
         options, keys = dict(self.options[stage]), self.sources[source]
         if stage == "sources":
-            return options | {"name": source, "source": keys}
+            drawn = {} if keys["kind"] == "cells" else {"cells": 0, "seed": 0}  # which no other kind depends on
+            return options | drawn | {"name": source, "source": keys}
         if stage == "regions":
             least = options.pop("min_px_ils")
             return options | ({"min_px": least} if keys["kind"] == "ils" else {})
@@ -75,26 +92,12 @@ def medground_plan(settings: Settings, shards: Sequence[str], known: Sequence[st
             else:
                 existing_file(f"medground.sources.sets.{name}.manifest", one["manifest"])
             one["classes"] = one["classes"] or {"region": {"one": "", "many": "", "parents": {}, "ask": True}}
-    count = plain["sources"].pop("shards") or (1 if all(one["kind"] in EMBEDDED for one in sets.values()) else SHARDS)
-
-    def cohort(thresholds: str) -> dict:
-        stages = {
-            stage: [f"results/{stage}/{shard}.h5" for shard in shards] for stage in ("frames", "organs", "anatomy")
-        }
-        folder = f"results/masks/{thresholds}"
-        return stages | {
-            "cohort": "results/cohort/images.parquet",
-            "findings": f"{folder}/findings.parquet",
-            "index": f"{folder}/index.parquet",
-            "masks": [f"{folder}/{shard}.h5" for shard in shards],
-        }
-
+    names = _shards(sets, plain["sources"].pop("shards"), shards)
     audit = plain.pop("audit")
     options = {name: keys | {"seed": seed} for name, keys in plain.items() if name != "logic"}
     for name in ("queries", "verification"):
         if name in options:
             options[name]["logic"] = plain["logic"]
-    names = shard_names(count)
     asked = {name: plain["queries"][name] for name in ("per_image", "per_image_many", "many")}
     uses = {name: one["use"] for name, one in sets.items()}
     options["dataset"] |= asked | {"uses": uses, "sources": list(sets), "shards": names}
@@ -108,4 +111,20 @@ def medground_plan(settings: Settings, shards: Sequence[str], known: Sequence[st
     options["audit_units"] = drawn | {"sources": list(sets), "shards": names}
     formats = options["dataset"].pop("export")
     votes = [str(existing_file("medground.audit", audit))] if audit else []
-    return MedgroundPlan(sets, names, options, cohort, formats, votes)
+    return MedgroundPlan(sets, names, options, formats, votes)
+
+
+def _shards(sets: Mapping[str, dict], asked: int | None, cohort: Sequence[str]) -> list[str]:
+    """Return the names of the sources' shards: the cohort's, where one of them is read from it, shard by shard.
+
+    Raises UserError where another number is asked.
+    """
+    kinds = {name: one["kind"] for name, one in sets.items()}
+    if ILS in kinds.values():
+        if asked not in (None, len(cohort)):
+            raise UserError(
+                f"medground.sources.shards is {asked}, but a source of kind {ILS} has the cohort's {len(cohort)}: "
+                "leave it out, or change cohort.shards"
+            )
+        return list(cohort)
+    return shard_names(asked or (1 if set(kinds.values()) <= set(EMBEDDED) else SHARDS))

@@ -1,7 +1,7 @@
 """The source ils: lesion masks of the system ILS, from its files, with lungs and heart as structures."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from contextlib import ExitStack
 
 import numpy as np
 
@@ -21,28 +21,29 @@ def read_ils(
     *,
     cohort: str,
     findings: str,
-    index: str,
     masks: Sequence[str],
     frames: Sequence[str],
     organs: Sequence[str],
     anatomy: Sequence[str],
 ) -> Iterator[tuple[str, Image]]:
-    """Yield (image_id, image) of every image with zones. Raises StoreError for a damaged file."""
+    """Yield (image_id, image) of every image with zones in some shards, whose files are given in the same order.
+
+    Raises StoreError for a damaged file.
+    """
     known = {row["image_id"]: row for row in read_table(cohort).iter_rows(named=True)}
     stated: dict[str, list[dict]] = {}
     for row in read_table(findings).iter_rows(named=True):
         if row["mask_id"] and row["word"]:
             stated.setdefault(row["image_id"], []).append(row)
-    shard_of = dict(read_table(index).select("mask_id", "shard").iter_rows())
-    by_shard = {Path(path).stem: path for path in masks}
-    for frame_file, organ_file, zone_file in zip(frames, organs, anatomy, strict=True):
-        with Shard(frame_file) as frame, Shard(organ_file) as organ, Shard(zone_file) as zone:
+    for paths in zip(frames, organs, anatomy, masks, strict=True):
+        with ExitStack() as stack:
+            frame, organ, zone = (stack.enter_context(Shard(path)) for path in paths[:3])
+            lesions = stack.enter_context(Shard(paths[3], key="mask_id"))
             for image_id in sorted(zone.ids):
                 row = known[image_id]
                 planes: dict[str, np.ndarray] = {}
                 for finding in stated.get(image_id, []):
-                    with Shard(by_shard[shard_of[finding["mask_id"]]], key="mask_id") as shard:
-                        mask = shard.get("mask", finding["mask_id"])
+                    mask = lesions.get("mask", finding["mask_id"])
                     name = class_of(finding["word"], finding["certainty"])
                     planes[name] = planes.get(name, np.zeros_like(mask)) | mask
                 if options["structures"]:

@@ -18,10 +18,10 @@ import yaml
 from cxr.base.columns import Column, Columns
 from cxr.base.hdf5 import ShardWriter
 from cxr.base.jobs import log
-from cxr.base.ledger import Ledger
+from cxr.base.ledger import EXCLUDED, Ledger
 from cxr.base.paths import RESOURCES
 from cxr.base.seeds import shard_of
-from cxr.base.tables import write_table
+from cxr.base.tables import read_table, write_table
 from cxr.base.vocabulary import LESIONS, ORGAN_LABELS, ZONE_LABELS
 from cxr.geometry.boxes import CORNERS
 from cxr.medground.logic.facts import Facts
@@ -226,7 +226,7 @@ def _duplicates(found: Iterator[tuple[str, str, str]]) -> dict[str, str]:
 def run(
     *, shards: Sequence[str], images: str, excluded: str, options: SourcesOptions, attrs: dict, **inputs: object
 ) -> None:
-    """Write the shards, the table of images and the excluded images of one source.
+    """Write the shards, the table of images and the excluded images of one source, or of one shard of it.
 
     Raises UserError for a wrong manifest, StoreError for a damaged input.
     """
@@ -266,6 +266,14 @@ def _tell_mirrored(name: str, rows: Sequence[dict]) -> None:
             "%s: %d of %d descriptions name other sides than the masks have; are the images mirrored, or is "
             "medground.sources.sets.%s.orientation wrong?", name, sum(told), len(told), name,
         )  # fmt: skip
+
+
+def run_tables(*, images: Sequence[str], excluded: Sequence[str], table: str, gathered: str) -> None:
+    """Join the tables of images, and those of excluded images, of a source's shards."""
+    joined = (pl.concat([read_table(path) for path in paths]) for paths in (images, excluded))
+    write_table(table, next(joined).sort("image_id"), IMAGES)
+    left = next(joined)
+    write_table(gathered, left.sort(left.columns), EXCLUDED)
 
 
 def _padded(image: Image, side: int) -> Image:

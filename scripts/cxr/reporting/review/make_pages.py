@@ -19,7 +19,6 @@ from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_lines, read_table, write_table
 from cxr.reporting.review import page
 from cxr.reporting.review.form import read_form
-from cxr.reporting.review.sheets import DEALT
 from cxr.reporting.review.units import Unit, deal, ordered, sample, units_of
 
 log = logging.getLogger("cxr")
@@ -36,7 +35,7 @@ UNITS = {
     "pair_ids": Column(TEXTS, "Pairs that share it."),
     "asked": Column(pl.Boolean, "Whether it was drawn for the review."),
 }
-ITEMS = DEALT | {"unit": Column(pl.Int64, "Unit that is judged.")}
+ITEMS = page.DEALT | {"unit": Column(pl.Int64, "Unit that is judged.")}
 
 WITH_MASK, WITHOUT_MASK = "Is this mask right for this lesion, in this location?", "Is this lesion absent there?"
 FEWER = "set review.jpeg_quality to 90, or draw fewer units with review.positives and review.negatives"

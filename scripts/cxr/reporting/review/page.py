@@ -16,8 +16,10 @@ from string import Template
 
 import cv2
 import numpy as np
+import polars as pl
 
 from cxr.base.atomic import atomic
+from cxr.base.columns import Column
 from cxr.base.errors import UserError
 from cxr.base.paths import RESOURCES
 from cxr.reporting.review.form import Form
@@ -25,6 +27,13 @@ from cxr.reporting.review.form import Form
 RESOURCE_FILES = ("review/page.html", "review/page.css", "review/view.js", "review/sheet.js", "review/page.js")
 SCRIPTS = ("sheet.js", "view.js", "page.js")
 """In their order on the page."""
+DEALT = {
+    "expert": Column(pl.String, "Expert."),
+    "page": Column(pl.String, "Digest of the expert's page."),
+    "position": Column(pl.Int64, "Place on the page, from 1."),
+    "item": Column(pl.String, "Code on the page and in the sheet."),
+}
+"""Columns of the organiser's table of items, which a form's own pages extend by the unit."""
 
 
 def picture_bytes(image: np.ndarray, jpeg_quality: int) -> tuple[str, bytes]:

@@ -11,18 +11,9 @@ from pathlib import Path
 
 import polars as pl
 
-from cxr.base.columns import Column
 from cxr.base.errors import UserError
 from cxr.base.formulas import plain
 from cxr.reporting.review.form import Form
-
-DEALT = {
-    "expert": Column(pl.String, "Expert."),
-    "page": Column(pl.String, "Digest of the expert's page."),
-    "position": Column(pl.Int64, "Place on the page, from 1."),
-    "item": Column(pl.String, "Code on the page and in the sheet."),
-}
-"""Columns of the organiser's table of items, which a form's own pages extend by the unit."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +34,7 @@ class Asked:
 
 
 def asked_of(dealt: pl.DataFrame) -> dict[str, Asked]:
-    """Return each expert's questions; ``dealt``: columns of :data:`DEALT`, by expert and position."""
+    """Return each expert's questions; ``dealt``: columns of :data:`page.DEALT`, by expert and position."""
     return {
         expert: Asked(part["page"][0], part["item"].to_list())
         for (expert,), part in dealt.group_by("expert", maintain_order=True)

@@ -11,10 +11,10 @@ from cxr.base.errors import UserError
 from cxr.base.tables import read_table, write_table
 from cxr.reporting.review import page
 from cxr.reporting.review.form import read_form
-from cxr.reporting.review.sheets import DEALT, asked_of, read_sheets
+from cxr.reporting.review.sheets import asked_of, read_sheets
 from cxr.reporting.review.units import ordered
 
-ITEMS = DEALT | {"unit": Column(pl.String, "Unit that is judged.")}
+ITEMS = page.DEALT | {"unit": Column(pl.String, "Unit that is judged.")}
 ANSWERS = {
     "expert": Column(pl.String, "Expert."),
     "unit": Column(pl.String, "Unit that was judged."),

@@ -70,7 +70,12 @@ class Sources(Section):
     )
     size: int = key(512, "Side of frames, a multiple of 8; cells: 256; tiles: their own.", unit="px", ge=64, le=2048)
     fit: Literal["pad", "stretch"] = key("pad", "How a picture that is not square becomes a frame.")
-    shards: int | None = key(None, "Shards of each source; null: 1 while all are embedded, else 8.", ge=1, le=1024)
+    shards: int | None = key(
+        None,
+        "Shards of each source; null: the cohort's where a source is of kind ils, else 1 if all are embedded, else 8.",
+        ge=1,
+        le=1024,
+    )
     duplicates: Literal["exclude", "keep"] = key("exclude", "What to do with equal pictures of one source.")
     mask_threshold: float = key(0, "Value above which a pixel is foreground; 0: masks must have two values.", ge=0)
     md5: Literal["check", "skip"] = key("check", "check: a MedSegBench file that is not the published one is refused.")
