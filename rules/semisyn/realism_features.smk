@@ -17,13 +17,13 @@ rule semisyn_realism_reference:
     benchmark:
         "results/benchmarks/semisyn/realism/{shard}.reference.tsv"
     group:
-        "semisyn_realism-cpu"
+        "semisyn_reference"
     conda:
         "../../envs/semisyn_realism.yaml"
     threads: 1
     resources:
         mem_mb=megabytes(4000),
-        runtime=minutes(60),
+        runtime=minutes(7),
     params:
         **job("semisyn.realism.reference.run_shard", *PLAN.semisyn.realism.formats),
         options=PLAN.options["semisyn_realism_reference"],
