@@ -7,7 +7,8 @@
 # make semisyn-recovered   what organs, boxes, maps, masks and ROSALIA lite recover of lesions painted on the real X-rays (torch)
 # make openi        the real reports of Open-i, and which of its images are frontal, into openi/ (docs/getting-started/openi.md)
 # make mimic-plan   jobs, seconds and memory at the size of MIMIC-CXR, on a cohort without pixels (docs/reference/scale.md; 5 min)
-# make train        remake the weights of the lite engines from the data of CXR_ILS_SHARED (torch, about two hours)
+# make train        remake the weights of the lite engines from the data of CXR_ILS_SHARED (torch; on idle cores about an hour and a half:
+#                   organs 5 minutes, anomaly 20, boxes 30 (reckoned), ROSALIA 12 of two cores and 17 of one)
 # make accuracy LABELLED=reports.jsonl [CASES=sentences.jsonl] CLINICAL=texts.jsonl [UNREAD=5]   how well reports are
 #                   read (docs/reference/benchmarks.md): LABELLED, CLINICAL or both
 # make vllm         the language models' path for real: vLLM on the CPU with a small model trained on the spot (10 min)
@@ -109,6 +110,7 @@ format: test-setup
 # in this order: the lungs of the organ net serve the next two; the last learns from the whole workflow with all of them
 train: .venv-training/stamp $(VENV)/test.stamp
 	.venv-training/bin/python resources/organs/train.py
+	.venv-training/bin/python resources/organs/train_upright.py
 	.venv-training/bin/python resources/anomaly/train.py
 	.venv-training/bin/python resources/boxes/train.py
 	$(BIN)/python resources/rosalia/train.py --work .rosalia --cores $(CORES)
