@@ -166,7 +166,7 @@ def _save(path: Path, picture: np.ndarray, options: ExportOptions) -> None:
     if "pixels" in options.withhold:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    done, data = cv2.imencode(".png", np.ascontiguousarray(picture[..., ::-1]), [cv2.IMWRITE_PNG_COMPRESSION, 6])
+    done, data = cv2.imencode(".png", np.ascontiguousarray(picture[..., ::-1]), [cv2.IMWRITE_PNG_COMPRESSION, 3])
     if not done:
         raise ValueError(f"{path.name} cannot be encoded as PNG")
     path.write_bytes(data.tobytes())
