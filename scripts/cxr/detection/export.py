@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import numpy as np
-import onnx
 import torch
 
 from cxr.detection.net import Detector
@@ -16,6 +15,8 @@ def export(net: Detector, slope: np.ndarray, offset: np.ndarray, path: Path, lic
 
     ``slope`` and ``offset`` (classes,): calibration of each class's logit.
     """
+    import onnx
+
     size = net.grid.size
     net = twin(net).eval().to(memory_format=torch.contiguous_format)
     net.slope.copy_(torch.from_numpy(slope))
