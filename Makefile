@@ -134,8 +134,11 @@ accuracy: $(VENV)/run.stamp
 	.venv-vllm/bin/pip uninstall --quiet --yes torchvision torchaudio torchcodec
 	touch $@
 
+# vision-language models import torchvision, whose published build is for CUDA: a folder that only their tests see
 vllm: .venv-vllm/stamp
-	.venv-vllm/bin/pytest tests/language/test_reports_vllm.py tests/ils/test_paraphrase_vllm.py tests/vlm/test_vlm_vllm.py
+	.venv-vllm/bin/pytest tests/language/test_reports_vllm.py tests/ils/test_paraphrase_vllm.py
+	test -d .venv-vllm/vision || .venv-vllm/bin/pip install --quiet --no-deps --target .venv-vllm/vision torchvision==0.28.0
+	PYTHONPATH=.venv-vllm/vision:tests/support/torchvision_cpu .venv-vllm/bin/pytest tests/vlm/test_vlm_vllm.py
 
 .venv-cxas/stamp: requirements/cxas.in
 	$(PYTHON) -m venv .venv-cxas

@@ -19,7 +19,6 @@ IN_THE_JOB = {
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
     "OMP_NUM_THREADS": "2",
 }
-TORCHVISION = Path(__file__).parent / "torchvision_cpu"
 SECONDS_TO_START = 240
 
 
@@ -29,7 +28,6 @@ def environment() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in IN_THE_JOB.items():
             patch.setenv(name, value)
-        patch.setenv("PYTHONPATH", str(TORCHVISION), prepend=os.pathsep)  # of the processes that vLLM starts
         yield
 
 

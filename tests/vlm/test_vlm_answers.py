@@ -173,3 +173,9 @@ def test_a_picture_that_no_shard_has_is_named(given, tuned, tmp_path):
 
 def test_the_engines_are_there():
     assert engine_names("cxr.vlm.answers") == ("table", "transformers", "vllm")
+
+
+def test_vllm_refuses_a_family_that_it_cannot_ask(given, tmp_path):
+    run = tune(tmp_path, given, recipe(replace(OPTIONS, family="gemma3"), updates=1))
+    with pytest.raises(UserError, match="cannot ask gemma3 here: set it to transformers"):
+        ask(tmp_path / "a.jsonl", given, run, replace(ASKING, engine="vllm"))

@@ -6,6 +6,8 @@ from pathlib import Path
 
 from PIL import Image
 
+from cxr.base.engines import engine_module
+from cxr.base.errors import UserError
 from cxr.vlm.answers.engine import AnswersOptions, Asked, Execution, Said
 from cxr.vlm.families.engine import load_family
 from cxr.vlm.models import ADAPTERS, MODEL, read_run
@@ -46,6 +48,10 @@ def load(run: Path, base: str, options: AnswersOptions, how: Execution) -> Vllm:
     # set before the imports, which read them
     os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1", VLLM_NO_USAGE_STATS="1")
     facts = read_run(run)
+    if not getattr(engine_module("cxr.vlm.families", facts["family"]), "VLLM", True):
+        raise UserError(
+            f"vlm.answers.engine is 'vllm', which cannot ask {facts['family']} here: set it to transformers"
+        )
     adapted = Path(run, ADAPTERS)
     folder = base or facts["base"] or str(Path(run, MODEL))
     if not adapted.is_dir() and Path(run, MODEL).is_dir():

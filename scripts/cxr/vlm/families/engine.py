@@ -2,7 +2,7 @@
 
 A family is a module of this package with ``MODEL_TYPE`` (of its configuration), ``CONVENTION``, ``FRAME``, the
 functions ``load(folder)`` and ``tiny``, and, where the library starts a part at zero, ``begin(model)``, which draws it.
-A further family is a further file.
+``VLLM = False`` says that the engine vllm cannot ask it. A further family is a further file.
 """
 
 from collections.abc import Mapping, Sequence

@@ -15,6 +15,8 @@ from cxr.vlm.families.engine import Frame, Pictures
 
 MODEL_TYPE = "gemma3"
 CONVENTION = "grid1000"
+VLLM = False
+"""Whether the engine vllm can ask it: vLLM writes the frame of a picture itself, which this chat already has."""
 FRAME = Frame(
     start="<bos>",
     user="<start_of_turn>user\n",
