@@ -6,6 +6,7 @@ rule medground_queries_shard:
         sources="results/medground/sources/{source}/{shard}.h5",
         images="results/medground/sources/{source}/images.parquet",
         regions="results/medground/regions/{source}/{shard}.parquet",
+        given=PLAN.medground.given,
     output:
         output="results/medground/queries/{source}/{shard}.jsonl",
         unasked="results/medground/queries/{source}/{shard}.unasked.parquet",

@@ -171,7 +171,9 @@ def facts_of(folder: Path) -> Facts:
 
 def queries_options(source: str, **more: object) -> QueriesOptions:
     """Return the options of the queries of one source."""
-    plain = SETTINGS.queries.model_dump(mode="json") | {"logic": SETTINGS.logic.model_dump(mode="json")}
+    plain = SETTINGS.queries.model_dump(mode="json", exclude={"table"}) | {
+        "logic": SETTINGS.logic.model_dump(mode="json")
+    }
     return QueriesOptions(**(plain | {"source": source, "seed": 2026} | more))
 
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from cxr.base.errors import UserError, existing_file, existing_folder
 from cxr.base.seeds import shard_names
@@ -20,7 +21,7 @@ EXPORT = ("coordinates", "resized", "withhold", "allow_nd", "audited")
 @dataclass(frozen=True)
 class MedgroundPlan:
     """sources: {name: its keys}; shards: their names; options: {stage: what all sources share}; formats: of the
-    exports; votes: the file of the audit.
+    exports; votes: the file of the audit; given: the texts of the engine table.
     """
 
     sources: Mapping[str, dict]
@@ -28,6 +29,7 @@ class MedgroundPlan:
     options: Mapping[str, dict]
     formats: Sequence[str]
     votes: Sequence[str]
+    given: Sequence[str]
 
     def files(self, source: str) -> dict:
         """Return {name: files} that a source is read from."""
@@ -98,6 +100,11 @@ def medground_plan(settings: Settings, shards: Sequence[str], known: Sequence[st
     for name in ("queries", "verification"):
         if name in options:
             options[name]["logic"] = plain["logic"]
+    given = options["queries"].pop("table")
+    if options["queries"]["engine"] != "table":
+        given = ""
+    elif not Path(given).is_dir():
+        existing_file("medground.queries.table", given)
     asked = {name: plain["queries"][name] for name in ("per_image", "per_image_many", "many")}
     uses = {name: one["use"] for name, one in sets.items()}
     options["dataset"] |= asked | {"uses": uses, "sources": list(sets), "shards": names}
@@ -111,7 +118,7 @@ def medground_plan(settings: Settings, shards: Sequence[str], known: Sequence[st
     options["audit_units"] = drawn | {"sources": list(sets), "shards": names}
     formats = options["dataset"].pop("export")
     votes = [str(existing_file("medground.audit", audit))] if audit else []
-    return MedgroundPlan(sets, names, options, formats, votes)
+    return MedgroundPlan(sets, names, options, formats, votes, [given] if given else [])
 
 
 def _shards(sets: Mapping[str, dict], asked: int | None, cohort: Sequence[str]) -> list[str]:

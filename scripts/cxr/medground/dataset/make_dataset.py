@@ -162,7 +162,7 @@ def conservation(source: Source, split: str, options: DatasetOptions) -> list[di
             "candidates": int(regions["candidate"].sum()), "distractors": int((~regions["candidate"]).sum()),
             "dropped": len(dropped),
         }),
-        ("wanted", _wanted(regions, options), {"made": len(made), "unasked": len(unasked)}),
+        ("wanted", _wanted(regions, made, options), {"made": len(made), "unasked": len(unasked)}),
         ("made", len(made), {
             "accepted": len(accepted), **{f"rejected_{stage}": stages[stage] for stage in ("I", "II", "III")},
         }),
@@ -170,10 +170,17 @@ def conservation(source: Source, split: str, options: DatasetOptions) -> list[di
     return [_row(source.name, split, what, went, parts) for what, went, parts in counted]
 
 
-def _wanted(regions: pl.DataFrame, options: DatasetOptions) -> int:
-    """Return how many queries the images with regions should have, by their number of candidates."""
-    counts = regions.group_by("image_id").agg(pl.col("candidate").sum())["candidate"]
-    return sum(options.per_image_many if count > options.many else options.per_image for count in counts)
+def _wanted(regions: pl.DataFrame, made: Sequence[Mapping], options: DatasetOptions) -> int:
+    """Return how many queries the images with regions should have, by their number of candidates.
+
+    Where a table gives an image more, all of them were wanted.
+    """
+    came = Counter(line["image_id"] for line in made)
+    counts = regions.group_by("image_id").agg(pl.col("candidate").sum()).select("image_id", "candidate")
+    return sum(
+        max(came[image_id], options.per_image_many if count > options.many else options.per_image)
+        for image_id, count in counts.iter_rows()
+    )
 
 
 def _row(source: str, split: str, what: str, went: int, parts: Mapping[str, int]) -> dict:

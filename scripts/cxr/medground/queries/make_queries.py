@@ -1,8 +1,9 @@
-"""Make the queries of one shard with the engine rules: decidable, drawn by seed, in varied words."""
+"""Make the queries of one shard: decidable, drawn by seed, in varied words (rules), or those of a table."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import chain
 
 import polars as pl
 
@@ -18,13 +19,17 @@ from cxr.medground.logic.facts import Facts
 from cxr.medground.logic.options import LogicOptions
 from cxr.medground.logic.table import scene_of
 from cxr.medground.queries.forms import Forms, Search, kind_of, mixed
+from cxr.medground.queries.given import Given, matched, read_given
 from cxr.medground.queries.grammar import Speaker
 
 UNASKED: Columns = {
     "image_id": Column(pl.String, "Image."),
     "split": Column(pl.String, "Its split."),
     "number": Column(pl.Int64, "Which of the wanted queries, from 0."),
-    "reason": Column(pl.String, "`undecidable`: no further query has one answer; `budget`: the search was ended."),
+    "reason": Column(
+        pl.String,
+        "undecidable: no further query has one answer; budget: the search was ended; not_given: the table has fewer.",
+    ),
 }
 TRIES = 12
 WORDINGS = 4
@@ -164,32 +169,59 @@ def image_queries(
     return lines, unasked
 
 
+def given_queries(
+    image: Mapping, rows: list[dict], facts: Facts, side: int, options: QueriesOptions, given: Sequence[Given]
+) -> tuple[list[dict], list[dict]]:
+    """Return the lines of an image's queries that were made elsewhere, all of them, and the rows of those that lack."""
+    decider = Decider(scene_of(image, rows, facts, side), LogicOptions(**options.logic))
+    candidates = int(decider.scene.candidate.sum())
+    wanted = options.per_image_many if candidates > options.many else options.per_image
+    lines = []
+    for one in given:
+        regions, boxes = matched(one, rows)
+        known = bool(regions) and set(regions) <= set(range(len(rows)))
+        kind = kind_of(tuple(sorted(set(regions))), decider) or "all" if known else ""
+        line = _facts(image, rows, facts, options, list(regions) if known else [], decider)
+        line |= {"query_id": query_id(image["image_id"], one.text, [*regions, *chain(*boxes)]), "query": one.text}
+        lines.append(line | {"kind": kind, "regions": list(regions), "boxes": boxes})
+    missing = [
+        {"image_id": image["image_id"], "split": image["split"], "number": number, "reason": "not_given"}
+        for number in range(len(given), wanted)
+    ]
+    return lines, missing
+
+
 def _line(image, rows, facts, options, kind, target, query, text, decider) -> dict:
     regions = list(target)
-    boxes = [[rows[one][name] for name in ("gx1", "gy1", "gx2", "gy2")] for one in regions]
-    move = image["to_original"]
-    to_px = [_moved([rows[one][name] for name in CORNERS], move) for one in regions]
     named = [atom for atom in query.atoms if atom.startswith("class:")]
     alone = bool(named) and decider.answer(Query(tuple(named[:1]))).selected == target
-    plain = asdict(query)
+    own = {"query_id": query_id(image["image_id"], text, regions), "query": text, "kind": kind, "by_class": alone}
+    own |= {"families": sorted(query.families()), "logic": asdict(query)}
+    return _facts(image, rows, facts, options, regions, decider) | own
+
+
+def _facts(image, rows, facts, options, regions, decider) -> dict:
+    """Return the fields of a line, in their order; what the query itself decides is empty."""
+    boxes = [[rows[one][name] for name in ("gx1", "gy1", "gx2", "gy2")] for one in regions]
+    move = image["to_original"]
     return {
-        "query_id": query_id(image["image_id"], text, regions),
+        "query_id": "",
         "source": options.source,
         "image_id": image["image_id"],
         "subject_id": image["subject_id"],
         "split": image["split"],
         "domain": image["domain"],
         "modality": facts.modality,
-        "query": text,
-        "kind": kind,
+        "query": "",
+        "kind": "",
         "regions": regions,
         "boxes": boxes,
-        "boxes_px": to_px,
+        "boxes_px": [_moved([rows[one][name] for name in CORNERS], move) for one in regions],
         "candidates": int(decider.scene.candidate.sum()),
         "trivial": int(decider.scene.candidate.sum()) == 1,
-        "by_class": alone,
-        "families": sorted(query.families()),
-        "logic": plain,
+        "by_class": False,
+        "families": [],
+        "logic": None,
         "engine": options.engine,
         "description_used": False,
         "licence": image["licence"],
@@ -202,8 +234,15 @@ def _moved(box: list[int], affine: list[float]) -> list[float]:
     return [round(v, 2) for v in (a * x1 + b * y1 + c, d * x1 + e * y1 + f, a * x2 + b * y2 + c, d * x2 + e * y2 + f)]
 
 
-def run_shard(*, sources: str, images: str, regions: str, output: str, unasked: str, options: QueriesOptions) -> None:
-    """Write the candidates of one shard (JSON Lines) and the wanted queries that could not be made."""
+def run_shard(
+    *, sources: str, images: str, regions: str, output: str, unasked: str, options: QueriesOptions,
+    given: list[str] | None = None,
+) -> None:  # fmt: skip
+    """Write the candidates of one shard (JSON Lines) and the wanted queries that could not be made.
+
+    ``given``: the file or folder of the engine table. Its queries about images of other sources are left to those.
+    """
+    told = read_given(given[0]) if given else {}
     by_image: dict[str, list[dict]] = {}
     for row in read_table(regions).iter_rows(named=True):
         by_image.setdefault(row["image_id"], []).append(row)
@@ -212,7 +251,11 @@ def run_shard(*, sources: str, images: str, regions: str, output: str, unasked: 
         facts, side = Facts.of(shard), shard.shape("picture")[0]
     known = {row["image_id"]: row for row in read_table(images).iter_rows(named=True)}
     for image_id in progress(sorted(by_image), len(by_image), "queries"):
-        found, lost = image_queries(known[image_id], by_image[image_id], facts, side, options)
+        image, rows = known[image_id], by_image[image_id]
+        if given:
+            found, lost = given_queries(image, rows, facts, side, options, told.get(image_id, ()))
+        else:
+            found, lost = image_queries(image, rows, facts, side, options)
         lines, missing = lines + found, missing + lost
     write_lines(output, lines)
     write_table(unasked, pl.DataFrame(missing, schema=schema(UNASKED)), UNASKED)

@@ -20,6 +20,8 @@ def form_fault(line: Mapping, boxes: Mapping[int, Sequence[int]], candidates: se
     if missing := [name for name in NEEDED if name not in line]:
         return "missing_field", missing[0]
     text, regions = line["query"], line["regions"]
+    if regions == [] and line["boxes"]:
+        return "box_moved", ""
     if not isinstance(text, str) or not isinstance(regions, list) or not regions:
         return "missing_field", "query or regions"
     if len(set(regions)) != len(regions):

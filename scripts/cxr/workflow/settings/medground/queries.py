@@ -26,7 +26,20 @@ class Kinds(Section):
 class Queries(Section):
     """Referring queries."""
 
-    engine: Literal["rules"] = key("rules", "rules: a grammar whose every query is decidable.")
+    @model_validator(mode="after")
+    def _a_table_is_given(self) -> "Queries":
+        if self.engine == "table" and not self.table:
+            raise ValueError("table is empty, but engine is table: give the file of the texts")
+        return self
+
+    engine: Literal["rules", "table"] = key(
+        "rules", "rules: a grammar whose every query is decidable; table: texts that were made elsewhere."
+    )
+    table: str = key(
+        "",
+        "The texts of the engine table: JSON Lines with image_id, query, and regions or boxes (grid of 1000); or a "
+        "folder with a file {image_id}.txt of `Question:` and `Answer:` lines for each image.",
+    )
     per_image: int = key(3, "Queries of an image.", ge=1, le=100)
     per_image_many: int = key(6, "Queries of an image with more than `many` candidates.", ge=1, le=100)
     many: int = key(5, "Candidates above which an image has `per_image_many` queries.", ge=1)

@@ -1,0 +1,73 @@
+"""The engine table: queries whose texts were made elsewhere, as JSON Lines of ours or as the paper's raw form."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cxr.base.errors import UserError
+
+SIDES = ("gx1", "gy1", "gx2", "gy2")
+_RAW = re.compile(r"Question:\s*(.+?)\s*\n\s*Answer:\s*(.+?)\s*(?=\n\s*Question:|\Z)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Given:
+    """A text and what it means: the numbers of its regions, or its boxes on the grid; one of both."""
+
+    text: str
+    regions: tuple[int, ...] | None
+    boxes: tuple[tuple[int, ...], ...] = ()
+
+
+def read_given(path: str | Path) -> dict[str, list[Given]]:
+    """Return {image_id: its queries} of a file of JSON Lines, or of a folder of ``{image_id}.txt`` in the raw form.
+
+    A line has image_id, query, and regions or boxes. Raises UserError for a line that has not.
+    """
+    found: dict[str, list[Given]] = {}
+    path = Path(path)
+    if path.is_dir():
+        for file in sorted(path.glob("*.txt")):
+            found[file.stem] = list(raw(file.read_text(encoding="utf-8")))
+        return found
+    for number, text in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        if text.strip():
+            image_id, given = _line(text, number, path.name)
+            found.setdefault(image_id, []).append(given)
+    return found
+
+
+def _line(text: str, number: int, name: str) -> tuple[str, Given]:
+    try:
+        row = json.loads(text)
+        regions = None if row.get("regions") is None else tuple(int(one) for one in row["regions"])
+        boxes = tuple(tuple(box) for box in row["boxes"]) if regions is None else ()
+        return row["image_id"], Given(str(row["query"]), regions, boxes)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        told = f"medground.queries.table: line {number} of {name} lacks or misstates {error}"
+        raise UserError(f"{told}: give image_id, query, and regions or boxes") from None
+
+
+def raw(text: str) -> Iterator[Given]:
+    """Yield the queries of the paper's raw form; an answer that is no JSON has no box, so that it fails stage I."""
+    for question, answer in _RAW.findall(text.strip()):
+        try:
+            value = json.loads(answer)
+            held = value if isinstance(value, list) else [value]
+            boxes = tuple(tuple(one["bbox_2d"]) for one in held)
+        except (ValueError, KeyError, TypeError):
+            boxes = ()
+        yield Given(" ".join(question.split()), None, boxes)
+
+
+def matched(given: Given, rows: Sequence[Mapping]) -> tuple[tuple[int, ...], list[list[int]]]:
+    """Return the regions of a query and its boxes on the grid; without regions where a box is no exact copy of one."""
+    if given.regions is not None:
+        known = {row["region"]: row for row in rows}
+        own = [known[one] for one in given.regions if one in known]
+        return given.regions, [[row[side] for side in SIDES] for row in own]
+    at = {tuple(row[side] for side in SIDES): row["region"] for row in rows if row["candidate"]}
+    regions = tuple(at[box] for box in given.boxes if box in at)
+    return (regions if len(regions) == len(given.boxes) else ()), [list(box) for box in given.boxes]
