@@ -143,7 +143,7 @@ def test_the_whole_study_on_phantoms_and_again(tmp_path):
     command = [sys.executable, ROOT / "scripts/tools/semisyn_real.py", tmp_path / "data", tmp_path / "work",
                "--seeds", "1", "--updates", "2", "--jobs", "4", "--runs", "ten+unedited,ten+synthetic"]  # fmt: skip
     first = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert "6 of 54 trainings are done" in first
+    assert "6 of 57 trainings are done" in first
     tables = {name: (tmp_path / f"work/{name}.tsv").read_bytes() for name in ("scores", "differences", "targets")}
     assert b"ten+synthetic" in tables["differences"]
     again = subprocess.run(command, capture_output=True, text=True, check=True).stdout
