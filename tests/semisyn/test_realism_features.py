@@ -27,7 +27,7 @@ from cxr.semisyn.realism.engine import load_features
 from cxr.semisyn.selection.choose import LOWER_IS_BETTER
 from cxr.workflow import settings
 from cxr.workflow.plan_semisyn_realism import realism_plan
-from cxr.workflow.settings import SettingsError
+from cxr.workflow.settings import SettingsError, read
 from cxr.workflow.settings.semisyn.realism import EXTRACTORS
 from cxr.workflow.settings.semisyn.selection import METRICS
 from fidelity_wheel import fidelity
@@ -223,7 +223,7 @@ def test_metrics_of_features_by_hand():
 
 
 def test_an_engine_that_needs_real_images_does_not_run_without(tmp_path):
-    read = settings.read
+
     asked = {"features": ["lite", "inception", "clip"], "clip": {"model": str(tmp_path)}}
     plan = realism_plan(read({"semisyn": {"realism": asked}}, []), ["00", "01"])
     assert set(plan.files) == {"clip"}
@@ -285,3 +285,11 @@ def test_real_boxes_are_measured_on_the_frame(tmp_path):
     assert table["contrast"].is_null().to_list() == [True, False, True]
     assert table["contrast"][1] == pytest.approx(30 / 13.5, rel=0.1)
     assert Path(tmp_path / "real.parquet").stat().st_size
+
+
+def test_a_selection_by_metrics_that_nothing_gives_is_refused():
+    told = {"semisyn": {"selection": {"metrics": ["fid", "c2st"]}}}
+    with pytest.raises(UserError, match=r"metrics is fid, c2st, of which semisyn.realism gives none: choose of ap1070"):
+        realism_plan(read(told, []), ["00"])
+    told["semisyn"]["selection"]["metrics"].append("auroc")
+    assert realism_plan(read(told, []), ["00"]).reference == []

@@ -3,13 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cxr.base.errors import existing_folder
+from cxr.base.errors import UserError, existing_folder
 from cxr.workflow.engine_files import declared
 from cxr.workflow.plan_semisyn_references import reference_file
 from cxr.workflow.settings import Settings
 
 PACKAGE = "cxr.semisyn.realism"
 RESULTS = "results/semisyn/realism"
+ALWAYS = {"auroc", "ap1070"}
+"""Metrics that the detector gives, without real images and features."""
 
 
 @dataclass(frozen=True)
@@ -46,12 +48,13 @@ class RealismPlan:
 def realism_plan(settings: Settings, shards: Sequence[str]) -> RealismPlan:
     """Return the plan. An engine whose every metric needs real images does not run without a reference.
 
-    Raises UserError for a file that is missing.
+    Raises UserError for a file that is missing, and for a selection by metrics none of which there will be.
     """
     told = settings.semisyn.realism
     reference, formats = reference_files(settings, told.reference)
     metrics = {name: declared(PACKAGE, name, "METRICS", {}) for name in told.features}
     run = {name: of for name, of in metrics.items() if reference or "similarity" in of}
+    _refuse_no_metric(settings, run)
     gpu = min(1, settings.compute.gpus)
     return RealismPlan(
         reference=reference,
@@ -62,6 +65,18 @@ def realism_plan(settings: Settings, shards: Sequence[str]) -> RealismPlan:
         metrics=run,
         shards=shards,
     )
+
+
+def _refuse_no_metric(settings: Settings, metrics: dict[str, dict[str, str]]) -> None:
+    """Raise UserError where semisyn_selection would choose by nothing. ``metrics``: of the engines that run."""
+    real, asked = bool(settings.semisyn.realism.reference), settings.semisyn.selection.metrics
+    known = ALWAYS | ({"c2st"} if real else set())
+    known |= {name for of in metrics.values() for kind, name in of.items() if real or kind == "similarity"}
+    if not known & set(asked):
+        raise UserError(
+            f"semisyn.selection.metrics is {', '.join(asked)}, of which semisyn.realism gives none: choose of "
+            f"{', '.join(sorted(known))}, or set semisyn.realism.reference and features"
+        )
 
 
 def reference_files(settings: Settings, name: str) -> tuple[list[str], list[str]]:
