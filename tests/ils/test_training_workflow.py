@@ -15,7 +15,15 @@ from cxr.ils.rosalia.tokens import Tokens
 from declared_tables import tables_of
 from training_runs import SIZES
 
-RECIPE = {"init": "random", "sizes": SIZES, "epochs": 2, "batch": 4, "micro_batch": 4, "warmup": 2}
+RECIPE = {
+    "init": "random",
+    "sizes": SIZES,
+    "epochs": 2,
+    "batch": 4,
+    "micro_batch": 4,
+    "warmup": 2,
+    "balance": "expectation",
+}
 
 
 @pytest.fixture(scope="module")
