@@ -10,9 +10,9 @@ rule semisyn_detectors_pictures:
     output:
         output="results/semisyn/references/{reference}/images.parquet",
     log:
-        "logs/semisyn/references/{reference}/images.log",
+        "logs/semisyn/detectors/{reference}.images.log",
     benchmark:
-        "results/benchmarks/semisyn/references/{reference}/images.tsv"
+        "results/benchmarks/semisyn/detectors/{reference}.images.tsv"
     wildcard_constraints:
         reference="|".join(map(re.escape, DETECTORS.pictures)) or "$^",
     conda:
@@ -38,9 +38,9 @@ use rule frames_shard as semisyn_detectors_frames with:
         output="results/semisyn/references/{reference}/frames.h5",
         excluded="results/semisyn/references/{reference}/frames.excluded.parquet",
     log:
-        "logs/semisyn/references/{reference}/frames.log",
+        "logs/semisyn/detectors/{reference}.frames.log",
     benchmark:
-        "results/benchmarks/semisyn/references/{reference}/frames.tsv"
+        "results/benchmarks/semisyn/detectors/{reference}.frames.tsv"
     message:
         "Frames of the reference {wildcards.reference}"
 
@@ -114,9 +114,9 @@ rule semisyn_detectors_predictions:
     output:
         output="results/semisyn/detection/{run}.s{number}/{reference}.parquet",
     log:
-        "logs/semisyn/detection/{run}.s{number}/{reference}.log",
+        "logs/semisyn/detectors/{run}.s{number}.{reference}.log",
     benchmark:
-        "results/benchmarks/semisyn/detection/{run}.s{number}/{reference}.tsv"
+        "results/benchmarks/semisyn/detectors/{run}.s{number}.{reference}.tsv"
     wildcard_constraints:
         run="|".join(map(re.escape, DETECTORS.runs)),
         number=r"\d+",

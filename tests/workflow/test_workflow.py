@@ -323,6 +323,8 @@ def test_results_hold_no_time_and_no_machine(workflow_run):
 
 
 SYSTEMS = ("semisyn", "medground", "vlm")
+AGAIN = ("semisyn_realism_", "semisyn_detectors_frames")
+"""Rules that run a stage of imaging again, on other images."""
 """Wings whose stages have the system's name before their own (docs/explanation/architecture.md)."""
 JUDGED = "reporting.review.unit_pages."
 """Room of the pages that experts of every system get."""
@@ -331,7 +333,7 @@ JUDGED = "reporting.review.unit_pages."
 def test_one_stage_one_name():
     parts = {
         "weights_rosalia", "weights_semisyn", "reports_models", "evaluation_paraphrases", "training_models",
-        "dataset_exports", "dataset_tables", "review_queries",
+        "dataset_exports", "dataset_tables", "realism_features", "review_queries",
     }  # fmt: skip
     files = [path.relative_to(ROOT / "rules") for path in (ROOT / "rules").glob("*/*.smk") if path.stem not in parts]
     assert files
@@ -348,7 +350,7 @@ def test_one_stage_one_name():
         own = stage.partition("_")[0]
         if wing in SYSTEMS:
             assert rule.name.startswith(f"{wing}_{own}"), rule.name
-            assert rule.function.startswith((f"{wing}.{own}.", JUDGED)) or rule.name.startswith("semisyn_realism_")
+            assert rule.function.startswith((f"{wing}.{own}.", JUDGED)) or rule.name.startswith(AGAIN)
             assert all(path.startswith(f"logs/{wing}/{own}") for path in rule.log), rule.name
         elif stage:
             assert rule.name.partition("_")[0] == own
