@@ -45,7 +45,7 @@ rule medground_sources_cohort:
     group:
         "medground_sources"
     conda:
-        "../../envs/review.yaml"
+        "../../envs/medground_sources.yaml"
     threads: 1
     resources:
         mem_mb=megabytes(4000),
@@ -74,7 +74,7 @@ rule medground_sources_tables:
         source=PLAN.medground.named(cohort=True),
     localrule: True
     conda:
-        "../../envs/review.yaml"
+        "../../envs/medground_sources.yaml"
     threads: 1
     resources:
         mem_mb=megabytes(2000),
