@@ -353,7 +353,8 @@ def test_the_docs_tell_how_each_is_had():
         names = [entry["repository"]] if "repository" in entry else [f"{file}`" for file in entry["files"]]
         chosen = entry["used_by"].split(".")[1]
         assert all(name in text for name in names), artefact
-        assert f"engine: {chosen}" in text or f"classifier: {chosen}" in text, artefact
+        keys = ("engine: ", "classifier: ", "features: [")
+        assert any(f"{key}{chosen}" in text for key in keys), artefact
 
 
 def test_a_rule_makes_each_weight_that_an_engine_reads():

@@ -50,12 +50,14 @@ def test_two_empty_masks_have_no_overlap_unless_told():
 
 HOMES = {
     "iou": "metrics/masks.py", "lisa_iou": "metrics/masks.py", "cumulative_iou": "metrics/masks.py",
-    "box_iou": "geometry/boxes.py",
+    "box_iou": "geometry/boxes.py", "union_iou": "geometry/unions.py",
     "dice": "metrics/masks.py",
 }  # fmt: skip
 OTHERS = {
     "ils/masks/algorithm.py": {"iou"},  # of boxes and a mask, as exact fractions: Algorithm 1's conditions
     "ils/rosalia/losses.py": {"dice"},  # a loss of logits
+    "medground/scoring/measures.py": {"matched_iou"},  # the mean of box_iou over matched boxes
+    "vlm/grounding.py": {"answer_iou"},  # union_iou of the boxes that a text holds
 }
 
 

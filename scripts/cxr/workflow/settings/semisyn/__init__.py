@@ -97,7 +97,8 @@ class Semisyn(Section):
         scored = [*self.detection.predictions, *runs]
         if scored and self.detection.against not in scored:
             raise ValueError(
-                f"detection.against is {self.detection.against!r}, but the runs are {', '.join(scored)}: name one"
+                f"detection.against is {self.detection.against!r}, but the runs of detection.predictions and "
+                f"detectors.runs are {', '.join(scored)}: name one"
             )
         return self
 
