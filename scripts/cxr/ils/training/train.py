@@ -19,6 +19,7 @@ from cxr.base.columns import schema
 from cxr.base.engines import Setup
 from cxr.base.seeds import stable_hash
 from cxr.base.tables import write_table
+from cxr.base.unfinished import facts_of_files, prepare
 from cxr.ils.rosalia.config import read_config
 from cxr.ils.rosalia.model import Rosalia
 from cxr.ils.rosalia.prompts import prompt
@@ -62,9 +63,7 @@ class Job:
             digest.update(Path(self.files[name]).read_bytes() if self.files[name] else b"")
         # these files are large: their sizes reveal all but very unlikely changes
         for path in (*self.files["masks"], *self.files["frames"], *sorted(self.engine_files.values())):
-            digest.update(f"{Path(path).name}\n".encode())
-            for file in filter(Path.is_file, (Path(path), *sorted(Path(path).rglob("*")))):
-                digest.update(f"{file.name} {file.stat().st_size}\n".encode())
+            digest.update(f"{Path(path).name}\n".encode() + facts_of_files(path))
         return digest.hexdigest()
 
 
@@ -113,15 +112,8 @@ def run_training(
 
 def _prepare(job: Job) -> None:
     """Make the folder of checkpoints, and empty one that a different training left."""
-    folder, identity = Path(job.folder), job.identity()
-    mark = folder / "identity"
-    if mark.is_file() and mark.read_text() == identity:
-        return
-    if any(folder.glob("checkpoint.*")):
-        log.warning("%s holds a checkpoint of other settings, pairs or code: the training starts again", folder)
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    mark.write_text(identity)
+    told = f"{job.folder} holds a checkpoint of other settings, pairs or code: the training starts again"
+    prepare(Path(job.folder), job.identity(), kept="checkpoint.*", told=told)
 
 
 def _processes(job: Job) -> int:

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from cxr.base.tables import read_lines, write_lines
+from cxr.base.unfinished import facts_of_files, prepare
 from cxr.vlm.answers.engine import Answerer, AnswersOptions, Asked, Execution, Said, load_answerer
 from cxr.vlm.collate import Collator, Encoded
 from cxr.vlm.conventions import convention_of
@@ -43,7 +44,7 @@ def run_answers(
     base = base_of(base, options.model, options.revision)
     samples = read_samples(lines)
     folder = Path(answers).with_suffix(".parts")
-    _prepare(folder, _identity(lines, run, base, options, attrs))
+    prepare(folder, _identity(lines, run, base, options, attrs))
     how = Execution(
         compute.get("device", "auto"), compute.get("asked"), compute.get("batch", 8), compute.get("gpu_memory", 0.9)
     )
@@ -70,19 +71,8 @@ def _identity(lines: str, run: str, base: str, options: AnswersOptions, attrs: d
     digest = hashlib.sha256(json.dumps([asdict(options), attrs.get("code_digest", "")], sort_keys=True).encode())
     digest.update(Path(lines).read_bytes())
     for path in filter(None, (run, base)):
-        for file in filter(Path.is_file, (Path(path), *sorted(Path(path).rglob("*")))):
-            digest.update(f"{file.name} {file.stat().st_size} {file.stat().st_mtime_ns}\n".encode())
+        digest.update(facts_of_files(path, times=True))
     return digest.hexdigest()
-
-
-def _prepare(folder: Path, identity: str) -> None:
-    """Make the folder of parts, and empty one that other samples, settings or weights left."""
-    mark = folder / "identity"
-    if mark.is_file() and mark.read_text() == identity:
-        return
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    mark.write_text(identity)
 
 
 class Asker:

@@ -20,6 +20,7 @@ from cxr.base.columns import schema
 from cxr.base.errors import UserError
 from cxr.base.seeds import stable_hash
 from cxr.base.tables import write_table
+from cxr.base.unfinished import facts_of_files, prepare
 from cxr.nets.devices import device_of, gpus_of
 from cxr.nets.fitting.engine import make_runner
 from cxr.nets.fitting.launch import launch
@@ -83,8 +84,7 @@ class Job:
         digest.update(Path(self.lines).read_bytes())
         # these files are large: their sizes reveal all but very unlikely changes
         for path in [*self.pictures, *filter(None, [self.base])]:
-            for file in filter(Path.is_file, (Path(path), *sorted(Path(path).rglob("*")))):
-                digest.update(f"{file.name} {file.stat().st_size}\n".encode())
+            digest.update(facts_of_files(path))
         return digest.hexdigest()
 
 
@@ -120,15 +120,8 @@ def run_tuning(
 
 def _prepare(job: Job) -> None:
     """Make the folder of checkpoints, and empty one that a different tuning left."""
-    folder, identity = Path(job.folder), job.identity()
-    mark = folder / "identity"
-    if mark.is_file() and mark.read_text() == identity:
-        return
-    if any(folder.glob("checkpoint.*")):
-        log.warning("%s holds a checkpoint of other settings, samples or code: the tuning starts again", folder)
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    mark.write_text(identity)
+    told = f"{job.folder} holds a checkpoint of other settings, samples or code: the tuning starts again"
+    prepare(Path(job.folder), job.identity(), kept="checkpoint.*", told=told)
 
 
 def _launch(job: Job) -> None:

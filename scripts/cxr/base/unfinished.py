@@ -1,0 +1,35 @@
+"""What a long job keeps of its unfinished work, and how it knows that this is its own."""
+
+import logging
+import shutil
+from pathlib import Path
+
+log = logging.getLogger("cxr")
+
+
+def prepare(folder: Path, identity: str, *, kept: str = "", told: str = "") -> None:
+    """Make the folder of a job's unfinished work, and empty one that another job left.
+
+    ``identity``: a digest of all that the result depends on. ``told``: a warning where a file of the pattern ``kept``
+    is lost.
+    """
+    mark = folder / "identity"
+    if mark.is_file() and mark.read_text() == identity:
+        return
+    if kept and any(folder.glob(kept)):
+        log.warning("%s", told)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    mark.write_text(identity)
+
+
+def facts_of_files(path: str | Path, *, times: bool = False) -> bytes:
+    """Return names and sizes of a file, or of those below a folder, for the digest of files too large to be read.
+
+    ``times``: and when they were changed, where another file of the same size is likely.
+    """
+    facts = []
+    for file in filter(Path.is_file, (Path(path), *sorted(Path(path).rglob("*")))):
+        found = file.stat()
+        facts.append(f"{file.name} {found.st_size}{f' {found.st_mtime_ns}' if times else ''}\n")
+    return "".join(facts).encode()
