@@ -12,8 +12,22 @@ agree; AC1 does not (Gwet 2008).
 from dataclasses import dataclass
 
 import numpy as np
+import polars as pl
 
+from cxr.base.columns import Column, Columns
 from cxr.metrics.bootstrap import ends, sums_of, weights
+
+
+def columns(by: str) -> Columns:
+    """Return the columns of both coefficients and their intervals. ``by``: what the intervals are drawn by."""
+    return {
+        "kappa": Column(pl.Float64, "Fleiss' kappa; null where it is not defined."),
+        "kappa_low": Column(pl.Float64, f"Lower end of its interval{by}."),
+        "kappa_high": Column(pl.Float64, "Upper end."),
+        "ac1": Column(pl.Float64, "Gwet's AC1; null where it is not defined."),
+        "ac1_low": Column(pl.Float64, "Lower end of its interval."),
+        "ac1_high": Column(pl.Float64, "Upper end."),
+    }
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import yaml
 from cxr.base.columns import Column, schema
 from cxr.base.paths import RESOURCES
 from cxr.base.tables import read_table, write_table
-from cxr.metrics.raters import agreement
+from cxr.metrics.raters import agreement, columns
 from cxr.reporting.review.rates import rate
 
 RESOURCE_FILES = ("medground/paper_tables.yaml",)
@@ -42,12 +42,7 @@ AGREEMENT = {
     "queries": Column(pl.Int64, "Queries, which all of them judged."),
     "unanimous": Column(pl.Int64, "Of these, queries with the same verdict from all."),
     "percent_agreement": Column(pl.Float64, "Pairs of experts who agree; null without a query.", "%"),
-    "kappa": Column(pl.Float64, "Fleiss' kappa; null where it is not defined."),
-    "kappa_low": Column(pl.Float64, "Lower end of its interval, by images."),
-    "kappa_high": Column(pl.Float64, "Upper end."),
-    "ac1": Column(pl.Float64, "Gwet's AC1; null where it is not defined."),
-    "ac1_low": Column(pl.Float64, "Lower end of its interval."),
-    "ac1_high": Column(pl.Float64, "Upper end."),
+    **columns(", by images"),
 }
 
 

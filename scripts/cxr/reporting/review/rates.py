@@ -9,7 +9,7 @@ import yaml
 from cxr.base.columns import Column, schema
 from cxr.base.vocabulary import LESIONS
 from cxr.metrics.proportions import wilson
-from cxr.metrics.raters import agreement
+from cxr.metrics.raters import agreement, columns
 
 OVERALL, TOTAL = "overall", "total"
 GROUPS = (TOTAL, "positive", "negative")
@@ -41,12 +41,7 @@ AGREEMENT = {
     "units": Column(pl.Int64, "Units with a mask, which all of them judged."),
     "unanimous": Column(pl.Int64, "Of these, units with the same verdict from all."),
     "percent_agreement": Column(pl.Float64, "Pairs of experts who agree; null without a unit.", "%"),
-    "kappa": Column(pl.Float64, "Fleiss' kappa; null where it is not defined."),
-    "kappa_low": Column(pl.Float64, "Lower end of its interval (`review.interval`), by patients."),
-    "kappa_high": Column(pl.Float64, "Upper end."),
-    "ac1": Column(pl.Float64, "Gwet's AC1; null where it is not defined."),
-    "ac1_low": Column(pl.Float64, "Lower end of its interval."),
-    "ac1_high": Column(pl.Float64, "Upper end."),
+    **columns(" (`review.interval`), by patients"),
 }
 
 

@@ -12,7 +12,7 @@ from cxr.base.columns import Column, schema
 from cxr.base.seeds import stable_hash
 from cxr.base.vocabulary import FINDINGS
 from cxr.metrics.bootstrap import ends, intervals, weights
-from cxr.metrics.raters import agreement
+from cxr.metrics.raters import agreement, columns
 
 GENERATED, REAL = "generated", "real"
 MEAN, ALL = "mean", "all"
@@ -38,12 +38,7 @@ AGREEMENT = {
     "readers": Column(pl.Int64, "Readers."),
     "images": Column(pl.Int64, "Images that all of them read."),
     "percent": Column(pl.Float64, "Pairs of readers who agree.", "%"),
-    "kappa": Column(pl.Float64, "Fleiss' kappa; null where it is not defined."),
-    "kappa_low": Column(pl.Float64, "Lower end of its interval, by images."),
-    "kappa_high": Column(pl.Float64, "Upper end."),
-    "ac1": Column(pl.Float64, "Gwet's AC1; null where it is not defined."),
-    "ac1_low": Column(pl.Float64, "Lower end of its interval."),
-    "ac1_high": Column(pl.Float64, "Upper end."),
+    **columns(", by images"),
     "d_prime": Column(pl.Float64, "How well generated is told from real, 0 for chance; null for with_finding."),
     "d_prime_low": Column(pl.Float64, "Lower end of its interval, by images."),
     "d_prime_high": Column(pl.Float64, "Upper end."),
