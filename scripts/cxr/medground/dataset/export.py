@@ -19,6 +19,7 @@ from cxr.instructions.coco import Writer, categories
 from cxr.instructions.conversations import Conversation, messages, sharegpt, swift, write_entries
 from cxr.instructions.record import Turn
 from cxr.instructions.refcoco import Reference, write_refs
+from cxr.plotting.encoding import encoded
 from cxr.vlm.conventions import Seen, convention_of
 from cxr.vlm.wording import locate
 
@@ -166,10 +167,7 @@ def _save(path: Path, picture: np.ndarray, options: ExportOptions) -> None:
     if "pixels" in options.withhold:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    done, data = cv2.imencode(".png", np.ascontiguousarray(picture[..., ::-1]), [cv2.IMWRITE_PNG_COMPRESSION, 3])
-    if not done:
-        raise ValueError(f"{path.name} cannot be encoded as PNG")
-    path.write_bytes(data.tobytes())
+    path.write_bytes(encoded(".png", picture[..., ::-1], [cv2.IMWRITE_PNG_COMPRESSION, 3]))
 
 
 def conversation(one: Shown, options: ExportOptions) -> Conversation:

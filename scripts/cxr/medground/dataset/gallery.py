@@ -12,6 +12,7 @@ from cxr.base.atomic import whole
 from cxr.base.hdf5 import Shard
 from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_lines, read_table, write_lines
+from cxr.plotting.encoding import encoded
 
 SIDES = ("x1", "y1", "x2", "y2")
 SKY, DARK = (86, 180, 233), (20, 20, 20)
@@ -65,11 +66,9 @@ def run(
             name = f"{case.kind}-{number:02d}.jpg"
             answers = [line["regions"] for line in case.lines]
             drawn = picture(*images[case.source, case.image_id], answers)
-            done, data = cv2.imencode(".jpg", drawn[..., ::-1], [cv2.IMWRITE_JPEG_QUALITY, options.quality])
-            if not done:
-                raise ValueError(f"{name} cannot be encoded as JPEG")
-            (into / name).write_bytes(data.tobytes())
-            rows.append(_row(case, name, hashlib.sha256(data.tobytes()).hexdigest()[:16]))
+            data = encoded(".jpg", drawn[..., ::-1], [cv2.IMWRITE_JPEG_QUALITY, options.quality])
+            (into / name).write_bytes(data)
+            rows.append(_row(case, name, hashlib.sha256(data).hexdigest()[:16]))
         write_lines(into / "gallery.jsonl", rows)
 
 

@@ -22,6 +22,7 @@ from cxr.base.atomic import atomic
 from cxr.base.columns import Column
 from cxr.base.errors import UserError
 from cxr.base.paths import RESOURCES
+from cxr.plotting.encoding import encoded
 from cxr.reporting.review.form import Form
 
 RESOURCE_FILES = ("review/page.html", "review/page.css", "review/view.js", "review/sheet.js", "review/page.js")
@@ -39,21 +40,14 @@ DEALT = {
 def picture_bytes(image: np.ndarray, jpeg_quality: int) -> tuple[str, bytes]:
     """Encode a grey picture, uint8 (H, W); returns media type and bytes. Quality 0 is PNG, which is lossless."""
     if jpeg_quality:
-        return "image/jpeg", _encoded(".jpg", image, [cv2.IMWRITE_JPEG_QUALITY, jpeg_quality])
-    return "image/png", _encoded(".png", image, [cv2.IMWRITE_PNG_COMPRESSION, 9])
+        return "image/jpeg", encoded(".jpg", image, [cv2.IMWRITE_JPEG_QUALITY, jpeg_quality])
+    return "image/png", encoded(".png", image, [cv2.IMWRITE_PNG_COMPRESSION, 9])
 
 
 def mask_bytes(mask: np.ndarray) -> bytes:
     """Encode a mask, bool (H, W), as PNG with one bit per pixel."""
     how = [cv2.IMWRITE_PNG_BILEVEL, 1, cv2.IMWRITE_PNG_COMPRESSION, 9]
-    return _encoded(".png", mask.astype(np.uint8) * 255, how)
-
-
-def _encoded(ending: str, image: np.ndarray, how: list[int]) -> bytes:
-    done, data = cv2.imencode(ending, image, how)
-    if not done:
-        raise ValueError(f"a picture cannot be encoded as {ending}")
-    return data.tobytes()
+    return encoded(".png", mask.astype(np.uint8) * 255, how)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import numpy as np
 from cxr.base.atomic import atomic
 from cxr.base.tables import read_table
 from cxr.base.vocabulary import FINDINGS
+from cxr.plotting.encoding import encoded
 from cxr.semisyn.dataset.export import ExportOptions, taken
 from cxr.semisyn.dataset.pictures import Box, Shards
 
@@ -47,11 +48,8 @@ def run(
             rows[facts["finding"]] = row(before, picture.grey, drawn, title, options.side)
     made = [rows[finding] for finding in options.findings if finding in rows]
     page = np.concatenate(made) if made else np.full((MARGIN, 3 * options.side, 3), PAPER, np.uint8)
-    done, data = cv2.imencode(".jpg", page, [cv2.IMWRITE_JPEG_QUALITY, options.quality])
-    if not done:
-        raise ValueError("the sheet cannot be written as JPEG")
     with atomic(sheet) as temporary:
-        temporary.write_bytes(data.tobytes())
+        temporary.write_bytes(encoded(".jpg", page, [cv2.IMWRITE_JPEG_QUALITY, options.quality]))
 
 
 def row(before: np.ndarray, after: np.ndarray, boxes: Sequence[Box], title: str, side: int) -> np.ndarray:

@@ -15,10 +15,12 @@ from cxr.base.jobs import log
 from cxr.base.judged import JUDGED
 from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_table, write_table
+from cxr.plotting.encoding import encoded
 from cxr.semisyn.readers.reading import GENERATED, REAL
 from cxr.semisyn.references import Reference, load
 
 QUESTION = "Read this X-ray."
+PNG = (cv2.IMWRITE_PNG_COMPRESSION, 9)
 UNITS = {
     "unit": Column(pl.String, "Key of the image in the pages' table; it tells nothing."),
     "source": Column(pl.String, "generated or real."),
@@ -85,7 +87,7 @@ def run(
         for one in chosen:
             unit = one.key(options.seed)
             rows.append((unit, source, one.finding, one.job_id, one.image_id))
-            picture = _png(pictures[one.job_id or one.image_id])
+            picture = encoded(".png", pictures[one.job_id or one.image_id], PNG)
             judged.append((unit, picture, None, QUESTION, "", [], "", "", None, True))
     write_table(units, pl.DataFrame(rows, schema=schema(UNITS), orient="row").sort("unit"), UNITS)
     write_table(shown, pl.DataFrame(judged, schema=schema(JUDGED), orient="row").sort("unit"), JUDGED)
@@ -121,10 +123,3 @@ def _pictures(paths: Sequence[str], wanted: set[str]) -> Mapping[str, np.ndarray
         with Shard(path) as shard:
             found |= {name: shard.get("image", name) for name in shard.ids if name in wanted}
     return found
-
-
-def _png(image: np.ndarray) -> bytes:
-    done, data = cv2.imencode(".png", image, [cv2.IMWRITE_PNG_COMPRESSION, 9])
-    if not done:
-        raise ValueError("a picture cannot be encoded as PNG")
-    return data.tobytes()
