@@ -322,7 +322,7 @@ def test_results_hold_no_time_and_no_machine(workflow_run):
             assert str(workflow_run) not in json.dumps(json.loads(line))
 
 
-SYSTEMS = ("semisyn", "medground", "vlm")
+SYSTEMS = ("semisyn", "medground", "radvlm", "vlm")
 AGAIN = ("semisyn_realism_", "semisyn_detectors_frames")
 """Rules that run a stage of imaging again, on other images."""
 """Wings whose stages have the system's name before their own (docs/explanation/architecture.md)."""

@@ -18,6 +18,7 @@ from cxr.workflow.params import ASKED, ENGINE_STAGES
 from cxr.workflow.plan_semisyn import SemisynPlan, make_semisyn
 from cxr.workflow.plan_vlm import VlmPlan, vlm_plan
 from cxr.workflow.preflight import shown
+from cxr.workflow.radvlm_plan import RadvlmPlan, radvlm_plan
 from cxr.workflow.settings import Settings, read
 
 BY_SHARD = ("frames", "reports", "organs", "anomaly", "anatomy", "boxes", "semisyn/healthy", "semisyn/placement")
@@ -44,7 +45,7 @@ class Plan:
     read the references. gpus, model_mb, gpu_of: GPUs and megabytes of each stage and run; groups: the SLURM group
     of each stage (GPU and CPU jobs never share one); model_here: whether `paraphrase` loads a language model in its
     job. exclusions: {stage: its ledgers and the threshold set of each, empty for a stage without}. semisyn: the
-    plan of SemiSynCXR. medground: that of MedGround. vlm: the plan of vision-language models.
+    plan of SemiSynCXR. medground: that of MedGround. radvlm: that of RadVLM. vlm: the plan of vision-language models.
     """
 
     settings: Settings
@@ -88,6 +89,7 @@ class Plan:
     exclusions: dict[str, dict[str, list[str]]]
     semisyn: SemisynPlan
     medground: MedgroundPlan
+    radvlm: RadvlmPlan
     vlm: VlmPlan
 
     def built(self, wildcards: object) -> list[str]:
@@ -168,6 +170,7 @@ def make_plan(config: dict, configfiles: Sequence[Path]) -> Plan:
         | {stage: _exclusions(stage, build, build) for stage in BY_THRESHOLDS},
         semisyn=semisyn,
         medground=medground_plan(settings, shards, list(options["ablation"]["sets"])),
+        radvlm=radvlm_plan(settings, shards),
         vlm=vlm_plan(settings.vlm, settings.compute.device, settings.compute.gpus),
     )
 

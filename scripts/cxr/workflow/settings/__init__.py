@@ -24,6 +24,7 @@ from cxr.workflow.settings.medground import Medground
 from cxr.workflow.settings.moved import MIMIC_ILS, moved
 from cxr.workflow.settings.outputs import Ablation, Dataset, Figures, Masks, Page, Tables
 from cxr.workflow.settings.paraphrase import Paraphrase
+from cxr.workflow.settings.radvlm import Radvlm
 from cxr.workflow.settings.release import Release
 from cxr.workflow.settings.reports import Reports
 from cxr.workflow.settings.review import Review
@@ -64,6 +65,7 @@ class Settings(Section):
     evaluation: Evaluation = key(Evaluation, "Scores of ROSALIA and of other models.")
     semisyn: Semisyn = key(Semisyn, "SemiSynCXR: findings put into healthy X-rays.")
     medground: Medground = key(Medground, "MedGround: referring queries about masks.")
+    radvlm: Radvlm = key(Radvlm, "RadVLM: an instruction mix from many datasets, and an assistant.")
     vlm: Vlm = key(Vlm, "Vision-language models, of every system.")
     agreement: Agreement = key(Agreement, "Comparison with human annotations.")
     release: Release = key(Release, "A dataset version as a package.")

@@ -1,0 +1,10 @@
+"""Settings of RadVLM: one module for each stage that has settings."""
+
+from cxr.workflow.settings.base import Section, key
+from cxr.workflow.settings.radvlm.sources import FactSources
+
+
+class Radvlm(Section):
+    """RadVLM: an instruction mix from many datasets, and an assistant."""
+
+    sources: FactSources = key(FactSources, "Facts and pictures of each source.")
