@@ -80,8 +80,7 @@ rule semisyn_dataset_sheet:
         **job("semisyn.dataset.datasheet.run"),
         options={
             "source": PLAN.settings.cohort.source,
-            "per_finding": PLAN.options["semisyn_dataset"]["per_finding"],
-            "findings": PLAN.options["semisyn_dataset"]["findings"],
+            "labels": PLAN.semisyn.labels,
         },
     message:
         "SemiSynCXR: datasheet"

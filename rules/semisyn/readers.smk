@@ -53,7 +53,7 @@ rule semisyn_readers_pages:
         runtime=minutes(30),
     params:
         **job("reporting.review.unit_pages.run_pages"),
-        options=PLAN.options["semisyn_readers_pages"],
+        options=PLAN.options["semisyn_readers_pages"] | {"named": PLAN.semisyn.named},
     message:
         "Pages for the readers"
     script:
@@ -87,7 +87,7 @@ rule semisyn_readers_answers:
         runtime=minutes(10),
     params:
         **job("reporting.review.unit_pages.run_answers"),
-        options=PLAN.options["semisyn_readers_answers"],
+        options=PLAN.options["semisyn_readers_answers"] | {"named": PLAN.semisyn.named},
     message:
         "The readers' answers"
     script:

@@ -187,6 +187,7 @@ PRIOR = ("findings", "nodule", "prior")
         (changed("zones", "middle", to={}), ["zones.middle is no side"]),
         (changed("parser", "zones", to=[["(", "perihilar"]]), ["parser.zones", "regular expression"]),
         (changed("parser", "sides", to=[["up", "top"]]), ["the side 'top'", "right, left or both"]),
+        (changed("findings", "nodule", "label", to="edema"), ["nodule.label is 'edema'", "as of edema", "another"]),
         ({"finding": {}}, ["'finding' is no key", "findings"]),
         ([1], ["no mapping"]),
     ],

@@ -1,6 +1,7 @@
 """Readers: Table 7, agreement and d' by hand; pages on which nothing tells a generated image from a real one."""
 
 import csv
+from dataclasses import replace
 from pathlib import Path
 from statistics import NormalDist
 
@@ -139,9 +140,33 @@ def test_table_7_by_hand(read):
     assert (empty["images"], empty["as_real"], empty["as_real_low"]) == (0, None, None)
 
 
-def test_a_finding_of_the_users_own_is_the_forms_other():
+def test_the_form_has_the_users_findings_and_labels():
+    question = read_form("readers", {"finding": {"edema": "Oedema", "nodule": "Nodule"}}).questions[1]
+    told = {choice.value: (choice.label, choice.key) for choice in question.choices}
+    assert told["edema"] == ("Oedema", "4")
+    # a: the first letter that neither the page nor another answer uses
+    assert told["nodule"] == ("Nodule", "a")
+    assert question.values[-2:] == ("other", "nodule")
+    assert len({key for _, key in told.values()}) == len(told)
+
+
+def test_a_page_and_its_sheet_know_the_users_findings(tmp_path):
+    write_table(tmp_path / "units.parquet", judged(1), JUDGED)
+    named = {"finding": {"nodule": "Rundherd"}}
+    where = {"units": str(tmp_path / "units.parquet"), "asked": str(tmp_path / "items.parquet")}
+    unit_pages.run_pages(pages=[str(tmp_path / "a.html")], options=replace(PAGES, experts=["A"], named=named), **where)
+    assert "Rundherd" in (tmp_path / "a.html").read_text(encoding="utf-8")
+    sheets = fill(tmp_path, read_table(tmp_path / "items.parquet"), {"secret-0": ("real", "nodule")})
+    out = {"asked": where["asked"], "answers": str(tmp_path / "answers.parquet")}
+    unit_pages.run_answers(sheets=sheets, options=replace(ANSWERS, named=named), **out)
+    assert read_table(out["answers"]).filter(question="finding")["answer"].to_list() == ["nodule"]
+    with pytest.raises(UserError, match="'nodule' is neither"):
+        unit_pages.run_answers(sheets=sheets, options=ANSWERS, **out)
+
+
+def test_a_finding_of_the_users_own_has_its_rows():
     units = pl.DataFrame({"unit": ["g1", "g2"], "source": ["generated"] * 2, "finding": ["nodule", "edema"]})
-    said = [("g1", "origin", "real"), ("g1", "finding", "other"), ("g2", "origin", "real"), ("g2", "finding", "other")]
+    said = [("g1", "origin", "real"), ("g1", "finding", "nodule"), ("g2", "origin", "real"), ("g2", "finding", "other")]
     rows = [(unit, "A", question, value) for unit, question, value in said]
     read = reading.readings(units, pl.DataFrame(rows, schema=["unit", "expert", "question", "answer"], orient="row"))
     assert dict(read.select("finding", "with_finding").rows()) == {"nodule": 1, "edema": 0}

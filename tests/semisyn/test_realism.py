@@ -146,6 +146,8 @@ def test_scores_of_trial_jobs(folder):
     assert not len(table.filter(pl.col("metric") == "c2st"))  # without real boxes there is no such metric
     of = replicates.filter(pl.col("metric") == "auroc", pl.col("finding") == "opacity")
     assert sorted(of["replicate"]) == list(range(-1, 200))
+    assert of["circular"].all()
+    assert not replicates.filter(pl.col("metric") == "ctr_error")["circular"].any()
     assert auroc["low"] < auroc["value"] < auroc["high"]
 
 
@@ -200,6 +202,7 @@ def test_the_choice_and_its_files(folder, tmp_path):
     chosen = yaml.safe_load(Path(out["choice"]).read_text(encoding="utf-8"))
     assert chosen["opacity"] == {
         "config": "lite", "engine": "lite", "score": 1.0, "second": "radedit", "difference": [1.0, 1.0], "samples": 6,
+        "circular": ["ap1070", "auroc"],
     }  # fmt: skip
     grid = read_table(out["grid.tsv"])
     again = cells(grid, config="again")

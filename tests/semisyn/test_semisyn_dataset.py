@@ -10,20 +10,24 @@ import pytest
 import yaml
 from PIL import Image
 
+import nodules
 from cxr.annotations.reading import read
 from cxr.base.errors import StoreError
 from cxr.base.tables import read_table
 from cxr.geometry.affine import points_to_original
 from cxr.reporting.release.withheld import Withheld
-from cxr.semisyn.dataset import cohort, datasheet, export, told
+from cxr.semisyn.dataset import cohort, datasheet, export, sheet, told
 from cxr.semisyn.dataset.columns import SYNTHETIC
 from cxr.semisyn.dataset.conventions import conventions, rescaled
 from cxr.semisyn.dataset.export import ExportOptions
 from cxr.workflow import settings
 from cxr.workflow.plan import make_plan
+from nodules import NODULE
 from semisyn_jobs import AFFINE, FINDINGS, SHAPE, Job, edited_of, frame_of, jobs, original_of, tables, write
 from xrv_wheel import xrv_table
 
+LABELS = dict(zip(FINDINGS, ("Atelectasis", "Large heart", "Pleural Effusion", "Pneumothorax"), strict=True))
+"""What the findings are called: a heart as a user's file may call it."""
 CLOSE = 1e-4
 """Largest move of an edge in a round trip, px."""
 
@@ -37,7 +41,14 @@ def made(tmp_path_factory) -> tuple[Path, dict, dict]:
 
 
 def options(**changed) -> ExportOptions:
-    plain = {"findings": FINDINGS, "kind": "conditioning", "target": "source", "pixels": "frame", "withhold": []}
+    plain = {
+        "findings": FINDINGS,
+        "labels": LABELS,
+        "kind": "conditioning",
+        "target": "source",
+        "pixels": "frame",
+        "withhold": [],
+    }
     return ExportOptions(**(plain | {"salt": "", "total": 16, "format": "coco"} | changed))
 
 
@@ -216,7 +227,7 @@ def test_counts_by_side_and_zone(made):
 def test_yolo(made, tmp_path):
     folder = exported(made, tmp_path, format="yolo")
     told = yaml.safe_load((folder / "data.yaml").read_text())
-    assert told["names"] == dict(enumerate(FINDINGS))
+    assert told["names"] == dict(enumerate(LABELS.values()))
     assert (told["train"], told["val"]) == ("images/train", "images/val")
     labels = {path.stem: path for path in folder.glob("labels/*/*.txt")}
     assert labels.keys() == expected().keys() == {path.stem for path in folder.glob("images/*/*.png")}
@@ -260,7 +271,7 @@ def test_coco_in_pycocotools_and_in_our_own_reader(made, tmp_path):
             drawn = [held.annToMask(one) > 0 for one in own]
             assert np.array_equal(np.logical_or.reduce(drawn), lesion)
             assert sum(int(mask.sum()) for mask in drawn) == lesion.sum()
-            assert {held.cats[one["category_id"]]["name"] for one in own} == {name.rpartition("-")[0]}
+            assert {held.cats[one["category_id"]]["name"] for one in own} == {LABELS[name.rpartition("-")[0]]}
             assert (folder / "images" / path.stem.rpartition("_")[2] / image["file_name"]).is_file()
     assert found.keys() == expected().keys()
     for name, boxes in expected().items():
@@ -299,7 +310,7 @@ def test_hugging_face(made, tmp_path):
         )
         job = next(one for one in jobs() if one.name == row["job_id"])
         assert np.array_equal(np.asarray(row["image"]), edited_of(job)[0])
-    assert category.names == ["Atelectasis", "Cardiomegaly", "Pleural Effusion", "Pneumothorax"]
+    assert category.names == ["Atelectasis", "Large heart", "Pleural Effusion", "Pneumothorax"]
 
 
 def test_ultralytics_reads_yolo(made, tmp_path):
@@ -409,6 +420,27 @@ def test_the_cohort_has_edited_films_their_sources_and_the_truth(made, tmp_path)
     assert {Path(one.image).stem for one in regions} == expected().keys()
 
 
+def test_titles_of_the_sheet_are_the_labels(made, tmp_path, monkeypatch):
+    _, given, written = made
+    titles = []
+    monkeypatch.setattr(sheet, "row", lambda *told: titles.append(told[3]) or np.zeros((3, 6, 3), np.uint8))
+    inputs = {name: given[name] for name in ("edited", "frames", "cohort")}
+    inputs |= {name: written[name] for name in ("images", "boxes")}
+    sheet.run(**inputs, sheet=tmp_path / "sheet.jpg", options=sheet.SheetOptions(**vars(options(format="sheet"))))
+    assert titles == [f"{LABELS[name]}: A {name}" for name in FINDINGS]
+
+
+def test_the_plan_takes_the_labels_of_the_users_file(tmp_path):
+    told = NODULE["findings"] | {"edema": {"label": "Oedema"}}
+    path = nodules.written(tmp_path, NODULE | {"findings": told})
+    given = {"findings_file": str(path), "findings": ["edema", "effusion", "nodule"]}
+    plan = make_plan({"semisyn": given}, []).semisyn
+    assert plan.labels == {"edema": "Oedema", "effusion": "Pleural Effusion", "nodule": "Nodule"}
+    assert plan.dataset.export["labels"] == plan.labels
+    assert plan.named == {"finding": {"edema": "Oedema", "nodule": "Nodule"}}
+    assert make_plan({}, []).semisyn.named == {}
+
+
 def test_the_datasheet_tells_what_must_be_known(made, tmp_path):
     _, _, written = made
     (tmp_path / "priors.yaml").write_text(yaml.safe_dump({"findings": {"effusion": {"origin": "paper"}}}))
@@ -417,7 +449,7 @@ def test_the_datasheet_tells_what_must_be_known(made, tmp_path):
     datasheet.run(
         images=written["images"], funnel=str(funnel), conservation=written["conservation"], counts=written["counts"],
         priors=str(tmp_path / "priors.yaml"), sheet=tmp_path / "sheet.md",
-        options=datasheet.SheetOptions("embedded", 4, FINDINGS),
+        options=datasheet.SheetOptions("embedded", LABELS),
     )  # fmt: skip
     text = (tmp_path / "sheet.md").read_text()
     assert "not findings of the patients" in " ".join(text.split())

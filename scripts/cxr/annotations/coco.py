@@ -1,4 +1,7 @@
-"""COCO's JSON: boxes, polygons or run lengths. A phrase is in ``label_text``, as in MS-CXR's JSON."""
+"""COCO's JSON: boxes, polygons or run lengths. A phrase is in ``label_text``, as in MS-CXR's JSON.
+
+A category's label is its ``name``; where it has a ``finding``, as those of SemiSynCXR have, it is that.
+"""
 
 import json
 from pathlib import Path
@@ -17,7 +20,7 @@ def read(key: str, path: Path) -> Annotations:
     try:
         with open(path, encoding="utf-8") as file:
             held = json.load(file)
-        labels = {row["id"]: row["name"] for row in held["categories"]}
+        labels = {row["id"]: row.get("finding") or row["name"] for row in held["categories"]}
         images = {row["id"]: row for row in held["images"]}
         found = [_region(row, images[row["image_id"]], labels[row["category_id"]]) for row in held["annotations"]]
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -9,7 +9,7 @@ from cxr.base.errors import UserError, existing_file, existing_folder
 from cxr.base.vocabulary import FINDINGS
 from cxr.imaging.cohort.check import mimic_base, mimic_tables
 from cxr.semisyn.configs import CHOSEN, SELECTION, UNCHOSEN
-from cxr.semisyn.findings.catalogue import names_of
+from cxr.semisyn.findings.catalogue import labels_of
 from cxr.semisyn.references import TEST, VAL
 from cxr.workflow.engine_files import declared
 from cxr.workflow.params_semisyn import same_as
@@ -36,16 +36,17 @@ class SemisynPlan:
 
     healthy: input files of the healthy pool's rule, by name; healthy_told: those of its options that depend on which
     files there are. detection, detection_told: likewise of the scores of detectors. findings_file: the user's findings,
-    [] without. priors: input files of the priors' rule, by name; priors_formats: modules that read them. editing_files,
-    gpus: of each engine of the editing that is used, its input files and its number of GPUs. engine_of: {configuration:
-    engine}. chosen: the engines of the configuration ``chosen``; compared: the configurations that the selection
-    compares, each different from the others; together: {engine: groups of
-    them that one job edits}; choice: ``selection``, or empty where the settings choose. readers_*: the
-    reference of the readers' real images, the module that reads it, and their filled sheets. dataset, detectors,
-    realism: the plans of these stages. prompts_*: the reference whose phrases are mined, and its module.
+    [] without; labels: {finding: what it is called} of those that are asked for. priors: input files of the priors'
+    rule, by name; priors_formats: modules that read them. editing_files, gpus: of each engine of the editing that is
+    used, its input files and its number of GPUs. engine_of: {configuration: engine}. chosen: the engines of the
+    configuration ``chosen``; compared: the configurations that the selection compares, each different from the others;
+    together: {engine: groups of them that one job edits}; choice: ``selection``, or empty where the settings choose.
+    readers_*: the reference of the readers' real images, the module that reads it, and their filled sheets. dataset,
+    detectors, realism: the plans of these stages. prompts_*: the reference whose phrases are mined, and its module.
     """
 
     findings_file: str | list
+    labels: dict[str, str]
     priors: dict[str, str | list[str]]
     priors_formats: list[str]
     healthy: dict[str, str]
@@ -67,6 +68,12 @@ class SemisynPlan:
     realism: RealismPlan
     prompts_reference: list[str]
     prompts_formats: list[str]
+
+    @property
+    def named(self) -> dict[str, dict[str, str]]:
+        """Answers of the readers' form that the user's findings add or call otherwise: {question: {value: label}}."""
+        own = {name: label for name, label in self.labels.items() if FINDINGS.get(name) != label}
+        return {"finding": own} if own else {}
 
     def engines(self, config: str) -> list[str]:
         """Return the engines that make the images of a configuration; several can for ``chosen``."""
@@ -103,18 +110,20 @@ def make_semisyn(settings: Settings, options: dict[str, dict], shards: list[str]
 
     Raises UserError for a missing file, or a finding that nothing describes.
     """
+    findings_file, names = _findings(settings)
     priors, formats = _priors(settings, shards)
     references = _references(settings)
     labels, files = _labels(settings)
     files |= _metadata(settings) | _classifier(settings)
     files |= {f"reference_{name}": told["path"] for name, told in references.items()}
-    editing, dataset = _editing(settings), dataset_plan(settings, options)
+    editing, dataset = _editing(settings), dataset_plan(settings, options, names)
     edited = [f"results/semisyn/editing/{engine}/chosen/{shard}.h5" for engine in editing["chosen"] for shard in shards]
     detectors = detectors_plan(settings, options["semisyn_detectors"], dataset.sizes, shards, edited)
     detection, detection_told = _detection(settings, detectors)
     phrases, phrases_formats = reference_files(settings, settings.semisyn.prompts.reference)
     return SemisynPlan(
-        findings_file=_findings(settings),
+        findings_file=findings_file,
+        labels=names,
         priors=priors,
         priors_formats=formats,
         healthy=files,
@@ -164,11 +173,11 @@ def _detection(settings: Settings, detectors: DetectorsPlan) -> tuple[dict[str, 
     }
 
 
-def _findings(settings: Settings) -> str | list:
-    """Return the user's file of findings, [] without one."""
+def _findings(settings: Settings) -> tuple[str | list, dict[str, str]]:
+    """Return the user's file of findings, [] without one, and {finding: label} of those that are asked for."""
     system = settings.semisyn
     path = str(existing_file("semisyn.findings_file", system.findings_file)) if system.findings_file else ""
-    known = names_of(path) if path else list(FINDINGS)
+    known = labels_of(path) if path else FINDINGS
     asked = {"findings": system.findings, "placement.unsided": system.placement.unsided}
     asked |= {f"references.{name}.classes": set(told.classes.values()) for name, told in system.references.items()}
     for key, names in asked.items():
@@ -177,12 +186,12 @@ def _findings(settings: Settings) -> str | list:
                 f"semisyn.{key} names {unknown[0]!r}, but the findings are {', '.join(known)}: "
                 "correct it, or describe it in semisyn.findings_file"
             )
-    return path or []
+    return path or [], {name: known[name] for name in system.findings}
 
 
 def _priors(settings: Settings, shards: list[str]) -> tuple[dict[str, str | list[str]], list[str]]:
     """Return the files that the priors are made from, and the modules that read them."""
-    chosen, files, formats = settings.semisyn.priors, {"findings_file": _findings(settings)}, []
+    chosen, files, formats = settings.semisyn.priors, {"findings_file": _findings(settings)[0]}, []
     if chosen.source == "fit":
         files["boxes"] = reference_file(settings, chosen.reference)
         formats.append(f"annotations.{settings.semisyn.references[chosen.reference].format}")

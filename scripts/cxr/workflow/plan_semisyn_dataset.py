@@ -16,10 +16,10 @@ class DatasetPlan:
     export: dict
 
 
-def dataset_plan(settings: Settings, options: dict[str, dict]) -> DatasetPlan:
-    """Return the plan; ``options``: those of the stages."""
+def dataset_plan(settings: Settings, options: dict[str, dict], labels: dict[str, str]) -> DatasetPlan:
+    """Return the plan; ``options``: those of the stages; ``labels``: {finding: what it is called}."""
     each = options["semisyn_dataset"]["per_finding"]
-    return DatasetPlan(sizes(settings, each), export_options(settings, options))
+    return DatasetPlan(sizes(settings, each), export_options(settings, options) | {"labels": labels})
 
 
 def sizes(settings: Settings, each: int) -> list[int]:

@@ -1,12 +1,16 @@
 """The form of a page: the questions that an expert answers about every item, their answers and keys."""
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from string import ascii_lowercase
 
 import yaml
 
 from cxr.base.paths import RESOURCES
 
 RESOURCE_FILES = ("review/forms.yaml",)
+PAGE_KEYS = frozenset("ujmocns")
+"""Letters that the page itself uses."""
 
 
 @dataclass(frozen=True)
@@ -59,11 +63,24 @@ class Form:
         return told | ({"outline": True} if self.outline else {})
 
 
-def read_form(name: str) -> Form:
-    """Return a form of resources/review/forms.yaml."""
+def read_form(name: str, named: Mapping[str, Mapping[str, str]] | None = None) -> Form:
+    """Return a form of resources/review/forms.yaml.
+
+    ``named``: {question: {value: label}}, labels in the place of the form's own; values that the form has not become
+    answers after its own, with letters as keys while there are free ones.
+    """
     told = yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))[name]
+    used = {choice["key"] for each in told["questions"] for choice in each["choices"]}
+    free = (letter for letter in ascii_lowercase if letter not in used | PAGE_KEYS)
     questions = tuple(
-        Question(each["name"], each["text"], tuple(Choice(**choice) for choice in each["choices"]))
+        Question(each["name"], each["text"], _choices(each["choices"], (named or {}).get(each["name"], {}), free))
         for each in told["questions"]
     )
     return Form(told["title"], told["sheet"], told["blind"], questions, told.get("outline", False))
+
+
+def _choices(told: Sequence[Mapping], labels: Mapping[str, str], free: Iterator[str]) -> tuple[Choice, ...]:
+    own = [choice | {"label": labels.get(choice["value"], choice["label"])} for choice in told]
+    new = [value for value in labels if value not in {choice["value"] for choice in told}]
+    own += [{"value": value, "label": labels[value], "key": next(free, "")} for value in new]
+    return tuple(Choice(**choice) for choice in own)

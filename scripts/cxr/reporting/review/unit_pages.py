@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import polars as pl
 
@@ -27,20 +27,25 @@ ANSWERS = {
 
 @dataclass(frozen=True)
 class UnitPagesOptions:
-    """form: name in resources/review/forms.yaml; fewer: the remedy for a page that is too large."""
+    """form: name in resources/review/forms.yaml; fewer: the remedy for a page that is too large.
+
+    named: {question: {value: label}} of answers in the place of the form's own, and beside them.
+    """
 
     experts: list[str]
     form: str
     seed: int
     fewer: str
+    named: dict[str, dict[str, str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class UnitAnswersOptions:
-    """form: name in resources/review/forms.yaml; setting: the settings key of the sheets."""
+    """form, named: as of the pages; setting: the settings key of the sheets."""
 
     form: str
     setting: str
+    named: dict[str, dict[str, str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -61,7 +66,7 @@ def run_pages(*, units: str, pages: list[str], asked: str, options: UnitPagesOpt
     table = read_table(units)
     if not len(table):
         raise UserError(f"{units} holds no unit, so there is nothing to judge")
-    form, every = read_form(options.form), _units(table)
+    form, every = read_form(options.form, options.named), _units(table)
     # one image of several units is on the page once
     pictures = {_name(picture): picture for picture in table["picture"]}
     masks, also = (dict(zip(table["unit"], table[name], strict=True)) for name in ("mask", "also"))
@@ -80,7 +85,7 @@ def run_pages(*, units: str, pages: list[str], asked: str, options: UnitPagesOpt
 def run_answers(*, asked: str, answers: str, options: UnitAnswersOptions, sheets: list[str] | None = None) -> None:
     """Read the filled ``sheets`` into a row per expert, unit and question. Raises UserError for an incomplete one."""
     order = read_table(asked).sort("expert", "position")
-    told = read_sheets(sheets or [], asked_of(order), read_form(options.form), options.setting)
+    told = read_sheets(sheets or [], asked_of(order), read_form(options.form, options.named), options.setting)
     rows = [
         (expert, unit, question, value, told[expert][item].note, told[expert][item].seconds)
         for expert, item, unit in order.select("expert", "item", "unit").iter_rows()

@@ -13,9 +13,9 @@ from cxr.base.atomic import whole
 from cxr.base.columns import Column, schema
 from cxr.base.jobs import progress
 from cxr.base.tables import read_table, write_table
-from cxr.instructions.coco import Writer, categories
+from cxr.instructions.coco import Writer
 from cxr.semisyn.dataset.columns import SYNTHETIC
-from cxr.semisyn.dataset.export import ABOVE, ExportOptions, coco_image, taken
+from cxr.semisyn.dataset.export import ExportOptions, coco_image, kinds_of, taken
 from cxr.semisyn.dataset.ids import Names
 from cxr.semisyn.dataset.pictures import Shards, png
 
@@ -53,7 +53,7 @@ def run(
     source = taken(read_table(images), read_table(boxes), edited, [], [], options)
     pool = read_table(healthy).filter(pl.col("image_id").is_in(source.images["image_id"].implode())).sort("image_id")
     views = dict(pool.select("image_id", "view").iter_rows())
-    with whole(folder) as made, Writer(made / "truth.json", {"description": SYNTHETIC}, _kinds(options)) as truth:
+    with whole(folder) as made, Writer(made / "truth.json", {"description": SYNTHETIC}, kinds_of(options)) as truth:
         (made / "images").mkdir()
         rows = [_row(facts, views[facts["image_id"]]) for facts in source.images.iter_rows(named=True)]
         for picture in progress(source, len(source.images), "cohort"):
@@ -68,10 +68,6 @@ def run(
                 rows.append(_control(facts))
         table = pl.DataFrame(rows, schema=schema(MANIFEST)).sort("image_id")
         write_table(made / "manifest.csv", table, MANIFEST)
-
-
-def _kinds(options: ExportOptions) -> list[dict]:
-    return categories(options.findings, ABOVE)
 
 
 def _row(facts: dict, view: str) -> dict:

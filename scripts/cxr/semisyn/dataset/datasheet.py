@@ -11,7 +11,6 @@ import yaml
 from cxr.base.atomic import atomic
 from cxr.base.paths import RESOURCES
 from cxr.base.tables import read_table
-from cxr.base.vocabulary import FINDINGS
 
 RESOURCE_FILES = ("weights.yaml",)
 WEIGHTS = {"radedit": ("radedit", "sdxl_vae", "biovil_t")}
@@ -35,11 +34,10 @@ Their scores on images of the engine `lite` say nothing about realism.
 
 @dataclass(frozen=True)
 class SheetOptions:
-    """Settings that the datasheet tells. source: of the cohort; per_finding: images asked for of each finding."""
+    """What the datasheet tells. source: of the cohort; labels: {finding: what it is called}."""
 
     source: str
-    per_finding: int
-    findings: list[str]
+    labels: dict[str, str]
 
 
 class Exported(Protocol):
@@ -73,7 +71,7 @@ def run(
         f"## Sources\n\nCohort: `{options.source}`. {sources(made)}\n\n{markdown(read_table(funnel))}",
         f"## Jobs\n\n{markdown(read_table(conservation))}",
         f"## Images by finding, side and zone\n\n{markdown(read_table(counts))}",
-        f"## Priors\n\n{priors_told(yaml.safe_load(Path(priors).read_text(encoding='utf-8')), options.findings)}\n",
+        f"## Priors\n\n{priors_told(yaml.safe_load(Path(priors).read_text(encoding='utf-8')), options.labels)}\n",
         f"## Engines and licences\n\n{licences(sorted(set(made['engine'])))}",
     ]
     with atomic(sheet) as temporary:
@@ -99,14 +97,14 @@ def markdown(table: pl.DataFrame) -> str:
     return "\n".join(rows) + "\n"
 
 
-def priors_told(priors: Mapping, findings: Sequence[str]) -> str:
+def priors_told(priors: Mapping, labels: Mapping[str, str]) -> str:
     """Return where the prior of each finding comes from; ``priors``: what the stage of the priors wrote."""
     held = priors.get("findings", priors)
     rows = []
-    for finding in findings:
+    for finding, label in labels.items():
         told = held.get(finding) if isinstance(held, Mapping) else None
         origin = told.get("origin", "") if isinstance(told, Mapping) else ""
-        rows.append(f"* {FINDINGS.get(finding, finding)}: {origin or 'as in results/semisyn/priors/priors.yaml'}")
+        rows.append(f"* {label}: {origin or 'as in results/semisyn/priors/priors.yaml'}")
     return "\n".join(rows)
 
 

@@ -11,7 +11,6 @@ import yaml
 from cxr.base.atomic import whole
 from cxr.base.jobs import progress
 from cxr.base.tables import read_table
-from cxr.base.vocabulary import FINDINGS
 from cxr.geometry.rle import encode
 from cxr.instructions.coco import Writer, categories
 from cxr.semisyn.dataset.columns import SYNTHETIC
@@ -29,12 +28,14 @@ DIGITS = 8
 class ExportOptions:
     """Settings of the exports.
 
-    kind: boxes ``conditioning`` or ``visible``; target: their convention; pixels: ``frame`` or ``original``; withhold:
-    what is left out (``pixels``, ``ids``); salt: file of the key of the ids; frames: how originals are decoded; total:
-    images of all findings together; format: ``yolo``, ``coco`` or ``hf``.
+    findings: in the order of their classes; labels: {finding: what it is called}; kind: boxes ``conditioning`` or
+    ``visible``; target: their convention; pixels: ``frame`` or ``original``; withhold: what is left out (``pixels``,
+    ``ids``); salt: file of the key of the ids; frames: how originals are decoded; total: images of all findings
+    together; format: ``yolo``, ``coco`` or ``hf``.
     """
 
     findings: list[str]
+    labels: dict[str, str]
     kind: str
     target: str
     pixels: str
@@ -100,7 +101,7 @@ def write_yolo(folder: Path, source: Source, names: Names, options: ExportOption
         if "pixels" not in options.withhold:
             _save(folder / "images" / facts["subset"] / f"{facts['job_id']}.png", picture)
     told = {subset: f"images/{subset}" for subset in SUBSETS if subset in used}
-    told |= {"names": dict(enumerate(options.findings))}
+    told |= {"names": dict(enumerate(class_names(options)))}
     (folder / "data.yaml").write_text(f"# {SYNTHETIC}\n" + yaml.safe_dump(told, sort_keys=False), encoding="utf-8")
 
 
@@ -113,7 +114,7 @@ def yolo_line(box: Box, number: int, shape: tuple[int, int]) -> str:
 
 def write_coco(folder: Path, source: Source, names: Names, options: ExportOptions) -> None:
     """Write ``instances_{subset}.json`` and, beside them, ``images/{subset}/*.png``."""
-    kinds = categories(options.findings, ABOVE)
+    kinds = kinds_of(options)
     subsets = [subset for subset in SUBSETS if subset in set(source.images["subset"])]
     writers = {
         subset: Writer(folder / f"instances_{subset}.json", {"description": SYNTHETIC}, kinds) for subset in subsets
@@ -126,6 +127,17 @@ def write_coco(folder: Path, source: Source, names: Names, options: ExportOption
             _save(folder / "images" / picture.facts["subset"] / f"{picture.facts['job_id']}.png", picture)
     for writer in writers.values():
         writer.__exit__(None, None, None)
+
+
+def class_names(options: ExportOptions) -> list[str]:
+    """Return what the classes are called, in their order."""
+    return [options.labels[name] for name in options.findings]
+
+
+def kinds_of(options: ExportOptions) -> list[dict]:
+    """Return COCO's categories: ``name`` is the label, ``finding`` the finding that our own reader of COCO takes."""
+    kinds = categories(class_names(options), ABOVE)
+    return [kind | {"finding": name} for kind, name in zip(kinds, options.findings, strict=True)]
 
 
 def coco_image(writer: Writer, picture: Picture, names: Names, options: ExportOptions) -> None:
@@ -148,7 +160,7 @@ def coco_image(writer: Writer, picture: Picture, names: Names, options: ExportOp
         if mask.any():
             drawn |= {"segmentation": encode(mask), "area": int(mask.sum())}
         side = {"side": row["side"], "zone": row["zone"], "says": SYNTHETIC}
-        writer.annotate(number, facts["finding"], drawn, label_text=facts["prompt"], semisyn=side)
+        writer.annotate(number, options.labels[facts["finding"]], drawn, label_text=facts["prompt"], semisyn=side)
 
 
 def shared_out(lesion: np.ndarray, boxes: Sequence[Box]) -> list[np.ndarray]:
@@ -193,7 +205,7 @@ def write_hf(folder: Path, source: Source, names: Names, options: ExportOptions)
         flush(subset)
     head = {"configs": [{"config_name": "default", "data_files": [
         {"split": {"val": "validation"}.get(subset, subset), "path": f"data/{subset}-*.parquet"} for subset in files
-    ]}], "dataset_info": {"features": features(columns, options.findings)}}  # fmt: skip
+    ]}], "dataset_info": {"features": features(columns, class_names(options))}}  # fmt: skip
     text = yaml.safe_dump(head, sort_keys=False)
     (folder / "README.md").write_text(f"---\n{text}---\n\n", encoding="utf-8")
 
@@ -215,9 +227,9 @@ def hf_row(picture: Picture, names: Names, options: ExportOptions) -> dict:
     }
 
 
-def features(columns: dict, findings: Sequence[str]) -> list[dict]:
+def features(columns: dict, classes: Sequence[str]) -> list[dict]:
     """Return the columns as a dataset's card names them."""
-    names = {str(number): FINDINGS.get(name, name) for number, name in enumerate(findings)}
+    names = {str(number): name for number, name in enumerate(classes)}
     special = {
         "image": {"dtype": "image"},
         "objects": {

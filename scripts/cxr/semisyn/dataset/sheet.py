@@ -9,7 +9,6 @@ import numpy as np
 
 from cxr.base.atomic import atomic
 from cxr.base.tables import read_table
-from cxr.base.vocabulary import FINDINGS
 from cxr.plotting.encoding import encoded
 from cxr.semisyn.dataset.export import ExportOptions, taken
 from cxr.semisyn.dataset.pictures import Box, Shards
@@ -44,7 +43,7 @@ def run(
             facts = picture.facts
             before = shards.of(facts["image_id"]).get("image", facts["image_id"])
             drawn = [box for box, _ in picture.boxes]
-            title = f"{FINDINGS.get(facts['finding'], facts['finding'])}: {facts['prompt']}"
+            title = f"{options.labels[facts['finding']]}: {facts['prompt']}"
             rows[facts["finding"]] = row(before, picture.grey, drawn, title, options.side)
     made = [rows[finding] for finding in options.findings if finding in rows]
     page = np.concatenate(made) if made else np.full((MARGIN, 3 * options.side, 3), PAPER, np.uint8)

@@ -124,8 +124,17 @@ def read_catalogue(findings_file: str | Path = "", priors: str | Path = "") -> C
             findings[name] = _finding(name, entry)
         except Fault as error:
             raise UserError(f"{key}: findings.{name}{error}") from None
+    _check_labels(findings, sources[-1][1])
     _check_parser(parser, zones, sources[-1][1])
     return Catalogue(findings, zones, Parser(**parser), texts["lungs"], texts["negative"])
+
+
+def _check_labels(findings: Mapping[str, Finding], key: str) -> None:
+    """Raise UserError where two findings have one label: they would be one class of a dataset."""
+    first: dict[str, str] = {}
+    for name, finding in findings.items():
+        if (other := first.setdefault(finding.label.casefold(), name)) != name:
+            raise UserError(f"{key}: findings.{name}.label is {finding.label!r}, as of {other}: give it another")
 
 
 def _check_parser(parser: Mapping, zones: Mapping[str, Mapping], key: str) -> None:
@@ -139,9 +148,9 @@ def _check_parser(parser: Mapping, zones: Mapping[str, Mapping], key: str) -> No
                 raise UserError(f"{key}: parser.zones gives {pattern!r} the zone {zone!r}: add it to zones.{side}")
 
 
-def names_of(findings_file: str | Path) -> list[str]:
-    """Return the names of all findings, the user's included. Raises UserError like :func:`read_catalogue`."""
-    return list(read_catalogue(findings_file).findings)
+def labels_of(findings_file: str | Path) -> dict[str, str]:
+    """Return {name: label} of all findings, the user's included. Raises UserError like :func:`read_catalogue`."""
+    return {name: finding.label for name, finding in read_catalogue(findings_file).findings.items()}
 
 
 def _read(path: Path, key: str) -> dict:

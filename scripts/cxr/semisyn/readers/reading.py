@@ -16,8 +16,6 @@ from cxr.metrics.raters import agreement, columns
 
 GENERATED, REAL = "generated", "real"
 MEAN, ALL = "mean", "all"
-OTHER = "other"
-"""The form's answer for a finding that it does not list."""
 TABLE7 = {
     "source": Column(pl.String, "generated or real."),
     "finding": Column(pl.String, "Finding of the images, or `mean` over the findings."),
@@ -54,16 +52,15 @@ READINGS = {
 def readings(units: pl.DataFrame, answers: pl.DataFrame) -> pl.DataFrame:
     """Return :data:`READINGS`; ``units``: unit, source, finding; ``answers``: unit, expert, question, answer.
 
-    The form asks two questions: ``origin`` (real or generated) and ``finding``. A finding of the user's own is none of
-    the form's answers, so whoever sees it says :data:`OTHER`.
+    The form asks two questions: ``origin`` (real or generated) and ``finding``, whose answers have the user's own
+    findings too.
     """
-    asked = pl.when(pl.col("finding").is_in(list(FINDINGS))).then("finding").otherwise(pl.lit(OTHER))
     said = answers.with_columns(pl.concat_str(pl.lit("said_"), "question").alias("question"))
     wide = said.pivot("question", index=["unit", "expert"], values="answer").join(units, on="unit")
     found = wide.group_by("unit", "source", "finding").agg(
         pl.len().cast(pl.Int64).alias("readings"),
         (pl.col("said_origin") == REAL).sum().cast(pl.Int64).alias("as_real"),
-        (pl.col("said_finding") == asked).sum().cast(pl.Int64).alias("with_finding"),
+        (pl.col("said_finding") == pl.col("finding")).sum().cast(pl.Int64).alias("with_finding"),
     )
     return found.select(list(READINGS)).sort("unit")
 

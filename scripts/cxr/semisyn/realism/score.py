@@ -40,6 +40,7 @@ REPLICATES = {
     "metric": Column(pl.String, "Metric."),
     "replicate": Column(pl.Int64, "-1: the value itself; others: bootstrap replicates, alike for all configurations."),
     "value": Column(pl.Float64, "Value of the metric; null where it is not defined."),
+    "circular": Column(pl.Boolean, "Whether the scorer learnt from the painter that made the images."),
 }
 MEANS = ("change", "leak", "iou_visible", "edge_ratio")
 """Measures of the jobs whose mean is a score."""
@@ -127,8 +128,9 @@ def run(
             values = one.values
             low, high = ends(values[1:, None], options.interval) if len(values) > 1 else (np.full(1, np.nan),) * 2
             rows.append(_row(finding, metric, one, (values[0], low[0], high[0]), of, options))
+            circular = is_circular(one, options)
             drawn += [
-                (finding, options.config, metric, number - 1, None if np.isnan(value) else float(value))
+                (finding, options.config, metric, number - 1, None if np.isnan(value) else float(value), circular)
                 for number, value in enumerate(values)
             ]
     write_table(output, pl.DataFrame(rows, schema=schema(SCORES), orient="row"), SCORES)
@@ -217,11 +219,15 @@ def _places(names: pl.Series, place: Mapping[str, int]) -> np.ndarray:
     return np.array([place[name] for name in names], np.int64)
 
 
+def is_circular(scored: Scored, options: ScoreOptions) -> bool:
+    """Return whether what scores learnt from the painter that made the images, so that the score tells little."""
+    return scored.engine == "lite" and options.painted
+
+
 def _row(
     finding: str, metric: str, scored: Scored, numbers: tuple[float, ...], jobs: pl.DataFrame, options: ScoreOptions
 ) -> tuple:
     plain = (None if np.isnan(number) else float(number) for number in numbers)
-    circular = scored.engine == "lite" and options.painted
     screened = metric == "auroc" and scored.engine == options.classifier
-    told = scored.against, scored.engine, circular, screened, jobs["trial"][0]
+    told = scored.against, scored.engine, is_circular(scored, options), screened, jobs["trial"][0]
     return (options.config, finding, metric, *plain, len(jobs), *told)

@@ -23,8 +23,12 @@ SCORES = {
     "normalised": Column(pl.Float64, "From 0 for the worst configuration to 1 for the best; null if left out."),
     "score": Column(pl.Float64, "Mean of the configuration's normalised metrics; null without any."),
     "rank": Column(pl.Int64, "Place of the configuration for this finding, from 1."),
+    "circular": Column(pl.Boolean, "Whether the metric's scorer learnt from the painter that made the images."),
 }
-MEASURED = {"finding": pl.String, "config": pl.String, "metric": pl.String, "replicate": pl.Int64, "value": pl.Float64}
+MEASURED = {
+    "finding": pl.String, "config": pl.String, "metric": pl.String, "replicate": pl.Int64, "value": pl.Float64,
+    "circular": pl.Boolean,
+}  # fmt: skip
 """Values of the metrics: replicate -1 is the value itself, others are those of the bootstrap, alike for all configs."""
 
 
@@ -48,22 +52,24 @@ def score_table(measured: pl.DataFrame, costs: Mapping[str, tuple]) -> pl.DataFr
         order = sorted(range(len(configs)), key=lambda at: -round(scores[at], 12) if np.isfinite(scores[at]) else 1)
         rank = {at: place for place, at in enumerate(order, start=1)}
         normal = {metric: scaled(values, metric)[:, 0] for metric, values in table.items()}
-        told = {(row["config"], row["metric"]): row["value"] for row in part.iter_rows(named=True)}
+        told = {(row["config"], row["metric"]): row for row in part.iter_rows(named=True)}
         for at, config in enumerate(configs):
             score = float(scores[at]) if np.isfinite(scores[at]) else None
             rows += [
-                (finding, config, metric, told[config, metric],
-                 float(normal[metric][at]) if metric in complete else None, score, rank[at])
+                (finding, config, metric, told[config, metric]["value"],
+                 float(normal[metric][at]) if metric in complete else None, score, rank[at],
+                 told[config, metric]["circular"])
                 for metric in sorted(set(part["metric"])) if (config, metric) in told
             ]  # fmt: skip
     return pl.DataFrame(rows, schema=schema(SCORES), orient="row").sort("finding", "rank", "metric")
 
 
 def choices(measured: pl.DataFrame, scores: pl.DataFrame, engines: Mapping[str, str], level: float) -> dict[str, dict]:
-    """Return {finding: config, engine, score, second, difference}: the best configuration and how sure that is.
+    """Return {finding: config, engine, score, second, difference, circular}: the best one, and how sure that is.
 
     ``difference``: the interval of the best one's score less the second's, over the bootstrap's replicates, each of
-    which draws the same source patients for both; null with one configuration or without replicates.
+    which draws the same source patients for both; null with one configuration or without replicates. ``circular``: the
+    metrics of its score whose scorer learnt from the painter of its images.
     """
     found = {}
     for (finding,), part in scores.group_by("finding", maintain_order=True):
@@ -82,6 +88,7 @@ def choices(measured: pl.DataFrame, scores: pl.DataFrame, engines: Mapping[str, 
             "score": None if score is None else round(score, 4),
             "second": ranked[1] if len(ranked) > 1 else None,
             "difference": difference,
+            "circular": part.filter(pl.col("config") == ranked[0], "circular")["metric"].to_list(),
         }
     return found
 

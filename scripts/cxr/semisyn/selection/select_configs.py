@@ -9,6 +9,7 @@ import yaml
 from cxr.base.atomic import atomic
 from cxr.base.columns import Column, schema
 from cxr.base.errors import UserError
+from cxr.base.jobs import log
 from cxr.base.tables import read_table, write_table
 from cxr.semisyn.selection import figures
 from cxr.semisyn.selection.choose import SCORES, choices, score_table
@@ -68,6 +69,12 @@ def run(
         finding: told | {"samples": options.samples}
         for finding, told in choices(measured, scored, engines, options.interval).items()
     }
+    for finding, told in chosen.items():
+        if told["circular"]:
+            log.warning(
+                "%s: %s is chosen by %s too, of a model that learnt from its painter: that says little of its realism",
+                finding, told["config"], ", ".join(told["circular"]),
+            )  # fmt: skip
     with atomic(choice) as temporary:
         temporary.write_text(yaml.safe_dump(chosen, sort_keys=False), encoding="utf-8", newline="\n")
     write_table(table, scored, SCORES)
