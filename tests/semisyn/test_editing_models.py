@@ -121,21 +121,21 @@ def test_a_box_without_a_cell_is_refused(editors, name):
 
 
 def test_counted_evaluations_of_the_net(editors, monkeypatch):
-    """RadEdit: source and edit, without and with a prompt; the skipped steps are not run."""
+    """RadEdit: source and edit, without and with a prompt, in one call a step; the skipped steps are not run."""
     editor = editors["radedit"]
-    seen: list[int] = []
+    seen: list[tuple[int, int]] = []
     inner = type(editor.nets).predict
 
     def predict(self, latents, time, prompts):
-        seen.append(time)
+        seen.append((time, len(latents)))
         return inner(self, latents, time, prompts)
 
     monkeypatch.setattr(type(editor.nets), "predict", predict)
-    editor.edit_batch([picture(1)], [{}], [job(1, engine="radedit")])
+    editor.edit_batch([picture(1), picture(2)], [{}] * 2, [job(number, engine="radedit") for number in (1, 2)])
     steps = 6 - int(6 * 0.3)
-    assert len(set(seen)) == steps
-    # the source has no prompt: one call; the edit: without and with its prompt
-    assert len(seen) == 3 * steps
+    assert len({time for time, _ in seen}) == len(seen) == steps
+    # the source has no prompt: one row an image; the edit: without and with its prompt
+    assert [rows for _, rows in seen] == [3 * 2] * steps
 
 
 SHARED = (

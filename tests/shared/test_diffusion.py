@@ -11,7 +11,7 @@ import tiny_diffusion as tiny
 from cxr.diffusion import folders, nets
 from cxr.diffusion.blending import Sampling, sample_latents
 from cxr.diffusion.edit import Editing, edit_latents
-from cxr.diffusion.guidance import cells, guided, mixed, shares
+from cxr.diffusion.guidance import Asked, cells, guided, mixed, shares
 from cxr.diffusion.schedule import diffused, kept_steps, mean, variance
 
 PROMPTS = ("edema", "no acute process", "heart normal", "")
@@ -23,7 +23,7 @@ SHAPE = (4, 4, 8, 8)
 def model(tmp_path_factory) -> nets.Nets:
     files = tiny.write_radedit(tmp_path_factory.mktemp("radedit"))
     prompts = dict.fromkeys(PROMPTS, "some.key")
-    return nets.load_nets(folders.radedit(files), prompts, torch.float32, torch.device("cpu"))
+    return nets.load_nets(folders.radedit(files), prompts, nets.Running(torch.float32), torch.device("cpu"))
 
 
 def latents(seed: int, *shape: int) -> torch.Tensor:
@@ -90,24 +90,65 @@ def test_a_sampling_of_mixed_prompts_is_that_of_each_alone(model, blending):
         assert alone.numpy().tobytes() == together[row : row + 1].numpy().tobytes()
 
 
-def test_a_text_for_all_rows_is_that_text_for_each():
+def test_the_net_is_called_once_with_every_row_and_text_once():
     asked = []
 
     def predict(latent, time, prompts):
-        asked.append(prompts)
-        return latent * 0 + (len(prompts) if isinstance(prompts, str) else torch.tensor([*map(len, prompts)])[:, None])
+        asked.append((len(latent), prompts))
+        each = [prompts] * len(latent) if isinstance(prompts, str) else prompts
+        return latent + torch.tensor([*map(len, each)])[:, None]
 
-    latent = torch.zeros(2, 3)
-    (told,) = guided(predict, latent, 5, [(["ab", "ab"], [2.0, 2.0])])
-    assert (told.tolist(), asked) == ([[4.0] * 3] * 2, ["", "ab"])
-    asked.clear()
-    (told,) = guided(predict, latent, 5, [(["abc", "ab"], (2.0, 1.0))])
-    assert (told.tolist(), asked) == ([[6.0] * 3, [2.0] * 3], [("abc", "ab"), ""])
-    asked.clear()
-    (told,) = guided(predict, latent, 5, [(("abc", ""), (1.0, 9.0))])
-    assert (told.tolist(), asked) == ([[3.0] * 3, [0.0] * 3], [("abc", "")])
+    def told(*wanted):
+        asked.clear()
+        return [part.tolist() for part in guided(predict, 5, [Asked(*each) for each in wanted])]
+
+    latent, other = torch.zeros(2, 3), torch.full((1, 3), 10.0)
+    assert told((latent, ["ab", "ab"], [2.0, 2.0])) == [[[4.0] * 3] * 2]
+    assert asked == [(4, ("", "", "ab", "ab"))]
+    assert told((latent, ["abc", "ab"], (2.0, 1.0))) == [[[6.0] * 3, [2.0] * 3]]
+    assert asked == [(4, ("", "", "abc", "ab"))]
+    assert told((latent, ("abc", ""), (1.0, 9.0))) == [[[3.0] * 3, [0.0] * 3]]
+    assert asked == [(2, ("abc", ""))]
+    assert told((latent, "ab", 1.0)) == [[[2.0] * 3] * 2]
+    assert asked == [(2, "ab")]
+    # what two ask about the same latents is computed once
+    assert told((other, "", 1.0), (latent, "abcd", 3.0), (latent, "", 7.0), (latent, "abcd", 1.0)) == [
+        [[10.0] * 3], [[12.0] * 3] * 2, [[0.0] * 3] * 2, [[4.0] * 3] * 2,
+    ]  # fmt: skip
+    assert asked == [(5, ("", "", "", "abcd", "abcd"))]
     with pytest.raises(ValueError, match="3 values for 2 rows"):
-        guided(predict, latent, 5, [(("a", "b", "c"), 2.0)])
+        told((latent, ("a", "b", "c"), 2.0))
+
+
+@pytest.mark.parametrize(("weight", "rows"), [(7.5, 3), (1.0, 2)])
+def test_an_edit_calls_the_net_once_a_step(model, weight, rows):
+    """Of 4 images: the source's prediction, and the edit's with and without the prompt."""
+    asked = []
+
+    def predict(latent, time, prompts):
+        asked.append((time, len(latent)))
+        return model.predict(latent, time, prompts)
+
+    steps = kept_steps(model.abars, 5, 0.2)
+    how = Editing("edema", "", weight, 3.5, published_bugs=False)
+    edit_latents(latents(1), *halves(torch.bool), steps, "epsilon", predict, drawing(ALL), how)
+    times = [step.time for step in steps]
+    # at the first step the edit still equals its source; the region in between takes the inversion's prompt
+    assert asked == [(times[0], 8), *[(time, 12) for time in times[1:]]]
+    asked.clear()
+    edit_latents(latents(1), *outside(halves(torch.bool)[0]), steps, "epsilon", predict, drawing(ALL), how)
+    assert asked == [(times[0], 8), *[(time, 4 * rows) for time in times[1:]]]
+    asked.clear()
+    sample_latents(
+        latents(1), halves(torch.bool)[0], steps, "epsilon", predict, drawing(ALL),
+        Sampling("edema", weight, "after", pure=False),
+    )  # fmt: skip
+    assert asked == [(time, 8) for time in times]
+
+
+def outside(edit: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Keep everything that is not edited."""
+    return edit, ~edit
 
 
 @pytest.mark.parametrize("published_bugs", [False, True])
@@ -124,12 +165,6 @@ def test_a_soft_mask_of_zeros_and_ones_samples_as_the_hard_one(model, blending):
     assert hard.numpy().tobytes() == soft.numpy().tobytes()
 
 
-def curved(latent: torch.Tensor, time: int, prompts: str) -> torch.Tensor:
-    """A net that depends on all three inputs and mixes cells."""
-    told = len(prompts) / 10
-    return torch.tanh(latent + torch.roll(latent, 1, dims=-1) * (0.5 + told) + time / 700 - told)
-
-
 def test_soft_masks_mix_predictions_and_latents(model):
     """The result is compared with the formulas, written out step by step."""
     steps = kept_steps(model.abars, 4, 0.0)
@@ -138,16 +173,16 @@ def test_soft_masks_mix_predictions_and_latents(model):
     edit[..., 0], edit[..., 1], keep[..., 2], keep[..., 3] = 0, 1, 0, 1
     given = iter(noises)
     how = Editing("be well", "so", 2.5, 1.0, published_bugs=False, extent=0.5)
-    got = edit_latents(clean, edit, keep, steps, "epsilon", curved, lambda: next(given), how)
+    got = edit_latents(clean, edit, keep, steps, "epsilon", tiny.curved, lambda: next(given), how)
     original = other = diffused(clean, noises[0], steps[0].abar)
     for number, step in enumerate(steps):
         m, k = (edit, keep) if number < 2 else (torch.ones_like(edit), torch.zeros_like(keep))
         after = diffused(clean, noises[number + 1], step.before)
-        correction = after - mean(original, curved(original, step.time, "so"), step, "epsilon")
-        asked = curved(other, step.time, "") + 2.5 * (
-            curved(other, step.time, "be well") - curved(other, step.time, "")
+        correction = after - mean(original, tiny.curved(original, step.time, "so"), step, "epsilon")
+        asked = tiny.curved(other, step.time, "") + 2.5 * (
+            tiny.curved(other, step.time, "be well") - tiny.curved(other, step.time, "")
         )
-        predicted = curved(other, step.time, "so") + m * (asked - curved(other, step.time, "so"))
+        predicted = tiny.curved(other, step.time, "so") + m * (asked - tiny.curved(other, step.time, "so"))
         other = mean(other, predicted, step, "epsilon") + correction
         original, other = after, k * after + (1 - k) * other
     np.testing.assert_allclose(got.numpy(), other.numpy(), rtol=1e-7, atol=1e-7)
@@ -172,7 +207,7 @@ def looped(clean, mask, noises, guidance, blending, pure, held: int, model) -> t
         m = mask if number < held else torch.ones_like(mask)
         if blending == "before":
             latent = m * latent + (1 - m) * noised(time)
-        plain, asked = curved(latent, time, ""), curved(latent, time, "edema")
+        plain, asked = tiny.curved(latent, time, ""), tiny.curved(latent, time, "edema")
         factor = guidance * m if blending == "guidance" else guidance
         noise = noises[min(number + 1, len(noises) - 1)]
         predicted = plain + factor * (asked - plain)
@@ -191,7 +226,7 @@ def test_blending_is_that_of_a_plain_loop(model, blending, pure, extent):
     noises = [latents(seed).double() for seed in range(4)]
     given = iter(noises)
     got = sample_latents(
-        clean, mask, kept_steps(model.abars, 5, 0.2), "epsilon", curved, lambda: next(given),
+        clean, mask, kept_steps(model.abars, 5, 0.2), "epsilon", tiny.curved, lambda: next(given),
         Sampling("edema", 4.0, blending, pure, extent=extent),
     )  # fmt: skip
     assert next(given, None) is None  # one noise for the start and one for each step but the last

@@ -94,7 +94,14 @@ def test_radedit_edits_the_same(tmp_path):
     from cxr.imaging.anomaly.radedit import load
 
     own = {"prompt": "no finding", "invert_prompt": "", "steps": 4, "guidance": 7.5, "invert_guidance": 3.5}
-    own |= {"skip_ratio": 0.3, "keep_margin": 0, "dtype": "float32", "published_bugs": False, "seed": 7}
+    own |= {
+        "skip_ratio": 0.3,
+        "keep_margin": 0,
+        "dtype": "float32",
+        "autoencoder": "float32",
+        "published_bugs": False,
+        "seed": 7,
+    }
     files = tiny_diffusion.write_radedit(tmp_path)
     random = np.random.default_rng(3)
     images = [random.integers(0, 256, (64, 64)).astype(np.uint8) for _ in range(3)]

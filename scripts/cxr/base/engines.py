@@ -32,7 +32,7 @@ class Setup:
 
     own: the engine's own settings (the section of its name); files: {name in ``INPUTS`` or ``FILES``: path}.
     device: ``auto``, ``cpu`` or ``cuda``; batch: images per batch; asked: number of GPUs that the job requested, None
-    if unknown. No result depends on device, batch or asked.
+    if unknown; compute: the settings' whole section of that name. No result depends on any of these.
     """
 
     own: dict = field(default_factory=dict)
@@ -40,12 +40,17 @@ class Setup:
     device: str = "auto"
     batch: int = 1
     asked: int | None = None
+    compute: dict = field(default_factory=dict)
 
     @classmethod
-    def of(cls, own: dict, files: dict[str, str], compute: dict | None) -> "Setup":
-        """Build a Setup from what a stage receives; ``compute`` is the settings' section of that name."""
+    def of(cls, own: dict, files: dict[str, str], compute: dict | None, engine: str = "") -> "Setup":
+        """Build a Setup from what a stage receives; ``compute`` is the settings' section of that name.
+
+        ``engine``: the engine's name, whose own batch (``compute.batches``) is taken if there is one.
+        """
         compute = compute or {}
-        return cls(own, files, compute.get("device", "auto"), compute.get("batch", 1), compute.get("asked"))
+        batch = compute.get("batches", {}).get(engine, compute.get("batch", 1))
+        return cls(own, files, compute.get("device", "auto"), batch, compute.get("asked"), compute)
 
 
 def engine_module(package: str, name: str) -> ModuleType:

@@ -15,7 +15,7 @@ from typing import Literal
 
 import torch
 
-from cxr.diffusion.guidance import Predict, Prompts, Weights, guided, masked_steps, mixed
+from cxr.diffusion.guidance import Asked, Predict, Prompts, Weights, guided, masked_steps, mixed
 from cxr.diffusion.schedule import Step, diffused, mean, variance
 
 Blending = Literal["before", "after", "guidance"]
@@ -74,6 +74,6 @@ def _predicted(
     predict: Predict, latent: torch.Tensor, time: int, how: Sampling, mask: torch.Tensor | None
 ) -> torch.Tensor:
     """Return the guided prediction: that of ``negative``, plus weight (and mask) times the prompt's change to it."""
-    asked, without = guided(predict, latent, time, [(how.prompt, 1.0), (how.negative, 1.0)])
+    asked, without = guided(predict, time, [Asked(latent, how.prompt, 1.0), Asked(latent, how.negative, 1.0)])
     weight = torch.as_tensor(how.guidance, dtype=latent.dtype, device=latent.device).reshape(-1, 1, 1, 1)
     return without + (weight if mask is None else mask.to(latent.dtype) * weight) * (asked - without)

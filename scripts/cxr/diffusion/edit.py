@@ -3,7 +3,7 @@
 The original's latent at every time is drawn independently from the clean one. A step's correction is the difference
 between the next latent and the step's mean; it holds the original's structure. The edited latent takes the same steps
 with the same corrections, but with the noise predicted under the prompt. Both run from noisy to clean, side by side: no
-latent is stored, and skipped steps are never computed.
+latent is stored, skipped steps are never computed, and the net is called once a step with the rows of both.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,10 +11,8 @@ from dataclasses import dataclass
 
 import torch
 
-from cxr.diffusion.guidance import Predict, Prompts, Weights, cells, guided, masked_steps, mixed
+from cxr.diffusion.guidance import Asked, Predict, Prompts, Weights, guided, masked_steps, mixed
 from cxr.diffusion.schedule import Step, diffused, mean
-
-__all__ = ["Editing", "cells", "edit_latents", "guided"]
 
 
 @dataclass(frozen=True)
@@ -66,12 +64,14 @@ def edit_latents(
     original = diffused(clean, draw(), steps[0].abar)
     edited = _rows(original, sources)
     for number, step in enumerate(steps, 1):
-        expected = mean(original, guided(predict, original, step.time, [inversion])[0], step, prediction)
+        masked = number <= held
+        wanted = [Asked(original, *inversion), Asked(edited, *asked)]
+        wanted += [Asked(edited, *inverted)] if neither and masked else []
+        undone, *told = guided(predict, step.time, wanted)
+        expected = mean(original, undone, step, prediction)
         # as a sum, so that an edit without a prompt gives the same number to the last bit
         correction = diffused(clean, draw(), step.before) - expected
         after = expected + correction
-        masked = number <= held
-        told = guided(predict, edited, step.time, [asked, inverted] if neither and masked else [asked])
         edited = mean(edited, mixed(edit, told[0], told[-1]), step, prediction)
         if not (how.published_bugs and number == len(steps)):
             edited = edited + _rows(correction, sources)

@@ -1,6 +1,8 @@
 """Classifier-free guidance per row of a batch, masks on the grid of latents, and mixing under a mask."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -22,36 +24,64 @@ def one_or_each(values: str | float | Sequence, latent: torch.Tensor) -> str | f
     return values[0] if len(set(values)) == 1 else tuple(values)
 
 
-def guided(
-    predict: Predict, latent: torch.Tensor, time: int, wanted: Sequence[tuple[Prompts, Weights]]
-) -> list[torch.Tensor]:
-    """Return, for each (prompts, weights), the unconditional prediction plus weight times the prompt's change to it.
+class Asked(NamedTuple):
+    """What is wanted of the net: its prediction for latents (B, C, h, w) under prompts, with weights."""
 
-    The net runs once per set of texts that is needed: a weight of 1 needs no unconditional prediction. A row's result
-    does not depend on the other rows.
+    latent: torch.Tensor
+    prompts: Prompts
+    weights: Weights
+
+
+def guided(predict: Predict, time: int, wanted: Sequence[Asked]) -> list[torch.Tensor]:
+    """Return, for each one asked for, the unconditional prediction plus weight times the prompt's change to it.
+
+    The net is called once, with every row and text that is needed, each once: a weight of 1 needs no unconditional
+    prediction. A row's result does not depend on the other rows, as far as that holds for ``predict``.
     """
-    told: dict[Prompts, torch.Tensor] = {}
+    every = [asked._replace(**_simple(asked)) for asked in wanted]
+    passes: dict[tuple[int, Prompts], torch.Tensor] = {}
+    for asked in every:
+        for text in _texts(asked):
+            passes.setdefault((id(asked.latent), text), asked.latent)
+    rows = [text for (_, prompts), latent in passes.items() for text in _each_row(prompts, len(latent))]
+    latents = list(passes.values())
+    whole = torch.cat(latents) if len(latents) > 1 else latents[0]
+    predicted = predict(whole, time, one_or_each(rows, whole)).split([len(latent) for latent in latents])
+    told = dict(zip(passes, predicted, strict=True))
+    return [_weighted(asked, partial(_of, told, asked)) for asked in every]
 
-    def under(prompts: Prompts) -> torch.Tensor:
-        if prompts not in told:
-            told[prompts] = predict(latent, time, prompts)
-        return told[prompts]
 
-    def weighted(prompts: Prompts, weights: Weights) -> torch.Tensor:
-        if isinstance(prompts, str) and not isinstance(weights, tuple):
-            if weights == 1 or not prompts:
-                return under(prompts)
-            return under("") + weights * (under(prompts) - under(""))
-        rows = len(latent)
-        texts = (prompts,) * rows if isinstance(prompts, str) else prompts
-        factors = weights if isinstance(weights, tuple) else (weights,) * rows
-        plain = [factor == 1 or not text for text, factor in zip(texts, factors, strict=True)]
-        if all(plain):
-            return under(prompts)
-        factor, alone = (_by_row(each, latent) for each in (factors, plain))
-        return torch.where(alone > 0, under(prompts), under("") + factor * (under(prompts) - under("")))
+def _of(told: dict[tuple[int, Prompts], torch.Tensor], asked: Asked, text: Prompts) -> torch.Tensor:
+    return told[id(asked.latent), text]
 
-    return [weighted(*(one_or_each(part, latent) for part in each)) for each in wanted]
+
+def _simple(asked: Asked) -> dict:
+    return {name: one_or_each(getattr(asked, name), asked.latent) for name in ("prompts", "weights")}
+
+
+def _each_row(values: str | float | tuple, rows: int) -> tuple:
+    return values if isinstance(values, tuple) else (values,) * rows
+
+
+def _plain(asked: Asked) -> list[bool]:
+    """Return which rows need no unconditional prediction beside the prompt's."""
+    rows = len(asked.latent)
+    texts, factors = _each_row(asked.prompts, rows), _each_row(asked.weights, rows)
+    return [factor == 1 or not text for text, factor in zip(texts, factors, strict=True)]
+
+
+def _texts(asked: Asked) -> list[Prompts]:
+    return [asked.prompts] if all(_plain(asked)) else ["", asked.prompts]
+
+
+def _weighted(asked: Asked, under: Callable[[Prompts], torch.Tensor]) -> torch.Tensor:
+    plain = _plain(asked)
+    if all(plain):
+        return under(asked.prompts)
+    if isinstance(asked.prompts, str) and not isinstance(asked.weights, tuple):
+        return under("") + asked.weights * (under(asked.prompts) - under(""))
+    factor, alone = (_by_row(each, asked.latent) for each in (_each_row(asked.weights, len(plain)), plain))
+    return torch.where(alone > 0, under(asked.prompts), under("") + factor * (under(asked.prompts) - under("")))
 
 
 def _by_row(values: Sequence[float], latent: torch.Tensor) -> torch.Tensor:

@@ -1,27 +1,50 @@
 """The three nets of a latent diffusion model behind three functions: encode, decode and predict."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import torch
 from diffusers import DDIMScheduler
 
+from cxr.base.engines import Setup
 from cxr.base.errors import UserError
 from cxr.base.faults import no_inputs
 from cxr.diffusion import folders
 from cxr.diffusion.guidance import Prompts
 from cxr.diffusion.schedule import PREDICTIONS
 from cxr.nets.devices import inference
+from cxr.nets.speed import Speed, memory_format, quick, running
+
+
+@dataclass(frozen=True)
+class Running:
+    """How the nets run.
+
+    autoencoder: its number type, ``float32``, ``tf32`` (float32 with products in TF32, on a GPU that has it) or
+    ``bfloat16``; the text encoder computes in float32.
+    rows: images that the autoencoder processes at once on a GPU, where it needs the most memory.
+    """
+
+    dtype: torch.dtype
+    autoencoder: str = "float32"
+    rows: int = 1
+    speed: Speed = field(default_factory=Speed)
+
+    @classmethod
+    def of(cls, setup: Setup) -> "Running":
+        """Read it from an engine's own settings and the section ``compute``."""
+        dtype = getattr(torch, setup.own["dtype"])
+        return cls(dtype, setup.own["autoencoder"], setup.compute.get("autoencoder_batch", 1), Speed.of(setup.compute))
 
 
 @dataclass(frozen=True)
 class Nets:
     """A loaded model. Images are float32 (B, 3, H, W) in -1..1, latents float32 (B, C, H / 8, W / 8).
 
-    On a CPU each row is processed alone, so that its result does not depend on the other rows, to the last bit. The
-    autoencoder processes rows one by one on every device, because of its memory.
+    On a CPU each row is processed alone, so that its result does not depend on the other rows, to the last bit.
     """
 
-    unet: torch.nn.Module
+    unet: Callable
     vae: torch.nn.Module
     states: dict[str, torch.Tensor]
     """{prompt: text states (1, tokens, width)}."""
@@ -29,32 +52,48 @@ class Nets:
     """Fraction of the signal's variance at each time."""
     prediction: str
     device: torch.device
+    how: Running
+    held: dict = field(default_factory=dict, compare=False)
+    """What every step needs again, on the device: times, and the text states of the last rows."""
 
     def encode(self, pictures: torch.Tensor) -> torch.Tensor:
         """Return the latents: the mean of the autoencoder's distribution, not a sample, so they are reproducible."""
-        means = [self.vae.encode(row).latent_dist.mode() for row in pictures.to(self.device).split(1)]
-        return torch.cat(means) * self.vae.config.scaling_factor
+        with running(self.how.speed, tf32=self.how.autoencoder == "tf32"):
+            rows = pictures.to(self.device, self.vae.dtype).split(self._rows())
+            means = [self.vae.encode(row).latent_dist.mode() for row in rows]
+        return torch.cat(means).float() * self.vae.config.scaling_factor
 
     def decode(self, latents: torch.Tensor) -> torch.Tensor:
         """Return the images, clipped to -1..1."""
-        rows = (latents / self.vae.config.scaling_factor).split(1)
-        return torch.cat([self.vae.decode(row).sample for row in rows]).clamp(-1, 1)
+        with running(self.how.speed, tf32=self.how.autoencoder == "tf32"):
+            rows = (latents / self.vae.config.scaling_factor).to(self.vae.dtype).split(self._rows())
+            pictures = [self.vae.decode(row).sample for row in rows]
+        return torch.cat(pictures).float().clamp(-1, 1)
 
     def predict(self, latents: torch.Tensor, time: int, prompts: Prompts) -> torch.Tensor:
         """Return the U-Net's prediction at ``time`` under the prompts, float32 of the latents' shape.
 
         ``prompts``: one for all rows, or one per row.
         """
-        if isinstance(prompts, str):
-            states = self.states[prompts].expand(len(latents), -1, -1)
-        else:
-            states = torch.cat([self.states[prompt] for prompt in prompts])
         size = 1 if self.device.type == "cpu" else len(latents)
-        rows = zip(latents.to(self.unet.dtype).split(size), states.split(size), strict=True)
-        return torch.cat([self.unet(row, time, encoder_hidden_states=each).sample for row, each in rows]).float()
+        rows = zip(latents.to(self.how.dtype).split(size), self._states(prompts, len(latents)).split(size), strict=True)
+        at = self.held.setdefault(time, torch.tensor(time, device=self.device))
+        with running(self.how.speed):
+            return torch.cat([self.unet(row, at, encoder_hidden_states=each).sample for row, each in rows]).float()
+
+    def _rows(self) -> int:
+        return 1 if self.device.type == "cpu" else self.how.rows
+
+    def _states(self, prompts: Prompts, rows: int) -> torch.Tensor:
+        """Return the text states of the rows; the same rows are asked about at every step."""
+        if isinstance(prompts, str):
+            return self.states[prompts].expand(rows, -1, -1)
+        if self.held.get("prompts") != prompts:
+            self.held["prompts"], self.held["states"] = prompts, torch.cat([self.states[one] for one in prompts])
+        return self.held["states"]
 
 
-def load_nets(layout: folders.Layout, prompts: dict[str, str], dtype: torch.dtype, device: torch.device) -> Nets:
+def load_nets(layout: folders.Layout, prompts: dict[str, str], how: Running, device: torch.device) -> Nets:
     """Load a model and encode its prompts, {text: key of its setting}.
 
     Raises UserError for an unusable file or prompt.
@@ -63,8 +102,9 @@ def load_nets(layout: folders.Layout, prompts: dict[str, str], dtype: torch.dtyp
     text = folders.text_net(layout.text, layout.text_class, text_remedy)
     tokenizer = folders.tokenizer(layout.tokenizer, text, layout.remedy(layout.tokenizer))
     abars, prediction = noise(layout)
-    unet = folders.net(layout.unet, "unet", dtype, layout.remedy(layout.unet))
-    vae = folders.net(layout.vae, "vae", torch.float32, layout.remedy(layout.vae))
+    unet = folders.net(layout.unet, "unet", how.dtype, layout.remedy(layout.unet))
+    kept = torch.bfloat16 if how.autoencoder == "bfloat16" else torch.float32
+    vae = folders.net(layout.vae, "vae", kept, layout.remedy(layout.vae))
     channels = {unet.config.in_channels, unet.config.out_channels, vae.config.latent_channels}
     if len(channels) > 1 or unet.config.cross_attention_dim != text.config.hidden_size:
         raise UserError(
@@ -76,12 +116,13 @@ def load_nets(layout: folders.Layout, prompts: dict[str, str], dtype: torch.dtyp
     with inference():
         states = {told: text_states(text, tokenizer, told, length, key, layout) for told, key in prompts.items()}
     return Nets(
-        unet=unet.to(device),
-        vae=vae.to(device),
-        states={told: value.to(device, dtype) for told, value in states.items()},
+        unet=quick(unet.to(device), how.speed, "the U-Net"),
+        vae=vae.to(device, memory_format=memory_format(how.speed)),
+        states={told: value.to(device, how.dtype) for told, value in states.items()},
         abars=abars,
         prediction=prediction,
         device=device,
+        how=how,
     )
 
 

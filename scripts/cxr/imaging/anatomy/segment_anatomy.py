@@ -49,7 +49,7 @@ def run_shard(
     ``files``: the engine's other input files; ``compute``: how its net is run. Raises UserError for an unknown engine
     or invalid cuts.
     """
-    engine = load_engine(options.engine, options, Setup.of(options.own, files, compute))
+    engine = load_engine(options.engine, options, Setup.of(options.own, files, compute, options.engine))
     ledger = Ledger("anatomy")
 
     def work(edited: np.ndarray, organ_masks: dict[str, np.ndarray]):

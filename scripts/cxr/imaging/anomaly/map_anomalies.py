@@ -36,7 +36,7 @@ def run_shard(
     ``bad_map``, ``engine_failure``). ``files``: the engine's other input files; ``compute``: how its net is run. Raises
     UserError for an unknown engine.
     """
-    engine = load_engine(options.engine, options, Setup.of(options.own, files, compute))
+    engine = load_engine(options.engine, options, Setup.of(options.own, files, compute, options.engine))
     ledger = Ledger("anomaly")
 
     def composed(image: np.ndarray, masks: dict[str, np.ndarray], edited: np.ndarray):

@@ -48,7 +48,8 @@ def run(
     torch.set_num_threads(1)
     reference = Reference(**options.reference)
     seen = load(reference, options.findings).seen
-    find = load_engine(options.engine, options, Setup.of(options.own, engine_files, compute)).load(Path(model))
+    setup = Setup.of(options.own, engine_files, compute, options.engine)
+    find = load_engine(options.engine, options, setup).load(Path(model))
     rows = []
     with Shards(frames) as shards:
         held = sorted(image for image in seen if image in shards)

@@ -40,5 +40,5 @@ def load(options: object, setup: Setup, prompts: frozenset[str] = frozenset()) -
     device = device_of(setup.device, setup.asked)
     layout = folders.stable_diffusion(Path(setup.files["folder"]), KEY)
     texts = dict.fromkeys(sorted(prompts | {""}), "the prompts of semisyn")
-    loaded = nets.load_nets(layout, texts, getattr(torch, setup.own["dtype"]), device)
+    loaded = nets.load_nets(layout, texts, nets.Running.of(setup), device)
     return Inpainter(loaded, setup.own, setup.batch)

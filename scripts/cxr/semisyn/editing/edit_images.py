@@ -164,7 +164,7 @@ def _edit(
     }
     texts = frozenset(text for _, job in taken.values() for text in (job.prompt, job.config["negative"]))
     own = options.own.get(options.engine, {})
-    editor = load_engine(options.engine, options, Setup.of(own, files, compute), texts)
+    editor = load_engine(options.engine, options, Setup.of(own, files, compute, options.engine), texts)
     ledger = Ledger("semisyn_editing")
     rows: dict[str, list[dict]] = {config: [] for config in targets}
 

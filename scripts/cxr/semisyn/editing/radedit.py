@@ -49,5 +49,5 @@ def load(options: object, setup: Setup, prompts: frozenset[str] = frozenset()) -
     """Load the engine. Raises UserError if a file or a prompt cannot be used."""
     device = device_of(setup.device, setup.asked)
     texts = dict.fromkeys(sorted(prompts | {""}), "the prompts of semisyn")
-    loaded = nets.load_nets(folders.radedit(setup.files), texts, getattr(torch, setup.own["dtype"]), device)
+    loaded = nets.load_nets(folders.radedit(setup.files), texts, nets.Running.of(setup), device)
     return RadEditor(loaded, setup.own, setup.batch)

@@ -1,11 +1,17 @@
 """Settings of the stages that read images: organs, anomaly, anatomy, boxes."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from cxr.base.vocabulary import BOX_CLASSES
 from cxr.workflow.settings.base import AUTHORS, PAPER, Section, Share, key
+from cxr.workflow.settings.diffusion import Autoencoder, autoencoder
+
+Batched = Literal[
+    "hybridgnet", "cxas", "scaled_yolov4", "ultralytics", "radedit", "diffusion", "xrv", "inception", "clip"
+]
+"""The engines that take images in batches."""
 
 
 class Compute(Section):
@@ -18,6 +24,29 @@ class Compute(Section):
     )
     batch: int = key(
         8, "Images per batch; the batch is halved if it does not fit into memory.", unit="images", ge=1, le=1024
+    )
+    batches: dict[Batched, Annotated[int, Field(ge=1, le=1024)]] = key(
+        dict, "Images per batch of single engines, {engine: images}, instead of batch.", unit="images"
+    )
+    autoencoder_batch: int = key(
+        4,
+        "Images that a diffusion model's autoencoder processes at once on a GPU; it needs more memory than the U-Net.",
+        unit="images",
+        ge=1,
+        le=1024,
+    )
+    channels_last: bool = key(
+        False, "Keep the weights and pictures of diffusion models in memory channel by channel of a pixel."
+    )
+    compile: bool = key(
+        False,
+        "Compile the U-Net of diffusion models with torch.compile, minutes at the start of each job; a line in the "
+        "log says where this fails, and the net then runs as it is.",
+    )
+    cudnn: Literal["deterministic", "fastest"] = key(
+        "deterministic",
+        "cuDNN's algorithms in diffusion models. deterministic: the same rounding in every run; fastest: those that "
+        "are fastest when it tries all, whose rounding may change from run to run.",
     )
     gpus: int = key(
         1,
@@ -168,7 +197,8 @@ class Radedit(Section):
         ge=0,
         le=1024,
     )
-    dtype: Literal["bfloat16", "float32"] = key("bfloat16", "Number type of the U-Net; the VAE is float32.")
+    dtype: Literal["bfloat16", "float32"] = key("bfloat16", "Number type of the U-Net.")
+    autoencoder: Autoencoder = autoencoder()
     published_bugs: bool = key(
         False,
         "Reproduce three faults of the published code: the pasted latent is one step too noisy, pasting covers "

@@ -17,7 +17,8 @@ import torch
 from cxr.base.engines import Setup
 from cxr.base.seeds import stable_hash
 from cxr.diffusion import folders, nets
-from cxr.diffusion.edit import Editing, cells, edit_latents
+from cxr.diffusion.edit import Editing, edit_latents
+from cxr.diffusion.guidance import cells
 from cxr.diffusion.schedule import kept_steps
 from cxr.imaging.anomaly.compose import edit_region
 from cxr.nets.devices import device_of, inference
@@ -86,5 +87,5 @@ def load(options: object, setup: Setup) -> RadEditor:
     whole = setup.files.get("folder")
     layout = folders.stable_diffusion(Path(whole), f"{KEY}.model") if whole else folders.radedit(setup.files)
     prompts = {own[name]: f"{KEY}.{name}" for name in ("prompt", "invert_prompt")} | {"": f"{KEY}.prompt"}
-    loaded = nets.load_nets(layout, prompts, getattr(torch, own["dtype"]), device)
+    loaded = nets.load_nets(layout, prompts, nets.Running.of(setup), device)
     return RadEditor(loaded, own, setup.batch)

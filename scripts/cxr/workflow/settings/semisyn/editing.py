@@ -6,6 +6,7 @@ from pydantic import model_validator
 
 from cxr.semisyn.configs import CHOSEN, SELECTION
 from cxr.workflow.settings.base import AUTHORS, OURS, PAPER, Section, Share, key, one_case
+from cxr.workflow.settings.diffusion import Autoencoder, autoencoder
 from cxr.workflow.settings.semisyn.configs import (
     OWN_STRENGTH,
     PIPELINES,
@@ -28,6 +29,7 @@ class RadEdit(Section):
     invert_guidance: float = key(3.5, "Weight of a negative prompt in the inversion.", source=AUTHORS, ge=0, le=100)
     strength: Share = key(OWN_STRENGTH["radedit"], "Fraction of the noise levels that is run through.", source=AUTHORS)
     dtype: Literal["bfloat16", "float32"] = key("bfloat16", "Number type of the U-Net.", source=AUTHORS)
+    autoencoder: Autoencoder = autoencoder()
 
 
 class Diffusion(Section):
@@ -40,6 +42,7 @@ class Diffusion(Section):
         OWN_STRENGTH["diffusion"], "Fraction of the noise levels that is run through.", source=AUTHORS
     )
     dtype: Literal["bfloat16", "float32"] = key("bfloat16", "Number type of the U-Net.", source=AUTHORS)
+    autoencoder: Autoencoder = autoencoder()
 
 
 class Editing(Section):
