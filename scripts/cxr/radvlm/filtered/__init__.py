@@ -1,0 +1,1 @@
+"""The stage radvlm_filtered: reports and phrases as single-image text."""

@@ -1,0 +1,63 @@
+"""The patterns of ``resources/radvlm/filter.yaml``, compiled."""
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import yaml
+
+CUT, LONE, SAFE = "\ue001", "\ue002", "\u01c2"
+"""Marks in a text at work: a word was taken out, a subject lost its predicate, a word is safe from all rules."""
+_SLOT = re.compile(r"\{([a-z_]+)\}")
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Replace what matches ``find`` by ``to``, where ``lead`` matches before it and ``without`` nowhere from there.
+"""
+
+    why: str
+    find: re.Pattern
+    to: str
+    lead: re.Pattern | None
+    without: re.Pattern | None
+
+
+@dataclass(frozen=True)
+class Patterns:
+    """kept: what no rule touches; drop: (reason, pattern of a clause that goes); bare: words that say nothing alone."""
+
+    kept: tuple[re.Pattern, ...]
+    tails: tuple[Rule, ...]
+    drop: tuple[tuple[str, re.Pattern], ...]
+    rules: tuple[Rule, ...]
+    bare: frozenset[str]
+    nouns: frozenset[str]
+
+
+@cache
+def load_patterns(path: str) -> Patterns:
+    """Read the patterns, once per process. Raises KeyError for a slot that is not in the file."""
+    told = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    slots: dict[str, str] = {}
+
+    def of(text: str) -> str:
+        return _SLOT.sub(lambda match: slot(match[1]), text)
+
+    def slot(name: str) -> str:
+        if name not in slots:
+            forms = sorted(map(str, told["slots"][name]), key=lambda form: -len(form))
+            slots[name] = "(?:" + "|".join(of(form) for form in forms) + ")"
+        return slots[name]
+
+    def compiled(text: str | None) -> re.Pattern | None:
+        return None if text is None else re.compile(of(text), re.IGNORECASE)
+
+    def rule(row: dict) -> Rule:
+        to = row["to"].replace("{cut}", CUT).replace("{lone}", LONE)
+        return Rule(row["why"], compiled(row["find"]), to, compiled(row.get("lead")), compiled(row.get("not")))
+
+    drop = tuple((why, compiled(rf"^(?:{text})")) for why, texts in told["drop"].items() for text in texts)
+    kept = tuple(compiled(rf"\b{text}\b") for text in told["kept"])
+    return Patterns(kept, tuple(map(rule, told["tails"])), drop, tuple(map(rule, told["rules"])), frozenset(map(str, told["bare"])), frozenset(told["bare_nouns"]))

@@ -1,0 +1,239 @@
+"""Rewriting one sentence: what a single image cannot bear out goes, the rest stays as it is written.
+
+A sentence is cut into clauses. A clause of advice, history, technique or another image goes; inside the others the
+rules of ``resources/radvlm/filter.yaml`` take out words of change. What is then left of a clause must say something.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from cxr.radvlm.filtered.patterns import CUT, LONE, SAFE, Patterns, Rule
+
+KEPT, REWRITTEN, DROPPED = "kept", "rewritten", "dropped"
+_ROUNDS = 4
+_WORD_START = re.compile(r"\b[A-Za-z]")
+_MARKS = re.compile(f"[{CUT}{LONE}{SAFE}]")
+_SEPARATOR = re.compile(
+    r"\s*;\s*|(?<=[a-z\d])(?<!\bdr)(?<!\bvs)(?<!\bno)\.\s+(?=\w)|,?\s+(?:but|however|although|though|whereas|while)\s+"
+    r"(?!(?:has|have|had|is|are|not|now|still|remains?|unchanged|stable|otherwise (?:unchanged|stable))\b)"
+    r"|,\s+with\s+(?=(?:a|an|residual|small|persistent|new|unchanged)\b)|,?\s+and\s+(?=there\s)",
+    re.IGNORECASE,
+)
+_FINITE = (
+    r"(?:is|are|was|were|has|have|had|remains?|appears?|persists?|shows?|demonstrates?|projects?|terminates?|"
+    r"continues?|seems?|overlies|measures?|obscures?|may|can|could|might|cannot|lies)"
+)
+_OWN_VERB = re.compile(
+    rf"(?:,?\s+and|,)\s+(?=(?:(?!(?:{_FINITE}|and|or|with|which|that)\b)[\w/-]+\s+){{1,7}}?{_FINITE}\b)", re.IGNORECASE
+)
+_VERB = re.compile(rf"\b{_FINITE}\b", re.IGNORECASE)
+_RELATIVE = re.compile(r"\b(?:which|that|as)\b", re.IGNORECASE)
+_LEAD = re.compile(r"^(?:there (?:is|are|was|were|has been|have been) )?(?:the |a |an )?", re.IGNORECASE)
+_JOINT = re.compile(r",? (?:and|with) |, ", re.IGNORECASE)
+_ARTICLE = re.compile(rf"\b(a|an)\s+{CUT}\s*(?=(\w+))", re.IGNORECASE)
+_VOWEL = re.compile(r"(?:[aeio]|u(?!ni|su|re)|8|11\b|18\b|hour)", re.IGNORECASE)
+_TIDY = (
+    (re.compile(r"\s+"), " "),
+    (re.compile(r"\(\s*\)"), ""),
+    (re.compile(r"\s+([.,;:)])"), r"\1"),
+    (re.compile(r"([,;])(?:\s*[,;])+"), r"\1"),
+    (re.compile(r"[,;:]+(?=[.]|$)"), ""),
+    (re.compile(r"^[\s,;:.]+"), ""),
+    (re.compile(r"^(?:and|but|or|which|that|however|although)[\s,]+", re.IGNORECASE), ""),
+    (re.compile(r"(?:\s|,)+(?:and|but|or|with|is|are|which|that|the|a|an|in|of)(?=[.,;]|$)", re.IGNORECASE), ""),
+    (re.compile(r"\.{2,}"), "."),
+)
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A sentence after rewriting (None: nothing is left) and why, in the order of the rules."""
+
+    text: str | None
+    why: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Rewriter:
+    """patterns: what goes; safe: spans [start, end) of a sentence that no rule may touch; off: settings' names of rules
+    that are turned off.
+    """
+
+    patterns: Patterns
+    safe: Callable[[str], list[tuple[int, int]]]
+    names: Callable[[str], bool]
+    off: frozenset[str] = frozenset()
+
+    def rewrite(self, sentence: str) -> Draft:
+        """Return a sentence as single-image text. Rewriting the result changes nothing more."""
+        text, why = " ".join(sentence.split()), []
+        for _ in range(_ROUNDS):
+            after, reasons = self._once(text)
+            why = list(dict.fromkeys([*why, *reasons]))
+            if after is None or after == text:
+                return Draft(after, tuple(why))
+            text = after
+        return Draft(text, tuple(why))
+
+    def _once(self, text: str) -> tuple[str | None, list[str]]:
+        end = "." if text.endswith(".") else ""
+        why: list[str] = []
+        left: list[str] = []
+        for separator, clause in _clauses(self._masked(text.rstrip(". "))):
+            told, reasons = self._clause(clause)
+            why += reasons
+            if told and not left and separator:
+                told = _alone(told)
+            if told:
+                left.append((separator if left else "") + told)
+        joined = _tidied("".join(left))
+        if not re.search(r"\w", joined):
+            return None, why
+        if not why:
+            return text, why
+        return joined[0].upper() + joined[1:] + end, why
+
+    def _masked(self, text: str) -> str:
+        spans = [*self.safe(text), *(_told(m) for p in self.patterns.kept for m in p.finditer(text))]
+        inside = {i for start, end in spans for i in range(start, end)}
+        return _WORD_START.sub(lambda m: m.group() + SAFE if m.start() in inside else m.group(), text)
+
+    def _clause(self, clause: str) -> tuple[str, list[str]]:
+        """Return what is left of a clause (empty: nothing) and why."""
+        why: list[str] = []
+        for rule in self.patterns.tails:
+            after = _applied(rule, clause)
+            if after != clause and self.names(_MARKS.sub("", after)):
+                clause = after
+                why.append(rule.why)
+        for reason, pattern in self.patterns.drop:
+            if reason not in self.off and pattern.search(clause):
+                return "", [*why, reason]
+        for rule in self.patterns.rules:
+            if rule.why in self.off:
+                continue
+            after = _applied(rule, clause)
+            if after != clause:
+                clause = after
+                why.append(rule.why)
+        if not why:
+            return _MARKS.sub("", clause), why
+        told, emptied = self._substance(clause)
+        if emptied and "change" in why:
+            why = [reason for reason in why if reason != "change"] + ["no_change"]
+        return told, why
+
+    def _substance(self, clause: str) -> tuple[str, bool]:
+        """Return a clause without the pieces that say nothing, and whether a piece has gone."""
+        if LONE in clause:
+            return self._lone(clause)
+        if CUT not in clause:
+            return ("", True) if self._bare(clause) else (_MARKS.sub("", clause), False)
+        lead = _LEAD.match(clause).group()
+        there = re.sub(r"(?:the|an?) $", "", lead) if lead.lower().startswith("there") else ""
+        pieces = _pieces(clause[len(there) :])
+        said = self._said(pieces)
+        if not said:
+            return "", True
+        rest = "".join(separator * bool(number) + piece for number, (separator, piece) in enumerate(said))
+        return _MARKS.sub("", there + _articles(rest)), len(said) < len(pieces)
+
+    def _said(self, pieces: list[tuple[str, str]]) -> list[tuple[str, str]]:
+        """Return the pieces of a list without the bare ones from a taken-out word on, if they name a part at all."""
+        kept, run = [], []
+        for piece in [*pieces, None]:
+            if piece is not None and self._bare(piece[1]) and (run or CUT in piece[1]):
+                run.append(piece)
+                continue
+            if not any(self.patterns.nouns & set(_words(text)) for _, text in run):
+                kept += run
+            run = []
+            kept += [piece] if piece is not None else []
+        return kept
+
+    def _lone(self, clause: str) -> tuple[str, bool]:
+        text = _MARKS.sub("", _articles(clause)).strip()
+        return ("", True) if self._bare(text) else (_LEAD.sub("", text, count=1), False)
+
+    def _bare(self, text: str) -> bool:
+        return self.patterns.bare.issuperset(_words(text))
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"[a-z]+|\d+", _MARKS.sub("", text).lower())
+
+
+def _pieces(text: str) -> list[tuple[str, str]]:
+    """Return (separator before it, piece) of a list."""
+    found, separator, start = [], "", 0
+    for match in _JOINT.finditer(text):
+        found.append((separator, text[start : match.start()]))
+        separator, start = match.group(), match.end()
+    return [*found, (separator, text[start:])]
+
+
+def _told(match: re.Match) -> tuple[int, int]:
+    """Return the span of a match, or of its group ``word``."""
+    return match.span("word") if "word" in match.re.groupindex else match.span()
+
+
+def _applied(rule: Rule, clause: str) -> str:
+    """Return a clause after one rule, at each place where its conditions hold."""
+
+    def put(match: re.Match) -> str:
+        if rule.lead is not None and not rule.lead.search(_MARKS.sub("", clause[: match.start()])):
+            return match.group()
+        if rule.without is not None and rule.without.search(_MARKS.sub("", clause[match.start() :])):
+            return match.group()
+        return match.expand(rule.to) if match.group() else ""
+
+    return rule.find.sub(put, clause)
+
+
+def _clauses(text: str) -> list[tuple[str, str]]:
+    """Return (separator before it, clause) of a sentence's clauses."""
+    found: list[tuple[str, str]] = []
+    separator, start = "", 0
+    for match in _SEPARATOR.finditer(text):
+        found.append((separator, text[start : match.start()]))
+        separator, start = match.group(), match.end()
+    found.append((separator, text[start:]))
+    return [part for separator, clause in found for part in _halves(separator, clause)]
+
+
+def _halves(separator: str, clause: str) -> list[tuple[str, str]]:
+    """Part a clause at "and" or a comma with a verb of its own on both sides."""
+    parts, start = [], 0
+    for match in _OWN_VERB.finditer(clause):
+        before = clause[start : match.start()]
+        if _VERB.search(before) and not _RELATIVE.search(clause[match.end() : match.end() + 12]):
+            parts.append((separator, before))
+            separator, start = match.group(), match.end()
+    return [*parts, (separator, clause[start:])]
+
+
+def _alone(text: str) -> str:
+    """Return a clause that stands alone now: without the article, if it has no verb."""
+    return text if _VERB.search(text) else re.sub(r"^(?:the|an?) ", "", text, flags=re.IGNORECASE)
+
+
+def _articles(text: str) -> str:
+    """Mend "a" and "an" where the word behind has gone."""
+
+    def mended(match: re.Match) -> str:
+        article = "an" if _VOWEL.match(match[2]) else "a"
+        return (article.capitalize() if match[1][0].isupper() else article) + " "
+
+    return _ARTICLE.sub(mended, text)
+
+
+def _tidied(text: str) -> str:
+    """Return a text with blanks and punctuation mended where words have gone."""
+    text = _MARKS.sub("", text)
+    before = None
+    while text != before:
+        before = text
+        for pattern, to in _TIDY:
+            text = pattern.sub(to, text).strip()
+    return text
