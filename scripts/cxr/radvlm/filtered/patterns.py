@@ -26,7 +26,11 @@ class Rule:
 
 @dataclass(frozen=True)
 class Patterns:
-    """kept: what no rule touches; drop: (reason, pattern of a clause that goes); bare: words that say nothing alone."""
+    """kept: what no rule touches; drop: (reason, pattern of a clause that goes); bare: words that say nothing alone.
+
+    nouns: those of ``bare`` that name a part; past: words before an illness that is over; trigger: what a sentence without it needs no rule; absence: clauses of a
+    finding that has gone, its name in the group ``what``.
+    """
 
     kept: tuple[re.Pattern, ...]
     tails: tuple[Rule, ...]
@@ -34,6 +38,9 @@ class Patterns:
     rules: tuple[Rule, ...]
     bare: frozenset[str]
     nouns: frozenset[str]
+    past: frozenset[str]
+    trigger: re.Pattern
+    absence: tuple[re.Pattern, ...]
 
 
 @cache
@@ -58,6 +65,14 @@ def load_patterns(path: str) -> Patterns:
         to = row["to"].replace("{cut}", CUT).replace("{lone}", LONE)
         return Rule(row["why"], compiled(row["find"]), to, compiled(row.get("lead")), compiled(row.get("not")))
 
-    drop = tuple((why, compiled(rf"^(?:{text})")) for why, texts in told["drop"].items() for text in texts)
-    kept = tuple(compiled(rf"\b{text}\b") for text in told["kept"])
-    return Patterns(kept, tuple(map(rule, told["tails"])), drop, tuple(map(rule, told["rules"])), frozenset(map(str, told["bare"])), frozenset(told["bare_nouns"]))
+    return Patterns(
+        kept=tuple(compiled(rf"\b{text}\b") for text in told["kept"]),
+        tails=tuple(map(rule, told["tails"])),
+        drop=tuple((why, compiled(rf"^(?:{text})")) for why, texts in told["drop"].items() for text in texts),
+        rules=tuple(map(rule, told["rules"])),
+        bare=frozenset(map(str, told["bare"])),
+        nouns=frozenset(told["bare_nouns"]),
+        past=frozenset(told["past"]),
+        trigger=re.compile("|".join(told["trigger"]), re.IGNORECASE),
+        absence=tuple(compiled(text) for text in told["absence"]),
+    )

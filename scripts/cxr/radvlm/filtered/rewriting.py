@@ -10,14 +10,14 @@ from dataclasses import dataclass
 
 from cxr.radvlm.filtered.patterns import CUT, LONE, SAFE, Patterns, Rule
 
-KEPT, REWRITTEN, DROPPED = "kept", "rewritten", "dropped"
+GONE = "resolved"
 _ROUNDS = 4
 _WORD_START = re.compile(r"\b[A-Za-z]")
 _MARKS = re.compile(f"[{CUT}{LONE}{SAFE}]")
 _SEPARATOR = re.compile(
     r"\s*;\s*|(?<=[a-z\d])(?<!\bdr)(?<!\bvs)(?<!\bno)\.\s+(?=\w)|,?\s+(?:but|however|although|though|whereas|while)\s+"
     r"(?!(?:has|have|had|is|are|not|now|still|remains?|unchanged|stable|otherwise (?:unchanged|stable))\b)"
-    r"|,\s+with\s+(?=(?:a|an|residual|small|persistent|new|unchanged)\b)|,?\s+and\s+(?=there\s)",
+    r"|,\s+with\s+(?=(?:a|an|residual|small|persistent|new|unchanged)\b)|,?\s+and\s+(?=there\s)|,\s+(?:and\s+)?(?=no\s)",
     re.IGNORECASE,
 )
 _FINITE = (
@@ -25,11 +25,12 @@ _FINITE = (
     r"continues?|seems?|overlies|measures?|obscures?|may|can|could|might|cannot|lies)"
 )
 _OWN_VERB = re.compile(
-    rf"(?:,?\s+and|,)\s+(?=(?:(?!(?:{_FINITE}|and|or|with|which|that)\b)[\w/-]+\s+){{1,7}}?{_FINITE}\b)", re.IGNORECASE
+    rf"(?:,\s+(?=the\s+(?:(?!{_FINITE}\b)[\w/-]+\s+){{1,7}}?{_FINITE}\b))|(?:,?\s+and|,)\s+(?=(?:(?!(?:{_FINITE}|and|or|with|which|that)\b)[\w/-]+\s+){{1,7}}?{_FINITE}\b)", re.IGNORECASE
 )
 _VERB = re.compile(rf"\b{_FINITE}\b", re.IGNORECASE)
 _RELATIVE = re.compile(r"\b(?:which|that|as)\b", re.IGNORECASE)
 _LEAD = re.compile(r"^(?:there (?:is|are|was|were|has been|have been) )?(?:the |a |an )?", re.IGNORECASE)
+_EXTENT = re.compile(r"^(?:overall )?(?:extent|amount|degree|severity|appearance) of (?:the )?", re.IGNORECASE)
 _JOINT = re.compile(r",? (?:and|with) |, ", re.IGNORECASE)
 _ARTICLE = re.compile(rf"\b(a|an)\s+{CUT}\s*(?=(\w+))", re.IGNORECASE)
 _VOWEL = re.compile(r"(?:[aeio]|u(?!ni|su|re)|8|11\b|18\b|hour)", re.IGNORECASE)
@@ -56,14 +57,15 @@ class Draft:
 
 @dataclass(frozen=True)
 class Rewriter:
-    """patterns: what goes; safe: spans [start, end) of a sentence that no rule may touch; off: settings' names of rules
-    that are turned off.
+    """patterns: what goes; safe: spans [start, end) of a sentence that no rule may touch; names: whether a text names something; off: reasons
+    that are no reason; absence: a finding that has gone is stated as absent.
     """
 
     patterns: Patterns
     safe: Callable[[str], list[tuple[int, int]]]
     names: Callable[[str], bool]
     off: frozenset[str] = frozenset()
+    absence: bool = False
 
     def rewrite(self, sentence: str) -> Draft:
         """Return a sentence as single-image text. Rewriting the result changes nothing more."""
@@ -109,7 +111,7 @@ class Rewriter:
                 why.append(rule.why)
         for reason, pattern in self.patterns.drop:
             if reason not in self.off and pattern.search(clause):
-                return "", [*why, reason]
+                return self._absent(clause) if reason == GONE and self.absence else "", [*why, reason]
         for rule in self.patterns.rules:
             if rule.why in self.off:
                 continue
@@ -123,6 +125,14 @@ class Rewriter:
         if emptied and "change" in why:
             why = [reason for reason in why if reason != "change"] + ["no_change"]
         return told, why
+
+    def _absent(self, clause: str) -> str:
+        """Return "no X" for a clause that says that the finding X has gone."""
+        text = _MARKS.sub("", clause)
+        for match in filter(None, (pattern.search(text) for pattern in self.patterns.absence)):
+            if self.names(match["what"]):
+                return f"no {match['what'].strip()}"
+        return ""
 
     def _substance(self, clause: str) -> tuple[str, bool]:
         """Return a clause without the pieces that say nothing, and whether a piece has gone."""
@@ -154,7 +164,7 @@ class Rewriter:
 
     def _lone(self, clause: str) -> tuple[str, bool]:
         text = _MARKS.sub("", _articles(clause)).strip()
-        return ("", True) if self._bare(text) else (_LEAD.sub("", text, count=1), False)
+        return ("", True) if self._bare(text) else (_EXTENT.sub("", _LEAD.sub("", text, count=1)), False)
 
     def _bare(self, text: str) -> bool:
         return self.patterns.bare.issuperset(_words(text))

@@ -1,0 +1,102 @@
+"""The default engine: our patterns, the scope lexicon and the tuples of the rules engine, without a model.
+
+Patterns rewrite inside a sentence. The lexicon says which of their words are part of a finding's name, and what a
+remainder names. The tuples are the proof: what is rewritten affirms and denies nothing that its source does not.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from spacy.tokens import Doc
+
+from cxr.base.paths import RESOURCES
+from cxr.language.reports.rules import lexicon, structure
+from cxr.language.reports.rules.tokens import words_of
+from cxr.radvlm.filtered.engine import DROPPED, KEPT, REWRITTEN, Engine, Filtered, FilterOptions, Sentence
+from cxr.radvlm.filtered.patterns import Patterns, load_patterns
+from cxr.radvlm.filtered.rewriting import Draft, Rewriter
+
+RESOURCE_FILES = ("radvlm/filter.yaml", "lexicon")
+UNSURE = "unsure"
+"""The reason of a sentence whose remainder would say something else."""
+ELSEWHERE = frozenset(("comparison", "history", "recommendation", "communication", "technique", "view"))
+"""Reasons for which a whole clause goes, also one that the rules engine reads as a finding."""
+_NAMED = ("entity", "cancel", "device", "state")
+
+
+@dataclass(frozen=True)
+class SentenceFilter:
+    """What the engine holds: patterns, lexicon, rewriting, and whether a finding that has gone is stated as absent."""
+
+    patterns: Patterns
+    lexicon: lexicon.Lexicon
+    rewriter: Rewriter
+
+    def __call__(self, sentence: str) -> Sentence:
+        """Return what becomes of one sentence. Given its own result it changes nothing."""
+        if not self.patterns.trigger.search(sentence):
+            return Sentence(sentence, KEPT)
+        draft = self.rewriter.rewrite(sentence)
+        if not draft.why:
+            return Sentence(sentence, KEPT)
+        if draft.text is None:
+            return Sentence(None, DROPPED, draft.why)
+        if self._says_the_same(sentence, draft):
+            return Sentence(draft.text, REWRITTEN, draft.why)
+        if {"change"}.issuperset(draft.why):  # no sentence goes for one word
+            return Sentence(sentence, KEPT, (UNSURE,))
+        return Sentence(None, DROPPED, (*draft.why, UNSURE))
+
+    def _says_the_same(self, sentence: str, draft: Draft) -> bool:
+        before, after = self._claims(sentence), self._claims(draft.text)
+        lost = {claim[:2] for claim in before} - {claim[:2] for claim in after}
+        affirmed = {entity for entity, presence in lost if presence == "positive"}
+        return after <= before and (not affirmed or not ELSEWHERE.isdisjoint(draft.why))
+
+    def _claims(self, text: str) -> set[tuple[str, str]]:
+        """Return (entity, presence) of what a sentence affirms or denies, without what "no new" leaves open."""
+        tuples = structure.structure([text], self.lexicon, unsided_effusion=True)
+        named = {(one["entity"], one["presence"]) for one in tuples if one["denies"]}
+        return named | {(name, one["presence"]) for one in tuples for name in one["candidates"]}
+
+
+def load(options: FilterOptions, execution: Mapping) -> Engine:
+    """Return the engine."""
+    del execution
+    one = sentence_filter(options)
+
+    def filtered(sections: Sequence[Sequence[str]]) -> list[Filtered]:
+        return [Filtered(tuple(map(one, sentences))) for sentences in sections]
+
+    return Engine(filtered, "rules")
+
+
+def sentence_filter(options: FilterOptions) -> SentenceFilter:
+    """Return the filter of one sentence."""
+    patterns = load_patterns(str(Path(RESOURCES) / RESOURCE_FILES[0]))
+    words = lexicon.load_lexicon(str(Path(RESOURCES) / RESOURCE_FILES[1]))
+    off = frozenset(("view",)) if options.keep_view else frozenset()
+    rewriter = Rewriter(patterns, partial(_safe, words, patterns.past), partial(_names, words), off, options.resolved == "state_absence")
+    return SentenceFilter(patterns, words, rewriter)
+
+
+def _hits(words: lexicon.Lexicon, text: str) -> tuple[list, list]:
+    tokens = words_of(text)
+    return tokens, words.match(Doc(words.nlp.vocab, words=[token for token, _, _ in tokens] or [" "]))
+
+
+def _safe(words: lexicon.Lexicon, past: frozenset[str], text: str) -> list[tuple[int, int]]:
+    """Return the spans of a text that name a finding, or one that is over ("prior pneumonia").
+
+    A word of change there is part of the name.
+    """
+    tokens, hits = _hits(words, text)
+    named = [(s, e) for tag, _, s, e in hits if tag == "entity" or (tag == "cancel" and tokens[s][0] in past)]
+    return [(tokens[s][1], tokens[e - 1][2]) for s, e in named]
+
+
+def _names(words: lexicon.Lexicon, text: str) -> bool:
+    """Tell whether a text names a finding, a device or a state."""
+    return any(tag in _NAMED for tag, *_ in _hits(words, text)[1])
