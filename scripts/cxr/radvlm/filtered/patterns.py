@@ -14,8 +14,7 @@ _SLOT = re.compile(r"\{([a-z_]+)\}")
 
 @dataclass(frozen=True)
 class Rule:
-    """Replace what matches ``find`` by ``to``, where ``lead`` matches before it and ``without`` nowhere from there.
-"""
+    """Replace what matches ``find`` by ``to``, where ``lead`` matches before it and ``without`` nowhere from there."""
 
     why: str
     find: re.Pattern

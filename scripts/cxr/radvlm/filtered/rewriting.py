@@ -25,7 +25,8 @@ _FINITE = (
     r"continues?|seems?|overlies|measures?|obscures?|may|can|could|might|cannot|lies)"
 )
 _OWN_VERB = re.compile(
-    rf"(?:,\s+(?=the\s+(?:(?!{_FINITE}\b)[\w/-]+\s+){{1,7}}?{_FINITE}\b))|(?:,?\s+and|,)\s+(?=(?:(?!(?:{_FINITE}|and|or|with|which|that)\b)[\w/-]+\s+){{1,7}}?{_FINITE}\b)", re.IGNORECASE
+    rf"(?:,\s+(?=the\s+(?:(?!{_FINITE}\b)[\w/-]+\s+){{1,7}}?{_FINITE}\b))|(?:,?\s+and|,)\s+(?=(?:(?!(?:{_FINITE}|and|or|with|which|that)\b)[\w/-]+\s+){{1,7}}?{_FINITE}\b)",
+    re.IGNORECASE,
 )
 _VERB = re.compile(rf"\b{_FINITE}\b", re.IGNORECASE)
 _RELATIVE = re.compile(r"\b(?:which|that|as)\b", re.IGNORECASE)
