@@ -25,10 +25,12 @@ class Rule:
 
 @dataclass(frozen=True)
 class Patterns:
-    """kept: what no rule touches; drop: (reason, pattern of a clause that goes); bare: words that say nothing alone.
+    """What goes, in the order of the file.
 
-    nouns: those of ``bare`` that name a part; past: words before an illness that is over; trigger: what a sentence without it needs no rule; absence: clauses of a
-    finding that has gone, its name in the group ``what``.
+    kept: what no rule touches; tails: ends of a clause that go first; drop: (reason, pattern of a clause that goes);
+    bare: words that say nothing alone; nouns: those of them that name a part; past: words before an illness that is
+    over; trigger: a sentence without it stays as it is; absence: how a clause tells that a finding has gone, the
+    finding in the group ``what``.
     """
 
     kept: tuple[re.Pattern, ...]

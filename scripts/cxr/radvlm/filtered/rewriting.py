@@ -8,44 +8,16 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from cxr.radvlm.filtered.clauses import clauses
+from cxr.radvlm.filtered.mending import alone, articles, tidied, unmarked
 from cxr.radvlm.filtered.patterns import CUT, LONE, SAFE, Patterns, Rule
 
 GONE = "resolved"
 _ROUNDS = 4
 _WORD_START = re.compile(r"\b[A-Za-z]")
-_MARKS = re.compile(f"[{CUT}{LONE}{SAFE}]")
-_SEPARATOR = re.compile(
-    r"\s*;\s*|(?<=[a-z\d])(?<!\bdr)(?<!\bvs)(?<!\bno)\.\s+(?=\w)|,?\s+(?:but|however|although|though|whereas|while)\s+"
-    r"(?!(?:has|have|had|is|are|not|now|still|remains?|unchanged|stable|otherwise (?:unchanged|stable))\b)"
-    r"|,\s+with\s+(?=(?:a|an|residual|small|persistent|new|unchanged)\b)|,?\s+and\s+(?=there\s)|,\s+(?:and\s+)?(?=no\s)",
-    re.IGNORECASE,
-)
-_FINITE = (
-    r"(?:is|are|was|were|has|have|had|remains?|appears?|persists?|shows?|demonstrates?|projects?|terminates?|"
-    r"continues?|seems?|overlies|measures?|obscures?|may|can|could|might|cannot|lies)"
-)
-_OWN_VERB = re.compile(
-    rf"(?:,\s+(?=the\s+(?:(?!{_FINITE}\b)[\w/-]+\s+){{1,7}}?{_FINITE}\b))|(?:,?\s+and|,)\s+(?=(?:(?!(?:{_FINITE}|and|or|with|which|that)\b)[\w/-]+\s+){{1,7}}?{_FINITE}\b)",
-    re.IGNORECASE,
-)
-_VERB = re.compile(rf"\b{_FINITE}\b", re.IGNORECASE)
-_RELATIVE = re.compile(r"\b(?:which|that|as)\b", re.IGNORECASE)
 _LEAD = re.compile(r"^(?:there (?:is|are|was|were|has been|have been) )?(?:the |a |an )?", re.IGNORECASE)
 _EXTENT = re.compile(r"^(?:overall )?(?:extent|amount|degree|severity|appearance) of (?:the )?", re.IGNORECASE)
 _JOINT = re.compile(r",? (?:and|with) |, ", re.IGNORECASE)
-_ARTICLE = re.compile(rf"\b(a|an)\s+{CUT}\s*(?=(\w+))", re.IGNORECASE)
-_VOWEL = re.compile(r"(?:[aeio]|u(?!ni|su|re)|8|11\b|18\b|hour)", re.IGNORECASE)
-_TIDY = (
-    (re.compile(r"\s+"), " "),
-    (re.compile(r"\(\s*\)"), ""),
-    (re.compile(r"\s+([.,;:)])"), r"\1"),
-    (re.compile(r"([,;])(?:\s*[,;])+"), r"\1"),
-    (re.compile(r"[,;:]+(?=[.]|$)"), ""),
-    (re.compile(r"^[\s,;:.]+"), ""),
-    (re.compile(r"^(?:and|but|or|which|that|however|although)[\s,]+", re.IGNORECASE), ""),
-    (re.compile(r"(?:\s|,)+(?:and|but|or|with|is|are|which|that|the|a|an|in|of)(?=[.,;]|$)", re.IGNORECASE), ""),
-    (re.compile(r"\.{2,}"), "."),
-)
 
 
 @dataclass(frozen=True)
@@ -58,8 +30,8 @@ class Draft:
 
 @dataclass(frozen=True)
 class Rewriter:
-    """patterns: what goes; safe: spans [start, end) of a sentence that no rule may touch; names: whether a text names something; off: reasons
-    that are no reason; absence: a finding that has gone is stated as absent.
+    """patterns: what goes; safe: spans [start, end) of a sentence that no rule may touch; names: whether a text names
+    something; off: reasons that are no reason here; absence: a finding that has gone is stated as absent.
     """
 
     patterns: Patterns
@@ -83,14 +55,14 @@ class Rewriter:
         end = "." if text.endswith(".") else ""
         why: list[str] = []
         left: list[str] = []
-        for separator, clause in _clauses(self._masked(text.rstrip(". "))):
+        for separator, clause in clauses(self._masked(text.rstrip(". "))):
             told, reasons = self._clause(clause)
             why += reasons
             if told and not left and separator:
-                told = _alone(told)
+                told = alone(told)
             if told:
                 left.append((separator if left else "") + told)
-        joined = _tidied("".join(left))
+        joined = tidied("".join(left))
         if not re.search(r"\w", joined):
             return None, why
         if not why:
@@ -107,7 +79,7 @@ class Rewriter:
         why: list[str] = []
         for rule in self.patterns.tails:
             after = _applied(rule, clause)
-            if after != clause and self.names(_MARKS.sub("", after)):
+            if after != clause and self.names(unmarked(after)):
                 clause = after
                 why.append(rule.why)
         for reason, pattern in self.patterns.drop:
@@ -121,7 +93,7 @@ class Rewriter:
                 clause = after
                 why.append(rule.why)
         if not why:
-            return _MARKS.sub("", clause), why
+            return unmarked(clause), why
         told, emptied = self._substance(clause)
         if emptied and "change" in why:
             why = [reason for reason in why if reason != "change"] + ["no_change"]
@@ -129,7 +101,7 @@ class Rewriter:
 
     def _absent(self, clause: str) -> str:
         """Return "no X" for a clause that says that the finding X has gone."""
-        text = _MARKS.sub("", clause)
+        text = unmarked(clause)
         for match in filter(None, (pattern.search(text) for pattern in self.patterns.absence)):
             if self.names(match["what"]):
                 return f"no {match['what'].strip()}"
@@ -140,7 +112,7 @@ class Rewriter:
         if LONE in clause:
             return self._lone(clause)
         if CUT not in clause:
-            return ("", True) if self._bare(clause) else (_MARKS.sub("", clause), False)
+            return ("", True) if self._bare(clause) else (unmarked(clause), False)
         lead = _LEAD.match(clause).group()
         there = re.sub(r"(?:the|an?) $", "", lead) if lead.lower().startswith("there") else ""
         pieces = _pieces(clause[len(there) :])
@@ -148,7 +120,7 @@ class Rewriter:
         if not said:
             return "", True
         rest = "".join(separator * bool(number) + piece for number, (separator, piece) in enumerate(said))
-        return _MARKS.sub("", there + _articles(rest)), len(said) < len(pieces)
+        return unmarked(there + articles(rest)), len(said) < len(pieces)
 
     def _said(self, pieces: list[tuple[str, str]]) -> list[tuple[str, str]]:
         """Return the pieces of a list without the bare ones from a taken-out word on, if they name a part at all."""
@@ -164,7 +136,7 @@ class Rewriter:
         return kept
 
     def _lone(self, clause: str) -> tuple[str, bool]:
-        text = _MARKS.sub("", _articles(clause)).strip()
+        text = unmarked(articles(clause)).strip()
         return ("", True) if self._bare(text) else (_EXTENT.sub("", _LEAD.sub("", text, count=1)), False)
 
     def _bare(self, text: str) -> bool:
@@ -172,7 +144,7 @@ class Rewriter:
 
 
 def _words(text: str) -> list[str]:
-    return re.findall(r"[a-z]+|\d+", _MARKS.sub("", text).lower())
+    return re.findall(r"[a-z]+|\d+", unmarked(text).lower())
 
 
 def _pieces(text: str) -> list[tuple[str, str]]:
@@ -193,58 +165,10 @@ def _applied(rule: Rule, clause: str) -> str:
     """Return a clause after one rule, at each place where its conditions hold."""
 
     def put(match: re.Match) -> str:
-        if rule.lead is not None and not rule.lead.search(_MARKS.sub("", clause[: match.start()])):
+        if rule.lead is not None and not rule.lead.search(unmarked(clause[: match.start()])):
             return match.group()
-        if rule.without is not None and rule.without.search(_MARKS.sub("", clause[match.start() :])):
+        if rule.without is not None and rule.without.search(unmarked(clause[match.start() :])):
             return match.group()
         return match.expand(rule.to) if match.group() else ""
 
     return rule.find.sub(put, clause)
-
-
-def _clauses(text: str) -> list[tuple[str, str]]:
-    """Return (separator before it, clause) of a sentence's clauses."""
-    found: list[tuple[str, str]] = []
-    separator, start = "", 0
-    for match in _SEPARATOR.finditer(text):
-        found.append((separator, text[start : match.start()]))
-        separator, start = match.group(), match.end()
-    found.append((separator, text[start:]))
-    return [part for separator, clause in found for part in _halves(separator, clause)]
-
-
-def _halves(separator: str, clause: str) -> list[tuple[str, str]]:
-    """Part a clause at "and" or a comma with a verb of its own on both sides."""
-    parts, start = [], 0
-    for match in _OWN_VERB.finditer(clause):
-        before = clause[start : match.start()]
-        if _VERB.search(before) and not _RELATIVE.search(clause[match.end() : match.end() + 12]):
-            parts.append((separator, before))
-            separator, start = match.group(), match.end()
-    return [*parts, (separator, clause[start:])]
-
-
-def _alone(text: str) -> str:
-    """Return a clause that stands alone now: without the article, if it has no verb."""
-    return text if _VERB.search(text) else re.sub(r"^(?:the|an?) ", "", text, flags=re.IGNORECASE)
-
-
-def _articles(text: str) -> str:
-    """Mend "a" and "an" where the word behind has gone."""
-
-    def mended(match: re.Match) -> str:
-        article = "an" if _VOWEL.match(match[2]) else "a"
-        return (article.capitalize() if match[1][0].isupper() else article) + " "
-
-    return _ARTICLE.sub(mended, text)
-
-
-def _tidied(text: str) -> str:
-    """Return a text with blanks and punctuation mended where words have gone."""
-    text = _MARKS.sub("", text)
-    before = None
-    while text != before:
-        before = text
-        for pattern, to in _TIDY:
-            text = pattern.sub(to, text).strip()
-    return text

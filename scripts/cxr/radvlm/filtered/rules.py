@@ -78,9 +78,8 @@ def sentence_filter(options: FilterOptions) -> SentenceFilter:
     patterns = load_patterns(str(Path(RESOURCES) / RESOURCE_FILES[0]))
     words = lexicon.load_lexicon(str(Path(RESOURCES) / RESOURCE_FILES[1]))
     off = frozenset(("view",)) if options.keep_view else frozenset()
-    rewriter = Rewriter(
-        patterns, partial(_safe, words, patterns.past), partial(_names, words), off, options.resolved == "state_absence"
-    )
+    safe, gone = partial(_safe, words, patterns.past), options.resolved == "state_absence"
+    rewriter = Rewriter(patterns, safe, partial(_names, words), off, gone)
     return SentenceFilter(patterns, words, rewriter)
 
 
