@@ -46,3 +46,4 @@ rule medground_dataset:
     input:
         rules.medground_dataset_lines.output,
         "results/medground/verification/passrate.tsv",
+        PLAN.medground.unused,

@@ -31,6 +31,34 @@ rule medground_queries_shard:
         "../../scripts/job.py"
 
 
+rule medground_queries_unused:
+    input:
+        given=PLAN.medground.given,
+        queries=PLAN.medground.parts("queries", "jsonl"),
+        images=PLAN.medground.of_sources("sources", "images.parquet"),
+        excluded=PLAN.medground.of_sources("sources", "excluded.parquet"),
+    output:
+        unused="results/medground/queries/unused.parquet",
+    log:
+        "logs/medground/queries/unused.log",
+    benchmark:
+        "results/benchmarks/medground/queries/unused.tsv"
+    localrule: True
+    conda:
+        "../../envs/review.yaml"
+    threads: 1
+    resources:
+        mem_mb=megabytes(2000),
+        runtime=minutes(10),
+    params:
+        **job("medground.queries.given.run_unused"),
+    message:
+        "MedGround: given texts about images that no source has"
+    script:
+        "../../scripts/job.py"
+
+
 rule medground_queries:
     input:
         PLAN.medground.parts("queries", "jsonl"),
+        PLAN.medground.unused,

@@ -4,6 +4,7 @@ import shutil
 from collections import Counter
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from cxr.base.tables import read_lines, read_table, write_lines
@@ -108,6 +109,20 @@ def test_a_lost_region_fails_the_run(results, tmp_path):
     path = broken / "cells/queries/00.jsonl"
     write_lines(path, list(read_lines(path))[1:])
     with pytest.raises(AssertionError, match="wanted in"):
+        joined(broken, tmp_path / "out", options())
+
+
+def test_an_image_that_vanished_fails_the_run(results, tmp_path):
+    """Its regions, queries and rejects are gone from all tables but that of images."""
+    broken = tmp_path / "broken"
+    shutil.copytree(results, broken)
+    gone = next(iter(read_lines(broken / "cells/verified/00.jsonl")))["image_id"]
+    for path in sorted(broken.glob("cells/*/00.*")):
+        if path.suffix == ".jsonl":
+            write_lines(path, [line for line in read_lines(path) if line["image_id"] != gone])
+        elif path.suffix == ".parquet":
+            read_table(path).filter(pl.col("image_id") != gone).write_parquet(path)
+    with pytest.raises(AssertionError, match="images in"):
         joined(broken, tmp_path / "out", options())
 
 

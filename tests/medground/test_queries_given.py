@@ -1,13 +1,15 @@
 """The engine table: texts made elsewhere, counted, matched to regions, and failing stage I where a box was moved."""
 
 import json
+import logging
 
+import polars as pl
 import pytest
 
 from cxr.base.errors import UserError
-from cxr.base.tables import read_lines, read_table
+from cxr.base.tables import read_lines, read_table, write_lines
 from cxr.medground.queries import make_queries
-from cxr.medground.queries.given import Given, raw, read_given
+from cxr.medground.queries.given import Given, raw, read_given, run_unused
 from cxr.medground.verification import verify
 from medground_data import (
     make_regions_of,
@@ -106,3 +108,45 @@ def test_a_wrong_line_is_named(tmp_path, line):
     (tmp_path / "t.jsonl").write_text('{"image_id": "a", "query": "x", "regions": [0]}\n' + line + "\n")
     with pytest.raises(UserError, match=r"medground.queries.table: line 2 of t.jsonl"):
         read_given(tmp_path / "t.jsonl")
+
+
+def unused(folder, out, given, **more) -> list[tuple]:
+    """Return the rows of the texts that became no candidate; ``more``: instead of the source's own files."""
+    files = {"queries": out / "q.jsonl", "images": folder / "sources/images.parquet"}
+    files |= {"excluded": folder / "sources/excluded.parquet"} | more
+    run_unused(
+        given=[str(given)], unused=str(out / "unused.parquet"), **{name: [str(at)] for name, at in files.items()}
+    )
+    return read_table(out / "unused.parquet").rows()
+
+
+def test_a_text_about_an_image_that_no_source_has_is_a_row(cells, tmp_path, caplog):
+    given = tmp_path / "texts.jsonl"
+    lines = [{"image_id": name, "query": f"Show me the cell {at}.", "regions": [0]}
+             for name, count in (("cells0000", 2), ("elsewhere", 2), ("gone", 1)) for at in range(count)]  # fmt: skip
+    given.write_text("".join(json.dumps(one) + "\n" for one in lines))
+    made(cells, tmp_path, given)
+    gone = tmp_path / "excluded.parquet"
+    pl.DataFrame({"image_id": ["gone"]}).write_parquet(gone)
+    with caplog.at_level(logging.WARNING, "cxr"):
+        rows = unused(cells, tmp_path, given, excluded=gone)
+    assert rows == [
+        ("elsewhere", 0, "Show me the cell 0.", "unknown_image"),
+        ("elsewhere", 1, "Show me the cell 1.", "unknown_image"),
+        ("gone", 0, "Show me the cell 0.", "excluded"),
+    ]  # fmt: skip
+    assert "3 of 5 texts are about images that no source has" in caplog.text
+    write_lines(tmp_path / "q.jsonl", list(read_lines(tmp_path / "q.jsonl"))[1:])
+    with pytest.raises(AssertionError, match="1 of 2 given texts are no candidate"):
+        unused(cells, tmp_path, given)
+
+
+def test_an_image_without_regions_and_a_file_without_a_question_are_rows(cells, tmp_path):
+    folder = tmp_path / "raw"
+    folder.mkdir()
+    (folder / "cells0001.txt").write_text("Which cell is it?")
+    (folder / "cells0002.txt").write_text('Question: Mark this cell here.\nAnswer: {"bbox_2d": [1, 2, 3, 4]}\n')
+    made(cells, tmp_path, folder)
+    write_lines(tmp_path / "none.jsonl", [])
+    rows = unused(cells, tmp_path, folder, queries=tmp_path / "none.jsonl")
+    assert [(row[0], row[3]) for row in rows] == [("cells0001", "no_text"), ("cells0002", "no_regions")]

@@ -1,6 +1,8 @@
 """Sources: what a manifest gives, every bad input's reason, tiles, frames, duplicates, and shards (T19, section 13)."""
 
 import csv
+import logging
+import re
 
 import cv2
 import numpy as np
@@ -106,6 +108,92 @@ def test_a_threshold_takes_the_noise_of_a_jpeg(made):
     assert reasons(made, manifest(made, [ROW]), mask_threshold=128) == {}
     with Shard(made / "sources/00.h5") as shard:
         assert planes_of(shard, Facts.of(shard), "a").mask["dot"].any()
+
+
+def _as(folder, plane, ending="png"):
+    """Write the mask anew, and return its row."""
+    path = folder / f"other.{ending}"
+    np.save(path, plane) if ending == "npy" else cv2.imwrite(str(path), plane)
+    return ROW | {"mask_path": path.name}
+
+
+PLANE = np.zeros((64, 96), np.uint8)
+PLANE[10:40, 10:30] = 1
+ALPHA = np.dstack([PLANE * 255] * 3 + [np.full_like(PLANE, 255)])
+OTHERS = {
+    "ones": (PLANE, "png"),
+    "a white picture with an opaque alpha": (ALPHA, "png"),
+    "three equal planes": (ALPHA[..., :3], "png"),
+    "floats of two values": (PLANE.astype(np.float32) / 2, "npy"),
+    "booleans": (PLANE > 0, "npy"),
+    "sixteen bits": (PLANE.astype(np.uint16) * 65535, "tif"),
+}
+"""Masks of two values, as people write them."""
+
+
+@pytest.mark.parametrize("what", OTHERS)
+def test_a_mask_of_two_values_is_read_however_it_is_written(made, what):
+    assert reasons(made, manifest(made, [_as(made, *OTHERS[what])]), size=96) == {}
+    with Shard(made / "sources/00.h5") as shard:
+        found = planes_of(shard, Facts.of(shard), "a").mask["dot"]
+    assert (found[16:80] == (PLANE > 0)).all()
+
+
+SHADES = np.linspace(0, 1, 96 * 64, dtype=np.float32).reshape(64, 96)
+
+
+@pytest.mark.parametrize("plane", [SHADES, np.where(SHADES > 0.5, 2.0, 1.0), np.where(SHADES > 0.5, 0.5, np.nan)])
+def test_a_mask_of_other_values_is_refused_with_their_number(made, plane):
+    assert reasons(made, manifest(made, [_as(made, plane, "npy")])) == {"a": "unknown_label"}
+    told = read_table(made / "sources/excluded.parquet")["detail"][0]
+    assert re.search(r"the mask has \d+ values, .+ to ", told)
+
+
+def test_a_mask_of_another_size_may_be_brought_to_its_picture(made):
+    small = np.zeros((32, 48), np.uint8)
+    small[5:20, 5:15] = 255
+    row = _as(made, small)
+    assert reasons(made, manifest(made, [row])) == {"a": "shape_mismatch"}
+    assert reasons(made, manifest(made, [row]), size=96, resize_masks="nearest") == {}
+    with Shard(made / "sources/00.h5") as shard:
+        found = planes_of(shard, Facts.of(shard), "a").mask["dot"]
+    assert (found[16:80] == (PLANE > 0)).all()
+    stretched = _as(made, cv2.resize(small, (48, 40), interpolation=cv2.INTER_NEAREST))
+    assert reasons(made, manifest(made, [stretched]), resize_masks="nearest") == {"a": "shape_mismatch"}
+
+
+def test_a_value_without_a_class_is_refused_and_a_class_that_never_occurs_is_told(made, caplog):
+    values = PLANE.copy()
+    values[50, 50] = 7
+    keys = manifest(made, [_as(made, values, "npy") | {"class": ""}]) | {"mask_values": {"1": "dot", "2": "bar"}}
+    assert reasons(made, keys) == {"a": "unknown_label"}
+    assert read_table(made / "sources/excluded.parquet")["detail"].to_list() == ["the value 7 has no class"]
+    keys = manifest(made, [_as(made, PLANE, "npy") | {"class": ""}]) | {"mask_values": {"1": "dot", "2": "bar"}}
+    with caplog.at_level(logging.WARNING, "cxr"):
+        assert reasons(made, keys) == {}
+    assert "given: no image has a region of the class bar" in caplog.messages
+
+
+def boxes(folder, rows):
+    """Write a manifest of boxes, and return its source's keys."""
+    columns = ("image_path", "split", "x", "y", "w", "h", "class")
+    return manifest(folder, rows, columns) | {"kind": "boxes"}
+
+
+BOX = {"image_path": "a.png", "split": "test", "x": 3, "y": 4, "w": 20, "h": 30, "class": "dot"}
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({}, ""), ({"w": 0}, "bad_row"), ({"x": -4}, "bad_row"), ({"x": 90}, "bad_row"), ({"h": "tall"}, "bad_row"),
+        ({"x": "nan"}, "bad_row"), ({"w": "inf"}, "bad_row"), ({"class": "blob"}, "unknown_label"),
+        ({"image_path": "none.png"}, "missing_file"),
+    ],
+)  # fmt: skip
+def test_a_row_of_boxes_is_read_or_refused(made, changed, reason):
+    found = reasons(made, boxes(made, [BOX | changed]))
+    assert set(found.values()) == ({reason} if reason else set())
 
 
 WRONG = [

@@ -118,7 +118,9 @@ def source_keys(**keys: object) -> dict:
 def sources_options(keys: dict, name: str = "given", **more: object) -> SourcesOptions:
     """Return the options of the stage for one source."""
     plain = SETTINGS.sources.model_dump(mode="json")
-    shared = {one: plain[one] for one in ("size", "fit", "duplicates", "mask_threshold", "cells", "md5")}
+    shared = {
+        one: plain[one] for one in ("size", "fit", "duplicates", "mask_threshold", "resize_masks", "cells", "md5")
+    }
     return SourcesOptions(**(shared | {"seed": 2026, "name": name, "source": keys} | more))
 
 

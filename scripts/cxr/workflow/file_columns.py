@@ -16,7 +16,7 @@ from cxr.imaging.weights import list_sources
 from cxr.instructions import mask_index
 from cxr.language.reports import compare_engines, understood
 from cxr.medground.dataset import language, make_dataset
-from cxr.medground.queries import make_queries
+from cxr.medground.queries import given, make_queries
 from cxr.medground.regions import make_regions
 from cxr.medground.scoring import columns as scores
 from cxr.medground.sources import read_sources
@@ -112,6 +112,7 @@ TABLES: dict[str, Columns] = {
     "results/medground/regions/{source}/{shard}.parquet": make_regions.REGIONS,
     "results/medground/regions/{source}/{shard}.dropped.parquet": make_regions.DROPPED,
     "results/medground/queries/{source}/{shard}.unasked.parquet": make_queries.UNASKED,
+    "results/medground/queries/unused.parquet": given.UNUSED,
     "results/medground/verification/passrate.tsv": verify.PASSED,
     "results/medground/verification/rejected.parquet": verify.REJECTED,
     "results/medground/dataset/units.parquet": make_dataset.UNITS,

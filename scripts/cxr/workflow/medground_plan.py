@@ -31,6 +31,11 @@ class MedgroundPlan:
     votes: Sequence[str]
     given: Sequence[str]
 
+    @property
+    def unused(self) -> list[str]:
+        """Return the table of the given texts that became no candidate, where texts are given."""
+        return [f"{ROOT}/queries/unused.parquet"] if self.given else []
+
     def files(self, source: str) -> dict:
         """Return {name: files} that a source is read from."""
         keys = self.sources[source]

@@ -153,7 +153,8 @@ def conservation(source: Source, split: str, options: DatasetOptions) -> list[di
     dropped = source.dropped.filter(pl.col("image_id").is_in(list(ids)))
     unasked = source.unasked.filter(split=split)
     stages = Counter(rejected["stage"])
-    silent = ids - queried - set(lost["image_id"])
+    # by what became of their queries, not by what is left over: an image that vanished is in none of the three
+    silent = {*unasked["image_id"], *rejected["image_id"]} - queried
     counted = [
         ("images", len(images), {
             "with_queries": len(queried), "no_regions": len(lost), "no_query": len(silent),

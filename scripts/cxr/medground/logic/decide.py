@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cxr.medground.logic.atoms import NO, YES, atoms_of, relation
+from cxr.medground.logic.atoms import NO, UNCLEAR, YES, atoms_of, relation
 from cxr.medground.logic.options import LogicOptions
 from cxr.medground.logic.scene import Scene
 
@@ -65,7 +65,7 @@ class Answer:
 
 def sifted(values: np.ndarray) -> Answer:
     """Return the regions with Yes everywhere, and the doubtful ones. ``values``: (N,), the minimum over the atoms."""
-    selected, doubtful = (tuple(map(int, np.flatnonzero(part))) for part in (values == YES, values == 1))
+    selected, doubtful = (tuple((values == one).nonzero()[0].tolist()) for one in (YES, UNCLEAR))
     return Answer(selected, doubtful, "doubtful" if doubtful else "" if selected else "empty")
 
 

@@ -59,6 +59,7 @@ class Search:
         self.found = Forms()
         self._ordered: dict[tuple, list[tuple[str, int, int]]] = {}
         self._seen: dict[Target, int] = {}
+        self._relations: dict[tuple[str, int], np.ndarray] = {}
 
     def run(self) -> Forms:
         """Return the forms of every target that was found."""
@@ -115,14 +116,22 @@ class Search:
         if "relation" in self.families and len(query.atoms) < self.max_atoms and len(query.atoms) <= 2:
             self._relate(query, values)
 
+    def _related(self, kind: str, region: int) -> np.ndarray:
+        """Return the values (N,) of a relation to a region; each is computed once."""
+        if (kind, region) not in self._relations:
+            self._relations[kind, region] = relation(kind, region, self.decider.scene, self.decider.numbers)
+        return self._relations[kind, region]
+
     def _relate(self, query: Query, values: np.ndarray) -> None:
         scene, numbers = self.decider.scene, self.decider.numbers
         for reference, region in self.references:
             for kind in RELATIONS:
-                narrowed = np.minimum(values, relation(kind, region, scene, numbers))
+                narrowed = np.minimum(values, self._related(kind, region))
                 found = sifted(narrowed)
+                if not found.decidable or (narrowed == values).all():
+                    continue
                 grown = replace(query, relation=kind, reference=reference)
-                if found.decidable and not (narrowed == values).all() and not (self.sided and mixed(grown)):
+                if not (self.sided and mixed(grown)):
                     self._add(grown, found.selected)
             others = values.copy()
             others[region] = NO

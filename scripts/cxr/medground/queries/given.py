@@ -6,8 +6,24 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cxr.base.errors import UserError
+import polars as pl
 
+from cxr.base.columns import Column, Columns, schema
+from cxr.base.errors import UserError
+from cxr.base.jobs import log
+from cxr.base.tables import read_lines, read_table, write_table
+
+UNUSED: Columns = {
+    "image_id": Column(pl.String, "Image that the table names."),
+    "number": Column(pl.Int64, "Which of its texts, from 0."),
+    "query": Column(pl.String, "The text."),
+    "reason": Column(
+        pl.String,
+        "unknown_image: no source has it; excluded: a source left it out; no_regions: it has none that could be meant; "
+        "no_text: its file has no `Question:` with an `Answer:`.",
+    ),
+}
+"""Columns of the table of texts that became no candidate."""
 SIDES = ("gx1", "gy1", "gx2", "gy2")
 _RAW = re.compile(r"Question:\s*(.+?)\s*\n\s*Answer:\s*(.+?)\s*(?=\n\s*Question:|\Z)", re.DOTALL)
 
@@ -71,3 +87,43 @@ def matched(given: Given, rows: Sequence[Mapping]) -> tuple[tuple[int, ...], lis
     at = {tuple(row[side] for side in SIDES): row["region"] for row in rows if row["candidate"]}
     regions = tuple(at[box] for box in given.boxes if box in at)
     return (regions if len(regions) == len(given.boxes) else ()), [list(box) for box in given.boxes]
+
+
+def run_unused(
+    *, given: list[str], queries: Sequence[str], images: Sequence[str], excluded: Sequence[str], unused: str
+) -> None:
+    """Write the texts of the table that became no candidate of any source, and why, and say how many they are.
+
+    ``queries``: candidates of all sources; ``images``, ``excluded``: their tables. Raises AssertionError where a text
+    about an image with candidates is none of them.
+    """
+    told = read_given(given[0])
+    made: dict[str, set[str]] = {}
+    for path in queries:
+        for line in read_lines(path):
+            made.setdefault(line["image_id"], set()).add(line["query"])
+    known, gone = (_ids(paths) for paths in (images, excluded))
+    rows = []
+    for image_id, texts in sorted(told.items()):
+        if image_id in made and texts:
+            if lost := [one.text for one in texts if one.text not in made[image_id]]:
+                raise AssertionError(f"medground, {image_id}: {len(lost)} of {len(texts)} given texts are no candidate")
+            continue
+        reason = "no_regions" if image_id in known else "excluded" if image_id in gone else "unknown_image"
+        rows += [
+            {"image_id": image_id, "number": number, "query": one.text, "reason": reason}
+            for number, one in enumerate(texts)
+        ]
+        if not texts:  # a file of the raw form without a question and an answer
+            rows.append({"image_id": image_id, "number": 0, "query": "", "reason": "no_text"})
+    if rows:
+        log.warning(
+            "medground.queries.table: %d of %d texts are about images that no source has, or that have no regions, "
+            "such as %s (%s): see %s", len(rows), sum(map(len, told.values())), rows[0]["image_id"], rows[0]["reason"],
+            Path(unused).name,
+        )  # fmt: skip
+    write_table(unused, pl.DataFrame(rows, schema=schema(UNUSED)), UNUSED)
+
+
+def _ids(paths: Sequence[str]) -> set[str]:
+    return {image_id for path in paths for image_id in read_table(path)["image_id"]}

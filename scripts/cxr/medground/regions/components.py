@@ -25,6 +25,8 @@ class Component:
 
 def components(mask: np.ndarray, connectivity: int = 8) -> list[Component]:
     """Return the components of a mask (H, W), ordered by y1, x1, y2, x2."""
+    if not mask.any():
+        return []
     count, numbers, stats, _ = cv2.connectedComponentsWithStats(mask.astype(np.uint8), connectivity=connectivity)
     found = []
     for number in range(1, count):
@@ -109,10 +111,11 @@ def surroundings(one: Component, grey: np.ndarray, taken: np.ndarray) -> tuple[f
     outside[y1 - top : y2 - top, x1 - left : x2 - left][one.pixels] = 0
     distance = cv2.distanceTransform(outside, cv2.DIST_L2, 5)
     free = ~taken[around]
-    near = np.sort(distance[free], kind="stable")
+    near = distance[free]
     if len(near) < one.area // 2 or one.area < 2 or not len(near):
         return math.nan, math.nan
-    ring = grey[around][free & (distance <= near[min(one.area, len(near)) - 1])].astype(np.float64)
+    last = min(one.area, len(near)) - 1
+    ring = grey[around][free & (distance <= np.partition(near, last)[last])].astype(np.float64)
     inside = grey[one.window][one.pixels].astype(np.float64)
     spread = math.sqrt((inside.var() + ring.var()) / 2)
     difference = float(inside.mean() - ring.mean())

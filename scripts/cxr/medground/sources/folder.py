@@ -15,6 +15,9 @@ from cxr.medground.sources.image import Image, Refused, to_grey8
 NEEDED = {"folder": ("image_path", "mask_path", "split"), "boxes": ("image_path", "split", "x", "y", "w", "h", "class")}
 """Columns that a manifest must have."""
 
+PROPORTIONS = 0.01
+"""How far the proportions of a mask may be from its picture's where it is resized."""
+
 
 @dataclass(frozen=True)
 class Row:
@@ -102,6 +105,20 @@ def one_plane(values: np.ndarray) -> np.ndarray:
     return values
 
 
+def of_picture(values: np.ndarray, shape: tuple[int, int], resize: str) -> np.ndarray:
+    """Return a mask's values (H, W) in the size of its picture. ``resize``: none, or nearest.
+
+    Raises Refused for a mask of another size; with ``nearest``, for one of other proportions (by more than 1 %).
+    """
+    if values.shape == shape:
+        return values
+    same = abs(values.shape[1] * shape[0] / (values.shape[0] * shape[1]) - 1) <= PROPORTIONS
+    if resize != "nearest" or not same:
+        raise Refused("shape_mismatch", f"mask {values.shape[::-1]}, picture {shape[::-1]}")
+    plain = values.astype(np.float64) if values.dtype.kind not in "u" or values.dtype.itemsize > 2 else values
+    return cv2.resize(plain, shape[::-1], interpolation=cv2.INTER_NEAREST_EXACT)
+
+
 def binary(values: np.ndarray, threshold: float) -> np.ndarray:
     """Return a mask of two values as bool (H, W). Raises Refused where it has more values and no threshold is set."""
     found = np.unique(values)
@@ -141,8 +158,7 @@ def _image(image_id: str, held: list[Row], options: Mapping, manifest: Path) -> 
     else:
         for row in held:
             values = one_plane(read_array(manifest.parent / row["mask_path"]))
-            if values.shape != picture.shape[:2]:
-                raise Refused("shape_mismatch", f"mask {values.shape[::-1]}, picture {picture.shape[1::-1]}")
+            values = of_picture(values, picture.shape[:2], options["resize_masks"])
             label = row["class"] or default
             if options["mask_kind"] == "instances":
                 instances = values.astype(np.uint16)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from cxr.base.errors import UserError
-from cxr.medground.sources.folder import binary, by_value, one_plane, read_array, read_picture
+from cxr.medground.sources.folder import binary, by_value, of_picture, one_plane, read_array, read_picture
 from cxr.medground.sources.image import Image, Refused
 
 FOLDERS = {"train": "Train_Folder", "validate": "Val_Folder", "test": "Test_Folder"}
@@ -101,8 +101,7 @@ def _image(image_id: str, split: str, picture: Path | None, mask: Path | None, t
     if picture is None or mask is None:
         raise Refused("missing_file", "the picture" if picture is None else "the mask")
     pixels, values = read_picture(picture), one_plane(read_array(mask))
-    if values.shape != pixels.shape[:2]:
-        raise Refused("shape_mismatch", f"mask {values.shape[::-1]}, picture {pixels.shape[1::-1]}")
+    values = of_picture(values, pixels.shape[:2], options["resize_masks"])
     label = next(iter(options["classes"]))
     masks = (
         by_value(values, options["mask_values"])

@@ -34,6 +34,8 @@ from cxr.medground.sources.lvit import read_lvit
 from cxr.medground.sources.medsegbench import check_digest, facts_of_flag, flag_of, read_npz
 
 RESOURCE_FILES = ("medground/sources.yaml",)
+EMBEDDED = ("ils", "cells")
+"""Kinds whose classes are known, whether they occur or not."""
 BOX = pl.Struct({"label": pl.String, "x1": pl.Float64, "y1": pl.Float64, "x2": pl.Float64, "y2": pl.Float64})
 IMAGES: Columns = {
     "image_id": Column(pl.String, "Image, or tile of one: its row and column after the name."),
@@ -68,6 +70,7 @@ class SourcesOptions:
     fit: str
     duplicates: str
     mask_threshold: float
+    resize_masks: str
     cells: int
     md5: str
     seed: int
@@ -96,13 +99,12 @@ def _found(options: SourcesOptions, inputs: Mapping) -> Iterator[tuple[str, Imag
         return read_cells(options.cells, options.seed)
     if kind == "ils":
         return read_ils(options.source, **inputs)
+    more = {"mask_threshold": options.mask_threshold, "resize_masks": options.resize_masks}
     if kind == "lvit":
-        told = options.source | {"mask_threshold": options.mask_threshold}
-        return read_lvit(options.name, told, str(inputs["folder"]))
+        return read_lvit(options.name, options.source | more, str(inputs["folder"]))
     if kind == "medsegbench":
         path = str(inputs["npz"])
         return read_npz(path, flag_of(path)[0], options.source)
-    more = {"mask_threshold": options.mask_threshold}
     return read_folder(options.name, options.source | more, **inputs)
 
 
@@ -161,6 +163,7 @@ class _Writer:
             for path in shards
         }
         self.names = sorted(self.writers)
+        self.found: set[str] = set()
 
     def _knows_instances(self) -> bool:
         source = self.options.source
@@ -175,6 +178,7 @@ class _Writer:
         more = {"zones": np.stack([image.zones[zone] for zone in ZONE_LABELS])} if self.zones else {}
         more |= {"instances": image.instances} if self.instances else {}
         self.writers[shard].append(image.image_id, picture=picture, mask=mask, **more)
+        self.found |= {label for label, part in image.masks.items() if part.any()} | set(image.boxes or ())
         text, state = kept(image.description)
         sided = image.domain in ("cxr", "ct") and source["orientation"] == "radiological"
         self.rows.append(
@@ -253,6 +257,8 @@ def run(
                 writer.write(placed, digest)
     rows = sorted(writer.rows, key=lambda row: row["image_id"])
     _tell_mirrored(options.name, rows)
+    if options.source["kind"] not in EMBEDDED and (absent := [one for one in writer.labels if one not in writer.found]):
+        log.warning("%s: no image has a region of the class %s", options.name, ", ".join(absent))
     kinds = {name: column.kind for name, column in IMAGES.items()}
     write_table(images, pl.DataFrame(rows, schema=kinds), IMAGES)
     ledger.finish(excluded, seen)

@@ -78,6 +78,11 @@ class Sources(Section):
     )
     duplicates: Literal["exclude", "keep"] = key("exclude", "What to do with equal pictures of one source.")
     mask_threshold: float = key(0, "Value above which a pixel is foreground; 0: masks must have two values.", ge=0)
+    resize_masks: Literal["none", "nearest"] = key(
+        "none",
+        "nearest: a mask of another size than its picture, but of its proportions within 1 %, is brought to it by its "
+        "nearest pixels; none: the image is left out (shape_mismatch).",
+    )
     md5: Literal["check", "skip"] = key("check", "check: a MedSegBench file that is not the published one is refused.")
     cells: int = key(48, "Number of drawn pictures.", ge=1, le=100_000)
 

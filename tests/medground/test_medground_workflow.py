@@ -1,0 +1,147 @@
+"""MedGround with Snakemake: any number of shards and cores, kills in every rule, the same bytes (T18, section 12)."""
+
+import csv
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+from conftest import snakemake, write_settings
+from cxr.base.tables import read_table
+from declared_tables import differing, path_of
+from slurm_runs import with_fault
+from whole_runs import copy_repository
+
+TARGETS = ("medground", "medground_scoring")
+FORMATS = ["messages", "coco", "refcoco"]
+
+
+def manifest(folder: Path) -> Path:
+    """Write a source of six pictures, of which one has no mask, one is a copy and one has specks alone."""
+    folder.mkdir(parents=True)
+    rows = []
+    for at in range(6):
+        draw = np.random.default_rng(0 if at == 3 else at)
+        picture, mask = draw.integers(90, 110, (96, 128), np.uint8), np.zeros((96, 128), np.uint8)
+        for number in range(0 if at == 4 else 4):
+            x, y = 8 + 30 * number, 10 + 8 * number
+            cv2.circle(mask, (x + 8, y + 8), 1 if at == 5 else 4 + 2 * number, 255, -1)
+        picture[mask > 0] = 200
+        for name, plane in (("p", picture), ("m", mask)):
+            cv2.imwrite(str(folder / f"{name}{at}.png"), plane)
+        split = ("train", "validate", "test")[at % 3]
+        rows.append({"image_path": f"p{at}.png", "mask_path": f"m{at}.png", "split": split, "image_id": f"i{at}"})
+    with open(folder / "m.csv", "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+    return folder / "m.csv"
+
+
+@pytest.fixture(scope="module")
+def given(tmp_path_factory) -> dict:
+    """Settings: twelve drawn pictures, six of a folder, a model that is tuned for four updates."""
+    path = manifest(tmp_path_factory.mktemp("given") / "pictures")
+    mine = {"kind": "folder", "manifest": str(path), "domain": "nuclei", "classes": {"dot": {}}}
+    sources = {
+        "cells": 12,
+        "size": 128,
+        "shards": 3,
+        "sets": {"cells": {"kind": "cells", "domain": "nuclei"}, "mine": mine},
+    }
+    tuning = {"runs": {"small": {}}, "tiny": {"updates": 4, "batch": 4, "micro_batch": 4, "side": 56}}
+    answers = {"sets": {"medground_test": "medground:dataset/test"}, "max_new_tokens": 24}
+    return {
+        "medground": {"sources": sources, "dataset": {"export": FORMATS}, "scoring": {"replicates": 100}},
+        "vlm": {"tuning": tuning, "answers": answers},
+    }
+
+
+def shards_of(given: dict, shards: int) -> dict:
+    """The settings with another number of shards."""
+    medground = given["medground"]
+    return given | {"medground": medground | {"sources": medground["sources"] | {"shards": shards}}}
+
+
+def files(run: Path) -> dict[str, bytes]:
+    """{path: bytes} of all that does not stand by shards: dataset, exports, gallery, rates, answers, scores."""
+    folders = ("medground/dataset", "medground/scoring", "vlm", "medground/verification")
+    paths = (path for folder in folders for path in (run / "results" / folder).rglob("*") if path.is_file())
+    names = {path.relative_to(run / "results").as_posix(): path for path in paths}
+    kept = {name: path for name, path in names.items() if not Path(name).stem.isdigit() or "dataset" in name}
+    return {name: path.read_bytes() for name, path in kept.items() if ".rejected." not in name}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory, given) -> Path:
+    """One finished run, three shards, two cores. Tests must not write in it."""
+    folder = write_settings(tmp_path_factory.mktemp("medground") / "run", given)
+    snakemake(folder, *TARGETS)
+    return folder
+
+
+@pytest.mark.slow
+def test_every_count_adds_up_and_every_table_is_declared(run):
+    counts = read_table(run / "results/medground/dataset/conservation.tsv")
+    assert (counts["in"] == counts["out"]).all()
+    assert set(counts["source"]) == {"cells", "mine"}
+    gone = read_table(run / "results/medground/sources/mine/excluded.parquet")
+    assert dict(gone.select("image_id", "reason").iter_rows()) == {"i3": "duplicate_image", "i4": "empty_mask"}
+    told = counts.filter(source="mine", what="images")["parts"].to_list()
+    assert sum("no_regions:1" in one for one in told) == 1  # the picture of specks
+    for path in (run / "results").rglob("*"):
+        if path.suffix in (".tsv", ".parquet") and "benchmarks" not in path.parts and "export" not in path.parts:
+            declared = path_of(path.relative_to(run).as_posix())
+            assert declared, path
+            assert not differing(path, declared)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("shards", "cores"), [(1, 1), (7, 2), (3, 1)])
+def test_any_number_of_shards_and_cores_gives_the_same_bytes(run, given, tmp_path, shards, cores):
+    write_settings(tmp_path, shards_of(given, shards))
+    snakemake(tmp_path, *TARGETS, cores=cores)
+    assert len(files(run)) > 40
+    assert files(tmp_path) == files(run)
+
+
+KILL = """import os, signal
+from cxr.base import atomic as module
+replace = os.replace
+def killed(*paths):
+    replace(*paths)
+    os.killpg(0, signal.SIGKILL)
+os.replace = killed"""
+"""The job and Snakemake end as the first of the job's files has its name, and the others have not."""
+
+
+@pytest.mark.slow
+def test_killed_in_every_rule_it_ends_in_the_same_bytes(run, given, dry_run, tmp_path):
+    root = copy_repository(tmp_path / "copy")
+    folder = write_settings(tmp_path / "run", given)
+    rules = sorted(name for name in dry_run(folder, *TARGETS) if name not in (*TARGETS, "medground_dataset"))
+    assert len(rules) > 12
+    for name in rules:
+        with_fault(root, name, KILL, tmp_path / f"{name}.killed")
+    command = [sys.executable, "-m", "snakemake", "--snakefile", str(root / "Snakefile"), "--directory", str(folder)]
+    command += ["--configfile", str(folder / "mine.yaml"), "--cores", "1", "--rerun-incomplete"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    ends = []
+    for _ in range(len(rules) + 1):
+        done = subprocess.run(
+            [*command, *TARGETS], cwd=root, env=environment, start_new_session=True, capture_output=True, text=True,
+            check=False,
+        )  # fmt: skip
+        ends.append(done.returncode)
+        if not done.returncode:
+            break
+        subprocess.run([*command, "--unlock"], cwd=root, env=environment, capture_output=True, check=False)
+    assert ends == [-signal.SIGKILL] * len(rules) + [0], done.stderr[-3000:]
+    assert sorted(path.stem for path in tmp_path.glob("*.killed")) == rules
+    assert files(folder) == files(run)
+    assert not list((folder / "results").rglob("*.part"))
