@@ -233,7 +233,7 @@ def test_told_to_stop_it_saves_and_goes_on(tuned, given, tmp_path, monkeypatch):
     assert contents(tune(tmp_path, given, recipe(epochs=3))) == contents(tuned)
 
 
-@pytest.mark.parametrize("family", ["qwen3vl", "gemma3"])
+@pytest.mark.parametrize("family", ["qwen3vl", "gemma3", "onevision"])
 def test_other_families_learn_by_the_same_path(given, tmp_path, family):
     from dataclasses import replace
 

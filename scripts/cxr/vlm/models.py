@@ -55,7 +55,8 @@ def make_tiny(name: str, folder: str | Path, texts: Iterable[str], side: int, se
     frame = module.FRAME
     tokenizer = small_tokenizer(texts, frame)
     known = {mark: tokenizer.convert_tokens_to_ids(mark) for mark in [*marks_of(frame), VIDEO]}
-    marks = {role: known[getattr(frame, role).strip()] for role in ("opening", "picture", "closing", "end")}
+    roles = {role: getattr(frame, role).strip() for role in ("opening", "picture", "closing", "end")}
+    marks = {role: known[mark] for role, mark in roles.items() if mark}
     ids = marks | {"pad": tokenizer.pad_token_id, "video": known[VIDEO], "start": known[marks_of(frame)[0]]}
     config, processor = module.tiny(len(tokenizer), ids, side)
     before = torch.random.get_rng_state()

@@ -114,6 +114,7 @@ def small_tokenizer(texts: Iterable[str], frame: Frame) -> PreTrainedTokenizerFa
     made.decoder = decoders.Fuse()
     made.add_special_tokens([AddedToken(mark, normalized=False, special=True) for mark in marks])
     named = {"image_token": frame.picture, "boi_token": frame.opening.strip(), "eoi_token": frame.closing.strip()}
+    named = {role: mark for role, mark in named.items() if mark}
     return PreTrainedTokenizerFast(
         tokenizer_object=made, pad_token=PAD, unk_token=UNKNOWN, eos_token=frame.end,
         extra_special_tokens=named | {"video_token": VIDEO}, clean_up_tokenization_spaces=False,

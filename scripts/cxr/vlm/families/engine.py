@@ -2,7 +2,8 @@
 
 A family is a module of this package with ``MODEL_TYPE`` (of its configuration), ``CONVENTION``, ``FRAME``, the
 functions ``load(folder)`` and ``tiny``, and, where the library starts a part at zero, ``begin(model)``, which draws it.
-``VLLM = False`` says that the engine vllm cannot ask it. A further family is a further file.
+``VLLM = False`` says that the engine vllm cannot ask it. A family may have ``idle``: prefixes of tensors that no answer
+depends on, which are never trained. A further family is a further file.
 """
 
 from collections.abc import Mapping, Sequence

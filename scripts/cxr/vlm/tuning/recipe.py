@@ -91,7 +91,8 @@ def add_adapters(model: nn.Module, family: Family, lora: dict) -> PeftModel:
 def choose(model: nn.Module, family: Family, recipe: Recipe) -> dict[str, nn.Parameter]:
     """Freeze all but the adapters, or all but the named parts; return {name: parameter} of the trained ones."""
     for name, parameter in model.named_parameters():
-        full = recipe.method == "full" and part_of(family, name) in recipe.parts
+        idle = any(prefix in name for prefix in getattr(family, "idle", ()))  # it would never have a gradient
+        full = recipe.method == "full" and part_of(family, name) in recipe.parts and not idle
         parameter.requires_grad_(full or ADAPTER in name)
     found = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
     if not found:

@@ -8,8 +8,8 @@ from cxr.workflow.settings.base import PAPER, Section, Share, key, one_case
 
 RunName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]
 SetName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]
-Family = Literal["qwen25vl", "qwen3vl", "gemma3"]
-Engine = Literal["tiny", "qwen25vl", "qwen3vl", "gemma3"]
+Family = Literal["qwen25vl", "qwen3vl", "gemma3", "onevision"]
+Engine = Literal["tiny", "qwen25vl", "qwen3vl", "gemma3", "onevision"]
 Convention = Literal["", "grid1000", "pixels_resized", "unit", "yx1000"]
 Probed = Literal["", "probe", "grid1000", "pixels_resized", "unit", "yx1000"]
 Part = Literal["vision", "projector", "language"]
@@ -88,6 +88,24 @@ class Gemma3Recipe(Recipe):
     micro_batch: int = key(16, "Samples per forward pass on one GPU.", unit="samples", source=PAPER, ge=1, le=4096)
 
 
+class OnevisionRecipe(Recipe):
+    """LLaVA-OneVision, as RadVLM's paper tuned the 7B model: all parts, once over the samples."""
+
+    method: Literal["lora", "full"] = key("full", "Adapters, or parts in full.", source=PAPER)
+    rates: dict[Part, Annotated[float, Field(gt=0, le=1)]] = key(
+        lambda: {"vision": 2e-6}, "Learning rate of a part, where it is another than `learning_rate`.", source=PAPER
+    )
+    epochs: int = key(1, "Passes over the samples.", source=PAPER, ge=1, le=100_000)
+    batch: int = key(256, "Samples per update, over all GPUs.", unit="samples", source=PAPER, ge=1, le=65_536)
+    micro_batch: int = key(1, "Samples per forward pass on one GPU.", unit="samples", source=PAPER, ge=1, le=4096)
+    learning_rate: float = key(1e-5, "Highest learning rate.", source=PAPER, gt=0, le=1)
+    warmup_ratio: Share = key(0.03, "Share of the updates in which it rises.", source=PAPER)
+    max_length: int = key(
+        8192, "Tokens of a sample; a picture of 512 × 512 px has 3,699, of 1024 × 1024 px 7,371.", unit="tokens",
+        ge=16, le=1_000_000,
+    )  # fmt: skip
+
+
 class Run(Section):
     """One model: what it is, and what it is tuned on."""
 
@@ -128,6 +146,7 @@ class VlmTuning(Section):
     qwen25vl: Recipe = key(Recipe, "Qwen2.5-VL and models of its architecture.", source=PAPER)
     qwen3vl: Qwen3Recipe = key(Qwen3Recipe, "Qwen3-VL.", source=PAPER)
     gemma3: Gemma3Recipe = key(Gemma3Recipe, "Gemma 3 and MedGemma.", source=PAPER)
+    onevision: OnevisionRecipe = key(OnevisionRecipe, "LLaVA-OneVision and RadVLM.")
 
 
 class Prediction(Section):

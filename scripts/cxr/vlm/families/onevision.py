@@ -1,0 +1,138 @@
+"""LLaVA-OneVision (RadVLM): a picture as a whole and in tiles, boxes as fractions of its width and height."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+from transformers import AutoConfig, LlavaOnevisionConfig
+from transformers.image_processing_utils import select_best_resolution
+from transformers.models.llava_onevision.image_processing_pil_llava_onevision import LlavaOnevisionImageProcessorPil
+
+from cxr.base.errors import UserError
+from cxr.vlm.conventions import Seen
+from cxr.vlm.families.engine import Frame, Pictures
+
+MODEL_TYPE = "llava_onevision"
+CONVENTION = "unit"
+VLLM = False
+"""Whether the engine vllm can ask it: not tried here."""
+FRAME = Frame(
+    start="<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n",
+    user="<|im_start|>user\n",
+    opening="",
+    picture="<image>",
+    closing="\n",
+    assistant="<|im_end|>\n<|im_start|>assistant\n",
+    end="<|im_end|>",
+    between="\n",
+)
+PREFIXES = {
+    "vision": ("model.vision_tower.",),
+    "projector": ("model.multi_modal_projector.", "model.image_newline"),
+    "language": ("model.language_model.", "lm_head."),
+}
+IDLE = ("model.vision_tower.post_layernorm.",)
+"""Features are taken before this norm, so that no answer depends on it."""
+SHRUNK = 1.1
+"""A picture whose side has more features than the greatest number of tiles, by this factor, is shrunk to it."""
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """How a picture is cut. pinpoints: sizes (height, width) of the canvas that it may fill; side: of a tile, px;
+    cells: features along a tile's side; most: tiles whose features a picture may have.
+    """
+
+    pinpoints: Sequence[Sequence[int]]
+    side: int
+    cells: int
+    most: int
+
+    def canvas(self, height: int, width: int) -> tuple[int, int]:
+        """Return the canvas (height, width), px, of a picture (height, width)."""
+        rows, columns = select_best_resolution((height, width), list(self.pinpoints))
+        return int(rows), int(columns)
+
+    def seen(self, height: int, width: int) -> Seen:
+        """Return the size of a picture on its canvas, without padding."""
+        rows, columns = self.canvas(height, width)
+        scale = min(rows / height, columns / width)
+        return Seen(min(math.ceil(width * scale), columns), min(math.ceil(height * scale), rows))
+
+    def features(self, height: int, width: int) -> int:
+        """Return the number of features, and so of tokens, of a picture: of the whole, of its tiles without padding,
+        and one at the end of each of their rows.
+        """
+        rows, columns = (edge // self.side * self.cells for edge in self.canvas(height, width))
+        if width / height > columns / rows:
+            rows -= 2 * ((rows - int(round(height * (columns / width), 7))) // 2)
+        else:
+            columns -= 2 * ((columns - int(round(width * (rows / height), 7))) // 2)
+        ratio = math.sqrt(rows * columns / (self.most * self.cells**2))
+        if ratio > SHRUNK:
+            rows, columns = int(rows // ratio), int(columns // ratio)
+        return self.cells**2 + rows * (columns + 1)
+
+
+@dataclass(frozen=True)
+class OneVision:
+    """A LLaVA-OneVision model. ``processor``: the one of PIL, for torchvision need not be there."""
+
+    processor: LlavaOnevisionImageProcessorPil
+    tiling: Tiling
+    convention: str = CONVENTION
+    frame: Frame = FRAME
+    prefixes: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: PREFIXES)
+    idle: tuple[str, ...] = IDLE
+
+    def pictures(self, pictures: Sequence[np.ndarray]) -> Pictures:
+        """Encode pictures, uint8 (H, W, 3), as tiles: those of all pictures after one another, the whole one first."""
+        made = [self.processor([Image.fromarray(picture)], return_tensors="pt") for picture in pictures]
+        sizes = [picture.shape[:2] for picture in pictures]
+        tensors = {
+            "pixel_values": torch.cat([one["pixel_values"][0] for one in made]),
+            "image_sizes": torch.tensor(sizes),
+        }
+        tokens = tuple(self.tiling.features(*size) for size in sizes)
+        return Pictures(tensors, tokens, tuple(self.tiling.seen(*size) for size in sizes))
+
+    def inputs(self, ids: torch.Tensor, picture_id: int) -> dict[str, torch.Tensor]:
+        """Return nothing: ids and pictures are enough."""
+        del ids, picture_id
+        return {}
+
+
+def tiny(vocabulary: int, ids: Mapping[str, int], side: int) -> tuple[LlavaOnevisionConfig, object]:
+    """Return a small configuration of tiles of half of ``side``, and its picture processor."""
+    tile = max(28, side // 2 // 14 * 14)
+    pinpoints = [[rows * tile, columns * tile] for rows in (1, 2) for columns in (1, 2)]
+    config = LlavaOnevisionConfig(
+        text_config={
+            "model_type": "qwen2", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
+            "num_attention_heads": 2, "num_key_value_heads": 2, "vocab_size": vocabulary,
+            "max_position_embeddings": 4096, "pad_token_id": ids["pad"], "bos_token_id": ids["end"],
+            "eos_token_id": ids["end"], "use_sliding_window": False,
+        },
+        vision_config={
+            "model_type": "siglip_vision_model", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
+            "num_attention_heads": 2, "image_size": tile, "patch_size": 14, "vision_use_head": False,
+        },
+        image_token_index=ids["picture"], video_token_index=ids["video"], image_grid_pinpoints=pinpoints,
+        vision_feature_layer=-1, vision_feature_select_strategy="full", vision_aspect_ratio="anyres_max_9",
+    )  # fmt: skip
+    return config, LlavaOnevisionImageProcessorPil(size={"height": tile, "width": tile}, image_grid_pinpoints=pinpoints)
+
+
+def load(folder: Path) -> OneVision:
+    """Return the family. Raises UserError where the model's canvases are not those of its processor."""
+    processor = LlavaOnevisionImageProcessorPil.from_pretrained(folder, local_files_only=True)
+    config = AutoConfig.from_pretrained(folder, local_files_only=True)
+    vision, pinpoints = config.vision_config, [list(map(int, one)) for one in config.image_grid_pinpoints]
+    if [list(map(int, one)) for one in processor.image_grid_pinpoints] != pinpoints:
+        raise UserError(f"{folder}: image_grid_pinpoints of its processor and model differ: fetch the whole model")
+    most = int(config.vision_aspect_ratio.removeprefix("anyres_max_"))
+    return OneVision(processor, Tiling(pinpoints, vision.image_size, vision.image_size // vision.patch_size, most))
