@@ -2,6 +2,8 @@
 
 import csv
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,7 +14,7 @@ import numpy as np
 import pytest
 
 from conftest import snakemake, write_settings
-from cxr.base.tables import read_table
+from cxr.base.tables import read_lines, read_table
 from declared_tables import differing, path_of
 from slurm_runs import with_fault
 from whole_runs import copy_repository
@@ -145,3 +147,52 @@ def test_killed_in_every_rule_it_ends_in_the_same_bytes(run, given, dry_run, tmp
     assert sorted(path.stem for path in tmp_path.glob("*.killed")) == rules
     assert files(folder) == files(run)
     assert not list((folder / "results").rglob("*.part"))
+
+
+def fill(folder: Path, votes: dict[str, int]) -> None:
+    """Write the sheets of experts, of whom as many find a query good as ``votes`` says."""
+    items = read_table(folder / "results/review/queries/items.parquet")
+    (folder / "filled").mkdir()
+    for at, ((expert,), part) in enumerate(sorted(items.group_by("expert"))):
+        with open(folder / f"filled/review_{expert}.csv", "w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            writer.writerow(["item", "verdict", "note", "seconds", "page"])
+            for row in part.iter_rows(named=True):
+                said = "good" if at < votes[row["unit"]] else "ambiguous"
+                writer.writerow([row["item"], said, "", 4, row["page"]])
+
+
+@pytest.mark.slow
+def test_from_the_experts_pages_to_the_audited_scores(run, given, tmp_path):
+    """Review of queries, filled sheets, review_merge, medground_scoring; no query or training is made again."""
+    folder = Path(shutil.copytree(run, tmp_path / "run", symlinks=True))
+    review = {"of": "queries", "experts": ["A", "B", "C"], "rule": "majority"}
+    write_settings(folder, given | {"review": review})
+    refused = snakemake(folder, "review_merge", check=False)
+    assert "review.sheets is empty: give the experts' filled sheets" in refused.stderr
+    snakemake(folder, "review")
+    lines = list(read_lines(folder / "results/medground/dataset/test.jsonl"))
+    votes = {line["query_id"]: at % 4 for at, line in enumerate(lines)}
+    fill(folder, votes)
+    write_settings(folder, given | {"review": review | {"sheets": ["filled"]}})
+    snakemake(folder, "review_merge")
+    audit = read_table(folder / "results/review/queries/audit.parquet")
+    assert dict(audit.select("query_id", "good").iter_rows()) == votes
+    good = {name for name, count in votes.items() if count >= 2}
+    assert set(audit.filter("accepted")["query_id"]) == good
+    ours = read_table(folder / "results/review/queries/table7.tsv").filter(by="ours")
+    assert dict(ours.select("source", "accepted").iter_rows())["total"] == len(good)
+
+    shutil.copyfile(folder / "results/review/queries/audit.parquet", tmp_path / "audit.parquet")
+    medground = given["medground"] | {"audit": str(tmp_path / "audit.parquet")}
+    write_settings(folder, given | {"medground": medground, "review": review | {"sheets": ["filled"]}})
+    before = files(folder)
+    done = snakemake(folder, *TARGETS, "review_merge")
+    again = set(re.findall(r"rule (medground_\w+|vlm_\w+|review_\w+):", done.stdout + done.stderr))
+    assert again <= {"medground_scoring_run", "medground_scoring_comparison", *TARGETS, "medground_dataset"}
+    after = files(folder)
+    changed = {name for name in before if before[name] != after[name]}
+    assert changed
+    assert all(name.startswith("medground/scoring/") for name in changed)
+    scored = read_table(folder / "results/medground/scoring/small/queries.parquet")
+    assert set(scored["query_id"]) == good

@@ -265,6 +265,10 @@ ALONE = {
     "training_published": "once a run, a model of 14 GB",
     "training_run": "days",
     "training_untrained": "once a run, a model of 14 GB",
+    "vlm_answers_read": "once a set, every answer that another program gave",
+    "vlm_answers_run": "once a run and set, a large net on a GPU, minutes to load, then every question",
+    "vlm_tuning_run": "days",
+    "vlm_tuning_untrained": "once a run, at most 200 questions to a large net on a GPU, where its convention is probed",
     "training_sam": "once a run, a model of 14 GB",
     **{
         f"weights_{name}": "once, a file of up to 10 GB that somebody placed there"
@@ -292,14 +296,10 @@ def groups() -> dict[str, set[str]]:
     return found
 
 
-NOT_YET = ("vlm_",)
-"""Systems whose jobs are of no group yet: what an image costs there has not been measured."""
-
-
 def test_a_job_is_local_of_a_group_or_long():
-    rules = {name: rule for name, rule in parsed.working().items() if not name.startswith(NOT_YET)}
+    rules = parsed.working()
     local = {name for name, rule in rules.items() if rule.local}
-    grouped = {name: found for name, found in groups().items() if found and name in rules}
+    grouped = {name: found for name, found in groups().items() if found}
     assert not local & grouped.keys()
     assert rules.keys() - local - grouped.keys() == ALONE.keys()
     assert set().union(*groups().values()) == group_sizes().keys()
@@ -330,8 +330,7 @@ def test_no_group_of_a_shards_jobs_is_shorter_than_ten_minutes(device, engines):
         cost = unit.get("gpu_s", 0) if device == "gpu" else unit["core_s"]
         seconds[name] = cost * units["counts"][unit["per"]]["number"] / units["counts"]["studies"]["number"]
     rules = {name: rule for settings in DEVICES for name, rule in parsed.working(settings).items()}
-    mine = {name: found for name, found in groups().items() if not name.startswith(NOT_YET)}
-    of_shards = set().union(*(found for name, found in mine.items() if of_a_shard(rules[name])))
+    of_shards = set().union(*(found for name, found in groups().items() if of_a_shard(rules[name])))
     chosen = {name for name in of_shards if name.endswith(f"-{device}") or (device == "cpu" and "-" not in name)}
     assert len(chosen) == {"cpu": 16, "gpu": 6}[device]
     # a group without a unit cost is a KeyError

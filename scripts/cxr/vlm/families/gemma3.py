@@ -34,6 +34,8 @@ PREFIXES = {
     "projector": ("model.multi_modal_projector.",),
     "language": ("model.language_model.", "lm_head."),
 }
+IDLE = ("model.vision_tower.head.",)
+"""A head that a configuration may have, and no answer depends on."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,7 @@ class Gemma:
     convention: str = CONVENTION
     frame: Frame = FRAME
     prefixes: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: PREFIXES)
+    idle: tuple[str, ...] = IDLE
 
     def pictures(self, pictures: Sequence[np.ndarray]) -> Pictures:
         """Encode pictures, uint8 (H, W, 3), each stretched to the model's square."""

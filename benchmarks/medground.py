@@ -1,0 +1,278 @@
+"""Measure MedGround against plain ways of the same work, in one run.
+
+    python benchmarks/medground.py [--output benchmarks/medground.tsv] [--npz-mb 500]
+
+``ratio`` is the plain way's core seconds over ours, unless ``against`` says otherwise; ``target`` is the
+specification's. The rows of regions and of the resolver need scikit-image, which the project does not install: without
+it they are left out, and the program says so.
+"""
+
+import argparse
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "tests/support"), str(ROOT / "tests")]
+
+import cv2  # noqa: E402
+import numpy as np  # noqa: E402
+import polars as pl  # noqa: E402
+
+import medground_oracle as oracle  # noqa: E402
+from cxr.base.hdf5 import Shard  # noqa: E402
+from cxr.base.tables import read_table, write_table  # noqa: E402
+from cxr.geometry.unions import union_iou  # noqa: E402
+from cxr.medground.logic.decide import Decider, Query  # noqa: E402
+from cxr.medground.logic.facts import Facts  # noqa: E402
+from cxr.medground.logic.table import scene_of  # noqa: E402
+from cxr.medground.queries.make_queries import image_queries  # noqa: E402
+from cxr.medground.regions.components import (  # noqa: E402
+    centroid,
+    compactness,
+    components,
+    elongation,
+    solidity,
+)
+from cxr.medground.sources.cells import read_cells  # noqa: E402
+from cxr.medground.verification.form import text_fault  # noqa: E402
+from cxr.medground.verification.rules_check import allowed_words, check  # noqa: E402
+from medground_data import make_regions_of, queries_options, read_source, regions_of, source_keys  # noqa: E402
+from medground_scenes import NUMBERS, numbers, plain, told  # noqa: E402
+
+ROUNDS, GRID = 3, 1000
+
+
+def seconds(work: Callable[[], object], rounds: int = ROUNDS) -> float:
+    """Return the fastest of several rounds, core seconds."""
+    found = []
+    for _ in range(rounds):
+        start = time.process_time()
+        work()
+        found.append(time.process_time() - start)
+    return min(found)
+
+
+def row(what: str, against: str, ratio: float, target: str = "") -> dict:
+    """Return a row of the table."""
+    return {"what": what, "against": against, "ratio": ratio, "target": target}
+
+
+def of_regions() -> list[dict]:
+    """Attributes of the components of 200 drawn pictures, beside scikit-image's."""
+    try:
+        from skimage.measure import label, regionprops
+    except ImportError:
+        print("scikit-image is not installed: the row of regions is left out")
+        return []
+    masks = [mask for _, one in read_cells(200, 1) for mask in one.masks.values() if mask.any()]
+
+    def ours() -> list[tuple]:
+        return [
+            (one.box, one.area, centroid(one), elongation(one), solidity(one), compactness(one))
+            for mask in masks
+            for one in components(mask)
+        ]
+
+    def theirs() -> list[tuple]:
+        return [
+            (one.bbox, one.area, one.centroid, one.axis_minor_length, one.axis_major_length, one.solidity,
+             one.perimeter_crofton)
+            for mask in masks
+            for one in regionprops(label(mask, connectivity=2))
+        ]  # fmt: skip
+
+    assert sorted(one[0] for one in ours()) == sorted((x1, y1, x2, y2) for (y1, x1, y2, x2), *_ in theirs())
+    return [
+        row("regions and their attributes, 200 drawn pictures", "regionprops", seconds(theirs) / seconds(ours), "4")
+    ]
+
+
+def dots(count: int, seed: int = 0) -> tuple[dict, list[dict], Facts]:
+    """Return image, regions and facts of a drawn field of ``count`` cells of two classes."""
+    rng = np.random.default_rng(seed)
+    side, steps = 1024, int(np.ceil(np.sqrt(count)))
+    planes = {name: np.zeros((side, side), np.uint8) for name in ("nucleus", "rod")}
+    picture = rng.integers(90, 110, (side, side, 3), np.uint8)
+    for at in range(count):
+        x, y = (int((place + 0.5) * side / steps) for place in (at % steps, at // steps))
+        x, y = (int(v + rng.integers(-6, 7)) for v in (x, y))
+        name = "rod" if rng.random() < 0.3 else "nucleus"
+        long = int(rng.integers(4, 14))
+        thin = max(2, round(long * (0.35 if name == "rod" else float(rng.uniform(0.6, 1)))))
+        cv2.ellipse(planes[name], (x, y), (long, thin), float(rng.uniform(0, 180)), 0, 360, 1, -1)
+    from cxr.medground.logic.facts import Planes
+    from cxr.medground.regions.make_regions import image_regions
+    from medground_data import regions_options
+
+    for plane in planes.values():
+        picture[plane > 0] = rng.integers(150, 230)
+    image = {
+        "image_id": f"dots{count}", "boxes": None, "extent": [0, 0, side, side], "inner": [False] * 4,
+        "domain": "nuclei", "radiological": None, "split": "test", "subject_id": "a", "licence": "",
+        "to_original": [1.0, 0, 0, 0, 1.0, 0],
+    }  # fmt: skip
+    held = Planes(picture, {name: plane > 0 for name, plane in planes.items()})
+    rows, _ = image_regions(image, held, regions_options(max_boxes=1000))
+    words = {"nucleus": {"one": "nucleus", "many": "nuclei", "parents": {"cell": "cells"}, "ask": True}}
+    words["rod"] = {"one": "rod", "many": "rods", "parents": {"cell": "cells"}, "ask": True}
+    return image, rows, Facts(["nucleus", "rod"], words, [], (), [], False, "drawn", False)
+
+
+def of_logic() -> list[dict]:
+    """The same queries about 300 regions by arrays and by plain Python; and how a query's cost grows with regions."""
+    image, rows, facts = dots(300)
+    scene = scene_of(image, rows, facts, 1024)
+    decider = Decider(scene, NUMBERS)
+    atoms = [name for name in decider.atoms if name.startswith(("class", "size", "shape", "position"))]
+    asked = [Query((one, other)) for at, one in enumerate(atoms) for other in atoms[at + 1 :]]
+    lists, kept = plain(scene), numbers()
+    for query in asked[::7]:
+        found = decider.answer(query)
+        other = oracle.resolve(told(query), lists, kept)
+        assert (set(found.selected) if found.decidable else None) == other, query
+    few = asked[::9]
+    ours = seconds(lambda: [Decider(scene, NUMBERS)] and [decider.answer(one) for one in asked]) / len(asked)
+    theirs = seconds(lambda: [oracle.resolve(told(one), lists, kept) for one in few], 1) / len(few)
+    cost = {}
+    for count in (10, 60):
+        options = queries_options("dots", per_image=6, per_image_many=6)
+        drawn = [dots(count, seed) for seed in range(4)]
+        made = sum(len(image_queries(*one, 1024, options)[0]) for one in drawn)
+        work = [lambda one=one, options=options: image_queries(*one, 1024, options) for one in drawn]
+        cost[count] = sum(map(seconds, work)) / made
+    return [
+        row("a query decided, 300 regions", "plain Python", theirs / ours, "50"),
+        row("a query made, 60 regions", "10 regions (ratio: cost of 60 over cost of 10)", cost[60] / cost[10], "<= 2"),
+    ]
+
+
+def of_verification(folder: Path) -> list[dict]:
+    """Stages I and II beside the engine rules, on the same pictures."""
+    keys = source_keys(kind="cells", domain="nuclei", modality="drawn microscopy")
+    make_regions_of(read_source(folder, keys, cells=60, name="cells"))
+    images = {one["image_id"]: one for one in read_table(folder / "sources/images.parquet").to_dicts()}
+    by_image: dict[str, list[dict]] = {}
+    for one in regions_of(folder):
+        by_image.setdefault(one["image_id"], []).append(one)
+    with Shard(folder / "sources/00.h5") as shard:
+        facts, side = Facts.of(shard), shard.shape("picture")[0]
+    options = queries_options("cells")
+
+    def made() -> list[tuple]:
+        return [
+            (name, line)
+            for name, rows in by_image.items()
+            for line in image_queries(images[name], rows, facts, side, options)[0]
+        ]
+
+    lines = made()
+
+    def verified() -> int:
+        count = 0
+        for name, rows in by_image.items():
+            decider = Decider(scene_of(images[name], rows, facts, side), NUMBERS)
+            allowed = allowed_words(decider, facts.allow, "")
+            for other, line in lines:
+                if other == name:
+                    count += not text_fault(line["query"])
+                    count += check(line["query"], line["regions"], decider, allowed, False)[0] is None
+        return count
+
+    assert verified() == 2 * len(lines)
+    ratio = seconds(verified) / seconds(made)
+    return [row("stages I and II", "the engine rules (ratio: their time over its)", ratio, "<= 1.5")]
+
+
+PEAK = """
+import resource, sys, zipfile
+sys.path.insert(0, sys.argv[1])
+import numpy as np
+from cxr.medground.sources.medsegbench import Member
+def peak():
+    return int(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1])
+before, held = resource.getrusage(resource.RUSAGE_SELF), peak()
+if sys.argv[2] == "rows":
+    with zipfile.ZipFile(sys.argv[3]) as archive:
+        total = sum(int(one[0, 0, 0]) for one in Member(archive, "train_images").rows())
+else:
+    with np.load(sys.argv[3]) as arrays:
+        total = int(arrays["train_images"][:, 0, 0, 0].sum())
+after = resource.getrusage(resource.RUSAGE_SELF)
+print(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, peak() - held, total)
+"""
+
+
+def of_npz(folder: Path, megabytes: int) -> list[dict]:
+    """A compressed npz by rows beside ``numpy.load``, each in a process of its own."""
+    count = megabytes * 1_000_000 // (512 * 512 * 3)
+    noise = np.random.default_rng(1).integers(0, 40, (16, 512, 512, 3), np.uint8)
+    path = folder / "big.npz"
+    np.savez_compressed(path, train_images=np.concatenate([noise] * (count // 16)))
+    found = {}
+    for way in ("rows", "whole"):
+        told = [
+            subprocess.run(
+                [sys.executable, "-c", PEAK, str(ROOT / "scripts"), way, str(path)], capture_output=True, text=True,
+                check=True,
+            ).stdout.split()
+            for _ in range(2)
+        ]  # fmt: skip
+        found[way] = min(float(one[0]) for one in told), int(told[0][1]), told[0][2]
+    assert found["rows"][2] == found["whole"][2]
+    size = f"a compressed npz of {count * 512 * 512 * 3 / 1e6:.0f} MB by rows"
+    return [
+        row(f"{size}: time", "numpy.load (ratio: ours over its)", found["rows"][0] / found["whole"][0], "<= 1.3"),
+        row(f"{size}: memory", "numpy.load (ratio: ours over its)", found["rows"][1] / found["whole"][1], "<= 0.25"),
+    ]
+
+
+def boxes(count: int, seed: int) -> np.ndarray:
+    """Return boxes on the grid, int64 (count, 4)."""
+    rng = np.random.default_rng(seed)
+    low = rng.integers(0, 900, (count, 2))
+    return np.concatenate([low, np.minimum(low + rng.integers(10, 200, (count, 2)), GRID)], axis=1)
+
+
+def raster_iou(first: np.ndarray, second: np.ndarray) -> float:
+    """Return the IoU of the unions, counted on a raster of 1000 × 1000."""
+    planes = np.zeros((2, GRID, GRID), bool)
+    for plane, held in zip(planes, (first, second), strict=True):
+        for x1, y1, x2, y2 in held:
+            plane[y1:y2, x1:x2] = True
+    return float((planes[0] & planes[1]).sum() / (planes[0] | planes[1]).sum())
+
+
+def of_unions() -> list[dict]:
+    """60 × 60 boxes."""
+    one, other = boxes(60, 1), boxes(60, 2)
+    assert union_iou(one, other) == raster_iou(one, other)
+    ours, plainly = (seconds(lambda how=how: [how(one, other) for _ in range(40)]) for how in (union_iou, raster_iou))
+    return [row("IoU of unions of 60 and 60 boxes", "a raster of 1000 × 1000", plainly / ours, "20")]
+
+
+def main() -> None:
+    """Measure, print and write the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--output", default="benchmarks/medground.tsv")
+    parser.add_argument("--npz-mb", type=int, default=500)
+    given = parser.parse_args()
+    cv2.setNumThreads(1)
+    with tempfile.TemporaryDirectory() as folder:
+        rows = [*of_unions(), *of_regions(), *of_logic(), *of_verification(Path(folder) / "cells")]
+        rows += of_npz(Path(folder), given.npz_mb)
+    table = pl.DataFrame(rows)
+    with pl.Config(tbl_width_chars=200, fmt_str_lengths=100, tbl_rows=20):
+        print(table)
+    print(f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB")
+    write_table(given.output, table)
+
+
+if __name__ == "__main__":
+    main()
