@@ -76,6 +76,7 @@ include: "rules/medground/queries.smk"
 include: "rules/medground/verification.smk"
 include: "rules/medground/dataset.smk"
 include: "rules/medground/dataset_tables.smk"
+include: "rules/medground/dataset_tokens.smk"
 include: "rules/medground/dataset_exports.smk"
 # Vision-language models, tuned on lines of a system and asked
 include: "rules/vlm/tuning.smk"

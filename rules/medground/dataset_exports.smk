@@ -62,5 +62,7 @@ rule medground:
     input:
         rules.medground_dataset.input,
         rules.medground_dataset_chart.output,
+        rules.medground_dataset_beside.output,
+        rules.medground_dataset_tokens.output if PLAN.medground.tokenizer else [],
         rules.medground_dataset_gallery.output,
         expand("results/medground/dataset/export/{format}", format=PLAN.medground.formats),

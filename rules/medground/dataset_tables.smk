@@ -63,6 +63,41 @@ rule medground_dataset_chart:
         "../../scripts/job.py"
 
 
+rule medground_dataset_beside:
+    input:
+        statistics="results/medground/dataset/statistics.tsv",
+        rates="results/medground/verification/passrate.tsv",
+        images=PLAN.medground.of_sources("sources", "images.parquet"),
+        excluded=PLAN.medground.of_sources("sources", "excluded.parquet"),
+        regions=PLAN.medground.parts("regions", "parquet"),
+    output:
+        counted="results/medground/dataset/sources.tsv",
+        beside=report(
+            "results/medground/dataset/paper.tsv",
+            caption="../../report/medground_paper.rst",
+            category="10 MedGround",
+            labels={"result": "the paper's Tables 1, 2, 5 and 6 beside ours"},
+        ),
+    log:
+        "logs/medground/dataset/beside.log",
+    benchmark:
+        "results/benchmarks/medground/dataset/beside.tsv"
+    localrule: True
+    conda:
+        "../../envs/review.yaml"
+    threads: 1
+    resources:
+        mem_mb=megabytes(2000),
+        runtime=minutes(10),
+    params:
+        **job("medground.dataset.beside.run"),
+        options=PLAN.medground.options["language"],
+    message:
+        "MedGround: the paper's tables beside ours"
+    script:
+        "../../scripts/job.py"
+
+
 rule medground_dataset_gallery:
     input:
         accepted=PLAN.medground.parts("verification", "jsonl"),

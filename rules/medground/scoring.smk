@@ -59,6 +59,37 @@ rule medground_scoring_comparison:
         "../../scripts/job.py"
 
 
+rule medground_scoring_chart:
+    input:
+        comparison="results/medground/scoring/comparison.tsv",
+    output:
+        chart=report(
+            "results/medground/scoring/scores.png",
+            caption="../../report/medground_scores.rst",
+            category="10 MedGround",
+            labels={"result": "scores beside answers that read no query (chart)"},
+        ),
+    log:
+        "logs/medground/scoring/chart.log",
+    benchmark:
+        "results/benchmarks/medground/scoring/chart.tsv"
+    localrule: True
+    conda:
+        "../../envs/figures.yaml"
+    threads: 1
+    resources:
+        mem_mb=megabytes(1000),
+        runtime=minutes(5),
+    params:
+        **job("medground.scoring.chart.run"),
+        options=PLAN.medground.options["chart"],
+    message:
+        "MedGround: chart of the scores"
+    script:
+        "../../scripts/job.py"
+
+
 rule medground_scoring:
     input:
         "results/medground/scoring/comparison.tsv",
+        "results/medground/scoring/scores.png",

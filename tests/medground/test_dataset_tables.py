@@ -2,12 +2,22 @@
 
 import cv2
 import numpy as np
+import polars as pl
 import pytest
+import yaml
 
+from conftest import ROOT
+from cxr.base.columns import schema
+from cxr.base.errors import UserError
 from cxr.base.tables import read_lines, read_table, write_lines, write_table
-from cxr.medground.dataset import gallery, language, language_chart
+from cxr.medground.dataset import beside, gallery, language, language_chart, tokens
+from cxr.medground.dataset.make_dataset import STATISTICS, _statistics
 from cxr.medground.logic.facts import Facts
-from cxr.medground.verification.verify import REJECTED
+from cxr.medground.scoring import chart
+from cxr.medground.scoring.columns import COMPARISON
+from cxr.medground.verification.verify import PASSED, REJECTED
+from cxr.vlm.families.qwen25vl import FRAME
+from cxr.vlm.tokens import small_tokenizer
 from medground_data import make_queries_of, make_regions_of, read_source, regions_of, source_keys
 
 CELLS = {
@@ -143,3 +153,94 @@ def test_the_answers_frame_is_drawn_where_its_box_lies(cells):
     assert chosen[inside].mean() > 0.3
     assert (chosen & ~frame).sum() < 120  # its number
     assert not (np.abs(gallery.picture(image, rows, []).astype(int) - gallery.ANSWERS[0]).sum(axis=2) < 40).any()
+
+
+def test_tokens_are_those_of_the_named_tokenizer(cells, tmp_path):
+    """Of a tokenizer whose tokens are words, single digits and signs, a count by hand."""
+    _, lines = cells
+    few = [lines[0] | {"query": "the small rod", "boxes": [[1, 22, 333, 1000]]}]
+    write_lines(tmp_path / "test.jsonl", few)
+    question = "the small rod Answer with the bounding box"
+    small_tokenizer([question], FRAME).save_pretrained(tmp_path / "tokenizer")
+    tokens.run(
+        lines=[str(tmp_path / "test.jsonl")], counted=str(tmp_path / "tokens.tsv"),
+        options=tokens.TokensOptions(str(tmp_path / "tokenizer")),
+    )  # fmt: skip
+    rows = read_table(tmp_path / "tokens.tsv").to_dicts()
+    assert [(row["source"], row["split"], row["queries"]) for row in rows] == [
+        ("cells", "test", 1),
+        ("total", "test", 1),
+    ]
+    assert rows[0]["query_tokens"] == 3
+    # at least the digits and the signs of {"bbox_2d": [1, 22, 333, 1000]}, a token each
+    assert rows[0]["line_tokens"] > 3 + 10 + 14
+    assert rows[0]["total_tokens"] == rows[0]["line_tokens"]
+    with pytest.raises(UserError, match=r"medground\.dataset\.tokenizer: .* holds no tokenizer"):
+        tokens.tokenizer_of(str(tmp_path))
+
+
+def test_the_papers_tables_stand_beside_ours(cells, tmp_path):
+    folder, lines = cells
+    verdict = {"checks": {"verdict": "grounded"}}
+    rows = [row for split in ("train", "test") for row in _statistics(split, [
+        line | verdict for line in lines if line["split"] == split
+    ])]  # fmt: skip
+    write_table(tmp_path / "statistics.tsv", pl.DataFrame(rows, schema=schema(STATISTICS)), STATISTICS)
+    rate = dict.fromkeys(PASSED) | {
+        "source": "cells",
+        "split": "train",
+        "stage": "I",
+        "kept_share": 98.5,
+        "unjudged": 2,
+    }
+    rates = [rate, rate | {"source": "total", "split": "all", "stage": "III", "kept_share": 70.0}]
+    write_table(tmp_path / "rates.tsv", pl.DataFrame(rates, schema=schema(PASSED)), PASSED)
+    beside.run(
+        statistics=str(tmp_path / "statistics.tsv"), rates=str(tmp_path / "rates.tsv"),
+        images=[str(folder / "sources/images.parquet")], excluded=[str(folder / "sources/excluded.parquet")],
+        regions=[str(folder / "regions/00.parquet")], counted=str(tmp_path / "sources.tsv"),
+        beside=str(tmp_path / "paper.tsv"), options=beside.BesideOptions(sources=["cells"], shards=["00"]),
+    )  # fmt: skip
+    found = {
+        (row["table"], row["row"], row["what"]): (row["paper"], row["ours"], row["note"])
+        for row in read_table(tmp_path / "paper.tsv").to_dicts()
+    }
+    train = [line for line in lines if line["split"] == "train"]
+    images = read_table(folder / "sources/images.parquet")
+    assert found["Table 1", "MS-CXR", "annotations"][:2] == (1162, None)
+    made = sum(line["split"] != "validate" for line in lines)
+    assert found["Table 1", "this dataset", "annotations"][:2] == (None, made)
+    assert found["Table 2", "train", "queries"][:2] == (25420, len(train))
+    assert found["Table 2", "train: nuclei", "share of the queries"][:2] == (20.5, 100)
+    assert found["Table 5", "FHPsAOP", "train"][:2] == (5600, None)
+    assert found["Table 5", "cells", "train"][:2] == (None, len(images.filter(split="train")))
+    assert found["Table 6", "BBBC010, test", "kept after III"][:2] == (49.3, None)
+    assert found["Table 6", "cells, train", "kept after I"] == (None, 98.5, "2 of them unjudged")
+    assert found["Table 6", "Total, train", "kept after III"][:2] == (80.9, 70.0)
+    counted = {(row["source"], row["split"]): row for row in read_table(tmp_path / "sources.tsv").to_dicts()}
+    pairs = {(row["image_id"], row["label"]) for row in regions_of(folder)}
+    assert counted["cells", "all"]["image_classes"] == len(pairs) > len(images) == counted["total", "all"]["images"]
+
+
+def test_table_5_of_the_paper_sums_to_its_printed_totals():
+    held = yaml.safe_load((ROOT / "resources/medground/paper_tables.yaml").read_text())["table5"]["rows"]
+    sums = {split: sum(row[split] for row in held.values()) for split in ("train", "val", "test", "total")}
+    assert sums == {"train": 52648, "val": 6936, "test": 4237, "total": 63550}
+
+
+def test_the_chart_of_scores_has_a_bar_for_each_run_and_blind_answer(tmp_path):
+    def row(by, table, model, source, value, low=None):
+        return dict(zip(COMPARISON, (by, table, model, source, 9, value, low, low and low + 9), strict=True))
+
+    rows = [
+        row(by, table, model, source, 30.0 + at, 20.0 if by == "ours" else None)
+        for table in ("iou", "sensitivity")
+        for at, (by, model) in enumerate((("ours", "a"), ("blind", "largest"), ("ours", "b"), ("paper", "Big, base")))
+        for source in ("cells", "total", "ils")
+    ]
+    figure = chart.drawn(pl.DataFrame(rows, schema=schema(COMPARISON)))
+    for axes in figure.axes:
+        assert [text.get_text() for text in axes.get_legend().get_texts()] == ["a", "b", "blind: largest"]
+        assert [text.get_text().split("\n")[0] for text in axes.get_xticklabels()] == ["cells", "ils", "total"]
+        assert sorted(round(bar.get_height()) for bar in axes.patches) == [30] * 3 + [31] * 3 + [32] * 3
+        assert len(axes.lines) == 6  # an interval of each run and source

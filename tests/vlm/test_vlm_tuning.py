@@ -1,6 +1,8 @@
 """Tuning: what is learned, what stays as it was, and the same bytes after a kill."""
 
 import math
+from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,9 +14,11 @@ from cxr.geometry.unions import union_iou
 from cxr.vlm.families.engine import PARTS, part_of
 from cxr.vlm.grounding import read_answer
 from cxr.vlm.models import MODEL, load_model, load_run
+from cxr.vlm.samples import Sample
 from cxr.vlm.tuning import fit
 from cxr.vlm.tuning.fit import epoch_order
 from cxr.vlm.tuning.recipe import Recipe, optimiser
+from cxr.vlm.tuning.tune import balanced
 from vlm_runs import OPTIONS, RECIPE, ask, contents, data, recipe, tune
 
 
@@ -235,9 +239,24 @@ def test_told_to_stop_it_saves_and_goes_on(tuned, given, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("family", ["qwen3vl", "gemma3", "onevision"])
 def test_other_families_learn_by_the_same_path(given, tmp_path, family):
-    from dataclasses import replace
-
     options = recipe(replace(OPTIONS, family=family), epochs=6, learning_rate=3e-3)
     run = tune(tmp_path, given, options)
     assert losses(run)[-1] < 0.6 * losses(run)[0]
     assert len(list(read_lines(ask(tmp_path / "a.jsonl", given, run)))) == len(given["rows"])
+
+
+def test_a_balance_by_domain_has_every_sample_and_as_many_of_each(given, tmp_path):
+    made = [Sample(f"s{at}", "a", "s", "train", "t", (), {}, domain="cxr" if at < 7 else "nuclei") for at in range(10)]
+    found = balanced(made, 42)
+    assert found[:10] == list(range(10))
+    counts = Counter(found)
+    assert sum(counts[at] for at in range(7, 10)) == 7
+    assert {counts[at] for at in range(7)} == {1}
+    assert {counts[at] for at in range(7, 10)} == {2, 3}
+    assert found == balanced(made, 42)
+    assert len({tuple(balanced(made, seed)) for seed in range(9)}) > 1
+    rows = [row | {"domain": "cxr" if at < 9 else "nuclei"} for at, row in enumerate(given["rows"])]
+    write_lines(tmp_path / "lines.jsonl", rows)
+    options = replace(recipe(epochs=1), balance="domain")
+    run = tune(tmp_path, given | {"lines": str(tmp_path / "lines.jsonl")}, options)
+    assert read_table(run.parent / "updates.tsv")["samples"].sum() == 18

@@ -39,6 +39,7 @@ class Sample:
     turns: tuple[Turn, ...]
     boxes: Mapping[str, Sequence[Sequence[float]]] = field(default_factory=dict)
     asks_boxes: bool = False
+    domain: str = ""
 
     def question(self, turn: int, convention: Convention, wording: str = "") -> str:
         """Return what the model is asked in a turn. ``wording``: another file of wordings, for boxes."""
@@ -58,7 +59,7 @@ class Sample:
 def sample_of(line: Mapping) -> Sample:
     """Return the sample of a line. Raises UserError for one that lacks a field."""
     try:
-        same = {name: str(line.get(name, "")) for name in ("source", "split")}
+        same = {name: str(line.get(name, "")) for name in ("source", "split", "domain")}
         if "turns" in line:
             turns = tuple(Turn(turn["question"], turn["answer"]) for turn in line["turns"])
             boxes = line.get("boxes", {})

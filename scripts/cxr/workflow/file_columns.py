@@ -15,7 +15,8 @@ from cxr.imaging.phantom import make_phantom
 from cxr.imaging.weights import list_sources
 from cxr.instructions import mask_index
 from cxr.language.reports import compare_engines, understood
-from cxr.medground.dataset import language, make_dataset
+from cxr.medground.dataset import beside, language, make_dataset
+from cxr.medground.dataset import columns as medground_dataset
 from cxr.medground.queries import given, make_queries
 from cxr.medground.regions import make_regions
 from cxr.medground.scoring import columns as scores
@@ -118,6 +119,9 @@ TABLES: dict[str, Columns] = {
     "results/medground/dataset/units.parquet": make_dataset.UNITS,
     "results/medground/dataset/statistics.tsv": make_dataset.STATISTICS,
     "results/medground/dataset/conservation.tsv": make_dataset.CONSERVATION,
+    "results/medground/dataset/sources.tsv": beside.FOUND,
+    "results/medground/dataset/paper.tsv": beside.BESIDE,
+    "results/medground/dataset/tokens.tsv": medground_dataset.TOKENS,
     "results/medground/dataset/language.tsv": language.LANGUAGE,
     "results/medground/dataset/words.tsv": language.WORDS,
     "results/review/queries/audit.parquet": review_queries.AUDIT,

@@ -21,7 +21,7 @@ EXPORT = ("coordinates", "resized", "withhold", "allow_nd", "audited")
 @dataclass(frozen=True)
 class MedgroundPlan:
     """sources: {name: its keys}; shards: their names; options: {stage: what all sources share}; formats: of the
-    exports; votes: the file of the audit; given: the texts of the engine table.
+    exports; votes: the file of the audit; given: the texts of the engine table; tokenizer: of tokens, or empty.
     """
 
     sources: Mapping[str, dict]
@@ -30,6 +30,7 @@ class MedgroundPlan:
     formats: Sequence[str]
     votes: Sequence[str]
     given: Sequence[str]
+    tokenizer: str
 
     @property
     def unused(self) -> list[str]:
@@ -121,9 +122,11 @@ def medground_plan(settings: Settings, shards: Sequence[str], known: Sequence[st
     options["gallery"] = files | {"each": each, "quality": settings.figures.quality, "seed": seed}
     drawn = {"queries": settings.review.positives, "seed": settings.review.seed}
     options["audit_units"] = drawn | {"sources": list(sets), "shards": names}
-    formats = options["dataset"].pop("export")
+    formats, tokenizer = options["dataset"].pop("export"), options["dataset"].pop("tokenizer")
+    if tokenizer and not Path(tokenizer).is_dir():
+        existing_file("medground.dataset.tokenizer", tokenizer)
     votes = [str(existing_file("medground.audit", audit))] if audit else []
-    return MedgroundPlan(sets, names, options, formats, votes, [given] if given else [])
+    return MedgroundPlan(sets, names, options, formats, votes, [given] if given else [], tokenizer)
 
 
 def _shards(sets: Mapping[str, dict], asked: int | None, cohort: Sequence[str]) -> list[str]:

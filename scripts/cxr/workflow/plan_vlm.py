@@ -74,6 +74,7 @@ def vlm_plan(settings: Vlm, device: str, gpus: int) -> VlmPlan:
         options = {
             "engine": run["engine"], "family": family, "convention": convention, "side": side,
             "wording": run["wording"], "nan_limit": tuning["nan_limit"], "seed": tuning["seed"], "own": own,
+            "balance": tuning["balance"],
             "model": "" if Path(run["model"]).is_dir() else run["model"], "revision": run["revision"],
         }  # fmt: skip
         runs[name] = {

@@ -54,6 +54,7 @@ def present(paths: list[str]) -> dict[str, str]:
 
 MEDGROUND = (
     "verification/passrate.tsv", "dataset/statistics.tsv", "dataset/language.png", "dataset/gallery/gallery.jsonl",
+    "dataset/paper.tsv", "scoring/comparison.tsv", "scoring/scores.png",
 )  # fmt: skip
 """What the page shows of MedGround."""
 

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import cv2
 import numpy as np
@@ -21,6 +22,11 @@ class Component:
         """The box as an index of a plane."""
         x1, y1, x2, y2 = self.box
         return np.s_[y1:y2, x1:x2]
+
+    @cached_property
+    def points(self) -> tuple[np.ndarray, np.ndarray]:
+        """Rows and columns of its pixels inside the box, int64 (area,) each."""
+        return np.nonzero(self.pixels)
 
 
 def components(mask: np.ndarray, connectivity: int = 8) -> list[Component]:
@@ -64,13 +70,13 @@ def _order(one: Component) -> tuple[int, int, int, int]:
 
 def centroid(one: Component) -> tuple[float, float]:
     """Return the mean of the pixels' centres (x, y), px."""
-    y, x = np.nonzero(one.pixels)
+    y, x = one.points
     return float(x.mean()) + 0.5 + one.box[0], float(y.mean()) + 0.5 + one.box[1]
 
 
 def elongation(one: Component) -> float:
     """Return 1 - sqrt(l2 / l1), l the eigenvalues of the pixels' covariance plus the one of a pixel itself (1/12)."""
-    y, x = np.nonzero(one.pixels)
+    y, x = one.points
     a, b = float(x.var()) + 1 / 12, float(y.var()) + 1 / 12
     c = float(((x - x.mean()) * (y - y.mean())).mean())
     spread = math.hypot((a - b) / 2, c)
@@ -90,10 +96,12 @@ def solidity(one: Component) -> float:
 
 def compactness(one: Component) -> float:
     """Return 4 pi area / P squared, P by the Cauchy-Crofton formula from four directions."""
-    plane = np.pad(one.pixels, 1).astype(np.int8)
-    across = int((plane[:, 1:] != plane[:, :-1]).sum()), int((plane[1:] != plane[:-1]).sum())
-    slanted = int((plane[1:, 1:] != plane[:-1, :-1]).sum()), int((plane[1:, :-1] != plane[:-1, 1:]).sum())
-    length = math.pi / 2 * (sum(across) + sum(slanted) / math.sqrt(2)) / 4
+    height, width = one.pixels.shape
+    plane = np.zeros((height + 2, width + 2), bool)
+    plane[1:-1, 1:-1] = one.pixels
+    across = np.count_nonzero(plane[:, 1:] != plane[:, :-1]) + np.count_nonzero(plane[1:] != plane[:-1])
+    slanted = np.count_nonzero(plane[1:, 1:] != plane[:-1, :-1]) + np.count_nonzero(plane[1:, :-1] != plane[:-1, 1:])
+    length = math.pi / 2 * (across + slanted / math.sqrt(2)) / 4
     return 4 * math.pi * one.area / length**2
 
 

@@ -237,7 +237,18 @@ def _medground(extras: Mapping[str, str], embed: Callable[[str], str]) -> dict |
     counts = read_table(statistics).filter(pl.col("queries") > 0).to_dicts()
     kinds = {"accepted": "Accepted queries", "rejected": "Rejected queries", "pair": "Sensitivity pairs"}
     shown = {title: [case for case in cases if case["kind"] == kind] for kind, title in kinds.items()}
-    return {"passed": passed, "statistics": counts, "chart": embed(chart), "gallery": shown}
+    held = {"passed": passed, "statistics": counts, "chart": embed(chart), "gallery": shown}
+    beside, scores, bars = (
+        f"{MEDGROUND}{name}" for name in ("dataset/paper.tsv", "scoring/comparison.tsv", "scoring/scores.png")
+    )
+    if beside in extras:
+        rows = read_table(beside).to_dicts()
+        held["paper"] = {
+            name: [row for row in rows if row["table"] == name] for name in ("Table 1", "Table 2", "Table 5", "Table 6")
+        }
+    if {scores, bars} <= extras.keys():
+        held |= {"scores": read_table(scores).to_dicts(), "bars": embed(bars)}
+    return held
 
 
 def _pairs_of_lines(path: str) -> set[tuple[str, str, str, str]]:

@@ -18,7 +18,7 @@ import torch
 from cxr.base.atomic import whole
 from cxr.base.columns import schema
 from cxr.base.errors import UserError
-from cxr.base.seeds import stable_hash
+from cxr.base.seeds import rng, stable_hash
 from cxr.base.tables import write_table
 from cxr.base.unfinished import facts_of_files, prepare
 from cxr.nets.devices import device_of, gpus_of
@@ -48,7 +48,7 @@ class TuningOptions:
 
     engine: tiny or a family; family: the architecture; convention: how boxes are written; side: pictures are shrunk to
     it, 0 for as they are; wording: another file of wordings; own: the recipe; model, revision: of the Hugging Face hub,
-    where no folder is given.
+    where no folder is given; balance: none, or domain.
     """
 
     engine: str
@@ -61,6 +61,7 @@ class TuningOptions:
     own: dict
     model: str = ""
     revision: str = ""
+    balance: str = "none"
 
 
 @dataclass(frozen=True)
@@ -174,6 +175,22 @@ def kept(samples: list[Sample], collator: Collator, store: PictureStore, most: i
     return found, lengths, gone
 
 
+def balanced(samples: list[Sample], seed: int) -> list[int]:
+    """Return the numbers of the samples, in order and all of them, so that every domain has as many as the largest.
+
+    A smaller domain's samples are there again as a whole, and the rest of them drawn by seed.
+    """
+    of_domain: dict[str, list[int]] = {}
+    for at, sample in enumerate(samples):
+        of_domain.setdefault(sample.domain, []).append(at)
+    most = max(map(len, of_domain.values()), default=0)
+    found = list(range(len(samples)))
+    for domain, own in sorted(of_domain.items()):
+        again, rest = divmod(most, len(own))
+        found += own * (again - 1) + sorted(rng(seed, "balance", domain).sample(own, rest))
+    return found
+
+
 def _work(job: Job, told: Callable[[], bool]) -> None:
     options = TuningOptions(**job.options)
     recipe = Recipe(**options.own).shared(int(os.environ.get("WORLD_SIZE", 1)))
@@ -185,6 +202,9 @@ def _work(job: Job, told: Callable[[], bool]) -> None:
         learned, lengths, gone = kept(samples, collator, store, recipe.max_length)
         if not learned:
             raise UserError(f"{job.lines} has no sample of at most max_length {recipe.max_length} tokens: raise it")
+        if options.balance == "domain":
+            chosen = balanced(learned, options.seed)
+            learned, lengths = [learned[at] for at in chosen], [lengths[at] for at in chosen]
         model = loaded.model
         if recipe.gradient_checkpointing:
             model.gradient_checkpointing_enable({"use_reentrant": False})

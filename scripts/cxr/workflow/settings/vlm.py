@@ -140,6 +140,11 @@ class VlmTuning(Section):
         "Models by name.",
     )
     probed: int = key(200, "Validation lines that a probe asks.", unit="samples", ge=1, le=100_000)
+    balance: Literal["none", "domain"] = key(
+        "none",
+        "none: samples as they are; domain: every kind of image as often as the commonest, its samples several times.",
+        source=PAPER,
+    )
     nan_limit: int = key(10, "Updates without a number after which a tuning ends.", unit="updates", ge=1, le=1_000_000)
     seed: int = key(42, "Seed of order, dropout and adapters.", source=PAPER, ge=0)
     tiny: TinyRecipe = key(TinyRecipe, "A small random model.")

@@ -27,6 +27,10 @@ class Grounding(Section):
     pair_overlap: Share = key(0.1, "Greatest IoU of the two answers of a sensitivity pair.")
     pairs_per_image: int = key(3, "Most sensitivity pairs of an image.", ge=1)
     gallery: int = key(3, "Pictures of the gallery: of each source, reason of rejection, and source of pairs.", ge=1)
+    tokenizer: str = key(
+        "",
+        "Folder of a model whose tokenizer counts the queries' tokens (tokens.tsv); empty: words and characters alone.",
+    )
     export: list[Literal["messages", "sharegpt", "swift", "coco", "refcoco", "hf"]] = key(
         lambda: ["messages"],
         "Formats of the exports. messages: OpenAI's roles; sharegpt: LLaVA's; swift: ms-swift's, with its own boxes; "

@@ -1,0 +1,165 @@
+"""The paper's Tables 1, 2, 5 and 6 beside what this dataset has, and its sources in both of the paper's units."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+import yaml
+
+from cxr.base.columns import Column, Columns, schema
+from cxr.base.paths import RESOURCES
+from cxr.base.tables import read_table, write_table
+
+RESOURCE_FILES = ("medground/paper_tables.yaml",)
+FOUND: Columns = {
+    "source": Column(pl.String, "Source; `total`: all."),
+    "domain": Column(pl.String, "Kind of image; `various` of several."),
+    "split": Column(pl.String, "train, validate or test; `all`."),
+    "images": Column(pl.Int64, "Images that were read; tiles where a source is cut."),
+    "image_classes": Column(pl.Int64, "Pairs of an image and a class with a region: the other unit of Table 5."),
+    "excluded": Column(pl.Int64, "Images left out, of the source; null of a split."),
+}
+BESIDE: Columns = {
+    "table": Column(pl.String, "Table 1, 2, 5 or 6 of the paper."),
+    "row": Column(pl.String, "Dataset, domain or source of the row."),
+    "what": Column(pl.String, "Column of the table."),
+    "paper": Column(pl.Float64, "As printed; null where the paper has none."),
+    "ours": Column(pl.Float64, "Of this dataset; null where it has none."),
+    "unit": Column(pl.String, "Unit of both."),
+    "note": Column(pl.String, "What differs, or is inconsistent in the paper."),
+}
+PRINTED_SPLITS = {"train": "train", "val": "validate", "test": "test"}
+TRIPLETS = "the paper's row counts triplets, which it calls images"
+
+
+@dataclass(frozen=True)
+class BesideOptions:
+    """sources: names in the order of the files; shards: their shards' names."""
+
+    sources: list
+    shards: list
+
+
+def _row(table: str, row: str, what: str, paper: object, ours: object, unit: str, note: str = "") -> dict:
+    numbers = (None if value is None else float(value) for value in (paper, ours))
+    return dict(zip(BESIDE, (table, row, what, *numbers, unit, note), strict=True))
+
+
+def found(names: Sequence[str], images: Sequence[pl.DataFrame], regions: Sequence[pl.DataFrame], lost: Sequence[int]):
+    """Yield the rows of :data:`FOUND` of each source and split, and of all."""
+    every = []
+    for name, table, part, gone in zip(names, images, regions, lost, strict=True):
+        split = dict(table.select("image_id", "split").iter_rows())
+        pairs = part.select("image_id", "label").unique()["image_id"].to_list()
+        domains = table["domain"].unique().to_list()
+        for chosen in (*PRINTED_SPLITS.values(), "all"):
+            every.append(
+                {
+                    "source": name, "domain": domains[0] if len(domains) == 1 else "various", "split": chosen,
+                    "images": sum(chosen in ("all", one) for one in split.values()),
+                    "image_classes": sum(chosen in ("all", split[one]) for one in pairs),
+                    "excluded": gone if chosen == "all" else None,
+                }
+            )  # fmt: skip
+    yield from every
+    for chosen in (*PRINTED_SPLITS.values(), "all"):
+        rows = [row for row in every if row["split"] == chosen]
+        sums = {what: sum(row[what] for row in rows) for what in ("images", "image_classes")}
+        gone = sum(row["excluded"] for row in rows) if chosen == "all" else None
+        yield {"source": "total", "domain": "various", "split": chosen, **sums, "excluded": gone}
+
+
+def first(tables: Mapping, queries: int) -> Iterator[dict]:
+    """Yield Table 1: datasets by annotations, with a row of ours."""
+    for row in tables["table1"]:
+        note = tables["totals"]["notes"][0] if row["dataset"] == "MedGround-35K" else ""
+        yield _row("Table 1", row["dataset"], "annotations", row["annotations"], None, "annotations", note)
+    yield _row("Table 1", "this dataset", "annotations", None, queries, "queries", "made automatically")
+
+
+def second(tables: Mapping, statistics: pl.DataFrame, domains: Mapping[str, str]) -> Iterator[dict]:
+    """Yield Table 2: sizes, words, and shares of the domains."""
+    printed = tables["table2"]
+    total = {row["split"]: row for row in statistics.filter(source="total").to_dicts()}
+    for split in ("train", "test"):
+        row = total.get(split, {})
+        triplets = tables["totals"][split]
+        yield _row("Table 2", split, "images", None, row.get("images"), "images", TRIPLETS)
+        yield _row(
+            "Table 2",
+            split,
+            "queries",
+            triplets,
+            row.get("queries"),
+            "queries",
+            f"printed as {printed[split + '_images']}",
+        )
+        yield _row("Table 2", split, "words a query", printed[f"avg_words_{split}"], row.get("words"), "words")
+        held = statistics.filter(pl.col("source") != "total", split=split).to_dicts()
+        count = sum(one["queries"] for one in held)
+        shares = printed[f"{split}_modality_percent"]
+        own = {}
+        for one in held:
+            own[domains[one["source"]]] = own.get(domains[one["source"]], 0) + one["queries"]
+        for domain in sorted(shares.keys() | own):
+            ours = 100 * own.get(domain, 0) / count if count else None
+            yield _row("Table 2", f"{split}: {domain}", "share of the queries", shares.get(domain), ours, "%")
+
+
+def fifth(tables: Mapping, rows: Sequence[Mapping]) -> Iterator[dict]:
+    """Yield Table 5: images of each source and split, the paper's printed ones and ours."""
+    ours = {(row["source"].lower(), row["split"]): row for row in rows if row["split"] in PRINTED_SPLITS.values()}
+    for name, printed in tables["table5"]["rows"].items():
+        for column, split in PRINTED_SPLITS.items():
+            own = ours.pop((name.lower(), split), None) or {}
+            yield _row("Table 5", name, column, printed[column], own.get("images"), "images", printed.get("note", ""))
+    for (name, split), row in ours.items():
+        yield _row("Table 5", name, split, None, row["images"], "images", "not of the paper" if name != "total" else "")
+
+
+def sixth(tables: Mapping, rates: pl.DataFrame) -> Iterator[dict]:
+    """Yield Table 6: queries left by each stage, share of the candidates."""
+    printed = tables["table6"]
+    ours = {(row["source"].lower(), row["split"], row["stage"]): row for row in rates.to_dicts()}
+    for name, held in printed["rows"].items():
+        for at, split in enumerate(("train", "test")):
+            for stage in ("I", "II", "III"):
+                row = ours.get((name.lower(), "all" if name == "Total" else split, stage))
+                own = row["kept_share"] if row else None
+                note = held.get("note", "") if (split, stage) == ("test", "III") else ""
+                yield _row("Table 6", f"{name}, {split}", f"kept after {stage}", held[stage][at], own, "%", note)
+    known = {name.lower() for name in printed["rows"]}
+    for (name, split, stage), row in ours.items():
+        if name not in known and split in ("train", "test"):
+            note = f"{row['unjudged']} of them unjudged" if row["unjudged"] else ""
+            yield _row("Table 6", f"{name}, {split}", f"kept after {stage}", None, row["kept_share"], "%", note)
+
+
+def run(
+    *, statistics: str, rates: str, images: list[str], excluded: list[str], regions: list[str], counted: str,
+    beside: str, options: BesideOptions,
+) -> None:  # fmt: skip
+    """Write the sources in both units, and the paper's tables with ours beside.
+
+    ``images``, ``excluded``: of each source; ``regions``: of each source and shard.
+    """
+    tables = yaml.safe_load((Path(RESOURCES) / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
+    count = len(options.shards)
+    read = [read_table(path) for path in images]
+    parts = [
+        pl.concat([read_table(path) for path in regions[at * count : (at + 1) * count]])
+        for at in range(len(options.sources))
+    ]
+    rows = list(found(options.sources, read, parts, [len(read_table(path)) for path in excluded]))
+    write_table(counted, pl.DataFrame(rows, schema=schema(FOUND)), FOUND)
+    made = read_table(statistics)
+    domains = {row["source"]: row["domain"] for row in rows}
+    queries = made.filter(source="total")["queries"].sum()
+    told = [
+        *first(tables, queries),
+        *second(tables, made, domains),
+        *fifth(tables, rows),
+        *sixth(tables, read_table(rates)),
+    ]
+    write_table(beside, pl.DataFrame(told, schema=schema(BESIDE)), BESIDE)

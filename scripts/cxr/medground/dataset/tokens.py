@@ -1,0 +1,60 @@
+"""Tokens of the queries, by the tokenizer that a user names: of the query alone, and of what a model is trained on."""
+
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
+
+from cxr.base.columns import schema
+from cxr.base.errors import UserError
+from cxr.base.tables import read_lines, write_table
+from cxr.medground.dataset.columns import TOKENS
+from cxr.vlm.conventions import Seen, convention_of
+from cxr.vlm.samples import sample_of
+
+CONVENTION = "grid1000"
+
+
+@dataclass(frozen=True)
+class TokensOptions:
+    """tokenizer: a model's folder, or its tokenizer.json."""
+
+    tokenizer: str
+
+
+def tokenizer_of(path: str) -> PreTrainedTokenizerBase:
+    """Return the tokenizer in a folder. Raises UserError for one that cannot be read."""
+    folder = Path(path).parent if Path(path).is_file() else Path(path)
+    try:
+        return AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
+    except (OSError, ValueError) as error:
+        first = str(error).strip().splitlines()[0]
+        told = f"medground.dataset.tokenizer: {path} holds no tokenizer ({first[:160]}): give a model's folder"
+        raise UserError(told) from None
+
+
+def run(*, lines: list[str], counted: str, options: TokensOptions) -> None:
+    """Write the numbers of tokens of all lines to ``counted``."""
+    tokenizer, convention = tokenizer_of(options.tokenizer), convention_of(CONVENTION)
+
+    def count(text: str) -> int:
+        return len(tokenizer(text, add_special_tokens=False).input_ids)
+
+    groups: dict[tuple[bool, str, str], list[tuple[int, int]]] = defaultdict(list)
+    for path in lines:
+        for line in read_lines(path):
+            sample = sample_of(line)
+            whole = f"{sample.question(0, convention)}\n{sample.answer(0, convention, Seen(1000, 1000))}"
+            found = count(line["query"]), count(whole)
+            for source in (line["source"], "total"):
+                groups[source == "total", source, Path(path).stem].append(found)
+    rows = []
+    for (_, source, split), held in sorted(groups.items()):
+        alone, whole = (np.array(part) for part in zip(*held, strict=True))
+        means = {"query_tokens": float(alone.mean()), "line_tokens": float(whole.mean())}
+        same = {"source": source, "split": split, "queries": len(held)}
+        rows.append(same | means | {"total_tokens": int(whole.sum())})
+    write_table(counted, pl.DataFrame(rows, schema=schema(TOKENS)), TOKENS)
