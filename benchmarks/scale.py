@@ -93,6 +93,21 @@ def jobs(lite: list[Work], paper: list[Work]) -> str:
     return table(("a shard's job", "core seconds, `lite`", "GPU seconds, the paper's nets", "under 10 minutes"), rows)
 
 
+def counted(units: dict) -> str:
+    """Return the table of what one card needs at a share of its peak rate, by counted operations."""
+    known, studies = units["counted"], units["counts"]["studies"]["number"]
+    rows, every = [], 0.0
+    for stage, net in known["nets"].items():
+        parts = {kind: number for kind, number in net.items() if kind in known["tflop_s"]}
+        seconds = sum(number / known["tflop_s"][kind] / known["share"] for kind, number in parts.items())
+        every += seconds
+        operations = " + ".join(f"{number:g} {kind}" for kind, number in parts.items())
+        rows.append((stage, operations, f"{seconds:.2g}", told(seconds * studies / 3600)))
+    rows.append(("**all**", "", f"{every:.2g}", told(every * studies / 3600)))
+    card = f"one {known['card']} card at {known['share']:.0%} of its rate"
+    return table(("stage", "TFLOP an image", f"seconds an image, {card}", "hours"), rows)
+
+
 def walls(lite: list[Work], paper: list[Work], gpus: tuple[int, ...], cores_per_gpu: int, units: dict) -> str:
     """Return the table of wall hours on so many GPUs, with so many cores beside each, and of `lite` on those cores.
 
@@ -146,6 +161,7 @@ def report(
         totals(lite, paper),
         jobs(lite, paper),
         walls(lite, paper, gpus, cores_per_gpu, units),
+        counted(units),
     ]
     return "\n\n".join(shown) + "\n"
 

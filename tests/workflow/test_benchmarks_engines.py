@@ -4,9 +4,13 @@ import sys
 
 import pytest
 import torch
+import yaml
+from torch.utils.flop_counter import FlopCounterMode
 
 from conftest import ROOT
 from cxr.base.errors import UserError
+from cxr.diffusion.folders import RADEDIT_TOKENS
+from cxr.diffusion.schedule import kept_steps
 from cxr.workflow.params import stage_options
 from cxr.workflow.settings import read
 from tiny_yolo import STRIDES, plan, tiny_plan
@@ -44,6 +48,30 @@ def test_sizes_of_the_diffusion_model():
     assert 0 < 334_643_268 - 4 * values["vae"] < 2**15
     pooler, projection = 768 * 768 + 768, 768 * 128 + 128 + 2 * 128 + 128 * 128 + 128
     assert 0 < 440_909_232 - 4 * (values["bert"] + pooler + projection) < 2**15
+
+
+def operations(call) -> float:
+    """TFLOP of a call on the device meta."""
+    with FlopCounterMode(display=False) as counter:
+        call()
+    return counter.get_total_flops() / 1e12
+
+
+def test_the_counted_operations_are_those_of_the_nets():
+    """A step of RadEdit has three rows; 60 of its 200 steps are skipped."""
+    told = yaml.safe_load((ROOT / "benchmarks/scale.yaml").read_text(encoding="utf-8"))["counted"]["nets"]
+    with torch.device("meta"):
+        unet, vae = nets.unet(), nets.vae()
+        row = torch.empty(1, 4, 64, 64)
+        states = torch.empty(1, RADEDIT_TOKENS, nets.TEXT_WIDTH)
+        step = operations(lambda: unet(row, torch.tensor(1.0), encoder_hidden_states=states))
+        both = operations(lambda: vae.encode(torch.empty(1, 3, 512, 512))) + operations(lambda: vae.decode(row))
+        organs = operations(lambda: nets.hybridgnet()(torch.empty(1, 1, 1024, 1024)))
+    own = stage_options(read({"anomaly": {"engine": "radedit"}}))["anomaly"]["own"]
+    steps = len(kept_steps([0.5] * 1000, own["steps"], own["skip_ratio"]))
+    assert told["anomaly"]["bfloat16"] == pytest.approx(3 * steps * step, rel=1e-3)
+    assert told["anomaly"]["float32"] == pytest.approx(both, rel=1e-3)
+    assert told["organs"]["float32"] == pytest.approx(organs, rel=0.01)
 
 
 # arithmetic

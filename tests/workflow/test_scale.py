@@ -209,7 +209,7 @@ def test_a_plan_over_its_limits_breaks_them(tmp_path, monkeypatch, parse_s, core
 def test_the_page_of_hours_and_room_is_what_the_script_prints():
     page = (ROOT / "docs/reference/scale.md").read_text(encoding="utf-8")
     tables = scale.report().strip().split("\n\n")
-    assert len(tables) == 3
+    assert len(tables) == 4
     assert all(table in page for table in tables)
     for unit in yaml.safe_load(scale.UNITS.read_text(encoding="utf-8"))["paper"].values():
         (row,) = re.findall(rf"^  \| `{unit['engine']}` \|.*$", page, flags=re.M)
@@ -352,3 +352,8 @@ def test_hours_follow_from_unit_costs(tmp_path):
     )
     assert f"| anomaly | 227,835 | 2.4 | {2 * 227_835 / 3600:,.0f} |" in scale.report(engines=str(engines))
     assert "| 1 | 8 |" in scale.report(gpus=(1,))
+    counted = (339.2 / 990 + 3.63 / 67) / 0.45
+    assert (
+        f"| anomaly | 339.2 bfloat16 + 3.63 float32 | {counted:.2f} | {counted * 227_835 / 3600:.0f} |"
+        in scale.report()
+    )
