@@ -14,7 +14,7 @@ from cxr.base.engines import Setup
 from cxr.base.errors import UserError
 from cxr.base.tables import read_table
 from cxr.base.vocabulary import BOX_CLASSES
-from cxr.imaging.boxes import nets
+from cxr.imaging.boxes import nets, scaled_yolov4
 from cxr.imaging.boxes.detect_boxes import SCHEMA, run_shard
 from cxr.imaging.boxes.engine import BoxesOptions, load_engine
 from cxr.imaging.boxes.scaled_yolov4 import INPUTS, PUBLISHED
@@ -26,6 +26,7 @@ from cxr.nets import tensors
 from tiny_yolo import ANCHORS, PACKAGE, STRIDES, expected, plan, save, tiny_net, tiny_plan
 
 OWN = {"image_size": 128, "border": 32, "fold_iou": 0.65, "ensemble_iou": 0.5, "wrap_white": False}
+OWN["dtype"] = "float16"
 ORDERS = [[*PUBLISHED[shift:], *PUBLISHED[:shift]] for shift in range(4)] + [None]
 """Class names of the folds, each in another order; the last has none, so its order is the published one."""
 
@@ -223,6 +224,31 @@ def test_the_ensemble_is_what_the_public_evaluation_does(tmp_path):
     assert found.confidence.tolist() == [round(score, 6) for _, score, _ in wanted]
     assert found.boxes.tolist() == [box.tolist() for box, _, _ in wanted]
     assert found.boxes.dtype == found.confidence.dtype == np.float64
+
+
+def test_half_precision_is_for_a_gpu_and_moves_boxes_little(engine, monkeypatch):
+    """On the CPU's own half precision, which the engine uses on a GPU alone."""
+    assert scaled_yolov4.number_type("float16", torch.device("cuda")) == torch.float16
+    assert scaled_yolov4.number_type("float32", torch.device("cuda")) == torch.float32
+    plain = engine()
+    assert plain.dtype == torch.float32  # on a CPU
+    monkeypatch.setattr(scaled_yolov4, "number_type", lambda *_: torch.float16)
+    half = engine()
+    convolutions = {part.weight.dtype for net, _ in half.folds for part in net.modules() if hasattr(part, "stride")}
+    assert convolutions == {torch.float16}
+    picture = torch.rand(1, 3, 192, 192, generator=torch.Generator().manual_seed(1))
+    with torch.inference_mode():
+        for (net, _), (rounded, _) in zip(plain.folds, half.folds, strict=True):
+            (boxes, scores), (near, alike) = net(picture), rounded(picture.half())
+            assert near.dtype == alike.dtype == torch.float32
+            # a net of random weights makes much of roundings, and far more of another picture
+            other = net(picture.flip(3))
+            assert 0 < (near - boxes).abs().median() < 0.3 * (other[0] - boxes).abs().median()
+            assert (alike - scores).abs().median() < 0.3 * (other[1] - scores).abs().median()
+            # beyond 128 px half precision has steps of an eighth of a pixel
+            far = near[near > 128]
+            assert (far % 0.125 != 0).float().mean() > 0.5
+    assert len(half.detect_batch(frames(1))[0].boxes) > 3
 
 
 def test_batches_change_nothing(engine):

@@ -17,8 +17,9 @@ from cxr.base.errors import UserError
 from cxr.base.hdf5 import Shard
 from cxr.base.vocabulary import ORGAN_LABELS
 from cxr.geometry.affine import fit_affine, points_to_frame, points_to_original, to_frame
+from cxr.imaging.organs import hybridgnet
 from cxr.imaging.organs.engine import NoOrgans, load_engine
-from cxr.imaging.organs.hybridgnet import square_of
+from cxr.imaging.organs.hybridgnet import HybridGNetOrgans, square_of
 from cxr.imaging.organs.hybridgnet.net import (
     RINGS,
     Block,
@@ -34,6 +35,7 @@ from cxr.workflow.engine_files import declared
 from organs_runs import OPTIONS, verdicts_of, write_frames
 from tiny_hybridgnet import OVALS, coarse_ovals, publish, random_weights, told
 
+BLACK = np.zeros((400, 300), np.uint8)
 HALVES = tuple(count // 2 for count in RINGS)
 
 
@@ -270,7 +272,7 @@ def told_landmarks() -> np.ndarray:
 
 
 def test_a_told_net_answers_with_its_landmarks(ovals_net):
-    found = engine(ovals_net).landmarks(np.random.default_rng(0).integers(0, 256, (1024, 1024), dtype=np.uint8))
+    found = engine(ovals_net).landmarks([np.random.default_rng(0).integers(0, 256, (1024, 1024), dtype=np.uint8)])[0]
     np.testing.assert_allclose(found, told_landmarks(), atol=0.05)
 
 
@@ -278,7 +280,7 @@ def test_the_net_is_shown_grey_levels_as_shares_of_white(ovals_net):
     shown = []
     organs = engine(ovals_net)
     organs._net.register_forward_pre_hook(lambda _, given: shown.append(given[0]))
-    organs.landmarks(np.resize(np.array([0, 51, 255], np.uint8), (1024, 1024)))
+    organs.landmarks([np.resize(np.array([0, 51, 255], np.uint8), (1024, 1024))])
     assert shown[0].dtype == torch.float32
     assert shown[0].shape == (1, 1, 1024, 1024)
     torch.testing.assert_close(shown[0][0, 0, 0, :3], torch.tensor([0, 0.2, 1]), rtol=0, atol=1e-7)
@@ -333,7 +335,7 @@ def run(folder, weights: str, pictures: dict[str, np.ndarray], threads: int = 1)
 
 
 def test_through_the_stage(tmp_path, ovals_net):
-    pictures = {"a": chest(0, (512, 512)), "b": chest(1, (600, 500)), "black": np.zeros((400, 300), np.uint8)}
+    pictures = {"a": chest(0, (512, 512)), "b": chest(1, (600, 500)), "black": BLACK}
     for threads in (1, 2):
         found = run(tmp_path, ovals_net, pictures, threads)
         assert found == {
@@ -349,17 +351,35 @@ def test_through_the_stage(tmp_path, ovals_net):
             assert 0.09 < masks["right lung"].mean() < 0.13
 
 
+def test_a_batch_is_the_same_masks_to_the_pixel(tmp_path, random_net, monkeypatch):
+    """With a black picture in it, which has no masks; the batch of a GPU, on the CPU."""
+    pictures = {name: chest(seed, (512, 512)) for seed, name in enumerate("abcd")} | {"black": BLACK}
+    verdicts = run(tmp_path, random_net, pictures)
+    one = (tmp_path / "out1.h5").read_bytes()
+    load = hybridgnet.load
+
+    def batched(options, setup):
+        loaded = load(options, setup)
+        loaded.batch = 3
+        return loaded
+
+    monkeypatch.setattr(hybridgnet, "load", batched)
+    monkeypatch.setattr(HybridGNetOrgans, "segment", None)
+    assert run(tmp_path, random_net, pictures) == verdicts
+    assert (tmp_path / "out1.h5").read_bytes() == one
+
+
 def test_a_picture_gives_the_same_masks_whatever_is_beside_it(tmp_path, random_net):
     net = engine(random_net)
     affine = fit_affine((512, 512), 512, "pad")
     first, second = (chest(seed, (512, 512)) for seed in (0, 1))
-    alone = [net.landmarks(square_of(picture, np.diag(affine))[0]) for picture in (first, second)]
+    alone = [net.landmarks([square_of(picture, np.diag(affine))[0]])[0] for picture in (first, second)]
     assert np.isfinite(alone).all()
     assert np.abs(alone[0] - alone[1]).max() > 1  # it does look at the picture
     pictures = {"a": first, "b": second, "c": first}
     verdicts = run(tmp_path, random_net, pictures, threads=2)
     assert verdicts["a"] == verdicts["c"]
-    np.testing.assert_array_equal(net.landmarks(square_of(first, np.diag(affine))[0]), alone[0])
+    np.testing.assert_array_equal(net.landmarks([square_of(first, np.diag(affine))[0]])[0], alone[0])
 
 
 # weights

@@ -57,12 +57,12 @@ def test_hybridgnet_draws_the_same_organs(tmp_path, weights):
     from tiny_hybridgnet import coarse_ovals, publish, random_weights, told
 
     path = publish(tmp_path, told(coarse_ovals()) if weights == "told" else random_weights())
-    one, other = (HybridGNetOrgans(path, device, int(device == "cuda")) for device in DEVICES)
+    one, other = (HybridGNetOrgans(path, setup({}, device)) for device in DEVICES)
     same = np.array([[1.0, 0, 0], [0, 1, 0]])
     for image in pictures(3):
         picture, _ = square_of(image, np.ones(2))
-        np.testing.assert_allclose(other.landmarks(picture), one.landmarks(picture), atol=0.05)
-        assert (other.landmarks(picture) == other.landmarks(picture)).all()
+        np.testing.assert_allclose(other.landmarks([picture]), one.landmarks([picture]), atol=0.05)
+        assert (other.landmarks([picture]) == other.landmarks([picture])).all()
         masks = [engine.segment(image, "i", same, image.shape) for engine in (one, other)]
         assert [iou(*both) > 0.99 or not both[0].any() for both in zip(*masks, strict=True)] == [True] * 3
 
@@ -79,6 +79,7 @@ def test_the_five_folds_find_the_same_boxes(tmp_path):
         files[name] = str(tmp_path / f"{name}.safetensors")
         convert_scaled_yolov4(source, files[name])
     own = {"image_size": 128, "border": 32, "fold_iou": 0.65, "ensemble_iou": 0.5, "wrap_white": False}
+    own["dtype"] = "float32"
     options = BoxesOptions("scaled_yolov4", None, "frame", 0.3, 0.5, 100, [], own)
     one, other = (ScaledYolov4Engine(options, setup(files, device, own)) for device in DEVICES)
     for here, there in zip(one.detect_batch(pictures(4)), other.detect_batch(pictures(4)), strict=True):

@@ -33,7 +33,10 @@ class NoOrgans(Exception):
 class OrganEngine(Protocol):
     """A source of organ masks. ``labels`` holds at least right lung, left lung and heart; sides are the patient's.
 
-    An engine that looks masks up also has ``prepare(image_ids)``, which is called once, at the start.
+    An engine that looks masks up also has ``prepare(image_ids)``, which is called once, at the start. An engine with a
+    large net has ``segment_batch(rows)``: it takes a list of the arguments of ``segment`` and returns a list of masks
+    or NoOrgans; and the attribute ``batch``: the batch size, or None where one image at a time is as fast. It is called
+    from one thread; no result may depend on the other images.
     """
 
     labels: tuple[str, ...]

@@ -8,7 +8,7 @@ from cxr.base.engines import Setup
 from cxr.base.faults import Tolerance
 from cxr.base.hdf5 import FRAME_SIZE, Shard, ShardWriter
 from cxr.base.ledger import Ledger
-from cxr.base.workers import sift
+from cxr.base.workers import Fault, sift_either
 from cxr.imaging.organs.engine import NoOrgans, OrgansOptions, load_engine
 from cxr.imaging.organs.quality import fault, posture
 
@@ -34,25 +34,41 @@ def run_shard(
     engine = load_engine(options.engine, options, Setup.of(options.own, files, compute, options.engine))
     ledger = Ledger("organs")
 
-    def work(image: np.ndarray, name: str, to_original: np.ndarray, original_shape: np.ndarray):
-        shape = tuple(map(int, original_shape))
+    def checked(row: tuple, masks: np.ndarray | NoOrgans) -> tuple[np.ndarray | None, Fault | None]:
+        image, _, to_original, shape = row
+        if isinstance(masks, NoOrgans):
+            return None, ("no_lungs", str(masks))
+        named = dict(zip(engine.labels, masks, strict=True))
+        return masks, fault(image, named, to_original, shape, options)
+
+    def work(*row):
+        image, _, to_original, shape = row
         if wrong := posture(image, to_original, shape, options):
             return None, wrong
         try:
-            masks = engine.segment(image, name, to_original, shape)
+            return checked(row, engine.segment(*row))
         except NoOrgans as reason:
-            return None, ("no_lungs", str(reason))
-        named = dict(zip(engine.labels, masks, strict=True))
-        return masks, fault(image, named, to_original, shape, options)
+            return checked(row, reason)
+
+    def work_batch(rows: list[tuple]):
+        wrong = [posture(image, to_original, shape, options) for image, _, to_original, shape in rows]
+        asked = [row for row, fault in zip(rows, wrong, strict=True) if not fault]
+        found = iter(engine.segment_batch(asked) if asked else ())
+        return [(None, fault) if fault else checked(row, next(found)) for row, fault in zip(rows, wrong, strict=True)]
 
     empty = {"mask": ((len(engine.labels), FRAME_SIZE, FRAME_SIZE), bool)}
     with Shard(frames) as shard, ShardWriter(output, attrs=attrs, labels=engine.labels, empty=empty) as writer:
 
         def read(name: str) -> tuple:
-            return shard.get("image", name), name, shard.get("to_original", name), shard.get("original_shape", name)
+            shape = tuple(map(int, shard.get("original_shape", name)))
+            return shard.get("image", name), name, shard.get("to_original", name), shape
 
         if hasattr(engine, "prepare"):
             engine.prepare(shard.ids)
-        for image_id, masks in sift(ledger, shard.ids, read, work, threads, Tolerance.of(compute)):
+        batch = getattr(engine, "batch", None)
+        rows = sift_either(
+            ledger, shard.ids, read, work, work_batch, threads=threads, batch=batch, tolerance=Tolerance.of(compute)
+        )
+        for image_id, masks in rows:
             writer.append(image_id, mask=masks)
         ledger.finish(excluded, shard.ids)

@@ -301,6 +301,9 @@ class ScaledYolov4(Section):
     wrap_white: bool = key(
         False, "Turn pure white into black, as in the public code: (x * 256) overflows in eight bits."
     )
+    dtype: Literal["float16", "float32"] = key(
+        "float16", "Number type of the nets' convolutions on a GPU; a CPU computes in float32.", source=AUTHORS
+    )
 
 
 class Boxes(Section):

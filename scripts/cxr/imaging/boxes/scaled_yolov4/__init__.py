@@ -51,10 +51,16 @@ MOST = 300
 """Largest number of boxes per fold, as in the public evaluation."""
 
 
-def build(path: str, device: torch.device) -> tuple[Network, np.ndarray]:
+def number_type(wanted: str, device: torch.device) -> torch.dtype:
+    """Return the number type of the convolutions: as in the public code, half precision is for GPUs."""
+    return torch.float16 if wanted == "float16" and device.type == "cuda" else torch.float32
+
+
+def build(path: str, device: torch.device, dtype: torch.dtype = torch.float32) -> tuple[Network, np.ndarray]:
     """Return the net of one fold and the index in ``BOX_CLASSES`` of each of its classes.
 
-    Raises UserError for a file that does not hold such a net.
+    ``dtype``: of its convolutions; normalisation and boxes stay in float32, for a coordinate of 1000 pixels has no more
+    than halves in half precision. Raises UserError for a file that does not hold such a net.
     """
     weights, facts = tensors.read(path, "scaled_yolov4")
     try:
@@ -70,6 +76,9 @@ def build(path: str, device: torch.device) -> tuple[Network, np.ndarray]:
         tensors.refuse(path, f"holds a plan of layers that cannot be built ({error})")
     tensors.fill(net, weights, path)
     nets.set_eps(net, eps, path)
+    for layer in net.modules():
+        if isinstance(layer, torch.nn.Conv2d):
+            layer.to(dtype)
     return net.to(device).eval(), nets.indices(names, {}, path)
 
 
@@ -85,7 +94,8 @@ class ScaledYolov4Engine:
         self.size, self.border = own["image_size"], own["border"]
         self.fold_iou, self.ensemble_iou, self.wrap_white = own["fold_iou"], own["ensemble_iou"], own["wrap_white"]
         self.device = device_of(setup.device, setup.asked)
-        self.folds = [build(setup.files[name], self.device) for name in INPUTS]
+        self.dtype = number_type(own["dtype"], self.device)
+        self.folds = [build(setup.files[name], self.device, self.dtype) for name in INPUTS]
         largest = int(max(max(net.model[-1].strides) for net, _ in self.folds))
         whole = self.size + 2 * self.border
         if whole % largest:
@@ -103,7 +113,7 @@ class ScaledYolov4Engine:
     @inference()
     def detect_batch(self, images: list[np.ndarray]) -> list[Detections]:
         """See :class:`cxr.imaging.boxes.engine.BoxEngine`."""
-        batch = proposals.as_input([self.picture(image) for image in images], 3, self.device)
+        batch = proposals.as_input([self.picture(image) for image in images], 3, self.device).to(self.dtype)
         folds = [self._fold(net, classes, batch, images[0].shape[0]) for net, classes in self.folds]
         joined = [Found(*map(np.concatenate, zip(*parts, strict=True))) for parts in zip(*folds, strict=True)]
         most = self.options.max_boxes

@@ -127,7 +127,8 @@ class Detect(nn.Module):
         """Return boxes (B, N, 4: x1, y1, x2, y2) in pixels and scores (B, N, C), N over scale, anchor, row, column."""
         boxes, scores = [], []
         for layer, x, stride, anchors in zip(self.m, scales, self.strides, self.anchor_grid, strict=True):
-            decoded = decode(layer(x).unflatten(1, (-1, self.outputs)), stride, anchors)
+            raw = layer(x).unflatten(1, (-1, self.outputs))
+            decoded = decode(raw.to(torch.promote_types(raw.dtype, torch.float32)), stride, anchors)
             boxes.append(decoded[0].flatten(1, 3))
             scores.append(decoded[1].flatten(1, 3))
         return torch.cat(boxes, dim=1), torch.cat(scores, dim=1)

@@ -44,32 +44,59 @@ class HybridGNetOrgans:
 
     labels = tuple(OUTLINES)
 
-    def __init__(self, weights: str, device: str, asked: int | None = None):
-        self._device = device_of(device, asked)
+    def __init__(self, weights: str, setup: Setup):
+        self._device = device_of(setup.device, setup.asked)
         with torch.device("meta"):
             self._net = HybridGNet()
         load_strict(self._net, weights)
         self._net = self._net.to(self._device, torch.float32).eval()
         self._turn = threading.Lock()
+        # on a CPU several images are no faster, and one by one their sums do not depend on the batch
+        self.batch = setup.batch if self._device.type == "cuda" else None
 
-    def landmarks(self, picture: np.ndarray) -> np.ndarray:
-        """Return float32 (120, 2: x, y) in pixels of an image uint8 (1024, 1024)."""
-        shown = torch.from_numpy(picture.astype(np.float32) / 255)[None, None]
-        # one image at a time, because all threads share one device
+    def landmarks(self, pictures: list[np.ndarray]) -> np.ndarray:
+        """Return float32 (N, 120, 2: x, y) in pixels of N images uint8 (1024, 1024)."""
+        shown = torch.from_numpy(np.stack(pictures)[:, None].astype(np.float32) / 255).split(self.batch or 1)
+        # one call at a time, because all threads share one device
         with self._turn, inference():
-            return self._net(shown.to(self._device))[0].cpu().numpy() * SIZE
+            return np.concatenate([self._net(part.to(self._device)).cpu().numpy() for part in shown]) * SIZE
 
     def segment(
         self, image: np.ndarray, image_id: str, to_original: np.ndarray, original_shape: tuple[int, int]
     ) -> np.ndarray:
         """See :class:`cxr.imaging.organs.engine.OrganEngine`. Raises NoOrgans for a black frame."""
-        picture, affine = square_of(image, np.diag(to_original))
-        drawn = fill(self.landmarks(picture), picture.shape)
-        # outlines may leave the image, and a padded frame is larger than it
-        inside = to_frame(np.ones(original_shape, np.uint8), to_original, image.shape[0], nearest=True)
-        return np.stack([from_frame(mask, affine, image.shape) & inside for mask in drawn]).astype(bool)
+        (found,) = self.segment_batch([(image, image_id, to_original, original_shape)])
+        if isinstance(found, NoOrgans):
+            raise found
+        return found
+
+    def segment_batch(self, rows: list[tuple]) -> list[np.ndarray | NoOrgans]:
+        """See :class:`cxr.imaging.organs.engine.OrganEngine`; a black frame gets NoOrgans."""
+        squares = [_square_or_not(image, to_original) for image, _, to_original, _ in rows]
+        seen = [square[0] for square in squares if not isinstance(square, NoOrgans)]
+        points = iter(self.landmarks(seen) if seen else ())
+        return [
+            square if isinstance(square, NoOrgans) else _drawn(next(points), *square, row)
+            for square, row in zip(squares, rows, strict=True)
+        ]
+
+
+def _square_or_not(image: np.ndarray, to_original: np.ndarray) -> tuple[np.ndarray, np.ndarray] | NoOrgans:
+    try:
+        return square_of(image, np.diag(to_original))
+    except NoOrgans as none:
+        return none
+
+
+def _drawn(points: np.ndarray, picture: np.ndarray, affine: np.ndarray, row: tuple) -> np.ndarray:
+    """Return the masks bool (3, H, W) inside a frame's image of the outlines through landmarks (120, 2)."""
+    image, _, to_original, original_shape = row
+    # outlines may leave the image, and a padded frame is larger than it
+    inside = to_frame(np.ones(original_shape, np.uint8), to_original, image.shape[0], nearest=True)
+    masks = fill(points, picture.shape)
+    return np.stack([from_frame(mask, affine, image.shape) & inside for mask in masks]).astype(bool)
 
 
 def load(options: object, setup: Setup) -> HybridGNetOrgans:
     """Load the net. Raises UserError for missing, damaged or other weights, or if a requested GPU is missing."""
-    return HybridGNetOrgans(setup.files["weights"], setup.device, setup.asked)
+    return HybridGNetOrgans(setup.files["weights"], setup)
