@@ -7,6 +7,7 @@ rule medground_queries_shard:
         images="results/medground/sources/{source}/images.parquet",
         regions="results/medground/regions/{source}/{shard}.parquet",
         given=PLAN.medground.given,
+        told=PLAN.medground.told("queries", "told"),
     output:
         output="results/medground/queries/{source}/{shard}.jsonl",
         unasked="results/medground/queries/{source}/{shard}.unasked.parquet",
@@ -14,6 +15,8 @@ rule medground_queries_shard:
         "logs/medground/queries/{source}/{shard}.log",
     benchmark:
         "results/benchmarks/medground/queries/{source}/{shard}.tsv"
+    wildcard_constraints:
+        shard=r"\d+",
     group:
         "medground"
     conda:
@@ -54,6 +57,38 @@ rule medground_queries_unused:
         **job("medground.queries.given.run_unused"),
     message:
         "MedGround: given texts about images that no source has"
+    script:
+        "../../scripts/job.py"
+
+
+# Answers of the engine vllm, once an image. Reading them again asks nothing again.
+rule medground_queries_told:
+    input:
+        sources="results/medground/sources/{source}/{shard}.h5",
+        images="results/medground/sources/{source}/images.parquet",
+        regions="results/medground/regions/{source}/{shard}.parquet",
+        prompts=PLAN.medground.prompts["queries"],
+    output:
+        told="results/medground/queries/{source}/{shard}.told.jsonl",
+    log:
+        "logs/medground/queries/{source}/{shard}.told.log",
+    benchmark:
+        "results/benchmarks/medground/queries/{source}/{shard}.told.tsv"
+    wildcard_constraints:
+        shard=r"\d+",
+    conda:
+        "../../envs/medground-vllm.yaml"
+    threads: 8 if PLAN.medground.loading["queries"] else 1  # a server's client needs almost no CPU
+    resources:
+        gpu=PLAN.medground.gpus["queries"],
+        nodes=1,  # otherwise SLURM may take GPUs of two nodes
+        mem_mb=megabytes(64000 if PLAN.medground.loading["queries"] else 4000),
+        runtime=minutes(720),
+    params:
+        **job("medground.queries.ask_model.run_shard"),
+        options=lambda wildcards: PLAN.medground.of_source("queries_told", wildcards.source),
+    message:
+        "MedGround: queries of the source {wildcards.source}, shard {wildcards.shard}, by the language model"
     script:
         "../../scripts/job.py"
 

@@ -7,6 +7,8 @@ rule medground_verification_shard:
         images="results/medground/sources/{source}/images.parquet",
         regions="results/medground/regions/{source}/{shard}.parquet",
         queries="results/medground/queries/{source}/{shard}.jsonl",
+        confirm=PLAN.medground.told("verification", "confirm"),
+        select=PLAN.medground.told("verification", "select"),
     output:
         output="results/medground/verification/{source}/{shard}.jsonl",
         rejected="results/medground/verification/{source}/{shard}.rejected.parquet",
@@ -14,6 +16,8 @@ rule medground_verification_shard:
         "logs/medground/verification/{source}/{shard}.log",
     benchmark:
         "results/benchmarks/medground/verification/{source}/{shard}.tsv"
+    wildcard_constraints:
+        shard=r"\d+",
     group:
         "medground"
     conda:
@@ -27,6 +31,40 @@ rule medground_verification_shard:
         options=lambda wildcards: PLAN.medground.of_source("verification", wildcards.source),
     message:
         "MedGround: verification of the source {wildcards.source}, shard {wildcards.shard}"
+    script:
+        "../../scripts/job.py"
+
+
+# Answers of the judge vllm, which is shown the answer (confirm) or not (select).
+rule medground_verification_told:
+    input:
+        sources="results/medground/sources/{source}/{shard}.h5",
+        images="results/medground/sources/{source}/images.parquet",
+        regions="results/medground/regions/{source}/{shard}.parquet",
+        queries="results/medground/queries/{source}/{shard}.jsonl",
+        prompts=PLAN.medground.prompts["verification"],
+    output:
+        told="results/medground/verification/{source}/{shard}.{asked}.jsonl",
+    log:
+        "logs/medground/verification/{source}/{shard}.{asked}.log",
+    benchmark:
+        "results/benchmarks/medground/verification/{source}/{shard}.{asked}.tsv"
+    wildcard_constraints:
+        shard=r"\d+",
+        asked="confirm|select",
+    conda:
+        "../../envs/medground-vllm.yaml"
+    threads: 8 if PLAN.medground.loading["verification"] else 1
+    resources:
+        gpu=PLAN.medground.gpus["verification"],
+        nodes=1,
+        mem_mb=megabytes(64000 if PLAN.medground.loading["verification"] else 4000),
+        runtime=minutes(720),
+    params:
+        **job("medground.verification.ask_judge.run_shard"),
+        options=lambda wildcards: PLAN.medground.of_source("verification_told", wildcards.source),
+    message:
+        "MedGround: the judge is asked to {wildcards.asked}, source {wildcards.source}, shard {wildcards.shard}"
     script:
         "../../scripts/job.py"
 

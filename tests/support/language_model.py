@@ -75,7 +75,8 @@ def serving(respond=answer, model: str = MODEL):
         def do_POST(self):
             request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             seen.append(request)
-            said = respond(request["messages"], request["response_format"]["json_schema"]["schema"])
+            form = request.get("response_format") or {"json_schema": {"schema": None}}
+            said = respond(request["messages"], form["json_schema"]["schema"])
             if isinstance(said, int):
                 self._send(said, {"error": {"message": "refused", "type": "invalid_request_error"}})
                 return

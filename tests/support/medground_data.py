@@ -173,7 +173,7 @@ def facts_of(folder: Path) -> Facts:
 
 def queries_options(source: str, **more: object) -> QueriesOptions:
     """Return the options of the queries of one source."""
-    plain = SETTINGS.queries.model_dump(mode="json", exclude={"table"}) | {
+    plain = SETTINGS.queries.model_dump(mode="json", exclude={"table", "selection", "llm"}) | {
         "logic": SETTINGS.logic.model_dump(mode="json")
     }
     return QueriesOptions(**(plain | {"source": source, "seed": 2026} | more))
@@ -206,5 +206,7 @@ def whole_source(folder: Path, name: str, shared: Path | None = None, half: int 
 
 def verification_options(source: str, **more: object) -> VerificationOptions:
     """Return the options of the verification of one source."""
-    plain = SETTINGS.verification.model_dump(mode="json") | {"logic": SETTINGS.logic.model_dump(mode="json")}
+    plain = SETTINGS.verification.model_dump(mode="json", exclude={"mode", "same_model", "llm"}) | {
+        "logic": SETTINGS.logic.model_dump(mode="json")
+    }
     return VerificationOptions(**(plain | {"source": source, "seed": 2026} | more))

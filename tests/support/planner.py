@@ -14,6 +14,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -131,7 +132,8 @@ if __name__ == "__main__":
     scripts = Path(sys.argv[1]) / "scripts"
     sys.path.insert(0, str(scripts))
     for name in IMPORTED:
-        importlib.import_module(name)
+        with suppress(ModuleNotFoundError):  # an engine's environment lacks some; importing them early only saves time
+            importlib.import_module(name)
     from cxr.workflow.code_digest import imported_names
 
     for source in scripts.rglob("*.py"):

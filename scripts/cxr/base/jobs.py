@@ -149,9 +149,15 @@ def part(snakemake) -> None:
     else:
         given |= params
     if "execution" in wanted:
-        given["execution"] = snakemake.config[name.split(".")[1]]["llm"]["execution"]
+        given["execution"] = _section(snakemake.config, name)["llm"]["execution"]
     files = dict(snakemake.input.items()) | dict(snakemake.output.items())
     function(**{key: given[key] for key in given if key in wanted} | files)
+
+
+def _section(config: dict, name: str) -> dict:
+    """Return the settings of the stage that a function belongs to: a system's stages stand in the system's section."""
+    room, stage = name.split(".")[:2]
+    return config[room][stage] if room in config else config[stage]
 
 
 def compute_of(snakemake) -> dict:

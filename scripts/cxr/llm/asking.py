@@ -18,11 +18,16 @@ TOO_LONG = "the text is too long for the model"
 
 @dataclass(frozen=True)
 class Question:
-    """One request: messages, the JSON schema of the answer, and a logical check that the answer must also pass."""
+    """One request: messages, the JSON schema of the answer, and a logical check that the answer must also pass.
+
+    schema: None for an answer in free text, which the check alone judges; seed: of this question's sampling, None for
+    the options'.
+    """
 
     messages: Messages
-    schema: dict
+    schema: dict | None
     contradiction: Callable[[object], str | None] = lambda answer: None
+    seed: int | None = None
 
 
 @dataclass(frozen=True)
@@ -114,6 +119,9 @@ def _waits(answer: Answer) -> bool:
 
 
 def _read(text: str, question: Question, attempts: int) -> Answer:
+    if question.schema is None:
+        problem = question.contradiction(text)
+        return Answer(None if problem else text, problem, text if problem else "", attempts)
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):

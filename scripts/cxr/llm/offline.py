@@ -33,17 +33,16 @@ def connect(options: ModelOptions, execution: Execution) -> Generate:
         raise UserError(f"{options.key}.model: {options.name} takes no images: choose a model that does")
 
     def generate(questions: list[Question], attempt: int) -> list[str]:
-        temperature, seed = options.sampling(attempt)
-        params = [
-            SamplingParams(
-                temperature=temperature,
-                seed=seed,
-                max_tokens=options.max_tokens,
-                # whitespace stays free: a model forced into compact JSON leaves its usual form and answers worse
-                structured_outputs=StructuredOutputsParams(json=question.schema),
+        params = []
+        for question in questions:
+            temperature, seed = options.sampling(attempt, question.seed)
+            # whitespace stays free: a model forced into compact JSON leaves its usual form and answers worse
+            held = None if question.schema is None else StructuredOutputsParams(json=question.schema)
+            params.append(
+                SamplingParams(
+                    temperature=temperature, seed=seed, max_tokens=options.max_tokens, structured_outputs=held
+                )
             )
-            for question in questions
-        ]
         outputs = model.chat([for_vllm(question.messages) for question in questions], params, use_tqdm=True)
         return [output.outputs[0].text for output in outputs]
 

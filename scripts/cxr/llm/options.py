@@ -39,9 +39,14 @@ class ModelOptions:
         pinned = self.revision and not Path(self.model).is_dir()
         return f"{self.model}@{self.revision}" if pinned else self.model
 
-    def sampling(self, attempt: int) -> tuple[float, int]:
-        """Return temperature and seed of an attempt: by default the first is greedy, later ones are not."""
-        return (self.retry_temperature if attempt else self.temperature), self.seed + attempt
+    def sampling(self, attempt: int, seed: int | None = None) -> tuple[float, int]:
+        """Return temperature and seed of an attempt: by default the first is greedy, later ones are not.
+
+        ``seed``: a question's own one.
+        """
+        return (self.retry_temperature if attempt else self.temperature), (
+            self.seed if seed is None else seed
+        ) + attempt
 
 
 @dataclass(frozen=True)

@@ -34,9 +34,11 @@ def connect(options: ModelOptions, execution: Execution) -> Generate:
     )
     _check_model(client, options, key, address)
 
-    def one(question: Question, temperature: float, seed: int) -> str:
+    def one(question: Question, attempt: int) -> str:
+        temperature, seed = options.sampling(attempt, question.seed)
         # response_format, not the old guided_* keys: a server that no longer knows those answers unconstrained
         schema = {"name": "answer", "schema": question.schema, "strict": True}
+        form = openai.omit if question.schema is None else {"type": "json_schema", "json_schema": schema}
         try:
             answer = client.chat.completions.create(
                 model=options.model,
@@ -44,16 +46,15 @@ def connect(options: ModelOptions, execution: Execution) -> Generate:
                 temperature=temperature,
                 seed=seed,
                 max_tokens=options.max_tokens,
-                response_format={"type": "json_schema", "json_schema": schema},
+                response_format=form,
             )
         except openai.BadRequestError:
             return ""  # this question is at fault: "" is not JSON, so it is asked again and then quarantined
         return answer.choices[0].message.content or ""
 
     def generate(questions: list[Question], attempt: int) -> list[str]:
-        temperature, seed = options.sampling(attempt)
         with ThreadPoolExecutor(execution.requests) as pool:
-            texts = pool.map(lambda question: one(question, temperature, seed), questions)
+            texts = pool.map(lambda question: one(question, attempt), questions)
             try:
                 return list(progress(texts, len(questions), "answers"))
             except openai.OpenAIError as error:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from cxr.base.errors import UserError, existing_file, existing_folder
 from cxr.base.seeds import shard_names
+from cxr.workflow.params import model_options
 from cxr.workflow.settings import Settings
 from cxr.workflow.settings.medground.sources import EMBEDDED
 
@@ -14,6 +15,12 @@ SHARDS = 8
 ILS = "ils"
 """The kind of the sources that are read from the cohort."""
 ROOT = "results/medground"
+QUESTIONS = ("per_image", "per_image_many", "many", "kinds", "max_atoms", "budget", "families", "selection")
+"""Keys of the section queries that the questions to a language model depend on."""
+VERDICTS = ("judge", "mode", "same_model", "llm")
+"""Keys of the section verification that say which model is asked what."""
+PICTURES = {"queries": 2, "verification": 1}
+"""Images of one question, by stage."""
 EXPORT = ("coordinates", "resized", "withhold", "allow_nd", "audited")
 """Keys of the section dataset that the exports alone depend on."""
 
@@ -21,7 +28,9 @@ EXPORT = ("coordinates", "resized", "withhold", "allow_nd", "audited")
 @dataclass(frozen=True)
 class MedgroundPlan:
     """sources: {name: its keys}; shards: their names; options: {stage: what all sources share}; formats: of the
-    exports; votes: the file of the audit; given: the texts of the engine table; tokenizer: of tokens, or empty.
+    exports; votes: the file of the audit; given: the texts of the engine table; tokenizer: of tokens, or empty; asks:
+    {stage: ways in which its language model is asked}; prompts: {stage: the user's wordings}; loading: {stage: whether
+    the model is loaded in the job}; gpus: {stage: GPUs of such a job}.
     """
 
     sources: Mapping[str, dict]
@@ -31,11 +40,19 @@ class MedgroundPlan:
     votes: Sequence[str]
     given: Sequence[str]
     tokenizer: str
+    asks: Mapping[str, Sequence[str]]
+    prompts: Mapping[str, Sequence[str]]
+    loading: Mapping[str, bool]
+    gpus: Mapping[str, int]
 
     @property
     def unused(self) -> list[str]:
         """Return the table of the given texts that became no candidate, where texts are given."""
         return [f"{ROOT}/queries/unused.parquet"] if self.given else []
+
+    def told(self, stage: str, asked: str) -> list[str]:
+        """Return the file of a language model's answers that a shard's rule reads; none where it is not asked so."""
+        return [f"{ROOT}/{stage}/{{source}}/{{shard}}.{asked}.jsonl"] if asked in self.asks[stage] else []
 
     def files(self, source: str) -> dict:
         """Return {name: files} that a source is read from."""
@@ -102,6 +119,7 @@ def medground_plan(settings: Settings, shards: Sequence[str], known: Sequence[st
             one["classes"] = one["classes"] or {"region": {"one": "", "many": "", "parents": {}, "ask": True}}
     names = _shards(sets, plain["sources"].pop("shards"), shards)
     audit = plain.pop("audit")
+    asked_of, models = _models(settings, plain, seed)
     options = {name: keys | {"seed": seed} for name, keys in plain.items() if name != "logic"}
     for name in ("queries", "verification"):
         if name in options:
@@ -117,6 +135,7 @@ def medground_plan(settings: Settings, shards: Sequence[str], known: Sequence[st
     export = {name: options["dataset"].pop(name) for name in EXPORT}
     files = {"sources": list(sets), "shards": names}
     options["export"], options["language"] = export | files, files
+    options |= asked_of
     options["chart"] = {"dpi": settings.figures.dpi}
     each = options["dataset"].pop("gallery")
     options["gallery"] = files | {"each": each, "quality": settings.figures.quality, "seed": seed}
@@ -126,7 +145,42 @@ def medground_plan(settings: Settings, shards: Sequence[str], known: Sequence[st
     if tokenizer and not Path(tokenizer).is_dir():
         existing_file("medground.dataset.tokenizer", tokenizer)
     votes = [str(existing_file("medground.audit", audit))] if audit else []
-    return MedgroundPlan(sets, names, options, formats, votes, [given] if given else [], tokenizer)
+    return MedgroundPlan(sets, names, options, formats, votes, [given] if given else [], tokenizer, **models)
+
+
+def _models(settings: Settings, plain: dict, seed: int) -> tuple[dict[str, dict], dict[str, dict]]:
+    """Return {rule: options} of the rules that ask a language model, and the fields of the plan that they need.
+
+    Takes the keys of the models out of ``plain``. Raises UserError for a file of wordings that is missing.
+    """
+    queries, verification = plain["queries"], plain["verification"]
+    questions = {name: queries[name] for name in QUESTIONS} | {"logic": plain["logic"]}
+    del queries["selection"]
+    llm = {"queries": queries.pop("llm"), "verification": verification["llm"]}
+    for name in VERDICTS[1:]:
+        verification.pop(name)
+    chosen = {"queries": settings.medground.queries.engine, "verification": settings.medground.verification.judge}
+    mode = settings.medground.verification.mode
+    asks = {"queries": ["told"], "verification": ["confirm", "select"] if mode == "both" else [mode]}
+    options = {
+        stage: model_options(f"medground.{stage}.llm", keys, seed)
+        | {"pictures": PICTURES[stage], "picture_tokens": keys["picture_tokens"]}
+        for stage, keys in llm.items()
+    }
+    asked_of = {
+        "queries_told": options["queries"] | questions | {"form": llm["queries"]["form"]},
+        "verification_told": options["verification"] | {"select_from": llm["verification"]["select_from"]},
+    }
+    loading = {stage: keys["transport"] == "offline" for stage, keys in llm.items()}
+    return asked_of, {
+        "asks": {stage: names if chosen[stage] == "vllm" else [] for stage, names in asks.items()},
+        "prompts": {
+            stage: [str(existing_file(f"medground.{stage}.llm.prompts", keys["prompts"]))] if keys["prompts"] else []
+            for stage, keys in llm.items()
+        },
+        "loading": loading,
+        "gpus": {stage: keys["execution"]["gpus"] if loading[stage] else 0 for stage, keys in llm.items()},
+    }
 
 
 def _shards(sets: Mapping[str, dict], asked: int | None, cohort: Sequence[str]) -> list[str]:

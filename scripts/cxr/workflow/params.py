@@ -51,7 +51,7 @@ def stage_options(settings: Settings) -> dict[str, dict]:
     cohort = plain["cohort"] | {"seed": seed}
     reports = plain["reports"]
     llm = reports.pop("llm")
-    structuring = _model("reports.llm.structuring", llm | llm["structuring"], seed)
+    structuring = model_options("reports.llm.structuring", llm | llm["structuring"], seed)
     reports["engine"] = SAME_TUPLES.get(reports["engine"], reports["engine"])
     if reports["sections"] == "auto":
         reports["sections"] = "mimic" if cohort["source"] == "mimic" else "tolerant"
@@ -74,7 +74,7 @@ def stage_options(settings: Settings) -> dict[str, dict]:
                 "withheld": text_withheld(plain),
             },
             "structuring": structuring | reading,
-            "mapping": _model("reports.llm.mapping", llm | llm["mapping"], seed),
+            "mapping": model_options("reports.llm.mapping", llm | llm["mapping"], seed),
             "organs": _stage("organs", plain),
             "anomaly": _stage("anomaly", plain, seed=seed),
             "anatomy": _stage("anatomy", plain),
@@ -159,7 +159,7 @@ def _paraphrase(plain: dict) -> dict:
     """Return the personas, the number of paraphrases, and the settings that answers of the engine vllm depend on."""
     section = dict(plain["paraphrase"])
     llm = section.pop("llm")
-    return section | {"own": _model("paraphrase.llm", llm, plain["seed"]) if section["engine"] == "vllm" else {}}
+    return section | {"own": model_options("paraphrase.llm", llm, plain["seed"]) if section["engine"] == "vllm" else {}}
 
 
 def _inference(plain: dict) -> dict:
@@ -170,7 +170,7 @@ def _inference(plain: dict) -> dict:
     return {name: training[name] for name in PICTURES} | asking
 
 
-def _model(key: str, llm: dict, seed: int) -> dict:
+def model_options(key: str, llm: dict, seed: int) -> dict:
     """Return the settings of the section ``key`` that a language model's answer depends on, without its execution."""
     return {name: llm[name] for name in LANGUAGE_MODEL} | {"key": key, "seed": seed}
 

@@ -13,11 +13,11 @@ from cxr.base.hdf5 import Shard
 from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_lines, read_table, write_lines
 from cxr.plotting.encoding import encoded
+from cxr.plotting.numbered import framed
 
 SIDES = ("x1", "y1", "x2", "y2")
-SKY, DARK = (86, 180, 233), (20, 20, 20)
 ANSWERS = ((230, 159, 0), (0, 200, 140))
-"""Red, green, blue of a candidate, of the ground of numbers, and of the answers of one query or two."""
+"""Red, green, blue of the answers of one query or two."""
 WIDTH = 520
 """Side of a picture of the gallery, px."""
 
@@ -145,37 +145,6 @@ def _images(
 
 def picture(image: np.ndarray, candidates: Sequence[Mapping], answers: Sequence[Sequence[int]]) -> np.ndarray:
     """Return an image uint8 (WIDTH, WIDTH, 3), its candidates framed and numbered from 1, each answer in its colour."""
-    colour_of = {region: colour for answer, colour in zip(answers, ANSWERS, strict=False) for region in answer}
-    height, width = image.shape[:2]
-    scale = WIDTH / max(height, width)
-    size = (round(width * scale), round(height * scale))
-    drawn = cv2.resize(image, size, interpolation=cv2.INTER_AREA if scale < 1 else cv2.INTER_CUBIC)
-    taken: list[tuple[int, int, int, int]] = []
-    for row in sorted(candidates, key=lambda row: row["region"] in colour_of):
-        x1, y1, x2, y2 = (round(row[side] * scale) for side in SIDES)
-        colour = colour_of.get(row["region"])
-        cv2.rectangle(drawn, (x1, y1), (x2 - 1, y2 - 1), colour or SKY, 3 if colour else 1, cv2.LINE_AA)
-    for row in sorted(candidates, key=lambda row: row["region"] not in colour_of):
-        corners = [round(row[side] * scale) for side in SIDES]
-        _number(drawn, str(row["region"] + 1), corners, colour_of.get(row["region"], SKY), taken)
-    return drawn
-
-
-def _number(drawn: np.ndarray, text: str, box: Sequence[int], colour: tuple, taken: list) -> None:
-    """Write a number at the corner of a box where it covers no other number, inside the picture."""
-    (width, height), base = cv2.getTextSize(text, cv2.FONT_HERSHEY_SIMPLEX, 0.5, 1)
-    x1, y1, x2, y2 = box
-    wide, high = width + 4, height + base + 2
-    places = [(x1, y1 - high), (x1, y2), (x2 - wide, y1 - high), (x2 - wide, y2), (x1 - wide, y1), (x2, y1), (x1, y1)]
-    rows, columns = drawn.shape[:2]
-    clipped = [(min(max(0, x), columns - wide), min(max(0, y), rows - high)) for x, y in places]
-
-    def free(place: tuple[int, int]) -> bool:
-        x, y = place
-        return not any(x < b[2] and b[0] < x + wide and y < b[3] and b[1] < y + high for b in taken)
-
-    x, y = next(filter(free, clipped), clipped[0])
-    taken.append((x, y, x + wide, y + high))
-    cv2.rectangle(drawn, (x, y), (x + wide, y + high), DARK, -1)
-    place = (x + 2, y + height + 2)
-    cv2.putText(drawn, text, place, cv2.FONT_HERSHEY_SIMPLEX, 0.5, colour, 1, cv2.LINE_AA)
+    colours = {region + 1: colour for answer, colour in zip(answers, ANSWERS, strict=False) for region in answer}
+    boxes = {row["region"] + 1: [row[side] for side in SIDES] for row in candidates}
+    return framed(image, boxes, colours, WIDTH, numbers=True)

@@ -1,4 +1,4 @@
-"""Make the queries of one shard: decidable, drawn by seed, in varied words (rules), or those of a table."""
+"""Make the queries of one shard: decidable and in varied words (rules), of a language model (vllm), or of a table."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -21,6 +21,7 @@ from cxr.medground.logic.table import scene_of
 from cxr.medground.queries.forms import Forms, Search, kind_of, mixed
 from cxr.medground.queries.given import Given, matched, read_given
 from cxr.medground.queries.grammar import Speaker
+from cxr.medground.queries.model_answers import answer_of, read_answers, wordings
 
 UNASKED: Columns = {
     "image_id": Column(pl.String, "Image."),
@@ -28,7 +29,8 @@ UNASKED: Columns = {
     "number": Column(pl.Int64, "Which of the wanted queries, from 0."),
     "reason": Column(
         pl.String,
-        "undecidable: no further query has one answer; budget: the search was ended; not_given: the table has fewer.",
+        "undecidable: no further query has one answer; budget: the search was ended; not_given: the table or the model "
+        "has fewer; declined: the model left the text empty; quarantined: no answer of the model could be used.",
     ),
 }
 TRIES = 12
@@ -176,19 +178,40 @@ def given_queries(
     decider = Decider(scene_of(image, rows, facts, side), LogicOptions(**options.logic))
     candidates = int(decider.scene.candidate.sum())
     wanted = options.per_image_many if candidates > options.many else options.per_image
-    lines = []
-    for one in given:
-        regions, boxes = matched(one, rows)
-        known = bool(regions) and set(regions) <= set(range(len(rows)))
-        kind = kind_of(tuple(sorted(set(regions))), decider) or "all" if known else ""
-        line = _facts(image, rows, facts, options, list(regions) if known else [], decider)
-        line |= {"query_id": query_id(image["image_id"], one.text, [*regions, *chain(*boxes)]), "query": one.text}
-        lines.append(line | {"kind": kind, "regions": list(regions), "boxes": boxes})
+    lines = [_given_line(image, rows, facts, options, decider, one) for one in given]
     missing = [
         {"image_id": image["image_id"], "split": image["split"], "number": number, "reason": "not_given"}
         for number in range(len(given), wanted)
     ]
     return lines, missing
+
+
+def told_queries(
+    image: Mapping, rows: list[dict], facts: Facts, side: int, options: QueriesOptions, line: Mapping
+) -> tuple[list[dict], list[dict]]:
+    """Return the lines of the queries that a model worded about an image, and the rows of those that lack.
+
+    ``line``: what it answered (:mod:`cxr.medground.queries.ask_model`).
+    """
+    decider = Decider(scene_of(image, rows, facts, side), LogicOptions(**options.logic))
+    lines, missing = [], []
+    for number, given, reason in wordings(line):
+        if given is None:
+            row = {"image_id": image["image_id"], "split": image["split"], "number": number, "reason": reason}
+            missing.append(row)
+        else:
+            made = _given_line(image, rows, facts, options, decider, given)
+            lines.append(made | {"description_used": line["described"]})
+    return lines, sorted(missing, key=lambda row: row["number"])
+
+
+def _given_line(image, rows, facts, options, decider, given: Given) -> dict:
+    regions, boxes = matched(given, rows)
+    known = bool(regions) and set(regions) <= set(range(len(rows)))
+    kind = kind_of(tuple(sorted(set(regions))), decider) or "all" if known else ""
+    line = _facts(image, rows, facts, options, list(regions) if known else [], decider)
+    line |= {"query_id": query_id(image["image_id"], given.text, [*regions, *chain(*boxes)]), "query": given.text}
+    return line | {"kind": kind, "regions": list(regions), "boxes": boxes}
 
 
 def _line(image, rows, facts, options, kind, target, query, text, decider) -> dict:
@@ -236,13 +259,15 @@ def _moved(box: list[int], affine: list[float]) -> list[float]:
 
 def run_shard(
     *, sources: str, images: str, regions: str, output: str, unasked: str, options: QueriesOptions,
-    given: list[str] | None = None,
+    given: list[str] | None = None, told: list[str] | None = None,
 ) -> None:  # fmt: skip
     """Write the candidates of one shard (JSON Lines) and the wanted queries that could not be made.
 
     ``given``: the file or folder of the engine table. Its queries about images of other sources are left to those.
+    ``told``: the answers of the engine vllm. Raises UserError where they are of other images.
     """
-    told = read_given(given[0]) if given else {}
+    held = read_given(given[0]) if given else {}
+    answers = read_answers(told[0]) if told else {}
     by_image: dict[str, list[dict]] = {}
     for row in read_table(regions).iter_rows(named=True):
         by_image.setdefault(row["image_id"], []).append(row)
@@ -253,7 +278,9 @@ def run_shard(
     for image_id in progress(sorted(by_image), len(by_image), "queries"):
         image, rows = known[image_id], by_image[image_id]
         if given:
-            found, lost = given_queries(image, rows, facts, side, options, told.get(image_id, ()))
+            found, lost = given_queries(image, rows, facts, side, options, held.get(image_id, ()))
+        elif told:
+            found, lost = told_queries(image, rows, facts, side, options, answer_of(answers, image_id))
         else:
             found, lost = image_queries(image, rows, facts, side, options)
         lines, missing = lines + found, missing + lost

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cxr.llm.guards import addresses_the_model, harmless
+from cxr.medground.logic.text import FIELDS
 
 LONGEST = 600
 """Characters of a description that are kept."""
@@ -20,8 +21,6 @@ NUMBERS = {
     name: number
     for number, name in enumerate(("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"), 1)
 }
-FIELDS = ("queries", "text", "targets", "bbox_2d", "observed", "grounded", "unambiguous")
-"""Fields of models' answers, which no description holds in quotes before a colon."""
 LEVELS = ("upper", "middle", "lower")
 _WHOLE = re.compile(r"(?:bilateral|unilateral) pulmonary infection, (\w+) infected areas?, (.+?)\.?$", re.IGNORECASE)
 _PLACE = re.compile(r"((?:all|upper|middle|lower)(?: (?:upper|middle|lower))*) (left|right) lung", re.IGNORECASE)

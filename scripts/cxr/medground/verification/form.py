@@ -1,14 +1,9 @@
 """Stage I: the form of a query, whoever made it."""
 
-import re
 from collections.abc import Mapping, Sequence
 
-from cxr.llm.guards import addresses_the_model
+from cxr.medground.logic.text import text_fault
 
-WORDS = (4, 60)
-COORDINATES = re.compile(r"\d|\bbox(?:es)? (?:number|no\.?|[a-z] )|\bbbox|\bcoordinates?\b|\bpixels?\b", re.IGNORECASE)
-MARKS = re.compile(r"[<>{}\[\]\\`*#|_~]|[\x00-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069]")
-SENTENCE = re.compile(r"[.!?](?=\s+\S)")
 NEEDED = ("query_id", "source", "image_id", "query", "kind", "regions", "boxes")
 
 
@@ -31,17 +26,3 @@ def form_fault(line: Mapping, boxes: Mapping[int, Sequence[int]], candidates: se
     if [list(box) for box in line["boxes"]] != [list(boxes[one]) for one in regions]:
         return "box_moved", ""
     return text_fault(text)
-
-
-def text_fault(text: str) -> tuple[str, str] | None:
-    """Return (reason, detail) of a text that fails stage I."""
-    count = len(text.split())
-    if MARKS.search(text):
-        return "markup", ""
-    if addresses_the_model(text):
-        return "speaks_to_model", ""
-    if COORDINATES.search(text):
-        return "coordinates", COORDINATES.search(text)[0].strip()
-    if not WORDS[0] <= count <= WORDS[1]:
-        return "length", f"{count} words"
-    return ("sentences", "") if SENTENCE.search(text.rstrip()) else None

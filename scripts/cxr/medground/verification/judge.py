@@ -16,11 +16,14 @@ CONTRAST_DOMAINS = ("nuclei", "bacteria", "ultrasound", "dermoscopy")
 
 @dataclass(frozen=True)
 class Judgement:
-    """verdict: grounded, rejected or unjudged; reason: a code where it is rejected; observed: what was measured."""
+    """verdict: grounded, rejected or unjudged; reason: a code where it is rejected; observed: what was measured or
+    seen; detail: words on the reason.
+    """
 
     verdict: str
     reason: str = ""
     observed: tuple[dict, ...] = ()
+    detail: str = ""
 
 
 def seen_in(grey: np.ndarray, box: Sequence[int], enlarge: float) -> dict:

@@ -20,6 +20,7 @@ from cxr.medground.logic.table import scene_of
 from cxr.medground.verification.claims import Claims
 from cxr.medground.verification.form import form_fault
 from cxr.medground.verification.judge import Judgement, judge
+from cxr.medground.verification.model_judge import Answers, judged, read_answers
 from cxr.medground.verification.rules_check import allowed_words, check
 
 STAGES = ("I", "II", "III")
@@ -67,10 +68,11 @@ def verify_line(
     facts: Facts,
     options: VerificationOptions,
     description: str = "",
+    answers: Answers | None = None,
 ) -> tuple[tuple[str, str, str] | None, dict]:
     """Return (stage, reason, detail) of a rejected line or None, and the checks of an accepted one.
 
-    ``description``: a text that came with the image, whose words no deny list refuses.
+    ``description``: a text that came with the image, whose words no deny list refuses; ``answers``: of the judge vllm.
     """
     boxes = {row["region"]: [row[name] for name in ("gx1", "gy1", "gx2", "gy2")] for row in rows}
     candidates = {row["region"] for row in rows if row["candidate"]}
@@ -80,9 +82,9 @@ def verify_line(
     fault, claims = check(line["query"], line["regions"], decider, allowed, options.strict)
     if fault:
         return ("II", *fault), {}
-    found = _judged(line, rows, decider, grey, claims, options)
+    found = _judged(line, rows, decider, grey, claims, options, answers)
     if found.verdict == "rejected":
-        return ("III", found.reason, ""), {}
+        return ("III", found.reason, found.detail), {}
     if found.verdict == "unjudged" and options.unjudged == "drop" and options.judge != "none":
         return ("III", "unjudged", ""), {}
     return None, {
@@ -95,18 +97,26 @@ def verify_line(
     }
 
 
-def _judged(line, rows, decider: Decider, grey, claims: Claims, options: VerificationOptions) -> Judgement:
+def _judged(line, rows, decider: Decider, grey, claims: Claims, options: VerificationOptions, answers) -> Judgement:
     if options.judge == "none":
         return Judgement("not_run")
+    if options.judge == "vllm":
+        return judged(line["query_id"], line["regions"], answers or {})
     boxes = [[rows[one][name] for name in CORNERS] for one in line["regions"]]
     return judge(grey, boxes, claims, decider.scene, options.rules)
 
 
 def run_shard(
-    *, sources: str, images: str, regions: str, queries: str, output: str, rejected: str, options: VerificationOptions
-) -> None:
-    """Write the accepted lines of one shard and its rejected queries. Raises AssertionError if one were lost."""
+    *, sources: str, images: str, regions: str, queries: str, output: str, rejected: str, options: VerificationOptions,
+    confirm: list[str] | None = None, select: list[str] | None = None,
+) -> None:  # fmt: skip
+    """Write the accepted lines of one shard and its rejected queries. Raises AssertionError if one were lost.
+
+    ``confirm``, ``select``: the answers of the judge vllm to these questions, where it was asked them.
+    """
     cv2.setNumThreads(1)
+    told = {"confirm": confirm, "select": select}
+    answers = read_answers({asked: paths[0] for asked, paths in told.items() if paths})
     by_image, lines = defaultdict(list), defaultdict(list)
     for row in read_table(regions).iter_rows(named=True):
         by_image[row["image_id"]].append(row)
@@ -123,7 +133,7 @@ def run_shard(
             described = known[image_id]["description"]
             grey = cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY)
             for line in lines[image_id]:
-                fault, checks = verify_line(line, by_image[image_id], decider, grey, facts, options, described)
+                fault, checks = verify_line(line, by_image[image_id], decider, grey, facts, options, described, answers)
                 if fault is None and seen.setdefault(line["query"], line["regions"]) != line["regions"]:
                     fault = ("I", "repeated", "")
                 if fault is None:

@@ -27,6 +27,16 @@ class Medground(Section):
     )
 
     @model_validator(mode="after")
+    def _another_model_judges(self) -> "Medground":
+        both = self.queries.engine == "vllm" and self.verification.judge == "vllm"
+        if both and not self.verification.same_model and self.queries.llm.named == self.verification.llm.named:
+            raise ValueError(
+                f"verification.llm.model is {self.verification.llm.model!r}, which also words the queries: give "
+                "another model, or set verification.same_model to true"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _audited_by_someone(self) -> "Medground":
         if self.dataset.audited and not self.audit:
             raise ValueError(

@@ -5,6 +5,7 @@ from typing import Literal
 from pydantic import model_validator
 
 from cxr.workflow.settings.base import PAPER, Section, Share, key
+from cxr.workflow.settings.medground.models import Generator
 
 Family = Literal["class", "size", "shape", "position", "zone", "ordinal", "relation", "number", "appearance"]
 
@@ -32,9 +33,25 @@ class Queries(Section):
             raise ValueError("table is empty, but engine is table: give the file of the texts")
         return self
 
-    engine: Literal["rules", "table"] = key(
-        "rules", "rules: a grammar whose every query is decidable; table: texts that were made elsewhere."
+    @model_validator(mode="after")
+    def _a_model_is_given(self) -> "Queries":
+        if self.engine == "vllm" and not self.llm.model:
+            raise ValueError("llm.model is empty, but engine is vllm: give a model that takes images")
+        if self.llm.form == "question_answer" and self.selection == "ours":
+            raise ValueError("llm.form is question_answer, in which a model chooses targets: set selection to model")
+        return self
+
+    engine: Literal["rules", "vllm", "table"] = key(
+        "rules",
+        "rules: a grammar whose every query is decidable; vllm: a language model that sees the image; table: texts "
+        "that were made elsewhere.",
     )
+    selection: Literal["ours", "model"] = key(
+        "ours",
+        "ours: targets are drawn by seed among those that some query decides, and the language model words them; "
+        "model: it chooses them, as in the paper (engine vllm).",
+    )
+    llm: Generator = key(Generator, "The language model of the engine vllm.")
     table: str = key(
         "",
         "The texts of the engine table: JSON Lines with image_id, query, and regions or boxes (grid of 1000); or a "

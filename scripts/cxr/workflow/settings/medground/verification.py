@@ -2,7 +2,10 @@
 
 from typing import Literal
 
-from cxr.workflow.settings.base import Section, Share, key
+from pydantic import model_validator
+
+from cxr.workflow.settings.base import PAPER, Section, Share, key
+from cxr.workflow.settings.medground.models import Judge
 
 
 class JudgeRules(Section):
@@ -16,7 +19,24 @@ class JudgeRules(Section):
 class Verification(Section):
     """Form, rules that read the text, and a judge."""
 
-    judge: Literal["rules", "none"] = key("rules", "rules: measures pixels; none: no third stage.")
+    judge: Literal["rules", "vllm", "none"] = key(
+        "rules",
+        "rules: measures pixels; vllm: a language model that sees the image; none: no third stage.",
+        source=PAPER,
+    )
+    mode: Literal["confirm", "select", "both"] = key(
+        "both",
+        "How the judge vllm is asked. confirm: it sees the answer and says whether the query is grounded and "
+        "unambiguous, as in the paper; select: it sees the numbered candidates and finds the answer itself.",
+    )
+    same_model: bool = key(False, "Whether the judge may be the model that worded the queries.")
+    llm: Judge = key(Judge, "The language model of the judge vllm.")
     unjudged: Literal["keep", "drop"] = key("keep", "What to do with queries that the judge cannot judge.")
     strict: bool = key(False, "Whether a text that claims nothing fails on an image with several candidates.")
     rules: JudgeRules = key(JudgeRules, "The judge rules.")
+
+    @model_validator(mode="after")
+    def _a_model_is_given(self) -> "Verification":
+        if self.judge == "vllm" and not self.llm.model:
+            raise ValueError("llm.model is empty, but judge is vllm: give a model that takes images")
+        return self

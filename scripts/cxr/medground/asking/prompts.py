@@ -1,0 +1,66 @@
+"""The prompts of MedGround's language models: ours, or a user's file of the same keys."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import yaml
+
+from cxr.base.errors import UserError
+from cxr.base.paths import RESOURCES
+from cxr.llm.guards import harmless, in_slots
+
+RESOURCE_FILES = ("medground/prompts.yaml",)
+PROMPTS = RESOURCES / RESOURCE_FILES[0]
+
+
+@dataclass(frozen=True)
+class Prompts:
+    """The wordings of one file, and what a user's file leaves out from ours. ``path``: the file, for messages."""
+
+    held: Mapping
+    path: str
+
+    @classmethod
+    def read(cls, path: str | Path = "") -> "Prompts":
+        """Read a user's file, or ours. Raises UserError for a file that is no YAML of our keys."""
+        ours = _read(str(PROMPTS))
+        if not path:
+            return cls(ours, str(PROMPTS))
+        theirs = _read(str(path))
+        unknown = sorted(set(theirs) - set(ours))
+        if unknown:
+            raise UserError(f"{path} has the key {unknown[0]!r}: choose of {', '.join(ours)}")
+        return cls({**ours, **theirs}, str(path))
+
+    def prompt(self, name: str, domain: str, user: str = "user") -> dict[str, str]:
+        """Return {system, user} of a prompt for a kind of image; ``user``: which of its texts for the user.
+
+        Raises UserError where the file lacks one.
+        """
+        given = self.held[name]
+        if not isinstance(given, Mapping) or not all(isinstance(given.get(one), str) for one in ("system", user)):
+            raise UserError(f"{self.path}: {name} lacks system or {user}: give both as texts")
+        note = self.held["domain_notes"].get(domain, self.held["domain_notes"]["other"])
+        return {"system": in_slots(given["system"], domain_note=note), "user": given[user]}
+
+    def description(self, text: str) -> str:
+        """Return an image's description in words for its slot."""
+        return harmless(text) if text else self.held["no_description"]
+
+    def words(self, name: str) -> tuple[str, ...]:
+        """Return a list of words: refusals, affirms or denies."""
+        return tuple(map(str, self.held[name]))
+
+
+@cache
+def _read(path: str) -> Mapping:
+    try:
+        held = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        first = str(error).strip().splitlines()[0]
+        raise UserError(f"{path} is no YAML ({first[:120]}): give a file such as {PROMPTS.name}") from None
+    if not isinstance(held, Mapping):
+        raise UserError(f"{path} has no keys: give a file such as {PROMPTS.name}")
+    return held

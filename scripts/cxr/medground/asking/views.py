@@ -1,0 +1,62 @@
+"""What a model sees of an image: the picture, the picture with boxes, and the measurements of each box as a table.
+
+A box's number is that of its region plus 1, everywhere: in pictures, tables, answers and on our pages.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from cxr.geometry.boxes import CORNERS
+from cxr.llm.guards import harmless
+from cxr.llm.pictures import Picture
+from cxr.medground.logic.atoms import APPEARANCE_UNKNOWN
+from cxr.medground.logic.words import class_words
+from cxr.plotting.numbered import framed
+
+SIDE = 512
+"""Least side of a picture with boxes, px: on a smaller one numbers hide what they stand beside."""
+MARKED = (230, 159, 0)
+"""Red, green, blue of an answer's outline."""
+
+
+def number_of(region: int) -> int:
+    """Return the number of a region's box."""
+    return region + 1
+
+
+def numbered(picture: np.ndarray, rows: Sequence[Mapping]) -> Picture:
+    """Return a picture uint8 (S, S, 3) with the boxes of some regions, numbered; none is marked."""
+    boxes = {number_of(row["region"]): [row[side] for side in CORNERS] for row in rows}
+    return Picture(framed(picture, boxes, {}, _side(picture), numbers=True))
+
+
+def outlined(picture: np.ndarray, rows: Sequence[Mapping]) -> Picture:
+    """Return a picture with the boxes of some regions outlined, without numbers."""
+    boxes = {number_of(row["region"]): [row[side] for side in CORNERS] for row in rows}
+    return Picture(framed(picture, boxes, dict.fromkeys(boxes, MARKED), _side(picture), numbers=False))
+
+
+def _side(picture: np.ndarray) -> int:
+    return max(SIDE, *picture.shape[:2])
+
+
+def table(rows: Sequence[Mapping], classes: Mapping[str, Mapping], domain: str) -> str:
+    """Return the measurements of regions as lines, one a box."""
+    words = class_words(classes)
+    shown = domain not in APPEARANCE_UNKNOWN
+    return "".join(f"\n{_line(row, words[row['label']].one, shown)}" for row in rows)
+
+
+def _line(row: Mapping, word: str, appearance: bool) -> str:
+    told = [
+        f"{number_of(row['region'])}: {harmless(word)}",
+        f"area {100 * row['area_ratio']:.2f} % of the picture",
+        f"centre {100 * row['cx']:.0f} % from the left and {100 * row['cy']:.0f} % from the top",
+    ]
+    told += [f"elongation {row['elongation']:.2f}"] if row["elongation"] is not None else []
+    told += [f"solidity {row['solidity']:.2f}"] if row["solidity"] is not None else []
+    if appearance:
+        told += [f"contrast {row['contrast']:+.1f}"] if row["contrast"] is not None else []
+        told += [f"texture {row['texture']:.2f}"] if row["texture"] is not None else []
+    return ", ".join(told)

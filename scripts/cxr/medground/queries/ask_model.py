@@ -1,0 +1,191 @@
+"""Ask a language model that sees pictures for the queries of one shard, one question an image.
+
+Writes JSON Lines, one line an image, sorted by ``image_id``: image_id, wanted (queries), targets ([[number, regions]]
+that we drew, null where the model chose), lost ([[number, reason]] of targets that could not be drawn), described
+(whether the description was sent), answer (the model's, null if none could be used; a text in the paper's form),
+problem (null, or why), raw (the last answer if it could not be used), attempts, model.
+"""
+
+import logging
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from cxr.base.faults import Tolerance
+from cxr.base.hdf5 import Shard
+from cxr.base.seeds import rng
+from cxr.base.tables import read_table, write_lines
+from cxr.llm.asking import Answer, Question, ask_each
+from cxr.llm.client import lazily
+from cxr.llm.guards import INJECTION, addresses_the_model, harmless
+from cxr.llm.messages import filled
+from cxr.llm.options import Execution
+from cxr.llm.pictures import Picture
+from cxr.llm.schemas import object_of
+from cxr.medground.asking.options import PART, AskingOptions
+from cxr.medground.asking.prompts import Prompts
+from cxr.medground.asking.views import number_of, numbered, table
+from cxr.medground.logic.decide import Decider
+from cxr.medground.logic.facts import Facts
+from cxr.medground.logic.options import LogicOptions
+from cxr.medground.logic.table import scene_of
+from cxr.medground.logic.text import FIELDS, text_fault
+from cxr.medground.queries.forms import Search
+from cxr.medground.queries.given import SIDES, raw
+from cxr.medground.queries.targets import drawn_targets
+
+log = logging.getLogger("cxr")
+EXECUTION = "medground.queries.llm.execution"
+LONGEST = 400
+"""Characters of a query, so that the schema stops a model that does not end."""
+MOST = 4
+"""How many times the wanted queries a model that chooses targets may give at most."""
+AGAIN = ("markup", "speaks_to_model", "coordinates")
+"""Faults of a text for which the model is asked again; others are left to the verification, which counts them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuestionOptions(AskingOptions):
+    """The settings ``medground.queries`` and ``medground.logic`` that the questions depend on.
+
+    selection: ours or model; form: json or question_answer.
+    """
+
+    selection: str
+    form: str
+    per_image: int
+    per_image_many: int
+    many: int
+    kinds: dict
+    max_atoms: int
+    budget: int
+    families: list
+    logic: dict
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is asked about an image. targets: [(number, regions)], None where the model chooses."""
+
+    image: Mapping
+    wanted: int
+    targets: Sequence[tuple[int, Sequence[int]]] | None
+    lost: Sequence[tuple[int, str]]
+    question: Question | Answer
+
+    def line(self, answer: Answer, model: str) -> dict:
+        """Return the line of the file."""
+        return {
+            "image_id": self.image["image_id"],
+            "wanted": self.wanted,
+            "targets": self.targets if self.targets is None else [[at, list(one)] for at, one in self.targets],
+            "lost": [list(one) for one in self.lost],
+            "described": bool(self.image["description"]),
+            "answer": answer.value,
+            "problem": answer.problem,
+            "raw": answer.raw,
+            "attempts": answer.attempts,
+            "model": model,
+        }
+
+
+def asked_of(
+    image: Mapping, rows: list[dict], facts: Facts, picture, options: QuestionOptions, prompts: Prompts
+) -> Asked:
+    """Return what is asked about one image: ``image`` its row, ``rows`` of its regions, ``picture`` uint8 (S, S, 3)."""
+    shown = [row for row in rows if row["candidate"]]
+    wanted = options.per_image_many if len(shown) > options.many else options.per_image
+    targets, lost = None, []
+    if options.selection == "ours":
+        key = (options.seed, options.source, image["image_id"])
+        decider = Decider(scene_of(image, rows, facts, picture.shape[0]), LogicOptions(**options.logic))
+        forms = Search(decider, options.max_atoms, options.budget, tuple(options.families), rng(*key, "forms")).run()
+        targets, lost = drawn_targets(decider, forms, options.kinds, wanted, *key, "targets")
+        if not targets:
+            return Asked(image, wanted, targets, lost, Answer(value={"queries": []}))
+    if addresses_the_model(f"{image['description']}\n{facts.modality}", FIELDS):
+        return Asked(image, wanted, targets, lost, Answer(problem=INJECTION))
+    told = {
+        "modality": harmless(facts.modality or image["domain"]),
+        "table": table(shown, facts.classes, image["domain"]),
+        "description": prompts.description(image["description"]),
+        "targets": "".join(f"\n{_told(regions)}" for _, regions in targets or ()),
+        "count": str(wanted),
+        "boxes": "".join(f"\n{number_of(row['region'])}: {[row[side] for side in SIDES]}" for row in shown),
+    }
+    prompt = prompts.prompt("generate", image["domain"], "user" if targets else "user_free")
+    messages = filled(prompt, [Picture(picture), numbered(picture, shown)], **told)
+    seed = options.seed_of(image["image_id"])
+    if options.form == "question_answer":
+        question = Question(messages, None, lambda text: None if list(raw(text)) else "no question", seed)
+    else:
+        schema = schema_of([number_of(row["region"]) for row in shown], targets, wanted)
+        question = Question(messages, schema, lambda answer: contradiction(answer, prompts.words("refusals")), seed)
+    return Asked(image, wanted, targets, lost, question)
+
+
+def _told(regions: Sequence[int]) -> str:
+    return f"{'boxes' if len(regions) > 1 else 'box'} {', '.join(str(number_of(one)) for one in regions)}"
+
+
+def schema_of(numbers: list[int], targets: Sequence[tuple[int, Sequence[int]]] | None, wanted: int) -> dict:
+    """Return the schema of an answer: its numbers are those of the candidates, or those that we drew, in their order.
+
+    No coordinates can be invented.
+    """
+    text = {"type": "string", "maxLength": LONGEST}  # an empty one declines
+    if targets is None:
+        chosen = {"type": "array", "items": {"enum": numbers}, "minItems": 1, "maxItems": len(numbers)}
+        item = object_of(text=text, targets=chosen)
+        return object_of(queries={"type": "array", "items": item, "minItems": 1, "maxItems": MOST * wanted})
+    items = [object_of(text=text, targets={"const": [number_of(one) for one in target]}) for _, target in targets]
+    fixed = {"type": "array", "prefixItems": items, "items": False, "minItems": len(items), "maxItems": len(items)}
+    return object_of(queries=fixed)
+
+
+def contradiction(answer: dict, refusals: Sequence[str] = ()) -> str | None:
+    """Return what makes an answer unusable although it fits the schema; None if nothing does. It quotes no text."""
+    seen: set[tuple] = set()
+    for number, one in enumerate(answer["queries"]):
+        text = one["text"].strip()
+        if len(set(one["targets"])) < len(one["targets"]):
+            return f"queries.{number}: a target twice"
+        fault = text_fault(text) if text else None
+        if fault and fault[0] in AGAIN:
+            return f"queries.{number}: {fault[0]}"
+        if text.lower().replace("’", "'").startswith(tuple(refusals)):
+            return f"queries.{number}: a refusal"
+        told = (text.lower(), *sorted(one["targets"]))
+        if text and told in seen:
+            return f"queries.{number}: a query twice"
+        seen.add(told)
+    return None
+
+
+def run_shard(
+    *, sources: str, images: str, regions: str, told: str, options: QuestionOptions, execution: dict,
+    compute: dict | None = None, prompts: list[str] | None = None,
+) -> None:  # fmt: skip
+    """Ask about every image of a shard that has regions. ``prompts``: a user's file of wordings, none or one.
+
+    Raises UserError if the model cannot be reached, Broken if none of its answers can be used.
+    """
+    by_image: dict[str, list[dict]] = defaultdict(list)
+    for row in read_table(regions).iter_rows(named=True):
+        by_image[row["image_id"]].append(row)
+    known = {row["image_id"]: row for row in read_table(images).iter_rows(named=True)}
+    wordings = Prompts.read(prompts[0] if prompts else "")
+    generate = lazily(options, Execution.of(execution, EXECUTION))
+    lines, names = [], sorted(by_image)
+    with Shard(sources) as shard:
+        facts = Facts.of(shard)
+        for first in range(0, len(names), PART):
+            part = {
+                name: asked_of(known[name], by_image[name], facts, shard.get("picture", name), options, wordings)
+                for name in names[first : first + PART]
+            }
+            questions = {name: one.question for name, one in part.items()}
+            got = ask_each(questions, generate, options.limits, Tolerance.of(compute))
+            lines += [part[name].line(answer, options.name) for name, answer in got.items()]
+            log.info("queries: %d of %d images are asked about", len(lines), len(names))
+    write_lines(told, lines, checked=True)

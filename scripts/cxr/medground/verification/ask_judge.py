@@ -1,0 +1,169 @@
+"""Ask a language model that sees pictures to judge the queries of one shard, in one of two ways.
+
+confirm: it sees the answer outlined, says what it observes and whether the query is grounded and unambiguous. select:
+it sees the candidates numbered, not the answer, and gives the numbers that the query means.
+
+Writes JSON Lines, one line for each query of good form, by image and query: query_id, shown (regions on the picture),
+answer (the model's, null if none could be used), problem (null, or why), raw (the last answer if it could not be used),
+attempts, model.
+"""
+
+import logging
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from cxr.base.faults import Tolerance
+from cxr.base.hdf5 import Shard
+from cxr.base.tables import read_lines, read_table, write_lines
+from cxr.llm.asking import Answer, Question, ask_each
+from cxr.llm.client import lazily
+from cxr.llm.guards import INJECTION, addresses_the_model, harmless
+from cxr.llm.messages import filled
+from cxr.llm.options import Execution
+from cxr.llm.pictures import Picture
+from cxr.llm.schemas import object_of, text_of
+from cxr.medground.asking.options import PART, AskingOptions
+from cxr.medground.asking.prompts import Prompts
+from cxr.medground.asking.views import number_of, numbered, outlined
+from cxr.medground.logic.facts import Facts
+from cxr.medground.logic.text import FIELDS
+from cxr.medground.verification.form import form_fault
+from cxr.medground.verification.reasons import contradicts
+
+log = logging.getLogger("cxr")
+EXECUTION = "medground.verification.llm.execution"
+LONGEST = 400
+"""Characters of what a judge observes or gives as its reason."""
+SIDES = ("gx1", "gy1", "gx2", "gy2")
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgeOptions(AskingOptions):
+    """select_from: most candidates on a picture for select, the answer and those nearest to it."""
+
+    select_from: int
+
+
+class Views:
+    """The pictures of one image, each made once: questions about the same picture share their prefix."""
+
+    def __init__(self, picture: np.ndarray, rows: Sequence[Mapping]):
+        self.picture, self.rows = picture, {row["region"]: row for row in rows}
+        self._made: dict[tuple, Picture] = {}
+
+    def candidates(self) -> list[int]:
+        """Return the regions that may be an answer."""
+        return [region for region, row in self.rows.items() if row["candidate"]]
+
+    def of(self, asked: str, regions: Sequence[int]) -> Picture:
+        """Return the picture of a way of asking with some regions."""
+        key = (asked, *regions)
+        if key not in self._made:
+            draw = numbered if asked == "select" else outlined
+            self._made[key] = draw(self.picture, [self.rows[one] for one in regions])
+        return self._made[key]
+
+
+def shown_for(answer: Sequence[int], rows: Mapping[int, Mapping], candidates: Sequence[int], most: int) -> list[int]:
+    """Return the candidates that a blind question shows: all, or the answer and those nearest to it, ``most`` in all.
+
+    An answer of ``most`` regions or more is asked among all candidates: alone, it would give itself away.
+    """
+    if len(candidates) <= most or len(answer) >= most:
+        return sorted(candidates)
+    centre = np.array([[rows[one]["cx"], rows[one]["cy"]] for one in answer], np.float64)
+
+    def distance(region: int) -> float:
+        return float(np.hypot(*(centre - [rows[region]["cx"], rows[region]["cy"]]).T).min())
+
+    others = sorted((one for one in candidates if one not in answer), key=lambda one: (distance(one), one))
+    return sorted([*answer, *others[: most - len(answer)]])
+
+
+def confirm_schema() -> dict:
+    """Return the schema of an answer to confirm."""
+    yes = {"type": "boolean"}
+    reason = {"type": "string", "maxLength": LONGEST}
+    return object_of(observed=text_of(LONGEST), grounded=yes, unambiguous=yes, reason=reason)
+
+
+def select_schema(shown: Sequence[int]) -> dict:
+    """Return the schema of an answer to select: numbers of the boxes on the picture."""
+    numbers = [number_of(one) for one in shown]
+    return object_of(targets={"type": "array", "items": {"enum": numbers}, "maxItems": len(numbers)})
+
+
+def _twice(answer: dict) -> str | None:
+    return "targets: a number twice" if len(set(answer["targets"])) < len(answer["targets"]) else None
+
+
+def question_of(
+    asked: str, line: Mapping, views: Views, image: Mapping, facts: Facts, options: JudgeOptions, prompts: Prompts
+) -> tuple[list[int], Question | Answer]:
+    """Return the regions on the picture, and the question about one query, or why it is not asked."""
+    shown = list(line["regions"])
+    if asked == "select":
+        shown = shown_for(line["regions"], views.rows, views.candidates(), options.select_from)
+    if addresses_the_model(f"{line['query']}\n{facts.modality}", FIELDS):
+        return shown, Answer(problem=INJECTION)
+    told = {"modality": harmless(facts.modality or image["domain"]), "query": harmless(line["query"])}
+    messages = filled(prompts.prompt(asked, image["domain"]), [views.of(asked, shown)], **told)
+    seed = options.seed_of(line["query_id"], asked)
+    if asked == "select":
+        return shown, Question(messages, select_schema(shown), _twice, seed)
+    words = prompts.words("affirms"), prompts.words("denies")
+    return shown, Question(messages, confirm_schema(), lambda answer: contradicts(answer, *words), seed)
+
+
+def of_good_form(lines: Iterable[Mapping], rows: Mapping[int, Mapping]) -> list[Mapping]:
+    """Return the queries of one image that pass stage I, which no setting changes; the others are not asked about."""
+    boxes = {region: [row[side] for side in SIDES] for region, row in rows.items()}
+    candidates = {region for region, row in rows.items() if row["candidate"]}
+    return [line for line in lines if form_fault(line, boxes, candidates) is None]
+
+
+def run_shard(
+    *, sources: str, images: str, regions: str, queries: str, told: str, asked: str, options: JudgeOptions,
+    execution: dict, compute: dict | None = None, prompts: list[str] | None = None,
+) -> None:  # fmt: skip
+    """Ask about every query of a shard that has a good form. ``asked``: confirm or select.
+
+    Raises UserError if the model cannot be reached, Broken if none of its answers can be used.
+    """
+    by_image, lines = defaultdict(list), defaultdict(list)
+    for row in read_table(regions).iter_rows(named=True):
+        by_image[row["image_id"]].append(row)
+    for line in read_lines(queries):
+        lines[line["image_id"]].append(line)
+    known = {row["image_id"]: row for row in read_table(images).iter_rows(named=True)}
+    wordings = Prompts.read(prompts[0] if prompts else "")
+    generate = lazily(options, Execution.of(execution, EXECUTION))
+    found, names = [], sorted(lines)
+    with Shard(sources) as shard:
+        facts = Facts.of(shard)
+        for first in range(0, len(names), PART):
+            shown, questions = {}, {}
+            for name in names[first : first + PART]:
+                views = Views(shard.get("picture", name), by_image[name])
+                for line in of_good_form(lines[name], views.rows):
+                    regions_shown, question = question_of(asked, line, views, known[name], facts, options, wordings)
+                    shown[line["query_id"]], questions[line["query_id"]] = regions_shown, question
+            got = ask_each(questions, generate, options.limits, Tolerance.of(compute))
+            found += [_line(name, shown[name], answer, options.name) for name, answer in got.items()]
+            log.info("verification: %s is asked of %d images of %d", asked, min(first + PART, len(names)), len(names))
+    write_lines(told, found, checked=True)
+
+
+def _line(query_id: str, shown: list[int], answer: Answer, model: str) -> dict:
+    return {
+        "query_id": query_id,
+        "shown": shown,
+        "answer": answer.value,
+        "problem": answer.problem,
+        "raw": answer.raw,
+        "attempts": answer.attempts,
+        "model": model,
+    }

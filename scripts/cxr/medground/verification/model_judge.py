@@ -1,0 +1,58 @@
+"""Stage III by a language model: read what it answered. What it did not judge is never taken as accepted."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from cxr.base.errors import UserError
+from cxr.base.tables import read_lines
+from cxr.llm.guards import harmless
+from cxr.medground.verification.judge import Judgement
+
+LONGEST = 200
+"""Characters of a judge's reason in the table of rejected queries."""
+
+Answers = Mapping[str, Mapping[str, Mapping]]
+"""{confirm or select: {query_id: the line of the model's answer}}."""
+
+
+def read_answers(paths: Mapping[str, str | Path]) -> Answers:
+    """Return the answers of the files {confirm or select: path} (:mod:`cxr.medground.verification.ask_judge`)."""
+    return {asked: {line["query_id"]: line for line in read_lines(path)} for asked, path in paths.items()}
+
+
+def judged(query_id: str, regions: Sequence[int], answers: Answers) -> Judgement:
+    """Return the judgement of a query with the answer ``regions``; confirm is read before select.
+
+    Raises UserError where the answers are of other queries.
+    """
+    observed = []
+    for asked, held in sorted(answers.items()):
+        if query_id not in held:
+            raise UserError(
+                f"medground_verification_told has no answer for the query {query_id}: ask again with "
+                "`snakemake --forcerun medground_verification_told`"
+            )
+        answer = held[query_id]["answer"]
+        if answer is None:
+            return Judgement("rejected", "judge_failed", tuple(observed), f"{asked}: {held[query_id]['problem']}")
+        observed.append({"asked": asked} | answer)
+        if reason := _confirmed(answer) if asked == "confirm" else _selected(answer, regions):
+            return Judgement("rejected", reason, tuple(observed), _detail(answer))
+    return Judgement("grounded", "", tuple(observed))
+
+
+def _confirmed(answer: Mapping) -> str:
+    if not answer["grounded"]:
+        return "not_grounded"
+    return "" if answer["unambiguous"] else "ambiguous_seen"
+
+
+def _selected(answer: Mapping, regions: Sequence[int]) -> str:
+    return "" if sorted(answer["targets"]) == sorted(one + 1 for one in regions) else "other_target"
+
+
+def _detail(answer: Mapping) -> str:
+    """Return the judge's reason without marks, or the numbers that it selected."""
+    if "targets" in answer:
+        return f"selected {', '.join(map(str, sorted(answer['targets']))) or 'none'}"
+    return harmless(answer["reason"])[:LONGEST]

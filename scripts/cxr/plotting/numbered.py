@@ -1,0 +1,53 @@
+"""Images with framed and numbered boxes, for people and for models that look at pictures."""
+
+from collections.abc import Mapping, Sequence
+
+import cv2
+import numpy as np
+
+SKY, DARK = (86, 180, 233), (20, 20, 20)
+"""Red, green, blue of a plain box, and of the ground of numbers."""
+Colour = tuple[int, int, int]
+
+
+def framed(
+    image: np.ndarray, boxes: Mapping[int, Sequence[float]], colours: Mapping[int, Colour], side: int, *, numbers: bool
+) -> np.ndarray:
+    """Return an image uint8 (H, W, 3), its longer side ``side`` px, with boxes framed.
+
+    boxes: {number: x1, y1, x2, y2 in px of the image}; colours: of the marked ones, which are drawn last and thick;
+    numbers: whether each box shows its number.
+    """
+    height, width = image.shape[:2]
+    scale = side / max(height, width)
+    size = (round(width * scale), round(height * scale))
+    drawn = cv2.resize(image, size, interpolation=cv2.INTER_AREA if scale < 1 else cv2.INTER_CUBIC)
+    taken: list[tuple[int, int, int, int]] = []
+    corners = {number: [round(edge * scale) for edge in box] for number, box in boxes.items()}
+    for number in sorted(boxes, key=lambda number: number in colours):
+        x1, y1, x2, y2 = corners[number]
+        colour = colours.get(number)
+        cv2.rectangle(drawn, (x1, y1), (x2 - 1, y2 - 1), colour or SKY, 3 if colour else 1, cv2.LINE_AA)
+    for number in sorted(boxes, key=lambda number: number not in colours) if numbers else ():
+        _number(drawn, str(number), corners[number], colours.get(number, SKY), taken)
+    return drawn
+
+
+def _number(drawn: np.ndarray, text: str, box: Sequence[int], colour: Colour, taken: list) -> None:
+    """Write a number at the corner of a box where it covers no other number, inside the picture."""
+    (width, height), base = cv2.getTextSize(text, cv2.FONT_HERSHEY_SIMPLEX, 0.5, 1)
+    x1, y1, x2, y2 = box
+    wide, high = width + 4, height + base + 2
+    places = [(x1, y1 - high), (x1, y2), (x2 - wide, y1 - high), (x2 - wide, y2), (x1 - wide, y1), (x2, y1), (x1, y1)]
+    rows, columns = drawn.shape[:2]
+    clipped = [(min(max(0, x), columns - wide), min(max(0, y), rows - high)) for x, y in places]
+
+    def free(place: tuple[int, int]) -> bool:
+        x, y = place
+        return not any(x < b[2] and b[0] < x + wide and y < b[3] and b[1] < y + high for b in taken)
+
+    x, y = next(filter(free, clipped), clipped[0])
+    taken.append((x, y, x + wide, y + high))
+    cv2.rectangle(drawn, (x, y), (x + wide, y + high), DARK, -1)
+    place = (x + 2, y + height + 2)
+    cv2.putText(drawn, text, place, cv2.FONT_HERSHEY_SIMPLEX, 0.5, colour, 1, cv2.LINE_AA)

@@ -1,0 +1,46 @@
+"""Settings of MedGround's language models, which look at pictures."""
+
+from pathlib import Path
+from typing import Literal
+
+from cxr.workflow.settings.base import key
+from cxr.workflow.settings.language_models import Asking, Execution, LanguageModel, context, max_tokens, revision
+
+
+class PictureModel(Asking, LanguageModel):
+    """A language model that takes images. None is chosen: the paper names no generator, and its judge is closed."""
+
+    model: str = key("", "Hugging Face id or folder of a model that takes images; without one the engine stops.")
+    revision: str = revision("")
+    context: int = context()
+    max_tokens: int = max_tokens(2048)
+    picture_tokens: int = key(
+        1600, "Most tokens that the model makes of one image; longer questions are not asked.", unit="tokens", ge=1
+    )
+    prompts: str = key("", "A YAML file with other wordings, of the keys of resources/medground/prompts.yaml.")
+    execution: Execution = key(Execution, "How the model is run.")
+
+    @property
+    def named(self) -> tuple[str, str]:
+        """The model and, unless it is a folder, its revision."""
+        return self.model, "" if Path(self.model).is_dir() else self.revision
+
+
+class Generator(PictureModel):
+    """The model that words queries."""
+
+    temperature: float = key(0.7, "Temperature of the first answer; 0 is greedy.", ge=0, le=2)
+    retry_temperature: float = key(0.7, "Temperature of retries.", ge=0, le=2)
+    form: Literal["json", "question_answer"] = key(
+        "json",
+        "json: answers under a schema; question_answer: the paper's `Question:` and `Answer:` lines, unconstrained, "
+        "with prompts that ask for them; its boxes must be exact copies.",
+    )
+
+
+class Judge(PictureModel):
+    """The model that judges queries."""
+
+    select_from: int = key(
+        20, "Most candidates on a picture for select: the answer and those nearest to it.", unit="regions", ge=2, le=60
+    )
