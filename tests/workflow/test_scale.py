@@ -230,9 +230,11 @@ ALONE = {
     "medground_dataset_language": "once, every query of all sources",
     "medground_dataset_lines": "once, the queries of all sources",
     "medground_dataset_units": "once, every picture of the audit",
+    "medground_queries_told": "of a shard: a language model on a GPU, minutes to load",
     "medground_scoring_comparison": "once, the scores of all runs",
     "medground_scoring_run": "once a run, every answer, bootstrap by image",
     "medground_sources_read": "once a source, its files",
+    "medground_verification_told": "of a shard: a language model on a GPU, minutes to load",
     "organs_chexmask": "once, a table of 15 GB",
     "paraphrase_instructions": "once a set, every line of the pairs",
     "paraphrase_wordings": "once a set, a language model on a GPU",
@@ -304,7 +306,8 @@ def test_a_job_is_local_of_a_group_or_long():
     assert rules.keys() - local - grouped.keys() == ALONE.keys()
     assert set().union(*groups().values()) == group_sizes().keys()
     of_shards = {name for name, rule in rules.items() if of_a_shard(rule)}
-    assert of_shards - grouped.keys() == {"reports_structured"}
+    models = {"reports_structured", "medground_queries_told", "medground_verification_told"}
+    assert of_shards - grouped.keys() == models
     stages = {f"{stage}_shard" for stage in ("frames", "reports", "organs", "anomaly", "anatomy", "boxes", "masks")}
     edited = {"editing_lite", "healthy_shard", "placement_shard"} | {
         f"realism_{name}" for name in ("boxes", "measures", "organs", "reference")
@@ -312,7 +315,7 @@ def test_a_job_is_local_of_a_group_or_long():
     stages |= {f"semisyn_{name}" for name in edited}
     stages |= {"medground_sources_cohort", "semisyn_realism_reference"}
     stages |= {f"medground_{name}_shard" for name in ("regions", "queries", "verification")}
-    assert of_shards == stages | {"masks_sweep", "release_dicom", "reports_structured"}
+    assert of_shards == stages | models | {"masks_sweep", "release_dicom"}
 
 
 @pytest.mark.parametrize(("device", "engines"), [("cpu", "lite"), ("gpu", "paper")])
