@@ -32,13 +32,17 @@ def environment() -> Iterator[None]:
 
 
 @contextmanager
-def served(folder: Path, log: Path) -> Iterator[str]:
-    """Serve the model of a folder as ``vllm serve`` does; yields the address once it answers. ``log``: its words."""
+def served(folder: Path, log: Path, dtype: str = "bfloat16", context: int = 0) -> Iterator[str]:
+    """Serve the model of a folder as ``vllm serve`` does; yields the address once it answers.
+
+    ``log``: its words; ``context``: in tokens, 0 for the model's own.
+    """
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         address = f"http://127.0.0.1:{probe.getsockname()[1]}/v1"
     command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(folder)]
-    command += ["--port", address.removesuffix("/v1").rpartition(":")[2], "--dtype", "bfloat16", "--enforce-eager"]
+    command += ["--port", address.removesuffix("/v1").rpartition(":")[2], "--dtype", dtype, "--enforce-eager"]
+    command += ["--max-model-len", str(context)] if context else []
     apart = os.environ | {"VLLM_ENABLE_V1_MULTIPROCESSING": "1"}
     with open(log, "w") as words:
         server = subprocess.Popen(command, stdout=words, stderr=subprocess.STDOUT, env=apart)

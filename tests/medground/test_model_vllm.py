@@ -1,0 +1,255 @@
+"""Queries and judge by a real vLLM on the CPU, with tiny models that look at pictures, made here (`make vllm`)."""
+
+import json
+from collections import defaultdict
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+import tiny_vlm
+import vllm_cpu
+from conftest import snakemake, write_settings
+from cxr.base.hdf5 import Shard
+from cxr.base.tables import read_lines, read_table
+from cxr.llm.asking import ask
+from cxr.llm.client import connect
+from cxr.llm.messages import for_vllm
+from cxr.llm.options import Execution
+from cxr.llm.schemas import problem_of
+from cxr.medground.asking.prompts import Prompts
+from cxr.medground.logic.facts import Facts
+from cxr.medground.queries.ask_model import QuestionOptions, asked_of, contradiction, schema_of
+from cxr.medground.verification.ask_judge import JudgeOptions, Views, confirm_schema, question_of, select_schema
+from cxr.workflow.medground_plan import medground_plan
+from cxr.workflow.settings import Settings
+from medground_model import worded
+
+pytest.importorskip("vllm", reason="vLLM is not installed here: `make vllm` installs and runs it")
+pytest.importorskip("torchvision", reason="vLLM's vision-language models import torchvision: `make vllm` installs it")
+
+PICTURES = 8
+PROMPTS = {
+    "generate": {"system": "Word it.", "user": "Targets: {targets}", "user_free": "Choose {count}."},
+    "confirm": {"system": "Check it.", "user": "Expression: {query}"},
+    "select": {"system": "Find it.", "user": "Expression: {query}"},
+}
+YES = {"observed": "a disc", "grounded": True, "unambiguous": True, "reason": "it matches"}
+HERE = Execution(gpus=0, gpu_memory=0.9, eager=True, server="", requests=4, timeout_s=300, server_key="x.server")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _cpu():
+    with vllm_cpu.environment():
+        yield
+
+
+def settings_of(folder: Path) -> dict:
+    llm = {
+        "dtype": "float32", "context": 2048, "max_tokens": 500, "picture_tokens": 64, "retries": 2,
+        "prompts": str(folder / "prompts.yaml"), "execution": {"gpus": 0, "eager": True},
+    }  # fmt: skip
+    queries = {"engine": "vllm", "per_image": 2, "per_image_many": 2, "llm": llm | {"model": str(folder / "words")}}
+    queries["llm"]["temperature"] = 0.0
+    verification = {"judge": "vllm", "llm": llm | {"model": str(folder / "judge")}}
+    sources = {"sets": {"cells": {"kind": "cells", "domain": "nuclei"}}, "cells": PICTURES}
+    tuning = {"tiny": {"updates": 20}}
+    return {
+        "medground": {"sources": sources, "queries": queries, "verification": verification},
+        "vlm": {"tuning": tuning, "answers": {"engine": "vllm", "eager": True, "max_new_tokens": 64}},
+    }
+
+
+class World:
+    """Pictures, regions and options of the run in a folder, as its jobs get them."""
+
+    def __init__(self, folder: Path):
+        self.folder, self.prompts = folder, Prompts.read(folder / "prompts.yaml")
+        plan = medground_plan(Settings(**settings_of(folder)), ["00"], ["default"])
+        self.questions = QuestionOptions(**plan.of_source("queries_told", "cells"))
+        self.judging = JudgeOptions(**plan.of_source("verification_told", "cells"))
+        part = folder / "results/medground"
+        self.rows = defaultdict(list)
+        for row in read_table(part / "regions/cells/00.parquet").iter_rows(named=True):
+            self.rows[row["image_id"]].append(row)
+        images = read_table(part / "sources/cells/images.parquet").iter_rows(named=True)
+        self.images = {row["image_id"]: row for row in images}
+        with Shard(part / "sources/cells/00.h5") as shard:
+            self.facts = Facts.of(shard)
+            self.pictures = {name: shard.get("picture", name) for name in shard.ids}
+
+    def asked(self, name: str):
+        return asked_of(
+            self.images[name], self.rows[name], self.facts, self.pictures[name], self.questions, self.prompts
+        )
+
+    def judged(self, asked: str, line: dict, picture: str = ""):
+        """Return the question to the judge about a line; ``picture``: of another image, in place of its own."""
+        name = line["image_id"]
+        views = Views(self.pictures[picture or name], self.rows[name])
+        return question_of(asked, line, views, self.images[name], self.facts, self.judging, self.prompts)[1]
+
+    def lines(self) -> list[dict]:
+        """Return the lines that a model words which has learned all by heart."""
+        found = []
+        for name in sorted(self.rows):
+            targets = [list(target) for _, target in self.asked(name).targets]
+            texts = worded([[one + 1 for one in target] for target in targets])["queries"]
+            found += [
+                {"query_id": f"{name}{at}", "image_id": name, "query": text["text"], "regions": target}
+                for at, (text, target) in enumerate(zip(texts, targets, strict=True))
+            ]
+        return found
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory) -> World:
+    """A run up to its regions, and two models that have learned the questions of it."""
+    folder = tmp_path_factory.mktemp("run")
+    (folder / "prompts.yaml").write_text(yaml.safe_dump(PROMPTS))
+    write_settings(folder, settings_of(folder))
+    snakemake(folder, "medground_regions", cores=1)
+    found = World(folder)
+    lessons = []
+    for name in sorted(found.rows):
+        asked = found.asked(name)
+        told = worded([[one + 1 for one in target] for _, target in asked.targets])
+        lessons.append(tiny_vlm.Lesson(asked.question, json.dumps(told)))
+    losses = tiny_vlm.train(folder / "words", lessons, updates=250, seed=1)
+    assert losses[-1] < 0.2 < losses[0]
+    lessons = []
+    for line in found.lines():
+        lessons.append(tiny_vlm.Lesson(found.judged("confirm", line), json.dumps(YES)))
+        numbers = {"targets": [one + 1 for one in line["regions"]]}
+        lessons.append(tiny_vlm.Lesson(found.judged("select", line), json.dumps(numbers)))
+    losses = tiny_vlm.train(folder / "judge", lessons, updates=400, seed=2)
+    assert losses[-1] < 0.2 < losses[0]
+    return found
+
+
+@pytest.fixture(scope="module")
+def loaded(world):
+    """The judge in this process: the function that asks it, and vLLM's model."""
+    import vllm
+
+    made = []
+
+    def remembered(**how):
+        made.append(vllm_llm(**how))
+        return made[-1]
+
+    vllm_llm, vllm.LLM = vllm.LLM, remembered
+    try:
+        generate = connect(world.judging, HERE)
+    finally:
+        vllm.LLM = vllm_llm
+    return generate, made[0]
+
+
+def test_a_blind_answer_depends_on_the_picture(world, loaded):
+    """The same words and numbers beside the picture of another image: the answers that were learned are lost."""
+    generate, _ = loaded
+    lines = world.lines()
+    names = sorted(world.rows)
+    other = dict(zip(names, [*names[1:], names[0]], strict=True))
+    own = ask([world.judged("select", line) for line in lines], generate, world.judging.limits)
+    exchanged = ask(
+        [world.judged("select", line, other[line["image_id"]]) for line in lines], generate, world.judging.limits
+    )
+    right = [
+        answer.value == {"targets": [one + 1 for one in line["regions"]]}
+        for answer, line in zip(own, lines, strict=True)
+    ]
+    changed = [one.value != two.value for one, two in zip(own, exchanged, strict=True)]
+    print(f"blind select: {sum(right)} of {len(right)} as learned; {sum(changed)} change with the picture")
+    assert sum(right) >= 0.7 * len(right)
+    assert sum(changed) >= 0.3 * len(changed)
+
+
+def test_another_picture_changes_the_first_log_probabilities_and_the_same_does_not(world, loaded):
+    from vllm import SamplingParams
+
+    _, model = loaded
+    line = world.lines()[0]
+    names = sorted(world.rows)
+
+    def first(picture: str) -> dict[int, float]:
+        messages = for_vllm(world.judged("select", line, picture).messages)
+        how = SamplingParams(temperature=0.0, max_tokens=1, logprobs=10)
+        (output,) = model.chat([messages], how, use_tqdm=False)
+        return {token: one.logprob for token, one in output.outputs[0].logprobs[0].items()}
+
+    own, again, other = first(names[0]), first(names[0]), first(names[1])
+
+    def apart(one, two) -> float:
+        shared = one.keys() & two.keys()
+        return float(np.max([abs(one[token] - two[token]) for token in shared])) if shared else np.inf
+
+    print(f"log-probabilities: the same picture {apart(own, again):.1e}, another {apart(own, other):.1e}")
+    assert apart(own, again) < 1e-4
+    assert apart(own, other) > 1e-2
+
+
+def test_every_answer_fits_its_schema(world, loaded):
+    """Questions of one schema with the schema of another: only constrained decoding satisfies it."""
+    generate, _ = loaded
+    lines = world.lines()
+    swapped = [replace(world.judged("confirm", line), schema=select_schema(line["regions"])) for line in lines]
+    swapped += [replace(world.judged("select", line), schema=confirm_schema()) for line in lines]
+    targets = [(0, [0]), (1, [1, 2])]
+    swapped += [replace(world.judged("select", line), schema=schema_of([1, 2, 3], targets, 2)) for line in lines[:4]]
+    said = generate(swapped, 1)
+    for text, question in zip(said, swapped, strict=True):
+        assert problem_of(json.loads(text), question.schema) is None
+
+
+def test_a_served_judge_sees_the_same(world, loaded, tmp_path):
+    generate, _ = loaded
+    questions = [world.judged("select", line) for line in world.lines()[:6]]
+    asked = replace(world.judging, transport="server")
+    with vllm_cpu.served(Path(world.judging.model), tmp_path / "server.log", "float32", context=2048) as address:
+        theirs = connect(asked, replace(HERE, server=address))(questions, 0)
+    ours = generate(questions, 0)
+    same = [json.loads(one) == json.loads(two) for one, two in zip(ours, theirs, strict=True)]
+    assert sum(same) >= 0.8 * len(same)
+
+
+def test_the_whole_path(world):
+    """Words, both questions of the judge, dataset, tuning, answers by vLLM and scores, through the workflow."""
+    folder = world.folder
+    snakemake(folder, "medground_scoring", cores=1)
+    part = folder / "results/medground"
+    told = list(read_lines(part / "queries/cells/00.told.jsonl"))
+    assert len(told) == PICTURES
+    for line in told:
+        asked = world.asked(line["image_id"])
+        assert line["problem"] is None or line["answer"] is None
+        if line["answer"] is not None:
+            assert problem_of(line["answer"], asked.question.schema) is None
+            assert contradiction(line["answer"]) is None
+    made = list(read_lines(part / "queries/cells/00.jsonl"))
+    assert len(made) >= PICTURES
+    counts = read_table(part / "dataset/conservation.tsv")
+    assert counts.height
+    assert (counts["in"] == counts["out"]).all()
+    for asked in ("confirm", "select"):
+        answers = list(read_lines(part / f"verification/cells/00.{asked}.jsonl"))
+        schemas = [line["problem"] for line in answers]
+        print(f"{asked}: {len(answers)} questions, {sum(problem is None for problem in schemas)} judged")
+        assert sum(problem is None for problem in schemas) >= 0.7 * len(schemas)
+    rates = read_table(part / "verification/passrate.tsv").filter(source="total").to_dicts()
+    print([(row["stage"], row["kept"], row["reasons"]) for row in rates])
+    kept = list(read_lines(part / "verification/cells/00.jsonl"))
+    assert kept
+    for line in kept:
+        assert line["checks"]["judge"] == "vllm"
+        confirmed, selected = line["checks"]["observed"]
+        assert (confirmed["grounded"], confirmed["unambiguous"]) == (True, True)
+        assert sorted(selected["targets"]) == sorted(one + 1 for one in line["regions"])
+    test = list(read_lines(part / "dataset/test.jsonl"))
+    for run in ("medground", "medground_label_replaced"):
+        answers = list(read_lines(folder / f"results/vlm/{run}/answers/medground_test.jsonl"))
+        assert [line["sample_id"] for line in answers] == [line["query_id"] for line in test]
+        assert not [line["failure"] for line in answers if line["failure"]]
