@@ -34,10 +34,33 @@ rule medground_scoring_run:
         "../../scripts/job.py"
 
 
+# Sources that no training saw, if there are any. Experts judge the test split alone.
+use rule medground_scoring_run as medground_scoring_zero_shot with:
+    input:
+        answers="results/vlm/{run}/answers/medground_zero_shot.jsonl",
+        lines="results/medground/dataset/zero_shot.jsonl",
+        train="results/medground/dataset/train.jsonl",
+        pairs="results/medground/dataset/pairs.jsonl",
+        regions=PLAN.medground.parts("regions", "parquet"),
+    output:
+        queries="results/medground/scoring/{run}/zero_shot/queries.parquet",
+        scored="results/medground/scoring/{run}/zero_shot/scores.tsv",
+        pairs_scored="results/medground/scoring/{run}/zero_shot/sensitivity.tsv",
+    log:
+        "logs/medground/scoring/{run}.zero_shot.log",
+    benchmark:
+        "results/benchmarks/medground/scoring/{run}.zero_shot.tsv"
+    wildcard_constraints:
+        run="|".join(map(re.escape, PLAN.vlm.scored("medground_zero_shot"))) or "$^",
+    message:
+        "MedGround: zero-shot scores of {wildcards.run}"
+
+
 rule medground_scoring_comparison:
     input:
         scored=expand("results/medground/scoring/{run}/scores.tsv", run=PLAN.vlm.scored("medground_test")),
         pairs_scored=expand("results/medground/scoring/{run}/sensitivity.tsv", run=PLAN.vlm.scored("medground_test")),
+        zero_shot=expand("results/medground/scoring/{run}/zero_shot/scores.tsv", run=PLAN.zero_shot),
     output:
         comparison="results/medground/scoring/comparison.tsv",
     log:
@@ -52,7 +75,11 @@ rule medground_scoring_comparison:
         runtime=minutes(10),
     params:
         **job("medground.scoring.compare.run_comparison"),
-        options={"runs": PLAN.vlm.scored("medground_test"), "tau": PLAN.medground.options["scoring"]["tau"]},
+        options={
+            "runs": PLAN.vlm.scored("medground_test"),
+            "zero_shot": PLAN.zero_shot,
+            "tau": PLAN.medground.options["scoring"]["tau"],
+        },
     message:
         "MedGround: scores of all runs, beside the paper's"
     script:

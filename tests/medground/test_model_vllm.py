@@ -30,7 +30,7 @@ from medground_model import worded
 pytest.importorskip("vllm", reason="vLLM is not installed here: `make vllm` installs and runs it")
 pytest.importorskip("torchvision", reason="vLLM's vision-language models import torchvision: `make vllm` installs it")
 
-PICTURES = 8
+PICTURES = 5
 PROMPTS = {
     "generate": {"system": "Word it.", "user": "Targets: {targets}", "user_free": "Choose {count}."},
     "confirm": {"system": "Check it.", "user": "Expression: {query}"},
@@ -117,14 +117,14 @@ def world(tmp_path_factory) -> World:
         asked = found.asked(name)
         told = worded([[one + 1 for one in target] for _, target in asked.targets])
         lessons.append(tiny_vlm.Lesson(asked.question, json.dumps(told)))
-    losses = tiny_vlm.train(folder / "words", lessons, updates=250, seed=1)
+    losses = tiny_vlm.train(folder / "words", lessons, updates=150, seed=1)
     assert losses[-1] < 0.2 < losses[0]
     lessons = []
     for line in found.lines():
         lessons.append(tiny_vlm.Lesson(found.judged("confirm", line), json.dumps(YES)))
         numbers = {"targets": [one + 1 for one in line["regions"]]}
         lessons.append(tiny_vlm.Lesson(found.judged("select", line), json.dumps(numbers)))
-    losses = tiny_vlm.train(folder / "judge", lessons, updates=400, seed=2)
+    losses = tiny_vlm.train(folder / "judge", lessons, updates=250, seed=2)
     assert losses[-1] < 0.2 < losses[0]
     return found
 

@@ -223,13 +223,20 @@ def test_the_comparison_has_the_runs_the_blind_and_the_paper(files, tmp_path):
     run_scores(**files, options=OPTIONS)
     two = {"scored": [files["scored"]] * 2, "pairs_scored": [files["pairs_scored"]] * 2}
     path = str(tmp_path / "comparison.tsv")
-    run_comparison(**two, comparison=path, options=ComparisonOptions(["one", "two"], 0.5))
+    run_comparison(**two, comparison=path, options=ComparisonOptions(["one", "two"], [], 0.5))
     table = read_table(path)
     assert table.columns == list(schema(columns.COMPARISON))
     ours = table.filter((pl.col("by") == "ours") & (pl.col("table") == "iou") & (pl.col("source") == "s"))
     assert dict(ours.select("model", "value").iter_rows()) == {"one": 37.5, "two": 37.5}
     blind = table.filter((pl.col("by") == "blind") & (pl.col("source") == "s") & (pl.col("table") == "iou"))
     assert sorted(blind["model"]) == ["candidates", "largest", "mean_box", "one: shuffled", "picture", "two: shuffled"]
+    assert "zero_shot" not in set(table["table"])
+    options = ComparisonOptions(["one"], ["one", "base"], 0.5)
+    one = {name: held[:1] for name, held in two.items()}
+    run_comparison(**one, comparison=path, options=options, zero_shot=[files["scored"]] * 2)
+    new = read_table(path).filter((pl.col("table") == "zero_shot") & (pl.col("source") == "total"))
+    assert dict(new.filter(by="ours").select("model", "value").iter_rows()) == {"one": 37.5, "base": 37.5}
+    assert {"largest", "candidates", "picture"} <= set(new.filter(by="blind")["model"])
     printed = table.filter(by="paper")
     assert len(printed) == 3 * 5 * 8 + 3 * 3 * 2
     wanted = PAPER["table3"]["finetuned"]["Qwen3-VL-8B"][0]

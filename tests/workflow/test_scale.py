@@ -233,6 +233,7 @@ ALONE = {
     "medground_queries_told": "of a shard: a language model on a GPU, minutes to load",
     "medground_scoring_comparison": "once, the scores of all runs",
     "medground_scoring_run": "once a run, every answer, bootstrap by image",
+    "medground_scoring_zero_shot": "once a run, every answer, bootstrap by image",
     "medground_sources_read": "once a source, its files",
     "medground_verification_told": "of a shard: a language model on a GPU, minutes to load",
     "organs_chexmask": "once, a table of 15 GB",

@@ -181,6 +181,10 @@ SAME = {
     "results/review/queries/answers.parquet": "results/semisyn/readers/answers.parquet",
     "results/masks/mimic_ils/index.parquet": "results/masks/{thresholds}/index.parquet",
     "results/agreement/{reference}/left_out.parquet": "results/agreement/left_out.parquet",
+    **{
+        f"results/medground/scoring/{{run}}/zero_shot/{name}": f"results/medground/scoring/{{run}}/{name}"
+        for name in ("queries.parquet", "scores.tsv", "sensitivity.tsv")
+    },
     "results/medground/verification/{source}/{shard}.rejected.parquet": (
         "results/medground/verification/rejected.parquet"
     ),

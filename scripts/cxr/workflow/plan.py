@@ -92,6 +92,12 @@ class Plan:
     radvlm: RadvlmPlan
     vlm: VlmPlan
 
+    @property
+    def zero_shot(self) -> list[str]:
+        """Return the vision-language runs whose answers to MedGround's zero-shot sources are scored."""
+        uses = {one["use"] for one in self.medground.sources.values()}
+        return self.vlm.scored("medground_zero_shot") if "zero_shot" in uses else []
+
     def built(self, wildcards: object) -> list[str]:
         """Return :attr:`build`, as an input function.
 

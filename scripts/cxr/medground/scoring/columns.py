@@ -63,7 +63,11 @@ SENSITIVITY: Columns = {
 }
 COMPARISON: Columns = {
     "by": Column(pl.String, "ours, blind (a baseline that reads no query) or paper."),
-    "table": Column(pl.String, "iou (Table 3 of the paper) or sensitivity (Table 4)."),
+    "table": Column(
+        pl.String,
+        "iou (Table 3 of the paper), sensitivity (Table 4), or zero_shot: iou on sources of `use: zero_shot`. The "
+        "images are new there; their wording need not be.",
+    ),
     "model": Column(pl.String, "Run, baseline, or model of the paper with its state."),
     "source": Column(pl.String, "Source, or dataset of the paper."),
     "number": Column(pl.Int64, "Queries or pairs; null for the paper."),

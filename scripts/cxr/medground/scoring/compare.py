@@ -10,16 +10,17 @@ import yaml
 from cxr.base.columns import schema
 from cxr.base.paths import RESOURCES
 from cxr.base.tables import read_table, write_table
-from cxr.medground.scoring.columns import BLIND, COMPARISON
+from cxr.medground.scoring.columns import BLIND, COMPARISON, SENSITIVITY
 
 RESOURCE_FILES = ("medground/paper_tables.yaml",)
 
 
 @dataclass(frozen=True)
 class ComparisonOptions:
-    """runs: names, in the order of their tables; tau: of the Semantic Sensitivity."""
+    """runs, zero_shot: names, in the order of their tables; tau: of the Semantic Sensitivity."""
 
     runs: list
+    zero_shot: list
     tau: float
 
 
@@ -43,6 +44,12 @@ def ours(run: str, scores: pl.DataFrame, pairs: pl.DataFrame, tau: float) -> Ite
         yield _row("blind", "sensitivity", f"{run}: swapped", row["source"], row["pairs"], row["swapped"])
 
 
+def ours_zero_shot(run: str, scores: pl.DataFrame) -> Iterator[dict]:
+    """Yield the rows of a run on the sources that no training saw: mean IoU, the blind baselines beside it."""
+    for row in ours(run, scores, pl.DataFrame(schema=schema(SENSITIVITY)), 0.5):
+        yield row | {"table": "zero_shot"}
+
+
 def paper() -> Iterator[dict]:
     """Yield the rows of the paper's Tables 3 and 4, as printed."""
     tables = yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
@@ -57,9 +64,17 @@ def paper() -> Iterator[dict]:
                 yield _row("paper", "sensitivity", f"{model}, {state}", source, None, float(value))
 
 
-def run_comparison(*, scored: list[str], pairs_scored: list[str], comparison: str, options: ComparisonOptions) -> None:
-    """Write the table of the runs whose scores are given, in the options' order, and of the paper's models."""
+def run_comparison(
+    *, scored: list[str], pairs_scored: list[str], comparison: str, options: ComparisonOptions,
+    zero_shot: list[str] | None = None,
+) -> None:  # fmt: skip
+    """Write the table of the runs whose scores are given, in the options' order, and of the paper's models.
+
+    ``zero_shot``: scores of the runs on sources that no training saw.
+    """
     rows = list(_all(options.runs, scored, pairs_scored, options.tau))
+    for run, path in zip(options.zero_shot, zero_shot or (), strict=True):
+        rows += ours_zero_shot(run, read_table(path))
     seen, kept = set(), []
     for row in rows:  # a baseline that reads no answer is the same beside every run
         name = tuple(row[part] for part in ("by", "table", "model", "source"))

@@ -170,9 +170,21 @@ def read(text: str, scene: Scene) -> Claims:
     return claims
 
 
+def _moved(held: list[Token]) -> list[Token]:
+    """Return tokens where "the nearest cell to the rod" is "the cell nearest to the rod"."""
+    for at, token in enumerate(held):
+        if token.text not in ("nearest", "closest"):
+            continue
+        noun = next((place for place in range(at + 1, len(held)) if held[place].kind == "class"), len(held))
+        if noun + 1 < len(held) and held[noun + 1].text == "to":
+            relation = Token("relation", "nearest_to", f"{token.text} to")
+            return [*held[:at], *held[at + 1 : noun + 1], relation, *held[noun + 2 :]]
+    return held
+
+
 def _spelled(held: list[Token], scene: Scene) -> list[Token]:
     """Return tokens where "in the right lung" after a noun is a relation, if the right lung is a class."""
-    found, seen = [], False
+    found, seen, held = [], False, _moved(held)
     for at, token in enumerate(held):
         after = next((one for one in held[at + 1 :] if one.text != "the"), None)
         if seen and token.text in ("in", "of") and after is not None and after.kind == "class" and after.value:
@@ -193,12 +205,16 @@ def _split(held: list[Token]) -> tuple[list[Token], list[Token] | None, str]:
     for at, token in enumerate(held):
         if token.kind != "relation":
             continue
-        for end in range(at + 1, len(held)):
-            if held[end].kind == "class":
-                return [*held[:at], *held[end + 1 :]], held[at + 1 : end + 1], token.value
-            if held[end].kind in ("end", "relation"):
-                break
-        return [*held[:at], Token("unread", token.text, token.text), *held[at + 1 :]], None, ""
+        end = at + 1
+        while end < len(held) and held[end].kind not in ("end", "relation"):
+            # "the small one" is a thing as well
+            one = held[end].text == "one" and held[end - 1].kind in ("atom", "ordinal")
+            noun = Token("class", "", "one", False) if one else held[end]
+            if noun.kind == "class":
+                return [*held[:at], *held[end + 1 :]], [*held[at + 1 : end], noun], token.value
+            end += 1
+        # what a reference without a noun covers is not guessed
+        return [*held[:at], Token("unread", token.text, token.text), *held[end:]], None, ""
     return held, None, ""
 
 
