@@ -12,12 +12,15 @@ from cxr.base.atomic import whole
 from cxr.base.hdf5 import Shard
 from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_lines, read_table, write_lines
+from cxr.llm.guards import harmless
 from cxr.plotting.encoding import encoded
 from cxr.plotting.numbered import framed
 
 SIDES = ("x1", "y1", "x2", "y2")
 ANSWERS = ((230, 159, 0), (0, 200, 140))
 """Red, green, blue of the answers of one query or two."""
+SEEN = 120
+"""Characters that are shown of what a language model observed."""
 WIDTH = 520
 """Side of a picture of the gallery, px."""
 
@@ -108,7 +111,8 @@ def _measured(checks: Mapping) -> str:
     parts += [f"not read: {', '.join(checks['unread'])}"] if checks["unread"] else []
     effects = [f"{one['effect']:+.1f}" for one in checks["observed"] if one.get("effect") is not None]
     parts += [f"contrast of the boxes: {', '.join(effects)} SD"] if effects else []
-    return "; ".join(parts)
+    seen = [harmless(one["observed"])[:SEEN] for one in checks["observed"] if one.get("observed")]
+    return "; ".join([*parts, *(f"the judge saw: {words}" for words in seen)])
 
 
 def _rejected(rows: Sequence[Mapping], every: Mapping[str, Mapping], options: GalleryOptions) -> Iterator[Case]:
