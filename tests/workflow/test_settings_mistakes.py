@@ -68,6 +68,28 @@ def refused(changes: dict) -> str:
             "as http://localhost:8000/v1.",
         ),
         (
+            {"medground.queries.engine": "vllm"},
+            "medground.queries: llm.model is empty, but engine is vllm: give a model that takes images.",
+        ),
+        (
+            {"medground.verification.judge": "vllm"},
+            "medground.verification: llm.model is empty, but judge is vllm: give a model that takes images.",
+        ),
+        (
+            {"medground.queries.llm.form": "question_answer"},
+            "medground.queries: llm.form is question_answer, in which a model chooses targets: set selection to model.",
+        ),
+        (
+            {
+                "medground.queries.engine": "vllm",
+                "medground.queries.llm.model": "a/b",
+                "medground.verification.judge": "vllm",
+                "medground.verification.llm.model": "a/b",
+            },
+            "medground: verification.llm.model is 'a/b', which also words the queries: give another model, or set "
+            "verification.same_model to true.",
+        ),
+        (
             {"thresholds.sets.Half": {}},
             "thresholds: the sets 'half' and 'Half' differ in case alone: rename one.",
         ),
