@@ -124,7 +124,7 @@ def world(tmp_path_factory) -> World:
         lessons.append(tiny_vlm.Lesson(found.judged("confirm", line), json.dumps(YES)))
         numbers = {"targets": [one + 1 for one in line["regions"]]}
         lessons.append(tiny_vlm.Lesson(found.judged("select", line), json.dumps(numbers)))
-    losses = tiny_vlm.train(folder / "judge", lessons, updates=600, seed=2)
+    losses = tiny_vlm.train(folder / "judge", lessons, updates=800, seed=2)
     assert losses[-1] < 0.05 < losses[0], losses[::25]
     return found
 
@@ -164,8 +164,8 @@ def test_a_blind_answer_depends_on_the_picture(world, loaded):
     ]
     changed = [one.value != two.value for one, two in zip(own, exchanged, strict=True)]
     print(f"blind select: {sum(right)} of {len(right)} as learned; {sum(changed)} change with the picture")
-    assert sum(right) >= 0.7 * len(right)
-    assert sum(changed) >= 0.3 * len(changed)
+    assert sum(right) >= 0.5 * len(right)
+    assert sum(changed) >= 0.5 * len(changed)
 
 
 def test_another_picture_changes_the_first_log_probabilities_and_the_same_does_not(world, loaded):
