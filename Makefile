@@ -138,7 +138,7 @@ accuracy: $(VENV)/run.stamp
 vllm: .venv-vllm/stamp
 	.venv-vllm/bin/pytest tests/language/test_reports_vllm.py tests/ils/test_paraphrase_vllm.py
 	test -d .venv-vllm/vision || .venv-vllm/bin/pip install --quiet --no-deps --target .venv-vllm/vision torchvision==0.28.0
-	PYTHONPATH=.venv-vllm/vision:tests/support/torchvision_cpu .venv-vllm/bin/pytest tests/vlm/test_vlm_vllm.py tests/medground/test_model_vllm.py
+	PYTHONPATH=$(CURDIR)/.venv-vllm/vision:$(CURDIR)/tests/support/torchvision_cpu .venv-vllm/bin/pytest tests/vlm/test_vlm_vllm.py tests/medground/test_model_vllm.py
 
 .venv-cxas/stamp: requirements/cxas.in
 	$(PYTHON) -m venv .venv-cxas
