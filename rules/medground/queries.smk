@@ -18,7 +18,7 @@ rule medground_queries_shard:
     wildcard_constraints:
         shard=r"\d+",
     group:
-        "medground"
+        PLAN.medground.group("queries")
     conda:
         "../../envs/review.yaml"
     threads: 1

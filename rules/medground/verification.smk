@@ -19,7 +19,7 @@ rule medground_verification_shard:
     wildcard_constraints:
         shard=r"\d+",
     group:
-        "medground"
+        PLAN.medground.group("queries", "verification")
     conda:
         "../../envs/review.yaml"
     threads: 1

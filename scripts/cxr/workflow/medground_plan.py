@@ -50,6 +50,13 @@ class MedgroundPlan:
         """Return the table of the given texts that became no candidate, where texts are given."""
         return [f"{ROOT}/queries/unused.parquet"] if self.given else []
 
+    def group(self, *stages: str) -> str | None:
+        """Return the SLURM group of a rule that follows the asking of ``stages``.
+
+        None where one of them asks a model: its job stands between others of the group, which would wait for itself.
+        """
+        return None if any(self.asks[stage] for stage in stages) else "medground"
+
     def told(self, stage: str, asked: str) -> list[str]:
         """Return the file of a language model's answers that a shard's rule reads; none where it is not asked so."""
         return [f"{ROOT}/{stage}/{{source}}/{{shard}}.{asked}.jsonl"] if asked in self.asks[stage] else []
