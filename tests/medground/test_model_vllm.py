@@ -124,7 +124,7 @@ def world(tmp_path_factory) -> World:
         lessons.append(tiny_vlm.Lesson(found.judged("confirm", line), json.dumps(YES)))
         numbers = {"targets": [one + 1 for one in line["regions"]]}
         lessons.append(tiny_vlm.Lesson(found.judged("select", line), json.dumps(numbers)))
-    losses = tiny_vlm.train(folder / "judge", lessons, updates=800, seed=2)
+    losses = tiny_vlm.train(folder / "judge", lessons, updates=600, seed=2)
     assert losses[-1] < 0.05 < losses[0], losses[::25]
     return found
 
@@ -158,14 +158,15 @@ def test_a_blind_answer_depends_on_the_picture(world, loaded):
     exchanged = ask(
         [world.judged("select", line, other[line["image_id"]]) for line in lines], generate, world.judging.limits
     )
-    right = [
-        answer.value == {"targets": [one + 1 for one in line["regions"]]}
-        for answer, line in zip(own, lines, strict=True)
-    ]
-    changed = [one.value != two.value for one, two in zip(own, exchanged, strict=True)]
-    print(f"blind select: {sum(right)} of {len(right)} as learned; {sum(changed)} change with the picture")
-    assert sum(right) >= 0.5 * len(right)
-    assert sum(changed) >= 0.5 * len(changed)
+    wanted = [{"targets": [one + 1 for one in line["regions"]]} for line in lines]
+    right, wrong = (
+        sum(answer.value == value for answer, value in zip(answers, wanted, strict=True))
+        for answers in (own, exchanged)
+    )
+    changed = sum(one.value != two.value for one, two in zip(own, exchanged, strict=True))
+    print(f"blind select, {len(lines)} queries: {right} as learned, with another picture {wrong}; {changed} change")
+    assert right >= wrong + 2
+    assert changed >= 0.5 * len(lines)
 
 
 def test_another_picture_changes_the_first_log_probabilities_and_the_same_does_not(world, loaded):
