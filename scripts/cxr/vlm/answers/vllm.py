@@ -1,10 +1,12 @@
 """The engine vllm: in this job, with the chat of tuning; pictures of one prompt after another share their prefix."""
 
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from PIL import Image
+from transformers import AutoConfig
 
 from cxr.base.engines import engine_module
 from cxr.base.errors import UserError
@@ -43,6 +45,12 @@ class Vllm:
         return said
 
 
+def _positions(folder: str) -> int:
+    """Return the longest text that a model's own configuration allows, in tokens: vLLM refuses more."""
+    text = AutoConfig.from_pretrained(folder, local_files_only=True).get_text_config()
+    return getattr(text, "max_position_embeddings", None) or sys.maxsize
+
+
 def load(run: Path, base: str, options: AnswersOptions, how: Execution) -> Vllm:
     """Return the engine for a run."""
     # set before the imports, which read them
@@ -63,7 +71,7 @@ def load(run: Path, base: str, options: AnswersOptions, how: Execution) -> Vllm:
         model=folder,
         seed=options.seed,
         dtype=options.dtype,
-        max_model_len=options.max_length + options.max_new_tokens,
+        max_model_len=min(options.max_length + options.max_new_tokens, _positions(folder)),
         tensor_parallel_size=max(1, how.asked or 0),
         gpu_memory_utilization=how.gpu_memory,
         enforce_eager=bool(options.own.get("eager", False)),
