@@ -162,7 +162,7 @@ test-ultralytics: .venv-ultralytics/stamp
 	touch $@
 
 test-deepspeed: .venv-deepspeed/stamp
-	.venv-deepspeed/bin/pytest tests/ils/test_training_deepspeed.py
+	.venv-deepspeed/bin/pytest tests/ils/test_training_deepspeed.py tests/vlm/test_vlm_deepspeed.py
 
 slurm-check: $(VENV)/run.stamp
 	$(BIN)/python scripts/tools/slurm_check.py $(ARGS)

@@ -71,10 +71,12 @@ rule medground_verification_told:
 
 rule medground_verification_rates:
     input:
+        made=PLAN.medground.parts("queries", "jsonl"),
         accepted=PLAN.medground.parts("verification", "jsonl"),
         parts=PLAN.medground.parts("verification", "rejected.parquet"),
     output:
         rates="results/medground/verification/passrate.tsv",
+        grouped="results/medground/verification/passrate_groups.tsv",
         rejected="results/medground/verification/rejected.parquet",
     log:
         "logs/medground/verification/rates.log",

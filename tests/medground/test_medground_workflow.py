@@ -56,7 +56,7 @@ def given(tmp_path_factory) -> dict:
         "shards": 3,
         "sets": {"cells": {"kind": "cells", "domain": "nuclei"}, "mine": mine},
     }
-    tuning = {"runs": {"small": {}}, "tiny": {"updates": 4, "batch": 4, "micro_batch": 4, "side": 56}}
+    tuning = {"tiny": {"updates": 4, "batch": 4, "micro_batch": 4, "side": 56}}
     answers = {"sets": {"medground_test": "medground:dataset/test"}, "max_new_tokens": 24}
     return {
         "medground": {"sources": sources, "dataset": {"export": FORMATS}, "scoring": {"replicates": 100}},
@@ -194,5 +194,5 @@ def test_from_the_experts_pages_to_the_audited_scores(run, given, tmp_path):
     changed = {name for name in before if before[name] != after[name]}
     assert changed
     assert all(name.startswith("medground/scoring/") for name in changed)
-    scored = read_table(folder / "results/medground/scoring/small/queries.parquet")
+    scored = read_table(folder / "results/medground/scoring/medground/queries.parquet")
     assert set(scored["query_id"]) == good

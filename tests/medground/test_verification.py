@@ -240,12 +240,37 @@ def test_every_candidate_is_accepted_or_has_one_reason(made, tmp_path):
     ids = [line["query_id"] for line in kept] + gone["query_id"].to_list()
     assert sorted(ids) == sorted(line["query_id"] for line in source.lines)
     verify.run_rates(
-        accepted=[str(tmp_path / "00.jsonl")], parts=[str(tmp_path / "00.rejected.parquet")],
-        rates=str(tmp_path / "rates.tsv"), rejected=str(tmp_path / "all.parquet"),
+        made=[str(folder / "queries/00.jsonl")], accepted=[str(tmp_path / "00.jsonl")],
+        parts=[str(tmp_path / "00.rejected.parquet")], rates=str(tmp_path / "rates.tsv"),
+        grouped=str(tmp_path / "groups.tsv"), rejected=str(tmp_path / "all.parquet"),
     )  # fmt: skip
     rates = read_table(tmp_path / "rates.tsv").to_dicts()
     (last,) = (row for row in rates if (row["source"], row["stage"]) == ("total", "III"))
     assert (last["candidates"], last["kept"]) == (len(source.lines), len(kept))
+    groups = {(row["by"], row["value"]): row for row in read_table(tmp_path / "groups.tsv").to_dicts()}
+    kinds = [row for (by, _), row in groups.items() if by == "kind"]
+    assert sum(row["candidates"] for row in kinds) == len(source.lines)
+    assert sum(row["kept_III"] for row in kinds) == len(kept)
+    named = sum("ordinal" in line["families"] for line in source.lines)
+    assert groups["family", "ordinal"]["candidates"] == named
+
+
+def test_pass_rates_by_kind_and_family_by_hand():
+    made = [
+        {"source": "s", "query_id": str(at), "kind": kind, "families": families}
+        for at, (kind, families) in enumerate(
+            (("single", ["class", "size"]), ("single", ["class"]), ("all", []), ("", None))
+        )
+    ]
+    kept = [
+        one | {"checks": {"verdict": verdict}} for one, verdict in zip(made, ("grounded", "unjudged"), strict=False)
+    ]
+    gone = [{"source": "s", "query_id": "2", "stage": "II"}, {"source": "s", "query_id": "3", "stage": "III"}]
+    rows = [tuple(row.values()) for row in verify.by_groups(made, kept, gone)]
+    assert rows == [
+        ("kind", "all", 1, 1, 0, 0, 0), ("kind", "single", 2, 2, 2, 2, 1), ("kind", "unknown", 1, 1, 1, 0, 0),
+        ("family", "class", 2, 2, 2, 2, 1), ("family", "size", 1, 1, 1, 1, 0), ("family", "unknown", 2, 2, 1, 0, 0),
+    ]  # fmt: skip
 
 
 FORMS = {

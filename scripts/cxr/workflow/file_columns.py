@@ -115,6 +115,7 @@ TABLES: dict[str, Columns] = {
     "results/medground/queries/{source}/{shard}.unasked.parquet": make_queries.UNASKED,
     "results/medground/queries/unused.parquet": given.UNUSED,
     "results/medground/verification/passrate.tsv": verify.PASSED,
+    "results/medground/verification/passrate_groups.tsv": verify.GROUPED,
     "results/medground/verification/rejected.parquet": verify.REJECTED,
     "results/medground/dataset/units.parquet": make_dataset.UNITS,
     "results/medground/dataset/statistics.tsv": make_dataset.STATISTICS,

@@ -1,5 +1,6 @@
 """Scores of all runs as bars (the paper's Figure 6): by source, runs above answers that read no query."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import polars as pl
@@ -11,6 +12,10 @@ from cxr.plotting.plots import BLUE, GREEN, GREY, ORANGE, save
 PANELS = {"iou": "mean IoU (%)", "sensitivity": "Semantic Sensitivity (%)"}
 COLOURS = (BLUE, ORANGE, GREEN)
 TOTAL = "total"
+LEAST = 10.0
+"""Least top of an axis, %: zeros are then seen as such."""
+HATCHES = ("", "//", "..", "xx", "\\\\")
+"""Of the blind answers that are the same beside every run."""
 
 
 @dataclass(frozen=True)
@@ -43,21 +48,28 @@ def drawn(table: pl.DataFrame) -> Figure:
             held = {row["source"]: row for row in part.filter(by=by, model=model).to_dicts()}
             places = [number + (at - (len(models) - 1) / 2) * width for number in range(len(sources))]
             values = [(held.get(source) or {}).get("value") or 0.0 for source in sources]
-            colour = COLOURS[runs.index(model) % len(COLOURS)] if by == "ours" else GREY
-            shade = 1.0 if by == "ours" else 0.85 - 0.6 * (at - len(runs)) / max(1, len(models) - len(runs))
-            axes.bar(
-                places, values, width, color=colour, alpha=shade, label=model if by == "ours" else f"blind: {model}"
-            )
-            for place, source, value in zip(places, sources, values, strict=True):
+            axes.bar(places, values, width, **_style(by, model, runs, at))
+            for place, source in zip(places, sources, strict=True):
                 row = held.get(source)
                 if row and row["low"] is not None and row["high"] is not None:
                     axes.plot([place, place], [row["low"], row["high"]], color="black", linewidth=0.8)
-                del value
         counts = {row["source"]: row["number"] for row in part.filter(by="ours").to_dicts()}
         unit = "queries" if name == "iou" else "pairs"
-        axes.set_xticks(range(len(sources)), [f"{source}\n{counts.get(source, 0)} {unit}" for source in sources])
+        axes.set_xticks(range(len(sources)), [f"{source}\n{unit}: {counts.get(source, 0)}" for source in sources])
         axes.set_ylabel(label)
-        axes.set_ylim(0, None)
+        axes.set_ylim(0, max(LEAST, axes.get_ylim()[1]))
         axes.spines[["top", "right"]].set_visible(False)
         axes.legend(fontsize=7, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return figure
+
+
+def _style(by: str, model: str, runs: Sequence[str], at: int) -> dict:
+    """Return how a bar is drawn: a run in its colour, its own blind answers in the same but hatched, others grey."""
+    if by == "ours":
+        return {"color": COLOURS[runs.index(model) % len(COLOURS)], "label": model}
+    label, run = f"blind: {model}", model.partition(": ")[0]
+    if run in runs:
+        colour = COLOURS[runs.index(run) % len(COLOURS)]
+        return {"facecolor": "white", "edgecolor": colour, "hatch": "///", "linewidth": 0.6, "label": label}
+    hatch = HATCHES[(at - len(runs)) % len(HATCHES)]
+    return {"facecolor": GREY, "edgecolor": "white", "hatch": hatch, "linewidth": 0.0, "label": label}

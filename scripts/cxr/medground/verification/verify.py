@@ -1,7 +1,7 @@
 """Verify the candidates of one shard: form, rules that read the text, judge. One reasoned row for each rejected one."""
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import cv2
@@ -45,6 +45,15 @@ PASSED: Columns = {
     "passed": Column(pl.Int64, "The kept ones without these: what a stage can vouch for."),
     "reasons": Column(pl.String, "Rejects by reason."),
 }
+
+GROUPED: Columns = {
+    "by": Column(pl.String, "kind of the answer, or family of what the query says; a query may have several families."),
+    "value": Column(pl.String, "Which; `unknown` of a text made elsewhere, whose families nobody states."),
+    "candidates": Column(pl.Int64, "Queries that were made."),
+    **{f"kept_{stage}": Column(pl.Int64, f"Of these, left after the stage {stage}.") for stage in STAGES},
+    "unjudged": Column(pl.Int64, "Of the last, those that the judge could not judge."),
+}
+"""Columns of the pass rates by kind and by family."""
 
 
 @dataclass(frozen=True)
@@ -148,8 +157,10 @@ def run_shard(
     write_table(rejected, pl.DataFrame(gone, schema=schema(REJECTED)), REJECTED)
 
 
-def run_rates(*, accepted: list[str], parts: list[str], rates: str, rejected: str) -> None:
-    """Write the pass rates of all sources, and all rejected queries."""
+def run_rates(
+    *, made: list[str], accepted: list[str], parts: list[str], rates: str, grouped: str, rejected: str
+) -> None:
+    """Write the pass rates of all sources, the same by kind and family, and all rejected queries."""
     gone = pl.concat(read_table(path) for path in parts).sort("source", "image_id", "query_id")
     write_table(rejected, gone, REJECTED)
     kept = [line for path in accepted for line in read_lines(path)]
@@ -160,6 +171,28 @@ def run_rates(*, accepted: list[str], parts: list[str], rates: str, rejected: st
                 groups[group][at].append(row)
     rows = [row for group in sorted(groups) for row in _rates(group, *groups[group])]
     write_table(rates, pl.DataFrame(rows, schema=schema(PASSED)), PASSED)
+    every = (line for path in made for line in read_lines(path))
+    write_table(grouped, pl.DataFrame(by_groups(every, kept, gone.to_dicts()), schema=schema(GROUPED)), GROUPED)
+
+
+def by_groups(made: Iterable[Mapping], kept: Iterable[Mapping], gone: Iterable[Mapping]) -> list[dict]:
+    """Return the rows of :data:`GROUPED`: what was made, and what each stage left of it."""
+    ends = {(row["source"], row["query_id"]): STAGES.index(row["stage"]) for row in gone}
+    verdicts = {(line["source"], line["query_id"]): line["checks"]["verdict"] for line in kept}
+    found: dict[tuple[str, str], Counter] = defaultdict(Counter)
+    for line in made:
+        key = line["source"], line["query_id"]
+        groups = [("kind", line["kind"] or "unknown")]
+        groups += [("family", name) for name in line.get("families") or ["unknown"]]
+        for group in groups:
+            count = found[group]
+            count["candidates"] += 1
+            for at, stage in enumerate(STAGES):
+                count[f"kept_{stage}"] += ends.get(key, len(STAGES)) > at
+            count["unjudged"] += verdicts.get(key) == "unjudged"
+    order = sorted(found, key=lambda group: (group[0] != "kind", group))
+    counted = list(GROUPED)[2:]
+    return [dict(zip(GROUPED, group, strict=False)) | {name: found[group][name] for name in counted} for group in order]
 
 
 def _rates(group: tuple[str, str], kept: list[dict], gone: list[dict]) -> list[dict]:

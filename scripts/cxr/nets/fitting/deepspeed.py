@@ -1,14 +1,24 @@
-"""The runner deepspeed: ZeRO-2 with one process per GPU, as in the published code."""
+"""The runner deepspeed: one process per GPU, by ZeRO-2 as in ROSALIA's published code, or by ZeRO-3.
+
+ZeRO-2 shares gradients and AdamW's moments between the processes; ZeRO-3 the weights too.
+"""
 
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
 import deepspeed
 import torch
 from deepspeed import comm
+from deepspeed.utils import (
+    safe_get_full_fp32_param,
+    safe_get_full_optimizer_state,
+    safe_set_local_fp32_param,
+    safe_set_local_optimizer_state,
+)
 from torch import distributed, nn
 from torch.distributed import distributed_c10d
 
@@ -17,6 +27,8 @@ from cxr.nets.fitting.engine import Demands
 
 WRITING = timedelta(days=1)
 """How long ranks wait for a rank that writes."""
+SHARED_WEIGHTS = {"stage3_param_persistence_threshold": 0, "stage3_gather_16bit_weights_on_model_save": False}
+"""ZeRO-3: every tensor is shared, the small ones too."""
 
 
 class Runner:
@@ -45,7 +57,7 @@ class Runner:
         self.rank, self.ranks, self.device = comm.get_rank(), comm.get_world_size(), device
         # a CPU group only for waiting: the other group times out after minutes
         self._patient = distributed.new_group(backend="gloo", timeout=WRITING)
-        self.parameters = parameters
+        self.parameters, self.stage = parameters, getattr(recipe, "zero", 2)
         self.engine, self.optimiser, _, _ = deepspeed.initialize(
             model=model.to(self.device),
             model_parameters=list(self.parameters.values()),
@@ -57,8 +69,8 @@ class Runner:
                 "bf16": {"enabled": recipe.dtype == "bfloat16"},
                 "zero_allow_untested_optimizer": True,
                 "zero_optimization": {
-                    "stage": 2,
-                    "elastic_checkpoint": True,
+                    "stage": self.stage,
+                    **({"elastic_checkpoint": True} if self.stage == 2 else SHARED_WEIGHTS),
                     "contiguous_gradients": True,
                     "overlap_comm": device.type == "cuda",
                     "reduce_scatter": True,
@@ -68,6 +80,23 @@ class Runner:
             },
         )
         self.model = model
+        if self.stage == 3:  # DeepSpeed takes a step of nothing to make the moments; AdamW would count it
+            self.optimiser.optimizer.state.clear()
+
+    @contextmanager
+    def gathered(self) -> Iterator[None]:
+        """Have the whole model in every process, to write it; all processes must come."""
+        if self.stage == 2:
+            yield
+            return
+        with deepspeed.zero.GatheredParameters(list(self.model.parameters())):
+            yield
+
+    @property
+    def _flats(self) -> list[torch.Tensor]:
+        """This process's share of the float32 weights."""
+        two = self.stage == 2
+        return self.optimiser.single_partition_of_fp32_groups if two else self.optimiser.fp32_partitioned_groups_flat
 
     def forward(self, work: Callable[[nn.Module], dict]) -> dict:
         """Return the result of ``work(model)``; gradients are gathered as they are computed."""
@@ -102,19 +131,19 @@ class Runner:
 
     def save(self, folder: Path, state: dict) -> None:
         """Write a checkpoint into ``folder`` atomically."""
-        shapes = {name: tuple(parameter.shape) for name, parameter in self.parameters.items()}
+        shapes = {name: tuple(getattr(one, "ds_shape", one.shape)) for name, one in self.parameters.items()}
         checkpoint.write(folder, shapes, self._whole, state, self._steps(), self.rank == 0)
         self.wait()
 
     def load(self, folder: Path) -> dict | None:
         """Load the last checkpoint, over any number of ranks; return its ``state``, None without one."""
-        for flat in self.optimiser.single_partition_of_fp32_groups:
+        for flat in self._flats:
             # as AdamW makes them at its first step
             moments = {part: torch.zeros_like(flat) for part in checkpoint.MOMENTS}
             self.optimiser.optimizer.state[flat] = {"step": torch.tensor(0.0)} | moments
         held = checkpoint.read(folder, self._take)
         steps = held[1] if held else 0
-        for flat in self.optimiser.single_partition_of_fp32_groups:
+        for flat in self._flats:
             if steps:
                 self.optimiser.optimizer.state[flat]["step"].fill_(steps)
             else:
@@ -123,11 +152,19 @@ class Runner:
 
     def _steps(self) -> int:
         """Return the optimiser's number of steps; skipped updates do not count."""
-        states = [self.optimiser.optimizer.state.get(flat) for flat in self.optimiser.single_partition_of_fp32_groups]
+        states = [self.optimiser.optimizer.state.get(flat) for flat in self._flats]
         return int(states[0]["step"]) if states[0] else 0
 
     def _whole(self, name: str, part: str) -> torch.Tensor:
         """Assemble a tensor that the ranks share."""
+        if self.stage == 3:
+            held = self.parameters[name]
+            whole = (
+                safe_get_full_fp32_param(held)
+                if part == checkpoint.WEIGHT
+                else safe_get_full_optimizer_state(held, part)
+            )
+            return whole.view(held.ds_shape)
         found = torch.zeros(self.parameters[name].numel(), device=self.device)
         if piece := self._piece(name, part):
             here, own = piece
@@ -138,11 +175,26 @@ class Runner:
     def _take(self, name: str, part: str, whole: torch.Tensor) -> None:
         """Copy this rank's part of a whole tensor."""
         whole = whole.to(self.device)
+        if self.stage == 3:
+            self._take_shared(self.parameters[name], part, whole)
+            return
         if piece := self._piece(name, part):
             here, own = piece
             own.copy_(whole.view(-1)[here])
         if part == checkpoint.WEIGHT:
             self.parameters[name].data.copy_(whole)
+
+    def _take_shared(self, parameter: nn.Parameter, part: str, whole: torch.Tensor) -> None:
+        """Copy this rank's part of a whole tensor, of which every rank has as much; the last part is filled up."""
+        count = parameter.ds_tensor.ds_numel
+        flat = torch.nn.functional.pad(whole.flatten(), (0, count * self.ranks - whole.numel()))
+        own = flat.narrow(0, count * self.rank, count)
+        if part != checkpoint.WEIGHT:
+            safe_set_local_optimizer_state(parameter, own, part)
+            return
+        safe_set_local_fp32_param(parameter, own)
+        with deepspeed.zero.GatheredParameters([parameter], modifier_rank=0):
+            parameter.data.copy_(whole)
 
     def _piece(self, name: str, part: str) -> tuple[slice, torch.Tensor] | None:
         """Return this rank's slice of a tensor and the float32 memory that holds it; None if it holds none."""

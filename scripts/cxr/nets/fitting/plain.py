@@ -1,8 +1,8 @@
 """The runner plain: one process, with torch only."""
 
 import math
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from datetime import timedelta
 from pathlib import Path
 
@@ -32,6 +32,11 @@ class Runner:
     ):
         self.model, self.recipe, self.device = model.to(device), recipe, device
         self.parameters, self.optimiser = parameters, optimiser
+
+    @contextmanager
+    def gathered(self) -> Iterator[None]:
+        """Have the whole model in this process, which it always is."""
+        yield
 
     def forward(self, work: Callable[[nn.Module], dict]) -> dict:
         """Return the result of ``work(model)``, computed in the recipe's number type."""

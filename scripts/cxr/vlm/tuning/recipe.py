@@ -21,7 +21,8 @@ class Recipe:
     """Settings of one run, ``vlm.tuning.<engine>``.
 
     method: lora or full; lora: {rank, alpha, dropout, target}; parts: those that are trained in full; rates: {part:
-    learning rate}, where it is not ``learning_rate``; updates: instead of epochs where it is not 0.
+    learning rate}, where it is not ``learning_rate``; updates: instead of epochs where it is not 0; zero: the stage of
+    DeepSpeed's ZeRO.
     """
 
     method: str
@@ -42,6 +43,7 @@ class Recipe:
     dtype: str
     gradient_checkpointing: bool
     runner: str
+    zero: int = 2
 
     def shared(self, ranks: int) -> "Recipe":
         """Return the recipe with the largest micro-batch in which ``ranks`` processes can share the batch."""

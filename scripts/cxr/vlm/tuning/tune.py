@@ -228,8 +228,9 @@ def _work(job: Job, told: Callable[[], bool]) -> None:
             folder=Path(job.folder), seed=options.seed, nan_limit=options.nan_limit,
         )  # fmt: skip
         course = fit.run()
-    if runner.rank == 0:
-        _finish(job, options, course, Loaded(model, loaded.family, loaded.tokens), gone)
+    with runner.gathered():
+        if runner.rank == 0:
+            _finish(job, options, course, Loaded(model, loaded.family, loaded.tokens), gone, recipe.zero < 3)
     runner.wait()  # a rank that ends would close the others' connections
 
 
@@ -241,11 +242,12 @@ def _beside(base: str, folder: Path) -> None:
             shutil.copyfile(path, folder / path.name)
 
 
-def _finish(job: Job, options: TuningOptions, course: Course, made: Loaded, gone: list[dict]) -> None:
+def _finish(job: Job, options: TuningOptions, course: Course, made: Loaded, gone: list[dict], movable: bool) -> None:
     with whole(job.run) as making:
         facts = {"family": options.family, "convention": options.convention, "side": options.side}
         write_run(making, **facts, wording=options.wording, base=job.base)
-        made.model.to("cpu")
+        if movable:  # what ZeRO-3 has gathered stays where it is
+            made.model.to("cpu")
         if options.own["method"] == "lora":
             write_adapter(made.model, making / ADAPTERS)
         else:

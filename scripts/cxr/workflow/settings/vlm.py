@@ -55,7 +55,10 @@ class Recipe(Section):
     dtype: Literal["bfloat16", "float32"] = key("bfloat16", "Number type of the model.", source=PAPER)
     gradient_checkpointing: bool = key(True, "Recompute activations to save memory.", source=PAPER)
     runner: Literal["plain", "deepspeed"] = key(
-        "deepspeed", "deepspeed: ZeRO-2 with one process a GPU of compute.gpus; plain: one process."
+        "deepspeed", "deepspeed: one process a GPU of compute.gpus; plain: one process."
+    )
+    zero: Literal[2, 3] = key(
+        2, "What DeepSpeed shares between the GPUs. 2: gradients and AdamW's moments; 3: the weights too."
     )
 
 
@@ -100,6 +103,7 @@ class OnevisionRecipe(Recipe):
     micro_batch: int = key(1, "Samples per forward pass on one GPU.", unit="samples", source=PAPER, ge=1, le=4096)
     learning_rate: float = key(1e-5, "Highest learning rate.", source=PAPER, gt=0, le=1)
     warmup_ratio: Share = key(0.03, "Share of the updates in which it rises.", source=PAPER)
+    zero: Literal[2, 3] = key(3, "What DeepSpeed shares between the GPUs. 3: the weights too.", source=PAPER)
     max_length: int = key(
         8192, "Tokens of a sample; a picture of 512 × 512 px has 3,699, of 1024 × 1024 px 7,371.", unit="tokens",
         ge=16, le=1_000_000,
