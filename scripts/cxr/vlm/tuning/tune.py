@@ -38,6 +38,8 @@ log = logging.getLogger("cxr")
 WORKER = "cxr.vlm.tuning.worker"
 BESIDE = (".json", ".txt", ".jinja", ".model")
 """Endings of the files beside a model's weights."""
+START = "start"
+"""Folder of the tiny random model, beside the checkpoints."""
 KEPT = 4096
 """Encoded samples that stay in memory."""
 
@@ -112,6 +114,7 @@ def run_tuning(
     folder = Path(run).with_name("checkpoint")
     job = Job(lines, list(pictures), base, run, updates, left_out, asdict(options), attrs, compute, str(folder))
     _prepare(job)
+    _make_start(job, options)
     if options.own["runner"] == "deepspeed":
         _launch(job)
     else:
@@ -141,21 +144,29 @@ def work(job: Job) -> None:
         _work(job, told)
 
 
-def start(job: Job, options: TuningOptions, samples: list[Sample]) -> Loaded:
+def start(job: Job, options: TuningOptions) -> Loaded:
     """Return the model that a tuning starts from: a tiny random one, or the one in ``base``."""
     low = options.own["dtype"] == "bfloat16" and (
         options.own["runner"] == "deepspeed" or options.own["method"] == "lora"
     )
     dtype = torch.bfloat16 if low else torch.float32
-    if options.engine != "tiny" or job.base:
-        return load_model(options.family, job.base, dtype)
-    folder = Path(job.folder, "start")
-    if not folder.is_dir() and int(os.environ.get("RANK", 0)) == 0:
-        with whole(folder) as making:
-            convention = convention_of(options.convention)
-            seed = stable_hash(options.seed, "tiny") % 2**63
-            make_tiny(options.family, making, texts_of(samples, convention, options.wording), options.side, seed)
-    return load_model(options.family, folder, dtype)
+    return load_model(options.family, job.base if _begun(job, options) else Path(job.folder, START), dtype)
+
+
+def _begun(job: Job, options: TuningOptions) -> bool:
+    """Return whether there is a model to start from, so that none is drawn."""
+    return options.engine != "tiny" or bool(job.base)
+
+
+def _make_start(job: Job, options: TuningOptions) -> None:
+    """Make the tiny random model that a tuning starts from, before its processes are there to read it."""
+    folder = Path(job.folder, START)
+    if _begun(job, options) or folder.is_dir():
+        return
+    samples, convention = read_samples(job.lines), convention_of(options.convention)
+    seed = stable_hash(options.seed, "tiny") % 2**63
+    with whole(folder) as making:
+        make_tiny(options.family, making, texts_of(samples, convention, options.wording), options.side, seed)
 
 
 def kept(samples: list[Sample], collator: Collator, store: PictureStore, most: int) -> tuple[list, list[int], list]:
@@ -196,7 +207,7 @@ def _work(job: Job, told: Callable[[], bool]) -> None:
     recipe = Recipe(**options.own).shared(int(os.environ.get("WORLD_SIZE", 1)))
     samples = read_samples(job.lines)
     device = device_of(job.compute["device"], job.compute.get("asked"))
-    loaded = start(job, options, samples)
+    loaded = start(job, options)
     collator = Collator(loaded.family, loaded.tokens, convention_of(options.convention), options.wording)
     with PictureStore(job.pictures, options.side) as store:
         learned, lengths, gone = kept(samples, collator, store, recipe.max_length)
