@@ -34,7 +34,7 @@ for engine in PLAN.semisyn.editing_files:
             runtime=minutes(1440 if PLAN.semisyn.gpus[engine] else 20),
         params:
             **job("semisyn.editing.edit_images.run_shard", f"semisyn.editing.{engine}"),
-            options=PLAN.options["semisyn_editing"] | {"own": {engine: PLAN.options["semisyn_editing"]["own"][engine]}},
+            options=PLAN.semisyn.editing_told(PLAN.options["semisyn_editing"], engine),
             engine=engine,
         message:
             "Findings put into the images of shard {wildcards.shard}, configuration {wildcards.config}"
@@ -71,8 +71,7 @@ for engine in PLAN.semisyn.editing_files:
                 runtime=minutes(1440),
             params:
                 **job("semisyn.editing.edit_images.run_together", f"semisyn.editing.{engine}"),
-                options=PLAN.options["semisyn_editing"]
-                | {"own": {engine: PLAN.options["semisyn_editing"]["own"][engine]}},
+                options=PLAN.semisyn.editing_told(PLAN.options["semisyn_editing"], engine, configs),
                 engine=engine,
                 together=configs,
             message:

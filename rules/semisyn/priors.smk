@@ -1,6 +1,22 @@
 # Priors: where each finding lies and how large it is, the paper's or fitted to people's boxes.
 
 
+# of a reference whose images are not the cohort's
+use rule organs_shard as semisyn_priors_organs with:
+    input:
+        **PLAN.engine_files["organs"],
+        frames="results/semisyn/references/{reference}/frames.h5",
+    output:
+        output="results/semisyn/references/{reference}/organs.h5",
+        excluded="results/semisyn/references/{reference}/organs.excluded.parquet",
+    log:
+        "logs/semisyn/priors/{reference}.organs.log",
+    benchmark:
+        "results/benchmarks/semisyn/priors/{reference}.organs.tsv"
+    message:
+        "Organs of the reference {wildcards.reference}"
+
+
 rule semisyn_priors_fit:
     input:
         **PLAN.semisyn.priors,

@@ -1,6 +1,7 @@
 """The boxes stage: overlap, suppression, decoding, both engines, its table, and its recall."""
 
 import os
+import re
 from pathlib import Path
 
 import cv2
@@ -8,6 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from cxr.base.engines import Setup
 from cxr.base.errors import UserError
 from cxr.base.hdf5 import ShardWriter
 from cxr.base.tables import read_table
@@ -250,6 +252,41 @@ def test_empty_shard(tmp_path):
     found = run(tmp_path / "none.h5", tmp_path)
     assert found.is_empty()
     assert dict(found.schema) == SCHEMA
+
+
+def test_a_users_file_takes_the_place_of_the_embedded_one(tmp_path):
+    """A copy of the embedded one under other names: the same boxes under these, and none of a class left out."""
+    path, picture = tmp_path / "mine.onnx", chests(1)[0]
+    path.write_bytes(lite.WEIGHTS.read_bytes())
+
+    def found(model: dict, names: dict[str, str]) -> set[tuple]:
+        own = {"region_iou": 1.0, "class_names": names}
+        held = load_engine(options(own=own, max_boxes=1000), Setup(own, model)).detect(picture, "i", SAME)
+        return {(*box, score, name) for (*box,), score, name in zip(*held, strict=True)}
+
+    embedded = found({}, {})
+    assert {row[-1] for row in embedded} >= {"Consolidation", "ILD"}
+    renamed = found({"model": str(path)}, {"Consolidation": "Infiltration", "ILD": ""})
+    assert renamed == {(*row[:-1], {"Consolidation": "Infiltration"}.get(row[-1], row[-1])) for row in embedded
+                       if row[-1] != "ILD"}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("classes", "renamed", "words"),
+    [
+        (("opacity", "nodule"), {}, "has a class 'nodule': say in boxes.lite.class_names"),
+        (("opacity",), {"mass": "Nodule/Mass"}, "class_names holds 'mass', which mine.onnx does not have"),
+    ],
+)
+def test_classes_that_are_not_vinbigdatas_are_asked_for(classes, renamed, words):
+    with pytest.raises(UserError, match=re.escape(words)):
+        lite.class_names(classes, renamed, "mine.onnx")
+
+
+def test_findings_have_their_vinbigdata_names():
+    assert lite.class_names(("opacity", "edema", "effusion", "nodule"), {"nodule": "Nodule/Mass"}, "") == (
+        "Lung Opacity", "", "Pleural effusion", "Nodule/Mass",
+    )  # fmt: skip
 
 
 STOPPED = "the engine stopped with {} in {}; the first such error is in the job's log"

@@ -1,15 +1,22 @@
 """Detectors lite: pools and their shared draws, shuffled boxes, what a training is resumed by, and what it learns."""
 
+import sys
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
 
+from conftest import ROOT
+from cxr.base.engines import Setup
 from cxr.detection.weights import Weights
 from cxr.geometry.boxes import box_iou
 from cxr.metrics.average_precision import average_precision, matched
 from cxr.metrics.matching import Boxes
+from cxr.semisyn.detectors import lite
+from cxr.semisyn.detectors.engine import CHOICE, Task
 from cxr.semisyn.detectors.lite import LICENCE, LiteOptions, grid_of, identity_of, predict, train
-from cxr.semisyn.detectors.pools import Sample, batches, sample_of, shares_at, shuffled, thinned
+from cxr.semisyn.detectors.pools import Film, Sample, batches, sample_of, shares_at, shuffled, thinned
 
 GRID = grid_of(["opacity"], 64)
 OPTIONS = LiteOptions(
@@ -171,3 +178,32 @@ def test_a_detector_becomes_a_file_of_weights_with_any_class_list(tmp_path):
         logit, _ = net(torch.from_numpy(image.astype(np.float32) / 255)[None, None])
     np.testing.assert_allclose(confidence, torch.sigmoid(logit[0]).numpy(), atol=1e-5)
     assert box_iou(boxes[0, 0], boxes[0, 0]).max() == pytest.approx(1)
+
+
+def test_a_trained_detector_is_an_engine_of_the_boxes(tmp_path):
+    """What the program writes of a training's folder finds the same boxes as the detector itself."""
+    pytest.importorskip("onnx", reason="the package onnx is in the environment of the training scripts alone")
+    sys.path.insert(0, str(ROOT / "scripts/tools"))
+    import detector_onnx
+    from cxr.imaging.boxes.engine import BoxesOptions, load_engine
+
+    own = vars(OPTIONS) | {"widths": list(OPTIONS.widths)}
+    frames = [one.image.repeat(2, 0).repeat(2, 1) for one in films(4, "real")]
+    pool = [Film(((0, 20.0, 20.0, 70.0, 70.0),), (0, 1), f"r{n}", f"p{n}", partial(np.copy, frame))
+            for n, frame in enumerate(frames)]  # fmt: skip
+    task = Task({"real": pool}, {"real": (1, 1)}, ("opacity", "edema"), 60, 1)
+    engine = lite.LiteEngine({name: value for name, value in own.items() if name != "updates"})
+    (tmp_path / "model").mkdir()
+    engine.train(task, tmp_path / "model", tmp_path / "unfinished")
+    detector_onnx.write(tmp_path / "model", tmp_path / "mine.onnx")
+    plain = {"engine": "lite", "table": None, "table_pixels": "frame", "excluded_classes": []}
+    options = BoxesOptions(
+        **plain, own={"region_iou": 1.0}, floor=CHOICE["floor"], nms_iou=CHOICE["iou"], max_boxes=CHOICE["most"]
+    )
+    frame = frames[0]
+    found = load_engine(options, Setup({}, {"model": str(tmp_path / "mine.onnx")})).detect(frame, "i", np.eye(2, 3))
+    boxes, confidence, classes = engine.load(tmp_path / "model")(frame)
+    opacity = classes == 0
+    assert set(found.class_names) == {"Lung Opacity"}
+    np.testing.assert_allclose(found.boxes[:5], boxes[opacity][:5], atol=0.05)
+    np.testing.assert_allclose(found.confidence[:5], confidence[opacity][:5], atol=1e-4)

@@ -304,6 +304,10 @@ def test_pictures_of_a_reference_lie_in_a_folder_or_a_sheet(world, tmp_path):
     sheet.write_text("image_id,image_path,subject_id\nr0,deep/r0.png,anna\nr3,r3.png,\n", encoding="utf-8")
     list_pictures.run(pictures=str(sheet), **told_too)
     assert read_table(out).select("image_id", "subject_id").rows() == [("r0", "anna"), ("r3", "r3")]
+    assert read_table(out)["view"].to_list() == [None, None]
+    sheet.write_text("image_id,image_path,view\nr0,deep/r0.png,PA\nr3,r3.png,\n", encoding="utf-8")
+    list_pictures.run(pictures=str(sheet), **told_too)
+    assert read_table(out)["view"].to_list() == ["PA", None]
     sheet.write_text("image_id,image_path\nz9,deep/r0.png\n", encoding="utf-8")
     with pytest.raises(UserError, match=r"which has none of the 5 images of .*: correct it, or semisyn\.references"):
         list_pictures.run(pictures=str(sheet), **told_too)

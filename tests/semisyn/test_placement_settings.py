@@ -85,6 +85,24 @@ def test_a_fit_reads_its_reference_and_all_shards(tmp_path):
     assert made.healthy["reference_mine"] == str(table)
 
 
+def test_a_fit_on_a_references_own_images_reads_no_shard_of_the_cohort(tmp_path):
+    (tmp_path / "people.csv").write_text("")
+    told = {"format": "vindr", "path": str(tmp_path / "people.csv"), "role": "train", "images": str(tmp_path)}
+    made = plan_of(priors={"source": "fit", "reference": "mine"}, references={"mine": told})
+    folder = "results/semisyn/references/mine"
+    assert {name: made.priors[name] for name in ("own_images", "own_frames", "own_organs")} == {
+        "own_images": f"{folder}/images.parquet", "own_frames": f"{folder}/frames.h5",
+        "own_organs": f"{folder}/organs.h5",
+    }  # fmt: skip
+    assert not {"images", "frames", "organs"} & made.priors.keys()
+    # its pictures are listed and decoded, whether or not a detector learns from it
+    assert made.detectors.pictures == {"mine": str(tmp_path)}
+    table = str(tmp_path / "people.csv")
+    zones = plan_of(priors={"source": "fit", "reference": "mine", "zones": "fit", "zones_table": table},
+                    references={"mine": told})  # fmt: skip
+    assert zones.priors["organs"] == ["results/organs/00.h5", "results/organs/01.h5"]
+
+
 def test_what_only_a_fit_depends_on_is_the_default_without_one():
     def options(**priors):
         return stage_options(read({"semisyn": {"priors": priors}}))["semisyn_priors"]

@@ -336,6 +336,17 @@ def test_a_fit_replaces_the_priors_that_have_boxes_and_says_so(people, tmp_path)
     assert all(files[key].read_bytes() == again[key].read_bytes() for key in OUT)
 
 
+def test_a_reference_may_have_images_of_its_own(people, tmp_path):
+    """The same files, given as the reference's own beside a cohort that has none of its images."""
+    whole = fitted(people, tmp_path / "whole")
+    own = {f"own_{name}": str(people / file) for name, file in
+           (("images", "images.parquet"), ("frames", "frames.h5"), ("organs", "organs.h5"))}  # fmt: skip
+    files = fitted(people, tmp_path / "own", images="", frames=[], organs=[], **own)
+    assert {key: path.read_bytes() for key, path in files.items()} == {
+        key: path.read_bytes() for key, path in whole.items()
+    }
+
+
 def test_the_papers_priors_are_the_resource(people, tmp_path):
     files = fitted(people, tmp_path, replace(OPTIONS, source="paper"), boxes="", images="", frames=(), organs=())
     assert read_catalogue(priors=files["priors"]) == CATALOGUE

@@ -117,6 +117,7 @@ def _recorded(plans: list) -> None:
     from cxr.workflow import plan
 
     make_plan, read_rule, use_rule = plan.make_plan, Workflow.rule, Workflow.userule
+    name_rule = Workflow.name
 
     def kept(*given):
         made = make_plan(*given)
@@ -127,11 +128,15 @@ def _recorded(plans: list) -> None:
         plans[0].options.rule = name
         return read_rule(self, name=name, **others)
 
+    def directed(self, name):  # of a rule of a loop, which has its name in a directive
+        plans[0].options.rule = name
+        return name_rule(self, name)
+
     def used(self, *given, name_modifier=None, **others):
         plans[0].options.rule = name_modifier
         return use_rule(self, *given, name_modifier=name_modifier, **others)
 
-    plan.make_plan, Workflow.rule, Workflow.userule = kept, named, used
+    plan.make_plan, Workflow.rule, Workflow.userule, Workflow.name = kept, named, used, directed
 
 
 def _ask_params(rule, plan) -> None:

@@ -266,15 +266,17 @@ def keys(section: dict, above: str = "") -> Iterator[tuple[str, dict, str]]:
             yield f"{above}{name}", section, name
 
 
-SISTERS = tuple(f"semisyn.{stage}." for stage in ("realism", "selection", "readers", "prompts", "placement", "healthy"))
+CHECKED = ("realism", "selection", "readers", "prompts", "placement", "healthy", "editing")
+SISTERS = tuple(f"semisyn.{stage}." for stage in CHECKED)
 """Sections of SemiSynCXR whose every key is held against the rows of its run; of others the rows alone are tried."""
 ELSEWHERE = (
     "semisyn.healthy.chexpert", "semisyn.healthy.labels", "semisyn.healthy.table", "semisyn.readers.sheets",
     "semisyn.realism.reference", "semisyn.realism.features", "semisyn.realism.clip", "semisyn.prompts.reference",
     "semisyn.readers.reference", "semisyn.readers.experts", "semisyn.selection.configs", "semisyn.selection.search",
-    "semisyn.selection.really",
+    "semisyn.selection.really", "semisyn.editing.configs", "semisyn.editing.choice", "semisyn.editing.grid",
+    "semisyn.editing.radedit", "semisyn.editing.diffusion",
 )  # fmt: skip
-"""Keys that name an input of a rule, or decide which jobs there are."""
+"""Keys that name an input of a rule, decide which jobs there are, or are of an engine that the run has not."""
 
 
 def held(run: str, key: str) -> bool:

@@ -323,7 +323,7 @@ def test_results_hold_no_time_and_no_machine(workflow_run):
 
 
 SYSTEMS = ("semisyn", "medground", "radvlm", "vlm")
-AGAIN = ("semisyn_realism_", "semisyn_detectors_frames")
+AGAIN = ("semisyn_realism_", "semisyn_detectors_frames", "semisyn_priors_organs")
 """Rules that run a stage of imaging again, on other images."""
 """Wings whose stages have the system's name before their own (docs/explanation/architecture.md)."""
 JUDGED = "reporting.review.unit_pages."

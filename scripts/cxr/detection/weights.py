@@ -11,6 +11,7 @@ from typing import NamedTuple
 import cv2
 import numpy as np
 
+from cxr.base.errors import UserError
 from cxr.detection.grid import Grid, decode
 from cxr.nets import onnx
 
@@ -32,8 +33,10 @@ class Card(NamedTuple):
 
 
 def read_card(path: str | Path) -> Card:
-    """Return the card of a file. Raises UserError for a file that is missing or not ONNX."""
+    """Return the card of a file. Raises UserError for a file that is missing, not ONNX or without one."""
     notes = onnx.metadata(path)
+    if missing := [name for name in ("classes", "groups", "size") if name not in notes]:
+        raise UserError(f"{path} tells no {missing[0]} of a detector: give a file of scripts/tools/detector_onnx.py")
     classes, groups = (tuple(json.loads(notes[name])) for name in ("classes", "groups"))
     return Card(Grid(classes, groups, int(notes["size"])), notes.get("licence", ""))
 

@@ -5,7 +5,7 @@ libraries):
 
 INPUTS: {name: path} of files that it reads besides its stage's inputs; other rules make them.
 INSTEAD: the name of one of its own settings: a folder that replaces all ``INPUTS`` if it is given.
-FILES: names of its own settings that are a user's files; they become inputs.
+FILES: names of its own settings that are a user's files, where they are given; they become inputs.
 SOURCES: the same for files that only the engine's own rules read.
 GPU: whether it needs a GPU.
 
@@ -62,7 +62,7 @@ def engine_sources(stage: str, name: str, own: dict | None = None) -> dict[str, 
 
 
 def _users_files(stage: str, name: str, own: dict | None, constant: str) -> dict[str, str]:
-    files = {key: own[key] for key in declared(package_of(stage), name, constant, ())} if own else {}
+    files = {key: own[key] for key in declared(package_of(stage), name, constant, ()) if own[key]} if own else {}
     for key, value in files.items():
         existing_file(f"{stage}.{name}.{key}", value)
     return files

@@ -177,6 +177,7 @@ SAME = {
         )
     },
     "results/semisyn/references/{reference}/frames.excluded.parquet": "results/<stage>/excluded.parquet",
+    "results/semisyn/references/{reference}/organs.excluded.parquet": "results/<stage>/excluded.parquet",
     "results/medground/dataset/shown.parquet": "results/semisyn/readers/shown.parquet",
     "results/review/queries/items.parquet": "results/semisyn/readers/items.parquet",
     "results/review/queries/answers.parquet": "results/semisyn/readers/answers.parquet",

@@ -1,7 +1,7 @@
 """The plan of SemiSynCXR: what its rules take from the settings besides their options, made at the parse."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -87,6 +87,26 @@ class SemisynPlan:
     def choice_of(self, config: str) -> list[str]:
         """Return the file that says what ``chosen`` stands for, where the stage selection decides it."""
         return [CHOICE] if config == CHOSEN and self.choice == SELECTION else []
+
+    def editing_told(self, options: dict, engine: str, together: Sequence[str] = ()) -> dict | Callable[[object], dict]:
+        """Return the options of an engine's edits: those of ``together``, or a function of a rule's wildcards.
+
+        Another list of configurations, or another choice, edits no job again under a configuration that it leaves.
+        """
+        options = dict(options)
+        own = {"own": {engine: options["own"][engine]}}
+
+        def of(configs: Sequence[str], choice: dict | str) -> dict:
+            return options | own | {"choice": choice, "configs": {name: options["configs"][name] for name in configs}}
+
+        if together:
+            return of(together, {})
+        if options["choice"] == SELECTION:
+            chosen = of(self.compared, SELECTION)
+        else:
+            by = {finding: options["choice"].get(finding, UNCHOSEN) for finding in options["findings"]}
+            chosen = of(sorted({*by.values()}), by)
+        return lambda wildcards: chosen if wildcards.config == CHOSEN else of([wildcards.config], {})
 
     def edited(self, config: str, shard: str, ending: str) -> list[str]:
         """Return the files of a configuration's shard, one per engine: ``ending`` such as ".h5"."""
@@ -192,13 +212,19 @@ def _findings(settings: Settings) -> tuple[str | list, dict[str, str]]:
 def _priors(settings: Settings, shards: list[str]) -> tuple[dict[str, str | list[str]], list[str]]:
     """Return the files that the priors are made from, and the modules that read them."""
     chosen, files, formats = settings.semisyn.priors, {"findings_file": _findings(settings)[0]}, []
+    own = False
     if chosen.source == "fit":
-        files["boxes"] = reference_file(settings, chosen.reference)
-        formats.append(f"annotations.{settings.semisyn.references[chosen.reference].format}")
+        reference = settings.semisyn.references[chosen.reference]
+        files["boxes"], own = reference_file(settings, chosen.reference), bool(reference.images)
+        formats.append(f"annotations.{reference.format}")
+    if own:
+        folder = f"results/semisyn/references/{chosen.reference}"
+        names = {"own_images": "images.parquet", "own_frames": "frames.h5", "own_organs": "organs.h5"}
+        files |= {name: f"{folder}/{file}" for name, file in names.items()}
     if chosen.zones == "fit":
         files["zone_boxes"] = str(existing_file("semisyn.priors.zones_table", chosen.zones_table))
         formats.append("annotations.chest_imagenome")
-    if formats:
+    if chosen.zones == "fit" or (formats and not own):
         files["images"] = "results/cohort/images.parquet"
         files |= {stage: [f"results/{stage}/{shard}.h5" for shard in shards] for stage in ("frames", "organs")}
     return files, formats

@@ -24,10 +24,10 @@ class DetectorsPlan:
 
     engine, engine_files, gpus: the engine, its input files and its number of GPUs. runs: {run: its options}; inputs:
     {run: input files of its trainings, by name}; megabytes: {run: memory}; numbers: of the seeds. references: {name:
-    what the settings tell of it} of those that are learnt or scored, annotations, frames: their files; pictures: {name:
-    its pictures} of those that are not the cohort's; formats: modules that read them. scored: names of those with
-    another role than train; roles: input files of the check of all. score_own: whether the stage semisyn_detection
-    scores these detectors.
+    what the settings tell of it} of those that are learnt, scored, or fitted on their own images; annotations, frames:
+    their files; pictures: {name: its pictures} of those that are not the cohort's; formats: modules that read them.
+    scored: names of those with another role than train; roles: input files of the check of all. score_own: whether the
+    stage semisyn_detection scores these detectors.
     """
 
     engine: str
@@ -69,12 +69,14 @@ def detectors_plan(
     runs = section.runs or default_runs(settings, sizes)
     learnt = [name for name in system.references if any(name in run.real for run in runs.values())]
     scored = [name for name, one in system.references.items() if one.role in (VAL, TEST)]
-    used = {name: one for name, one in system.references.items() if name in (*learnt, *scored)}
+    fitted = fitted_on(settings)
+    used = {name: one for name, one in system.references.items() if name in (*learnt, *scored, *fitted)}
     annotations = {name: reference_file(settings, name) for name in used}
     pictures = {name: _pictures(name, one) for name, one in used.items() if one.images}
     cohort = [f"results/frames/{shard}.h5" for shard in shards]
     frames = {name: [_own(name)] if name in pictures else cohort for name in used}
-    patients = [COHORT, *_patients(used), *(f"results/semisyn/references/{name}/images.parquet" for name in pictures)]
+    named = [f"results/semisyn/references/{name}/images.parquet" for name in pictures]
+    patients = [COHORT, *_patients(used), *named]
     told = {name: told_of(name, one) for name, one in used.items()}
     made = {run: _options(run, one, options, sizes, told) for run, one in runs.items()}
     painted = any(_painted(one) for one in runs.values())
@@ -97,6 +99,12 @@ def detectors_plan(
         | ({"images": IMAGES} if painted else {}),
         score_own=bool(section.runs) or not system.detection.predictions,
     )
+
+
+def fitted_on(settings: Settings) -> list[str]:
+    """Return the reference that priors are fitted on, if its images are its own, else nothing."""
+    priors, references = settings.semisyn.priors, settings.semisyn.references
+    return [priors.reference] if priors.source == "fit" and references[priors.reference].images else []
 
 
 def default_runs(settings: Settings, sizes: Sequence[int]) -> dict[str, DetectorRun]:

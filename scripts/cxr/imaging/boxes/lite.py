@@ -1,10 +1,15 @@
 """The embedded detector: a small anchor-free ONNX net, with decoding and non-maximum suppression in numpy.
 
-resources/boxes/CARD.md describes its training and scores, :mod:`cxr.detection.grid` its input and output.
+resources/boxes/CARD.md describes its training and scores, :mod:`cxr.detection.grid` its input and output. A user's own
+file of that form, such as one of a detector that semisyn_detectors has trained, takes its place.
 """
+
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from cxr.base.engines import Setup
+from cxr.base.errors import UserError
 from cxr.base.paths import RESOURCES
 from cxr.base.vocabulary import BOX_CLASSES
 from cxr.detection.grid import select
@@ -13,6 +18,29 @@ from cxr.imaging.boxes.engine import BoxesOptions, Detections
 
 RESOURCE_FILES = ("boxes/lite.onnx",)
 WEIGHTS = RESOURCES / RESOURCE_FILES[0]
+FILES = ("model",)
+CALLED = {
+    "atelectasis": "Atelectasis", "cardiomegaly": "Cardiomegaly", "consolidation": "Consolidation", "edema": "",
+    "opacity": "Lung Opacity", "effusion": "Pleural effusion", "pneumothorax": "Pneumothorax",
+}  # fmt: skip
+"""VinBigData's names of the findings that detectors are trained on; it has none for edema, which is left out."""
+
+
+def class_names(classes: Sequence[str], renamed: Mapping[str, str], path: object) -> tuple[str, ...]:
+    """Return the VinBigData name of each class of a file, "" for one that is left out. Raises UserError for another."""
+    if strange := sorted(renamed.keys() - set(classes)):
+        raise UserError(
+            f"boxes.lite.class_names holds {strange[0]!r}, which {path} does not have: its classes are "
+            f"{', '.join(classes)}"
+        )
+    called = tuple((CALLED | dict(renamed)).get(name, name) for name in classes)
+    for own, name in zip(classes, called, strict=True):
+        if name and name not in BOX_CLASSES:
+            raise UserError(
+                f"{path} has a class {own!r}: say in boxes.lite.class_names which of VinBigData's it is, or '' to "
+                f"leave it out; the names are {', '.join(BOX_CLASSES)}"
+            )
+    return called
 
 
 class LiteEngine:
@@ -21,14 +49,17 @@ class LiteEngine:
     class_names = BOX_CLASSES
     image_ids = None
 
-    def __init__(self, options: BoxesOptions):
-        self.weights, self.options = Weights(WEIGHTS), options
-        self.trained = self.weights.grid.classes
+    def __init__(self, options: BoxesOptions, model: object = WEIGHTS):
+        self.weights, self.options = Weights(model), options
+        called = class_names(self.weights.grid.classes, options.own.get("class_names", {}), model)
+        self.used = [number for number, name in enumerate(called) if name]
+        self.trained = tuple(called[number] for number in self.used)
         self.apart = [index for index, name in enumerate(self.trained) if name in options.excluded_classes]
 
     def predict(self, image: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return all boxes (classes, rows, columns, 4) in frame pixels and confidences (classes, rows, columns)."""
-        return self.weights.predict(image)
+        boxes, confidence = self.weights.predict(image)
+        return (boxes, confidence) if len(self.used) == len(boxes) else (boxes[self.used], confidence[self.used])
 
     def detect(self, image: np.ndarray, image_id: str, to_original: np.ndarray) -> Detections:
         """See :class:`cxr.imaging.boxes.engine.BoxEngine`."""
@@ -44,6 +75,6 @@ class LiteEngine:
         return Detections(boxes, confidence, [self.trained[index] for index in classes])
 
 
-def load(options: BoxesOptions, setup: object = None) -> LiteEngine:
-    """Load the engine. Raises UserError if its weights are missing."""
-    return LiteEngine(options)
+def load(options: BoxesOptions, setup: Setup | None = None) -> LiteEngine:
+    """Load the engine. Raises UserError if its weights are missing, or of another kind."""
+    return LiteEngine(options, (setup.files.get("model") if setup else None) or WEIGHTS)

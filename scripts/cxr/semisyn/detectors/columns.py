@@ -37,5 +37,7 @@ PICTURES: Columns = {
     "subject_id": Column(pl.String, "Its patient, by the manifest; the image where nothing tells it."),
     "path": Column(pl.String, "File."),
     "rank": Column(pl.Int64, "Always 0."),
+    "view": Column(pl.String, "View, by the manifest; null where nothing tells it."),
+    "position": Column(pl.String, "Position of the patient, by the manifest; null where nothing tells it."),
 }
 """As frames reads a shard of the cohort."""

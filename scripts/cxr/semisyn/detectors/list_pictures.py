@@ -15,7 +15,9 @@ from cxr.base.user_tables import read_sheet
 from cxr.semisyn.detectors.columns import PICTURES
 from cxr.semisyn.references import Reference, load
 
-NAMES = ("image_id", "image_path", "subject_id")
+NAMES = ("image_id", "image_path", "subject_id", "view", "position")
+NOT_TOLD = ("", None, None)
+"""Patient, view and position of a picture that a folder has."""
 
 
 def run(*, annotations: str, pictures: str, output: str, told: dict, findings: list[str]) -> None:
@@ -30,7 +32,10 @@ def run(*, annotations: str, pictures: str, output: str, told: dict, findings: l
     key = f"semisyn.references.{reference.name}.images"
     path = Path(pictures)
     found = dict(_in_folder(path, reference.image_id, key) if path.is_dir() else _in_sheet(path, key))
-    rows = [(image, image, found[image][1] or image, str(found[image][0]), 0) for image in sorted(seen & found.keys())]
+    rows = []
+    for image in sorted(seen & found.keys()):
+        file, (patient, *posed) = found[image]
+        rows.append((image, image, patient or image, str(file), 0, *posed))
     if not rows:
         raise UserError(
             f"{key} is {pictures!r}, which has none of the {len(seen)} images of {reference.path}: correct it, or "
@@ -41,18 +46,18 @@ def run(*, annotations: str, pictures: str, output: str, told: dict, findings: l
     write_table(output, pl.DataFrame(rows, schema=schema(PICTURES), orient="row"), PICTURES)
 
 
-def _in_folder(folder: Path, template: str, key: str) -> Iterable[tuple[str, tuple[Path, str]]]:
-    """Yield image_id, (file, no patient) of the pictures anywhere below a folder."""
+def _in_folder(folder: Path, template: str, key: str) -> Iterable[tuple[str, tuple[Path, tuple]]]:
+    """Yield image_id, (file, :data:`NOT_TOLD`) of the pictures anywhere below a folder."""
     first: dict[str, Path] = {}
     for path in sorted(path for path in folder.rglob("*") if path.suffix.lower() in ENDINGS and path.is_file()):
         name = image_name(template, path.name)
         if first.setdefault(name, path) != path:
             raise UserError(f"{key}: {first[name]} and {path} have one name: name a CSV of image_id and image_path")
-        yield name, (path.absolute(), "")
+        yield name, (path.absolute(), NOT_TOLD)
 
 
-def _in_sheet(path: Path, key: str) -> Iterable[tuple[str, tuple[Path, str]]]:
-    """Yield image_id, (file, patient or nothing) of the rows of a CSV."""
+def _in_sheet(path: Path, key: str) -> Iterable[tuple[str, tuple[Path, tuple]]]:
+    """Yield image_id, (file, (patient, view, position)) of the rows of a CSV, each of these "" or None if not told."""
     sheet = read_sheet(path, key, NAMES, ids=("image_id", "subject_id"))
     for name in NAMES[:2]:
         if name not in sheet.header:
@@ -60,4 +65,5 @@ def _in_sheet(path: Path, key: str) -> Iterable[tuple[str, tuple[Path, str]]]:
     for _, cells in sheet.checked():
         row = dict(zip(sheet.header, cells, strict=False))
         if row.get("image_id") and row.get("image_path"):
-            yield row["image_id"], ((path.parent / row["image_path"]).absolute(), row.get("subject_id", ""))
+            told = row.get("subject_id", ""), row.get("view") or None, row.get("position") or None
+            yield row["image_id"], ((path.parent / row["image_path"]).absolute(), told)

@@ -58,17 +58,19 @@ class PriorsOptions:
 def run(
     *, priors: str, samples: str, fits: str, zones: str, symmetry_table: str, options: PriorsOptions,
     findings_file: str = "", boxes: str = "", zone_boxes: str = "", images: str = "", frames: Sequence[str] = (),
-    organs: Sequence[str] = (),
+    organs: Sequence[str] = (), own_images: str = "", own_frames: str = "", own_organs: str = "",
 ) -> None:  # fmt: skip
     """Write ``priors`` (YAML), and the tables of samples, fits, zones and symmetry.
 
     ``boxes``: the reference of a fit; ``zone_boxes``: the table of anatomical zones; ``images``: the cohort's table;
-    ``frames`` and ``organs``: shards. All are empty where nothing is fitted. Raises UserError for a file of another
+    ``frames`` and ``organs``: shards; ``own_...``: the same of the reference, where its images are not the cohort's.
+    All are empty where nothing is fitted. Raises UserError for a file of another
     format, and for a reference without a box of any finding.
     """
     catalogue = read_catalogue(findings_file)
     chests = read_chests(images, frames, organs) if images else {}
-    rows = _samples(boxes, chests, catalogue, options) if options.source == "fit" else []
+    own = read_chests(own_images, [own_frames], [own_organs]) if own_images else chests
+    rows = _samples(boxes, own, catalogue, options) if options.source == "fit" else []
     table = pl.DataFrame(rows, schema=schema(SAMPLES), orient="row")
     held, told, alike = {}, [], []
     for name in options.findings:

@@ -273,6 +273,15 @@ class LiteBoxes(Section):
         "Overlap (IoU) above which the weaker of two boxes of different classes is dropped, so that a region has one "
         "box; 1: none. Excluded classes neither go nor make others go. Algorithm 1 does not compare classes.",
     )
+    model: str = key(
+        "",
+        "ONNX file of another detector of this kind, such as one of semisyn_detectors "
+        "(scripts/tools/detector_onnx.py); without: the embedded one.",
+    )
+    class_names: dict[str, str] = key(
+        dict,
+        "{class of the file: VinBigData name} beside the names of the seven findings; '' leaves a class out.",
+    )
 
 
 class Ultralytics(Section):

@@ -33,6 +33,7 @@ class Reference(Section):
     )
     images: str = key(
         "",
-        "Its pictures where they are not the cohort's, for detectors: a folder, or a CSV with image_id, image_path and "
-        "perhaps subject_id.",
+        "Its pictures where they are not the cohort's, for detectors and for priors fitted on it: a folder, or a CSV "
+        "with image_id, image_path and perhaps subject_id, view and position (a fit measures hearts on films that are "
+        "told to be PA, and not told to be other than erect).",
     )

@@ -1,0 +1,39 @@
+"""Write a detector of semisyn_detectors (engine lite) as ONNX, for ``boxes.lite.model``.
+
+    python scripts/tools/detector_onnx.py results/semisyn/detectors/real.s0/model mine.onnx
+
+It needs the package onnx (`make train` builds an environment with it). Confidences are the net's own, not calibrated.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import numpy as np
+
+from cxr.base.atomic import atomic
+from cxr.detection.export import export
+from cxr.semisyn.detectors.lite import LICENCE, WEIGHTS, read
+
+
+def write(model: Path, output: Path) -> None:
+    """Write the file; ``model``: the folder of a training. Raises UserError for one without a detector of this kind."""
+    net = read(model / WEIGHTS)
+    number = len(net.grid.classes)
+    with atomic(output) as temporary:
+        export(net, np.ones(number), np.zeros(number), Path(temporary), LICENCE)
+
+
+def main() -> None:
+    """Parse the command line and write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", type=Path)
+    parser.add_argument("output", type=Path)
+    given = parser.parse_args()
+    write(given.model, given.output)
+
+
+if __name__ == "__main__":
+    main()
