@@ -78,6 +78,7 @@ rule semisyn_detectors_model:
     output:
         model=directory("results/semisyn/detectors/{run}.s{number}/model"),
         updates="results/semisyn/detectors/{run}.s{number}/updates.tsv",
+        epochs="results/semisyn/detectors/{run}.s{number}/epochs.tsv",
         pools="results/semisyn/detectors/{run}.s{number}/pools.tsv",
     log:
         "logs/semisyn/detectors/{run}.s{number}.log",

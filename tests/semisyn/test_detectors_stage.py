@@ -20,14 +20,16 @@ from cxr.base.errors import UserError
 from cxr.base.hdf5 import ShardWriter
 from cxr.base.tables import read_table, write_table
 from cxr.detection import training
+from cxr.detection.proposals import Found
 from cxr.semisyn.dataset.columns import BOXES, IMAGES
 from cxr.semisyn.detectors import check_roles, list_pictures, predict_boxes, train_detector
 from cxr.semisyn.detectors.check_roles import RolesOptions
-from cxr.semisyn.detectors.columns import PICTURES, POOLS, ROLES, UPDATES
+from cxr.semisyn.detectors.columns import EPOCHS, PICTURES, POOLS, ROLES, UPDATES
 from cxr.semisyn.detectors.engine import DetectorsOptions, load_engine
-from cxr.semisyn.detectors.pools import fraction
+from cxr.semisyn.detectors.pools import Film, fraction
 from cxr.semisyn.detectors.predict_boxes import PredictionOptions
-from cxr.semisyn.detectors.training_images import opened, pools_of
+from cxr.semisyn.detectors.training_images import opened, pools_of, validation_of
+from cxr.semisyn.detectors.validation import Validation
 from cxr.semisyn.predictions import PREDICTIONS
 
 FINDINGS = ["opacity", "effusion"]
@@ -127,7 +129,8 @@ def pools(world: dict, **changes: object) -> dict:
 
 def train(world: dict, folder: Path, **changes: object) -> Path:
     files = {name: world[name] for name in ("images", "boxes", "edited", "frames", "patients")}
-    out = {"model": str(folder / "model"), "updates": str(folder / "updates.tsv"), "pools": str(folder / "pools.tsv")}
+    out = {"model": str(folder / "model")}
+    out |= {name: str(folder / f"{name}.tsv") for name in ("updates", "epochs", "pools")}
     train_detector.run(number="0", **files, **out, options=options(world, **changes), compute={})
     return folder
 
@@ -196,6 +199,28 @@ def test_a_training_tells_what_it_was_shown(world, tmp_path):
     assert updates["images"].to_list() == [4 * update for update in range(1, 9)]
 
 
+def test_points_are_even_and_end_with_the_last_update():
+    assert train_detector.points_of(40, 4) == (10, 20, 30, 40)
+    assert train_detector.points_of(7, 3) == (2, 5, 7)
+    assert train_detector.points_of(2, 10) == (1, 2)
+
+
+def test_a_score_is_the_mean_over_the_classes_with_boxes_and_images_that_know_them():
+    def film(name: str, boxes: tuple, known: tuple) -> Film:
+        return Film(boxes, known, name, name, lambda: np.full((8, 8), ord(name), np.uint8))
+
+    box, other = (10.0, 10.0, 50.0, 50.0), (100.0, 100.0, 140.0, 140.0)
+    films = [film("a", ((0, *box),), (0, 1)), film("b", ((1, *box),), (0, 1)), film("c", (), (1,))]
+    # class 0: its box, then a false one on b, and c does not tell of it; class 1: a false one on c, then its box
+    answers = {
+        "a": Found(np.array([box]), np.array([0.9]), np.array([0])),
+        "b": Found(np.array([other, box]), np.array([0.8, 0.4]), np.array([0, 1])),
+        "c": Found(np.array([other, other]), np.array([0.95, 0.5]), np.array([0, 1])),
+    }
+    seen = Validation(films, [0.1, 0.5], 101)
+    assert seen.score(lambda frame: answers[chr(frame[0, 0])]) == pytest.approx((1 + 0.5) / 2)
+
+
 def test_epochs_make_more_updates_of_more_images(world, tmp_path):
     counts = []
     for size in (6, 12):
@@ -205,8 +230,29 @@ def test_epochs_make_more_updates_of_more_images(world, tmp_path):
     assert counts == [3, 5]
 
 
-def test_a_killed_training_is_resumed_to_the_same_bytes(world, tmp_path, monkeypatch):
-    whole = train(world, tmp_path / "whole", real=["people"], synthetic=6)
+def test_a_training_is_scored_on_its_way_and_gives_the_same_detector(world, tmp_path):
+    seen = {"validation": [world["test"] | {"role": "val"}], "ious": [0.1, 0.3], "points": 4}
+    plain = train(world, tmp_path / "plain", real=["people"], updates=40, points=4)
+    told = train(world, tmp_path / "told", real=["people"], updates=40, **seen)
+    assert contents(plain)["model/detector.safetensors"] == contents(told)["model/detector.safetensors"]
+    table = read_table(told / "epochs.tsv")
+    assert list(table.columns) == list(EPOCHS)
+    assert table["updates"].to_list() == [10, 20, 30, 40]
+    assert table["epoch"].to_list() == [10.0, 20.0, 30.0, 40.0]  # four images a batch, of four
+    losses = read_table(told / "updates.tsv")["loss"]
+    assert table["loss"].to_list() == pytest.approx([losses[at : at + 10].mean() for at in (0, 10, 20, 30)])
+    assert set(read_table(plain / "epochs.tsv")["map1070_validation"]) == {""}
+    # the last score is that of the detector that is kept
+    with opened((), world["frames"], {}) as shards:
+        images = validation_of(options(world, real=["people"], **seen), shards, world["patients"])
+        last = images.score(load_engine("lite", None, Setup(LITE)).load(told / "model"))
+    assert table["map1070_validation"][-1] == pytest.approx(100 * last, abs=1e-5)
+
+
+@pytest.mark.parametrize("seen", [False, True])
+def test_a_killed_training_is_resumed_to_the_same_bytes(world, tmp_path, monkeypatch, seen):
+    more = {"validation": [world["test"] | {"role": "val"}], "ious": [0.1]} if seen else {}
+    whole = train(world, tmp_path / "whole", real=["people"], synthetic=6, points=4, **more)
     own = training._update
     calls = []
 
@@ -218,13 +264,13 @@ def test_a_killed_training_is_resumed_to_the_same_bytes(world, tmp_path, monkeyp
 
     monkeypatch.setattr(training, "_update", killed)
     with pytest.raises(KeyboardInterrupt):
-        train(world, tmp_path / "killed", real=["people"], synthetic=6)
+        train(world, tmp_path / "killed", real=["people"], synthetic=6, points=4, **more)
     assert sorted(path.name for path in (tmp_path / "killed").iterdir()) == ["unfinished"]
-    train(world, tmp_path / "killed", real=["people"], synthetic=6)
+    train(world, tmp_path / "killed", real=["people"], synthetic=6, points=4, **more)
     # seven before, and those after the checkpoint at the sixth
     assert len(calls) == 8 + 2
     assert contents(tmp_path / "killed") == contents(whole)
-    assert set(contents(whole)) == {"model/detector.safetensors", "updates.tsv", "pools.tsv"}
+    assert set(contents(whole)) == {"model/detector.safetensors", "updates.tsv", "epochs.tsv", "pools.tsv"}
 
 
 def contents(folder: Path) -> dict[str, bytes]:

@@ -53,8 +53,8 @@ def engine(plan: str = "yolo11n.yaml", **files: str):
 
 def trained(folder: Path, updates: int, plan: str = "yolo11n.yaml", **files: str) -> tuple[list[float], Path]:
     (folder / "model").mkdir(parents=True)
-    losses = engine(plan, **files).train(task(updates), folder / "model", folder / "unfinished")
-    return losses, folder / "model"
+    told = engine(plan, **files).train(task(updates), folder / "model", folder / "unfinished")
+    return told.losses, folder / "model"
 
 
 def test_a_yolo_is_trained_to_the_same_bytes_and_read_back(tmp_path):

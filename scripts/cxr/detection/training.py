@@ -75,6 +75,19 @@ class Checkpoint(NamedTuple):
     identity: str
 
 
+class Watch(NamedTuple):
+    """When a training is scored, and by what.
+
+    at: numbers of updates after which it is; score: gives the score of a net of the running mean of the weights;
+    identity: what the scores depend on besides the net; found: receives {update: score}.
+    """
+
+    at: frozenset[int]
+    score: Callable[[Detector], float]
+    identity: str
+    found: dict[int, float]
+
+
 def fit(
     net: Detector,
     draw: Callable[[np.random.Generator, int], Batch],
@@ -83,13 +96,14 @@ def fit(
     tell: Callable[[int, float], None] = lambda update, value: None,
     checkpoint: Checkpoint | None = None,
     losses: list[float] | None = None,
+    watch: Watch | None = None,
 ) -> Detector:
     """Train a net on batches from ``draw``; return a net with the running mean of the weights.
 
     ``draw`` receives the random generator and the number of updates so far; ``tell`` receives the number and the loss
     of each update. On a CPU with one thread the same seed gives the same bytes, whether or not the training was
     interrupted and resumed from its ``checkpoint``. ``losses`` receives the loss of every update, of those before an
-    interruption too.
+    interruption too; so does ``watch``, which changes no byte of the net.
     """
     torch.manual_seed(seed)
     random = np.random.default_rng(seed)
@@ -108,6 +122,8 @@ def fit(
         random.bit_generator.state = kept["random"]
         mean, first = kept["mean"], kept["updates"]
         losses += kept["losses"]
+        if watch:
+            watch.found.update(kept["scores"])
     for update in range(first, recipe.updates):
         value = _update(net, draw(random, update), recipe, optimiser)
         plan.step()
@@ -116,12 +132,20 @@ def fit(
             mean[name] = mean[name] * share + now * (1 - share) if now.is_floating_point() else now.clone()
         losses.append(value)
         tell(update + 1, value)
+        if watch and update + 1 in watch.at:
+            with torch.random.fork_rng(devices=[]):  # new weights are drawn before the mean is put in their place
+                watch.found[update + 1] = watch.score(_averaged(net, mean))
         if checkpoint and (update + 1) % checkpoint.every == 0 and update + 1 < recipe.updates:
             state = {"net": net.state_dict(), "optimiser": optimiser.state_dict(), "plan": plan.state_dict()}
             state |= {"mean": mean, "random": random.bit_generator.state, "updates": update + 1}
-            state["losses"] = losses
+            state |= {"losses": losses, "scores": watch.found if watch else {}}
             with atomic(checkpoint.path) as temporary:
                 torch.save(state | {"identity": checkpoint.identity}, temporary)
+    return _averaged(net, mean)
+
+
+def _averaged(net: Detector, mean: dict[str, torch.Tensor]) -> Detector:
+    """Return a net of the running mean of the weights, ready to predict."""
     averaged = new(net)
     averaged.load_state_dict(mean)
     return averaged.eval()

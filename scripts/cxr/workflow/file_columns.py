@@ -103,6 +103,7 @@ TABLES: dict[str, Columns] = {
     "results/semisyn/references/{reference}/images.parquet": detectors.PICTURES,
     "results/semisyn/detectors/roles.tsv": detectors.ROLES,
     "results/semisyn/detectors/{run}.s{number}/updates.tsv": detectors.UPDATES,
+    "results/semisyn/detectors/{run}.s{number}/epochs.tsv": detectors.EPOCHS,
     "results/semisyn/detectors/{run}.s{number}/pools.tsv": detectors.POOLS,
     "results/semisyn/detection/{run}.s{number}/{reference}.parquet": PREDICTIONS,
     "results/semisyn/detection/scores.tsv": detection.SCORES,

@@ -50,7 +50,7 @@ def _detectors(plain: dict) -> dict:
     if section["budget"] == "epochs":
         section["updates"] = 0  # which follow from the images
     return (
-        {name: section[name] for name in ("engine", "budget", "updates", "epochs", "seeds")}
+        {name: section[name] for name in ("engine", "budget", "updates", "epochs", "seeds", "points")}
         | {"own": section[section["engine"]], "findings": system["findings"], "seed": plain["seed"]}
         | {"kind": system["dataset"]["boxes"], "target": system["dataset"]["target"]}
         | {"per_finding": _dataset(plain)["per_finding"]}

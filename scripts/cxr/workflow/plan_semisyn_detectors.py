@@ -78,7 +78,9 @@ def detectors_plan(
     named = [f"results/semisyn/references/{name}/images.parquet" for name in pictures]
     patients = [COHORT, *_patients(used), *named]
     told = {name: told_of(name, one) for name, one in used.items()}
-    made = {run: _options(run, one, options, sizes, told) for run, one in runs.items()}
+    seen = [name for name in scored if system.references[name].role == VAL]
+    told_seen = _validated(settings, [told[name] for name in seen])
+    made = {run: _options(run, one, options, sizes, told) | told_seen for run, one in runs.items()}
     painted = any(_painted(one) for one in runs.values())
     gpu = min(1, settings.compute.gpus) if declared(PACKAGE, section.engine, "GPU", False) else 0
     return DetectorsPlan(
@@ -86,7 +88,7 @@ def detectors_plan(
         engine_files=_engine_files(settings),
         gpus=gpu,
         runs=made,
-        inputs={run: _inputs(one, annotations, pictures, patients, cohort, edited) for run, one in runs.items()},
+        inputs={run: _inputs(one, annotations, pictures, patients, cohort, edited, seen) for run, one in runs.items()},
         megabytes={run: _megabytes(one) for run, one in made.items()},
         numbers=list(range(options["seeds"])),
         references=told,
@@ -158,13 +160,27 @@ def _options(run: str, one: DetectorRun, options: dict, sizes: Sequence[int], to
     return shared | own | {"references": [told[name] for name in one.real]}
 
 
+def _validated(settings: Settings, told: list[dict]) -> dict:
+    """Return the options of the scores that a training has on references of the role val, which ``told`` describes."""
+    scores = settings.semisyn.detection
+    return {"validation": told, "ious": scores.ious, "recalls": scores.points} if told else {}
+
+
 def _inputs(
-    one: DetectorRun, annotations: dict, pictures: dict, patients: list[str], cohort: list[str], edited: list[str]
+    one: DetectorRun,
+    annotations: dict,
+    pictures: dict,
+    patients: list[str],
+    cohort: list[str],
+    edited: list[str],
+    seen: list[str],
 ) -> dict[str, str | list[str]]:
-    """Return the input files of a run's trainings, by name."""
+    """Return the input files of a run's trainings, by name; ``seen``: references that they are scored on."""
+    used = [*one.real, *seen]
     files: dict[str, str | list[str]] = {"patients": patients, "references": [annotations[name] for name in one.real]}
-    files |= {f"frames_{name}": _own(name) for name in one.real if name in pictures}
-    if "unedited" in one.extra or any(name not in pictures for name in one.real):
+    files |= {"validation": [annotations[name] for name in seen]} if seen else {}
+    files |= {f"frames_{name}": _own(name) for name in used if name in pictures}
+    if "unedited" in one.extra or any(name not in pictures for name in used):
         files["frames"] = cohort
     if _painted(one):
         files |= {"images": IMAGES, "boxes": "results/semisyn/dataset/boxes.parquet", "edited": edited}

@@ -12,6 +12,15 @@ UPDATES: Columns = {
     "images": Column(pl.Int64, "Images shown until then."),
     "loss": Column(pl.Float64, "Loss of its batch."),
 }
+EPOCHS: Columns = {
+    "epoch": Column(pl.Float64, "How often an image has been shown until then, in the mean."),
+    "updates": Column(pl.Int64, "Updates of the weights until then."),
+    "images": Column(pl.Int64, "Images shown until then."),
+    "loss": Column(pl.Float64, "Mean loss of the updates since the row before."),
+    "map1070_validation": Column(
+        pl.Float64, "Mean AP on the references of the role val; null without any, and where it was not measured.", "%"
+    ),
+}
 POOLS: Columns = {
     "pool": Column(pl.String, "real, synthetic, shuffled (boxes of other jobs) or unedited (sources, without a box)."),
     "reference": Column(pl.String, "Reference of real images; empty for the others."),

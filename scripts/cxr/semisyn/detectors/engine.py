@@ -3,13 +3,14 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from cxr.base.engines import Setup, engine_module
 from cxr.detection.proposals import Found
 from cxr.semisyn.detectors.pools import Film
+from cxr.semisyn.detectors.validation import Validation
 
 CHOICE = {"floor": 0.001, "iou": 0.5, "most": 100}
 """How boxes are chosen among all of a net's: lowest confidence, IoU of suppression, boxes an image."""
@@ -22,7 +23,8 @@ class DetectorsOptions:
     engine, own: its name and its own section; budget: ``updates`` or ``epochs``, of which the number is in the key of
     that name; seed: of the project; findings: classes; kind, target: which boxes of the synthetic images; real,
     real_share, synthetic, extra, extra_size, shares: the run's own keys; references: what the settings tell of each
-    reference of ``real``, in their order.
+    reference of ``real``, in their order; points: times at which a training is told of; validation: references that it
+    is scored on then, at the ``ious`` and so many ``recalls``.
     """
 
     engine: str
@@ -41,6 +43,10 @@ class DetectorsOptions:
     extra_size: int = 0
     shares: Mapping[str, Sequence[float]] = field(default_factory=dict)
     references: Sequence[dict] = ()
+    points: int = 1
+    validation: Sequence[dict] = ()
+    ious: Sequence[float] = ()
+    recalls: int = 101
 
 
 @dataclass(frozen=True)
@@ -48,7 +54,8 @@ class Task:
     """What one detector is trained on.
 
     pools: images by the name of their pool; shares: {pool: its share of a batch at the beginning and at the end};
-    classes: names of the classes; updates: of the weights; seed: what all draws depend on.
+    classes: names of the classes; updates: of the weights; seed: what all draws depend on; points: updates after which
+    it is scored on the images of ``validation``, if there are any.
     """
 
     pools: Mapping[str, Sequence[Film]]
@@ -56,6 +63,15 @@ class Task:
     classes: tuple[str, ...]
     updates: int
     seed: int
+    points: tuple[int, ...] = ()
+    validation: Validation | None = None
+
+
+class Trained(NamedTuple):
+    """What a training tells: the loss of every update, and {update: score} of those that the engine could score."""
+
+    losses: list[float]
+    scores: Mapping[int, float]
 
 
 class DetectorEngine(Protocol):
@@ -63,8 +79,8 @@ class DetectorEngine(Protocol):
 
     batch: int
 
-    def train(self, task: Task, folder: Path, unfinished: Path) -> list[float]:
-        """Train a detector, write its files into ``folder``, and return the loss of every update.
+    def train(self, task: Task, folder: Path, unfinished: Path) -> Trained:
+        """Train a detector, write its files into ``folder``, and return its losses and scores.
 
         ``unfinished``: file or folder for an interrupted training, which is resumed, by an engine that can, if nothing
         that it depends on has changed; the stage removes it at the end.

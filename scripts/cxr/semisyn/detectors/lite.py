@@ -17,9 +17,9 @@ from cxr.detection import training
 from cxr.detection.grid import Grid, decode, select
 from cxr.detection.net import Detector
 from cxr.detection.proposals import Found
-from cxr.detection.training import Checkpoint, Recipe
+from cxr.detection.training import Checkpoint, Recipe, Watch
 from cxr.nets import tensors
-from cxr.semisyn.detectors.engine import CHOICE, Task
+from cxr.semisyn.detectors.engine import CHOICE, Task, Trained
 from cxr.semisyn.detectors.pools import Sample, batches, sampled
 
 LICENCE = "that of the images it was trained on; lesions of part of them are painted, not real"
@@ -76,12 +76,14 @@ def train(
     unfinished: Path | None = None,
     tell: Callable[[int, float], None] = lambda update, loss: None,
     losses: list[float] | None = None,
+    watch: Watch | None = None,
 ) -> Detector:
     """Train a detector on batches mixed from the pools; runs of one seed begin with the same weights.
 
     ``shares``: {pool: its share of a batch at the beginning and at the end}; a pool without images gets none.
     ``unfinished``: file of the interrupted training, which is resumed if nothing that it depends on has changed.
-    ``losses`` receives the loss of every update. Raises ValueError if no pool has an image.
+    ``losses`` receives the loss of every update; ``watch`` scores the net on its way. Raises ValueError if no pool has
+    an image.
     """
     shares = {name: tuple(map(float, share)) for name, share in shares.items() if pools.get(name) and any(share)}
     if not shares:
@@ -96,9 +98,9 @@ def train(
     draw = batches(pools, shares, grid, size=options.batch, updates=options.updates, seed=seed)
     kept = None
     if unfinished is not None:
-        identity = identity_of(pools, shares, classes, options, seed)
+        identity = identity_of(pools, shares, classes, options, seed) + (watch.identity if watch else "")
         kept = Checkpoint(unfinished, options.checkpoint_every, identity)
-    return training.fit(net, draw, recipe, seed, tell, kept, losses)
+    return training.fit(net, draw, recipe, seed, tell, kept, losses, watch)
 
 
 @torch.no_grad()
@@ -124,16 +126,19 @@ class LiteEngine:
     def __init__(self, own: dict):
         self.own, self.batch = own, own["batch"]
 
-    def train(self, task: Task, folder: Path, unfinished: Path) -> list[float]:
+    def train(self, task: Task, folder: Path, unfinished: Path) -> Trained:
         """See :class:`cxr.semisyn.detectors.engine.DetectorEngine`."""
         options = LiteOptions(**self.own | {"updates": task.updates, "widths": tuple(self.own["widths"])})
         grid, losses = grid_of(task.classes, options.size), []
         pools = {name: sampled(task.pools[name], grid) for name in task.shares}
-        net = train(pools, task.shares, task.classes, options, task.seed, unfinished, losses=losses)
+        seen, watch = task.validation, None
+        if seen:
+            watch = Watch(frozenset(task.points), lambda net: seen.score(partial(find, net)), seen.identity, {})
+        net = train(pools, task.shares, task.classes, options, task.seed, unfinished, losses=losses, watch=watch)
         weights = net.state_dict()
         facts = {"kind": KIND, "classes": list(task.classes), "size": options.size, "widths": list(options.widths)}
         tensors.write(folder / WEIGHTS, tensors.kinds_of(weights), weights.get, facts | {"licence": LICENCE})
-        return losses
+        return Trained(losses, watch.found if watch else {})
 
     def load(self, folder: Path) -> Callable[[np.ndarray], Found]:
         """See :class:`cxr.semisyn.detectors.engine.DetectorEngine`."""

@@ -3,7 +3,7 @@
 import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from math import ceil
+from math import ceil, isnan
 from pathlib import Path
 
 import polars as pl
@@ -16,10 +16,10 @@ from cxr.base.errors import UserError
 from cxr.base.jobs import log
 from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_table, write_table
-from cxr.semisyn.detectors.columns import POOLS, UPDATES
+from cxr.semisyn.detectors.columns import EPOCHS, POOLS, UPDATES
 from cxr.semisyn.detectors.engine import DetectorsOptions, Task, load_engine
 from cxr.semisyn.detectors.pools import Film, even, shares_at
-from cxr.semisyn.detectors.training_images import opened, pools_of
+from cxr.semisyn.detectors.training_images import opened, pools_of, validation_of
 
 STEPS = 1000
 """Points of a training at which the changing shares are summed for the table of pools."""
@@ -33,6 +33,7 @@ def run(
     patients: list[str],
     model: str,
     updates: str,
+    epochs: str,
     pools: str,
     options: DetectorsOptions,
     compute: dict,
@@ -41,16 +42,17 @@ def run(
     edited: Sequence[str] = (),
     frames: Sequence[str] = (),
     references: Sequence[str] = (),
+    validation: Sequence[str] = (),
     roles: str = "",
     **own: str,
 ) -> None:
-    """Train a detector of a run under one of its seeds; write the folder ``model`` and two tables.
+    """Train a detector of a run under one of its seeds; write the folder ``model`` and three tables.
 
     ``number``: of the seed; ``images``, ``boxes``, ``edited``: the dataset's tables and shards of edited images, where
     the run has synthetic images; ``frames``: the cohort's; ``own``: ``frames_<reference>``, frames of images that are
     not the cohort's, and the engine's files; ``patients``: tables of image_id and subject_id; ``references``,
-    ``roles``: inputs that ``options`` and an earlier job have read. Runs of one number share their draws. After a kill
-    it resumes, and the result is the same. Raises UserError for a run without images.
+    ``validation``, ``roles``: inputs that ``options`` and an earlier job have read. Runs of one number share their
+    draws. After a kill it resumes, and the result is the same. Raises UserError for a run without images.
     """
     torch.set_num_threads(1)
     seed = stable_hash("detectors", options.seed, int(number)) % 2**32
@@ -60,15 +62,21 @@ def run(
         made = read_table(images) if images else pl.DataFrame(schema=NO_IMAGES)
         drawn = read_table(boxes) if boxes else pl.DataFrame(schema=NO_BOXES)
         found, lacking = pools_of(options, shards, made, drawn, _several(patients), seed)
+        number_of = updates_of(options, found, engine.batch)
+        seen = validation_of(options, shards, _several(patients))
         task = Task(
-            found, shares_of(options, found), tuple(options.findings), updates_of(options, found, engine.batch), seed
-        )
+            found, shares_of(options, found), tuple(options.findings), number_of, seed,
+            points_of(number_of, options.points), seen,
+        )  # fmt: skip
         _tell(task, lacking)
         unfinished = Path(model).with_name("unfinished")
         with whole(model) as folder:
-            losses = engine.train(task, folder, unfinished)
-    rows = [(place, place * engine.batch, loss) for place, loss in enumerate(losses, 1)]
+            trained = engine.train(task, folder, unfinished)
+        # of an engine that is scored at the end alone
+        scores = {number_of: seen.score(engine.load(Path(model)))} | dict(trained.scores) if seen else {}
+    rows = [(place, place * engine.batch, loss) for place, loss in enumerate(trained.losses, 1)]
     write_table(updates, pl.DataFrame(rows, schema=schema(UPDATES), orient="row"), UPDATES)
+    write_table(epochs, epochs_table(task, engine.batch, trained.losses, scores), EPOCHS)
     write_table(pools, pools_table(task, engine.batch, options, lacking), POOLS)
     shutil.rmtree(unfinished) if unfinished.is_dir() else unfinished.unlink(missing_ok=True)
 
@@ -94,6 +102,22 @@ def updates_of(options: DetectorsOptions, pools: Mapping[str, Sequence[Film]], b
     if options.budget == "updates":
         return options.updates
     return max(1, ceil(options.epochs * sum(map(len, pools.values())) / batch))
+
+
+def points_of(updates: int, points: int) -> tuple[int, ...]:
+    """Return the updates after which a training is told of, ``points`` of them or all, evenly, the last among them."""
+    return tuple(sorted({max(1, round(updates * number / points)) for number in range(1, points + 1)}))
+
+
+def epochs_table(task: Task, batch: int, losses: Sequence[float], scores: Mapping[int, float]) -> pl.DataFrame:
+    """Return :data:`EPOCHS`: a row for each point, with the mean loss since the last one."""
+    images, rows, first = sum(map(len, task.pools.values())), [], 0
+    for last in task.points:
+        score = scores.get(last)
+        percent = None if score is None or isnan(score) else round(100 * score, 6)
+        rows.append((last * batch / images, last, last * batch, sum(losses[first:last]) / (last - first), percent))
+        first = last
+    return pl.DataFrame(rows, schema=schema(EPOCHS), orient="row")
 
 
 def pools_table(task: Task, batch: int, options: DetectorsOptions, lacking: Mapping[str, int]) -> pl.DataFrame:

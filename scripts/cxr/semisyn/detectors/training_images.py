@@ -17,6 +17,7 @@ from cxr.geometry.boxes import CORNERS
 from cxr.semisyn.detectors.columns import TRAINED
 from cxr.semisyn.detectors.engine import DetectorsOptions
 from cxr.semisyn.detectors.pools import Film, fraction, shuffled
+from cxr.semisyn.detectors.validation import Validation
 from cxr.semisyn.references import Held, Reference, load, patients_of
 
 
@@ -143,3 +144,14 @@ def pools_of(
                 f"semisyn.dataset.per_finding, or leave it out of the run"
             )
     return pools, lacking
+
+
+def validation_of(options: DetectorsOptions, pictures: Pictures, patients: Sequence[str]) -> Validation | None:
+    """Return the images that a training is scored on, None without a reference of the role val."""
+    films, known = [], [read_table(path) for path in patients]
+    for told in options.validation:
+        reference = Reference(**told)
+        held = load(reference, options.findings)
+        shards, whose = pictures.of(reference.name), patients_of(held.seen, known)
+        films += real_films(reference, held, shards, whose, options.findings)
+    return Validation(films, options.ious, options.recalls) if films else None

@@ -24,7 +24,7 @@ from cxr.imaging.boxes import ultralytics as boxes
 from cxr.imaging.weights.ultralytics import convert_ultralytics
 from cxr.nets import tensors
 from cxr.nets.devices import device_of, inference
-from cxr.semisyn.detectors.engine import CHOICE, Task
+from cxr.semisyn.detectors.engine import CHOICE, Task, Trained
 from cxr.semisyn.detectors.pools import Film, chosen, shares_at
 
 GPU = True
@@ -45,7 +45,7 @@ class UltralyticsEngine:
         self.device = device_of(setup.device, setup.asked)
         self.family = next((name for name in NETWORKS if Path(own["plan"]).name.startswith(name)), "yolo")
 
-    def train(self, task: Task, folder: Path, unfinished: Path) -> list[float]:
+    def train(self, task: Task, folder: Path, unfinished: Path) -> Trained:
         """See :class:`cxr.semisyn.detectors.engine.DetectorEngine`."""
         shutil.rmtree(unfinished, ignore_errors=True)
         unfinished.mkdir(parents=True)
@@ -66,7 +66,7 @@ class UltralyticsEngine:
         weights = {name: value.contiguous() for name, value in net.state_dict().items()}
         facts |= {"size": self.own["image_size"]}
         tensors.write(folder / WEIGHTS, tensors.kinds_of(weights), weights.get, facts)
-        return losses
+        return Trained(losses, {})
 
     def _trainer(self, draws: "Draws", losses: list[float], folder: Path) -> type:
         """Return the package's trainer with our draws of images, the checkpoint's weights, and ears for its losses."""

@@ -118,6 +118,13 @@ class Detectors(Section):
         ge=1,
         le=100_000,
     )
+    points: int = key(
+        10,
+        "Times in a training at which its loss is told, and at which the engine lite is scored on the references of "
+        "the role val; the engine ultralytics is scored at the end alone.",
+        ge=1,
+        le=1000,
+    )
     lite: LiteDetector = key(LiteDetector, "Settings of the engine lite.")
     ultralytics: UltralyticsDetector = key(UltralyticsDetector, "Settings of the engine ultralytics.")
 

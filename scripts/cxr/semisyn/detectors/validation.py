@@ -1,0 +1,56 @@
+"""Scores of a detector on the images of references of the role val, while it is trained."""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from cxr.detection.proposals import Found
+from cxr.metrics.average_precision import average_precision, matched
+from cxr.metrics.matching import Boxes
+from cxr.semisyn.detectors.pools import Film
+
+
+@dataclass(frozen=True)
+class Validation:
+    """Images with people's boxes. ious: of the matches whose AP is averaged; recalls: number of recalls of an AP."""
+
+    films: Sequence[Film]
+    ious: Sequence[float]
+    recalls: int
+
+    @property
+    def identity(self) -> str:
+        """A digest of what a score depends on besides the detector."""
+        told = hashlib.blake2b(digest_size=16)
+        told.update(f"{list(self.ious)} {self.recalls}".encode())
+        for film in self.films:
+            told.update(f"{film.image_id} {film.boxes} {film.known}".encode())
+        return told.hexdigest()
+
+    def score(self, find: Callable[[np.ndarray], Found]) -> float:
+        """Return the mean AP over IoUs and over the classes with true boxes, 0 to 1; NaN without any box.
+
+        ``find``: gives boxes of a frame in its pixels. Images whose labels do not tell of a class do not count for it.
+        """
+        found = [find(film.read()) for film in self.films]
+        classes = sorted({box[0] for film in self.films for box in film.boxes})
+        values = [self._class(kind, found) for kind in classes]
+        return float(np.mean(values)) if values else float("nan")
+
+    def _class(self, kind: int, found: Sequence[Found]) -> float:
+        true, told, confidence = [], [], []
+        known = [(film, one) for film, one in zip(self.films, found, strict=True) if kind in film.known]
+        for number, (film, one) in enumerate(known):
+            true += [(number, *box[1:]) for box in film.boxes if box[0] == kind]
+            own = np.asarray(one.classes) == kind
+            told += [(number, *box) for box in np.asarray(one.boxes)[own].tolist()]
+            confidence += np.asarray(one.confidence)[own].tolist()
+        pairs = matched(_boxes(told), np.array(confidence), _boxes(true), len(known), self.ious)
+        return float(average_precision(pairs, self.recalls).mean())
+
+
+def _boxes(rows: Sequence[tuple]) -> Boxes:
+    table = np.array(rows, np.float64).reshape(-1, 5)
+    return Boxes(table[:, 0].astype(np.int64), table[:, 1:])
