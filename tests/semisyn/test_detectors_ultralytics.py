@@ -1,5 +1,6 @@
 """Engine ultralytics of semisyn_detectors (`make test-ultralytics`): YOLO and RT-DETR, trained and read back."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -83,6 +84,36 @@ def test_a_yolo_is_trained_to_the_same_bytes_and_read_back(tmp_path):
         assert found.confidence[0] == pytest.approx(best, abs=1e-6)
     else:
         assert len(found.boxes) == 0
+
+
+def test_a_killed_yolo_is_resumed_to_the_same_bytes(tmp_path, monkeypatch):
+    losses, whole = trained(tmp_path / "whole", 4)
+    own, calls = ultralytics.Kept.write, []
+
+    def killed(self, state):
+        own(self, state)
+        calls.append(state["step"])
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(ultralytics.Kept, "write", killed)
+    with pytest.raises(KeyboardInterrupt):
+        trained(tmp_path / "killed", 4)
+    shutil.rmtree(tmp_path / "killed/model")
+    again, resumed = trained(tmp_path / "killed", 4)
+    # at the third of four steps; then the fourth is kept once more
+    assert calls == [1, 2, 3]
+    assert again == losses
+    assert (resumed / ultralytics.WEIGHTS).read_bytes() == (whole / ultralytics.WEIGHTS).read_bytes()
+
+
+def test_another_training_is_not_resumed(tmp_path):
+    kept = ultralytics.Kept(tmp_path / "state.pt", "one")
+    kept.write({"step": 3, "random": ultralytics.get_random()})
+    assert kept.read()["step"] == 3
+    assert ultralytics.Kept(tmp_path / "state.pt", "other").read() is None
+    (tmp_path / "state.pt").write_bytes(b"PK")
+    assert kept.read() is None
 
 
 def test_an_rt_detr_is_trained_and_read_back(tmp_path):

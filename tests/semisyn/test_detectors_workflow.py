@@ -1,6 +1,7 @@
-"""Detectors with Snakemake: trained on people's boxes and synthetic images, killed, resumed, and scored."""
+"""The whole system with Snakemake, detectors included: trained, scored, and killed at random moments of all stages."""
 
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -18,6 +19,8 @@ from cxr.base.tables import read_table
 from declared_tables import differing, path_of
 
 TARGETS = ("semisyn_detectors", "semisyn_detection")
+WHOLE = (*TARGETS, "semisyn", "semisyn_selection")
+KILLS = 10
 
 
 def people(folder: Path, name: str, count: int) -> str:
@@ -59,14 +62,14 @@ def run(tmp_path_factory) -> Path:
     """One finished run. Tests must not write in it."""
     folder = tmp_path_factory.mktemp("detectors")
     write_settings(folder / "run", settings(folder))
-    snakemake(folder / "run", *TARGETS)
+    snakemake(folder / "run", *WHOLE)
     return folder / "run"
 
 
 def made(folder: Path) -> dict[str, bytes]:
-    """{path: bytes} of detectors, predictions and scores."""
+    """{path: bytes} of all that the system has made."""
     root = folder / "results/semisyn"
-    paths = (path for part in ("detectors", "detection", "references") for path in sorted((root / part).rglob("*")))
+    paths = sorted(root.rglob("*"))
     return {path.relative_to(root).as_posix(): path.read_bytes() for path in paths if path.is_file()}
 
 
@@ -92,26 +95,62 @@ def test_detectors_are_trained_and_scored(run):
             assert not differing(path, declared)
 
 
+def started(folder: Path, *targets: str) -> subprocess.Popen:
+    """Start Snakemake in a session of its own, so that it can be killed with all its jobs."""
+    command = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile"), "--directory", str(folder),
+               "--configfile", str(folder / "mine.yaml"), "--cores", "1", "--rerun-incomplete", *targets]  # fmt: skip
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(command, cwd=ROOT, env=environment, start_new_session=True, **quiet)
+
+
+def killed(process: subprocess.Popen) -> None:
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+@pytest.mark.slow
+def test_ten_kills_at_random_moments_change_no_byte(run, tmp_path):
+    """Each kill comes when so many files are there as were drawn, and a moment later; it hits whatever then runs."""
+    write_settings(tmp_path / "run", settings(tmp_path))
+    results = tmp_path / "run/results"
+    whole = sum(path.is_file() for path in (run / "results").rglob("*"))
+    draw, hit, at = random.Random(20), 0, []
+    for least in sorted(draw.sample(range(whole * 9 // 10), KILLS)):
+        process = started(tmp_path / "run", *WHOLE)
+        while process.poll() is None and sum(path.is_file() for path in results.rglob("*")) < least:
+            time.sleep(0.02)
+        time.sleep(draw.random() / 2)
+        if process.poll() is None:
+            hit += 1
+            at.append(sum(path.is_file() for path in results.rglob("*")))
+            killed(process)
+        snakemake(tmp_path / "run", "--unlock", check=False)
+    assert hit == KILLS, at
+    snakemake(tmp_path / "run", "--rerun-incomplete", *WHOLE)
+    mine, plain = made(tmp_path / "run"), made(run)
+    assert mine.keys() == plain.keys()
+    # paths of the pictures differ between the two folders
+    differ = {name for name in plain if mine[name] != plain[name]}
+    assert differ <= {f"references/{name}/images.parquet" for name in ("learnt", "tested")}
+
+
 @pytest.mark.slow
 def test_a_killed_training_gives_the_same_bytes(run, tmp_path):
     write_settings(tmp_path / "run", settings(tmp_path))
-    command = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile"), "--directory",
-               str(tmp_path / "run"), "--configfile", str(tmp_path / "run/mine.yaml"), "--cores", "1",
-               "--rerun-incomplete", *TARGETS]  # fmt: skip
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen(command, cwd=ROOT, env=environment, start_new_session=True, **quiet)
+    process = started(tmp_path / "run", *TARGETS)
     root = tmp_path / "run/results/semisyn/detectors"
     while not list(root.glob("*/unfinished")) and process.poll() is None:
         time.sleep(0.02)
     unfinished = list(root.glob("*/unfinished"))
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    killed(process)
     assert unfinished, "it was killed during a training"
     snakemake(tmp_path / "run", "--unlock", check=False)
     snakemake(tmp_path / "run", "--rerun-incomplete", *TARGETS)
     assert not list(root.glob("*/unfinished"))
-    mine, whole = made(tmp_path / "run"), made(run)
+    parts = ("detectors/", "detection/", "references/")
+    mine, whole = ({name: held for name, held in made(folder).items() if name.startswith(parts)}
+                   for folder in (tmp_path / "run", run))  # fmt: skip
     assert mine.keys() == whole.keys()
     # paths of the pictures differ between the two folders, and so do the settings that frames tell
     differ = {name for name in whole if mine[name] != whole[name]}

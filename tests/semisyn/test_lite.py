@@ -132,6 +132,21 @@ def test_threads_and_other_jobs_do_not_change_a_byte(edited, chests):
             assert both.get("image", job).tobytes() == one.get("image", job).tobytes()
 
 
+@pytest.mark.parametrize("level", [0, 128, 255])
+def test_a_constant_picture_is_edited_or_refused(chests, tmp_path, level):
+    """A picture without any detail is no failure of the engine: each job gives an image, or a reason of its own."""
+    flat = {"flat": SimpleNamespace(image=np.full((512, 512), level / 255), masks=chests["film3"].masks)}
+    inputs = written_inputs(tmp_path, flat, list(FINDINGS))
+    out = run(tmp_path / "out", inputs, options(list(FINDINGS)))
+    with Shard(out["output"]) as shard:
+        made = set(shard.ids)
+        assert all(np.isfinite(shard.get("image", job)).all() for job in made)
+    lost = dict(read_table(out["excluded"]).select("image_id", "reason").rows())
+    assert made | lost.keys() == {f"{finding}-000000" for finding in FINDINGS}
+    assert not made & lost.keys()
+    assert set(lost.values()) <= {"nothing_changed", "leaked", "bad_picture"}
+
+
 def test_a_users_finding_is_painted_by_the_painter_that_it_names(chests, tmp_path):
     mine = written(tmp_path, NODULE)
     inputs = written_inputs(tmp_path, chests, ["nodule"])

@@ -33,6 +33,7 @@ CHAINS = {
     ],
     # the frames of a reference's images
     "frames": [{"frames_shard"}, {"semisyn_detectors_frames"}],
+    **{f"organs-{device}": [{"organs_shard"}, {"semisyn_priors_organs"}] for device in ("cpu", "gpu")},
 }  # fmt: skip
 """Of a group whose rules do not all follow from each other, those that do: such a chain is one of its components."""
 

@@ -3,9 +3,13 @@
 The package is under the AGPL: only this module and that of ``boxes`` import it, in a separate environment. It gets our
 draws of images (:mod:`cxr.semisyn.detectors.pools`), one update of the weights a batch, and no mosaics, which would
 mix the pools in shares of their own. It has no notion of findings that an image's labels do not tell of: an image is
-taken to be without them. An interrupted training starts again.
+taken to be without them. An interrupted training goes on at the last step of the package's schedule that it finished.
 """
 
+import hashlib
+import json
+import pickle
+import random
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +20,7 @@ import numpy as np
 import torch
 import yaml
 
+from cxr.base.atomic import atomic
 from cxr.base.engines import Setup
 from cxr.base.errors import UserError
 from cxr.detection import proposals
@@ -47,13 +52,15 @@ class UltralyticsEngine:
 
     def train(self, task: Task, folder: Path, unfinished: Path) -> Trained:
         """See :class:`cxr.semisyn.detectors.engine.DetectorEngine`."""
-        shutil.rmtree(unfinished, ignore_errors=True)
-        unfinished.mkdir(parents=True)
+        for kind in ("images", "labels", "run"):
+            shutil.rmtree(unfinished / kind, ignore_errors=True)
+        unfinished.mkdir(parents=True, exist_ok=True)
         data = write_images(task, unfinished)
         steps = steps_of(task.updates, self.epochs)
         draws = Draws(task, self.batch, steps)
         losses: list[float] = []
-        trainer = self._trainer(draws, losses, unfinished)
+        kept = Kept(unfinished / "state.pt", identity_of(task, self.own, steps, unfinished / "images/train"))
+        trainer = self._trainer(draws, losses, unfinished, kept)
         trainer = trainer(overrides=FIXED | {
             "model": self.own["plan"], "data": str(data), "epochs": steps, "imgsz": self.own["image_size"],
             "batch": self.batch, "nbs": self.batch, "seed": task.seed % 2**31, "workers": 0, "pretrained": False,
@@ -68,8 +75,11 @@ class UltralyticsEngine:
         tensors.write(folder / WEIGHTS, tensors.kinds_of(weights), weights.get, facts)
         return Trained(losses, {})
 
-    def _trainer(self, draws: "Draws", losses: list[float], folder: Path) -> type:
-        """Return the package's trainer with our draws of images, the checkpoint's weights, and ears for its losses."""
+    def _trainer(self, draws: "Draws", losses: list[float], folder: Path, kept: "Kept") -> type:
+        """Return the package's trainer with our draws of images, the checkpoint's weights, and ears for its losses.
+
+        At the beginning of each step of its schedule it writes its whole state, and it goes on from one that is there.
+        """
         boxes.package()
         from ultralytics.data.build import InfiniteDataLoader
         from ultralytics.models.rtdetr.train import RTDETRTrainer
@@ -101,6 +111,27 @@ class UltralyticsEngine:
             def optimizer_step(self):
                 losses.append(float(self.loss.detach().sum()))
                 super().optimizer_step()
+
+            def _setup_train(self):
+                super()._setup_train()
+                if state := kept.read():
+                    self.model.load_state_dict(state["net"])
+                    self.ema.ema.load_state_dict(state["mean"])
+                    self.ema.updates = state["updates"]
+                    self.optimizer.load_state_dict(state["optimiser"])
+                    self.start_epoch, self.scheduler.last_epoch = state["step"], state["step"] - 1
+                    losses[:] = state["losses"]
+                self.add_callback("on_train_epoch_start", lambda _: self._keep(state))
+
+            def _keep(self, state):
+                if state and self.epoch == state["step"]:  # nothing random may come between
+                    draws.done = self.epoch * draws.each
+                    set_random(state["random"])
+                elif self.epoch:
+                    held = {"net": self.model, "mean": self.ema.ema, "optimiser": self.optimizer}
+                    held = {name: one.state_dict() for name, one in held.items()}
+                    more = {"updates": self.ema.updates, "step": self.epoch, "losses": losses, "random": get_random()}
+                    kept.write(held | more)
 
             # the last weights are taken, and the stage semisyn_detection scores them: nothing is validated here
             def get_validator(self):
@@ -144,6 +175,53 @@ def raw_boxes(raw: torch.Tensor, family: str, size: int, classes: int) -> tuple[
     centre, sides, scores = rows.split((2, 2, classes), dim=1)
     scale = size if family == "rtdetr" else 1
     return torch.cat((centre - sides / 2, centre + sides / 2), dim=1) * scale, scores
+
+
+class Kept:
+    """The file of an interrupted training; one of another ``identity`` is not read."""
+
+    def __init__(self, path: Path, identity: str):
+        self.path, self.identity = path, identity
+
+    def read(self) -> dict | None:
+        """Return its state, None without one."""
+        try:
+            state = torch.load(self.path, map_location="cpu", weights_only=True) if self.path.is_file() else {}
+        except (OSError, RuntimeError, ValueError, EOFError, pickle.UnpicklingError):
+            return None
+        return state if state.get("identity") == self.identity else None
+
+    def write(self, state: dict) -> None:
+        """Write a state, whole or not at all."""
+        with atomic(self.path) as temporary:
+            torch.save(state | {"identity": self.identity}, temporary)
+
+
+def identity_of(task: Task, own: dict, steps: int, images: Path) -> str:
+    """Return a digest of all that a training depends on; ``images``: its pictures, as they were written."""
+    told = hashlib.blake2b(digest_size=16)
+    facts = [task.shares, task.classes, task.updates, task.seed, own, steps]
+    told.update(json.dumps(facts, sort_keys=True, default=str).encode())
+    for name in task.shares:
+        for film in task.pools[name]:
+            told.update(f"{name} {film.image_id} {film.boxes}".encode())
+    for path in sorted(images.iterdir()):
+        told.update(path.read_bytes())
+    return told.hexdigest()
+
+
+def get_random() -> list:
+    """Return the states of Python's, numpy's and torch's random numbers, which the package draws from."""
+    _, keys, place, gauss, value = np.random.get_state()  # noqa: NPY002
+    return [random.getstate(), [keys.tolist(), place, gauss, value], torch.get_rng_state()]
+
+
+def set_random(states: list) -> None:
+    """Set the states of :func:`get_random`."""
+    (version, numbers, gauss), (keys, *others), torch_state = states
+    random.setstate((version, tuple(numbers), gauss))
+    np.random.set_state(("MT19937", np.array(keys, np.uint32), *others))  # noqa: NPY002
+    torch.set_rng_state(torch_state)
 
 
 def steps_of(updates: int, epochs: int) -> int:
