@@ -216,9 +216,11 @@ def test_a_served_judge_sees_the_same(world, loaded, tmp_path):
 
 
 def test_the_whole_path(world):
-    """Words, both questions of the judge, dataset, tuning, answers by vLLM and scores, through the workflow."""
+    """Words, both questions of the judge, dataset, tuning and answers by vLLM, through the workflow."""
     folder = world.folder
-    snakemake(folder, "medground_scoring", cores=1)
+    runs = ("medground", "medground_label_replaced")
+    answered = [f"results/vlm/{run}/answers/medground_test.jsonl" for run in runs]
+    snakemake(folder, "medground_dataset", *answered, cores=1)
     part = folder / "results/medground"
     told = list(read_lines(part / "queries/cells/00.told.jsonl"))
     assert len(told) == PICTURES
@@ -248,7 +250,7 @@ def test_the_whole_path(world):
         assert (confirmed["grounded"], confirmed["unambiguous"]) == (True, True)
         assert sorted(selected["targets"]) == sorted(one + 1 for one in line["regions"])
     test = list(read_lines(part / "dataset/test.jsonl"))
-    for run in ("medground", "medground_label_replaced"):
-        answers = list(read_lines(folder / f"results/vlm/{run}/answers/medground_test.jsonl"))
+    for path in answered:
+        answers = list(read_lines(folder / path))
         assert [line["sample_id"] for line in answers] == [line["query_id"] for line in test]
         assert not [line["failure"] for line in answers if line["failure"]]
