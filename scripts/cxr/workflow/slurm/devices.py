@@ -43,7 +43,9 @@ def environments(jobs: list[Asked], known: list[Partition], settings: Settings) 
         for rule, _ in job.members if job.gpus else ():
             stage = rule.partition("_")[0]
             engine = getattr(settings, stage).engine if stage in ENGINE_STAGES else ""
-            name = {"reports": "reports-vllm"}.get(stage, f"{stage}-{engine}" if engine else stage)
+            name = {"reports": "reports-vllm", "medground": "medground-vllm"}.get(
+                stage, f"{stage}-{engine}" if engine else stage
+            )
             if job.gpus > found.get(name, {}).get("gpus", 0):
                 found[name] = {"gpus": job.gpus, "partition": chosen(job, known) or ""}
     return found
