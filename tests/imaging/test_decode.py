@@ -8,9 +8,9 @@ from pydicom.data import get_testdata_file
 from pydicom.dataset import Dataset
 from pydicom.encaps import encapsulate, generate_frames
 
+from cxr.dicom.decode import decode
 from cxr.dicom.files import Rejected
-from cxr.imaging.frames.decode import decode
-from cxr.imaging.frames.picture import Picture
+from cxr.dicom.picture import Picture
 from cxr.imaging.frames.window import is_narrow, to_grey
 from dicom_files import (
     LOSSLESS,

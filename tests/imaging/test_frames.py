@@ -14,9 +14,9 @@ from pydicom import uid
 from cxr.base.faults import Broken
 from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_table
+from cxr.dicom.pixels import lacking
 from cxr.geometry.affine import fit_affine, to_frame
 from cxr.imaging.cohort.make_cohort import SHARD_SCHEMA
-from cxr.imaging.frames.dicom import lacking
 from cxr.imaging.frames.make_frames import FramesOptions, run_shard
 from cxr.workflow.params import stage_options
 from cxr.workflow.settings import Settings

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from cxr.base.paths import RESOURCES
-from cxr.imaging.frames.decode import decode
+from cxr.dicom.decode import decode
 from cxr.imaging.frames.window import to_grey
 from cxr.imaging.organs import segment_organs, upright
 from cxr.imaging.phantom.chest import sample

@@ -165,7 +165,7 @@ def test_names_and_digests_are_told_apart():
 
 REWORDED = (
     "base/jobs.py", "base/hdf5.py", "base/vocabulary.py", "ils/masks/algorithm.py", "ils/masks/picture.py",
-    "imaging/frames/decode.py", "imaging/organs/lite.py", "language/reports/rules/mentions.py", "ils/dataset/pairs.py",
+    "dicom/decode.py", "imaging/organs/lite.py", "language/reports/rules/mentions.py", "ils/dataset/pairs.py",
     "imaging/cohort/make_cohort.py",
 )  # fmt: skip
 

@@ -1,1 +1,1 @@
-"""Reading DICOM files, and writing DICOM segmentations."""
+"""Reading image files (DICOM, PNG, JPEG) to pixel values, and writing DICOM segmentations."""

@@ -7,13 +7,13 @@ from pathlib import Path
 
 from cxr.base.errors import UserError
 from cxr.base.exclusions import REASONS
+from cxr.dicom.decode import decode
 from cxr.dicom.files import HEAD_BYTES, HeaderError, Rejected, file_kind, read_dicom
 from cxr.geometry.affine import fit_affine, to_frame
 from cxr.ils.inference.asking import Asker, InferenceOptions
 from cxr.ils.inference.infer import check
 from cxr.ils.inference.predict import Picture, predict, sides_of, write
 from cxr.imaging.cohort.header import check_kind, check_view, read_header
-from cxr.imaging.frames.decode import decode
 from cxr.imaging.frames.window import to_grey
 
 

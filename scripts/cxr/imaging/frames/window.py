@@ -4,7 +4,7 @@ import cv2
 import numpy as np
 
 from cxr.dicom.files import Rejected
-from cxr.imaging.frames.picture import Picture
+from cxr.dicom.picture import Picture
 
 
 def _scaled(values: np.ndarray, low: float, high: float) -> np.ndarray:

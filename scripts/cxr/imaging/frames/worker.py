@@ -11,10 +11,10 @@ import numpy as np
 
 from cxr.base.errors import MACHINE_ERRORS, out_of_memory
 from cxr.base.faults import brief, broken
+from cxr.dicom.decode import decode
 from cxr.dicom.files import Rejected, sentence_of
+from cxr.dicom.pixels import lacking
 from cxr.geometry.affine import fit_affine, to_frame
-from cxr.imaging.frames.decode import decode
-from cxr.imaging.frames.dicom import lacking
 from cxr.imaging.frames.window import is_narrow, to_grey
 
 

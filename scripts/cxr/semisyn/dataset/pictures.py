@@ -99,7 +99,7 @@ def changed(original: np.ndarray, frame: np.ndarray, edited: np.ndarray, affine:
 
 def decoded(path: str, how: Mapping) -> np.ndarray:
     """Return an image file as the frames stage saw it, uint8 (rows, columns)."""
-    from cxr.imaging.frames.decode import decode
+    from cxr.dicom.decode import decode
     from cxr.imaging.frames.window import to_grey
 
     return to_grey(decode(path, how["max_pixels"]), how["window"], how["percentiles"])

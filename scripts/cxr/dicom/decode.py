@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 
 from cxr.dicom.files import HEAD_BYTES, Rejected, file_kind, refused
-from cxr.imaging.frames.dicom import decode_dicom
-from cxr.imaging.frames.picture import Picture
-from cxr.imaging.frames.raster import decode_jpeg, decode_png
+from cxr.dicom.picture import Picture
+from cxr.dicom.pixels import decode_dicom
+from cxr.dicom.raster import decode_jpeg, decode_png
 
 
 def decode(path: str, max_pixels: int) -> Picture:

@@ -8,7 +8,7 @@ import numpy as np
 
 from cxr.base.errors import out_of_memory
 from cxr.dicom.files import Rejected, sentence_of
-from cxr.imaging.frames.picture import Picture, check_area, luma
+from cxr.dicom.picture import Picture, check_area, luma
 
 _START_OF_SCAN, _END_OF_IMAGE = b"\xff\xda", b"\xff\xd9"
 # SOF0..SOF15 without DHT, JPG and DAC.

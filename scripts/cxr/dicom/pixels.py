@@ -12,8 +12,8 @@ from pydicom.pixels import apply_color_lut, apply_modality_lut, apply_voi, get_d
 from cxr.base.errors import out_of_memory
 from cxr.base.faults import broken
 from cxr.dicom.files import HeaderError, Rejected, number_of, read_dicom, sentence_of, text_of
-from cxr.imaging.frames.picture import Picture, check_area, luma
-from cxr.imaging.frames.raster import jpeg_is_complete
+from cxr.dicom.picture import Picture, check_area, luma
+from cxr.dicom.raster import jpeg_is_complete
 
 _JPEG = (uid.JPEGBaseline8Bit, uid.JPEGExtended12Bit, uid.JPEGLossless, uid.JPEGLosslessSV1)
 _JPEG_LS = (uid.JPEGLSLossless, uid.JPEGLSNearLossless)
