@@ -14,6 +14,13 @@ HOLDS = ("box", "reader")
 CORNERS = ("x_min", "y_min", "x_max", "y_max")
 COLUMNS = ("image_id", "class_name", *CORNERS)
 BESIDES = ("rad_id",)
+CLASSES = (
+    "Aortic enlargement", "Atelectasis", "Calcification", "Cardiomegaly", "Clavicle fracture", "Consolidation", "Edema",
+    "Emphysema", "Enlarged PA", "ILD", "Infiltration", "Lung Opacity", "Lung cavity", "Lung cyst", "Mediastinal shift",
+    "Nodule/Mass", "Other lesion", "Pleural effusion", "Pleural thickening", "Pneumothorax", "Pulmonary fibrosis",
+    "Rib fracture",
+)  # fmt: skip
+"""Its findings with boxes; VinBigData has 14 of them."""
 LESIONS = {
     "Cardiomegaly": "cardiomegaly", "Atelectasis": "atelectasis", "Lung Opacity": "opacity",
     "Infiltration": "opacity", "Consolidation": "consolidation", "Pleural effusion": "effusion", "Edema": "edema",

@@ -341,8 +341,10 @@ _BIG = 1 << 24
 """Size from which polars reads a table without quotation marks, bytes. Nothing in such a table can join two lines."""
 
 
-def read_frame(path: str | Path, key: str, names: Sequence[str]):
+def read_frame(path: str | Path, key: str, names: Sequence[str], ids: Sequence[str] = ()):
     """Return a whole table as a ``polars.DataFrame`` of texts, "" in empty cells, with the names of :func:`read_sheet`.
+
+    ``ids`` as there: a table whose cells may have several lines needs them.
 
     Every row has as many cells as the header. Raises UserError with one sentence.
     """
@@ -352,7 +354,7 @@ def read_frame(path: str | Path, key: str, names: Sequence[str]):
     plain = _plain(path, key, names)
     if plain is not None:
         return plain
-    sheet = read_sheet(path, key, names)
+    sheet = read_sheet(path, key, names, ids=ids)
     schema = dict.fromkeys((name or f"_{place}" for place, name in enumerate(sheet.header)), pl.String)
     parts, rows = [pl.DataFrame(schema=schema)], sheet.checked()
     while batch := [cells for _, cells in islice(rows, _BATCH)]:

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cxr.geometry.boxes import box_iou
+from cxr.geometry.boxes import box_iou, paired_iou
 
 
 class Fused(NamedTuple):
@@ -44,3 +44,48 @@ def fuse(boxes: np.ndarray, confidence: np.ndarray, iou: float, sources: int | N
     for place, cluster in enumerate(ranking):
         member_of[members[cluster]] = place
     return Fused(means[: len(members)][ranking], mean[ranking], member_of)
+
+
+def fuse_groups(boxes: np.ndarray, group: np.ndarray, iou: float) -> Fused:
+    """Fuse the boxes (N, 4) of many groups at once, each box with the same confidence, those of a group in their order.
+
+    ``group``: int (N,), that of each box. In each group it is :func:`fuse`: a box joins the fused box of the highest
+    IoU, the first of equal ones, if that is above ``iou``. The k-th boxes of all groups are looked at together. Fused
+    boxes stand group by group, in the order in which they began; all confidences are 1.
+    """
+    order = np.argsort(group, kind="stable")
+    order = order[(boxes[:, 2:] > boxes[:, :2]).all(axis=1)[order]]
+    held = np.asarray(boxes, np.float64)[order]
+    starts = np.flatnonzero(np.diff(group[order], prepend=group[order][:1] - 1)) if len(order) else order
+    sizes = np.diff(np.append(starts, len(order)))
+    sums, weight, means = np.zeros_like(held), np.zeros((len(held), 1)), np.zeros_like(held)
+    begun = np.zeros(len(starts), np.int64)  # fused boxes of each group so far; they lie from its start on
+    joined = np.full(len(held), -1, np.int64)
+    for turn in range(int(sizes.max(initial=0))):
+        active = np.flatnonzero(sizes > turn)
+        index, count = starts[active] + turn, begun[active]
+        first = np.repeat(np.cumsum(count) - count, count)
+        slot = np.repeat(starts[active], count) + np.arange(len(first)) - first
+        place = starts[active] + count
+        if turn:
+            overlap = paired_iou(np.repeat(held[index], count, axis=0), means[slot])
+            begins = np.cumsum(count) - count
+            best = np.maximum.reduceat(overlap, begins)
+            equal = np.where(overlap == np.repeat(best, count), slot, len(held))
+            place = np.where(best > iou, np.minimum.reduceat(equal, begins), place)
+        begun[active] += place == starts[active] + count
+        joined[index] = place
+        sums[place] += held[index]
+        weight[place] += 1
+        means[place] = sums[place] / weight[place]
+    kept = np.flatnonzero(weight[:, 0])
+    number = np.full(len(held), -1, np.int64)
+    number[kept] = np.arange(len(kept))
+    member_of = np.full(len(boxes), -1, np.int64)
+    member_of[order] = number[joined]
+    return Fused(means[kept], np.ones(len(kept)), member_of)
+
+
+def in_order(boxes: np.ndarray, group: np.ndarray, reader: np.ndarray) -> np.ndarray:
+    """Return the order by group, reader and corners, in which a fusion does not depend on that of the file."""
+    return np.lexsort((*np.asarray(boxes).T[::-1], reader, group))

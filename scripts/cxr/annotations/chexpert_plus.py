@@ -1,0 +1,57 @@
+"""CheXpert Plus (Stanford): one table of images with the sections of their reports, and label files of JSON lines."""
+
+import json
+from pathlib import Path
+
+import polars as pl
+
+from cxr.annotations.label_tables import LABELS, STATED, read_columns, sex
+from cxr.base.errors import UserError
+
+TABLE = "df_chexpert_plus_240401.csv"
+LABEL_FILE = "chexbert_labels/report_fixed.json"
+COLUMNS = ("path_to_image", "frontal_lateral", "deid_patient_id", "section_findings", "section_impression", "split")
+BESIDES = ("ap_pa", "sex")
+PLACE = r"(patient\d+)/(study\d+)/([^/]+?)(?:\.[A-Za-z]+)?$"
+
+
+def read(key: str, path: Path) -> pl.DataFrame:
+    """Return path, image_id, study_id, subject_id, split, view, sex, frontal, findings and impression of the table.
+
+    What it tells of race, ethnicity, language or insurance is not kept. Raises UserError for a missing column.
+    """
+    table = read_columns(key, path, "CheXpert Plus", COLUMNS, BESIDES, ("path_to_image",))
+    place = pl.col("path_to_image").str.extract_groups(PLACE)
+    part = [place.struct.field(str(number)) for number in (1, 2, 3)]
+    return table.select(
+        path="path_to_image",
+        image_id=pl.concat_str(*part, separator="-"),
+        study_id=pl.concat_str(part[0], part[1], separator="-"),
+        subject_id=pl.when(pl.col("deid_patient_id") != "").then(pl.col("deid_patient_id")).otherwise(part[0]),
+        split="split",
+        view=pl.when(pl.col("ap_pa").is_in(["AP", "PA"])).then(pl.col("ap_pa")),
+        sex=sex("sex"),
+        frontal=pl.col("frontal_lateral").str.to_lowercase() == "frontal",
+        findings="section_findings",
+        impression="section_impression",
+    )
+
+
+def read_labels(key: str, path: Path) -> pl.DataFrame:
+    """Return ``path`` and the labels of a label file: an object a line. Raises UserError for another file."""
+    rows, number = [], 0
+    try:
+        with open(path, encoding="utf-8") as file:
+            for line in file:
+                number += 1
+                told = json.loads(line)
+                cells = {name: _cell(told.get(name)) for name in LABELS}
+                rows.append({"path": told["path_to_image"]} | cells)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        what = f"{type(error).__name__}: {error}"
+        raise UserError(f"{key}: {path} is no label file of CheXpert Plus, line {number} ({what}): check it") from None
+    return pl.DataFrame(rows, schema={"path": pl.String} | dict.fromkeys(LABELS, pl.String))
+
+
+def _cell(value: float | str | None) -> str | None:
+    return None if value is None else STATED.get(str(value).strip())

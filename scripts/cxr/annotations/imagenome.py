@@ -1,0 +1,83 @@
+"""Chest ImaGenome (PhysioNet): the silver set's scene graphs, a JSON file for each image of MIMIC-CXR."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from cxr.annotations.label_tables import SEX
+from cxr.annotations.regions import Annotation, Annotations
+from cxr.base.errors import UserError
+
+WHAT = "folder of Chest ImaGenome's scene graphs (*_SceneGraph.json)"
+FOLDER = True
+HOLDS = ("box",)
+LESIONS: dict[str, str] = {}
+"""Its labels are regions."""
+ENDING = "_SceneGraph.json"
+CORNERS = ("original_x1", "original_y1", "original_x2", "original_y2")
+
+
+@dataclass(frozen=True)
+class Graph:
+    """The regions of an image: names, boxes (N, 4) in pixels of the original with NaN for no number, and the sex."""
+
+    image_id: str
+    names: list[str]
+    boxes: np.ndarray
+    sex: str | None
+
+
+def folder_of(path: Path) -> Path:
+    """Return the folder of the graphs: the one given, or that of a release."""
+    inner = path / "silver_dataset" / "scene_graph"
+    return inner if inner.is_dir() else path
+
+
+def graphs(key: str, path: Path) -> Iterator[Graph]:
+    """Yield the graphs of a folder, in order of their names. Raises UserError if it has none, or for a broken one."""
+    files = sorted(folder_of(path).glob(f"*{ENDING}"))
+    if not files:
+        raise UserError(f"{key}: {path} has no scene graph (*{ENDING}): give the folder of Chest ImaGenome")
+    for file in files:
+        try:
+            held = json.loads(file.read_text(encoding="utf-8"))
+            rows = [(str(one["bbox_name"]), [_number(one.get(name)) for name in CORNERS]) for one in held["objects"]]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            what = f"{type(error).__name__}: {error}"
+            raise UserError(f"{key}: {file.name} is no whole scene graph ({what}): check it") from None
+        boxes = np.array([box for _, box in rows], np.float64).reshape(-1, 4)
+        sex = SEX.get(str(held.get("gender") or "").strip().lower())
+        yield Graph(file.name.removesuffix(ENDING), [name for name, _ in rows], boxes, sex)
+
+
+def _number(cell: object) -> float:
+    try:
+        return float(cell)
+    except (TypeError, ValueError):
+        return float("nan")
+
+
+def read(key: str, path: Path) -> Annotations:
+    """Read the boxes of all graphs. Raises UserError."""
+    found, seen = [], set()
+    for graph in graphs(key, path):
+        seen.add(graph.image_id)
+        for name, box in zip(graph.names, graph.boxes.tolist(), strict=True):
+            found.append(Annotation(graph.image_id, name, None if np.isnan(box).any() else tuple(box)))
+    return Annotations(found, seen)
+
+
+def write(path: Path, held: Annotations) -> None:
+    """Write a graph for each image."""
+    path.mkdir(parents=True, exist_ok=True)
+    for image in sorted(held.seen | {one.image for one in held.regions}):
+        objects = [
+            {"bbox_name": one.label} | dict(zip(CORNERS, one.box or (None,) * 4, strict=True))
+            for one in held.regions
+            if one.image == image
+        ]
+        text = json.dumps({"image_id": image, "viewpoint": "PA", "objects": objects})
+        (path / f"{image}{ENDING}").write_text(text, encoding="utf-8")

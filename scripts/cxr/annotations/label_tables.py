@@ -1,0 +1,62 @@
+"""Tables of the labels of CheXpert, of any dataset: an image or a study a row, a column a label."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import polars as pl
+
+from cxr.base.errors import UserError
+from cxr.base.user_tables import read_frame
+
+LABELS = (
+    "No Finding", "Enlarged Cardiomediastinum", "Cardiomegaly", "Lung Opacity", "Lung Lesion", "Edema", "Consolidation",
+    "Pneumonia", "Atelectasis", "Pneumothorax", "Pleural Effusion", "Pleural Other", "Fracture", "Support Devices",
+)  # fmt: skip
+STATED = {
+    **dict.fromkeys(("1", "1.0"), "present"),
+    **dict.fromkeys(("0", "0.0"), "absent"),
+    **dict.fromkeys(("-1", "-1.0"), "uncertain"),
+}
+"""What a cell says; an empty one says nothing."""
+SEX = {"female": "F", "f": "F", "male": "M", "m": "M"}
+
+
+def read_columns(
+    key: str, path: Path, kind: str, wanted: Sequence[str], besides: Sequence[str] = (), ids: Sequence[str] = ()
+) -> pl.DataFrame:
+    """Return the columns of a table as texts without blanks at their ends; ``besides``: "" where it lacks them;
+    ``ids``: those whose every cell is one word, of a table with texts of several lines.
+
+    Raises UserError that names the file and the first missing column of ``wanted``.
+    """
+    table = read_frame(path, key, (*wanted, *besides), ids)
+    missing = [name for name in wanted if name not in table.columns]
+    if missing:
+        raise UserError(
+            f"{key}: {path} lacks the column {missing[0]!r} of a file of {kind}: check that it is that file"
+        )
+    more = [pl.lit("").alias(name) for name in besides if name not in table.columns]
+    return table.with_columns(more).select(pl.col(*wanted, *besides).str.strip_chars())
+
+
+def stated(table: pl.DataFrame, labels: Sequence[str] = LABELS) -> pl.DataFrame:
+    """Return a table whose labels' cells are present, absent, uncertain or null."""
+    return table.with_columns(
+        pl.col(name).replace_strict(STATED, default=None, return_dtype=pl.String) for name in labels
+    )
+
+
+def sex(column: str) -> pl.Expr:
+    """Return F or M of a column of texts; null for any other."""
+    return pl.col(column).str.to_lowercase().replace_strict(SEX, default=None, return_dtype=pl.String)
+
+
+def as_id(column: str) -> pl.Expr:
+    """Return ids as text: one that a program has saved as a number with decimals loses its ".0"."""
+    return pl.col(column).str.replace(r"^(\d+)\.0$", "$1")
+
+
+def unknown_cells(table: pl.DataFrame, labels: Sequence[str] = LABELS) -> dict[str, int]:
+    """Return {label: number of cells that are neither empty nor 1, 0 or -1} of a table of texts."""
+    counts = table.select((~pl.col(name).is_in([*STATED, ""])).sum() for name in labels).row(0, named=True)
+    return {name: number for name, number in counts.items() if number}

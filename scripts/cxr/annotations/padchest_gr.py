@@ -1,0 +1,68 @@
+"""PadChest-GR (BIMCV): a folder with grounded reports, the table of their images, and pictures."""
+
+import json
+from pathlib import Path
+
+from cxr.annotations.padchest import MASTER, REPORTS, TABLE, read_images, read_master, read_reports
+from cxr.annotations.regions import Annotation, Annotations
+from cxr.annotations.tabular import write_rows
+from cxr.base.errors import UserError
+
+WHAT = "folder of PadChest-GR (grounded_reports_*.json, master_table.csv, the table of PadChest)"
+FOLDER = True
+HOLDS = ("box", "phrase", "size", "split")
+LESIONS: dict[str, str] = {}
+"""Its labels are names of findings of its own."""
+
+
+def one_of(key: str, folder: Path, pattern: str) -> Path:
+    """Return the file of a folder by its pattern, packed or not. Raises UserError if there is none, or several."""
+    found = sorted({*folder.glob(pattern), *folder.glob(f"{pattern}.gz")})
+    if len(found) != 1:
+        what = "has no" if not found else f"has {len(found)} files"
+        raise UserError(f"{key}: {folder} {what} {pattern}: give the folder of the release")
+    return found[0]
+
+
+def read(key: str, path: Path) -> Annotations:
+    """Read the boxes of sentences, in pixels; an image of unknown size has none. Raises UserError."""
+    images = {row["image_id"]: row for row in read_images(key, one_of(key, path, TABLE)).iter_rows(named=True)}
+    split = dict(read_master(key, one_of(key, path, MASTER)).iter_rows())
+    found, seen = [], set()
+    for report in read_reports(key, one_of(key, path, REPORTS)):
+        row = images.get(report.image_id)
+        seen.add(report.image_id)
+        if row is None or not row["rows"] or not row["columns"]:
+            continue
+        size = (row["rows"], row["columns"])
+        for sentence in report.sentences:
+            for box in sentence.boxes:
+                pixels = tuple(float(part) * size[(place + 1) % 2] for place, part in enumerate(box))
+                told = {"size": size, "phrase": sentence.text, "split": split.get(report.image_id, "")}
+                found.append(Annotation(report.image_id, "finding", pixels, **told))
+    return Annotations(found, seen)
+
+
+def write(path: Path, held: Annotations) -> None:
+    """Write a folder in the layout; an image without a region is one without sentences."""
+    path.mkdir(parents=True, exist_ok=True)
+    firsts = {one.image: one for one in reversed(held.regions)}
+    reports, rows, master = [], [], []
+    for image in sorted(held.seen | firsts.keys()):
+        size = firsts[image].size if image in firsts else (1, 1)
+        phrases: dict[str, list] = {}
+        for one in held.regions:
+            if one.image == image and one.box:
+                box = [part / size[(place + 1) % 2] for place, part in enumerate(one.box)]
+                phrases.setdefault(one.phrase, []).append(box)
+        told = [
+            {"sentence_en": text, "sentence_es": "", "boxes": boxes, "labels": []} for text, boxes in phrases.items()
+        ]
+        reports.append({"StudyID": f"study-{image}", "ImageID": image, "findings": told})
+        rows.append((image, f"study-{image}", f"patient-{image}", "PA", "", *size))
+        if image in firsts and firsts[image].split:
+            master.append((f"study-{image}", image, firsts[image].split))
+    (path / "grounded_reports_20240819.json").write_text(json.dumps(reports), encoding="utf-8")
+    header = ("ImageID", "StudyID", "PatientID", "Projection", "PatientSex_DICOM", "Rows_DICOM", "Columns_DICOM")
+    write_rows(path / TABLE, header, rows)
+    write_rows(path / MASTER, ("StudyID", "ImageID", "split"), master)
