@@ -14,6 +14,7 @@ from cxr.base.errors import UserError
 from cxr.base.paths import RESOURCES
 from cxr.base.tables import read_lines, read_table
 from cxr.base.user_tables import read_frame
+from cxr.language.reports.devices import Devices, any_of, devices, plain
 from cxr.semisyn.healthy.stop import Stop
 
 RESOURCE_FILES = ("semisyn/devices.yaml",)
@@ -122,26 +123,16 @@ class ReportLabels:
         return None
 
 
-def _any_of(phrases: Iterable[str]) -> str:
-    return "|".join(re.escape(plain(phrase)) for phrase in sorted(phrases, key=lambda one: (-len(one), one)))
-
-
-def plain(text: str) -> str:
-    """Return a text as lower-case words with one space between them."""
-    return " ".join(re.findall(r"[a-z0-9]+", text.lower()))
-
-
 @dataclass(frozen=True)
 class Words:
     """What the words of a report tell (``resources/semisyn/devices.yaml``)."""
 
-    device: re.Pattern
-    denied: re.Pattern
+    devices: Devices
     normal: re.Pattern
 
     def device_in(self, sentences: Iterable[str]) -> bool:
         """Tell whether a sentence names a device that it neither denies nor says to be removed."""
-        return any(self.device.search(self.denied.sub("", plain(sentence))) for sentence in sentences)
+        return self.devices.told_in(sentences)
 
     def normal_in(self, sentences: Iterable[str]) -> bool:
         """Tell whether a sentence calls the film normal."""
@@ -152,10 +143,4 @@ class Words:
 def read_words() -> Words:
     """Return the words of the resource."""
     told = yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
-    device = rf"(?:{_any_of(told['devices'])})(?:s|es)?"
-    denied = rf"\b(?:{_any_of(told['denied'])})(?: (?:{_any_of(told['between'])}|{device}))* {device}\b"
-    return Words(
-        device=re.compile(rf"\b{device}\b(?! (?:{_any_of(told['gone'])})\b)"),
-        denied=re.compile(denied),
-        normal=re.compile(rf"\b(?:{_any_of(told['normal'])})\b"),
-    )
+    return Words(devices(told), re.compile(rf"\b(?:{any_of(told['normal'])})\b"))
