@@ -78,6 +78,9 @@ include: "rules/medground/dataset.smk"
 include: "rules/medground/dataset_tables.smk"
 include: "rules/medground/dataset_tokens.smk"
 include: "rules/medground/dataset_exports.smk"
+# RadVLM: facts of many datasets, and an assistant tuned on them
+include: "rules/radvlm/sources.smk"
+include: "rules/radvlm/sources_external.smk"
 # Vision-language models, tuned on lines of a system and asked
 include: "rules/vlm/tuning.smk"
 include: "rules/vlm/answers.smk"

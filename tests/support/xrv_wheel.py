@@ -1,5 +1,6 @@
-"""Tables of public datasets that the wheel of torchxrayvision 1.5.7 holds: read at test time, copied nowhere."""
+"""Tables of public datasets that the package torchxrayvision 1.5.7 holds: read at test time, copied nowhere."""
 
+import importlib.util
 import os
 import zipfile
 from pathlib import Path
@@ -9,15 +10,34 @@ import pytest
 
 from conftest import ROOT
 
+HOW = "CXR_ILS_XRV names its wheel (pip download --no-deps torchxrayvision==1.5.7)"
 
-def xrv_table(name: str, **how) -> pl.DataFrame:
-    """Return a table of the wheel, ``name`` in its data folder; skip the test where there is no wheel.
 
-    The wheel is the file ``CXR_ILS_XRV``, or the one that `make openi` downloads.
+def xrv_bytes(name: str) -> bytes:
+    """Return a file of the package's data folder; skip the test where the package is not at hand.
+
+    It is the wheel ``CXR_ILS_XRV``, or the one that `make openi` downloads, or the installed package, which is found
+    without importing it.
     """
     named = os.environ.get("CXR_ILS_XRV")
     wheels = [Path(named)] if named else sorted((ROOT / "openi" / ".package").glob("torchxrayvision-*.whl"))
-    if not wheels:
-        pytest.skip("no wheel of torchxrayvision: CXR_ILS_XRV names it (pip download --no-deps torchxrayvision==1.5.7)")
-    with zipfile.ZipFile(wheels[0]) as package:
-        return pl.read_csv(package.read(f"torchxrayvision/data/{name}"), **how)
+    if wheels:
+        with zipfile.ZipFile(wheels[0]) as package:
+            return package.read(f"torchxrayvision/data/{name}")
+    spec = importlib.util.find_spec("torchxrayvision")
+    for folder in spec.submodule_search_locations or () if spec else ():
+        if (path := Path(folder) / "data" / name).is_file():
+            return path.read_bytes()
+    pytest.skip(f"torchxrayvision's data folder is not at hand: {HOW}")
+
+
+def xrv_table(name: str, **how) -> pl.DataFrame:
+    """Return a table of the package's data folder; skip the test where it is not at hand."""
+    return pl.read_csv(xrv_bytes(name), **how)
+
+
+def xrv_file(name: str, path: Path) -> Path:
+    """Write a file of the package's data folder to a test's own folder, as a reader gets it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(xrv_bytes(name))
+    return path

@@ -23,6 +23,10 @@ EXAMPLES = {
     ),
     "semisyn": (("mimic", "semisyn"), {"semisyn_healthy_shard": 64, "semisyn_dataset_export": 6}),
     "medground": (("laptop", "medground"), {"medground_sources_read": 8, "medground_dataset_lines": 1}),
+    "radvlm": (
+        ("mimic", "radvlm"),
+        {"radvlm_sources_read": 5, "radvlm_sources_on_mimic": 2, "radvlm_sources_frames": 320},
+    ),
     "language_model_server": (
         ("laptop", "language_model_server"), {"reports_structured": 2, "reports_mapping": 1},
     ),
@@ -30,7 +34,8 @@ EXAMPLES = {
 """{example: (the files given to --configfile, {rule: number of its jobs})}."""
 
 
-ASKED = {"semisyn": ["semisyn", "all"], "medground": ["medground", "review", "all"]}
+ASKED = {"semisyn": ["semisyn", "all"], "medground": ["medground", "review", "all"],
+         "radvlm": ["radvlm_sources", "all"]}  # fmt: skip
 """Targets of the examples that a bare run is not asked for."""
 
 
@@ -54,6 +59,8 @@ def place(tmp_path_factory):
     for name in (one for names in placed("weights").values() for one in names):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).touch()
+    for source in yaml.safe_load((ROOT / "examples/radvlm.yaml").read_text())["radvlm"]["sources"]["list"].values():
+        (folder / source["path"]).mkdir(parents=True, exist_ok=True)
     (folder / "medsegbench").mkdir()
     told = yaml.safe_load((ROOT / "examples/medground.yaml").read_text())
     for source in told["medground"]["sources"]["sets"].values():

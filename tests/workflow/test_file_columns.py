@@ -29,6 +29,7 @@ ASKED = (
     "evaluation",
     "medground",
     "paraphrase",
+    "radvlm",
     "release",
     "review",
     "semisyn",

@@ -32,7 +32,7 @@ CHAINS = {
         {"evaluation_predictions", "evaluation_run"}, {"evaluation_persona"}, {"inference_panels"}, {"training_curves"}
     ],
     # the frames of a reference's images
-    "frames": [{"frames_shard"}, {"semisyn_detectors_frames"}],
+    "frames": [{"frames_shard"}, {"semisyn_detectors_frames"}, {"radvlm_sources_frames"}],
     **{f"organs-{device}": [{"organs_shard"}, {"semisyn_priors_organs"}] for device in ("cpu", "gpu")},
 }  # fmt: skip
 """Of a group whose rules do not all follow from each other, those that do: such a chain is one of its components."""

@@ -323,7 +323,7 @@ def test_results_hold_no_time_and_no_machine(workflow_run):
 
 
 SYSTEMS = ("semisyn", "medground", "radvlm", "vlm")
-AGAIN = ("semisyn_realism_", "semisyn_detectors_frames", "semisyn_priors_organs")
+AGAIN = ("semisyn_realism_", "semisyn_detectors_frames", "semisyn_priors_organs", "radvlm_sources_frames")
 """Rules that run a stage of imaging again, on other images."""
 """Wings whose stages have the system's name before their own (docs/explanation/architecture.md)."""
 JUDGED = "reporting.review.unit_pages."
@@ -333,7 +333,7 @@ JUDGED = "reporting.review.unit_pages."
 def test_one_stage_one_name():
     parts = {
         "weights_rosalia", "weights_semisyn", "reports_models", "evaluation_paraphrases", "training_models",
-        "dataset_exports", "dataset_tables", "realism_features", "review_queries",
+        "dataset_exports", "dataset_tables", "realism_features", "review_queries", "sources_external",
     }  # fmt: skip
     files = [path.relative_to(ROOT / "rules") for path in (ROOT / "rules").glob("*/*.smk") if path.stem not in parts]
     assert files

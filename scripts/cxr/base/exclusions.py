@@ -55,13 +55,20 @@ REASONS: dict[str, str] = {
     "no_heart": "the heart's mask is empty",
     "lungs_overlap": "the boxes of the lungs overlap, or lie on the wrong sides",
     # MedGround's sources, regions and queries
-    "shape_mismatch": "the mask has another size than its picture",
-    "unknown_label": "the mask holds values, or the manifest a class, that the source's settings do not name",
+    "shape_mismatch": "the mask, or the picture that boxes were drawn on, has another size than the picture",
+    "unknown_label": "the mask holds values, or the table a class or label, that the source does not know",
     "empty_mask": "no pixel is foreground",
     "full_mask": "every pixel is foreground",
     "duplicate_of_test": "an image of the test split has the same pixels",
     "no_regions": "no component is large enough",
     "no_query": "no query about the image can be decided, or none passed the verification",
+    # RadVLM's sources
+    "no_labels": "the source has no label of the image",
+    "no_boxes": "the source has no box of the image",
+    "no_area": "a box has no area inside its picture, is thinner than radvlm.sources.min_box, or is no number",
+    "no_split": "nothing tells which split the image belongs to",
+    "split_conflict": "its patient is in another split of the mix too",
+    "no_image": "the source names an image that the tables of its pictures do not have",
     # dataset
     "no_pairs": "no instruction-answer pair could be made",
     # semisyn: jobs

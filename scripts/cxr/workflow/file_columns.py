@@ -22,6 +22,8 @@ from cxr.medground.regions import make_regions
 from cxr.medground.scoring import columns as scores
 from cxr.medground.sources import read_sources
 from cxr.medground.verification import verify
+from cxr.radvlm.sources import columns as radvlm_sources
+from cxr.radvlm.sources import join_splits
 from cxr.reporting.ablation import points
 from cxr.reporting.agreement import compare
 from cxr.reporting.page import costs, render
@@ -133,6 +135,10 @@ TABLES: dict[str, Columns] = {
     "results/medground/scoring/{run}/scores.tsv": scores.SCORES,
     "results/medground/scoring/{run}/sensitivity.tsv": scores.SENSITIVITY,
     "results/medground/scoring/comparison.tsv": scores.COMPARISON,
+    "results/radvlm/sources/{source}/images.parquet": radvlm_sources.IMAGES,
+    "results/radvlm/sources/{source}/facts.parquet": radvlm_sources.FACTS,
+    "results/radvlm/sources/{source}/counts.tsv": radvlm_sources.COUNTS,
+    "results/radvlm/sources/split_conflicts.parquet": join_splits.CONFLICTS,
     "results/vlm/{run}/updates.tsv": tuning.UPDATES,
     "results/vlm/{run}/left_out.parquet": tuning.LEFT_OUT,
     "results/vlm/{run}/probed.tsv": tuning.PROBED,
@@ -195,6 +201,16 @@ SAME = {
     "results/medground/sources/{source}/{shard}.excluded.parquet": "results/<stage>/excluded.parquet",
     "results/medground/sources/{source}/excluded.parquet": "results/<stage>/excluded.parquet",
     "results/medground/regions/{source}/{shard}.excluded.parquet": "results/<stage>/excluded.parquet",
+    **{
+        f"results/radvlm/sources/own/{shard}{name}": f"results/radvlm/sources/{{source}}/{name}"
+        for name in ("images.parquet", "facts.parquet", "counts.tsv")
+        for shard in ("", "{shard}.")
+    },
+    "results/radvlm/sources/own/excluded.parquet": "results/<stage>/excluded.parquet",
+    "results/radvlm/sources/{source}/{shard}.parquet": "results/cohort/{shard}.parquet",
+    "results/radvlm/sources/{source}/frames/{shard}.excluded.parquet": "results/<stage>/excluded.parquet",
+    "results/radvlm/sources/own/{shard}.excluded.parquet": "results/<stage>/excluded.parquet",
+    "results/radvlm/sources/{source}/excluded.parquet": "results/<stage>/excluded.parquet",
     "results/<stage>/{shard}.excluded.parquet": "results/<stage>/excluded.parquet",
     "results/<stage>/{thresholds}/excluded.parquet": "results/<stage>/excluded.parquet",
     "results/<stage>/{thresholds}/{shard}.excluded.parquet": "results/<stage>/excluded.parquet",

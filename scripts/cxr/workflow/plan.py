@@ -176,7 +176,7 @@ def make_plan(config: dict, configfiles: Sequence[Path]) -> Plan:
         | {stage: _exclusions(stage, build, build) for stage in BY_THRESHOLDS},
         semisyn=semisyn,
         medground=medground_plan(settings, shards, list(options["ablation"]["sets"])),
-        radvlm=radvlm_plan(settings, shards),
+        radvlm=radvlm_plan(settings, shards, options["cohort"]),
         vlm=vlm_plan(settings.vlm, settings.compute.device, settings.compute.gpus),
     )
 

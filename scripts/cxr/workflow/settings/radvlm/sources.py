@@ -9,6 +9,10 @@ from cxr.workflow.settings.base import AUTHORS, PAPER, Section, Share, key, one_
 
 OWN = "own"
 """The source that is read from the cohort."""
+ON_MIMIC = ("ms_cxr", "imagenome")
+"""Formats whose pictures are those of a source of format mimic."""
+FILES = ("nih", "rsna", "coco")
+"""Formats whose path is a file."""
 Split = Literal["train", "validate", "test"]
 
 
@@ -19,7 +23,11 @@ class FactSource(Section):
         "mimic", "chexpert", "chexpert_plus", "vindr", "ms_cxr", "padchest_gr", "imagenome", "nih", "rsna", "coco"
     ] = key("mimic", "Format of its files.")
     path: str = key("", "Its folder, as published; of nih, rsna and coco the file of boxes.")
-    pictures: str = key("", "Folder of its pictures; empty: `path`. ms_cxr and imagenome use those of a source mimic.")
+    pictures: str = key(
+        "",
+        "Folder of its pictures, of mimic that of `files/` with the reports; empty: `path`. Of ms_cxr and imagenome: "
+        "the name of a source of format mimic.",
+    )
     subject: str = key(
         "",
         "Regular expression whose first group is the subject in an image's name; empty: the image itself.",
@@ -74,4 +82,10 @@ class FactSources(Section):
         for name, one in self.list.items():
             if not one.path:
                 raise ValueError(f"list.{name}.path is empty: give the folder or file of the source")
+            mimic = [other for other, held in self.list.items() if held.format == "mimic"]
+            if one.format in ON_MIMIC and one.pictures not in mimic:
+                raise ValueError(
+                    f"list.{name}.pictures is {one.pictures!r}, but a source of format {one.format} needs the name of "
+                    f"one of format mimic: {f'give {mimic[0]}' if mimic else 'declare one in list'}"
+                )
         return self

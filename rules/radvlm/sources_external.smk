@@ -1,0 +1,112 @@
+# RadVLM's external sources: facts, texts and images of each, and frames of those whose pictures are their own.
+
+
+rule radvlm_sources_read:
+    input:
+        tables=lambda wildcards: PLAN.radvlm.tables(wildcards.source),
+    output:
+        images="results/radvlm/sources/{source}/images.parquet",
+        facts="results/radvlm/sources/{source}/facts.parquet",
+        texts="results/radvlm/sources/{source}/texts.jsonl",
+        excluded="results/radvlm/sources/{source}/excluded.parquet",
+        counts="results/radvlm/sources/{source}/counts.tsv",
+        shards=expand("results/radvlm/sources/{{source}}/{shard}.parquet", shard=PLAN.shards),
+    log:
+        "logs/radvlm/sources/{source}.log",
+    benchmark:
+        "results/benchmarks/radvlm/sources/{source}.tsv"
+    wildcard_constraints:
+        source=PLAN.radvlm.named(mimic=False),
+    conda:
+        "../../envs/radvlm_sources.yaml"
+    threads: 1
+    resources:
+        mem_mb=megabytes(12000),
+        runtime=minutes(240),
+    params:
+        **job("radvlm.sources.read_sources.run"),
+        options=lambda wildcards: PLAN.radvlm.of_source(wildcards.source),
+    message:
+        "RadVLM: facts of the source {wildcards.source}"
+    script:
+        "../../scripts/job.py"
+
+
+# MS-CXR and Chest ImaGenome lie on pictures of MIMIC-CXR: they name its frames.
+rule radvlm_sources_on_mimic:
+    input:
+        tables=lambda wildcards: PLAN.radvlm.tables(wildcards.source),
+        mimic=lambda wildcards: PLAN.radvlm.mimic_of(wildcards.source),
+    output:
+        images="results/radvlm/sources/{source}/images.parquet",
+        facts="results/radvlm/sources/{source}/facts.parquet",
+        texts="results/radvlm/sources/{source}/texts.jsonl",
+        excluded="results/radvlm/sources/{source}/excluded.parquet",
+        counts="results/radvlm/sources/{source}/counts.tsv",
+    log:
+        "logs/radvlm/sources/{source}.log",
+    benchmark:
+        "results/benchmarks/radvlm/sources/{source}.tsv"
+    wildcard_constraints:
+        source=PLAN.radvlm.named(mimic=True),
+    conda:
+        "../../envs/radvlm_sources.yaml"
+    threads: 1
+    resources:
+        mem_mb=megabytes(12000),
+        runtime=minutes(240),
+    params:
+        **job("radvlm.sources.read_sources.run"),
+        options=lambda wildcards: PLAN.radvlm.of_source(wildcards.source),
+    message:
+        "RadVLM: facts of the source {wildcards.source}, on pictures of MIMIC-CXR"
+    script:
+        "../../scripts/job.py"
+
+
+use rule frames_shard as radvlm_sources_frames with:
+    input:
+        cohort="results/radvlm/sources/{source}/{shard}.parquet",
+    output:
+        output="results/radvlm/sources/{source}/frames/{shard}.h5",
+        excluded="results/radvlm/sources/{source}/frames/{shard}.excluded.parquet",
+    log:
+        "logs/radvlm/sources/{source}/{shard}.frames.log",
+    benchmark:
+        "results/benchmarks/radvlm/sources/{source}/{shard}.frames.tsv"
+    wildcard_constraints:
+        source=PLAN.radvlm.named(mimic=False),
+    message:
+        "Frames of the source {wildcards.source}, shard {wildcards.shard}"
+
+
+rule radvlm_sources_splits:
+    input:
+        images=PLAN.radvlm.of_sources("images.parquet"),
+    output:
+        conflicts_out="results/radvlm/sources/split_conflicts.parquet",
+    log:
+        "logs/radvlm/sources/splits.log",
+    benchmark:
+        "results/benchmarks/radvlm/sources/splits.tsv"
+    localrule: True
+    conda:
+        "../../envs/radvlm_sources.yaml"
+    threads: 1
+    resources:
+        mem_mb=megabytes(4000),
+        runtime=minutes(20),
+    params:
+        **job("radvlm.sources.join_splits.run"),
+        formats=PLAN.radvlm.formats,
+    message:
+        "RadVLM: subjects that two sources have in different splits"
+    script:
+        "../../scripts/job.py"
+
+
+rule radvlm_sources:
+    input:
+        PLAN.radvlm.of_sources("facts.parquet"),
+        "results/radvlm/sources/split_conflicts.parquet",
+        PLAN.radvlm.frames(),

@@ -1,0 +1,174 @@
+"""Facts of a source in one form: their boxes made clean, their ids, and what was counted on the way."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import polars as pl
+
+from cxr.base.seeds import stable_hash
+from cxr.geometry.boxes import CORNERS
+from cxr.radvlm.sources.columns import FACTS_SCHEMA, IMAGES_SCHEMA
+from cxr.radvlm.sources.labels import ABSENT, PRESENT, UNCERTAIN, meant, names
+
+LABEL, BOX, REGION, PHRASE = KINDS = ("label", "box", "region", "phrase")
+STAGE = "radvlm_sources"
+BARE = dict.fromkeys(("value", "stated", "group", "reader", *CORNERS))
+"""A fact's columns that may be empty."""
+
+
+@dataclass
+class Held:
+    """What a reader found: rows of images and facts (without ids), texts, rows that were left out, and counts.
+
+    ``tables``: further facts as tables of the same columns, of sources with millions.
+    """
+
+    images: list[dict] = field(default_factory=list)
+    facts: list[dict] = field(default_factory=list)
+    tables: list[pl.DataFrame] = field(default_factory=list)
+    texts: list[dict] = field(default_factory=list)
+    excluded: list[dict] = field(default_factory=list)
+    counts: Counter = field(default_factory=Counter)
+
+    def leave_out(
+        self, reason: str, image_id: str | None = None, study_id: str | None = None, detail: str = ""
+    ) -> None:
+        """Note a row of the source that becomes no fact, with its reason."""
+        row = {"image_id": image_id, "study_id": study_id, "stage": STAGE, "reason": reason, "detail": detail}
+        self.excluded.append(row)
+
+    def tell_unknown(self, cells: Mapping[str, int]) -> None:
+        """Count the cells of labels that say nothing known; they are no fact."""
+        for label, number in sorted(cells.items()):
+            self.counts[f"unknown_label: cells of {label}"] += number
+
+
+def visible(text: str) -> str:
+    """Return a text whose control characters, but line breaks and tabs, are blanks."""
+    return "".join(letter if letter.isprintable() or letter in "\n\t" else " " for letter in text)
+
+
+def fact(image_id: str, kind: str, name: str, **more: object) -> dict:
+    """Return a row of facts without its id; what ``more`` does not give is null."""
+    return {"image_id": image_id, "kind": kind, "name": name} | BARE | more
+
+
+def box_facts(image_id: str, kind: str, name: str, boxes: np.ndarray, **more: object) -> list[dict]:
+    """Return a fact for each of the boxes (N, 4) of one name, which are one group."""
+    group = f"g{stable_hash(image_id, kind, name, *more.values()):016x}"
+    return [
+        fact(image_id, kind, name, group=group, **more, **dict(zip(CORNERS, map(float, box), strict=True)))
+        for box in boxes
+    ]
+
+
+def labelled(image_id: str, stated: dict[str, str], uncertain: str) -> list[dict]:
+    """Return a fact for each label of an image. ``uncertain``: what an uncertain one counts as; left_out: itself."""
+    values = meant(stated, uncertain)
+    return [fact(image_id, LABEL, name, value=values[name], stated=value) for name, value in stated.items()]
+
+
+@dataclass(frozen=True)
+class Clean:
+    """Boxes (N, 4) with rising corners inside their picture; ``area``: which of them have one, bool (N,); numbers of
+    boxes whose corners were swapped, and that were clipped.
+    """
+
+    boxes: np.ndarray
+    area: np.ndarray
+    swapped: int
+    clipped: int
+
+
+def clean(boxes: np.ndarray, shapes: np.ndarray, least: float) -> Clean:
+    """Sort the corners of boxes (N, 4), and clip them to their pictures, (N, 2: rows, columns; NaN: unknown).
+
+    A box has an area if both sides are longer than ``least``, as a fraction of the picture's, and all corners are
+    numbers.
+    """
+    boxes = np.asarray(boxes, np.float64).reshape(-1, 4)
+    finite = np.isfinite(boxes).all(axis=1)
+    held = np.where(finite[:, None], boxes, 0.0)
+    low, high = np.minimum(held[:, :2], held[:, 2:]), np.maximum(held[:, :2], held[:, 2:])
+    swapped = int((low != held[:, :2]).any(axis=1).sum())
+    limits = np.asarray(shapes, np.float64).reshape(-1, 2)[:, ::-1]
+    most = np.where(np.isfinite(limits), limits, np.inf)
+    sorted_ = np.concatenate([low, high], axis=1)
+    cut = np.clip(sorted_, 0.0, np.concatenate([most, most], axis=1))
+    sides = cut[:, 2:] - cut[:, :2]
+    floor = np.where(np.isfinite(most), least * np.where(np.isfinite(most), most, 0.0), 0.0)
+    area = finite & (sides > floor).all(axis=1)
+    return Clean(cut, area, swapped, int(((cut != sorted_).any(axis=1) & area).sum()))
+
+
+def add_boxes(
+    held: Held, image_id: str, kind: str, name: str, boxes: np.ndarray, shape: tuple, least: float, **more: object
+) -> None:
+    """Add the boxes (N, 4), in original pixels, of one name of an image; those without an area are left out.
+
+    ``shape``: (rows, columns) of the picture, None where unknown.
+    """
+    size = [np.nan if side is None else side for side in shape]
+    found = clean(boxes, np.tile(size, (len(boxes), 1)), least)
+    for what, number in (("boxes with swapped corners", found.swapped), ("boxes clipped", found.clipped)):
+        held.counts[what] += number
+    for _ in range(int((~found.area).sum())):
+        held.leave_out("no_area", image_id, detail=kind)
+    held.facts += box_facts(image_id, kind, name, found.boxes[found.area], **more)
+
+
+def images_table(source: str, rows: Sequence[dict]) -> pl.DataFrame:
+    """Return the table of images, sorted by image."""
+    table = pl.DataFrame([{"source": source} | row for row in rows], schema=IMAGES_SCHEMA)
+    return table.sort("image_id")
+
+
+def label_facts(table: pl.DataFrame, labels: Sequence[str], uncertain: str) -> pl.DataFrame:
+    """Return the facts of a table of images (``image_id``, and each label's present, absent, uncertain or null).
+
+    Like :func:`labelled`, and No Finding is told of every image.
+    """
+    known = names()
+    meant_as = {UNCERTAIN: uncertain} if uncertain in (PRESENT, ABSENT) else {}
+    held = table.select("image_id", *labels)
+    values = held.with_columns(pl.col(labels).replace(meant_as) if meant_as else pl.col(labels))
+    findings = [label for label in known.findings if label in labels]
+    nothing = (
+        pl.when(pl.any_horizontal(pl.col(findings) == PRESENT)).then(pl.lit(ABSENT))
+        .when(pl.any_horizontal(pl.col(findings) == UNCERTAIN)).then(pl.lit(UNCERTAIN))
+        .otherwise(pl.lit(PRESENT))
+    )  # fmt: skip
+    values = values.with_columns(nothing.alias(known.no_finding))
+    if known.no_finding not in labels:
+        held = held.with_columns(pl.lit(None, pl.String).alias(known.no_finding))
+    order = [known.no_finding, *(label for label in labels if label != known.no_finding)]
+    value, stated = (
+        part.unpivot(order, index="image_id", variable_name="name", value_name=name)
+        for part, name in ((values, "value"), (held, "stated"))
+    )
+    found = value.with_columns(stated["stated"]).drop_nulls("value")
+    empty = {name: FACTS_SCHEMA[name] for name in BARE if name not in ("value", "stated")}
+    bare = [pl.lit(None, dtype).alias(name) for name, dtype in empty.items()]
+    columns = [name for name in FACTS_SCHEMA if name != "fact_id"]
+    return found.with_columns(pl.lit(LABEL).alias("kind"), *bare).select(columns)
+
+
+def facts_table(source: str, rows: Iterable[dict], tables: Sequence[pl.DataFrame] = ()) -> pl.DataFrame:
+    """Return the facts of rows and tables with their ids, sorted by image, kind, name and id.
+
+    Rows that are equal in all that the id rests on are numbered, so that each has its own.
+    """
+    first = pl.DataFrame(list(rows), schema={name: kind for name, kind in FACTS_SCHEMA.items() if name != "fact_id"})
+    table = pl.concat([first, *tables])
+    parts = ("image_id", "kind", "name", "group", "reader", *CORNERS)
+    seen: Counter[tuple] = Counter()
+    ids = []
+    for row in table.select(parts).iter_rows():
+        again = seen[row]
+        seen[row] += 1
+        told = ["" if part is None else part for part in row]
+        ids.append(f"f{stable_hash(source, *told, *([again] if again else [])):016x}")
+    table = table.with_columns(fact_id=pl.Series(ids, dtype=pl.String)).select(list(FACTS_SCHEMA))
+    return table.sort("image_id", "kind", "name", "fact_id")

@@ -1,0 +1,95 @@
+"""The 14 labels of a study, from the findings that the reports stage has read."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import yaml
+
+from cxr.base.paths import RESOURCES
+from cxr.language.reports.devices import Devices, devices
+
+RESOURCE_FILES = ("radvlm/labels.yaml",)
+PRESENT, ABSENT, UNCERTAIN = VALUES = ("present", "absent", "uncertain")
+"""What a source states of a label, the strongest first."""
+
+
+@dataclass(frozen=True)
+class Names:
+    """names: the 14 labels in their order; no_finding, device: the two that are none of the twelve findings; lesions,
+    entities: {what a report's finding is: its labels}; words: those of devices; regions: {region: its mask, and part}.
+    """
+
+    names: tuple[str, ...]
+    no_finding: str
+    device: str
+    lesions: Mapping[str, Sequence[str]]
+    entities: Mapping[str, Sequence[str]]
+    words: Devices
+    regions: Mapping[str, Mapping]
+
+    @property
+    def findings(self) -> tuple[str, ...]:
+        """The twelve labels that make a picture abnormal."""
+        return tuple(name for name in self.names if name not in (self.no_finding, self.device))
+
+
+@cache
+def names() -> Names:
+    """Return the names of the resource."""
+    told = yaml.safe_load((Path(RESOURCES) / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
+    return Names(
+        tuple(told["labels"]), told["no_finding"], told["devices"], told["lesions"], told["entities"],
+        devices(told["device_words"]), told["regions"],
+    )  # fmt: skip
+
+
+def report_labels(tuples: Iterable[Mapping], sentences: Iterable[str]) -> dict[str, str]:
+    """Return {label: present, absent or uncertain} of a report's findings and its sentences.
+
+    A finding is present if it is affirmed, also as what another finding strongly stands for ("opacity consistent with
+    pneumonia"); weakly hedged it is uncertain. It is absent if it is denied and nowhere affirmed. What a report does
+    not mention has no label, but No Finding and Support Devices are always told.
+    """
+    known, stated = names(), {}
+    for one in tuples:
+        for label, value in _told(one, known):
+            held = stated.get(label, value)
+            stated[label] = min(value, held, key=_strength)
+    stated[known.device] = PRESENT if known.words.told_in(sentences) else ABSENT
+    stated[known.no_finding] = _no_finding(stated)
+    return {label: stated[label] for label in known.names if label in stated}
+
+
+def meant(stated: Mapping[str, str], uncertain: str) -> dict[str, str]:
+    """Return what the stated labels count as: an uncertain one as ``uncertain``; with left_out it stays uncertain.
+
+    No Finding then holds where no finding is present, whatever the source states of it.
+    """
+    known, as_ = names(), {UNCERTAIN: uncertain} if uncertain in VALUES else {}
+    found = {label: as_.get(value, value) for label, value in stated.items()}
+    return found | ({known.no_finding: _no_finding(found)} if known.no_finding in found else {})
+
+
+def _no_finding(values: Mapping[str, str]) -> str:
+    """Return the value of No Finding: devices do not count, nor do findings that nothing is said of."""
+    found = {values[label] for label in names().findings if label in values}
+    return ABSENT if PRESENT in found else UNCERTAIN if UNCERTAIN in found else PRESENT
+
+
+def _strength(value: str) -> int:
+    """Return the rank of a value: an affirmation outweighs a doubt, and that a denial."""
+    return (PRESENT, UNCERTAIN, ABSENT).index(value)
+
+
+def _told(one: Mapping, known: Names) -> list[tuple[str, str]]:
+    own = known.lesions.get(one["lesion_type"]) if one["lesion_type"] else known.entities.get(one["entity"])
+    if one["presence"] == "negative":
+        return [(label, ABSENT) for label in own or ()] if one["denies"] else []
+    value = UNCERTAIN if one["hedge"] == "weak" else PRESENT
+    found = [(label, value) for label in own or ()]
+    if one["predicted_hedge"] in ("definite", "strong"):
+        named = (known.lesions.get(name) or known.entities.get(name) or () for name in one["candidates"])
+        found += [(label, value) for labels in named for label in labels]
+    return found

@@ -1,0 +1,111 @@
+"""The source mimic: MIMIC-CXR's frontal images with their texts and labels; its official split decides."""
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from cxr.annotations.label_tables import LABELS, as_id, read_columns, stated, unknown_cells
+from cxr.base.errors import UserError
+from cxr.imaging.cohort.mimic import read_mimic as read_tree
+from cxr.imaging.cohort.rows import Row
+from cxr.language.reports import reading
+from cxr.radvlm.sources.facts import Held, label_facts
+from cxr.radvlm.sources.options import ReadOptions
+
+LABEL_TABLE = "*-chexpert.csv"
+FRONTAL = ("PA", "AP")
+WAITING = 16
+"""Concurrent operations on files."""
+
+
+@dataclass(frozen=True)
+class _How:
+    max_characters: int
+    section_overrides: bool
+    sections: str = "mimic"
+
+
+def read_mimic(options: ReadOptions) -> Held:
+    """Return every frontal image of the tables, whatever cohort.per_study and cohort.exclude say.
+
+    Raises UserError for a table that is missing or lacks a column.
+    """
+    held = Held()
+    labels = _labels(options, held)
+    with ThreadPoolExecutor(WAITING) as pool:
+        rows = read_tree(str(options.pictures), str(options.folder), pool)
+        held.counts["table rows"] = len(rows)
+        kept = [row for row in rows if _frontal(row, held)]
+        studies: dict[str, list[Row]] = {}
+        for row in kept:
+            studies.setdefault(row.study_id, []).append(row)
+            held.images.append(_image(row, options.name))
+        how = _How(options.max_characters, options.section_overrides)
+        texts = pool.map(lambda of: reading.read(_report(of[0]), how), studies.values())
+        for (study_id, of), section in zip(studies.items(), texts, strict=True):
+            _add_text(held, options.name, study_id, of, section)
+    table = pl.DataFrame(
+        [(row.image_id, row.study_id) for row in kept],
+        schema={"image_id": pl.String, "study_id": pl.String}, orient="row",
+    )  # fmt: skip
+    joined = table.join(labels.with_columns(known=pl.lit(True)), on="study_id", how="left", maintain_order="left")
+    for image_id, study_id in joined.filter(pl.col("known").is_null()).select("image_id", "study_id").iter_rows():
+        held.leave_out("no_labels", image_id, study_id)
+    held.tables.append(label_facts(joined.drop_nulls("known"), LABELS, options.uncertain))
+    return held
+
+
+def _labels(options: ReadOptions, held: Held) -> pl.DataFrame:
+    """Return study_id and its labels. Raises UserError without the table."""
+    found = sorted({*options.folder.glob(LABEL_TABLE), *options.folder.glob(f"{LABEL_TABLE}.gz")})
+    if not found:
+        raise UserError(
+            f"{options.key}: {options.folder} lacks the table of labels {LABEL_TABLE} (MIMIC-CXR-JPG): put it there"
+        )
+    table = read_columns(options.key, found[0], "MIMIC-CXR-JPG", ("study_id", *LABELS))
+    held.tell_unknown(unknown_cells(table))
+    named = table.with_columns(as_id("study_id").str.strip_prefix("s"))
+    return stated(named).unique("study_id", keep="first", maintain_order=True)
+
+
+def _frontal(row: Row, held: Held) -> bool:
+    """Return whether a row is used; else it is left out with its reason."""
+    reason = row.reason or ("" if row.view in FRONTAL else "not_frontal" if row.view else "unknown_view")
+    reason = reason or ("" if row.split else "no_split")
+    if reason:
+        held.leave_out(reason, row.image_id, row.study_id, row.detail)
+    return not reason
+
+
+def _image(row: Row, name: str) -> dict:
+    rows, columns = row.size or (None, None)
+    return {
+        "image_id": row.image_id, "study_id": row.study_id, "subject_id": row.subject_id, "split": row.split,
+        "view": row.view, "sex": None, "rows": rows, "columns": columns, "path": row.path, "frames": name,
+    }  # fmt: skip
+
+
+def _report(row: Row) -> dict:
+    return {"study_id": row.study_id, "report_path": row.report_path, "report_missing": row.report_missing}
+
+
+def _add_text(held: Held, name: str, study_id: str, rows: list[Row], section) -> None:
+    images = sorted(row.image_id for row in rows)
+    if not isinstance(section, reading.Section):
+        held.leave_out(section[0], images[0], study_id, section[1])
+        return
+    told = {"source": name, "study_id": study_id, "subject_id": rows[0].subject_id, "split": rows[0].split}
+    held.texts.append(told | {"image_ids": images, "section": section.name, "text": section.text})
+
+
+def published_splits(folder: Path, key: str) -> dict[str, str]:
+    """Return {image: split} of Chest ImaGenome's own split files. Raises UserError for one without a column."""
+    found = {}
+    for split, name in (("train", "train"), ("validate", "valid"), ("test", "test")):
+        path = folder / "silver_dataset" / "splits" / f"{name}.csv"
+        if not path.is_file():
+            raise UserError(f"{key}: {folder} lacks silver_dataset/splits/{name}.csv, which split: published needs")
+        found |= dict.fromkeys(read_columns(key, path, "Chest ImaGenome", ("dicom_id",))["dicom_id"], split)
+    return found

@@ -1,0 +1,94 @@
+"""The sources ms_cxr and imagenome: boxes on images of a source of format mimic, joined by id; its split decides."""
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from cxr.annotations import imagenome
+from cxr.annotations.label_tables import read_columns
+from cxr.annotations.ms_cxr import read as read_table_of_ms_cxr
+from cxr.annotations.reading import Annotation
+from cxr.base.errors import UserError
+from cxr.base.tables import read_table
+from cxr.radvlm.sources.facts import PHRASE, REGION, Held, add_boxes
+from cxr.radvlm.sources.mimic import published_splits
+from cxr.radvlm.sources.options import ReadOptions
+
+AVOID = "images_to_avoid.csv"
+
+
+def read_ms_cxr(options: ReadOptions, images: str) -> Held:
+    """Return the phrases with their boxes. ``images``: the table of images of the source mimic.
+
+    All boxes of one image with the same text are one phrase. Raises UserError for a folder without the table.
+    """
+    path = options.folder
+    if path.is_dir():
+        tables = [one for ending in ("csv", "csv.gz", "json") for one in sorted(path.glob(f"MS_CXR*.{ending}"))]
+        if not tables:
+            raise UserError(f"{options.key}: {path} lacks MS_CXR_Local_Alignment_*.csv: give the folder of MS-CXR")
+        path = tables[0]
+    regions = read_table_of_ms_cxr(options.key, path).regions
+    held, known = Held(), _known(images)
+    held.counts["table rows"] = len(regions)
+    for image_id, of in _grouped(regions, lambda one: one.image.removesuffix(".dcm")):
+        row = known.get(image_id)
+        for text, group in _grouped(of, lambda one: one.phrase):
+            reason = "no_image" if row is None else "bad_row" if not text.strip() else _other_size(row, group)
+            if reason:
+                for _ in group:
+                    held.leave_out(reason, image_id)
+                continue
+            boxes = np.array([one.box or (np.nan,) * 4 for one in group])
+            add_boxes(held, image_id, PHRASE, text.strip(), boxes, (row["rows"], row["columns"]), options.min_box)
+        if row is not None:
+            held.images.append({name: row[name] for name in row if name != "source"})
+    return held
+
+
+def _other_size(row: Mapping, group: Iterable[Annotation]) -> str:
+    """Return shape_mismatch if a box was drawn on a picture of another shape than the image's."""
+    sizes = {one.size for one in group if one.size}
+    known = row["rows"] is not None and row["columns"] is not None
+    return "shape_mismatch" if known and sizes - {(row["rows"], row["columns"])} else ""
+
+
+def read_imagenome(options: ReadOptions, images: str) -> Held:
+    """Return the regions of the scene graphs. ``images``: the table of images of the source mimic.
+
+    Images of the gold set's patients stay out of train (``listed``). Raises UserError for a folder without graphs.
+    """
+    held, known = Held(), _known(images)
+    own = published_splits(options.folder, options.key) if options.split == "published" else None
+    avoid = options.folder / "silver_dataset" / "splits" / AVOID
+    listed = set()
+    if avoid.is_file():
+        listed = set(read_columns(options.key, avoid, "Chest ImaGenome", ("dicom_id",))["dicom_id"])
+    for graph in imagenome.graphs(options.key, options.folder):
+        row = known.get(graph.image_id)
+        held.counts["table rows"] += len(graph.names)
+        split = (own.get(graph.image_id) if own is not None else row["split"]) if row else None
+        reason = "no_image" if row is None else "no_split" if split is None else ""
+        reason = reason or ("listed" if graph.image_id in listed and split == "train" else "")
+        if reason:
+            for _ in graph.names:
+                held.leave_out(reason, graph.image_id)
+            continue
+        shape = (row["rows"], row["columns"])
+        for name, box in zip(graph.names, graph.boxes, strict=True):
+            add_boxes(held, graph.image_id, REGION, name, box[None], shape, options.min_box)
+        told = {name: row[name] for name in row if name != "source"}
+        held.images.append(told | {"split": split, "sex": graph.sex or row["sex"]})
+    return held
+
+
+def _known(images: str) -> dict[str, dict]:
+    return {row["image_id"]: row for row in read_table(images).iter_rows(named=True)}
+
+
+def _grouped(rows: Iterable, key) -> list[tuple[str, list]]:
+    """Return (key, rows) sorted by the key, the rows of one in their order."""
+    found: dict[str, list] = {}
+    for row in rows:
+        found.setdefault(key(row), []).append(row)
+    return sorted(found.items())

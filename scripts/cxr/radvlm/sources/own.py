@@ -1,0 +1,155 @@
+"""The source own: facts from the cohort's own stages: labels, regions, boxes, phrases and texts."""
+
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+
+import numpy as np
+
+from cxr.base.hdf5 import Shard
+from cxr.base.tables import read_lines, read_table
+from cxr.geometry.affine import points_to_original
+from cxr.geometry.boxes import bounds
+from cxr.geometry.components import boxes_around
+from cxr.radvlm.sources.facts import BOX, PHRASE, REGION, Held, add_boxes, labelled
+from cxr.radvlm.sources.labels import ABSENT, PRESENT, UNCERTAIN, names, report_labels
+
+SEX = {"f": "F", "female": "F", "w": "F", "m": "M", "male": "M"}
+STATED = {"1": PRESENT, "1.0": PRESENT, "0": ABSENT, "0.0": ABSENT, "-1": UNCERTAIN, "-1.0": UNCERTAIN}
+
+
+def region_boxes(organs: Mapping[str, np.ndarray], anatomy: Mapping[str, np.ndarray]) -> dict[str, tuple[float, ...]]:
+    """Return {region: box} in frame pixels, of the masks bool (H, W) by name. What has no mask has no box.
+
+    A region is the box of a mask, or a part of the box of a lung: ``across`` in fractions of its width from the
+    patient's outer side (the image's left for the right lung), ``down`` of its height from above.
+    """
+    found = {}
+    for region, told in names().regions.items():
+        held, mask = (organs, told.get("organs")) if "organs" in told else (anatomy, told["anatomy"])
+        if mask not in held or not held[mask].any():
+            continue
+        left, top, right, bottom = map(float, bounds(held[mask]))
+        (near, far), (high, low) = told.get("across", (0.0, 1.0)), told.get("down", (0.0, 1.0))
+        if region.startswith("left "):
+            near, far = 1.0 - far, 1.0 - near
+        width, height = right - left, bottom - top
+        found[region] = (left + near * width, top + high * height, left + far * width, top + low * height)
+    return found
+
+
+def mask_boxes(masks: Iterable[np.ndarray], smallest: int) -> np.ndarray:
+    """Return the boxes (N, 4), in frame pixels, of the parts of the union of masks bool (H, W), the largest first."""
+    return boxes_around(np.logical_or.reduce(list(masks)), smallest)
+
+
+def to_original(boxes: np.ndarray, affine: np.ndarray) -> np.ndarray:
+    """Return boxes (N, 4) of the frame in original pixels."""
+    boxes = np.asarray(boxes, np.float64).reshape(-1, 4)
+    return np.concatenate([points_to_original(boxes[:, :2], affine), points_to_original(boxes[:, 2:], affine)], axis=1)
+
+
+def read_own(
+    options,
+    *,
+    images: str,
+    cohort: str,
+    frames: str,
+    reports: str,
+    organs: str,
+    anatomy: str,
+    findings: str,
+    masks: str,
+) -> Held:
+    """Return the facts of one shard of the cohort. ``options``: of the stage. Raises StoreError for a damaged file."""
+    held = Held()
+    known = {row["image_id"]: row for row in read_table(cohort).iter_rows(named=True)}
+    own = {row["image_id"]: row for row in read_table(images).iter_rows(named=True) if row["image_id"] in known}
+    lines = {line["study_id"]: line for line in read_lines(reports)}
+    grounded: dict[str, list[dict]] = {}
+    for row in read_table(findings).iter_rows(named=True):
+        if row["mask_id"] and row["word"]:
+            grounded.setdefault(row["image_id"], []).append(row)
+    with ExitStack() as stack:
+        frame, organ, zone = (stack.enter_context(Shard(path)) for path in (frames, organs, anatomy))
+        lesions = stack.enter_context(Shard(masks, key="mask_id"))
+        studies: dict[str, list[str]] = {}
+        for image_id in sorted(frame.ids):
+            row = known[image_id]
+            shape = tuple(map(int, frame.get("original_shape", image_id)))
+            studies.setdefault(row["study_id"], []).append(image_id)
+            held.images.append(_image(row, own[image_id], shape))
+            line = lines.get(row["study_id"])
+            stated = _labels(options, own[image_id], line)
+            if stated:
+                held.facts += labelled(image_id, stated, _uncertain(options))
+            else:
+                held.leave_out("no_labels", image_id, row["study_id"])
+            place = _Placer(held, image_id, frame.get("to_original", image_id), shape, options.min_box)
+            if options.regions == "zones":
+                given = (
+                    (organ.masks(image_id) if image_id in organ else {}),
+                    (zone.masks(image_id) if image_id in zone else {}),
+                )
+                for region, box in region_boxes(*given).items():
+                    place(REGION, region, np.array([box]))
+            _lesions(place, grounded.get(image_id, []), line, lesions, options.smallest)
+        for study_id, of in studies.items():
+            line = lines.get(study_id)
+            if line is None or not line["section_text"].strip():
+                held.leave_out("no_report", of[0], study_id)
+                continue
+            held.texts.append(_text(known[of[0]], of, line))
+    held.counts["images"] = len(held.images)
+    return held
+
+
+class _Placer:
+    """Adds the boxes of an image, given in frame pixels, to the facts."""
+
+    def __init__(self, held: Held, image_id: str, affine: np.ndarray, shape: tuple[int, int], least: float):
+        self.held, self.image_id, self.affine, self.shape, self.least = held, image_id, affine, shape, least
+
+    def __call__(self, kind: str, name: str, boxes: np.ndarray, **more: object) -> None:
+        placed = to_original(boxes, self.affine)
+        add_boxes(self.held, self.image_id, kind, name, placed, self.shape, self.least, **more)
+
+
+def _image(row: Mapping, own: Mapping, shape: tuple[int, int]) -> dict:
+    sex = SEX.get(str(own.get("sex") or "").strip().lower())
+    told = {name: row[name] for name in ("image_id", "study_id", "subject_id", "split", "view", "path")}
+    return told | {"sex": sex, "rows": shape[0], "columns": shape[1], "frames": "own"}
+
+
+def _uncertain(options) -> str:
+    return options.weak_hedges if options.labels == "rules" else options.uncertain
+
+
+def _labels(options, own: Mapping, line: Mapping | None) -> dict[str, str]:
+    if options.labels == "table":
+        cells = {name: str(own.get(name) or "").strip() for name in names().names if name in own}
+        return {name: STATED[cell] for name, cell in cells.items() if cell in STATED}
+    if line is None:
+        return {}
+    return report_labels([*line["tuples"], *line["other_tuples"]], line["sentences"])
+
+
+def _lesions(place: _Placer, found: list[dict], line: Mapping | None, lesions: Shard, smallest: int) -> None:
+    """Add the boxes of an image's grounded findings: of each name, and of each sentence."""
+    by_name: dict[str, list[np.ndarray]] = {}
+    by_sentence: dict[int, list[np.ndarray]] = {}
+    for row in found:
+        mask = lesions.get("mask", row["mask_id"])
+        by_name.setdefault(names().lesions[row["word"]][0], []).append(mask)
+        by_sentence.setdefault(row["sentence_index"], []).append(mask)
+    for name, masks in sorted(by_name.items()):
+        place(BOX, name, mask_boxes(masks, smallest))
+    for index, masks in sorted(by_sentence.items()):
+        if line is not None and 0 < index <= len(line["sentences"]):
+            place(PHRASE, line["sentences"][index - 1], mask_boxes(masks, smallest))
+
+
+def _text(row: Mapping, images: list[str], line: Mapping) -> dict:
+    return {
+        "source": "own", "study_id": row["study_id"], "subject_id": row["subject_id"], "split": row["split"],
+        "image_ids": images, "section": line["section_name"], "text": line["section_text"],
+    }  # fmt: skip

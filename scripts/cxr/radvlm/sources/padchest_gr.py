@@ -1,0 +1,66 @@
+"""The source padchest_gr: English sentences, and those with boxes as phrases. Spanish text goes nowhere."""
+
+import numpy as np
+
+from cxr.annotations.padchest import MASTER, REPORTS, TABLE, read_images, read_master, read_reports
+from cxr.annotations.padchest_gr import one_of
+from cxr.imaging.cohort.split import split_name
+from cxr.radvlm.sources.facts import PHRASE, Held, add_boxes, visible
+from cxr.radvlm.sources.options import ReadOptions
+
+EXTRA = "extra"
+"""The reader of a sentence's further boxes, which are kept and never asked."""
+
+
+def read_padchest_gr(options: ReadOptions) -> Held:
+    """Return the frontal images with their sentences and phrases. Raises UserError for a missing file or column."""
+    key, folder = options.key, options.folder
+    images = {row["image_id"]: row for row in read_images(key, one_of(key, folder, TABLE)).iter_rows(named=True)}
+    splits = dict(read_master(key, one_of(key, folder, MASTER)).iter_rows())
+    held = Held()
+    for report in read_reports(key, one_of(key, folder, REPORTS)):
+        held.counts["table rows"] += 1
+        row, split = images.get(report.image_id), split_name(splits.get(report.image_id, "")) or ""
+        reason = "no_image" if row is None else "not_frontal" if row["view"] is None else ""
+        if reason := reason or ("" if split else "no_split"):
+            held.leave_out(reason, report.image_id, report.study_id)
+            continue
+        told = {name: row[name] for name in ("image_id", "study_id", "subject_id", "view", "sex", "rows", "columns")}
+        path = str(options.pictures / report.image_id)
+        held.images.append(told | {"split": split, "path": path, "frames": options.name})
+        _add_text(held, options, row, split, [one.text for one in report.sentences if one.text])
+        size = (row["rows"], row["columns"])
+        if None in size:
+            held.leave_out("no_area", report.image_id, report.study_id, "the table has no size of the picture")
+            continue
+        boxed = [one for one in report.sentences if one.boxes and one.text]
+        if not boxed:
+            held.leave_out("no_boxes", report.image_id, report.study_id)
+        for one in boxed:
+            for boxes, more in ((one.boxes, {}), (one.extra, {"reader": EXTRA})):
+                if boxes:
+                    add_boxes(
+                        held, report.image_id, PHRASE, one.text, _pixels(boxes, size), size, options.min_box, **more
+                    )
+    return held
+
+
+def _pixels(boxes: list, size: tuple[int, int]) -> np.ndarray:
+    """Return boxes of the unit square in pixels; one without four numbers is NaN."""
+    found = np.full((len(boxes), 4), np.nan)
+    for place, box in enumerate(boxes):
+        if isinstance(box, list) and len(box) == 4 and all(isinstance(part, int | float) for part in box):
+            found[place] = box
+    return found * np.array([size[1], size[0], size[1], size[0]], np.float64)
+
+
+def _add_text(held: Held, options: ReadOptions, row: dict, split: str, sentences: list[str]) -> None:
+    if not sentences:
+        held.leave_out("empty_report", row["image_id"], row["study_id"])
+        return
+    text = visible(" ".join(sentences))
+    if len(text) > options.max_characters:
+        held.leave_out("too_long", row["image_id"], row["study_id"], f"{len(text)} characters")
+        return
+    ids = {"source": options.name, "study_id": row["study_id"], "subject_id": row["subject_id"], "split": split}
+    held.texts.append(ids | {"image_ids": [row["image_id"]], "section": "findings", "text": text})

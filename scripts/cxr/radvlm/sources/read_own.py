@@ -1,0 +1,106 @@
+"""Read the source own: one job a shard of the cohort, then one that joins them."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from cxr.base.errors import UserError
+from cxr.base.tables import EXCLUDED, read_lines, read_table, write_excluded, write_lines, write_table
+from cxr.radvlm.sources.columns import COUNTS, FACTS, IMAGES
+from cxr.radvlm.sources.facts import Held, facts_table, images_table
+from cxr.radvlm.sources.own import read_own
+
+OWN = "own"
+
+
+@dataclass(frozen=True)
+class OwnOptions:
+    """labels, weak_hedges, uncertain, regions, min_box: settings of radvlm.sources; smallest: least part of a mask that
+    gets a box, in frame pixels.
+    """
+
+    labels: str
+    weak_hedges: str
+    uncertain: str
+    regions: str
+    min_box: float
+    smallest: int
+
+
+def counts_table(held: Counter) -> pl.DataFrame:
+    """Return the counts, sorted by what is counted."""
+    rows = sorted((what, number) for what, number in held.items())
+    return pl.DataFrame(rows, schema={name: column.kind for name, column in COUNTS.items()}, orient="row")
+
+
+def write(held: Held, source: str, *, images: str, facts: str, texts: str, excluded: str, counts: str) -> None:
+    """Write what was read of a source."""
+    table = facts_table(source, held.facts, held.tables)
+    counted = Counter(held.counts)
+    counted.update(f"facts: {kind}" for kind in table["kind"])
+    counted.update(f"left out: {row['reason']}" for row in held.excluded)
+    counted["texts"] = len(held.texts)
+    write_table(images, images_table(source, held.images), IMAGES)
+    write_table(facts, table, FACTS)
+    write_lines(texts, sorted(held.texts, key=lambda line: line["study_id"]), checked=True)
+    write_excluded(excluded, held.excluded)
+    write_table(counts, counts_table(counted), COUNTS)
+
+
+def run_shard(
+    *,
+    images: str,
+    cohort: str,
+    frames: str,
+    reports: str,
+    organs: str,
+    anatomy: str,
+    findings: str,
+    masks: str,
+    images_out: str,
+    facts: str,
+    texts: str,
+    excluded: str,
+    counts: str,
+    options: OwnOptions,
+) -> None:
+    """Write images, facts, texts, excluded rows and counts of one shard. Raises UserError for a missing engine."""
+    if options.labels == "chexbert":
+        raise UserError(
+            "radvlm.sources.labels is 'chexbert', whose weights are not part of this project: choose rules, or table "
+            "with columns of the manifest that are named like the labels"
+        )
+    held = read_own(
+        options, images=images, cohort=cohort, frames=frames, reports=reports, organs=organs, anatomy=anatomy,
+        findings=findings, masks=masks,
+    )  # fmt: skip
+    write(held, OWN, images=images_out, facts=facts, texts=texts, excluded=excluded, counts=counts)
+
+
+def run_tables(
+    *,
+    images: Sequence[str],
+    facts: Sequence[str],
+    texts: Sequence[str],
+    excluded: Sequence[str],
+    counts: Sequence[str],
+    images_out: str,
+    facts_out: str,
+    texts_out: str,
+    excluded_out: str,
+    counts_out: str,
+) -> None:
+    """Join the files of all shards, in the order of images and studies."""
+    write_table(images_out, pl.concat([read_table(path) for path in images]).sort("image_id"), IMAGES)
+    joined = pl.concat([read_table(path) for path in facts])
+    write_table(facts_out, joined.sort("image_id", "kind", "name", "fact_id"), FACTS)
+    lines = sorted((line for path in texts for line in read_lines(path)), key=lambda line: line["study_id"])
+    write_lines(texts_out, lines, checked=True)
+    left = pl.concat([read_table(path) for path in excluded])
+    write_table(excluded_out, left.sort(left.columns), EXCLUDED)
+    total: Counter = Counter()
+    for path in counts:
+        total.update(dict(read_table(path).iter_rows()))
+    write_table(counts_out, counts_table(total), COUNTS)

@@ -1,0 +1,74 @@
+"""Read one external source: its images, facts, texts, left-out rows and counts, and the cohort of its pictures."""
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from cxr.base.columns import schema
+from cxr.base.jobs import log
+from cxr.base.seeds import shard_of
+from cxr.base.tables import write_table
+from cxr.imaging.cohort import columns as cohort
+from cxr.radvlm.sources.boxes import read_box_file, read_vindr
+from cxr.radvlm.sources.chexpert import read_chexpert, read_chexpert_plus
+from cxr.radvlm.sources.facts import Held
+from cxr.radvlm.sources.mimic import read_mimic
+from cxr.radvlm.sources.on_mimic import read_imagenome, read_ms_cxr
+from cxr.radvlm.sources.options import ReadOptions
+from cxr.radvlm.sources.padchest_gr import read_padchest_gr
+from cxr.radvlm.sources.read_own import write
+
+READERS = {
+    "mimic": read_mimic, "chexpert": read_chexpert, "chexpert_plus": read_chexpert_plus, "vindr": read_vindr,
+    "padchest_gr": read_padchest_gr, "nih": read_box_file, "rsna": read_box_file, "coco": read_box_file,
+}  # fmt: skip
+"""{format: its reader}."""
+ON_MIMIC = {"ms_cxr": read_ms_cxr, "imagenome": read_imagenome}
+"""Formats whose images are those of a source of format mimic."""
+
+
+def read(options: ReadOptions, mimic: str = "") -> Held:
+    """Return what a source holds. ``mimic``: the table of images of the source mimic. Raises UserError."""
+    kind = options.source["format"]
+    return ON_MIMIC[kind](options, mimic) if kind in ON_MIMIC else READERS[kind](options)
+
+
+def run(
+    *,
+    images: str,
+    facts: str,
+    texts: str,
+    excluded: str,
+    counts: str,
+    options: ReadOptions,
+    tables: Sequence[str] = (),
+    shards: Sequence[str] = (),
+    mimic: str = "",
+) -> None:
+    """Write what a source holds; ``shards``: files of the cohort of its pictures, where they are its own.
+
+    ``tables`` are the files whose change reads it again; the reader finds them itself. Raises UserError for a file that
+    is missing, or that is none of the format.
+    """
+    del tables
+    held = read(options, mimic)
+    write(held, options.name, images=images, facts=facts, texts=texts, excluded=excluded, counts=counts)
+    kept = [row for row in held.images if row["frames"] == options.name]
+    paths = [shards] if isinstance(shards, str) else list(shards)
+    for number, path in enumerate(paths):
+        own = [row for row in kept if shard_of(row["subject_id"], len(paths)) == number]
+        write_table(path, cohort_table(own), cohort.SHARD)
+    log.info("%s: %d images, %d rows left out", options.name, len(held.images), len(held.excluded))
+
+
+def cohort_table(rows: Sequence[dict]) -> pl.DataFrame:
+    """Return images of a source as a shard of a cohort, an image its own study, so that every one gets its frame."""
+    names = schema(cohort.SHARD)
+    none = dict.fromkeys(("report_path", "findings", "impression", "acquired"))
+    told = [
+        {name: row[name] for name in ("image_id", "subject_id", "split", "path")}
+        | {"study_id": row["image_id"], "view": row["view"] or "", "rank": 0, "report_missing": False}
+        | none
+        for row in sorted(rows, key=lambda row: row["image_id"])
+    ]
+    return pl.DataFrame(told, schema=names)
