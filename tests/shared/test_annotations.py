@@ -169,7 +169,7 @@ def test_a_format_is_one_file(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     found = importlib.import_module("annotations.formats")
     assert set(found.FORMATS) == {*FORMATS, "mine"}
-    assert set(found.FOLDERS) == {*FOLDERS, "mine"} == {"mimic_ils", "mine"}
+    assert set(found.FOLDERS) == {*FOLDERS, "mine"} == {"imagenome", "mimic_ils", "padchest_gr", "mine"}
     assert "; mine: a file of mine; " in found.described()
 
 
@@ -298,7 +298,7 @@ def test_what_is_written_is_read(tmp_path, kind):
         tmp_path.mkdir()
         regions = data.draw(regions_of(kind, tmp_path))
         found, seen = written_as(tmp_path, kind, Annotations(regions, {one.image for one in regions}))
-        if kind == "mimic_ils":  # split by split
+        if kind in FOLDERS:  # split by split, or file by file
             regions, found = (sorted(ones, key=lambda one: one.image) for ones in (regions, found))
         assert table(found).equals(table(regions))
         assert seen == {one.image for one in regions}

@@ -26,11 +26,12 @@ VIEWS = {"PA": "PA", "AP": "AP", "AP_horizontal": "AP"}
 
 @dataclass(frozen=True)
 class Sentence:
-    """A sentence of a report, with its boxes and further ones, in the unit square."""
+    """A sentence of a report, with its boxes and further ones in the unit square, and its labels."""
 
     text: str
     boxes: list
     extra: list
+    labels: list[str]
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,12 @@ def read_reports(key: str, path: Path) -> Iterator[Report]:
 
 def _report(one: dict) -> Report:
     told = [
-        Sentence(str(row.get("sentence_en") or "").strip(), row.get("boxes") or [], row.get("extra_boxes") or [])
+        Sentence(
+            str(row.get("sentence_en") or "").strip(),
+            row.get("boxes") or [],
+            row.get("extra_boxes") or [],
+            row.get("labels") or [],
+        )
         for row in one["findings"]
     ]
     return Report(str(one["ImageID"]), str(one["StudyID"]), told)

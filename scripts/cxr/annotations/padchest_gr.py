@@ -37,9 +37,10 @@ def read(key: str, path: Path) -> Annotations:
         size = (row["rows"], row["columns"])
         for sentence in report.sentences:
             for box in sentence.boxes:
-                pixels = tuple(float(part) * size[(place + 1) % 2] for place, part in enumerate(box))
+                pixels = tuple(round(float(part) * size[(place + 1) % 2], 9) for place, part in enumerate(box))
                 told = {"size": size, "phrase": sentence.text, "split": split.get(report.image_id, "")}
-                found.append(Annotation(report.image_id, "finding", pixels, **told))
+                label = str(next(iter(sentence.labels), "finding"))
+                found.append(Annotation(report.image_id, label, pixels, **told))
     return Annotations(found, seen)
 
 
@@ -50,13 +51,14 @@ def write(path: Path, held: Annotations) -> None:
     reports, rows, master = [], [], []
     for image in sorted(held.seen | firsts.keys()):
         size = firsts[image].size if image in firsts else (1, 1)
-        phrases: dict[str, list] = {}
+        phrases: dict[tuple[str, str], list] = {}
         for one in held.regions:
             if one.image == image and one.box:
                 box = [part / size[(place + 1) % 2] for place, part in enumerate(one.box)]
-                phrases.setdefault(one.phrase, []).append(box)
+                phrases.setdefault((one.phrase, one.label), []).append(box)
         told = [
-            {"sentence_en": text, "sentence_es": "", "boxes": boxes, "labels": []} for text, boxes in phrases.items()
+            {"sentence_en": text, "sentence_es": "", "boxes": boxes, "labels": [label]}
+            for (text, label), boxes in phrases.items()
         ]
         reports.append({"StudyID": f"study-{image}", "ImageID": image, "findings": told})
         rows.append((image, f"study-{image}", f"patient-{image}", "PA", "", *size))
