@@ -69,6 +69,8 @@ REASONS: dict[str, str] = {
     "no_split": "nothing tells which split the image belongs to",
     "split_conflict": "its patient is in another split of the mix too",
     "no_image": "the source names an image that the tables of its pictures do not have",
+    # RadVLM's single-image text
+    "nothing_left": "all that the text says needs another image, or tells nothing of this one",
     # dataset
     "no_pairs": "no instruction-answer pair could be made",
     # semisyn: jobs

@@ -51,10 +51,14 @@ Filter = Callable[[Sequence[Sequence[str]]], list[Filtered]]
 
 @dataclass(frozen=True)
 class Engine:
-    """``filter`` does the work; ``made_by`` names the engine, or the model and its revision, in the lines."""
+    """``filter`` does the work; ``made_by`` names the engine, or the model and its revision, in the lines.
+
+    beside: another engine's work, for the table of agreement.
+    """
 
     filter: Filter
     made_by: str
+    beside: Filter | None = None
 
 
 def load_engine(options: FilterOptions, execution: Mapping) -> Engine:

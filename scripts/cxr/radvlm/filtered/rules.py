@@ -50,12 +50,16 @@ class SentenceFilter:
         return Sentence(None, DROPPED, (*draft.why, UNSURE))
 
     def _says_the_same(self, sentence: str, draft: Draft) -> bool:
-        before, after = self._claims(sentence), self._claims(draft.text)
+        before, after = self.claims(sentence), self.claims(draft.text)
         lost = {claim[:2] for claim in before} - {claim[:2] for claim in after}
         affirmed = {entity for entity, presence in lost if presence == "positive"}
         return after <= before and (not affirmed or not ELSEWHERE.isdisjoint(draft.why))
 
-    def _claims(self, text: str) -> set[tuple[str, str]]:
+    def names(self, text: str) -> bool:
+        """Tell whether a text names a finding, a device or a state."""
+        return self.rewriter.names(text)
+
+    def claims(self, text: str) -> set[tuple[str, str]]:
         """Return (entity, presence) of what a sentence affirms or denies, without what "no new" leaves open."""
         tuples = structure.structure([text], self.lexicon, unsided_effusion=True)
         named = {(one["entity"], one["presence"]) for one in tuples if one["denies"]}

@@ -1,6 +1,7 @@
 """Settings of RadVLM: one module for each stage that has settings."""
 
 from cxr.workflow.settings.base import Section, key
+from cxr.workflow.settings.radvlm.filtered import FilteredTexts
 from cxr.workflow.settings.radvlm.sources import FactSources
 
 
@@ -8,3 +9,4 @@ class Radvlm(Section):
     """RadVLM: an instruction mix from many datasets, and an assistant."""
 
     sources: FactSources = key(FactSources, "Facts and pictures of each source.")
+    filtered: FilteredTexts = key(FilteredTexts, "Reports and phrases without what needs another image.")

@@ -1,0 +1,186 @@
+"""The stage radvlm_filtered: the reports and phrases of a source become single-image text.
+
+Writes JSON Lines. ``texts``, one per study in the source's order: source, study_id, subject_id, split, image_ids,
+section, sentences (text, null if dropped; from: its number in the section, from 1; action; reasons), text, engine,
+digests. ``phrases``, one per phrase with boxes: image_id, group, phrase, text, action, reasons, engine.
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+
+import polars as pl
+
+from cxr.base.columns import Column, Columns, schema
+from cxr.base.jobs import log
+from cxr.base.paths import RESOURCES
+from cxr.base.tables import EXCLUDED, read_lines, read_table, write_excluded, write_lines, write_table
+from cxr.language.reports import sentences
+from cxr.language.reports.rules import lexicon
+from cxr.radvlm.filtered.engine import ACTIONS, KEPT, Engine, Filtered, FilterOptions, Sentence, load_engine
+from cxr.radvlm.filtered.rules import SentenceFilter, sentence_filter
+
+RESOURCE_FILES = ("radvlm/filter.yaml", "lexicon")
+STAGE = "radvlm_filtered"
+AT_ONCE = 20000
+"""Texts that an engine is given together: a language model answers them in one batch, memory stays bounded."""
+PHRASE = "phrase"
+AGREEMENT: Columns = {
+    "action": Column(pl.String, "What the engine did with a sentence: kept, rewritten or dropped."),
+    "rules": Column(pl.String, "What the engine rules did with it."),
+    "sentences": Column(pl.Int64, "Sentences with this pair."),
+    "same_text": Column(pl.Int64, "Of these, sentences of which both made the same text."),
+}
+
+
+def run(
+    *,
+    texts: str,
+    facts: str,
+    texts_out: str,
+    phrases_out: str,
+    excluded: str,
+    agreement: str,
+    options: FilterOptions,
+    execution: Mapping,
+    attrs: Mapping,
+) -> None:
+    """Filter the texts and phrases of a source, or of one of its shards. Raises UserError for an unreachable model."""
+    engine, rules = load_engine(options, execution), sentence_filter(options)
+    left: list[dict] = []
+    pairs: Counter = Counter()
+    digests = _digests(str(attrs.get("code_digest", "")))
+    work = _Work(engine, rules, options, digests, left, pairs)
+    write_lines(texts_out, work.texts(read_lines(texts)), checked=True)
+    write_lines(phrases_out, work.phrases(_phrases(read_table(facts))), checked=True)
+    write_excluded(excluded, sorted(left, key=lambda row: (row["image_id"] or "", row["detail"])))
+    write_table(agreement, agreement_table(pairs), AGREEMENT)
+    why = Counter(row["reason"] for row in left)
+    log.info("radvlm_filtered: left out %s", ", ".join(f"{name} {number}" for name, number in sorted(why.items())) or 0)
+
+
+def run_tables(
+    *,
+    texts: Sequence[str],
+    phrases: Sequence[str],
+    excluded: Sequence[str],
+    agreement: Sequence[str],
+    texts_out: str,
+    phrases_out: str,
+    excluded_out: str,
+    agreement_out: str,
+) -> None:
+    """Join the files of all shards: texts by study, phrases by image and group."""
+    for paths, output, order in ((texts, texts_out, ("study_id",)), (phrases, phrases_out, ("image_id", "group"))):
+        lines = [line for path in paths for line in read_lines(path)]
+        write_lines(output, sorted(lines, key=lambda line: [line[name] for name in order]), checked=True)
+    left = pl.concat([read_table(path) for path in excluded])
+    write_table(excluded_out, left.sort(left.columns), EXCLUDED)
+    pairs = Counter()
+    for row in (row for path in agreement for row in read_table(path).iter_rows(named=True)):
+        pairs[row["action"], row["rules"], True] += row["same_text"]
+        pairs[row["action"], row["rules"], False] += row["sentences"] - row["same_text"]
+    write_table(agreement_out, agreement_table(pairs), AGREEMENT)
+
+
+def agreement_table(pairs: Mapping[tuple[str, str, bool], int]) -> pl.DataFrame:
+    """Return the table of (action, action of the rules, same text) and their numbers; empty without a second engine."""
+    rows = [
+        (ours, theirs, pairs.get((ours, theirs, True), 0) + pairs.get((ours, theirs, False), 0),
+         pairs.get((ours, theirs, True), 0))
+        for ours in ACTIONS
+        for theirs in ACTIONS
+    ]  # fmt: skip
+    return pl.DataFrame([row for row in rows if row[2]], schema=schema(AGREEMENT), orient="row")
+
+
+class _Work:
+    """An engine at work: it filters lines, and notes what is left out and where engines agree."""
+
+    def __init__(
+        self, engine: Engine, rules: SentenceFilter, options: FilterOptions, digests: dict, left: list, pairs: Counter
+    ):
+        self.engine, self.rules, self.options = engine, rules, options
+        self.digests, self.left, self.pairs = digests, left, pairs
+
+    def texts(self, lines: Iterator[dict]) -> Iterator[dict]:
+        """Yield the line of each study of which something is left."""
+        for some in _batches(lines):
+            sections = [[line["text"][start:end] for start, end in sentences.split(line["text"])] for line in some]
+            for line, found in zip(some, self._filtered(sections), strict=True):
+                problem = self._problem(found)
+                if problem is None:
+                    yield self._line(line, found)
+                for image_id in line["image_ids"] if problem else ():
+                    self._leave_out(image_id, line["study_id"], problem)
+
+    def phrases(self, rows: Sequence[dict]) -> Iterator[dict]:
+        """Yield the line of each phrase of which something is left."""
+        for some in _batches(rows):
+            if self.options.phrases:
+                filtered = self._filtered([[row["name"]] for row in some])
+            else:
+                filtered = [Filtered((Sentence(row["name"], KEPT),)) for row in some]
+            for row, found in zip(some, filtered, strict=True):
+                if problem := self._problem(found):
+                    self._leave_out(row["image_id"], "", problem, PHRASE)
+                    continue
+                (one,) = found.sentences
+                yield {
+                    "image_id": row["image_id"], "group": row["group"], "phrase": row["name"],
+                    "text": one.text, "action": one.action, "reasons": list(one.reasons), "engine": self.engine.made_by,
+                }  # fmt: skip
+
+    def _filtered(self, sections: list[list[str]]) -> list[Filtered]:
+        found = self.engine.filter(sections)
+        if self.engine.beside is not None:
+            for ours, theirs in zip(found, self.engine.beside(sections), strict=True):
+                for one, other in zip(ours.sentences, theirs.sentences, strict=not ours.problem):
+                    self.pairs[one.action, other.action, one.text == other.text] += 1
+        return found
+
+    def _problem(self, found: Filtered) -> tuple[str, str] | None:
+        """Return (reason, detail) of a text that cannot be used: of an unchanged one there is always something left."""
+        if found.problem:
+            return "quarantined", found.problem
+        changed = any(one.action != KEPT for one in found.sentences)
+        short = len(found.text.split()) < self.options.min_words
+        if not found.text or (changed and short and not self.rules.names(found.text)):
+            return "nothing_left", ""
+        return None
+
+    def _leave_out(self, image_id: str, study_id: str, problem: tuple[str, str], what: str = "") -> None:
+        reason, detail = problem
+        told = ": ".join(filter(None, (what, detail)))
+        row = {"image_id": image_id, "study_id": study_id, "stage": STAGE, "reason": reason, "detail": told}
+        self.left.append(row)
+
+    def _line(self, line: Mapping, found: Filtered) -> dict:
+        told = ("source", "study_id", "subject_id", "split", "image_ids", "section")
+        parts = [
+            {"text": one.text, "from": number, "action": one.action, "reasons": list(one.reasons)}
+            for number, one in enumerate(found.sentences, start=1)
+        ]
+        text = hashlib.blake2b(line["text"].encode(), digest_size=8).hexdigest()
+        made = {"sentences": parts, "text": found.text, "engine": self.engine.made_by}
+        return {name: line[name] for name in told} | made | {"digests": {"text": text} | self.digests}
+
+
+def _phrases(facts: pl.DataFrame) -> list[dict]:
+    """Return one row for each phrase: its boxes share its image and group."""
+    own = facts.filter(kind=PHRASE).unique(["image_id", "group"], keep="first", maintain_order=True)
+    return own.select("image_id", "group", "name").sort("image_id", "group").to_dicts()
+
+
+def _batches(rows: Iterable[dict]) -> Iterator[list[dict]]:
+    rest = iter(rows)
+    while some := list(islice(rest, AT_ONCE)):
+        yield some
+
+
+def _digests(code: str) -> dict[str, str]:
+    patterns = (Path(RESOURCES) / RESOURCE_FILES[0]).read_bytes()
+    words = lexicon.digest(Path(RESOURCES) / RESOURCE_FILES[1])
+    return {"code": code, "patterns": hashlib.blake2b(patterns, digest_size=8).hexdigest(), "lexicon": words}

@@ -1,0 +1,100 @@
+"""The paper's way: a language model edits each report, held to a schema, and the rules engine checks every sentence.
+
+An answer is accepted only if no sentence compares, claims more than its source, or is longer. Else the model is asked
+again. After ``retries`` the report is quarantined. Equal reports are asked once.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+import yaml
+
+from cxr.base.paths import RESOURCES
+from cxr.llm.asking import Answer, Question, ask_each
+from cxr.llm.client import lazily
+from cxr.llm.guards import INJECTION, addresses_the_model, harmless
+from cxr.llm.keys import key_of
+from cxr.llm.messages import filled
+from cxr.llm.options import Execution, ModelOptions
+from cxr.llm.schemas import object_of
+from cxr.radvlm.filtered.engine import DROPPED, KEPT, REWRITTEN, Engine, Filtered, FilterOptions, Sentence
+from cxr.radvlm.filtered.rules import SentenceFilter, sentence_filter
+
+RESOURCE_FILES = ("radvlm/filter_prompt.yaml", "radvlm/filter.yaml", "lexicon")
+GPU = True
+EXECUTION = "radvlm.filtered.llm.execution"
+FIELDS = ("sentences", "index", "text")
+MODEL = "model"
+"""The reason of a sentence that a language model changed; it tells no other."""
+
+
+@cache
+def _prompt() -> dict:
+    return yaml.safe_load((Path(RESOURCES) / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
+
+
+def load(options: FilterOptions, execution: Mapping) -> Engine:
+    """Return the engine. The model is loaded at the first question, which raises UserError if it cannot be reached."""
+    model = ModelOptions(**options.own)
+    generate = lazily(model, Execution.of(dict(execution), EXECUTION))
+    rules = sentence_filter(options)
+
+    def filtered(sections: Sequence[Sequence[str]]) -> list[Filtered]:
+        questions = {key_of(list(own)): _asked(own, rules) for own in sections}
+        answers = ask_each(questions, generate, model.limits)
+        return [_filtered(own, answers[key_of(list(own))]) for own in sections]
+
+    return Engine(filtered, model.name)
+
+
+def _asked(sentences: Sequence[str], rules: SentenceFilter) -> Question | Answer:
+    if not sentences:
+        return Answer(value={"sentences": []})
+    if addresses_the_model("\n".join(sentences), FIELDS):
+        return Answer(problem=INJECTION)
+    return question(sentences, rules)
+
+
+def question(sentences: Sequence[str], rules: SentenceFilter) -> Question:
+    """Return the request for the sentences of one section."""
+    told = "\n".join(f"{number}. {harmless(text)}" for number, text in enumerate(sentences, start=1))
+    messages = filled(_prompt(), sentences=told, number=str(len(sentences)))
+    longest = max(map(len, sentences))
+    item = object_of(
+        index={"type": "integer", "minimum": 1, "maximum": len(sentences)},
+        text={"anyOf": [{"type": "string", "minLength": 1, "maxLength": longest}, {"type": "null"}]},
+    )
+    schema = object_of(
+        sentences={"type": "array", "items": item, "minItems": len(sentences), "maxItems": len(sentences)}
+    )
+    return Question(messages, schema, lambda answer: contradiction(answer["sentences"], sentences, rules))
+
+
+def contradiction(answer: Sequence[Mapping], sentences: Sequence[str], rules: SentenceFilter) -> str | None:
+    """Return why an answer cannot be used, None if it can. It quotes no word of a report."""
+    if [item["index"] for item in answer] != list(range(1, len(sentences) + 1)):
+        return "sentences are not in their order"
+    for item, sentence in zip(answer, sentences, strict=True):
+        text = item["text"] or ""
+        if len(text.split()) > len(sentence.split()):
+            return f"sentence {item['index']} is longer than its source"
+        if text and rules(text).action != KEPT:
+            return f"sentence {item['index']} compares"
+        if text and not rules.claims(text) <= rules.claims(sentence):
+            return f"sentence {item['index']} says what its source does not"
+    return None
+
+
+def _filtered(sentences: Sequence[str], answer: Answer) -> Filtered:
+    if answer.value is None:
+        return Filtered(problem=answer.problem or "no answer")
+    pairs = zip(sentences, answer.value["sentences"], strict=True)
+    return Filtered(tuple(_sentence(sentence, item["text"]) for sentence, item in pairs))
+
+
+def _sentence(sentence: str, text: str | None) -> Sentence:
+    text = " ".join(text.split()) if text else None
+    if text == " ".join(sentence.split()):
+        return Sentence(sentence, KEPT)
+    return Sentence(text, REWRITTEN if text else DROPPED, (MODEL,))
