@@ -81,6 +81,7 @@ include: "rules/medground/dataset_exports.smk"
 # RadVLM: facts of many datasets, and an assistant tuned on them
 include: "rules/radvlm/sources.smk"
 include: "rules/radvlm/sources_external.smk"
+include: "rules/radvlm/filtered.smk"
 # Vision-language models, tuned on lines of a system and asked
 include: "rules/vlm/tuning.smk"
 include: "rules/vlm/answers.smk"

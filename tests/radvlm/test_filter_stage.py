@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -118,19 +119,13 @@ def test_phrases_stay_as_they_are_where_asked(tmp_path):
     assert [line["text"] for line in read_lines(files["phrases"])] == PHRASES
 
 
-@pytest.mark.parametrize("shards", [1, 3, 7])
-def test_shards_give_the_same_bytes(tmp_path, shards):
-    def joined(number: int) -> dict[str, bytes]:
-        folder, every = tmp_path / str(number), list(REPORTS)
-        parts = [
-            filtered(folder / str(shard), studies=every[shard::number], phrases=range(shard, len(PHRASES), number))
-            for shard in range(number)
-        ]
-        out = {f"{what}_out": str(folder / f"{what}.{ENDINGS[what]}") for what in ENDINGS}
-        filter_texts.run_tables(**{what: [part[what] for part in parts] for what in ENDINGS}, **out)
-        return {what: (folder / f"{what}.{ENDINGS[what]}").read_bytes() for what in ENDINGS}
-
-    assert joined(shards) == joined(2)
+def test_the_order_of_the_rows_and_the_size_of_a_batch_change_no_byte(tmp_path, monkeypatch):
+    first = filtered(tmp_path / "a")
+    monkeypatch.setattr(filter_texts, "AT_ONCE", 2)
+    second = filtered(tmp_path / "b", phrases=(3, 1, 0, 2))
+    assert {name: Path(path).read_bytes() for name, path in first.items()} == {
+        name: Path(path).read_bytes() for name, path in second.items()
+    }
 
 
 def test_a_language_model_is_asked_once_for_equal_texts_and_never_for_an_order(tmp_path, monkeypatch):

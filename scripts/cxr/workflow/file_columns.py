@@ -22,6 +22,7 @@ from cxr.medground.regions import make_regions
 from cxr.medground.scoring import columns as scores
 from cxr.medground.sources import read_sources
 from cxr.medground.verification import verify
+from cxr.radvlm.filtered import filter_texts
 from cxr.radvlm.sources import columns as radvlm_sources
 from cxr.radvlm.sources import join_splits
 from cxr.reporting.ablation import points
@@ -139,6 +140,7 @@ TABLES: dict[str, Columns] = {
     "results/radvlm/sources/{source}/facts.parquet": radvlm_sources.FACTS,
     "results/radvlm/sources/{source}/counts.tsv": radvlm_sources.COUNTS,
     "results/radvlm/sources/split_conflicts.parquet": join_splits.CONFLICTS,
+    "results/radvlm/filtered/{source}/agreement.tsv": filter_texts.AGREEMENT,
     "results/vlm/{run}/updates.tsv": tuning.UPDATES,
     "results/vlm/{run}/left_out.parquet": tuning.LEFT_OUT,
     "results/vlm/{run}/probed.tsv": tuning.PROBED,
@@ -211,6 +213,7 @@ SAME = {
     "results/radvlm/sources/{source}/frames/{shard}.excluded.parquet": "results/<stage>/excluded.parquet",
     "results/radvlm/sources/own/{shard}.excluded.parquet": "results/<stage>/excluded.parquet",
     "results/radvlm/sources/{source}/excluded.parquet": "results/<stage>/excluded.parquet",
+    "results/radvlm/filtered/{source}/excluded.parquet": "results/<stage>/excluded.parquet",
     "results/<stage>/{shard}.excluded.parquet": "results/<stage>/excluded.parquet",
     "results/<stage>/{thresholds}/excluded.parquet": "results/<stage>/excluded.parquet",
     "results/<stage>/{thresholds}/{shard}.excluded.parquet": "results/<stage>/excluded.parquet",

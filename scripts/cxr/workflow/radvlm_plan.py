@@ -6,10 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cxr.base.errors import UserError, existing_file, existing_folder
+from cxr.workflow.params import model_options
 from cxr.workflow.settings import Settings
 from cxr.workflow.settings.radvlm.sources import FILES, ON_MIMIC, OWN
 
 ROOT = "results/radvlm"
+RULES = "rules"
+"""The engine that needs no language model."""
 TABLES = (
     "*.csv", "*.csv.gz", "*.json", "annotations/*.csv", "annotations/*.csv.gz", "chexbert_labels/*.json",
     "silver_dataset/splits/*.csv",
@@ -18,10 +21,19 @@ TABLES = (
 
 
 @dataclass(frozen=True)
+class Filtering:
+    """How reports are filtered: the engine, its environment, and the GPUs of a model that is loaded in the job."""
+
+    engine: str
+    environment: str
+    gpus: int
+
+
+@dataclass(frozen=True)
 class RadvlmPlan:
     """sources: names of the sources in use; declared: {external source: its keys}; formats: {source in use: format};
     shards: of the cohort; thresholds: the set whose masks own has; options: {what: its settings}; reading: what all
-    external sources share.
+    external sources share; filtering: how the stage filtered is run.
     """
 
     sources: Sequence[str]
@@ -31,6 +43,11 @@ class RadvlmPlan:
     thresholds: str
     options: Mapping[str, dict]
     reading: Mapping[str, object]
+    filtering: Filtering
+
+    def of_filtered(self, file: str) -> list[str]:
+        """Return a file of the stage filtered for each source in use."""
+        return [f"{ROOT}/filtered/{source}/{file}" for source in self.sources]
 
     def of_sources(self, file: str) -> list[str]:
         """Return a file of the stage sources for each source in use."""
@@ -89,9 +106,28 @@ def radvlm_plan(settings: Settings, shards: Sequence[str], cohort: Mapping) -> R
         formats,
         list(shards),
         settings.thresholds.build[0],
-        plain | {"own": own | {"smallest": settings.masks.min_component_px}},
+        plain
+        | {
+            "own": own | {"smallest": settings.masks.min_component_px},
+            "filtered": _filtered(plain["filtered"], settings.seed),
+        },
         shared,
+        _filtering(settings),
     )
+
+
+def _filtered(section: Mapping, seed: int) -> dict:
+    """Return the options of the stage filtered; ``own``: those of its language model, if it has one."""
+    options, llm = dict(section), section["llm"]
+    del options["llm"]
+    return options | {"own": {} if options["engine"] == RULES else model_options("radvlm.filtered.llm", llm, seed)}
+
+
+def _filtering(settings: Settings) -> Filtering:
+    section = settings.radvlm.filtered
+    if section.engine == RULES:
+        return Filtering(section.engine, RULES, 0)
+    return Filtering(section.engine, "vllm", section.llm.execution.gpus if section.llm.transport == "offline" else 0)
 
 
 def _check(name: str, one: Mapping[str, str]) -> None:

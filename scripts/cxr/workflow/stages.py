@@ -131,6 +131,8 @@ STAGES = (
     Stage("medground", "medground", "Makes everything from images and masks to the dataset.", "systems/medground.md"),
     Stage("radvlm_sources", "radvlm", "Reads facts, texts and images of each source into one form.",
           "systems/radvlm.md"),
+    Stage("radvlm_filtered", "radvlm", "Takes out of reports and phrases what one image cannot bear out.",
+          "systems/radvlm.md"),
     Stage("vlm_tuning", "vlm", "Fine-tunes vision-language models, by adapters or in full, on lines of a system.",
           "systems/medground.md"),
     Stage("vlm_answers", "vlm", "Asks tuned or published vision-language models, or reads answers made elsewhere.",

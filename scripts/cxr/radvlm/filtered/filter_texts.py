@@ -16,7 +16,7 @@ import polars as pl
 from cxr.base.columns import Column, Columns, schema
 from cxr.base.jobs import log
 from cxr.base.paths import RESOURCES
-from cxr.base.tables import EXCLUDED, read_lines, read_table, write_excluded, write_lines, write_table
+from cxr.base.tables import read_lines, read_table, write_excluded, write_lines, write_table
 from cxr.language.reports import sentences
 from cxr.language.reports.rules import lexicon
 from cxr.radvlm.filtered.engine import ACTIONS, KEPT, Engine, Filtered, FilterOptions, Sentence, load_engine
@@ -47,7 +47,7 @@ def run(
     execution: Mapping,
     attrs: Mapping,
 ) -> None:
-    """Filter the texts and phrases of a source, or of one of its shards. Raises UserError for an unreachable model."""
+    """Filter the texts and phrases of a source. Raises UserError for an unreachable model."""
     engine, rules = load_engine(options, execution), sentence_filter(options)
     left: list[dict] = []
     pairs: Counter = Counter()
@@ -59,30 +59,6 @@ def run(
     write_table(agreement, agreement_table(pairs), AGREEMENT)
     why = Counter(row["reason"] for row in left)
     log.info("radvlm_filtered: left out %s", ", ".join(f"{name} {number}" for name, number in sorted(why.items())) or 0)
-
-
-def run_tables(
-    *,
-    texts: Sequence[str],
-    phrases: Sequence[str],
-    excluded: Sequence[str],
-    agreement: Sequence[str],
-    texts_out: str,
-    phrases_out: str,
-    excluded_out: str,
-    agreement_out: str,
-) -> None:
-    """Join the files of all shards: texts by study, phrases by image and group."""
-    for paths, output, order in ((texts, texts_out, ("study_id",)), (phrases, phrases_out, ("image_id", "group"))):
-        lines = [line for path in paths for line in read_lines(path)]
-        write_lines(output, sorted(lines, key=lambda line: [line[name] for name in order]), checked=True)
-    left = pl.concat([read_table(path) for path in excluded])
-    write_table(excluded_out, left.sort(left.columns), EXCLUDED)
-    pairs = Counter()
-    for row in (row for path in agreement for row in read_table(path).iter_rows(named=True)):
-        pairs[row["action"], row["rules"], True] += row["same_text"]
-        pairs[row["action"], row["rules"], False] += row["sentences"] - row["same_text"]
-    write_table(agreement_out, agreement_table(pairs), AGREEMENT)
 
 
 def agreement_table(pairs: Mapping[tuple[str, str, bool], int]) -> pl.DataFrame:
