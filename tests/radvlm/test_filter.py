@@ -10,10 +10,14 @@ from pathlib import Path
 import pytest
 import yaml
 
+import openi_labels
 from cxr.base.errors import UserError
+from cxr.base.paths import RESOURCES
+from cxr.language.reports import engine as reports
 from cxr.language.reports import sentences
 from cxr.radvlm.filtered.engine import FilterOptions, load_engine
 from cxr.radvlm.filtered.rules import sentence_filter
+from cxr.radvlm.sources.labels import meant, names, report_labels
 
 OPTIONS = FilterOptions("rules", keep_view=False, resolved="drop", min_words=3, phrases=True)
 TABLES = Path(__file__).parent / "filter"
@@ -159,6 +163,43 @@ def test_a_rewritten_real_sentence_holds_words_of_its_source_alone(half):
         source, own = Counter(words(sentence)), Counter(words(text))
         assert not own.keys() - source.keys() - FUNCTION, text
         assert (own & source).total() >= 0.6 * own.total(), text
+
+
+@cache
+def labels_of_reports(path: Path, half: str) -> list[tuple[set[str], set[str], set[str]]]:
+    """Return (labels of people, of the report as it is, of the filtered report), both sections together."""
+    found = []
+    for row in (row for row in map(json.loads, path.read_text(encoding="utf-8").splitlines())):
+        if _even(row["uid"]) != (half == HALVES[0]):
+            continue
+        sections = [[text[a:b] for a, b in sentences.split(text)] for text in (row["findings"], row["impression"])]
+        left = [[one.text for one in map(FILTER, own) if one.text] for own in sections]
+        found.append((openi_labels.mesh_labels(row["mesh"]), labels(sections), labels(left)))
+    return found
+
+
+STRUCTURE = reports.load_engine("rules", reports.EngineOptions(str(RESOURCES / "lexicon"), "both_bases", {}))
+
+
+def labels(sections: list[list[str]]) -> set[str]:
+    tuples = [one for own in sections for one in STRUCTURE(own)]
+    stated = meant(report_labels(tuples, [text for own in sections for text in own]), "absent")
+    return {name for name, value in stated.items() if value == "present" and name != names().no_finding}
+
+
+def micro(pairs: list[tuple[set[str], set[str]]]) -> float:
+    return 2 * sum(len(a & b) for a, b in pairs) / sum(len(a) + len(b) for a, b in pairs)
+
+
+@pytest.mark.parametrize("half", HALVES)
+def test_the_labels_of_real_reports_are_kept(shared, half):
+    found = labels_of_reports(shared / "fixtures/openi_reports.jsonl", half)
+    twelve = set(names().findings)
+    assert sum(len(before & twelve) for _, before, _ in found) > 400
+    kept = sum(len(before & after & twelve) for _, before, after in found)
+    assert kept >= 0.99 * sum(len(before & twelve) for _, before, _ in found)
+    assert sum(len(after - before) for _, before, after in found) <= 1
+    assert abs(micro([(a, b) for a, b, _ in found]) - micro([(a, c) for a, _, c in found])) <= 0.005
 
 
 def test_a_filtered_real_sentence_stays(half):

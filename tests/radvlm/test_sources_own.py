@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+import openi_labels
 from cxr.base.errors import UserError
 from cxr.base.paths import RESOURCES
 from cxr.base.seeds import stable_hash
@@ -233,43 +234,12 @@ def test_an_engine_that_cannot_be_had_says_so(workflow_run, tmp_path):
 # ---- real texts ----------------------------------------------------------------------------------------------------
 
 
-def mesh_labels(mesh: str) -> set[str]:
-    """Return the labels of the headings that people assigned: the heading stands before the first slash."""
-    found = set()
-    for term in mesh.split(";"):
-        head, *rest = (part.strip().lower() for part in term.split("/"))
-        about = " ".join(rest)
-        simple = {
-            "cardiomegaly": "Cardiomegaly", "opacity": "Lung Opacity", "airspace disease": "Lung Opacity",
-            "infiltrate": "Lung Opacity", "nodule": "Lung Lesion", "mass": "Lung Lesion", "pulmonary edema": "Edema",
-            "consolidation": "Consolidation", "pneumonia": "Pneumonia", "pulmonary atelectasis": "Atelectasis",
-            "pneumothorax": "Pneumothorax", "pleural effusion": "Pleural Effusion", "pleura": "Pleural Other",
-            "fractures, bone": "Fracture",
-        }  # fmt: skip
-        found |= {simple[head]} if head in simple else set()
-        found |= {"Pneumothorax", "Pleural Effusion"} if head == "hydropneumothorax" else set()
-        if head in ("cardiac shadow", "heart") and "enlarged" in about:
-            found.add("Cardiomegaly")
-        if head == "mediastinum" and any(word in about for word in ("prominent", "enlarged", "wide")):
-            found.add("Enlarged Cardiomediastinum")
-        if head == "density" and "lung" in about:
-            found.add("Lung Opacity")
-        if head in ("cavitation", "cysts") and "lung" in about:
-            found.add("Lung Lesion")
-        if head == "thickening" and "pleura" in about:
-            found.add("Pleural Other")
-        devices = ("catheters, indwelling", "implanted medical device", "medical device", "tube, inserted", "stents")
-        if head in (*devices, "surgical instruments", "sutures"):
-            found.add("Support Devices")
-    return found
-
-
 def scores(reports: list[dict]) -> tuple[float, float, dict[str, tuple[float, int]]]:
     """Return micro F1, macro F1 of 13 labels, and of each its F1 and number of positives."""
     asked = [label for label in names().names if label != names().no_finding]
     right, said, there = (dict.fromkeys(asked, 0) for _ in range(3))
     for report in reports:
-        wanted = mesh_labels(report["mesh"])
+        wanted = openi_labels.mesh_labels(report["mesh"])
         texts, tuples = [], []
         for part in ("findings", "impression"):
             text = report[part] or ""

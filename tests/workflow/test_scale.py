@@ -240,6 +240,7 @@ ALONE = {
     "paraphrase_instructions": "once a set, every line of the pairs",
     "paraphrase_wordings": "once a set, a language model on a GPU",
     "phantom": "the embedded cohort, which is never of MIMIC-CXR's size",
+    "radvlm_filtered_source": "once a source, the rules on every report",
     "radvlm_sources_on_mimic": "once a source, its files",
     "radvlm_sources_read": "once a source, its files",
     "release_package": "once a set, checksums of everything in it",
