@@ -7,6 +7,7 @@ one core: the ratios say something of the code around a model, and nothing of a 
 """
 
 import argparse
+import json
 import os
 import sys
 import tempfile
@@ -22,8 +23,12 @@ sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "tests/support")]
 import numpy as np  # noqa: E402
 import polars as pl  # noqa: E402
 
+from cxr.base.paths import RESOURCES  # noqa: E402
 from cxr.base.tables import read_lines, write_table  # noqa: E402
 from cxr.geometry.unions import union_iou  # noqa: E402
+from cxr.language.reports import engine as reports  # noqa: E402
+from cxr.language.reports import sentences  # noqa: E402
+from cxr.radvlm.filtered import engine as filtered  # noqa: E402
 from cxr.vlm.conventions import CONVENTIONS, Seen  # noqa: E402
 from cxr.vlm.reading import read_boxes  # noqa: E402
 from cxr.vlm.tuning.fit import epoch_order  # noqa: E402
@@ -31,6 +36,8 @@ from vlm_runs import ASKING, ask, data, recipe, tune  # noqa: E402
 
 ROUNDS = 5
 GRID = 1000
+SHARED = (ROOT / os.environ.get("CXR_ILS_SHARED", "../shared")).resolve()
+REPORTS = 600
 
 
 def seconds(work: Callable[[], object], rounds: int = ROUNDS) -> float:
@@ -107,6 +114,23 @@ def of_buckets() -> dict:
     }
 
 
+def of_filter() -> list[dict]:
+    """The filter of RadVLM over the reports engine, reports a second on real reports; none where they are absent."""
+    path = SHARED / "fixtures/openi_reports.jsonl"
+    if not path.is_file():
+        return []
+    lines = path.read_text(encoding="utf-8").splitlines()[:REPORTS]
+    texts = [row["findings"].strip() or row["impression"].strip() for row in map(json.loads, lines)]
+    sections = [[text[start:end] for start, end in sentences.split(text)] for text in texts]
+    read = reports.load_engine("rules", reports.EngineOptions(str(RESOURCES / "lexicon"), "both_bases", {}))
+    keep = filtered.load_engine(filtered.FilterOptions("rules", False, "drop", 3, True), {}).filter
+    engine, ours = (
+        seconds(lambda: [read(own) for own in sections], 3),
+        seconds(lambda: keep(sections), 3),
+    )
+    return [row("reports a second of RadVLM's filter", "the reports engine", engine / ours, 0.5)]
+
+
 def of_batches(folder: Path) -> list[dict]:
     """Answers in batches over one by one; equal text is held."""
     given = data(folder, pictures=16)
@@ -142,7 +166,7 @@ def main() -> None:
     parser.add_argument("--output", default="benchmarks/vlm.tsv")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        rows = [of_unions(), of_reading(), of_buckets(), *of_batches(Path(folder))]
+        rows = [of_unions(), of_reading(), of_buckets(), *of_filter(), *of_batches(Path(folder))]
     table = pl.DataFrame(rows)
     print(table)
     write_table(given.output, table)
