@@ -1,0 +1,22 @@
+"""A worker of a tuning that is killed in the update after its first checkpoint: ``python -m faulty_tuner job.json``."""
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+from cxr.nets.fitting.launch import serve
+from cxr.vlm.tuning import fit
+from cxr.vlm.tuning.tune import Job, work
+
+if __name__ == "__main__":
+    update = fit.Fit._update
+
+    def killed(self, number, *rest):
+        if number == self.how.checkpoint_every:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return update(self, number, *rest)
+
+    fit.Fit._update = killed
+    serve(Path(sys.argv[1]), lambda text: work(Job(**json.loads(text))))

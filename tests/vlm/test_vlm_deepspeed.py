@@ -1,0 +1,75 @@
+"""A tuning by DeepSpeed's ZeRO-2 and ZeRO-3, on the CPU, beside the plain one: `make test-deepspeed`."""
+
+import importlib.util
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from cxr.base.tables import read_table
+from cxr.vlm.models import MODEL
+from cxr.vlm.tuning import tune as stage
+from vlm_runs import contents, data, recipe, tune
+
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("deepspeed") is None,
+    reason="deepspeed is not installed here: `make test-deepspeed` installs and runs it",
+)
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(autouse=True)
+def _on_a_cpu(monkeypatch):
+    monkeypatch.setenv("DS_ACCELERATOR", "cpu")
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    # ninja is beside this Python
+    monkeypatch.setenv("PATH", os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"])))
+
+
+@pytest.fixture(scope="module")
+def given(tmp_path_factory) -> dict:
+    return data(tmp_path_factory.mktemp("drawn"), pictures=4)
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory, given) -> Path:
+    return tune(tmp_path_factory.mktemp("plain"), given, recipe())
+
+
+def losses(run: Path) -> np.ndarray:
+    return read_table(run.parent / "updates.tsv")["loss"].to_numpy()
+
+
+def by(zero: int):
+    return recipe(runner="deepspeed", zero=zero, micro_batch=2)
+
+
+@pytest.mark.parametrize("zero", [2, 3])
+@pytest.mark.parametrize("processes", [1, 2])
+def test_any_number_of_processes_gives_the_plain_runners_losses(given, plain, tmp_path, monkeypatch, zero, processes):
+    monkeypatch.setattr(stage, "gpus_of", lambda device, asked: processes)
+    run = tune(tmp_path, given, by(zero))
+    np.testing.assert_allclose(losses(run)[:2], losses(plain)[:2], rtol=1e-5)
+    np.testing.assert_allclose(losses(run), losses(plain), rtol=1e-3)
+    weights, wanted = (load_file(folder / MODEL / "model.safetensors") for folder in (run, plain))
+    assert weights.keys() == wanted.keys()
+    for name, value in wanted.items():
+        torch.testing.assert_close(weights[name], value, rtol=1e-2, atol=2e-3)
+
+
+def test_stopped_and_resumed_with_shared_weights_it_is_the_same(given, tmp_path, monkeypatch):
+    """Two processes are told to stop after the first update, by their job's end, and then resume."""
+    monkeypatch.setattr(stage, "gpus_of", lambda device, asked: 2)
+    whole = tune(tmp_path / "whole", given, by(3))
+    with monkeypatch.context() as patched:
+        patched.setattr(stage, "WORKER", "faulty_tuner")
+        patched.setenv("PYTHONPATH", str(ROOT / "tests/support"))
+        with pytest.raises(RuntimeError, match="a process of the training ended with code"):
+            tune(tmp_path / "killed", given, by(3))
+    assert not (tmp_path / "killed/run").exists()
+    assert (tmp_path / "killed/checkpoint/checkpoint.safetensors").is_file()
+    assert contents(tune(tmp_path / "killed", given, by(3))) == contents(whole)
