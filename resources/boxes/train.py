@@ -75,7 +75,8 @@ def fit(
 
 
 def fresh() -> Detector:
-    """Return a net with random weights."""
+    """Return a net with random weights, the same each time."""
+    torch.manual_seed(SEED)
     return Detector(LAYOUT).to(memory_format=torch.channels_last)
 
 

@@ -13,7 +13,7 @@ import pytest
 from conftest import ROOT
 
 FOLDER = ROOT / "resources" / "boxes"
-NAMES = ("net", "data", "measure", "calibrate")
+NAMES = ("net", "data", "measure", "calibrate", "train")
 
 
 @pytest.fixture(scope="module")
@@ -114,6 +114,12 @@ def test_lung_opacity_is_raised_as_far_as_healthy_films_bear(tape):
     loud = np.zeros(8)
     loud[0] = 9.0
     assert calibrate.raised((slope, loud), healthy)[1].tolist() == loud.tolist()
+
+
+def test_a_training_begins_with_the_same_weights_each_time(tape):
+    """Nothing was seeded before the first net was made, so no remake could give the shipped bytes."""
+    first, second = (tape.train.fresh().state_dict() for _ in range(2))
+    assert all(bool((first[name] == second[name]).all()) for name in first)
 
 
 def test_films_left_out_have_a_reason():
