@@ -8,7 +8,7 @@
 # make openi        the real reports of Open-i, and which of its images are frontal, into openi/ (docs/getting-started/openi.md)
 # make mimic-plan   jobs, seconds and memory at the size of MIMIC-CXR, on a cohort without pixels (docs/reference/scale.md; 5 min)
 # make train        remake the weights of the lite engines from the data of CXR_ILS_SHARED (torch; on idle cores about an hour and a half:
-#                   organs 8 minutes, anomaly 20, boxes 30 (reckoned), ROSALIA 12 of two cores and 17 of one)
+#                   organs 6 minutes, their orientation 15, anomaly 17, boxes 20, ROSALIA 12 of two cores and 18 of one)
 # make accuracy LABELLED=reports.jsonl [CASES=sentences.jsonl] CLINICAL=texts.jsonl [UNREAD=5]   how well reports are
 #                   read (docs/reference/benchmarks.md): LABELLED, CLINICAL or both
 # make vllm         the language models' path for real: vLLM on the CPU with a small model trained on the spot (10 min)
