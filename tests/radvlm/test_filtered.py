@@ -15,7 +15,7 @@ from cxr.radvlm.filtered.rules import sentence_filter
 
 OPTIONS = FilterOptions("rules", keep_view=False, resolved="drop", min_words=3, phrases=True)
 MODEL = {
-    "key": "radvlm.filtered.llm", "transport": "stand_in", "model": "test_filter_stage:answer", "revision": "",
+    "key": "radvlm.filtered.llm", "transport": "stand_in", "model": "test_filtered:answer", "revision": "",
     "context": 16384, "max_tokens": 2048, "dtype": "auto", "temperature": 0.0, "retries": 1, "retry_temperature": 0.5,
     "seed": 1,
 }  # fmt: skip
