@@ -46,7 +46,7 @@ def test_the_loss_is_on_answers_and_their_end_tokens(made):
     learned = [one for one in encoded.labels if one != IGNORED]
     told = loaded.tokens.tokenizer.decode(learned)
     end = loaded.family.frame.end
-    assert told == f'No.{end}Here {{"bbox_2d": [100, 200, 500, 1000]}}.{end}Yes.{end}'
+    assert told == f"No.{end}Here [100, 200, 500, 1000].{end}Yes.{end}"
     assert [one for one, label in zip(encoded.ids, encoded.labels, strict=True) if label != IGNORED] == learned
 
 

@@ -11,10 +11,11 @@ Box = tuple[float, float, float, float]
 
 @dataclass(frozen=True)
 class Turn:
-    """A question and its answer."""
+    """A question and its answer. wording: the ids of what both are worded by, in the system's own names."""
 
     question: str
     answer: str
+    wording: str = ""
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,8 @@ class Seen:
 @dataclass(frozen=True)
 class Convention:
     """scale: what 1 is written as; None: the sides, in pixels, of the picture as the model sees it. decimals: of each
-    number. y_first: whether boxes are y1, x1, y2, x2. key: the name of a box in JSON.
+    number. y_first: whether boxes are y1, x1, y2, x2. key: the name of a box in JSON. said: decimals in a sentence,
+    where they are others; short: a number there ends at its last digit but zero, and has one decimal at least.
     """
 
     name: str
@@ -31,6 +32,8 @@ class Convention:
     decimals: int = 0
     y_first: bool = False
     key: str = "bbox_2d"
+    said: int = 0
+    short: bool = False
 
     def sides(self, seen: Seen) -> np.ndarray:
         """Return what the fractions x1, y1, x2, y2 are multiplied by, float64 (4,)."""
@@ -39,12 +42,23 @@ class Convention:
 
     def write(self, box: Sequence[float], seen: Seen) -> str:
         """Return a box as its four numbers in brackets."""
+        return f"[{', '.join(self._numbers(box, seen, self.decimals))}]"
+
+    def _numbers(self, box: Sequence[float], seen: Seen, decimals: int) -> list[str]:
         values = np.asarray(box, np.float64) * self.sides(seen)
         if self.y_first:
             values = values[[1, 0, 3, 2]]
-        if not self.decimals:
-            return str([int(value) for value in np.floor(values + 0.5)])
-        return f"[{', '.join(f'{value:.{self.decimals}f}' for value in values)}]"
+        if not decimals:
+            return [str(int(value)) for value in np.floor(values + 0.5)]
+        return [f"{value:.{decimals}f}" for value in values]
+
+    def listed(self, boxes: Sequence[Sequence[float]], seen: Seen) -> str:
+        """Return the boxes as they stand in a sentence: commas between them, and before the last the word and."""
+        numbers = [self._numbers(box, seen, self.said or self.decimals) for box in boxes]
+        if self.short:
+            numbers = [[str(float(number)) for number in box] for box in numbers]
+        texts = [f"[{', '.join(box)}]" for box in numbers]
+        return " and ".join(filter(None, (", ".join(texts[:-1]), texts[-1])))
 
     def answer(self, boxes: Sequence[Sequence[float]], seen: Seen) -> str:
         """Return the answer that holds these boxes: one object, or a list of several."""
@@ -64,11 +78,14 @@ CONVENTIONS = {
     for each in (
         Convention("grid1000", 1000),
         Convention("pixels_resized", None),
-        Convention("unit", 1, decimals=3),
+        Convention("unit", 1, decimals=3, said=2),
+        Convention("unit_short", 1, decimals=3, said=2, short=True),
         Convention("yx1000", 1000, y_first=True, key="box_2d"),
     )
 }
 """By name. A further convention is a further entry, and its sentence in ``resources/vlm/wording.yaml``."""
+PROBED = tuple(name for name, one in CONVENTIONS.items() if not one.short)
+"""Conventions that a probe tells apart: how short a number is written changes nothing that is read."""
 PALIGEMMA = Convention("loc1024", 1024, y_first=True)
 """What ``<loc0123>`` tokens mean in any answer: they name their own scale."""
 

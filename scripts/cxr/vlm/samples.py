@@ -1,8 +1,8 @@
 """Samples that a model is trained on or asked: JSON lines of any system, and the pictures in its shards.
 
-A line is a grounding query (``query_id, image_id, query, boxes`` on a grid of 1000), or a conversation
-(``sample_id, image_id, turns: [{question, answer}], boxes: {name: fractions}``), whose answers may hold slots
-``<box:name>``. A slot is written in the run's convention of coordinates.
+A line is a grounding query (``query_id, image_id, query, boxes`` on a grid of 1000), whose answer is JSON, or a
+conversation (``sample_id, image_id, turns: [{question, answer}], boxes: {name: fractions}``), whose answers may hold
+slots ``<box:name>``: boxes in a sentence. Both are written in the run's convention of coordinates.
 """
 
 import re
@@ -53,7 +53,8 @@ class Sample:
     def _written(self, name: str, convention: Convention, seen: Seen) -> str:
         if name not in self.boxes:
             raise UserError(f"{self.sample_id}: its answer has the slot {name!r}, but no boxes of that name: add them")
-        return convention.answer(self.boxes[name], seen)
+        told = self.boxes[name]
+        return convention.answer(told, seen) if self.asks_boxes else convention.listed(told, seen)
 
 
 def sample_of(line: Mapping) -> Sample:

@@ -12,9 +12,9 @@ from cxr.base.columns import schema
 from cxr.base.errors import UserError
 from cxr.base.seeds import rng
 from cxr.base.tables import write_table
+from cxr.vlm import conventions
 from cxr.vlm.answers.ask import Asker
 from cxr.vlm.answers.engine import AnswersOptions, Execution
-from cxr.vlm.conventions import CONVENTIONS
 from cxr.vlm.grounding import answer_iou, on_grid
 from cxr.vlm.models import base_of, write_run
 from cxr.vlm.samples import PictureStore, Sample, read_samples
@@ -88,7 +88,7 @@ def probe(
     how = Execution(compute.get("device", "auto"), compute.get("asked"), compute.get("batch", 8))
     scores = {}
     with PictureStore(pictures, options.side) as store:
-        for name in CONVENTIONS:
+        for name in conventions.PROBED:
             asker = Asker.of(str(run), base, replace(asking, convention=name), how)
             found = zip(asker.lines(samples, store), samples, strict=True)
             ious = [

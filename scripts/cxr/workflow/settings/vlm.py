@@ -10,8 +10,8 @@ RunName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]
 SetName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]
 Family = Literal["qwen25vl", "qwen3vl", "gemma3", "onevision"]
 Engine = Literal["tiny", "qwen25vl", "qwen3vl", "gemma3", "onevision"]
-Convention = Literal["", "grid1000", "pixels_resized", "unit", "yx1000"]
-Probed = Literal["", "probe", "grid1000", "pixels_resized", "unit", "yx1000"]
+Convention = Literal["", "grid1000", "pixels_resized", "unit", "unit_short", "yx1000"]
+Probed = Literal["", "probe", "grid1000", "pixels_resized", "unit", "unit_short", "yx1000"]
 Part = Literal["vision", "projector", "language"]
 
 

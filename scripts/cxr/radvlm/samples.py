@@ -1,0 +1,73 @@
+"""The line of a sample: what RadVLM's instructions write, models are asked, and the evaluation reads.
+
+A box is a slot ``<box:name>`` of an answer, and its corners stand under ``boxes`` as fractions of the original picture:
+how they are written is the run's (``cxr.vlm.conventions``).
+"""
+
+from collections.abc import Mapping, Sequence
+
+from cxr.instructions.record import Box, Record, Turn
+
+TASKS = (
+    "report_generation", "classification", "anatomical_grounding", "abnormality_grounding", "abnormality_detection",
+    "phrase_grounding", "conversation", "conversation_grounded", "absent_grounding", "ils_grounding",
+    "ils_segmentation",
+)  # fmt: skip
+"""Kinds of samples."""
+SEG = "[SEG]"
+"""Where an answer gives a mask."""
+
+
+def slot(name: str) -> str:
+    """Return the slot of the boxes ``name``. Raises ValueError for a name that would end it."""
+    if not name or set(name) & set("<>"):
+        raise ValueError(f"{name!r} is no name of boxes")
+    return f"<box:{name}>"
+
+
+def record(
+    sample_id: str,
+    task: str,
+    image: Mapping,
+    turns: Sequence[Turn],
+    *,
+    boxes: Mapping[str, Sequence[Box]] | None = None,
+    labels: Sequence[str] | None = None,
+    mask_ids: Sequence[str] = (),
+    facts: Sequence[str] = (),
+    engine: str = "",
+    number: int = 0,
+    asked: str | None = None,
+) -> Record:
+    """Return a sample about ``image``, a row of the source's images (source, image_id, study_id, subject_id, split).
+
+    labels: those that are present, None where the source says nothing of them; facts: ids of what it rests on; number:
+    its pass; asked: the region, finding or phrase that it asks for; engine: of a generated text. Raises ValueError like
+    the record.
+    """
+    told = {"pass": number, "asked": asked, "labels": labels, "facts": list(facts), "engine": engine}
+    return Record(
+        sample_id, task, image["source"], image["split"], image["subject_id"], image["study_id"], image["image_id"],
+        tuple(turns), {name: tuple(map(tuple, held)) for name, held in (boxes or {}).items()}, tuple(mask_ids), told,
+    )  # fmt: skip
+
+
+def line_of(one: Record) -> dict:
+    """Return the JSON line of a sample; its keys stand in this order in every file."""
+    return {
+        "sample_id": one.sample_id,
+        "task": one.task,
+        "source": one.source,
+        "subject_id": one.subject_id,
+        "study_id": one.study_id,
+        "image_id": one.image_id,
+        "split": one.split,
+        "pass": one.more["pass"],
+        "asked": one.more["asked"],
+        "turns": [{"question": turn.question, "answer": turn.answer, "wording": turn.wording} for turn in one.turns],
+        "boxes": {name: [list(box) for box in boxes] for name, boxes in one.boxes.items()},
+        "labels": one.more["labels"],
+        "mask_ids": list(one.mask_ids),
+        "facts": one.more["facts"],
+        "engine": one.more["engine"],
+    }

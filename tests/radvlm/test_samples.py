@@ -1,0 +1,79 @@
+"""A sample's line, its slots and its boxes."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cxr.base.vocabulary import SPLITS
+from cxr.instructions.lines import split_files
+from cxr.instructions.record import Turn
+from cxr.radvlm.boxes import in_order, rounded, unit_boxes, with_area
+from cxr.radvlm.samples import line_of, record, slot
+from cxr.vlm.conventions import CONVENTIONS, Seen
+from cxr.vlm.reading import read_boxes
+from cxr.vlm.samples import read_samples
+
+IMAGE = {"source": "own", "image_id": "007", "study_id": "s", "subject_id": "p", "split": "train", "view": "PA"}
+
+
+def test_a_line_holds_its_slots_and_is_read_by_the_models_room(tmp_path):
+    turns = (Turn("Where is the heart?", f"At {slot('heart')}.", "q1/a2"),)
+    boxes = {"heart": ((0.25, 0.4, 0.7, 0.9), (0.1, 0.1, 0.2, 0.2))}
+    one = record("r1", "anatomical_grounding", IMAGE, turns, boxes=boxes, labels=["Edema"], facts=["f1"], asked="heart")
+    paths = {split: str(tmp_path / f"{split}.jsonl") for split in SPLITS}
+    with split_files(paths, line_of) as write:
+        write(one)
+    text = (tmp_path / "train.jsonl").read_text()
+    assert json.loads(text) == {
+        "sample_id": "r1", "task": "anatomical_grounding", "source": "own", "subject_id": "p", "study_id": "s",
+        "image_id": "007", "split": "train", "pass": 0, "asked": "heart",
+        "turns": [{"question": "Where is the heart?", "answer": "At <box:heart>.", "wording": "q1/a2"}],
+        "boxes": {"heart": [[0.25, 0.4, 0.7, 0.9], [0.1, 0.1, 0.2, 0.2]]}, "labels": ["Edema"], "mask_ids": [],
+        "facts": ["f1"], "engine": "",
+    }  # fmt: skip
+    (sample,) = read_samples(paths["train"])
+    said = sample.answer(0, CONVENTIONS["unit"], Seen(512, 512))
+    assert said == "At [0.25, 0.40, 0.70, 0.90] and [0.10, 0.10, 0.20, 0.20]."
+
+
+@pytest.mark.parametrize("name", ["", "a<b", "a>"])
+def test_a_name_that_would_end_its_slot_is_refused(name):
+    with pytest.raises(ValueError, match="no name of boxes"):
+        slot(name)
+
+
+def test_boxes_become_fractions_of_their_picture_and_are_clipped():
+    found = unit_boxes(np.array([[-10.0, 50.0, 100.0, 500.0]]), 400, 200)
+    np.testing.assert_array_equal(found, [[0.0, 0.125, 0.5, 1.0]])
+
+
+def test_a_box_that_is_flat_once_written_has_no_area():
+    boxes = np.array([[0.1, 0.1, 0.104, 0.5], [0.1, 0.1, 0.106, 0.5], [0.2, 0.3, 0.4, 0.304]])
+    assert with_area(boxes).tolist() == [False, True, False]
+    assert [rounded(0.125), rounded(0.375)] == [0.12, 0.38]  # exact halves
+
+
+def test_the_largest_box_is_told_first():
+    boxes = np.array([[0.5, 0.5, 0.6, 0.6], [0.0, 0.0, 0.5, 0.5], [0.0, 0.2, 0.1, 0.3]])
+    expected = ((0.0, 0.0, 0.5, 0.5), (0.0, 0.2, 0.1, 0.3), (0.5, 0.5, 0.6, 0.6))
+    assert in_order(boxes)[0] == expected[0]
+    assert in_order(boxes[::-1]) == in_order(boxes)
+
+
+sides = st.tuples(st.floats(0, 1), st.floats(0, 1)).map(sorted)
+
+
+@given(st.lists(st.tuples(sides, sides), min_size=1, max_size=9))
+@settings(max_examples=2000, deadline=None)
+def test_written_boxes_are_read_back_within_half_a_step(drawn):
+    boxes = np.array([(x[0], y[0], x[1], y[1]) for x, y in drawn])
+    boxes = boxes[with_area(boxes)]
+    for name in ("unit", "unit_short"):
+        how, seen = CONVENTIONS[name], Seen(512, 512)
+        if len(boxes):
+            found = read_boxes(f"It is at {how.listed(boxes.tolist(), seen)}.", how, seen)
+            assert found.notes == ()
+            np.testing.assert_allclose(found.boxes, boxes, atol=0.005 + 1e-12)
