@@ -1,0 +1,144 @@
+"""The facts that a conversation about one image may rest on, gathered from the tables and texts of its source."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import polars as pl
+
+from cxr.geometry.boxes import CORNERS
+from cxr.instructions.record import Box
+from cxr.radvlm.sources.facts import LABEL, PHRASE
+from cxr.radvlm.sources.labels import ABSENT, PRESENT
+
+EXTRA = "extra"
+"""Reader of boxes that are kept as facts and never asked."""
+
+
+@dataclass(frozen=True)
+class Phrase:
+    """A sentence, or a part of one, with its boxes, the largest first; facts: their ids."""
+
+    text: str
+    boxes: tuple[Box, ...]
+    facts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ImageFacts:
+    """What is known of one image. ``None`` and empty mean unknown, and nothing is said of it.
+
+    sentences: the single-image text, {number: sentence}; present, absent: labels that the source states; ids: {label:
+    fact_id}; masks: {lesion type: mask_id} of the dataset; view: a code (PA, AP); sex: F or M.
+    """
+
+    source: str
+    image_id: str
+    study_id: str
+    subject_id: str
+    split: str
+    view: str | None = None
+    sex: str | None = None
+    sentences: Mapping[int, str] = field(default_factory=dict)
+    present: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
+    phrases: tuple[Phrase, ...] = ()
+    masks: Mapping[str, str] = field(default_factory=dict)
+    ids: Mapping[str, str] = field(default_factory=dict)
+
+    def told(self) -> dict[str, str]:
+        """Return the columns of the image that a line repeats."""
+        return {name: getattr(self, name) for name in ("source", "image_id", "study_id", "subject_id", "split")}
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The files of a source, and of the source whose pictures it lies on, in order.
+
+    images: of the source; facts, texts: of both; phrases: of the source; masks: {image_id: {lesion type: mask_id}}.
+    """
+
+    images: pl.DataFrame
+    facts: pl.DataFrame
+    texts: Sequence[Mapping]
+    phrases: Sequence[Mapping]
+    masks: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+
+def gathered(tables: Tables, splits: Sequence[str]) -> Iterator[ImageFacts]:
+    """Yield the facts of each image of the splits, sorted by image."""
+    labels, ids = _labels(tables.facts.filter(kind=LABEL))
+    texts = {image_id: line for line in tables.texts for image_id in line["image_ids"]}
+    own = tables.images.filter(pl.col("split").is_in(list(splits))).sort("image_id")
+    phrases = _phrases(tables, own)
+    for row in own.iter_rows(named=True):
+        image_id = row["image_id"]
+        line = texts.get(image_id)
+        stated = labels.get(image_id, {})
+        yield ImageFacts(
+            *(row[name] for name in ("source", "image_id", "study_id", "subject_id", "split")),
+            view=row["view"] or None,
+            sex=row["sex"],
+            sentences={} if line is None else {one["from"]: one["text"] for one in line["sentences"] if one["text"]},
+            present=tuple(name for name, value in stated.items() if value == PRESENT),
+            absent=tuple(name for name, value in stated.items() if value == ABSENT),
+            phrases=tuple(phrases.get(image_id, ())),
+            masks=tables.masks.get(image_id, {}),
+            ids=ids.get(image_id, {}),
+        )  # fmt: skip
+
+
+def masks_of(pairs: Iterable[Mapping]) -> dict[str, dict[str, str]]:
+    """Return {image_id: {lesion type: mask_id}} of a dataset's pairs: of all of it, or else of its first finding."""
+    found: dict[str, dict[str, str]] = {}
+    masked = [pair for pair in pairs if pair["seg"] and pair["mask_id"]]
+    for pair in sorted(masked, key=lambda pair: (pair["type"] != "global", pair["pair_id"])):
+        found.setdefault(pair["image_id"], {}).setdefault(pair["target"], pair["mask_id"])
+    return found
+
+
+def in_unit(boxes: np.ndarray, rows: int, columns: int) -> tuple[Box, ...]:
+    """Return boxes (N, 4) of original pixels as fractions of the picture, clipped, the largest first."""
+    boxes = np.clip(np.asarray(boxes, np.float64) / (columns, rows, columns, rows), 0.0, 1.0)
+    area = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
+    order = np.lexsort((*boxes.T[::-1], -area))
+    return tuple(tuple(map(float, boxes[at])) for at in order)
+
+
+def _labels(table: pl.DataFrame) -> tuple[dict[str, dict[str, str]], dict[str, dict[str, str]]]:
+    """Return {image_id: {label: what its source states}}, and {image_id: {label: fact_id}}.
+
+    A label that the source calls uncertain is neither said nor denied, whatever radvlm.sources.uncertain makes of it.
+    """
+    stated: dict[str, dict[str, str]] = {}
+    ids: dict[str, dict[str, str]] = {}
+    values = pl.coalesce("stated", "value")
+    for image_id, name, value, fact_id in table.select("image_id", "name", values, "fact_id").iter_rows():
+        stated.setdefault(image_id, {})[name] = value
+        ids.setdefault(image_id, {})[name] = fact_id
+    return stated, ids
+
+
+def _phrases(tables: Tables, images: pl.DataFrame) -> dict[str, list[Phrase]]:
+    sizes = {row[0]: row[1:] for row in images.select("image_id", "rows", "columns").iter_rows()}
+    asked = tables.facts.filter((pl.col("kind") == PHRASE) & (pl.col("reader").fill_null("") != EXTRA))
+    groups: dict[tuple[str, str], list[tuple]] = {}
+    for image_id, group, *rest in asked.select("image_id", "group", "fact_id", *CORNERS).iter_rows():
+        groups.setdefault((image_id, group), []).append(rest)
+    found: dict[str, list[Phrase]] = {}
+    for line in sorted(tables.phrases, key=lambda line: (line["image_id"], line["group"])):
+        image_id = line["image_id"]
+        held = groups.get((image_id, line["group"]), [])
+        rows, columns = sizes.get(image_id, (None, None))
+        if held and rows and columns:
+            boxes = in_unit(np.array([one[1:] for one in held]), rows, columns)
+            kept = tuple(box for box in boxes if rounded(box) is not None)
+            if kept:
+                found.setdefault(image_id, []).append(Phrase(line["text"], kept, tuple(one[0] for one in held)))
+    return found
+
+
+def rounded(box: Box) -> tuple[float, ...] | None:
+    """Return a box in two decimals, half to even, as it is written; None where that has no area."""
+    low_x, low_y, high_x, high_y = (float(f"{value:.2f}") for value in box)
+    return (low_x, low_y, high_x, high_y) if low_x < high_x and low_y < high_y else None
