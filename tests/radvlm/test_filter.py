@@ -17,7 +17,7 @@ from cxr.language.reports import engine as reports
 from cxr.language.reports import sentences
 from cxr.radvlm.filtered.engine import FilterOptions, load_engine
 from cxr.radvlm.filtered.rules import sentence_filter
-from cxr.radvlm.sources.labels import meant, names, report_labels
+from cxr.radvlm.labels import meant, names, report_labels
 
 OPTIONS = FilterOptions("rules", keep_view=False, resolved="drop", min_words=3, phrases=True)
 TABLES = Path(__file__).parent / "filter"

@@ -13,9 +13,9 @@ from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_lines, read_table
 from cxr.language.reports import sentences
 from cxr.language.reports.engine import EngineOptions, load_engine
+from cxr.radvlm.labels import meant, names, report_labels
 from cxr.radvlm.sources.columns import FACTS_SCHEMA
 from cxr.radvlm.sources.facts import box_facts, clean, facts_table, labelled
-from cxr.radvlm.sources.labels import meant, names, report_labels
 from cxr.radvlm.sources.own import mask_boxes, region_boxes
 from cxr.radvlm.sources.read_own import OwnOptions, run_shard, run_tables
 

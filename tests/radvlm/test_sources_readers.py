@@ -12,8 +12,8 @@ from cxr.annotations import label_tables
 from cxr.base.errors import UserError
 from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_table
+from cxr.radvlm.labels import names
 from cxr.radvlm.sources.chexpert import in_sentence_case
-from cxr.radvlm.sources.labels import names
 from cxr.radvlm.sources.read_sources import run
 from cxr.radvlm.splits import conflicts, families
 from mimic_tree import mimic_tree, write_tables

@@ -8,9 +8,10 @@ import polars as pl
 
 from cxr.geometry.boxes import CORNERS
 from cxr.instructions.record import Box
-from cxr.radvlm.sources.facts import LABEL, PHRASE
-from cxr.radvlm.sources.labels import ABSENT, PRESENT
+from cxr.radvlm.labels import ABSENT, PRESENT
 
+LABEL, PHRASE = "label", "phrase"
+"""Kinds of facts that conversations read."""
 EXTRA = "extra"
 """Reader of boxes that are kept as facts and never asked."""
 

@@ -9,8 +9,8 @@ import polars as pl
 
 from cxr.base.seeds import stable_hash
 from cxr.geometry.boxes import CORNERS
+from cxr.radvlm.labels import ABSENT, PRESENT, UNCERTAIN, meant, names
 from cxr.radvlm.sources.columns import FACTS_SCHEMA, IMAGES_SCHEMA
-from cxr.radvlm.sources.labels import ABSENT, PRESENT, UNCERTAIN, meant, names
 
 LABEL, BOX, REGION, PHRASE = KINDS = ("label", "box", "region", "phrase")
 STAGE = "radvlm_sources"

@@ -10,8 +10,8 @@ from cxr.base.tables import read_lines, read_table
 from cxr.geometry.affine import points_to_original
 from cxr.geometry.boxes import bounds
 from cxr.geometry.components import boxes_around
+from cxr.radvlm.labels import ABSENT, PRESENT, UNCERTAIN, names, report_labels
 from cxr.radvlm.sources.facts import BOX, PHRASE, REGION, Held, add_boxes, labelled
-from cxr.radvlm.sources.labels import ABSENT, PRESENT, UNCERTAIN, names, report_labels
 
 SEX = {"f": "F", "female": "F", "w": "F", "m": "M", "male": "M"}
 STATED = {"1": PRESENT, "1.0": PRESENT, "0": ABSENT, "0.0": ABSENT, "-1": UNCERTAIN, "-1.0": UNCERTAIN}
