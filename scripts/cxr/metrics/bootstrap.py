@@ -4,7 +4,7 @@ A metric is a ratio of two sums over patients (correct / asked, IoU / pairs, I /
 as there are, with replacement, so its sums are the patients' sums weighted by how often each was drawn.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -78,3 +78,16 @@ def intervals(
     if not replicates or not subjects or not ratios:
         return np.full(ratios, np.nan), np.full(ratios, np.nan)
     return ends(_ratios(numerators, denominators, replicates, seed), level)
+
+
+def summed(subjects: Sequence[str], values: np.ndarray, *, replicates: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the sums of ``values`` (N, S) over all rows, float64 (S,), and over the rows of each replicate, (R, S).
+
+    ``subjects`` (N,): each row's patient. A score that is any function of such sums has its interval from
+    :func:`ends`, and scores of the same rows share their draws.
+    """
+    values = np.asarray(values, np.float64)
+    names, place = np.unique(np.asarray(subjects, str), return_inverse=True)
+    sums = sums_of(place, len(names), values)
+    rows = [drawn @ sums for drawn in weights(len(names), replicates, seed)] if len(names) else []
+    return values.sum(axis=0), np.concatenate(rows) if rows else np.zeros((0, values.shape[1]))

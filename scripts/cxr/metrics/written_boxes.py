@@ -1,14 +1,25 @@
 """AP of boxes that have no confidences: those of an answer, in the order in which they are written (RadVLM's mAP)."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from cxr.geometry.boxes import box_iou
 
 
-def written_precision(answer: np.ndarray, reference: np.ndarray, iou: float = 0.5) -> float:
-    """Return the AP of an answer's boxes (N, 4) against reference boxes (M, 4), M > 0.
+class Written(NamedTuple):
+    """What an answer's boxes are worth. precision: its AP; hits: boxes that hit; best: mean over the references of the
+    highest IoU of any box.
+    """
+
+    precision: float
+    hits: int
+    best: float
+
+
+def written(answer: np.ndarray, reference: np.ndarray, iou: float = 0.5) -> Written:
+    """Return what an answer's boxes (N, 4) are worth against reference boxes (M, 4), M > 0.
 
     Each box takes the reference that it overlaps most, the first of equal ones. It hits if their IoU is at least
     ``iou`` and no earlier box hit that reference. The AP is the area under the envelope of precision over recall,
@@ -17,7 +28,7 @@ def written_precision(answer: np.ndarray, reference: np.ndarray, iou: float = 0.
     if not len(reference):
         raise ValueError("no reference box")
     if not len(answer):
-        return 0.0
+        return Written(0.0, 0, 0.0)
     overlap = box_iou(np.asarray(answer, np.float64), np.asarray(reference, np.float64))
     free, hits = np.ones(len(reference), bool), np.zeros(len(answer), bool)
     for place, best in enumerate(overlap.argmax(axis=1)):
@@ -27,7 +38,13 @@ def written_precision(answer: np.ndarray, reference: np.ndarray, iou: float = 0.
     recall = np.concatenate([[0.0], true / len(reference), [1.0]])
     precision = np.concatenate([[0.0], true / np.arange(1, len(hits) + 1), [0.0]])
     envelope = np.maximum.accumulate(precision[::-1])[::-1]
-    return float(((recall[1:] - recall[:-1]) * envelope[1:]).sum())
+    area = float(((recall[1:] - recall[:-1]) * envelope[1:]).sum())
+    return Written(area, int(hits.sum()), float(overlap.max(axis=0).mean()))
+
+
+def written_precision(answer: np.ndarray, reference: np.ndarray, iou: float = 0.5) -> float:
+    """Return the AP of an answer's boxes, as :func:`written` has it. Raises ValueError without a reference."""
+    return written(answer, reference, iou).precision
 
 
 def mean_written_precision(pairs: Sequence[tuple[np.ndarray, np.ndarray]], iou: float = 0.5) -> float:

@@ -39,13 +39,14 @@ _NO_BOX = re.compile(r"\s*(?:\[\s*(?:\[\s*\])?\s*\]|null\b|none\b)", re.IGNORECA
 @dataclass(frozen=True)
 class Reading:
     """outcome: boxes, none or unreadable; boxes: fractions of the picture, float64 (N, 4: x1, y1, x2, y2), clipped;
-    reason: of no box, "" with boxes; notes: what was mended, sorted.
+    reason: of no box, "" with boxes; notes: what was mended, sorted; swapped: which boxes had falling corners (N,).
     """
 
     outcome: str
     boxes: np.ndarray
     reason: str = ""
     notes: tuple[str, ...] = ()
+    swapped: tuple[bool, ...] = ()
 
 
 def read_boxes(text: str, convention: Convention, seen: Seen) -> Reading:
@@ -59,16 +60,17 @@ def read_boxes(text: str, convention: Convention, seen: Seen) -> Reading:
     how, found, empty = _numbers(text, convention, notes)
     if len(found) > MOST_BOXES:
         return _without("too_many", notes)
-    boxes, reasons = [], set()
+    boxes, swapped, reasons = [], [], set()
     for numbers in found:
-        box, reason = _box(numbers, how, seen, notes)
+        box, fallen, reason = _box(numbers, how, seen, notes)
         if reason:
             reasons.add(reason)
         else:
             boxes.append(box)
+            swapped.append(fallen)
     if boxes:
         notes |= {f"left_out:{reason}" for reason in reasons}
-        return Reading("boxes", np.array(boxes), "", tuple(sorted(notes)))
+        return Reading("boxes", np.array(boxes), "", tuple(sorted(notes)), tuple(swapped))
     if not found and empty:
         return Reading("none", np.zeros((0, 4)), "none", tuple(sorted(notes)))
     return _without(min(reasons, default="nothing"), notes)
@@ -78,19 +80,21 @@ def _without(reason: str, notes: set[str]) -> Reading:
     return Reading("unreadable", np.zeros((0, 4)), reason, tuple(sorted(notes)))
 
 
-def _box(numbers: list[float], how: Convention, seen: Seen, notes: set[str]) -> tuple[np.ndarray, str]:
+def _box(numbers: list[float], how: Convention, seen: Seen, notes: set[str]) -> tuple[np.ndarray, bool, str]:
+    """Return the box of four numbers, whether its corners fell, and why it is none."""
     if len(numbers) != 4:
-        return np.zeros(4), "count"
+        return np.zeros(4), False, "count"
     if not all(map(math.isfinite, numbers)):
-        return np.zeros(4), "non_finite"
+        return np.zeros(4), False, "non_finite"
     box = how.read(numbers, seen)
     if (box < 0).any() or (box > 1).any():
         notes.add("clipped")
     low, high = np.minimum(box[:2], box[2:]), np.maximum(box[:2], box[2:])
-    if (low != box[:2]).any():
+    fallen = bool((low != box[:2]).any())
+    if fallen:
         notes.add("swapped")
     box = np.clip(np.concatenate([low, high]), 0.0, 1.0)
-    return box, "" if (box[2:] > box[:2]).all() else "zero_area"
+    return box, fallen, "" if (box[2:] > box[:2]).all() else "zero_area"
 
 
 def _numbers(text: str, convention: Convention, notes: set[str]) -> tuple[Convention, list[list[float]], bool]:

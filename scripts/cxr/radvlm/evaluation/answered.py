@@ -1,0 +1,56 @@
+"""Answers of a model joined with the lines that were asked; what is missing, doubled or unknown is counted."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+NO_PREDICTION, DUPLICATE, UNKNOWN = "no_prediction", "duplicate", "unknown"
+
+
+@dataclass(frozen=True)
+class Answered:
+    """The answers to a sample's turns. convention, seen: of the coordinates (``cxr.vlm.conventions``); failure: "" or
+    why the sample has no full answer.
+    """
+
+    texts: tuple[str, ...] = ()
+    convention: str = ""
+    seen: tuple[int, int] = (1, 1)
+    failure: str = ""
+
+    @property
+    def text(self) -> str:
+        """The answer to a single turn."""
+        return self.texts[0] if self.texts else ""
+
+
+def joined(lines: Sequence[Mapping], answers: Iterable[Mapping]) -> tuple[dict[str, Answered], Counter]:
+    """Return {sample_id: its answer} of every line, and the counts of what failed and of unknown answers.
+
+    A sample fails as a whole: where a turn has no answer, two, or a failure, its reason is that of the first such turn.
+    """
+    turns = {line["sample_id"]: len(line["turns"]) for line in lines}
+    given: dict[tuple[str, int], list[Mapping]] = {}
+    counts: Counter = Counter()
+    for one in answers:
+        key = one["sample_id"], int(one.get("turn", 0))
+        if one["sample_id"] not in turns or not 0 <= key[1] < turns[one["sample_id"]]:
+            counts[UNKNOWN] += 1
+        else:
+            given.setdefault(key, []).append(one)
+    found = {name: _answer([given.get((name, turn), []) for turn in range(number)]) for name, number in turns.items()}
+    counts.update(one.failure for one in found.values() if one.failure)
+    return found, counts
+
+
+def _answer(turns: Sequence[Sequence[Mapping]]) -> Answered:
+    for held in turns:
+        if not held:
+            return Answered(failure=NO_PREDICTION)
+        if len(held) > 1:
+            return Answered(failure=DUPLICATE)
+        if held[0].get("failure"):
+            return Answered(failure=str(held[0]["failure"]))
+    first = turns[0][0]
+    texts = tuple(str(held[0].get("text", "")) for held in turns)
+    return Answered(texts, first.get("convention", ""), tuple(first.get("seen") or (1, 1)))

@@ -1,0 +1,34 @@
+"""Answers that look at nothing: for each task the commonest training answer, and the mean box of a name."""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+_SLOT = re.compile(r"<box:([^<>]+)>")
+
+
+def shown(answer: str, boxes: Mapping[str, Sequence[Sequence[float]]]) -> str:
+    """Return an answer with its slots written as fractions with two decimals, for a reader."""
+
+    def boxes_of(found: re.Match) -> str:
+        texts = [f"[{', '.join(f'{value:.2f}' for value in box)}]" for box in boxes.get(found[1], ())]
+        return " and ".join(filter(None, (", ".join(texts[:-1]), texts[-1]))) if texts else ""
+
+    return _SLOT.sub(boxes_of, answer)
+
+
+def slots(answer: str) -> list[str]:
+    """Return the names of the boxes that an answer gives, each once, in order."""
+    return list(dict.fromkeys(_SLOT.findall(answer)))
+
+
+def commonest(train: Iterable[Mapping]) -> dict[tuple[str, str], str]:
+    """Return {(task, source): the commonest answer of its training lines}, any turn's; of equals the first by text.
+
+    Answers with boxes do not count: the mean box stands for them.
+    """
+    counts: dict[tuple[str, str], Counter] = defaultdict(Counter)
+    for line in train:
+        told = (turn["answer"] for turn in line["turns"])
+        counts[line["task"], line["source"]].update(answer for answer in told if not slots(answer))
+    return {key: min(held, key=lambda text: (-held[text], text)) for key, held in counts.items() if held}

@@ -1,0 +1,84 @@
+"""Scores of detection: an answer names classes, each with the boxes that follow its name."""
+
+import re
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from cxr.metrics import labels as label_scores
+from cxr.metrics.written_boxes import written
+from cxr.radvlm.evaluation.grammars import NONE, Found, Grammar
+from cxr.radvlm.evaluation.grounding import Ious, coco_of
+from cxr.radvlm.evaluation.measures import ALL, Measure, mean_of, mean_ratio, ratio
+
+Classes = Mapping[str, Found]
+"""{class: the boxes that an answer gives it}."""
+
+
+def classes_in(text: str, said: Mapping[str, str], grammar: Grammar, seen: tuple[int, int]) -> dict[str, Found]:
+    """Return the classes that an answer names with their boxes, those after the name and before the next.
+
+    ``said``: {class: its wording}, the longest of which wins; case does not count. A class named twice has the boxes of
+    both; one that no box follows is there without one.
+    """
+    names = {wording.lower(): name for name, wording in said.items()}
+    ordered = sorted(names, key=lambda wording: (-len(wording), wording))
+    if not ordered:
+        return {}
+    pattern = re.compile(rf"\b({'|'.join(map(re.escape, ordered))})(?:s|es)?\b", re.IGNORECASE)
+    found = list(pattern.finditer(text))
+    held: dict[str, Found] = {}
+    for one, following in zip(found, [*found[1:], None], strict=True):
+        part = text[one.end() : following.start() if following else len(text)]
+        read, name = grammar(part, seen), names[one[1].lower()]
+        before = held.get(name, NONE)
+        held[name] = Found(np.concatenate([before.boxes, read.boxes]), before.malformed + read.malformed)
+    return held
+
+
+def measures(lines: Sequence[Mapping], found: Sequence[Classes | None], ious: Ious) -> list[Measure]:
+    """Return the measures of detection. None: a failure that is left out.
+
+    map: mean AP of the boxes of each class that is present, over (picture, class); by class, and the mean of classes;
+    class_f1: micro F1 of the classes that are given a box; quiet: of pictures without a finding, those without any box.
+    """
+    kinds = sorted({name for line in lines for name in line["boxes"]} | {name for one in found for name in one or ()})
+    each = np.zeros((len(lines), len(kinds), 2))
+    counts = np.zeros((len(lines), len(kinds), 3))
+    quiet: list[float | None] = []
+    for place, (line, told) in enumerate(zip(lines, found, strict=True)):
+        if told is None:
+            quiet.append(None)
+            continue
+        for number, name in enumerate(kinds):
+            true = np.array(line["boxes"].get(name, ()), np.float64).reshape(-1, 4)
+            given = told.get(name, NONE).boxes
+            there, boxed = len(true) > 0, len(given) > 0
+            counts[place, number] = there and boxed, boxed and not there, there and not boxed
+            if there:
+                each[place, number] = written(given, true, ious.hit).precision, 1.0
+        quiet.append(None if line["boxes"] else float(not any(len(one.boxes) for one in told.values())))
+    flat, name = each.reshape(len(lines), -1), f"map{round(100 * ious.hit)}"
+    held = [
+        Measure(name, ALL, np.stack([each[..., 0].sum(axis=1), each[..., 1].sum(axis=1)], axis=1), ratio),
+        Measure(f"{name}_mean_of_names", ALL, flat, mean_ratio),
+        Measure("class_f1", ALL, counts.sum(axis=1), label_scores.f1),
+        mean_of("quiet", quiet),
+    ]
+    return held + [Measure(name, kind, each[:, number], ratio) for number, kind in enumerate(kinds)]
+
+
+def coco(lines: Sequence[Mapping], found: Sequence[Classes | None], ious: Ious) -> dict:
+    """Return COCO's AP over pictures and classes, percent; boxes of a class that is not there count as false."""
+    kept = [(line, one) for line, one in zip(lines, found, strict=True) if one is not None]
+    kinds = {name for line, _ in kept for name in line["boxes"]}
+    return coco_of(
+        {
+            name: [
+                (one.get(name, NONE).boxes, np.array(line["boxes"].get(name, ()), np.float64).reshape(-1, 4))
+                for line, one in kept
+            ]
+            for name in kinds
+        },
+        ious,
+    )

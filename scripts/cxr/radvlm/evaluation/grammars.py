@@ -1,0 +1,95 @@
+"""How a model writes boxes: its declared grammar. It is never guessed from the numbers.
+
+A grammar reads a text to boxes as fractions of the picture. Corners that fall, numbers without brackets, lists of
+another length and boxes without an area are malformed: they are no boxes, and are counted.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from cxr.base.errors import UserError
+from cxr.vlm.conventions import CONVENTIONS, Convention, Seen
+from cxr.vlm.reading import MOST_BOXES, read_boxes
+
+BINS = 100
+"""Bins a side of the grammar bins."""
+_BIN = re.compile(r"<x(\d{1,3})>\s*<y(\d{1,3})>\s*<x(\d{1,3})>\s*<y(\d{1,3})>")
+_ANY_BIN = re.compile(r"<[xy]\d{1,3}>")
+Crop = tuple[float, float, float, float]
+WHOLE: Crop = (0.0, 0.0, 1.0, 1.0)
+
+
+@dataclass(frozen=True)
+class Found:
+    """Boxes of an answer, float64 (N, 4), fractions of the picture, in the order written; malformed: how many are
+    not.
+    """
+
+    boxes: np.ndarray
+    malformed: int = 0
+
+
+NONE = Found(np.zeros((0, 4)))
+Grammar = Callable[[str, tuple[int, int]], Found]
+"""Reads a text about a picture of (width, height), in pixels as the model sees it."""
+
+
+def grammar_of(name: str, crop: Crop = WHOLE) -> Grammar:
+    """Return the grammar of a name: unit, percent, hundred, grid1000, pixels, bins, or a convention of ``cxr.vlm``.
+
+    ``crop``: the part of the picture that the model saw, in fractions; its boxes are mapped back. Raises UserError.
+    """
+    if name == "bins":
+        return lambda text, seen: _mapped(_bins(text), crop)
+    if name not in SCALES and name not in CONVENTIONS:
+        raise UserError(f"the grammar of boxes is {name!r}: choose one of {', '.join(GRAMMARS)}")
+    how = SCALES.get(name) or CONVENTIONS[name]
+    return lambda text, seen: _mapped(_listed(text, how, seen), crop)
+
+
+SCALES = {
+    "percent": Convention("percent", 100, decimals=1),
+    "hundred": Convention("hundred", 100),
+    "pixels": Convention("pixels", None),
+}
+"""Grammars that are no convention of a run's own."""
+GRAMMARS = ("unit", "unit_short", "percent", "hundred", "bins", "grid1000", "pixels")
+"""Grammars that a model of the settings may declare."""
+
+
+def _listed(text: str, how: Convention, seen: tuple[int, int]) -> Found:
+    told = read_boxes(text, how, Seen(*seen))
+    lost = sum(note.startswith("left_out:") for note in told.notes)
+    if told.outcome != "boxes":
+        return Found(NONE.boxes, int(told.outcome == "unreadable" and told.reason != "nothing"))
+    if "bare" in told.notes:
+        return Found(NONE.boxes, len(told.boxes) + lost)
+    good = ~np.array(told.swapped, bool)
+    return Found(told.boxes[good], int((~good).sum()) + lost)
+
+
+def _bins(text: str) -> Found:
+    """Read ``<x12><y34><x56><y78>``: a bin stands for its middle."""
+    boxes, bad = [], 0
+    for found in _BIN.finditer(text):
+        box = (np.array([int(one) for one in found.groups()], np.float64) + 0.5) / BINS
+        if (box <= 1).all() and (box[2:] > box[:2]).all():
+            boxes.append(box)
+        else:
+            bad += 1
+    bad += bool(len(_ANY_BIN.findall(text)) % 4)
+    if len(boxes) > MOST_BOXES:
+        return Found(NONE.boxes, 1)
+    return Found(np.array(boxes).reshape(-1, 4), bad)
+
+
+def _mapped(found: Found, crop: Crop) -> Found:
+    """Return the boxes of a crop as fractions of the whole picture."""
+    if crop == WHOLE or not len(found.boxes):
+        return found
+    x1, y1, x2, y2 = crop
+    sides, start = np.array([x2 - x1, y2 - y1] * 2), np.array([x1, y1] * 2)
+    return Found(found.boxes * sides + start, found.malformed)

@@ -1,0 +1,149 @@
+"""Scores of boxes: RadVLM's mAP of boxes without confidences, COCO's beside it, and the mean box of the training
+lines.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from cxr.metrics.average_precision import average_precision, matched
+from cxr.metrics.matching import Boxes
+from cxr.metrics.written_boxes import written
+from cxr.radvlm.evaluation.grammars import Found
+from cxr.radvlm.evaluation.measures import ALL, Measure, mean_of, mean_ratio, ratio
+
+
+@dataclass(frozen=True)
+class Ious:
+    """Thresholds of IoU: of a hit, of a strict one, and those that COCO's AP is the mean of."""
+
+    hit: float
+    strict: float
+    coco: tuple[float, ...]
+
+
+def reference(line: Mapping) -> np.ndarray:
+    """Return the true boxes of a line, float64 (M, 4), in the order of its slots."""
+    return np.array([box for boxes in line["boxes"].values() for box in boxes], np.float64).reshape(-1, 4)
+
+
+@dataclass(frozen=True)
+class MeanBoxes:
+    """Boxes that read neither picture nor question but its name: the mean training box of a task, source and name.
+
+    A name that no training line has takes the mean of its task and source.
+    """
+
+    named: Mapping[tuple[str, str, str], np.ndarray]
+    any_name: Mapping[tuple[str, str], np.ndarray]
+
+    def answer(self, line: Mapping) -> np.ndarray:
+        """Return the answer to a line, (1, 4), or (0, 4) where no training line is of its task and source."""
+        key = line["task"], line["source"]
+        box = self.named.get((*key, line.get("asked") or ""), self.any_name.get(key))
+        return np.zeros((0, 4)) if box is None else box[None]
+
+
+def mean_boxes(train: Iterable[Mapping]) -> MeanBoxes:
+    """Return the mean boxes of training lines; a fact counts once, however often it is asked."""
+    named, any_name, seen = defaultdict(list), defaultdict(list), set()
+    for line in train:
+        boxes = reference(line)
+        key = line["task"], line["source"]
+        again = (*key, line["image_id"], line.get("asked") or "")
+        if not len(boxes) or again in seen:
+            continue
+        seen.add(again)
+        named[(*key, line.get("asked") or "")].append(boxes)
+        any_name[key].append(boxes)
+    return MeanBoxes(*({name: np.concatenate(held).mean(axis=0) for name, held in one.items()}
+                       for one in (named, any_name)))  # fmt: skip
+
+
+def measures(
+    lines: Sequence[Mapping], found: Sequence[Found | None], ious: Ious, *, by_name: bool = True
+) -> list[Measure]:
+    """Return the measures of answers to lines with true boxes. None: a failure that is left out.
+
+    map: mean AP of an answer's boxes (``mean_written_precision``); the same by name and the mean of names; precision
+    and recall over all boxes; iou: mean over samples of the best IoU of each reference; no_box, malformed: shares of
+    answers.
+    """
+    rows, truth = [], [reference(line) for line in lines]
+    for one, true in zip(found, truth, strict=True):
+        if one is None:
+            rows.append([0.0] * 9)
+            continue
+        worth, strict = written(one.boxes, true, ious.hit), written(one.boxes, true, ious.strict)
+        rows.append([
+            1.0, worth.precision, strict.precision, worth.hits, len(one.boxes), len(true), worth.best,
+            float(not len(one.boxes)), float(one.malformed > 0),
+        ])  # fmt: skip
+    table = np.array(rows, np.float64).reshape(-1, 9)
+    names = (_map(ious.hit), _map(ious.strict))
+    of = {
+        names[0]: (1, 0), names[1]: (2, 0), "precision": (3, 4), "recall": (3, 5), "iou": (6, 0), "no_box": (7, 0),
+        "malformed": (8, 0),
+    }  # fmt: skip
+    held = [Measure(name, ALL, table[:, list(columns)], ratio) for name, columns in of.items()]
+    asked = np.array([line.get("asked") or "" for line in lines], str)
+    kinds = sorted(set(asked.tolist())) if by_name else []
+    if len(kinds) > 1:
+        pairs = np.concatenate([table[:, [1, 0]] * (asked == name)[:, None] for name in kinds], axis=1)
+        held.append(Measure(f"{names[0]}_mean_of_names", ALL, pairs, mean_ratio))
+    for name in kinds:
+        own = (asked == name)[:, None]
+        held += [Measure(each, name, table[:, list(of[each])] * own, ratio) for each in (*names, "iou")]
+    return held
+
+
+def _map(iou: float) -> str:
+    return f"map{round(100 * iou)}"
+
+
+def coco(lines: Sequence[Mapping], found: Sequence[Found | None], ious: Ious, *, by_name: bool = True) -> dict:
+    """Return {coco_ap50, coco_ap: percent or None}: COCO's AP, the confidence of a box 1 / its place in the answer.
+
+    A sample stands for an image, a name for a class; the mean is over names. ``by_name``: else all are one class.
+    """
+    groups: dict[str, list[tuple[np.ndarray, np.ndarray]]] = defaultdict(list)
+    for line, one in zip(lines, found, strict=True):
+        if one is not None:
+            groups[(line.get("asked") or "") if by_name else ""].append((one.boxes, reference(line)))
+    return coco_of(groups, ious)
+
+
+def coco_of(groups: Mapping[str, Sequence[tuple[np.ndarray, np.ndarray]]], ious: Ious) -> dict:
+    """Return :func:`coco` of {class: (boxes found, true boxes) of each image}; a class without a true box is left
+    out.
+    """
+    wanted = sorted({ious.hit, *ious.coco})
+    rows = []
+    for _, pairs in sorted(groups.items()):
+        sides = [_boxes([pair[side] for pair in pairs]) for side in (0, 1)]
+        if not len(sides[1].image):
+            continue
+        ranks = np.concatenate([1.0 / np.arange(1, len(pair[0]) + 1) for pair in pairs])
+        rows.append(average_precision(matched(sides[0], ranks, sides[1], len(pairs), wanted))[0])
+    if not rows:
+        return {f"coco_ap{round(100 * ious.hit)}": None, "coco_ap": None}
+    mean = np.mean(rows, axis=0)
+    part = [wanted.index(one) for one in ious.coco]
+    return {
+        f"coco_ap{round(100 * ious.hit)}": float(mean[wanted.index(ious.hit)]) * 100,
+        "coco_ap": float(mean[part].mean()) * 100,
+    }
+
+
+def _boxes(held: Sequence[np.ndarray]) -> Boxes:
+    image = np.repeat(np.arange(len(held)), [len(one) for one in held])
+    return Boxes(image, np.concatenate([np.asarray(one, np.float64).reshape(-1, 4) for one in held]))
+
+
+def box_rate(found: Sequence[Found | None]) -> list[Measure]:
+    """Return the share of answers with a box, where none is right: lower is better."""
+    values = [None if one is None else float(len(one.boxes) > 0) for one in found]
+    bad = [None if one is None else float(one.malformed > 0) for one in found]
+    return [mean_of("box_rate", values), mean_of("malformed", bad)]

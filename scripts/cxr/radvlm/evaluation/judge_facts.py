@@ -1,0 +1,85 @@
+"""The judge facts: compares what two answers say, round by round, without a model. It is deterministic.
+
+An answer says findings with polarity, side and zone, and boxes. correctness: the share of what the generated answer
+says that the expected one says too; completeness: the share of the expected one that is said; contradiction: the
+share of the expected findings that the generated answer says the opposite of. A round is worth the harmonic mean of
+the first two, less the contradicted share; the score is 10 times the mean over rounds. Where neither answer says a
+finding, a place or a box, their words are compared.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from cxr.geometry.boxes import box_iou
+from cxr.radvlm.evaluation.claims import Said, claim_reader
+from cxr.radvlm.evaluation.judge import HIGHEST, Item, Judge, Judgement, JudgeOptions, Round
+
+RESOURCE_FILES = ("radvlm/evaluation.yaml", "lexicon")
+OPPOSITE = {"positive": "negative", "negative": "positive", "yes": "no", "no": "yes"}
+
+
+def load(options: JudgeOptions, execution: Mapping) -> Judge:
+    """Return the judge."""
+    del execution
+    reader = claim_reader()
+    read = lru_cache(maxsize=100_000)(reader.answer)
+
+    def judge(items: Sequence[Item]) -> list[Judgement]:
+        return [judged(item, read, options.iou) for item in items]
+
+    return judge
+
+
+def judged(item: Item, read, iou: float) -> Judgement:
+    """Return the judgement of a conversation; ``read``: gives what an answer says to a question."""
+    rounds = [round_of(one, read(one.question, one.expected), read(one.question, one.generated), iou)
+              for one in item.rounds]  # fmt: skip
+    return Judgement(HIGHEST * float(np.mean([one["worth"] for one in rounds])), tuple(rounds))
+
+
+def round_of(one: Round, expected: Said, generated: Said, iou: float) -> dict[str, float]:
+    """Return correctness, completeness, contradiction and worth of a round, 0 to 1 each."""
+    wanted, given = Counter(expected.items), Counter(generated.items)
+    found, missed, extra = _matched_boxes(one.expected_boxes, one.generated_boxes, iou)
+    if not (wanted or given or found or missed or extra):
+        wanted, given = Counter(expected.words), Counter(generated.words)
+    shared = (wanted & given).total() + found
+    correct = _share(shared, given.total() + found + extra)
+    complete = _share(shared, wanted.total() + found + missed)
+    against = _contradicted(expected, generated)
+    both = 2 * correct * complete / (correct + complete) if correct + complete else 0.0
+    return {
+        "correctness": correct, "completeness": complete, "contradiction": against, "worth": both * (1 - against),
+    }  # fmt: skip
+
+
+def _share(part: float, whole: float) -> float:
+    """Return part of whole; of nothing, all is right."""
+    return part / whole if whole else 1.0
+
+
+def _contradicted(expected: Said, generated: Said) -> float:
+    if not expected.findings:
+        return float(bool(expected.sign) and generated.sign == OPPOSITE[expected.sign])
+    denied = [
+        entity
+        for entity, which in expected.findings
+        if (entity, OPPOSITE[which]) in generated.findings and (entity, which) not in generated.findings
+    ]
+    return len(denied) / len(expected.findings)
+
+
+def _matched_boxes(expected: np.ndarray, generated: np.ndarray, iou: float) -> tuple[int, int, int]:
+    """Return how many boxes are right, are missing, and are too many; each box of either answer counts once."""
+    if not len(expected) or not len(generated):
+        return 0, len(expected), len(generated)
+    table = box_iou(np.asarray(generated, np.float64), np.asarray(expected, np.float64))
+    right, free = 0, np.ones(len(expected), bool)
+    for row in table:
+        best = int(np.where(free, row, -1.0).argmax())
+        if free[best] and row[best] >= iou:
+            free[best], right = False, right + 1
+    return right, len(expected) - right, len(generated) - right

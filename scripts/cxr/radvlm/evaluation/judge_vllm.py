@@ -1,0 +1,80 @@
+"""A language model as the judge: it reads facts, questions and both answers, and never learns whose they are.
+
+Its answer is held to a schema: a score of each round, and one from 0 to 10 of all. What stays wrong after the retries
+is ``unscored``, a row with its reason.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+import yaml
+
+from cxr.base.paths import RESOURCES
+from cxr.llm.asking import Answer, Question, ask_each
+from cxr.llm.client import lazily
+from cxr.llm.guards import INJECTION, addresses_the_model, harmless
+from cxr.llm.keys import key_of
+from cxr.llm.messages import filled
+from cxr.llm.options import Execution, ModelOptions
+from cxr.llm.schemas import object_of
+from cxr.radvlm.evaluation.judge import HIGHEST, UNSCORED, Item, Judge, Judgement, JudgeOptions
+
+RESOURCE_FILES = ("radvlm/judge_prompt.yaml",)
+GPU = True
+EXECUTION = "radvlm.evaluation.llm.execution"
+FIELDS = ("rounds", "correctness", "completeness", "relevance", "note", "overall")
+LONGEST_NOTE = 200
+
+
+@cache
+def _prompt() -> dict:
+    return yaml.safe_load((Path(RESOURCES) / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
+
+
+def load(options: JudgeOptions, execution: Mapping) -> Judge:
+    """Return the judge. The model is loaded at the first question, which raises UserError if it cannot be reached."""
+    model = ModelOptions(**options.own)
+    generate = lazily(model, Execution.of(dict(execution), EXECUTION))
+
+    def judge(items: Sequence[Item]) -> list[Judgement]:
+        keys = [key_of(_texts(item)) for item in items]
+        answers = ask_each({key: _asked(item) for key, item in zip(keys, items, strict=True)}, generate, model.limits)
+        return [_judgement(answers[key]) for key in keys]
+
+    return judge
+
+
+def _texts(item: Item) -> list[str]:
+    """Return all that is told of a conversation."""
+    return [*(part for one in item.rounds for part in (one.question, one.expected, one.generated)), *item.facts]
+
+
+def _asked(item: Item) -> Question | Answer:
+    if addresses_the_model("\n".join(_texts(item)), FIELDS):
+        return Answer(problem=INJECTION)
+    return question(item)
+
+
+def question(item: Item) -> Question:
+    """Return the request about one conversation. No name of a conversation or of a model is told."""
+    told = "\n".join(
+        f"{number}. Question: {harmless(one.question)}\n   Expected: {harmless(one.expected)}\n"
+        f"   Given: {harmless(one.generated)}"
+        for number, one in enumerate(item.rounds, start=1)
+    )
+    facts = "; ".join(map(harmless, item.facts)) or "none"
+    grade = {"type": "integer", "minimum": 0, "maximum": int(HIGHEST)}
+    note = {"type": "string", "maxLength": LONGEST_NOTE}
+    one = object_of(correctness=grade, completeness=grade, relevance=grade, note=note)
+    rounds = {"type": "array", "items": one, "minItems": len(item.rounds), "maxItems": len(item.rounds)}
+    messages = filled(_prompt(), facts=facts, rounds=told, number=str(len(item.rounds)))
+    return Question(messages, object_of(rounds=rounds, overall={"type": "number", "minimum": 0, "maximum": HIGHEST}))
+
+
+def _judgement(answer: Answer) -> Judgement:
+    if answer.value is None:
+        return Judgement(None, problem=f"{UNSCORED}: {answer.problem or 'no answer'}", raw=answer.raw)
+    rounds = tuple({name: one[name] for name in ("correctness", "completeness", "relevance", "note")}
+                   for one in answer.value["rounds"])  # fmt: skip
+    return Judgement(float(answer.value["overall"]), rounds)

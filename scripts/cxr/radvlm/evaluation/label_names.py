@@ -1,0 +1,112 @@
+"""Which of the 14 labels an answer says: by what it asserts, or by the words alone as the published code does."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import yaml
+
+from cxr.base.paths import RESOURCES
+from cxr.language.reports import sentences
+from cxr.language.reports.rules import lexicon, structure
+
+RESOURCE_FILES = ("radvlm/labels.yaml", "radvlm/evaluation.yaml", "lexicon")
+SURE = ("definite", "strong")
+
+
+@dataclass(frozen=True)
+class LabelReader:
+    """Reads labels from answers. names: the 14; nothing: No Finding; device: Support Devices; words: {label: the name
+    of a finding that stands in its place when its scope is read}; denial: of any finding; synonyms: {entity or lesion
+    of the rules engine: its labels}, empty where a label's own name alone counts.
+    """
+
+    names: tuple[str, ...]
+    nothing: str
+    device: str
+    words: Mapping[str, str]
+    denial: re.Pattern
+    synonyms: Mapping[str, Sequence[str]]
+    lexicon: lexicon.Lexicon
+
+    @property
+    def scored(self) -> tuple[str, ...]:
+        """The 13 labels but No Finding, which the published code scores."""
+        return tuple(name for name in self.names if name != self.nothing)
+
+    def truth(self, labels: Sequence[str]) -> frozenset[str]:
+        """Return the labels of a sample; No Finding where no other but Support Devices is present."""
+        held = set(labels) - {self.nothing}
+        return frozenset(held | (set() if held - {self.device} else {self.nothing}))
+
+    def substring(self, text: str) -> frozenset[str]:
+        """Return the labels whose lower-case name is in the text, negated or not (the published code)."""
+        low = text.lower()
+        return frozenset(name for name in self.names if name.lower() in low)
+
+    def asserted(self, text: str) -> frozenset[str]:
+        """Return the labels that a text asserts, the longest name first; weakly hedged ones are not asserted.
+
+        No Finding: the text denies findings as such, and asserts none but Support Devices.
+        """
+        said = {name for sentence in _sentences(text) for name in self._said(sentence)}
+        if self.synonyms:
+            said |= self._meant(text)
+        if not said - {self.device} and self.denial.search(text):
+            said.add(self.nothing)
+        return frozenset(said)
+
+    def _said(self, sentence: str) -> set[str]:
+        """Return the labels that one sentence names and does not deny.
+
+        Each name is replaced by the name of a finding that the lexicon knows, so that its rules of scope read it.
+        """
+        by_word = {word: label for label, word in self.words.items()}
+        told, number = self._named().subn(lambda found: self.words[self._label(found[1])], sentence)
+        if not number:
+            return set()
+        found = set()
+        for one in structure.structure([told], self.lexicon, unsided_effusion=True):
+            if one["presence"] != "positive":
+                continue
+            if one["hedge"] in SURE and (label := by_word.get(one["entity"])):
+                found.add(label)
+            if one["predicted_hedge"] in SURE:
+                found |= {by_word[name] for name in one["candidates"] if name in by_word}
+        return found
+
+    def _named(self) -> re.Pattern:
+        return _pattern(self.scored)
+
+    def _label(self, found: str) -> str:
+        return {name.lower(): name for name in self.scored}[" ".join(found.lower().split())]
+
+    def _meant(self, text: str) -> set[str]:
+        told = structure.structure(_sentences(text), self.lexicon, unsided_effusion=True)
+        sure = (one for one in told if one["presence"] == "positive" and one["hedge"] in SURE)
+        return {label for one in sure for label in self.synonyms.get(one["lesion_type"] or one["entity"], ())}
+
+
+def label_reader(*, synonyms: bool = False) -> LabelReader:
+    """Return the reader. ``synonyms``: whether other words for a label count too."""
+    labels, told = (yaml.safe_load((Path(RESOURCES) / name).read_text(encoding="utf-8")) for name in RESOURCE_FILES[:2])
+    known = {**labels["entities"], **labels["lesions"]} if synonyms else {}
+    denial = re.compile("|".join(f"(?:{one})" for one in told["no_finding"]), re.IGNORECASE)
+    return LabelReader(
+        tuple(labels["labels"]), labels["no_finding"], labels["devices"], told["stand_ins"], denial, known,
+        lexicon.load_lexicon(str(Path(RESOURCES) / RESOURCE_FILES[2])),
+    )  # fmt: skip
+
+
+def _sentences(text: str) -> list[str]:
+    return [text[start:end] for start, end in sentences.split(text)]
+
+
+@cache
+def _pattern(names: tuple[str, ...]) -> re.Pattern:
+    """Return the pattern of a label's name, the longest first, with a plural's ending."""
+    ordered = sorted(names, key=lambda name: (-len(name), name))
+    spaced = (r"\s+".join(map(re.escape, name.split())) for name in ordered)
+    return re.compile(rf"\b({'|'.join(spaced)})(?:s|es)?\b", re.IGNORECASE)

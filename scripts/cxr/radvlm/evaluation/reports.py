@@ -1,0 +1,112 @@
+"""Scores of reports: ROUGE-L, BLEU-4, findings of the rules engine, and what annotators wrote into a file."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from cxr.base.errors import UserError
+from cxr.metrics import labels as label_scores
+from cxr.metrics.annotated import green, set_f1
+from cxr.metrics.texts import bleu, bleu_counts, rouge_l
+from cxr.radvlm.evaluation.claims import claim_reader
+from cxr.radvlm.evaluation.classification import counts_of
+from cxr.radvlm.evaluation.measures import ALL, Measure, mean_of
+
+PLAIN = ("rouge_l", "bleu", "findings_f1")
+"""Metrics that need no annotator."""
+ANNOTATED = ("bertscore", "radgraph_f1", "green", "chexbert_f1")
+"""Metrics of annotations that a model makes: only what its file holds is scored."""
+ANSWER, FILTERED, ORIGINAL = "answer", "filtered", "original"
+Notes = Mapping[tuple[str, str, str], Mapping]
+"""{(metric, sample_id, text): annotation}; text: answer, filtered or original, or filtered and original of a pair."""
+
+
+def measures(texts: Sequence[str | None], references: Sequence[str], metrics: Sequence[str]) -> list[Measure]:
+    """Return the measures of N reports that need no annotator. None: a failure that is left out."""
+    found = []
+    pairs = list(zip(texts, references, strict=True))
+    if "rouge_l" in metrics:
+        found.append(mean_of("rouge_l", [None if text is None else rouge_l(text, true) for text, true in pairs]))
+    if "bleu" in metrics:
+        none = np.zeros_like(bleu_counts("", ""))
+        counts = np.array([none if text is None else bleu_counts(text, true) for text, true in pairs])
+        found.append(Measure("bleu", ALL, counts.reshape(len(pairs), -1), bleu))
+    if "findings_f1" in metrics:
+        read = claim_reader().findings
+        told = [None if text is None else (read(text), read(true)) for text, true in pairs]
+        for place, name in enumerate(("findings_f1", "findings_f1_without_zone")):
+            values = [None if one is None else set_f1(one[0][place], one[1][place], empty=1.0) for one in told]
+            found.append(mean_of(name, values))
+    return found
+
+
+def read_notes(path: str, lines: Iterable[Mapping]) -> dict:
+    """Return the annotations of a file's lines. Raises UserError for a line that names no metric, engine or sample.
+
+    A line is {metric, engine, sample_id, of, …}: radgraph_f1 has entities, a list of [tokens, label, has a relation],
+    of an answer or a reference; chexbert_f1 has labels likewise; green has matched and errors, and bertscore f1, of a
+    pair of answer and reference, named by the reference.
+    """
+    found: dict[tuple[str, str, str], Mapping] = {}
+    for number, line in enumerate(lines, 1):
+        metric, engine, name, of = (line.get(key) for key in ("metric", "engine", "sample_id", "of"))
+        if metric not in ANNOTATED or not engine or not name or of not in (ANSWER, FILTERED, ORIGINAL):
+            raise UserError(
+                f"radvlm.evaluation.annotations: {path}, line {number}: give metric (one of {', '.join(ANNOTATED)}), "
+                f"engine, sample_id and of ({ANSWER}, {FILTERED} or {ORIGINAL})"
+            )
+        if (metric, name, of) in found:
+            raise UserError(f"radvlm.evaluation.annotations: {path}, line {number}: {metric} of {of} is there twice")
+        found[metric, name, of] = line
+    return found
+
+
+def annotated(
+    names: Sequence[str], failed: Sequence[bool | None], reference: str, notes: Notes, metrics: Sequence[str],
+    labels: Sequence[str],
+) -> list[Measure]:  # fmt: skip
+    """Return the measures of annotations of N samples. A metric that misses one sample is no measure.
+
+    ``failed``: True: a failure that counts as wrong; None: one that is left out. ``labels``: the 14.
+    """
+    found = []
+    for metric in (one for one in ANNOTATED if one in metrics):
+        values = [_value(metric, name, bad, reference, notes) for name, bad in zip(names, failed, strict=True)]
+        if not names or any(one is _MISSING for one in values):
+            continue
+        if metric != "chexbert_f1":
+            found.append(mean_of(metric, values))
+            continue
+        empty = np.zeros((len(labels), 3))
+        counts = np.array([empty if one is None else counts_of(*one, labels) for one in values])
+        sums = counts.reshape(len(counts), -1)
+        found.append(Measure("chexbert_f1_macro", ALL, sums, lambda sums: _by_label(sums, label_scores.macro_f1)))
+        found.append(Measure("chexbert_f1_micro", ALL, counts.sum(axis=1), label_scores.f1))
+    return found
+
+
+_MISSING = object()
+
+
+def _by_label(sums: np.ndarray, score) -> np.ndarray:
+    return score(sums.reshape(*sums.shape[:-1], sums.shape[-1] // 3, 3))
+
+
+def _value(metric: str, name: str, failed: bool | None, reference: str, notes: Notes):
+    if failed is None:
+        return None
+    pair = notes.get((metric, name, reference))
+    if metric in ("green", "bertscore"):
+        if failed:
+            return 0.0
+        if pair is None:
+            return _MISSING
+        return green(pair["matched"], pair["errors"]) if metric == "green" else float(pair["f1"])
+    own = notes.get((metric, name, ANSWER))
+    if pair is None or (own is None and not failed):
+        return _MISSING
+    if metric == "chexbert_f1":
+        return ([] if failed else own["labels"]), pair["labels"]
+    mine, theirs = ({(one[0], one[1], bool(one[2])) for one in held["entities"]} if held else set()
+                    for held in ({} if failed else own, pair))  # fmt: skip
+    return set_f1(mine, theirs)
