@@ -108,6 +108,28 @@ def counted(units: dict) -> str:
     return table(("stage", "TFLOP an image", f"seconds an image, {card}", "hours"), rows)
 
 
+def with_findings(units: dict) -> str:
+    """Return the table of the same card's hours where only images whose reports ask for a mask are edited."""
+    known, studies = units["counted"], units["counts"]["studies"]["number"]
+    hours = {
+        stage: sum(number / known["tflop_s"][kind] for kind, number in net.items() if kind in known["tflop_s"])
+        / known["share"]
+        * studies
+        / 3600
+        for stage, net in known["nets"].items()
+    }
+    rows = [
+        (
+            name,
+            f"{share:.1%}",
+            told(share * hours["anomaly"]),
+            told(sum(hours.values()) - (1 - share) * hours["anomaly"]),
+        )
+        for name, share in {"all images": 1.0, **known["with_findings"]["shares"]}.items()
+    ]
+    return table(("edited as often as", "share", "hours of anomaly", "hours of all stages"), rows)
+
+
 def walls(lite: list[Work], paper: list[Work], gpus: tuple[int, ...], cores_per_gpu: int, units: dict) -> str:
     """Return the table of wall hours on so many GPUs, with so many cores beside each, and of `lite` on those cores.
 
@@ -162,6 +184,7 @@ def report(
         jobs(lite, paper),
         walls(lite, paper, gpus, cores_per_gpu, units),
         counted(units),
+        with_findings(units),
     ]
     return "\n\n".join(shown) + "\n"
 

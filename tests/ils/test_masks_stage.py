@@ -183,7 +183,7 @@ def test_a_sweep_agrees_with_one_run_for_each_set(segment, tmp_path):
                     expected.append(
                         {
                             "thresholds": name,
-                            **{key: one[key] for key in ("study_id", "image_id", "subject_id", "split")},
+                            **{key: one[key] for key in ("study_id", "image_id", "subject_id", "split", "unedited")},
                             "lesion": lesion,
                             "findings": len(found),
                             "has_labels": any(row["reported"] for row in found),

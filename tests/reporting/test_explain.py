@@ -8,6 +8,7 @@ import shutil
 from html.parser import HTMLParser
 from pathlib import Path
 
+import h5py
 import numpy as np
 import polars as pl
 import pytest
@@ -259,6 +260,27 @@ def test_the_page_is_whole_and_needs_no_network(workflow_run):
     ]
     assert all(base64.b64decode(picture["src"].split(",")[1]).startswith(PNG) for picture in parser.pictures)
     assert "<mark " in page
+
+
+def test_an_image_that_was_not_edited_is_told(results):
+    row = with_finding(results)
+    shard = next(image["shard"] for image in images(results) if image["image_id"] == row["image_id"])
+    path = results / f"anomaly/{shard}.h5"
+    shutil.copyfile(path, path.with_suffix(".new"))  # the other is a link to the run's
+    path.with_suffix(".new").replace(path)
+    with h5py.File(path, "r+") as file:
+        file["unedited"][list(file["image_id"].asstr()[:]).index(row["image_id"])] = 1
+    text, page = explain(results, row["study_id"], (), 40)
+    sentence = "The report states no finding that asks for a mask of the anomaly map, so the image was not edited"
+    assert sentence in squeezed(text)
+    assert f'alt="Image {row["image_id"]}: image (not edited) and zones"' in page
+    assert "edited image" not in page
+    assert sentence not in squeezed(explain(results, other_study(results, shard), (), 40)[0])
+
+
+def other_study(results: Path, shard: str) -> str:
+    """A study of another shard."""
+    return next(image["study_id"] for image in images(results) if image["shard"] not in (shard, ""))
 
 
 def test_text_of_a_report_is_no_html(results):

@@ -1,5 +1,7 @@
 """Figures: the choice of studies, the values in the charts, and valid picture files."""
 
+from dataclasses import replace
+
 import numpy as np
 import polars as pl
 import pytest
@@ -70,6 +72,7 @@ def story() -> Story:
         title="study s, image i, split train",
         image=blank,
         edited=blank,
+        unedited=False,
         anomaly=np.where(left, 40, 0).astype(np.uint8),
         organs=dict.fromkeys(ORGAN_LABELS, left),
         zones=dict.fromkeys(ZONE_LABELS, left),
@@ -95,6 +98,12 @@ def test_a_panel_has_its_eight_parts_and_says_what_happened():
     assert "ILD 0.50: conf" in words
     assert "nodule" in words
     assert "lines more" in words
+
+
+def test_the_panel_of_an_image_that_was_not_edited_says_so():
+    titles = {axes.get_title() for axes in draw(replace(story(), unedited=True)).axes}
+    assert {"not edited: no finding asks for a mask", "zones on the image"} <= titles
+    assert not any("edited image" in title for title in titles)
 
 
 def test_the_same_story_gives_the_same_file(tmp_path):

@@ -230,6 +230,9 @@ def write_run(root: Path) -> dict:
         excluded.append(str(path))
     images = pl.DataFrame([{"image_id": image, "study_id": f"s-{image}"} for image in "abcdef"])
     write_table(results / "cohort" / "images.parquet", images)
+    studies = parquet("masks/default", ".studies", ["ac", "b"])
+    for path in studies:  # the image c was not edited
+        write_table(path, read_table(path).with_columns(unedited=pl.col("image_id") == "c"))
     reports = []
     for number, ids in enumerate(("ac", "bd")):
         reports.append(str(results / "reports" / f"{number:02d}.jsonl"))
@@ -257,7 +260,7 @@ def write_run(root: Path) -> dict:
         "anomaly": h5("anomaly", ["ac", "b"]),
         "anatomy": h5("anatomy", ["ac", "b"]),
         "boxes": parquet("boxes", "", ["aac", ""]),
-        "studies": parquet("masks/default", ".studies", ["ac", "b"]),
+        "studies": studies,
         "findings": [str(findings)],
         "lines": paths,
         **{f"{name}_table": path for name, path in outputs.items()},
@@ -292,6 +295,7 @@ def test_run_counts_writes_four_tables(tmp_path):
     short = {row[0]: row[1:] for row in table.iter_rows() if "%" not in row[0]}
     assert short == {
         "input images": (6, None),
+        "images not edited": (1, None),
         "images with pairs": (2, 192000),
         "studies with pairs": (2, None),
         "findings of the seven lesion types": (2, None),

@@ -209,6 +209,11 @@ class Shard:
         """Label names along the K axis of a packed field."""
         return [str(_plain(label)) for label in self._file[field].attrs["labels"]]
 
+    @property
+    def fields(self) -> frozenset[str]:
+        """Names of its fields, without the key."""
+        return frozenset(self._fields)
+
     def shape(self, field: str = "mask") -> tuple[int, ...]:
         """Shape of a row that :meth:`get` returns."""
         data, packed = self._fields[field]

@@ -206,6 +206,8 @@ def _files_of(settings: Settings, options: dict, engines: dict[str, str]) -> tup
         {stage: of(stage, engine, options[stage].get("own")) for stage, engine in engines.items()}
         for of in (engine_inputs, engine_sources)
     )
+    if settings.anomaly.images == "with_findings":
+        files["anomaly"] |= {"cohort": "results/cohort/{shard}.parquet", "reports": "results/reports/{shard}.jsonl"}
     if settings.boxes.engine == "table":
         files["boxes"] = {"table": str(existing_file("boxes.table", settings.boxes.table))}
     return files, sources

@@ -10,6 +10,11 @@ NAMES: Columns = {
     "image_id": Column(pl.String, "Image of the study."),
     "subject_id": Column(pl.String, "Patient."),
     "split": Column(pl.String, "train, validate or test."),
+    "unedited": Column(
+        pl.Boolean,
+        "Whether the image itself stands as the edited image, because the report asks for no mask of the anomaly map "
+        "(`anomaly.images`).",
+    ),
 }
 FINDINGS: Columns = NAMES | {
     "finding": Column(pl.Int64, "Index of the tuple in the report line's `tuples`."),

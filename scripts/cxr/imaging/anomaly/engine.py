@@ -13,6 +13,8 @@ class AnomalyOptions:
     """Settings of the anomaly stage (section ``anomaly``); own: settings of the engine alone."""
 
     engine: str
+    images: str = "all"
+    """``all``, or ``with_findings``: only those whose report asks for a mask of the map are edited."""
     own: dict = field(default_factory=dict)
 
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
+from cxr.base.edits import UNEDITED
 from cxr.base.engines import Setup
 from cxr.base.faults import Tolerance
 from cxr.base.hdf5 import FRAME_SIZE, Shard, ShardWriter
@@ -11,9 +12,11 @@ from cxr.base.ledger import Ledger
 from cxr.base.workers import EngineFault, sift_either
 from cxr.imaging.anomaly.compose import BadMap, compose, edit_region
 from cxr.imaging.anomaly.engine import AnomalyOptions, load_engine
+from cxr.imaging.anomaly.needed import images_with_findings
 
 __all__ = ["AnomalyOptions", "run_shard"]
 
+ALL = "all"
 UNITS = {"edited": "grey levels", "anomaly": "grey levels"}
 
 
@@ -27,13 +30,17 @@ def run_shard(
     attrs: dict,
     threads: int,
     compute: dict | None = None,
+    cohort: str | Path | None = None,
+    reports: str | Path | None = None,
     **files: str,
 ) -> None:
     """Remove the lesions from every image of a shard that has organ masks.
 
     Writes ``output`` (HDF5: ``edited`` and ``anomaly`` uint8 (512, 512) for each accepted image; outside lungs and
-    heart ``edited`` equals the frame, and ``anomaly`` = max(frame - edited, 0)) and the ledger ``excluded`` (reasons
-    ``bad_map``, ``engine_failure``). ``files``: the engine's other input files; ``compute``: how its net is run. Raises
+    heart ``edited`` equals the frame, and ``anomaly`` = max(frame - edited, 0); ``unedited`` uint8) and the ledger
+    ``excluded`` (reasons ``bad_map``, ``engine_failure``). With ``images: with_findings``, the images whose report asks
+    for no mask of the map (``cohort`` and ``reports`` of the shard tell) come first: ``edited`` is the frame,
+    ``anomaly`` 0, ``unedited`` 1. ``files``: the engine's other input files; ``compute``: how its net is run. Raises
     UserError for an unknown engine.
     """
     engine = load_engine(options.engine, options, Setup.of(options.own, files, compute, options.engine))
@@ -53,7 +60,7 @@ def run_shard(
         edited = engine.edit_batch([image.copy() for image in images], masks, names)
         return [composed(*row) for row in zip(images, masks, edited, strict=True)]
 
-    empty = dict.fromkeys(UNITS, ((FRAME_SIZE, FRAME_SIZE), np.uint8))
+    empty = dict.fromkeys(UNITS, ((FRAME_SIZE, FRAME_SIZE), np.uint8)) | {UNEDITED: ((), np.uint8)}
     with (
         Shard(frames) as frame_shard,
         Shard(organs) as shard,
@@ -63,10 +70,22 @@ def run_shard(
         def read(name: str) -> tuple[np.ndarray, dict[str, np.ndarray], str]:
             return frame_shard.get("image", name), shard.masks(name), name
 
+        needed = set(shard.ids) if options.images == ALL else images_with_findings(cohort, reports)
+        for name in sorted(set(shard.ids) - needed):
+            image = frame_shard.get("image", name)
+            writer.append(name, edited=image, anomaly=np.zeros_like(image), **{UNEDITED: np.uint8(1)})
+            ledger.accept(name)
         batch = getattr(engine, "batch", None)
         rows = sift_either(
-            ledger, shard.ids, read, work, work_batch, threads=threads, batch=batch, tolerance=Tolerance.of(compute)
+            ledger,
+            sorted(needed.intersection(shard.ids)),
+            read,
+            work,
+            work_batch,
+            threads=threads,
+            batch=batch,
+            tolerance=Tolerance.of(compute),
         )
         for image_id, (edited, difference) in rows:
-            writer.append(image_id, edited=edited, anomaly=difference)
+            writer.append(image_id, edited=edited, anomaly=difference, **{UNEDITED: np.uint8(0)})
         ledger.finish(excluded, shard.ids)

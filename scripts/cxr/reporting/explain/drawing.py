@@ -26,8 +26,11 @@ def png(figure: Figure, dpi: int) -> bytes:
     return held.getvalue()
 
 
-def maps(arrays: Mapping) -> dict[str, Figure]:
-    """Draw those that exist of image and organs, edited image and zones, anomaly map; returns {title: figure}."""
+def maps(arrays: Mapping, *, unedited: bool = False) -> dict[str, Figure]:
+    """Draw those that exist of image and organs, edited image and zones, anomaly map; returns {title: figure}.
+
+    ``unedited``: whether the image itself stands as the edited image.
+    """
     found = {}
     for name in ("image", "edited", "anomaly"):
         if name not in arrays:
@@ -41,7 +44,7 @@ def maps(arrays: Mapping) -> dict[str, Figure]:
             axes.set_title(title, fontsize=10)
             axes.set_axis_off()
         elif name == "edited":
-            title = "edited image and zones" if "anatomy" in arrays else "edited image"
+            title = ("image (not edited)" if unedited else "edited image") + " and zones" * ("anatomy" in arrays)
             _grey(axes, arrays[name], title)
             _zones(axes, arrays.get("anatomy", {}))
         else:

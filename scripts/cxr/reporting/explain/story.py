@@ -16,6 +16,10 @@ from cxr.reporting.explain.blocks import Block, Heading, Mark, Marked, Paragraph
 from cxr.reporting.explain.study import ACCEPTED, NO_RESULTS, STOPPED, Image, Outcome, Step, Study
 from cxr.reporting.explain.words import BOX_FAULTS, FINDING_REASONS, PAIR_REASONS, meaning
 
+UNEDITED = (
+    "The report states no finding that asks for a mask of the anomaly map, so the image was not edited "
+    "(anomaly.images with_findings): its map is empty, and its zones come from the image itself."
+)
 SHOWN_BOXES = 12
 """Maximum number of box rows per finding: productive boxes and those that came nearest; the others are counted."""
 
@@ -132,8 +136,10 @@ def maps(image: Image, dpi: int) -> Iterator[Block]:
     if "image" not in image.arrays:
         return
     yield Heading(f"Image {image.image_id}")
-    for title, figure in drawing.maps(image.arrays).items():
+    for title, figure in drawing.maps(image.arrays, unedited=image.unedited).items():
         yield Picture(drawing.png(figure, dpi), f"Image {image.image_id}: {title}", small=True)
+    if image.unedited:
+        yield Paragraph(UNEDITED)
     checked = [step for step in image.steps if step.stage in ("organs", "anomaly", "anatomy", "boxes")]
     for step in checked:
         if step.state == STOPPED:
@@ -142,7 +148,8 @@ def maps(image: Image, dpi: int) -> Iterator[Block]:
     if organs:
         yield Paragraph("Organs: " + ", ".join(f"{name} {int(mask.sum()):,} px" for name, mask in organs.items()) + ".")
     if organs and zones:
-        yield Paragraph(f"Distance of the organs on the edited image from those on the image: {_apart(organs, zones)}.")
+        where = "image" if image.unedited else "edited image"
+        yield Paragraph(f"Distance of the organs on the {where} from those on the image: {_apart(organs, zones)}.")
         empty = [name for name in ZONE_LABELS if not zones[name].any()]
         yield Paragraph(f"Zones without a pixel: {_listed(empty, 'none')}.")
     if image.boxes:

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from cxr.base.edits import unedited
 from cxr.base.errors import UserError
 from cxr.base.exclusions import STAGES
 from cxr.base.hdf5 import Shard
@@ -42,6 +43,8 @@ class Image:
     steps: list[Step]
     arrays: dict[str, np.ndarray | dict[str, np.ndarray]] = field(default_factory=dict)
     boxes: list[dict] = field(default_factory=list)
+    unedited: bool = False
+    """Whether the image itself stands as the edited image."""
 
     @property
     def image_id(self) -> str:
@@ -169,6 +172,7 @@ def _image(results: Path, row: dict) -> Image:
     for stage, fields in ARRAYS.items():
         if stage in passed:
             with Shard(results / stage / f"{row['shard']}.h5") as shard:
+                image.unedited |= stage == "anomaly" and unedited(shard, row["image_id"])
                 for name in fields:
                     values = shard.masks(row["image_id"]) if name == "mask" else shard.get(name, row["image_id"])
                     image.arrays[stage if name == "mask" else name] = values

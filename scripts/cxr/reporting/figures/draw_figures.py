@@ -8,6 +8,7 @@ from pathlib import Path
 
 import polars as pl
 
+from cxr.base.edits import unedited
 from cxr.base.hdf5 import Shard
 from cxr.base.jobs import progress
 from cxr.base.seeds import stable_hash
@@ -143,6 +144,7 @@ def _stories(
                     title=f"study {rows[0]['study_id']}, image {image_id}, split {rows[0]['split']}",
                     image=frames.get("image", image_id),
                     edited=anomaly.get("edited", image_id),
+                    unedited=unedited(anomaly, image_id),
                     anomaly=anomaly.get("anomaly", image_id),
                     organs=organs.masks(image_id),
                     zones={label: zones[label] for label in ZONE_LABELS},

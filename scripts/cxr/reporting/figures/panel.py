@@ -24,6 +24,8 @@ class Story:
     title: str
     image: np.ndarray
     edited: np.ndarray
+    unedited: bool
+    """Whether the image itself stands as the edited image."""
     anomaly: np.ndarray
     organs: dict[str, np.ndarray]
     zones: dict[str, np.ndarray]
@@ -39,7 +41,8 @@ def draw(story: Story) -> Figure:
     grid = figure.subplots(2, 4)
     figure.suptitle(story.title, fontsize=12)
     _picture(grid[0, 0], story.image, "image")
-    _picture(grid[0, 1], story.edited, "edited image, without lesions")
+    edited = "not edited: no finding asks for a mask" if story.unedited else "edited image, without lesions"
+    _picture(grid[0, 1], story.edited, edited)
     _map(grid[0, 2], story.anomaly)
     _organs(grid[0, 3], story)
     _zones(grid[1, 0], story)
@@ -78,7 +81,7 @@ def _organs(axes: Axes, story: Story) -> None:
 
 
 def _zones(axes: Axes, story: Story) -> None:
-    _picture(axes, story.edited, "zones on the edited image")
+    _picture(axes, story.edited, f"zones on the {'' if story.unedited else 'edited '}image")
     for side in SIDES:
         for zone, colour in zip(zones_of(side), palette.LEVELS, strict=True):
             _outline(axes, story.zones[zone], colour, fill=0.25)

@@ -50,8 +50,12 @@ class Tally:
             self.masks.add(line["mask_id"])
 
 
-def rows_of(tally: Tally, findings: pl.DataFrame, images: int) -> dict[str, int]:
-    """Return the counts of one threshold set by name. ``findings``: the gathered findings table; ``images``: input."""
+def rows_of(tally: Tally, findings: pl.DataFrame, images: int, unedited: int = 0) -> dict[str, int]:
+    """Return the counts of one threshold set by name.
+
+    ``findings``: the gathered findings table; ``images``: input images; ``unedited``: those that reached the masks and
+    stand as their own edited images.
+    """
     lesions = findings.filter(pl.col("target").is_not_null())
     kinds = {
         f"{polarity} pairs": sum(n for (_, _, column), n in tally.pairs.items() if column.endswith(polarity))
@@ -60,6 +64,7 @@ def rows_of(tally: Tally, findings: pl.DataFrame, images: int) -> dict[str, int]
     splits = {f"pairs of {split}": sum(n for key, n in tally.pairs.items() if key[0] == split) for split in SPLITS}
     return {
         "input images": images,
+        "images not edited": unedited,
         "images with pairs": len(tally.images),
         "studies with pairs": len(tally.studies),
         "findings of the seven lesion types": len(lesions),

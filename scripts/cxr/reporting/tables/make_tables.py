@@ -107,7 +107,8 @@ def run_counts(
         for parts, table in zip(tables.values(), made, strict=True):
             parts.append(table.select(pl.lit(name).alias("thresholds"), pl.all()))
         found = pl.concat([read_table(path) for path in _of_set(findings, name)])
-        sums[name] = counts.rows_of(tally, found, len(everything))
+        kept = sum(int(read_table(path)["unedited"].sum()) for path in _of_set(studies, name))
+        sums[name] = counts.rows_of(tally, found, len(everything), kept)
     for path, parts in tables.items():
         write_table(path, pl.concat(parts), THRESHOLDS | columns[path])
     write_table(counts_table, counts.table(tallies, sums, wanted, numbers), counts.columns(tallies))

@@ -214,6 +214,12 @@ class Anomaly(Section):
         "lite: a small network trained to remove lesions, on the CPU; radedit: the paper's diffusion editor, "
         "or any model in the layout of Stable Diffusion.",
     )
+    images: Literal["all", "with_findings"] = key(
+        "all",
+        "Which images are edited. with_findings: only those whose report states a finding that asks for a mask of the "
+        "anomaly map; the others keep the image itself as edited image, and their zones come from it.",
+        source=PAPER,
+    )
     radedit: Radedit = key(Radedit, "Settings of the engine radedit.")
 
 

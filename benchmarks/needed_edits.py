@@ -1,0 +1,104 @@
+"""How many images ``anomaly.images: with_findings`` edits, and what changes in a dataset that is made with it.
+
+    python benchmarks/needed_edits.py openi FILE       # a fixture of labelled reports
+    python benchmarks/needed_edits.py clinical FILE    # the suite of clinical texts
+    python benchmarks/needed_edits.py runs ALL SOME    # two results folders: images all, and with_findings
+
+Whether a report asks for an edit is told by its tuples (:func:`cxr.imaging.anomaly.needed.asks`); one without a usable
+text makes no mask. "labelled" counts the reports that people labelled with a lesion whose mask the map would make. Of
+two runs, the pairs of the images that one of them does not edit are compared by what they ask and answer.
+"""
+
+import argparse
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+import polars as pl
+
+import reports_clinical
+from cxr.base.tables import read_lines, read_table
+from cxr.imaging.anomaly.needed import BY_MAP, asks
+from cxr.language.reports.read_reports import study_line
+from reports_labelled import Clinical, Report, read
+
+HEAD = ("reports", "usable", "ask for an edit", "share, %", "labelled", "labelled, not asked for")
+
+
+def counted(texts: Iterable[tuple[str, str | None, str | None, bool]]) -> dict[str, float]:
+    """Count texts (name, findings, impression, whether a lesion of the map is labelled)."""
+    reader, rows = reports_clinical.reader(), Counter()
+    for name, findings, impression, labelled in texts:
+        row = {"study_id": name, "subject_id": name, "findings": findings, "impression": impression}
+        line = study_line(row, reader)
+        usable = isinstance(line, dict)
+        asked = usable and asks(line["tuples"])
+        rows.update(
+            {"reports": 1, "usable": usable, "ask for an edit": asked, "labelled": labelled}
+            | {"labelled, not asked for": labelled and not asked}
+        )
+    return {name: rows[name] for name in HEAD} | {"share, %": round(100 * rows["ask for an edit"] / rows["reports"], 1)}
+
+
+def of_openi(path: Path) -> dict[str, float]:
+    """Count labelled reports."""
+    reports = read(path, Report)
+    return counted(
+        (str(number), one.findings, one.impression, not BY_MAP.isdisjoint(one.lesions))
+        for number, one in enumerate(reports)
+    )
+
+
+def of_clinical(path: Path) -> dict[str, float]:
+    """Count texts of the clinical suite."""
+    texts = read(path, Clinical)
+    said = ({told.lesion for told in text.findings if told.presence == "positive"} for text in texts)
+    return counted(
+        (text.id, text.text, None, not BY_MAP.isdisjoint(lesions)) for text, lesions in zip(texts, said, strict=True)
+    )
+
+
+def pairs(results: Path, thresholds: str) -> dict[str, set[tuple]]:
+    """Return {image: its pairs (whether positive, type, instruction, answer, mask)}."""
+    found: dict[str, set[tuple]] = {}
+    for path in sorted(results.glob(f"dataset/{thresholds}/*.jsonl")):
+        for line in read_lines(path):
+            told = (bool(line["seg"]), line["type"], line["instruction"], line["answer"], line["mask_id"])
+            found.setdefault(line["image_id"], set()).add(told)
+    return found
+
+
+def of_runs(every: Path, some: Path, thresholds: str = "default") -> dict[str, int]:
+    """Compare two runs of one cohort."""
+    studies = pl.concat(read_table(path) for path in sorted(some.glob(f"masks/{thresholds}/*.studies.parquet")))
+    kept = set(studies.filter("unedited")["image_id"])
+    before, after = pairs(every, thresholds), pairs(some, thresholds)
+    told = {"images at the masks": len(studies), "of these not edited": len(kept)}
+    lost, new = [set(one) - set(other) for one, other in ((before, after), (after, before))]
+    told |= {"images with pairs only if all are edited": len(lost), "… only with_findings": len(new)}
+    shared = set(before) & set(after)
+    told["pairs of the edited images that differ"] = sum(len(before[one] ^ after[one]) for one in shared - kept)
+    for name, sign in (("positive", True), ("negative", False)):
+        of = [
+            [{pair for pair in made[image] if pair[0] is sign} for made in (before, after)]
+            for image in sorted(shared & kept)
+        ]
+        told[f"{name} pairs of images not edited, if all are edited"] = sum(len(first) for first, _ in of)
+        told[f"… {name}, with_findings"] = sum(len(second) for _, second in of)
+        told[f"… {name}, the same in both"] = sum(len(first & second) for first, second in of)
+    return told
+
+
+def main() -> None:
+    """Run as a program."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("openi", "clinical", "runs"))
+    parser.add_argument("paths", type=Path, nargs="+")
+    given = parser.parse_args()
+    ways = {"openi": of_openi, "clinical": of_clinical, "runs": of_runs}
+    for name, number in ways[given.what](*given.paths).items():
+        print(f"{name}\t{number}")
+
+
+if __name__ == "__main__":
+    main()
