@@ -209,7 +209,7 @@ def test_a_plan_over_its_limits_breaks_them(tmp_path, monkeypatch, parse_s, core
 def test_the_page_of_hours_and_room_is_what_the_script_prints():
     page = (ROOT / "docs/reference/scale.md").read_text(encoding="utf-8")
     tables = scale.report().strip().split("\n\n")
-    assert len(tables) == 4
+    assert len(tables) == 5
     assert all(table in page for table in tables)
     for unit in yaml.safe_load(scale.UNITS.read_text(encoding="utf-8"))["paper"].values():
         (row,) = re.findall(rf"^  \| `{unit['engine']}` \|.*$", page, flags=re.M)
