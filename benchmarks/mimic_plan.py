@@ -8,7 +8,8 @@ Makes the cohort in ``--folder`` (kept, and taken again), then measures, each in
   of which all headers are read;
 * the parse of the workflow: from the Snakefile's first line to its last, without Python's and Snakemake's own start;
 * ``snakemake -n`` of everything, with ten threshold sets in 64 shards, from the finished cohort on, locally and with
-  the profile slurm; and the same when all is done (outputs of no bytes, marked as made with ``--touch``).
+  the profile slurm; and the same when all is done (outputs of no bytes, marked as made with ``--touch``);
+* ``snakemake -n semisyn_selection`` with the paper's four pipelines in the sequential search, in 64 shards.
 
 Core seconds are those of the process and its children; memory is the largest process's (a child is never told smaller
 than this process, which therefore holds no data). Ends with status 1 if the parse takes more than a core second, a dry
@@ -32,6 +33,8 @@ sys.path.insert(0, str(ROOT / "scripts"))
 
 SETS = {f"ano{hundredth}": {"general": {"ano": hundredth / 100}} for hundredth in range(11, 19)}
 """With `default` and `half`, ten threshold sets."""
+PIPELINES = ["roentgen_before", "roentgen_after", "roentgen_cfg", "radedit"]
+"""The paper's four of SemiSynCXR."""
 SHARDS = 64
 PER_SHARD = ("frames", "reports", "organs", "anomaly", "anatomy", "boxes")
 MEMORY_MB, SECONDS, PARSE_SECONDS = 500, 10, 1
@@ -82,6 +85,16 @@ def settings(root: Path) -> dict:
     return {
         "cohort": {"source": "mimic", "root": str(root)},
         "thresholds": {"sets": SETS, "build": ["default", "half", *SETS]},
+    }
+
+
+def selection_settings(root: Path, model: Path) -> dict:
+    """Return the settings of SemiSynCXR's search; ``model``: a folder that stands for the one of a diffusion model."""
+    model.mkdir(parents=True, exist_ok=True)
+    editing = {"grid": {"pipelines": PIPELINES}, "diffusion": {"model": str(model)}}
+    return {
+        "cohort": {"source": "mimic", "root": str(root)},
+        "semisyn": {"editing": editing, "selection": {"configs": [], "search": "sequential"}},
     }
 
 
@@ -240,6 +253,15 @@ def workflow_rows(folder: Path, report: Report) -> str:
     return printed
 
 
+def selection_rows(folder: Path, report: Report) -> None:
+    """Measure the dry run of SemiSynCXR's search, on the cohort of the other rows."""
+    place = folder / "selection"
+    place.mkdir(exist_ok=True)
+    (place / "mine.yaml").write_text(json.dumps(selection_settings(folder / "mimic", place / "model")))
+    cost = measured_dry_run(*snakemake(place, "-n", "--cores", 2, "semisyn_selection"))
+    report.dry_run(f"snakemake -n semisyn_selection, {sum(jobs_of(cost.printed).values()):,} jobs", cost)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=Path, default=ROOT / "mimic-plan")
@@ -255,6 +277,7 @@ def main() -> None:
     report = Report()
     cohort_rows(folder, report, given.images, given.bare)
     printed = workflow_rows(folder, report)
+    selection_rows(folder, report)
     asked = asked_of(printed)
     print(f"\n{'rule':<20}{'jobs':>8}{'MB a job':>10}{'minutes at most':>17}")
     for rule, count in jobs_of(printed).items():

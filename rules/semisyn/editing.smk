@@ -9,9 +9,9 @@ for engine in PLAN.semisyn.editing_files:
             **PLAN.semisyn.editing_files[engine],
             findings_file=PLAN.semisyn.findings_file,
             plan="results/semisyn/placement/plan.parquet",
-            placed="results/semisyn/placement/{shard}.parquet",
-            frames="results/frames/{shard}.h5",
-            organs="results/organs/{shard}.h5",
+            placed=PLAN.semisyn.sources("results/semisyn/placement/{shard}.parquet"),
+            frames=PLAN.semisyn.sources("results/frames/{shard}.h5"),
+            organs=PLAN.semisyn.sources("results/organs/{shard}.h5"),
             choice=lambda wildcards: PLAN.semisyn.choice_of(wildcards.config),
         output:
             output=f"results/semisyn/editing/{engine}/{{config}}/{{shard}}.h5",
@@ -51,9 +51,9 @@ for engine in PLAN.semisyn.editing_files:
                 **PLAN.semisyn.editing_files[engine],
                 findings_file=PLAN.semisyn.findings_file,
                 plan="results/semisyn/placement/plan.parquet",
-                placed="results/semisyn/placement/{shard}.parquet",
-                frames="results/frames/{shard}.h5",
-                organs="results/organs/{shard}.h5",
+                placed=expand("results/semisyn/placement/{shard}.parquet", shard=PLAN.shards),
+                frames=expand("results/frames/{shard}.h5", shard=PLAN.shards),
+                organs=expand("results/organs/{shard}.h5", shard=PLAN.shards),
             output:
                 output=[f"results/semisyn/editing/{engine}/{name}/{{shard}}.h5" for name in configs],
                 boxes=[f"results/semisyn/editing/{engine}/{name}/{{shard}}.boxes.parquet" for name in configs],
@@ -82,4 +82,4 @@ for engine in PLAN.semisyn.editing_files:
 
 rule semisyn_editing:
     input:
-        PLAN.semisyn.all_edited("chosen", PLAN.shards, ".h5"),
+        PLAN.semisyn.all_edited("chosen", ".h5"),

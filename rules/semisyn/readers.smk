@@ -8,7 +8,7 @@ rule semisyn_readers_units:
             "semisyn.readers.reference is empty, so there are no real images to read: name one of semisyn.references",
         ),
         plan="results/semisyn/placement/plan.parquet",
-        edited=PLAN.semisyn.all_edited("chosen", PLAN.shards, ".h5"),
+        edited=PLAN.semisyn.all_edited("chosen", ".h5"),
         frames=expand("results/frames/{shard}.h5", shard=PLAN.shards),
     output:
         # for the organiser

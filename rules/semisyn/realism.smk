@@ -47,10 +47,10 @@ rule semisyn_realism_measures:
     input:
         plan="results/semisyn/placement/plan.parquet",
         healthy="results/semisyn/healthy/images.parquet",
-        placed="results/semisyn/placement/{shard}.parquet",
-        frames="results/frames/{shard}.h5",
-        organs="results/organs/{shard}.h5",
-        source_boxes="results/boxes/{shard}.parquet",
+        placed=PLAN.semisyn.sources("results/semisyn/placement/{shard}.parquet"),
+        frames=PLAN.semisyn.sources("results/frames/{shard}.h5"),
+        organs=PLAN.semisyn.sources("results/organs/{shard}.h5"),
+        source_boxes=PLAN.semisyn.sources("results/boxes/{shard}.parquet"),
         edited=lambda wildcards: PLAN.semisyn.edited(wildcards.config, wildcards.shard, ".h5"),
         asked=lambda wildcards: PLAN.semisyn.edited(wildcards.config, wildcards.shard, ".boxes.parquet"),
         edited_organs=lambda wildcards: PLAN.semisyn.found(wildcards.config, wildcards.shard, ".organs.h5"),
@@ -81,11 +81,11 @@ rule semisyn_realism_measures:
 
 rule semisyn_realism_scores:
     input:
-        **PLAN.semisyn.realism.features("{config}"),
-        jobs=expand("results/semisyn/realism/{{config}}/{shard}.jobs.parquet", shard=PLAN.shards),
-        boxes=expand("results/semisyn/realism/{{config}}/{shard}.measures.parquet", shard=PLAN.shards),
-        asked=lambda wildcards: PLAN.semisyn.all_edited(wildcards.config, PLAN.shards, ".boxes.parquet"),
-        detected=lambda wildcards: PLAN.semisyn.all_found(wildcards.config, PLAN.shards, ".boxes.parquet"),
+        **PLAN.semisyn.features(),
+        jobs=lambda wildcards: PLAN.semisyn.all_measured(wildcards.config, ".jobs.parquet"),
+        boxes=lambda wildcards: PLAN.semisyn.all_measured(wildcards.config, ".measures.parquet"),
+        asked=lambda wildcards: PLAN.semisyn.all_edited(wildcards.config, ".boxes.parquet"),
+        detected=lambda wildcards: PLAN.semisyn.all_found(wildcards.config, ".boxes.parquet"),
         references=PLAN.semisyn.realism.references(),
     output:
         table="results/semisyn/realism/{config}/jobs.parquet",

@@ -176,7 +176,8 @@ def options(**changes: object) -> EditingOptions:
 
 def test_a_configuration_edits_the_placed_trial_jobs_and_chosen_all():
     found = jobs_of(PLAN, PLACED, "00", "lite", options())
-    assert {name: image for name, (image, _) in found.items()} == {"edema-000000": "i1", "opacity-000000": "i1"}
+    images = {"edema-000000": "i1", "opacity-000000": "i1", "opacity-000001": "i3"}
+    assert {name: image for name, (image, _) in found.items()} == images  # of all shards
     edema = found["edema-000000"][1]
     assert edema.sides == ("right", "left")
     assert edema.boxes.tolist() == [[1, 2, 3, 4], [5, 6, 7, 8]]
@@ -187,6 +188,13 @@ def test_a_configuration_edits_the_placed_trial_jobs_and_chosen_all():
     assert jobs_of(PLAN, PLACED, "00", "chosen", options(engine="radedit")) == {}
     mixed = options(engine="radedit", choice={"edema": "radedit", "opacity": "lite"})
     assert list(jobs_of(PLAN, PLACED, "00", "chosen", mixed)) == ["edema-000000", "edema-000001"]
+
+
+def test_parts_share_the_trial_jobs_of_all_shards():
+    parts = [list(jobs_of(PLAN, PLACED, f"{part:02d}", "lite", options(parts=2))) for part in range(2)]
+    assert parts == [["edema-000000", "opacity-000001"], ["opacity-000000"]]
+    alone = [list(jobs_of(PLAN, PLACED, f"{part:02d}", "lite", options(parts=5))) for part in range(5)]
+    assert alone == [["edema-000000"], ["opacity-000000"], ["opacity-000001"], [], []]
 
 
 def test_a_selection_is_read_in_the_job(tmp_path):

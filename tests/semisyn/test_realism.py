@@ -82,10 +82,11 @@ def folder(tmp_path_factory) -> Path:
     write_table(folder / "detected.parquet", pl.DataFrame(confident, schema=schema(COLUMNS), orient="row"))
     doubtful = [(name, *BOX, 0.2, "Lung Opacity", True) for name in names[:3]]
     write_table(folder / "source.parquet", pl.DataFrame(doubtful, schema=schema(COLUMNS), orient="row"))
-    tables = {name: str(folder / f"{name}.parquet") for name in ("plan", "healthy", "placed", "jobs", "boxes")}
-    shards = {name: str(folder / f"{name}.h5") for name in ("frames", "organs")}
+    tables = {name: str(folder / f"{name}.parquet") for name in ("plan", "healthy", "jobs", "boxes")}
+    shards = {name: [str(folder / f"{name}.h5")] for name in ("frames", "organs")}
     measure.run_shard(
-        source_boxes=str(folder / "source.parquet"),
+        placed=[str(folder / "placed.parquet")],
+        source_boxes=[str(folder / "source.parquet")],
         edited=[str(folder / "edited.h5")],
         asked=[str(folder / "asked.parquet")],
         edited_organs=[str(folder / "organs_after.h5")],

@@ -226,17 +226,16 @@ def test_an_engine_that_needs_real_images_does_not_run_without(tmp_path):
 
     asked = {"features": ["lite", "inception", "clip"], "clip": {"model": str(tmp_path)}}
     plan = realism_plan(read({"semisyn": {"realism": asked}}, []), ["00", "01"])
-    assert set(plan.files) == {"clip"}
-    assert plan.features("lite") == {
-        "edited_clip": [f"results/semisyn/realism/lite/{shard}.clip.features.h5" for shard in ("00", "01")]
-    }
+    assert set(plan.files) == set(plan.metrics) == {"clip"}
+    assert plan.real_features() == {}
     boxes = tmp_path / "boxes.json"
     boxes.write_text("{}")
     people = {"references": {"people": {"format": "coco", "path": str(boxes)}}}
     plan = realism_plan(read({"semisyn": people | {"realism": asked | {"reference": "people"}}}, []), ["00"])
     assert (plan.reference, plan.formats) == ([str(boxes)], ["annotations.coco"])
-    assert sorted(plan.features("chosen")) == ["edited_clip", "edited_inception", "edited_lite", "real_inception",
-                                               "real_lite"]  # fmt: skip
+    assert set(plan.metrics) == {"clip", "inception", "lite"}
+    folder = "results/semisyn/realism/00"
+    assert plan.real_features() == {f"real_{name}": [f"{folder}.{name}.features.h5"] for name in ("inception", "lite")}
 
 
 @pytest.mark.parametrize(

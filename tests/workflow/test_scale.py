@@ -177,6 +177,17 @@ def test_a_dry_run_of_ten_sets_in_64_shards(planned):
     assert len(outputs) == len(set(outputs)) > 3000
 
 
+def test_a_search_of_configurations_has_one_job_for_each_and_not_for_each_shard(tmp_path, cohort):
+    mimic.write(cohort, tmp_path / "mimic")
+    write_settings(tmp_path, mimic_plan.selection_settings(tmp_path / "mimic", tmp_path / "model"))
+    cost = mimic_plan.measured(*mimic_plan.snakemake(tmp_path, "-n", "--cores", 2, "semisyn_selection"))
+    jobs = mimic_plan.jobs_of(cost.printed)
+    edits = {rule: count for rule, count in jobs.items() if rule.startswith("semisyn_editing")}
+    assert edits == {"semisyn_editing_diffusion": 20, "semisyn_editing_radedit": 1}
+    assert [jobs[f"semisyn_realism_{name}"] for name in ("organs", "boxes", "measures", "scores")] == [21] * 4
+    assert cost.mb < mimic_plan.MEMORY_MB
+
+
 @pytest.mark.parametrize(
     ("parse_s", "core_s", "mb", "broken"),
     [

@@ -123,6 +123,7 @@ def _edited(system: Semisyn, plain: dict) -> dict[str, dict]:
     configs = {name: each.model_dump(mode="json") for name, each in compared.items()} | section["configs"]
     editing = {name: section[name] for name in ("max_leak", "visible", "choice")}
     editing |= {"configs": configs, "own": {name: section[name] for name in ENGINES}}
+    editing |= {"parts": chosen["parts"]}
     engines = {"detector": plain["boxes"]["engine"], "classifier": sections["healthy"]["classifier"]}
     selection = {name: chosen[name] for name in ("metrics", "interval", "samples")}
     selection |= {"configs": {name: configs[name] for name in compared}, "same_as": same_as(compared)}

@@ -41,6 +41,7 @@ class SemisynPlan:
     used, its input files and its number of GPUs. engine_of: {configuration: engine}. chosen: the engines of the
     configuration ``chosen``; compared: the configurations that the selection compares, each different from the others;
     together: {engine: groups of them that one job edits}; choice: ``selection``, or empty where the settings choose.
+    shards, parts: of the cohort, and of the trial jobs of every configuration but ``chosen``.
     readers_*: the reference of the readers' real images, the module that reads it, and their filled sheets. dataset,
     detectors, realism: the plans of these stages. prompts_*: the reference whose phrases are mined, and its module.
     """
@@ -60,6 +61,8 @@ class SemisynPlan:
     compared: list[str]
     together: dict[str, list[list[str]]]
     choice: str
+    shards: list[str]
+    parts: list[str]
     readers_reference: list[str]
     readers_formats: list[str]
     readers_sheets: list[str]
@@ -106,7 +109,20 @@ class SemisynPlan:
         else:
             by = {finding: options["choice"].get(finding, UNCHOSEN) for finding in options["findings"]}
             chosen = of(sorted({*by.values()}), by)
+        chosen |= {"parts": 1}
         return lambda wildcards: chosen if wildcards.config == CHOSEN else of([wildcards.config], {})
+
+    def shards_of(self, config: str) -> list[str]:
+        """Return the shards of a configuration: the cohort's for ``chosen``, else the parts of the trial jobs."""
+        return self.shards if config == CHOSEN else self.parts
+
+    def sources(self, path: str) -> Callable[[object], list[str]]:
+        """Return a rule's input: the file of its shard, or for trial jobs, which are few, those of the whole cohort."""
+        return lambda wildcards: self.sources_of(path, wildcards.config, wildcards.shard)
+
+    def sources_of(self, path: str, config: str, shard: str) -> list[str]:
+        """Return the files of the images of a configuration's shard; ``path`` has ``{shard}``."""
+        return [path.format(shard=name) for name in ([shard] if config == CHOSEN else self.shards)]
 
     def edited(self, config: str, shard: str, ending: str) -> list[str]:
         """Return the files of a configuration's shard, one per engine: ``ending`` such as ".h5"."""
@@ -116,13 +132,25 @@ class SemisynPlan:
         """Return what another stage found on a configuration's shard, one file per engine."""
         return [f"results/semisyn/realism/{config}/{engine}/{shard}{ending}" for engine in self.engines(config)]
 
-    def all_edited(self, config: str, shards: Sequence[str], ending: str) -> list[str]:
-        """Return :meth:`edited` of all shards."""
-        return [path for shard in shards for path in self.edited(config, shard, ending)]
+    def all_edited(self, config: str, ending: str) -> list[str]:
+        """Return :meth:`edited` of all shards of a configuration."""
+        return [path for shard in self.shards_of(config) for path in self.edited(config, shard, ending)]
 
-    def all_found(self, config: str, shards: Sequence[str], ending: str) -> list[str]:
-        """Return :meth:`found` of all shards."""
-        return [path for shard in shards for path in self.found(config, shard, ending)]
+    def all_found(self, config: str, ending: str) -> list[str]:
+        """Return :meth:`found` of all shards of a configuration."""
+        return [path for shard in self.shards_of(config) for path in self.found(config, shard, ending)]
+
+    def all_measured(self, config: str, ending: str) -> list[str]:
+        """Return the measures, or features, of all shards of a configuration."""
+        return [f"results/semisyn/realism/{config}/{shard}{ending}" for shard in self.shards_of(config)]
+
+    def features(self) -> dict[str, Callable[[object], list[str]] | list[str]]:
+        """Return the inputs of a configuration's scores that are features: of its images and of the real ones."""
+
+        def edited(engine: str) -> Callable[[object], list[str]]:
+            return lambda wildcards: self.all_measured(wildcards.config, f".{engine}.features.h5")
+
+        return {f"edited_{name}": edited(name) for name in self.realism.metrics} | self.realism.real_features()
 
 
 def make_semisyn(settings: Settings, options: dict[str, dict], shards: list[str]) -> SemisynPlan:
@@ -151,6 +179,8 @@ def make_semisyn(settings: Settings, options: dict[str, dict], shards: list[str]
         detection=detection,
         detection_told=detection_told,
         **editing,
+        shards=shards,
+        parts=[f"{part:02d}" for part in range(settings.semisyn.selection.parts)],
         **_readers(settings),
         dataset=dataset,
         detectors=detectors,

@@ -35,14 +35,13 @@ class RealismPlan:
         """Return the tables of real boxes."""
         return [f"{RESULTS}/{shard}.reference.parquet" for shard in self.shards if self.reference]
 
-    def features(self, config: str) -> dict[str, list[str]]:
-        """Return the files of features of a configuration and of the real images, by the names that the scores have."""
-        found = {}
-        for engine, metrics in self.metrics.items():
-            found[f"edited_{engine}"] = [f"{RESULTS}/{config}/{shard}.{engine}.features.h5" for shard in self.shards]
-            if self.reference and set(metrics) != {"similarity"}:
-                found[f"real_{engine}"] = [f"{RESULTS}/{shard}.{engine}.features.h5" for shard in self.shards]
-        return found
+    def real_features(self) -> dict[str, list[str]]:
+        """Return the files of features of the real images, by the names that the scores have for them."""
+        return {
+            f"real_{engine}": [f"{RESULTS}/{shard}.{engine}.features.h5" for shard in self.shards]
+            for engine, metrics in self.metrics.items()
+            if self.reference and set(metrics) != {"similarity"}
+        }
 
 
 def realism_plan(settings: Settings, shards: Sequence[str]) -> RealismPlan:

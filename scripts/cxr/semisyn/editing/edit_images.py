@@ -15,7 +15,7 @@ import yaml
 from cxr.base.columns import Column, schema
 from cxr.base.engines import Setup
 from cxr.base.faults import Tolerance
-from cxr.base.hdf5 import FRAME_SIZE, Shard, ShardWriter
+from cxr.base.hdf5 import FRAME_SIZE, Shards, ShardWriter
 from cxr.base.ledger import Ledger
 from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_table, write_table
@@ -52,7 +52,7 @@ class EditingOptions:
 
     engine: of this rule; configs: {name: configuration}; choice: {finding: name} or the word selection;
     visible: grey levels from which a change is seen; own: {engine: its own settings}; together: configurations that one
-    job edits, [] for the one that its file names.
+    job edits, [] for the one that its file names; parts: of the trial jobs.
     """
 
     engine: str
@@ -62,6 +62,7 @@ class EditingOptions:
     visible: float
     seed: int
     findings: list[str]
+    parts: int = 1
     findings_file: str = ""
     own: dict = field(default_factory=dict)
     together: list[str] = field(default_factory=list)
@@ -78,9 +79,9 @@ class Target(NamedTuple):
 def run_shard(
     *,
     plan: str,
-    placed: str,
-    frames: str,
-    organs: str,
+    placed: str | list[str],
+    frames: str | list[str],
+    organs: str | list[str],
     output: str,
     boxes: str,
     excluded: str,
@@ -94,10 +95,11 @@ def run_shard(
     findings_file: str = "",
     **files: str,
 ) -> None:
-    """Edit the images of the shard's placed jobs: the trial jobs, or for ``chosen`` all those that chose this engine.
+    """Edit the placed jobs of a part of the trial jobs, or for ``chosen`` those of a shard that chose this engine.
 
-    ``plan``: jobs; ``placed``: their boxes; ``findings_file``: the user's findings; ``choice``: the file of the stage
-    selection, if the settings leave the choice to it. Writes ``output`` (HDF5, key image_id = job: ``image`` uint8
+    ``plan``: jobs; ``placed``: their boxes; these, ``frames`` and ``organs`` are of all shards where ``shard`` is a
+    part of the trial jobs, which lie in any of them; ``findings_file``: the user's findings; ``choice``: the file of
+    semisyn_selection, if the settings leave it that. Writes ``output`` (HDF5, key image_id = job: ``image`` uint8
     (512, 512), ``lesion`` packed bool, and the frame's ``to_original`` and ``original_shape``), ``boxes``
     (:data:`BOXES`) and the ledger ``excluded`` (bad_picture, nothing_changed, leaked, no_cell, engine_failure). Raises
     UserError for an unknown engine.
@@ -110,9 +112,9 @@ def run_shard(
 def run_together(
     *,
     plan: str,
-    placed: str,
-    frames: str,
-    organs: str,
+    placed: str | list[str],
+    frames: str | list[str],
+    organs: str | list[str],
     output: list[str],
     boxes: list[str],
     excluded: list[str],
@@ -124,7 +126,7 @@ def run_together(
     findings_file: str = "",
     **files: str,
 ) -> None:
-    """Edit the trial jobs of a shard under each of ``options.together``, whose files are in that order.
+    """Edit the trial jobs of the part ``shard`` under each of ``options.together``, whose files are in that order.
 
     What these configurations have in common of a source is computed once; each has the images that it has alone.
     Raises like :func:`run_shard`.
@@ -142,9 +144,9 @@ def _edit(
     options: EditingOptions,
     *,
     plan: str,
-    placed: str,
-    frames: str,
-    organs: str,
+    placed: str | list[str],
+    frames: str | list[str],
+    organs: str | list[str],
     shard: str,
     choice: str,
     attrs: dict,
@@ -153,7 +155,8 @@ def _edit(
     files: dict[str, str],
 ) -> None:
     """Edit a shard under all configurations of ``targets``, {configuration: its files}."""
-    tables = read_table(plan), read_table(placed)
+    every = [placed] if isinstance(placed, str) else placed
+    tables = read_table(plan), pl.concat([read_table(path) for path in every])
     per_config = {config: jobs_of(*tables, shard, config, options, choice) for config in targets}
     # the configurations of a job follow one another, so that a batch holds them together
     taken = {
@@ -196,21 +199,23 @@ def _edit(
     empty = {"image": (square, np.uint8), "lesion": (square, bool)}
     empty |= {"to_original": ((2, 3), np.float64), "original_shape": ((2,), np.int32)}
     with ExitStack() as stack:
-        frame_shard, organ_shard = (stack.enter_context(Shard(path)) for path in (frames, organs))
+        frame_shards, organ_shards = (stack.enter_context(Shards(paths)) for paths in (frames, organs))
         how = {"attrs": attrs, "units": UNITS, "pictures": ("image",), "empty": empty}
         writers = {name: stack.enter_context(ShardWriter(of.output, **how)) for name, of in targets.items()}
 
         def read(name: tuple[str, str]) -> tuple[np.ndarray, dict[str, np.ndarray], Job]:
             image_id, job = taken[name]
             # the masks of all jobs at once would not fit
-            return frame_shard.get("image", image_id), organ_shard.masks(image_id), replace(job, mask=_mask(job))
+            masks = organ_shards.of(image_id).masks(image_id)
+            return frame_shards.of(image_id).get("image", image_id), masks, replace(job, mask=_mask(job))
 
         batch = getattr(editor, "batch", None)
         tolerance = Tolerance.of(compute)
         how = {"threads": threads, "batch": batch, "tolerance": tolerance}
         for (job_id, config), (found, told) in sift_either(ledger, list(taken), read, work, work_batch, **how):
             image_id, job = taken[job_id, config]
-            back = {name: frame_shard.get(name, image_id) for name in ("to_original", "original_shape")}
+            frame = frame_shards.of(image_id)
+            back = {name: frame.get(name, image_id) for name in ("to_original", "original_shape")}
             writers[config].append(job_id, image=found.image, lesion=found.lesion, **back)
             by = config_of(job.finding, config, options, choice)
             rows[config] += [row | {"config": by} for row in told]
@@ -237,15 +242,18 @@ def jobs_of(
     options: EditingOptions,
     choice: str = "",
 ) -> dict[str, tuple[str, Job]]:
-    """Return {job_id: (image_id, job)} of the placed jobs of a shard that the engine edits under a configuration.
+    """Return {job_id: (image_id, job)} of the placed jobs that the engine edits under a configuration.
 
+    They are those of a shard of the cohort for ``chosen``, else every n-th trial job, of all shards.
     Their masks are still missing.
     """
     names = {finding: config_of(finding, config, options, choice) for finding in options.findings}
     mine = [finding for finding, name in names.items() if options.configs[name]["engine"] == options.engine]
-    asked = plan.filter(pl.col("shard") == shard, pl.col("finding").is_in(mine))
-    if config != CHOSEN:
-        asked = asked.filter("trial")
+    if config == CHOSEN:
+        asked = plan.filter(pl.col("shard") == shard)
+    else:
+        asked = plan.filter("trial").sort("job_id")[int(shard) :: options.parts]
+    asked = asked.filter(pl.col("finding").is_in(mine))
     boxes = {job: part for (job,), part in placed.group_by("job_id", maintain_order=True)}
     found = {}
     for row in asked.sort("job_id").iter_rows(named=True):

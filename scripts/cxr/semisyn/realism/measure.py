@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from cxr.base.columns import Column, schema
-from cxr.base.hdf5 import Shard
+from cxr.base.hdf5 import Shard, Shards
 from cxr.base.tables import read_table, write_table
 from cxr.base.vocabulary import HEART, LUNGS
 from cxr.geometry.boxes import CORNERS, paired_iou
@@ -55,10 +55,10 @@ def run_shard(
     *,
     plan: str,
     healthy: str,
-    placed: str,
-    frames: str,
-    organs: str,
-    source_boxes: str,
+    placed: list[str],
+    frames: list[str],
+    organs: list[str],
+    source_boxes: list[str],
     edited: list[str],
     asked: list[str],
     edited_organs: list[str],
@@ -69,24 +69,27 @@ def run_shard(
 ) -> None:
     """Write the table of the jobs and that of their boxes.
 
+    ``placed``, ``frames``, ``organs``, ``source_boxes``: of the shards in which the jobs' images lie.
     ``edited``, ``asked``, ``edited_organs`` and ``edited_boxes``: the edited shards of each engine, their tables of
     boxes, and what organs and detector found on them, in the same order.
     """
     image_of = read_table(plan).select("job_id", "finding", "image_id", "trial")
     patients = read_table(healthy).select("image_id", "subject_id")
     told = {row["job_id"]: row for row in image_of.join(patients, on="image_id", how="left").iter_rows(named=True)}
-    ratios = dict(read_table(placed).filter(pl.col("ctr_to").is_not_null()).select("job_id", "ctr_to").iter_rows())
-    before = confidences(read_table(source_boxes), options.classes)
+    boxes_of = pl.concat([read_table(path) for path in placed])
+    ratios = dict(boxes_of.filter(pl.col("ctr_to").is_not_null()).select("job_id", "ctr_to").iter_rows())
+    before = confidences(pl.concat([read_table(path) for path in source_boxes]), options.classes)
     rows, parts = [], []
     with ExitStack() as stack:
-        sources, masks = (stack.enter_context(Shard(path)) for path in (frames, organs))
+        sources, masks = (stack.enter_context(Shards(paths)) for paths in (frames, organs))
         for path, table, found, detected in zip(edited, asked, edited_organs, edited_boxes, strict=True):
             shard, organs_after = (stack.enter_context(Shard(one)) for one in (path, found))
             of_job = {job: part for (job,), part in read_table(table).group_by("job_id", maintain_order=True)}
             after = confidences(read_table(detected), options.classes)
             for job_id in shard.ids:
                 job = told[job_id]
-                source, lungs = sources.get("image", job["image_id"]), masks.masks(job["image_id"])
+                image = job["image_id"]
+                source, lungs = sources.of(image).get("image", image), masks.of(image).masks(image)
                 heart = organs_after.masks(job_id) if job_id in organs_after else None
                 row, its = measured(source, shard.get("image", job_id), lungs, of_job[job_id], job["finding"])
                 name = options.classes.get(job["finding"])

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import model_validator
 
-from cxr.workflow.settings.base import PAPER, Section, key
+from cxr.workflow.settings.base import OURS, PAPER, Section, key
 
 METRICS = (
     "auroc", "ap1070", "c2st", "kid", "fid", "kid_xrv", "fid_xrv", "kernel_lite", "frechet_lite", "clip",
@@ -16,6 +16,13 @@ class Selection(Section):
 
     samples: int = key(
         35, "Trial jobs of each finding, which every configuration edits.", unit="jobs", source=PAPER, ge=1, le=100_000
+    )
+    parts: int = key(
+        1,
+        "Parts of the trial jobs: each configuration has one job of the cluster for each, which loads its model once.",
+        source=OURS,
+        ge=1,
+        le=64,
     )
     configs: list[str] = key(
         lambda: ["lite"], "Configurations of semisyn.editing.configs to compare, besides the points of the grid."
