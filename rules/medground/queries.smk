@@ -37,9 +37,9 @@ rule medground_queries_shard:
 rule medground_queries_unused:
     input:
         given=PLAN.medground.given,
-        queries=PLAN.medground.parts("queries", "jsonl"),
-        images=PLAN.medground.of_sources("sources", "images.parquet"),
-        excluded=PLAN.medground.of_sources("sources", "excluded.parquet"),
+        queries=PLAN.medground.parts("queries", "jsonl", asked=True),
+        images=PLAN.medground.of_sources("sources", "images.parquet", asked=True),
+        excluded=PLAN.medground.of_sources("sources", "excluded.parquet", asked=True),
     output:
         unused="results/medground/queries/unused.parquet",
     log:

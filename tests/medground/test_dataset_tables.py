@@ -244,3 +244,6 @@ def test_the_chart_of_scores_has_a_bar_for_each_run_and_blind_answer(tmp_path):
         assert [text.get_text().split("\n")[0] for text in axes.get_xticklabels()] == ["cells", "ils", "total"]
         assert sorted(round(bar.get_height()) for bar in axes.patches) == [30] * 3 + [31] * 3 + [32] * 3
         assert len(axes.lines) == 6  # an interval of each run and source
+        assert not axes.texts
+    nothing = chart.drawn(pl.DataFrame([one | {"value": 0.0} for one in rows], schema=schema(COMPARISON)))
+    assert [[text.get_text() for text in axes.texts] for axes in nothing.axes] == [["all values are 0"]] * 2

@@ -46,6 +46,16 @@ def boxes(folder, lines):
     return [{tuple(rows[line["image_id"], at][side] for side in sides) for at in line["regions"]} for line in lines]
 
 
+def test_no_organ_is_said_to_lie_inside_another(source):
+    """The heart's mask overlaps the lungs' on a projection; lesions do lie inside lungs."""
+    folder, lines = source
+    label = {(row["image_id"], row["region"]): row["label"] for row in regions_of(folder)}
+    inside = [line for line in lines if line["logic"]["relation"] == "inside"]
+    assert inside
+    answers = {label[line["image_id"], one] for line in inside for one in line["regions"]}
+    assert not answers & {"cardiomegaly", "possible cardiomegaly", "heart", "left lung", "right lung"}
+
+
 def test_the_resolver_reads_every_query_in_the_masks_of_ils(source):
     folder, lines = source
     known = worlds(folder, {line["image_id"] for line in lines}, least=64)

@@ -2,18 +2,22 @@
 
 import csv
 import logging
+import os
 import re
 
 import cv2
 import numpy as np
 import pytest
+from pydicom import uid
 
 from cxr.base.errors import UserError
 from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_table
+from cxr.dicom.quiet import silence
 from cxr.medground.logic.facts import Facts, planes_of
 from cxr.medground.sources.cells import read_cells
 from cxr.medground.sources.folder import read_array
+from dicom_files import dataset, encoded
 from medground_data import SOURCES, facts_of, make_regions_of, read_source, regions_of, source_keys
 
 
@@ -249,6 +253,45 @@ def test_sixteen_bits_are_shown_by_their_percentiles(made):
     with Shard(made / "sources/00.h5") as shard:
         seen = shard.get("picture", "a")
     assert seen.max() > 250
+
+
+@pytest.mark.parametrize("kind", ["MONOCHROME2", "MONOCHROME1", "JPEG-LS"])
+def test_a_dicom_picture_is_shown_by_its_percentiles_with_white_bone(made, kind):
+    """A film of 12 bits with one pixel far above all others; the name has no ending, as in hospitals' folders."""
+    values = np.arange(64 * 96, dtype=np.uint16).reshape(64, 96) // 3
+    values[63, 95] = 4095
+    tags = {} if kind == "JPEG-LS" else {"PhotometricInterpretation": kind}
+    syntax = uid.JPEGLSLossless if kind == "JPEG-LS" else uid.ExplicitVRLittleEndian
+    (made / "IM0001").write_bytes(encoded(dataset(values, 12, **tags), syntax))
+    read_source(made, manifest(made, [ROW | {"image_path": "IM0001"}]), size=96)
+    with Shard(made / "sources/00.h5") as shard:
+        seen = shard.get("picture", "IM0001")[16:80]
+    low, high = np.sort(values.ravel())[[6, 6137]].astype(float)  # .1 and 99.9 % of 6,144
+    wanted = np.rint(np.clip((values - low) / (high - low), 0, 1) * 255)
+    assert high < 2048
+    assert (seen == (255 - wanted if kind == "MONOCHROME1" else wanted)[..., None]).all()
+
+
+def test_a_damaged_dicom_file_has_its_reason_and_prints_nothing(made, capfd):
+    data = encoded(dataset(np.arange(64 * 96, dtype=np.uint16).reshape(64, 96), PatientName="Nobody^Known"))
+    films = {"cut": data[: len(data) // 2], "empty": data[:700], "large": data}
+    rows = [ROW | {"image_path": name, "subject_id": name} for name in films]
+    for name, held in films.items():
+        (made / name).write_bytes(held)
+    found = reasons(made, manifest(made, rows[:2]))
+    assert set(found) == {"cut", "empty"}
+    assert set(found.values()) <= {"undecodable", "no_pixels"}
+    assert reasons(made, manifest(made, rows[2:]), max_pixels=1000) == {"large": "undecodable"}
+    assert "Nobody" not in "".join(capfd.readouterr())
+    assert "Nobody" not in str(read_table(made / "sources/excluded.parquet").to_dicts())
+
+
+def test_silence_covers_what_libraries_print(capfd):
+    with silence():
+        os.write(1, b"a patient")
+        os.write(2, b"a patient")
+    os.write(1, b"after")
+    assert capfd.readouterr() == ("after", "")
 
 
 def test_drawn_cells_are_their_truth(tmp_path):

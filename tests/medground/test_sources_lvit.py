@@ -9,15 +9,33 @@ import openpyxl
 import pytest
 
 from cxr.base.errors import UserError
-from cxr.base.tables import read_table
-from cxr.medground.sources.descriptions import LONGEST, Read, disagrees, kept, parsed
+from cxr.base.tables import read_lines, read_table, write_lines
+from cxr.medground.logic.atoms import NO, UNCLEAR, YES
+from cxr.medground.logic.decide import Decider
+from cxr.medground.logic.descriptions import Read, parsed
+from cxr.medground.logic.options import LogicOptions
+from cxr.medground.logic.table import scene_of
+from cxr.medground.sources.descriptions import LONGEST, disagrees, kept
 from cxr.medground.sources.image import Refused
 from cxr.medground.sources.lvit import read_lvit, read_workbook
-from medground_data import NUCLEUS, make_queries_of, make_regions_of, read_source, source_keys
+from cxr.medground.verification import verify
+from medground_data import (
+    NUCLEUS,
+    SETTINGS,
+    facts_of,
+    make_queries_of,
+    make_regions_of,
+    read_source,
+    regions_of,
+    source_keys,
+    verification_options,
+)
 
 INFECTED = {"infected": {"one": "infected area", "many": "infected areas"}}
 BOTH = "Bilateral pulmonary infection, two infected areas, lower left lung and lower right lung."
-PLAIN = {"mask_threshold": 0, "resize_masks": "none"}
+PLACES = {"left": np.s_[30:50, 10:30], "right": np.s_[30:50, 60:80], "right_below": np.s_[54:62, 60:80]}
+"""{side of the picture: pixels of a mask}."""
+PLAIN = {"mask_threshold": 0, "resize_masks": "none", "max_pixels": 1 << 26}
 LEFT = "Unilateral pulmonary infection, one infected area, all left lung."
 
 
@@ -40,7 +58,7 @@ def tree(folder: Path, **parts: list[tuple]) -> Path:
             draw = np.random.default_rng([number, *map(ord, split)])
             mask = np.zeros((64, 96), np.uint8)
             for side in sides:
-                mask[30:50, {"left": slice(10, 30), "right": slice(60, 80)}[side]] = 255
+                mask[PLACES[side]] = 255
             cv2.imwrite(str(part / f"img/{name}.png"), draw.integers(0, 256, (64, 96), np.uint8))
             cv2.imwrite(str(part / f"labelcol/mask_{name}.png"), mask)
         workbook(part / f"{split}_text.xlsx", [(f"mask_{name}.png", text) for name, text, _ in rows])
@@ -264,3 +282,113 @@ def test_a_description_that_attacks_changes_no_line(tmp_path):
     attacked, told = lines_of(tmp_path / "attacked", [" ".join(ATTACKS), LEFT, " ".join(SUBTLE)])
     assert told == ["", LEFT, " ".join(SUBTLE)]
     assert attacked == plain
+
+
+def places_of(folder: Path, text: str, sides: tuple[str, ...]) -> dict[str, list[int]]:
+    """Return {zone: the atom's values} of the regions of one image, right lung's first, as its description tells."""
+    made = tree(folder / "tree", Test=[("c", text, sides)])
+    make_regions_of(read_source(folder / "out", keys(made), size=96))
+    image = read_table(folder / "out/sources/images.parquet").to_dicts()[0]
+    scene = scene_of(image, regions_of(folder / "out"), facts_of(folder / "out"), 96)
+    return {
+        name.removeprefix("zone:"): values.tolist()
+        for name, values in Decider(scene, LogicOptions(**SETTINGS.logic.model_dump())).atoms.items()
+        if name.startswith("zone:")
+    }
+
+
+def test_a_place_tells_the_zone_of_the_only_region_on_its_side(tmp_path):
+    """The picture's left has the patient's right region. Of two levels each is unclear; the third is No."""
+    text = "Bilateral pulmonary infection, two infected areas, upper middle left lung and lower right lung."
+    assert places_of(tmp_path, text, ("left", "right")) == {
+        "right upper zone lung": [NO, NO], "right mid zone lung": [NO, NO], "right lower zone lung": [YES, NO],
+        "left upper zone lung": [NO, UNCLEAR], "left mid zone lung": [NO, UNCLEAR], "left lower zone lung": [NO, NO],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "sides"),
+    [
+        (LEFT, ("left",)),
+        (BOTH.replace("two", "three"), ("left", "right")),
+        ("Unilateral pulmonary infection, two infected areas, lower left lung.", ("right", "right_below")),
+        ("Something else.", ("left",)),
+    ],
+    ids=["another side", "another number", "two on its side", "unknown form"],
+)
+def test_a_place_that_tells_no_region_is_not_used(tmp_path, text, sides):
+    assert places_of(tmp_path, text, sides) == {}
+
+
+@pytest.fixture
+def stated(tmp_path) -> Path:
+    """A tree of six pictures, as a zero-shot source of statements; its verified lines lie in the folder."""
+    middle = LEFT.replace("all left", "lower left")
+    made = tree(
+        tmp_path / "QaTa",
+        Test=[
+            ("agrees", BOTH, ("left", "right")), ("one", middle, ("right",)), ("mirrored", middle, ("left",)),
+            ("three", BOTH.replace("two", "three"), ("left", "right")), ("silent", None, ("left",)),
+            ("other", "Something else.", ("left",)),
+        ],
+    )  # fmt: skip
+    given = keys(made, use="zero_shot", queries="statements")
+    make_regions_of(read_source(tmp_path, given, size=96, name="qata"))
+    make_queries_of(tmp_path, "qata", statements=True)
+    return tmp_path
+
+
+def verified(folder: Path, **more: object) -> tuple[list[dict], list[dict]]:
+    """Return the accepted lines and the rejected rows."""
+    part = folder / "verification"
+    part.mkdir(exist_ok=True)
+    verify.run_shard(
+        sources=str(folder / "sources/00.h5"), images=str(folder / "sources/images.parquet"),
+        regions=str(folder / "regions/00.parquet"), queries=str(folder / "queries/00.jsonl"),
+        output=str(part / "00.jsonl"), rejected=str(part / "00.rejected.parquet"),
+        options=verification_options("qata", **more),
+    )  # fmt: skip
+    return list(read_lines(part / "00.jsonl")), read_table(part / "00.rejected.parquet").to_dicts()
+
+
+def test_a_statement_asks_for_the_regions_on_the_sides_that_it_names(stated):
+    lines = {line["image_id"]: line for line in read_lines(stated / "queries/00.jsonl")}
+    assert {name: (line["query"], len(line["boxes"]), line["kind"]) for name, line in lines.items()} == {
+        "agrees": (BOTH, 2, "all"), "one": (LEFT.replace("all left", "lower left"), 1, "single"),
+    }  # fmt: skip
+    (box,) = lines["one"]["boxes"]
+    assert box[0] > 500  # the patient's left
+    assert {line["engine"] for line in lines.values()} == {"statements"}
+    assert all(line["description_used"] for line in lines.values())
+    assert lines["one"]["trivial"]
+    gone = read_table(stated / "queries/00.unasked.parquet")
+    assert dict(gone.select("image_id", "reason").iter_rows()) == {
+        "mirrored": "side_disagrees", "three": "number_disagrees", "silent": "not_given", "other": "not_given",
+    }  # fmt: skip
+
+
+def test_the_first_stages_run_on_statements_and_reject_none(stated):
+    """A line whose answer was exchanged for a wrong one is noted; as a query it is rejected."""
+    path = stated / "queries/00.jsonl"
+    lines = list(read_lines(path))
+    (right,) = ((one, box) for one, box in zip(lines[0]["regions"], lines[0]["boxes"], strict=True) if box[0] < 500)
+    lines[1] |= {"query": BOTH.replace("two infected", "2 infected")}
+    wrong = lines[0] | {"query_id": "q1", "query": "The left lung infected area.", "regions": [right[0]]}
+    write_lines(path, [*lines, wrong | {"boxes": [right[1]]}])
+    kept, gone = verified(stated, statements=True)
+    assert not gone
+    assert [line["checks"]["noted"][:2] for line in kept] == [[], ["II", "side"], ["I", "coordinates"]]
+    assert {(line["checks"]["judge"], line["checks"]["verdict"]) for line in kept} == {("none", "not_run")}
+    kept, gone = verified(stated)
+    assert [(row["stage"], row["reason"]) for row in gone] == [("II", "side"), ("I", "coordinates")]
+    assert len(kept) == 1
+
+
+def test_statements_need_a_source_that_no_training_reads(qata):
+    with pytest.raises(ValueError, match="queries is statements, but use is 'dataset': use zero_shot"):
+        keys(qata, queries="statements")
+    for name, value in (("orientation", "unknown"), ("domain", "nuclei"), ("tile", 64), ("kind", "boxes")):
+        with pytest.raises(ValueError, match=f"queries is statements, but {name} is"):
+            source_keys(
+                **({"kind": "lvit", "use": "zero_shot", "domain": "cxr", "queries": "statements"} | {name: value})
+            )

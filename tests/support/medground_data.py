@@ -121,6 +121,7 @@ def sources_options(keys: dict, name: str = "given", **more: object) -> SourcesO
     shared = {
         one: plain[one] for one in ("size", "fit", "duplicates", "mask_threshold", "resize_masks", "cells", "md5")
     }
+    more = {"max_pixels": 1 << 26} | more
     return SourcesOptions(**(shared | {"seed": 2026, "name": name, "source": keys} | more))
 
 

@@ -1,7 +1,7 @@
 """MedGround's part of the plan: its sources, their files and options, and the options of its stages."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,9 +57,23 @@ class MedgroundPlan:
         """
         return None if any(self.asks[stage] for stage in stages) else "medground"
 
-    def told(self, stage: str, asked: str) -> list[str]:
-        """Return the file of a language model's answers that a shard's rule reads; none where it is not asked so."""
-        return [f"{ROOT}/{stage}/{{source}}/{{shard}}.{asked}.jsonl"] if asked in self.asks[stage] else []
+    def told(self, stage: str, asked: str) -> Callable[[object], list[str]]:
+        """Return, as an input function, the file of a language model's answers that a shard's rule reads.
+
+        None where it is not asked so, or the source's queries are statements.
+        """
+
+        def files(wildcards: object) -> list[str]:
+            if asked not in self.asks[stage] or wildcards.source in self.stated:
+                return []
+            return [f"{ROOT}/{stage}/{wildcards.source}/{wildcards.shard}.{asked}.jsonl"]
+
+        return files
+
+    @property
+    def stated(self) -> list[str]:
+        """Return the sources whose queries are the sentences of their descriptions."""
+        return [name for name, keys in self.sources.items() if keys["queries"] == "statements"]
 
     def files(self, source: str) -> dict:
         """Return {name: files} that a source is read from."""
@@ -95,15 +109,19 @@ class MedgroundPlan:
         if stage == "regions":
             least = options.pop("min_px_ils")
             return options | ({"min_px": least} if keys["kind"] == "ils" else {})
-        return options | {"source": source}
+        stated = {"statements": source in self.stated} if stage in ("queries", "verification") else {}
+        return options | {"source": source} | stated
 
-    def of_sources(self, stage: str, file: str) -> list[str]:
-        """Return a file of a stage for each source."""
-        return [f"{ROOT}/{stage}/{source}/{file}" for source in self.sources]
+    def of_sources(self, stage: str, file: str, *, asked: bool = False) -> list[str]:
+        """Return a file of a stage for each source; ``asked``: without those of statements."""
+        return [f"{ROOT}/{stage}/{source}/{file}" for source in self._sources(asked)]
 
-    def parts(self, stage: str, ending: str) -> list[str]:
-        """Return the files of a stage, of each source and shard in this order."""
-        return [f"{ROOT}/{stage}/{source}/{shard}.{ending}" for source in self.sources for shard in self.shards]
+    def parts(self, stage: str, ending: str, *, asked: bool = False) -> list[str]:
+        """Return the files of a stage, of each source and shard in this order; ``asked``: without statements' ones."""
+        return [f"{ROOT}/{stage}/{source}/{shard}.{ending}" for source in self._sources(asked) for shard in self.shards]
+
+    def _sources(self, asked: bool) -> list[str]:
+        return [name for name in self.sources if not (asked and name in self.stated)]
 
 
 def medground_plan(settings: Settings, shards: Sequence[str], known: Sequence[str]) -> MedgroundPlan:
@@ -131,6 +149,7 @@ def medground_plan(settings: Settings, shards: Sequence[str], known: Sequence[st
     for name in ("queries", "verification"):
         if name in options:
             options[name]["logic"] = plain["logic"]
+    options["sources"]["max_pixels"] = settings.frames.max_pixels
     given = options["queries"].pop("table")
     if options["queries"]["engine"] != "table":
         given = ""
@@ -138,7 +157,8 @@ def medground_plan(settings: Settings, shards: Sequence[str], known: Sequence[st
         existing_file("medground.queries.table", given)
     asked = {name: plain["queries"][name] for name in ("per_image", "per_image_many", "many")}
     uses = {name: one["use"] for name, one in sets.items()}
-    options["dataset"] |= asked | {"uses": uses, "sources": list(sets), "shards": names}
+    stated = [name for name, one in sets.items() if one["queries"] == "statements"]
+    options["dataset"] |= asked | {"uses": uses, "stated": stated, "sources": list(sets), "shards": names}
     export = {name: options["dataset"].pop(name) for name in EXPORT}
     files = {"sources": list(sets), "shards": names}
     options["export"], options["language"] = export | files, files

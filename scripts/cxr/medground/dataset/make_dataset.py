@@ -46,7 +46,8 @@ CONSERVATION: Columns = {
 @dataclass(frozen=True)
 class DatasetOptions:
     """The settings ``medground.dataset``; per_image, per_image_many, many: of the queries; uses: {source: dataset or
-    zero_shot}; sources: their names in order; shards: their shards' names.
+    zero_shot}; stated: sources whose queries are statements, one an image; sources: their names in order; shards:
+    their shards' names.
     """
 
     pair_overlap: float
@@ -56,6 +57,7 @@ class DatasetOptions:
     per_image_many: int
     many: int
     uses: dict
+    stated: list
     sources: list
     shards: list
     seed: int
@@ -163,7 +165,7 @@ def conservation(source: Source, split: str, options: DatasetOptions) -> list[di
             "candidates": int(regions["candidate"].sum()), "distractors": int((~regions["candidate"]).sum()),
             "dropped": len(dropped),
         }),
-        ("wanted", _wanted(regions, made, options), {"made": len(made), "unasked": len(unasked)}),
+        ("wanted", _wanted(source.name, regions, made, options), {"made": len(made), "unasked": len(unasked)}),
         ("made", len(made), {
             "accepted": len(accepted), **{f"rejected_{stage}": stages[stage] for stage in ("I", "II", "III")},
         }),
@@ -171,11 +173,13 @@ def conservation(source: Source, split: str, options: DatasetOptions) -> list[di
     return [_row(source.name, split, what, went, parts) for what, went, parts in counted]
 
 
-def _wanted(regions: pl.DataFrame, made: Sequence[Mapping], options: DatasetOptions) -> int:
+def _wanted(source: str, regions: pl.DataFrame, made: Sequence[Mapping], options: DatasetOptions) -> int:
     """Return how many queries the images with regions should have, by their number of candidates.
 
-    Where a table gives an image more, all of them were wanted.
+    Where a table gives an image more, all of them were wanted. Of statements there is one an image.
     """
+    if source in options.stated:
+        return regions["image_id"].n_unique()
     came = Counter(line["image_id"] for line in made)
     counts = regions.group_by("image_id").agg(pl.col("candidate").sum()).select("image_id", "candidate")
     return sum(

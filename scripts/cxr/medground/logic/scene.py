@@ -8,12 +8,16 @@ import numpy as np
 
 @dataclass(frozen=True)
 class ClassWords:
-    """A class in words: singular, plural, wider words (singular to plural); ``ask``: whether queries may name it."""
+    """A class in words: singular, plural, wider words (singular to plural); ``ask``: whether queries may name it.
+
+    ``inside``: whether it may be said to lie inside another region.
+    """
 
     one: str
     many: str
     parents: Mapping[str, str] = field(default_factory=dict)
     ask: bool = True
+    inside: bool = True
 
 
 @dataclass(frozen=True)

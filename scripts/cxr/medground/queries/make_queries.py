@@ -15,9 +15,10 @@ from cxr.base.tables import read_table, write_lines, write_table
 from cxr.geometry.boxes import CORNERS
 from cxr.medground.logic.atoms import family
 from cxr.medground.logic.decide import Decider, Query
+from cxr.medground.logic.descriptions import faults, parsed
 from cxr.medground.logic.facts import Facts
 from cxr.medground.logic.options import LogicOptions
-from cxr.medground.logic.table import scene_of
+from cxr.medground.logic.table import scene_of, sides_of
 from cxr.medground.queries.forms import Forms, Search, kind_of, mixed
 from cxr.medground.queries.given import Given, matched, read_given
 from cxr.medground.queries.grammar import Speaker
@@ -30,7 +31,9 @@ UNASKED: Columns = {
     "reason": Column(
         pl.String,
         "undecidable: no further query has one answer; budget: the search was ended; not_given: the table or the model "
-        "has fewer; declined: the model left the text empty; quarantined: no answer of the model could be used.",
+        "has fewer, or no description is of the form that statements need; declined: the model left the text empty; "
+        "quarantined: no answer of the model could be used; side_disagrees, number_disagrees: a statement names other "
+        "sides, or another number, than the regions have.",
     ),
 }
 TRIES = 12
@@ -39,7 +42,10 @@ WORDINGS = 4
 
 @dataclass(frozen=True)
 class QueriesOptions:
-    """The settings ``medground.queries`` and ``medground.logic``, the source's name and the seed."""
+    """The settings ``medground.queries`` and ``medground.logic``, the source's name and the seed.
+
+    statements: whether the queries are the sentences of the source's descriptions.
+    """
 
     engine: str
     per_image: int
@@ -54,6 +60,7 @@ class QueriesOptions:
     logic: dict
     source: str
     seed: int
+    statements: bool = False
 
 
 def query_id(image_id: str, query: str, regions: list[int]) -> str:
@@ -205,6 +212,29 @@ def told_queries(
     return lines, sorted(missing, key=lambda row: row["number"])
 
 
+def statement_queries(
+    image: Mapping, rows: list[dict], facts: Facts, side: int, options: QueriesOptions
+) -> tuple[list[dict], list[dict]]:
+    """Return the line of an image's description, whose answer is the regions on the sides that it names.
+
+    Instead the row of its reason where the description is of no known form, or has the sides or the number of regions
+    wrong.
+    """
+    read = parsed(image["description"]) if image["radiological"] else None
+    reason = ""
+    if read is None or not read.patients:
+        reason = "not_given"
+    elif wrong := faults(read, sides_of(image, rows, side)):
+        reason = f"{wrong[0]}_disagrees"
+    elif not all(row["candidate"] for row in rows):
+        reason = "undecidable"  # a distractor is no answer
+    if reason:
+        return [], [{"image_id": image["image_id"], "split": image["split"], "number": 0, "reason": reason}]
+    decider = Decider(scene_of(image, rows, facts, side), LogicOptions(**options.logic))
+    made = _given_line(image, rows, facts, options, decider, Given(image["description"], tuple(range(len(rows)))))
+    return [made | {"engine": "statements", "description_used": True}], []
+
+
 def _given_line(image, rows, facts, options, decider, given: Given) -> dict:
     regions, boxes = matched(given, rows)
     known = bool(regions) and set(regions) <= set(range(len(rows)))
@@ -277,7 +307,9 @@ def run_shard(
     known = {row["image_id"]: row for row in read_table(images).iter_rows(named=True)}
     for image_id in progress(sorted(by_image), len(by_image), "queries"):
         image, rows = known[image_id], by_image[image_id]
-        if given:
+        if options.statements:
+            found, lost = statement_queries(image, rows, facts, side, options)
+        elif given:
             found, lost = given_queries(image, rows, facts, side, options, held.get(image_id, ()))
         elif told:
             found, lost = told_queries(image, rows, facts, side, options, answer_of(answers, image_id))

@@ -57,6 +57,8 @@ def drawn(table: pl.DataFrame) -> Figure:
         unit = "queries" if name == "iou" else "pairs"
         axes.set_xticks(range(len(sources)), [f"{source}\n{unit}: {counts.get(source, 0)}" for source in sources])
         axes.set_ylabel(label)
+        if not part.is_empty() and not any(part["value"].fill_null(0.0)):
+            axes.text(0.5, 0.5, "all values are 0", transform=axes.transAxes, ha="center", va="center")
         axes.set_ylim(0, max(LEAST, axes.get_ylim()[1]))
         axes.spines[["top", "right"]].set_visible(False)
         axes.legend(fontsize=7, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))

@@ -90,9 +90,14 @@ def read_array(path: Path) -> np.ndarray:
     return values[..., 2::-1] if values.ndim == 3 and values.shape[2] >= 3 else values
 
 
-def read_picture(path: Path) -> np.ndarray:
-    """Return a picture uint8 (H, W, 3). Raises Refused."""
-    values = to_grey8(read_array(path))
+def read_picture(path: Path, max_pixels: int) -> np.ndarray:
+    """Return a picture uint8 (H, W, 3) from a DICOM file, or one that :func:`read_array` reads. Raises Refused.
+
+    ``max_pixels``: of a DICOM file; a larger one is not decoded.
+    """
+    from cxr.medground.sources.dicom import dicom_grey, is_dicom  # heavy, and few sources need it
+
+    values = dicom_grey(path, max_pixels) if is_dicom(path) else to_grey8(read_array(path))
     return np.ascontiguousarray(values if values.ndim == 3 else np.repeat(values[..., None], 3, axis=2))
 
 
@@ -150,7 +155,7 @@ def read_folder(name: str, options: Mapping, manifest: str) -> Iterator[tuple[st
 
 def _image(image_id: str, held: list[Row], options: Mapping, manifest: Path) -> Image:
     first = held[0]
-    picture = read_picture(manifest.parent / first["image_path"])
+    picture = read_picture(manifest.parent / first["image_path"], options["max_pixels"])
     masks, instances, boxes = {}, None, None
     default = next(iter(options["classes"]))
     if options["kind"] == "boxes":

@@ -6,6 +6,9 @@ from dataclasses import dataclass, field, replace
 import cv2
 import numpy as np
 
+PERCENTILES = (0.1, 99.9)
+"""Of a picture of more than 8 bits; they become 0 and 255."""
+
 
 class Refused(Exception):
     """An image that cannot be used, by a code of :data:`cxr.base.exclusions.REASONS`, with a detail."""
@@ -45,7 +48,7 @@ def to_grey8(values: np.ndarray) -> np.ndarray:
     """Return a picture as uint8: the .1 to 99.9 percentiles of more than 8 bits become 0 to 255."""
     if values.dtype == np.uint8:
         return values
-    low, high = np.percentile(values, (0.1, 99.9))
+    low, high = np.percentile(values, PERCENTILES)
     scaled = (values.astype(np.float64) - low) / max(float(high - low), 1e-9)
     return np.round(np.clip(scaled, 0, 1) * 255).astype(np.uint8)
 

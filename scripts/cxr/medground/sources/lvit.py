@@ -100,7 +100,7 @@ def _mask(stem: str, image_id: str, masks: Mapping[str, Path]) -> Path | None:
 def _image(image_id: str, split: str, picture: Path | None, mask: Path | None, text: str, options: Mapping) -> Image:
     if picture is None or mask is None:
         raise Refused("missing_file", "the picture" if picture is None else "the mask")
-    pixels, values = read_picture(picture), one_plane(read_array(mask))
+    pixels, values = read_picture(picture, options["max_pixels"]), one_plane(read_array(mask))
     values = of_picture(values, pixels.shape[:2], options["resize_masks"])
     label = next(iter(options["classes"]))
     masks = (

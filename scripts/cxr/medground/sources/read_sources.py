@@ -73,6 +73,7 @@ class SourcesOptions:
     resize_masks: str
     cells: int
     md5: str
+    max_pixels: int
     seed: int
 
 
@@ -89,7 +90,7 @@ def _words(options: SourcesOptions) -> dict[str, dict]:
         one = known["ils"][word]
         parents = {unsure["parents"][name]: unsure["many"][many] for name, many in one["parents"].items()}
         words = {"one": f"{unsure['one']} {one['one']}", "many": f"{unsure['one']} {one['many']}", "parents": parents}
-        found[class_of(word, "tentative")] = words
+        found[class_of(word, "tentative")] = words | {"inside": one.get("inside", True)}
     return found
 
 
@@ -99,7 +100,7 @@ def _found(options: SourcesOptions, inputs: Mapping) -> Iterator[tuple[str, Imag
         return read_cells(options.cells, options.seed)
     if kind == "ils":
         return read_ils(options.source, **inputs)
-    more = {"mask_threshold": options.mask_threshold, "resize_masks": options.resize_masks}
+    more = {name: getattr(options, name) for name in ("mask_threshold", "resize_masks", "max_pixels")}
     if kind == "lvit":
         return read_lvit(options.name, options.source | more, str(inputs["folder"]))
     if kind == "medsegbench":

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 import yaml
@@ -147,7 +148,7 @@ def tokens(text: str, scene: Scene) -> list[Token]:
 
 def read(text: str, scene: Scene) -> Claims:
     """Return what a text claims about a scene."""
-    held, inner, name = _split(_spelled(tokens(text, scene), scene))
+    held, inner, name = _split(_spelled(_listed(tokens(text, scene)), scene))
     claims = _claims(held, scene, whole=held if inner is None else [*held, *inner])
     if inner is None:
         return claims
@@ -271,6 +272,18 @@ def _ended(claims: Claims, atoms: list[str], ordinal: str, nth: int, rest: list[
             claims.plural, claims.nouns = token.plural, claims.nouns + 1
     claims.query = Query(tuple(dict.fromkeys(atoms)), ordinal=ordinal, nth=nth)
     return claims
+
+
+def _listed(held: Sequence[Token]) -> list[Token]:
+    """Return tokens where "left lung and right lung", in either order, is one claim of both sides."""
+    sides = [at for at, token in enumerate(held) if token.kind == "side"]
+    for first, second in pairwise(sides):
+        joined = any(token.text in ("and", ",") for token in held[first + 1 : second])
+        if joined and held[first].value != held[second].value:
+            both = Token("both", "", f"{held[first].text} and {held[second].text}")
+            kept = [token for at, token in enumerate(held) if at not in sides]
+            return [*kept[:first], both, *kept[first:]]
+    return list(held)
 
 
 def _position(value: str, scene: Scene, imaged: bool) -> str:

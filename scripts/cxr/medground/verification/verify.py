@@ -44,6 +44,7 @@ PASSED: Columns = {
     "unjudged": Column(pl.Int64, "Of the kept, those that the judge could not judge."),
     "passed": Column(pl.Int64, "The kept ones without these: what a stage can vouch for."),
     "reasons": Column(pl.String, "Rejects by reason."),
+    "noted": Column(pl.String, "What the stage found in statements, none of which it rejects, by reason."),
 }
 
 GROUPED: Columns = {
@@ -58,7 +59,10 @@ GROUPED: Columns = {
 
 @dataclass(frozen=True)
 class VerificationOptions:
-    """The settings ``medground.verification`` and ``medground.logic``, and the source's name."""
+    """The settings ``medground.verification`` and ``medground.logic``, and the source's name.
+
+    statements: whether the queries are the sentences of descriptions, of which none is rejected or judged.
+    """
 
     judge: str
     unjudged: str
@@ -67,6 +71,7 @@ class VerificationOptions:
     logic: dict
     source: str
     seed: int
+    statements: bool = False
 
 
 def verify_line(
@@ -81,17 +86,20 @@ def verify_line(
 ) -> tuple[tuple[str, str, str] | None, dict]:
     """Return (stage, reason, detail) of a rejected line or None, and the checks of an accepted one.
 
+    A statement is always accepted; what the first stages find is then a part of its checks.
     ``description``: a text that came with the image, whose words no deny list refuses; ``answers``: of the judge vllm.
     """
     boxes = {row["region"]: [row[name] for name in ("gx1", "gy1", "gx2", "gy2")] for row in rows}
     candidates = {row["region"] for row in rows if row["candidate"]}
-    if fault := form_fault(line, boxes, candidates):
-        return ("I", *fault), {}
+    wrong = ("I", *fault) if (fault := form_fault(line, boxes, candidates)) else None
+    if wrong and not options.statements:
+        return wrong, {}
     allowed = allowed_words(decider, facts.allow, description)
     fault, claims = check(line["query"], line["regions"], decider, allowed, options.strict)
-    if fault:
-        return ("II", *fault), {}
-    found = _judged(line, rows, decider, grey, claims, options, answers)
+    wrong = wrong or (("II", *fault) if fault else None)
+    if wrong and not options.statements:
+        return wrong, {}
+    found = Judgement("not_run") if options.statements else _judged(line, rows, decider, grey, claims, options, answers)
     if found.verdict == "rejected":
         return ("III", found.reason, found.detail), {}
     if found.verdict == "unjudged" and options.unjudged == "drop" and options.judge != "none":
@@ -100,9 +108,10 @@ def verify_line(
         "read": sorted(claims.atoms),
         "ordinal": claims.query.ordinal,
         "unread": claims.unread,
-        "judge": options.judge,
+        "judge": "none" if options.statements else options.judge,
         "verdict": found.verdict,
         "observed": list(found.observed),
+        "noted": list(wrong or ()),
     }
 
 
@@ -202,11 +211,12 @@ def _rates(group: tuple[str, str], kept: list[dict], gone: list[dict]) -> list[d
         lost = Counter(row["reason"] for row in gone if row["stage"] == stage)
         left = before - sum(lost.values())
         unjudged = sum(line["checks"]["verdict"] == "unjudged" for line in kept) if stage == "III" else 0
+        noted = Counter(line["checks"]["noted"][1] for line in kept if line["checks"]["noted"][:1] == [stage])
         found.append(
             dict(zip(PASSED, (
                 *group, stage, total, left, 100 * left / total, 100 * left / before if before else None, unjudged,
                 left - unjudged,
-                " ".join(f"{reason}:{count}" for reason, count in sorted(lost.items())),
+                *(" ".join(f"{name}:{count}" for name, count in sorted(one.items())) for one in (lost, noted)),
             ), strict=True))
         )  # fmt: skip
         before = left

@@ -19,6 +19,10 @@ class ClassSettings(Section):
     many: str = key("", "Its word in the plural; empty: the singular with an s.")
     parents: dict[str, str] = key(dict, "Wider words that queries may use: singular to plural.")
     ask: bool = key(True, "Whether a query may ask for it.")
+    inside: bool = key(
+        True,
+        "Whether a query may say that it lies inside another region; false for organs, which only overlap on a film.",
+    )
 
 
 class SourceSet(Section):
@@ -26,15 +30,21 @@ class SourceSet(Section):
 
     kind: Literal["ils", "cells", "folder", "boxes", "medsegbench", "lvit"] = key(
         "folder",
-        "ils: lesion masks of ILS; cells: drawn microscopy; folder: a CSV manifest of images and masks (image_path, "
-        "mask_path, split; optional image_id, subject_id, class, domain, description, licence); boxes: a CSV manifest "
-        "with x, y, w, h, class in place of mask_path; medsegbench: one of its published npz files; lvit: a folder "
+        "ils: lesion masks of ILS; cells: drawn microscopy; folder: a CSV manifest of images, DICOM too, and masks "
+        "(image_path, mask_path, split; optional image_id, subject_id, class, domain, description, licence); boxes: "
+        "one with x, y, w, h, class in place of mask_path; medsegbench: one of its published npz files; lvit: a folder "
         "in LViT's layout, with a description of each image.",
     )
     manifest: str = key("", "The CSV manifest (kinds folder and boxes).")
     npz: str = key("", "The file, named as published, such as fhpsaop_256.npz (kind medsegbench).")
     folder: str = key("", "The folder that holds Train_Folder, Val_Folder or Test_Folder (kind lvit).")
     use: Literal["dataset", "zero_shot"] = key("dataset", "zero_shot: its queries stand in zero_shot.jsonl alone.")
+    queries: Literal["engine", "statements"] = key(
+        "engine",
+        "engine: those of medground.queries; statements: the sentences of its descriptions, one an image, whose answer "
+        "is the regions on the sides that it names (kind lvit or folder, use zero_shot).",
+        source=PAPER,
+    )
     thresholds: str = key("default", "Threshold set of the masks (kind ils).")
     structures: bool = key(True, "Whether lungs and heart are regions too (kind ils).")
     domain: Domain = key("other", "Kind of image, where the manifest has no column domain.", source=PAPER)
@@ -59,6 +69,17 @@ class SourceSet(Section):
                 raise ValueError(f"mask_values names {value!r}, which is no whole number: correct it")
             if name not in (self.classes or {"region": None}):
                 raise ValueError(f"mask_values names the class {name!r}, which classes lacks: add it there")
+        return self
+
+    @model_validator(mode="after")
+    def _statements_have_sides(self) -> "SourceSet":
+        if self.queries == "statements":
+            needs = {"use": ("zero_shot",), "kind": ("lvit", "folder"), "domain": ("cxr", "ct")}
+            needs |= {"orientation": ("radiological",), "tile": (None,)}
+            for name, wanted in needs.items():
+                if getattr(self, name) not in wanted:
+                    known = " or ".join("null" if one is None else one for one in wanted)
+                    raise ValueError(f"queries is statements, but {name} is {getattr(self, name)!r}: use {known}")
         return self
 
 
