@@ -39,8 +39,8 @@ from whole import Bench  # noqa: E402
 ARRAYS = (
     ("frames", "image", "picture"),
     ("organs", "mask", "masks"),
-    ("anomaly", "edited", "picture"),
     ("anomaly", "anomaly", "map"),
+    ("anomaly", "brighter", "map"),
     ("anatomy", "mask", "masks"),
     ("masks", "mask", "masks"),
 )

@@ -4,6 +4,7 @@
 rule anatomy_shard:
     input:
         **PLAN.engine_files["anatomy"],
+        frames="results/frames/{shard}.h5",
         anomaly="results/anomaly/{shard}.h5",
         organs="results/organs/{shard}.h5",
     output:

@@ -147,11 +147,12 @@ def test_disagreement_ignores_what_neither_has():
 
 
 def write_shards(folder, pictures: dict[str, tuple[np.ndarray, dict[str, np.ndarray]]]) -> dict[str, str]:
-    """Write an anomaly and an organs shard of {image_id: (edited, organs)}."""
-    paths = {name: str(folder / f"{name}.h5") for name in ("anomaly", "organs")}
-    with ShardWriter(paths["anomaly"]) as writer:
+    """Write a frames, an anomaly and an organs shard of {image_id: (edited, organs)}; the frames are white."""
+    paths = {name: str(folder / f"{name}.h5") for name in ("frames", "anomaly", "organs")}
+    with ShardWriter(paths["frames"]) as frames, ShardWriter(paths["anomaly"]) as writer:
         for name, (edited, _) in pictures.items():
-            writer.append(name, edited=edited, anomaly=np.zeros_like(edited))
+            frames.append(name, image=np.full_like(edited, 255))
+            writer.append(name, anomaly=255 - edited, brighter=np.zeros_like(edited))
     with ShardWriter(paths["organs"], labels=ORGAN_LABELS) as writer:
         for name, (_, masks) in pictures.items():
             writer.append(name, mask=np.stack([masks[label] for label in ORGAN_LABELS]))
@@ -197,12 +198,21 @@ def test_shard(tmp_path, pictures):
             assert columns[0] < 256 < columns[1]
 
 
+def test_a_shard_of_an_earlier_version_gives_the_same_anatomy(tmp_path, pictures):
+    paths = write_shards(tmp_path, pictures)
+    new = run(tmp_path, paths, 1)
+    with ShardWriter(paths["anomaly"]) as writer:
+        for name, (edited, _) in pictures.items():
+            writer.append(name, edited=edited, anomaly=np.zeros_like(edited))
+    assert run(tmp_path, paths, 2) == new
+
+
 def test_empty_shard(tmp_path):
-    for name, labels in (("anomaly", None), ("organs", ORGAN_LABELS)):
-        empty = {"edited": ((512, 512), np.uint8)} if labels is None else {"mask": ((3, 512, 512), bool)}
+    for name, labels in (("frames", None), ("anomaly", None), ("organs", ORGAN_LABELS)):
+        empty = {"image": ((512, 512), np.uint8)} if labels is None else {"mask": ((3, 512, 512), bool)}
         with ShardWriter(tmp_path / f"{name}.h5", labels=labels, empty=empty):
             pass
-    run(tmp_path, {name: str(tmp_path / f"{name}.h5") for name in ("anomaly", "organs")}, 1)
+    run(tmp_path, {name: str(tmp_path / f"{name}.h5") for name in ("frames", "anomaly", "organs")}, 1)
     with Shard(tmp_path / "out1.h5") as shard:
         assert shard.labels() == list(ANATOMY_LABELS)
     assert read_table(tmp_path / "excluded1.parquet").height == 0

@@ -145,9 +145,10 @@ def test_a_higher_threshold_keeps_what_is_surer(weights, found):
 def test_shard(weights, found, tmp_path):
     organs = [ANATOMY_LABELS.index(label) for label in ORGAN_LABELS]
     names = ["x2", "x0", "x1"]
-    with ShardWriter(tmp_path / "anomaly.h5") as writer:
+    with ShardWriter(tmp_path / "frames.h5") as frames, ShardWriter(tmp_path / "anomaly.h5") as writer:
         for name, picture in zip(names, pictures(3), strict=True):
-            writer.append(name, edited=picture)
+            frames.append(name, image=np.zeros_like(picture))
+            writer.append(name, anomaly=np.zeros_like(picture), brighter=picture)
     with ShardWriter(tmp_path / "organs.h5", labels=ORGAN_LABELS) as writer:
         for name, masks in zip(names, found, strict=True):
             writer.append(name, mask=masks[organs] & (name != "x0"))
@@ -155,8 +156,9 @@ def test_shard(weights, found, tmp_path):
     for batch in (1, 3):
         files = {"output": tmp_path / f"{batch}.h5", "excluded": tmp_path / f"{batch}.parquet"}
         segment_anatomy.run_shard(
-            anomaly=tmp_path / "anomaly.h5", organs=tmp_path / "organs.h5", weights=str(weights), options=OPTIONS,
-            attrs={"stage": "anatomy"}, threads=1, compute={"device": "cpu", "batch": batch}, **files,
+            frames=tmp_path / "frames.h5", anomaly=tmp_path / "anomaly.h5", organs=tmp_path / "organs.h5",
+            weights=str(weights), options=OPTIONS, attrs={"stage": "anatomy"}, threads=1,
+            compute={"device": "cpu", "batch": batch}, **files,
         )  # fmt: skip
         made.append([path.read_bytes() for path in files.values()])
     assert made[0] == made[1]

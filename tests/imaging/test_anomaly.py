@@ -14,8 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from cxr.base import edits
 from cxr.base.errors import UserError
-from cxr.base.hdf5 import Shard
+from cxr.base.hdf5 import Shard, ShardWriter
 from cxr.base.tables import read_table
 from cxr.base.vocabulary import HEART, LUNGS
 from cxr.imaging.anomaly import engine, lite, map_anomalies
@@ -121,7 +122,8 @@ def test_ledger_keeps_every_image(tmp_path, monkeypatch):
     for code, (image, _) in enumerate(chests.values()):
         image[0, 0] = code
     monkeypatch.setattr(map_anomalies, "load_engine", lambda name, options, setup: Scripted())
-    output, excluded = run(tmp_path / "out", write_inputs(tmp_path, chests, missing=("i4",)))
+    inputs = write_inputs(tmp_path, chests, missing=("i4",))
+    output, excluded = run(tmp_path / "out", inputs)
     assert excluded["image_id"].to_list() == ["i1", "i2"]
     assert excluded["reason"].to_list() == ["bad_map", "engine_failure"]
     stopped = (
@@ -129,12 +131,12 @@ def test_ledger_keeps_every_image(tmp_path, monkeypatch):
     )
     stopped += " job's log"
     assert excluded["detail"].to_list() == ["262144 values are not finite", stopped]
-    with Shard(output) as shard:
+    with Shard(output) as shard, Shard(inputs["frames"]) as frames:
         assert shard.ids == ["i0", "i3"]
         for name in shard.ids:
             image, masks = chests[name]
             region = edit_region(masks)
-            edited, anomaly = shard.get("edited", name), shard.get("anomaly", name)
+            edited, anomaly = edits.edited(shard, frames, name), shard.get("anomaly", name)
             assert (edited == np.where(region, 50, image)).all()
             assert (anomaly == np.maximum(image.astype(int) - edited, 0)).all()
 
@@ -143,7 +145,7 @@ def test_no_images_gives_an_empty_valid_shard(tmp_path):
     output, excluded = run(tmp_path / "out", write_inputs(tmp_path, {"a": simple_chest(0)}, missing=("a",)))
     assert excluded.is_empty()
     with h5py.File(output) as file:
-        assert file["edited"].shape == file["anomaly"].shape == (0, 512, 512)
+        assert file["brighter"].shape == file["anomaly"].shape == (0, 512, 512)
         assert file["anomaly"].attrs["units"] == b"grey levels"
 
 
@@ -156,7 +158,29 @@ def test_same_bytes_for_any_number_of_threads_and_any_company(tmp_path):
     (tmp_path / "alone").mkdir()
     alone, _ = run(tmp_path / "out", write_inputs(tmp_path / "alone", {"i3": chests["i3"]}))
     with Shard(one) as many, Shard(alone) as single:
-        assert (many.get("edited", "i3") == single.get("edited", "i3")).all()
+        assert many.get("anomaly", "i3").any()
+        for field in ("anomaly", "brighter"):
+            assert (many.get(field, "i3") == single.get(field, "i3")).all()
+
+
+@given(image=pictures, edited=pictures)
+@settings(max_examples=200, deadline=None)
+def test_an_edited_image_is_read_back_to_the_bit_from_the_new_and_the_old_form(tmp_path_factory, image, edited):
+    folder = tmp_path_factory.mktemp("edits")
+    map_, back = compose(image, edited, np.ones(image.shape, bool))[1], edits.brighter(image, edited)
+    assert not (map_.astype(bool) & back.astype(bool)).any()
+    with (
+        ShardWriter(folder / "frames.h5") as frames,
+        ShardWriter(folder / "new.h5") as new,
+        ShardWriter(folder / "old.h5") as old,
+    ):
+        frames.append("a", image=image)
+        new.append("a", anomaly=map_, brighter=back)
+        old.append("a", anomaly=map_, edited=edited)
+    with Shard(folder / "frames.h5") as frames, Shard(folder / "new.h5") as new, Shard(folder / "old.h5") as old:
+        found = edits.edited(new, frames, "a")
+        assert found.dtype == np.uint8
+        assert found.tobytes() == edits.edited(old, frames, "a").tobytes() == edited.tobytes()
 
 
 def test_edits_only_lungs_and_only_darkens():

@@ -18,7 +18,7 @@ def arrays(directory: Path) -> dict[tuple[str, str, str], bytes]:
     for stage, key, fields in (
         ("frames", "image_id", ("image", "to_original", "original_shape")),
         ("organs", "image_id", ("mask",)),
-        ("anomaly", "image_id", ("edited", "anomaly")),
+        ("anomaly", "image_id", ("anomaly", "brighter")),
         ("anatomy", "image_id", ("mask",)),
         ("masks/default", "mask_id", ("mask",)),
     ):

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
+from cxr.base.edits import edited
 from cxr.base.engines import Setup
 from cxr.base.faults import Tolerance
 from cxr.base.hdf5 import FRAME_SIZE, Shard, ShardWriter
@@ -33,6 +34,7 @@ def fault(anatomy: np.ndarray, organs: dict[str, np.ndarray], options: AnatomyOp
 
 def run_shard(
     *,
+    frames: str | Path,
     anomaly: str | Path,
     organs: str | Path,
     output: str | Path,
@@ -52,23 +54,24 @@ def run_shard(
     engine = load_engine(options.engine, options, Setup.of(options.own, files, compute, options.engine))
     ledger = Ledger("anatomy")
 
-    def work(edited: np.ndarray, organ_masks: dict[str, np.ndarray]):
-        masks = engine.segment(edited)
+    def work(picture: np.ndarray, organ_masks: dict[str, np.ndarray]):
+        masks = engine.segment(picture)
         return masks, fault(masks, organ_masks, options)
 
     def work_batch(rows: list[tuple]):
-        found = engine.segment_batch([edited for edited, _ in rows])
+        found = engine.segment_batch([picture for picture, _ in rows])
         return [(masks, fault(masks, organ, options)) for masks, (_, organ) in zip(found, rows, strict=True)]
 
     empty = {"mask": ((len(ANATOMY_LABELS), FRAME_SIZE, FRAME_SIZE), bool)}
     with (
+        Shard(frames) as frame_shard,
         Shard(anomaly) as shard,
         Shard(organs) as organ_shard,
         ShardWriter(output, attrs=attrs, labels=ANATOMY_LABELS, empty=empty) as writer,
     ):
 
         def read(name: str) -> tuple:
-            return shard.get("edited", name), organ_shard.masks(name)
+            return edited(shard, frame_shard, name), organ_shard.masks(name)
 
         batch = getattr(engine, "batch", None)
         rows = sift_either(

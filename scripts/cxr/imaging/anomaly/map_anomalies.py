@@ -1,10 +1,12 @@
 """The anomaly stage: makes edited images and anomaly maps from frames and organ masks."""
 
+from heapq import merge
+from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
 
-from cxr.base.edits import UNEDITED
+from cxr.base.edits import ANOMALY, BRIGHTER, UNEDITED, brighter
 from cxr.base.engines import Setup
 from cxr.base.faults import Tolerance
 from cxr.base.hdf5 import FRAME_SIZE, Shard, ShardWriter
@@ -17,7 +19,8 @@ from cxr.imaging.anomaly.needed import images_with_findings
 __all__ = ["AnomalyOptions", "run_shard"]
 
 ALL = "all"
-UNITS = {"edited": "grey levels", "anomaly": "grey levels"}
+FIELDS = (ANOMALY, BRIGHTER, UNEDITED)
+UNITS = {ANOMALY: "grey levels", BRIGHTER: "grey levels"}
 
 
 def run_shard(
@@ -36,19 +39,20 @@ def run_shard(
 ) -> None:
     """Remove the lesions from every image of a shard that has organ masks.
 
-    Writes ``output`` (HDF5: ``edited`` and ``anomaly`` uint8 (512, 512) for each accepted image; outside lungs and
-    heart ``edited`` equals the frame, and ``anomaly`` = max(frame - edited, 0); ``unedited`` uint8) and the ledger
-    ``excluded`` (reasons ``bad_map``, ``engine_failure``). With ``images: with_findings``, the images whose report asks
-    for no mask of the map (``cohort`` and ``reports`` of the shard tell) come first: ``edited`` is the frame,
-    ``anomaly`` 0, ``unedited`` 1. ``files``: the engine's other input files; ``compute``: how its net is run. Raises
-    UserError for an unknown engine.
+    Writes ``output`` (HDF5: ``anomaly`` = max(frame - edited, 0) and ``brighter`` = max(edited - frame, 0), uint8
+    (512, 512) for each accepted image; outside lungs and heart both are 0; ``unedited`` uint8; :mod:`cxr.base.edits`
+    reads the edited image) and the ledger ``excluded`` (reasons ``bad_map``, ``engine_failure``). With
+    ``images: with_findings``, the images whose report asks for no mask of the map (``cohort`` and ``reports`` of the
+    shard tell) are not edited: both are 0 and ``unedited`` 1. ``files``: the engine's other input files; ``compute``:
+    how its net is run. Raises UserError for an unknown engine.
     """
     engine = load_engine(options.engine, options, Setup.of(options.own, files, compute, options.engine))
     ledger = Ledger("anomaly")
 
-    def composed(image: np.ndarray, masks: dict[str, np.ndarray], edited: np.ndarray):
+    def composed(image: np.ndarray, masks: dict[str, np.ndarray], proposal: np.ndarray):
         try:
-            return compose(image, np.asarray(edited), edit_region(masks)), None
+            edited, darker = compose(image, np.asarray(proposal), edit_region(masks))
+            return (darker, brighter(image, edited), np.uint8(0)), None
         except BadMap as fault:
             return None, EngineFault.of(fault, "bad_map", str(fault))
 
@@ -60,21 +64,23 @@ def run_shard(
         edited = engine.edit_batch([image.copy() for image in images], masks, names)
         return [composed(*row) for row in zip(images, masks, edited, strict=True)]
 
+    def stay(names: set[str]):
+        nothing = np.zeros((FRAME_SIZE, FRAME_SIZE), np.uint8)
+        for name in sorted(names):
+            ledger.accept(name)
+            yield name, (nothing, nothing, np.uint8(1))
+
     empty = dict.fromkeys(UNITS, ((FRAME_SIZE, FRAME_SIZE), np.uint8)) | {UNEDITED: ((), np.uint8)}
     with (
         Shard(frames) as frame_shard,
         Shard(organs) as shard,
-        ShardWriter(output, attrs=attrs, units=UNITS, pictures=("edited",), empty=empty) as writer,
+        ShardWriter(output, attrs=attrs, units=UNITS, empty=empty) as writer,
     ):
 
         def read(name: str) -> tuple[np.ndarray, dict[str, np.ndarray], str]:
             return frame_shard.get("image", name), shard.masks(name), name
 
         needed = set(shard.ids) if options.images == ALL else images_with_findings(cohort, reports)
-        for name in sorted(set(shard.ids) - needed):
-            image = frame_shard.get("image", name)
-            writer.append(name, edited=image, anomaly=np.zeros_like(image), **{UNEDITED: np.uint8(1)})
-            ledger.accept(name)
         batch = getattr(engine, "batch", None)
         rows = sift_either(
             ledger,
@@ -86,6 +92,6 @@ def run_shard(
             batch=batch,
             tolerance=Tolerance.of(compute),
         )
-        for image_id, (edited, difference) in rows:
-            writer.append(image_id, edited=edited, anomaly=difference, **{UNEDITED: np.uint8(0)})
+        for image_id, found in merge(rows, stay(set(shard.ids) - needed), key=itemgetter(0)):
+            writer.append(image_id, **dict(zip(FIELDS, found, strict=True)))
         ledger.finish(excluded, shard.ids)

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from cxr.base.edits import unedited
+from cxr.base.edits import edited, unedited
 from cxr.base.errors import UserError
 from cxr.base.exclusions import STAGES
 from cxr.base.hdf5 import Shard
@@ -20,7 +20,7 @@ ACCEPTED, STOPPED, NOT_REACHED, NO_RESULTS = "passed", "stopped", "not reached",
 ARRAYS = {
     "frames": ("image",),
     "organs": ("mask",),
-    "anomaly": ("edited", "anomaly"),
+    "anomaly": ("anomaly",),
     "anatomy": ("mask",),
 }
 
@@ -172,10 +172,16 @@ def _image(results: Path, row: dict) -> Image:
     for stage, fields in ARRAYS.items():
         if stage in passed:
             with Shard(results / stage / f"{row['shard']}.h5") as shard:
-                image.unedited |= stage == "anomaly" and unedited(shard, row["image_id"])
                 for name in fields:
                     values = shard.masks(row["image_id"]) if name == "mask" else shard.get(name, row["image_id"])
                     image.arrays[stage if name == "mask" else name] = values
+    if "anomaly" in passed:
+        with (
+            Shard(results / "frames" / f"{row['shard']}.h5") as frames,
+            Shard(results / "anomaly" / f"{row['shard']}.h5") as shard,
+        ):
+            image.arrays["edited"] = edited(shard, frames, row["image_id"])
+            image.unedited = unedited(shard, row["image_id"])
     if "boxes" in passed:
         image.boxes = _rows(results / "boxes" / f"{row['shard']}.parquet", row["image_id"]) or []
     return image

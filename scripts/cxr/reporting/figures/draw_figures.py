@@ -8,7 +8,7 @@ from pathlib import Path
 
 import polars as pl
 
-from cxr.base.edits import unedited
+from cxr.base.edits import edited, unedited
 from cxr.base.hdf5 import Shard
 from cxr.base.jobs import progress
 from cxr.base.seeds import stable_hash
@@ -143,7 +143,7 @@ def _stories(
                 Story(
                     title=f"study {rows[0]['study_id']}, image {image_id}, split {rows[0]['split']}",
                     image=frames.get("image", image_id),
-                    edited=anomaly.get("edited", image_id),
+                    edited=edited(anomaly, frames, image_id),
                     unedited=unedited(anomaly, image_id),
                     anomaly=anomaly.get("anomaly", image_id),
                     organs=organs.masks(image_id),
