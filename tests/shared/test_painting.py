@@ -11,8 +11,10 @@ from cxr.geometry.boxes import bounds
 from cxr.imaging.phantom import chest
 from cxr.metrics import edits
 from cxr.painting import absorb
+from cxr.painting.edema import widened
 from cxr.painting.film import Asked, Film, Place, Window
 from cxr.painting.findings import PAINTERS, region_of
+from cxr.painting.pneumothorax import without_vessels
 from cxr.workflow.settings.semisyn.editing_lite import Lite
 
 RANGES = Lite().model_dump()
@@ -99,6 +101,18 @@ def test_flattening_takes_its_share_of_the_detail(flat, expected):
     base = absorb.cv2.GaussianBlur(ribs, (0, 0), absorb.BASE)
     share = (after - base)[middle].std() / (ribs - base)[middle].std()
     assert share == pytest.approx(expected, abs=0.02)
+
+
+@pytest.mark.parametrize("at", [(0, 90, 120, 250), (200, 310, 0, 160), (300, 512, 260, 512), (250, 251, 250, 251)])
+def test_filters_of_a_part_are_those_of_the_whole_film_there(film, at):
+    part, whole = np.zeros(film.image.shape, bool), np.ones(film.image.shape, bool)
+    part[at[0] : at[1], at[2] : at[3]] = True
+    for name, made in {"vessels": absorb.vessels, "widened": widened}.items():
+        assert np.array_equal(made(film.image, part)[part], made(film.image, whole)[part]), name
+    # at the film's own edge sums are taken in another order
+    found = without_vessels(film, part)[part] - without_vessels(film, whole)[part]
+    assert np.abs(found).max() < 1e-6
+    assert not np.array_equal(absorb.vessels(film.image, part), absorb.vessels(film.image, whole))
 
 
 def test_a_lesion_is_no_brighter_than_water(film):

@@ -115,7 +115,7 @@ def thicken(film: Film, made: np.ndarray, at: np.ndarray, lesion: np.ndarray) ->
     stretched = np.clip(1 - np.gradient(at, axis=1), 0, 1).astype(np.float32)
     soft = np.clip(cv2.GaussianBlur(lesion.astype(np.float32), (0, 0), 4) * 1.5 - 0.5, 0, 1)
     weight = soft * cv2.GaussianBlur(stretched, (0, 0), 3)
-    faded = made - np.clip(FADED * weight, 0, 1) * vessels(made)
+    faded = made - np.clip(FADED * weight, 0, 1) * vessels(made, weight > 0)
     painted = brighten(faded, THICKER * weight, "screen", water(film.image, film.heart))
     return np.where(np.abs(at - np.arange(at.shape[1])) > MOVED, painted, made)
 

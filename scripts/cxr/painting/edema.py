@@ -5,7 +5,7 @@ import numpy as np
 
 from cxr.painting.absorb import absorb, vessels, water
 from cxr.painting.airspace import EDGE, envelope, reticular
-from cxr.painting.film import Asked, Film, Painted, Window
+from cxr.painting.film import Asked, Film, Painted, Window, covered
 from cxr.painting.lesions import noise
 
 HILUM = (0.22, 0.48)
@@ -66,9 +66,12 @@ def cuffs(
     return ring - 0.2 * hole
 
 
-def widened(image: np.ndarray) -> np.ndarray:
-    """Return what thicker vessels add to a film float32 (H, W): each vessel grown by a pixel on every side, blurred."""
-    bright = np.clip(vessels(image), 0, None)
+def widened(image: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """Return what thicker vessels add to a film float32 (H, W): each vessel grown by a pixel on every side, blurred.
+
+    It is right where ``wanted``, bool (H, W), is True.
+    """
+    bright = np.clip(vessels(image, wanted), 0, None)
     grown = cv2.dilate(bright, cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (5, 5)))
     return cv2.GaussianBlur(grown, (0, 0), 1.0) - bright
 
@@ -80,11 +83,9 @@ def paint(film: Film, asked: Asked, random: np.random.Generator) -> Painted:
     lines_only, cuffed = asked.says("interstitial"), asked.says("cuffing", "peribronchial")
     delta, reach = asked.draw("delta", random), asked.draw("reach", random)
     flat, lost = asked.draw("flat", random), asked.draw("lost", random)
-    thick = widened(film.image)
-    for place in asked.places:
-        window = Window(film, place)
-        if window.empty:
-            continue
+    windows = [(place, window) for place in asked.places if not (window := Window(film, place)).empty]
+    thick = widened(film.image, covered(film, (window for _, window in windows)))
+    for place, window in windows:
         u, v, _ = lung_grid(film, window, place.side)
         soft = asked.draw("soft", random)
         fade = window.fading(asked.ranges["fade"]) * envelope(window, soft, 2.5, 0.1, random)

@@ -3,7 +3,7 @@
 Sizes are pixels of the frame or fractions of a box or a lung, so that any frame size works.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import cv2
@@ -85,6 +85,14 @@ class Painted:
     image: np.ndarray
     lesion: np.ndarray
     drawn: dict
+
+
+def covered(film: Film, windows: Iterable["Window"]) -> np.ndarray:
+    """Return bool (H, W): the pixels of a film that lie in one of the windows."""
+    found = np.zeros(film.image.shape, bool)
+    for window in windows:
+        found[window.rows, window.columns] = True
+    return found
 
 
 class Window:

@@ -7,8 +7,8 @@ denser.
 import cv2
 import numpy as np
 
-from cxr.painting.absorb import GRAIN
-from cxr.painting.film import RIM, Asked, Film, Painted, Place, Window, ease, step
+from cxr.painting.absorb import GRAIN, REACH, around
+from cxr.painting.film import RIM, Asked, Film, Painted, Place, Window, covered, ease, step
 from cxr.painting.lesions import noise
 
 SMOOTH = 5.0
@@ -36,13 +36,25 @@ DENSE, BRIGHT = 0.85, 0.95
 DRAWN = ("delta", "tail", "share", "line", "width", "denser", "lost")
 
 
-def without_vessels(film: Film) -> np.ndarray:
-    """Return the film without vessels and grain, float32 (H, W): small differences are evened out."""
+def without_vessels(film: Film, wanted: np.ndarray) -> np.ndarray:
+    """Return the film without vessels and grain, float32 (H, W): small differences are evened out.
+
+    It is right where ``wanted``, bool (H, W), is True; the filter, which takes long, runs there alone.
+    """
     image = film.image
     detail = np.abs(cv2.GaussianBlur(image, (0, 0), 1) - cv2.GaussianBlur(image, (0, 0), COARSE))
     alike = ALIKE * max(float(np.median(detail[film.lungs])), 1 / 512)
     grey = cv2.medianBlur(np.rint(255 * np.clip(image, 0, 1)).astype(np.uint8), 5).astype(np.float32) / 255
-    return cv2.GaussianBlur(cv2.bilateralFilter(grey, -1, alike, NEAR), (0, 0), GRAIN)
+    at = around(wanted)
+    # the filter has a table from the darkest to the brightest pixel: a row with both, out of reach, keeps the film's
+    part = cv2.copyMakeBorder(grey, REACH, REACH, REACH, REACH, cv2.BORDER_REFLECT_101)
+    part = part[at[0].start : at[0].stop + 2 * REACH, at[1].start : at[1].stop + 2 * REACH]
+    ends = np.full_like(part[:1], grey.min())
+    ends[0, 0] = grey.max()
+    even = cv2.bilateralFilter(np.vstack([part, ends]), -1, alike, NEAR)[:-1]
+    even = cv2.GaussianBlur(even, (0, 0), GRAIN)[REACH:-REACH, REACH:-REACH]
+    grey[at] = even[: grey[at].shape[0], : grey[at].shape[1]]
+    return grey
 
 
 def from_wall(film: Film, side: str) -> np.ndarray:
@@ -123,9 +135,10 @@ def pleura(
 def paint(film: Film, asked: Asked, random: np.random.Generator) -> Painted:
     """Paint a pneumothorax into each place. Ranges: depth, grain and those of :data:`DRAWN`."""
     image, lesion, drawn = film.image.copy(), np.zeros(film.image.shape, bool), []
-    bare = without_vessels(film) if film.lungs.any() else film.image
-    for place in asked.places:
-        window = Window(film, place)
+    windows = [Window(film, place) for place in asked.places]
+    wanted = covered(film, (window for window in windows if not window.empty))
+    bare = without_vessels(film, wanted) if wanted.any() else film.image
+    for place, window in zip(asked.places, windows, strict=True):
         told = {name: asked.draw(name, random) for name in DRAWN}
         if window.empty:
             continue
