@@ -1,0 +1,113 @@
+"""What a source gives to a mix: its images with their sizes, and facts with their boxes as fractions."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+
+import numpy as np
+import polars as pl
+
+from cxr.base.hdf5 import Shard
+from cxr.geometry.affine import points_to_original
+from cxr.geometry.boxes import CORNERS
+from cxr.geometry.components import boxes_around
+from cxr.radvlm.boxes import in_order, unit_boxes, with_area
+from cxr.radvlm.labels import PRESENT, names
+
+BOX, LABEL, PHRASE, REGION = "box", "label", "phrase", "region"
+"""Kinds of facts."""
+
+
+@dataclass(frozen=True)
+class Named:
+    """The boxes of one name, finding or phrase of an image. key: what wordings are drawn for; name: a name or the words
+    of the phrase; boxes: fractions of the picture, the largest first; facts: their ids; flat: ids of those without an
+    area once they are written.
+    """
+
+    image_id: str
+    key: str
+    name: str
+    boxes: tuple
+    facts: tuple[str, ...]
+    flat: tuple[str, ...] = ()
+
+
+@dataclass
+class Given:
+    """images: {image_id: its row}, those that a frame shows and no other split has; facts: the table; sizes: {image_id:
+    (rows, columns)}; present: {image_id: labels that are present, No Finding apart}, of images with labels; stated:
+    {image_id: ids of the facts on labels}; texts, phrases, conversations, pairs: lines; areas: {mask_id: its boxes};
+    left: {reason: what an image that left the mix had}.
+    """
+
+    source: str
+    images: Mapping[str, dict]
+    facts: pl.DataFrame
+    sizes: Mapping[str, tuple[int, int]]
+    texts: Sequence[Mapping] = ()
+    phrases: Sequence[Mapping] = ()
+    conversations: Sequence[Mapping] = ()
+    pairs: Sequence[Mapping] = ()
+    areas: Mapping[str, tuple] = field(default_factory=dict)
+    present: Mapping[str, list[str]] = field(init=False)
+    stated: Mapping[str, tuple[str, ...]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        known = names()
+        order = {name: at for at, name in enumerate(known.names)}
+        labels = self.facts.filter(kind=LABEL)
+        self.present, self.stated = {}, {}
+        for (image_id,), part in labels.group_by("image_id", maintain_order=True):
+            held = part.filter(value=PRESENT)["name"].to_list()
+            self.present[image_id] = sorted(set(held) - {known.no_finding}, key=lambda name: order.get(name, len(order)))
+            self.stated[image_id] = tuple(part["fact_id"])
+
+    def named(self, kind: str) -> Iterator[Named]:
+        """Yield the boxes of each name and image, of a kind that has boxes, sorted by image and name.
+
+        Boxes of single readers, which were fused, are none of them; nor is a box whose picture has no known size.
+        """
+        held = self.facts.filter((pl.col("kind") == kind) & pl.col("reader").is_null())
+        rows = held.select("image_id", "name", "group", "fact_id", *CORNERS).sort("image_id", "name", "group", "fact_id")
+        for (image_id, name, group), part in groupby(rows.iter_rows(), key=lambda row: row[:3]):
+            if image_id not in self.images or image_id not in self.sizes:
+                continue
+            some = list(part)
+            boxes = unit_boxes(np.array([row[4:] for row in some]), *self.sizes[image_id])
+            area = with_area(boxes)
+            ids = [row[3] for row in some]
+            kept, flat = ([one for one, has in zip(ids, area, strict=True) if has == wanted] for wanted in (True, False))
+            yield Named(image_id, group or f"{image_id}/{name}", name, in_order(boxes[area]), tuple(kept), tuple(flat))
+
+
+def sizes_of(images: pl.DataFrame, shards: Sequence[str]) -> dict[str, tuple[int, int]]:
+    """Return {image_id: (rows, columns)} of the images that have a frame; a frame knows its original's size."""
+    wanted, found = set(images["image_id"]), {}
+    for path in shards:
+        with Shard(path) as shard:
+            for image_id in shard.ids:
+                if image_id in wanted:
+                    rows, columns = map(int, shard.get("original_shape", image_id))
+                    found[image_id] = (rows, columns)
+    return found
+
+
+def areas_of(pairs: Sequence[Mapping], frames: Sequence[str], masks: Sequence[str], smallest: int) -> dict[str, tuple]:
+    """Return {mask_id: boxes around its parts}, fractions of the original picture, the largest first.
+
+    ``frames``, ``masks``: shards of the cohort, in the same order; ``smallest``: least part that has a box, in frame
+    pixels.
+    """
+    of = {pair["mask_id"]: pair["image_id"] for pair in pairs if pair["mask_id"]}
+    found = {}
+    for frame_path, mask_path in zip(frames, masks, strict=True):
+        with Shard(frame_path) as frame, Shard(mask_path, key="mask_id") as shard:
+            for mask_id in filter(of.__contains__, shard.ids):
+                image_id = of[mask_id]
+                boxes = boxes_around(shard.get("mask", mask_id), smallest)
+                affine = frame.get("to_original", image_id)
+                placed = np.concatenate([points_to_original(part, affine) for part in (boxes[:, :2], boxes[:, 2:])], axis=1)
+                unit = unit_boxes(placed, *map(int, frame.get("original_shape", image_id)))
+                found[mask_id] = in_order(unit[with_area(unit)])
+    return found

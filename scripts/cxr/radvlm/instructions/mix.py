@@ -1,0 +1,93 @@
+"""A mix: which tasks are asked of which sources, how often, and what the published mixes have."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import cache
+from pathlib import Path
+
+import yaml
+
+from cxr.base.paths import RESOURCES
+from cxr.radvlm.samples import TASKS
+
+RESOURCE_FILES = ("radvlm/mixes.yaml",)
+OWN, PAPER, CODE, PAPER_PLUS_ILS = PRESETS = ("own", "paper", "code", "paper_plus_ils")
+TRAIN = "train"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A task asked of a source. repeat: passes in train; most, tested: images of train and of test at most, 0 for all;
+    splits: those of the source that train; paper, code: pairs, passes, evaluation of the published mixes; used: whether
+    the source is configured.
+    """
+
+    task: str
+    source: str
+    repeat: int
+    most: int = 0
+    tested: int = 0
+    splits: tuple[str, ...] = (TRAIN,)
+    paper: tuple | None = None
+    code: tuple | None = None
+    used: bool = True
+
+
+@cache
+def _held() -> dict:
+    return yaml.safe_load((Path(RESOURCES) / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
+
+
+def _published(preset: str, formats: Mapping[str, str]) -> list[Row]:
+    """Return the rows of a published mix: one for each source of a row's format, or one that says it is not there."""
+    held, rows = _held(), []
+    for one in held["published"]:
+        paper, code = tuple(one["paper"]), tuple(one["code"])
+        pairs, repeat, evaluated = code if preset == CODE else paper
+        splits = tuple(held["training_splits"].get(one["format"], (TRAIN,)))
+        row = Row(
+            one["task"], one["format"], repeat, pairs if one.get("most") else 0,
+            (evaluated or 0) if one.get("tested") else 0, splits, paper, code,
+        )  # fmt: skip
+        sources = [source for source, kind in formats.items() if kind == one["format"]]
+        rows += [replace(row, source=source) for source in sources] or [replace(row, used=False)]
+    return rows
+
+
+def _of_own(name: str, formats: Mapping[str, str]) -> list[Row]:
+    return [Row(one["task"], OWN, one["repeat"], used=OWN in formats) for one in _held()[name]]
+
+
+def mix_rows(mix: Mapping, formats: Mapping[str, str]) -> list[Row]:
+    """Return the rows of a mix in the order of the tasks. A row whose passes are 0 is left out.
+
+    ``mix``: {preset, tasks: {task: {source: {repeat, most}}}}, which go over the preset's; ``formats``: {source in use:
+    its format}, that of own being own.
+    """
+    preset = mix["preset"]
+    rows = (
+        _of_own("own", formats) + _of_own("ours", formats) if preset == OWN
+        else _published(preset, formats) + (_of_own("ours", formats) if preset == PAPER_PLUS_ILS else [])
+    )  # fmt: skip
+    found = {(row.task, row.source): row for row in rows}
+    for task, sources in mix["tasks"].items():
+        for source, given in sources.items():
+            before = found.get((task, source), Row(task, source, 1, used=source in formats))
+            most = before.most if given["most"] is None else given["most"]
+            found[task, source] = replace(before, repeat=given["repeat"], most=most)
+    order = list(found.values())
+    return sorted((row for row in order if row.repeat), key=lambda row: TASKS.index(row.task))
+
+
+def as_options(rows: list[Row]) -> list[dict]:
+    """Return rows as builtins, for the params of a rule."""
+    return [asdict(row) for row in rows]
+
+
+def as_rows(given: list[Mapping]) -> list[Row]:
+    """Return rows of what :func:`as_options` returned."""
+    listed = ("splits", "paper", "code")
+    return [
+        Row(**{name: tuple(value) if name in listed and value is not None else value for name, value in one.items()})
+        for one in given
+    ]

@@ -1,0 +1,45 @@
+"""How labels, findings and regions are said in a sentence."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import yaml
+
+from cxr.base.paths import RESOURCES
+
+RESOURCE_FILES = ("radvlm/names.yaml",)
+LOWER = "lower"
+
+
+@dataclass(frozen=True)
+class Names:
+    """said: {name: its words}; articles: {words: article}; regions: those that are asked for."""
+
+    said: dict[str, str]
+    articles: dict[str, str]
+    regions: tuple[str, ...]
+
+    def say(self, name: str, case: str = LOWER) -> str:
+        """Return the words of a name; ``case``: lower, or as_is."""
+        words = self.said.get(name, name)
+        return words.lower() if case == LOWER else words
+
+    def with_article(self, words: str) -> str:
+        """Return the words with a or an where they take one."""
+        article = self.articles.get(words.lower())
+        return f"{article} {words}" if article else words
+
+
+@cache
+def names() -> Names:
+    """Return the names of the resource."""
+    told = yaml.safe_load((Path(RESOURCES) / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
+    articles = {words: article for article, held in told["articles"].items() for words in held}
+    return Names(told["said"], articles, tuple(told["regions"]))
+
+
+def listed(words: Sequence[str]) -> str:
+    """Return words as a list in a sentence: commas between them, and before the last the word and."""
+    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1] if words else "")))
