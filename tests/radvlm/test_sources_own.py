@@ -17,11 +17,8 @@ from cxr.radvlm.labels import meant, names, report_labels
 from cxr.radvlm.sources.columns import FACTS_SCHEMA
 from cxr.radvlm.sources.facts import box_facts, clean, facts_table, labelled
 from cxr.radvlm.sources.own import mask_boxes, region_boxes
-from cxr.radvlm.sources.read_own import OwnOptions, run_shard, run_tables
-
-OPTIONS = OwnOptions(
-    labels="rules", weak_hedges="absent", uncertain="absent", regions="zones", min_box=0.0, smallest=64
-)
+from cxr.radvlm.sources.read_own import OwnOptions, run_shard
+from radvlm_mix import NAMES, OPTIONS, inputs, read_all
 
 
 def labels_of(report: str, uncertain: str = "absent") -> set[str]:
@@ -136,31 +133,6 @@ def test_ids_are_stable_different_and_follow_what_a_fact_is():
 
 
 # ---- the embedded cohort -----------------------------------------------------------------------------------------
-
-
-def inputs(results, shard: str) -> dict[str, str]:
-    found = {stage: str(results / f"{stage}/{shard}.h5") for stage in ("frames", "organs", "anatomy")}
-    masks = results / "masks/default"
-    return found | {
-        "images": str(results / "cohort/images.parquet"), "cohort": str(results / f"cohort/{shard}.parquet"),
-        "reports": str(results / f"reports/{shard}.jsonl"), "findings": str(masks / f"{shard}.findings.parquet"),
-        "masks": str(masks / f"{shard}.h5"),
-    }  # fmt: skip
-
-
-NAMES = {"facts": "facts.parquet", "texts": "texts.jsonl", "excluded": "excluded.parquet", "counts": "counts.tsv"}
-
-
-def read_all(results, folder, options=OPTIONS):
-    """Read every shard of a finished run into a folder, and join them."""
-    shards = sorted(path.stem for path in (results / "frames").glob("??.h5"))
-    for shard in shards:
-        out = {name: str(folder / f"{shard}.{file}") for name, file in NAMES.items()}
-        run_shard(**inputs(results, shard), images_out=str(folder / f"{shard}.images.parquet"), options=options, **out)
-    names = NAMES | {"images": "images.parquet"}
-    parts = {name: [str(folder / f"{shard}.{file}") for shard in shards] for name, file in names.items()}
-    run_tables(**parts, **{f"{name}_out": str(folder / file) for name, file in names.items()})
-    return folder
 
 
 @pytest.fixture(scope="module")

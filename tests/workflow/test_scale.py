@@ -252,6 +252,8 @@ ALONE = {
     "paraphrase_wordings": "once a set, a language model on a GPU",
     "phantom": "the embedded cohort, which is never of MIMIC-CXR's size",
     "radvlm_filtered_source": "once a source, the rules on every report",
+    "radvlm_instructions_mix": "once a mix, all its lines",
+    "radvlm_instructions_part": "once a mix and source, every fact of it",
     "radvlm_sources_on_mimic": "once a source, its files",
     "radvlm_sources_read": "once a source, its files",
     "release_package": "once a set, checksums of everything in it",

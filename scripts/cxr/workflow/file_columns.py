@@ -23,6 +23,7 @@ from cxr.medground.scoring import columns as scores
 from cxr.medground.sources import read_sources
 from cxr.medground.verification import verify
 from cxr.radvlm.filtered import filter_texts
+from cxr.radvlm.instructions import columns as radvlm_instructions
 from cxr.radvlm.sources import columns as radvlm_sources
 from cxr.radvlm.sources import join_splits
 from cxr.reporting.ablation import points
@@ -141,6 +142,9 @@ TABLES: dict[str, Columns] = {
     "results/radvlm/sources/{source}/counts.tsv": radvlm_sources.COUNTS,
     "results/radvlm/sources/split_conflicts.parquet": join_splits.CONFLICTS,
     "results/radvlm/filtered/{source}/agreement.tsv": filter_texts.AGREEMENT,
+    "results/radvlm/instructions/{mix}/table1.tsv": radvlm_instructions.TABLE1,
+    "results/radvlm/instructions/{mix}/conservation.tsv": radvlm_instructions.LEFT,
+    "results/radvlm/instructions/{mix}/parts/{source}.index.parquet": radvlm_instructions.INDEX,
     "results/vlm/{run}/updates.tsv": tuning.UPDATES,
     "results/vlm/{run}/left_out.parquet": tuning.LEFT_OUT,
     "results/vlm/{run}/probed.tsv": tuning.PROBED,
@@ -214,6 +218,7 @@ SAME = {
     "results/radvlm/sources/own/{shard}.excluded.parquet": "results/<stage>/excluded.parquet",
     "results/radvlm/sources/{source}/excluded.parquet": "results/<stage>/excluded.parquet",
     "results/radvlm/filtered/{source}/excluded.parquet": "results/<stage>/excluded.parquet",
+    "results/radvlm/instructions/{mix}/parts/{source}.left.tsv": "results/radvlm/instructions/{mix}/conservation.tsv",
     "results/<stage>/{shard}.excluded.parquet": "results/<stage>/excluded.parquet",
     "results/<stage>/{thresholds}/excluded.parquet": "results/<stage>/excluded.parquet",
     "results/<stage>/{thresholds}/{shard}.excluded.parquet": "results/<stage>/excluded.parquet",

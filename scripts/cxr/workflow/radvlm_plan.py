@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cxr.base.errors import UserError, existing_file, existing_folder
+from cxr.base.vocabulary import SPLITS
+from cxr.radvlm.instructions.mix import Row, as_options, mix_rows
 from cxr.workflow.params import model_options
 from cxr.workflow.settings import Settings
 from cxr.workflow.settings.radvlm.sources import FILES, ON_MIMIC, OWN
@@ -33,7 +35,7 @@ class Filtering:
 class RadvlmPlan:
     """sources: names of the sources in use; declared: {external source: its keys}; formats: {source in use: format};
     shards: of the cohort; thresholds: the set whose masks own has; options: {what: its settings}; reading: what all
-    external sources share; filtering: how the stage filtered is run.
+    external sources share; filtering: how the stage filtered is run; mixes: {mix: its rows}.
     """
 
     sources: Sequence[str]
@@ -44,6 +46,7 @@ class RadvlmPlan:
     options: Mapping[str, dict]
     reading: Mapping[str, object]
     filtering: Filtering
+    mixes: Mapping[str, list[Row]]
 
     def of_filtered(self, file: str) -> list[str]:
         """Return a file of the stage filtered for each source in use."""
@@ -78,6 +81,45 @@ class RadvlmPlan:
         used = {self.declared[name]["pictures"] if self.formats[name] in ON_MIMIC else name for name in self.external}
         return [f"{ROOT}/sources/{name}/frames/{shard}.h5" for name in sorted(used) for shard in self.shards]
 
+    def shown_in(self, source: str) -> list[str]:
+        """Return the shards of frames that show the images of a source."""
+        name = self.declared[source]["pictures"] if self.formats[source] in ON_MIMIC and source != OWN else source
+        folder = "results/frames" if name == OWN else f"{ROOT}/sources/{name}/frames"
+        return [f"{folder}/{shard}.h5" for shard in self.shards]
+
+    def _asked(self, mix: str, source: str) -> set[str]:
+        return {row.task for row in self.mixes[mix] if row.source == source}
+
+    def conversed(self, mix: str, source: str) -> list[str]:
+        """Return the conversations of a source that a mix asks; none where it asks none."""
+        del mix, source
+        return []
+
+    def ils(self, mix: str, source: str, what: str) -> list[str]:
+        """Return the files of the ILS dataset that a mix takes from the cohort: its pairs, or its masks."""
+        asked = {task for task in self._asked(mix, source) if task.startswith("ils_") or task == "absent_grounding"}
+        if source != OWN or not asked:
+            return []
+        if what == "pairs":
+            return [f"results/dataset/{self.thresholds}/{split}.jsonl" for split in SPLITS]
+        return [f"results/masks/{self.thresholds}/{shard}.h5" for shard in self.shards]
+
+    def parts(self, mix: str, ending: str) -> list[str]:
+        """Return the files of the sources that a mix has tasks of, in the order of the sources."""
+        used = [source for source in self.sources if self._asked(mix, source)]
+        return [f"{ROOT}/instructions/{mix}/parts/{source}.{ending}" for source in used]
+
+    def of_part(self, mix: str, source: str) -> dict:
+        """Return the options of a source's samples in a mix."""
+        own = [row for row in self.mixes[mix] if row.source == source]
+        told = {name: self.options["instructions"][name] for name in ("regions", "label_case", "absent_share", "seed")}
+        return told | {"source": source, "rows": as_options(own), "smallest": self.options["own"]["smallest"]}
+
+    def of_mix(self, mix: str) -> dict:
+        """Return the options of joining a mix."""
+        told = {name: self.options["instructions"][name] for name in ("order", "seed")}
+        return told | {"rows": as_options(self.mixes[mix]), "formats": dict(self.formats)}
+
     @property
     def external(self) -> list[str]:
         """Names of the external sources in use."""
@@ -110,10 +152,30 @@ def radvlm_plan(settings: Settings, shards: Sequence[str], cohort: Mapping) -> R
         | {
             "own": own | {"smallest": settings.masks.min_component_px},
             "filtered": _filtered(plain["filtered"], settings.seed),
+            "instructions": plain["instructions"] | {"seed": settings.seed},
         },
         shared,
         _filtering(settings),
+        _mixes(plain["instructions"]["mixes"], formats),
     )
+
+
+def _mixes(mixes: Mapping[str, Mapping], formats: Mapping[str, str]) -> dict[str, list[Row]]:
+    """Return {mix: its rows}. Raises UserError for a task of a source that is not in use, or that cannot give it."""
+    known = {source: OWN if source == OWN else kind for source, kind in formats.items()}
+    for name, mix in mixes.items():
+        for task, sources in mix["tasks"].items():
+            for source in sources:
+                key = f"radvlm.instructions.mixes.{name}.tasks.{task}"
+                if source not in known:
+                    raise UserError(
+                        f"{key} names the source {source!r}, but those in use are {', '.join(known)}: add it there"
+                    )
+                if task.startswith("ils_") and source != OWN:
+                    raise UserError(
+                        f"{key} names the source {source!r}, but only {OWN!r} has an ILS dataset: leave it out"
+                    )
+    return {name: mix_rows(mix, known) for name, mix in mixes.items()}
 
 
 def _filtered(section: Mapping, seed: int) -> dict:

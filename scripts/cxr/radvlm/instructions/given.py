@@ -60,7 +60,9 @@ class Given:
         self.present, self.stated = {}, {}
         for (image_id,), part in labels.group_by("image_id", maintain_order=True):
             held = part.filter(value=PRESENT)["name"].to_list()
-            self.present[image_id] = sorted(set(held) - {known.no_finding}, key=lambda name: order.get(name, len(order)))
+            self.present[image_id] = sorted(
+                set(held) - {known.no_finding}, key=lambda name: order.get(name, len(order))
+            )
             self.stated[image_id] = tuple(part["fact_id"])
 
     def named(self, kind: str) -> Iterator[Named]:
@@ -69,7 +71,9 @@ class Given:
         Boxes of single readers, which were fused, are none of them; nor is a box whose picture has no known size.
         """
         held = self.facts.filter((pl.col("kind") == kind) & pl.col("reader").is_null())
-        rows = held.select("image_id", "name", "group", "fact_id", *CORNERS).sort("image_id", "name", "group", "fact_id")
+        rows = held.select("image_id", "name", "group", "fact_id", *CORNERS).sort(
+            "image_id", "name", "group", "fact_id"
+        )
         for (image_id, name, group), part in groupby(rows.iter_rows(), key=lambda row: row[:3]):
             if image_id not in self.images or image_id not in self.sizes:
                 continue
@@ -77,7 +81,9 @@ class Given:
             boxes = unit_boxes(np.array([row[4:] for row in some]), *self.sizes[image_id])
             area = with_area(boxes)
             ids = [row[3] for row in some]
-            kept, flat = ([one for one, has in zip(ids, area, strict=True) if has == wanted] for wanted in (True, False))
+            kept, flat = (
+                [one for one, has in zip(ids, area, strict=True) if has == wanted] for wanted in (True, False)
+            )
             yield Named(image_id, group or f"{image_id}/{name}", name, in_order(boxes[area]), tuple(kept), tuple(flat))
 
 
@@ -107,7 +113,9 @@ def areas_of(pairs: Sequence[Mapping], frames: Sequence[str], masks: Sequence[st
                 image_id = of[mask_id]
                 boxes = boxes_around(shard.get("mask", mask_id), smallest)
                 affine = frame.get("to_original", image_id)
-                placed = np.concatenate([points_to_original(part, affine) for part in (boxes[:, :2], boxes[:, 2:])], axis=1)
+                placed = np.concatenate(
+                    [points_to_original(part, affine) for part in (boxes[:, :2], boxes[:, 2:])], axis=1
+                )
                 unit = unit_boxes(placed, *map(int, frame.get("original_shape", image_id)))
                 found[mask_id] = in_order(unit[with_area(unit)])
     return found

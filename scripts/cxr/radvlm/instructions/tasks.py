@@ -21,8 +21,8 @@ WORD = {"\n": " ", "\r": " ", '"': "'", "“": "'", "”": "'", "{": "(", "}": "
 
 @dataclass(frozen=True)
 class Part:
-    """What is asked in a pass. kind: of the answer's wordings; slots: of question and answer; boxes: {slot: boxes}; asked:
-    the region, finding or phrase; facts: ids it rests on; given: turns that are there already, and need no wording.
+    """What is asked in a pass. kind: of the answer's wordings; slots: of question and answer; boxes: {slot: boxes};
+    asked: the region, finding or phrase; facts: ids it rests on; given: turns that are worded already.
     """
 
     kind: str
@@ -177,7 +177,7 @@ def absent(given: Given) -> Iterator[tuple[str, str, tuple[str, ...]]]:
             yield image_id, name, facts
 
 
-def absent_unit(given: Given, how: How, image_id: str, name: str, facts: tuple[str, ...]) -> Unit:
+def absent_unit(how: How, image_id: str, name: str, facts: tuple[str, ...]) -> Unit:
     """Return the question for a finding that is not there."""
     words = names().say(name, how.case)
     slots = {"finding": words, "a finding": names().with_article(words)}
@@ -221,7 +221,7 @@ def balanced(pairs: Sequence[Mapping], seed: int) -> list[Mapping]:
 
 
 def plain(text: str) -> str:
-    """Return a phrase as data within quotes: without quotes, braces, angle brackets and line breaks, nor its full stop."""
+    """Return a phrase as data within quotes: without quotes, brackets that mean a slot, line breaks and full stop."""
     told = "".join(WORD.get(letter, letter) for letter in text)
     return " ".join(told.split()).rstrip(".")
 

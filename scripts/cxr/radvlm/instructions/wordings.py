@@ -52,8 +52,8 @@ def fill(text: str, slots: Mapping[str, str]) -> str:
 def turn(task: str, kind: str, drawn_for: tuple, number: int, slots: Mapping[str, str]) -> Turn:
     """Return the worded turn of a fact in a pass.
 
-    ``kind``: of the answer; ``drawn_for``: (seed, source, id of the fact or image); ``number``: the pass. The ids of the
-    questions stand in an order that is drawn once, so that none comes twice before all have come.
+    ``kind``: of the answer; ``drawn_for``: (seed, source, id of the fact or image); ``number``: the pass. The ids of
+    the questions stand in an order that is drawn once, so that none comes twice before all have come.
     """
     held, (seed, source, unit) = wordings()[task], drawn_for
     order = list(held.questions)

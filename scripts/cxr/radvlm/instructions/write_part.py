@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 
@@ -14,6 +13,7 @@ from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_lines, read_table, write_lines, write_table
 from cxr.instructions.record import Record
 from cxr.radvlm.instructions import tasks
+from cxr.radvlm.instructions.absent import Absence, chosen
 from cxr.radvlm.instructions.columns import INDEX, LEFT
 from cxr.radvlm.instructions.given import Given, areas_of, sizes_of
 from cxr.radvlm.instructions.mix import TRAIN, Row, as_rows
@@ -75,16 +75,18 @@ class Writer:
         """Yield the samples of all rows."""
         for row in rows:
             if row.task == ABSENT:
-                yield from self._of(row, lambda: self._absent(rows))
+                yield from self._of(row, self._absent)
             else:
                 yield from self._of(row, lambda row=row: MAKERS[row.task](self.given, self.how))
 
     def _of(self, row: Row, units: Callable[[], Iterable[Unit]]) -> Iterator[Record]:
-        kept = {split: self._drawn(row, split, units, most) for split, most in (("train", row.most), ("test", row.tested))}
+        kept = {
+            split: self._drawn(row, split, units, most) for split, most in (("train", row.most), ("test", row.tested))
+        }
         for unit in units():
             image = self.given.images[unit.image_id]
             split = TRAIN if image["split"] in row.splits else image["split"]
-            if (chosen := kept.get(split)) is not None and unit.image_id not in chosen:
+            if (some := kept.get(split)) is not None and unit.image_id not in some:
                 continue
             passes = row.repeat if split == TRAIN or not unit.again else 1
             for number in range(passes):
@@ -98,7 +100,7 @@ class Writer:
                 ))  # fmt: skip
                 self.used.update(part.facts)
                 if row.task == PRESENT:
-                    self.present[split, part.asked or ""] += 1
+                    self.present[image["split"], part.asked or ""] += 1
                 yield one
 
     def _drawn(self, row: Row, split: str, units: Callable[[], Iterable[Unit]], most: int) -> set[str] | None:
@@ -126,28 +128,20 @@ class Writer:
             mask_ids=part.mask_ids, facts=part.facts, engine=part.engine, number=number, asked=part.asked,
         )  # fmt: skip
 
-    def _absent(self, rows: Sequence[Row]) -> list[Unit]:
-        """Return the questions for absent findings: of each finding as many as there are where it is present, so that
-        its name tells nothing, and the rest of whatever is left.
-        """
-        del rows
-        pool: dict[tuple[str, str], list[tuple]] = {}
-        for image_id, name, facts in tasks.absent(self.given):
-            split = self.given.images[image_id]["split"]
-            pool.setdefault((split, name), []).append((image_id, name, facts))
-        draw = lambda one: stable_hash(self.options.seed, "absent", self.given.source, one[0], one[1])  # noqa: E731
-        chosen: list[tuple] = []
-        for split in sorted({split for split, _ in [*pool, *self.present]}):
-            wanted = {name: round(self.options.absent_share * count) for (of, name), count in self.present.items() if of == split}
-            own = {name: sorted(held, key=draw) for (of, name), held in pool.items() if of == split}
-            some = [one for name, count in sorted(wanted.items()) for one in own.get(name, [])[:count]]
-            taken = set(map(id, some))
-            rest = sorted((one for held in own.values() for one in held if id(one) not in taken), key=draw)
-            chosen += some + rest[: max(0, sum(wanted.values()) - len(some))]
-        return [tasks.absent_unit(self.given, self.how, *one) for one in sorted(chosen)]
+    def _absent(self) -> list[Unit]:
+        """Return the questions for absent findings."""
+        images = self.given.images
+        pool = ((images[one[0]]["split"], one) for one in tasks.absent(self.given))
+        found = chosen(pool, self.present, self.options.absent_share, self._rank)
+        return [tasks.absent_unit(self.how, *one) for one in found]
+
+    def _rank(self, one: Absence) -> int:
+        return stable_hash(self.options.seed, "absent", self.given.source, one[0], one[1])
 
 
-def left_table(given: Given, table: pl.DataFrame, writer: Writer, rows: Sequence[Row], gone: Mapping[str, str]) -> pl.DataFrame:
+def left_table(
+    given: Given, table: pl.DataFrame, writer: Writer, rows: Sequence[Row], gone: Mapping[str, str]
+) -> pl.DataFrame:
     """Return what became of the facts (all of the source: ``table``) and texts. ``gone``: {image: why it left}."""
     asked = {row.task for row in rows}
     counted: Counter[tuple[str, str]] = Counter()
@@ -193,7 +187,11 @@ def run(
     known, table = read_table(images), read_table(facts)
     sizes = sizes_of(known, frames)
     torn = set(read_table(conflicts).filter(source=options.source)["image_id"])
-    gone = {one: "split_conflict" if one in torn else "no_image" for one in known["image_id"] if one in torn or one not in sizes}
+    gone = {
+        one: "split_conflict" if one in torn else "no_image"
+        for one in known["image_id"]
+        if one in torn or one not in sizes
+    }
     held = {row["image_id"]: row for row in known.iter_rows(named=True) if row["image_id"] not in gone}
     asked = [line for path in pairs for line in read_lines(path) if line["image_id"] in held]
     given = Given(

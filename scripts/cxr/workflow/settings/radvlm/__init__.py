@@ -2,6 +2,7 @@
 
 from cxr.workflow.settings.base import Section, key
 from cxr.workflow.settings.radvlm.filtered import FilteredTexts
+from cxr.workflow.settings.radvlm.instructions import Instructions
 from cxr.workflow.settings.radvlm.sources import FactSources
 
 
@@ -10,3 +11,4 @@ class Radvlm(Section):
 
     sources: FactSources = key(FactSources, "Facts and pictures of each source.")
     filtered: FilteredTexts = key(FilteredTexts, "Reports and phrases without what needs another image.")
+    instructions: Instructions = key(Instructions, "Mixes of samples, from facts, texts and conversations.")

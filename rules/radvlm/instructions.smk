@@ -1,0 +1,76 @@
+# RadVLM's instructions: the samples of each mix, source by source, then joined: splits, order, Table 1.
+
+
+rule radvlm_instructions_part:
+    input:
+        images="results/radvlm/sources/{source}/images.parquet",
+        facts="results/radvlm/sources/{source}/facts.parquet",
+        texts="results/radvlm/filtered/{source}/texts.jsonl",
+        phrases="results/radvlm/filtered/{source}/phrases.jsonl",
+        conflicts="results/radvlm/sources/split_conflicts.parquet",
+        frames=lambda wildcards: PLAN.radvlm.shown_in(wildcards.source),
+        conversations=lambda wildcards: PLAN.radvlm.conversed(wildcards.mix, wildcards.source),
+        pairs=lambda wildcards: PLAN.radvlm.ils(wildcards.mix, wildcards.source, "pairs"),
+        masks=lambda wildcards: PLAN.radvlm.ils(wildcards.mix, wildcards.source, "masks"),
+    output:
+        lines_out="results/radvlm/instructions/{mix}/parts/{source}.jsonl",
+        index="results/radvlm/instructions/{mix}/parts/{source}.index.parquet",
+        left="results/radvlm/instructions/{mix}/parts/{source}.left.tsv",
+    log:
+        "logs/radvlm/instructions/{mix}/{source}.log",
+    benchmark:
+        "results/benchmarks/radvlm/instructions/{mix}/{source}.tsv"
+    wildcard_constraints:
+        mix="|".join(PLAN.radvlm.mixes),
+        source="|".join(map(re.escape, PLAN.radvlm.sources)),
+    conda:
+        "../../envs/radvlm_instructions.yaml"
+    threads: 1
+    resources:
+        mem_mb=megabytes(12000),
+        runtime=minutes(240),
+    params:
+        **job("radvlm.instructions.write_part.run"),
+        options=lambda wildcards: PLAN.radvlm.of_part(wildcards.mix, wildcards.source),
+    message:
+        "RadVLM: samples of the mix {wildcards.mix}, source {wildcards.source}"
+    script:
+        "../../scripts/job.py"
+
+
+rule radvlm_instructions_mix:
+    input:
+        lines=lambda wildcards: PLAN.radvlm.parts(wildcards.mix, "jsonl"),
+        indices=lambda wildcards: PLAN.radvlm.parts(wildcards.mix, "index.parquet"),
+        lefts=lambda wildcards: PLAN.radvlm.parts(wildcards.mix, "left.tsv"),
+    output:
+        train="results/radvlm/instructions/{mix}/train.jsonl",
+        validate="results/radvlm/instructions/{mix}/validate.jsonl",
+        test="results/radvlm/instructions/{mix}/test.jsonl",
+        exchanged_out="results/radvlm/instructions/{mix}/exchanged.jsonl",
+        table1_out="results/radvlm/instructions/{mix}/table1.tsv",
+        left_out="results/radvlm/instructions/{mix}/conservation.tsv",
+    log:
+        "logs/radvlm/instructions/{mix}.log",
+    benchmark:
+        "results/benchmarks/radvlm/instructions/{mix}.tsv"
+    wildcard_constraints:
+        mix="|".join(PLAN.radvlm.mixes),
+    conda:
+        "../../envs/radvlm_instructions.yaml"
+    threads: 1
+    resources:
+        mem_mb=megabytes(4000),
+        runtime=minutes(120),
+    params:
+        **job("radvlm.instructions.join_parts.run"),
+        options=lambda wildcards: PLAN.radvlm.of_mix(wildcards.mix),
+    message:
+        "RadVLM: the mix {wildcards.mix}"
+    script:
+        "../../scripts/job.py"
+
+
+rule radvlm_instructions:
+    input:
+        expand("results/radvlm/instructions/{mix}/table1.tsv", mix=PLAN.radvlm.mixes),

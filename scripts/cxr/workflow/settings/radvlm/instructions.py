@@ -1,0 +1,53 @@
+"""Settings of RadVLM's instructions: the mixes, and how their samples are worded."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from cxr.workflow.settings.base import AUTHORS, PAPER, Section, key, one_case
+
+MixName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_]*$")]
+Task = Literal[
+    "report_generation", "classification", "anatomical_grounding", "abnormality_grounding", "abnormality_detection",
+    "phrase_grounding", "conversation", "conversation_grounded", "absent_grounding", "ils_grounding",
+    "ils_segmentation",
+]  # fmt: skip
+
+
+class Asked(Section):
+    """A task of a source in a mix."""
+
+    repeat: int = key(1, "Passes, each with new wordings; 0: the task is not asked of the source.", ge=0, le=1000)
+    most: int | None = key(
+        None, "Pairs in train at most, images drawn by a hash; 0: all; empty: as the preset has it.", ge=0
+    )
+
+
+class Mix(Section):
+    """A mix: a preset, and what is changed of it."""
+
+    preset: Literal["own", "paper", "code", "paper_plus_ils"] = key(
+        "own",
+        "own: every task from the cohort; paper, code: the published mixes, of the sources that are there; "
+        "paper_plus_ils: paper, and the ILS dataset of the cohort.",
+    )
+    tasks: dict[Task, dict[str, Asked]] = key(dict, "{task: {source: repeat, most}}, over the preset's.")
+
+
+class Instructions(Section):
+    """The instruction mixes."""
+
+    mixes: dict[MixName, Mix] = key(lambda: {"all": Mix()}, "Mixes, by name.", source=PAPER, min_length=1)
+    regions: Literal["regions29", "file"] = key(
+        "regions29", "Regions that anatomical grounding asks. file: every one that a source has.", source=PAPER
+    )
+    absent_share: float = key(
+        1.0, "Questions for an absent finding, for each sample of abnormality_grounding.", ge=0, le=100
+    )
+    label_case: Literal["lower", "as_is"] = key("lower", "Case of findings and regions in a sentence.", source=AUTHORS)
+    order: Literal["shuffled", "by_task"] = key("shuffled", "Order of the lines of train.")
+
+    @model_validator(mode="after")
+    def _names_are_apart(self) -> "Instructions":
+        one_case("mixes", self.mixes)
+        return self

@@ -1,0 +1,320 @@
+"""Mixes, wordings and tasks on small sources written by hand, with exact values."""
+
+import re
+from collections import Counter
+
+import polars as pl
+import pytest
+
+from cxr.base.seeds import stable_hash
+from cxr.radvlm.instructions import tasks
+from cxr.radvlm.instructions.absent import chosen
+from cxr.radvlm.instructions.columns import INDEX
+from cxr.radvlm.instructions.exchange import exchanged
+from cxr.radvlm.instructions.given import Given
+from cxr.radvlm.instructions.join_parts import without_conflicts
+from cxr.radvlm.instructions.mix import CODE, OWN, PAPER, PAPER_PLUS_ILS, as_options, as_rows, mix_rows
+from cxr.radvlm.instructions.names import listed, names
+from cxr.radvlm.instructions.table1 import table1
+from cxr.radvlm.instructions.tasks import How
+from cxr.radvlm.instructions.wordings import KINDS, SLOT, fill, turn, wordings
+from cxr.radvlm.instructions.write_part import PartOptions, Writer
+from cxr.radvlm.samples import TASKS
+from cxr.radvlm.sources.columns import FACTS_SCHEMA
+
+FORMATS = {
+    "mimic": "mimic", "plus": "chexpert_plus", "chex": "chexpert", "genome": "imagenome", "vindr": "vindr",
+    "ms": "ms_cxr", "padchest": "padchest_gr",
+}  # fmt: skip
+"""A source of each published format."""
+HOW = How("regions29", "lower", 1)
+
+
+def rows_of(preset: str, tasks_=None, formats=FORMATS):
+    return mix_rows({"preset": preset, "tasks": tasks_ or {}}, formats)
+
+
+# ---- mixes --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("preset", "lines"), [(PAPER, 1102431), (CODE, 1115021)])
+def test_the_published_rows_add_up_to_what_they_give(preset, lines):
+    table = table1(rows_of(preset), pl.DataFrame(schema={name: column.kind for name, column in INDEX.items()}))
+    total = table.filter(task="total").row(0, named=True)
+    assert total[preset] == lines
+    assert total["lines"] == 0
+    assert total["difference"] == -1102431
+
+
+def test_a_source_that_is_not_there_leaves_its_row_empty_and_says_so():
+    rows = rows_of(PAPER, formats={"vindr": "vindr"})
+    assert len(rows) == 12
+    assert {row.source for row in rows if row.used} == {"vindr"}
+    table = table1(rows, pl.DataFrame(schema={name: column.kind for name, column in INDEX.items()}))
+    notes = dict(table.select("source", "note").unique().iter_rows())
+    assert notes == {"": "", "vindr": ""} | dict.fromkeys(set(FORMATS.values()) - {"vindr"}, "not configured")
+
+
+def test_presets_limits_and_training_splits():
+    paper = {(row.task, row.source): row for row in rows_of(PAPER)}
+    assert (paper["anatomical_grounding", "genome"].most, paper["anatomical_grounding", "genome"].tested) == (
+        80000,
+        2000,
+    )
+    assert paper["phrase_grounding", "ms"].splits == ("train", "validate")
+    assert paper["classification", "chex"].splits == ("train",)
+    assert {row.most for row in rows_of(CODE) if row.task == "conversation"} == {86155}
+    own = rows_of(OWN, formats={"own": "own"})
+    assert [row.task for row in own] == list(TASKS)
+    assert sum(row.source == OWN for row in rows_of(PAPER_PLUS_ILS, formats=FORMATS | {"own": "own"})) == 3
+    assert as_rows(as_options(rows_of(PAPER))) == rows_of(PAPER)
+
+
+def test_tasks_of_a_mix_go_over_its_preset():
+    given = {
+        "classification": {"own": {"repeat": 0, "most": None}},
+        "phrase_grounding": {"own": {"repeat": 5, "most": 7}},
+    }
+    rows = {row.task: row for row in rows_of(OWN, given, {"own": "own"})}
+    assert "classification" not in rows
+    assert (rows["phrase_grounding"].repeat, rows["phrase_grounding"].most) == (5, 7)
+    more = rows_of(PAPER, {"phrase_grounding": {"own": {"repeat": 2, "most": None}}}, FORMATS | {"own": "own"})
+    assert [(row.task, row.repeat) for row in more if row.source == "own"] == [("phrase_grounding", 2)]
+
+
+# ---- wordings -----------------------------------------------------------------------------------------------------
+
+
+def test_every_task_has_enough_wordings_and_no_two_are_equal():
+    held = wordings()
+    assert held["absent_grounding"].questions == held["abnormality_grounding"].questions  # which tell no answer
+    assert set(held) == set(TASKS) - {"conversation", "conversation_grounded", "ils_segmentation"}
+    texts = [text for task, one in held.items() if task != "absent_grounding" for text in one.questions.values()]
+    texts += [text for one in held.values() for frames in one.answers.values() for text in frames.values()]
+    assert [text for text, count in Counter(text.lower() for text in texts).items() if count > 1] == []
+    for task, one in held.items():
+        assert len(one.questions) >= 15, task
+        assert Counter(key[0] for key in one.questions) == {"c": 5, "s": 5, "t": 5}
+        # a report's answer is the text itself, a negative of ILS the data set's own denial
+        frames = {(task, kind): len(found) for kind, found in one.answers.items()}
+        assert all(count >= 8 or of in {("report_generation", "answers"), ("ils_grounding", "none")}
+                   for of, count in frames.items())  # fmt: skip
+
+
+SLOTS = {
+    "report_generation": ({}, {"report"}), "classification": ({}, {"findings", "number"}),
+    "anatomical_grounding": ({"region"}, {"region", "boxes"}), "abnormality_detection": ({}, {"items", "number"}),
+    "abnormality_grounding": ({"finding", "a finding"}, {"finding", "boxes"}),
+    "absent_grounding": ({"finding", "a finding"}, {"finding"}), "phrase_grounding": ({"phrase"}, {"boxes"}),
+    "ils_grounding": ({"instruction"}, {"answer", "boxes"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("task", SLOTS)
+def test_wordings_have_the_slots_of_their_task(task):
+    asked, answered = SLOTS[task]
+    held = wordings()[task]
+    for text in held.questions.values():
+        assert set(SLOT.findall(text)) <= set(asked)
+        assert not asked or SLOT.findall(text)
+    for kind in KINDS:
+        for text in held.answers.get(kind, {}).values():
+            assert set(SLOT.findall(text)) <= set(answered)
+            needed = {"some": answered & {"boxes", "items", "findings"}, "answers": answered}.get(kind, set())
+            assert needed <= set(SLOT.findall(text))
+
+
+def test_a_slot_is_filled_once_and_braces_of_a_phrase_stay():
+    assert fill('where is "{phrase}"?', {"phrase": "{boxes}"}) == 'Where is "{boxes}"?'
+    with pytest.raises(KeyError):
+        fill("{region}", {})
+
+
+def test_no_question_comes_again_before_all_have_come():
+    slots = {"region": "right lung", "a region": "right lung", "boxes": "<box:right lung>"}
+    turns = [turn("anatomical_grounding", "some", (1, "own", "i"), number, slots) for number in range(30)]
+    asked = [one.wording.split("/")[0] for one in turns]
+    assert len(set(asked[:15])) == 15
+    assert asked[:15] == asked[15:]
+    assert len({one.wording.split("/")[1] for one in turns}) > 4
+    other = [turn("anatomical_grounding", "some", (1, "own", "j"), number, slots) for number in range(15)]
+    assert [one.wording for one in other] != [one.wording for one in turns[:15]]
+    assert turns[3] == turn("anatomical_grounding", "some", (1, "own", "i"), 3, slots)
+
+
+def test_names_are_said_as_people_say_them():
+    told = names()
+    assert [told.say(name) for name in ("ILD", "svc", "Nodule/Mass", "Pleural Effusion")] == [
+        "interstitial lung disease", "superior vena cava", "nodule or mass", "pleural effusion",
+    ]  # fmt: skip
+    assert told.say("Pleural Effusion", "as_is") == "Pleural Effusion"
+    assert told.with_article("pleural effusion") == "a pleural effusion"
+    assert told.with_article("Enlarged cardiomediastinum") == "an Enlarged cardiomediastinum"
+    assert told.with_article("edema") == "edema"
+    assert len(told.regions) == 29
+    assert [listed(words) for words in ([], ["a"], ["a", "b"], ["a", "b", "c"])] == ["", "a", "a and b", "a, b and c"]
+
+
+# ---- tasks --------------------------------------------------------------------------------------------------------
+
+
+def fact(image_id, kind, name, box=None, value=None, group=None, reader=None):
+    row = dict.fromkeys(FACTS_SCHEMA) | {
+        "image_id": image_id,
+        "kind": kind,
+        "name": name,
+        "value": value,
+        "stated": value,
+    }
+    row |= {"group": group, "reader": reader}
+    row |= dict(zip(("x1", "y1", "x2", "y2"), map(float, box or ()), strict=False))
+    return row | {"fact_id": f"f{stable_hash(*row.values()):016x}"}
+
+
+def given_of(facts, images=("i1", "i2"), split="train", source="people", **more) -> Given:
+    rows = {
+        name: {"source": source, "image_id": name, "study_id": f"s{name}", "subject_id": f"p{name}"}
+        | {"split": split, "view": "PA"}
+        for name in images
+    }
+    table = pl.DataFrame(facts, schema=FACTS_SCHEMA)
+    return Given(source, rows, table, dict.fromkeys(images, (100, 200)), **more)
+
+
+def test_boxes_of_a_finding_are_one_pair_and_readers_boxes_are_none():
+    facts = [
+        fact("i1", "box", "Edema", (0, 0, 20, 10), group="g1"),
+        fact("i1", "box", "Edema", (100, 0, 180, 50), group="g1"),
+        fact("i1", "box", "Edema", (1, 1, 2, 90), group="g1", reader="R1"),
+        fact("i2", "box", "Edema", (0, 0, 0.4, 10), group="g2"),  # two thousandths of the width
+        fact("i3", "box", "Edema", (0, 0, 50, 50), group="g3"),  # an image that the mix does not have
+    ]  # fmt: skip
+    left = []
+    how = How("regions29", "lower", 1, lambda reason, ids: left.append((reason, list(ids))))
+    (unit,) = tasks.abnormality_grounding(given_of(facts), how)
+    (part,) = unit.parts
+    assert (unit.image_id, unit.key, part.asked) == ("i1", "g1", "Edema")
+    assert part.boxes == {"Edema": ((0.5, 0.0, 0.9, 0.5), (0.0, 0.0, 0.1, 0.1))}
+    assert part.slots == {"finding": "edema", "a finding": "edema", "boxes": "<box:Edema>"}
+    assert left == [("no_area", [facts[3]["fact_id"]])]
+
+
+def test_regions_that_nobody_asks_for_are_asked_with_the_setting_file_alone():
+    facts = [fact("i1", "region", name, (0, 0, 50, 50)) for name in ("carina", "svc", "left upper abdomen")]
+    (few,) = tasks.anatomical_grounding(given_of(facts), HOW)
+    (every,) = tasks.anatomical_grounding(given_of(facts), How("file", "lower", 1))
+    assert {part.asked for part in few.parts} == {"carina", "svc"}
+    assert {part.asked for part in every.parts} == {"carina", "svc", "left upper abdomen"}
+    assert [few.part(number) is None for number in range(4)] == [False, False, True, True]
+
+
+def test_labels_are_told_in_their_order_and_devices_with_them():
+    stated = {"Support Devices": "present", "Edema": "present", "Pneumonia": "absent", "No Finding": "absent"}
+    facts = [fact("i1", "label", name, value=value) for name, value in stated.items()]
+    facts += [fact("i2", "label", "No Finding", value="present"), fact("i2", "label", "Fracture", value="absent")]
+    first, second = tasks.classification(given_of(facts), HOW)
+    assert (first.parts[0].kind, first.parts[0].slots) == (
+        "some",
+        {"findings": "edema and support devices", "number": "2"},
+    )
+    assert len(first.parts[0].facts) == 4
+    assert (second.parts[0].kind, second.parts[0].slots["number"]) == ("none", "0")
+
+
+def test_an_image_is_asked_for_all_findings_only_if_all_have_boxes():
+    seen = [fact(name, "label", "No Finding", value="absent") for name in ("a", "b", "c", "d")]
+    facts = [
+        *seen, fact("a", "label", "Edema", value="present"), fact("a", "box", "Edema", (0, 0, 50, 50), group="g"),
+        fact("b", "label", "Edema", value="present"), fact("c", "label", "Support Devices", value="present"),
+    ]  # fmt: skip
+    units = {unit.image_id: unit.parts[0] for unit in tasks.abnormality_detection(given_of(facts, "abcde"), HOW)}
+    assert {name: part.kind for name, part in units.items()} == {"a": "some", "c": "none", "d": "none"}
+    assert units["a"].slots == {"items": "edema <box:Edema>", "number": "1"}
+    nobody = {unit.image_id for unit in tasks.abnormality_detection(given_of([], "ab"), HOW)}
+    assert nobody == {"a", "b"}  # a source of boxes alone: what nobody drew is not there
+
+
+def test_a_phrase_is_data_and_one_with_coordinates_is_not_asked():
+    said = {"g1": 'Opacity "mild"\n at {base} <x>.', "g2": "At [0.1, 0.2, 0.3, 0.4].", "g3": "Outline [SEG]."}
+    facts = [fact("i1", "phrase", f"as it was {group}", (0, 0, 50, 50), group=group) for group in (*said, "g4")]
+    phrases = [{"image_id": "i1", "group": group, "text": text} for group, text in said.items()]
+    left = []
+    how = How("regions29", "lower", 1, lambda reason, ids: left.append(reason))
+    (unit,) = tasks.phrase_grounding(given_of(facts, phrases=phrases), how)
+    assert unit.parts[0].slots["phrase"] == "Opacity 'mild' at (base) (x)"
+    assert unit.parts[0].boxes == {"phrase": ((0.0, 0.0, 0.25, 0.5),)}
+    assert sorted(left) == ["bad_form", "bad_form", "nothing_left"]
+
+
+def test_what_nobody_drew_is_absent_and_what_a_report_denies():
+    facts = [
+        fact("i1", "box", "Edema", (0, 0, 50, 50), group="a"),
+        fact("i2", "box", "Nodule/Mass", (0, 0, 9, 9), reader="R1"),
+    ]
+    assert [one[:2] for one in tasks.absent(given_of(facts))] == [("i1", "Nodule/Mass"), ("i2", "Edema")]
+    told = [*facts, fact("i2", "label", "Edema", value="absent"), fact("i1", "label", "Pneumonia", value="absent")]
+    pairs = [
+        {"image_id": "i2", "pair_id": "n1", "seg": False, "type": "global", "target": "pneumonia"},
+        {"image_id": "i2", "pair_id": "n2", "seg": False, "type": "basic", "target": "edema"},
+    ]
+    found = list(tasks.absent(given_of(told, pairs=pairs)))
+    assert found == [("i2", "Edema", (told[2]["fact_id"],))]  # nothing has boxes of pneumonia
+
+
+def test_as_many_are_absent_as_present_of_each_finding():
+    pool = [("train", (f"i{number}", name, ())) for number in range(6) for name in ("Edema", "Mass", "Rare")]
+    present = {("train", "Edema"): 4, ("train", "Mass"): 8, ("test", "Rare"): 3}
+    found = chosen(pool, present, 1.0, lambda one: stable_hash(*one[:2]))
+    assert Counter(name for _, name, _ in found) == {"Edema": 6, "Mass": 6}  # two of edema stand in for mass
+    assert Counter(name for _, name, _ in chosen(pool, present, 0.5, lambda one: 0)) == {"Edema": 2, "Mass": 4}
+    assert chosen(pool, present, 0.0, lambda one: 0) == []
+
+
+def test_limits_draw_images_by_a_hash_whatever_their_order():
+    facts = [fact(f"i{n:02d}", "region", "carina", (0, 0, 50, 50)) for n in range(20)]
+    images = [f"i{n:02d}" for n in range(20)]
+    row = as_rows([{"task": "anatomical_grounding", "source": "people", "repeat": 1, "most": 5}])
+    options = PartOptions("people", [], "regions29", "lower", 1.0, 64, 3)
+    made = [one.image_id for one in Writer(given_of(facts, images), options).records(row)]
+    turned = [one.image_id for one in Writer(given_of(facts[::-1], images[::-1]), options).records(row)]
+    assert len(made) == 5
+    assert made == turned
+    drawn = sorted(images, key=lambda name: stable_hash(3, "anatomical_grounding", "people", name))[:5]
+    assert made == sorted(drawn)
+
+
+def test_every_image_gets_one_of_another_patient_with_its_view():
+    rows = [
+        {"source": "a", "image_id": name, "subject_id": name[0], "view": view}
+        for name, view in (("p1", "PA"), ("p2", "PA"), ("q1", "PA"), ("r1", "AP"), ("s1", "AP"), ("t1", None))
+    ]
+    found = exchanged(rows, 1)
+    assert found == {("a", "p1"): "q1", ("a", "p2"): "q1", ("a", "q1"): "p1", ("a", "r1"): "s1", ("a", "s1"): "r1"}
+    assert exchanged(rows[::-1], 1) == found
+
+
+def test_a_subject_that_trains_by_its_validation_split_leaves_validate():
+    index = pl.DataFrame(
+        [("ms", "p1", "train", "validate"), ("mimic", "p1", "validate", "validate"),
+         ("mimic", "p2", "validate", "validate"), ("padchest", "p1", "validate", "validate"),
+         ("mimic", "p3", "train", "train")],
+        schema=["source", "subject_id", "split", "given"], orient="row",
+    ).with_columns(part=pl.lit(0), row=pl.int_range(pl.len()))  # fmt: skip
+    kept, gone = without_conflicts(index, FORMATS)
+    assert gone.select("source", "subject_id").rows() == [("mimic", "p1")]
+    assert kept.height == 4
+
+
+# ---- answers can be read back ---------------------------------------------------------------------------------------
+
+
+def test_no_wording_of_a_task_fits_the_answers_of_another():
+    """An answer's text, its slots put aside, is that of one task."""
+    shape = {
+        (task, re.sub(SLOT, "*", text).lower())
+        for task, one in wordings().items()
+        for frames in one.answers.values()
+        for text in frames.values()
+    }
+    same = Counter(text for _, text in shape)
+    assert [text for text, count in same.items() if count > 1] == ["*"]  # a report, and the data set's own denial

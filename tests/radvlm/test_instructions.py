@@ -1,0 +1,171 @@
+"""The stage radvlm_instructions on the embedded cohort: every task in every split, and nothing lost."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from cxr.base.tables import read_lines, read_table
+from cxr.base.vocabulary import SPLITS
+from cxr.radvlm.samples import TASKS
+from cxr.vlm.samples import read_samples
+from radvlm_mix import FILES, instructions, sources
+
+TALKS = {"conversation", "conversation_grounded"}
+"""Tasks whose lines another stage makes."""
+
+
+@pytest.fixture(scope="module")
+def made(workflow_run, tmp_path_factory):
+    return sources(workflow_run / "results", tmp_path_factory.mktemp("sources"))
+
+
+@pytest.fixture(scope="module")
+def mix(workflow_run, made, tmp_path_factory):
+    return instructions(workflow_run / "results", made, tmp_path_factory.mktemp("mix"))
+
+
+def lines_of(folder, name: str) -> list[dict]:
+    return list(read_lines(folder / f"{name}.jsonl"))
+
+
+def everything(folder) -> list[dict]:
+    return [line for split in SPLITS for line in lines_of(folder, split)]
+
+
+def test_every_task_has_lines(mix):
+    counts = {split: Counter(line["task"] for line in lines_of(mix, split)) for split in SPLITS}
+    assert {task for split in SPLITS for task in counts[split]} == set(TASKS) - TALKS
+    assert all(line["split"] == split for split in SPLITS for line in lines_of(mix, split))
+
+
+def test_table_1_adds_up_to_the_files(mix):
+    table = read_table(mix / "table1.tsv")
+    rows, total = table.filter(table["task"] != "total"), table.filter(task="total").row(0, named=True)
+    for column, split in (("lines", "train"), ("validate", "validate"), ("evaluation", "test")):
+        assert rows[column].sum() == total[column] == len(lines_of(mix, split))
+    by_task = Counter(line["task"] for line in lines_of(mix, "train"))
+    assert all(by_task[task] == lines for task, lines in rows.select("task", "lines").iter_rows())
+    each = {task: row for task, *row in rows.select("task", "pairs", "passes", "lines").iter_rows()}
+    assert all(pairs * passes == lines for pairs, passes, lines in each.values())
+
+
+def test_ids_are_unique_and_the_room_of_models_reads_the_lines(mix):
+    ids = [line["sample_id"] for line in everything(mix)]
+    assert len(set(ids)) == len(ids)
+    assert [sample.sample_id for split in SPLITS for sample in read_samples(mix / f"{split}.jsonl")] == ids
+
+
+def test_no_subject_is_in_two_splits(mix):
+    of: dict[str, set[str]] = {}
+    for line in everything(mix):
+        of.setdefault(line["subject_id"], set()).add(line["split"])
+    assert all(len(splits) == 1 for splits in of.values())
+
+
+def test_what_became_of_every_fact_is_told(mix, made):
+    table = read_table(mix / "conservation.tsv")
+    numbers = {(what, outcome): number for _, what, outcome, number in table.iter_rows()}
+    kinds = Counter(read_table(made / "facts.parquet")["kind"])
+    for what, number in (*kinds.items(), ("lines", len(everything(mix))), ("exchanged", len(lines_of(mix, "test")))):
+        parts = [count for (of, outcome), count in numbers.items() if of == what and outcome != "all"]
+        assert sum(parts) == numbers[what, "all"] == number, what
+    used = {fact for line in everything(mix) for fact in line["facts"]}
+    facts = set(read_table(made / "facts.parquet")["fact_id"])
+    assert len(used & facts) == sum(numbers[kind, "used"] for kind in kinds)
+
+
+def test_boxes_are_slots_with_rising_corners_once_written(mix):
+    for line in everything(mix):
+        said = " ".join(turn["answer"] for turn in line["turns"])
+        assert all(f"<box:{name}>" in said for name in line["boxes"])
+        for boxes in line["boxes"].values():
+            written = np.array([[float(f"{value:.2f}") for value in box] for box in boxes])
+            assert (written[:, 2:] > written[:, :2]).all()
+            areas = [(x2 - x1) * (y2 - y1) for x1, y1, x2, y2 in boxes]
+            assert areas == sorted(areas, reverse=True)
+
+
+def test_passes_ask_in_other_words_and_regions_are_others(mix):
+    asked: dict[tuple, list] = {}
+    for line in lines_of(mix, "train"):
+        if line["task"] in ("abnormality_grounding", "phrase_grounding", "anatomical_grounding"):
+            key = (
+                line["task"],
+                line["image_id"],
+                tuple(line["boxes"]) if line["task"] != "anatomical_grounding" else "",
+            )
+            asked.setdefault((*key, *(line["facts"] if key[2] else ())), []).append(line)
+    for (task, *_), lines in asked.items():
+        questions = [line["turns"][0]["wording"].split("/")[0] for line in lines]
+        assert len(set(questions)) == len(questions) == {"anatomical_grounding": 4}.get(task, 3)
+        if task == "anatomical_grounding":
+            assert len({line["asked"] for line in lines}) == 4
+
+
+def test_names_tell_nothing_of_what_is_absent(mix):
+    """Of each finding there are at most as many absent lines as present ones, unless others have too few."""
+    lines = lines_of(mix, "train")
+    present = Counter(line["asked"] for line in lines if line["task"] == "abnormality_grounding")
+    absent = Counter(line["asked"] for line in lines if line["task"] == "absent_grounding")
+    assert set(absent) <= set(present)
+    assert sum(absent.values()) <= sum(present.values())
+    for line in lines:
+        if line["task"] == "absent_grounding":
+            assert line["asked"] not in line["labels"]
+            assert line["boxes"] == {}
+
+
+def test_every_question_of_test_is_asked_with_another_patients_picture(mix):
+    right = {line["sample_id"]: line for line in lines_of(mix, "test")}
+    whose = {line["image_id"]: line["subject_id"] for line in right.values()}
+    found = lines_of(mix, "exchanged")
+    lost = read_table(mix / "conservation.tsv").filter(what="exchanged", outcome="no_other")["number"].sum()
+    assert len(found) + lost == len(right)
+    for line in found:
+        first = right[line["sample_id"]]
+        assert line["right_image_id"] == first["image_id"]
+        assert whose[line["image_id"]] != first["subject_id"]
+        changed = {name for name in first if line[name] != first[name]}
+        assert changed == {"image_id"}
+
+
+def test_a_list_of_all_findings_is_whole(mix):
+    """An image with a finding that has no box is not asked for all of them."""
+    for line in everything(mix):
+        if line["task"] == "abnormality_detection":
+            assert set(line["labels"]) - {"Support Devices"} <= line["boxes"].keys()
+        if line["task"] == "classification":
+            wording = line["turns"][0]["wording"].split("/")[1]
+            assert wording.startswith("n") == (line["labels"] == [])
+
+
+def test_ils_has_as_many_negatives_as_positives_with_one_mask_a_mark(mix):
+    for split in SPLITS:
+        own = [line for line in lines_of(mix, split) if line["task"] == "ils_segmentation"]
+        positive = [line for line in own if all(line["mask_ids"])]
+        assert 2 * len(positive) == len(own) > 0
+        assert all(line["turns"][0]["answer"].count("[SEG]") == len(line["mask_ids"]) == 1 for line in own)
+        boxed = [line for line in lines_of(mix, split) if line["task"] == "ils_grounding"]
+        assert {line["facts"][0] for line in boxed} == {line["facts"][0] for line in own}
+        assert all("[SEG]" not in line["turns"][0]["answer"] for line in boxed)
+
+
+def test_the_same_bytes_come_again_and_other_settings_change_what_they_should(mix, made, workflow_run, tmp_path):
+    again = instructions(workflow_run / "results", made, tmp_path / "again")
+    assert {name: (again / name).read_bytes() == (mix / name).read_bytes() for name in FILES.values()} == dict.fromkeys(
+        FILES.values(), True
+    )
+    other = {"preset": "own", "tasks": {"classification": {"own": {"repeat": 0, "most": None}},
+                                        "anatomical_grounding": {"own": {"repeat": 2, "most": 5}}}}  # fmt: skip
+    few = instructions(workflow_run / "results", made, tmp_path / "few", other, label_case="as_is", absent_share=0.0)
+    tasks = Counter(line["task"] for line in lines_of(few, "train"))
+    assert tasks["classification"] == tasks["absent_grounding"] == 0
+    assert tasks["anatomical_grounding"] == 10
+    assert {line["image_id"] for line in lines_of(few, "train") if line["task"] == "anatomical_grounding"} <= {
+        line["image_id"] for line in lines_of(mix, "train")
+    }
+    said = {
+        line["asked"]: line["turns"][0] for line in lines_of(few, "train") if line["task"] == "abnormality_grounding"
+    }
+    assert all(name in turn["question"] for name, turn in said.items())

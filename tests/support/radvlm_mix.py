@@ -1,0 +1,86 @@
+"""A mix of the embedded cohort: the facts, texts and samples of a finished run, made without Snakemake."""
+
+from pathlib import Path
+
+from cxr.radvlm.filtered import filter_texts
+from cxr.radvlm.filtered.engine import FilterOptions
+from cxr.radvlm.instructions import join_parts, write_part
+from cxr.radvlm.instructions.mix import as_options, mix_rows
+from cxr.radvlm.sources import join_splits
+from cxr.radvlm.sources.read_own import OwnOptions, run_shard, run_tables
+
+OPTIONS = OwnOptions(
+    labels="rules", weak_hedges="absent", uncertain="absent", regions="zones", min_box=0.0, smallest=64
+)
+SEED = 42
+FORMATS = {"own": "embedded"}
+
+
+def inputs(results, shard: str) -> dict[str, str]:
+    found = {stage: str(results / f"{stage}/{shard}.h5") for stage in ("frames", "organs", "anatomy")}
+    masks = results / "masks/default"
+    return found | {
+        "images": str(results / "cohort/images.parquet"), "cohort": str(results / f"cohort/{shard}.parquet"),
+        "reports": str(results / f"reports/{shard}.jsonl"), "findings": str(masks / f"{shard}.findings.parquet"),
+        "masks": str(masks / f"{shard}.h5"),
+    }  # fmt: skip
+
+
+NAMES = {"facts": "facts.parquet", "texts": "texts.jsonl", "excluded": "excluded.parquet", "counts": "counts.tsv"}
+
+
+def read_all(results, folder, options=OPTIONS):
+    """Read every shard of a finished run into a folder, and join them."""
+    shards = sorted(path.stem for path in (results / "frames").glob("??.h5"))
+    for shard in shards:
+        out = {name: str(folder / f"{shard}.{file}") for name, file in NAMES.items()}
+        run_shard(**inputs(results, shard), images_out=str(folder / f"{shard}.images.parquet"), options=options, **out)
+    names = NAMES | {"images": "images.parquet"}
+    parts = {name: [str(folder / f"{shard}.{file}") for shard in shards] for name, file in names.items()}
+    run_tables(**parts, **{f"{name}_out": str(folder / file) for name, file in names.items()})
+    return folder
+
+
+def sources(results, folder: Path) -> Path:
+    """Write what the stages sources and filtered make of the source own; returns the folder."""
+    read_all(results, folder)
+    conflicts = str(folder / "conflicts.parquet")
+    join_splits.run(images=[str(folder / "images.parquet")], conflicts_out=conflicts, formats=FORMATS)
+    options = FilterOptions("rules", keep_view=False, resolved="drop", min_words=3, phrases=True)
+    filter_texts.run(
+        texts=str(folder / "texts.jsonl"), facts=str(folder / "facts.parquet"),
+        texts_out=str(folder / "filtered.jsonl"), phrases_out=str(folder / "phrases.jsonl"),
+        excluded=str(folder / "filtered.parquet"), agreement=str(folder / "agreement.tsv"),
+        options=options, execution={}, attrs={},
+    )  # fmt: skip
+    return folder
+
+
+def instructions(results, made: Path, folder: Path, mix=None, conversations=(), **settings) -> Path:
+    """Write a mix of the source own; ``made``: what :func:`sources` wrote. Returns the folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    shards = sorted(path.stem for path in (results / "frames").glob("??.h5"))
+    rows = mix_rows(mix or {"preset": "own", "tasks": {}}, {"own": "own"})
+    told = {"regions": "regions29", "label_case": "lower", "absent_share": 1.0, "smallest": 64} | settings
+    part = {name: str(folder / f"own.{ending}") for name, ending in PARTS.items()}
+    write_part.run(
+        images=str(made / "images.parquet"), facts=str(made / "facts.parquet"), texts=str(made / "filtered.jsonl"),
+        phrases=str(made / "phrases.jsonl"), conflicts=str(made / "conflicts.parquet"),
+        frames=[str(results / f"frames/{shard}.h5") for shard in shards], **part, conversations=conversations,
+        pairs=[str(results / f"dataset/default/{split}.jsonl") for split in ("train", "validate", "test")],
+        masks=[str(results / f"masks/default/{shard}.h5") for shard in shards],
+        options=write_part.PartOptions(source="own", rows=as_options(rows), seed=SEED, **told),
+    )  # fmt: skip
+    out = {name: str(folder / file) for name, file in FILES.items()}
+    join_parts.run(
+        lines=[part["lines_out"]], indices=[part["index"]], lefts=[part["left"]], **out,
+        options=join_parts.JoinOptions(as_options(rows), FORMATS, "shuffled", SEED),
+    )  # fmt: skip
+    return folder
+
+
+PARTS = {"lines_out": "jsonl", "index": "index.parquet", "left": "left.tsv"}
+FILES = {
+    "train": "train.jsonl", "validate": "validate.jsonl", "test": "test.jsonl", "exchanged_out": "exchanged.jsonl",
+    "table1_out": "table1.tsv", "left_out": "conservation.tsv",
+}  # fmt: skip
