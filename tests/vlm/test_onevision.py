@@ -1,5 +1,6 @@
 """LLaVA-OneVision: tokens of a picture, names of its tensors, and a tuning that is killed and resumed."""
 
+import json
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -12,8 +13,10 @@ from transformers.models.llava_onevision.modeling_llava_onevision import image_s
 from transformers.models.llava_onevision.processing_llava_onevision import LlavaOnevisionProcessor
 
 from cxr.base.errors import UserError
+from cxr.vlm import models
+from cxr.vlm.families import onevision
 from cxr.vlm.families.onevision import Tiling
-from cxr.vlm.models import load_model, make_tiny
+from cxr.vlm.models import load_model, load_run, make_tiny, write_model
 from cxr.vlm.tuning import fit
 from vlm_runs import OPTIONS, contents, data, recipe, tune
 
@@ -81,6 +84,7 @@ RENAMED = {
     "model.image_newline": "image_newline",
 }  # fmt: skip
 """{name in the library's classes: name in the published checkpoints}."""
+OLD, NEW = "vision_tower.vision_model.", "vision_tower."
 
 
 def older(name: str) -> str:
@@ -105,6 +109,39 @@ def test_weights_are_read_by_any_of_their_names(folder, tmp_path, names):
     again = load_model("onevision", tmp_path).model  # refuses a missing and an unexpected key
     for name, value in plain.state_dict().items():
         assert torch.equal(value, again.state_dict()[name]), name
+
+
+@pytest.mark.parametrize("names", ["published", "library"])
+def test_weights_are_written_by_either_of_their_names(tmp_path, names):
+    """A model that was tuned in full: its file's names, by hand, and both read back to the same tensors."""
+    given = data(tmp_path, pictures=2)
+    options = recipe(replace(OPTIONS, family="onevision"), epochs=1, names=names)
+    run = tune(tmp_path / "t", given, options)
+    held = load_file(run / "model/model.safetensors")
+    first = "vision_tower.vision_model." if names == "published" else "vision_tower."
+    assert f"{first}embeddings.patch_embedding.weight" in held
+    assert sum(name.startswith("vision_tower.vision_model.") for name in held) == (
+        sum(name.startswith("vision_tower.") for name in held) if names == "published" else 0
+    )
+    assert {name.partition(".")[0] for name in held} == {
+        "vision_tower", "multi_modal_projector", "language_model", "image_newline",
+    }  # fmt: skip
+    model = load_run(run).model
+    read = {name: value for name, value in model.state_dict().items() if "post_layernorm" not in name}
+    for name, value in read.items():
+        assert torch.equal(value, held[older(name) if names == "published" else older(name).replace(OLD, NEW)]), name
+
+
+def test_the_index_of_several_files_names_what_they_hold(folder, tmp_path):
+    loaded = load_model("onevision", folder)
+    write_model(loaded, "onevision", tmp_path / "one", "published")
+    loaded.model.save_pretrained(tmp_path / "two", max_shard_size="300KB")
+    models._rename(tmp_path / "two", onevision.published)
+    parts = sorted((tmp_path / "two").glob("*.safetensors"))
+    assert len(parts) > 1
+    named = json.loads((tmp_path / "two/model.safetensors.index.json").read_text())["weight_map"]
+    assert {name: file.name for file in parts for name in load_file(file)} == named
+    assert set(named) == set(load_file(tmp_path / "one/model.safetensors"))
 
 
 def test_a_wrong_key_is_one_sentence(folder, tmp_path):

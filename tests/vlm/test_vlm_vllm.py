@@ -20,7 +20,7 @@ def _cpu():
         yield
 
 
-@pytest.mark.parametrize("family", ["qwen25vl", "qwen3vl"])
+@pytest.mark.parametrize("family", ["qwen25vl", "qwen3vl", "onevision"])
 def test_vllm_gives_the_text_of_transformers(tmp_path, family):
     given = data(tmp_path, pictures=4, sizes=((56, 84),))
     run = tune(tmp_path / "t", given, recipe(replace(OPTIONS, family=family, side=84), updates=60))

@@ -1,14 +1,16 @@
 """Models in folders: reading them whole, making tiny random ones, adapters."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from safetensors.torch import load_file, save_file
 from torch import nn
 from transformers import AutoModelForImageTextToText
 
+from cxr.base.atomic import atomic
 from cxr.base.engines import engine_module
 from cxr.base.errors import UserError
 from cxr.nets.hub import downloaded
@@ -17,6 +19,8 @@ from cxr.vlm.tokens import VIDEO, Tokens, marks_of, small_tokenizer
 
 ADAPTER = "adapter_config.json"
 """A file of peft's layout: a folder with it holds an adapter, not a model."""
+
+PROCESSOR = "processor_config.json"
 
 
 @dataclass(frozen=True)
@@ -70,6 +74,7 @@ def make_tiny(name: str, folder: str | Path, texts: Iterable[str], side: int, se
     model.save_pretrained(folder)
     processor.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
+    _write_processor(name, model, Path(folder))
 
 
 def base_of(given: str | list[str], model: str, revision: str) -> str:
@@ -120,6 +125,35 @@ def load_run(folder: str | Path, base: str | Path | None = None, dtype: torch.dt
         first = str(error).strip().splitlines()[0]
         raise UserError(f"{folder} holds no adapter that fits its model ({first[:160]}): tune it again") from None
     return Loaded(model.eval(), loaded.family, loaded.tokens)
+
+
+def write_model(loaded: Loaded, name: str, folder: Path, names: str) -> None:
+    """Write a whole model of the family ``name``. ``names`` of its tensors: published, the makers', or library."""
+    loaded.model.save_pretrained(str(folder))
+    loaded.family.processor.save_pretrained(str(folder))
+    loaded.tokens.tokenizer.save_pretrained(str(folder))
+    _write_processor(name, loaded.model, folder)
+    published = getattr(engine_module("cxr.vlm.families", name), "published", None)
+    if names == "published" and published:
+        _rename(folder, published)
+
+
+def _write_processor(name: str, model: nn.Module, folder: Path) -> None:
+    told, path = getattr(engine_module("cxr.vlm.families", name), "processor_config", None), folder / PROCESSOR
+    if told and not path.is_file():
+        path.write_text(json.dumps(told(model.config), indent=2, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def _rename(folder: Path, renamed: Callable[[str], str]) -> None:
+    """Rename the tensors of a model's files, and in the index of several."""
+    for path in sorted(folder.glob("*.safetensors")):
+        held = {renamed(name): value for name, value in load_file(path).items()}
+        with atomic(path) as making:
+            save_file(held, making, metadata={"format": "pt"})
+    for path in folder.glob("*.safetensors.index.json"):
+        index = json.loads(path.read_text(encoding="utf-8"))
+        index["weight_map"] = {renamed(name): file for name, file in index["weight_map"].items()}
+        path.write_text(json.dumps(index, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 
 def write_adapter(model: nn.Module, folder: Path) -> None:

@@ -2,8 +2,10 @@
 
 A family is a module of this package with ``MODEL_TYPE`` (of its configuration), ``CONVENTION``, ``FRAME``, the
 functions ``load(folder)`` and ``tiny``, and, where the library starts a part at zero, ``begin(model)``, which draws it.
-``VLLM = False`` says that the engine vllm cannot ask it. A family may have ``idle``: prefixes of tensors that no answer
-depends on, which are never trained. A further family is a further file.
+``published(name)`` gives the makers' name of a tensor in a file, where the library writes another;
+``processor_config(config)`` what that file holds, where a program needs it. ``VLLM = False`` says that the engine vllm
+cannot ask it. A family may have ``idle``: prefixes of tensors that no answer depends on, which are never trained.
+A further family is a further file.
 """
 
 from collections.abc import Mapping, Sequence

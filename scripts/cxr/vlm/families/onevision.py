@@ -18,8 +18,6 @@ from cxr.vlm.families.engine import Frame, Pictures
 
 MODEL_TYPE = "llava_onevision"
 CONVENTION = "unit"
-VLLM = False
-"""Whether the engine vllm can ask it: not tried here."""
 FRAME = Frame(
     start="<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n",
     user="<|im_start|>user\n",
@@ -37,6 +35,8 @@ PREFIXES = {
 }
 IDLE = ("model.vision_tower.post_layernorm.",)
 """Features are taken before this norm, so that no answer depends on it."""
+TOWER, PUBLISHED_TOWER = "vision_tower.", "vision_tower.vision_model."
+"""Beginnings of the tower's tensors' names in a file, as the library writes them and as the makers' checkpoints do."""
 SHRUNK = 1.1
 """A picture whose side has more features than the greatest number of tiles, by this factor, is shrunk to it."""
 
@@ -104,6 +104,24 @@ class OneVision:
         """Return nothing: ids and pictures are enough."""
         del ids, picture_id
         return {}
+
+
+def published(name: str) -> str:
+    """Return the name that the makers' checkpoints give a tensor of a file that the library wrote."""
+    if name.startswith(TOWER) and not name.startswith(PUBLISHED_TOWER):
+        return PUBLISHED_TOWER + name.removeprefix(TOWER)
+    return name
+
+
+def processor_config(config: LlavaOnevisionConfig) -> dict:
+    """Return what the file processor_config.json holds: the library's own processor, which vLLM uses, counts by it."""
+    vision = config.vision_config
+    return {
+        "processor_class": "LlavaOnevisionProcessor",
+        "num_image_tokens": (vision.image_size // vision.patch_size) ** 2,
+        "vision_feature_select_strategy": config.vision_feature_select_strategy,
+        "vision_aspect_ratio": config.vision_aspect_ratio,
+    }
 
 
 def tiny(vocabulary: int, ids: Mapping[str, int], side: int) -> tuple[LlavaOnevisionConfig, object]:

@@ -22,7 +22,7 @@ class Recipe:
 
     method: lora or full; lora: {rank, alpha, dropout, target}; parts: those that are trained in full; rates: {part:
     learning rate}, where it is not ``learning_rate``; updates: instead of epochs where it is not 0; zero: the stage of
-    DeepSpeed's ZeRO.
+    DeepSpeed's ZeRO; names: of a whole model's tensors.
     """
 
     method: str
@@ -44,6 +44,7 @@ class Recipe:
     gradient_checkpointing: bool
     runner: str
     zero: int = 2
+    names: str = "published"
 
     def shared(self, ranks: int) -> "Recipe":
         """Return the recipe with the largest micro-batch in which ``ranks`` processes can share the batch."""

@@ -27,7 +27,17 @@ from cxr.nets.fitting.launch import launch
 from cxr.nets.fitting.stopping import heeded
 from cxr.vlm.collate import Collator
 from cxr.vlm.conventions import convention_of
-from cxr.vlm.models import ADAPTERS, MODEL, Loaded, base_of, load_model, make_tiny, write_adapter, write_run
+from cxr.vlm.models import (
+    ADAPTERS,
+    MODEL,
+    Loaded,
+    base_of,
+    load_model,
+    make_tiny,
+    write_adapter,
+    write_model,
+    write_run,
+)
 from cxr.vlm.samples import PictureStore, Sample, read_samples, texts_of
 from cxr.vlm.tokens import Reserved
 from cxr.vlm.tuning.columns import LEFT_OUT, UPDATES
@@ -264,8 +274,6 @@ def _finish(job: Job, options: TuningOptions, course: Course, made: Loaded, gone
         else:
             folder = making / MODEL
             _beside(job.base, folder)
-            made.model.save_pretrained(str(folder))
-            made.family.processor.save_pretrained(str(folder))
-            made.tokens.tokenizer.save_pretrained(str(folder))
+            write_model(made, options.family, folder, options.own.get("names", "published"))
     write_table(job.updates, pl.DataFrame(course.updates, schema=schema(UPDATES)), UPDATES)
     write_table(job.left_out, pl.DataFrame(gone, schema=schema(LEFT_OUT)), LEFT_OUT)

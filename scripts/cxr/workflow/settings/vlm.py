@@ -60,6 +60,11 @@ class Recipe(Section):
     zero: Literal[2, 3] = key(
         2, "What DeepSpeed shares between the GPUs. 2: gradients and AdamW's moments; 3: the weights too."
     )
+    names: Literal["published", "library"] = key(
+        "published",
+        "Tensors' names in a whole model's files. published: of the makers' checkpoints, which vLLM and others read; "
+        "library: as transformers writes them. They differ for LLaVA-OneVision alone.",
+    )
 
 
 class TinyRecipe(Recipe):
