@@ -29,17 +29,17 @@ import medground_oracle as oracle  # noqa: E402
 from cxr.base.hdf5 import Shard  # noqa: E402
 from cxr.base.tables import read_table, write_table  # noqa: E402
 from cxr.geometry.unions import union_iou  # noqa: E402
-from cxr.medground.logic.decide import Decider, Query  # noqa: E402
-from cxr.medground.logic.facts import Facts  # noqa: E402
-from cxr.medground.logic.table import scene_of  # noqa: E402
-from cxr.medground.queries.make_queries import image_queries  # noqa: E402
-from cxr.medground.regions.components import (  # noqa: E402
+from cxr.medground.logic.components import (  # noqa: E402
     centroid,
     compactness,
     components,
     elongation,
     solidity,
 )
+from cxr.medground.logic.decide import Decider, Query  # noqa: E402
+from cxr.medground.logic.facts import Facts  # noqa: E402
+from cxr.medground.logic.table import scene_of  # noqa: E402
+from cxr.medground.queries.make_queries import image_queries  # noqa: E402
 from cxr.medground.sources.cells import read_cells  # noqa: E402
 from cxr.medground.verification.form import text_fault  # noqa: E402
 from cxr.medground.verification.rules_check import allowed_words, check  # noqa: E402

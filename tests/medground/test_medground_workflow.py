@@ -121,6 +121,36 @@ def killed(*paths):
 os.replace = killed"""
 """The job and Snakemake end as the first of the job's files has its name, and the others have not."""
 
+IN_PLACE = """import contextlib, os, signal
+from cxr.base import atomic as module
+@contextlib.contextmanager
+def in_place(path):
+    yield path
+    os.truncate(path, os.path.getsize(path) // 2)
+    os.killpg(0, signal.SIGKILL)
+module.atomic = in_place
+from cxr.base import tables
+tables.atomic = in_place"""
+"""A writer without a temporary name, which ends with Snakemake in the middle of its first file."""
+
+
+def torn(folder: Path, run: Path) -> list[str]:
+    """Return the files that have their names, but not the finished run's bytes."""
+    there, whole = files(folder), files(run)
+    return sorted(name for name in there if there[name] != whole.get(name))
+
+
+def killed_run(root: Path, folder: Path, *targets: str) -> subprocess.CompletedProcess:
+    """Run targets from a copy of the repository, in a process group that a job may kill."""
+    command = [sys.executable, "-m", "snakemake", "--snakefile", str(root / "Snakefile"), "--directory", str(folder)]
+    command += ["--configfile", str(folder / "mine.yaml"), "--cores", "1", "--rerun-incomplete"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    how = {"cwd": root, "env": environment, "capture_output": True, "check": False}
+    done = subprocess.run([*command, *targets], start_new_session=True, text=True, **how)
+    if done.returncode:
+        subprocess.run([*command, "--unlock"], **how)
+    return done
+
 
 @pytest.mark.slow
 def test_killed_in_every_rule_it_ends_in_the_same_bytes(run, given, dry_run, tmp_path):
@@ -130,23 +160,33 @@ def test_killed_in_every_rule_it_ends_in_the_same_bytes(run, given, dry_run, tmp
     assert len(rules) > 12
     for name in rules:
         with_fault(root, name, KILL, tmp_path / f"{name}.killed")
-    command = [sys.executable, "-m", "snakemake", "--snakefile", str(root / "Snakefile"), "--directory", str(folder)]
-    command += ["--configfile", str(folder / "mine.yaml"), "--cores", "1", "--rerun-incomplete"]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
     ends = []
     for _ in range(len(rules) + 1):
-        done = subprocess.run(
-            [*command, *TARGETS], cwd=root, env=environment, start_new_session=True, capture_output=True, text=True,
-            check=False,
-        )  # fmt: skip
+        done = killed_run(root, folder, *TARGETS)
         ends.append(done.returncode)
+        assert not torn(folder, run)
         if not done.returncode:
             break
-        subprocess.run([*command, "--unlock"], cwd=root, env=environment, capture_output=True, check=False)
     assert ends == [-signal.SIGKILL] * len(rules) + [0], done.stderr[-3000:]
     assert sorted(path.stem for path in tmp_path.glob("*.killed")) == rules
     assert files(folder) == files(run)
     assert not list((folder / "results").rglob("*.part"))
+
+
+@pytest.mark.slow
+def test_a_stage_that_writes_in_place_is_seen_by_the_kill(run, given, tmp_path):
+    """The sabotage of the test above: half a file has its name, and the next run would take it for whole."""
+    root = copy_repository(tmp_path / "copy")
+    folder = Path(shutil.copytree(run, tmp_path / "run", symlinks=True))
+    for name in (folder / "results/medground/verification").glob("*.*"):
+        name.unlink()
+    with_fault(root, "medground_verification_rates", IN_PLACE, tmp_path / "killed")
+    assert killed_run(root, folder, "medground_verification").returncode == -signal.SIGKILL
+    assert (tmp_path / "killed").exists()
+    (found,) = torn(folder, run)
+    assert found == "medground/verification/rejected.parquet"
+    assert killed_run(root, folder, "medground_verification").returncode == 0
+    assert not torn(folder, run)
 
 
 def fill(folder: Path, votes: dict[str, int]) -> None:

@@ -10,8 +10,7 @@ import pytest
 from scipy import ndimage
 from scipy.spatial import ConvexHull
 
-from cxr.medground.logic.facts import Planes
-from cxr.medground.regions.components import (
+from cxr.medground.logic.components import (
     centroid,
     compactness,
     components,
@@ -20,6 +19,7 @@ from cxr.medground.regions.components import (
     solidity,
     surroundings,
 )
+from cxr.medground.logic.facts import Planes
 from cxr.medground.regions.make_regions import grid_box, image_regions
 from medground_data import LESIONS, regions_options
 

@@ -17,9 +17,18 @@ from cxr.medground.logic.table import scene_of
 from cxr.medground.verification import verify
 from cxr.medground.verification.claims import read
 from cxr.medground.verification.form import text_fault
-from cxr.medground.verification.judge import seen_in
+from cxr.medground.verification.judge import Looked, judge, seen_in
 from cxr.medground.verification.rules_check import allowed_words, check
-from medground_data import make_queries_of, regions_of, verification_options, whole_source
+from medground_data import (
+    NUCLEUS,
+    make_queries_of,
+    make_regions_of,
+    read_source,
+    regions_of,
+    source_keys,
+    verification_options,
+    whole_source,
+)
 from medground_resolver import resolve
 from medground_scenes import NUMBERS, drawn_scene
 from medground_worlds import boxes_of, worlds
@@ -36,7 +45,7 @@ class Source:
         self.images = {
             row["image_id"]: row for row in read_table(folder / "sources/images.parquet").iter_rows(named=True)
         }
-        self.rows, self.deciders = defaultdict(list), {}
+        self.rows, self.deciders, self.seen = defaultdict(list), {}, {}
         for row in regions_of(folder):
             self.rows[row["image_id"]].append(row)
         with Shard(folder / "sources/00.h5") as shard:
@@ -50,11 +59,17 @@ class Source:
             self.deciders[image_id] = Decider(scene, NUMBERS)
         return self.deciders[image_id]
 
+    def looked(self, image_id):
+        if image_id not in self.seen:
+            boxes = [[row[side] for side in ("x1", "y1", "x2", "y2")] for row in self.rows[image_id]]
+            rules = verification_options(self.name).rules
+            self.seen[image_id] = Looked(self.grey[image_id], boxes, self.decider(image_id), rules)
+        return self.seen[image_id]
+
     def verified(self, line, **more):
         image_id = line["image_id"]
         return verify.verify_line(
-            line, self.rows[image_id], self.decider(image_id), self.grey[image_id], self.facts,
-            verification_options(self.name, **more),
+            line, self.rows[image_id], self.looked(image_id), self.facts, verification_options(self.name, **more),
         )  # fmt: skip
 
 
@@ -332,3 +347,72 @@ def test_words_of_another_kind_of_image_may_be_the_sources_own():
     assert fault == ("domain_leak", "nucleus")
     fault, _ = check("the nucleus of the field", [0], decider, allowed_words(decider, []), False)
     assert fault is None or fault[0] != "domain_leak"
+
+
+def drawn_source(folder, *, shown: tuple[str, str], masked: tuple[str, str]) -> Source:
+    """A picture of a left and a right thing, discs or rods in boxes of equal sizes, and masks that may say another."""
+
+    def plane(kinds):
+        drawn = np.zeros((192, 192), np.uint8)
+        for kind, x in zip(kinds, (50, 140), strict=True):
+            if kind == "disc":
+                cv2.circle(drawn, (x, 96), 22, 255, -1)
+            else:
+                cv2.line(drawn, (x - 19, 77), (x + 19, 115), 255, 7)
+        return drawn
+
+    noise = np.random.default_rng(3).normal(90, 4, (192, 192))
+    cv2.imwrite(str(folder / "p.png"), np.where(plane(shown) > 0, noise + 80, noise).astype(np.uint8))
+    cv2.imwrite(str(folder / "m.png"), plane(masked))
+    (folder / "m.csv").write_text("image_path,mask_path,split,image_id\np.png,m.png,test,drawn\n")
+    given = source_keys(kind="folder", manifest=str(folder / "m.csv"), classes=NUCLEUS, domain="nuclei")
+    make_regions_of(read_source(folder, given, size=192, name="drawn"))
+    return Source(folder, "drawn")
+
+
+DISCS, MIXED = ("disc", "disc"), ("disc", "rod")
+
+
+@pytest.mark.parametrize(
+    ("shown", "masked", "fault"),
+    [
+        (MIXED, MIXED, None),
+        (("rod", "rod"), MIXED, ("III", "not_grounded", "shape")),
+        (DISCS, MIXED, ("III", "ambiguous_seen", "1 others fit")),
+    ],
+    ids=["as the masks", "the answer has another shape", "the other has the answer's shape"],
+)
+def test_the_judge_measures_shapes_anew_in_the_boxes(tmp_path, shown, masked, fault):
+    """The masks make every text true for the first two stages; what the boxes show decides."""
+    source = drawn_source(tmp_path, shown=shown, masked=masked)
+    left = min(source.rows["drawn"], key=lambda row: row["cx"])
+    line = source.lines[0] | {
+        "query": "Find the round nucleus.", "regions": [left["region"]], "kind": "single", "query_id": "q",
+        "boxes": [[left[side] for side in ("gx1", "gy1", "gx2", "gy2")]],
+    }  # fmt: skip
+    assert source.verified(line, judge="none")[0] is None
+    found, checks = source.verified(line)
+    assert found == fault
+    if fault is None:
+        (seen,) = checks["observed"]
+        assert seen["elongation"] < 0.1
+        assert seen["px"] == pytest.approx(np.pi * 22**2, rel=0.05)
+        assert (seen["x"], seen["y"]) == (pytest.approx(50 / 192, abs=0.01), pytest.approx(0.5, abs=0.01))
+
+
+@pytest.mark.parametrize(("name", "least"), [("cells", 0.6), ("stardist", 0.2)])
+def test_the_judge_passes_true_queries_and_few_with_an_exchanged_answer(made, name, least):
+    """An ordinal or a place that the boxes do not decide is left to the stages before."""
+    source, wrong = made(name), []
+    faults = [source.verified(line)[0] for line in source.lines]
+    assert np.mean([fault is None for fault in faults]) >= 0.85
+    for line in source.lines:
+        looked, free = source.looked(line["image_id"]), []
+        claims = read(line["query"], looked.decider.scene)
+        if line["kind"] == "single" and not claims.unread:
+            free = [row["region"] for row in source.rows[line["image_id"]] if row["region"] not in line["regions"]]
+        if free:
+            other = random.Random(line["query_id"]).choice(free)
+            wrong.append(judge(looked, [other], claims).verdict == "rejected")
+    assert len(wrong) >= 40
+    assert np.mean(wrong) >= least

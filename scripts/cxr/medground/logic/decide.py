@@ -1,5 +1,6 @@
 """Which regions a query selects, and whether it is decidable. Medground.md section 5, semantics."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -76,7 +77,7 @@ def first_by(
 
     ``gap``: least distance, as a share of the smaller value if ``ratio``.
     """
-    if len(chosen) < max(2, nth):
+    if len(chosen) < max(2, nth) or any(math.isnan(value[one]) for one in chosen):
         return None
     order = sorted(chosen, key=lambda one: (direction * value[one], one))
     place = nth - 1

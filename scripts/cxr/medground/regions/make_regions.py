@@ -15,8 +15,7 @@ from cxr.base.ledger import Ledger
 from cxr.base.seeds import rng
 from cxr.base.tables import read_table, write_table
 from cxr.geometry.boxes import CORNERS, paired_iou
-from cxr.medground.logic.facts import Facts, Planes, planes_of
-from cxr.medground.regions.components import (
+from cxr.medground.logic.components import (
     Component,
     centroid,
     compactness,
@@ -26,6 +25,7 @@ from cxr.medground.regions.components import (
     solidity,
     surroundings,
 )  # fmt: skip
+from cxr.medground.logic.facts import Facts, Planes, planes_of
 
 GRID = 1000
 WITHIN = pl.List(pl.Struct({"region": pl.Int64, "share": pl.Float64}))

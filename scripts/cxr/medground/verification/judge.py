@@ -2,16 +2,22 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import cv2
 import numpy as np
 
+from cxr.medground.logic.atoms import NO, YES, family
+from cxr.medground.logic.components import Component, centroid, components, elongation, solidity
+from cxr.medground.logic.decide import Decider
 from cxr.medground.logic.scene import Scene
 from cxr.medground.verification.claims import Claims
 
 CONTRAST_DOMAINS = ("nuclei", "bacteria", "ultrasound", "dermoscopy")
 """Kinds of images on which contrast tells a region from its surroundings; measured for nuclei alone."""
+MEASURED = ("size", "shape")
+"""Families of claims that are held against the blob in a box."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +33,8 @@ class Judgement:
 
 
 def seen_in(grey: np.ndarray, box: Sequence[int], enlarge: float) -> dict:
-    """Return what stands out in a box (x1, y1, x2, y2; px): effect size against its ring, and the blob's overlap.
+    """Return what stands out in a box (x1, y1, x2, y2; px): effect size and texture against its ring, and the overlap
+    of the blob, with the blob itself.
 
     ``enlarge``: how far the crop reaches beyond the box, as a share of its longer side.
     """
@@ -46,37 +53,100 @@ def seen_in(grey: np.ndarray, box: Sequence[int], enlarge: float) -> dict:
     round_part[yy[keep], xx[keep]] = True
     ring = ~inner
     if ring.sum() < 8 or round_part.sum() < 4:
-        return {"effect": None, "blob_iou": 0.0}
+        return {"effect": None, "texture": None, "blob_iou": 0.0, "blob": None}
     inside, outside = crop[round_part], crop[ring]
     spread = math.sqrt((inside.var() + outside.var()) / 2)
     effect = float((inside.mean() - outside.mean()) / spread) if spread > 0 else 0.0
+    overlap, blob = _blob(crop, effect > 0, (x1 - left, y1 - top, x2 - left, y2 - top))
+    if blob is not None:
+        a1, b1, a2, b2 = blob.box
+        blob = replace(blob, box=(a1 + left, b1 + top, a2 + left, b2 + top))
     return {
         "effect": round(effect, 3),
-        "blob_iou": round(_blob(crop, effect > 0, (x1 - left, y1 - top, x2 - left, y2 - top)), 3),
+        "texture": round(float(inside.std() / outside.std()), 3) if outside.std() > 0 else None,
+        "blob_iou": round(overlap, 3),
+        "blob": blob,
     }
 
 
-def _blob(crop: np.ndarray, bright: bool, box: tuple[int, int, int, int]) -> float:
-    """Return the IoU of the box with the box of the Otsu blob that overlaps it most."""
+def _blob(crop: np.ndarray, bright: bool, box: tuple[int, int, int, int]) -> tuple[float, Component | None]:
+    """Return the IoU of the box with the box of the Otsu blob that overlaps it most, and that blob."""
     grey = cv2.GaussianBlur(np.clip(crop, 0, 255).astype(np.uint8), (3, 3), 0)
     how = cv2.THRESH_BINARY if bright else cv2.THRESH_BINARY_INV
     _, mask = cv2.threshold(grey, 0, 1, how + cv2.THRESH_OTSU)
-    count, _, stats, _ = cv2.connectedComponentsWithStats(mask, connectivity=8)
-    best = 0.0
-    for x, y, w, h, _ in stats[1:count]:
-        shared = max(0, min(x + w, box[2]) - max(x, box[0])) * max(0, min(y + h, box[3]) - max(y, box[1]))
-        union = w * h + (box[2] - box[0]) * (box[3] - box[1]) - shared
-        best = max(best, shared / union)
-    return best
+    best, found = 0.0, None
+    for one in components(mask > 0):
+        x1, y1, x2, y2 = one.box
+        shared = max(0, min(x2, box[2]) - max(x1, box[0])) * max(0, min(y2, box[3]) - max(y1, box[1]))
+        union = (x2 - x1) * (y2 - y1) + (box[2] - box[0]) * (box[3] - box[1]) - shared
+        if shared / union > best:
+            best, found = shared / union, one
+    return best, found
 
 
-def judge(
-    grey: np.ndarray, boxes: Sequence[Sequence[int]], claims: Claims, scene: Scene, options: Mapping
-) -> Judgement:
-    """Return the judgement of a query: ``boxes`` of its answer; ``options``: contrast, blob_iou, enlarge."""
+class Looked:
+    """What the judge sees of one image: each candidate's box, measured once.
+
+    grey: uint8 (S, S); boxes: (N, 4), of all regions, px; options: contrast, blob_iou, enlarge, slack.
+    """
+
+    def __init__(self, grey: np.ndarray, boxes: Sequence[Sequence[int]], decider: Decider, options: Mapping):
+        self.grey, self.boxes, self.decider, self.options = grey, boxes, decider, options
+        self._seen: dict[int, dict] = {}
+
+    def seen(self, region: int) -> dict:
+        """Return what :func:`seen_in` finds in a region's box; without a blob where that is not the box's."""
+        if region not in self._seen:
+            found = seen_in(self.grey, self.boxes[region], self.options["enlarge"])
+            own = found["blob_iou"] >= self.options["blob_iou"]
+            self._seen[region] = found | {"blob": found["blob"] if own else None}
+        return self._seen[region]
+
+    def observed(self, region: int) -> dict:
+        """Return the same in numbers and words, for the checks of a line."""
+        seen, blob, side = self.seen(region), self.seen(region)["blob"], self.grey.shape[0]
+        found = {name: seen[name] for name in ("effect", "texture", "blob_iou")}
+        if blob is not None:
+            x, y = (round(value / side, 3) for value in centroid(blob))
+            shape = {"elongation": round(elongation(blob), 3), "solidity": round(solidity(blob), 3)}
+            found |= {"px": blob.area, "x": x, "y": y} | shape
+        return found
+
+    @cached_property
+    def remeasured(self) -> Decider:
+        """The logic over what was seen: a region without a blob, and every distractor, is unclear in size and shape."""
+        scene, side, slack = self.decider.scene, self.grey.shape[0], self.options["slack"]
+        names = ("area", "elongation", "solidity", "contrast", "texture")
+        values = {name: np.full(len(scene), np.nan) for name in names}
+        centres = np.array([[(x1 + x2) / 2, (y1 + y2) / 2] for x1, y1, x2, y2 in self.boxes], np.float64).reshape(-1, 2)
+        for region in np.flatnonzero(scene.candidate).tolist():
+            seen = self.seen(region)
+            for name, value in (("contrast", seen["effect"]), ("texture", seen["texture"])):
+                values[name][region] = np.nan if value is None else value
+            if (blob := seen["blob"]) is not None:
+                centres[region] = centroid(blob)
+                measured = (blob.area, elongation(blob), solidity(blob))
+                for name, value in zip(names, measured, strict=False):
+                    values[name][region] = value
+        of_picture = scene.area_ratio[0] / scene.area[0] if len(scene) else 1.0
+        numbers = self.decider.numbers
+        margins = {name: getattr(numbers, name) * slack for name in ("size_margin", "shape_margin", "position_margin")}
+        seen = replace(
+            scene, **values, area_ratio=values["area"] * of_picture, cx=centres[:, 0] / side, cy=centres[:, 1] / side
+        )
+        return Decider(seen, replace(numbers, **margins))
+
+
+def judge(looked: Looked, regions: Sequence[int], claims: Claims) -> Judgement:
+    """Return the judgement of a query for its answer ``regions``.
+
+    Grounded: in each box something stands out, and no claim on appearance, size or shape is contradicted by what was
+    measured there. Unambiguous: as measured in all candidates' boxes, the claims select no other set.
+    """
+    scene, options = looked.decider.scene, looked.options
     if scene.domain not in CONTRAST_DOMAINS:
-        return Judgement("unjudged")
-    observed = tuple(seen_in(grey, box, options["enlarge"]) for box in boxes)
+        return Judgement("unjudged", observed=_places(scene, regions))
+    observed = tuple(looked.observed(region) for region in regions)
     for one in observed:
         effect = one["effect"]
         stands_out = effect is not None and (
@@ -86,5 +156,35 @@ def judge(
             return Judgement("rejected", "not_grounded", observed)
         told = {"appearance:bright": -1, "appearance:dark": 1}
         if any(sign * (effect or 0) >= options["contrast"] for atom, sign in told.items() if atom in claims.atoms):
-            return Judgement("rejected", "not_grounded", observed)
+            return Judgement("rejected", "not_grounded", observed, "appearance")
+    for atom in claims.atoms:
+        values = looked.remeasured.atoms.get(atom) if family(atom) in MEASURED else None
+        if values is not None and any(values[one] == NO for one in regions):
+            return Judgement("rejected", "not_grounded", observed, family(atom))
+    if other := _others(looked.remeasured, regions, claims):
+        return Judgement("rejected", "ambiguous_seen", observed, f"{other} others fit")
     return Judgement("grounded", "", observed)
+
+
+def _places(scene: Scene, regions: Sequence[int]) -> tuple[dict, ...]:
+    """Return the zones in which each region lies, where a source knows them: all that is said of a film."""
+    if scene.shares is None:
+        return ()
+    return tuple({"zones": [name for name, share in zip(scene.zones, scene.shares[one], strict=True) if share >= 0.5]}
+                 for one in regions)  # fmt: skip
+
+
+def _others(decider: Decider, regions: Sequence[int], claims: Claims) -> int:
+    """Return how many other candidates fit a text that was read in full, as measured; 0 where that cannot be told."""
+    query = claims.query
+    held = (*query.atoms, *(query.reference.atoms if query.reference else ()))
+    if claims.unread or claims.both or not query.atoms or any(atom not in decider.atoms for atom in held):
+        return 0
+    if query.ordinal:
+        answer = decider.answer(query)
+        return int(answer.decidable and set(answer.selected) != set(regions))
+    if query.reference:
+        answer = decider.answer(replace(query, number=0))
+        return len(set(answer.selected) - set(regions)) if answer.decidable else 0
+    fits = set(np.flatnonzero(decider.conjunction(query.atoms) == YES).tolist())
+    return len(fits - set(regions))

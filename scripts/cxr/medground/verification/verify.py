@@ -5,7 +5,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import cv2
-import numpy as np
 import polars as pl
 
 from cxr.base.columns import Column, Columns, schema
@@ -19,7 +18,7 @@ from cxr.medground.logic.options import LogicOptions
 from cxr.medground.logic.table import scene_of
 from cxr.medground.verification.claims import Claims
 from cxr.medground.verification.form import form_fault
-from cxr.medground.verification.judge import Judgement, judge
+from cxr.medground.verification.judge import Judgement, Looked, judge
 from cxr.medground.verification.model_judge import Answers, judged, read_answers
 from cxr.medground.verification.rules_check import allowed_words, check
 
@@ -77,8 +76,7 @@ class VerificationOptions:
 def verify_line(
     line: Mapping,
     rows: list[dict],
-    decider: Decider,
-    grey: np.ndarray,
+    looked: Looked,
     facts: Facts,
     options: VerificationOptions,
     description: str = "",
@@ -94,12 +92,12 @@ def verify_line(
     wrong = ("I", *fault) if (fault := form_fault(line, boxes, candidates)) else None
     if wrong and not options.statements:
         return wrong, {}
-    allowed = allowed_words(decider, facts.allow, description)
-    fault, claims = check(line["query"], line["regions"], decider, allowed, options.strict)
+    allowed = allowed_words(looked.decider, facts.allow, description)
+    fault, claims = check(line["query"], line["regions"], looked.decider, allowed, options.strict)
     wrong = wrong or (("II", *fault) if fault else None)
     if wrong and not options.statements:
         return wrong, {}
-    found = Judgement("not_run") if options.statements else _judged(line, rows, decider, grey, claims, options, answers)
+    found = Judgement("not_run") if options.statements else _judged(line, looked, claims, options, answers)
     if found.verdict == "rejected":
         return ("III", found.reason, found.detail), {}
     if found.verdict == "unjudged" and options.unjudged == "drop" and options.judge != "none":
@@ -115,13 +113,14 @@ def verify_line(
     }
 
 
-def _judged(line, rows, decider: Decider, grey, claims: Claims, options: VerificationOptions, answers) -> Judgement:
+def _judged(
+    line: Mapping, looked: Looked, claims: Claims, options: VerificationOptions, answers: Answers | None
+) -> Judgement:
     if options.judge == "none":
         return Judgement("not_run")
     if options.judge == "vllm":
         return judged(line["query_id"], line["regions"], answers or {})
-    boxes = [[rows[one][name] for name in CORNERS] for one in line["regions"]]
-    return judge(grey, boxes, claims, decider.scene, options.rules)
+    return judge(looked, line["regions"], claims)
 
 
 def run_shard(
@@ -148,10 +147,11 @@ def run_shard(
             picture = shard.get("picture", image_id)
             scene = scene_of(known[image_id], by_image[image_id], facts, picture.shape[0])
             decider, seen = Decider(scene, LogicOptions(**options.logic)), {}
+            boxes = [[row[name] for name in CORNERS] for row in by_image[image_id]]
+            looked = Looked(cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY), boxes, decider, options.rules)
             described = known[image_id]["description"]
-            grey = cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY)
             for line in lines[image_id]:
-                fault, checks = verify_line(line, by_image[image_id], decider, grey, facts, options, described, answers)
+                fault, checks = verify_line(line, by_image[image_id], looked, facts, options, described, answers)
                 if fault is None and seen.setdefault(line["query"], line["regions"]) != line["regions"]:
                     fault = ("I", "repeated", "")
                 if fault is None:

@@ -14,6 +14,12 @@ class JudgeRules(Section):
     contrast: float = key(0.8, "Effect size against the surroundings from which on something stands out.", gt=0)
     blob_iou: Share = key(0.5, "IoU of a box and the blob in it from which on something stands out.")
     enlarge: Share = key(0.25, "How far around a box is looked, as a fraction of its longer side.")
+    slack: float = key(
+        2.0,
+        "Margins of size, shape and place as measured in a box, over those of medground.logic.",
+        ge=1,
+        le=10,
+    )
 
 
 class Verification(Section):
