@@ -121,11 +121,11 @@ def killed(*paths):
 os.replace = killed"""
 """The job and Snakemake end as the first of the job's files has its name, and the others have not."""
 
-IN_PLACE = """import contextlib, os, signal
+IN_PLACE = """import contextlib, os, pathlib, signal
 from cxr.base import atomic as module
 @contextlib.contextmanager
 def in_place(path):
-    yield path
+    yield pathlib.Path(path)
     os.truncate(path, os.path.getsize(path) // 2)
     os.killpg(0, signal.SIGKILL)
 module.atomic = in_place
@@ -137,7 +137,8 @@ tables.atomic = in_place"""
 def torn(folder: Path, run: Path) -> list[str]:
     """Return the files that have their names, but not the finished run's bytes."""
     there, whole = files(folder), files(run)
-    return sorted(name for name in there if there[name] != whole.get(name))
+    named = {name for name in there if ".part/" not in name and not name.endswith(".part")}
+    return sorted(name for name in named if there[name] != whole.get(name))
 
 
 def killed_run(root: Path, folder: Path, *targets: str) -> subprocess.CompletedProcess:

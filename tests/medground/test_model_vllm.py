@@ -193,6 +193,29 @@ def test_another_picture_changes_the_first_log_probabilities_and_the_same_does_n
     assert apart(own, other) > 1e-2
 
 
+def test_the_picture_of_an_image_is_encoded_once_for_all_its_queries(world, loaded, monkeypatch):
+    """Pictures that vLLM has not seen yet, in the order of the judge's questions: an image's queries share its own."""
+    from vllm import SamplingParams
+
+    _, model = loaded
+    monkeypatch.setattr(world, "pictures", {name: 255 - picture for name, picture in world.pictures.items()})
+    lines, encoded = world.lines(), []
+
+    def count(module, args, named):
+        encoded.append(len(named.get("grid_thw", args[-1])))
+
+    hooks = model.apply_model(lambda module: module.visual.register_forward_pre_hook(count, with_kwargs=True))
+    how = SamplingParams(temperature=0.0, max_tokens=1)
+    asked = [for_vllm(world.judged("select", line).messages) for line in lines]
+    outputs = [model.chat([one], how, use_tqdm=False)[0] for one in asked]
+    for hook in hooks:
+        hook.remove()
+    images = {line["image_id"] for line in lines}
+    print(f"{len(lines)} queries of {len(images)} images: {sum(encoded)} pictures encoded")
+    assert len(outputs) == len(lines) > len(images)
+    assert sum(encoded) == len(images)
+
+
 def test_every_answer_fits_its_schema(world, loaded):
     """Questions of one schema with the schema of another: only constrained decoding satisfies it."""
     generate, _ = loaded
