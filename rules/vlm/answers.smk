@@ -4,7 +4,7 @@
 rule vlm_answers_run:
     input:
         lines=lambda wildcards: PLAN.vlm.sets[wildcards.set],
-        pictures=PLAN.medground.parts("sources", "h5"),
+        pictures=lambda wildcards: PLAN.pictures(PLAN.vlm.systems[wildcards.set]),
         run="results/vlm/{run}/weights",
         base=lambda wildcards: PLAN.vlm.runs[wildcards.run]["base"],
     output:
@@ -36,7 +36,7 @@ rule vlm_answers_run:
 rule vlm_answers_read:
     input:
         lines=lambda wildcards: PLAN.vlm.sets[wildcards.set],
-        pictures=PLAN.medground.parts("sources", "h5"),
+        pictures=lambda wildcards: PLAN.pictures(PLAN.vlm.systems[wildcards.set]),
         base=lambda wildcards: PLAN.vlm.predictions[wildcards.run]["path"],
     output:
         answers="results/vlm/{run}/answers/{set}.jsonl",

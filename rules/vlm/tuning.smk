@@ -4,7 +4,7 @@
 rule vlm_tuning_run:
     input:
         lines=lambda wildcards: PLAN.vlm.runs[wildcards.run]["train"],
-        pictures=PLAN.medground.parts("sources", "h5"),
+        pictures=lambda wildcards: PLAN.pictures(PLAN.vlm.runs[wildcards.run]["system"]),
         base=lambda wildcards: PLAN.vlm.runs[wildcards.run]["base"],
         wording=lambda wildcards: PLAN.vlm.runs[wildcards.run]["wording"],
     output:
@@ -46,7 +46,7 @@ rule vlm_tuning_run:
 rule vlm_tuning_untrained:
     input:
         lines=lambda wildcards: PLAN.vlm.runs[wildcards.run]["validate"],
-        pictures=PLAN.medground.parts("sources", "h5"),
+        pictures=lambda wildcards: PLAN.pictures(PLAN.vlm.runs[wildcards.run]["system"]),
         base=lambda wildcards: PLAN.vlm.runs[wildcards.run]["base"],
         wording=lambda wildcards: PLAN.vlm.runs[wildcards.run]["wording"],
     output:

@@ -205,6 +205,10 @@ class Shard:
         """Attributes of the file as builtins."""
         return {name: _plain(value) for name, value in self._file.attrs.items()}
 
+    def has(self, field: str) -> bool:
+        """Whether rows have a field."""
+        return field in self._fields
+
     def labels(self, field: str = "mask") -> list[str]:
         """Label names along the K axis of a packed field."""
         return [str(_plain(label)) for label in self._file[field].attrs["labels"]]

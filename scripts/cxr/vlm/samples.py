@@ -17,6 +17,7 @@ import numpy as np
 from cxr.base.errors import UserError
 from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_lines
+from cxr.geometry.affine import points_to_frame
 from cxr.instructions.record import Turn
 from cxr.vlm.conventions import Convention, Seen
 from cxr.vlm.wording import locate
@@ -24,6 +25,8 @@ from cxr.vlm.wording import locate
 GRID = 1000
 FIELDS = ("picture", "frame", "image")
 """Fields of a shard that may hold the picture, the first that is there."""
+FRAMED, AFFINE = "image", "to_original"
+"""Fields of a frame, and of its map to the original picture."""
 _SLOT = re.compile(r"<box:([^<>]+)>")
 
 
@@ -86,7 +89,10 @@ def read_samples(path: str | Path) -> list[Sample]:
 
 
 class PictureStore:
-    """Pictures of shards, by source and image; a source is the name of its shards' folder. Use inside ``with``."""
+    """Pictures of shards, by source and image; a source is the name of its shards' folder. Use inside ``with``.
+
+    Of a frame it is the part that the original picture covers.
+    """
 
     def __init__(self, shards: Iterable[str | Path], side: int = 0):
         self.shards, self.side = list(map(Path, shards)), side
@@ -94,6 +100,7 @@ class PictureStore:
     def __enter__(self) -> "PictureStore":
         self._stack = ExitStack()
         self._of: dict[tuple[str, str], tuple[Shard, str]] = {}
+        self._windows: dict[tuple[str, str], tuple[slice, slice]] = {}
         for path in self.shards:
             shard = self._stack.enter_context(Shard(path))
             for image_id in shard.ids:
@@ -111,6 +118,8 @@ class PictureStore:
         """
         shard, name = self._at(sample)
         picture = shard.get(name, sample.image_id)
+        if covered := self._covered(shard, name, sample.image_id):
+            picture = picture[covered]
         picture = np.repeat(picture[..., None], 3, axis=2) if picture.ndim == 2 else picture
         height, width = self._fitted(picture.shape)
         if (height, width) != picture.shape[:2]:
@@ -120,7 +129,26 @@ class PictureStore:
     def size(self, sample: Sample) -> tuple[int, int]:
         """Return (H, W) of the picture that :meth:`get` returns, without reading it. Raises UserError like it."""
         shard, name = self._at(sample)
-        return self._fitted(shard.shape(name))
+        covered = self._covered(shard, name, sample.image_id)
+        shape = [part.stop - part.start for part in covered] if covered else shard.shape(name)
+        return self._fitted(shape)
+
+    def _covered(self, shard: Shard, name: str, image_id: str) -> tuple[slice, slice] | None:
+        """Return the rows and columns of a frame that its picture covers; None of a shard without affines.
+
+        Boxes are fractions of the original picture, so that what was padded must go.
+        """
+        if name != FRAMED or not shard.has(AFFINE):
+            return None
+        key = (shard.path.as_posix(), image_id)
+        if key not in self._windows:
+            rows, columns = map(int, shard.get("original_shape", image_id))
+            corners = np.array([[0.0, 0.0], [columns, rows]])
+            edges = np.rint(points_to_frame(corners, shard.get(AFFINE, image_id))).astype(int)
+            height, width = shard.shape(name)[:2]
+            (left, top), (right, bottom) = np.clip(edges, 0, [width, height]).tolist()
+            self._windows[key] = (slice(top, bottom), slice(left, right))
+        return self._windows[key]
 
     def _at(self, sample: Sample) -> tuple[Shard, str]:
         found = self._of.get((sample.source, sample.image_id)) or self._of.get(("", sample.image_id))

@@ -98,6 +98,10 @@ class Plan:
         uses = {one["use"] for one in self.medground.sources.values()}
         return self.vlm.scored("medground_zero_shot") if "zero_shot" in uses else []
 
+    def pictures(self, system: str) -> list[str]:
+        """Return the shards that hold the pictures of a system's lines; of a file's, "", MedGround's."""
+        return self.radvlm.pictures() if system == "radvlm" else self.medground.parts("sources", "h5")
+
     def built(self, wildcards: object) -> list[str]:
         """Return :attr:`build`, as an input function.
 
@@ -177,7 +181,9 @@ def make_plan(config: dict, configfiles: Sequence[Path]) -> Plan:
         semisyn=semisyn,
         medground=medground_plan(settings, shards, list(options["ablation"]["sets"])),
         radvlm=radvlm_plan(settings, shards, options["cohort"]),
-        vlm=vlm_plan(settings.vlm, settings.compute.device, settings.compute.gpus),
+        vlm=vlm_plan(
+            settings.vlm, settings.compute.device, settings.compute.gpus, list(settings.radvlm.instructions.mixes)
+        ),
     )
 
 

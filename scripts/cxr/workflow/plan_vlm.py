@@ -9,15 +9,20 @@ from cxr.workflow.engine_files import declared
 from cxr.workflow.settings.vlm import Vlm
 
 ROOT = "results/vlm"
-MEDGROUND = "medground:"
-SYSTEMS = {MEDGROUND: "results/medground/dataset"}
+MEDGROUND, RADVLM = "medground:", "radvlm:"
+SYSTEMS = {MEDGROUND: "results/medground/dataset", RADVLM: "results/radvlm/instructions"}
 """{prefix of lines: folder of the system's}."""
+TINY = ("tiny", "onevision_tiny")
+"""Engines that make a small random model, on a CPU."""
+FILES = ("train", "validate", "test", "exchanged")
+"""Files of lines of RadVLM's mixes."""
 
 
 @dataclass(frozen=True)
 class VlmPlan:
     """runs: {run: its rule's options and files}; trained, untrained, predictions: their names; sets: {set: lines};
-    asked: {run or prediction: its sets}; gpus: of each run's tuning, and of asking it; answers: options of asking.
+    systems: {set: its system, "" of a file}; asked: {run or prediction: its sets}; gpus: of each run's tuning, and of
+    asking it; answers: options of asking.
     """
 
     runs: Mapping[str, dict]
@@ -25,6 +30,7 @@ class VlmPlan:
     untrained: Sequence[str]
     predictions: Mapping[str, dict]
     sets: Mapping[str, str]
+    systems: Mapping[str, str]
     asked: Mapping[str, Sequence[str]]
     gpus: Mapping[str, int]
     asking: Mapping[str, int]
@@ -49,10 +55,30 @@ class VlmPlan:
         return [run for run, sets in self.asked.items() if name in sets]
 
 
-def lines_of(key: str, given: str, split: str) -> str:
-    """Return the file of lines that a setting names. Raises UserError for a missing file or an unknown system."""
+def _known(key: str, given: str, mixes: Sequence[str]) -> None:
+    mix, _, file = given.removeprefix(RADVLM).partition("/")
+    if mix not in mixes:
+        raise UserError(
+            f"{key} is {given!r}, but radvlm.instructions.mixes has {', '.join(mixes)}: name one, or add it there"
+        )
+    if file not in ("", *FILES):
+        raise UserError(f"{key} is {given!r}, but a mix has {', '.join(FILES)}: name one of them")
+
+
+def system_of(given: str) -> str:
+    """Return the system whose lines a setting names; "" of a file."""
+    return next((prefix[:-1] for prefix in SYSTEMS if given.startswith(prefix)), "")
+
+
+def lines_of(key: str, given: str, split: str, mixes: Sequence[str] = ()) -> str:
+    """Return the file of lines that a setting names. ``mixes``: those of RadVLM.
+
+    Raises UserError for a missing file, an unknown system, or an unknown mix.
+    """
     for prefix, folder in SYSTEMS.items():
         if given.startswith(prefix):
+            if prefix == RADVLM:
+                _known(key, given, mixes)
             name = given.removeprefix(prefix)
             name = "" if name == "dataset" else name.removeprefix("dataset/")
             return "/".join(filter(None, (folder, name, split))) + ".jsonl"
@@ -61,8 +87,11 @@ def lines_of(key: str, given: str, split: str) -> str:
     return str(existing_file(key, given))
 
 
-def vlm_plan(settings: Vlm, device: str, gpus: int) -> VlmPlan:
-    """Return the plan; ``device``, ``gpus``: of the section compute. Raises UserError for a file that is missing."""
+def vlm_plan(settings: Vlm, device: str, gpus: int, mixes: Sequence[str] = ()) -> VlmPlan:
+    """Return the plan; ``device``, ``gpus``: of the section compute; ``mixes``: of RadVLM.
+
+    Raises UserError for a file that is missing, or a mix that is unknown.
+    """
     plain = settings.model_dump(mode="json")
     tuning, answers = plain["tuning"], plain["answers"]
     runs, counts, asking = {}, {}, {}
@@ -70,27 +99,31 @@ def vlm_plan(settings: Vlm, device: str, gpus: int) -> VlmPlan:
         key = f"vlm.tuning.runs.{name}"
         own = dict(tuning[run["engine"]])
         family, side = own.pop("family", run["engine"]), own.pop("side", 0)
+        longest = own.pop("max_new_tokens", answers["max_new_tokens"])
         convention = run["convention"] or declared("cxr.vlm.families", family, "CONVENTION", "")
         options = {
-            "engine": run["engine"], "family": family, "convention": convention, "side": side,
+            "engine": "tiny" if run["engine"] in TINY else run["engine"],
+            "family": family, "convention": convention, "side": side,
             "wording": run["wording"], "nan_limit": tuning["nan_limit"], "seed": tuning["seed"], "own": own,
             "balance": tuning["balance"],
             "model": "" if Path(run["model"]).is_dir() else run["model"], "revision": run["revision"],
         }  # fmt: skip
         runs[name] = {
             "options": options | ({} if run["trained"] else {"probed": tuning["probed"]}),
-            "train": lines_of(f"{key}.lines", run["lines"], "train"),
-            "validate": lines_of(f"{key}.lines", run["lines"], "validate"),
+            "train": lines_of(f"{key}.lines", run["lines"], "train", mixes),
+            "validate": lines_of(f"{key}.lines", run["lines"], "validate", mixes),
             "base": [run["model"]] if run["model"] and Path(run["model"]).is_dir() else [],
             "wording": [str(existing_file(f"{key}.wording", run["wording"]))] if run["wording"] else [],
             "trained": run["trained"],
-            "system": next((prefix[:-1] for prefix in SYSTEMS if run["lines"].startswith(prefix)), ""),
+            "system": system_of(run["lines"]),
             "dtype": own["dtype"],
+            "longest": longest,
         }
-        here = 0 if run["engine"] == "tiny" or device == "cpu" else gpus
+        here = 0 if run["engine"] in TINY or device == "cpu" else gpus
         counts[name] = here if own["runner"] == "deepspeed" else min(1, here)
         asking[name] = min(1, here)
-    sets = {name: lines_of(f"vlm.answers.sets.{name}", given, "") for name, given in answers["sets"].items()}
+    sets = {name: lines_of(f"vlm.answers.sets.{name}", given, "", mixes) for name, given in answers["sets"].items()}
+    systems = {name: system_of(given) for name, given in answers["sets"].items()}
     found = {
         name: {"path": str(existing_file(f"vlm.answers.predictions.{name}.path", one["path"])), **one}
         for name, one in answers["predictions"].items()
@@ -101,6 +134,7 @@ def vlm_plan(settings: Vlm, device: str, gpus: int) -> VlmPlan:
         | {
             "engine": answers["engine"], "convention": "", "dtype": run["dtype"], "seed": tuning["seed"],
             "model": run["options"]["model"], "revision": run["options"]["revision"],
+            "max_new_tokens": min(run["longest"], own["max_new_tokens"]),
             "own": {"eager": answers["eager"], "rank": run["options"]["own"]["lora"]["rank"]},
         }
         for name, run in runs.items()
@@ -119,9 +153,16 @@ def vlm_plan(settings: Vlm, device: str, gpus: int) -> VlmPlan:
         untrained=[name for name, run in runs.items() if not run["trained"]],
         predictions=found,
         sets=sets,
-        asked={name: list(sets) for name in runs} | {name: [one["set"]] for name, one in found.items()},
+        systems=systems,
+        asked={name: _sets_of(run["system"], systems) for name, run in runs.items()}
+        | {name: [one["set"]] for name, one in found.items()},
         gpus=counts,
         asking=asking,
         engine=answers["engine"],
         answers=asked_options,
     )
+
+
+def _sets_of(system: str, systems: Mapping[str, str]) -> list[str]:
+    """Return the sets that a run is asked: those of its system, and those of files; a run on a file is asked all."""
+    return [name for name, of in systems.items() if not system or of in ("", system)]

@@ -87,6 +87,10 @@ class RadvlmPlan:
         folder = "results/frames" if name == OWN else f"{ROOT}/sources/{name}/frames"
         return [f"{folder}/{shard}.h5" for shard in self.shards]
 
+    def pictures(self) -> list[str]:
+        """Return the shards of frames that show the images of all sources in use."""
+        return sorted({path for source in self.sources for path in self.shown_in(source)})
+
     def _asked(self, mix: str, source: str) -> set[str]:
         return {row.task for row in self.mixes[mix] if row.source == source}
 

@@ -9,7 +9,7 @@ from cxr.workflow.settings.base import PAPER, Section, Share, key, one_case
 RunName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]
 SetName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]
 Family = Literal["qwen25vl", "qwen3vl", "gemma3", "onevision"]
-Engine = Literal["tiny", "qwen25vl", "qwen3vl", "gemma3", "onevision"]
+Engine = Literal["tiny", "onevision_tiny", "qwen25vl", "qwen3vl", "gemma3", "onevision"]
 Convention = Literal["", "grid1000", "pixels_resized", "unit", "unit_short", "yx1000"]
 Probed = Literal["", "probe", "grid1000", "pixels_resized", "unit", "unit_short", "yx1000"]
 Part = Literal["vision", "projector", "language"]
@@ -82,6 +82,19 @@ class TinyRecipe(Recipe):
     runner: Literal["plain", "deepspeed"] = key("plain", "As of the other engines.")
 
 
+class OnevisionTinyRecipe(TinyRecipe):
+    """The engine onevision_tiny: LLaVA-OneVision's real classes with half a million values, on a CPU."""
+
+    family: Family = key("onevision", "Its architecture.")
+    rates: dict[Part, Annotated[float, Field(gt=0, le=1)]] = key(
+        lambda: {"vision": 1e-3}, "Learning rate of a part, where it is another than `learning_rate`."
+    )
+    updates: int = key(1000, "Updates in all; 0: by epochs.", ge=0, le=10_000_000)
+    learning_rate: float = key(2e-3, "Highest learning rate.", gt=0, le=1)
+    warmup_ratio: Share = key(0.03, "Share of the updates in which it rises.", source=PAPER)
+    max_new_tokens: int = key(300, "Longest answer that it is asked for.", unit="tokens", ge=1, le=100_000)
+
+
 class Qwen3Recipe(Recipe):
     """Qwen3-VL, as the paper tuned the 8B model."""
 
@@ -118,8 +131,10 @@ class OnevisionRecipe(Recipe):
 class Run(Section):
     """One model: what it is, and what it is tuned on."""
 
-    engine: Engine = key("tiny", "tiny, or the model's architecture.")
-    lines: str = key("medground:dataset", "medground:dataset, medground:label_<kind>, or a file of lines.")
+    engine: Engine = key("tiny", "tiny, onevision_tiny, or the model's architecture.")
+    lines: str = key(
+        "medground:dataset", "medground:dataset, medground:label_<kind>, radvlm:<mix>, or a file of lines."
+    )
     model: str = key("", "Folder or Hugging Face id of the model that it starts from; empty for tiny.")
     revision: str = key("", "Commit of the Hugging Face model.")
     convention: Probed = key(
@@ -132,7 +147,7 @@ class Run(Section):
 
     @model_validator(mode="after")
     def _fits(self) -> "Run":
-        if self.engine != "tiny" and not self.model:
+        if self.engine not in ("tiny", "onevision_tiny") and not self.model:
             raise ValueError(f"model is empty, but the engine {self.engine} starts from one: give a folder or an id")
         if not self.trained and not self.model:
             raise ValueError("trained is false, but model is empty, so there is nothing to ask: give one")
@@ -145,7 +160,11 @@ class VlmTuning(Section):
     """Fine-tuning of vision-language models."""
 
     runs: dict[RunName, Run] = key(
-        lambda: {"medground": Run(), "medground_label_replaced": Run(lines="medground:label_replaced")},
+        lambda: {
+            "medground": Run(),
+            "medground_label_replaced": Run(lines="medground:label_replaced"),
+            "radvlm": Run(engine="onevision_tiny", lines="radvlm:all"),
+        },
         "Models by name.",
     )
     probed: int = key(200, "Validation lines that a probe asks.", unit="samples", ge=1, le=100_000)
@@ -157,6 +176,7 @@ class VlmTuning(Section):
     nan_limit: int = key(10, "Updates without a number after which a tuning ends.", unit="updates", ge=1, le=1_000_000)
     seed: int = key(42, "Seed of order, dropout and adapters.", source=PAPER, ge=0)
     tiny: TinyRecipe = key(TinyRecipe, "A small random model.")
+    onevision_tiny: OnevisionTinyRecipe = key(OnevisionTinyRecipe, "A small random LLaVA-OneVision.")
     qwen25vl: Recipe = key(Recipe, "Qwen2.5-VL and models of its architecture.", source=PAPER)
     qwen3vl: Qwen3Recipe = key(Qwen3Recipe, "Qwen3-VL.", source=PAPER)
     gemma3: Gemma3Recipe = key(Gemma3Recipe, "Gemma 3 and MedGemma.", source=PAPER)
@@ -176,8 +196,14 @@ class VlmAnswers(Section):
 
     engine: Literal["transformers", "vllm"] = key("transformers", "What runs the models.")
     sets: dict[SetName, str] = key(
-        lambda: {"medground_test": "medground:dataset/test", "medground_zero_shot": "medground:dataset/zero_shot"},
-        "Lines to ask, by name: medground:<file of its dataset>, or a file of lines.",
+        lambda: {
+            "medground_test": "medground:dataset/test",
+            "medground_zero_shot": "medground:dataset/zero_shot",
+            "radvlm_test": "radvlm:all/test",
+            "radvlm_exchanged": "radvlm:all/exchanged",
+        },
+        "Lines to ask, by name: medground:<file of its dataset>, radvlm:<mix>/<file>, or a file of lines. A set of a "
+        "system is asked of the runs on its lines.",
     )
     max_new_tokens: int = key(2048, "Longest answer; 60 boxes are about 1,400.", unit="tokens", ge=1, le=100_000)
     max_length: int = key(8192, "Longest prompt, its picture's tokens counted.", unit="tokens", ge=16, le=1_000_000)

@@ -1,0 +1,60 @@
+"""Runs and sets on lines of RadVLM: which files, pictures and sets they have, and the part of a frame that is seen."""
+
+import numpy as np
+import pytest
+
+from cxr.base.errors import UserError
+from cxr.base.hdf5 import ShardWriter
+from cxr.geometry.affine import fit_affine
+from cxr.vlm.samples import PictureStore, sample_of
+from cxr.workflow.plan_vlm import lines_of, vlm_plan
+from cxr.workflow.settings.vlm import Vlm
+
+FOLDER = "results/radvlm/instructions"
+
+
+def test_lines_of_a_mix_are_its_files():
+    assert lines_of("k", "radvlm:all", "train", ["all"]) == f"{FOLDER}/all/train.jsonl"
+    assert lines_of("k", "radvlm:own_2/exchanged", "", ["own_2"]) == f"{FOLDER}/own_2/exchanged.jsonl"
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ("radvlm:none", r"k is 'radvlm:none', but radvlm.instructions.mixes has all, few: name one, or add it there"),
+        ("radvlm:all/dev", r"k is 'radvlm:all/dev', but a mix has train, validate, test, exchanged: name one of them"),
+    ],
+)
+def test_an_unknown_mix_or_file_is_one_sentence(given, sentence):
+    with pytest.raises(UserError, match=sentence):
+        lines_of("k", given, "train", ["all", "few"])
+
+
+def test_a_set_is_asked_of_the_runs_of_its_system():
+    plan = vlm_plan(Vlm(), "cpu", 0, ["all"])
+    assert plan.asked["radvlm"] == ["radvlm_test", "radvlm_exchanged"]
+    assert plan.asked["medground"] == ["medground_test", "medground_zero_shot"]
+    assert (plan.gpus["radvlm"], plan.asking["radvlm"]) == (0, 0)
+    options = plan.runs["radvlm"]["options"]
+    assert (options["engine"], options["family"], options["convention"]) == ("tiny", "onevision", "unit")
+    assert (plan.answers["radvlm"]["max_new_tokens"], plan.answers["medground"]["max_new_tokens"]) == (300, 2048)
+
+
+@pytest.mark.parametrize(("shape", "seen"), [((100, 50), (64, 32)), ((40, 160), (16, 64)), ((30, 30), (64, 64))])
+def test_what_pads_a_frame_is_not_seen(tmp_path, shape, seen):
+    affine = fit_affine(shape, 64, "pad")
+    rows, columns = seen
+    frame = np.zeros((64, 64), np.uint8)
+    top, left = (64 - rows) // 2, (64 - columns) // 2
+    frame[top : top + rows, left : left + columns] = 200
+    path = tmp_path / "frames" / "00.h5"
+    path.parent.mkdir()
+    with ShardWriter(path, pictures=("image",)) as writer:
+        writer.append("i", image=frame, to_original=affine, original_shape=np.array(shape, np.int32))
+    line = {"sample_id": "s", "image_id": "i", "source": "own", "split": "train", "task": "t"}
+    sample = sample_of(line | {"turns": [{"question": "q", "answer": "a"}]})
+    with PictureStore([path]) as store:
+        assert store.size(sample) == seen
+        picture = store.get(sample)
+    assert picture.shape == (*seen, 3)
+    assert (picture == 200).all()
