@@ -86,6 +86,7 @@ include: "rules/radvlm/instructions.smk"
 # Vision-language models, tuned on lines of a system and asked
 include: "rules/vlm/tuning.smk"
 include: "rules/vlm/answers.smk"
+include: "rules/radvlm/answers.smk"
 include: "rules/medground/scoring.smk"
 # Excluded images of each stage
 include: "rules/exclusions.smk"

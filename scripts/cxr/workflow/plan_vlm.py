@@ -50,6 +50,11 @@ class VlmPlan:
             return sorted({f"vlm.families.{one['family']}" for one in options})
         return sorted({f"nets.fitting.{self.runs[name]['options']['own']['runner']}" for name in self.trained})
 
+    def answered(self, system: str) -> list[str]:
+        """Return the answers of a system's runs to the sets that they are asked."""
+        own = [name for name, run in self.runs.items() if run["system"] == system]
+        return [f"{ROOT}/{run}/answers/{name}.jsonl" for run in own for name in self.asked[run]]
+
     def scored(self, name: str) -> list[str]:
         """Return the runs and predictions that were asked a set."""
         return [run for run, sets in self.asked.items() if name in sets]

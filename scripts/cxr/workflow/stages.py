@@ -135,6 +135,8 @@ STAGES = (
           "systems/radvlm.md"),
     Stage("radvlm_instructions", "radvlm", "Makes the samples of each mix: questions, answers, boxes, splits.",
           "systems/radvlm.md"),
+    Stage("radvlm", "radvlm", "Makes everything from facts to the answers of a model that is tuned on a mix.",
+          "systems/radvlm.md"),
     Stage("vlm_tuning", "vlm", "Fine-tunes vision-language models, by adapters or in full, on lines of a system.",
           "systems/medground.md"),
     Stage("vlm_answers", "vlm", "Asks tuned or published vision-language models, or reads answers made elsewhere.",
