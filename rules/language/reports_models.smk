@@ -1,16 +1,17 @@
 # Reports by language models: the inputs of the engine vllm.
 
 
-# Answers for the shard's texts; each distinct location is mapped once.
+# Answers for the shards' texts; each distinct location is mapped once. A model in the job is loaded once for all shards; the
+# clients of a server are a job for each shard.
 rule reports_structured:
     input:
-        cohort="results/cohort/{shard}.parquet",
+        cohort=expand("results/cohort/{shard}.parquet", shard=PLAN.structured["shards"]),
     output:
-        output="results/reports/structured/{shard}.jsonl",
+        output=expand("results/reports/structured/{shard}.jsonl", shard=PLAN.structured["shards"]),
     log:
-        "logs/reports/structured/{shard}.log",
+        f"logs/reports/structured/{PLAN.structured['name']}.log",
     benchmark:
-        "results/benchmarks/reports/structured/{shard}.tsv"
+        f"results/benchmarks/reports/structured/{PLAN.structured['name']}.tsv"
     conda:
         "../../envs/reports-vllm.yaml"
     threads: 8 if PLAN.settings.reports.llm.transport == "offline" else 1  # a server's client needs almost no CPU
@@ -23,7 +24,7 @@ rule reports_structured:
         **job("language.reports.llm.structuring.run"),
         options=PLAN.options["structuring"],
     message:
-        "Reports of shard {wildcards.shard}: findings by the language model"
+        f"Reports of {PLAN.structured['told']}: findings by the language model"
     script:
         "../../scripts/job.py"
 

@@ -141,15 +141,21 @@ def _environment() -> dict[str, str]:
 
 
 def test_the_whole_path(folder, texts, tmp_path):
-    """Rules and model side by side through the workflow; a second run has nothing to do."""
+    """Rules and model side by side through the workflow, in two shards that one load of the model serves."""
     model = {"model": str(folder), "revision": "", "max_tokens": 600}
-    execution = {"gpus": 0, "eager": True}
+    execution = {"gpus": 0, "eager": True, "texts_at_once": 5}
     llm = {"structuring": model, "mapping": model, "dtype": "bfloat16", "execution": execution}
-    write_settings(tmp_path, COHORT | {"reports": {"engine": "both", "llm": llm}})
+    settings = {"cohort": {"shards": 2}, "reports": {"engine": "both", "llm": llm}}
+    write_settings(tmp_path, SLICE | settings)
     snakemake(tmp_path, "reports", cores=1)
-    structured = list(read_lines(tmp_path / "results/reports/structured/00.jsonl"))
-    assert {line["text"] for line in structured} == texts.keys()
-    lines = list(read_lines(tmp_path / "results/reports/00.jsonl"))
+    assert [path.name for path in (tmp_path / "logs/reports/structured").iterdir()] == ["all.log"]
+    answers_of = [list(read_lines(tmp_path / f"results/reports/structured/{shard}.jsonl")) for shard in ("00", "01")]
+    assert all(answers_of)
+    assert {line["text"] for found in answers_of for line in found} == texts.keys()
+    kept = sorted((tmp_path / "results/reports/structured/answers/all").glob("answers-*.jsonl"))
+    assert sum(len(list(read_lines(path))) for path in kept) == len(texts)
+    assert len(kept) == -(-len(texts) // execution["texts_at_once"]) > 1
+    lines = [line for shard in ("00", "01") for line in read_lines(tmp_path / f"results/reports/{shard}.jsonl")]
     excluded = read_table(tmp_path / "results/reports/excluded.parquet")
     cohort = read_table(tmp_path / "results/cohort/images.parquet")
     quarantined = excluded.filter(excluded["reason"] == "quarantined")["study_id"].unique()

@@ -19,7 +19,7 @@ EXAMPLES = {
     "paper_engines": (
         ("laptop", "paper_engines"),
         {"weights_radedit": 1, "weights_hybridgnet": 1, "weights_cxas": 1, "weights_scaled_yolov4": 1}
-        | {"reports_structured": 2, "reports_mapping": 1},
+        | {"reports_structured": 1, "reports_mapping": 1},
     ),
     "semisyn": (("mimic", "semisyn"), {"semisyn_healthy_shard": 64, "semisyn_dataset_export": 6}),
     "medground": (("laptop", "medground"), {"medground_sources_read": 8, "medground_dataset_lines": 1}),

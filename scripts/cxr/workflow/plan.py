@@ -44,8 +44,9 @@ class Plan:
     `review`, `agreement`, `predict`, `explain`, the page and the target of the reports; formats: the modules that
     read the references. gpus, model_mb, gpu_of: GPUs and megabytes of each stage and run; groups: the SLURM group
     of each stage (GPU and CPU jobs never share one); model_here: whether `paraphrase` loads a language model in its
-    job. exclusions: {stage: its ledgers and the threshold set of each, empty for a stage without}. semisyn: the
-    plan of SemiSynCXR. medground: that of MedGround. radvlm: that of RadVLM. vlm: the plan of vision-language models.
+    job; structured: shards, name and message of the jobs in which a language model reads reports. exclusions: {stage:
+    its ledgers and the threshold set of each, empty for a stage without}. semisyn: the plan of SemiSynCXR. medground:
+    that of MedGround. radvlm: that of RadVLM. vlm: the plan of vision-language models.
     """
 
     settings: Settings
@@ -86,6 +87,7 @@ class Plan:
     gpu_of: dict[str, int]
     groups: dict[str, str]
     model_here: bool
+    structured: dict
     exclusions: dict[str, dict[str, list[str]]]
     semisyn: SemisynPlan
     medground: MedgroundPlan
@@ -176,6 +178,7 @@ def make_plan(config: dict, configfiles: Sequence[Path]) -> Plan:
         gpu_of={name: _gpu("cxr.ils.training", run["engine"], settings) for name, run in runs.items()},
         groups=_groups(gpus, semisyn.gpus),
         model_here=_paraphrases_here(settings),
+        structured=_structured(settings, shards),
         exclusions={stage: _exclusions(stage, shards, []) for stage in BY_SHARD}
         | {stage: _exclusions(stage, build, build) for stage in BY_THRESHOLDS},
         semisyn=semisyn,
@@ -243,6 +246,13 @@ def _gpus(settings: Settings, options: dict, engines: dict[str, str]) -> dict[st
     llm = settings.reports.llm
     gpus["reports"] = llm.execution.gpus if llm.transport == "offline" else 0
     return gpus | {"paraphrase": settings.paraphrase.llm.execution.gpus if _paraphrases_here(settings) else 0}
+
+
+def _structured(settings: Settings, shards: list[str]) -> dict:
+    """Return shards, name and message of the jobs that structure reports: one for all shards, or the wildcard's."""
+    if settings.reports.llm.transport == "offline":
+        return {"shards": shards, "name": "all", "told": "all shards"}
+    return {"shards": ["{shard}"], "name": "{shard}", "told": "shard {wildcards.shard}"}
 
 
 def _paraphrases_here(settings: Settings) -> bool:

@@ -28,6 +28,12 @@ class ReportsExecution(Execution):
     """How the language models are run. No answer depends on it, so a change re-runs nothing."""
 
     mapping_server: Address = key("", "Address of the mapping model's server; empty for the same server.")
+    texts_at_once: int = key(
+        2048,
+        "Number of texts that are asked before their answers are written; a job that was cut off goes on from there.",
+        unit="texts",
+        ge=1,
+    )
 
 
 class Llm(Asking):
