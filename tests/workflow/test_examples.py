@@ -22,7 +22,10 @@ EXAMPLES = {
         | {"reports_structured": 1, "reports_mapping": 1},
     ),
     "semisyn": (("mimic", "semisyn"), {"semisyn_healthy_shard": 64, "semisyn_dataset_export": 6}),
-    "medground": (("laptop", "medground"), {"medground_sources_read": 8, "medground_dataset_lines": 1}),
+    "medground": (
+        ("laptop", "medground"),
+        {"medground_sources_read": 10, "medground_dataset_lines": 1, "vlm_tuning_run": 2, "medground_scoring_run": 3},
+    ),
     "radvlm": (
         ("mimic", "radvlm"),
         {"radvlm_sources_read": 5, "radvlm_sources_on_mimic": 2, "radvlm_sources_frames": 320},
@@ -34,7 +37,7 @@ EXAMPLES = {
 """{example: (the files given to --configfile, {rule: number of its jobs})}."""
 
 
-ASKED = {"semisyn": ["semisyn", "all"], "medground": ["medground", "review", "all"],
+ASKED = {"semisyn": ["semisyn", "all"], "medground": ["medground", "medground_scoring", "review", "all"],
          "radvlm": ["radvlm_sources", "all"]}  # fmt: skip
 """Targets of the examples that a bare run is not asked for."""
 
@@ -64,7 +67,12 @@ def place(tmp_path_factory):
     (folder / "medsegbench").mkdir()
     told = yaml.safe_load((ROOT / "examples/medground.yaml").read_text())
     for source in told["medground"]["sources"]["sets"].values():
-        (folder / source["npz"]).touch()
+        if source["kind"] == "lvit":
+            (folder / source["folder"]).mkdir(exist_ok=True)
+        else:
+            (folder / source["npz"]).touch()
+    for run in told["vlm"]["tuning"]["runs"].values():
+        (folder / run["model"]).mkdir(parents=True, exist_ok=True)
     return folder
 
 
