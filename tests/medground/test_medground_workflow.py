@@ -135,10 +135,11 @@ tables.atomic = in_place"""
 
 
 def torn(folder: Path, run: Path) -> list[str]:
-    """Return the files that have their names, but not the finished run's bytes."""
-    there, whole = files(folder), files(run)
-    named = {name for name in there if ".part/" not in name and not name.endswith(".part")}
-    return sorted(name for name in named if there[name] != whole.get(name))
+    """Return the finished run's files that are there, but with other bytes; temporary names and checkpoints are no
+    such files.
+    """
+    there = files(folder)
+    return sorted(name for name, held in files(run).items() if there.get(name, held) != held)
 
 
 def killed_run(root: Path, folder: Path, *targets: str) -> subprocess.CompletedProcess:
