@@ -15,9 +15,11 @@ from cxr.base.tables import read_table
 from cxr.medground.logic.decide import Decider, Query, Reference
 from cxr.medground.logic.facts import Facts, Planes, planes_of
 from cxr.medground.logic.table import scene_of
+from cxr.medground.queries.forms import Search
 from cxr.medground.regions.make_regions import image_regions
 from medground_data import facts_of, make_queries_of, regions_of, regions_options, whole_source
-from medground_scenes import NUMBERS
+from medground_oracle import resolve as resolve_plainly
+from medground_scenes import NUMBERS, numbers, plain, told
 from medground_worlds import boxes_of, worlds
 
 REAL = [pytest.param("covid"), pytest.param("nih"), pytest.param("stardist"),
@@ -256,21 +258,43 @@ def test_shards_change_no_query(tmp_path):
     assert len({line["query_id"] for line in found[0]}) == len(found[0])
 
 
-def test_boxes_are_describable_on_real_films(made):
-    """T7: every region of the radiologists' films is the answer of some decidable query."""
-    from cxr.medground.queries.forms import Search
+def coverage(folder, side) -> tuple[list[int], int, int]:
+    """Return the number of target sets of each image, of candidates that some query means alone, and of candidates.
 
-    folder, _ = made("covid")
+    The search finds the queries; of each region that one means alone, the oracle answers it again.
+    """
     images = {row["image_id"]: row for row in read_table(folder / "sources/images.parquet").iter_rows(named=True)}
     rows = defaultdict(list)
     for row in regions_of(folder):
         rows[row["image_id"]].append(row)
-    facts, alone, total = facts_of(folder), 0, 0
-    families = ("class", "size", "shape", "position", "zone", "ordinal", "relation")
+    facts, sets, alone, total = facts_of(folder), [], 0, 0
+    families = ("class", "size", "shape", "position", "zone", "ordinal", "relation", "appearance")
     for image_id, held in rows.items():
-        decider = Decider(scene_of(images[image_id], held, facts, 512), NUMBERS)
-        forms = Search(decider, 4, 20_000, families, random.Random(0)).run()
-        alone += sum((at,) in forms.of for at in range(len(held)))
-        total += len(held)
-        assert len(forms.of) >= 3
+        scene = scene_of(images[image_id], held, facts, side)
+        forms = Search(Decider(scene, NUMBERS), 4, 20_000, families, random.Random(0)).run()
+        free = [at for at, row in enumerate(held) if row["candidate"]]
+        for at in (at for at in free if (at,) in forms.of):
+            assert resolve_plainly(told(forms.of[at,][0]), plain(scene), numbers()) == {at}
+            alone += 1
+        total += len(free)
+        sets.append(len(forms.of))
+    return sets, alone, total
+
+
+def test_boxes_are_describable_on_real_films(made):
+    """T7: every region of the radiologists' films is the answer of some decidable query."""
+    sets, alone, total = coverage(made("covid")[0], 512)
+    assert len(sets) == 18
+    assert min(sets) >= 3
     assert alone == total
+
+
+@pytest.mark.parametrize(
+    ("name", "side", "least"), [("stardist", 128, 0.75), pytest.param("monuseg", 256, 0.15, marks=pytest.mark.slow)]
+)
+def test_nuclei_of_tiles_are_describable(made, name, side, least):
+    """T7: shares of the nuclei that are candidates, and of the tiles with three sets or more."""
+    sets, alone, total = coverage(made(name)[0], side)
+    print(f"{name}: {alone} of {total} nuclei, {sum(one >= 3 for one in sets)} of {len(sets)} tiles")
+    assert alone >= least * total, (alone, total)
+    assert np.mean([one >= 3 for one in sets]) >= 0.75
