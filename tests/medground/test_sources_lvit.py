@@ -392,3 +392,17 @@ def test_statements_need_a_source_that_no_training_reads(qata):
             source_keys(
                 **({"kind": "lvit", "use": "zero_shot", "domain": "cxr", "queries": "statements"} | {name: value})
             )
+
+
+def test_no_stage_vouches_for_a_statement(stated):
+    kept, _ = verified(stated, statements=True)
+    part = stated / "verification"
+    verify.run_rates(
+        made=[str(stated / "queries/00.jsonl")], accepted=[str(part / "00.jsonl")],
+        parts=[str(part / "00.rejected.parquet")], rates=str(part / "rates.tsv"), grouped=str(part / "groups.tsv"),
+        rejected=str(part / "all.parquet"),
+    )  # fmt: skip
+    rows = [row for row in read_table(part / "rates.tsv").to_dicts() if row["source"] == "total"]
+    assert [(row["stage"], row["kept"], row["passed"]) for row in rows] == [
+        (stage, len(kept), 0) for stage in ("I", "II", "III")
+    ]

@@ -41,7 +41,11 @@ PASSED: Columns = {
     "kept_share": Column(pl.Float64, "The same of the candidates, as the paper prints it.", "%"),
     "of_before": Column(pl.Float64, "The same of those left by the stage before.", "%"),
     "unjudged": Column(pl.Int64, "Of the kept, those that the judge could not judge."),
-    "passed": Column(pl.Int64, "The kept ones without these: what a stage can vouch for."),
+    "passed": Column(
+        pl.Int64,
+        "The kept ones that the stage decided about: not the unjudged, not those of a judge that was not run, and no "
+        "statements.",
+    ),
     "reasons": Column(pl.String, "Rejects by reason."),
     "noted": Column(pl.String, "What the stage found in statements, none of which it rejects, by reason."),
 }
@@ -204,6 +208,11 @@ def by_groups(made: Iterable[Mapping], kept: Iterable[Mapping], gone: Iterable[M
     return [dict(zip(GROUPED, group, strict=False)) | {name: found[group][name] for name in counted} for group in order]
 
 
+def _unvouched(line: Mapping, stage: str) -> bool:
+    """Return whether a stage did not decide about a line that it kept: a statement, or one that no judge judged."""
+    return line["engine"] == "statements" or (stage == "III" and line["checks"]["verdict"] in ("unjudged", "not_run"))
+
+
 def _rates(group: tuple[str, str], kept: list[dict], gone: list[dict]) -> list[dict]:
     total = before = len(kept) + len(gone)
     found = []
@@ -211,11 +220,12 @@ def _rates(group: tuple[str, str], kept: list[dict], gone: list[dict]) -> list[d
         lost = Counter(row["reason"] for row in gone if row["stage"] == stage)
         left = before - sum(lost.values())
         unjudged = sum(line["checks"]["verdict"] == "unjudged" for line in kept) if stage == "III" else 0
+        unvouched = sum(_unvouched(line, stage) for line in kept)
         noted = Counter(line["checks"]["noted"][1] for line in kept if line["checks"]["noted"][:1] == [stage])
         found.append(
             dict(zip(PASSED, (
                 *group, stage, total, left, 100 * left / total, 100 * left / before if before else None, unjudged,
-                left - unjudged,
+                left - unvouched,
                 *(" ".join(f"{name}:{count}" for name, count in sorted(one.items())) for one in (lost, noted)),
             ), strict=True))
         )  # fmt: skip
