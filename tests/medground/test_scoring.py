@@ -244,6 +244,22 @@ def test_the_comparison_has_the_runs_the_blind_and_the_paper(files, tmp_path):
     assert row["value"].to_list() == [wanted] == [86.4]
 
 
+def test_a_baseline_without_a_value_is_no_row(files, tmp_path):
+    """A zero-shot source has no training lines and may have one query an image: two columns are empty."""
+    run_scores(**files, options=OPTIONS)
+    scores = read_table(files["scored"]).with_columns(
+        pl.lit(None, pl.Float64).alias(name) for name in ("mean_box", "shuffled")
+    )
+    write_table(tmp_path / "zero_shot.tsv", scores, columns.SCORES)
+    options = ComparisonOptions(["one"], ["one"], 0.5)
+    run_comparison(
+        scored=[files["scored"]], pairs_scored=[files["pairs_scored"]], comparison=str(tmp_path / "c.tsv"),
+        options=options, zero_shot=[str(tmp_path / "zero_shot.tsv")],
+    )  # fmt: skip
+    new = read_table(tmp_path / "c.tsv").filter((pl.col("table") == "zero_shot") & (pl.col("source") == "s"))
+    assert new["model"].to_list() == ["one", "largest", "candidates", "picture"]
+
+
 def test_the_papers_deltas_are_its_differences():
     third = PAPER["table3"]
     gaps = {

@@ -7,10 +7,10 @@ from pathlib import Path
 import polars as pl
 import yaml
 
-from cxr.base.columns import schema
+from cxr.base.columns import Columns, schema
 from cxr.base.paths import RESOURCES
 from cxr.base.tables import read_table, write_table
-from cxr.medground.scoring.columns import BLIND, COMPARISON, SENSITIVITY
+from cxr.medground.scoring.columns import BLIND, COMPARISON, SCORES, SENSITIVITY
 
 RESOURCE_FILES = ("medground/paper_tables.yaml",)
 
@@ -36,7 +36,7 @@ def ours(run: str, scores: pl.DataFrame, pairs: pl.DataFrame, tau: float) -> Ite
     """Yield the rows of a run: mean IoU, the blind baselines beside it, Semantic Sensitivity at ``tau``."""
     for row in scores.filter(part="all").iter_rows(named=True):
         yield _row("ours", "iou", run, row["source"], row["queries"], row["iou"], row["iou_low"], row["iou_high"])
-        for name in BLIND:
+        for name in (name for name in BLIND if row[name] is not None):
             model = f"{run}: {name}" if name == "shuffled" else name
             yield _row("blind", "iou", model, row["source"], row["queries"], row[name])
     for row in pairs.filter((pl.col("pairs_of") == "all") & (pl.col("tau") == tau)).iter_rows(named=True):
@@ -64,6 +64,13 @@ def paper() -> Iterator[dict]:
                 yield _row("paper", "sensitivity", f"{model}, {state}", source, None, float(value))
 
 
+def read_declared(path: str | Path, columns: Columns) -> pl.DataFrame:
+    """Return a table of text; a column without any value has its declared kind, which the file cannot tell."""
+    table = read_table(path)
+    empty = [name for name in table.columns if table[name].dtype == pl.String and columns[name].kind != pl.String]
+    return table.with_columns(pl.lit(None, columns[name].kind).alias(name) for name in empty)
+
+
 def run_comparison(
     *, scored: list[str], pairs_scored: list[str], comparison: str, options: ComparisonOptions,
     zero_shot: list[str] | None = None,
@@ -74,7 +81,7 @@ def run_comparison(
     """
     rows = list(_all(options.runs, scored, pairs_scored, options.tau))
     for run, path in zip(options.zero_shot, zero_shot or (), strict=True):
-        rows += ours_zero_shot(run, read_table(path))
+        rows += ours_zero_shot(run, read_declared(path, SCORES))
     seen, kept = set(), []
     for row in rows:  # a baseline that reads no answer is the same beside every run
         name = tuple(row[part] for part in ("by", "table", "model", "source"))
@@ -86,5 +93,5 @@ def run_comparison(
 
 def _all(runs: Sequence[str], scored: Sequence[str], pairs: Sequence[str], tau: float) -> Iterator[dict]:
     for run, one, other in zip(runs, scored, pairs, strict=True):
-        yield from ours(run, read_table(one), read_table(other), tau)
+        yield from ours(run, read_declared(one, SCORES), read_declared(other, SENSITIVITY), tau)
     yield from paper()
