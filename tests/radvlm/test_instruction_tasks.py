@@ -1,6 +1,5 @@
 """Mixes, wordings and tasks on small sources written by hand, with exact values."""
 
-import re
 from collections import Counter
 
 import polars as pl
@@ -15,12 +14,14 @@ from cxr.radvlm.instructions.given import Given
 from cxr.radvlm.instructions.join_parts import without_conflicts
 from cxr.radvlm.instructions.mix import CODE, OWN, PAPER, PAPER_PLUS_ILS, as_options, as_rows, mix_rows
 from cxr.radvlm.instructions.names import listed, names
+from cxr.radvlm.instructions.read_back import read_back
 from cxr.radvlm.instructions.table1 import table1
 from cxr.radvlm.instructions.tasks import How
 from cxr.radvlm.instructions.wordings import KINDS, SLOT, fill, turn, wordings
 from cxr.radvlm.instructions.write_part import PartOptions, Writer
-from cxr.radvlm.samples import TASKS
+from cxr.radvlm.samples import TASKS, line_of
 from cxr.radvlm.sources.columns import FACTS_SCHEMA
+from cxr.vlm.conventions import CONVENTIONS, Seen
 
 FORMATS = {
     "mimic": "mimic", "plus": "chexpert_plus", "chex": "chexpert", "genome": "imagenome", "vindr": "vindr",
@@ -308,13 +309,62 @@ def test_a_subject_that_trains_by_its_validation_split_leaves_validate():
 # ---- answers can be read back ---------------------------------------------------------------------------------------
 
 
-def test_no_wording_of_a_task_fits_the_answers_of_another():
-    """An answer's text, its slots put aside, is that of one task."""
-    shape = {
-        (task, re.sub(SLOT, "*", text).lower())
-        for task, one in wordings().items()
-        for frames in one.answers.values()
-        for text in frames.values()
-    }
-    same = Counter(text for _, text in shape)
-    assert [text for text, count in same.items() if count > 1] == ["*"]  # a report, and the data set's own denial
+FILLED = {
+    "report": "The lungs are clear.", "findings": "edema and support devices", "number": "2", "region": "right lung",
+    "finding": "edema",
+    "items": "edema [0.10, 0.20, 0.30, 0.40]; mass [0.00, 0.00, 0.50, 0.50] and [0.1, 0.1, 0.2, 0.2]",
+    "boxes": "[0.10, 0.20, 0.30, 0.40] and [0.00, 0.00, 0.10, 0.10]", "answer": "It possibly reflects edema. ",
+}  # fmt: skip
+UNIT, SEEN = CONVENTIONS["unit"], Seen(100, 100)
+ANYTHING = {("report_generation", "answers"), ("ils_grounding", "none")}
+"""Answers without a word of ours: a report, and the data set's own denial."""
+
+
+def test_no_wording_of_a_task_fits_the_reader_of_another():
+    for task, one in wordings().items():
+        for kind, frames in one.answers.items():
+            for text in frames.values():
+                said = fill(text, FILLED)
+                readers = {
+                    other
+                    for other in wordings()
+                    if (found := read_back(other, said, UNIT, SEEN)) and (other, found.kind) not in ANYTHING
+                }
+                assert readers == ({task} if (task, kind) not in ANYTHING else set()), said
+
+
+def test_what_an_answer_says_is_read_back():
+    found = read_back("abnormality_detection", fill("I mark {items}.", FILLED), UNIT, SEEN)
+    assert (found.kind, found.names) == ("some", ("edema", "mass"))
+    assert found.boxes == {"edema": [[0.1, 0.2, 0.3, 0.4]], "mass": [[0.0, 0.0, 0.5, 0.5], [0.1, 0.1, 0.2, 0.2]]}
+    found = read_back("classification", "I can identify nothing abnormal.", UNIT, SEEN)
+    assert (found.kind, found.names) == ("none", ())
+    assert read_back("classification", "I can identify edema", UNIT, SEEN) is None
+
+
+# ---- conversations --------------------------------------------------------------------------------------------------
+
+
+def conversation(name: str, grounded: bool, image="i1") -> dict:
+    where = " <box:heart>" if grounded else ""
+    turns = [{"question": f"q{n}", "answer": f"a{n}{where}", "act": "x", "wording": f"w{n}"} for n in range(5)]
+    boxes = {"heart": [[0.1, 0.2, 0.3, 0.4]]} if grounded else {}
+    return {"conversation_id": name, "image_id": image, "grounded": grounded, "engine": "rules", "turns": turns,
+            "boxes": boxes, "mask_ids": [], "facts": ["f1", "s1#2"]}  # fmt: skip
+
+
+def test_conversations_keep_their_turns_in_every_pass():
+    talks = [conversation("c1", False), conversation("c2", True), conversation("c3", False, "gone")]
+    given = given_of([], conversations=talks)
+    rows = as_rows([
+        {"task": "conversation", "source": "people", "repeat": 1},
+        {"task": "conversation_grounded", "source": "people", "repeat": 4},
+    ])  # fmt: skip
+    options = PartOptions("people", [], "regions29", "lower", 1.0, 64, 3)
+    found = list(Writer(given, options).records(rows))
+    assert [one.task for one in found] == ["conversation"] + ["conversation_grounded"] * 4
+    assert len({one.sample_id for one in found}) == 5
+    assert {one.turns for one in found[1:]} == {found[1].turns}
+    line = line_of(found[1])
+    assert line["turns"][4] == {"question": "q4", "answer": "a4 <box:heart>", "wording": "w4"}
+    assert (line["boxes"], line["facts"], line["engine"]) == (talks[1]["boxes"], ["f1", "s1#2"], "rules")

@@ -7,7 +7,10 @@ import pytest
 
 from cxr.base.tables import read_lines, read_table
 from cxr.base.vocabulary import SPLITS
+from cxr.radvlm.instructions.names import names
+from cxr.radvlm.instructions.read_back import read_back
 from cxr.radvlm.samples import TASKS
+from cxr.vlm.conventions import CONVENTIONS, Seen
 from cxr.vlm.samples import read_samples
 from radvlm_mix import FILES, instructions, sources
 
@@ -149,6 +152,31 @@ def test_ils_has_as_many_negatives_as_positives_with_one_mask_a_mark(mix):
         boxed = [line for line in lines_of(mix, split) if line["task"] == "ils_grounding"]
         assert {line["facts"][0] for line in boxed} == {line["facts"][0] for line in own}
         assert all("[SEG]" not in line["turns"][0]["answer"] for line in boxed)
+
+
+def test_every_answer_is_read_back(mix):
+    """Labels and boxes of every worded line, from its text alone."""
+    unit, seen, read = CONVENTIONS["unit"], Seen(512, 512), Counter()
+    samples = {one.sample_id: one for split in SPLITS for one in read_samples(mix / f"{split}.jsonl")}
+    for line in everything(mix):
+        task = line["task"]
+        if task == "ils_segmentation":
+            continue
+        found = read_back(task, samples[line["sample_id"]].answer(0, unit, seen), unit, seen)
+        assert found is not None, line["turns"][0]
+        read[task] += 1
+        if task == "classification":
+            assert sorted(found.names) == sorted(names().say(name) for name in line["labels"])
+        elif task != "report_generation":
+            told = list(line["boxes"].values())
+            assert [len(boxes) for boxes in found.boxes.values()] == [len(boxes) for boxes in told]
+            for boxes, right in zip(found.boxes.values(), told, strict=True):
+                np.testing.assert_allclose(boxes, right, atol=0.005 + 1e-12)
+            if task in ("anatomical_grounding", "abnormality_grounding", "absent_grounding"):
+                assert [name.lower() for name in found.names or [names().say(line["asked"])]] == [
+                    names().say(line["asked"])
+                ]
+    assert len(read) == len(set(TASKS) - TALKS) - 1
 
 
 def test_the_same_bytes_come_again_and_other_settings_change_what_they_should(mix, made, workflow_run, tmp_path):

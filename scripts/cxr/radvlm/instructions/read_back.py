@@ -1,0 +1,69 @@
+"""Read the answers that the wordings make: a wording must say what it was given, and nothing else can have said it."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+
+from cxr.radvlm.instructions.wordings import SLOT, wordings
+from cxr.vlm.conventions import Convention, Seen
+from cxr.vlm.reading import read_boxes
+
+_BOX = r"\[[^\[\]]+\]"
+_BOXES = rf"{_BOX}(?:(?:, | and ){_BOX})*"
+_ITEM = rf"[^;\[\]]+ {_BOXES}"
+_SAID = {
+    "boxes": _BOXES, "items": rf"{_ITEM}(?:; {_ITEM})*", "number": r"\d+", "answer": r"[^\[\]]*", "report": r".+",
+}  # fmt: skip
+"""{slot: what may stand in it}; anything without brackets in the others."""
+_WORDS = r"[^\[\]]+?"
+_ORDER = ("none", "some", "answers")
+"""Kinds as they are tried: the words of a list may be those of "none"."""
+
+
+@dataclass(frozen=True)
+class Read:
+    """What an answer says. kind: of its wording; slots: {slot: its text}; names: findings or regions, as they are said;
+    boxes: {name: fractions}, the name "" where the answer does not repeat it.
+    """
+
+    kind: str
+    slots: Mapping[str, str]
+    names: tuple[str, ...] = ()
+    boxes: Mapping[str, list] = field(default_factory=dict)
+
+
+@cache
+def _patterns(task: str) -> list[tuple[str, re.Pattern]]:
+    found = []
+    for kind in sorted(wordings()[task].answers, key=_ORDER.index):
+        for text in wordings()[task].answers[kind].values():
+            parts = SLOT.split(text)
+            made = "".join(
+                f"(?P<{part}>{_SAID.get(part, _WORDS)})" if at % 2 else re.escape(part) for at, part in enumerate(parts)
+            )
+            found.append((kind, re.compile(made, re.IGNORECASE | re.DOTALL)))
+    return found
+
+
+def read_back(task: str, answer: str, convention: Convention, seen: Seen) -> Read | None:
+    """Return what a worded answer says, its boxes written in the convention; None for one that no wording makes."""
+    for kind, pattern in _patterns(task):
+        if found := pattern.fullmatch(answer):
+            slots = found.groupdict()
+            names, boxes = _named(slots, convention, seen)
+            return Read(kind, slots, names, boxes)
+    return None
+
+
+def _named(slots: Mapping[str, str], convention: Convention, seen: Seen) -> tuple[tuple[str, ...], dict[str, list]]:
+    def boxes(text: str) -> list:
+        return read_boxes(text, convention, seen).boxes.tolist()
+
+    if "items" in slots:
+        items = [item.partition(" [") for item in slots["items"].split("; ")]
+        return tuple(name for name, _, _ in items), {name: boxes(f"[{rest}") for name, _, rest in items}
+    one = slots.get("region") or slots.get("finding") or ""
+    if "findings" in slots:
+        return tuple(re.split(", | and ", slots["findings"])), {}
+    return ((one,) if one else ()), ({one: boxes(slots["boxes"])} if "boxes" in slots else {})
