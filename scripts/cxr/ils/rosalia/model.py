@@ -23,9 +23,13 @@ from transformers.initialization import no_init_weights
 
 from cxr.ils.rosalia.config import DECODER_EPS, RosaliaConfig, read_config, write_config
 from cxr.ils.rosalia.files import Weights, fill, write
+from cxr.ils.rosalia.kept import Kept
 from cxr.ils.rosalia.pictures import to_frame
 from cxr.ils.rosalia.samples import Batch
 from cxr.ils.rosalia.tokens import IGNORED
+
+VISION_TOWER, VISION_ENCODER = "vision_tower", "vision_encoder"
+"""The two encoders: LLaVA's of small images, and SAM's."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +101,8 @@ class Rosalia(nn.Module):
         self.project = nn.Sequential(nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, out))
         self.images_at_once: int | None = None
         """Number of images that SAM's encoder takes at a time (its attention is large); None: the whole batch."""
+        self.kept: dict[str, Kept] = {}
+        """Outputs of frozen encoders that are kept on disk, by :meth:`frozen`'s names; none by default."""
 
     @classmethod
     def from_configs(cls, llava: LlavaConfig, sam: SamConfig, seg_id: int) -> "Rosalia":
@@ -149,14 +155,37 @@ class Rosalia(nn.Module):
 
     def encode(self, batch: Batch) -> Views:
         """Return both encoders' outputs for the batch's images; gradients flow only through trained encoders."""
-        model = self.llava.model
-        with _gradients_if_trained(model.vision_tower):
-            states = model.vision_tower(batch.clip, output_hidden_states=True).hidden_states
-            patches = states[self.config.llava.vision_feature_layer][:, 1:]  # without CLIP's class token
-        with _gradients_if_trained(self.sam.vision_encoder):
-            some = batch.images.split(self.images_at_once or len(batch.images))
-            embeddings = torch.cat([self.sam.vision_encoder(each).last_hidden_state for each in some])
-        return Views(model.multi_modal_projector(patches), embeddings)
+        patches = self._seen(VISION_TOWER, self._patches, batch.clip, batch)
+        embeddings = self._seen(VISION_ENCODER, self._embeddings, batch.images, batch)
+        return Views(self.llava.model.multi_modal_projector(patches), embeddings)
+
+    def frozen(self) -> dict[str, tuple[int, ...]]:
+        """Return {encoder: shape of its output for an image} of the encoders that are not trained."""
+        vision, sam = self.config.llava.vision_config, self.config.sam.vision_config
+        side = sam.image_size // sam.patch_size
+        shapes = {
+            VISION_TOWER: ((vision.image_size // vision.patch_size) ** 2, vision.hidden_size),
+            VISION_ENCODER: (sam.output_channels, side, side),
+        }
+        parts = {VISION_TOWER: self.llava.model.vision_tower, VISION_ENCODER: self.sam.vision_encoder}
+        return {name: shape for name, shape in shapes.items() if not _trained(parts[name])}
+
+    def _seen(self, name: str, encode: Callable, pixels: torch.Tensor, batch: Batch) -> torch.Tensor:
+        """Return an encoder's outputs, from those that are kept where it is frozen and they are."""
+        kept = self.kept.get(name)
+        return encode(pixels) if kept is None else kept.get(batch.views, pixels, encode)
+
+    def _patches(self, pixels: torch.Tensor) -> torch.Tensor:
+        tower = self.llava.model.vision_tower
+        with _gradients_if_trained(tower):
+            states = tower(pixels, output_hidden_states=True).hidden_states
+            return states[self.config.llava.vision_feature_layer][:, 1:]  # without CLIP's class token
+
+    def _embeddings(self, pixels: torch.Tensor) -> torch.Tensor:
+        encoder = self.sam.vision_encoder
+        with _gradients_if_trained(encoder):
+            some = pixels.split(self.images_at_once or len(pixels))
+            return torch.cat([encoder(each).last_hidden_state for each in some])
 
     def forward(self, batch: Batch, views: Views | None = None, all_logits: bool = False) -> Output:
         """Run prompts with their answers and predict a mask for each [SEG] in them.
@@ -354,6 +383,9 @@ def _move_empty(model: Rosalia, device: torch.device) -> None:
 @contextmanager
 def _gradients_if_trained(part: nn.Module) -> Iterator[None]:
     """Let gradients through a part only if any of its weights is trained."""
-    trained = any(parameter.requires_grad for parameter in part.parameters())
-    with torch.set_grad_enabled(torch.is_grad_enabled() and trained):
+    with torch.set_grad_enabled(torch.is_grad_enabled() and _trained(part)):
         yield
+
+
+def _trained(part: nn.Module) -> bool:
+    return any(parameter.requires_grad for parameter in part.parameters())

@@ -13,7 +13,7 @@ shape
 
 import signal
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import cv2
@@ -153,6 +153,8 @@ class Batch:
     """B"""
     shown: list[tuple[int, int]] | None = None
     """I, rows and columns of images that show them; None once they are normalised"""
+    views: list[tuple[str, bool]] = field(default_factory=list)
+    """I, name of each image and whether it is equalised"""
 
     def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> "Batch":
         """Return the batch on a device, its images normalised and in ``dtype``; masks are float32."""
@@ -311,6 +313,7 @@ def collate(samples: list[Sample], pad_id: int, *, packed: bool = False) -> Batc
         original=[sample.original for sample in samples],
         pair_ids=[sample.pair_id for sample in samples],
         shown=shown if packed else None,
+        views=unique,
     )
 
 

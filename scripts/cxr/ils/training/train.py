@@ -21,6 +21,7 @@ from cxr.base.seeds import stable_hash
 from cxr.base.tables import write_table
 from cxr.base.unfinished import facts_of_files, prepare
 from cxr.ils.rosalia.config import read_config
+from cxr.ils.rosalia.kept import Kept, keep
 from cxr.ils.rosalia.model import Rosalia
 from cxr.ils.rosalia.prompts import prompt
 from cxr.ils.rosalia.samples import PairOptions, Pairs
@@ -162,8 +163,10 @@ def _work(job: Job, told: Callable[[], bool]) -> None:
         model.checkpoint_gradients()
     torch.manual_seed(stable_hash(options.seed, "adapters") % 2**63)
     adapters = parts.add_adapters(model, recipe.lora)
-    patience = timedelta(seconds=job.compute["time_to_answer"])
     trained = parts.choose(model, recipe.trained)
+    if job.compute.get("keep_features"):
+        model.kept = _kept(job, model, recipe, pairs, held)
+    patience = timedelta(seconds=job.compute["time_to_answer"])
     optimiser = parts.optimiser(trained, recipe)
     runner = make_runner(recipe.runner, model, trained, optimiser, recipe, device, patience)
     # all processes share the job's cores
@@ -172,6 +175,19 @@ def _work(job: Job, told: Callable[[], bool]) -> None:
     if runner.rank == 0:
         _finish(job, course, model, adapters, tokens, runner.parameters)
     runner.wait()  # a rank that ends would close the others' connections
+
+
+def _kept(job: Job, model: Rosalia, recipe: Recipe, pairs: Pairs, held: Pairs) -> dict[str, Kept]:
+    """Return what keeps the outputs of the frozen encoders for the images of both splits; none without a frozen one."""
+    shapes, key = model.frozen(), "compute.keep_features"
+    if not shapes or (recipe.runner == "plain" and recipe.dtype != "float32"):
+        why = "mixed precision does not encode an image the same way twice" if shapes else "both encoders are trained"
+        log.info("%s: nothing is kept, because %s", key, why)
+        return {}
+    chances = [False] * (recipe.equalise < 1) + [True] * (recipe.equalise > 0)
+    views = {(name, chance) for name in pairs.lines.images for chance in chances}
+    views |= {(name, held.options.equalise) for name in held.lines.images}
+    return keep(Path(job.folder, "features"), sorted(views), shapes, next(model.parameters()).dtype, key)
 
 
 def _wording(job: Job) -> Plain | Drawn:

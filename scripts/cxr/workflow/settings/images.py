@@ -59,6 +59,11 @@ class Compute(Section):
     images_at_once: int = key(
         4, "Images per batch of SAM's encoder, whose attention takes much memory.", unit="images", ge=1, le=1024
     )
+    keep_features: bool = key(
+        False,
+        "Whether a training keeps the outputs of frozen encoders on disk, beside its checkpoint, so that each image is "
+        "encoded once and not once an epoch. It logs the room first, and ends where there is less.",
+    )
     failures_in_row: int = key(
         5,
         "Number of consecutive images with the same engine error after which the job ends and is retried: "
