@@ -86,8 +86,11 @@ include: "rules/radvlm/instructions.smk"
 # Vision-language models, tuned on lines of a system and asked
 include: "rules/vlm/tuning.smk"
 include: "rules/vlm/answers.smk"
-include: "rules/radvlm/answers.smk"
 include: "rules/medground/scoring.smk"
+include: "rules/radvlm/evaluation.smk"
+include: "rules/radvlm/evaluation_judge.smk"
+include: "rules/radvlm/evaluation_figures.smk"
+include: "rules/radvlm/answers.smk"
 # Excluded images of each stage
 include: "rules/exclusions.smk"
 # Tables, figures, the page, comparisons, review and release

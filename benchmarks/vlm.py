@@ -28,6 +28,11 @@ from cxr.base.tables import read_lines, write_table  # noqa: E402
 from cxr.geometry.unions import union_iou  # noqa: E402
 from cxr.language.reports import engine as reports  # noqa: E402
 from cxr.language.reports import sentences  # noqa: E402
+from cxr.metrics.bootstrap import weights  # noqa: E402
+from cxr.radvlm.evaluation import grounding  # noqa: E402
+from cxr.radvlm.evaluation.grammars import Found  # noqa: E402
+from cxr.radvlm.evaluation.grounding import Ious  # noqa: E402
+from cxr.radvlm.evaluation.measures import scores  # noqa: E402
 from cxr.radvlm.filtered import engine as filtered  # noqa: E402
 from cxr.vlm.conventions import CONVENTIONS, Seen  # noqa: E402
 from cxr.vlm.reading import read_boxes  # noqa: E402
@@ -38,6 +43,7 @@ ROUNDS = 5
 GRID = 1000
 SHARED = (ROOT / os.environ.get("CXR_ILS_SHARED", "../shared")).resolve()
 REPORTS = 600
+SCORED, REPLICATES = 10_000, 1000
 
 
 def seconds(work: Callable[[], object], rounds: int = ROUNDS) -> float:
@@ -131,6 +137,51 @@ def of_filter() -> list[dict]:
     return [row("reports a second of RadVLM's filter", "the reports engine", engine / ours, 0.5)]
 
 
+def of_scoring() -> list[dict]:
+    """Scores and intervals of 10,000 grounding answers, beside a loop that scores each replicate's samples again.
+
+    The loop is measured over a few replicates. Its samples' own scores are kept in the second row.
+    """
+    rng = np.random.default_rng(5)
+    lines, found = [], []
+    for number in range(SCORED):
+        true = boxes(int(rng.integers(1, 4)), number) / GRID
+        answer = np.clip(true[: int(rng.integers(0, len(true) + 1))] + rng.normal(0, 0.02, 4), 0, 1)
+        subject, name = f"p{rng.integers(SCORED // 2)}", f"finding {number % 14}"
+        lines.append({"asked": name, "boxes": {name: true.tolist()}, "subject_id": subject})
+        found.append(Found(answer))
+    subjects, ious = [line["subject_id"] for line in lines], Ious(0.5, 0.75, (0.5,))
+    how = {"level": 0.95, "seed": 1}
+
+    def ours() -> list:
+        return scores(grounding.measures(lines, found, ious), subjects, replicates=REPLICATES, **how)
+
+    patients, place = np.unique(subjects, return_inverse=True)
+    drawn = np.concatenate(list(weights(len(patients), REPLICATES, 1)))
+
+    def again(row: np.ndarray) -> list[float]:
+        samples = np.repeat(np.arange(SCORED), row[place])
+        held = grounding.measures([lines[at] for at in samples], [found[at] for at in samples], ious)
+        return [float(one.value(one.sums.sum(axis=0))) for one in held]
+
+    kept = grounding.measures(lines, found, ious)
+
+    def kept_again(row: np.ndarray) -> list[float]:
+        samples = np.repeat(np.arange(SCORED), row[place])
+        return [float(one.value(one.sums[samples].sum(axis=0))) for one in kept]
+
+    np.testing.assert_allclose(again(drawn[0]), kept_again(drawn[0]))
+    time_ours = seconds(ours, 3)
+    print(f"scoring {SCORED} samples with {REPLICATES} replicates: {time_ours:.1f} s")
+    plain = seconds(lambda: [again(row) for row in drawn[:2]], 1) / 2 * REPLICATES
+    plainly = seconds(lambda: [kept_again(row) for row in drawn[:20]], 1) / 20 * REPLICATES
+    what = f"scores of {SCORED} answers with boxes, {REPLICATES} replicates"
+    return [
+        row(what, "a loop over replicates", plain / time_ours, 20.0),
+        row(what, "a loop over replicates that keeps the samples' scores", plainly / time_ours),
+    ]
+
+
 def of_batches(folder: Path) -> list[dict]:
     """Answers in batches over one by one; equal text is held."""
     given = data(folder, pictures=16)
@@ -166,7 +217,7 @@ def main() -> None:
     parser.add_argument("--output", default="benchmarks/vlm.tsv")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        rows = [of_unions(), of_reading(), of_buckets(), *of_filter(), *of_batches(Path(folder))]
+        rows = [of_unions(), of_reading(), of_buckets(), *of_scoring(), *of_filter(), *of_batches(Path(folder))]
     table = pl.DataFrame(rows)
     print(table)
     write_table(given.output, table)

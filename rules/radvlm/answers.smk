@@ -1,7 +1,8 @@
-# RadVLM, all that stands: the mixes, and the answers of the models that are tuned on them.
+# RadVLM, the whole: the mixes, the answers of the models that are tuned on them, and their scores.
 
 
 rule radvlm:
     input:
         rules.radvlm_instructions.input,
         PLAN.vlm.answered("radvlm"),
+        rules.radvlm_evaluation.input,

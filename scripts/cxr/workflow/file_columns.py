@@ -22,6 +22,7 @@ from cxr.medground.regions import make_regions
 from cxr.medground.scoring import columns as scores
 from cxr.medground.sources import read_sources
 from cxr.medground.verification import verify
+from cxr.radvlm.evaluation import columns as radvlm_scores
 from cxr.radvlm.filtered import filter_texts
 from cxr.radvlm.instructions import columns as radvlm_instructions
 from cxr.radvlm.sources import columns as radvlm_sources
@@ -145,6 +146,11 @@ TABLES: dict[str, Columns] = {
     "results/radvlm/instructions/{mix}/table1.tsv": radvlm_instructions.TABLE1,
     "results/radvlm/instructions/{mix}/conservation.tsv": radvlm_instructions.LEFT,
     "results/radvlm/instructions/{mix}/parts/{source}.index.parquet": radvlm_instructions.INDEX,
+    "results/radvlm/evaluation/{run}/scores.tsv": radvlm_scores.SCORES,
+    "results/radvlm/evaluation/{run}/samples.parquet": radvlm_scores.SAMPLES,
+    "results/radvlm/evaluation/{run}/counts.tsv": radvlm_scores.COUNTS,
+    "results/radvlm/evaluation/judge_check.tsv": radvlm_scores.CHECK,
+    "results/radvlm/evaluation/comparison.tsv": radvlm_scores.TABLES,
     "results/vlm/{run}/updates.tsv": tuning.UPDATES,
     "results/vlm/{run}/left_out.parquet": tuning.LEFT_OUT,
     "results/vlm/{run}/probed.tsv": tuning.PROBED,

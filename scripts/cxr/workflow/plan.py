@@ -18,6 +18,7 @@ from cxr.workflow.params import ASKED, ENGINE_STAGES
 from cxr.workflow.plan_semisyn import SemisynPlan, make_semisyn
 from cxr.workflow.plan_vlm import VlmPlan, vlm_plan
 from cxr.workflow.preflight import shown
+from cxr.workflow.radvlm_evaluation_plan import EvaluationPlan, evaluation_plan
 from cxr.workflow.radvlm_plan import RadvlmPlan, radvlm_plan
 from cxr.workflow.settings import Settings, read
 
@@ -46,7 +47,7 @@ class Plan:
     of each stage (GPU and CPU jobs never share one); model_here: whether `paraphrase` loads a language model in its
     job; structured: shards, name and message of the jobs in which a language model reads reports. exclusions: {stage:
     its ledgers and the threshold set of each, empty for a stage without}. semisyn: the plan of SemiSynCXR. medground:
-    that of MedGround. radvlm: that of RadVLM. vlm: the plan of vision-language models.
+    that of MedGround. radvlm: that of RadVLM, evaluation: of its scores. vlm: the plan of vision-language models.
     """
 
     settings: Settings
@@ -93,6 +94,7 @@ class Plan:
     medground: MedgroundPlan
     radvlm: RadvlmPlan
     vlm: VlmPlan
+    evaluation: EvaluationPlan
 
     @property
     def zero_shot(self) -> list[str]:
@@ -136,6 +138,8 @@ def make_plan(config: dict, configfiles: Sequence[Path]) -> Plan:
     predict = params.asked(config, runs)
     params.check_files(settings, predict["image"])
     gpus, build = _gpus(settings, options, engines), settings.thresholds.build
+    mixes = list(settings.radvlm.instructions.mixes)
+    vlm = vlm_plan(settings.vlm, settings.compute.device, settings.compute.gpus, mixes)
     return Plan(
         settings=settings,
         options=options,
@@ -184,9 +188,8 @@ def make_plan(config: dict, configfiles: Sequence[Path]) -> Plan:
         semisyn=semisyn,
         medground=medground_plan(settings, shards, list(options["ablation"]["sets"])),
         radvlm=radvlm_plan(settings, shards, options["cohort"]),
-        vlm=vlm_plan(
-            settings.vlm, settings.compute.device, settings.compute.gpus, list(settings.radvlm.instructions.mixes)
-        ),
+        vlm=vlm,
+        evaluation=evaluation_plan(settings, vlm),
     )
 
 

@@ -57,6 +57,18 @@ MEDGROUND = (
     "dataset/paper.tsv", "scoring/comparison.tsv", "scoring/scores.png",
 )  # fmt: skip
 """What the page shows of MedGround."""
+RADVLM = tuple(
+    f"evaluation/{name}"
+    for name in (
+        "comparison.tsv",
+        "judge_check.tsv",
+        "gallery/gallery.jsonl",
+        "labels.png",
+        "ablation.png",
+        "looks.png",
+    )
+)
+"""What the page shows of RadVLM."""
 
 
 def shown(known: dict, scored: dict, reworded: bool) -> list[str]:
@@ -71,5 +83,5 @@ def shown(known: dict, scored: dict, reworded: bool) -> list[str]:
     files += [
         f"results/semisyn/{name}" for name in ("healthy/funnel.tsv", "dataset/conservation.tsv", "dataset/sheet.jpg")
     ]
-    files += [f"results/medground/{name}" for name in MEDGROUND]
+    files += [f"results/medground/{name}" for name in MEDGROUND] + [f"results/radvlm/{name}" for name in RADVLM]
     return files + [f"results/training/{name}/curves.png" for name in known]

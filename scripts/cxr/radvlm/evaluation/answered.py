@@ -4,24 +4,31 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from cxr.radvlm.evaluation.grammars import WHOLE, Found, grammar_of
+
 NO_PREDICTION, DUPLICATE, UNKNOWN = "no_prediction", "duplicate", "unknown"
 
 
 @dataclass(frozen=True)
 class Answered:
-    """The answers to a sample's turns. convention, seen: of the coordinates (``cxr.vlm.conventions``); failure: "" or
-    why the sample has no full answer.
+    """The answers to a sample's turns. convention, seen: grammar of the boxes, and the (width, height) that pixels are
+    relative to; crop: the part of the picture that the model saw; failure: "" or why there is no full answer.
     """
 
     texts: tuple[str, ...] = ()
     convention: str = ""
     seen: tuple[int, int] = (1, 1)
     failure: str = ""
+    crop: tuple[float, float, float, float] = WHOLE
 
     @property
     def text(self) -> str:
         """The answer to a single turn."""
         return self.texts[0] if self.texts else ""
+
+    def boxes(self, turn: int = 0) -> Found:
+        """Return the boxes of the answer to a turn, read by the declared grammar."""
+        return grammar_of(self.convention or "unit", self.crop)(self.texts[turn], self.seen)
 
 
 def joined(lines: Sequence[Mapping], answers: Iterable[Mapping]) -> tuple[dict[str, Answered], Counter]:
@@ -53,4 +60,5 @@ def _answer(turns: Sequence[Sequence[Mapping]]) -> Answered:
             return Answered(failure=str(held[0]["failure"]))
     first = turns[0][0]
     texts = tuple(str(held[0].get("text", "")) for held in turns)
-    return Answered(texts, first.get("convention", ""), tuple(first.get("seen") or (1, 1)))
+    return Answered(texts, first.get("convention", ""), tuple(first.get("seen") or (1, 1)),
+                    crop=tuple(first.get("crop") or WHOLE))  # fmt: skip

@@ -28,7 +28,7 @@ def classes_in(text: str, said: Mapping[str, str], grammar: Grammar, seen: tuple
     pattern = re.compile(rf"\b({'|'.join(map(re.escape, ordered))})(?:s|es)?\b", re.IGNORECASE)
     found = list(pattern.finditer(text))
     held: dict[str, Found] = {}
-    for one, following in zip(found, [*found[1:], None], strict=True):
+    for one, following in zip(found, [*found[1:], None][: len(found)], strict=True):
         part = text[one.end() : following.start() if following else len(text)]
         read, name = grammar(part, seen), names[one[1].lower()]
         before = held.get(name, NONE)
@@ -42,27 +42,25 @@ def measures(lines: Sequence[Mapping], found: Sequence[Classes | None], ious: Io
     map: mean AP of the boxes of each class that is present, over (picture, class); by class, and the mean of classes;
     class_f1: micro F1 of the classes that are given a box; quiet: of pictures without a finding, those without any box.
     """
-    kinds = sorted({name for line in lines for name in line["boxes"]} | {name for one in found for name in one or ()})
+    kinds = sorted({name for line in lines for name in line["boxes"]})
     each = np.zeros((len(lines), len(kinds), 2))
-    counts = np.zeros((len(lines), len(kinds), 3))
+    counts = np.zeros((len(lines), 3))
     quiet: list[float | None] = []
     for place, (line, told) in enumerate(zip(lines, found, strict=True)):
         if told is None:
             quiet.append(None)
             continue
-        for number, name in enumerate(kinds):
-            true = np.array(line["boxes"].get(name, ()), np.float64).reshape(-1, 4)
-            given = told.get(name, NONE).boxes
-            there, boxed = len(true) > 0, len(given) > 0
-            counts[place, number] = there and boxed, boxed and not there, there and not boxed
-            if there:
-                each[place, number] = written(given, true, ious.hit).precision, 1.0
-        quiet.append(None if line["boxes"] else float(not any(len(one.boxes) for one in told.values())))
+        there, boxed = set(line["boxes"]), {name for name, one in told.items() if len(one.boxes)}
+        counts[place] = len(there & boxed), len(boxed - there), len(there - boxed)
+        for name in there:
+            true = np.array(line["boxes"][name], np.float64).reshape(-1, 4)
+            each[place, kinds.index(name)] = written(told.get(name, NONE).boxes, true, ious.hit).precision, 1.0
+        quiet.append(None if there else float(not boxed))
     flat, name = each.reshape(len(lines), -1), f"map{round(100 * ious.hit)}"
     held = [
         Measure(name, ALL, np.stack([each[..., 0].sum(axis=1), each[..., 1].sum(axis=1)], axis=1), ratio),
         Measure(f"{name}_mean_of_names", ALL, flat, mean_ratio),
-        Measure("class_f1", ALL, counts.sum(axis=1), label_scores.f1),
+        Measure("class_f1", ALL, counts, label_scores.f1),
         mean_of("quiet", quiet),
     ]
     return held + [Measure(name, kind, each[:, number], ratio) for number, kind in enumerate(kinds)]

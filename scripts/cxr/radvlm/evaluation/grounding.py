@@ -142,8 +142,9 @@ def _boxes(held: Sequence[np.ndarray]) -> Boxes:
     return Boxes(image, np.concatenate([np.asarray(one, np.float64).reshape(-1, 4) for one in held]))
 
 
-def box_rate(found: Sequence[Found | None]) -> list[Measure]:
-    """Return the share of answers with a box, where none is right: lower is better."""
-    values = [None if one is None else float(len(one.boxes) > 0) for one in found]
-    bad = [None if one is None else float(one.malformed > 0) for one in found]
-    return [mean_of("box_rate", values), mean_of("malformed", bad)]
+def box_rate(found: Sequence[Found | None], failed: Sequence[bool]) -> list[Measure]:
+    """Return the share of answers with a box, where none is right: lower is better. A failed answer counts as one."""
+    pairs = list(zip(found, failed, strict=True))
+    values = [None if one is None else float(bad or len(one.boxes) > 0) for one, bad in pairs]
+    malformed = [None if one is None else float(one.malformed > 0) for one in found]
+    return [mean_of("box_rate", values), mean_of("malformed", malformed)]

@@ -1,0 +1,70 @@
+# Figures of RadVLM's scores, and samples with their answers for the page.
+
+
+rule radvlm_evaluation_charts:
+    input:
+        comparison="results/radvlm/evaluation/comparison.tsv",
+    output:
+        labels=report(
+            "results/radvlm/evaluation/labels.png",
+            caption="../../report/radvlm_labels.rst",
+            category="11 RadVLM",
+            labels={"result": "F1 of each label (chart)"},
+        ),
+        ablation=report(
+            "results/radvlm/evaluation/ablation.png",
+            caption="../../report/radvlm_ablation.rst",
+            category="11 RadVLM",
+            labels={"result": "runs beside the paper's Table 6 (chart)"},
+        ),
+        looks=report(
+            "results/radvlm/evaluation/looks.png",
+            caption="../../report/radvlm_looks.rst",
+            category="11 RadVLM",
+            labels={"result": "scores with exchanged pictures (chart)"},
+        ),
+    log:
+        "logs/radvlm/evaluation/charts.log",
+    benchmark:
+        "results/benchmarks/radvlm/evaluation/charts.tsv"
+    localrule: True
+    conda:
+        "../../envs/figures.yaml"
+    threads: 1
+    resources:
+        mem_mb=megabytes(1000),
+        runtime=minutes(5),
+    params:
+        **job("radvlm.evaluation.chart.run"),
+        options={"dpi": PLAN.evaluation.dpi},
+    message:
+        "RadVLM: charts of the scores"
+    script:
+        "../../scripts/job.py"
+
+
+rule radvlm_evaluation_gallery:
+    input:
+        lines=PLAN.evaluation.lines,
+        answers=[PLAN.evaluation.answers(run) for run in PLAN.evaluation.runs[:1]],
+        frames=sorted({path for source in PLAN.radvlm.sources for path in PLAN.radvlm.shown_in(source)}),
+    output:
+        folder=directory("results/radvlm/evaluation/gallery"),
+    log:
+        "logs/radvlm/evaluation/gallery.log",
+    benchmark:
+        "results/benchmarks/radvlm/evaluation/gallery.tsv"
+    localrule: True
+    conda:
+        "../../envs/radvlm_evaluation.yaml"
+    threads: 1
+    resources:
+        mem_mb=megabytes(4000),
+        runtime=minutes(15),
+    params:
+        **job("radvlm.evaluation.gallery.run"),
+        options=PLAN.evaluation.gallery,
+    message:
+        "RadVLM: samples and conversations beside their pictures"
+    script:
+        "../../scripts/job.py"

@@ -1,0 +1,59 @@
+# The judge of RadVLM's conversations. It is judged first; an edit of a model's prompt judges anew, and nothing else.
+
+
+rule radvlm_evaluation_judged:
+    input:
+        lines=PLAN.evaluation.lines,
+        train=PLAN.evaluation.train,
+        answers=lambda wildcards: PLAN.evaluation.answers(wildcards.run),
+        exchanged_lines=lambda wildcards: PLAN.evaluation.lines_exchanged(wildcards.run),
+        exchanged_answers=lambda wildcards: PLAN.evaluation.to_exchanged(wildcards.run),
+    output:
+        judged="results/radvlm/evaluation/{run}/judged.jsonl",
+    log:
+        "logs/radvlm/evaluation/{run}.judged.log",
+    benchmark:
+        "results/benchmarks/radvlm/evaluation/{run}.judged.tsv"
+    wildcard_constraints:
+        run="|".join(map(re.escape, [*PLAN.evaluation.runs, *PLAN.evaluation.models])) or "$^",
+    conda:
+        f"../../envs/radvlm_evaluation-{PLAN.evaluation.judge}.yaml"
+    threads: 8 if PLAN.evaluation.gpus else 1
+    resources:
+        gpu=PLAN.evaluation.gpus,
+        nodes=1,  # else SLURM may take the GPUs of two
+        mem_mb=megabytes(64000 if PLAN.evaluation.gpus else 4000),
+        runtime=minutes(240),
+    params:
+        **job("radvlm.evaluation.conversations.run_judge", f"radvlm.evaluation.judge_{PLAN.evaluation.judge}"),
+        options=PLAN.evaluation.judging,
+    message:
+        "RadVLM: conversations of {wildcards.run} are judged"
+    script:
+        "../../scripts/job.py"
+
+
+rule radvlm_evaluation_judge_check:
+    input:
+        lines=PLAN.evaluation.lines,
+    output:
+        checked="results/radvlm/evaluation/judge_check.tsv",
+    log:
+        "logs/radvlm/evaluation/judge_check.log",
+    benchmark:
+        "results/benchmarks/radvlm/evaluation/judge_check.tsv"
+    conda:
+        f"../../envs/radvlm_evaluation-{PLAN.evaluation.judge}.yaml"
+    threads: 8 if PLAN.evaluation.gpus else 1
+    resources:
+        gpu=PLAN.evaluation.gpus,
+        nodes=1,
+        mem_mb=megabytes(64000 if PLAN.evaluation.gpus else 4000),
+        runtime=minutes(240),
+    params:
+        **job("radvlm.evaluation.conversations.run_check", f"radvlm.evaluation.judge_{PLAN.evaluation.judge}"),
+        options=PLAN.evaluation.judging,
+    message:
+        "RadVLM: the judge is judged"
+    script:
+        "../../scripts/job.py"

@@ -1,0 +1,128 @@
+"""Figures of RadVLM's scores: labels, Table 6 as slopes, and scores beside those of exchanged pictures."""
+
+from dataclasses import dataclass
+
+import polars as pl
+from matplotlib.figure import Figure
+
+from cxr.plotting.plots import BLUE, GREEN, GREY, ORANGE, save
+from cxr.radvlm.evaluation.columns import TABLES, read_scores
+
+COLOURS = (BLUE, ORANGE, GREEN)
+PERCENT = ("rouge_l", "findings_f1", "f1_macro", "anatomical", "abnormality", "phrase", "detection", "absent",
+           "ils_grounding")  # fmt: skip
+SCORES = ("standard", "grounded")
+"""Columns of a judge: 0 to 10; in the charts ten times as much."""
+
+
+@dataclass(frozen=True)
+class ChartOptions:
+    """Resolution of the figures, dots per inch."""
+
+    dpi: int
+
+
+def run(*, comparison: str, labels: str, ablation: str, looks: str, options: ChartOptions) -> None:
+    """Draw the F1 of each label, the ablations, and what is left with exchanged pictures, from the table."""
+    table = read_scores(comparison, TABLES)
+    save(labels_drawn(table), labels, options.dpi)
+    save(slopes(table), ablation, options.dpi)
+    save(looks_drawn(table), looks, options.dpi)
+
+
+def _figure(height: float = 4.5):
+    figure = Figure(figsize=(10, height), layout="constrained")
+    axes = figure.subplots()
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure, axes
+
+
+def _nothing(axes, text: str) -> None:
+    axes.text(0.5, 0.5, text, ha="center", va="center", transform=axes.transAxes, color=GREY)
+    axes.set_axis_off()
+
+
+def labels_drawn(table: pl.DataFrame) -> Figure:
+    """Return bars of the F1 of each label (the paper's Figure 4), a colour a run or model, and its macro F1 as a
+    line.
+    """
+    figure, axes = _figure()
+    held = table.filter(pl.col("table") == "figure4", pl.col("by") == "ours")
+    names = [name for name in held["column"].unique(maintain_order=True) if not name.startswith("f1_")]
+    models = held.select("model", "source").unique(maintain_order=True).rows()
+    if not names:
+        _nothing(axes, "no answers to questions for labels")
+        return figure
+    width = 0.84 / len(models)
+    for at, (model, source) in enumerate(models):
+        own = {row["column"]: row for row in held.filter(model=model, source=source).to_dicts()}
+        places = [number + (at - (len(models) - 1) / 2) * width for number in range(len(names))]
+        values = [(own.get(name) or {}).get("value") or 0.0 for name in names]
+        colour = COLOURS[at % len(COLOURS)]
+        axes.bar(places, values, width, color=colour, label=f"{model}, {source}")
+        for place, name in zip(places, names, strict=True):
+            row = own.get(name)
+            if row and row["low"] is not None and row["high"] is not None:
+                axes.plot([place, place], [row["low"], row["high"]], color="black", linewidth=0.8)
+        macro = (own.get("f1_macro") or {}).get("value")
+        if macro is not None:
+            axes.axhline(macro, color=colour, linestyle="--", linewidth=0.9)
+    axes.set_xticks(range(len(names)), names, rotation=40, ha="right")
+    axes.set_ylabel("F1 (%); dashed: macro, 14 labels")
+    axes.legend(fontsize=7, frameon=False)
+    return figure
+
+
+def slopes(table: pl.DataFrame) -> Figure:
+    """Return Table 6: a line a column, over the runs; and of the paper, dashed, from single tasks to all."""
+    figure, axes = _figure()
+    ours = table.filter(pl.col("table") == "table6", pl.col("by") == "ours")
+    runs = ours["model"].unique(maintain_order=True).to_list()
+    printed = table.filter(pl.col("table") == "table6", pl.col("by") == "paper")
+    for at, column in enumerate(name for name in (*PERCENT, *SCORES) if name in set(printed["column"])):
+        held = printed.filter(column=column).drop_nulls("value")
+        alone, together = (held.filter(pl.col("model") == "all") if way else held.filter(pl.col("model") != "all")
+                           for way in (False, True))  # fmt: skip
+        scale = 10.0 if column in SCORES else 1.0
+        if len(alone) and len(together):
+            ends = [scale * alone["value"][0], scale * together["value"][0]]
+            axes.plot([0, 1], ends, "--o", color=f"C{at}", label=f"{column} (paper)", markersize=3)
+    for at, column in enumerate(name for name in (*PERCENT, *SCORES) if name in set(ours["column"])):
+        held = {row["model"]: row["value"] for row in ours.filter(column=column).to_dicts()}
+        scale = 10.0 if column in SCORES else 1.0
+        values = [None if held.get(run) is None else scale * held[run] for run in runs]
+        shown = [(2 + place, value) for place, value in enumerate(values) if value is not None]
+        if shown:
+            axes.plot(*zip(*shown, strict=True), "-o", color=f"C{at}", label=f"{column} (ours)", markersize=3)
+    axes.set_xticks(range(2 + len(runs)), ["paper: one task", "paper: all tasks", *runs], rotation=20, ha="right")
+    axes.set_ylabel("%, and a judge's score times 10")
+    axes.legend(fontsize=6, frameon=False, ncols=2, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    return figure
+
+
+def looks_drawn(table: pl.DataFrame) -> Figure:
+    """Return bars of each score of the first run, with exchanged pictures, and of answers that look at nothing."""
+    figure, axes = _figure()
+    ours = table.filter(
+        pl.col("by") == "ours", pl.col("table").is_in(["table3", "figure4", "table4", "table5", "ours"])
+    )
+    first = ours["model"][0] if len(ours) else ""
+    shown = [row for row in ours.filter(model=first).to_dicts() if row["column"] in (*PERCENT, *SCORES)]
+    if not shown:
+        _nothing(axes, "no answers that are scored")
+        return figure
+    blind = {(row["source"], row["column"]): row["value"] for row in table.filter(by="blind").to_dicts()
+             if row["model"].startswith(f"{first}:")}  # fmt: skip
+    for at, (label, colour) in enumerate((("own picture", BLUE), ("another patient's", ORANGE), ("nothing", GREY))):
+        places = [number + (at - 1) * 0.27 for number in range(len(shown))]
+        axes.bar(places, [_bar(row, at, blind) for row in shown], 0.25, color=colour, label=label)
+    axes.set_xticks(range(len(shown)), [f"{row['column']}\n{row['source']}" for row in shown], fontsize=7)
+    axes.set_ylabel("%, and a judge's score times 10")
+    axes.legend(fontsize=7, frameon=False, title="the answer is about")
+    return figure
+
+
+def _bar(row: dict, at: int, blind: dict) -> float:
+    scale = 10.0 if row["column"] in SCORES else 1.0
+    values = (row["value"], row["exchanged"], blind.get((row["source"], row["column"])))
+    return scale * (values[at] or 0.0)

@@ -1,0 +1,136 @@
+"""Tables 2 to 6 of the paper and what they lack: the scores of all runs and models, beside what it prints."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+import yaml
+
+from cxr.base.columns import schema
+from cxr.base.paths import RESOURCES
+from cxr.base.tables import read_table, write_table
+from cxr.radvlm.evaluation.columns import TABLES, read_scores
+from cxr.radvlm.evaluation.measures import ALL
+from cxr.radvlm.evaluation.other_models import adapters
+
+RESOURCE_FILES = ("radvlm/paper_tables.yaml", "radvlm/models.yaml")
+MAP = "map"
+CELLS = (
+    *(("table3", name, "report_generation", name)
+      for name in ("bertscore", "rouge_l", "radgraph_f1", "green", "bleu", "findings_f1", "findings_f1_without_zone",
+                   "chexbert_f1_macro", "chexbert_f1_micro")),
+    ("figure4", "f1_macro", "classification", "macro_f1_14"), ("figure4", "f1_macro_13", "classification",
+    "macro_f1_13"), ("figure4", "f1_micro", "classification", "micro_f1_14"), ("figure4", "f1_micro_13",
+    "classification", "micro_f1_13"), ("table4", "anatomical", "anatomical_grounding", MAP), ("table4", "abnormality",
+    "abnormality_grounding", MAP), ("table4", "phrase", "phrase_grounding", MAP), ("table5", "standard",
+    "conversation", "judge"), ("table5", "grounded", "conversation_grounded", "judge"), ("ours", "detection",
+    "abnormality_detection", MAP), ("ours", "absent", "absent_grounding", "box_rate"), ("ours", "ils_grounding",
+    "ils_grounding", MAP), ("ours", "ils_absent", "ils_grounding", "box_rate"), ("ours", "conversation_boxes",
+    "conversation_grounded", MAP),
+)  # fmt: skip
+"""(table, column, task, metric); map: the AP at radvlm.evaluation.iou."""
+ABLATED = ("radgraph_f1", "green", "rouge_l", "findings_f1", "f1_macro", "anatomical", "abnormality", "phrase",
+"standard",
+           "grounded", "detection", "absent", "ils_grounding")  # fmt: skip
+"""Columns of Table 6; the first that the paper has, and ours."""
+ORDER = ("table2", "table3", "figure4", "table4", "table5", "table6", "ours")
+ABILITIES = {
+    "report": ("report_generation",), "classification": ("classification",),
+    "grounding": ("anatomical_grounding", "abnormality_grounding", "phrase_grounding"),
+    "conversation": ("conversation", "conversation_grounded"),
+}  # fmt: skip
+EMPTY = dict.fromkeys(("value", "low", "high", "exchanged", "samples"))
+
+
+@dataclass(frozen=True)
+class ComparisonOptions:
+    """runs, models: names in the order of their tables of scores; adapters: {model: its adapter}; beyond: models are
+    scored on tasks that they were not made for; iou: of a hit.
+    """
+
+    runs: list
+    models: list
+    adapters: dict
+    beyond: bool
+    iou: float
+
+
+def _cell(table: str, by: str, model: str, source: str, column: str, note: str = "", **values: object) -> dict:
+    told = {"table": table, "by": by, "model": model, "source": source, "column": column, "note": note}
+    return {name: (EMPTY | told | values)[name] for name in TABLES}
+
+
+def paper() -> Iterator[dict]:
+    """Yield the cells of the paper's tables, and the agreement of people."""
+    told = yaml.safe_load((Path(RESOURCES) / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
+    for column, one in told.pop("people").items():
+        yield _cell("table4", "people", "readers of VinBigData", "vindr", column, one["note"], value=one["value"],
+                    samples=one["samples"])  # fmt: skip
+    for table, one in told.items():
+        for model, values in one["rows"].items():
+            note = one.get("notes", {}).get(model, "")
+            for column, value in zip(one["columns"], values, strict=True):
+                yield _cell(table, "paper", model, "", column, note, value=None if value is None else float(value))
+
+
+def scored_cells(
+    name: str, scores: pl.DataFrame, options: ComparisonOptions, judged: str, note: str = ""
+) -> Iterator[dict]:
+    """Yield the cells of a run or model, and those of answers that look at nothing. ``judged``: a note on the judge."""
+    whole = scores.filter((pl.col("part") == ALL) & (pl.col("reference") != "original"))
+    for table, column, task, metric in CELLS:
+        metric = f"map{round(100 * options.iou)}" if metric == MAP else metric
+        for row in whole.filter(task=task, metric=metric).iter_rows(named=True):
+            told = "; ".join(filter(None, (note, judged if metric == "judge" else "")))
+            values = {key: row[key] for key in ("value", "low", "high", "exchanged", "samples")}
+            yield _cell(table, "ours", name, row["source"], column, told, **values)
+            if row["blind"] is not None:
+                blind = {"value": row["blind"], "samples": row["samples"]}
+                yield _cell(table, "blind", f"{name}: looks at nothing", row["source"], column, **blind)
+    labels = scores.filter((pl.col("task") == "classification") & (pl.col("metric") == "f1"))
+    for row in labels.iter_rows(named=True):
+        values = {key: row[key] for key in ("value", "low", "high", "exchanged", "samples")}
+        yield _cell("figure4", "ours", name, row["source"], row["part"], note, **values)
+
+
+def ablated(cells: Sequence[Mapping], runs: Sequence[str]) -> Iterator[dict]:
+    """Yield Table 6: the cells of all runs in its columns, where there are several runs."""
+    for run in runs if len(runs) > 1 else ():
+        for cell in cells:
+            if cell["by"] == "ours" and cell["model"] == run and cell["column"] in ABLATED:
+                yield dict(cell) | {"table": "table6"}
+
+
+def judge_note(check: pl.DataFrame) -> str:
+    """Return what the head of a table says of a judge that fails its check; "" where it passes."""
+    failed = check.filter(~pl.col("passed"))["check"].to_list()
+    return f"the judge fails its check: {', '.join(failed)}" if failed else ""
+
+
+def run_comparison(
+    *, scored: list[str], judge_check: str, comparison: str, options: ComparisonOptions,
+    models_scored: list[str] | None = None,
+) -> None:  # fmt: skip
+    """Write the tables of the runs and models whose scores are given, in the options' order, and the paper's."""
+    note = judge_note(read_table(judge_check).with_columns(pl.col("passed").cast(pl.Boolean)))
+    cells = []
+    for name, path in zip(options.runs, scored, strict=True):
+        cells += scored_cells(name, read_scores(path), options, note)
+    cells += list(ablated(cells, options.runs))  # it reads what it is added to
+    for name, path in zip(options.models, models_scored or (), strict=True):
+        beyond = "asked beyond what it was made for too" if options.beyond else ""
+        cells += scored_cells(name, read_scores(path), options, note, beyond)
+    cells += [*_abilities(options), *paper()]
+    place = {name: number for number, name in enumerate(ORDER)}
+    table = pl.DataFrame(sorted(cells, key=lambda cell: place[cell["table"]]), schema=schema(TABLES))
+    write_table(comparison, table, TABLES)
+
+
+def _abilities(options: ComparisonOptions) -> Iterator[dict]:
+    """Yield Table 2: what each run and model was made for."""
+    for name in (*options.runs[:1], *options.models):
+        adapter = adapters()[options.adapters[name]] if name in options.adapters else None
+        for column, tasks in ABILITIES.items():
+            able = adapter is None or any(adapter.made_for(task) for task in tasks)
+            yield _cell("table2", "ours", name, "", column, value=float(able))

@@ -1,0 +1,127 @@
+"""Samples beside their pictures for the page: question, expected answer, a model's, boxes of both drawn."""
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import cv2
+import numpy as np
+
+from cxr.base.atomic import whole
+from cxr.base.hdf5 import Shard
+from cxr.base.seeds import stable_hash
+from cxr.base.tables import read_lines, write_lines
+from cxr.geometry.affine import points_to_frame
+from cxr.plotting.encoding import encoded
+from cxr.radvlm.evaluation.answered import Answered, joined
+from cxr.radvlm.evaluation.blind import shown, slots
+from cxr.radvlm.evaluation.conversations import TASKS
+
+GREEN, RED = (0, 158, 115), (213, 58, 0)
+"""Red, green, blue of the reference's boxes and of the answer's."""
+WIDTH = 480
+"""Longer side of a picture, px."""
+MOST = 10
+"""Turns of a conversation that are shown."""
+
+
+@dataclass(frozen=True)
+class GalleryOptions:
+    """run: whose answers are shown; quality: of JPEG; seed: of the draw; withheld: reports are not to be shown."""
+
+    run: str
+    quality: int
+    seed: int
+    withheld: bool
+
+
+def chosen(lines: Sequence[Mapping], seed: int) -> Iterator[Mapping]:
+    """Yield one sample of each task and source, two of conversations, the first by the hash of their ids."""
+    of: dict[tuple[str, str], list[Mapping]] = {}
+    for line in sorted(lines, key=lambda line: stable_hash(seed, "gallery", line["sample_id"])):
+        of.setdefault((line["task"], line["source"]), []).append(line)
+    for (task, _), held in sorted(of.items()):
+        yield from held[: 2 if task in TASKS else 1]
+
+
+def case_of(line: Mapping, said: Answered) -> tuple[dict, np.ndarray, np.ndarray]:
+    """Return what is told of a sample, and the boxes of the reference and of the answer, fractions (N, 4)."""
+    turns, true, found = [], [], []
+    for turn, told in enumerate(line["turns"][:MOST]):
+        answer = said.failure or said.texts[turn]
+        turns.append({
+            "question": told["question"], "expected": shown(told["answer"], line["boxes"]), "answer": answer,
+        })  # fmt: skip
+        true += [box for name in slots(told["answer"]) for box in line["boxes"][name]]
+        found += [] if said.failure else said.boxes(turn).boxes.tolist()
+    told = {name: line[name] for name in ("task", "source", "image_id", "split")} | {"turns": turns}
+    return told, *(np.array(held, np.float64).reshape(-1, 4) for held in (true, found))
+
+
+def drawn(
+    frame: np.ndarray, affine: np.ndarray, shape: tuple[int, int], true: np.ndarray, found: np.ndarray
+) -> np.ndarray:
+    """Return the picture, uint8 (H, W, 3), without the frame's padding; reference boxes green, the answer's red.
+
+    ``affine``: from the frame to the original picture, whose shape is (rows, columns).
+    """
+    rows, columns = shape
+    corners = points_to_frame(np.array([[0.0, 0.0], [columns, rows]]), affine)
+    low, high = np.maximum(np.floor(corners[0]), 0).astype(int), np.minimum(np.ceil(corners[1]), frame.shape[::-1][:2])
+    part = np.repeat(frame[low[1] : int(high[1]), low[0] : int(high[0]), None], 3, axis=2)
+    height, width = part.shape[:2]
+    scale = WIDTH / max(height, width)
+    size = (round(width * scale), round(height * scale))
+    picture = np.ascontiguousarray(cv2.resize(part, size, interpolation=cv2.INTER_AREA))
+    for boxes, colour in ((true, GREEN), (found, RED)):
+        for x1, y1, x2, y2 in np.rint(boxes * np.array([*size, *size])).astype(int).tolist():
+            cv2.rectangle(picture, (x1, y1), (x2 - 1, y2 - 1), colour, 2, cv2.LINE_AA)
+    return picture
+
+
+def run(*, lines: str, answers: list[str], frames: list[str], folder: str, options: GalleryOptions) -> None:
+    """Write ``gallery.jsonl`` and its pictures into ``folder``; ``answers``: of the run; ``frames``: of all sources.
+
+    With ``withheld`` no sample is shown whose turns hold the text of a report.
+    """
+    asked = [line for line in read_lines(lines) if not (options.withheld and line["task"] == "report_generation")]
+    said = joined(asked, read_lines(answers[0]))[0] if answers else {}
+    held = list(chosen(asked, options.seed)) if answers else []
+    pictures = _frames({line["image_id"] for line in held}, frames)
+    rows = []
+    with whole(folder) as into:
+        for number, line in enumerate(held):
+            key = _source(line, pictures)
+            if key is None:
+                continue
+            told, true, found = case_of(line, said[line["sample_id"]])
+            data = encoded(
+                ".jpg", drawn(*pictures[key], true, found)[..., ::-1], [cv2.IMWRITE_JPEG_QUALITY, options.quality]
+            )
+            name = f"{line['task']}-{number:02d}.jpg"
+            (into / name).write_bytes(data)
+            rows.append({"file": name, "digest": hashlib.sha256(data).hexdigest()[:16], "run": options.run} | told)
+        write_lines(into / "gallery.jsonl", rows)
+
+
+def _source(line: Mapping, pictures: Mapping[tuple[str, str], tuple]) -> tuple[str, str] | None:
+    """Return the key of a line's picture: its source's own, or that of the source whose pictures it lies on."""
+    own = line["source"], line["image_id"]
+    return own if own in pictures else next((key for key in pictures if key[1] == line["image_id"]), None)
+
+
+def _frames(wanted: set[str], paths: Sequence[str]) -> dict[tuple[str, str], tuple]:
+    """Return {(source, image): frame, affine to the original, shape of the original} of the images that are wanted.
+
+    The shards of a source lie in results/radvlm/sources/{source}/frames, those of own in results/frames.
+    """
+    found = {}
+    for path in paths:
+        parent = Path(path).parent
+        source = parent.parent.name if "sources" in parent.parts else "own"
+        with Shard(path) as shard:
+            for image_id in sorted(wanted & set(shard.ids)):
+                shape = tuple(map(int, shard.get("original_shape", image_id)))
+                found[source, image_id] = shard.get("frame", image_id), shard.get("to_original", image_id), shape
+    return found

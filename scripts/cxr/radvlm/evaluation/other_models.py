@@ -1,0 +1,142 @@
+"""Models that others made: what they are to be asked, and their outputs in the form of our own answers."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import polars as pl
+import yaml
+
+from cxr.base.errors import UserError
+from cxr.base.paths import RESOURCES
+from cxr.base.tables import read_lines, read_table, write_lines
+from cxr.radvlm.evaluation.grammars import GRAMMARS
+
+RESOURCE_FILES = ("radvlm/models.yaml", "radvlm/labels.yaml")
+JSONL = "jsonl"
+BOXED = ("anatomical_grounding", "abnormality_grounding", "phrase_grounding", "abnormality_detection",
+         "absent_grounding", "ils_grounding", "conversation_grounded")  # fmt: skip
+"""Tasks whose answers may hold boxes: their texts keep every mark."""
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """How a model is asked and read. name: as the paper prints it; boxes: its grammar; tasks: what it was made for, all
+    where empty; strip: patterns taken out of its texts; asks: {task: its question}.
+    """
+
+    name: str
+    model: str
+    boxes: str
+    tasks: tuple[str, ...]
+    strip: tuple[str, ...]
+    asks: Mapping[str, str]
+
+    def made_for(self, task: str) -> bool:
+        """Tell whether the model was made for a task; of a model of one's own that is not known, so it was."""
+        return not self.tasks or task in self.tasks
+
+    def plain(self, text: str) -> str:
+        """Return a text without the model's marks."""
+        for pattern in self.strip:
+            text = re.sub(pattern, " ", text)
+        return " ".join(text.split())
+
+
+@cache
+def adapters() -> dict[str, Adapter]:
+    """Return {adapter: what is known of it}."""
+    told = yaml.safe_load((Path(RESOURCES) / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
+    return {
+        name: Adapter(one["name"], one["model"], one["boxes"], tuple(one["tasks"]), tuple(one["strip"]), one["asks"])
+        for name, one in told.items()
+    }
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """model, adapter, boxes: of ``radvlm.evaluation.predictions``; boxes: "" for the adapter's grammar; beyond: tasks
+    that the model was not made for are scored too.
+    """
+
+    model: str
+    adapter: str
+    boxes: str
+    beyond: bool
+
+
+def answers_of(
+    lines: Iterator[Mapping], asked: Mapping[str, Mapping], options: ReadOptions, sizes: Mapping
+) -> Iterator[dict]:
+    """Yield the outputs of a model as answers; those of a task that it was not made for are left out.
+
+    ``asked``: {sample_id: line}; ``sizes``: {(source, image_id): (width, height) of the original}, for boxes in pixels.
+    Raises UserError for a line without sample_id, text or failure.
+    """
+    adapter = adapters()[options.adapter]
+    grammar = options.boxes or adapter.boxes
+    key = f"radvlm.evaluation.predictions.{options.model}"
+    if grammar not in GRAMMARS:
+        raise UserError(f"{key}.boxes is {grammar!r}: choose one of {', '.join(GRAMMARS)}")
+    for number, line in enumerate(lines, 1):
+        name, turn = line.get("sample_id"), line.get("turn", 0)
+        text, failure = line.get("text", ""), line.get("failure") or ""
+        if not isinstance(name, str) or not isinstance(turn, int) or not isinstance(text, str):
+            raise UserError(f"{key}.path, line {number}: give sample_id and text, as texts, and turn as a number")
+        sample = asked.get(name)
+        if sample is not None and not options.beyond and not adapter.made_for(sample["task"]):
+            continue
+        boxed = sample is None or sample["task"] in BOXED
+        size = (1, 1) if sample is None else sizes.get((sample["source"], sample["image_id"]), (1, 1))
+        yield {
+            "sample_id": name, "turn": turn, "text": text if boxed else adapter.plain(text), "tokens": 0,
+            "stop": "end", "failure": failure, "convention": grammar, "seen": list(size),
+        } | ({"crop": line["crop"]} if line.get("crop") else {})  # fmt: skip
+
+
+def run_read(*, lines: str, path: str, images: list[str], answers: str, options: ReadOptions) -> None:
+    """Write the outputs of a model, JSON lines of {sample_id, turn, text} or {…, failure}, as answers to ``lines``.
+
+    ``images``: of the sources, for the sizes that boxes in pixels are relative to.
+    """
+    asked = {line["sample_id"]: line for line in read_lines(lines)}
+    tables = [read_table(one).select("source", "image_id", "columns", "rows") for one in images]
+    known = pl.concat(tables).drop_nulls() if tables else pl.DataFrame(schema=["source", "image_id", "columns", "rows"])
+    sizes = {(source, name): (width, height) for source, name, width, height in known.iter_rows()}
+    write_lines(answers, answers_of(read_lines(path), asked, options, sizes))
+
+
+def questions(lines: Iterator[Mapping], beyond: bool) -> Iterator[dict]:
+    """Yield what each model is to be asked about each turn: {model, adapter, sample_id, turn, image_id, source,
+    question, made_for}. A task that a model was not made for is asked with ``beyond`` alone, and marked.
+    """
+    labels = yaml.safe_load((Path(RESOURCES) / RESOURCE_FILES[1]).read_text(encoding="utf-8"))["labels"]
+    for line in lines:
+        for name, adapter in adapters().items():
+            made_for = adapter.made_for(line["task"])
+            if name == JSONL or not (made_for or beyond):
+                continue
+            own = adapter.asks.get(line["task"])
+            for turn, told in enumerate(line["turns"]):
+                question = told["question"]
+                if own and not turn:
+                    question = own.replace("{labels}", ", ".join(labels)).replace("{asked}", line.get("asked") or "")
+                yield {
+                    "model": adapter.model, "adapter": name, "sample_id": line["sample_id"], "turn": turn,
+                    "image_id": line["image_id"], "source": line["source"], "question": question,
+                    "made_for": made_for,
+                }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class AskedOptions:
+    """beyond: models are asked for tasks too that they were not made for."""
+
+    beyond: bool
+
+
+def run_asked(*, lines: str, asked: str, options: AskedOptions) -> None:
+    """Write what other models are to be asked about the test lines."""
+    write_lines(asked, questions(read_lines(lines), options.beyond))

@@ -1,0 +1,132 @@
+"""The plan's part on RadVLM's evaluation: whose answers are scored, by which judge, and their files."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cxr.base.errors import UserError, existing_file
+from cxr.radvlm.evaluation.other_models import adapters
+from cxr.workflow.params import model_options
+from cxr.workflow.plan_vlm import VlmPlan
+from cxr.workflow.settings import Settings
+
+ROOT = "results/radvlm/evaluation"
+TEST, EXCHANGED = "radvlm_test", "radvlm_exchanged"
+"""Names of the sets of vlm.answers that are scored."""
+FACTS = "facts"
+SCORED = (
+    "iou", "strict_iou", "coco_ious", "label_match", "synonyms", "report_metrics", "reference", "failed", "replicates",
+    "interval",
+)  # fmt: skip
+"""Keys that the scores depend on."""
+
+
+@dataclass(frozen=True)
+class EvaluationPlan:
+    """runs: of vlm.tuning that are scored; models: {other model: its keys}; lines: of the test set; exchanged: those of
+    the same samples about other pictures, if they are asked; scoring, judging: options; judge: its name; gpus: of a
+    judge that is loaded in the job; annotations: {run or model: its file}; texts: reports of the sources, if they are
+    compared with.
+    """
+
+    runs: Sequence[str]
+    models: Mapping[str, dict]
+    lines: str
+    exchanged: Sequence[str]
+    scoring: Mapping
+    judging: Mapping
+    judge: str
+    gpus: int
+    annotations: Mapping[str, str]
+    texts: Sequence[str]
+    beyond: bool
+    dpi: int
+    gallery: Mapping
+
+    @property
+    def train(self) -> str:
+        """The training lines of the mix that is tested: what blind answers are made of."""
+        return str(Path(self.lines).with_name("train.jsonl"))
+
+    def answers(self, name: str) -> str:
+        """Return the answers of a run or of another model to the test lines."""
+        return f"{ROOT}/{name}/answers.jsonl" if name in self.models else f"results/vlm/{name}/answers/{TEST}.jsonl"
+
+    def to_exchanged(self, name: str) -> list[str]:
+        """Return the answers of a run about other pictures; other models are not asked for them."""
+        asked = self.exchanged and name not in self.models
+        return [f"results/vlm/{name}/answers/{EXCHANGED}.jsonl"] if asked else []
+
+    def lines_exchanged(self, name: str) -> list[str]:
+        """Return the lines about other pictures, where the run is asked them."""
+        return list(self.exchanged) if self.to_exchanged(name) else []
+
+    def notes(self, name: str) -> list[str]:
+        """Return the file of annotations of a run's or model's reports, if there is one."""
+        return [self.annotations[name]] if name in self.annotations else []
+
+    def of_scores(self, name: str) -> dict:
+        """Return the options of scoring a run or model."""
+        if name not in self.models or self.beyond:
+            return dict(self.scoring) | {"tasks": []}
+        return dict(self.scoring) | {"tasks": list(adapters()[self.models[name]["adapter"]].tasks)}
+
+    def of_model(self, name: str) -> dict:
+        """Return the options of reading another model's outputs."""
+        keys = self.models[name]
+        return {"model": name, "adapter": keys["adapter"], "boxes": keys["boxes"], "beyond": self.beyond}
+
+    @property
+    def comparison(self) -> dict:
+        """Options of the tables of all runs and models."""
+        return {
+            "runs": list(self.runs), "models": list(self.models), "beyond": self.beyond, "iou": self.scoring["iou"],
+            "adapters": {name: keys["adapter"] for name, keys in self.models.items()},
+        }  # fmt: skip
+
+    def files(self, names: Sequence[str], file: str) -> list[str]:
+        """Return a file of each run or model."""
+        return [f"{ROOT}/{name}/{file}" for name in names]
+
+
+def evaluation_plan(settings: Settings, vlm: VlmPlan) -> EvaluationPlan:
+    """Return the plan. Raises UserError for a run that is not there, or a missing file.
+
+    Without a set of questions no run is scored: the lines are then those of the first mix.
+    """
+    told, sources = settings.radvlm.evaluation, settings.radvlm.sources.use
+    plain = told.model_dump(mode="json")
+    runs = told.runs if TEST in vlm.sets else []
+    mix = next(iter(settings.radvlm.instructions.mixes))
+    for name in runs:
+        if name not in vlm.runs:
+            known = ", ".join(vlm.runs) or "none"
+            raise UserError(f"radvlm.evaluation.runs names {name!r}, but the runs of vlm.tuning are {known}: name one")
+    for name, one in told.predictions.items():
+        existing_file(f"radvlm.evaluation.predictions.{name}.path", one.path)
+    for name, path in told.annotations.items():
+        existing_file(f"radvlm.evaluation.annotations.{name}", path)
+    judging = {"judge": told.judge, "iou": told.iou, "most": told.checked, "own": {}}
+    if told.judge != FACTS:
+        judging["own"] = model_options("radvlm.evaluation.llm", plain["llm"], settings.seed)
+    offline = told.judge != FACTS and told.llm.transport == "offline"
+    return EvaluationPlan(
+        runs=runs,
+        models=plain["predictions"],
+        lines=vlm.sets.get(TEST, f"results/radvlm/instructions/{mix}/test.jsonl"),
+        exchanged=[vlm.sets[EXCHANGED]] if EXCHANGED in vlm.sets else [],
+        scoring={name: plain[name] for name in SCORED} | {"seed": settings.seed},
+        judging=judging,
+        judge=told.judge,
+        gpus=told.llm.execution.gpus if offline else 0,
+        annotations=told.annotations,
+        texts=[] if told.reference == "filtered" else [f"results/radvlm/sources/{one}/texts.jsonl" for one in sources],
+        beyond=told.beyond,
+        dpi=settings.figures.dpi,
+        gallery={
+            "run": runs[0] if runs else "",
+            "quality": settings.figures.quality,
+            "seed": settings.seed,
+            "withheld": "report_text" in settings.release.withhold,
+        },
+    )

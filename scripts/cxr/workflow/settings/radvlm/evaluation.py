@@ -1,0 +1,93 @@
+"""Settings of RadVLM's evaluation."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from cxr.workflow.settings.base import PAPER, Replicates, Section, Share, key, one_case
+from cxr.workflow.settings.language_models import Asking, Execution, LanguageModel, context, max_tokens, model, revision
+
+ModelName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]
+Metric = Literal["rouge_l", "bleu", "findings_f1", "bertscore", "radgraph_f1", "green", "chexbert_f1"]
+
+
+class JudgeLlm(Asking, LanguageModel):
+    """The language model of the judge vllm; the paper used GPT-4o."""
+
+    model: str = model("mistralai/Mistral-Small-3.1-24B-Instruct-2503")
+    revision: str = revision("68faf511d618ef198fef186659617cfd2eb8e33a")
+    context: int = context()
+    max_tokens: int = max_tokens(2048)
+    execution: Execution = key(Execution, "How the model is run.")
+
+
+class OtherModel(Section):
+    """Outputs of a model that others made."""
+
+    adapter: Literal["jsonl", "llava_ov", "llava_med", "radialog", "chexagent", "maira2"] = key(
+        "jsonl", "How they are read; `asked.jsonl` tells what the model is to be asked."
+    )
+    path: str = key("", "JSON lines of {sample_id, turn, text} or {sample_id, turn, failure}.")
+    boxes: Literal["", "unit", "percent", "hundred", "bins", "grid1000", "pixels"] = key(
+        "", "How the model writes boxes; empty: as its adapter declares. It is never guessed from the numbers."
+    )
+
+
+class Evaluation(Section):
+    """Scores of answers, beside blind answers, exchanged pictures, other models and the paper."""
+
+    runs: list[str] = key(
+        lambda: ["radvlm"],
+        "Runs of vlm.tuning whose answers are scored. The first is the model, the others are rows of the ablations.",
+    )
+    predictions: dict[ModelName, OtherModel] = key(dict, "Other models, by name.")
+    beyond: bool = key(
+        False, "Whether other models are asked and scored on tasks too that they were not made for; they are marked."
+    )
+    iou: Share = key(0.5, "IoU at which a box hits.", source=PAPER)
+    strict_iou: Share = key(0.75, "The same, strictly.")
+    coco_ious: list[Share] = key(
+        lambda: [0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95], "IoUs that COCO's AP is the mean of.",
+        min_length=1,
+    )  # fmt: skip
+    label_match: Literal["asserted", "substring"] = key(
+        "asserted", "When an answer says a label. substring: its name is there, denied or not (the published code)."
+    )
+    synonyms: bool = key(False, "Whether other words for a label count too, where labels must be asserted.")
+    report_metrics: list[Metric] = key(
+        lambda: ["rouge_l", "bleu", "findings_f1"],
+        "Metrics of reports. bertscore, radgraph_f1, green and chexbert_f1 need annotations; without them their cells "
+        "are empty.",
+        min_length=1,
+    )
+    annotations: dict[ModelName, str] = key(
+        dict, "{run or other model: file of annotations of its reports and of the references, made elsewhere}."
+    )
+    reference: Literal["filtered", "original", "both"] = key(
+        "filtered", "What reports are compared with: the single-image text, the report's own section.", source=PAPER
+    )
+    judge: Literal["facts", "vllm"] = key(
+        "facts", "Who scores conversations. facts: the findings, places and boxes of both answers; vllm: a model."
+    )
+    llm: JudgeLlm = key(JudgeLlm, "The language model of the judge vllm.")
+    checked: int = key(200, "Conversations that the judge itself is tried on; 0: all.", unit="conversations", ge=0)
+    failed: Literal["wrong", "leave_out"] = key(
+        "wrong", "How a sample without a full answer counts; the published code leaves such conversations out."
+    )
+    replicates: Replicates = key(1000, "Bootstrap replicates, by patient; 0 for none.")
+    interval: Share = key(0.95, "Coverage of the intervals.")
+
+    @model_validator(mode="after")
+    def _names_are_apart(self) -> "Evaluation":
+        one_case("runs and predictions", [*self.runs, *self.predictions])
+        if both := set(self.runs) & self.predictions.keys():
+            raise ValueError(f"predictions.{min(both)} has the name of a run of runs: rename it")
+        if len(set(self.runs)) < len(self.runs):
+            raise ValueError(f"runs names {max(self.runs, key=self.runs.count)!r} twice: name it once")
+        for name in self.annotations:
+            if name not in [*self.runs, *self.predictions]:
+                raise ValueError(f"annotations.{name} is of no model of runs or predictions: name one of them")
+        for name, one in self.predictions.items():
+            if not one.path:
+                raise ValueError(f"predictions.{name}.path is empty: give the file of the model's outputs")
+        return self

@@ -1,0 +1,343 @@
+"""The stage radvlm_evaluation from lines and answers to the paper's tables."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+import yaml
+
+from conftest import ROOT
+from cxr.base.errors import UserError
+from cxr.base.hdf5 import ShardWriter
+from cxr.base.tables import read_lines, read_table, write_lines
+from cxr.radvlm.evaluation import chart, compare, gallery, other_models
+from cxr.radvlm.evaluation.columns import TABLES, read_scores
+from cxr.radvlm.evaluation.compare import ComparisonOptions
+from cxr.radvlm.evaluation.conversations import run_check
+from cxr.radvlm.evaluation.gallery import GalleryOptions
+from cxr.radvlm.evaluation.other_models import ReadOptions
+from radvlm_scored import JUDGED, answers_to, lines_of, perceived, scored
+
+TEST = lines_of(0, 9)
+MAIN = {
+    "report_generation": "rouge_l", "classification": "macro_f1_14", "anatomical_grounding": "map50",
+    "abnormality_grounding": "map50", "abnormality_detection": "map50", "phrase_grounding": "map50",
+    "absent_grounding": "box_rate", "conversation": "judge", "conversation_grounded": "judge",
+}  # fmt: skip
+
+
+def cells(folder, name="scores.tsv", part="all"):
+    """Return {(task, metric): row} of a table of scores."""
+    rows = read_scores(folder / name).filter(part=part).to_dicts()
+    return {(row["task"], row["metric"]): row for row in rows}
+
+
+@pytest.fixture(scope="module")
+def right(tmp_path_factory):
+    """Scores of right answers, which follow the picture that is shown."""
+    return scored(tmp_path_factory.mktemp("right"), TEST, answers_to(TEST), perceived(TEST))
+
+
+def test_right_answers_have_full_scores_in_every_task(right):
+    found = cells(right)
+    values = {task: found[task, metric]["value"] for task, metric in MAIN.items()}
+    assert values == pytest.approx(
+        dict.fromkeys(MAIN, 100.0) | {"absent_grounding": 0.0, "conversation": 10.0, "conversation_grounded": 10.0}
+    )
+    assert found["report_generation", "bleu"]["value"] == pytest.approx(100.0)
+    assert found["conversation_grounded", "map50"]["value"] == 100.0
+    assert found["abnormality_grounding", "coco_ap"]["value"] == pytest.approx(100.0)
+    assert {row["failed"] for row in found.values()} == {0}
+    assert {row["subjects"] for row in found.values()} == {9}
+
+
+def test_one_who_looks_loses_with_another_patients_picture_and_beats_blind_answers(right):
+    found = cells(right)
+    for task in (
+        "classification",
+        "abnormality_detection",
+        "conversation",
+        "conversation_grounded",
+        "report_generation",
+    ):
+        row = found[task, MAIN[task]]
+        assert row["exchanged"] < row["value"], task
+        assert row["drop_low"] > 0, task
+        assert row["gain_low"] > 0, task
+    heart = found["anatomical_grounding", "map50"]
+    assert (heart["exchanged"], heart["blind"], heart["gain"]) == (100.0, 100.0, 0.0)  # hearts are alike here
+
+
+def test_one_who_does_not_look_loses_nothing(tmp_path):
+    found = cells(scored(tmp_path, TEST, answers_to(TEST), answers_to(TEST)))
+    assert {row["drop"] for row in found.values() if row["drop"] is not None} == {0.0}
+
+
+def test_the_blind_answers_are_the_mean_box_and_the_commonest_answer(right):
+    table = read_table(right / "scores.tsv")
+    row = table.filter(task="abnormality_grounding", metric="iou", part="Cardiomegaly").row(0, named=True)
+    boxes = [line["boxes"]["Cardiomegaly"][0] for line in lines_of(100, 12)
+             if line["task"] == "abnormality_grounding" and line["asked"] == "Cardiomegaly"]  # fmt: skip
+    mean, ious = np.mean(boxes, axis=0), []
+    for line in TEST:
+        if line["task"] == "abnormality_grounding" and line["asked"] == "Cardiomegaly":
+            (true,) = line["boxes"]["Cardiomegaly"]
+            low, high = np.maximum(mean[:2], true[:2]), np.minimum(mean[2:], true[2:])
+            shared = np.prod(high - low)
+            ious.append(shared / (np.prod(mean[2:] - mean[:2]) + np.prod(np.subtract(true[2:], true[:2])) - shared))
+    assert row["blind"] == pytest.approx(100 * np.mean(ious))
+    labels = cells(right)["classification", "micro_f1_14"]
+    counted = [line["labels"][0] for line in TEST if line["task"] == "classification"]
+    assert labels["blind"] == pytest.approx(100 * counted.count("Cardiomegaly") / 9)  # one of four, the first by text
+
+
+def test_each_sample_has_its_own_scores(right):
+    table = read_table(right / "samples.parquet")
+    assert len(table) == len(TEST)
+    assert table.filter(task="phrase_grounding")["value"].to_list() == [100.0] * 9
+    assert table["exchanged"].null_count() == 0
+    assert read_table(right / "counts.tsv").rows() == [
+        ("test", "asked", 81), ("test", "scored", 81), ("exchanged", "asked", 81), ("exchanged", "scored", 81),
+    ]  # fmt: skip
+
+
+def broken(answers):
+    """Return the answers with one left out, one doubled, one failed and one that nobody asked."""
+    kept = [one for one in answers if one["sample_id"] != "a0"]
+    kept += [one for one in answers if one["sample_id"] == "a1"]
+    kept = [one | {"failure": "too_long", "text": ""} if one["sample_id"] == "t2" else one for one in kept]
+    return [*kept, answers[0] | {"sample_id": "nobody's"}]
+
+
+@pytest.mark.parametrize(("failed", "value", "judge"), [("wrong", 700 / 9, 80 / 9), ("leave_out", 100.0, 10.0)])
+def test_what_has_no_answer_is_counted_and_scored_as_it_is_set(tmp_path, failed, value, judge):
+    folder = scored(tmp_path, TEST, broken(answers_to(TEST)), failed=failed)
+    found = cells(folder)
+    assert found["anatomical_grounding", "map50"]["value"] == pytest.approx(value)
+    assert found["anatomical_grounding", "map50"]["failed"] == 2
+    assert found["conversation", "judge"]["value"] == pytest.approx(judge)
+    assert found["conversation", "judge"]["exchanged"] is None
+    assert read_table(folder / "counts.tsv").rows() == [
+        ("test", "asked", 81), ("test", "scored", 78), ("test", "duplicate", 1), ("test", "no_prediction", 1),
+        ("test", "too_long", 1), ("test", "unknown", 1),
+    ]  # fmt: skip
+    samples = read_table(folder / "samples.parquet")
+    assert samples.filter(pl.col("failure") != "").select("sample_id", "failure").rows() == [
+        ("a0", "no_prediction"), ("a1", "duplicate"), ("t2", "too_long"),
+    ]  # fmt: skip
+
+
+def test_a_failure_counts_as_a_box_where_there_is_none(tmp_path):
+    told = [one for one in answers_to(TEST) if one["sample_id"] != "n0"]
+    assert cells(scored(tmp_path, TEST, told))["absent_grounding", "box_rate"]["value"] == pytest.approx(100 / 9)
+
+
+def test_the_same_answers_give_the_same_bytes(right, tmp_path):
+    again = scored(tmp_path, TEST, answers_to(TEST)[::-1], perceived(TEST)[::-1])
+    for name in ("scores.tsv", "samples.parquet", "counts.tsv", "judged.jsonl"):
+        assert (again / name).read_bytes() == (right / name).read_bytes(), name
+
+
+def test_reports_are_compared_with_their_own_section_too(tmp_path):
+    own = [{"source": "own", "study_id": f"s{number}", "text": "Stable."} for number in range(9)]
+    write_lines(tmp_path / "texts.jsonl", own)
+    folder = scored(tmp_path, TEST, answers_to(TEST), reference="both", texts=[str(tmp_path / "texts.jsonl")])
+    rows = read_table(folder / "scores.tsv").filter(task="report_generation", metric="rouge_l")
+    assert rows.select("reference", "value").rows() == [("filtered", 100.0), ("original", 0.0)]
+
+
+def test_a_metric_whose_model_did_not_run_is_no_row(right, tmp_path):
+    told = {"report_metrics": ["rouge_l", "green"]}
+    assert ("report_generation", "green") not in cells(scored(tmp_path / "none", TEST, answers_to(TEST), **told))
+    notes = [{"metric": "green", "engine": "by hand", "sample_id": f"r{number}", "of": "filtered", "matched": 1,
+              "errors": number % 3} for number in range(9)]  # fmt: skip
+    write_lines(tmp_path / "notes.jsonl", notes)
+    told["annotations"] = [str(tmp_path / "notes.jsonl")]
+    found = cells(scored(tmp_path / "notes", TEST, answers_to(TEST), **told))
+    assert found["report_generation", "green"]["value"] == pytest.approx(100 * (1 + 1 / 2 + 1 / 3) / 3)
+
+
+# The paper's tables
+
+
+@pytest.fixture(scope="module")
+def tables(right, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tables")
+    run_check(lines=str(right / "test.jsonl"), checked=str(folder / "check.tsv"), options=JUDGED, execution={})
+    options = ComparisonOptions(["radvlm", "single"], [], {}, False, 0.5)
+    compare.run_comparison(
+        scored=[str(right / "scores.tsv")] * 2, judge_check=str(folder / "check.tsv"),
+        comparison=str(folder / "comparison.tsv"), options=options,
+    )  # fmt: skip
+    return folder
+
+
+def test_the_judge_passes_on_these_conversations(tables):
+    rows = read_table(tables / "check.tsv")
+    assert rows.filter(~pl.col("passed")).rows() == []
+    assert rows["conversations"].to_list() == [18] * 9
+
+
+def test_every_number_of_the_paper_stands_beside_ours(tables):
+    table = read_scores(tables / "comparison.tsv", TABLES)
+    printed = yaml.safe_load((ROOT / "resources/radvlm/paper_tables.yaml").read_text())
+    for name in ("table2", "table3", "figure4", "table4", "table5", "table6"):
+        for model, values in printed[name]["rows"].items():
+            found = table.filter(table=name, by="paper", model=model)["value"].to_list()
+            assert found == values, (name, model)
+    ours = table.filter(table="table4", by="ours", model="radvlm").select("column", "value").rows()
+    assert ours == [("anatomical", 100.0), ("abnormality", 100.0), ("phrase", 100.0)]
+    assert table.filter(by="people").select("column", "value").rows() == [("abnormality", 73.12)]
+    assert set(table.filter(table="table6", by="ours")["model"]) == {"radvlm", "single"}
+    assert table.filter(table="table3", column="green", by="ours").rows() == []
+
+
+def test_a_judge_that_fails_its_check_is_told_in_the_table(right, tables, tmp_path):
+    rows = read_table(tables / "check.tsv").with_columns(passed=pl.lit(False)).head(1)
+    rows.write_csv(tmp_path / "check.tsv", separator="\t")
+    compare.run_comparison(
+        scored=[str(right / "scores.tsv")], judge_check=str(tmp_path / "check.tsv"),
+        comparison=str(tmp_path / "comparison.tsv"), options=ComparisonOptions(["radvlm"], [], {}, False, 0.5),
+    )  # fmt: skip
+    table = read_table(tmp_path / "comparison.tsv").filter(table="table5", by="ours")
+    assert set(table["note"]) == {"the judge fails its check: expected answers"}
+    assert (
+        len(read_table(tmp_path / "comparison.tsv").filter(table="table6", by="ours")) == 0
+    )  # one run ablates nothing
+
+
+def test_the_charts_are_drawn_with_and_without_scores(tables, tmp_path):
+    empty = read_table(tables / "comparison.tsv").filter(pl.col("by") == "paper")
+    empty.write_csv(tmp_path / "empty.tsv", separator="\t")
+    for number, path in enumerate((tables / "comparison.tsv", tmp_path / "empty.tsv")):
+        names = {name: str(tmp_path / f"{name}{number}.png") for name in ("labels", "ablation", "looks")}
+        chart.run(comparison=str(path), **names, options=chart.ChartOptions(60))
+        assert all(Path(name).read_bytes()[:4] == b"\x89PNG" for name in names.values())
+
+
+# Other models
+
+
+def test_outputs_of_another_model_are_read_by_its_declared_grammar(tmp_path):
+    asked = {line["sample_id"]: line for line in TEST}
+    given = [
+        {"sample_id": "b0", "text": "<|ref|>it<|/ref|><|box|>(10,10),(45,90)<|/box|>"},
+        {"sample_id": "c0", "text": "Pleural effusion<|box|></s>"}, {"sample_id": "t0", "text": "Hello."},
+        {"sample_id": "r0", "failure": "refused"},
+    ]  # fmt: skip
+    told = list(other_models.answers_of(given, asked, ReadOptions("m", "chexagent", "", False), {}))
+    assert [(one["sample_id"], one["text"], one["failure"]) for one in told] == [
+        ("b0", given[0]["text"], ""), ("c0", "Pleural effusion", ""), ("r0", "", "refused"),
+    ]  # fmt: skip
+    assert {one["convention"] for one in told} == {"hundred"}
+    beyond = list(other_models.answers_of(given, asked, ReadOptions("m", "chexagent", "", True), {}))
+    assert [one["sample_id"] for one in beyond] == ["b0", "c0", "t0", "r0"]
+
+
+def test_bins_are_mapped_back_from_the_crop_that_a_model_saw(tmp_path):
+    """No output of MAIRA-2 could be had: the file is ours, in the format of its card."""
+    crop = [0.0, 0.25, 1.0, 0.75]
+    given = [{"sample_id": "b0", "text": "<obj>effusion<box><x10><y00><x44><y99></box></obj>", "crop": crop}]
+    asked = {line["sample_id"]: line for line in TEST}
+    (told,) = other_models.answers_of(given, asked, ReadOptions("m", "maira2", "", False), {})
+    from cxr.radvlm.evaluation.answered import joined
+
+    said, _ = joined([asked["b0"]], [told])
+    np.testing.assert_allclose(said["b0"].boxes().boxes, [[0.105, 0.2525, 0.445, 0.7475]])
+
+
+def test_pixels_are_those_of_the_original_picture(tmp_path):
+    table = pl.DataFrame({"source": ["own"], "image_id": ["i0"], "columns": [2000], "rows": [1000]})
+    table.write_csv(tmp_path / "images.tsv", separator="\t")
+    write_lines(tmp_path / "test.jsonl", TEST)
+    write_lines(tmp_path / "given.jsonl", [{"sample_id": "b0", "text": "[200, 100, 900, 900]"}])
+    other_models.run_read(
+        lines=str(tmp_path / "test.jsonl"), path=str(tmp_path / "given.jsonl"), images=[str(tmp_path / "images.tsv")],
+        answers=str(tmp_path / "answers.jsonl"), options=ReadOptions("m", "jsonl", "pixels", False),
+    )  # fmt: skip
+    found = cells(scored(tmp_path / "s", [TEST[3]], list(read_lines(tmp_path / "answers.jsonl"))))
+    assert found["abnormality_grounding", "map50"]["value"] == 100.0
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"text": "no id"},
+        {"sample_id": 7, "text": ""},
+        {"sample_id": "b0", "text": None},
+        {"sample_id": "b0", "turn": "1"},
+    ],
+)
+def test_an_output_without_id_or_text_stops_with_its_line(given):
+    with pytest.raises(UserError, match=r"radvlm\.evaluation\.predictions\.m\.path, line 1"):
+        list(other_models.answers_of([given], {}, ReadOptions("m", "jsonl", "", False), {}))
+
+
+def test_what_models_are_asked_is_written_down():
+    rows = list(other_models.questions(TEST[:9], False))
+    of = {(row["adapter"], row["sample_id"], row["turn"]): row["question"] for row in rows}
+    assert "Pneumothorax, Pleural Effusion" in of["chexagent", "c0", 0]  # it lists the labels
+    assert of["maira2", "b0", 0].endswith("Pleural Effusion")
+    assert of["llava_ov", "t0", 1] == "Is there a cardiomegaly?"
+    assert ("chexagent", "t0", 0) not in of
+    assert ("chexagent", "a0", 0) not in of
+    assert all(row["made_for"] for row in rows)
+    beyond = [row for row in other_models.questions(TEST[:9], True) if not row["made_for"]]
+    assert ("chexagent", "a0") in {(row["adapter"], row["sample_id"]) for row in beyond}
+
+
+# The gallery
+
+
+def test_the_gallery_draws_the_boxes_of_both_answers(tmp_path):
+    scored(tmp_path, TEST, answers_to(TEST))
+    (tmp_path / "frames").mkdir()
+    with ShardWriter(tmp_path / "frames/00.h5", pictures=("frame",)) as writer:
+        for number in range(9):
+            writer.append(
+                f"i{number}", frame=np.full((64, 64), 90, np.uint8), original_shape=np.array([200, 100], np.int32),
+                to_original=np.array([[3.125, 0, -50.0], [0, 3.125, 0]]),
+            )  # fmt: skip
+    gallery.run(
+        lines=str(tmp_path / "test.jsonl"), answers=[str(tmp_path / "answers.jsonl")],
+        frames=[str(tmp_path / "frames/00.h5")], folder=str(tmp_path / "gallery"),
+        options=GalleryOptions("radvlm", 90, 1, True),
+    )  # fmt: skip
+    rows = [json.loads(text) for text in (tmp_path / "gallery/gallery.jsonl").read_text().splitlines()]
+    assert [row["task"] for row in rows].count("conversation") == 2
+    assert {row["task"] for row in rows} == set(MAIN) - {"report_generation"}  # whose text is withheld
+    grounded = next(row for row in rows if row["task"] == "conversation_grounded")
+    assert "[0." in grounded["turns"][-1]["expected"]
+    assert all((tmp_path / "gallery" / row["file"]).is_file() for row in rows)
+
+
+def test_boxes_are_drawn_where_they_are_without_the_frames_padding():
+    frame = np.full((64, 64), 90, np.uint8)
+    affine = np.array([[3.125, 0, -50.0], [0, 3.125, 0]])  # a picture of 200 rows and 100 columns, padded to its sides
+    picture = gallery.drawn(frame, affine, (200, 100), np.array([[0.25, 0.25, 0.75, 0.5]]), np.zeros((0, 4)))
+    assert picture.shape == (480, 240, 3)
+    green = (picture == np.array(gallery.GREEN)).all(axis=2)
+    rows, columns = np.nonzero(green)
+    assert (columns.min(), rows.min()) == pytest.approx((60, 120), abs=1)
+    assert (columns.max(), rows.max()) == pytest.approx((179, 239), abs=1)
+
+
+def test_the_page_shows_the_tables_the_judges_check_and_the_gallery(tables, tmp_path, monkeypatch):
+    from cxr.reporting.page import render
+
+    folder = tmp_path / "results/radvlm/evaluation"
+    (folder / "gallery").mkdir(parents=True)
+    (folder / "comparison.tsv").write_bytes((tables / "comparison.tsv").read_bytes())
+    (folder / "judge_check.tsv").write_bytes((tables / "check.tsv").read_bytes())
+    case = {"file": "a.jpg", "task": "conversation", "run": "radvlm", "turns": []}
+    write_lines(folder / "gallery/gallery.jsonl", [case])
+    names = ("comparison.tsv", "judge_check.tsv", "gallery/gallery.jsonl", "labels.png", "ablation.png", "looks.png")
+    extras = {f"results/radvlm/evaluation/{name}": "" for name in names}
+    monkeypatch.chdir(tmp_path)
+    shown = render._radvlm(extras, lambda path: f"embedded {path}")
+    assert shown["failed"] == []
+    assert shown["cases"] == [case | {"src": "embedded results/radvlm/evaluation/gallery/a.jpg"}]
+    assert [len(rows) > 0 for rows in shown["tables"].values()] == [True] * 7
+    assert render._radvlm(dict.fromkeys(list(extras)[1:], ""), str) is None
