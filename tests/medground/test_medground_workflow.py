@@ -16,6 +16,7 @@ import pytest
 from conftest import snakemake, write_settings
 from cxr.base.tables import read_lines, read_table
 from declared_tables import differing, path_of
+from lvit_tree import BOTH, LEFT, tree
 from slurm_runs import with_fault
 from whole_runs import copy_repository
 
@@ -189,6 +190,41 @@ def test_a_stage_that_writes_in_place_is_seen_by_the_kill(run, given, tmp_path):
     assert found == "medground/verification/rejected.parquet"
     assert killed_run(root, folder, "medground_verification").returncode == 0
     assert not torn(folder, run)
+
+
+@pytest.mark.slow
+def test_statements_go_from_a_tree_to_zero_shot_scores_beside_the_rules_queries(given, tmp_path):
+    """The same tree twice, as sentences and as queries by rules; no training reads either."""
+    middle = LEFT.replace("all left", "lower left")
+    tree(
+        tmp_path / "QaTa", Train=[("t1", BOTH, ("left", "right"))],
+        Test=[("agrees", BOTH, ("left", "right")), ("one", middle, ("right",)), ("mirrored", middle, ("left",)),
+              ("silent", None, ("left",))],
+    )  # fmt: skip
+    qata = {"kind": "lvit", "folder": "QaTa", "use": "zero_shot", "domain": "cxr"}
+    qata |= {"classes": {"infected area": {"many": "infected areas"}}}
+    sets = {"cells": {"kind": "cells", "domain": "nuclei"}, "QaTa": qata | {"queries": "statements"}}
+    sources = given["medground"]["sources"] | {"sets": sets | {"QaTa_rules": qata}, "cells": 6}
+    answers = {"max_new_tokens": 8}
+    medground = given["medground"] | {"sources": sources, "dataset": {"export": []}}
+    write_settings(tmp_path, given | {"medground": medground, "vlm": given["vlm"] | {"answers": answers}})
+    snakemake(tmp_path, *TARGETS)
+    part = tmp_path / "results/medground"
+    lines = list(read_lines(part / "dataset/zero_shot.jsonl"))
+    stated = [line["image_id"] for line in lines if line["source"] == "QaTa"]
+    assert stated == ["agrees", "one", "t1"]
+    assert {line["source"] for line in lines} == {"QaTa", "QaTa_rules"}
+    assert {line["source"] for line in read_lines(part / "dataset/train.jsonl")} == {"cells"}
+    counts = read_table(part / "dataset/conservation.tsv")
+    assert (counts["in"] == counts["out"]).all()
+    (wanted,) = counts.filter(source="QaTa", split="test", what="wanted")["parts"]
+    assert wanted == "made:2 unasked:2"
+    rates = read_table(part / "verification/passrate.tsv").filter(source="QaTa", split="all")
+    assert rates.select("kept", "passed").rows() == [(3, 0)] * 3
+    scores = read_table(part / "scoring/comparison.tsv").filter(table="zero_shot", by="ours", model="medground")
+    assert dict(scores.select("source", "number").iter_rows()) == {
+        "QaTa": 3, "QaTa_rules": len(lines) - 3, "total": len(lines),
+    }  # fmt: skip
 
 
 def fill(folder: Path, votes: dict[str, int]) -> None:
