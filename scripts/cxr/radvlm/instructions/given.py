@@ -56,14 +56,19 @@ class Given:
     def __post_init__(self) -> None:
         known = names()
         order = {name: at for at, name in enumerate(known.names)}
-        labels = self.facts.filter(kind=LABEL)
-        self.present, self.stated = {}, {}
-        for (image_id,), part in labels.group_by("image_id", maintain_order=True):
-            held = part.filter(value=PRESENT)["name"].to_list()
-            self.present[image_id] = sorted(
-                set(held) - {known.no_finding}, key=lambda name: order.get(name, len(order))
-            )
-            self.stated[image_id] = tuple(part["fact_id"])
+        stated: dict[str, list[str]] = {}
+        present: dict[str, set[str]] = {}
+        labels = self.facts.filter(kind=LABEL).select("image_id", "name", "value", "fact_id")
+        for image_id, name, value, fact_id in labels.iter_rows():
+            stated.setdefault(image_id, []).append(fact_id)
+            held = present.setdefault(image_id, set())
+            if value == PRESENT and name != known.no_finding:
+                held.add(name)
+        self.present = {
+            image_id: sorted(held, key=lambda name: (order.get(name, len(order)), name))
+            for image_id, held in present.items()
+        }
+        self.stated = {image_id: tuple(held) for image_id, held in stated.items()}
 
     def named(self, kind: str) -> Iterator[Named]:
         """Yield the boxes of each name and image, of a kind that has boxes, sorted by image and name.

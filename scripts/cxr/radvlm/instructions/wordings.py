@@ -3,13 +3,13 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 import yaml
 
 from cxr.base.paths import RESOURCES
-from cxr.base.seeds import rng
+from cxr.base.seeds import rng, stable_hash
 from cxr.instructions.record import Turn
 
 RESOURCE_FILES = ("radvlm/instructions.yaml",)
@@ -55,9 +55,16 @@ def turn(task: str, kind: str, drawn_for: tuple, number: int, slots: Mapping[str
     ``kind``: of the answer; ``drawn_for``: (seed, source, id of the fact or image); ``number``: the pass. The ids of
     the questions stand in an order that is drawn once, so that none comes twice before all have come.
     """
-    held, (seed, source, unit) = wordings()[task], drawn_for
-    order = list(held.questions)
-    rng(seed, task, source, unit).shuffle(order)
-    asked, frames = order[number % len(order)], held.answers[kind]
-    answered = rng(seed, task, source, unit, number).choice(list(frames))
-    return Turn(fill(held.questions[asked], slots), fill(frames[answered], slots), f"{task}:{asked}/{answered}")
+    held = wordings()[task]
+    order, frames = _order(task, drawn_for), list(held.answers[kind])
+    asked, answered = order[number % len(order)], frames[stable_hash(*drawn_for, task, number) % len(frames)]
+    question, answer = fill(held.questions[asked], slots), fill(held.answers[kind][answered], slots)
+    return Turn(question, answer, f"{task}:{asked}/{answered}")
+
+
+@lru_cache(maxsize=64)
+def _order(task: str, drawn_for: tuple) -> list[str]:
+    """Return the questions of a task in the order in which the passes of a fact take them, which follow each other."""
+    order = list(wordings()[task].questions)
+    rng(*drawn_for, task).shuffle(order)
+    return order
