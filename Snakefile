@@ -90,7 +90,6 @@ include: "rules/medground/scoring.smk"
 include: "rules/radvlm/evaluation.smk"
 include: "rules/radvlm/evaluation_judge.smk"
 include: "rules/radvlm/evaluation_figures.smk"
-include: "rules/radvlm/answers.smk"
 # Excluded images of each stage
 include: "rules/exclusions.smk"
 # Tables, figures, the page, comparisons, review and release

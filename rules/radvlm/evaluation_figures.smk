@@ -68,3 +68,11 @@ rule radvlm_evaluation_gallery:
         "RadVLM: samples and conversations beside their pictures"
     script:
         "../../scripts/job.py"
+
+
+# The whole: the mixes, the answers of the models that are tuned on them, and their scores.
+rule radvlm:
+    input:
+        rules.radvlm_instructions.input,
+        PLAN.vlm.answered("radvlm"),
+        rules.radvlm_evaluation.input,

@@ -294,10 +294,10 @@ def test_what_models_are_asked_is_written_down():
 def test_the_gallery_draws_the_boxes_of_both_answers(tmp_path):
     scored(tmp_path, TEST, answers_to(TEST))
     (tmp_path / "frames").mkdir()
-    with ShardWriter(tmp_path / "frames/00.h5", pictures=("frame",)) as writer:
+    with ShardWriter(tmp_path / "frames/00.h5", pictures=("image",)) as writer:
         for number in range(9):
             writer.append(
-                f"i{number}", frame=np.full((64, 64), 90, np.uint8), original_shape=np.array([200, 100], np.int32),
+                f"i{number}", image=np.full((64, 64), 90, np.uint8), original_shape=np.array([200, 100], np.int32),
                 to_original=np.array([[3.125, 0, -50.0], [0, 3.125, 0]]),
             )  # fmt: skip
     gallery.run(

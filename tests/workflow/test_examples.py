@@ -30,6 +30,14 @@ EXAMPLES = {
         ("mimic", "radvlm"),
         {"radvlm_sources_read": 5, "radvlm_sources_on_mimic": 2, "radvlm_sources_frames": 320},
     ),
+    "radvlm_table6": (
+        ("mimic", "radvlm", "radvlm_table6"),
+        {"radvlm_instructions_mix": 7, "vlm_tuning_run": 7, "radvlm_evaluation_scores": 7},
+    ),
+    "radvlm_table6_ours": (
+        ("mimic", "radvlm", "radvlm_table6", "radvlm_table6_ours"),
+        {"radvlm_instructions_mix": 8, "vlm_tuning_run": 9, "radvlm_evaluation_scores": 9},
+    ),
     "language_model_server": (
         ("laptop", "language_model_server"), {"reports_structured": 2, "reports_mapping": 1},
     ),
@@ -38,7 +46,8 @@ EXAMPLES = {
 
 
 ASKED = {"semisyn": ["semisyn", "all"], "medground": ["medground", "medground_scoring", "review", "all"],
-         "radvlm": ["radvlm_sources", "all"]}  # fmt: skip
+         "radvlm": ["radvlm_sources", "all"], "radvlm_table6": ["radvlm_evaluation", "all"],
+         "radvlm_table6_ours": ["radvlm_evaluation", "all"]}  # fmt: skip
 """Targets of the examples that a bare run is not asked for."""
 
 

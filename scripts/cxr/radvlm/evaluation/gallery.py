@@ -123,5 +123,5 @@ def _frames(wanted: set[str], paths: Sequence[str]) -> dict[tuple[str, str], tup
         with Shard(path) as shard:
             for image_id in sorted(wanted & set(shard.ids)):
                 shape = tuple(map(int, shard.get("original_shape", image_id)))
-                found[source, image_id] = shard.get("frame", image_id), shard.get("to_original", image_id), shape
+                found[source, image_id] = shard.get("image", image_id), shard.get("to_original", image_id), shape
     return found
