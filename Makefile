@@ -11,6 +11,7 @@
 #                   organs 6 minutes, their orientation 15, anomaly 17, boxes 20, ROSALIA 12 of two cores and 18 of one)
 # make accuracy LABELLED=reports.jsonl [CASES=sentences.jsonl] CLINICAL=texts.jsonl [UNREAD=5]   how well reports are
 #                   read (docs/reference/benchmarks.md): LABELLED, CLINICAL or both
+# make gpu          every test and measurement that wants a GPU, in pieces of under ten minutes, into the pages (ARGS="--pieces rates")
 # make vllm         the language models' path for real: vLLM on the CPU with a small model trained on the spot (10 min)
 # make test-cxas    the engine cxas in its own environment, with the published class (docs/how-to/models.md)
 # make test-ultralytics   the engines ultralytics (AGPL) in their own environment (docs/how-to/models.md)
@@ -37,7 +38,7 @@ BIN := $(VENV)/bin
 # one thread a process: parallelism is Snakemake's, and results must not depend on it
 export OMP_NUM_THREADS := 1
 
-.PHONY: demo real semisyn-real semisyn-recovered openi mimic-plan train accuracy vllm test-cxas test-ultralytics test-deepspeed slurm-check test-slurm test-faults test test-slow test-setup lint format lock containers clean docs
+.PHONY: demo real semisyn-real semisyn-recovered openi mimic-plan train accuracy gpu vllm test-cxas test-ultralytics test-deepspeed slurm-check test-slurm test-faults test test-slow test-setup lint format lock containers clean docs
 
 demo: $(VENV)/run.stamp
 	$(BIN)/snakemake --cores $(CORES) --quiet rules -- semisyn medground
@@ -126,6 +127,9 @@ accuracy: $(VENV)/run.stamp
 		$(if $(LABELLED)$(CLINICAL),$(if $(LABELLED),"$(LABELLED)"),$(error give LABELLED=reports.jsonl or CLINICAL=texts.jsonl)) \
 		$(if $(CASES),--cases "$(CASES)") $(if $(CLINICAL),--clinical "$(CLINICAL)") $(if $(UNREAD),--unread-every $(UNREAD)) \
 		--browser results/accuracy.html
+
+gpu: test-setup
+	$(BIN)/python benchmarks/gpu.py $(ARGS)
 
 # text only: the torchvision of PyPI wants CUDA and would break transformers where torch is for the CPU
 .venv-vllm/stamp: requirements/vllm.in

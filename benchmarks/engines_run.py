@@ -144,7 +144,7 @@ def measure(
     of = len(engine_module(package_of(stage), name).INPUTS) if name == "scaled_yolov4" else None
     engine = load(stage, name, options, files, device, batch, parts if of else None)
     used = device_of(device)
-    if min(batch, getattr(engine, "batch", 1)) < batch:
+    if (getattr(engine, "batch", None) or 1) < batch:
         return {}
     # one picture: of another, a detector with random weights would give quite another number of boxes
     frames = [frame(f"image{number}") for number in range(images)]
