@@ -10,17 +10,21 @@ two runs, the pairs of the images that one of them does not edit are compared by
 """
 
 import argparse
+import sys
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
-import polars as pl
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "benchmarks")]
 
-import reports_clinical
-from cxr.base.tables import read_lines, read_table
-from cxr.imaging.anomaly.needed import BY_MAP, asks
-from cxr.language.reports.read_reports import study_line
-from reports_labelled import Clinical, Report, read
+import polars as pl  # noqa: E402
+
+import reports_clinical  # noqa: E402
+from cxr.base.tables import read_lines, read_table  # noqa: E402
+from cxr.imaging.anomaly.needed import BY_MAP, asks  # noqa: E402
+from cxr.language.reports.read_reports import study_line  # noqa: E402
+from reports_labelled import Clinical, Report, read  # noqa: E402
 
 HEAD = ("reports", "usable", "ask for an edit", "share, %", "labelled", "labelled, not asked for")
 
