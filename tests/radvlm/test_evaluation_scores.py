@@ -180,6 +180,17 @@ def test_the_judge_passes_on_these_conversations(tables):
     assert rows["conversations"].to_list() == [18] * 9
 
 
+def test_without_a_conversation_the_judge_is_not_judged(right, tmp_path):
+    write_lines(tmp_path / "test.jsonl", [line for line in TEST if line["task"] == "classification"])
+    run_check(lines=str(tmp_path / "test.jsonl"), checked=str(tmp_path / "c.tsv"), options=JUDGED, execution={})
+    assert len(read_table(tmp_path / "c.tsv")) == 0
+    compare.run_comparison(
+        scored=[str(right / "scores.tsv")], judge_check=str(tmp_path / "c.tsv"),
+        comparison=str(tmp_path / "comparison.tsv"), options=ComparisonOptions(["radvlm"], [], {}, False, 0.5),
+    )  # fmt: skip
+    assert set(read_table(tmp_path / "comparison.tsv").filter(table="table5", by="ours")["note"]) == {""}
+
+
 def test_every_number_of_the_paper_stands_beside_ours(tables):
     table = read_scores(tables / "comparison.tsv", TABLES)
     printed = yaml.safe_load((ROOT / "resources/radvlm/paper_tables.yaml").read_text())

@@ -104,7 +104,7 @@ def ablated(cells: Sequence[Mapping], runs: Sequence[str]) -> Iterator[dict]:
 
 def judge_note(check: pl.DataFrame) -> str:
     """Return what the head of a table says of a judge that fails its check; "" where it passes."""
-    failed = check.filter(~pl.col("passed"))["check"].to_list()
+    failed = [row["check"] for row in check.to_dicts() if not row["passed"]]
     return f"the judge fails its check: {', '.join(failed)}" if failed else ""
 
 
@@ -113,7 +113,7 @@ def run_comparison(
     models_scored: list[str] | None = None,
 ) -> None:  # fmt: skip
     """Write the tables of the runs and models whose scores are given, in the options' order, and the paper's."""
-    note = judge_note(read_table(judge_check).with_columns(pl.col("passed").cast(pl.Boolean)))
+    note = judge_note(read_table(judge_check))
     cells = []
     for name, path in zip(options.runs, scored, strict=True):
         cells += scored_cells(name, read_scores(path), options, note)

@@ -87,8 +87,8 @@ def _judged(name: str, lines: Sequence[Mapping], said: Mapping[str, Answered], j
 
 
 def run_check(*, lines: str, checked: str, options: JudgedOptions, execution: Mapping) -> None:
-    """Judge the judge on the conversations of ``lines``."""
+    """Judge the judge on the conversations of ``lines``; without one there is nothing to tell."""
     asked = conversations(list(read_lines(lines)))
     items = [item_of(line, None) for line in asked[: options.most or None]]
-    rows = list(checks(items, load_judge(options, execution)))
+    rows = list(checks(items, load_judge(options, execution))) if items else []
     write_table(checked, pl.DataFrame(rows, schema=schema(CHECK)), CHECK)
