@@ -82,6 +82,7 @@ include: "rules/medground/dataset_exports.smk"
 include: "rules/radvlm/sources.smk"
 include: "rules/radvlm/sources_external.smk"
 include: "rules/radvlm/filtered.smk"
+include: "rules/radvlm/conversations.smk"
 include: "rules/radvlm/instructions.smk"
 # Vision-language models, tuned on lines of a system and asked
 include: "rules/vlm/tuning.smk"

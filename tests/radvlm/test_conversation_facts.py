@@ -2,15 +2,10 @@
 
 import polars as pl
 
-from cxr.radvlm.conversations.facts import Phrase, Tables, gathered, in_unit, masks_of, rounded
-from cxr.radvlm.conversations.record import Conversation, Turn, line_of, slot
+from cxr.radvlm.conversations.facts import Phrase, Tables, gathered, masks_of
+from cxr.radvlm.conversations.record import Conversation, Turn, line_of
+from cxr.radvlm.samples import slot
 from cxr.radvlm.sources.columns import FACTS_SCHEMA, IMAGES_SCHEMA
-
-
-def test_boxes_are_fractions_of_the_picture_the_largest_first():
-    assert in_unit([[10, 20, 30, 40], [0, 0, 200, 300]], 200, 100) == ((0, 0, 1, 1), (0.1, 0.1, 0.3, 0.2))
-    assert rounded((0.124, 0.2, 0.135, 0.21)) == (0.12, 0.2, 0.14, 0.21)
-    assert rounded((0.121, 0.2, 0.124, 0.4)) is None
 
 
 def pair(number, target, kind, seg=True):

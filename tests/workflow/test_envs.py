@@ -57,6 +57,7 @@ def choices() -> list[dict]:
         },
         {"vlm": {"answers": {"engine": "vllm"}}},
         {"radvlm": {"filtered": {"engine": "vllm"}, "evaluation": {"judge": "vllm"}}},
+        {"radvlm": {"conversations": {"engine": "vllm"}}},
         {"vlm": {"tuning": {"runs": {"big": {"engine": "qwen25vl", "model": str(ROOT / "docs")}}}}},
         {"vlm": {"tuning": {"runs": {"base": {"engine": "gemma3", "model": str(ROOT / "docs"), "trained": False}}}}},
         {"semisyn": {"detectors": {"engine": "ultralytics"}}},
@@ -145,7 +146,7 @@ def test_no_rule_imports_what_the_demo_does_not_install():
     others |= {f"semisyn_detectors-{name}.yaml" for name in ("lite", "ultralytics")}
     others |= {f"semisyn_editing-{name}.yaml" for name in ("radedit", "diffusion")} | {"semisyn_healthy-xrv.yaml"}
     others |= {f"semisyn_realism-{name}.yaml" for name in ("xrv", "inception", "clip")}
-    others |= {"radvlm_filtered-vllm.yaml", "radvlm_evaluation-vllm.yaml"}
+    others |= {f"radvlm_{stage}-vllm.yaml" for stage in ("filtered", "conversations", "evaluation")}
     others |= {"vlm_tuning.yaml", "vlm_tuning-deepspeed.yaml", "vlm_answers-transformers.yaml", "vlm_answers-vllm.yaml"}
     for env, modules in jobs():
         if env not in others | {"weights.yaml", "training-lite.yaml", "inference.yaml"}:

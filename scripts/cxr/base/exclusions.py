@@ -71,6 +71,15 @@ REASONS: dict[str, str] = {
     "no_image": "the source names an image that the tables of its pictures do not have",
     # RadVLM's single-image text
     "nothing_left": "all that the text says needs another image, or tells nothing of this one",
+    # RadVLM's conversations
+    "too_few_facts": "the facts of the image give fewer rounds than radvlm.conversations.rounds asks for",
+    "bad_form": "the rounds of the conversation do not alternate, are too few or too many, or one is empty or repeated",
+    "foreign_box": "an answer gives a box that is no box of what it speaks of",
+    "ungrounded": "no box is asked for and given in a grounded conversation",
+    "unsupported_statement": "an answer states what no fact bears out, or denies what a fact affirms",
+    "comparison": "an answer compares with another examination",
+    "date_or_name": "an answer names a date or a person",
+    "order_to_reader": "an answer tells the reader what to do",
     # dataset
     "no_pairs": "no instruction-answer pair could be made",
     # semisyn: jobs

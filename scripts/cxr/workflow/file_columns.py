@@ -22,6 +22,7 @@ from cxr.medground.regions import make_regions
 from cxr.medground.scoring import columns as scores
 from cxr.medground.sources import read_sources
 from cxr.medground.verification import verify
+from cxr.radvlm.conversations import converse
 from cxr.radvlm.evaluation import columns as radvlm_scores
 from cxr.radvlm.filtered import filter_texts
 from cxr.radvlm.instructions import columns as radvlm_instructions
@@ -143,6 +144,7 @@ TABLES: dict[str, Columns] = {
     "results/radvlm/sources/{source}/counts.tsv": radvlm_sources.COUNTS,
     "results/radvlm/sources/split_conflicts.parquet": join_splits.CONFLICTS,
     "results/radvlm/filtered/{source}/agreement.tsv": filter_texts.AGREEMENT,
+    "results/radvlm/conversations/{source}/outcomes.tsv": converse.OUTCOMES,
     "results/radvlm/instructions/{mix}/table1.tsv": radvlm_instructions.TABLE1,
     "results/radvlm/instructions/{mix}/conservation.tsv": radvlm_instructions.LEFT,
     "results/radvlm/instructions/{mix}/parts/{source}.index.parquet": radvlm_instructions.INDEX,
@@ -224,6 +226,9 @@ SAME = {
     "results/radvlm/sources/own/{shard}.excluded.parquet": "results/<stage>/excluded.parquet",
     "results/radvlm/sources/{source}/excluded.parquet": "results/<stage>/excluded.parquet",
     "results/radvlm/filtered/{source}/excluded.parquet": "results/<stage>/excluded.parquet",
+    "results/radvlm/conversations/{source}/excluded.parquet": "results/<stage>/excluded.parquet",
+    "results/radvlm/conversations/{source}/{part}.excluded.parquet": "results/<stage>/excluded.parquet",
+    "results/radvlm/conversations/{source}/{part}.outcomes.tsv": "results/radvlm/conversations/{source}/outcomes.tsv",
     "results/radvlm/instructions/{mix}/parts/{source}.left.tsv": "results/radvlm/instructions/{mix}/conservation.tsv",
     "results/<stage>/{shard}.excluded.parquet": "results/<stage>/excluded.parquet",
     "results/<stage>/{thresholds}/excluded.parquet": "results/<stage>/excluded.parquet",

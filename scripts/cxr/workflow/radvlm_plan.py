@@ -9,6 +9,7 @@ from cxr.base.errors import UserError, existing_file, existing_folder
 from cxr.base.vocabulary import SPLITS
 from cxr.radvlm.instructions.mix import Row, as_options, mix_rows
 from cxr.workflow.params import model_options
+from cxr.workflow.radvlm_conversing import Conversing, conversing
 from cxr.workflow.settings import Settings
 from cxr.workflow.settings.radvlm.sources import FILES, ON_MIMIC, OWN
 
@@ -35,7 +36,8 @@ class Filtering:
 class RadvlmPlan:
     """sources: names of the sources in use; declared: {external source: its keys}; formats: {source in use: format};
     shards: of the cohort; thresholds: the set whose masks own has; options: {what: its settings}; reading: what all
-    external sources share; filtering: how the stage filtered is run; mixes: {mix: its rows}.
+    external sources share; filtering: how the stage filtered is run; mixes: {mix: its rows}; conversing: how
+    conversations are made.
     """
 
     sources: Sequence[str]
@@ -47,6 +49,7 @@ class RadvlmPlan:
     reading: Mapping[str, object]
     filtering: Filtering
     mixes: Mapping[str, list[Row]]
+    conversing: Conversing
 
     def of_filtered(self, file: str) -> list[str]:
         """Return a file of the stage filtered for each source in use."""
@@ -96,8 +99,9 @@ class RadvlmPlan:
 
     def conversed(self, mix: str, source: str) -> list[str]:
         """Return the conversations of a source that a mix asks; none where it asks none."""
-        del mix, source
-        return []
+        asked = any(task.startswith("conversation") for task in self._asked(mix, source))
+        told = asked and source in self.conversing.kinds
+        return [f"{ROOT}/conversations/{source}/conversations.jsonl"] if told else []
 
     def ils(self, mix: str, source: str, what: str) -> list[str]:
         """Return the files of the ILS dataset that a mix takes from the cohort: its pairs, or its masks."""
@@ -161,6 +165,7 @@ def radvlm_plan(settings: Settings, shards: Sequence[str], cohort: Mapping) -> R
         shared,
         _filtering(settings),
         _mixes(plain["instructions"]["mixes"], formats),
+        conversing(settings, formats, plain["conversations"]),
     )
 
 

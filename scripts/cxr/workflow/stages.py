@@ -133,6 +133,8 @@ STAGES = (
           "systems/radvlm.md"),
     Stage("radvlm_filtered", "radvlm", "Takes out of reports and phrases what one image cannot bear out.",
           "systems/radvlm.md"),
+    Stage("radvlm_conversations", "radvlm", "Makes conversations about one image's facts, and checks each statement.",
+          "systems/radvlm.md"),
     Stage("radvlm_instructions", "radvlm", "Makes the samples of each mix: questions, answers, boxes, splits.",
           "systems/radvlm.md"),
     Stage("radvlm", "radvlm", "Makes everything from facts to the answers of a model that is tuned on a mix.",

@@ -8,6 +8,7 @@ import polars as pl
 
 from cxr.geometry.boxes import CORNERS
 from cxr.instructions.record import Box
+from cxr.radvlm.boxes import in_order, unit_boxes, with_area
 from cxr.radvlm.labels import ABSENT, PRESENT
 
 LABEL, PHRASE = "label", "phrase"
@@ -68,9 +69,9 @@ class Tables:
 
 def gathered(tables: Tables, splits: Sequence[str]) -> Iterator[ImageFacts]:
     """Yield the facts of each image of the splits, sorted by image."""
-    labels, ids = _labels(tables.facts.filter(kind=LABEL))
-    texts = {image_id: line for line in tables.texts for image_id in line["image_ids"]}
     own = tables.images.filter(pl.col("split").is_in(list(splits))).sort("image_id")
+    labels, ids = _labels(tables.facts.filter(kind=LABEL).join(own, on="image_id", how="semi"))
+    texts = {image_id: line for line in tables.texts for image_id in line["image_ids"]}
     phrases = _phrases(tables, own)
     for row in own.iter_rows(named=True):
         image_id = row["image_id"]
@@ -96,14 +97,6 @@ def masks_of(pairs: Iterable[Mapping]) -> dict[str, dict[str, str]]:
     for pair in sorted(masked, key=lambda pair: (pair["type"] != "global", pair["pair_id"])):
         found.setdefault(pair["image_id"], {}).setdefault(pair["target"], pair["mask_id"])
     return found
-
-
-def in_unit(boxes: np.ndarray, rows: int, columns: int) -> tuple[Box, ...]:
-    """Return boxes (N, 4) of original pixels as fractions of the picture, clipped, the largest first."""
-    boxes = np.clip(np.asarray(boxes, np.float64) / (columns, rows, columns, rows), 0.0, 1.0)
-    area = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
-    order = np.lexsort((*boxes.T[::-1], -area))
-    return tuple(tuple(map(float, boxes[at])) for at in order)
 
 
 def _labels(table: pl.DataFrame) -> tuple[dict[str, dict[str, str]], dict[str, dict[str, str]]]:
@@ -132,14 +125,8 @@ def _phrases(tables: Tables, images: pl.DataFrame) -> dict[str, list[Phrase]]:
         held = groups.get((image_id, line["group"]), [])
         rows, columns = sizes.get(image_id, (None, None))
         if held and rows and columns:
-            boxes = in_unit(np.array([one[1:] for one in held]), rows, columns)
-            kept = tuple(box for box in boxes if rounded(box) is not None)
+            boxes = unit_boxes(np.array([one[1:] for one in held]), rows, columns)
+            kept = in_order(boxes[with_area(boxes)])
             if kept:
                 found.setdefault(image_id, []).append(Phrase(line["text"], kept, tuple(one[0] for one in held)))
     return found
-
-
-def rounded(box: Box) -> tuple[float, ...] | None:
-    """Return a box in two decimals, half to even, as it is written; None where that has no area."""
-    low_x, low_y, high_x, high_y = (float(f"{value:.2f}") for value in box)
-    return (low_x, low_y, high_x, high_y) if low_x < high_x and low_y < high_y else None

@@ -12,14 +12,7 @@ from dataclasses import dataclass, field
 
 from cxr.instructions.record import Box
 
-SEG = "[SEG]"
-"""Stands in an answer for a mask."""
 STANDARD, GROUNDED = "standard", "grounded"
-
-
-def slot(name: str) -> str:
-    """Return what stands in an answer for the boxes of a name."""
-    return f"<box:{name}>"
 
 
 @dataclass(frozen=True)

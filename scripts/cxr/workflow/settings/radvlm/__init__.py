@@ -1,6 +1,7 @@
 """Settings of RadVLM: one module for each stage that has settings."""
 
 from cxr.workflow.settings.base import Section, key
+from cxr.workflow.settings.radvlm.conversations import Conversations
 from cxr.workflow.settings.radvlm.evaluation import Evaluation
 from cxr.workflow.settings.radvlm.filtered import FilteredTexts
 from cxr.workflow.settings.radvlm.instructions import Instructions
@@ -12,5 +13,6 @@ class Radvlm(Section):
 
     sources: FactSources = key(FactSources, "Facts and pictures of each source.")
     filtered: FilteredTexts = key(FilteredTexts, "Reports and phrases without what needs another image.")
+    conversations: Conversations = key(Conversations, "Turns about the facts of one image.")
     instructions: Instructions = key(Instructions, "Mixes of samples, from facts, texts and conversations.")
     evaluation: Evaluation = key(Evaluation, "Scores of answers.")

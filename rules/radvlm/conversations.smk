@@ -1,0 +1,70 @@
+# RadVLM's conversations: turns about the facts of one image, each checked against them.
+
+
+rule radvlm_conversations_part:
+    input:
+        unpack(lambda wildcards: PLAN.radvlm.conversing.inputs(wildcards.source)),
+    output:
+        lines="results/radvlm/conversations/{source}/{part}.jsonl",
+        excluded="results/radvlm/conversations/{source}/{part}.excluded.parquet",
+        outcomes="results/radvlm/conversations/{source}/{part}.outcomes.tsv",
+    log:
+        "logs/radvlm/conversations/{source}/{part}.log",
+    benchmark:
+        "results/benchmarks/radvlm/conversations/{source}/{part}.tsv"
+    wildcard_constraints:
+        source="|".join(map(re.escape, PLAN.radvlm.conversing.kinds)) or "$^",
+        part="train|test",
+    conda:
+        f"../../envs/radvlm_conversations-{PLAN.radvlm.conversing.environment}.yaml"
+    threads: 8 if PLAN.radvlm.conversing.gpus else 1
+    resources:
+        gpu=PLAN.radvlm.conversing.gpus,
+        nodes=1,  # else SLURM may take the GPUs of two
+        mem_mb=megabytes(64000 if PLAN.radvlm.conversing.gpus else 6000),
+        runtime=minutes(480),
+    params:
+        **job(
+            "radvlm.conversations.converse.run_part",
+            f"radvlm.conversations.{PLAN.radvlm.conversing.engine}",
+        ),
+        options=lambda wildcards: PLAN.radvlm.conversing.of(wildcards.source, wildcards.part),
+    message:
+        "RadVLM: conversations of the source {wildcards.source}, {wildcards.part}"
+    script:
+        "../../scripts/job.py"
+
+
+rule radvlm_conversations_source:
+    input:
+        lines=expand("results/radvlm/conversations/{{source}}/{part}.jsonl", part=["train", "test"]),
+        excluded=expand("results/radvlm/conversations/{{source}}/{part}.excluded.parquet", part=["train", "test"]),
+        outcomes=expand("results/radvlm/conversations/{{source}}/{part}.outcomes.tsv", part=["train", "test"]),
+    output:
+        lines_out="results/radvlm/conversations/{source}/conversations.jsonl",
+        excluded_out="results/radvlm/conversations/{source}/excluded.parquet",
+        outcomes_out="results/radvlm/conversations/{source}/outcomes.tsv",
+    log:
+        "logs/radvlm/conversations/{source}.log",
+    benchmark:
+        "results/benchmarks/radvlm/conversations/{source}.tsv"
+    wildcard_constraints:
+        source="|".join(map(re.escape, PLAN.radvlm.conversing.kinds)) or "$^",
+    localrule: True
+    conda:
+        "../../envs/radvlm_conversations-rules.yaml"
+    threads: 1
+    resources:
+        mem_mb=megabytes(8000),
+        runtime=minutes(20),
+    params:
+        **job("radvlm.conversations.converse.run_source"),
+    message:
+        "RadVLM: conversations of the source {wildcards.source}, all parts"
+    script:
+        "../../scripts/job.py"
+
+
+rule radvlm_conversations:
+    input:
+        PLAN.radvlm.conversing.files("conversations.jsonl"),

@@ -1,0 +1,327 @@
+"""The strict check of a conversation: its form, its boxes, and that it states nothing which no fact bears out.
+
+It reads the words alone, whichever engine wrote them: the rules engine of the reports says what an answer affirms and
+denies. A question is no statement; "yes" and "no" answer for it. A definition is none either.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+
+from cxr.language.reports.devices import plain
+from cxr.radvlm import statements
+from cxr.radvlm.boxes import rounded
+from cxr.radvlm.conversations.facts import ImageFacts
+from cxr.radvlm.labels import names
+from cxr.radvlm.statements import Statement
+
+USER, ASSISTANT = ROLES = ("user", "assistant")
+BAD_FORM, FOREIGN_BOX, UNGROUNDED, UNSUPPORTED = "bad_form", "foreign_box", "ungrounded", "unsupported_statement"
+COMPARISON, DATE_OR_NAME, ORDER = "comparison", "date_or_name", "order_to_reader"
+REASONS = (BAD_FORM, FOREIGN_BOX, UNGROUNDED, UNSUPPORTED, COMPARISON, DATE_OR_NAME, ORDER)
+LONGEST = 2000
+"""Most characters of a question or an answer."""
+STEM = 5
+"""Letters by which a word of comparison is the same as one of the facts: "change" and "changes"."""
+_NUMBER = r"-?\d+(?:\.\d+)?"
+_BOX = re.compile(r"\[\s*" + r"\s*,\s*".join([f"({_NUMBER})"] * 4) + r"\s*\]")
+_BRACKET = re.compile(r"\[(?!SEG\])[^\]]*\]?")
+_YES = re.compile(r"^(?:yes|yeah|yep|correct|indeed|right|positive)\b", re.IGNORECASE)
+_NO = re.compile(r"^(?:no|nope|none|negative|not|neither)\b(?! (?:\w+ )*(?:but|than|more))", re.IGNORECASE)
+_COMMON = frozenset(("there", "this", "that", "with", "seen", "present", "right", "left", "lung", "lungs", "side"))
+_LUNG = frozenset(("opacity", "consolidation", "pneumonia", "atelectasis", "edema"))
+_HEART = frozenset(("cardiomegaly",))
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Why a conversation is refused: a reason, and a detail without a word of it."""
+
+    reason: str
+    detail: str = ""
+
+
+@dataclass
+class Known:
+    """What the facts of an image affirm and deny, as statements, and the words and boxes that they have."""
+
+    facts: ImageFacts
+    affirmed: list[Statement]
+    labels: frozenset[str]
+    normal: set[tuple[str, str]]
+    text: str
+    devices: set[str]
+    boxes: list[tuple[frozenset[str], frozenset[str], frozenset[tuple]]] = field(default_factory=list)
+
+
+def known(facts: ImageFacts, read: Sequence[Statement] | None = None) -> Known:
+    """Return what the facts of an image bear out. ``read``: the statements of its sentences, where they are read."""
+    sentences = list(facts.sentences.values())
+    found = list(statements.of_text(sentences) if read is None else read)
+    boxes = []
+    for phrase in facts.phrases:
+        own = [one for part in statements.split(phrase.text) for one in statements.of_sentence(part)]
+        found += own
+        keys = frozenset().union(*(one.keys for one in own if one.affirmed))
+        held = frozenset(tuple(map(rounded, box)) for box in phrase.boxes)
+        boxes.append((keys, frozenset(_content(phrase.text)), held))
+    everything = [*sentences, *(phrase.text for phrase in facts.phrases)]
+    normal = {(what, side) for text in everything for what, sides, _ in normals(text) for side in sides}
+    text = " ".join(everything).lower()
+    affirmed = [one for one in found if one.affirmed]
+    return Known(facts, affirmed, frozenset(facts.present), normal, text, _device_words(everything), boxes)
+
+
+@lru_cache(maxsize=200_000)
+def normals(sentence: str) -> tuple[tuple[str, tuple[str, ...], bool], ...]:
+    """Return (what, sides, apart) of what a sentence calls normal: lungs, heart, all; apart: but for what was told."""
+    words, low = statements.words(), sentence.lower()
+    apart = bool(words.apart.search(low))
+    found = []
+    for what, pattern in words.normal.items():
+        if hit := pattern.search(low):
+            near = low[max(0, hit.start() - 12) : hit.end()]
+            sides = tuple(side for side in ("right", "left") if re.search(rf"\b{side}\b", near)) or ("right", "left")
+            found.append((what, sides, apart))
+    return tuple(found)
+
+
+def fault(messages: Sequence[Mapping[str, str]], held: Known, grounded: bool, rounds: Sequence[int]) -> Fault | None:
+    """Return the first fault of a conversation, None if it holds.
+
+    messages: [{role, text}], boxes written as ``[x1, y1, x2, y2]`` in two decimals; rounds: least and most.
+    """
+    turns, problem = in_rounds(messages, rounds)
+    if problem:
+        return Fault(BAD_FORM, problem)
+    checks = (_boxes, _statements, _words)
+    subject: frozenset[str] = frozenset()
+    for number, (question, answer) in enumerate(turns, start=1):
+        asked = _mentioned(question) or subject
+        for check in checks:
+            if found := check(question, answer, asked, held, grounded):
+                return replace(found, detail=f"round {number}: {found.detail}")
+        subject = _mentioned(answer) or asked
+    place = statements.words().patterns["place"]
+    if grounded and not any(place.search(question.lower()) and _BOX.search(answer) for question, answer in turns):
+        return Fault(UNGROUNDED, "no box is asked for and given")
+    return None
+
+
+def in_rounds(messages: Sequence[Mapping[str, str]], rounds: Sequence[int]) -> tuple[list[tuple[str, str]], str]:
+    """Return the rounds (question, answer) of messages, and what is wrong with their form."""
+    roles = [message["role"] for message in messages]
+    if roles != [ROLES[number % 2] for number in range(len(roles))] or len(roles) % 2:
+        return [], "roles do not alternate"
+    texts = [message["text"].strip() for message in messages]
+    turns = list(zip(texts[::2], texts[1::2], strict=True))
+    if not rounds[0] <= len(turns) <= rounds[1]:
+        return [], f"{len(turns)} rounds"
+    if not all(texts) or max(map(len, texts)) > LONGEST:
+        return [], "an empty or endless text"
+    asked = [plain(question) for question, _ in turns]
+    if len(set(asked)) < len(asked) or not all(asked):
+        return [], "a question is asked twice"
+    return turns, ""
+
+
+def written(text: str) -> list[tuple[float, ...]]:
+    """Return the boxes that a text writes, as they are written."""
+    return [tuple(map(float, hit.groups())) for hit in _BOX.finditer(text)]
+
+
+def _boxes(question: str, answer: str, asked: frozenset[str], held: Known, grounded: bool) -> Fault | None:
+    del question
+    if "[" not in answer:
+        return None
+    if not grounded and _BRACKET.search(answer):
+        return Fault(FOREIGN_BOX, "a box in a standard conversation")
+    if _BRACKET.search(_BOX.sub("", answer)):
+        return Fault(FOREIGN_BOX, "brackets that hold no box")
+    for part in _sentences(answer):
+        said = _mentioned(part) or asked
+        mine = [boxes for keys, words, boxes in held.boxes if _speaks_of(said, keys, words, part)]
+        if set(written(part)) - frozenset().union(*mine):
+            return Fault(FOREIGN_BOX, "a box that is not given of its finding")
+    return None
+
+
+def _speaks_of(said: frozenset[str], keys: frozenset[str], words: frozenset[str], part: str) -> bool:
+    if keys and said:
+        return bool(keys & said)
+    return not said or bool(words & set(_content(part)))
+
+
+def _statements(question: str, answer: str, asked: frozenset[str], held: Known, grounded: bool) -> Fault | None:
+    del asked, grounded
+    words = statements.words()
+    defines = words.patterns["meaning"].search(question.lower())
+    said: list[Statement] = []
+    for part in _sentences(answer):
+        part = _BOX.sub("", part)
+        if defines and not words.patterns["here"].search(part.lower()):
+            continue
+        said += _read(part)
+        if problem := _contradicts_normal(part, held) or _wrong_device(part, held) or _wrong_view(part, held):
+            return Fault(UNSUPPORTED, problem)
+    if not defines:
+        said += _answered(question, answer, held)
+    for one in said:
+        if problem := unsupported(one, held):
+            return Fault(UNSUPPORTED, problem)
+    if _YES.match(answer) and _asks_device(question) and not _any_device(held):
+        return Fault(UNSUPPORTED, "affirms a device that no fact affirms")
+    if _NO.match(answer) and _asks_device(question) and held.devices:
+        return Fault(UNSUPPORTED, "denies a device that a fact affirms")
+    return None
+
+
+def unsupported(one: Statement, held: Known) -> str | None:
+    """Return what is wrong with a statement, None if the facts bear it out, or do not gainsay its denial."""
+    same = [fact for fact in held.affirmed if fact.keys & one.keys]
+    if not one.affirmed:
+        return _gainsaid(one, same, held)
+    if not same:
+        return None if _labels(one) & held.labels and not one.placed else "affirms a finding that no fact affirms"
+    sure = [fact for fact in same if fact.hedge <= one.hedge]
+    if not sure:
+        return "is surer than its fact"
+    if one.sizes and not any(one.sizes <= fact.sizes for fact in sure):
+        return "tells a size that no fact tells"
+    sides, zones = (
+        frozenset().union(*parts) for parts in zip(*((fact.sides, fact.zones) for fact in sure), strict=True)
+    )
+    if not one.sides <= sides:
+        return "tells a side that no fact tells"
+    if one.zones and zones and any(_side(one.zones, side) and not _side(one.zones, side) & zones for side in one.sides):
+        return "tells a zone that no fact tells"
+    return None
+
+
+def _gainsaid(one: Statement, same: Sequence[Statement], held: Known) -> str | None:
+    if not one.denies:
+        return None
+    for fact in same:
+        smaller = one.limits and fact.sizes and not fact.sizes & one.sizes
+        if one.overlaps(fact) and not smaller:
+            return "denies a finding that a fact affirms"
+    if not same and not one.placed and not one.limits and _labels(one) & held.labels:
+        return "denies a label that a fact affirms"
+    return None
+
+
+def _side(zones: frozenset[str], side: str) -> frozenset[str]:
+    return frozenset(zone for zone in zones if zone.startswith(side))
+
+
+@lru_cache(maxsize=200_000)
+def _sentences(answer: str) -> tuple[str, ...]:
+    return tuple(statements.split(answer)) or (answer,)
+
+
+@lru_cache(maxsize=200_000)
+def _read(part: str) -> tuple[Statement, ...]:
+    """Return the statements of a sentence; "No, it is likely X" does not deny X."""
+    rest = re.sub(r"^(?:no|yes|correct|indeed|right)\b[,:;]?\s+", "", part, flags=re.IGNORECASE)
+    if rest != part and re.match(r"^no\b[,:;]", part, re.IGNORECASE):
+        return statements.of_sentence(rest[:1].upper() + rest[1:])
+    return statements.of_sentence(part)
+
+
+@lru_cache(maxsize=200_000)
+def _mentioned(text: str) -> frozenset[str]:
+    """Return the keys of the findings that a text names, affirmed, denied or asked for."""
+    parts = [_BOX.sub("", part) for part in _sentences(text)]
+    found = frozenset().union(*(one.keys for part in parts for one in statements.of_sentence(part)))
+    return found or (_HEART if re.search(r"\bheart\b", text.lower()) else found)
+
+
+def _answered(question: str, answer: str, held: Known) -> list[Statement]:
+    """Return what "yes" and "no" state of the findings that a question names."""
+    del held
+    yes, no = _YES.match(answer), _NO.match(answer)
+    named = [one for part in _sentences(question) for one in statements.of_sentence(part) if not one.of]
+    if yes:
+        own = frozenset().union(*(one.keys for part in _sentences(answer) for one in _read(part)))
+        return [replace(one, affirmed=True, hedge=0) for one in named if not one.keys & own]
+    if no and re.match(r"\W*(?:no|nope|none|negative)\W*$", answer, re.IGNORECASE):
+        return [replace(one, affirmed=False, limits=(), denies=True) for one in named]
+    return []
+
+
+def _contradicts_normal(part: str, held: Known) -> str | None:
+    for what, sides, apart in normals(part):
+        if apart or all((what, side) in held.normal for side in sides):
+            continue
+        for fact in held.affirmed:
+            concerned = {"lungs": _lung(fact), "heart": bool(fact.keys & _HEART), "all": True}[what]
+            if concerned and (not fact.sides or fact.sides & set(sides)):
+                return "calls normal what a fact does not"
+        findings = held.labels - {names().no_finding, names().device}
+        if what == "all" and findings:
+            return "calls normal what a fact does not"
+    return None
+
+
+def _lung(fact: Statement) -> bool:
+    entity = statements.known().entities.get(fact.entity)
+    return fact.lesion in _LUNG or (fact.lesion is None and entity is not None and entity.category == "lung")
+
+
+def _labels(one: Statement) -> frozenset[str]:
+    return frozenset(names().lesions.get(one.lesion or "") or names().entities.get(one.entity) or ())
+
+
+def _wrong_view(part: str, held: Known) -> str | None:
+    words, low = statements.words(), part.lower()
+    views = [view for view, pattern in words.views.items() if pattern.search(low)]
+    if any(view != held.facts.view for view in views):
+        return "tells a view that no fact tells"
+    sexes = [sex for sex, pattern in words.sexes.items() if pattern.search(low)]
+    return "tells a sex that no fact tells" if any(sex != held.facts.sex for sex in sexes) else None
+
+
+def _device_words(texts: Iterable[str]) -> set[str]:
+    """Return the words of devices that texts tell, in the singular."""
+    found = set()
+    for text in texts:
+        told = names().words
+        left = told.denied.sub("", plain(text))
+        found |= {hit.group().removesuffix("s") for hit in told.device.finditer(left)}
+    return found
+
+
+def _any_device(held: Known) -> bool:
+    return bool(held.devices) or names().device in held.labels
+
+
+def _asks_device(question: str) -> bool:
+    told = {hit.group().removesuffix("s") for hit in names().words.device.finditer(plain(question))}
+    return bool(told) or "device" in plain(question)
+
+
+def _wrong_device(part: str, held: Known) -> str | None:
+    said = _device_words([part])
+    if not said and not statements.words().patterns["no_devices"].search(part.lower()):
+        return None
+    if statements.words().patterns["no_devices"].search(part.lower()):
+        return "denies a device that a fact affirms" if _any_device(held) else None
+    general = statements.words().general_devices
+    wrong = {word for word in said if word not in general and not any(word in own for own in held.devices)}
+    return "affirms a device that no fact affirms" if wrong or not _any_device(held) else None
+
+
+def _words(question: str, answer: str, asked: frozenset[str], held: Known, grounded: bool) -> Fault | None:
+    del question, asked, grounded
+    patterns, low = statements.words().patterns, answer.lower()
+    compared = {hit.group() for hit in patterns["comparison"].finditer(patterns["changes"].sub("", low))}
+    if any(not re.search(rf"\b{re.escape(word[:STEM])}", held.text) for word in compared):
+        return Fault(COMPARISON, "a word of comparison")
+    if patterns["date"].search(low) or patterns["name"].search(answer):
+        return Fault(DATE_OR_NAME, "a date or a name")
+    return Fault(ORDER, "an order to the reader") if patterns["order"].search(low) else None
+
+
+def _content(text: str) -> list[str]:
+    return [word for word in re.findall(r"[a-z]{4,}", text.lower()) if word not in _COMMON]

@@ -1,0 +1,168 @@
+"""The stage radvlm_conversations: each image that has facts enough gets conversations, standard and grounded.
+
+One job makes those of one part of a source: ``train`` (with validate) or ``test``, whose models may differ. Then one
+job joins the parts.
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+
+import polars as pl
+
+from cxr.base.columns import Column, Columns, schema
+from cxr.base.jobs import log
+from cxr.base.paths import RESOURCES
+from cxr.base.seeds import stable_hash
+from cxr.base.tables import EXCLUDED, read_lines, read_table, write_excluded, write_lines, write_table
+from cxr.language.reports.rules import lexicon
+from cxr.radvlm.conversations.engine import Asked, ConversationOptions, Engine, load_engine
+from cxr.radvlm.conversations.facts import ImageFacts, Tables, gathered, masks_of
+from cxr.radvlm.conversations.record import GROUNDED, STANDARD, line_of
+
+RESOURCE_FILES = ("radvlm/statements.yaml", "radvlm/labels.yaml", "lexicon")
+STAGE = "radvlm_conversations"
+PARTS = {"train": ("train", "validate"), "test": ("test",)}
+"""Parts of a source, and their splits."""
+AT_ONCE = 5000
+"""Conversations that an engine is given together: a language model answers them in one batch, memory stays bounded."""
+ASKED, KEPT = "asked", "kept"
+OUTCOMES: Columns = {
+    "engine": Column(pl.String, "Engine, or model and revision, that made the conversations."),
+    "kind": Column(pl.String, "standard or grounded."),
+    "split": Column(pl.String, "train, validate or test."),
+    "outcome": Column(pl.String, "asked, kept, or the reason for which one was not kept."),
+    "conversations": Column(pl.Int64, "How many; asked is the sum of all others."),
+}
+
+
+def run_part(
+    *,
+    images: str,
+    facts: Sequence[str],
+    texts: Sequence[str],
+    phrases: str,
+    elsewhere: Sequence[str],
+    pairs: Sequence[str],
+    lines: str,
+    excluded: str,
+    outcomes: str,
+    part: str,
+    options: ConversationOptions,
+    execution: Mapping,
+    attrs: Mapping,
+) -> None:
+    """Make the conversations of a part of a source.
+
+    facts, texts: of the source, and of the one whose pictures it lies on; elsewhere: phrases of sources that lie on its
+    pictures, which get theirs there; pairs: a dataset's lines, for masks. Raises UserError for an unreachable
+    model.
+    """
+    tables = Tables(
+        read_table(images),
+        pl.concat([read_table(path) for path in facts]),
+        [line for path in texts for line in read_lines(path)],
+        list(read_lines(phrases)),
+        masks_of(pair for path in pairs for pair in read_lines(path)),
+    )
+    others = {line["image_id"] for path in elsewhere for line in read_lines(path)}
+    asked = asked_of(gathered(tables, PARTS[part]), others, options)
+    work = _Work(load_engine(options, execution), options, _digests(str(attrs.get("code_digest", ""))))
+    write_lines(lines, work.lines(asked), checked=True)
+    write_excluded(excluded, sorted(work.left, key=lambda row: (row["image_id"], row["detail"])))
+    write_table(outcomes, work.table(), OUTCOMES)
+    told = Counter(name for (_, _, name), number in work.counts.items() for _ in range(number))
+    log.info("%s: %s", STAGE, ", ".join(f"{name} {number}" for name, number in sorted(told.items())))
+
+
+def run_source(
+    *,
+    lines: Sequence[str],
+    excluded: Sequence[str],
+    outcomes: Sequence[str],
+    lines_out: str,
+    excluded_out: str,
+    outcomes_out: str,
+) -> None:
+    """Join the parts of a source, in the order of images."""
+    held = [line for path in lines for line in read_lines(path)]
+    order = sorted(held, key=lambda line: (line["image_id"], line["grounded"], line["number"]))
+    write_lines(lines_out, order, checked=True)
+    left = pl.concat([read_table(path) for path in excluded])
+    write_table(excluded_out, left.sort(left.columns), EXCLUDED)
+    write_table(outcomes_out, pl.concat([read_table(path) for path in outcomes]), OUTCOMES)
+
+
+def asked_of(images: Iterable[ImageFacts], elsewhere: set[str], options: ConversationOptions) -> Iterator[Asked]:
+    """Yield the conversations that are asked for, in the order of images.
+
+    A picture with phrases gets a grounded conversation. Of the others, or of all where a source has both kinds, at most
+    ``most`` of train get a standard one, drawn by stable hash.
+    """
+    held = list(images)
+    standard = [one for one in held if one.image_id not in elsewhere] if STANDARD in options.kinds else []
+    rank = sorted(
+        (stable_hash(options.seed, STAGE, one.source, one.image_id), one.image_id)
+        for one in standard
+        if one.split == "train"
+    )
+    beyond = {image_id for _, image_id in rank[options.most :]}
+    drawn = {one.image_id for one in standard} - beyond
+    for one in held:
+        for number in range(options.per_image):
+            if one.image_id in drawn:
+                yield Asked(one, grounded=False, number=number)
+            if GROUNDED in options.kinds and one.phrases:
+                yield Asked(one, grounded=True, number=number)
+
+
+class _Work:
+    """An engine at work: it yields lines, and notes what is left out."""
+
+    def __init__(self, engine: Engine, options: ConversationOptions, digests: dict):
+        self.engine, self.options, self.digests = engine, options, digests
+        self.left: list[dict] = []
+        self.counts: Counter = Counter()
+
+    def lines(self, asked: Iterable[Asked]) -> Iterator[dict]:
+        """Yield the line of each conversation that could be made."""
+        for some in _batches(asked):
+            for one, made in zip(some, self.engine.converse(some), strict=True):
+                kind = GROUNDED if one.grounded else STANDARD
+                self.counts[kind, one.facts.split, ASKED] += 1
+                self.counts[kind, one.facts.split, made.reason or KEPT] += 1
+                if made.conversation is None:
+                    self._leave_out(one, kind, made.reason, made.detail)
+                    continue
+                name = f"c{stable_hash(one.facts.source, one.facts.image_id, kind, one.number):016x}"
+                told = {"conversation_id": name} | one.facts.told()
+                told |= {"grounded": one.grounded, "number": one.number}
+                yield line_of(told, made.conversation, {"engine": self.engine.made_by, "digests": self.digests})
+
+    def _leave_out(self, one: Asked, kind: str, reason: str, detail: str) -> None:
+        told = ": ".join(filter(None, (kind, detail)))
+        row = {"image_id": one.facts.image_id, "study_id": one.facts.study_id, "stage": STAGE}
+        self.left.append(row | {"reason": reason, "detail": told})
+
+    def table(self) -> pl.DataFrame:
+        """Return the table of what was asked, kept and refused."""
+        first = (ASKED, KEPT)
+        order = sorted(
+            self.counts, key=lambda at: (*at[:2], first.index(at[2]) if at[2] in first else len(first), at[2])
+        )
+        rows = [(self.engine.made_by, *at, self.counts[at]) for at in order]
+        return pl.DataFrame(rows, schema=schema(OUTCOMES), orient="row")
+
+
+def _batches(asked: Iterable[Asked]) -> Iterator[list[Asked]]:
+    rest = iter(asked)
+    while some := list(islice(rest, AT_ONCE)):
+        yield some
+
+
+def _digests(code: str) -> dict[str, str]:
+    words = (Path(RESOURCES) / RESOURCE_FILES[0]).read_bytes()
+    known = lexicon.digest(Path(RESOURCES) / RESOURCE_FILES[2])
+    return {"code": code, "statements": hashlib.blake2b(words, digest_size=8).hexdigest(), "lexicon": known}

@@ -1,0 +1,317 @@
+"""What can be asked next in a conversation of the engine rules: moves, each a question with its answer.
+
+A move is offered only if the facts bear its answer out and nothing has told it yet. It says what it tells.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from random import Random
+
+from cxr.radvlm.conversations.engine import Asked
+from cxr.radvlm.conversations.record import Turn
+from cxr.radvlm.conversations.topics import HEART, Denial, Subjects, Topic, listed, lowered, with_article
+from cxr.radvlm.conversations.wordings import Wordings, agreed, capital, they
+from cxr.radvlm.labels import names
+from cxr.radvlm.samples import slot
+
+PLACE, SIZE, CAUSE, SURE, SIDE, BOX, MASK, SAID, TOLD = (
+    "place", "size", "cause", "sure", "side", "box", "mask", "said", "told",
+)  # fmt: skip
+SIDED = ("pneumothorax", "pleural thickening", "scar", "nodule", "granuloma", "hydropneumothorax")
+"""Findings whose other side is asked for, besides those of the lungs and the pleura among the seven."""
+SEVERAL = 3
+"""Findings that an answer lists at most."""
+
+
+@dataclass(frozen=True)
+class Move:
+    """A question and its answer that may come next.
+
+    weight: how likely it is drawn; tells: (topic or subject, aspect) that it tells; topic: what is spoken of from then
+    on; refers: it refers to an earlier answer; denies: its answer denies; boxes: {name of a slot: its topic}.
+    """
+
+    turn: Turn
+    weight: float
+    tells: tuple[tuple[object, str], ...] = ()
+    topic: int | None = None
+    refers: bool = False
+    denies: bool = False
+    box: int | None = None
+    mask: int | None = None
+    facts: tuple[str, ...] = ()
+
+
+@dataclass
+class State:
+    """What has been said: told (topic or subject, aspect), the topic last spoken of, and the turns."""
+
+    told: set = field(default_factory=set)
+    topic: int | None = None
+    turns: list[Turn] = field(default_factory=list)
+    asked: set[str] = field(default_factory=set)
+
+    def add(self, move: Move) -> None:
+        self.turns.append(move.turn)
+        self.told.update(move.tells)
+        self.asked.add(move.turn.question)
+        self.topic = move.topic
+
+
+class Moves:
+    """Offers moves about one image, in the voice of one register."""
+
+    def __init__(self, asked: Asked, subjects: Subjects, words: Wordings, register: str, rng: Random, segments: bool):
+        """``segments``: masks are asked for."""
+        self.facts, self.grounded = asked.facts, asked.grounded
+        self.subjects, self.words, self.register, self.rng, self.segments = subjects, words, register, rng, segments
+
+    def opening(self) -> Move:
+        """Return the first move: a general question, and the main findings or that there are none."""
+        topics = self.subjects.topics
+        if not topics:
+            return self._nothing_found()
+        shown = list(range(min(len(topics), self.rng.choice((1, 2, 2, 3)))))
+        case = "found" if len(shown) == 1 else "several"
+        texts, tells = self._list(shown, full=0.4)
+        turn = self._told(shown, "overview", case, texts)
+        facts = tuple(one for at in shown for one in topics[at].facts)
+        return Move(turn, 1.0, tells, shown[-1] if len(shown) == 1 else None, facts=facts)
+
+    def _nothing_found(self) -> Move:
+        organ, (text, facts) = next(iter(self._normal().items()), ("", ("", ())))
+        absent = names().no_finding in self.facts.present and not self.subjects.untold
+        case = "nothing" if absent else "quiet"
+        if not text:
+            return self._quiet(case)
+        slots = {"sentence": text, "sentence_low": lowered(text)}
+        return Move(self._turn("overview", case, slots), 1.0, ((organ, TOLD),), facts=facts)
+
+    def _quiet(self, case: str) -> Move:
+        """Return an opening by the first sentence that affirms nothing; what it denies is told."""
+        affirmed = {fact for topic in self.subjects.topics for fact in topic.facts}
+        ids = {f"{self.facts.study_id}#{number}": text for number, text in self.facts.sentences.items()}
+        left = {name: text for name, text in ids.items() if name not in affirmed}
+        name, text = next(iter(left.items()), ("", ""))
+        tells = tuple((one.noun, TOLD) for one in self.subjects.denials if name in one.facts)
+        if name in self.subjects.heart_facts:
+            tells = (*tells, ("heart", TOLD), (HEART, TOLD))
+        turn = self._turn("overview", case, {"sentence": text, "sentence_low": lowered(text)})
+        return Move(
+            turn,
+            1.0,
+            tells,
+            denies=any(name in one.facts for one in self.subjects.denials),
+            facts=(name,) if name else (),
+        )
+
+    def _normal(self) -> dict:
+        order = sorted(self.subjects.organs.items(), key=lambda item: item[0] != "lungs")
+        return dict(order)
+
+    def offered(self, state: State, last: bool) -> Iterator[Move]:
+        """Yield the moves that can come next; the ``last`` may sum up."""
+        if last and len(self.subjects.topics) > 1:
+            yield from self._summary(state)
+        for at, topic in enumerate(self.subjects.topics):
+            if (at, TOLD) in state.told:
+                yield from self._follow_ups(at, topic, state)
+            else:
+                yield self._present(at, topic)
+        if state.turns:
+            yield from self._denials(state)
+            yield from self._subjects(state)
+            yield from self._terms(state)
+            yield from self._rest(state)
+
+    # ---- findings -------------------------------------------------------------------------------------------------
+    def _present(self, at: int, topic: Topic) -> Move:
+        full = self.rng.random() < 0.4
+        np = replace(topic, one=replace(topic.one, hedge=0)).called(size=full, place=full, cause=False)
+        slots = self._named(topic) | {"np": np}
+        turn = self._turn("present", topic.hedge, slots, topic=topic)
+        return Move(turn, 1.2, self._tells(at, topic, full, False), at, facts=topic.facts)
+
+    def _tells(self, at: int, topic: Topic, full: bool, cause: bool) -> tuple:
+        tells = [TOLD] + ([PLACE, SIZE] if full else []) + ([CAUSE] if cause else [])
+        return tuple((at, aspect) for aspect in tells)
+
+    def _named(self, topic: Topic) -> dict[str, str]:
+        the = topic.called(size=False, place=self._alike(topic), article="the")
+        the = the.replace("the probable ", "the ").replace("the possible ", "the ")
+        single = self.words.nouns[topic.one.entity].one
+        return {"finding": single, "a_finding": single if topic.mass else with_article(single), "the_finding": the}
+
+    def _alike(self, topic: Topic) -> bool:
+        """Tell whether another topic has the same noun, so that only the place tells them apart."""
+        return sum(other.noun == topic.noun for other in self.subjects.topics) > 1
+
+    def _follow_ups(self, at: int, topic: Topic, state: State) -> Iterator[Move]:
+        last = state.topic == at
+        weight = 3.0 if last else 0.7
+
+        def follow(act: str, case, aspect: str, slots: dict, **more) -> Iterator[Move]:
+            if (at, aspect) in state.told:
+                return
+            asked = (
+                f"{act}_it"
+                if last and not topic.many and f"{act}_it" in self.words.questions and self.rng.random() < 0.7
+                else act
+            )
+            turn = self._turn(act, case, self._named(topic) | slots, asked, topic)
+            tells = ((at, aspect), *(((at, PLACE),) if aspect == BOX else ()))
+            given = {"refers": asked.endswith("_it") or act == "side", "facts": topic.facts} | more
+            yield Move(turn, given.pop("weight", weight), tells, at, **given)
+
+        if self.grounded and topic.boxes:
+            case = "box" if topic.place and (at, PLACE) not in state.told else "box_only"
+            slots = {
+                "place": topic.place,
+                "box": slot(topic.noun if not self._alike(topic) else f"{topic.noun} {at + 1}"),
+            }
+            yield from self._boxed(at, topic, state, case, slots, follow)
+        elif topic.place:
+            yield from follow("where", None, PLACE, {"place": topic.place})
+        if topic.size:
+            yield from follow("size", None, SIZE, {"size": topic.size})
+        if topic.hedge or self.rng.random() < 0.35:
+            yield from follow("sure", topic.hedge, SURE, {}, weight=weight * (1.0 if topic.hedge else 0.4))
+        if topic.cause:
+            yield from follow("cause", topic.cause_hedge, CAUSE, {"cause": topic.cause})
+        if last and (at, PLACE) in state.told and (topic.one.lesion or topic.one.entity in SIDED):
+            yield from self._sides(at, topic, follow)
+        if topic.mask_id and self.segments:
+            slots = {"the_np": topic.called(size=False, article="the")}
+            yield from follow("segment", None, MASK, slots, mask=at, weight=weight * 0.6)
+        used = {aspect for where, aspect in state.told if where == at} - {TOLD}
+        if not used and len(topic.said.split()) > 5:
+            yield from follow("describe", None, SAID, {"sentence": topic.said})
+
+    def _boxed(self, at: int, topic: Topic, state: State, case: str, slots: dict, follow) -> Iterator[Move]:
+        for move in follow("box", None, BOX, slots, box=at, weight=4.0):
+            answer = self.words.answer(case, None, self.rng, slots)
+            answer = they(answer) if topic.many else answer
+            yield replace(move, turn=replace(move.turn, answer=answer))
+
+    def _sides(self, at: int, topic: Topic, follow) -> Iterator[Move]:
+        if len(topic.sides) == 1 and len([t for t in self.subjects.topics if t.noun == topic.noun]) == 1:
+            (side,) = topic.sides
+            other = {"right": "left", "left": "right"}[side]
+            yield from follow("side", "one_side", SIDE, {"side": side, "other_side": other})
+
+    # ---- what is denied, organs, devices, the view, terms --------------------------------------------------------
+    def _denials(self, state: State) -> Iterator[Move]:
+        left = [one for one in self.subjects.denials if (one.noun, TOLD) not in state.told]
+        self.rng.shuffle(left)
+        for one in left[:2]:
+            slots = {"finding": one.noun, "a_finding": one.noun if one.mass else with_article(one.noun)}
+            turn = self._turn("absent", None, slots)
+            yield Move(turn, 1.4, ((one.noun, TOLD),), None, denies=True, facts=one.facts)
+        if len(left) > 2:
+            yield self._neither(left[0], left[2])
+
+    def _neither(self, one: Denial, other: Denial) -> Move:
+        turn = self._turn("neither", None, {"finding": one.noun, "other": other.noun})
+        tells = ((one.noun, TOLD), (other.noun, TOLD))
+        return Move(turn, 1.4, tells, None, denies=True, facts=one.facts + other.facts)
+
+    def _subjects(self, state: State) -> Iterator[Move]:
+        if self.subjects.heart and ("heart", TOLD) not in state.told and (HEART, TOLD) not in state.told:
+            turn = self._turn("heart", f"{self.subjects.heart}", {})
+            yield Move(turn, 1.0, (("heart", TOLD), (HEART, TOLD)), facts=self.subjects.heart_facts)
+        for organ, (text, facts) in self.subjects.organs.items():
+            if (organ, TOLD) not in state.told:
+                slots = {"organ": organ, "sentence": text}
+                yield Move(self._turn("organ", None, slots), 0.9, ((organ, TOLD),), facts=facts)
+        yield from self._devices(state)
+        if self.facts.view in ("PA", "AP") and ("view", TOLD) not in state.told:
+            view = self.facts.view
+            slots = {"view": view, "a_view": f"{'an' if view == 'AP' else 'a'} {view}"}
+            yield Move(self._turn("view", None, slots), 0.35, (("view", TOLD),))
+
+    def _devices(self, state: State) -> Iterator[Move]:
+        if ("devices", TOLD) in state.told:
+            return
+        device = names().device
+        if self.subjects.devices:
+            text = " ".join(one for one, _ in self.subjects.devices[:2])
+            slots = {"sentence": text, "sentence_low": lowered(text)}
+            facts = tuple(fact for _, held in self.subjects.devices for fact in held)
+            yield Move(self._turn("devices", "some", slots), 1.2, (("devices", TOLD),), facts=facts)
+        elif device in self.facts.absent:
+            held = (self.facts.ids[device],) if device in self.facts.ids else ()
+            yield Move(self._turn("devices", "none", {}), 0.6, (("devices", TOLD),), denies=True, facts=held)
+
+    def _terms(self, state: State) -> Iterator[Move]:
+        said = " ".join(turn.answer for turn in state.turns[-2:])
+        for term, definition in self.words.terms.items():
+            if ("term", term) in state.told or ("term", TOLD) in state.told:
+                continue
+            if re.search(rf"\b{re.escape(term)}\b", said, re.IGNORECASE):
+                turn = self._turn("term", None, {"term": f"“{term}”", "definition": definition})
+                weight = {"clinician": 0.15, "student": 1.0, "terse": 0.4}[self.register]
+                yield Move(turn, weight, (("term", term), ("term", TOLD)), state.topic, refers=True)
+
+    def _rest(self, state: State) -> Iterator[Move]:
+        if len(state.turns) < 2 or ("else", TOLD) in state.told:
+            return
+        topics = self.subjects.topics
+        left = [at for at in range(len(topics)) if (at, TOLD) not in state.told][:SEVERAL]
+        if left:
+            texts, tells = self._list(left, full=0.6)
+            facts = tuple(one for at in left for one in topics[at].facts)
+            turn = self._told(left, "else", "more", texts)
+            topic = left[0] if len(left) == 1 else None
+            yield Move(turn, 1.5, (*tells, ("else", TOLD)), topic, refers=True, facts=facts)
+        elif len(state.turns) >= 4 and not self.subjects.untold and self._devices_told(state):
+            yield Move(self._turn("else", "nothing", {}), 0.8, (("else", TOLD),), None, refers=True)
+
+    def _devices_told(self, state: State) -> bool:
+        return not self.subjects.devices or ("devices", TOLD) in state.told
+
+    def _summary(self, state: State) -> Iterator[Move]:
+        topics = self.subjects.topics
+        told = [at for at in range(len(topics)) if (at, TOLD) in state.told][:SEVERAL]
+        if len(told) > 1:
+            texts = [topics[at].called(place=False) for at in told]
+            facts = tuple(one for at in told for one in topics[at].facts)
+            yield Move(self._turn("summary", "found", {"list": listed(texts)}), 2.5, (), None, refers=True, facts=facts)
+
+    # ---- words ----------------------------------------------------------------------------------------------------
+    def _list(self, at: list[int], full: float) -> tuple[list[str], tuple]:
+        """Return how topics are called in a list, in full or in short, and what that tells."""
+        texts, tells = [], []
+        for number in at:
+            topic = self.subjects.topics[number]
+            long, cause = self.rng.random() < full, self.rng.random() < 0.5 and len(at) == 1
+            texts.append(topic.called(size=long, place=long, cause=cause))
+            tells += self._tells(number, topic, long, cause and bool(topic.cause))
+        return texts, tuple(tells)
+
+    def _told(self, at: list[int], act: str, case: str, texts: list[str]) -> Turn:
+        """Return the turn that tells findings: in one list, or one by one where one of them has a place."""
+        placed = any(self.subjects.topics[number].placed for number in at)
+        parts = [texts[:1], *([text] for text in texts[1:])] if placed else [texts]
+        first = self._turn(act, case, {"list": listed(parts[0])})
+        more = [self.words.answer("also", None, self.rng, {"np": text}) for (text,) in parts[1:]]
+        answer = " ".join((first.answer, *more))
+        for number, text in zip(at, texts, strict=True):
+            answer = agreed(answer, text) if self.subjects.topics[number].many else answer
+        return replace(first, answer=answer)
+
+    def _turn(self, act: str, case, slots: dict, asked: str = "", topic: Topic | None = None) -> Turn:
+        question, wording = self.words.question(asked or act, self.register, self.rng, slots)
+        if topic is not None and topic.many:
+            told = self._turn_of(act, case, slots, asked, question, wording)
+            answer = told.answer if act == "describe" else they(agreed(told.answer, slots.get("np", topic.noun)))
+            return replace(told, question=agreed(question, slots["the_finding"]), answer=answer)
+        return self._turn_of(act, case, slots, asked, question, wording)
+
+    def _turn_of(self, act: str, case, slots: dict, asked: str, question: str, wording: str) -> Turn:
+        if act in ("box",):
+            return Turn(question, "", asked or act, wording)
+        if act == "side":
+            return Turn(question, self.words.answer(case, None, self.rng, slots), act, wording)
+        answer = self.words.answer(act, case, self.rng, slots)
+        return Turn(capital(question), answer, asked or act, wording)

@@ -1,0 +1,114 @@
+"""The default engine: a walk over what can be asked about the facts, without a model.
+
+A walk opens generally and has as many rounds as are drawn. It refers to an earlier answer at least once, denies
+something where something is denied, and, grounded, asks for a box. What fails the strict check is walked again.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from cxr.base.seeds import rng
+from cxr.radvlm import statements
+from cxr.radvlm.conversations import check
+from cxr.radvlm.conversations.engine import Asked, ConversationOptions, Engine, Made
+from cxr.radvlm.conversations.moves import Move, Moves, State
+from cxr.radvlm.conversations.record import Conversation
+from cxr.radvlm.conversations.topics import Subjects, subjects
+from cxr.radvlm.conversations.wordings import wordings
+from cxr.radvlm.conversations.written import messages_of
+from cxr.radvlm.samples import slot
+
+RESOURCE_FILES = ("radvlm/conversations.yaml", "radvlm/glossary.yaml", "radvlm/statements.yaml", "lexicon")
+TOO_FEW = "too_few_facts"
+
+
+def load(options: ConversationOptions, execution: Mapping) -> Engine:
+    """Return the engine."""
+    del execution
+
+    def converse(asked: Sequence[Asked]) -> list[Made]:
+        return [_conversation(one, options) for one in asked]
+
+    return Engine(converse, "rules")
+
+
+def _conversation(asked: Asked, options: ConversationOptions) -> Made:
+    facts = asked.facts
+    read = statements.of_text(list(facts.sentences.values()))
+    about = subjects(facts, read, wordings())
+    held = check.known(facts, read)
+    made = Made(reason=TOO_FEW)
+    for attempt in range(options.retries + 1):
+        told = (
+            options.seed,
+            "radvlm_conversations",
+            facts.source,
+            facts.image_id,
+            asked.grounded,
+            asked.number,
+            attempt,
+        )
+        one = walk(asked, about, options, rng(*told))
+        if one is None:
+            continue
+        found = check.fault(messages_of(one), held, asked.grounded, options.rounds)
+        if found is None or options.check != "strict":
+            return Made(one)
+        made = Made(reason=found.reason, detail=found.detail)
+    return made
+
+
+def walk(asked: Asked, about: Subjects, options: ConversationOptions, draw) -> Conversation | None:
+    """Return a conversation, None if the facts give fewer rounds than it needs."""
+    words = wordings()
+    moves = Moves(asked, about, words, draw.choice(list(words.registers)), draw, options.segment_turns)
+    state, done = State(), [moves.opening()]
+    state.add(done[0])
+    rounds = draw.randint(*options.rounds)
+    while len(done) < rounds:
+        last = len(done) == rounds - 1
+        offered = [move for move in moves.offered(state, last) if move.turn.question not in state.asked]
+        move = _chosen(offered, done, rounds - len(done), asked.grounded, about, draw)
+        if move is None:
+            break
+        state.add(move)
+        done.append(move)
+    if len(done) < options.rounds[0] or _owed(done, asked.grounded, about):
+        return None
+    return _made(done, about)
+
+
+def _owed(done: Sequence[Move], grounded: bool, about: Subjects) -> set[str]:
+    """Return what a conversation must still have: a reference, a denial where one is known, a box if grounded."""
+    owed = set() if any(move.refers for move in done) else {"refers"}
+    if about.denials and not any(move.denies for move in done):
+        owed.add("denies")
+    return owed | ({"box"} if grounded and all(move.box is None for move in done) else set())
+
+
+def _chosen(offered: list[Move], done: list[Move], left: int, grounded: bool, about: Subjects, draw) -> Move | None:
+    """Return a move, drawn by weight; one that is owed as soon as no round is to spare."""
+    owed = _owed(done, grounded, about)
+    if left <= len(owed):
+        wanted = [move for move in offered if _pays(move, owed)]
+        offered = wanted or offered
+    if not offered:
+        return None
+    return draw.choices(offered, [move.weight for move in offered])[0]
+
+
+def _pays(move: Move, owed: set[str]) -> bool:
+    paid = {"refers": move.refers, "denies": move.denies, "box": move.box is not None}
+    return any(paid[name] for name in owed)
+
+
+def _made(done: Sequence[Move], about: Subjects) -> Conversation:
+    topics = about.topics
+    boxes = {}
+    for move in done:
+        if move.box is not None:
+            name = move.turn.answer.split("<box:", 1)[1].split(">", 1)[0]
+            assert slot(name) in move.turn.answer
+            boxes[name] = topics[move.box].boxes
+    masks = tuple(topics[move.mask].mask_id for move in done if move.mask is not None)
+    facts = tuple(dict.fromkeys(fact for move in done for fact in move.facts))
+    return Conversation(tuple(move.turn for move in done), boxes, masks, facts)

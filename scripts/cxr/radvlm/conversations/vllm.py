@@ -1,0 +1,130 @@
+"""The paper's way: a language model writes each conversation from the facts, held to a schema and to the strict check.
+
+What fails is asked again, and after ``retries`` quarantined with its reason. With ``check: json`` what parses is taken,
+as in the authors' code. Boxes are given and written as text; once they are checked they become slots.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+import yaml
+
+from cxr.base.paths import RESOURCES
+from cxr.base.seeds import stable_hash
+from cxr.llm.asking import Answer, Question, ask_each
+from cxr.llm.client import lazily
+from cxr.llm.guards import INJECTION, addresses_the_model, harmless, in_slots
+from cxr.llm.messages import filled
+from cxr.llm.options import Execution, ModelOptions
+from cxr.llm.schemas import object_of, text_of
+from cxr.radvlm.conversations import check
+from cxr.radvlm.conversations.check import ASSISTANT, USER, Fault, Known
+from cxr.radvlm.conversations.engine import Asked, ConversationOptions, Engine, Made
+from cxr.radvlm.conversations.facts import ImageFacts
+from cxr.radvlm.conversations.record import GROUNDED, STANDARD, Conversation, Turn
+from cxr.radvlm.conversations.written import text_of as boxes_as_text
+from cxr.radvlm.conversations.written import with_slots
+
+RESOURCE_FILES = ("radvlm/conversation_prompts.yaml", "radvlm/statements.yaml", "lexicon")
+GPU = True
+EXECUTION = "radvlm.conversations.llm.execution"
+FIELDS = ("rounds", "question", "answer")
+QUESTION, ANSWER = 300, 800
+"""Most characters of a question and of an answer."""
+TOO_FEW = "too_few_facts"
+QUARANTINED = "quarantined"
+SEEDS = 2**31
+_FAULT = re.compile(rf"^({'|'.join(check.REASONS)})(?:: (.*))?$")
+
+
+@cache
+def _prompts() -> dict:
+    return yaml.safe_load((Path(RESOURCES) / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
+
+
+def load(options: ConversationOptions, execution: Mapping) -> Engine:
+    """Return the engine. The model is loaded at the first question, which raises UserError if it cannot be reached."""
+    model = ModelOptions(**options.own)
+    generate = lazily(model, Execution.of(dict(execution), EXECUTION))
+
+    def converse(asked: Sequence[Asked]) -> list[Made]:
+        known = [check.known(one.facts) for one in asked]
+        pairs = enumerate(zip(asked, known, strict=True))
+        questions = {number: _asked(one, held, options) for number, (one, held) in pairs}
+        answers = ask_each(questions, generate, model.limits)
+        return [_made(one, answers[number]) for number, one in enumerate(asked)]
+
+    return Engine(converse, model.name)
+
+
+def _asked(one: Asked, held: Known, options: ConversationOptions) -> Question | Answer:
+    facts = one.facts
+    if not facts.sentences and not facts.phrases:
+        return Answer(problem=TOO_FEW)
+    texts = [*facts.sentences.values(), *(phrase.text for phrase in facts.phrases)]
+    if addresses_the_model("\n".join(texts), FIELDS):
+        return Answer(problem=INJECTION)
+    return question(one, held, options)
+
+
+def question(one: Asked, held: Known, options: ConversationOptions) -> Question:
+    """Return the request for a conversation. ``held``: what its facts bear out."""
+    prompt = _prompts()[GROUNDED if one.grounded else STANDARD]
+    least, most = options.rounds
+    system = in_slots(prompt["system"], least=str(least), most=str(most))
+    messages = filled(prompt | {"system": system}, facts=told(one.facts, one.grounded))
+    item = object_of(question=text_of(QUESTION), answer=text_of(ANSWER))
+    schema = object_of(rounds={"type": "array", "items": item, "minItems": least, "maxItems": most})
+    if options.check != "strict":
+        return Question(messages, schema, seed=_seed(one, options))
+
+    def contradiction(answer: Mapping) -> str | None:
+        fault = check.fault(_messages(answer), held, one.grounded, options.rounds)
+        return None if fault is None else f"{fault.reason}: {fault.detail}"
+
+    return Question(messages, schema, contradiction, seed=_seed(one, options))
+
+
+def _seed(one: Asked, options: ConversationOptions) -> int:
+    """Return the seed of a conversation's sampling: its own, so that neither batch nor order changes it."""
+    return stable_hash(options.seed, one.facts.source, one.facts.image_id, one.grounded, one.number) % SEEDS
+
+
+def told(facts: ImageFacts, grounded: bool) -> str:
+    """Return the facts as the model is told them; what is unknown is left out."""
+    lines = [f"- report: {harmless(' '.join(facts.sentences.values()))}"] if facts.sentences else []
+    lines += [f"- abnormalities: {', '.join(facts.present)}"] if facts.present else []
+    lines += [f"- view: {facts.view}"] if facts.view else []
+    lines += [f"- sex: {facts.sex}"] if facts.sex else []
+    for phrase in facts.phrases if grounded else ():
+        lines.append(f"- box of “{harmless(phrase.text)}”: {boxes_as_text(phrase.boxes)}")
+    return "\n".join(lines)
+
+
+def _messages(answer: Mapping) -> list[dict[str, str]]:
+    return [
+        {"role": role, "text": turn[name]}
+        for turn in answer["rounds"]
+        for role, name in ((USER, "question"), (ASSISTANT, "answer"))
+    ]
+
+
+def _made(one: Asked, answer: Answer) -> Made:
+    if answer.value is None:
+        fault = _fault(answer.problem or "no answer")
+        return Made(reason=fault.reason, detail=fault.detail)
+    texts = [(turn["question"].strip(), turn["answer"].strip()) for turn in answer.value["rounds"]]
+    answers, boxes = with_slots([text for _, text in texts], one.facts.phrases if one.grounded else ())
+    turns = tuple(Turn(asked, text) for (asked, _), text in zip(texts, answers, strict=True))
+    ids = tuple(f"{one.facts.study_id}#{number}" for number in one.facts.sentences)
+    return Made(Conversation(turns, boxes, (), (*one.facts.ids.values(), *ids)))
+
+
+def _fault(problem: str) -> Fault:
+    """Return the reason and the detail of a problem: one of the check's, or the answer is quarantined."""
+    if problem == TOO_FEW:
+        return Fault(TOO_FEW)
+    hit = _FAULT.match(problem)
+    return Fault(hit[1], hit[2] or "") if hit else Fault(QUARANTINED, problem)

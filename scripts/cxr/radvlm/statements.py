@@ -1,0 +1,170 @@
+"""What a text states of a picture: findings with polarity, certainty, place and size, as the rules engine reads them.
+
+Conversations are checked by it, and answers are scored by it. Each sentence is read by itself; equal sentences are read
+once.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache
+from pathlib import Path
+
+import yaml
+
+from cxr.base.paths import RESOURCES
+from cxr.base.vocabulary import LOBE_ZONES, LUNGS, SIDES, ZONE_LEVELS
+from cxr.language.reports import sentences
+from cxr.language.reports.rules import lexicon, structure
+
+RESOURCE_FILES = ("radvlm/statements.yaml", "lexicon")
+HEDGES = ("definite", "strong", "weak")
+"""Grades of certainty, the most certain first; a statement's ``hedge`` is the number of its own."""
+_ZONES = {label: frozenset((label,)) for side in SIDES for label in (f"{side} {level}" for level in ZONE_LEVELS)}
+_ZONES |= {lung: frozenset(f"{lung.split()[0]} {level}" for level in ZONE_LEVELS) for lung in LUNGS}
+_ZONES |= {lobe: frozenset(zones) for lobe, zones in LOBE_ZONES.items()}
+_READ = 200_000
+_EITHER = re.compile(r"\b(?:both|either) sides?\b")
+_BOTH = frozenset(("bilateral", "both", "bibasilar", "bibasal"))
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A finding that a sentence affirms or denies.
+
+    lesion: its type of the seven, if it has one; hedge: 0 definite, 1 likely, 2 possible; sides: right, left; zones: of
+    the eight zones of the lungs; place: its words, as the sentence has them; sizes: small, moderate, large; limits:
+    words that limit a denial ("no large effusion"); of: the finding that it explains ("opacity, likely pneumonia");
+    sentence: its number; span: [start, end) in its sentence.
+    """
+
+    entity: str
+    lesion: str | None
+    affirmed: bool
+    hedge: int = 0
+    sides: frozenset[str] = frozenset()
+    zones: frozenset[str] = frozenset()
+    place: tuple[str, ...] = ()
+    sizes: frozenset[str] = frozenset()
+    limits: tuple[str, ...] = ()
+    of: str | None = None
+    sentence: int = 0
+    span: tuple[int, int] = (0, 0)
+    denies: bool = True
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """Names by which it is the same finding as another."""
+        return frozenset((self.entity, self.lesion) if self.lesion else (self.entity,))
+
+    @property
+    def placed(self) -> bool:
+        return bool(self.sides or self.zones)
+
+    def overlaps(self, other: "Statement") -> bool:
+        """Tell whether both may speak of one place; a statement without a place speaks of any."""
+        if not (self.placed and other.placed):
+            return True
+        shared = self.sides & other.sides
+        return bool(self.zones & other.zones) if self.zones and other.zones else bool(shared)
+
+
+@dataclass(frozen=True)
+class Words:
+    """What the resource holds: patterns, sizes {word: size}, and words that limit a denial."""
+
+    normal: Mapping[str, re.Pattern]
+    apart: re.Pattern
+    sizes: Mapping[str, str]
+    limits: frozenset[str]
+    general_devices: frozenset[str]
+    views: Mapping[str, re.Pattern]
+    sexes: Mapping[str, re.Pattern]
+    patterns: Mapping[str, re.Pattern]
+
+
+@cache
+def words() -> Words:
+    """Return the words of the resource."""
+    told = yaml.safe_load((Path(RESOURCES) / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
+    normal = {name: re.compile(pattern) for name, pattern in told["normal"].items()}
+    plain = ("comparison", "date", "order", "meaning", "here", "place", "no_devices", "changes")
+    patterns = {name: re.compile(told[name]) for name in plain} | {"name": re.compile(told["name"])}
+    return Words(
+        {name: normal[name] for name in ("lungs", "heart", "all")}, normal["apart"],
+        {word: size for size, held in told["sizes"].items() for word in held}, frozenset(told["limits"]),
+        frozenset(told["general_devices"]),
+        {name: re.compile(pattern) for name, pattern in told["views"].items()},
+        {name: re.compile(pattern) for name, pattern in told["sexes"].items()}, patterns,
+    )  # fmt: skip
+
+
+@cache
+def known() -> lexicon.Lexicon:
+    """Return the lexicon of reports."""
+    return lexicon.load_lexicon(str(Path(RESOURCES) / RESOURCE_FILES[1]))
+
+
+def split(text: str) -> list[str]:
+    """Return the sentences of a text."""
+    return [text[start:end] for start, end in sentences.split(text)]
+
+
+def of_text(given: Sequence[str]) -> list[Statement]:
+    """Return the statements of sentences that are read together, numbered from 1: "this" may refer back."""
+    return _statements(structure.structure(list(given), known(), unsided_effusion=True), given)
+
+
+@lru_cache(maxsize=_READ)
+def of_sentence(sentence: str) -> tuple[Statement, ...]:
+    """Return the statements of a sentence that is read by itself."""
+    return tuple(of_text([sentence]))
+
+
+def unplaced(one: Statement) -> Statement:
+    """Return a statement without its place."""
+    return replace(one, sides=frozenset(), zones=frozenset(), place=())
+
+
+def _statements(tuples: Iterable[Mapping], given: Sequence[str]) -> list[Statement]:
+    found = []
+    for one in tuples:
+        text = given[one["sentence_index"] - 1]
+        sides, zones, place = _placed(one, text)
+        sizes, limits = _before(text[: one["span"][0]], text[one["span"][0] : one["span"][1]])
+        made = Statement(
+            one["entity"], one["lesion_type"], one["presence"] == "positive", HEDGES.index(one["hedge"]), sides, zones,
+            place, sizes, limits, None, one["sentence_index"], tuple(one["span"]), one["denies"],
+        )  # fmt: skip
+        found.append(made)
+        hedge = HEDGES.index(one["predicted_hedge"]) if one["predicted_hedge"] else 0
+        for name in one["candidates"] if made.affirmed else ():
+            lesion = known().entities[name].lesion if name in known().entities else None
+            found.append(
+                replace(made, entity=name, lesion=lesion or _lesion(name), hedge=max(hedge, made.hedge), of=made.entity)
+            )
+    return found
+
+
+def _lesion(name: str) -> str | None:
+    return name if name in {entity.lesion for entity in known().entities.values()} else None
+
+
+def _placed(one: Mapping, text: str) -> tuple[frozenset[str], frozenset[str], tuple[str, ...]]:
+    """Return sides, zones and words of a place; a place that the text does not name is none."""
+    if not one["location"]:
+        return (frozenset(SIDES) if _EITHER.search(text.lower()) else frozenset()), frozenset(), ()
+    zones = frozenset().union(*(_ZONES[label] for label in one["labels"]))
+    told = {word for text in one["location"] for word in text.split()}
+    sides = {side for side in SIDES if side in told or any(zone.startswith(side) for zone in zones)}
+    return frozenset(SIDES if told & _BOTH else sides), zones, tuple(one["location"])
+
+
+def _before(text: str, name: str) -> tuple[frozenset[str], tuple[str, ...]]:
+    """Return the sizes and limits that the words before a finding, in its clause, and its own words tell."""
+    clause = re.split(r"[,;:.]| and | or | with | but ", text.lower())[-1]
+    told = re.findall(r"[a-z]+(?:-sized)?", f"{clause} {name.lower()}")[-8:]
+    held = words()
+    return frozenset(held.sizes[word] for word in told if word in held.sizes), tuple(
+        w for w in told if w in held.limits
+    )

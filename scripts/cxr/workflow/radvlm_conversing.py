@@ -1,0 +1,84 @@
+"""RadVLM's conversations in the plan: which source gives which kinds, from which files, by which engine."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from cxr.base.vocabulary import SPLITS
+from cxr.workflow.params import model_options
+from cxr.workflow.settings import Settings
+from cxr.workflow.settings.radvlm.sources import ON_MIMIC, OWN
+
+SOURCES, FILTERED, CONVERSATIONS = (f"results/radvlm/{stage}" for stage in ("sources", "filtered", "conversations"))
+KINDS = {"mimic": ["standard"], "ms_cxr": ["grounded"], "padchest_gr": ["grounded"]}
+"""Kinds of conversations by the format of a source; own gives both."""
+PARTS = ("train", "test")
+"""Parts of a source that are made apart, since their models may differ; validate goes with train."""
+RULES = "rules"
+KEY = "radvlm.conversations.llm"
+
+
+@dataclass(frozen=True)
+class Conversing:
+    """kinds: {source: its kinds}; hosts: {source: the one whose pictures it lies on}; engine, environment, gpus: how a
+    job is run; options: {part: its options}; pairs: a dataset's lines, whose masks are asked for.
+    """
+
+    kinds: Mapping[str, Sequence[str]]
+    hosts: Mapping[str, str]
+    engine: str
+    environment: str
+    gpus: int
+    options: Mapping[str, dict]
+    pairs: Sequence[str]
+
+    def inputs(self, source: str) -> dict[str, object]:
+        """Return what the conversations of a source are made from, by name."""
+        read = [source, *([self.hosts[source]] if source in self.hosts else [])]
+        guests = [guest for guest, host in self.hosts.items() if host == source]
+        return {
+            "images": f"{SOURCES}/{source}/images.parquet",
+            "facts": [f"{SOURCES}/{name}/facts.parquet" for name in read],
+            "texts": [f"{FILTERED}/{name}/texts.jsonl" for name in read],
+            "phrases": f"{FILTERED}/{source}/phrases.jsonl",
+            "elsewhere": [f"{FILTERED}/{name}/phrases.jsonl" for name in guests],
+            "pairs": list(self.pairs) if source == OWN else [],
+        }
+
+    def of(self, source: str, part: str) -> dict:
+        """Return the options of a part of a source."""
+        return self.options[part] | {"kinds": list(self.kinds[source])}
+
+    def files(self, file: str) -> list[str]:
+        """Return a file of the stage for each source that gives conversations."""
+        return [f"{CONVERSATIONS}/{source}/{file}" for source in self.kinds]
+
+
+def conversing(settings: Settings, formats: Mapping[str, str], plain: Mapping) -> Conversing:
+    """Return the plan of the conversations. ``formats``: {source in use: format}; ``plain``: the section's keys."""
+    section = settings.radvlm.conversations
+    declared = settings.radvlm.sources.list
+    kinds = {
+        name: ["standard", "grounded"] if name == OWN else KINDS[kind]
+        for name, kind in formats.items()
+        if name == OWN or kind in KINDS
+    }
+    on = {name: declared[name].pictures for name in kinds if name != OWN and formats[name] in ON_MIMIC}
+    hosts = {name: host for name, host in on.items() if host in formats}
+    gpus = section.llm.execution.gpus if section.engine != RULES and section.llm.transport == "offline" else 0
+    pairs = [f"results/dataset/{settings.thresholds.build[0]}/{split}.jsonl" for split in SPLITS]
+    return Conversing(
+        kinds, hosts, section.engine, RULES if section.engine == RULES else "vllm", gpus,
+        {part: _options(settings, plain, part) for part in PARTS}, pairs if section.segment_turns else [],
+    )  # fmt: skip
+
+
+def _options(settings: Settings, plain: Mapping, part: str) -> dict:
+    """Return the options of a part; ``own``: those of its language model, if it has one."""
+    llm = plain["llm"]
+    filtered = settings.radvlm.filtered.llm
+    model, revision = llm[f"{part}_model"], llm[f"{part}_revision"]
+    chosen = (
+        {"model": model, "revision": revision} if model else {"model": filtered.model, "revision": filtered.revision}
+    )
+    own = {} if plain["engine"] == RULES else model_options(KEY, llm | chosen, settings.seed)
+    return {name: value for name, value in plain.items() if name != "llm"} | {"seed": settings.seed, "own": own}

@@ -1,0 +1,33 @@
+"""The strict check: what people broke is refused with its reason, and what they wrote holds."""
+
+from collections import Counter
+
+import pytest
+import yaml
+
+from cxr.radvlm.conversations.check import REASONS, fault, known
+from radvlm_pictures import FOLDER, PICTURES, facts_of, messages_of
+
+BROKEN = yaml.safe_load((FOLDER / "broken.yaml").read_text(encoding="utf-8"))
+ROUNDS = (5, 10)
+
+
+def found(row: dict):
+    name = row["of"]
+    return fault(messages_of(row), known(facts_of(name)), PICTURES[name]["grounded"], ROUNDS)
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_what_a_person_wrote_holds(name):
+    assert found({"of": name}) is None
+
+
+@pytest.mark.parametrize("row", BROKEN, ids=lambda row: f"{row['of']} {row['why']} {row.get('answer', '')}")
+def test_a_broken_conversation_is_refused_with_its_reason(row):
+    assert found(row).reason == row["why"]
+
+
+def test_there_are_sixty_and_every_reason_has_some():
+    assert len(BROKEN) >= 60
+    assert Counter(row["why"] for row in BROKEN).keys() == set(REASONS)
+    assert len({str(row) for row in BROKEN}) == len(BROKEN)

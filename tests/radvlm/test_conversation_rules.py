@@ -1,0 +1,139 @@
+"""Conversations of the engine rules: they hold, vary, and keep what the facts say."""
+
+import json
+import os
+from collections import Counter, defaultdict
+from pathlib import Path
+
+import pytest
+
+from cxr.language.reports import sentences
+from cxr.radvlm import statements
+from cxr.radvlm.conversations import check
+from cxr.radvlm.conversations.engine import Asked, ConversationOptions, load_engine
+from cxr.radvlm.conversations.facts import ImageFacts
+from cxr.radvlm.conversations.wordings import expanded, wordings
+from cxr.radvlm.conversations.written import messages_of
+from cxr.radvlm.filtered.engine import FilterOptions
+from cxr.radvlm.filtered.rules import sentence_filter
+from radvlm_pictures import PICTURES, facts_of
+
+OPTIONS = ConversationOptions("rules", (5, 10), 1, 100_000, "strict", True, 42, retries=4)
+ENGINE = load_engine(OPTIONS, {})
+SHARED = Path(os.environ.get("CXR_ILS_SHARED", Path(__file__).parents[2] / "../shared")).resolve()
+OPENI = SHARED / "fixtures/openi_reports.jsonl"
+
+
+def of_name(name: str, seed: int = 42, grounded: bool | None = None):
+    options = ConversationOptions("rules", (5, 10), 1, 100_000, "strict", True, seed, retries=4)
+    kind = PICTURES[name]["grounded"] if grounded is None else grounded
+    (made,) = load_engine(options, {}).converse([Asked(facts_of(name), kind)])
+    return made
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_a_conversation_holds_and_is_the_same_each_time(name):
+    made = of_name(name)
+    assert made == of_name(name)
+    held = check.known(facts_of(name))
+    for seed in range(20):
+        one = of_name(name, seed).conversation
+        assert check.fault(messages_of(one), held, PICTURES[name]["grounded"], (5, 10)) is None
+
+
+def test_a_grounded_conversation_gives_given_boxes_and_a_standard_one_none():
+    given = {phrase.boxes for phrase in facts_of("effusion").phrases}
+    for seed in range(20):
+        assert set(of_name("effusion", seed).conversation.boxes.values()) <= given
+        assert of_name("effusion", seed).conversation.boxes
+        assert not of_name("effusion", seed, grounded=False).conversation.boxes
+
+
+def test_a_conversation_denies_what_is_denied_and_keeps_the_doubt():
+    for seed in range(20):
+        turns = of_name("opacity", seed).conversation.turns
+        answers = [turn.answer for turn in turns if turn.act != "term"]
+        said = [one for text in answers for part in statements.split(text) for one in statements.of_sentence(part)]
+        assert any(not one.affirmed for one in said)
+        assert all(
+            one.hedge == 2 for one in said if one.entity == "pneumonia" and one.affirmed and "lung" not in answers
+        )
+
+
+def test_without_facts_there_is_no_conversation():
+    bare = ImageFacts("own", "a", "s", "p", "train", sentences={1: "Scoliosis."})
+    (made,) = ENGINE.converse([Asked(bare, False)])
+    assert (made.conversation, made.reason) == (None, "too_few_facts")
+
+
+def test_each_combination_is_a_wording_and_no_two_of_an_act_are_equal():
+    assert expanded("(a|b) c(?| d?)") == ["a c?", "a c d?", "b c?", "b c d?"]
+    for act, registers in wordings().questions.items():
+        every = [text for held in registers.values() for text in held]
+        assert len(every) == len(set(every)), act
+        assert len(every) >= 24, act
+
+
+def test_the_noun_of_a_finding_is_read_as_that_finding():
+    for entity, noun in wordings().nouns.items():
+        for text in filter(None, (noun.one, noun.many)):
+            assert entity in {one.entity for one in statements.of_sentence(f"There is {text}.")}, text
+
+
+def test_a_term_is_explained_without_a_statement_about_the_picture():
+    terms = wordings().terms
+    assert len(terms) >= 60
+    held = check.known(facts_of("normal"))
+    for term, definition in terms.items():
+        turns = [["How is it?", "Fine."], [f"What does “{term}” mean?", definition]]
+        turns += [[f"And number {number}?", "Fine."] for number in range(3)]
+        messages = [
+            {"role": role, "text": text} for turn in turns for role, text in zip(check.ROLES, turn, strict=True)
+        ]
+        assert check.fault(messages, held, False, (5, 10)) is None, term
+
+
+# ---- real reports -------------------------------------------------------------------------------------------------
+def reports(every: int) -> list[tuple[ImageFacts, int]]:
+    """Return every n-th report of Open-i as facts, with the number of its findings."""
+    keep = sentence_filter(FilterOptions("rules", False, "drop", 3, True))
+    found = []
+    for number, line in enumerate(OPENI.read_text(encoding="utf-8").splitlines()[::every]):
+        row = json.loads(line)
+        text = row["findings"].strip() or row["impression"].strip()
+        kept = [keep(text[start:end]).text for start, end in sentences.split(text)]
+        held = {at: told for at, told in enumerate(kept, start=1) if told}
+        findings = {(one.entity, one.affirmed) for one in statements.of_text(list(held.values())) if not one.of}
+        found.append(
+            (ImageFacts("own", f"i{number}", f"s{number}", f"p{number}", "train", sentences=held), len(findings))
+        )
+    return found
+
+
+@pytest.mark.skipif(not OPENI.is_file(), reason="no Open-i reports (CXR_ILS_SHARED)")
+@pytest.mark.parametrize("every", [8, pytest.param(1, marks=pytest.mark.slow)])
+def test_conversations_of_real_reports(every):
+    given = reports(every)
+    made = ENGINE.converse([Asked(facts, False) for facts, _ in given])
+    rich = [one for (_, findings), one in zip(given, made, strict=True) if findings >= 3]
+    assert sum(one.conversation is not None for one in rich) >= 0.85 * len(rich)
+    for (facts, _), one in zip(given, made, strict=True):
+        if one.conversation is not None:
+            assert check.fault(messages_of(one.conversation), check.known(facts), False, (5, 10)) is None
+    assert {one.reason for one in made} <= {"", "too_few_facts"}
+    diverse(made)
+
+
+def diverse(made) -> None:
+    """Hold the diversity of conversations: sequences, questions, and no wording above a tenth of its act."""
+    told = [one.conversation for one in made if one.conversation is not None]
+    sequences = {tuple(turn.question for turn in one.turns) for one in told}
+    assert len(sequences) >= 0.9 * len(told)
+    assert len({turn.question for one in told for turn in one.turns}) >= 200
+    by_act = defaultdict(Counter)
+    for one in told:
+        for turn in one.turns:
+            by_act[turn.act][turn.wording] += 1
+    for act, counts in by_act.items():
+        if counts.total() >= 50:  # of fewer questions one wording is a tenth by chance
+            assert max(counts.values()) <= 0.1 * counts.total(), act
