@@ -23,8 +23,7 @@ rule semisyn_detectors_pictures:
         runtime=minutes(30),
     params:
         **job("semisyn.detectors.list_pictures.run", *DETECTORS.formats),
-        told=lambda wildcards: DETECTORS.references[wildcards.reference],
-        findings=PLAN.settings.semisyn.findings,
+        told=lambda wildcards: DETECTORS.listed(wildcards.reference),
     message:
         "Pictures of the reference {wildcards.reference}"
     script:
@@ -54,6 +53,7 @@ rule semisyn_detectors_roles:
         "logs/semisyn/detectors/roles.log",
     benchmark:
         "results/benchmarks/semisyn/detectors/roles.tsv"
+    priority: 100  # it stops a run before it trains
     conda:
         "../../envs/semisyn_detectors.yaml"
     threads: 1
@@ -73,8 +73,6 @@ rule semisyn_detectors_model:
     input:
         unpack(lambda wildcards: DETECTORS.inputs[wildcards.run]),
         **DETECTORS.engine_files,
-        # a change of what is only tested trains nothing again
-        roles=ancient("results/semisyn/detectors/roles.tsv"),
     output:
         model=directory("results/semisyn/detectors/{run}.s{number}/model"),
         updates="results/semisyn/detectors/{run}.s{number}/updates.tsv",
@@ -112,6 +110,8 @@ rule semisyn_detectors_predictions:
         model="results/semisyn/detectors/{run}.s{number}/model",
         annotations=lambda wildcards: DETECTORS.annotations[wildcards.reference],
         frames=lambda wildcards: DETECTORS.frames[wildcards.reference],
+        # not of the trainings, so that a change of what is only tested trains nothing again
+        roles="results/semisyn/detectors/roles.tsv",
     output:
         output="results/semisyn/detection/{run}.s{number}/{reference}.parquet",
     log:

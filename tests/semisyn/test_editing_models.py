@@ -8,6 +8,8 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
+from diffusers import DDIMScheduler, StableDiffusionInpaintPipeline
+from PIL import Image
 
 from cxr.base.engines import Setup
 from cxr.base.hdf5 import Shard, ShardWriter
@@ -239,3 +241,40 @@ def test_only_configurations_with_the_same_inversion_are_edited_together(tmp_pat
     alone = re.compile(plan.alone("radedit"))
     assert all(alone.match(f"{name}/00") for name in ("early", "chosen", "r11"))
     assert not any(alone.match(f"{name}/00") for name in names)
+
+
+class Told(DDIMScheduler):
+    """DDIM's steps at eta 1, with noise that is given."""
+
+    def step(self, predicted, time, latent, **_):
+        noise = next(self.noises, torch.zeros_like(latent))  # the last step has none
+        return super().step(predicted, time, latent, eta=1.0, variance_noise=noise)
+
+
+def test_with_a_mask_of_ones_masked_guidance_is_diffusers_own_inpainting(tmp_path):
+    whole = pipeline(tmp_path / "words")
+    whole.save_pretrained(tmp_path / "roentgen")
+    own = OWN["diffusion"] | {"guidance": 4.0, "steps": 5}  # of 1000; diffusers rounds the time after a step otherwise
+    editor = diffusion.load(None, Setup(own, {"folder": str(tmp_path / "roentgen")}, "cpu", 1), WORDS)
+    clean = latents_of(editor, picture(5))
+    noises = [torch.randn(clean.shape, generator=torch.Generator().manual_seed(seed)) for seed in range(6)]
+    whole_picture = np.array([[0.0, 0.0, 512.0, 512.0]])
+    rows = Rows(clean, [job(1, "edema", whole_picture, engine="diffusion", blending="guidance")], torch.device("cpu"))
+    assert rows.mask.all()
+    rows.draw = iter(noises).__next__
+    with torch.inference_mode():
+        ours = editor.edited(rows)
+    ends = {"timestep_spacing": "trailing", "clip_sample": False, "set_alpha_to_one": True}
+    scheduler = Told.from_config(whole.scheduler.config, **ends)
+    scheduler.noises = iter(noises[1:])
+    parts = {name: part for name, part in whole.components.items() if name != "scheduler"}
+    inpainting = StableDiffusionInpaintPipeline(**parts, scheduler=scheduler, requires_safety_checker=False)
+    inpainting.set_progress_bar_config(disable=True)
+    grey = Image.fromarray(picture(5)).convert("RGB")
+    theirs = inpainting(
+        "edema", image=grey, mask_image=Image.new("L", grey.size, 255), height=512, width=512, strength=1.0,
+        num_inference_steps=5, guidance_scale=4.0, latents=noises[0], output_type="latent",
+    ).images  # fmt: skip
+    assert (ours - clean).abs().max() > 1
+    # diffusers' steps hold the schedule's fractions in float32; latents reach 15
+    np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=2e-3, atol=5e-3)

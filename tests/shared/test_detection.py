@@ -75,7 +75,7 @@ def test_overlaps_are_those_of_the_boxes():
 def test_a_class_of_which_nothing_is_known_has_no_loss():
     target = assign([[(0, 1.0, 1.0, 3.0, 3.0)]], [[0]], GRID)
     logit, distance = torch.zeros(1, 2, 4, 4, requires_grad=True), torch.ones(1, 8, 4, 4, requires_grad=True)
-    loss(logit, distance, target, GRID, IMPORTANCE).backward()
+    sum(loss(logit, distance, target, GRID, IMPORTANCE)).backward()
     assert logit.grad[0, 0].abs().sum() > 0
     assert logit.grad[0, 1].abs().sum() == 0
     assert distance.grad[0, :4].abs().sum() > 0
@@ -88,7 +88,7 @@ def test_a_positive_cell_counts_as_its_class_says():
     given = []
     for kind in (0, 1):
         target = assign([[(kind, 1.0, 1.0, 3.0, 3.0)]], [[kind]], GRID)
-        given.append([float(loss(logit, distance, target, GRID, (1.0, weight))) for weight in (1.0, 2.0, 3.0)])
+        given.append([float(sum(loss(logit, distance, target, GRID, (1.0, weight)))) for weight in (1.0, 2.0, 3.0)])
     assert given[0] == [given[0][0]] * 3
     assert given[1][0] == pytest.approx(given[0][0])
     first, second = (after - before for before, after in pairwise(given[1]))

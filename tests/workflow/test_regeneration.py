@@ -266,15 +266,20 @@ def keys(section: dict, above: str = "") -> Iterator[tuple[str, dict, str]]:
             yield f"{above}{name}", section, name
 
 
-CHECKED = ("realism", "selection", "readers", "prompts", "placement", "healthy", "editing")
-SISTERS = tuple(f"semisyn.{stage}." for stage in CHECKED)
-"""Sections of SemiSynCXR whose every key is held against the rows of its run; of others the rows alone are tried."""
+SISTERS = {
+    "realism": ("realism", "selection", "readers", "prompts", "placement", "healthy", "editing"),
+    "detectors": ("detection",),
+    "semisyn": ("priors",),
+}
+"""Sections of SemiSynCXR whose every key is held against the rows of a run. Of others the rows alone are tried: what
+a detector or an export is told depends on which it is, so that the settings of all are the options of no rule."""
 ELSEWHERE = (
     "semisyn.healthy.chexpert", "semisyn.healthy.labels", "semisyn.healthy.table", "semisyn.readers.sheets",
     "semisyn.realism.reference", "semisyn.realism.features", "semisyn.realism.clip", "semisyn.prompts.reference",
     "semisyn.readers.reference", "semisyn.readers.experts", "semisyn.selection.configs", "semisyn.selection.search",
-    "semisyn.selection.really", "semisyn.editing.configs", "semisyn.editing.choice", "semisyn.editing.grid",
-    "semisyn.editing.radedit", "semisyn.editing.diffusion",
+    "semisyn.selection.really", "semisyn.selection.parts", "semisyn.editing.configs", "semisyn.editing.choice",
+    "semisyn.editing.grid", "semisyn.editing.radedit", "semisyn.editing.diffusion", "semisyn.priors.source",
+    "semisyn.priors.zones_table", "semisyn.detection.predictions", "semisyn.detection.synthetic",
 )  # fmt: skip
 """Keys that name an input of a rule, decide which jobs there are, or are of an engine that the run has not."""
 
@@ -283,11 +288,13 @@ def held(run: str, key: str) -> bool:
     """Tell whether every rule of a key is in a run, so that its row can be tried."""
     if run == "manifest":  # a bare run has no rules of SemiSynCXR
         return not key.startswith((*BY_OTHER_MEANS, "semisyn."))
-    return key.startswith(SISTERS) and not key.startswith(ELSEWHERE)
+    return key.startswith(tuple(f"semisyn.{stage}." for stage in SISTERS[run])) and not key.startswith(ELSEWHERE)
 
 
 @pytest.mark.parametrize(("name", "runs", "least"), [("manifest", ("embedded", "manifest"), 100),
-                                                     ("realism", ("semisyn", "realism"), 40)])  # fmt: skip
+                                                     ("realism", ("semisyn", "realism"), 40),
+                                                     ("semisyn", ("semisyn",), 10),
+                                                     ("detectors", ("detectors",), 5)])  # fmt: skip
 def test_every_key_belongs_to_its_row(name, runs, least, finished):
     """Each key is changed by itself: the rules whose options it changes are those of the nearest row."""
     run, working = finished(name), parsed.working()

@@ -121,10 +121,10 @@ def overlap(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
 
 def loss(
     logit: Tensor, distance: Tensor, target: dict[str, Tensor], grid: Grid, importance: tuple[float, ...]
-) -> Tensor:
-    """Quality focal loss on the logits plus generalised-IoU loss on the boxes of positive cells.
+) -> tuple[Tensor, Tensor]:
+    """Return quality focal loss on the logits, and generalised-IoU loss on the boxes of positive cells, weighted.
 
-    ``importance``: weight of a positive cell of each class.
+    A training minimises their sum. ``importance``: weight of a positive cell of each class.
     """
     cells = grid.cells
     at = torch.arange(cells) + 0.5
@@ -142,7 +142,7 @@ def loss(
         quality[positive] = iou.detach().clamp(0.05, 1.0)
     gap = (quality - torch.sigmoid(logit)).abs() ** 2
     focal = F.binary_cross_entropy_with_logits(logit, quality, reduction="none") * gap * weight * target["weight"]
-    return focal.sum() / positive.sum().clamp(1) + 1.5 * sides
+    return focal.sum() / positive.sum().clamp(1), 1.5 * sides
 
 
 def film_loss(logit: Tensor, films: Sequence[dict[int, bool]]) -> Tensor:

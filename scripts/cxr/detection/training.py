@@ -95,15 +95,15 @@ def fit(
     seed: int,
     tell: Callable[[int, float], None] = lambda update, value: None,
     checkpoint: Checkpoint | None = None,
-    losses: list[float] | None = None,
+    losses: list[tuple[float, float]] | None = None,
     watch: Watch | None = None,
 ) -> Detector:
     """Train a net on batches from ``draw``; return a net with the running mean of the weights.
 
     ``draw`` receives the random generator and the number of updates so far; ``tell`` receives the number and the loss
     of each update. On a CPU with one thread the same seed gives the same bytes, whether or not the training was
-    interrupted and resumed from its ``checkpoint``. ``losses`` receives the loss of every update, of those before an
-    interruption too; so does ``watch``, which changes no byte of the net.
+    interrupted and resumed from its ``checkpoint``. ``losses`` receives the loss of every update, of classes
+    and of boxes, of those before an interruption too; so does ``watch``, which changes no byte of the net.
     """
     torch.manual_seed(seed)
     random = np.random.default_rng(seed)
@@ -121,7 +121,7 @@ def fit(
         plan.load_state_dict(kept["plan"])
         random.bit_generator.state = kept["random"]
         mean, first = kept["mean"], kept["updates"]
-        losses += kept["losses"]
+        losses += map(tuple, kept["losses"])
         if watch:
             watch.found.update(kept["scores"])
     for update in range(first, recipe.updates):
@@ -131,7 +131,7 @@ def fit(
         for name, now in net.state_dict().items():
             mean[name] = mean[name] * share + now * (1 - share) if now.is_floating_point() else now.clone()
         losses.append(value)
-        tell(update + 1, value)
+        tell(update + 1, sum(value))
         if watch and update + 1 in watch.at:
             with torch.random.fork_rng(devices=[]):  # new weights are drawn before the mean is put in their place
                 watch.found[update + 1] = watch.score(_averaged(net, mean))
@@ -162,21 +162,23 @@ def _resumed(checkpoint: Checkpoint | None) -> dict | None:
     return state if state.get("identity") == checkpoint.identity else None
 
 
-def _update(net: Detector, batch: Batch, recipe: Recipe, optimiser: torch.optim.Optimizer) -> float:
-    """Make one update of the weights; return the loss."""
+def _update(net: Detector, batch: Batch, recipe: Recipe, optimiser: torch.optim.Optimizer) -> tuple[float, float]:
+    """Make one update of the weights; return the loss of the classes and that of the boxes."""
     image = torch.from_numpy(np.stack(batch.pictures))[:, None]
     target = assign(batch.boxes, batch.known, net.grid)
     with torch.autocast("cpu", torch.bfloat16, enabled=recipe.bfloat16):
         given = net(image.to(memory_format=torch.channels_last))
     given = tuple(part.float() for part in given)
-    value = loss(*given, target, net.grid, recipe.importance)
+    classes, sides = loss(*given, target, net.grid, recipe.importance)
+    value = classes + sides
     if any(batch.films):
-        value = value + recipe.film * film_loss(given[0], batch.films)
+        film = recipe.film * film_loss(given[0], batch.films)
+        value, classes = value + film, classes + film
     optimiser.zero_grad()
     value.backward()
     nn.utils.clip_grad_norm_(net.parameters(), recipe.clip)
     optimiser.step()
-    return value.item()
+    return classes.item(), sides.item()
 
 
 def platt(confidence: np.ndarray, hit: np.ndarray, weights: np.ndarray | None = None) -> tuple[float, float]:

@@ -89,6 +89,12 @@ def load(reference: Reference, findings: Iterable[str] = FINDINGS) -> Held:
     return Held(pl.DataFrame(rows, schema=SCHEMA, orient="row"), images, left_out)
 
 
+def images_of(reference: Reference) -> frozenset[str]:
+    """Return all images of a reference, whatever its labels mean. Raises UserError for a file that cannot be read."""
+    _, seen = read(reference.key, reference.path, reference.format)
+    return frozenset(image_name(reference.image_id, image) for image in seen)
+
+
 def _some(left_out: Counter) -> str:
     told = [reason.removeprefix("no finding for ") for reason, _ in left_out.most_common(5)]
     return ", ".join(told) or "it has none"

@@ -51,6 +51,10 @@ class DetectorsPlan:
         own = [(run, number, name) for run in self.runs for name in self.scored for number in self.numbers]
         return [(*one, "results/semisyn/detection/{}.s{}/{}.parquet".format(*one)) for one in own]
 
+    def listed(self, reference: str) -> dict:
+        """Return what the list of a reference's pictures depends on: its labels and its role change none of them."""
+        return {name: self.references[reference][name] for name in ("name", "format", "path", "image_id")}
+
     def asked(self, run: str, reference: str) -> dict:
         """Return the options of a run's predictions on a reference."""
         return {name: self.runs[run][name] for name in ("engine", "own", "findings")} | {

@@ -10,13 +10,15 @@ TRAINED = "train"
 UPDATES: Columns = {
     "update": Column(pl.Int64, "Number of the update of the weights, from 1."),
     "images": Column(pl.Int64, "Images shown until then."),
-    "loss": Column(pl.Float64, "Loss of its batch."),
+    "loss_class": Column(pl.Float64, "Loss of the classes on its batch."),
+    "loss_box": Column(pl.Float64, "Loss of the boxes on it, with its weight; a training minimises the sum of both."),
 }
 EPOCHS: Columns = {
     "epoch": Column(pl.Float64, "How often an image has been shown until then, in the mean."),
     "updates": Column(pl.Int64, "Updates of the weights until then."),
     "images": Column(pl.Int64, "Images shown until then."),
-    "loss": Column(pl.Float64, "Mean loss of the updates since the row before."),
+    "loss_class": Column(pl.Float64, "Mean loss of the classes in the updates since the row before."),
+    "loss_box": Column(pl.Float64, "The same of the boxes."),
     "map1070_validation": Column(
         pl.Float64, "Mean AP on the references of the role val; null without any, and where it was not measured.", "%"
     ),

@@ -68,9 +68,12 @@ class Task:
 
 
 class Trained(NamedTuple):
-    """What a training tells: the loss of every update, and {update: score} of those that the engine could score."""
+    """What a training tells.
 
-    losses: list[float]
+    The loss of every update, of classes and of boxes, and {update: score} of those that the engine could score.
+    """
+
+    losses: list[tuple[float, float]]
     scores: Mapping[int, float]
 
 

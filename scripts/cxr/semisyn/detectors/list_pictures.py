@@ -13,22 +13,22 @@ from cxr.base.jobs import log
 from cxr.base.tables import write_table
 from cxr.base.user_tables import read_sheet
 from cxr.semisyn.detectors.columns import PICTURES
-from cxr.semisyn.references import Reference, load
+from cxr.semisyn.references import Reference, images_of
 
 NAMES = ("image_id", "image_path", "subject_id", "view", "position")
 NOT_TOLD = ("", None, None)
 """Patient, view and position of a picture that a folder has."""
 
 
-def run(*, annotations: str, pictures: str, output: str, told: dict, findings: list[str]) -> None:
+def run(*, annotations: str, pictures: str, output: str, told: dict) -> None:
     """Write :data:`PICTURES`, a row for each image of the reference that ``pictures`` has.
 
-    ``annotations``: the reference's file, of which ``told`` has the settings; ``findings``: those that its boxes are
-    of; ``pictures``: a folder, or a CSV of :data:`NAMES` with paths relative to it. Raises UserError if it has none of
-    the images, or two of one name.
+    ``annotations``: the reference's file, of which ``told`` has the name, format, path and image_id;
+    ``pictures``: a folder, or a CSV of :data:`NAMES` with paths relative to it. Raises UserError if it has none of the
+    images, or two of one name.
     """
-    reference = Reference(**told)
-    seen = load(reference, findings).seen
+    reference = Reference(**told, role="", classes={})
+    seen = images_of(reference)
     key = f"semisyn.references.{reference.name}.images"
     path = Path(pictures)
     found = dict(_in_folder(path, reference.image_id, key) if path.is_dir() else _in_sheet(path, key))

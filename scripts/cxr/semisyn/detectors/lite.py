@@ -75,7 +75,7 @@ def train(
     seed: int,
     unfinished: Path | None = None,
     tell: Callable[[int, float], None] = lambda update, loss: None,
-    losses: list[float] | None = None,
+    losses: list[tuple[float, float]] | None = None,
     watch: Watch | None = None,
 ) -> Detector:
     """Train a detector on batches mixed from the pools; runs of one seed begin with the same weights.

@@ -39,11 +39,13 @@ def run(
     output: str,
     options: PredictionOptions,
     compute: dict,
+    roles: str = "",
     **engine_files: str,
 ) -> None:
     """Write what a detector finds on all images of a reference that have a frame.
 
-    ``frames``: their shards; ``annotations``: the reference's file. Raises UserError if none of its images has a frame.
+    ``frames``: their shards; ``annotations``: the reference's file; ``roles``: the table that is there if no patient is
+    both learnt and tested, not read. Raises UserError if none of its images has a frame.
     """
     torch.set_num_threads(1)
     reference = Reference(**options.reference)

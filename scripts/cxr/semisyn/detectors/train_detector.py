@@ -74,7 +74,7 @@ def run(
             trained = engine.train(task, folder, unfinished)
         # of an engine that is scored at the end alone
         scores = {number_of: seen.score(engine.load(Path(model)))} | dict(trained.scores) if seen else {}
-    rows = [(place, place * engine.batch, loss) for place, loss in enumerate(trained.losses, 1)]
+    rows = [(place, place * engine.batch, *loss) for place, loss in enumerate(trained.losses, 1)]
     write_table(updates, pl.DataFrame(rows, schema=schema(UPDATES), orient="row"), UPDATES)
     write_table(epochs, epochs_table(task, engine.batch, trained.losses, scores), EPOCHS)
     write_table(pools, pools_table(task, engine.batch, options, lacking), POOLS)
@@ -109,13 +109,16 @@ def points_of(updates: int, points: int) -> tuple[int, ...]:
     return tuple(sorted({max(1, round(updates * number / points)) for number in range(1, points + 1)}))
 
 
-def epochs_table(task: Task, batch: int, losses: Sequence[float], scores: Mapping[int, float]) -> pl.DataFrame:
-    """Return :data:`EPOCHS`: a row for each point, with the mean loss since the last one."""
+def epochs_table(
+    task: Task, batch: int, losses: Sequence[tuple[float, float]], scores: Mapping[int, float]
+) -> pl.DataFrame:
+    """Return :data:`EPOCHS`: a row for each point, with the mean losses since the last one."""
     images, rows, first = sum(map(len, task.pools.values())), [], 0
     for last in task.points:
         score = scores.get(last)
         percent = None if score is None or isnan(score) else round(100 * score, 6)
-        rows.append((last * batch / images, last, last * batch, sum(losses[first:last]) / (last - first), percent))
+        means = (sum(part) / (last - first) for part in zip(*losses[first:last], strict=True))
+        rows.append((last * batch / images, last, last * batch, *means, percent))
         first = last
     return pl.DataFrame(rows, schema=schema(EPOCHS), orient="row")
 

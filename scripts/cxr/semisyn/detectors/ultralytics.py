@@ -58,7 +58,7 @@ class UltralyticsEngine:
         data = write_images(task, unfinished)
         steps = steps_of(task.updates, self.epochs)
         draws = Draws(task, self.batch, steps)
-        losses: list[float] = []
+        losses: list[tuple[float, float]] = []
         kept = Kept(unfinished / "state.pt", identity_of(task, self.own, steps, unfinished / "images/train"))
         trainer = self._trainer(draws, losses, unfinished, kept)
         trainer = trainer(overrides=FIXED | {
@@ -75,7 +75,7 @@ class UltralyticsEngine:
         tensors.write(folder / WEIGHTS, tensors.kinds_of(weights), weights.get, facts)
         return Trained(losses, {})
 
-    def _trainer(self, draws: "Draws", losses: list[float], folder: Path, kept: "Kept") -> type:
+    def _trainer(self, draws: "Draws", losses: list[tuple[float, float]], folder: Path, kept: "Kept") -> type:
         """Return the package's trainer with our draws of images, the checkpoint's weights, and ears for its losses.
 
         At the beginning of each step of its schedule it writes its whole state, and it goes on from one that is there.
@@ -109,7 +109,8 @@ class UltralyticsEngine:
                 return net
 
             def optimizer_step(self):
-                losses.append(float(self.loss.detach().sum()))
+                told = {name: float(part) for name, part in self.loss_items.items()}
+                losses.append((told.pop("cls_loss"), sum(told.values())))
                 super().optimizer_step()
 
             def _setup_train(self):
@@ -120,7 +121,7 @@ class UltralyticsEngine:
                     self.ema.updates = state["updates"]
                     self.optimizer.load_state_dict(state["optimiser"])
                     self.start_epoch, self.scheduler.last_epoch = state["step"], state["step"] - 1
-                    losses[:] = state["losses"]
+                    losses[:] = map(tuple, state["losses"])
                 self.add_callback("on_train_epoch_start", lambda _: self._keep(state))
 
             def _keep(self, state):
