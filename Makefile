@@ -41,7 +41,7 @@ export OMP_NUM_THREADS := 1
 .PHONY: demo real semisyn-real semisyn-recovered openi mimic-plan train accuracy gpu vllm test-cxas test-ultralytics test-deepspeed slurm-check test-slurm test-faults test test-slow test-setup lint format lock containers clean docs
 
 demo: $(VENV)/run.stamp
-	$(BIN)/snakemake --cores $(CORES) --quiet rules -- semisyn medground
+	$(BIN)/snakemake --cores $(CORES) --quiet rules -- semisyn medground radvlm_instructions
 	$(BIN)/snakemake --cores $(CORES) --quiet rules
 	$(BIN)/snakemake --report results/report.html --quiet all
 	$(BIN)/python scripts/tools/summary.py results

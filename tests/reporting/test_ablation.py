@@ -271,7 +271,12 @@ def whole_rows(findings: list[dict], masks: Shard) -> list[dict]:
         grounded = [masks.get("mask", row["mask_id"]) for row in own if row["grounded"]]
         rows.append(
             {"study_id": study, "image_id": image, "subject_id": own[0]["subject_id"], "split": own[0]["split"]}
-            | {"lesion": LESIONS[lesion], "findings": len(own), "has_labels": any(row["reported"] for row in own)}
+            | {
+                "unedited": own[0]["unedited"],
+                "lesion": LESIONS[lesion],
+                "findings": len(own),
+                "has_labels": any(row["reported"] for row in own),
+            }
             | {"masks": sum(row["mask_id"] is not None for row in own), "grounded": len(grounded)}
             | {"mask_px": int(np.logical_or.reduce(grounded).sum()) if grounded else 0}
         )

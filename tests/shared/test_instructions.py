@@ -64,7 +64,8 @@ def test_a_pair_of_ils_is_a_record_of_one_turn_and_a_line_of_its_fields():
 
 
 def told(record: Record) -> dict:
-    return {"id": record.sample_id, "turns": [vars(turn) for turn in record.turns]}
+    turns = [{"question": turn.question, "answer": turn.answer} for turn in record.turns]
+    return {"id": record.sample_id, "turns": turns}
 
 
 def test_records_lie_in_the_files_of_their_splits_in_order(tmp_path):

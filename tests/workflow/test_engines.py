@@ -164,7 +164,7 @@ def test_anomaly(engine, workflow_run, tmp_path):
 
 @pytest.mark.parametrize("engine", ENGINES["anatomy"])
 def test_anatomy(engine, workflow_run, tmp_path):
-    inputs = {stage: workflow_run / f"results/{stage}/{SHARD}.h5" for stage in ("anomaly", "organs")}
+    inputs = {stage: workflow_run / f"results/{stage}/{SHARD}.h5" for stage in ("anomaly", "organs", "frames")}
     with Shard(shards_alike("anatomy", anatomy, engine, inputs, tmp_path)) as masks:
         assert masks.labels() == list(ANATOMY_LABELS)
 

@@ -258,7 +258,6 @@ ALONE = {
     "radvlm_evaluation_read": "once a model, its outputs",
     "radvlm_evaluation_scores": "once a run, every answer, bootstrap by patient",
     "radvlm_conversations_part": "twice a source, the rules on every report",
-    "radvlm_conversations_source": "once a source, its lines",
     "radvlm_filtered_source": "once a source, the rules on every report",
     "radvlm_instructions_mix": "once a mix, all its lines",
     "radvlm_instructions_part": "once a mix and source, every fact of it",
