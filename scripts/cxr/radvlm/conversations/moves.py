@@ -3,7 +3,6 @@
 A move is offered only if the facts bear its answer out and nothing has told it yet. It says what it tells.
 """
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from random import Random
@@ -244,14 +243,13 @@ class Moves:
             yield Move(self._turn("devices", "none", {}), 0.6, (("devices", TOLD),), denies=True, facts=held)
 
     def _terms(self, state: State) -> Iterator[Move]:
+        if ("term", TOLD) in state.told:
+            return
         said = " ".join(turn.answer for turn in state.turns[-2:])
-        for term, definition in self.words.terms.items():
-            if ("term", term) in state.told or ("term", TOLD) in state.told:
-                continue
-            if re.search(rf"\b{re.escape(term)}\b", said, re.IGNORECASE):
-                turn = self._turn("term", None, {"term": f"“{term}”", "definition": definition})
-                weight = {"clinician": 0.15, "student": 1.0, "terse": 0.4}[self.register]
-                yield Move(turn, weight, (("term", term), ("term", TOLD)), state.topic, refers=True)
+        for term, definition in self.words.terms_in(said):
+            turn = self._turn("term", None, {"term": f"“{term}”", "definition": definition})
+            weight = {"clinician": 0.15, "student": 1.0, "terse": 0.4}[self.register]
+            yield Move(turn, weight, (("term", term), ("term", TOLD)), state.topic, refers=True)
 
     def _rest(self, state: State) -> Iterator[Move]:
         if len(state.turns) < 2 or ("else", TOLD) in state.told:

@@ -6,7 +6,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from itertools import product
 from pathlib import Path
 from random import Random
@@ -53,12 +53,21 @@ class Wordings:
         number = rng.randrange(len(held))
         return asked(sentence(filled(held[number], slots))), f"{act}.{register}.{number}"
 
+    def terms_in(self, text: str) -> list[tuple[str, str]]:
+        """Return the terms of the glossary that a text uses, with their definitions."""
+        return [(term, told) for term, told in self.terms.items() if _named(term).search(text)]
+
     def answer(self, act: str, case: str | int | None, rng: Random, slots: Mapping[str, str]) -> str:
         """Return an answer. ``case``: of the act's, None where it has none; two cases are parted by a slash."""
         held = self.answers[act]
         for name in str(case).split("/") if case is not None else ():
             held = held[int(name) if name.isdigit() else name]
         return sentence(filled(rng.choice(held), slots))
+
+
+@lru_cache(maxsize=1000)
+def _named(term: str) -> re.Pattern:
+    return re.compile(rf"\b{re.escape(term)}\b", re.IGNORECASE)
 
 
 def expanded(text: str) -> list[str]:

@@ -235,7 +235,10 @@ def _semisyn(extras: Mapping[str, str], embed: Callable[[str], str]) -> dict | N
 
 
 def _medground(extras: Mapping[str, str], embed: Callable[[str], str]) -> dict | None:
-    """Return the pass rates, the statistics, the bars of language and the gallery; None unless all are there."""
+    """Return the pass rates, the statistics, the bars of language and the gallery; None unless all are there.
+
+    Scores and the paper's tables are empty where they are not made yet.
+    """
     names = (
         "verification/passrate.tsv",
         "dataset/statistics.tsv",
@@ -251,6 +254,7 @@ def _medground(extras: Mapping[str, str], embed: Callable[[str], str]) -> dict |
     kinds = {"accepted": "Accepted queries", "rejected": "Rejected queries", "pair": "Sensitivity pairs"}
     shown = {title: [case for case in cases if case["kind"] == kind] for kind, title in kinds.items()}
     held = {"passed": passed, "statistics": counts, "chart": embed(chart), "gallery": shown}
+    held |= {"scores": [], "bars": "", "paper": {}}
     beside, scores, bars = (
         f"{MEDGROUND}{name}" for name in ("dataset/paper.tsv", "scoring/comparison.tsv", "scoring/scores.png")
     )
