@@ -41,6 +41,16 @@ def counted(tiling: Tiling, height: int, width: int) -> int:
     return LlavaOnevisionProcessor._get_number_of_features(held, height, width, tiling.side, tiling.side)
 
 
+def test_the_tiny_model_is_as_large_as_it_is_told(folder):
+    loaded = load_model("onevision", folder)
+    config = loaded.model.config
+    assert 270_000 < sum(map(torch.numel, loaded.model.parameters())) < 600_000
+    for part in (config.text_config, config.vision_config):
+        assert part.hidden_size == 32 * part.num_attention_heads
+    spread = loaded.model.model.language_model.layers[0].self_attn.q_proj.weight.detach().std()
+    assert float(spread) == pytest.approx(0.1, rel=0.05)
+
+
 @pytest.mark.parametrize(
     ("height", "width", "tiles", "tokens"), [(512, 512, 5, 3699), (1024, 1024, 10, 7371), (2544, 3056, 31, 7226)]
 )
@@ -61,7 +71,7 @@ def test_tokens_of_any_size_are_the_models_features(folder):
     sizes = np.random.default_rng(9).integers(9, 400, (220, 2)).tolist()
     for size in sizes:
         tiles = image_size_to_num_patches(tuple(size), list(tiling.pinpoints), tiling.side)
-        parts = [torch.zeros(tiles, tiling.cells**2, 64)]
+        parts = [torch.zeros(tiles, tiling.cells**2, len(model.image_newline))]
         (packed,), _ = model.pack_image_features(parts, torch.tensor([size]), image_newline=model.image_newline)
         assert len(packed) == tiling.features(*size), size
     for height, width in sizes[:12]:

@@ -86,6 +86,7 @@ class OnevisionTinyRecipe(TinyRecipe):
     """The engine onevision_tiny: LLaVA-OneVision's real classes with half a million values, on a CPU."""
 
     family: Family = key("onevision", "Its architecture.")
+    side: int = key(128, "Longest side of the pictures that it sees.", unit="px", ge=56, le=1024)
     rates: dict[Part, Annotated[float, Field(gt=0, le=1)]] = key(
         lambda: {"vision": 1e-3}, "Learning rate of a part, where it is another than `learning_rate`."
     )
