@@ -39,7 +39,7 @@ TOWER, PUBLISHED_TOWER = "vision_tower.", "vision_tower.vision_model."
 """Beginnings of the tower's tensors' names in a file, as the library writes them and as the makers' checkpoints do."""
 WIDTH, TOWER_WIDTH, HEAD, PATCH = 96, 64, 32, 16
 """Of the tiny model: widths of its language model and tower, of a head (vLLM's attention on a CPU refuses 16), and the
-side of a patch, px. At a width of 64 it does not learn within minutes to tell the name that a question asks for.
+side of a patch, px. What a smaller one learns is in docs/systems/radvlm.md.
 """
 SPREAD = 0.1
 """Standard deviation of the tiny model's first weights: about 1 over the root of its width, as the library's own, 0.02,
