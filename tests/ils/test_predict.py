@@ -23,8 +23,9 @@ from cxr.dicom.segmentation import CODES, LESION, NoSegmentation, Segment, lesio
 from cxr.geometry.affine import fit_affine
 from cxr.ils.inference.asking import InferenceOptions
 from cxr.ils.inference.infer import run_split
-from cxr.ils.inference.overlay import overlay
-from cxr.ils.inference.predict import Picture, in_picture, sides_of
+from cxr.ils.inference.predict import in_picture
+from cxr.imaging.one_image import Picture, sides_of
+from cxr.plotting.overlay import overlay
 from dicom_files import dataset, encoded, write
 from tiny_rosalia import ANSWERS, NONE, ONE, TWO, Tiny, disc_of, frame, lines_of, make, read
 

@@ -18,8 +18,8 @@ from cxr.base.jobs import progress
 from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_lines, read_table
 from cxr.base.vocabulary import LESIONS
-from cxr.ils.inference.overlay import PREDICTED, REFERENCE, show
 from cxr.metrics import masks as metrics
+from cxr.plotting.overlay import PREDICTED, REFERENCE, show
 from cxr.plotting.plots import save_sheet
 
 ROWS = 6

@@ -16,9 +16,10 @@ from cxr.base.faults import brief
 from cxr.dicom.segmentation import NoSegmentation, Segment, segmentation
 from cxr.geometry.affine import to_original
 from cxr.ils.inference.asking import NO_SEG, SEVERAL_SEG, Asker
-from cxr.ils.inference.overlay import SIDES, overlay
 from cxr.ils.rosalia.pictures import clip_pixels, equalise, sam_levels
 from cxr.ils.rosalia.samples import Sample
+from cxr.imaging.one_image import Picture
+from cxr.plotting.overlay import SIDES, overlay
 from cxr.plotting.plots import save
 
 ANSWERS, SEG = "answers.json", "segmentation.dcm"
@@ -30,17 +31,6 @@ NOTES = {
 
 
 @dataclass(frozen=True)
-class Picture:
-    """A decoded image: grey uint8 (rows, columns), its canonical frame, and the affine from frame to image."""
-
-    grey: np.ndarray
-    frame: np.ndarray
-    affine: np.ndarray
-    sides: tuple[str, str] = SIDES
-    """The patient's sides from left to right, as the header gives them."""
-
-
-@dataclass(frozen=True)
 class Finding:
     """A reply to one instruction, its mask bool (rows, columns) in the image's own pixels."""
 
@@ -48,12 +38,6 @@ class Finding:
     answer: str | None
     mask: np.ndarray
     note: str = ""
-
-
-def sides_of(header: Dataset | None) -> tuple[str, str]:
-    """Return the patient's sides from the image's left to its right: as usual, unless the header says otherwise."""
-    towards = str((list(header.get("PatientOrientation") or ()) or [""])[0]) if header is not None else ""
-    return SIDES[::-1] if towards.upper().startswith("R") else SIDES
 
 
 def predict(asker: Asker, picture: Picture, instructions: Sequence[str]) -> list[Finding]:

@@ -1,12 +1,13 @@
-"""Draw masks over images."""
+"""Draw masks and boxes over images."""
 
 import textwrap
+from collections.abc import Sequence
 
 import cv2
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch
+from matplotlib.patches import Patch, Rectangle
 
 from cxr.plotting.plots import ORANGE, SKY
 
@@ -45,17 +46,37 @@ def show(axes: Axes, image: np.ndarray, mask: np.ndarray | None, colour: str, si
                   bbox={"facecolor": "black", "alpha": 0.55, "edgecolor": "none", "pad": 2})  # fmt: skip
 
 
-def overlay(image: np.ndarray, mask: np.ndarray, instruction: str, said: str, sides: tuple[str, str] = SIDES) -> Figure:
-    """Draw one mask on its image, with the instruction above and the answer below; the caller saves it."""
-    small, drawn = reduced(image, mask)
+def overlay(
+    image: np.ndarray,
+    mask: np.ndarray | None,
+    instruction: str,
+    said: str,
+    sides: tuple[str, str] = SIDES,
+    boxes: Sequence[Sequence[float]] = (),
+) -> Figure:
+    """Draw one mask, or boxes, on its image, with the instruction above and the answer below; the caller saves it.
+
+    boxes: fractions x1, y1, x2, y2 of the image; mask: None where none was asked for.
+    """
+    small, drawn = reduced(image, np.zeros(image.shape, bool) if mask is None else mask)
     rows, columns = small.shape
     wide = 8 * columns / max(rows, columns)
     figure = Figure(figsize=(max(wide, 5), 8 * rows / max(rows, columns) + 1.4), layout="constrained")
     axes = figure.subplots()
     show(axes, small, drawn, PREDICTED, sides)
+    for x1, y1, x2, y2 in boxes:
+        corner = (x1 * columns - 0.5, y1 * rows - 0.5)
+        axes.add_patch(Rectangle(corner, (x2 - x1) * columns, (y2 - y1) * rows, fill=False, ec=PREDICTED, lw=2))
     letters = int(11 * max(wide, 5))
     axes.set_title(textwrap.fill(instruction, letters), fontsize=10)
     figure.supxlabel(textwrap.fill(said, letters), fontsize=10)
-    label = f"mask, {mask.mean():.1%} of the image" if mask.any() else "mask: empty"
-    axes.legend(handles=[Patch(color=PREDICTED, alpha=0.7, label=label)], loc="lower left", fontsize=8, framealpha=0.7)
+    handles = [Patch(color=PREDICTED, alpha=0.7, label=text) for text in _labels(mask, boxes)]
+    axes.legend(handles=handles, loc="lower left", fontsize=8, framealpha=0.7)
     return figure
+
+
+def _labels(mask: np.ndarray | None, boxes: Sequence) -> list[str]:
+    """Return the legend: of the mask, where one was asked for, and of the boxes, where there is no mask or are some."""
+    of_mask = [] if mask is None else [f"mask, {mask.mean():.1%} of the image" if mask.any() else "mask: empty"]
+    of_boxes = [f"{len(boxes)} box{'es' if len(boxes) > 1 else ''}" if len(boxes) else "no box"]
+    return of_mask + (of_boxes if mask is None or len(boxes) else [])

@@ -1,0 +1,64 @@
+"""One image file, decoded as the workflow decodes those of a cohort: for questions about it."""
+
+import os
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+from pydicom.dataset import Dataset
+
+from cxr.base.errors import UserError
+from cxr.base.exclusions import REASONS
+from cxr.dicom.decode import decode
+from cxr.dicom.files import HEAD_BYTES, HeaderError, Rejected, file_kind, read_dicom
+from cxr.geometry.affine import fit_affine, to_frame
+from cxr.imaging.cohort.header import check_kind, check_view, read_header
+from cxr.imaging.frames.window import to_grey
+from cxr.plotting.overlay import SIDES
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A decoded image: grey uint8 (rows, columns), its canonical frame, and the affine from frame to image."""
+
+    grey: np.ndarray
+    frame: np.ndarray
+    affine: np.ndarray
+    sides: tuple[str, str] = SIDES
+    """The patient's sides from left to right, as the header gives them."""
+
+
+def sides_of(header: Dataset | None) -> tuple[str, str]:
+    """Return the patient's sides from the image's left to its right: as usual, unless the header says otherwise."""
+    towards = str((list(header.get("PatientOrientation") or ()) or [""])[0]) if header is not None else ""
+    return SIDES[::-1] if towards.upper().startswith("R") else SIDES
+
+
+def picture_of(path: str, cohort: dict, frames: dict) -> tuple[Picture, Dataset | None]:
+    """Decode a DICOM, PNG or JPEG file as the workflow does: (picture, DICOM header or None).
+
+    ``cohort``, ``frames``: options of those stages. Raises UserError for a file that is not a frontal chest X-ray or
+    cannot be decoded. A file that does not state its view or body part is accepted.
+    """
+    try:
+        header = read_header(path)
+        check_kind(header, cohort["modalities"], cohort["body_parts"])
+        check_view(header.view, header.view_field, cohort["views"], accept_unknown=True)
+        grey = to_grey(decode(path, frames["max_pixels"]), frames["window"], frames["percentiles"])
+        with open(path, "rb") as file:
+            dicom = file_kind(file.read(HEAD_BYTES)) == "dicom"
+        dataset = read_dicom(Path(path).read_bytes()) if dicom else None
+    except Rejected as rejected:
+        detail = f" ({rejected.detail})" if rejected.detail else ""
+        raise UserError(f"{path}: {REASONS[rejected.reason]}{detail}: give a frontal chest X-ray") from None
+    except (HeaderError, OSError) as error:
+        raise UserError(f"{path} cannot be read ({error}): give a frontal chest X-ray") from None
+    affine = fit_affine(grey.shape, frames["size"], frames["fit"])
+    return Picture(grey, to_frame(grey, affine, frames["size"]), affine, sides_of(dataset)), dataset
+
+
+def made_at() -> datetime:
+    """Return the time stamp of the segmentation: now, or SOURCE_DATE_EPOCH if it is set (reproducible-builds.org)."""
+    fixed = os.environ.get("SOURCE_DATE_EPOCH")
+    return datetime.fromtimestamp(int(fixed), UTC) if fixed else datetime.now(UTC)
