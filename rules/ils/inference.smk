@@ -160,6 +160,7 @@ rule predict:
         lambda wildcards: wanted(
             PLAN.predict["image"]
             and PLAN.predict["instructions"]
+            and PLAN.predict["run"]
             and f"results/inference/{PLAN.predict['run']}/predict/{Path(PLAN.predict['image']).stem}",
-            "predict needs --config image=chest.dcm instruction='Segment the edema.'",
+            "predict needs --config image=chest.dcm instruction='Segment the edema.', and a run of training.runs",
         ),

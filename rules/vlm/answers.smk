@@ -65,3 +65,51 @@ rule vlm_answers_read:
 rule vlm_answers:
     input:
         [f"results/vlm/{run}/answers/{name}.jsonl" for run, names in PLAN.vlm.asked.items() for name in names],
+
+
+# One image: snakemake vlm_ask --config image=chest.dcm questions='["What is abnormal?", "Where is it?"]' run=radvlm
+rule vlm_answers_image:
+    input:
+        # without a question nothing is tuned
+        run=lambda wildcards: f"results/vlm/{wildcards.run}/weights" if PLAN.ask["image"] else [],
+        base=lambda wildcards: PLAN.vlm.runs[wildcards.run]["base"],
+        image=PLAN.ask["image"] or [],
+    output:
+        output=directory("results/vlm/{run}/asked/{image}"),
+    log:
+        "logs/vlm/answers/{run}/asked/{image}.log",
+    benchmark:
+        "results/benchmarks/vlm/answers/{run}/asked/{image}.tsv"
+    wildcard_constraints:
+        run="|".join(map(re.escape, PLAN.vlm.runs)) or "$^",
+        image="[^/]+",
+    conda:
+        "../../envs/vlm_answers-image.yaml"
+    threads: 1
+    resources:
+        gpu=lambda wildcards: PLAN.vlm.asking[wildcards.run],
+        mem_mb=megabytes(lambda wildcards: 32000 if PLAN.vlm.asking[wildcards.run] else 4000),
+        runtime=minutes(60),
+    params:
+        **job("vlm.answers.one_image.run_image", *PLAN.vlm.modules("families"), "vlm.answers.transformers"),
+        questions=PLAN.ask["questions"],
+        referring=PLAN.ask["referring"],
+        options=lambda wildcards: PLAN.vlm.answers[wildcards.run] | {"engine": "transformers"},
+        cohort=PLAN.options["cohort"],
+        frames=PLAN.options["frames"],
+        quality=PLAN.settings.figures.quality,
+    message:
+        "Answers of {wildcards.run} about {wildcards.image}"
+    script:
+        "../../scripts/job.py"
+
+
+rule vlm_ask:
+    input:
+        lambda wildcards: wanted(
+            PLAN.ask["image"]
+            and PLAN.ask["questions"]
+            and PLAN.ask["run"]
+            and f"results/vlm/{PLAN.ask['run']}/asked/{Path(PLAN.ask['image']).stem}",
+            "vlm_ask needs --config image=chest.dcm questions='[\"What is abnormal?\"]', and a run of vlm.tuning.runs",
+        ),

@@ -11,10 +11,10 @@ import pytest
 
 from conftest import ROOT
 from cxr.base.errors import UserError
+from cxr.plotting.offline import inert, mask_bytes, picture_bytes
 from cxr.reporting.review import rates
 from cxr.reporting.review.make_pages import unit_table
 from cxr.reporting.review.merge import reasons_of, rejections
-from cxr.reporting.review.page import inert, mask_bytes, picture_bytes
 from cxr.reporting.review.sheets import Answer, Asked, read_sheets
 from cxr.reporting.review.units import LETTERS, deal, ordered, sample, units_of
 from review_cases import NASTY, VERDICT, cells, make_page, units

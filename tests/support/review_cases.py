@@ -6,9 +6,10 @@ import numpy as np
 import polars as pl
 
 from cxr.base.vocabulary import LESIONS, VALID_LOCATIONS
+from cxr.plotting.offline import mask_bytes, picture_bytes
 from cxr.reporting.review.form import read_form
 from cxr.reporting.review.make_pages import shown
-from cxr.reporting.review.page import mask_bytes, page_data, picture_bytes, write_page
+from cxr.reporting.review.page import page_data, write_page
 from cxr.reporting.review.units import Unit, deal, ordered
 
 VERDICT = read_form("verdict")

@@ -120,18 +120,14 @@ class PictureStore:
         picture = shard.get(name, sample.image_id)
         if covered := self._covered(shard, name, sample.image_id):
             picture = picture[covered]
-        picture = np.repeat(picture[..., None], 3, axis=2) if picture.ndim == 2 else picture
-        height, width = self._fitted(picture.shape)
-        if (height, width) != picture.shape[:2]:
-            picture = cv2.resize(picture, (width, height), interpolation=cv2.INTER_AREA)
-        return np.ascontiguousarray(picture)
+        return shown(picture, self.side)
 
     def size(self, sample: Sample) -> tuple[int, int]:
         """Return (H, W) of the picture that :meth:`get` returns, without reading it. Raises UserError like it."""
         shard, name = self._at(sample)
         covered = self._covered(shard, name, sample.image_id)
         shape = [part.stop - part.start for part in covered] if covered else shard.shape(name)
-        return self._fitted(shape)
+        return fitted(shape, self.side)
 
     def _covered(self, shard: Shard, name: str, image_id: str) -> tuple[slice, slice] | None:
         """Return the rows and columns of a frame that its picture covers; None of a shard without affines.
@@ -142,12 +138,9 @@ class PictureStore:
             return None
         key = (shard.path.as_posix(), image_id)
         if key not in self._windows:
-            rows, columns = map(int, shard.get("original_shape", image_id))
-            corners = np.array([[0.0, 0.0], [columns, rows]])
-            edges = np.rint(points_to_frame(corners, shard.get(AFFINE, image_id))).astype(int)
-            height, width = shard.shape(name)[:2]
-            (left, top), (right, bottom) = np.clip(edges, 0, [width, height]).tolist()
-            self._windows[key] = (slice(top, bottom), slice(left, right))
+            original = map(int, shard.get("original_shape", image_id))
+            frame = shard.shape(name)[:2]
+            self._windows[key] = window_of(shard.get(AFFINE, image_id), tuple(original), frame)
         return self._windows[key]
 
     def _at(self, sample: Sample) -> tuple[Shard, str]:
@@ -158,10 +151,34 @@ class PictureStore:
             )
         return found
 
-    def _fitted(self, shape: Sequence[int]) -> tuple[int, int]:
-        height, width = shape[:2]
-        scale = min(1.0, self.side / max(height, width)) if self.side else 1.0
-        return max(1, round(height * scale)), max(1, round(width * scale))
+
+def window_of(affine: np.ndarray, original: tuple[int, int], frame: Sequence[int]) -> tuple[slice, slice]:
+    """Return the rows and columns of a frame (rows, columns) that its original picture (rows, columns) covers.
+
+    ``affine``: from the frame to the original.
+    """
+    rows, columns = original
+    corners = np.array([[0.0, 0.0], [columns, rows]])
+    edges = np.rint(points_to_frame(corners, affine)).astype(int)
+    height, width = frame
+    (left, top), (right, bottom) = np.clip(edges, 0, [width, height]).tolist()
+    return slice(top, bottom), slice(left, right)
+
+
+def shown(picture: np.ndarray, side: int) -> np.ndarray:
+    """Return a picture, uint8 (H, W) or (H, W, 3), as a model gets it: (H, W, 3), of at most ``side`` px if not 0."""
+    picture = np.repeat(picture[..., None], 3, axis=2) if picture.ndim == 2 else picture
+    height, width = fitted(picture.shape, side)
+    if (height, width) != picture.shape[:2]:
+        picture = cv2.resize(picture, (width, height), interpolation=cv2.INTER_AREA)
+    return np.ascontiguousarray(picture)
+
+
+def fitted(shape: Sequence[int], side: int) -> tuple[int, int]:
+    """Return (H, W) of a picture that is reduced to at most ``side`` px, if that is not 0."""
+    height, width = shape[:2]
+    scale = min(1.0, side / max(height, width)) if side else 1.0
+    return max(1, round(height * scale)), max(1, round(width * scale))
 
 
 def _field(shard: Shard) -> str:

@@ -1,5 +1,6 @@
 """Convert the settings to each rule's params: builtins, and for each stage only its own keys."""
 
+from collections.abc import Collection
 from pathlib import Path
 
 from cxr.annotations.formats import FOLDERS
@@ -33,8 +34,8 @@ PAGES = ("experts", "positives", "negatives", "seed", "jpeg_quality")
 """Keys of the section ``review`` that the experts' pages depend on."""
 MERGE = ("experts", "unsampled", "interval", "replicates", "seed")
 """Keys of it that the merge of the sheets depends on."""
-ASKED = ("image", "instruction", "run", "study")
-"""Keys of `snakemake predict --config` and `snakemake explain --config`, which are not settings."""
+ASKED = ("image", "instruction", "questions", "run", "study")
+"""Keys of `snakemake predict`, `vlm_ask` and `explain` with --config, which are not settings."""
 EMBEDDED_MANIFEST = "results/phantom/manifest.csv"
 EMBEDDED_TRUTH = "results/phantom/truth.h5"
 
@@ -318,14 +319,17 @@ def _predictions(name: str, adapter: str, path: str) -> dict:
     return {"predictions": f"{stem}.jsonl", "masks": f"{stem}.h5"}
 
 
-def asked(config: dict, known: dict) -> dict:
-    """Return the keys of `snakemake predict --config`: image, instructions, run.
+def asked(config: dict, known: dict, others: Collection[str] = ()) -> dict:
+    """Return the keys of `snakemake predict --config`: image, instructions, run ("" for one of ``others``).
 
-    The default run is `base`, which needs no training, or the first of ``known`` without that. They are not settings.
-    Raises UserError for an unknown run.
+    The default run is `base`, which needs no training, or the first of ``known`` without that; ``others``: runs that
+    another target asks. They are not settings. Raises UserError for an unknown run.
     """
     given, run = config.get("instruction", []), str(config.get("run") or (BASE if BASE in known else next(iter(known))))
-    if run not in known:
-        raise UserError(f"run is {run!r}, but the runs are {', '.join(known)} (training.runs)")
+    if run not in known and run not in others:
+        named = f"{', '.join(known)} (training.runs)" + (
+            f" and {', '.join(others)} (vlm.tuning.runs)" if others else ""
+        )
+        raise UserError(f"run is {run!r}, but the runs are {named}")
     instructions = [given] if isinstance(given, str) else list(given)
-    return {"image": str(config.get("image", "")), "instructions": instructions, "run": run}
+    return {"image": str(config.get("image", "")), "instructions": instructions, "run": run if run in known else ""}

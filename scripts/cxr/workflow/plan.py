@@ -16,7 +16,7 @@ from cxr.workflow.engine_files import declared, engine_inputs, engine_sources, p
 from cxr.workflow.medground_plan import MedgroundPlan, medground_plan
 from cxr.workflow.params import ASKED, ENGINE_STAGES
 from cxr.workflow.plan_semisyn import SemisynPlan, make_semisyn
-from cxr.workflow.plan_vlm import VlmPlan, vlm_plan
+from cxr.workflow.plan_vlm import VlmPlan, asked_image, vlm_plan
 from cxr.workflow.preflight import shown
 from cxr.workflow.radvlm_evaluation_plan import EvaluationPlan, evaluation_plan
 from cxr.workflow.radvlm_plan import RadvlmPlan, radvlm_plan
@@ -41,13 +41,14 @@ class Plan:
     those in this repository); starts: {run: files it is made from}; data: {set: files that its pairs use}.
     evaluated, predictions_of, split, personas: the scored models, the models whose predictions are read, the split,
     and the personas. weights, weights_needed, placed: params of the rules that fetch weights, the needed weights,
-    and the files that the user placed. sheets, references, predict, explain, shown, besides: the inputs of
-    `review`, `agreement`, `predict`, `explain`, the page and the target of the reports; formats: the modules that
-    read the references. gpus, model_mb, gpu_of: GPUs and megabytes of each stage and run; groups: the SLURM group
-    of each stage (GPU and CPU jobs never share one); model_here: whether `paraphrase` loads a language model in its
-    job; structured: shards, name and message of the jobs in which a language model reads reports. exclusions: {stage:
-    its ledgers and the threshold set of each, empty for a stage without}. semisyn: the plan of SemiSynCXR. medground:
-    that of MedGround. radvlm: that of RadVLM, evaluation: of its scores. vlm: the plan of vision-language models.
+    and the files that the user placed. sheets, references, predict, ask, explain, shown, besides: the inputs of
+    `review`, `agreement`, `predict`, `vlm_ask`, `explain`, the page and the target of the reports; formats: the
+    modules that read the references. gpus, model_mb, gpu_of: GPUs and megabytes of each stage and run; groups: the
+    SLURM group of each stage (GPU and CPU jobs never share one); model_here: whether `paraphrase` loads a language
+    model in its job; structured: shards, name and message of the jobs in which a language model reads reports.
+    exclusions: {stage: its ledgers and the threshold set of each, empty for a stage without}. semisyn: the plan of
+    SemiSynCXR. medground: that of MedGround. radvlm: that of RadVLM, evaluation: of its scores. vlm: the plan of
+    vision-language models.
     """
 
     settings: Settings
@@ -80,6 +81,7 @@ class Plan:
     references: dict[str, dict]
     formats: list[str]
     predict: dict
+    ask: dict
     explain: dict
     shown: list[str]
     besides: list[str]
@@ -135,11 +137,11 @@ def make_plan(config: dict, configfiles: Sequence[Path]) -> Plan:
     weights_needed = _weights(settings, nets, runs, starts)
     own = [name for name in runs if runs[name]["weights"] == params.OWN]
     evaluated = params.evaluated(settings)
-    predict = params.asked(config, runs)
-    params.check_files(settings, predict["image"])
     gpus, build = _gpus(settings, options, engines), settings.thresholds.build
     mixes = list(settings.radvlm.instructions.mixes)
     vlm = vlm_plan(settings.vlm, settings.compute.device, settings.compute.gpus, mixes)
+    predict = params.asked(config, runs, list(vlm.runs))
+    params.check_files(settings, predict["image"])
     return Plan(
         settings=settings,
         options=options,
@@ -171,6 +173,7 @@ def make_plan(config: dict, configfiles: Sequence[Path]) -> Plan:
         references=params.references(settings),
         formats=params.formats(settings),
         predict=predict,
+        ask=asked_image(config, vlm),
         explain=asked_study(config, Path("results")),
         shown=shown(runs, evaluated, settings.inference.paraphrases),
         besides=["results/reports/agreement.tsv"] if settings.reports.engine == "both" else [],

@@ -168,6 +168,23 @@ def vlm_plan(settings: Vlm, device: str, gpus: int, mixes: Sequence[str] = ()) -
     )
 
 
+def asked_image(config: Mapping, vlm: VlmPlan) -> dict:
+    """Return the keys of `snakemake vlm_ask --config`: image, questions, run ("" for one that another target asks),
+    and whether the run knows one turn alone.
+
+    The default run is RadVLM's first, or the first of all. They are not settings.
+    """
+    own = [name for name, run in vlm.runs.items() if run["system"] == RADVLM[:-1]]
+    run = str(config.get("run") or next(iter([*own, *vlm.runs]), ""))
+    told = config.get("questions", [])
+    return {
+        "image": str(config.get("image", "")),
+        "questions": [told] if isinstance(told, str) else list(told),
+        "run": run if run in vlm.runs else "",
+        "referring": run in vlm.runs and vlm.runs[run]["system"] == MEDGROUND[:-1],
+    }
+
+
 def _sets_of(system: str, systems: Mapping[str, str]) -> list[str]:
     """Return the sets that a run is asked: those of its system, and those of files; a run on a file is asked all."""
     return [name for name, of in systems.items() if not system or of in ("", system)]

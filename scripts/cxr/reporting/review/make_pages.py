@@ -17,6 +17,7 @@ from cxr.base.counting import counted
 from cxr.base.errors import UserError
 from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_lines, read_table, write_table
+from cxr.plotting import offline
 from cxr.reporting.review import page
 from cxr.reporting.review.form import read_form
 from cxr.reporting.review.units import Unit, deal, ordered, sample, units_of
@@ -121,7 +122,7 @@ def _pictures(frames: list[str], wanted: set[str], jpeg_quality: int) -> dict[st
     for path in frames:
         with Shard(path) as shard:
             for image_id in sorted(wanted & shard.row_of.keys()):
-                found[image_id] = page.picture_bytes(shard.get("image", image_id), jpeg_quality)
+                found[image_id] = offline.picture_bytes(shard.get("image", image_id), jpeg_quality)
     if missing := wanted - found.keys():
         lacking = counted(len(missing), "image", "images")
         raise UserError(f"the frames lack {lacking} of the split: run `snakemake frames` again")
@@ -137,5 +138,5 @@ def _masks(masks: list[str], index: str, wanted: set[str]) -> dict[str, bytes]:
         for mask_id, name in where.select("mask_id", "shard").sort("shard", "mask_id").iter_rows():
             if name not in opened:
                 opened[name] = stack.enter_context(Shard(shards[name], key="mask_id"))
-            found[mask_id] = page.mask_bytes(opened[name].get("mask", mask_id))
+            found[mask_id] = offline.mask_bytes(opened[name].get("mask", mask_id))
     return found

@@ -5,7 +5,6 @@ that a browser does not run, and the script shows them as text. The page's conte
 run and nothing be fetched.
 """
 
-import base64
 import hashlib
 import json
 from collections.abc import Callable, Sequence
@@ -14,15 +13,13 @@ from html import escape
 from pathlib import Path
 from string import Template
 
-import cv2
-import numpy as np
 import polars as pl
 
 from cxr.base.atomic import atomic
 from cxr.base.columns import Column
 from cxr.base.errors import UserError
 from cxr.base.paths import RESOURCES
-from cxr.plotting.encoding import encoded
+from cxr.plotting.offline import data_url, hash_of, inert
 from cxr.reporting.review.form import Form
 
 RESOURCE_FILES = ("review/page.html", "review/page.css", "review/view.js", "review/sheet.js", "review/page.js")
@@ -35,19 +32,6 @@ DEALT = {
     "item": Column(pl.String, "Code on the page and in the sheet."),
 }
 """Columns of the organiser's table of items, which a form's own pages extend by the unit."""
-
-
-def picture_bytes(image: np.ndarray, jpeg_quality: int) -> tuple[str, bytes]:
-    """Encode a grey picture, uint8 (H, W); returns media type and bytes. Quality 0 is PNG, which is lossless."""
-    if jpeg_quality:
-        return "image/jpeg", encoded(".jpg", image, [cv2.IMWRITE_JPEG_QUALITY, jpeg_quality])
-    return "image/png", encoded(".png", image, [cv2.IMWRITE_PNG_COMPRESSION, 9])
-
-
-def mask_bytes(mask: np.ndarray) -> bytes:
-    """Encode a mask, bool (H, W), as PNG with one bit per pixel."""
-    how = [cv2.IMWRITE_PNG_BILEVEL, 1, cv2.IMWRITE_PNG_COMPRESSION, 9]
-    return encoded(".png", mask.astype(np.uint8) * 255, how)
 
 
 @dataclass(frozen=True)
@@ -89,12 +73,12 @@ def page_data(
     for code, shown in items:
         if shown.picture not in places:
             places[shown.picture] = len(pictures)
-            pictures.append(_url(*picture(shown.picture)))
+            pictures.append(data_url(*picture(shown.picture)))
         rows.append(
             {
                 "item": code,
                 "picture": places[shown.picture],
-                "mask": _url("image/png", mask(shown.mask)) if shown.mask is not None else None,
+                "mask": data_url("image/png", mask(shown.mask)) if shown.mask is not None else None,
                 "question": shown.question,
                 "hint": shown.hint,
                 "facts": [[name, *fact] for name, fact in shown.facts.items()],
@@ -102,17 +86,13 @@ def page_data(
                 "text": shown.text,
                 "alt": shown.alt,
             }
-            | ({} if shown.also is None or also is None else {"also": _url("image/png", also(shown.also))})
+            | ({} if shown.also is None or also is None else {"also": data_url("image/png", also(shown.also))})
             | ({} if shown.sides else {"sides": False})
         )
     digest = hashlib.sha256(json.dumps([expert, form.shown(), rows]).encode())
     for url in pictures:
         digest.update(hashlib.sha256(url.encode()).digest())
     return {"page": "p" + digest.hexdigest()[:16], "expert": expert, "form": form.shown(), "items": rows}, pictures
-
-
-def _url(kind: str, data: bytes) -> str:
-    return f"data:{kind};base64,{base64.b64encode(data).decode()}"
 
 
 def write_page(path: str | Path, form: Form, data: dict, pictures: Sequence[str], remedy: str) -> None:
@@ -140,9 +120,9 @@ def write_page(path: str | Path, form: Form, data: dict, pictures: Sequence[str]
         title=escape(form.title),
         expert=escape(data["expert"]),
         style=style,
-        style_hash=_hash(style),
+        style_hash=hash_of(style),
         script=script,
-        script_hash=_hash(script),
+        script_hash=hash_of(script),
         data=inert(data),
         pictures=blocks,
     )
@@ -152,13 +132,3 @@ def write_page(path: str | Path, form: Form, data: dict, pictures: Sequence[str]
 
 MAX_BYTES = 400 << 20
 """Chromium cannot hold a string of more than 512 MB."""
-
-
-def inert(data: dict) -> str:
-    """Return JSON that remains data inside a script element, whatever texts it holds."""
-    text = json.dumps(data, ensure_ascii=True, separators=(",", ":"))
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def _hash(text: str) -> str:
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

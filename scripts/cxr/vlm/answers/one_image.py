@@ -1,0 +1,139 @@
+"""Ask a run about one chest X-ray file: a conversation, its boxes drawn, and a page that replays it."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from cxr.base.atomic import atomic, whole
+from cxr.base.errors import UserError
+from cxr.imaging.one_image import Picture, picture_of
+from cxr.instructions.record import Turn
+from cxr.plotting import replay
+from cxr.plotting.overlay import SIDES, overlay
+from cxr.plotting.plots import save
+from cxr.vlm.answers.ask import Asker
+from cxr.vlm.answers.engine import AnswersOptions, Execution
+from cxr.vlm.conventions import Seen, convention_of
+from cxr.vlm.models import base_of, read_run
+from cxr.vlm.reading import Reading, read_boxes
+from cxr.vlm.samples import Sample, fitted, shown, window_of
+
+ANSWERS, PAGE = "answers.json", "conversation.html"
+DPI = 110
+MIRRORED = "the header says that the image is mirrored; the model takes the image's left as right"
+FAILED = {
+    "too_long": "the conversation is longer than the model may read: ask fewer questions, or raise "
+    "vlm.answers.max_length",
+    "reserved": "the question holds a mark of the model's own chat: reword it",
+    "turn_before": "not asked, as the turn before it failed",
+}
+"""Reasons of :mod:`cxr.vlm.answers.ask`, in words."""
+
+
+@dataclass(frozen=True)
+class Reply:
+    """A turn's answer, its boxes as they were read, and why there is no answer."""
+
+    question: str
+    answer: str
+    stop: str
+    failure: str
+    reading: Reading
+
+
+class OnePicture:
+    """A store of one picture: the part of its canonical frame that it covers, as models are tuned on it."""
+
+    def __init__(self, picture: Picture, side: int):
+        window = window_of(picture.affine, picture.grey.shape, picture.frame.shape)
+        self.part, self.side = picture.frame[window], side
+
+    def get(self, sample: Sample) -> np.ndarray:
+        """Return the picture, uint8 (H, W, 3), whatever the sample."""
+        return shown(self.part, self.side)
+
+    def size(self, sample: Sample) -> tuple[int, int]:
+        """Return (H, W) of it."""
+        return fitted(self.part.shape, self.side)
+
+
+def samples_of(questions: Sequence[str], referring: bool) -> list[Sample]:
+    """Return one conversation of all questions; of a ``referring`` run, which knows one turn, a sample for each.
+
+    Raises UserError for an empty question.
+    """
+    if not questions or not all(isinstance(text, str) and text.strip() for text in questions):
+        raise UserError("questions holds an empty one: give texts, such as questions='[\"Where is the heart?\"]'")
+    turns = [Turn(text.strip(), "") for text in questions]
+    parts = [(turn,) for turn in turns] if referring else [tuple(turns)]
+    return [
+        Sample(f"{number:03d}", "picture", "", "", "asked", part, asks_boxes=referring)
+        for number, part in enumerate(parts)
+    ]
+
+
+def ask(asker: Asker, samples: Sequence[Sample], store: OnePicture) -> list[Reply]:
+    """Return the replies to all turns, in order; later turns see the model's own earlier answers."""
+    questions = [turn.question for sample in samples for turn in sample.turns]
+    replies = []
+    for question, line in zip(questions, asker.lines(samples, store), strict=True):
+        reading = read_boxes(line["text"], convention_of(line["convention"]), Seen(*line["seen"]))
+        failure = line["failure"] and FAILED.get(line["failure"], line["failure"])
+        replies.append(Reply(question, line["text"], line["stop"], failure, reading))
+    return replies
+
+
+def write(folder: Path, picture: Picture, replies: Sequence[Reply], model: str, quality: int) -> dict:
+    """Write ``answers.json``, ``<n>_overlay.png`` of each turn and the page; return the content of answers.json."""
+    rows = []
+    for place, reply in enumerate(replies, 1):
+        name = f"{place}_overlay.png"
+        said = reply.failure or reply.answer
+        figure = overlay(picture.grey, None, reply.question, said, picture.sides, reply.reading.boxes)
+        save(figure, folder / name, DPI)
+        rows.append({
+            "question": reply.question, "answer": reply.answer, "failure": reply.failure, "stop": reply.stop,
+            "boxes": np.round(reply.reading.boxes, 4).tolist(), "notes": list(reply.reading.notes), "overlay": name,
+        })  # fmt: skip
+    about = {"model": model, "rows": picture.grey.shape[0], "columns": picture.grey.shape[1], "turns": rows}
+    about["notes"] = [MIRRORED] if picture.sides != SIDES else []
+    with atomic(folder / ANSWERS) as temporary:
+        temporary.write_text(json.dumps(about, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    told = [replay.Turn(one.question, one.answer, one.failure, one.reading.boxes.tolist()) for one in replies]
+    said = replay.Conversation(
+        "Conversation", " ".join([f"Answers of {model}.", *about["notes"]]), picture.grey, told, picture.sides
+    )
+    replay.write_replay(folder / PAGE, f"Answers of {model}", [said], quality)
+    return about
+
+
+def run_image(
+    *,
+    run: str,
+    base: str | list[str],
+    image: str,
+    output: str,
+    questions: Sequence[str],
+    referring: bool,
+    options: AnswersOptions,
+    cohort: dict,
+    frames: dict,
+    quality: int,
+    compute: dict,
+) -> dict:
+    """Ask a run about the image in a file; write the results into the folder ``output``, return its answers.json.
+
+    ``cohort``, ``frames``: options of those stages; ``quality``: of the page's picture. Raises UserError for a user's
+    mistake.
+    """
+    samples = samples_of(questions, referring)
+    picture, _ = picture_of(image, cohort, frames)
+    how = Execution(compute.get("device", "auto"), compute.get("asked"), compute.get("batch", 8))
+    asker = Asker.of(run, base_of(base, options.model, options.revision), options, how)
+    replies = ask(asker, samples, OnePicture(picture, read_run(run)["side"]))
+    name = Path(run).resolve().parts[-2]
+    with whole(output) as folder:
+        return write(Path(folder), picture, replies, name, quality)
