@@ -64,7 +64,7 @@ def test_it_replays_in_a_browser(tmp_path):
         browser.click("#turns li:nth-child(1)")
         assert (browser.run(shown), browser.run(boxes)) == (1, [])
         browser.run(
-            "document.getElementById('cases').value = '1'; document.getElementById('cases').dispatchEvent(new Event('change'))"
+            "{ const e = document.getElementById('cases'); e.value = '1'; e.dispatchEvent(new Event('change')); }"
         )
         assert browser.run("document.querySelector('#image').viewBox.baseVal.height") == 1024
         assert browser.run("[...document.querySelectorAll('#image text')].map((e) => e.textContent)") == ["L", "R"]

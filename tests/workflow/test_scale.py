@@ -234,6 +234,7 @@ ALONE = {
     "dataset_layout": "once a set, every picture and mask as a file",
     "dataset_mimic_ils": "once, every mask of somebody's release",
     "inference_predict": "a large net on a GPU, for whoever waits for the answer",
+    "vlm_answers_image": "a large net on a GPU, for whoever waits for the answer",
     "inference_paraphrased": "a large net on a GPU, for all pairs of a split",
     "inference_run": "a large net on a GPU, for all pairs of a split",
     "medground_dataset_export": "once a format, every picture as a file",

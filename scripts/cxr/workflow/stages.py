@@ -143,6 +143,8 @@ STAGES = (
           "systems/medground.md"),
     Stage("vlm_answers", "vlm", "Asks tuned or published vision-language models, or reads answers made elsewhere.",
           "systems/medground.md"),
+    Stage("vlm_ask", "vlm", "Asks a tuned vision-language model about one image, and replays the conversation.",
+          "systems/radvlm.md"),
     Stage("medground_scoring", "medground",
           "Scores answers of models: IoU and Semantic Sensitivity, beside blind baselines and the paper.",
           "systems/medground.md"),
