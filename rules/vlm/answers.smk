@@ -94,7 +94,7 @@ rule vlm_answers_image:
         **job("vlm.answers.one_image.run_image", *PLAN.vlm.modules("families"), "vlm.answers.transformers"),
         questions=PLAN.ask["questions"],
         referring=PLAN.ask["referring"],
-        options=lambda wildcards: PLAN.vlm.answers[wildcards.run] | {"engine": "transformers"},
+        asking=lambda wildcards: PLAN.vlm.answers[wildcards.run] | {"engine": "transformers"},
         cohort=PLAN.options["cohort"],
         frames=PLAN.options["frames"],
         quality=PLAN.settings.figures.quality,

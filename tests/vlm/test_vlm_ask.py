@@ -1,7 +1,7 @@
 """One image asked about: what it gets among others, a conversation, boxes in its own pixels, and what is refused."""
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import cv2
@@ -42,7 +42,7 @@ def image(tmp_path_factory) -> Path:
 def asked(tuned: Path, image: Path, folder: Path, questions=QUESTIONS, referring=False, options=ASKING) -> dict:
     return run_image(
         run=str(tuned), base="", image=str(image), output=str(folder), questions=questions, referring=referring,
-        options=options, cohort=STAGES["cohort"], frames=STAGES["frames"], quality=85, compute=COMPUTE,
+        asking=asdict(options), cohort=STAGES["cohort"], frames=STAGES["frames"], quality=85, compute=COMPUTE,
     )  # fmt: skip
 
 

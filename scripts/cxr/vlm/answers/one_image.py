@@ -103,9 +103,7 @@ def write(folder: Path, picture: Picture, replies: Sequence[Reply], model: str, 
     with atomic(folder / ANSWERS) as temporary:
         temporary.write_text(json.dumps(about, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
     told = [replay.Turn(one.question, one.answer, one.failure, one.reading.boxes.tolist()) for one in replies]
-    said = replay.Conversation(
-        "Conversation", " ".join([f"Answers of {model}.", *about["notes"]]), picture.grey, told, picture.sides
-    )
+    said = replay.Conversation("Conversation", "; ".join(about["notes"]), picture.grey, told, picture.sides)
     replay.write_replay(folder / PAGE, f"Answers of {model}", [said], quality)
     return about
 
@@ -118,7 +116,7 @@ def run_image(
     output: str,
     questions: Sequence[str],
     referring: bool,
-    options: AnswersOptions,
+    asking: dict,
     cohort: dict,
     frames: dict,
     quality: int,
@@ -126,10 +124,10 @@ def run_image(
 ) -> dict:
     """Ask a run about the image in a file; write the results into the folder ``output``, return its answers.json.
 
-    ``cohort``, ``frames``: options of those stages; ``quality``: of the page's picture. Raises UserError for a user's
-    mistake.
+    ``asking``: fields of AnswersOptions; ``cohort``, ``frames``: options of those stages; ``quality``: of the page's
+    picture. Raises UserError for a user's mistake.
     """
-    samples = samples_of(questions, referring)
+    options, samples = AnswersOptions(**asking), samples_of(questions, referring)
     picture, _ = picture_of(image, cohort, frames)
     how = Execution(compute.get("device", "auto"), compute.get("asked"), compute.get("batch", 8))
     asker = Asker.of(run, base_of(base, options.model, options.revision), options, how)
