@@ -13,8 +13,6 @@ import resource
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -28,7 +26,6 @@ import polars as pl  # noqa: E402
 import medground_oracle as oracle  # noqa: E402
 from cxr.base.hdf5 import Shard  # noqa: E402
 from cxr.base.tables import read_table, write_table  # noqa: E402
-from cxr.geometry.unions import union_iou  # noqa: E402
 from cxr.medground.logic.components import (  # noqa: E402
     centroid,
     compactness,
@@ -45,18 +42,9 @@ from cxr.medground.verification.form import text_fault  # noqa: E402
 from cxr.medground.verification.rules_check import allowed_words, check  # noqa: E402
 from medground_data import make_regions_of, queries_options, read_source, regions_of, source_keys  # noqa: E402
 from medground_scenes import NUMBERS, numbers, plain, told  # noqa: E402
+from unions import of_unions, seconds  # noqa: E402
 
-ROUNDS, GRID = 3, 1000
-
-
-def seconds(work: Callable[[], object], rounds: int = ROUNDS) -> float:
-    """Return the fastest of several rounds, core seconds."""
-    found = []
-    for _ in range(rounds):
-        start = time.process_time()
-        work()
-        found.append(time.process_time() - start)
-    return min(found)
+UNIONS = ("IoU of unions of 60 and 60 boxes", "a raster of 1000 × 1000")
 
 
 def row(what: str, against: str, ratio: float, target: str = "") -> dict:
@@ -233,30 +221,6 @@ def of_npz(folder: Path, megabytes: int) -> list[dict]:
     ]
 
 
-def boxes(count: int, seed: int) -> np.ndarray:
-    """Return boxes on the grid, int64 (count, 4)."""
-    rng = np.random.default_rng(seed)
-    low = rng.integers(0, 900, (count, 2))
-    return np.concatenate([low, np.minimum(low + rng.integers(10, 200, (count, 2)), GRID)], axis=1)
-
-
-def raster_iou(first: np.ndarray, second: np.ndarray) -> float:
-    """Return the IoU of the unions, counted on a raster of 1000 × 1000."""
-    planes = np.zeros((2, GRID, GRID), bool)
-    for plane, held in zip(planes, (first, second), strict=True):
-        for x1, y1, x2, y2 in held:
-            plane[y1:y2, x1:x2] = True
-    return float((planes[0] & planes[1]).sum() / (planes[0] | planes[1]).sum())
-
-
-def of_unions() -> list[dict]:
-    """60 × 60 boxes."""
-    one, other = boxes(60, 1), boxes(60, 2)
-    assert union_iou(one, other) == raster_iou(one, other)
-    ours, plainly = (seconds(lambda how=how: [how(one, other) for _ in range(40)]) for how in (union_iou, raster_iou))
-    return [row("IoU of unions of 60 and 60 boxes", "a raster of 1000 × 1000", plainly / ours, "20")]
-
-
 def main() -> None:
     """Measure, print and write the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -265,7 +229,7 @@ def main() -> None:
     given = parser.parse_args()
     cv2.setNumThreads(1)
     with tempfile.TemporaryDirectory() as folder:
-        rows = [*of_unions(), *of_regions(), *of_logic(), *of_verification(Path(folder) / "cells")]
+        rows = [row(*UNIONS, of_unions(), "20"), *of_regions(), *of_logic(), *of_verification(Path(folder) / "cells")]
         rows += of_npz(Path(folder), given.npz_mb)
     table = pl.DataFrame(rows)
     with pl.Config(tbl_width_chars=200, fmt_str_lengths=100, tbl_rows=20):

@@ -11,8 +11,6 @@ import json
 import os
 import sys
 import tempfile
-import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,7 +23,6 @@ import polars as pl  # noqa: E402
 
 from cxr.base.paths import RESOURCES  # noqa: E402
 from cxr.base.tables import read_lines, write_table  # noqa: E402
-from cxr.geometry.unions import union_iou  # noqa: E402
 from cxr.language.reports import engine as reports  # noqa: E402
 from cxr.language.reports import sentences  # noqa: E402
 from cxr.metrics.bootstrap import weights  # noqa: E402
@@ -37,23 +34,14 @@ from cxr.radvlm.filtered import engine as filtered  # noqa: E402
 from cxr.vlm.conventions import CONVENTIONS, Seen  # noqa: E402
 from cxr.vlm.reading import read_boxes  # noqa: E402
 from cxr.vlm.tuning.fit import epoch_order  # noqa: E402
+from unions import GRID, boxes, of_unions, seconds  # noqa: E402
 from vlm_runs import ASKING, ask, data, recipe, tune  # noqa: E402
 
 ROUNDS = 5
-GRID = 1000
+UNIONS = ("IoU of unions of 60 and 60 boxes", "a raster of 1000 × 1000")
 SHARED = (ROOT / os.environ.get("CXR_ILS_SHARED", "../shared")).resolve()
 REPORTS = 600
 SCORED, REPLICATES = 10_000, 1000
-
-
-def seconds(work: Callable[[], object], rounds: int = ROUNDS) -> float:
-    """Return the fastest of several rounds, core seconds."""
-    found = []
-    for _ in range(rounds):
-        start = time.process_time()
-        work()
-        found.append(time.process_time() - start)
-    return min(found)
 
 
 def row(what: str, against: str, ratio: float, target: float | None = None) -> dict:
@@ -61,42 +49,12 @@ def row(what: str, against: str, ratio: float, target: float | None = None) -> d
     return {"what": what, "against": against, "ratio": ratio, "target": target}
 
 
-def boxes(count: int, seed: int) -> np.ndarray:
-    """Return boxes on the grid, int64 (count, 4)."""
-    rng = np.random.default_rng(seed)
-    low = rng.integers(0, 900, (count, 2))
-    return np.concatenate([low, np.minimum(low + rng.integers(10, 200, (count, 2)), GRID)], axis=1)
-
-
-def raster_iou(first: np.ndarray, second: np.ndarray) -> float:
-    """Return the IoU of the unions, counted on a raster of 1000 × 1000."""
-    planes = np.zeros((2, GRID, GRID), bool)
-    for plane, held in zip(planes, (first, second), strict=True):
-        for x1, y1, x2, y2 in held:
-            plane[y1:y2, x1:x2] = True
-    return float((planes[0] & planes[1]).sum() / (planes[0] | planes[1]).sum())
-
-
-def of_unions() -> dict:
-    """60 × 60 boxes."""
-    one, other = boxes(60, 1), boxes(60, 2)
-    assert union_iou(one, other) == raster_iou(one, other)
-    ours = seconds(lambda: [union_iou(one, other) for _ in range(20)]) / 20
-    plain = seconds(lambda: [raster_iou(one, other) for _ in range(20)]) / 20
-    return {
-        "what": "IoU of unions of 60 and 60 boxes",
-        "against": "a raster of 1000 × 1000",
-        "ratio": plain / ours,
-        "target": 20.0,
-    }
-
-
 def of_reading() -> dict:
     """How the time of reading grows with the number of boxes: a linear reader has a ratio of one."""
     seen, grid = Seen(500, 500), CONVENTIONS["grid1000"]
     texts = {count: grid.answer(boxes(count, count) / GRID, seen) for count in (10, 100)}
     cost = {
-        count: seconds(lambda text=text: [read_boxes(text, grid, seen) for _ in range(50)]) / count
+        count: seconds(lambda text=text: [read_boxes(text, grid, seen) for _ in range(50)], ROUNDS) / count
         for count, text in texts.items()
     }
     return row("reading a box of 100", "a box of 10", cost[10] / cost[100], 0.5)
@@ -217,7 +175,14 @@ def main() -> None:
     parser.add_argument("--output", default="benchmarks/vlm.tsv")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        rows = [of_unions(), of_reading(), of_buckets(), *of_scoring(), *of_filter(), *of_batches(Path(folder))]
+        rows = [
+            row(*UNIONS, of_unions(20, ROUNDS), 20.0),
+            of_reading(),
+            of_buckets(),
+            *of_scoring(),
+            *of_filter(),
+            *of_batches(Path(folder)),
+        ]
     table = pl.DataFrame(rows)
     print(table)
     write_table(given.output, table)
