@@ -11,7 +11,7 @@ from cxr.base.errors import UserError
 from cxr.metrics.annotated import green, set_f1
 from cxr.metrics.bootstrap import ends, summed
 from cxr.metrics.texts import bleu, bleu_counts, rouge_l, tokens
-from cxr.metrics.written_boxes import written, written_precision
+from cxr.metrics.written_boxes import written, written_each, written_precision
 from cxr.radvlm.evaluation import classification, detection, grounding, reports
 from cxr.radvlm.evaluation.grammars import Found, grammar_of
 from cxr.radvlm.evaluation.grounding import Ious
@@ -435,3 +435,12 @@ def test_intervals_are_those_of_a_loop_over_replicates():
     nothing = gains(measures, measures, subjects, level=0.9, **how)
     assert [tuple(one) for one in nothing] == [(0.0, 0.0, 0.0)] * 2
     assert scores(measures, subjects, level=0.9, replicates=0, seed=1)[0].low is None
+
+
+def test_answers_measured_at_once_are_worth_what_each_is_alone() -> None:
+    rng = np.random.default_rng(3)
+    references = [np.sort(rng.random((1 + at % 4, 2, 2)), axis=1).reshape(-1, 4) for at in range(200)]
+    answers = [np.concatenate([one, one[:1]])[: at % 5] for at, one in enumerate(references)]
+    found = written_each(answers, references, (0.5, 0.75))
+    assert found == [[written(*pair, iou) for pair in zip(answers, references, strict=True)] for iou in (0.5, 0.75)]
+    assert len({one.precision for one in found[0]}) > 3

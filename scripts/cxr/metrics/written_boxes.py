@@ -1,11 +1,12 @@
 """AP of boxes that have no confidences: those of an answer, in the order in which they are written (RadVLM's mAP)."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from cxr.geometry.boxes import box_iou
+from cxr.geometry.boxes import paired_iou
 
 
 class Written(NamedTuple):
@@ -25,21 +26,54 @@ def written(answer: np.ndarray, reference: np.ndarray, iou: float = 0.5) -> Writ
     ``iou`` and no earlier box hit that reference. The AP is the area under the envelope of precision over recall,
     between (0, 0) and (1, 0); 0 without a box. Raises ValueError without a reference.
     """
-    if not len(reference):
-        raise ValueError("no reference box")
-    if not len(answer):
-        return Written(0.0, 0, 0.0)
-    overlap = box_iou(np.asarray(answer, np.float64), np.asarray(reference, np.float64))
-    free, hits = np.ones(len(reference), bool), np.zeros(len(answer), bool)
-    for place, best in enumerate(overlap.argmax(axis=1)):
-        hits[place] = overlap[place, best] >= iou and free[best]
-        free[best] &= not hits[place]
-    true = np.cumsum(hits)
-    recall = np.concatenate([[0.0], true / len(reference), [1.0]])
-    precision = np.concatenate([[0.0], true / np.arange(1, len(hits) + 1), [0.0]])
-    envelope = np.maximum.accumulate(precision[::-1])[::-1]
-    area = float(((recall[1:] - recall[:-1]) * envelope[1:]).sum())
-    return Written(area, int(hits.sum()), float(overlap.max(axis=0).mean()))
+    return written_each([answer], [reference], [iou])[0][0]
+
+
+def written_each(
+    answers: Sequence[np.ndarray], references: Sequence[np.ndarray], ious: Sequence[float]
+) -> list[list[Written]]:
+    """Return of each threshold of ``ious`` what each answer is worth, as :func:`written` has it, to the byte.
+
+    Answers of as many boxes with as many references are measured at once. Raises ValueError without a reference.
+    """
+    found: list[list[Written]] = [[Written(0.0, 0, 0.0)] * len(answers) for _ in ious]
+    groups: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for place, (answer, reference) in enumerate(zip(answers, references, strict=True)):
+        if not len(reference):
+            raise ValueError("no reference box")
+        if len(answer):
+            groups[len(answer), len(reference)].append(place)
+    for places in groups.values():
+        first, second = (np.stack([held[place] for place in places]).astype(float) for held in (answers, references))
+        overlap = paired_iou(first[:, :, None], second[:, None])
+        best = overlap.max(axis=1).mean(axis=1).tolist()
+        for kept, iou in zip(found, ious, strict=True):
+            hits = _hits(overlap, iou)
+            for place, area, count, most in zip(
+                places, _areas(hits, overlap.shape[2]).tolist(), hits.sum(axis=1).tolist(), best, strict=True
+            ):
+                kept[place] = Written(area, count, most)
+    return found
+
+
+def _hits(overlap: np.ndarray, iou: float) -> np.ndarray:
+    """Return which boxes hit, bool (K, N), of K answers' IoU with their references, (K, N, M)."""
+    rows = np.arange(len(overlap))
+    free, hits = np.ones(overlap[:, 0].shape, bool), np.zeros(overlap.shape[:2], bool)
+    for place, best in enumerate(overlap.argmax(axis=2).T):
+        hits[:, place] = (overlap[rows, place, best] >= iou) & free[rows, best]
+        free[rows, best] &= ~hits[:, place]
+    return hits
+
+
+def _areas(hits: np.ndarray, references: int) -> np.ndarray:
+    """Return the AP of K answers, float64 (K,), from which of their boxes hit, (K, N)."""
+    true = np.cumsum(hits, axis=1)
+    low = np.zeros((len(hits), 1))
+    recall = np.concatenate([low, true / references, low + 1], axis=1)
+    precision = np.concatenate([low, true / np.arange(1, hits.shape[1] + 1), low], axis=1)
+    envelope = np.maximum.accumulate(precision[:, ::-1], axis=1)[:, ::-1]
+    return ((recall[:, 1:] - recall[:, :-1]) * envelope[:, 1:]).sum(axis=1)
 
 
 def written_precision(answer: np.ndarray, reference: np.ndarray, iou: float = 0.5) -> float:

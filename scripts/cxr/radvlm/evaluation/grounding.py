@@ -10,7 +10,7 @@ import numpy as np
 
 from cxr.metrics.average_precision import average_precision, matched
 from cxr.metrics.matching import Boxes
-from cxr.metrics.written_boxes import written
+from cxr.metrics.written_boxes import written_each
 from cxr.radvlm.evaluation.grammars import Found
 from cxr.radvlm.evaluation.measures import ALL, Measure, mean_of, mean_ratio, ratio
 
@@ -72,11 +72,15 @@ def measures(
     answers.
     """
     rows, truth = [], [reference(line) for line in lines]
+    kept = [(one.boxes, true) for one, true in zip(found, truth, strict=True) if one is not None]
+    worths = zip(
+        *written_each([one for one, _ in kept], [true for _, true in kept], (ious.hit, ious.strict)), strict=True
+    )
     for one, true in zip(found, truth, strict=True):
         if one is None:
             rows.append([0.0] * 9)
             continue
-        worth, strict = written(one.boxes, true, ious.hit), written(one.boxes, true, ious.strict)
+        worth, strict = next(worths)
         rows.append([
             1.0, worth.precision, strict.precision, worth.hits, len(one.boxes), len(true), worth.best,
             float(not len(one.boxes)), float(one.malformed > 0),
