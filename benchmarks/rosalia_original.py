@@ -11,11 +11,11 @@ from dataclasses import dataclass
 import torch
 from torch.nn import functional
 
-from cxr.ils.rosalia.losses import LossWeights, bce, dice
 from cxr.ils.rosalia.model import Rosalia
-from cxr.ils.rosalia.pictures import to_frame
 from cxr.ils.rosalia.samples import Batch
 from cxr.ils.rosalia.tokens import IGNORED
+from cxr.segmentation.frames import to_frame
+from cxr.segmentation.losses import LossWeights, bce, dice
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from cxr.geometry.affine import fit_affine, to_frame
 from cxr.ils.rosalia import pictures
 from cxr.ils.rosalia.samples import Draw, Draws, PictureTable, collate, loader, sentences
 from cxr.ils.rosalia.tokens import IGNORED
+from cxr.segmentation.frames import to_frame as logits_to_frame
 from rosalia_pairs import blob, edit_line, line, pairs, picture, tokens, write
 
 
@@ -167,7 +168,7 @@ def test_the_squares_of_a_wide_picture_agree(tmp_path, frame, fit, mismatch, agr
     sample, negative = data[0], data[1]
     assert torch.equal(sample.sam, negative.sam)
     assert sample.resized == ((32, 64) if mismatch else (64, 64))
-    logits = pictures.to_frame(sample.levels[None].float() - 120, 64, sample.resized, sample.original)
+    logits = logits_to_frame(sample.levels[None].float() - 120, 64, sample.resized, sample.original)
     found, wanted = logits[0].numpy() > 0, sample.mask > 0
     overlap = (found & wanted).sum() / (found | wanted).sum()
     assert overlap > 0.88 if agree else overlap < 0.6

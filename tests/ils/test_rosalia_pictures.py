@@ -7,6 +7,7 @@ from PIL import Image
 from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
 
 from cxr.ils.rosalia import pictures
+from cxr.segmentation.frames import to_frame
 
 SHAPES = [(64, 64), (100, 141), (141, 100), (37, 300), (512, 512)]
 
@@ -101,7 +102,7 @@ def bilinear(image: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
 @pytest.mark.parametrize("resized", [(64, 64), (40, 64), (64, 33)])
 def test_logits_come_back_as_another_implementation_has_it(target, resized):
     logits = np.random.default_rng(3).normal(size=(2, 16, 16)).astype(np.float32) * 5
-    found = pictures.to_frame(torch.from_numpy(logits), 64, resized, target)
+    found = to_frame(torch.from_numpy(logits), 64, resized, target)
     assert found.shape == (2, *target)
     assert found.dtype == torch.float32
     for one, wanted in zip(found.numpy(), logits, strict=True):
@@ -111,9 +112,9 @@ def test_logits_come_back_as_another_implementation_has_it(target, resized):
 
 def test_logits_in_half_precision_are_resampled_in_single():
     logits = torch.linspace(-3, 3, 256).reshape(1, 16, 16).bfloat16()
-    found = pictures.to_frame(logits, 64, (64, 64), (64, 64))
-    assert torch.equal(found, pictures.to_frame(logits.float(), 64, (64, 64), (64, 64)))
-    assert pictures.to_frame(torch.zeros(0, 16, 16), 64, (64, 64), (20, 30)).shape == (0, 20, 30)
+    found = to_frame(logits, 64, (64, 64), (64, 64))
+    assert torch.equal(found, to_frame(logits.float(), 64, (64, 64), (64, 64)))
+    assert to_frame(torch.zeros(0, 16, 16), 64, (64, 64), (20, 30)).shape == (0, 20, 30)
 
 
 def test_equalising_by_hand():

@@ -55,7 +55,7 @@ HOMES = {
 }  # fmt: skip
 OTHERS = {
     "ils/masks/algorithm.py": {"iou"},  # of boxes and a mask, as exact fractions: Algorithm 1's conditions
-    "ils/rosalia/losses.py": {"dice"},  # a loss of logits
+    "segmentation/losses.py": {"dice"},  # a loss of logits
     "medground/scoring/measures.py": {"matched_iou"},  # the mean of box_iou over matched boxes
     "vlm/grounding.py": {"answer_iou"},  # union_iou of the boxes that a text holds
 }

@@ -10,7 +10,7 @@ import torch
 
 from conftest import ROOT
 from cxr.base.tables import read_table
-from cxr.ils.rosalia.losses import LossWeights
+from cxr.segmentation.losses import LossWeights
 from lisa_reference import Reference
 from rosalia_pairs import tokens, write
 

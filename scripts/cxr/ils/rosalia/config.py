@@ -12,10 +12,9 @@ from transformers import SamVisionConfig as VisionConfig
 
 from cxr.base.errors import UserError
 from cxr.ils.rosalia.files import write_json
+from cxr.segmentation.head import DECODER_EPS
 
 CONFIG = "config.json"
-DECODER_EPS = 1e-5
-"""Epsilon of the layer norms in SAM's mask decoder, as in the original code; transformers' default is 1e-6."""
 
 
 @dataclass(frozen=True)

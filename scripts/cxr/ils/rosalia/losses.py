@@ -1,40 +1,11 @@
-"""The losses of LISA and ROSALIA (LISA section 3.2, ROSALIA's paper and both public codes)."""
-
-from collections.abc import Callable
-from dataclasses import dataclass
+"""The loss of a batch of ROSALIA: its answers' and its masks' (LISA section 3.2, and both public codes)."""
 
 import torch
 from torch.nn import functional
 
 from cxr.ils.rosalia.model import Output
 from cxr.ils.rosalia.samples import Batch
-
-COUNT_EPS = 1e-8
-"""Added to the number of masks that a sum is divided by (LISA)."""
-DICE_SCALE, DICE_EPS = 1000.0, 1e-6
-"""Scale and epsilon of the Dice loss (LISA): areas are divided by the scale, so the epsilon weighs 1e-3 pixels."""
-
-
-@dataclass(frozen=True)
-class LossWeights:
-    """Weights of the answer's cross-entropy and of the mask's two losses."""
-
-    text: float
-    bce: float
-    dice: float
-
-
-def bce(logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-    """Return the binary cross-entropy of each mask, mean over its pixels: (n,) of logits and target (n, H, W)."""
-    return functional.binary_cross_entropy_with_logits(logits.float(), target.float(), reduction="none").mean((1, 2))
-
-
-def dice(logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-    """Return one minus the Dice coefficient of each mask: (n,) of logits and target (n, H, W)."""
-    chance, target = logits.float().sigmoid() / DICE_SCALE, target.float()
-    overlap = (chance * target).sum((1, 2))
-    areas = chance.sum((1, 2)) + (target / DICE_SCALE).sum((1, 2))
-    return 1 - (2 * overlap + DICE_EPS) / (areas + DICE_EPS)
+from cxr.segmentation.losses import LossWeights, bce, dice, mean_of
 
 
 def text_loss(output: Output) -> torch.Tensor:
@@ -64,20 +35,7 @@ def rosalia_loss(
     counted = [dice_on == "all" or some for some in torch.stack([mask.any() for mask in masks]).tolist()]
     parts = {
         "ce": weights.text * text_loss(output),
-        "bce": weights.bce * _mean(bce, output.masks, masks, [True] * len(masks)),
-        "dice": weights.dice * _mean(dice, output.masks, masks, counted),
+        "bce": weights.bce * mean_of(bce, output.masks, masks, [True] * len(masks)),
+        "dice": weights.dice * mean_of(dice, output.masks, masks, counted),
     }
     return {"loss": sum(parts.values())} | parts
-
-
-def _mean(
-    function: Callable, found: list[torch.Tensor], masks: list[torch.Tensor], counted: list[bool]
-) -> torch.Tensor:
-    """Return the mean of a loss over the masks of the samples that count; a zero with a gradient if none counts."""
-    pairs = [pair for pair, counts in zip(zip(found, masks, strict=True), counted, strict=True) if counts]
-    if not pairs:
-        return sum(each.sum() for each in found) * 0.0
-    if len({mask.shape[1:] for _, mask in pairs}) == 1:  # one call for all is several times as fast
-        pairs = [(torch.cat([one for one, _ in pairs]), torch.cat([two for _, two in pairs]))]
-    values = torch.cat([function(one, two) for one, two in pairs])
-    return values.sum() / (len(values) + COUNT_EPS)

@@ -3,7 +3,6 @@
 The architecture is LISA's. Both halves come from transformers; this module joins them.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,16 +16,16 @@ from transformers import (
     LlavaForConditionalGeneration,
     PreTrainedConfig,
     SamConfig,
-    SamModel,
 )
 from transformers.initialization import no_init_weights
 
-from cxr.ils.rosalia.config import DECODER_EPS, RosaliaConfig, read_config, write_config
+from cxr.ils.rosalia.config import RosaliaConfig, read_config, write_config
 from cxr.ils.rosalia.files import Weights, fill, write
 from cxr.ils.rosalia.kept import Kept
-from cxr.ils.rosalia.pictures import to_frame
 from cxr.ils.rosalia.samples import Batch
 from cxr.ils.rosalia.tokens import IGNORED
+from cxr.segmentation.frames import framed
+from cxr.segmentation.head import decoded, projection, sam_net
 
 VISION_TOWER, VISION_ENCODER = "vision_tower", "vision_encoder"
 """The two encoders: LLaVA's of small images, and SAM's."""
@@ -87,18 +86,15 @@ class Rosalia(nn.Module):
 
     def __init__(self, config: RosaliaConfig):
         super().__init__()
-        config.sam.mask_decoder_config.layer_norm_eps = DECODER_EPS
         forget_dtypes(config.llava, config.sam)
         self.config = config
         self.llava = LlavaForConditionalGeneration(config.llava)
         projector = self.llava.model.multi_modal_projector
         if config.llava.projector_hidden_act == "linear":  # LISA's projector is one linear layer
             projector.linear_2 = nn.Identity()
-        self.sam = SamModel(config.sam)
-        # The same tensor under a second name, used only for point prompts, which are never given.
-        del self.sam.prompt_encoder.shared_embedding
+        self.sam = sam_net(config.sam)
         hidden, out = config.llava.text_config.hidden_size, config.sam.prompt_encoder_config.hidden_size
-        self.project = nn.Sequential(nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, out))
+        self.project = projection(hidden, out)
         self.images_at_once: int | None = None
         """Number of images that SAM's encoder takes at a time (its attention is large); None: the whole batch."""
         self.kept: dict[str, Kept] = {}
@@ -315,36 +311,15 @@ class Rosalia(nn.Module):
 
     def _decoded(self, seg: torch.Tensor, image_of: torch.Tensor, views: Views) -> tuple[torch.Tensor, torch.Tensor]:
         """Return SAM's mask logits (M, 1, h, w) and quality estimates (M, 1) for each prompt (M, C)."""
-        side = 4 * views.embeddings.shape[-1]
-        if not len(seg):
-            return seg.new_zeros(0, 1, side, side), seg.new_zeros(0, 1)
-        sam = self.sam
-        masks, iou = sam.mask_decoder(
-            image_embeddings=views.embeddings[image_of],
-            image_positional_embeddings=sam.get_image_wide_positional_embeddings().expand(len(seg), -1, -1, -1),
-            sparse_prompt_embeddings=seg[:, None, None],
-            dense_prompt_embeddings=sam.prompt_encoder.no_mask_embed.weight[:, :, None, None],
-            multimask_output=False,
-        )
-        return masks[:, 0], iou[:, 0]
+        return decoded(self.sam, seg, views.embeddings[image_of])
 
     def _framed(self, low_res: torch.Tensor, sample_of: torch.Tensor, batch: Batch) -> list[torch.Tensor]:
-        """Resize mask logits (M, 1, h, w) to their sample's target frame; logits of equal frames are batched."""
+        """Resize mask logits (M, 1, h, w) to their sample's target frame."""
         image_of, side = batch.image_of.tolist(), self.config.sam.vision_config.image_size
         frames = [
             (tuple(batch.resized[image]), tuple(target)) for image, target in zip(image_of, batch.original, strict=True)
         ]
-        owners = sample_of.tolist()
-        masks = [low_res.new_zeros((0, *target), dtype=torch.float32) for _, target in frames]
-        for frame in dict.fromkeys(frames):
-            places = [place for place, owner in enumerate(owners) if frames[owner] == frame]
-            if not places:
-                continue
-            counts = Counter(owners[place] for place in places)
-            drawn = to_frame(low_res[places, 0], side, *frame).split(list(counts.values()))
-            for owner, some in zip(counts, drawn, strict=True):
-                masks[owner] = some
-        return masks
+        return framed(low_res, sample_of.tolist(), frames, side)
 
 
 def forget_dtypes(*configs: PreTrainedConfig) -> None:

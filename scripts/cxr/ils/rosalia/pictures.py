@@ -1,4 +1,4 @@
-"""Convert images to the inputs of SAM and CLIP, masks to the square of the comparison, and logits back to masks.
+"""Convert images to the inputs of SAM and CLIP, and masks to the square of the comparison.
 
 The steps are LISA's. SAM's input: resize the longest side (PIL, bilinear), normalise, pad with zeros at the right and
 bottom. CLIP's input: resize the shortest side (bicubic), crop the centre. Masks: resize like SAM's input (nearest),
@@ -9,7 +9,6 @@ import cv2
 import numpy as np
 import torch
 from PIL import Image
-from torch.nn import functional
 
 FITS = ("pad", "stretch")
 """How an image that is not square fits the model's square: with its aspect kept (pad), or not (stretch)."""
@@ -104,20 +103,6 @@ def centred(image: np.ndarray) -> np.ndarray:
     top, left = (side - rows) // 2, (side - columns) // 2
     sides = ((top, side - rows - top), (left, side - columns - left), (0, 0))
     return np.pad(image, sides[: image.ndim])
-
-
-def to_frame(logits: torch.Tensor, sam_side: int, resized: tuple[int, int], target: tuple[int, int]) -> torch.Tensor:
-    """Return the logits (n, h, w) of SAM's decoder as float32 (n, H, W) in ``target`` = (H, W) (SAM's postprocessing).
-
-    They are resized to the square of ``sam_side``, cropped to its part ``resized`` = (rows, columns), and resized to
-    the target, bilinearly. The published mismatch is a choice of ``resized``: see ``cxr.ils.rosalia.samples``.
-    """
-    square = functional.interpolate(
-        logits[:, None].float(), (sam_side, sam_side), mode="bilinear", align_corners=False
-    )[..., : resized[0], : resized[1]]
-    if square.shape[-2:] == tuple(target):  # which would be the same again, for as much time
-        return square[:, 0]
-    return functional.interpolate(square, tuple(target), mode="bilinear", align_corners=False)[:, 0]
 
 
 def equalise(image: np.ndarray) -> np.ndarray:

@@ -3,9 +3,9 @@
 from dataclasses import dataclass, fields, replace
 
 from cxr.base.errors import UserError
-from cxr.ils.rosalia.losses import LossWeights
 from cxr.ils.training.parts import LoraOptions
 from cxr.nets.microbatch import shared
+from cxr.segmentation.losses import LossWeights
 
 
 @dataclass(frozen=True)

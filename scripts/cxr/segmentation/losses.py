@@ -1,0 +1,47 @@
+"""The losses of masks in LISA and ROSALIA (LISA section 3.2, ROSALIA's paper and both public codes)."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch.nn import functional
+
+COUNT_EPS = 1e-8
+"""Added to the number of masks that a sum is divided by (LISA)."""
+DICE_SCALE, DICE_EPS = 1000.0, 1e-6
+"""Scale and epsilon of the Dice loss (LISA): areas are divided by the scale, so the epsilon weighs 1e-3 pixels."""
+
+
+@dataclass(frozen=True)
+class LossWeights:
+    """Weights of the answer's cross-entropy and of the mask's two losses."""
+
+    text: float
+    bce: float
+    dice: float
+
+
+def bce(logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    """Return the binary cross-entropy of each mask, mean over its pixels: (n,) of logits and target (n, H, W)."""
+    return functional.binary_cross_entropy_with_logits(logits.float(), target.float(), reduction="none").mean((1, 2))
+
+
+def dice(logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    """Return one minus the Dice coefficient of each mask: (n,) of logits and target (n, H, W)."""
+    chance, target = logits.float().sigmoid() / DICE_SCALE, target.float()
+    overlap = (chance * target).sum((1, 2))
+    areas = chance.sum((1, 2)) + (target / DICE_SCALE).sum((1, 2))
+    return 1 - (2 * overlap + DICE_EPS) / (areas + DICE_EPS)
+
+
+def mean_of(
+    function: Callable, found: list[torch.Tensor], masks: list[torch.Tensor], counted: list[bool]
+) -> torch.Tensor:
+    """Return the mean of a loss over the masks of the samples that count; a zero with a gradient if none counts."""
+    pairs = [pair for pair, counts in zip(zip(found, masks, strict=True), counted, strict=True) if counts]
+    if not pairs:
+        return sum(each.sum() for each in found) * 0.0
+    if len({mask.shape[1:] for _, mask in pairs}) == 1:  # one call for all is several times as fast
+        pairs = [(torch.cat([one for one, _ in pairs]), torch.cat([two for _, two in pairs]))]
+    values = torch.cat([function(one, two) for one, two in pairs])
+    return values.sum() / (len(values) + COUNT_EPS)
