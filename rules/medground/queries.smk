@@ -61,19 +61,22 @@ rule medground_queries_unused:
         "../../scripts/job.py"
 
 
-# Answers of the engine vllm, once an image. Reading them again asks nothing again.
+# Answers of the engine vllm, once an image. Reading them again asks nothing again. A model in the job is loaded once for all
+# sources and shards; the clients of a server are a job for each.
 rule medground_queries_told:
     input:
-        sources="results/medground/sources/{source}/{shard}.h5",
-        images="results/medground/sources/{source}/images.parquet",
-        regions="results/medground/regions/{source}/{shard}.parquet",
+        sources=expand("results/medground/sources/{source}/{shard}.h5", **PLAN.medground.asking("queries")),
+        images=expand(
+            "results/medground/sources/{source}/images.parquet", source=PLAN.medground.asking("queries")["source"]
+        ),
+        regions=expand("results/medground/regions/{source}/{shard}.parquet", **PLAN.medground.asking("queries")),
         prompts=PLAN.medground.prompts["queries"],
     output:
-        told="results/medground/queries/{source}/{shard}.told.jsonl",
+        told=expand("results/medground/queries/{source}/{shard}.told.jsonl", **PLAN.medground.asking("queries")),
     log:
-        "logs/medground/queries/{source}/{shard}.told.log",
+        f"logs/medground/queries/{PLAN.medground.asking_name('queries', '{source}/{shard}')}.told.log",
     benchmark:
-        "results/benchmarks/medground/queries/{source}/{shard}.told.tsv"
+        f"results/benchmarks/medground/queries/{PLAN.medground.asking_name('queries', '{source}/{shard}')}.told.tsv"
     wildcard_constraints:
         shard=r"\d+",
     conda:
@@ -85,10 +88,10 @@ rule medground_queries_told:
         mem_mb=megabytes(64000 if PLAN.medground.loading["queries"] else 4000),
         runtime=minutes(720),
     params:
-        **job("medground.queries.ask_model.run_shard"),
-        options=lambda wildcards: PLAN.medground.of_source("queries_told", wildcards.source),
+        **job("medground.queries.ask_model.run"),
+        options=PLAN.medground.to_ask("queries"),
     message:
-        "MedGround: queries of the source {wildcards.source}, shard {wildcards.shard}, by the language model"
+        "MedGround: the language model words queries, log {log}"
     script:
         "../../scripts/job.py"
 

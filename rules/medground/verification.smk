@@ -35,20 +35,26 @@ rule medground_verification_shard:
         "../../scripts/job.py"
 
 
-# Answers of the judge vllm, which is shown the answer (confirm) or not (select).
+# Answers of the judge vllm, which is shown the answer (confirm) or not (select); loaded once, as the model of the queries.
 rule medground_verification_told:
     input:
-        sources="results/medground/sources/{source}/{shard}.h5",
-        images="results/medground/sources/{source}/images.parquet",
-        regions="results/medground/regions/{source}/{shard}.parquet",
-        queries="results/medground/queries/{source}/{shard}.jsonl",
+        sources=expand("results/medground/sources/{source}/{shard}.h5", **PLAN.medground.asking("verification")),
+        images=expand(
+            "results/medground/sources/{source}/images.parquet", source=PLAN.medground.asking("verification")["source"]
+        ),
+        regions=expand("results/medground/regions/{source}/{shard}.parquet", **PLAN.medground.asking("verification")),
+        queries=expand("results/medground/queries/{source}/{shard}.jsonl", **PLAN.medground.asking("verification")),
         prompts=PLAN.medground.prompts["verification"],
     output:
-        told="results/medground/verification/{source}/{shard}.{asked}.jsonl",
+        told=expand(
+            "results/medground/verification/{source}/{shard}.{asked}.jsonl",
+            asked=PLAN.medground.ways("verification"),
+            **PLAN.medground.asking("verification"),
+        ),
     log:
-        "logs/medground/verification/{source}/{shard}.{asked}.log",
+        f"logs/medground/verification/{PLAN.medground.asking_name('verification', '{source}/{shard}.{asked}')}.log",
     benchmark:
-        "results/benchmarks/medground/verification/{source}/{shard}.{asked}.tsv"
+        f"results/benchmarks/medground/verification/{PLAN.medground.asking_name('verification', '{source}/{shard}.{asked}')}.tsv"
     wildcard_constraints:
         shard=r"\d+",
         asked="confirm|select",
@@ -61,10 +67,10 @@ rule medground_verification_told:
         mem_mb=megabytes(64000 if PLAN.medground.loading["verification"] else 4000),
         runtime=minutes(720),
     params:
-        **job("medground.verification.ask_judge.run_shard"),
-        options=lambda wildcards: PLAN.medground.of_source("verification_told", wildcards.source),
+        **job("medground.verification.ask_judge.run"),
+        options=PLAN.medground.to_ask("verification"),
     message:
-        "MedGround: the judge is asked to {wildcards.asked}, source {wildcards.source}, shard {wildcards.shard}"
+        "MedGround: the language model judges queries, log {log}"
     script:
         "../../scripts/job.py"
 

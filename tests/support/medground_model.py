@@ -19,9 +19,12 @@ COMPUTE = {"failures_in_row": 0, "failed_share": 1.0}
 
 
 def text_of(message: dict) -> str:
-    """Return the text of a message that a server received."""
+    """Return the text of a message, as a server or a stand-in receives it."""
     content = message["content"]
-    return content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
+    if isinstance(content, str):
+        return content
+    texts = (part.get("text", "") if isinstance(part, dict) else part for part in content)
+    return "".join(one for one in texts if isinstance(one, str))
 
 
 def targets_of(messages: list[dict]) -> list[list[int]]:
@@ -85,11 +88,14 @@ def files_of(folder: Path) -> dict[str, str]:
     }  # fmt: skip
 
 
-def ask(folder: Path, out: Path, address: str, prompts: list[str] | None = None, **own: object) -> list[dict]:
+def ask(
+    folder: Path, out: Path, address: str, prompts: list[str] | None = None, code: str = "", **own: object
+) -> list[dict]:
     """Ask for the queries of a folder of cells; return the lines of answers."""
-    ask_model.run_shard(
-        **files_of(folder), told=str(out / "told.jsonl"), options=question_options(**own), prompts=prompts,
-        execution=execution(address), compute=COMPUTE,
+    files = {name: [path] for name, path in files_of(folder).items()}
+    ask_model.run(
+        **files, told=[str(out / "told.jsonl")], options=question_options(of=["cells"], **own), prompts=prompts or [],
+        execution=execution(address), compute=COMPUTE, code=code,
     )  # fmt: skip
     return list(read_lines(out / "told.jsonl"))
 
@@ -103,13 +109,13 @@ def make(folder: Path, out: Path) -> tuple[list[dict], list[dict]]:
     return list(read_lines(out / "q.jsonl")), read_table(out / "u.parquet").to_dicts()
 
 
-def judge(folder: Path, out: Path, address: str, modes: tuple[str, ...] = ASKED, **own: object):
+def judge(folder: Path, out: Path, address: str, modes: tuple[str, ...] = ASKED, code: str = "", **own: object):
     """Ask the judge and verify; return the accepted lines and {query: (stage, reason, detail)} of the rejected."""
-    for asked in modes:
-        ask_judge.run_shard(
-            **files_of(folder), queries=str(out / "q.jsonl"), told=str(out / f"{asked}.jsonl"), asked=asked,
-            options=judge_options(**own), execution=execution(address), compute=COMPUTE,
-        )  # fmt: skip
+    files = {name: [path] for name, path in (files_of(folder) | {"queries": str(out / "q.jsonl")}).items()}
+    ask_judge.run(
+        **files, told=[str(out / f"{asked}.jsonl") for asked in modes], execution=execution(address), compute=COMPUTE,
+        options=judge_options(of=["cells"], ways=modes, **own), code=code,
+    )  # fmt: skip
     told = {asked: [str(out / f"{asked}.jsonl")] for asked in modes}
     verify.run_shard(
         **files_of(folder), **told, queries=str(out / "q.jsonl"), output=str(out / "v.jsonl"),

@@ -3,6 +3,7 @@
 A folder holds ``identity``, a digest of all that an answer depends on, and numbered files of checked lines, each
 written at once when its questions are answered. Answers stay there after the job: the next one asks only for texts that
 are new. Answers of another model, prompt or code are removed.
+:func:`answered` keeps lines by the names of texts, :func:`keeping` what a model says to each question.
 """
 
 import hashlib
@@ -14,7 +15,10 @@ from pathlib import Path
 
 from cxr.base.tables import read_lines, write_lines
 from cxr.base.unfinished import facts_of_files, prepare
+from cxr.llm.asking import Generate, Question
+from cxr.llm.messages import parts_of
 from cxr.llm.options import ModelOptions
+from cxr.llm.pictures import Picture
 
 log = logging.getLogger("cxr")
 PATTERN = "answers-*.jsonl"
@@ -35,13 +39,12 @@ def answered(names: Sequence[str], make: Make, *, folder: Path, mark: str, at_on
     ``mark``: of :func:`identity`; ``at_once``: number of names between two files; ``key``: name's key in a line.
     Raises StoreError for a damaged file.
     """
-    prepare(folder, mark, kept=PATTERN, told=f"{folder} holds answers of another model, prompt or code: asking again")
     wanted = dict.fromkeys(names)
-    found = {line[key]: line for path in sorted(folder.glob(PATTERN)) for line in read_lines(path)}
+    found = {line[key]: line for line in _prepared(folder, mark)}
     missing = [name for name in wanted if name not in found]
     if found:
         log.info("%d of %d answers were there already", len(wanted) - len(missing), len(wanted))
-    number = 1 + max((int(path.stem.partition("-")[2]) for path in folder.glob(PATTERN)), default=-1)
+    number = _next(folder)
     for place, part in enumerate(parts(missing, at_once)):
         lines = make(part)
         if [line[key] for line in lines] != part:
@@ -50,6 +53,48 @@ def answered(names: Sequence[str], make: Make, *, folder: Path, mark: str, at_on
         found |= {line[key]: line for line in lines}
         log.info("%d of %d answers", min((place + 1) * at_once, len(missing)), len(missing))
     return {name: found[name] for name in wanted}
+
+
+def keeping(generate: Generate, *, folder: Path, mark: str) -> Generate:
+    """Return ``generate`` with what it says kept in ``folder``: a question is asked once for each attempt.
+
+    Texts are known by all that is sent (:func:`question_key`), so it makes no difference whose question it was. Each
+    call's new texts are one file. ``mark``: of :func:`identity`. Raises StoreError for a damaged file.
+    """
+    found = {(line["question"], line["attempt"]): line["text"] for line in _prepared(folder, mark)}
+    if found:
+        log.info("%s holds %d answers of an earlier job", folder, len(found))
+
+    def kept(questions: list[Question], attempt: int) -> list[str]:
+        keys = [question_key(question) for question in questions]
+        new = {key: one for key, one in zip(keys, questions, strict=True) if (key, attempt) not in found}
+        if new:
+            texts = generate(list(new.values()), attempt)
+            lines = [{"question": key, "attempt": attempt, "text": text} for key, text in zip(new, texts, strict=True)]
+            write_lines(folder / f"answers-{_next(folder):06d}.jsonl", lines, checked=True)
+            found.update({(line["question"], attempt): line["text"] for line in lines})
+        return [found[key, attempt] for key in keys]
+
+    return kept
+
+
+def question_key(question: Question) -> str:
+    """Return a digest of all that is sent of a question: roles, texts, pictures, schema and seed."""
+    parts = [one.digest() if isinstance(one, Picture) else f"text {one}" for one in parts_of(question.messages)]
+    told = [[message["role"] for message in question.messages], parts, question.schema, question.seed]
+    # in the schema's own order, in which a constrained answer is written
+    return hashlib.blake2b(json.dumps(told).encode(), digest_size=16).hexdigest()
+
+
+def _prepared(folder: Path, mark: str) -> Iterator[dict]:
+    """Yield the lines of a folder, which is emptied where another job left it."""
+    prepare(folder, mark, kept=PATTERN, told=f"{folder} holds answers of another model, prompt or code: asking again")
+    for path in sorted(folder.glob(PATTERN)):
+        yield from read_lines(path)
+
+
+def _next(folder: Path) -> int:
+    return 1 + max((int(path.stem.partition("-")[2]) for path in folder.glob(PATTERN)), default=-1)
 
 
 def parts(names: list[str], at_once: int) -> Iterator[list[str]]:

@@ -1,6 +1,7 @@
 """Images of a question: a file or an array, as a data URL for a server and as a PIL image for vLLM in the job."""
 
 import base64
+import hashlib
 import io
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,6 +42,12 @@ class Picture:
             self._opened().save(held, "PNG")
             media, data = MEDIA["PNG"], held.getvalue()
         return f"data:{media};base64,{base64.b64encode(data).decode('ascii')}"
+
+    def digest(self) -> str:
+        """Return a digest of what is sent. Raises UserError like :meth:`image`."""
+        array = None if isinstance(self.source, Path) else self.source
+        told = self.data_url().encode("ascii") if array is None else f"{array.shape}".encode() + array.tobytes()
+        return hashlib.blake2b(told, digest_size=16).hexdigest()
 
     def image(self):
         """Return the image as a PIL image in RGB.

@@ -57,6 +57,38 @@ class MedgroundPlan:
         """
         return None if any(self.asks[stage] for stage in stages) else "medground"
 
+    def asking(self, stage: str) -> dict[str, list[str]]:
+        """Return {wildcard: its values} of the files of a job that asks a stage's language model.
+
+        A model in the job is loaded once for all sources and shards; the clients of a server are a job for each.
+        """
+        if self._one_job(stage):
+            return {"source": self._sources(asked=True), "shard": self.shards}
+        return {"source": ["{source}"], "shard": ["{shard}"]}
+
+    def asking_name(self, stage: str, one: str) -> str:
+        """Return the name of such a job: all, or ``one``, that of a shard's."""
+        return "all" if self._one_job(stage) else one
+
+    def ways(self, stage: str) -> list[str]:
+        """Return the ways in which such a job asks: all of them, or the wildcard's."""
+        return list(self.asks[stage]) if self._one_job(stage) else ["{asked}"]
+
+    def _one_job(self, stage: str) -> bool:
+        return bool(self.loading[stage] and self.asks[stage] and self._sources(asked=True))
+
+    def to_ask(self, stage: str) -> Callable[[object], dict]:
+        """Return, as a function of a job's wildcards, the options of asking a stage's language model."""
+
+        def options(wildcards: object) -> dict:
+            files = self.asking(stage)
+            own = dict(wildcards.items())
+            of = [name.format(**own) for name in files["source"] for _ in files["shard"]]
+            ways = {"ways": [one.format(**own) for one in self.ways(stage)]} if stage == "verification" else {}
+            return dict(self.options[f"{stage}_told"]) | {"of": of} | ways
+
+        return options
+
     def told(self, stage: str, asked: str) -> Callable[[object], list[str]]:
         """Return, as an input function, the file of a language model's answers that a shard's rule reads.
 

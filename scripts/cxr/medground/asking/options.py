@@ -1,20 +1,48 @@
 """Options of MedGround's language models, which look at pictures."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Self
 
 from cxr.base.seeds import stable_hash
-from cxr.llm.options import ModelOptions
+from cxr.llm.asking import Generate
+from cxr.llm.client import lazily
+from cxr.llm.kept import identity, keeping
+from cxr.llm.options import Execution, ModelOptions
 
 PART = 64
-"""Images asked about at a time: their pictures are held in memory."""
+"""Images asked about at a time: their pictures are held in memory, and their answers written together."""
+KEPT, ALL = "answers", "all"
+"""Folder of the answers as they come, and its part for several shards."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AskingOptions(ModelOptions):
-    """source: whose images are asked about; the rest: options of the model. Draws depend on the seed and the image."""
+    """source: whose images are asked about; of: the sources of a job's shards, one each; the rest: options of the
+    model. Draws depend on the seed, the source and the image.
+    """
 
-    source: str
+    source: str = ""
+    of: Sequence[str] = ()
+
+    @property
+    def each(self) -> list[Self]:
+        """Return the options for each shard of the job."""
+        return [replace(self, source=name) for name in self.of]
 
     def seed_of(self, *parts: object) -> int:
         """Return the seed of a question, by what it is about: another image changes no answer."""
         return stable_hash(self.seed, self.source, *parts) % 2**31
+
+
+def asking(options: AskingOptions, execution: Execution, outputs: Sequence[str], code: str) -> Generate:
+    """Return the function that asks the model, which is loaded at the first question that no earlier job asked.
+
+    What it says is kept in a folder ``answers``: beside the output of one shard, above the folders of several shards'.
+    ``code``: the digest of the code.
+    """
+    first = Path(outputs[0])
+    folder = first.parents[1] / KEPT / ALL if len(options.of) > 1 else first.parent / KEPT / first.stem
+    model = ModelOptions(**{field.name: getattr(options, field.name) for field in fields(ModelOptions)})
+    return keeping(lazily(options, execution), folder=folder, mark=identity(model, code))

@@ -1,4 +1,4 @@
-"""Ask a language model that sees pictures for the queries of one shard, one question an image.
+"""Ask a language model that sees pictures for the queries of shards, one question an image.
 
 Writes JSON Lines, one line an image, sorted by ``image_id``: image_id, wanted (queries), targets ([[number, regions]]
 that we drew, null where the model chose), lost ([[number, reason]] of targets that could not be drawn), described
@@ -11,18 +11,17 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from cxr.base.faults import Tolerance
+from cxr.base.faults import NO_LIMIT, Tolerance
 from cxr.base.hdf5 import Shard
 from cxr.base.seeds import rng
 from cxr.base.tables import read_table, write_lines
-from cxr.llm.asking import Answer, Question, ask_each
-from cxr.llm.client import lazily
+from cxr.llm.asking import Answer, Generate, Question, ask_each
 from cxr.llm.guards import INJECTION, addresses_the_model, harmless
 from cxr.llm.messages import filled
 from cxr.llm.options import Execution
 from cxr.llm.pictures import Picture
 from cxr.llm.schemas import object_of
-from cxr.medground.asking.options import PART, AskingOptions
+from cxr.medground.asking.options import PART, AskingOptions, asking
 from cxr.medground.asking.prompts import Prompts
 from cxr.medground.asking.views import number_of, numbered, table
 from cxr.medground.logic.decide import Decider
@@ -162,30 +161,41 @@ def contradiction(answer: dict, refusals: Sequence[str] = ()) -> str | None:
     return None
 
 
-def run_shard(
-    *, sources: str, images: str, regions: str, told: str, options: QuestionOptions, execution: dict,
-    compute: dict | None = None, prompts: list[str] | None = None,
+def run(
+    *, sources: Sequence[str], images: Sequence[str], regions: Sequence[str], told: Sequence[str],
+    options: QuestionOptions, execution: dict, code: str = "", compute: dict | None = None,
+    prompts: Sequence[str] = (),
 ) -> None:  # fmt: skip
-    """Ask about every image of a shard that has regions. ``prompts``: a user's file of wordings, none or one.
+    """Ask about every image with regions of the shards ``options.of`` names the sources of; the model is loaded once.
 
-    Raises UserError if the model cannot be reached, Broken if none of its answers can be used.
+    sources, regions, told: paths, one a shard; images: a table of each source, in their order; prompts: a user's file
+    of wordings, none or one. Raises UserError if the model cannot be reached, Broken if none of its answers can be
+    used.
     """
+    tables, wordings = dict(zip(dict.fromkeys(options.of), images, strict=True)), Prompts.read(*prompts)
+    generate, tolerance = asking(options, Execution.of(execution, EXECUTION), told, code), Tolerance.of(compute)
+    for own, source, boxes, output in zip(options.each, sources, regions, told, strict=True):
+        known = {row["image_id"]: row for row in read_table(tables[own.source]).iter_rows(named=True)}
+        write_lines(output, _lines(source, boxes, known, own, wordings, generate, tolerance), checked=True)
+
+
+def _lines(
+    source: str, regions: str, known: Mapping[str, dict], options: QuestionOptions, wordings: Prompts,
+    generate: Generate, tolerance: Tolerance = NO_LIMIT,
+) -> list[dict]:  # fmt: skip
+    """Return the lines of one shard. ``known``: rows of the source's images by their ids."""
     by_image: dict[str, list[dict]] = defaultdict(list)
     for row in read_table(regions).iter_rows(named=True):
         by_image[row["image_id"]].append(row)
-    known = {row["image_id"]: row for row in read_table(images).iter_rows(named=True)}
-    wordings = Prompts.read(prompts[0] if prompts else "")
-    generate = lazily(options, Execution.of(execution, EXECUTION))
     lines, names = [], sorted(by_image)
-    with Shard(sources) as shard:
+    with Shard(source) as shard:
         facts = Facts.of(shard)
         for first in range(0, len(names), PART):
             part = {
                 name: asked_of(known[name], by_image[name], facts, shard.get("picture", name), options, wordings)
                 for name in names[first : first + PART]
             }
-            questions = {name: one.question for name, one in part.items()}
-            got = ask_each(questions, generate, options.limits, Tolerance.of(compute))
+            got = ask_each({name: one.question for name, one in part.items()}, generate, options.limits, tolerance)
             lines += [part[name].line(answer, options.name) for name, answer in got.items()]
-            log.info("queries: %d of %d images are asked about", len(lines), len(names))
-    write_lines(told, lines, checked=True)
+            log.info("queries: %d of %d images of %s are asked about", len(lines), len(names), source)
+    return lines

@@ -1,4 +1,4 @@
-"""Ask a language model that sees pictures to judge the queries of one shard, in one of two ways.
+"""Ask a language model that sees pictures to judge the queries of shards, in one of two ways or in both.
 
 confirm: it sees the answer outlined, says what it observes and whether the query is grounded and unambiguous. select:
 it sees the candidates numbered, not the answer, and gives the numbers that the query means.
@@ -18,14 +18,13 @@ import numpy as np
 from cxr.base.faults import Tolerance
 from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_lines, read_table, write_lines
-from cxr.llm.asking import Answer, Question, ask_each
-from cxr.llm.client import lazily
+from cxr.llm.asking import Answer, Generate, Question, ask_each
 from cxr.llm.guards import INJECTION, addresses_the_model, harmless
 from cxr.llm.messages import filled
 from cxr.llm.options import Execution
 from cxr.llm.pictures import Picture
 from cxr.llm.schemas import object_of, text_of
-from cxr.medground.asking.options import PART, AskingOptions
+from cxr.medground.asking.options import PART, AskingOptions, asking
 from cxr.medground.asking.prompts import Prompts
 from cxr.medground.asking.views import number_of, numbered, outlined
 from cxr.medground.logic.facts import Facts
@@ -42,9 +41,12 @@ SIDES = ("gx1", "gy1", "gx2", "gy2")
 
 @dataclass(frozen=True, kw_only=True)
 class JudgeOptions(AskingOptions):
-    """select_from: most candidates on a picture for select, the answer and those nearest to it."""
+    """select_from: most candidates on a picture for select, the answer and those nearest to it; ways: in which a job
+    asks, confirm and select.
+    """
 
     select_from: int
+    ways: Sequence[str] = ()
 
 
 class Views:
@@ -125,36 +127,60 @@ def of_good_form(lines: Iterable[Mapping], rows: Mapping[int, Mapping]) -> list[
     return [line for line in lines if form_fault(line, boxes, candidates) is None]
 
 
-def run_shard(
-    *, sources: str, images: str, regions: str, queries: str, told: str, asked: str, options: JudgeOptions,
-    execution: dict, compute: dict | None = None, prompts: list[str] | None = None,
+def run(
+    *, sources: Sequence[str], images: Sequence[str], regions: Sequence[str], queries: Sequence[str],
+    told: Sequence[str], options: JudgeOptions, execution: dict, code: str = "", compute: dict | None = None,
+    prompts: Sequence[str] = (),
 ) -> None:  # fmt: skip
-    """Ask about every query of a shard that has a good form. ``asked``: confirm or select.
+    """Ask about every query of good form of the shards ``options.of`` names the sources of; the model is loaded once.
 
-    Raises UserError if the model cannot be reached, Broken if none of its answers can be used.
+    sources, regions, queries: paths, one a shard; images: a table of each source, in their order; told: a file for
+    each of ``options.ways`` and shard, in this order; prompts: a user's file of wordings, none or one. Raises
+    UserError if the model cannot be reached, Broken if none of its answers can be used.
     """
-    by_image, lines = defaultdict(list), defaultdict(list)
-    for row in read_table(regions).iter_rows(named=True):
-        by_image[row["image_id"]].append(row)
-    for line in read_lines(queries):
-        lines[line["image_id"]].append(line)
-    known = {row["image_id"]: row for row in read_table(images).iter_rows(named=True)}
-    wordings = Prompts.read(prompts[0] if prompts else "")
-    generate = lazily(options, Execution.of(execution, EXECUTION))
-    found, names = [], sorted(lines)
-    with Shard(sources) as shard:
-        facts = Facts.of(shard)
-        for first in range(0, len(names), PART):
-            shown, questions = {}, {}
-            for name in names[first : first + PART]:
-                views = Views(shard.get("picture", name), by_image[name])
-                for line in of_good_form(lines[name], views.rows):
-                    regions_shown, question = question_of(asked, line, views, known[name], facts, options, wordings)
-                    shown[line["query_id"]], questions[line["query_id"]] = regions_shown, question
-            got = ask_each(questions, generate, options.limits, Tolerance.of(compute))
-            found += [_line(name, shown[name], answer, options.name) for name, answer in got.items()]
-            log.info("verification: %s is asked of %d images of %d", asked, min(first + PART, len(names)), len(names))
-    write_lines(told, found, checked=True)
+    tables, wordings = dict(zip(dict.fromkeys(options.of), images, strict=True)), Prompts.read(*prompts)
+    generate, tolerance = asking(options, Execution.of(execution, EXECUTION), told, code), Tolerance.of(compute)
+    outputs = iter(told)
+    for asked in options.ways:
+        for own, source, boxes, lines in zip(options.each, sources, regions, queries, strict=True):
+            known = {row["image_id"]: row for row in read_table(tables[own.source]).iter_rows(named=True)}
+            asks = _Asks(asked, own, wordings, generate, tolerance)
+            write_lines(next(outputs), asks.lines(source, boxes, lines, known), checked=True)
+
+
+@dataclass(frozen=True)
+class _Asks:
+    """One way of asking the judge about the queries of a source."""
+
+    asked: str
+    options: JudgeOptions
+    wordings: Prompts
+    generate: Generate
+    tolerance: Tolerance
+
+    def lines(self, source: str, regions: str, queries: str, known: Mapping[str, dict]) -> list[dict]:
+        """Return the lines of one shard. ``known``: rows of the source's images by their ids."""
+        by_image, lines = defaultdict(list), defaultdict(list)
+        for row in read_table(regions).iter_rows(named=True):
+            by_image[row["image_id"]].append(row)
+        for line in read_lines(queries):
+            lines[line["image_id"]].append(line)
+        found, names = [], sorted(lines)
+        with Shard(source) as shard:
+            facts = Facts.of(shard)
+            for first in range(0, len(names), PART):
+                shown, questions = {}, {}
+                for name in names[first : first + PART]:
+                    views = Views(shard.get("picture", name), by_image[name])
+                    for line in of_good_form(lines[name], views.rows):
+                        shown[line["query_id"]], questions[line["query_id"]] = question_of(
+                            self.asked, line, views, known[name], facts, self.options, self.wordings
+                        )
+                got = ask_each(questions, self.generate, self.options.limits, self.tolerance)
+                found += [_line(name, shown[name], answer, self.options.name) for name, answer in got.items()]
+                at = min(first + PART, len(names))
+                log.info("verification: %s is asked of %d of %d images of %s", self.asked, at, len(names), source)
+        return found
 
 
 def _line(query_id: str, shown: list[int], answer: Answer, model: str) -> dict:
