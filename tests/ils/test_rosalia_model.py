@@ -1,15 +1,18 @@
 """The model against the numerical reference of the original codes, and against itself where there is no reference."""
 
+import warnings
 from dataclasses import replace
 
 import pytest
 import torch
 from torch import nn
 
+from cxr.ils.rosalia.cache import ReadCache
 from cxr.ils.rosalia.convert import published_of
 from cxr.ils.rosalia.losses import LossWeights, bce, dice, rosalia_loss
 from cxr.ils.rosalia.model import Rosalia
 from cxr.ils.rosalia.samples import Batch
+from host_reads import host_reads
 from lisa_reference import CASES, IMAGE_ID, Reference
 
 CLOSE, MASKS, NORMS = 1e-4, 5e-4, 1e-3
@@ -264,6 +267,69 @@ def test_answers_of_a_batch_are_those_of_each_alone(reference, case):
     assert sum(len(masks) for masks in found.masks) > 0
     assert end in [ids[-1] for ids in found.ids]
     assert len({len(ids) for ids in found.ids}) > 1  # some ended early, so that the batch shrank
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_an_answer_does_not_depend_on_how_often_the_host_looks(reference, case):
+    batch, model = prompts(reference, case), reference.model(GENERATED_SEG)
+    model.config.llava.text_config.eos_token_id = 50
+    each, seldom = (model.generate(batch, 14, every=every) for every in (1, 5))
+    assert each.ids == seldom.ids
+    for one, other in zip(each.masks, seldom.masks, strict=True):
+        assert one.shape == other.shape
+        torch.testing.assert_close(one, other, rtol=0, atol=MASKS)
+        assert ((one > 0) == (other > 0)).all()
+
+
+def test_the_host_waits_for_no_token(reference):
+    """It looks every fourth token whether all answers ended, and reads them once at the end."""
+    batch, model = prompts(reference, "A_square"), reference.model(GENERATED_SEG)
+    model.config.llava.text_config.eos_token_id = -1  # no answer ends, so nothing else differs
+    waits = {}
+    for most in (4, 24):
+        with host_reads() as seen:
+            assert [len(ids) for ids in model.generate(batch, most, every=4).ids] == [most] * 3
+        waits[most] = seen.total()
+    print(f"the host waits {waits[4]} times for 4 tokens, {waits[24]} times for 24")
+    assert waits[24] - waits[4] == 5  # the looks after 4, 8, 12, 16 and 20
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU that torch sees")
+def test_a_gpus_tokens_make_the_host_wait_for_looks_alone(reference):
+    batch, model = prompts(reference, "A_square").to("cuda"), reference.model(GENERATED_SEG).to("cuda")
+    model.config.llava.text_config.eos_token_id = -1
+    waits = {}
+    for most in (4, 4, 24):  # the first warms up
+        torch.cuda.set_sync_debug_mode("warn")
+        try:
+            with warnings.catch_warnings(record=True) as told:
+                warnings.simplefilter("always")
+                model.generate(batch, most, every=4)
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+        waits[most] = sum("synchroniz" in str(one.message) for one in told)
+    assert waits[24] - waits[4] <= 5 * 2  # nonzero and the length of what it gives
+
+
+def test_masks_alone_keep_no_keys_but_of_shared_beginnings(reference, model, monkeypatch):
+    """Validation reads nothing again: of different images there is no cache, of one image that of the beginning."""
+    made = []
+    monkeypatch.setattr("cxr.ils.rosalia.model.ReadCache", lambda *how: made.append(ReadCache(*how)) or made[-1])
+    batch = prompts(reference, "A_square")
+    batch = replace(batch, input_ids=torch.cat([batch.input_ids[:1, :265].expand(3, -1), batch.input_ids[:, 265:]], 1))
+    apart = replace(batch, image_of=torch.arange(3), images=batch.images[[0, 0, 0]], clip=batch.clip[[0, 0, 0]],
+                    resized=batch.resized[:1] * 3)  # fmt: skip
+    found = model.segment(apart)
+    assert [layer.keys for layer in made[-1].layers] == [None] * len(made[-1].layers)
+    of_one = replace(apart, image_of=torch.zeros(3, dtype=torch.long), images=batch.images[:1], clip=batch.clip[:1])
+    shared = model.segment(of_one)
+    text = model.config.llava.text_config
+    bytes_of_a_token = 2 * 4 * text.num_hidden_layers * text.num_key_value_heads * text.head_dim
+    kept = sum(held.nbytes for layer in made[-1].layers for held in (layer.keys, layer.values))
+    assert kept == 264 * bytes_of_a_token  # all up to the last token of the image, for one
+    for one, other in zip(found, shared, strict=True):
+        assert off(one, other) < MASKS
 
 
 def test_an_answer_without_seg_has_no_mask(reference):

@@ -10,17 +10,13 @@ from pathlib import Path
 
 import torch
 from torch import nn
-from transformers import (
-    DynamicCache,
-    LlavaConfig,
-    LlavaForConditionalGeneration,
-    PreTrainedConfig,
-    SamConfig,
-)
+from transformers import LlavaConfig, LlavaForConditionalGeneration, PreTrainedConfig, SamConfig
 from transformers.initialization import no_init_weights
 
+from cxr.ils.rosalia.cache import ReadCache
 from cxr.ils.rosalia.config import RosaliaConfig, read_config, write_config
 from cxr.ils.rosalia.files import Weights, fill, write
+from cxr.ils.rosalia.greedy import Prompted, greedy, look_every
 from cxr.ils.rosalia.kept import Kept
 from cxr.ils.rosalia.samples import Batch
 from cxr.ils.rosalia.tokens import IGNORED
@@ -69,16 +65,6 @@ class Generated:
 
     ids: list[list[int]]
     masks: list[torch.Tensor]
-
-
-@dataclass
-class _Prompted:
-    """Prompts that the language model has read: hidden states of their last tokens (B, H), and its cache."""
-
-    last: torch.Tensor
-    cache: DynamicCache
-    attention: torch.Tensor
-    lengths: torch.Tensor
 
 
 class Rosalia(nn.Module):
@@ -228,46 +214,30 @@ class Rosalia(nn.Module):
         The result equals :meth:`generate`'s if the answer begins with [SEG], as all of ROSALIA's answers do.
         """
         views = views or self.encode(batch)
-        low_res, _ = self._decoded(self.project(self._read(batch, views).last), batch.image_of, views)
+        low_res, _ = self._decoded(self.project(self._read(batch, views, 0).last), batch.image_of, views)
         every = torch.arange(len(batch.image_of), device=low_res.device)
         return [masks[0] for masks in self._framed(low_res, every, batch)]
 
     @torch.no_grad()
-    def generate(self, batch: Batch, max_new_tokens: int, views: Views | None = None) -> Generated:
+    def generate(
+        self, batch: Batch, max_new_tokens: int, views: Views | None = None, every: int | None = None
+    ) -> Generated:
         """Answer prompts greedily, and predict a mask for each [SEG] in the answers.
 
         The embedding is taken at the step that emits [SEG]. LISA's code recomputes all tokens at every step.
+        ``every``: tokens after which the host looks whether answers have ended; by default as the device asks.
         """
         views = views or self.encode(batch)
-        model, state = self.llava.model.language_model, self._read(batch, views)
-        hidden, cache, attention = state.last, state.cache, state.attention
-        rows = torch.arange(len(hidden), device=hidden.device)  # samples that are still being answered
-        ids: list[list[int]] = [[] for _ in rows]
-        caught: list[tuple[int, torch.Tensor]] = []
-        for step in range(max_new_tokens):
-            tokens = self.llava.lm_head(hidden).float().argmax(-1)
-            for place, (row, token) in enumerate(zip(rows.tolist(), tokens.tolist(), strict=True)):
-                ids[row].append(token)
-                if token == self.config.seg_id:
-                    caught.append((row, hidden[place]))
-            going = tokens != self.config.eos_id
-            if step + 1 == max_new_tokens or not going.any():
-                break
-            if not going.all():
-                rows, tokens, attention = rows[going], tokens[going], attention[going]
-                cache.batch_select_indices(going.nonzero()[:, 0])
-            attention = torch.cat([attention, attention.new_ones(len(rows), 1)], 1)
-            hidden = model(
-                inputs_embeds=self._words(tokens)[:, None],
-                attention_mask=attention,
-                position_ids=(state.lengths[rows] + step)[:, None],
-                past_key_values=cache,
-                use_cache=True,
-            ).last_hidden_state[:, 0]
-        caught.sort(key=lambda each: each[0])  # stable: within a sample the order of the answer
-        sample_of = torch.tensor([row for row, _ in caught], dtype=torch.long, device=hidden.device)
-        embeddings = torch.stack([each for _, each in caught]) if caught else hidden[:0]
-        low_res, _ = self._decoded(self.project(embeddings), batch.image_of[sample_of], views)
+        read = self._read(batch, views, max_new_tokens)
+        ids, states = greedy(
+            self.llava.model.language_model, self.llava.lm_head, self._words, read, self.config.eos_id,
+            max_new_tokens, every or look_every(self.device),
+        )  # fmt: skip
+        caught = [
+            (row, step) for row, said in enumerate(ids) for step, one in enumerate(said) if one == self.config.seg_id
+        ]
+        sample_of, steps = torch.tensor(caught, dtype=torch.long, device=states.device).reshape(-1, 2).T
+        low_res, _ = self._decoded(self.project(states[sample_of, steps]), batch.image_of[sample_of], views)
         return Generated(ids, self._framed(low_res, sample_of, batch))
 
     def _words(self, ids: torch.Tensor) -> torch.Tensor:
@@ -282,10 +252,11 @@ class Rosalia(nn.Module):
             raise ValueError(f"every sample must hold the image token {features.shape[1]} times")
         return words.masked_scatter(places[:, :, None], features)
 
-    def _read(self, batch: Batch, views: Views) -> _Prompted:
+    def _read(self, batch: Batch, views: Views, room: int) -> Prompted:
         """Run prompts up to their last tokens; the common beginning of one image's prompts is run once.
 
-        They differ only in the instruction, which comes after the image, so they share most tokens.
+        They differ only in the instruction, which comes after the image, so they share most tokens. ``room``: tokens
+        that are to follow; with 0 no more is kept than the beginnings, and nothing where all differ.
         """
         model = self.llava.model.language_model
         words, lengths = self._embedded(batch, views), batch.attention.sum(1)
@@ -293,12 +264,16 @@ class Rosalia(nn.Module):
         shared = int(min(last_image + 1, lengths.min() - 1))
         beginnings = torch.cat([batch.image_of[:, None], batch.input_ids[:, :shared]], 1)
         _, group = beginnings.unique(dim=0, return_inverse=True)
+        groups, rows = int(group.max()) + 1, torch.arange(len(words), device=words.device)
+        cache = ReadCache(model.config.num_hidden_layers, words.shape[1] - shared + room if room else 0)
+        if not room and groups == len(words):
+            hidden = model(inputs_embeds=words, use_cache=False).last_hidden_state
+            return Prompted(hidden[rows, lengths - 1], cache, lengths, None)
         # the first sample of each group
-        first = torch.full((int(group.max()) + 1,), len(group), device=group.device)
+        first = torch.full((groups,), len(group), device=group.device)
         first = first.scatter_reduce(0, group, torch.arange(len(group), device=group.device), "amin")
-        cache = DynamicCache(config=model.config)
         model(inputs_embeds=words[first, :shared], past_key_values=cache, use_cache=True)
-        cache.batch_select_indices(group)
+        cache.follow(group)
         hidden = model(
             inputs_embeds=words[:, shared:],
             attention_mask=batch.attention,
@@ -306,8 +281,11 @@ class Rosalia(nn.Module):
             past_key_values=cache,
             use_cache=True,
         ).last_hidden_state
-        rows = torch.arange(len(words), device=words.device)
-        return _Prompted(hidden[rows, lengths - 1 - shared], cache, batch.attention, lengths)
+        seen = None
+        if room and not bool(batch.attention.all()):
+            seen = words.new_zeros(len(words), 1, 1, words.shape[1] + room)
+            seen[..., : words.shape[1]].masked_fill_(batch.attention[:, None, None] == 0, float("-inf"))
+        return Prompted(hidden[rows, lengths - 1 - shared], cache, lengths, seen)
 
     def _decoded(self, seg: torch.Tensor, image_of: torch.Tensor, views: Views) -> tuple[torch.Tensor, torch.Tensor]:
         """Return SAM's mask logits (M, 1, h, w) and quality estimates (M, 1) for each prompt (M, C)."""

@@ -1,0 +1,70 @@
+"""Greedy answers of a language model, token by token on the device: the host looks at them only now and then."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from cxr.ils.rosalia.cache import ReadCache
+
+TOKENS_A_LOOK = 4
+"""Tokens between two looks of the host on a GPU. A look waits for the device; without it, answers that ended go on."""
+
+
+@dataclass(frozen=True)
+class Prompted:
+    """Prompts that the language model has read.
+
+    last: hidden states of their last tokens (B, H); lengths: tokens of each (B,); seen: what is added to the scores of
+    keys (B, 1, 1, L), minus infinity at padding, or None where nothing is padded.
+    """
+
+    last: torch.Tensor
+    cache: ReadCache
+    lengths: torch.Tensor
+    seen: torch.Tensor | None
+
+
+def look_every(device: torch.device) -> int:
+    """Return after how many tokens the host looks whether answers have ended: on a CPU nothing waits."""
+    return 1 if device.type == "cpu" else TOKENS_A_LOOK
+
+
+def greedy(
+    model: nn.Module, head: nn.Module, words: Callable[[torch.Tensor], torch.Tensor], read: Prompted, end: int,
+    most: int, every: int,
+) -> tuple[list[list[int]], torch.Tensor]:  # fmt: skip
+    """Return the tokens of each answer, with its end if it came, and the states (B, T, H) that gave them.
+
+    model: the language model; head: states to logits; words: token ids to embeddings; end: the token that ends an
+    answer; most: tokens of an answer; every: tokens between two looks of the host, which leave answers that ended.
+    """
+    hidden, seen = read.last, read.seen
+    rows = torch.arange(len(hidden), device=hidden.device)  # that are still being answered
+    tokens = torch.full((len(hidden), most), end, device=hidden.device)
+    states = hidden.new_zeros(len(hidden), most, hidden.shape[1])
+    ended = torch.zeros(len(hidden), dtype=torch.bool, device=hidden.device)
+    for step in range(most):
+        chosen = head(hidden).float().argmax(-1)
+        tokens[rows, step], states[rows, step] = chosen, hidden
+        ended[rows] = ended[rows] | (chosen == end)
+        if step + 1 == most:
+            break
+        if (step + 1) % every == 0:
+            going = (~ended[rows]).nonzero()[:, 0]
+            if not len(going):
+                break
+            if len(going) < len(rows):
+                rows, chosen, seen = rows[going], chosen[going], None if seen is None else seen[going]
+                read.cache.batch_select_indices(going)
+        hidden = model(
+            inputs_embeds=words(chosen)[:, None],
+            # with four axes it is taken as it is; transformers would look into one of two at every token
+            attention_mask=None if seen is None else seen[..., : read.cache.get_seq_length() + 1],
+            position_ids=(read.lengths[rows] + step)[:, None],
+            past_key_values=read.cache,
+            use_cache=True,
+        ).last_hidden_state[:, 0]
+    said = tokens.tolist()
+    return [row[: row.index(end) + 1] if end in row else row for row in said], states
