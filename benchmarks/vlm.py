@@ -26,6 +26,9 @@ from cxr.base.tables import read_lines, write_table  # noqa: E402
 from cxr.language.reports import engine as reports  # noqa: E402
 from cxr.language.reports import sentences  # noqa: E402
 from cxr.metrics.bootstrap import weights  # noqa: E402
+from cxr.radvlm.conversations import engine as conversations  # noqa: E402
+from cxr.radvlm.conversations.engine import Asked, ConversationOptions  # noqa: E402
+from cxr.radvlm.conversations.facts import ImageFacts  # noqa: E402
 from cxr.radvlm.evaluation import grounding  # noqa: E402
 from cxr.radvlm.evaluation.grammars import Found  # noqa: E402
 from cxr.radvlm.evaluation.grounding import Ious  # noqa: E402
@@ -78,21 +81,46 @@ def of_buckets() -> dict:
     }
 
 
-def of_filter() -> list[dict]:
-    """The filter of RadVLM over the reports engine, reports a second on real reports; none where they are absent."""
+def of_texts() -> list[dict]:
+    """RadVLM's filter and conversations over the reports engine, reports a second; none where the reports are absent.
+
+    Each report is read once. What recurs in others is kept, so that the first reports cost most: the second row of
+    conversations is of as many reports after all others.
+    """
     path = SHARED / "fixtures/openi_reports.jsonl"
     if not path.is_file():
         return []
-    lines = path.read_text(encoding="utf-8").splitlines()[:REPORTS]
+    lines = path.read_text(encoding="utf-8").splitlines()
     texts = [row["findings"].strip() or row["impression"].strip() for row in map(json.loads, lines)]
     sections = [[text[start:end] for start, end in sentences.split(text)] for text in texts]
     read = reports.load_engine("rules", reports.EngineOptions(str(RESOURCES / "lexicon"), "both_bases", {}))
     keep = filtered.load_engine(filtered.FilterOptions("rules", False, "drop", 3, True), {}).filter
-    engine, ours = (
-        seconds(lambda: [read(own) for own in sections], 3),
-        seconds(lambda: keep(sections), 3),
-    )
-    return [row("reports a second of RadVLM's filter", "the reports engine", engine / ours, 0.5)]
+    options = ConversationOptions("rules", (5, 10), 1, len(lines), "strict", True, 42)
+    converse = conversations.load_engine(options, {}).converse
+    read(sections[0]), keep(sections[:1])  # the lexicon is loaded
+    time = {"filter": seconds(lambda: keep(sections[:REPORTS]), 1)}
+    asked = [Asked(facts, grounded=False) for facts in _facts(keep(sections))]
+    engine = {at: seconds(lambda at=at: [read(own) for own in sections[at:][:REPORTS]], 3) for at in (0, -REPORTS)}
+    time["first"] = seconds(lambda: converse(asked[:REPORTS]), 1)
+    converse(asked[REPORTS:-REPORTS])
+    time["later"] = seconds(lambda: converse(asked[-REPORTS:]), 1)
+    what = "reports a second of RadVLM's conversations with the strict check"
+    return [
+        row("reports a second of RadVLM's filter", "the reports engine", engine[0] / time["filter"], 0.5),
+        row(f"{what}, the first {REPORTS}", "the reports engine", engine[0] / time["first"], 0.5),
+        row(
+            f"{what}, {REPORTS} after {len(lines) - REPORTS}",
+            "the reports engine",
+            engine[-REPORTS] / time["later"],
+            0.5,
+        ),
+    ]
+
+
+def _facts(kept: list) -> list[ImageFacts]:
+    """Return the facts of reports: their single-image texts alone."""
+    told = [{at: one.text for at, one in enumerate(each.sentences, start=1) if one.text} for each in kept]
+    return [ImageFacts("own", f"i{at}", f"s{at}", f"p{at}", "train", sentences=held) for at, held in enumerate(told)]
 
 
 def of_scoring() -> list[dict]:
@@ -180,7 +208,7 @@ def main() -> None:
             of_reading(),
             of_buckets(),
             *of_scoring(),
-            *of_filter(),
+            *of_texts(),
             *of_batches(Path(folder)),
         ]
     table = pl.DataFrame(rows)

@@ -23,7 +23,8 @@ HEDGES = ("definite", "strong", "weak")
 _ZONES = {label: frozenset((label,)) for side in SIDES for label in (f"{side} {level}" for level in ZONE_LEVELS)}
 _ZONES |= {lung: frozenset(f"{lung.split()[0]} {level}" for level in ZONE_LEVELS) for lung in LUNGS}
 _ZONES |= {lobe: frozenset(zones) for lobe, zones in LOBE_ZONES.items()}
-_READ = 200_000
+CACHED = 200_000
+"""Texts that are read once: conversations, and the studies of a source, say the same."""
 _EITHER = re.compile(r"\b(?:both|either) sides?\b")
 _BOTH = frozenset(("bilateral", "both", "bibasilar", "bibasal"))
 
@@ -112,13 +113,17 @@ def split(text: str) -> list[str]:
 
 def of_text(given: Sequence[str]) -> list[Statement]:
     """Return the statements of sentences that are read together, numbered from 1: "this" may refer back."""
-    return _statements(structure.structure(list(given), known(), unsided_effusion=True), given)
+    return list(_of_text(tuple(given)))
 
 
-@lru_cache(maxsize=_READ)
 def of_sentence(sentence: str) -> tuple[Statement, ...]:
     """Return the statements of a sentence that is read by itself."""
-    return tuple(of_text([sentence]))
+    return _of_text((sentence,))
+
+
+@lru_cache(maxsize=CACHED)
+def _of_text(given: tuple[str, ...]) -> tuple[Statement, ...]:
+    return tuple(_statements(structure.structure(list(given), known(), unsided_effusion=True), given))
 
 
 def unplaced(one: Statement) -> Statement:

@@ -14,7 +14,7 @@ from cxr.radvlm import statements
 from cxr.radvlm.boxes import rounded
 from cxr.radvlm.conversations.facts import ImageFacts
 from cxr.radvlm.labels import names
-from cxr.radvlm.statements import Statement
+from cxr.radvlm.statements import CACHED, Statement
 
 USER, ASSISTANT = ROLES = ("user", "assistant")
 BAD_FORM, FOREIGN_BOX, UNGROUNDED, UNSUPPORTED = "bad_form", "foreign_box", "ungrounded", "unsupported_statement"
@@ -29,6 +29,7 @@ _BOX = re.compile(r"\[\s*" + r"\s*,\s*".join([f"({_NUMBER})"] * 4) + r"\s*\]")
 _BRACKET = re.compile(r"\[(?!SEG\])[^\]]*\]?")
 _YES = re.compile(r"^(?:yes|yeah|yep|correct|indeed|right|positive)\b", re.IGNORECASE)
 _NO = re.compile(r"^(?:no|nope|none|negative|not|neither)\b(?! (?:\w+ )*(?:but|than|more))", re.IGNORECASE)
+_ALONE = re.compile(r"(?:no|nope|none|negative)\W*$", re.IGNORECASE)
 _COMMON = frozenset(("there", "this", "that", "with", "seen", "present", "right", "left", "lung", "lungs", "side"))
 _LUNG = frozenset(("opacity", "consolidation", "pneumonia", "atelectasis", "edema"))
 _HEART = frozenset(("cardiomegaly",))
@@ -73,7 +74,7 @@ def known(facts: ImageFacts, read: Sequence[Statement] | None = None) -> Known:
     return Known(facts, affirmed, frozenset(facts.present), normal, text, _device_words(everything), boxes)
 
 
-@lru_cache(maxsize=200_000)
+@lru_cache(maxsize=CACHED)
 def normals(sentence: str) -> tuple[tuple[str, tuple[str, ...], bool], ...]:
     """Return (what, sides, apart) of what a sentence calls normal: lungs, heart, all; apart: but for what was told."""
     words, low = statements.words(), sentence.lower()
@@ -95,14 +96,10 @@ def fault(messages: Sequence[Mapping[str, str]], held: Known, grounded: bool, ro
     turns, problem = in_rounds(messages, rounds)
     if problem:
         return Fault(BAD_FORM, problem)
-    checks = (_boxes, _statements, _words)
-    subject: frozenset[str] = frozenset()
     for number, (question, answer) in enumerate(turns, start=1):
-        asked = _mentioned(question) or subject
-        for check in checks:
-            if found := check(question, answer, asked, held, grounded):
-                return replace(found, detail=f"round {number}: {found.detail}")
-        subject = _mentioned(answer) or asked
+        found = _boxes(turns[:number], held, grounded) or _statements(question, answer, held) or _words(answer, held)
+        if found:
+            return replace(found, detail=f"round {number}: {found.detail}")
     place = statements.words().patterns["place"]
     if grounded and not any(place.search(question.lower()) and _BOX.search(answer) for question, answer in turns):
         return Fault(UNGROUNDED, "no box is asked for and given")
@@ -131,8 +128,9 @@ def written(text: str) -> list[tuple[float, ...]]:
     return [tuple(map(float, hit.groups())) for hit in _BOX.finditer(text)]
 
 
-def _boxes(question: str, answer: str, asked: frozenset[str], held: Known, grounded: bool) -> Fault | None:
-    del question
+def _boxes(turns: Sequence[tuple[str, str]], held: Known, grounded: bool) -> Fault | None:
+    """Return what is wrong with the boxes of the last of the turns."""
+    answer = turns[-1][1]
     if "[" not in answer:
         return None
     if not grounded and _BRACKET.search(answer):
@@ -140,11 +138,19 @@ def _boxes(question: str, answer: str, asked: frozenset[str], held: Known, groun
     if _BRACKET.search(_BOX.sub("", answer)):
         return Fault(FOREIGN_BOX, "brackets that hold no box")
     for part in _sentences(answer):
-        said = _mentioned(part) or asked
+        if "[" not in part:
+            continue
+        said = _mentioned(part) or _subject(turns)
         mine = [boxes for keys, words, boxes in held.boxes if _speaks_of(said, keys, words, part)]
         if set(written(part)) - frozenset().union(*mine):
             return Fault(FOREIGN_BOX, "a box that is not given of its finding")
     return None
+
+
+def _subject(turns: Sequence[tuple[str, str]]) -> frozenset[str]:
+    """Return the findings that the last question asks for: those that it names, or else that were last spoken of."""
+    said = [text for turn in turns for text in turn][:-1]
+    return next(filter(None, map(_mentioned, reversed(said))), frozenset())
 
 
 def _speaks_of(said: frozenset[str], keys: frozenset[str], words: frozenset[str], part: str) -> bool:
@@ -153,8 +159,7 @@ def _speaks_of(said: frozenset[str], keys: frozenset[str], words: frozenset[str]
     return not said or bool(words & set(_content(part)))
 
 
-def _statements(question: str, answer: str, asked: frozenset[str], held: Known, grounded: bool) -> Fault | None:
-    del asked, grounded
+def _statements(question: str, answer: str, held: Known) -> Fault | None:
     words = statements.words()
     defines = words.patterns["meaning"].search(question.lower())
     said: list[Statement] = []
@@ -166,7 +171,7 @@ def _statements(question: str, answer: str, asked: frozenset[str], held: Known, 
         if problem := _contradicts_normal(part, held) or _wrong_device(part, held) or _wrong_view(part, held):
             return Fault(UNSUPPORTED, problem)
     if not defines:
-        said += _answered(question, answer, held)
+        said += _answered(question, answer)
     for one in said:
         if problem := unsupported(one, held):
             return Fault(UNSUPPORTED, problem)
@@ -215,12 +220,12 @@ def _side(zones: frozenset[str], side: str) -> frozenset[str]:
     return frozenset(zone for zone in zones if zone.startswith(side))
 
 
-@lru_cache(maxsize=200_000)
+@lru_cache(maxsize=CACHED)
 def _sentences(answer: str) -> tuple[str, ...]:
     return tuple(statements.split(answer)) or (answer,)
 
 
-@lru_cache(maxsize=200_000)
+@lru_cache(maxsize=CACHED)
 def _read(part: str) -> tuple[Statement, ...]:
     """Return the statements of a sentence; "No, it is likely X" does not deny X."""
     rest = re.sub(r"^(?:no|yes|correct|indeed|right)\b[,:;]?\s+", "", part, flags=re.IGNORECASE)
@@ -229,7 +234,7 @@ def _read(part: str) -> tuple[Statement, ...]:
     return statements.of_sentence(part)
 
 
-@lru_cache(maxsize=200_000)
+@lru_cache(maxsize=CACHED)
 def _mentioned(text: str) -> frozenset[str]:
     """Return the keys of the findings that a text names, affirmed, denied or asked for."""
     parts = [_BOX.sub("", part) for part in _sentences(text)]
@@ -237,17 +242,18 @@ def _mentioned(text: str) -> frozenset[str]:
     return found or (_HEART if re.search(r"\bheart\b", text.lower()) else found)
 
 
-def _answered(question: str, answer: str, held: Known) -> list[Statement]:
+def _answered(question: str, answer: str) -> list[Statement]:
     """Return what "yes" and "no" state of the findings that a question names."""
-    del held
-    yes, no = _YES.match(answer), _NO.match(answer)
-    named = [one for part in _sentences(question) for one in statements.of_sentence(part) if not one.of]
-    if yes:
+    if _YES.match(answer):
         own = frozenset().union(*(one.keys for part in _sentences(answer) for one in _read(part)))
-        return [replace(one, affirmed=True, hedge=0) for one in named if not one.keys & own]
-    if no and re.match(r"\W*(?:no|nope|none|negative)\W*$", answer, re.IGNORECASE):
-        return [replace(one, affirmed=False, limits=(), denies=True) for one in named]
+        return [replace(one, affirmed=True, hedge=0) for one in _named(question) if not one.keys & own]
+    if _ALONE.match(answer):
+        return [replace(one, affirmed=False, limits=(), denies=True) for one in _named(question)]
     return []
+
+
+def _named(question: str) -> list[Statement]:
+    return [one for part in _sentences(question) for one in statements.of_sentence(part) if not one.of]
 
 
 def _contradicts_normal(part: str, held: Known) -> str | None:
@@ -274,22 +280,32 @@ def _labels(one: Statement) -> frozenset[str]:
 
 
 def _wrong_view(part: str, held: Known) -> str | None:
-    words, low = statements.words(), part.lower()
-    views = [view for view, pattern in words.views.items() if pattern.search(low)]
-    if any(view != held.facts.view for view in views):
+    views, sexes = _views_and_sexes(part)
+    if views - {held.facts.view}:
         return "tells a view that no fact tells"
-    sexes = [sex for sex, pattern in words.sexes.items() if pattern.search(low)]
-    return "tells a sex that no fact tells" if any(sex != held.facts.sex for sex in sexes) else None
+    return "tells a sex that no fact tells" if sexes - {held.facts.sex} else None
+
+
+@lru_cache(maxsize=CACHED)
+def _views_and_sexes(part: str) -> tuple[frozenset[str], frozenset[str]]:
+    words, low = statements.words(), part.lower()
+    views, sexes = (
+        frozenset(name for name, pattern in patterns.items() if pattern.search(low))
+        for patterns in (words.views, words.sexes)
+    )
+    return views, sexes
 
 
 def _device_words(texts: Iterable[str]) -> set[str]:
     """Return the words of devices that texts tell, in the singular."""
-    found = set()
-    for text in texts:
-        told = names().words
-        left = told.denied.sub("", plain(text))
-        found |= {hit.group().removesuffix("s") for hit in told.device.finditer(left)}
-    return found
+    return set().union(*map(_devices_of, texts))
+
+
+@lru_cache(maxsize=CACHED)
+def _devices_of(text: str) -> frozenset[str]:
+    told = names().words
+    left = told.denied.sub("", plain(text))
+    return frozenset(hit.group().removesuffix("s") for hit in told.device.finditer(left))
 
 
 def _any_device(held: Known) -> bool:
@@ -302,25 +318,31 @@ def _asks_device(question: str) -> bool:
 
 
 def _wrong_device(part: str, held: Known) -> str | None:
-    said = _device_words([part])
-    if not said and not statements.words().patterns["no_devices"].search(part.lower()):
-        return None
+    said = _devices_of(part)
     if statements.words().patterns["no_devices"].search(part.lower()):
         return "denies a device that a fact affirms" if _any_device(held) else None
+    if not said:
+        return None
     general = statements.words().general_devices
     wrong = {word for word in said if word not in general and not any(word in own for own in held.devices)}
     return "affirms a device that no fact affirms" if wrong or not _any_device(held) else None
 
 
-def _words(question: str, answer: str, asked: frozenset[str], held: Known, grounded: bool) -> Fault | None:
-    del question, asked, grounded
-    patterns, low = statements.words().patterns, answer.lower()
-    compared = {hit.group() for hit in patterns["comparison"].finditer(patterns["changes"].sub("", low))}
+def _words(answer: str, held: Known) -> Fault | None:
+    compared, problem = _forbidden(answer)
     if any(not re.search(rf"\b{re.escape(word[:STEM])}", held.text) for word in compared):
         return Fault(COMPARISON, "a word of comparison")
+    return problem
+
+
+@lru_cache(maxsize=CACHED)
+def _forbidden(answer: str) -> tuple[frozenset[str], Fault | None]:
+    """Return the words of comparison of an answer, and whether it has a date, a name or an order."""
+    patterns, low = statements.words().patterns, answer.lower()
+    compared = frozenset(hit.group() for hit in patterns["comparison"].finditer(patterns["changes"].sub("", low)))
     if patterns["date"].search(low) or patterns["name"].search(answer):
-        return Fault(DATE_OR_NAME, "a date or a name")
-    return Fault(ORDER, "an order to the reader") if patterns["order"].search(low) else None
+        return compared, Fault(DATE_OR_NAME, "a date or a name")
+    return compared, Fault(ORDER, "an order to the reader") if patterns["order"].search(low) else None
 
 
 def _content(text: str) -> list[str]:

@@ -1,11 +1,13 @@
 """What can be asked next in a conversation of the engine rules: moves, each a question with its answer.
 
-A move is offered only if the facts bear its answer out and nothing has told it yet. It says what it tells.
+A move is offered only if the facts bear its answer out and nothing has told it yet. It says what it tells. The words of
+its answer are drawn when it is offered, and filled in when it is taken: of some five offers one is.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from random import Random
+from typing import NamedTuple
 
 from cxr.radvlm.conversations.engine import Asked
 from cxr.radvlm.conversations.record import Turn
@@ -23,15 +25,27 @@ SEVERAL = 3
 """Findings that an answer lists at most."""
 
 
-@dataclass(frozen=True)
-class Move:
+class Offer(NamedTuple):
+    """A question, and the answer that it gets if it is asked; act and wording as those of a :class:`Turn`."""
+
+    question: str
+    answer: Callable[[], str]
+    act: str
+    wording: str
+
+    def taken(self) -> Turn:
+        """Return the turn."""
+        return Turn(self.question, self.answer(), self.act, self.wording)
+
+
+class Move(NamedTuple):
     """A question and its answer that may come next.
 
     weight: how likely it is drawn; tells: (topic or subject, aspect) that it tells; topic: what is spoken of from then
     on; refers: it refers to an earlier answer; denies: its answer denies; boxes: {name of a slot: its topic}.
     """
 
-    turn: Turn
+    offer: Offer
     weight: float
     tells: tuple[tuple[object, str], ...] = ()
     topic: int | None = None
@@ -52,9 +66,9 @@ class State:
     asked: set[str] = field(default_factory=set)
 
     def add(self, move: Move) -> None:
-        self.turns.append(move.turn)
+        self.turns.append(move.offer.taken())
         self.told.update(move.tells)
-        self.asked.add(move.turn.question)
+        self.asked.add(move.offer.question)
         self.topic = move.topic
 
 
@@ -65,6 +79,9 @@ class Moves:
         """``segments``: masks are asked for."""
         self.facts, self.grounded = asked.facts, asked.grounded
         self.subjects, self.words, self.register, self.rng, self.segments = subjects, words, register, rng, segments
+        nouns = [topic.noun for topic in subjects.topics]
+        self.alone = [nouns.count(noun) == 1 for noun in nouns]
+        self.named = [self._named(*each) for each in enumerate(subjects.topics)]
 
     def opening(self) -> Move:
         """Return the first move: a general question, and the main findings or that there are none."""
@@ -127,8 +144,7 @@ class Moves:
     # ---- findings -------------------------------------------------------------------------------------------------
     def _present(self, at: int, topic: Topic) -> Move:
         full = self.rng.random() < 0.4
-        np = replace(topic, one=replace(topic.one, hedge=0)).called(size=full, place=full, cause=False)
-        slots = self._named(topic) | {"np": np}
+        slots = self.named[at] | {"np": topic.called(size=full, place=full, sure=True)}
         turn = self._turn("present", topic.hedge, slots, topic=topic)
         return Move(turn, 1.2, self._tells(at, topic, full, False), at, facts=topic.facts)
 
@@ -136,15 +152,11 @@ class Moves:
         tells = [TOLD] + ([PLACE, SIZE] if full else []) + ([CAUSE] if cause else [])
         return tuple((at, aspect) for aspect in tells)
 
-    def _named(self, topic: Topic) -> dict[str, str]:
-        the = topic.called(size=False, place=self._alike(topic), article="the")
+    def _named(self, at: int, topic: Topic) -> dict[str, str]:
+        the = topic.called(size=False, place=not self.alone[at], article="the")
         the = the.replace("the probable ", "the ").replace("the possible ", "the ")
         single = self.words.nouns[topic.one.entity].one
         return {"finding": single, "a_finding": single if topic.mass else with_article(single), "the_finding": the}
-
-    def _alike(self, topic: Topic) -> bool:
-        """Tell whether another topic has the same noun, so that only the place tells them apart."""
-        return sum(other.noun == topic.noun for other in self.subjects.topics) > 1
 
     def _follow_ups(self, at: int, topic: Topic, state: State) -> Iterator[Move]:
         last = state.topic == at
@@ -158,7 +170,7 @@ class Moves:
                 if last and not topic.many and f"{act}_it" in self.words.questions and self.rng.random() < 0.7
                 else act
             )
-            turn = self._turn(act, case, self._named(topic) | slots, asked, topic)
+            turn = self._turn(act, case, self.named[at] | slots, asked, topic)
             tells = ((at, aspect), *(((at, PLACE),) if aspect == BOX else ()))
             given = {"refers": asked.endswith("_it") or act == "side", "facts": topic.facts} | more
             yield Move(turn, given.pop("weight", weight), tells, at, **given)
@@ -167,7 +179,7 @@ class Moves:
             case = "box" if topic.place and (at, PLACE) not in state.told else "box_only"
             slots = {
                 "place": topic.place,
-                "box": slot(topic.noun if not self._alike(topic) else f"{topic.noun} {at + 1}"),
+                "box": slot(topic.noun if self.alone[at] else f"{topic.noun} {at + 1}"),
             }
             yield from self._boxed(at, topic, state, case, slots, follow)
         elif topic.place:
@@ -190,11 +202,11 @@ class Moves:
     def _boxed(self, at: int, topic: Topic, state: State, case: str, slots: dict, follow) -> Iterator[Move]:
         for move in follow("box", None, BOX, slots, box=at, weight=4.0):
             answer = self.words.answer(case, None, self.rng, slots)
-            answer = they(answer) if topic.many else answer
-            yield replace(move, turn=replace(move.turn, answer=answer))
+            told = (lambda answer=answer: they(answer())) if topic.many else answer
+            yield move._replace(offer=move.offer._replace(answer=told))
 
     def _sides(self, at: int, topic: Topic, follow) -> Iterator[Move]:
-        if len(topic.sides) == 1 and len([t for t in self.subjects.topics if t.noun == topic.noun]) == 1:
+        if len(topic.sides) == 1 and self.alone[at]:
             (side,) = topic.sides
             other = {"right": "left", "left": "right"}[side]
             yield from follow("side", "one_side", SIDE, {"side": side, "other_side": other})
@@ -287,29 +299,33 @@ class Moves:
             tells += self._tells(number, topic, long, cause and bool(topic.cause))
         return texts, tuple(tells)
 
-    def _told(self, at: list[int], act: str, case: str, texts: list[str]) -> Turn:
-        """Return the turn that tells findings: in one list, or one by one where one of them has a place."""
+    def _told(self, at: list[int], act: str, case: str, texts: list[str]) -> Offer:
+        """Return the offer that tells findings: in one list, or one by one where one of them has a place."""
         placed = any(self.subjects.topics[number].placed for number in at)
         parts = [texts[:1], *([text] for text in texts[1:])] if placed else [texts]
         first = self._turn(act, case, {"list": listed(parts[0])})
         more = [self.words.answer("also", None, self.rng, {"np": text}) for (text,) in parts[1:]]
-        answer = " ".join((first.answer, *more))
-        for number, text in zip(at, texts, strict=True):
-            answer = agreed(answer, text) if self.subjects.topics[number].many else answer
-        return replace(first, answer=answer)
+        many = [text for number, text in zip(at, texts, strict=True) if self.subjects.topics[number].many]
 
-    def _turn(self, act: str, case, slots: dict, asked: str = "", topic: Topic | None = None) -> Turn:
+        def answer() -> str:
+            told = " ".join((first.answer(), *(one() for one in more)))
+            for text in many:
+                told = agreed(told, text)
+            return told
+
+        return first._replace(answer=answer)
+
+    def _turn(self, act: str, case, slots: dict, asked: str = "", topic: Topic | None = None) -> Offer:
         question, wording = self.words.question(asked or act, self.register, self.rng, slots)
+        told = self._answer(act, case, slots)
         if topic is not None and topic.many:
-            told = self._turn_of(act, case, slots, asked, question, wording)
-            answer = told.answer if act == "describe" else they(agreed(told.answer, slots.get("np", topic.noun)))
-            return replace(told, question=agreed(question, slots["the_finding"]), answer=answer)
-        return self._turn_of(act, case, slots, asked, question, wording)
+            question = capital(agreed(question, slots["the_finding"]))
+            if act != "describe":
+                spoken, noun = told, slots.get("np", topic.noun)
+                told = lambda: they(agreed(spoken(), noun))  # noqa: E731
+        return Offer(question, told, asked or act, wording)
 
-    def _turn_of(self, act: str, case, slots: dict, asked: str, question: str, wording: str) -> Turn:
-        if act in ("box",):
-            return Turn(question, "", asked or act, wording)
-        if act == "side":
-            return Turn(question, self.words.answer(case, None, self.rng, slots), act, wording)
-        answer = self.words.answer(act, case, self.rng, slots)
-        return Turn(capital(question), answer, asked or act, wording)
+    def _answer(self, act: str, case, slots: dict) -> Callable[[], str]:
+        if act == BOX:  # drawn by its caller
+            return str
+        return self.words.answer(*((case, None) if act == SIDE else (act, case)), self.rng, slots)

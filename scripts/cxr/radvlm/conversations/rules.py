@@ -11,7 +11,7 @@ from cxr.radvlm import statements
 from cxr.radvlm.conversations import check
 from cxr.radvlm.conversations.engine import Asked, ConversationOptions, Engine, Made
 from cxr.radvlm.conversations.moves import Move, Moves, State
-from cxr.radvlm.conversations.record import Conversation
+from cxr.radvlm.conversations.record import Conversation, Turn
 from cxr.radvlm.conversations.topics import Subjects, subjects
 from cxr.radvlm.conversations.wordings import wordings
 from cxr.radvlm.conversations.written import messages_of
@@ -66,7 +66,7 @@ def walk(asked: Asked, about: Subjects, options: ConversationOptions, draw) -> C
     rounds = draw.randint(*options.rounds)
     while len(done) < rounds:
         last = len(done) == rounds - 1
-        offered = [move for move in moves.offered(state, last) if move.turn.question not in state.asked]
+        offered = [move for move in moves.offered(state, last) if move.offer.question not in state.asked]
         move = _chosen(offered, done, rounds - len(done), asked.grounded, about, draw)
         if move is None:
             break
@@ -74,7 +74,7 @@ def walk(asked: Asked, about: Subjects, options: ConversationOptions, draw) -> C
         done.append(move)
     if len(done) < options.rounds[0] or _owed(done, asked.grounded, about):
         return None
-    return _made(done, about)
+    return _made(done, state.turns, about)
 
 
 def _owed(done: Sequence[Move], grounded: bool, about: Subjects) -> set[str]:
@@ -101,14 +101,14 @@ def _pays(move: Move, owed: set[str]) -> bool:
     return any(paid[name] for name in owed)
 
 
-def _made(done: Sequence[Move], about: Subjects) -> Conversation:
+def _made(done: Sequence[Move], turns: Sequence[Turn], about: Subjects) -> Conversation:
     topics = about.topics
     boxes = {}
-    for move in done:
+    for move, turn in zip(done, turns, strict=True):
         if move.box is not None:
-            name = move.turn.answer.split("<box:", 1)[1].split(">", 1)[0]
-            assert slot(name) in move.turn.answer
+            name = turn.answer.split("<box:", 1)[1].split(">", 1)[0]
+            assert slot(name) in turn.answer
             boxes[name] = topics[move.box].boxes
     masks = tuple(topics[move.mask].mask_id for move in done if move.mask is not None)
     facts = tuple(dict.fromkeys(fact for move in done for fact in move.facts))
-    return Conversation(tuple(move.turn for move in done), boxes, masks, facts)
+    return Conversation(tuple(turns), boxes, masks, facts)

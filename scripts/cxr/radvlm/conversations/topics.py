@@ -3,17 +3,22 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import NamedTuple
 
 from cxr.instructions.record import Box
 from cxr.language.reports.devices import plain
 from cxr.radvlm import statements
 from cxr.radvlm.conversations.facts import ImageFacts, Phrase
-from cxr.radvlm.conversations.wordings import Wordings, capital
+from cxr.radvlm.conversations.wordings import Wordings, capital, wordings
 from cxr.radvlm.labels import names
-from cxr.radvlm.statements import Statement
+from cxr.radvlm.statements import CACHED, Statement
 
 HEDGED = ("", "probable ", "possible ")
 HEART = "cardiomegaly"
+LONGEST = 25
+"""Most words of a sentence that tells of an organ."""
+_HEART_SIZE = re.compile(r"\b(?:size|silhouette)\b|heart is normal")
 CAUSES = (
     ("that represents", "that most likely represents", "that may represent"),
     ("that represent", "that most likely represent", "that may represent"),
@@ -55,9 +60,14 @@ class Topic:
     def placed(self) -> bool:
         return bool(self.place or self.adjective)
 
-    def called(self, *, size: bool = True, place: bool = True, cause: bool = False, article: str = "a") -> str:
-        """Return the finding's noun with what is asked for: "a probable small effusion at the left base"."""
-        words = HEDGED[self.hedge] + (f"{self.size} " if size and self.size else "")
+    def called(
+        self, *, size: bool = True, place: bool = True, cause: bool = False, article: str = "a", sure: bool = False
+    ) -> str:
+        """Return the finding's noun with what is asked for: "a probable small effusion at the left base".
+
+        ``sure``: without its doubt.
+        """
+        words = ("" if sure else HEDGED[self.hedge]) + (f"{self.size} " if size and self.size else "")
         words += f"{self.adjective} " if place and self.adjective else ""
         text = f"{words}{self.noun}" + (f" {self.place}" if place and self.place and not self.adjective else "")
         if cause and self.cause:
@@ -100,23 +110,26 @@ def with_article(text: str) -> str:
 def subjects(facts: ImageFacts, read: Sequence[Statement], words: Wordings) -> Subjects:
     """Return what can be talked about. ``read``: the statements of the image's sentences."""
     numbers = list(facts.sentences)
-    numbered = [replace(one, sentence=numbers[one.sentence - 1]) for one in read]
+    numbered = [_numbered(one, numbers[one.sentence - 1]) for one in read]
     topics = _topics(facts, numbered, words)
     affirmed = [one for one in numbered if one.affirmed] + [topic.one for topic in topics]
     denials = _denials(facts, numbered, affirmed, words)
-    plain_ones = {number for number in facts.sentences if not any(one.sentence == number for one in numbered)}
+    stating = {one.sentence for one in numbered}
+    affirming = {one.sentence for one in numbered if one.affirmed}
     devices = tuple(
         (text, (f"{facts.study_id}#{number}",))
         for number, text in facts.sentences.items()
-        if names().words.told_in([text])
-        and not _tells_view(text)
-        and not any(one.affirmed and one.sentence == number for one in numbered)
+        if number not in affirming and _told(text).device
     )
     told = {text for text, _ in devices}
-    organs = _organs(facts, {n: t for n, t in facts.sentences.items() if n in plain_ones and t not in told}, words)
+    organs = _organs(facts, {n: t for n, t in facts.sentences.items() if n not in stating and t not in told})
     once = tuple({text: (text, ids) for text, ids in reversed(devices)}.values())[::-1]
     untold = any(one.affirmed and not one.of and one.entity not in words.nouns for one in numbered)
     return Subjects(topics, denials, organs, once, *_heart(facts, affirmed, denials), untold)
+
+
+def _numbered(one: Statement, sentence: int) -> Statement:
+    return one if one.sentence == sentence else replace(one, sentence=sentence)
 
 
 def _topics(facts: ImageFacts, read: Sequence[Statement], words: Wordings) -> tuple[Topic, ...]:
@@ -242,26 +255,39 @@ def _denials(
     return tuple(one for text, one in found.items() if text not in limited)
 
 
-def _organs(facts: ImageFacts, sentences: Mapping[int, str], words: Wordings) -> dict[str, tuple[str, tuple[str, ...]]]:
+def _organs(facts: ImageFacts, sentences: Mapping[int, str]) -> dict[str, tuple[str, tuple[str, ...]]]:
     found: dict[str, tuple[str, tuple[str, ...]]] = {}
     for number, text in sentences.items():
-        for organ, pattern in words.organs.items():
-            if pattern.search(text) and len(text.split()) <= 25 and not _tells_view(text):
-                found.setdefault(organ, (text, (f"{facts.study_id}#{number}",)))
-                break
+        if organ := _told(text).organ:
+            found.setdefault(organ, (text, (f"{facts.study_id}#{number}",)))
     return found
 
 
-def _tells_view(text: str) -> bool:
-    return any(pattern.search(text.lower()) for pattern in statements.words().views.values())
+class _Told(NamedTuple):
+    """What the words of a sentence tell: a device, an organ ("" for none), that the heart's size is normal."""
+
+    device: bool
+    organ: str
+    heart: bool
+
+
+@lru_cache(maxsize=CACHED)
+def _told(text: str) -> _Told:
+    low = text.lower()
+    view = any(pattern.search(low) for pattern in statements.words().views.values())
+    organs = () if view or len(text.split()) > LONGEST else wordings().organs.items()
+    return _Told(
+        not view and names().words.told_in([text]),
+        next((organ for organ, pattern in organs if pattern.search(text)), ""),
+        bool(statements.words().normal["heart"].search(low) and _HEART_SIZE.search(low)),
+    )
 
 
 def _heart(facts: ImageFacts, affirmed: Sequence[Statement], denials: Sequence[Denial]) -> tuple[str, tuple[str, ...]]:
     if any(HEART in one.keys or one.entity in ("borderline heart size", "top normal heart size") for one in affirmed):
         return "", ()
-    heart = statements.words().normal["heart"]
     for number, text in facts.sentences.items():
-        if heart.search(text.lower()) and re.search(r"\b(?:size|silhouette)\b|heart is normal", text.lower()):
+        if _told(text).heart:
             return "normal", (f"{facts.study_id}#{number}",)
     return next((("not_enlarged", one.facts) for one in denials if HEART in one.one.keys), ("", ()))
 

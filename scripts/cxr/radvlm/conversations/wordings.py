@@ -4,9 +4,9 @@
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
 from itertools import product
 from pathlib import Path
 from random import Random
@@ -18,6 +18,9 @@ from cxr.base.paths import RESOURCES
 RESOURCE_FILES = ("radvlm/conversations.yaml", "radvlm/glossary.yaml")
 _CHOICE = re.compile(r"\(([^()]*\|[^()]*)\)")
 _ASKS = re.compile(r"(?:can|could|would|will|do|does|is|are|what|which|where|how|should|may|and|any)\b", re.IGNORECASE)
+_BEFORE_MARK, _TWO_MARKS = re.compile(r"\s+([?.!,:;])"), re.compile(r"([?.!])[.]$")
+_LOOSE = re.compile(r"^\s|\s[\s?.!,:;]|[^\S ]|[?.!][.]$|\s$")
+"""What a sentence must be mended for: space that is not one blank between two words, two marks at its end."""
 _SLOT = re.compile(r"\{(\w+)\}")
 
 
@@ -55,14 +58,24 @@ class Wordings:
 
     def terms_in(self, text: str) -> list[tuple[str, str]]:
         """Return the terms of the glossary that a text uses, with their definitions."""
-        return [(term, told) for term, told in self.terms.items() if _named(term).search(text)]
+        low = text.lower()
+        return [(term, self.terms[term]) for name, term in self.lowered if name in low and _named(term).search(text)]
 
-    def answer(self, act: str, case: str | int | None, rng: Random, slots: Mapping[str, str]) -> str:
-        """Return an answer. ``case``: of the act's, None where it has none; two cases are parted by a slash."""
+    @cached_property
+    def lowered(self) -> list[tuple[str, str]]:
+        """The terms in lower case, each with the term."""
+        return [(term.lower(), term) for term in self.terms]
+
+    def answer(self, act: str, case: str | int | None, rng: Random, slots: Mapping[str, str]) -> Callable[[], str]:
+        """Draw an answer's wording and return what fills it in.
+
+        ``case``: of the act's, None where it has none; two cases are parted by a slash.
+        """
         held = self.answers[act]
         for name in str(case).split("/") if case is not None else ():
             held = held[int(name) if name.isdigit() else name]
-        return sentence(filled(rng.choice(held), slots))
+        text = rng.choice(held)
+        return lambda: sentence(filled(text, slots))
 
 
 @lru_cache(maxsize=1000)
@@ -79,11 +92,17 @@ def expanded(text: str) -> list[str]:
 
 def filled(text: str, slots: Mapping[str, str]) -> str:
     """Return a wording with its slots filled; a slot with a capital takes its text with one."""
-    return _SLOT.sub(lambda slot: _slot(slot[1], slots), text)
+    made = ""
+    for part, is_slot in _parts(text):
+        made += part if not is_slot else slots[part] if part in slots else capital(slots[part[:1].lower() + part[1:]])
+    return made
 
 
-def _slot(name: str, slots: Mapping[str, str]) -> str:
-    return slots[name] if name in slots else capital(slots[name[:1].lower() + name[1:]])
+@lru_cache(maxsize=100_000)
+def _parts(text: str) -> tuple[tuple[str, bool], ...]:
+    """Return the words and slots of a wording, and which of both each is."""
+    parts = enumerate(_SLOT.split(text))
+    return tuple((part, number % 2 == 1) for number, part in parts if part)
 
 
 def capital(text: str) -> str:
@@ -93,18 +112,31 @@ def capital(text: str) -> str:
 
 def sentence(text: str) -> str:
     """Return a text as a sentence: a capital first, one mark at its end."""
-    text = re.sub(r"\s+([?.!,:;])", r"\1", " ".join(text.split()))
-    text = re.sub(r"([?.!])[.]$", r"\1", text)
+    if _LOOSE.search(text):
+        text = _BEFORE_MARK.sub(r"\1", " ".join(text.split()))
+        text = _TWO_MARKS.sub(r"\1", text)
     return capital(text)
 
 
 def agreed(text: str, many: str) -> str:
     """Return a text whose verbs and pronouns agree with ``many``, the plural that it speaks of."""
+    there, is_, does, after = _verbs(many)
+    text = there.sub(r"\1here are \2", text)
+    text = is_.sub(lambda hit: "Are " if hit[1] == "I" else "are ", text)
+    text = does.sub(r"\1o ", text)
+    return after.sub(r"\1 are", text)
+
+
+@lru_cache(maxsize=10_000)
+def _verbs(many: str) -> tuple[re.Pattern, ...]:
+    """Return the patterns of the verbs that must agree with ``many``."""
     name = re.escape(many)
-    text = re.sub(rf"\b([Tt])here is ((?:also|probably|likely) )?(?={name}\b)", r"\1here are \2", text)
-    text = re.sub(rf"\b([Ii])s (?={name}\b)", lambda hit: "Are " if hit[1] == "I" else "are ", text)
-    text = re.sub(rf"\b([Dd])oes (?={name}\b)", r"\1o ", text)
-    return re.sub(rf"({name}(?: [a-z]+){{0,6}}?) is\b", r"\1 are", text, flags=re.IGNORECASE)
+    return (
+        re.compile(rf"\b([Tt])here is ((?:also|probably|likely) )?(?={name}\b)"),
+        re.compile(rf"\b([Ii])s (?={name}\b)"),
+        re.compile(rf"\b([Dd])oes (?={name}\b)"),
+        re.compile(rf"({name}(?: [a-z]+){{0,6}}?) is\b", re.IGNORECASE),
+    )
 
 
 def they(text: str) -> str:

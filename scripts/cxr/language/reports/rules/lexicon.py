@@ -46,6 +46,14 @@ class Composite:
     rank: int
 
 
+class _Cues(Negex):
+    """A negspacy component that leaves a document alone in which none of its cues stands: most have none."""
+
+    def negex(self, doc: Doc) -> Doc:
+        preceding, following, _ = self.process_negations(doc)
+        return super().negex(doc) if preceding or following else doc
+
+
 class Lexicon:
     """Everything the rules engine knows, ready to match.
 
@@ -216,7 +224,7 @@ class Lexicon:
             "following_negations": phrases["after"],
             "termination": [],
         }
-        return Negex(self.nlp, name, terms, extension_name=name, span_keys=["mentions"])
+        return _Cues(self.nlp, name, terms, extension_name=name, span_keys=["mentions"])
 
 
 def _entity(row: dict) -> Entity:
