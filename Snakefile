@@ -90,6 +90,7 @@ include: "rules/vlm/answers.smk"
 include: "rules/medground/scoring.smk"
 include: "rules/radvlm/evaluation.smk"
 include: "rules/radvlm/evaluation_judge.smk"
+include: "rules/radvlm/evaluation_segmenter.smk"
 include: "rules/radvlm/evaluation_figures.smk"
 # Excluded images of each stage
 include: "rules/exclusions.smk"

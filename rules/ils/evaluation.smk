@@ -130,7 +130,7 @@ rule evaluation_comparison:
         runtime=minutes(10),
     params:
         **job("ils.evaluation.evaluate.run_comparison"),
-        runs=list(PLAN.evaluated),
+        runs=[one.get("title", run) for run, one in PLAN.evaluated.items()],
         reworded=[[run, persona] for run in PLAN.runs for persona in PLAN.personas],
         dpi=PLAN.options["figures"]["dpi"],
     message:

@@ -120,3 +120,4 @@ rule radvlm_evaluation:
         "results/radvlm/evaluation/asked.jsonl",
         "results/radvlm/evaluation/looks.png",
         "results/radvlm/evaluation/gallery",
+        PLAN.segmenting.beside,

@@ -20,6 +20,7 @@ from cxr.workflow.plan_vlm import VlmPlan, asked_image, vlm_plan
 from cxr.workflow.preflight import shown
 from cxr.workflow.radvlm_evaluation_plan import EvaluationPlan, evaluation_plan
 from cxr.workflow.radvlm_plan import RadvlmPlan, radvlm_plan
+from cxr.workflow.radvlm_segmenting import Segmenting, segmenting
 from cxr.workflow.settings import Settings, read
 
 BY_SHARD = ("frames", "reports", "organs", "anomaly", "anatomy", "boxes", "semisyn/healthy", "semisyn/placement")
@@ -47,8 +48,8 @@ class Plan:
     SLURM group of each stage (GPU and CPU jobs never share one); model_here: whether `paraphrase` loads a language
     model in its job; structured: shards, name and message of the jobs in which a language model reads reports.
     exclusions: {stage: its ledgers and the threshold set of each, empty for a stage without}. semisyn: the plan of
-    SemiSynCXR. medground: that of MedGround. radvlm: that of RadVLM, evaluation: of its scores. vlm: the plan of
-    vision-language models.
+    SemiSynCXR. medground: that of MedGround. radvlm: that of RadVLM, evaluation: of its scores, segmenting: of
+    masks for its answers. vlm: the plan of vision-language models.
     """
 
     settings: Settings
@@ -97,6 +98,7 @@ class Plan:
     radvlm: RadvlmPlan
     vlm: VlmPlan
     evaluation: EvaluationPlan
+    segmenting: Segmenting
 
     @property
     def zero_shot(self) -> list[str]:
@@ -136,10 +138,11 @@ def make_plan(config: dict, configfiles: Sequence[Path]) -> Plan:
     nets = engine_files | {"semisyn_healthy": semisyn.healthy} | semisyn.realism.files
     weights_needed = _weights(settings, nets, runs, starts)
     own = [name for name in runs if runs[name]["weights"] == params.OWN]
-    evaluated = params.evaluated(settings)
     gpus, build = _gpus(settings, options, engines), settings.thresholds.build
     mixes = list(settings.radvlm.instructions.mixes)
     vlm = vlm_plan(settings.vlm, settings.compute.device, settings.compute.gpus, mixes)
+    tool, vlm = segmenting(settings, vlm, list(runs))
+    evaluated = params.evaluated(settings) | tool.rows
     predict = params.asked(config, runs, list(vlm.runs))
     params.check_files(settings, predict["image"])
     return Plan(
@@ -193,6 +196,7 @@ def make_plan(config: dict, configfiles: Sequence[Path]) -> Plan:
         radvlm=radvlm_plan(settings, shards, options["cohort"]),
         vlm=vlm,
         evaluation=evaluation_plan(settings, vlm),
+        segmenting=tool,
     )
 
 

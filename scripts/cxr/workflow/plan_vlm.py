@@ -1,7 +1,7 @@
 """The part of the plan on vision-language models: runs, sets of questions, and the files of both."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cxr.base.errors import UserError, existing_file
@@ -165,6 +165,18 @@ def vlm_plan(settings: Vlm, device: str, gpus: int, mixes: Sequence[str] = ()) -
         asking=asking,
         engine=answers["engine"],
         answers=asked_options,
+    )
+
+
+def also_asked(plan: VlmPlan, name: str, lines: str, system: str, runs: Sequence[str]) -> VlmPlan:
+    """Return the plan with a set more, of a system's lines, that some runs are asked. Raises UserError for its name."""
+    if name in plan.sets:
+        raise UserError(f"vlm.answers.sets has the name {name!r}, which the workflow needs itself: rename it")
+    return replace(
+        plan,
+        sets=dict(plan.sets) | {name: lines},
+        systems=dict(plan.systems) | {name: system},
+        asked={run: [*sets, name] if run in runs else sets for run, sets in plan.asked.items()},
     )
 
 

@@ -55,6 +55,7 @@ def run_split(
     options: InferenceOptions,
     attrs: dict,
     compute: dict | None = None,
+    may_be_empty: bool = False,
 ) -> None:
     """Ask a model every instruction of a split.
 
@@ -63,19 +64,25 @@ def run_split(
     ``failure`` with ``detail``) and ``prediction_masks`` (HDF5, key pair_id, packed field mask (size, size)). With
     ``options.persona`` the pairs are asked in its ``wordings``: each line also has ``instruction``, the text asked, and
     a pair without a wording the failure ``not_asked``.
-    ``compute``: how the nets are run. Raises UserError for a folder without a model, for damaged lines, or if no pair
-    could be asked. Raises Broken if the model's failures are not due to single pairs.
+    ``compute``: how the nets are run; ``may_be_empty``: no pair is no mistake. Raises UserError for a folder without a
+    model, for damaged lines, or if no pair could be asked. Raises Broken if the model's failures are not due to single
+    pairs.
     """
     check(options)
+    size = options.size
+    about = attrs | {"frame": f"{size} x {size} pixels, the frame resized; right is on the image's left"}
+    empty = {"key": "pair_id", "attrs": about, "empty": {"mask": ((size, size), bool)}}
+    if may_be_empty and not Path(lines).stat().st_size:
+        with ShardWriter(prediction_masks, **empty):
+            write_lines(predictions, [])
+        return
     asker = Asker.load(model, options, compute)
     source = _Present(picture_source(frames, pictures))
     wording = Persona(wordings, options.persona, options.seed) if wordings and options.persona else None
     made = {"tokens": asker.tokens, "options": asker.pair_options(), "pictures": source, "wording": wording}
     pairs = Pairs(lines=str(lines), **made)
-    size = options.size
-    about = attrs | {"frame": f"{size} x {size} pixels, the frame resized; right is on the image's left"}
     faults: Counter[str] = Counter()
-    with ShardWriter(prediction_masks, key="pair_id", attrs=about, empty={"mask": ((size, size), bool)}) as writer:
+    with ShardWriter(prediction_masks, **empty) as writer:
         failures = Failures("inference", len(pairs), Tolerance.of(compute))
         replies = progress(_counted(_replies(asker, pairs), failures), len(pairs), "pairs asked")
         write_lines(predictions, _entries(replies, writer, faults, pairs if wording else None))

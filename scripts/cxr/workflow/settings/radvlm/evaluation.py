@@ -8,6 +8,7 @@ from cxr.workflow.settings.base import PAPER, Replicates, Section, Share, key, o
 from cxr.workflow.settings.language_models import Asking, Execution, LanguageModel, context, max_tokens, model, revision
 
 ModelName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]
+Segmenter = Annotated[str, Field(pattern=r"^(none|rosalia:[A-Za-z0-9][A-Za-z0-9_.-]*)$")]
 Metric = Literal["rouge_l", "bleu", "findings_f1", "bertscore", "radgraph_f1", "green", "chexbert_f1"]
 
 
@@ -71,6 +72,11 @@ class Evaluation(Section):
     )
     llm: JudgeLlm = key(JudgeLlm, "The language model of the judge vllm.")
     checked: int = key(200, "Conversations that the judge itself is tried on; 0: all.", unit="conversations", ge=0)
+    segmenter: Segmenter = key(
+        "none",
+        "What draws masks for the answers of runs that draw none. rosalia:<run>: ROSALIA of that run of training.runs; "
+        "its masks and texts stand beside the answers and change none.",
+    )
     failed: Literal["wrong", "leave_out"] = key(
         "wrong", "How a sample without a full answer counts; the published code leaves such conversations out."
     )

@@ -1,0 +1,111 @@
+# ROSALIA as a tool (radvlm.evaluation.segmenter): masks and texts beside RadVLM's answers, which stay as they are.
+
+
+# All pairs of the split that the evaluation of ILS scores, as samples: its tables compare models on the same pairs.
+rule radvlm_evaluation_ils:
+    input:
+        pairs=PLAN.segmenting.pairs or [],
+    output:
+        lines="results/radvlm/evaluation/ils.jsonl",
+    log:
+        "logs/radvlm/evaluation/ils.log",
+    benchmark:
+        "results/benchmarks/radvlm/evaluation/ils.tsv"
+    localrule: True
+    conda:
+        "../../envs/radvlm_evaluation.yaml"
+    threads: 1
+    resources:
+        mem_mb=megabytes(1000),
+        runtime=minutes(10),
+    params:
+        **job("radvlm.evaluation.segmenter.run_ils"),
+    message:
+        "RadVLM: pairs of the ILS dataset, as questions"
+    script:
+        "../../scripts/job.py"
+
+
+rule radvlm_evaluation_segmenter_asked:
+    input:
+        lines=lambda wildcards: PLAN.vlm.sets[wildcards.set],
+        answers="results/vlm/{run}/answers/{set}.jsonl",
+    output:
+        asked="results/radvlm/evaluation/{run}/segmenter/{set}/{source}.asked.jsonl",
+    log:
+        "logs/radvlm/evaluation/{run}/{set}.{source}.asked.log",
+    benchmark:
+        "results/benchmarks/radvlm/evaluation/{run}/{set}.{source}.asked.tsv"
+    wildcard_constraints:
+        run="|".join(map(re.escape, PLAN.segmenting.runs)) or "$^",
+        source="|".join(map(re.escape, PLAN.radvlm.sources)),
+    conda:
+        "../../envs/radvlm_evaluation.yaml"
+    threads: 1
+    resources:
+        mem_mb=megabytes(2000),
+        runtime=minutes(30),
+    params:
+        **job("radvlm.evaluation.segmenter.run_asked"),
+        options=lambda wildcards: {"source": wildcards.source},
+    message:
+        "RadVLM: what ROSALIA is asked for the answers of {wildcards.run} to {wildcards.set}, {wildcards.source}"
+    script:
+        "../../scripts/job.py"
+
+
+use rule inference_run as radvlm_evaluation_segmenter_run with:
+    input:
+        model=f"results/training/{PLAN.segmenting.tool}/model" if PLAN.segmenting.tool else [],
+        lines="results/radvlm/evaluation/{run}/segmenter/{set}/{source}.asked.jsonl",
+        frames=lambda wildcards: PLAN.radvlm.shown_in(wildcards.source),
+    output:
+        predictions="results/radvlm/evaluation/{run}/segmenter/{set}/{source}.jsonl",
+        prediction_masks="results/radvlm/evaluation/{run}/segmenter/{set}/{source}.h5",
+    log:
+        "logs/radvlm/evaluation/{run}/{set}.{source}.segmenter.log",
+    benchmark:
+        "results/benchmarks/radvlm/evaluation/{run}/{set}.{source}.segmenter.tsv"
+    wildcard_constraints:
+        run="|".join(map(re.escape, PLAN.segmenting.runs)) or "$^",
+        source="|".join(map(re.escape, PLAN.radvlm.sources)),
+    resources:
+        gpu=PLAN.gpu_of.get(PLAN.segmenting.tool, 0),
+        mem_mb=megabytes(
+            16000
+            if PLAN.gpu_of.get(PLAN.segmenting.tool)
+            else 4000 + 2 * PLAN.model_mb.get(PLAN.segmenting.tool, 0)
+        ),
+        runtime=minutes(720 if PLAN.gpu_of.get(PLAN.segmenting.tool) else 120),
+    params:
+        options=PLAN.options["inference"] | PLAN.runs.get(PLAN.segmenting.tool, {}).get("asking", {}),
+        may_be_empty=True,
+    message:
+        "RadVLM: masks of ROSALIA for the answers of {wildcards.run} to {wildcards.set}, {wildcards.source}"
+
+
+rule radvlm_evaluation_segmenter_beside:
+    input:
+        asked=lambda wildcards: PLAN.segmenting.files(wildcards.run, "radvlm_test", "asked.jsonl"),
+        predictions=lambda wildcards: PLAN.segmenting.files(wildcards.run, "radvlm_test", "jsonl"),
+    output:
+        segmented="results/radvlm/evaluation/{run}/segmented.jsonl",
+    log:
+        "logs/radvlm/evaluation/{run}.segmented.log",
+    benchmark:
+        "results/benchmarks/radvlm/evaluation/{run}.segmented.tsv"
+    wildcard_constraints:
+        run="|".join(map(re.escape, PLAN.segmenting.runs)) or "$^",
+    localrule: True
+    conda:
+        "../../envs/radvlm_evaluation.yaml"
+    threads: 1
+    resources:
+        mem_mb=megabytes(1000),
+        runtime=minutes(10),
+    params:
+        **job("radvlm.evaluation.segmenter.run_beside"),
+    message:
+        "RadVLM: ROSALIA's masks and texts beside the answers of {wildcards.run}"
+    script:
+        "../../scripts/job.py"
