@@ -72,9 +72,7 @@ use rule inference_run as radvlm_evaluation_segmenter_run with:
     resources:
         gpu=PLAN.gpu_of.get(PLAN.segmenting.tool, 0),
         mem_mb=megabytes(
-            16000
-            if PLAN.gpu_of.get(PLAN.segmenting.tool)
-            else 4000 + 2 * PLAN.model_mb.get(PLAN.segmenting.tool, 0)
+            16000 if PLAN.gpu_of.get(PLAN.segmenting.tool) else 4000 + 2 * PLAN.model_mb.get(PLAN.segmenting.tool, 0)
         ),
         runtime=minutes(720 if PLAN.gpu_of.get(PLAN.segmenting.tool) else 120),
     params:

@@ -257,6 +257,8 @@ ALONE = {
     "radvlm_evaluation_judge_check": "once, some conversations several times",
     "radvlm_evaluation_judged": "once a run, every conversation; a language model where it is the judge",
     "radvlm_evaluation_read": "once a model, its outputs",
+    "radvlm_evaluation_segmenter_asked": "once a run, set and source, the rules on answers with [SEG]",
+    "radvlm_evaluation_segmenter_run": "as the inference, once a run, set and source",
     "radvlm_evaluation_scores": "once a run, every answer, bootstrap by patient",
     "radvlm_conversations_part": "twice a source, the rules on every report",
     "radvlm_filtered_source": "once a source, the rules on every report",

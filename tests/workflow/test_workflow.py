@@ -323,8 +323,11 @@ def test_results_hold_no_time_and_no_machine(workflow_run):
 
 
 SYSTEMS = ("semisyn", "medground", "radvlm", "vlm")
-AGAIN = ("semisyn_realism_", "semisyn_detectors_frames", "semisyn_priors_organs", "radvlm_sources_frames")
-"""Rules that run a stage of imaging again, on other images."""
+AGAIN = (
+    "semisyn_realism_", "semisyn_detectors_frames", "semisyn_priors_organs", "radvlm_sources_frames",
+    "radvlm_evaluation_segmenter_run", "radvlm_evaluation_image_masks",
+)  # fmt: skip
+"""Rules that run a stage of another wing again, on other images or questions."""
 """Wings whose stages have the system's name before their own (docs/explanation/architecture.md)."""
 JUDGED = "reporting.review.unit_pages."
 """Room of the pages that experts of every system get."""
@@ -334,7 +337,7 @@ def test_one_stage_one_name():
     parts = {
         "weights_rosalia", "weights_semisyn", "reports_models", "evaluation_paraphrases", "training_models",
         "dataset_exports", "dataset_tables", "dataset_tokens", "realism_features", "review_queries", "sources_external",
-        "evaluation_judge", "evaluation_figures", "evaluation_all",
+        "evaluation_judge", "evaluation_figures", "evaluation_segmenter", "evaluation_all",
     }  # fmt: skip
     files = [path.relative_to(ROOT / "rules") for path in (ROOT / "rules").glob("*/*.smk") if path.stem not in parts]
     assert files
