@@ -93,6 +93,7 @@ rule radvlm_evaluation_comparison:
         scored=PLAN.evaluation.files(PLAN.evaluation.runs, "scores.tsv"),
         models_scored=PLAN.evaluation.files(PLAN.evaluation.models, "scores.tsv"),
         judge_check="results/radvlm/evaluation/judge_check.tsv",
+        masks_scored=expand("results/evaluation/{row}/scores.tsv", row=PLAN.segmenting.masked),
     output:
         comparison="results/radvlm/evaluation/comparison.tsv",
     log:
@@ -107,7 +108,7 @@ rule radvlm_evaluation_comparison:
         runtime=minutes(10),
     params:
         **job("radvlm.evaluation.compare.run_comparison"),
-        options=PLAN.evaluation.comparison,
+        options=PLAN.evaluation.comparison | {"masked": [list(one) for one in PLAN.segmenting.masked.values()]},
     message:
         "RadVLM: scores of all runs and models, beside the paper's"
     script:

@@ -107,3 +107,32 @@ rule radvlm_evaluation_segmenter_beside:
         "RadVLM: ROSALIA's masks and texts beside the answers of {wildcards.run}"
     script:
         "../../scripts/job.py"
+
+
+# Masks of runs that draw them with a head of their own, as the evaluation of ILS reads predictions.
+rule radvlm_evaluation_head:
+    input:
+        lines="results/radvlm/evaluation/ils.jsonl",
+        answers="results/vlm/{run}/answers/radvlm_ils.jsonl",
+        masks="results/vlm/{run}/answers/radvlm_ils.h5",
+    output:
+        predictions="results/radvlm/evaluation/{run}/head/radvlm_ils.jsonl",
+        prediction_masks="results/radvlm/evaluation/{run}/head/radvlm_ils.h5",
+    log:
+        "logs/radvlm/evaluation/{run}.head.log",
+    benchmark:
+        "results/benchmarks/radvlm/evaluation/{run}.head.tsv"
+    wildcard_constraints:
+        run="|".join(map(re.escape, PLAN.segmenting.heads)) or "$^",
+    conda:
+        "../../envs/radvlm_evaluation.yaml"
+    threads: 1
+    resources:
+        mem_mb=megabytes(2000),
+        runtime=minutes(30),
+    params:
+        **job("radvlm.evaluation.head_masks.run"),
+    message:
+        "RadVLM: masks of the head of {wildcards.run} for the pairs of the ILS dataset"
+    script:
+        "../../scripts/job.py"

@@ -205,6 +205,29 @@ def test_every_number_of_the_paper_stands_beside_ours(tables):
     assert table.filter(table="table3", column="green", by="ours").rows() == []
 
 
+def test_what_ils_adds_is_a_table_of_all_runs(right, tables, tmp_path):
+    """Table 6b has boxes, absent findings, the judge, and masks of the runs that have some, as ILS scores them."""
+    measured = pl.DataFrame({"lesion": ["edema", "total"], "positives": [3, 7], "negatives": [4, 9]})
+    for name, value in (("giou", 41.5), ("n_acc", 88.25)):
+        made = {name: [1.0, value], f"{name}_low": [0.5, value - 2], f"{name}_high": [None, None]}
+        measured = measured.with_columns(**{key: pl.Series(held, dtype=pl.Float64) for key, held in made.items()})
+    measured.write_csv(tmp_path / "scores.tsv", separator="\t")
+    compare.run_comparison(
+        scored=[str(right / "scores.tsv")] * 2, judge_check=str(tables / "check.tsv"),
+        comparison=str(tmp_path / "comparison.tsv"), masks_scored=[str(tmp_path / "scores.tsv")],
+        options=ComparisonOptions(["all", "without"], [], {}, False, 0.5, [["all", "head"]]),
+    )  # fmt: skip
+    table = read_scores(tmp_path / "comparison.tsv", TABLES).filter(table="table6b", by="ours")
+    values = {(row["model"], row["column"]): row["value"] for row in table.to_dicts()}
+    same = {"abnormality": 100.0, "phrase": 100.0, "absent": 0.0, "standard": 10.0, "grounded": 10.0}
+    wanted = {(run, column): value for run in ("all", "without") for column, value in same.items()}
+    assert values == wanted | {("all", "giou"): 41.5, ("all", "n_acc"): 88.25}
+    masks = table.filter(pl.col("column").is_in(["giou", "n_acc"]))
+    assert masks.select("low", "high", "samples", "note").rows() == [
+        (39.5, None, 7, "masks of the model's head"), (86.25, None, 9, "masks of the model's head"),
+    ]  # fmt: skip
+
+
 def test_a_judge_that_fails_its_check_is_told_in_the_table(right, tables, tmp_path):
     rows = read_table(tables / "check.tsv").with_columns(passed=pl.lit(False)).head(1)
     rows.write_csv(tmp_path / "check.tsv", separator="\t")

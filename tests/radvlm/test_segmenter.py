@@ -5,11 +5,13 @@ import pytest
 
 from asking_options import OPTIONS
 from cxr.base.errors import UserError
-from cxr.base.hdf5 import Shard
+from cxr.base.hdf5 import Shard, ShardWriter
 from cxr.base.tables import read_lines, write_lines
 from cxr.base.vocabulary import LESIONS
+from cxr.ils.evaluation.predictions import Predictions
 from cxr.ils.inference.infer import run_split
 from cxr.ils.templates import GLOBAL, Instruction, parse_instruction
+from cxr.radvlm.evaluation import head_masks
 from cxr.radvlm.evaluation.segmenter import AskedOptions, instructions_of, run_asked, run_beside, run_ils
 from cxr.workflow.plan_vlm import vlm_plan
 from cxr.workflow.radvlm_segmenting import segmenting
@@ -129,9 +131,62 @@ def test_masks_of_a_conversation_stand_beside_its_turns(tiny, tmp_path):
         run_beside(**files, segmented=str(tmp_path / "segmented.jsonl"))
 
 
-def planned(**evaluation: object):
-    settings = Settings.model_validate({"radvlm": {"evaluation": evaluation}})
-    return segmenting(settings, vlm_plan(settings.vlm, "cpu", 0, ["all"]), ["default", "base"])
+def square(*corners: int) -> np.ndarray:
+    mask = np.zeros((512, 512), bool)
+    top, left, bottom, right = corners
+    mask[top:bottom, left:right] = True
+    return mask
+
+
+@pytest.fixture
+def drawn(tmp_path) -> dict:
+    """Answers to four pairs and the masks of their [SEG], made by hand: one, two, none, and a failure."""
+    write_lines(tmp_path / "pairs.jsonl", pairs()[:5])
+    run_ils(pairs=str(tmp_path / "pairs.jsonl"), lines=str(tmp_path / "lines.jsonl"))
+    texts = {"p0_1": "No edema.", "p0_0": "[SEG] Here.", "p0_2": "[SEG] and [SEG]", "p1_0": ""}  # in another order
+    said = [answer(name, 0, text, "" if text else "too_long") for name, text in texts.items()]
+    write_lines(tmp_path / "answers.jsonl", said)
+    with ShardWriter(tmp_path / "masks.h5", key="mask_key", empty={"mask": ((512, 512), bool)}) as writer:
+        for key, mask in (("p0_0/0/0", square(0, 0, 8, 8)), ("p0_2/0/0", square(10, 10, 20, 20)),
+                          ("p0_2/0/1", square(15, 15, 30, 30))):  # fmt: skip
+            writer.append(key, mask=mask)
+    files = ("lines.jsonl", "answers.jsonl", "masks.h5", "predictions.jsonl", "prediction_masks.h5")
+    return {name.partition(".")[0]: str(tmp_path / name) for name in files}
+
+
+def test_masks_of_a_head_are_scored_as_predictions_of_ils(drawn):
+    """The evaluation of ILS reads them: a mask, the union of two, an empty one, a failure, a pair without answer."""
+    head_masks.run(**drawn, attrs={"frame": "the frame"})
+    names = [one["pair_id"] for one in pairs()[:5]]
+    with Predictions(drawn["predictions"], drawn["prediction_masks"], set(names), 512) as read:
+        found = [read.get(name) for name in names]
+    assert [(one.answer, one.reason) for one in found] == [
+        ("[SEG] Here.", ""), ("No edema.", "no_mask"), ("[SEG] and [SEG]", ""), (None, "failed"),
+        (None, "no_prediction"),
+    ]  # fmt: skip
+    masks = [None if one.mask is None else np.unpackbits(one.mask, axis=-1).astype(bool) for one in found]
+    np.testing.assert_array_equal(masks[0], square(0, 0, 8, 8))
+    assert not masks[1].any()
+    np.testing.assert_array_equal(masks[2], square(10, 10, 20, 20) | square(15, 15, 30, 30))
+    assert masks[3:] == [None, None]
+    assert [one.get("note") for one in read_lines(drawn["predictions"])] == [None, "no_seg", "several_seg", None]
+
+
+def test_a_seg_without_its_mask_is_one_sentence(drawn):
+    write_lines(drawn["answers"], [answer("p0_0", 0, "[SEG] [SEG]")])
+    with pytest.raises(UserError, match="has no mask p0_0/0/1, which an answer's"):
+        head_masks.run(**drawn, attrs={})
+
+
+def planned(heads: tuple[str, ...] = (), tuned: tuple[str, ...] = (), **evaluation: object):
+    """Plan the masks of runs, of which ``heads`` draw their own."""
+    told = {name: {"engine": "onevision_tiny", "lines": "radvlm:all"} for name in tuned}
+    given = {"radvlm": {"evaluation": evaluation}} | ({"vlm": {"tuning": {"runs": told}}} if tuned else {})
+    settings = Settings.model_validate(given)
+    vlm = vlm_plan(settings.vlm, "cpu", 0, ["all"])
+    for name in heads:
+        vlm.runs[name]["options"]["own"]["segmentation"] = "head"
+    return segmenting(settings, vlm, ["default", "base"])
 
 
 def test_rows_of_ils_stand_only_where_there_is_a_segmenter():
@@ -142,6 +197,16 @@ def test_rows_of_ils_stand_only_where_there_is_a_segmenter():
     assert tool.rows["radvlm_tool"]["title"] == "RadVLM + ILS, tool (radvlm)"
     assert vlm.asked["radvlm"] == ["radvlm_test", "radvlm_exchanged", "radvlm_ils"]
     assert "radvlm_ils" not in vlm.asked["medground"]
+
+
+def test_a_run_with_a_head_gets_no_tool():
+    plan, vlm = planned(("one",), ("one", "two", "three"), runs=["one", "two"], segmenter="rosalia:base")
+    assert plan.masked == {"one_head": ("one", "head"), "two_tool": ("two", "tool")}
+    assert plan.rows["one_head"]["masks"] == "results/radvlm/evaluation/one/head/radvlm_ils.h5"
+    assert [run for run, sets in vlm.asked.items() if "radvlm_ils" in sets] == ["one", "two"]
+    assert plan.beside == ["results/radvlm/evaluation/two/segmented.jsonl"]
+    alone, _ = planned(("one",), ("one", "two"), runs=["one", "two"])
+    assert list(alone.rows) == ["one_head"]
 
 
 def test_a_segmenter_that_is_no_run_of_training_is_one_sentence():

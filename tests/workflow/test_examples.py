@@ -36,7 +36,7 @@ EXAMPLES = {
     ),
     "radvlm_table6_ours": (
         ("mimic", "radvlm", "radvlm_table6", "radvlm_table6_ours"),
-        {"radvlm_instructions_mix": 8, "vlm_tuning_run": 9, "radvlm_evaluation_scores": 9},
+        {"radvlm_instructions_mix": 11, "vlm_tuning_run": 12, "radvlm_evaluation_scores": 12},
     ),
     "language_model_server": (
         ("laptop", "language_model_server"), {"reports_structured": 2, "reports_mapping": 1},

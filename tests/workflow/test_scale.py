@@ -254,6 +254,7 @@ ALONE = {
     "phantom": "the embedded cohort, which is never of MIMIC-CXR's size",
     "radvlm_evaluation_asked": "once, the test lines",
     "radvlm_evaluation_comparison": "once, the scores of all runs",
+    "radvlm_evaluation_head": "once a run, its masks of the ILS pairs",
     "radvlm_evaluation_judge_check": "once, some conversations several times",
     "radvlm_evaluation_judged": "once a run, every conversation; a language model where it is the judge",
     "radvlm_evaluation_read": "once a model, its outputs",

@@ -43,6 +43,11 @@ class VlmPlan:
         runners = {self.runs[name]["options"]["own"]["runner"] for name in self.trained}
         return "vlm_tuning-deepspeed" if "deepspeed" in runners else "vlm_tuning"
 
+    @property
+    def segmented(self) -> list[str]:
+        """Return the runs that have a head of segmentation."""
+        return [name for name, run in self.runs.items() if run["options"]["own"].get("segmentation") == "head"]
+
     def modules(self, of: str) -> list[str]:
         """Return the modules of all runs that a name in the settings chooses: families or runners."""
         options = [run["options"] for run in self.runs.values()]

@@ -12,17 +12,19 @@ ROOT = "results/radvlm/evaluation"
 TEST, ILS = "radvlm_test", "radvlm_ils"
 """Sets of vlm.answers: the test lines of a mix, and all pairs of the split that ILS's evaluation scores."""
 ROSALIA = "rosalia:"
-TOOL = "tool"
+TOOL, HEAD = "tool", "head"
 
 
 @dataclass(frozen=True)
 class Segmenting:
-    """tool: ROSALIA's run, "" without one; runs: those whose answers it gets masks for; sources: of the test lines;
-    pairs: the ILS pairs that a run is asked, "" where the cohort is no source; thresholds: their set.
+    """tool: ROSALIA's run, "" without one; runs: those whose answers it gets masks for; heads: those that draw masks
+    themselves; sources: of the test lines; pairs: the ILS pairs that a run is asked, "" where the cohort is no source;
+    thresholds: their set.
     """
 
     tool: str
     runs: Sequence[str]
+    heads: Sequence[str]
     sources: Sequence[str]
     pairs: str
     thresholds: str
@@ -38,21 +40,21 @@ class Segmenting:
         return [f"{ROOT}/{run}/segmented.jsonl" for run in self.runs]
 
     @property
+    def masked(self) -> dict[str, tuple[str, str]]:
+        """Return {row of ILS's evaluation: (run, how its masks are made)}."""
+        joins = [(run, HEAD) for run in self.heads] + [(run, TOOL) for run in self.runs]
+        return {f"{run}_{join}": (run, join) for run, join in joins if self.pairs}
+
+    @property
     def rows(self) -> dict[str, dict]:
         """Return {name: what ILS's evaluation scores}: rows of its tables beside ROSALIA's."""
-        found = {}
-        for run in self.runs if self.pairs else ():
-            (stem,) = self.files(run, ILS, "jsonl")
-            found[f"{run}_{TOOL}"] = {
-                "test": self.thresholds, "predictions": stem, "masks": stem.removesuffix("jsonl") + "h5",
-                "beside": title_of(run, TOOL), "title": title_of(run, TOOL),
-            }  # fmt: skip
-        return found
+        return {name: self._row(*made) for name, made in self.masked.items()}
 
-
-def title_of(run: str, join: str) -> str:
-    """Return the name of a row of ILS's tables."""
-    return f"RadVLM + ILS, {join} ({run})"
+    def _row(self, run: str, join: str) -> dict:
+        title = f"RadVLM + ILS, {join} ({run})"
+        stem = f"{ROOT}/{run}/head/{ILS}" if join == HEAD else self.files(run, ILS, "")[0].removesuffix(".")
+        files = {"predictions": f"{stem}.jsonl", "masks": f"{stem}.h5"}
+        return {"test": self.thresholds, "beside": title, "title": title} | files
 
 
 def segmenting(settings: Settings, vlm: VlmPlan, rosalia: Sequence[str]) -> tuple[Segmenting, VlmPlan]:
@@ -67,12 +69,14 @@ def segmenting(settings: Settings, vlm: VlmPlan, rosalia: Sequence[str]) -> tupl
         raise UserError(
             f"radvlm.evaluation.segmenter is {told!r}, but the runs of training are {', '.join(rosalia)}: name one"
         )
-    runs = list(settings.radvlm.evaluation.runs) if tool and TEST in vlm.sets else []
+    scored = settings.radvlm.evaluation.runs if TEST in vlm.sets else []
+    heads = [run for run in scored if run in vlm.segmented]
     own = OWN in settings.radvlm.sources.use
     thresholds = settings.thresholds.build[0]
     found = Segmenting(
         tool,
-        runs,
+        [run for run in scored if tool and run not in heads],
+        heads,
         settings.radvlm.sources.use,
         f"results/dataset/{thresholds}/{settings.inference.split}.jsonl" if own else "",
         thresholds,
@@ -80,4 +84,5 @@ def segmenting(settings: Settings, vlm: VlmPlan, rosalia: Sequence[str]) -> tupl
     for name in found.rows:
         if name in rosalia or name in settings.evaluation.predictions:
             raise UserError(f"{name!r} is a row of RadVLM's in the evaluation of ILS: rename the model of that name")
-    return found, also_asked(vlm, ILS, f"{ROOT}/ils.jsonl", "radvlm", runs) if found.rows else vlm
+    asked = [run for run, _ in found.masked.values()]
+    return found, also_asked(vlm, ILS, f"{ROOT}/ils.jsonl", "radvlm", asked) if asked else vlm

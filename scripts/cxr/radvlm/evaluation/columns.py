@@ -58,7 +58,9 @@ CHECK: Columns = {
     "passed": Column(pl.Boolean, "Whether it is so."),
 }
 TABLES: Columns = {
-    "table": Column(pl.String, "table2 to table6 and figure4 of the paper; `ours`: what it lacks."),
+    "table": Column(
+        pl.String, "table2 to table6 and figure4 of the paper; `table6b`: what ILS adds; `ours`: what the paper lacks."
+    ),
     "by": Column(pl.String, "ours, blind (answers that look at nothing), people (readers against readers), or paper."),
     "model": Column(pl.String, "Run, model, or the task that a run of the paper was trained on."),
     "source": Column(pl.String, "Source of the samples; empty of the paper."),

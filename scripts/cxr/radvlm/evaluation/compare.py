@@ -1,7 +1,7 @@
 """Tables 2 to 6 of the paper and what they lack: the scores of all runs and models, beside what it prints."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import polars as pl
@@ -34,7 +34,12 @@ ABLATED = ("radgraph_f1", "green", "rouge_l", "findings_f1", "f1_macro", "anatom
 "standard",
            "grounded", "detection", "absent", "ils_grounding")  # fmt: skip
 """Columns of Table 6; the first that the paper has, and ours."""
-ORDER = ("table2", "table3", "figure4", "table4", "table5", "table6", "ours")
+MASKS = ("giou", "n_acc")
+"""Measures of masks that the evaluation of ILS gives, of all its pairs."""
+WITH_ILS = ("abnormality", "phrase", "absent", "ils_absent", *MASKS, "standard", "grounded")
+"""Columns of Table 6b, ours: what ILS adds to a mix, and what it takes."""
+JOINS = {"head": "masks of the model's head", "tool": "masks of ROSALIA as a tool"}
+ORDER = ("table2", "table3", "figure4", "table4", "table5", "table6", "table6b", "ours")
 ABILITIES = {
     "report": ("report_generation",), "classification": ("classification",),
     "grounding": ("anatomical_grounding", "abnormality_grounding", "phrase_grounding"),
@@ -46,7 +51,8 @@ EMPTY = dict.fromkeys(("value", "low", "high", "exchanged", "samples"))
 @dataclass(frozen=True)
 class ComparisonOptions:
     """runs, models: names in the order of their tables of scores; adapters: {model: its adapter}; beyond: models are
-    scored on tasks that they were not made for; iou: of a hit.
+    scored on tasks that they were not made for; iou: of a hit; masked: [run, head or tool] of each table of ILS's
+    scores.
     """
 
     runs: list
@@ -54,6 +60,7 @@ class ComparisonOptions:
     adapters: dict
     beyond: bool
     iou: float
+    masked: list = field(default_factory=list)
 
 
 def _cell(table: str, by: str, model: str, source: str, column: str, note: str = "", **values: object) -> dict:
@@ -94,12 +101,22 @@ def scored_cells(
         yield _cell("figure4", "ours", name, row["source"], row["part"], note, **values)
 
 
+def masked_cells(run: str, join: str, scores: pl.DataFrame) -> Iterator[dict]:
+    """Yield the cells of a run's masks of ILS pairs. ``scores``: the table of ILS's evaluation."""
+    (row,) = scores.filter(lesion="total").to_dicts()
+    for name, number in zip(MASKS, ("positives", "negatives"), strict=True):
+        told = {"value": row[name], "low": row[f"{name}_low"], "high": row[f"{name}_high"]}
+        values = {key: None if value in (None, "") else float(value) for key, value in told.items()}
+        yield _cell("ours", "ours", run, "own", name, JOINS[join], **values, samples=row[number])
+
+
 def ablated(cells: Sequence[Mapping], runs: Sequence[str]) -> Iterator[dict]:
-    """Yield Table 6: the cells of all runs in its columns, where there are several runs."""
-    for run in runs if len(runs) > 1 else ():
-        for cell in cells:
-            if cell["by"] == "ours" and cell["model"] == run and cell["column"] in ABLATED:
-                yield dict(cell) | {"table": "table6"}
+    """Yield Table 6, and Table 6b: the cells of all runs in their columns, where there are several runs."""
+    for table, columns in (("table6", ABLATED), ("table6b", WITH_ILS)):
+        for run in runs if len(runs) > 1 else ():
+            for cell in cells:
+                if cell["by"] == "ours" and cell["model"] == run and cell["column"] in columns:
+                    yield dict(cell) | {"table": table}
 
 
 def judge_note(check: pl.DataFrame) -> str:
@@ -110,13 +127,18 @@ def judge_note(check: pl.DataFrame) -> str:
 
 def run_comparison(
     *, scored: list[str], judge_check: str, comparison: str, options: ComparisonOptions,
-    models_scored: list[str] | None = None,
+    models_scored: list[str] | None = None, masks_scored: list[str] | None = None,
 ) -> None:  # fmt: skip
-    """Write the tables of the runs and models whose scores are given, in the options' order, and the paper's."""
+    """Write the tables of the runs and models whose scores are given, in the options' order, and the paper's.
+
+    ``masks_scored``: of the evaluation of ILS, in the order of ``options.masked``.
+    """
     note = judge_note(read_table(judge_check))
     cells = []
     for name, path in zip(options.runs, scored, strict=True):
         cells += scored_cells(name, read_scores(path), options, note)
+    for (run, join), path in zip(options.masked, masks_scored or (), strict=True):
+        cells += masked_cells(run, join, read_table(path))
     cells += list(ablated(cells, options.runs))  # it reads what it is added to
     for name, path in zip(options.models, models_scored or (), strict=True):
         beyond = "asked beyond what it was made for too" if options.beyond else ""
