@@ -44,7 +44,7 @@ from medground_data import make_regions_of, queries_options, read_source, region
 from medground_scenes import NUMBERS, numbers, plain, told  # noqa: E402
 from unions import of_unions, seconds  # noqa: E402
 
-UNIONS = ("IoU of unions of 60 and 60 boxes", "a raster of 1000 × 1000")
+UNIONS = ("IoU of unions of 60 and 60 boxes, 40 pairs at once", "a raster of 1000 × 1000")
 
 
 def row(what: str, against: str, ratio: float, target: str = "") -> dict:

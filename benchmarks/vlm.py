@@ -41,7 +41,7 @@ from unions import GRID, boxes, of_unions, seconds  # noqa: E402
 from vlm_runs import ASKING, ask, data, recipe, tune  # noqa: E402
 
 ROUNDS = 5
-UNIONS = ("IoU of unions of 60 and 60 boxes", "a raster of 1000 × 1000")
+UNIONS = ("IoU of unions of 60 and 60 boxes, 40 pairs at once", "a raster of 1000 × 1000")
 SHARED = (ROOT / os.environ.get("CXR_ILS_SHARED", "../shared")).resolve()
 REPORTS = 600
 SCORED, REPLICATES = 10_000, 1000
@@ -204,7 +204,7 @@ def main() -> None:
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         rows = [
-            row(*UNIONS, of_unions(20, ROUNDS), 20.0),
+            row(*UNIONS, of_unions(40, ROUNDS), 20.0),
             of_reading(),
             of_buckets(),
             *of_scoring(),

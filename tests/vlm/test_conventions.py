@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cxr.base.errors import UserError
-from cxr.geometry.unions import union_iou, union_overlap
+from cxr.geometry.unions import TOGETHER, WIDEST, union_iou, union_ious, union_overlap, union_overlaps
 from cxr.vlm.conventions import CONVENTIONS, PROBED, Seen, convention_of
 from cxr.vlm.reading import read_boxes
 from cxr.vlm.wording import locate
@@ -107,6 +107,40 @@ def test_unions_equal_a_raster(first, second):
     assert union_overlap(one, other) == wanted
 
 
+@given(st.lists(st.tuples(boxes, boxes), max_size=12), st.integers(-70, 70), st.sampled_from([1, 40, 10**6]))
+@settings(max_examples=60, deadline=None)
+def test_unions_of_many_pairs_at_once_equal_a_raster_for_each(pairs, shift, scale):
+    """Also left of and above 0, and wider than rows of bits."""
+    wanted = []
+    for pair in pairs:
+        planes = np.zeros((2, 60, 60), bool)
+        for plane, part in zip(planes, pair, strict=True):
+            for x1, y1, x2, y2 in part:
+                plane[y1:y2, x1:x2] = True
+        wanted.append([int((planes[0] & planes[1]).sum()) * scale**2, int((planes[0] | planes[1]).sum()) * scale**2])
+    first, second = ([(np.array(pair[at], int).reshape(-1, 4) + shift) * scale for pair in pairs] for at in (0, 1))
+    assert union_overlaps(first, second).tolist() == wanted
+    assert union_ious(first, second).tolist() == [one / other if other else 0 for one, other in wanted]
+
+
+def test_unions_of_chunks_are_those_of_their_pairs():
+    rng = np.random.default_rng(3)
+    sets = []
+    for _ in range(2):
+        low = [rng.integers(0, 900, (int(count), 2)) for count in rng.integers(0, 90, 120)]
+        sets.append([np.concatenate([one, one + rng.integers(0, 200, one.shape)], axis=1) for one in low])
+    first, second = sets
+    assert 2 * sum(map(len, [*first, *second])) > 3 * TOGETHER
+    found = union_overlaps(first, second).tolist()
+    assert found == [list(union_overlap(*pair)) for pair in zip(first, second, strict=True)]
+    far = [np.array([[0, 0, 1, 1], [WIDEST, 0, WIDEST + 5, 3]])]
+    assert union_overlaps([*first, *far], [*second, *far]).tolist() == [*found, [16, 16]]
+    with pytest.raises(ValueError, match="120 and 119 sets"):
+        union_overlaps(first, second[1:])
+
+
 def test_unions_of_fractions_are_refused():
     with pytest.raises(ValueError, match="give integers"):
         union_overlap(np.array([[0.1, 0, 1, 1]]), np.zeros((0, 4), int))
+    with pytest.raises(ValueError, match="give integers"):
+        union_ious([np.zeros((0, 4))], [np.array([[0.1, 0, 1, 1]])])

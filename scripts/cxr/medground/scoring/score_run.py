@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ import polars as pl
 from cxr.base.columns import schema
 from cxr.base.errors import UserError
 from cxr.base.tables import read_lines, read_table, write_table
-from cxr.geometry.unions import union_iou
+from cxr.geometry.unions import union_ious
 from cxr.medground.scoring.columns import BLIND, QUERIES, SCORES, SENSITIVITY
 from cxr.medground.scoring.measures import both_right, matched_iou, means
 from cxr.vlm.grounding import GRID, read_answer
@@ -83,25 +84,33 @@ def score_queries(
     for line in lines:
         of_image[line["source"], line["image_id"]].append(line)
         read[line["query_id"]] = _read(answers.get(line["query_id"]))
-    for line in lines:
-        key, true = (line["source"], line["image_id"]), np.array(line["boxes"], np.int64)
-        answer, boxes = read[line["query_id"]], read[line["query_id"]]["found"]
+    true = [np.array(line["boxes"], np.int64) for line in lines]
+    given = [_given(line, read, of_image[line["source"], line["image_id"]], blind) for line in lines]
+    pairs = [(boxes, own) for own, held in zip(true, given, strict=True) for boxes in held.values()]
+    ious = iter(union_ious([boxes for boxes, _ in pairs], [own for _, own in pairs]).tolist())
+    for line, own, held in zip(lines, true, given, strict=True):
+        answer, found = read[line["query_id"]], dict(zip(held, islice(ious, len(held)), strict=True))
         gone = answer["outcome"] == "failed" and options.failed == "leave_out"
-        others = [one for one in of_image[key] if one["regions"] != line["regions"]]
-        spoken = {name: union_iou(held, true) for name, held in blind.answers(key).items()}
-        if others:
-            spoken["shuffled"] = union_iou(read[others[0]["query_id"]]["found"], true)
         yield {
             **{name: line[name] for name in ("query_id", "source", "image_id", "subject_id", "kind")},
             **{name: line[name] for name in ("trivial", "by_class")},
-            "true": len(true),
-            "boxes": boxes.tolist(),
+            "true": len(own),
+            "boxes": answer["found"].tolist(),
             **{name: answer[name] for name in ("convention", "outcome", "reason", "notes")},
-            "iou": None if gone else union_iou(boxes, true),
-            "matched": None if gone else matched_iou(boxes, true),
-            "paper": None if gone else union_iou(answer["paper"], true),
-            **{name: spoken.get(name) for name in BLIND},
+            "iou": None if gone else found["iou"],
+            "matched": None if gone else matched_iou(answer["found"], own),
+            "paper": None if gone else found["paper"],
+            **{name: found.get(name) for name in BLIND},
         }
+
+
+def _given(line: Mapping, read: Mapping[str, Mapping], of_image: Sequence[Mapping], blind: Blind) -> dict:
+    """Return {measure: boxes} that are compared with a line's own: its answer's, and those that read no query."""
+    answer = read[line["query_id"]]
+    others = [one for one in of_image if one["regions"] != line["regions"]]
+    shuffled = {"shuffled": read[others[0]["query_id"]]["found"]} if others else {}
+    told = {"iou": answer["found"], "paper": answer["paper"]}
+    return told | blind.answers((line["source"], line["image_id"])) | shuffled
 
 
 def _read(line: Mapping | None) -> dict:
@@ -169,11 +178,14 @@ def sensitivity(
     ious = {row["query_id"]: row["iou"] for row in table.iter_rows(named=True) if row["iou"] is not None}
     boxes = {row["query_id"]: np.array(row["boxes"], np.int64).reshape(-1, 4) for row in table.iter_rows(named=True)}
     subject = dict(table.select("query_id", "subject_id").iter_rows())
-    swapped = {}
-    for pair in pairs:
-        for one, other in ((pair["first"], pair["second"]), (pair["second"], pair["first"])):
-            if one in ious and other in ious:
-                swapped[pair["first"], pair["second"], one] = union_iou(boxes[other], truth[one])
+    crossed = [
+        (pair["first"], pair["second"], one, other)
+        for pair in pairs
+        for one, other in ((pair["first"], pair["second"]), (pair["second"], pair["first"]))
+        if one in ious and other in ious
+    ]
+    measured = union_ious([boxes[other] for *_, other in crossed], [truth[one] for *_, one, _ in crossed])
+    swapped = dict(zip((one[:3] for one in crossed), measured.tolist(), strict=True))
     for source in [*sorted({pair["source"] for pair in pairs}), "total"]:
         own = [pair for pair in pairs if source in (pair["source"], "total")]
         for name, classes in CLASSES.items():
@@ -183,7 +195,7 @@ def sensitivity(
                 kept = [pair for pair, value in zip(held, right, strict=True) if not np.isnan(value)]
                 if not kept:
                     continue
-                crossed = [
+                exchanged = [
                     min(swapped[pair["first"], pair["second"], one] for one in (pair["first"], pair["second"])) > tau
                     for pair in kept
                 ]
@@ -200,7 +212,7 @@ def sensitivity(
                     "sensitivity": float(mean[0]),
                     "low": _nulls(low)[0],
                     "high": _nulls(high)[0],
-                    "swapped": float(np.mean(crossed)) * 100,
+                    "swapped": float(np.mean(exchanged)) * 100,
                 }
 
 
