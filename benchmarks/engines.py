@@ -1,14 +1,16 @@
 """Measure speed and memory of the engines with large nets, at their true size with random weights.
 
     python benchmarks/engines.py [--device auto|cpu|cuda] [--engines a,b] [--images 16] [--batch 8] [--steps N]
-        [--folds 5] [--python cxas=.venv-cxas/bin/python]… [--output benchmarks/engines.tsv]
+        [--folds 5] [--python cxas=.venv-cxas/bin/python]… [--compute compile=true …] [--tiny]
+        [--output benchmarks/engines.tsv]
 
 Each engine goes through its own ``load``, with weights in its own file format first made in a temporary folder
 (TMPDIR; 5 GB for radedit); one image at a time and then ``--batch`` at a time, each in a separate process. Memory is
 the maximum, weights included (on a GPU: tensors). On a GPU the first batch is not counted. With ``--steps`` radedit
 runs only that many steps, with ``--folds`` scaled_yolov4 only that many nets; the time of all is computed from these,
 with the autoencoder's counted once. Seconds are core seconds on a CPU and wall seconds on a GPU. Reading frames and
-writing results are not included.
+writing results are not included. ``--compute``: keys of that section that make nets faster. ``--tiny``: the smallest
+nets of radedit and scaled_yolov4, to try a command.
 """
 
 import argparse
@@ -25,6 +27,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "scripts"))
 
 import polars as pl  # noqa: E402
+import yaml  # noqa: E402
 
 from cxr.base.tables import write_table  # noqa: E402
 from cxr.workflow.params import stage_options  # noqa: E402
@@ -44,6 +47,10 @@ COLUMNS = {
     "s_besides": pl.Float64, "s_per_image": pl.Float64, "images_per_s": pl.Float64, "peak_gb": pl.Float64,
 }  # fmt: skip
 """Of the table. Parts are radedit's steps and scaled_yolov4's folds: those that ran, and those of the settings."""
+
+
+TINY = {"image_size": 128, "border": 32}
+"""What the smallest detector is shown, px."""
 
 
 class Refused(Exception):
@@ -82,10 +89,13 @@ def rows_of(name: str, given: argparse.Namespace, python: str, folder: str) -> I
     stage = ENGINES[name]
     options = stage_options(read({stage: {"engine": name}}))[stage]
     shared = {"stage": stage, "name": name, "options": options, "device": given.device}
-    made = child(python, task="make", folder=folder, **shared)
+    if given.tiny and name == "scaled_yolov4":
+        options["own"] |= TINY
+    made = child(python, task="make", folder=folder, tiny=given.tiny, **shared)
     parts = {"radedit": given.steps, "scaled_yolov4": given.folds}.get(name)
     for batch in sorted({1, given.batch}):
         job = {"files": made["files"], "batch": batch, "images": given.images, "parts": parts}
+        job["compute"] = yaml.safe_load("\n".join(given.compute).replace("=", ": ")) or {}
         row = child(python, task="measure", **shared, **job)
         if not row:
             print(f"{stage} {name}: takes one image at a time here, whatever the batch", flush=True)
@@ -109,6 +119,8 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--batch", type=positive, default=8, help="images at a time, as compute.batch")
     parser.add_argument("--steps", type=positive, help="diffusion steps that radedit takes (default: all)")
     parser.add_argument("--folds", type=positive, default=5, help="nets of scaled_yolov4")
+    parser.add_argument("--compute", nargs="*", default=[], help="key=value of the section compute")
+    parser.add_argument("--tiny", action="store_true")
     parser.add_argument("--python", action="append", default=[], help="ENGINE=interpreter of its environment")
     parser.add_argument("--output", default="benchmarks/engines.tsv")
     known = parser.parse_args(given)

@@ -174,6 +174,19 @@ def write_scaled_yolov4(
     return dict.fromkeys(INPUTS, str(path))
 
 
+def write_tiny_radedit(folder: Path, options: dict, image: np.ndarray) -> dict[str, str]:
+    import tiny_diffusion
+
+    return tiny_diffusion.write_radedit(folder)
+
+
+def write_tiny_scaled_yolov4(folder: Path, options: dict, image: np.ndarray) -> dict[str, str]:
+    from cxr.imaging.boxes.scaled_yolov4.network import Network
+    from tiny_yolo import STRIDES, tiny_plan
+
+    return write_scaled_yolov4(folder, options, image, Network(tiny_plan(), STRIDES), tiny_plan())
+
+
 def write_ultralytics(folder: Path, options: dict, image: np.ndarray) -> dict[str, str]:
     from cxr.base.vocabulary import BOX_CLASSES
     from cxr.detection import proposals

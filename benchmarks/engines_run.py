@@ -86,14 +86,17 @@ WORK = {"organs": segment_organs, "anomaly": edit, "anatomy": segment_anatomy, "
 OPTIONS = {"organs": OrgansOptions, "anomaly": AnomalyOptions, "anatomy": AnatomyOptions, "boxes": BoxesOptions}
 
 
-def load(stage: str, name: str, options: dict, files: dict, device: str, batch: int, folds: int | None) -> object:
+def load(
+    stage: str, name: str, options: dict, files: dict, device: str, batch: int, folds: int | None,
+    compute: dict | None = None,
+) -> object:  # fmt: skip
     """Load an engine as its stage does; of an ensemble ``folds`` alone."""
     module, kind = engine_module(package_of(stage), name), OPTIONS[stage]
     whole = getattr(module, "INPUTS", {})
     if folds:
         module.INPUTS = dict(list(whole.items())[:folds])
     try:
-        return module.load(kind(**options), Setup(options["own"], files, device, batch))
+        return module.load(kind(**options), Setup(options["own"], files, device, batch, compute=compute or {}))
     finally:
         if folds:
             module.INPUTS = whole
@@ -134,15 +137,16 @@ def device_name(device: torch.device) -> str:
 
 
 def measure(
-    stage: str, name: str, options: dict, files: dict, device: str, batch: int, images: int, parts: int | None = None
-) -> dict:
+    stage: str, name: str, options: dict, files: dict, device: str, batch: int, images: int, parts: int | None = None,
+    compute: dict | None = None,
+) -> dict:  # fmt: skip
     """Return a row: how fast an engine is with ``batch`` images at a time, and how much memory it takes.
 
     parts: the diffusion steps or folds to run; the row tells the time of all (``s_per_image``) from theirs. Empty where
     the engine takes one image at a time whatever the batch.
     """
     of = len(engine_module(package_of(stage), name).INPUTS) if name == "scaled_yolov4" else None
-    engine = load(stage, name, options, files, device, batch, parts if of else None)
+    engine = load(stage, name, options, files, device, batch, parts if of else None, compute)
     used = device_of(device)
     if (getattr(engine, "batch", None) or 1) < batch:
         return {}
@@ -183,8 +187,10 @@ def measure(
     }
 
 
-def make(stage: str, name: str, options: dict, folder: str, device: str) -> dict:
+def make(stage: str, name: str, options: dict, folder: str, device: str, tiny: bool = False) -> dict:
     """Write the engine's files into ``folder``; return them, and how many values one engine holds.
+
+    tiny: those of the smallest net, where there is one.
 
     Raises UserError without the GPU that is asked for, or where a package of the engine is missing.
     """
@@ -197,7 +203,8 @@ def make(stage: str, name: str, options: dict, folder: str, device: str) -> dict
             )
     nets = import_module("engines_nets")
     torch.manual_seed(0)
-    files = getattr(nets, f"write_{name}")(Path(folder), options, frame().image)
+    write = getattr(nets, f"write_{'tiny_' * tiny}{name}", getattr(nets, f"write_{name}"))
+    files = write(Path(folder), options, frame().image)
     return {"files": files, "values": nets.values(files)}
 
 

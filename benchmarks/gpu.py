@@ -6,19 +6,14 @@
 Each piece writes ``folder``/<piece>.tsv when it is done; a piece that is there is not run again, so the command can be
 repeated until nothing is left. Nets have their true sizes and random weights (``--tiny``: the smallest, few images, to
 try the command itself). Then all rows go into ``folder``/gpu.tsv and, with the card's name, into the pages
-(:data:`PAGES`) below ``--root``, between the marks of this program. Figures of a CPU or of tiny nets are refused for
-the repository itself. A piece that fails or takes longer than :data:`LIMIT_S` is told, the others are run, and the exit
-status is 1.
+(:data:`PAGES`) below ``--root``, between the marks of this program; the tables of hours are computed anew with them.
+Figures of a CPU or of tiny nets are refused for the repository itself. A piece whose package is not here says so. One
+that fails or takes longer than ten minutes is told, the others are run, and the exit status is 1.
 """
 
 import argparse
 import os
-import re
-import subprocess
 import sys
-import time
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -28,126 +23,18 @@ sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "benchmarks")]
 import polars as pl  # noqa: E402
 import torch  # noqa: E402
 
+import scale  # noqa: E402
 from cxr.base.atomic import atomic  # noqa: E402
 from cxr.base.tables import read_table, write_table  # noqa: E402
 from cxr.nets.devices import device_of  # noqa: E402
+from gpu_pieces import Absent, Refused, pieces  # noqa: E402
 
-LIMIT_S = 590
 COLUMNS = {"piece": pl.String, "card": pl.String, "what": pl.String, "value": pl.Float64, "unit": pl.String}
 """Of every table of this program."""
 MARKS = {".md": ("<!-- gpu: begin -->", "<!-- gpu: end -->"), ".yaml": ("# gpu: begin", "# gpu: end")}
-PAGES = ("docs/reference/scale.md", "docs/reference/benchmarks.md", "benchmarks/scale.yaml")
-MARK = "pytest." + "mark.gpu"
-"""What a file with such tests holds."""
-DTYPES = {"float32": torch.float32, "tf32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-
-
-class Refused(Exception):
-    """Raised if a piece gave no figures; the message is one sentence."""
-
-
-Row = tuple[str, float, str]
-"""What, value, unit."""
-
-
-@dataclass(frozen=True)
-class Piece:
-    """A part of the whole. ``run`` returns its rows; it raises Refused."""
-
-    name: str
-    run: Callable[[argparse.Namespace], list[Row]]
-
-
-def called(*command: object) -> str:
-    """Return what a program printed. Raises Refused if it fails or takes too long."""
-    try:
-        done = subprocess.run([sys.executable, *map(str, command)], capture_output=True, text=True, check=False,
-                              timeout=LIMIT_S, cwd=ROOT)  # fmt: skip
-    except subprocess.TimeoutExpired:
-        raise Refused(f"took longer than {LIMIT_S} s") from None
-    if done.returncode:
-        last = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()][-1:]
-        raise Refused(f"ended with {done.returncode} ({''.join(last)})")
-    return done.stdout
-
-
-def tests(given: argparse.Namespace) -> list[Row]:
-    """Run the tests that are marked gpu; without a GPU they are skipped."""
-    files = [path for path in sorted((ROOT / "tests").rglob("test_*.py")) if MARK in path.read_text(encoding="utf-8")]
-    told = called("-m", "pytest", "-n", "0", "-m", "gpu", *files)
-    counts = {word: int(number) for number, word in re.findall(r"(\d+) (passed|skipped)", told)}
-    return [(f"tests {word}", float(counts.get(word, 0)), "tests") for word in ("passed", "skipped")]
-
-
-def rates(given: argparse.Namespace) -> list[Row]:
-    """Measure the rate of square matrix products by number type."""
-    device, rows = device_of(given.device), []
-    side, rounds = (256, 2) if given.tiny else (8192, 20)
-    for name, dtype in DTYPES.items():
-        torch.backends.cuda.matmul.allow_tf32 = name == "tf32"
-        one, other = (torch.randn(side, side, device=device).to(dtype) for _ in range(2))
-        one @ other
-        _wait(device)
-        began = time.perf_counter()
-        for _ in range(rounds):
-            one @ other
-        _wait(device)
-        rows.append((f"matrix product in {name}", 2e-12 * side**3 * rounds / (time.perf_counter() - began), "TFLOP/s"))
-    return rows
-
-
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-
-
-def engine(name: str, batch: int) -> Callable[[argparse.Namespace], list[Row]]:
-    """Return the piece's function for an engine at a batch size."""
-
-    def run(given: argparse.Namespace) -> list[Row]:
-        table = given.folder / f"engines_{name}_{batch}.table.tsv"
-        images = batch if given.tiny else max(2 * batch, 8)
-        command = ["benchmarks/engines.py", "--device", given.device, "--engines", name, "--images", images]
-        steps = ["--steps", 1 if given.tiny else 20] if name == "radedit" else []
-        called(*command, "--batch", batch, *steps, "--output", table.resolve())
-        found = read_table(table).filter(pl.col("batch") == batch).to_dicts()
-        return [
-            row
-            for one in found
-            for row in (
-                (f"{name}, {batch} at a time", one["s_per_image"], "s an image"),
-                (f"{name}, {batch} at a time, memory", one["peak_gb"], "GB"),
-            )
-        ]
-
-    return run
-
-
-def rosalia(given: argparse.Namespace) -> list[Row]:
-    """Measure a training step, answers and masks beside the plain port."""
-    table = given.folder / "rosalia.table.tsv"
-    # in bfloat16, for in float32 one of so few pixels on a threshold would stop the benchmark
-    quick = "--size lite --updates 0 --steps 1 --rounds 1 --batches 2 --images 2 --max-new-tokens 4 --dtype bfloat16"
-    size = (quick if given.tiny else "--size 7b --dtype bfloat16 --batches 1,4").split()
-    called("benchmarks/rosalia.py", "--device", given.device, "--results", given.results.resolve(), *size,
-           "--output", table.resolve())  # fmt: skip
-    rows = []
-    for one in read_table(table).to_dicts():
-        what = f"ROSALIA {one['size']}, {one['what']}, {one['batch']} at a time"
-        rows.append((what, one["ours_pairs_per_s"], "pairs a second"))
-        rows.append((f"{what}, over the plain port", one["ratio"], "times"))
-        rows.append((f"{what}, memory", one["ours_peak_gb"], "GB"))
-    return rows
-
-
-def pieces(tiny: bool) -> list[Piece]:
-    """Return the pieces in their order."""
-    engines = {"hybridgnet": (1,)} if tiny else {
-        "hybridgnet": (1, 8, 64), "scaled_yolov4": (1, 8), "radedit": (1, 8, 16),
-    }  # fmt: skip
-    found = [Piece("tests", tests), Piece("rates", rates)]
-    found += [Piece(f"{name}_{batch}", engine(name, batch)) for name, sizes in engines.items() for batch in sizes]
-    return [*found, Piece("rosalia", rosalia)]
+HOURS, UNITS = "docs/reference/scale.md", "benchmarks/scale.yaml"
+"""The page whose tables are computed from the unit costs, and these."""
+PAGES = (HOURS, "docs/reference/benchmarks.md", UNITS)
 
 
 def card_of(device: str) -> str:
@@ -166,6 +53,9 @@ def run_pieces(given: argparse.Namespace) -> list[str]:
         print(f"{piece.name} …", flush=True)
         try:
             rows = piece.run(given)
+        except Absent as error:
+            print(f"{piece.name}: {error}", flush=True)
+            continue
         except Refused as error:
             wrong.append(f"{piece.name}: {error}")
             print(wrong[-1], flush=True)
@@ -201,12 +91,23 @@ def blocks(table: pl.DataFrame) -> dict[str, str]:
 
 def fill(root: Path, table: pl.DataFrame) -> None:
     """Write the figures into the pages below ``root``. Raises Refused."""
-    told = blocks(table)
-    for name in PAGES:
+    told, before = blocks(table), scale.report(units=root / UNITS)
+    for name in (UNITS, *(page for page in PAGES if page != UNITS)):
         path = root / name
         text = filled(path.read_text(encoding="utf-8"), path.suffix, told[path.suffix])
+        if name == HOURS:
+            text = recomputed(text, before, scale.report(units=root / UNITS))
         with atomic(path) as temporary:
             temporary.write_text(text, encoding="utf-8")
+
+
+def recomputed(text: str, before: str, after: str) -> str:
+    """Return the page of hours with its tables computed anew. Raises Refused for a page that lacks one."""
+    for old, new in zip(before.strip().split("\n\n"), after.strip().split("\n\n"), strict=True):
+        if old not in text:
+            raise Refused(f"{HOURS} lacks the table that begins with {old.splitlines()[0]}: run benchmarks/scale.py")
+        text = text.replace(old, new)
+    return text
 
 
 def main(arguments: list[str] | None = None) -> int:

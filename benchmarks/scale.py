@@ -2,13 +2,15 @@
 
     python benchmarks/scale.py [--sets 10] [--gpus 1,8,64] [--cores-per-gpu 8] [--engines benchmarks/engines.tsv]
 
-GPU seconds are those that others measured on an A100 or V100, unless ``--engines`` names a table that
-`engines.py --device cuda` wrote: then they are that GPU's.
+GPU seconds are those that others measured on an A100 or V100, unless `make gpu` measured the engine on a card (the list
+``measured`` of `scale.yaml`), or ``--engines`` names a table that `engines.py --device cuda` wrote: then they are that
+card's. The table of hours tells whose each figure is.
 """
 
 import argparse
 import math
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,7 +28,7 @@ STAGES = ("organs", "anomaly", "anatomy", "boxes")
 class Work(NamedTuple):
     """A stage at full size: how often it is done (``every``: were it done for every input image), and its cost.
 
-    Core seconds and GPU seconds of each, bytes kept of each.
+    Core seconds and GPU seconds of each, bytes kept of each; whose: who measured the GPU seconds, on which card.
     """
 
     stage: str
@@ -35,9 +37,17 @@ class Work(NamedTuple):
     core_s: float
     gpu_s: float
     bytes: float
+    whose: str = ""
 
 
-def works(units: dict, engines: str, sets: int, measured: dict[str, float]) -> Iterator[Work]:
+class Measured(NamedTuple):
+    """What a card was measured to take: seconds an image, and its name."""
+
+    seconds: float
+    card: str
+
+
+def works(units: dict, engines: str, sets: int, measured: Mapping[str, Measured]) -> Iterator[Work]:
     """Yield every stage with the engines ``lite`` or ``paper``; ``measured`` GPU seconds of an engine come first."""
     counts = {name: count["number"] for name, count in units["counts"].items()}
     for stage, unit in units["cpu"].items():
@@ -47,9 +57,11 @@ def works(units: dict, engines: str, sets: int, measured: dict[str, float]) -> I
         if stage == "reports":
             for name in STAGES:
                 chosen = units[engines][name]
-                gpu = measured.get(chosen.get("engine"), chosen.get("gpu_s", 0))
+                ours = measured.get(chosen.get("engine"))
+                theirs = f"others, {chosen['gpu']}" if "gpu" in chosen else ""
+                gpu, whose = (ours.seconds, f"measured, {ours.card}") if ours else (chosen.get("gpu_s", 0), theirs)
                 core = chosen.get("core_s", 0)
-                yield Work(name, counts["studies"], counts["input"], core, gpu, units["bytes"][name])
+                yield Work(name, counts["studies"], counts["input"], core, gpu, units["bytes"][name], whose)
 
 
 def table(header: tuple[str, ...], rows: list[tuple]) -> str:
@@ -71,12 +83,14 @@ def totals(lite: list[Work], paper: list[Work]) -> str:
     for one, other in zip(lite, paper, strict=True):
         core, gpu = one.core_s * one.number / 3600, other.gpu_s * other.number / 3600
         room, whole = one.bytes * one.number / 1e9, one.bytes * one.every / 1e9
-        rows.append((one.stage, f"{one.number:,}", told(core), told(gpu), told(one.bytes), told(room), told(whole)))
+        rows.append(
+            (one.stage, f"{one.number:,}", told(core), told(gpu), other.whose, told(one.bytes), told(room), told(whole))
+        )
     core = sum(work.core_s * work.number for work in lite) / 3600
     gpu = sum(work.gpu_s * work.number for work in paper) / 3600
     rooms = (told(sum(work.bytes * getattr(work, name) for work in lite) / 1e9) for name in ("number", "every"))
-    rows.append(("**all**", "", told(core), told(gpu), "", *rooms))
-    header = ("stage", "how often", "core hours, `lite`", "GPU hours, the paper's nets", "bytes each", "GB")
+    rows.append(("**all**", "", told(core), told(gpu), "", "", *rooms))
+    header = ("stage", "how often", "core hours, `lite`", "GPU hours, the paper's nets", "whose", "bytes each", "GB")
     return table((*header, "GB if every image went on"), rows)
 
 
@@ -161,12 +175,25 @@ def wall(work: Work, gpus: int, cores: int, units: dict, sizes: dict[str, int]) 
     return waves * seconds * (units["largest_shard"] if waves == size == 1 < parts else 1)
 
 
-def measured_in(path: str | None) -> dict[str, float]:
-    """Return {engine: GPU seconds an image}, of the fastest batch, from a table of `engines.py`; not a CPU's."""
+def measured_in(path: str | None) -> dict[str, Measured]:
+    """Return {engine: its fastest batch} from a table of `engines.py`; not a CPU's."""
     if not path:
         return {}
     rows = pl.read_csv(path, separator="\t").filter(~pl.col("device").str.starts_with("CPU"))
-    return dict(rows.group_by("engine").agg(pl.col("s_per_image").min()).iter_rows())
+    return _fastest((row["engine"], row["s_per_image"], row["device"]) for row in rows.iter_rows(named=True))
+
+
+def measured_by_us(units: dict) -> dict[str, Measured]:
+    """Return {engine: its fastest batch with the default settings} of what `make gpu` measured."""
+    found = ((re.fullmatch(r"(\w+), \d+ at a time", row["what"]), row) for row in units.get("measured", ()))
+    return _fastest((hit[1], row["value"], row["card"]) for hit, row in found if hit and row["unit"] == "s an image")
+
+
+def _fastest(rows: Iterator[tuple[str, float, str]]) -> dict[str, Measured]:
+    found: dict[str, Measured] = {}
+    for engine, seconds, card in rows:
+        found[engine] = min(Measured(seconds, card), found.get(engine, Measured(math.inf, "")))
+    return found
 
 
 def report(
@@ -174,10 +201,11 @@ def report(
     gpus: tuple[int, ...] = (1, 8, 64),
     cores_per_gpu: int = 8,
     engines: str | None = None,
+    units: Path = UNITS,
 ) -> str:
-    """Return the tables."""
-    units = yaml.safe_load(UNITS.read_text(encoding="utf-8"))
-    measured = measured_in(engines)
+    """Return the tables; ``units``: the file of the unit costs."""
+    units = yaml.safe_load(units.read_text(encoding="utf-8"))
+    measured = measured_by_us(units) | measured_in(engines)
     lite, paper = (list(works(units, name, sets, measured)) for name in ("lite", "paper"))
     shown = [
         totals(lite, paper),

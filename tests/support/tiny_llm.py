@@ -19,7 +19,7 @@ def train(folder: Path, lessons: list[tuple[list[dict], str]], steps: int = 120)
     from transformers import LlamaConfig, LlamaForCausalLM
 
     torch.manual_seed(0)
-    tokenizer = _tokenizer(lessons)
+    tokenizer = tokenizer_of(lessons)
     config = LlamaConfig(
         vocab_size=len(tokenizer), hidden_size=256, intermediate_size=512, num_hidden_layers=2, num_attention_heads=8,
         num_key_value_heads=8, max_position_embeddings=CONTEXT, bos_token_id=0, eos_token_id=1, pad_token_id=2,
@@ -45,7 +45,7 @@ def train(folder: Path, lessons: list[tuple[list[dict], str]], steps: int = 120)
     return losses
 
 
-def _tokenizer(lessons):
+def tokenizer_of(lessons):
     """Byte-level BPE that merges across words: the prompts' long rules, equal in all lessons, become a few tokens."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast

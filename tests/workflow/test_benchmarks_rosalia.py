@@ -18,6 +18,8 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 import rosalia
 import rosalia_nets as nets
 import rosalia_original as original
+from rosalia_memory import whole
+from tensors_alive import Alive
 
 GENERATED_SEG = 83
 """The token that the fixture's case ``evaluate`` takes for [SEG]."""
@@ -116,3 +118,44 @@ def test_loops_that_differ_are_not_measured(results, tmp_path, monkeypatch, spoi
 def test_without_a_dataset(tmp_path):
     with pytest.raises(SystemExit, match=r"holds no dataset: run make demo"):
         rosalia.main(["--results", str(tmp_path)])
+
+
+def test_the_tensors_that_are_alive_are_counted_by_hand():
+    there = torch.zeros(1000)
+    with Alive() as alive:
+        one = there + 1  # 4,000 bytes
+        view = one[:10].view(2, 5)  # none
+        two = one * one  # 8,000 at the most
+        del one
+        assert alive.now == 8000  # the view holds it
+        del view
+        assert alive.now == 4000
+        two.add_(1)
+        three = torch.ones(250, dtype=torch.float64)
+        assert alive.now == 6000
+        del two, three
+    assert (alive.now, alive.peak) == (0, 8000)
+
+
+def test_a_gradient_is_alive_until_it_is_dropped():
+    weight = torch.zeros(100, requires_grad=True)
+    with Alive() as alive:
+        (weight * 2).sum().backward()
+        assert alive.now == 400
+        weight.grad = None
+        assert alive.now == 0
+
+
+def test_the_whole_models_memory_by_hand():
+    """Weights grow by 1 GB a layer, the encoders do not, what follows them by 0.1 from 2 on: 33 + 1 + max(4, 5.1)."""
+    parts = {"weights": (2.0, 3.0), "optimiser's moments": (1.0, 1.0), "encoders": (4.0, 4.0),
+             "all after the encoders, gradients included": (2.0, 2.1), "a training step": (7.0, 8.0)}  # fmt: skip
+    rows = [
+        {"what": what, "layers": at + 1, "measured_gb": held[at], "reckoned_gb": None}
+        for at in (0, 1)
+        for what, held in parts.items()
+    ]
+    found = {row["what"].partition(",")[0]: row for row in whole(rows, 1, 2)}
+    assert found["weights"]["measured_gb"] == pytest.approx(33)
+    assert found["a training step"]["measured_gb"] == pytest.approx(33 + 1 + 5.1)
+    assert {row["layers"] for row in found.values()} == {32}

@@ -380,7 +380,8 @@ def test_hours_follow_from_unit_costs(tmp_path):
     pl.DataFrame(rows | {"s_per_image": [2630.0, 3.0, 2.0]}).write_csv(engines, separator="\t")
     seconds = 420 / 92.8 + 3.63 / 11.2
     assert (
-        f"| anomaly | 227,835 | 2.4 | {round(seconds, 2) * 227_835 / 3600:,.0f} | 8,350 | 1.9 | 3.1 |" in scale.report()
+        f"| anomaly | 227,835 | 2.4 | {round(seconds, 2) * 227_835 / 3600:,.0f} | others, A100 | 8,350 | 1.9 | 3.1 |"
+        in scale.report()
     )
     assert f"| anomaly | 227,835 | 2.4 | {2 * 227_835 / 3600:,.0f} |" in scale.report(engines=str(engines))
     assert "| 1 | 8 |" in scale.report(gpus=(1,))

@@ -1,0 +1,99 @@
+"""Measure SemiSynCXR's editing with RadEdit: seconds an edit, of configurations one at a time and of four together.
+
+    python benchmarks/semisyn_editing_speed.py [--device auto|cpu|cuda] [--edits 8] [--batch 8] [--steps 4] [--tiny]
+        [--output benchmarks/semisyn_editing_speed.tsv]
+
+Nets of the true size with random weights (`--tiny`: the tests'). The time of all steps of the settings is computed from
+``--steps`` and twice as many, as every step takes as long. Four configurations are those of `semisyn_editing.py`; an
+edit is one image under one of them.
+"""
+
+import argparse
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / name) for name in ("scripts", "tests/support", "benchmarks")]
+
+import numpy as np  # noqa: E402
+import polars as pl  # noqa: E402
+import torch  # noqa: E402
+
+import engines_nets  # noqa: E402
+import tiny_diffusion  # noqa: E402
+from cxr.base.engines import Setup  # noqa: E402
+from cxr.base.tables import write_table  # noqa: E402
+from cxr.nets.devices import device_of  # noqa: E402
+from cxr.semisyn.editing import radedit  # noqa: E402
+from cxr.semisyn.editing.engine import Job  # noqa: E402
+from cxr.workflow.settings.semisyn.editing import Editing  # noqa: E402
+from engines_run import clock_of, device_name, frame  # noqa: E402
+from semisyn_editing import CONFIGS, jobs  # noqa: E402
+
+COLUMNS = {"what": pl.String, "device": pl.String, "batch": pl.Int64, "s_per_edit": pl.Float64, "peak_gb": pl.Float64}
+
+
+def editor(given: argparse.Namespace, folder: Path, device: torch.device) -> radedit.RadEditor:
+    """Return the editor with files that it wrote before."""
+    torch.manual_seed(0)
+    write = tiny_diffusion.write_radedit
+    files = write(folder) if given.tiny else engines_nets.write_radedit(folder, {}, frame().image)
+    own = Editing().radedit.model_dump()
+    own |= {"dtype": "float32" if device.type == "cpu" else own["dtype"]}
+    texts = frozenset({"edema", "heart", ""})
+    return radedit.load(None, Setup(own, files, given.device, given.batch), texts)
+
+
+def seconds(used: radedit.RadEditor, parts: list[list[Job]], device: torch.device, few: int) -> float:
+    """Return the seconds of an edit with all steps; ``parts``: jobs that run together."""
+    clock, took, whole = clock_of(device), {}, used.own["steps"]
+    for steps in (few, 2 * few):
+        used.own["steps"] = steps
+        used.edit_batch([frame().image] * len(parts[0]), [{}] * len(parts[0]), parts[0])  # libraries are loaded
+        began = clock()
+        for some in parts:
+            used.edit_batch([frame().image] * len(some), [{}] * len(some), some)
+        took[steps] = clock() - began
+    used.own["steps"] = whole
+    edits = sum(map(len, parts))
+    each = (took[2 * few] - took[few]) / few
+    return float(np.maximum(took[few] + each * (whole - few), 0) / edits)
+
+
+def batches(some: list[Job], size: int) -> list[list[Job]]:
+    """Return jobs in runs of a size."""
+    return [some[at : at + size] for at in range(0, len(some), size)]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
+    parser.add_argument("--edits", type=int, default=8, help="edits of each way, a multiple of four")
+    parser.add_argument("--batch", type=int, default=8)
+    parser.add_argument("--steps", type=int, default=4)
+    parser.add_argument("--tiny", action="store_true")
+    parser.add_argument("--output", default="benchmarks/semisyn_editing_speed.tsv")
+    given = parser.parse_args()
+    device, rows = device_of(given.device), []
+    with tempfile.TemporaryDirectory() as folder:
+        used = editor(given, Path(folder), device)
+    every = jobs(max(1, given.edits // len(CONFIGS)), "")
+    alone = [every[at :: len(CONFIGS)] for at in range(len(CONFIGS))]
+    ways = {
+        "one configuration at a time": [some for each in alone for some in batches(each, given.batch)],
+        "four configurations of a source together": batches(every, given.batch),
+    }
+    for what, parts in ways.items():
+        took = seconds(used, parts, device, given.steps)
+        peak = torch.cuda.max_memory_allocated() / 1e9 if device.type == "cuda" else float("nan")
+        rows.append((what, device_name(device), given.batch, took, peak))
+        print(f"{what}: {took:.3g} s an edit")
+    table = pl.DataFrame(rows, schema=COLUMNS, orient="row").with_columns(pl.col(pl.Float64).round_sig_figs(3))
+    write_table(given.output, table)
+
+
+if __name__ == "__main__":
+    main()
