@@ -1,19 +1,20 @@
-# RadVLM's single-image text: reports and phrases of a source without what needs another image.
+# RadVLM's single-image text: reports and phrases of a source without what needs another image. A language model in the job is
+# loaded once for all sources.
 
 
 rule radvlm_filtered_source:
     input:
-        texts="results/radvlm/sources/{source}/texts.jsonl",
-        facts="results/radvlm/sources/{source}/facts.parquet",
+        texts=expand("results/radvlm/sources/{source}/texts.jsonl", source=PLAN.radvlm.filtering.sources),
+        facts=expand("results/radvlm/sources/{source}/facts.parquet", source=PLAN.radvlm.filtering.sources),
     output:
-        texts_out="results/radvlm/filtered/{source}/texts.jsonl",
-        phrases_out="results/radvlm/filtered/{source}/phrases.jsonl",
-        excluded="results/radvlm/filtered/{source}/excluded.parquet",
-        agreement="results/radvlm/filtered/{source}/agreement.tsv",
+        texts_out=expand("results/radvlm/filtered/{source}/texts.jsonl", source=PLAN.radvlm.filtering.sources),
+        phrases_out=expand("results/radvlm/filtered/{source}/phrases.jsonl", source=PLAN.radvlm.filtering.sources),
+        excluded=expand("results/radvlm/filtered/{source}/excluded.parquet", source=PLAN.radvlm.filtering.sources),
+        agreement=expand("results/radvlm/filtered/{source}/agreement.tsv", source=PLAN.radvlm.filtering.sources),
     log:
-        "logs/radvlm/filtered/{source}.log",
+        f"logs/radvlm/filtered/{PLAN.radvlm.filtering.name}.log",
     benchmark:
-        "results/benchmarks/radvlm/filtered/{source}.tsv"
+        f"results/benchmarks/radvlm/filtered/{PLAN.radvlm.filtering.name}.tsv"
     wildcard_constraints:
         source="|".join(map(re.escape, PLAN.radvlm.sources)),
     conda:
@@ -28,7 +29,7 @@ rule radvlm_filtered_source:
         **job("radvlm.filtered.filter_texts.run", f"radvlm.filtered.{PLAN.radvlm.filtering.engine}"),
         options=PLAN.radvlm.options["filtered"],
     message:
-        "RadVLM: single-image text of the source {wildcards.source}"
+        f"RadVLM: single-image text of the sources: {PLAN.radvlm.filtering.told}"
     script:
         "../../scripts/job.py"
 

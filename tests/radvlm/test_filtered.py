@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 
 from cxr.base.tables import read_lines, read_table, write_lines, write_table
+from cxr.llm import client
 from cxr.llm.guards import INJECTION
 from cxr.radvlm.filtered import filter_texts, vllm
 from cxr.radvlm.filtered.engine import FilterOptions
@@ -80,7 +81,8 @@ def filtered(folder, options=OPTIONS, **given):
     """Run the stage; returns the paths of its files by their names."""
     out = {name: str(folder / f"out.{what}.{ENDINGS[what]}") for name, what in OUTPUTS.items()}
     attrs = {"code_digest": "c"}
-    filter_texts.run(**inputs(folder, **given), **out, options=options, execution=EXECUTION, attrs=attrs)
+    files = {name: [path] for name, path in (inputs(folder, **given) | out).items()}
+    filter_texts.run(**files, options=options, execution=EXECUTION, attrs=attrs)
     return {what: out[name] for name, what in OUTPUTS.items()}
 
 
@@ -140,6 +142,39 @@ def test_a_language_model_is_asked_once_for_equal_texts_and_never_for_an_order(t
     assert ("s4a", "s4", "radvlm_filtered", "quarantined", INJECTION) in rows
     table = {row[:2]: row[2:] for row in read_table(files["agreement"]).iter_rows()}
     assert table == {("kept", "kept"): (4, 4), ("rewritten", "rewritten"): (3, 3), ("dropped", "dropped"): (4, 4)}
+
+
+def test_one_load_serves_all_sources_and_a_job_that_was_cut_off_goes_on(tmp_path, monkeypatch):
+    options = replace(OPTIONS, engine="vllm", own=MODEL)
+    parts = {"a": ("s1", "s3"), "b": ("s1", "s5", "s6")}
+    apart = {name: filtered(tmp_path / name, options, studies=studies) for name, studies in parts.items()}
+    loads, honest = [], client.TRANSPORTS["stand_in"]
+    monkeypatch.setitem(client.TRANSPORTS, "stand_in", lambda *how: loads.append(1) or honest(*how))
+    given = [inputs(tmp_path / f"in_{name}", studies) for name, studies in parts.items()]
+    files = {name: [one[name] for one in given] for name in given[0]}
+    for name, what in OUTPUTS.items():
+        files[name] = [str(tmp_path / f"all/{part}/{what}.{ENDINGS[what]}") for part in parts]
+
+    def together():
+        ASKED.clear()
+        filter_texts.run(**files, options=options, execution=EXECUTION, attrs={"code_digest": "c"})
+
+    monkeypatch.setattr(filter_texts._Work, "phrases", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        together()
+    assert len(ASKED) == 2  # the texts of the first source
+    monkeypatch.undo()
+    monkeypatch.setitem(client.TRANSPORTS, "stand_in", lambda *how: loads.append(1) or honest(*how))
+    loads.clear()
+    together()
+    assert loads == [1]
+    made = len(ASKED)
+    together()
+    assert (loads, ASKED) == ([1], [])  # nothing is left to ask, so nothing is loaded
+    for at, name in enumerate(parts):
+        for key, what in OUTPUTS.items():
+            assert Path(files[key][at]).read_bytes() == Path(apart[name][what]).read_bytes(), (name, what)
+    assert made == 2 + len(PHRASES)  # the other source's new texts, and phrases
 
 
 RULES = sentence_filter(OPTIONS)

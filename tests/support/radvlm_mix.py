@@ -48,9 +48,9 @@ def sources(results, folder: Path) -> Path:
     join_splits.run(images=[str(folder / "images.parquet")], conflicts_out=conflicts, formats=FORMATS)
     options = FilterOptions("rules", keep_view=False, resolved="drop", min_words=3, phrases=True)
     filter_texts.run(
-        texts=str(folder / "texts.jsonl"), facts=str(folder / "facts.parquet"),
-        texts_out=str(folder / "filtered.jsonl"), phrases_out=str(folder / "phrases.jsonl"),
-        excluded=str(folder / "filtered.parquet"), agreement=str(folder / "agreement.tsv"),
+        texts=[str(folder / "texts.jsonl")], facts=[str(folder / "facts.parquet")],
+        texts_out=[str(folder / "filtered.jsonl")], phrases_out=[str(folder / "phrases.jsonl")],
+        excluded=[str(folder / "filtered.parquet")], agreement=[str(folder / "agreement.tsv")],
         options=options, execution={}, attrs={},
     )  # fmt: skip
     return folder

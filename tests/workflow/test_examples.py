@@ -116,3 +116,19 @@ def test_a_server_asks_for_no_gpu(place, planner):
     )
     (asked,) = {job.resources.get("gpu", "0") for job in jobs_of(text) if job.rule == "reports_structured"}
     assert asked == "0"
+
+
+@pytest.mark.parametrize(("transport", "jobs"), [("offline", 1), ("server", 8)])
+def test_a_language_model_in_the_job_filters_all_sources_of_radvlm_at_once(place, planner, tmp_path, transport, jobs):
+    filtered = {"engine": "vllm", "llm": {"model": "nobody/nothing", "transport": transport}}
+    more = tmp_path / "more.yaml"
+    more.write_text(yaml.safe_dump({"radvlm": {"filtered": filtered}}))
+    settings = [*(ROOT / "examples" / f"{file}.yaml" for file in ("mimic", "radvlm")), more]
+    status, text = planner.ask(
+        ["--snakefile", ROOT / "Snakefile", "--directory", place, "--cores", 2, "--dry-run", "--configfile", *settings,
+         "--", "radvlm_filtered"]
+    )  # fmt: skip
+    assert status == 0, text
+    asked = [job for job in jobs_of(text) if job.rule == "radvlm_filtered_source"]
+    assert len(asked) == jobs
+    assert {job.resources.get("gpu", "0") for job in asked} == {"1" if transport == "offline" else "0"}

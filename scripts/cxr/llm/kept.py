@@ -9,7 +9,7 @@ are new. Answers of another model, prompt or code are removed.
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -22,6 +22,8 @@ from cxr.llm.pictures import Picture
 
 log = logging.getLogger("cxr")
 PATTERN = "answers-*.jsonl"
+AT_ONCE = 2048
+"""Most questions between two files of a job that asks for many at a time."""
 Make = Callable[[list[str]], list[dict]]
 """Takes texts' names and returns a line for each, in order, with its name under the folder's key."""
 
@@ -58,8 +60,10 @@ def answered(names: Sequence[str], make: Make, *, folder: Path, mark: str, at_on
 def keeping(generate: Generate, *, folder: Path, mark: str) -> Generate:
     """Return ``generate`` with what it says kept in ``folder``: a question is asked once for each attempt.
 
-    Texts are known by all that is sent (:func:`question_key`), so it makes no difference whose question it was. Each
-    call's new texts are one file. ``mark``: of :func:`identity`. Raises StoreError for a damaged file.
+    Texts are known by all that is sent (:func:`question_key`), so it makes no difference whose question it was. New
+    texts are written call by call, at most ``AT_ONCE`` in a file. ``mark``: of :func:`identity`.
+
+    Raises StoreError for a damaged file.
     """
     found = {(line["question"], line["attempt"]): line["text"] for line in _prepared(folder, mark)}
     if found:
@@ -68,14 +72,26 @@ def keeping(generate: Generate, *, folder: Path, mark: str) -> Generate:
     def kept(questions: list[Question], attempt: int) -> list[str]:
         keys = [question_key(question) for question in questions]
         new = {key: one for key, one in zip(keys, questions, strict=True) if (key, attempt) not in found}
-        if new:
-            texts = generate(list(new.values()), attempt)
-            lines = [{"question": key, "attempt": attempt, "text": text} for key, text in zip(new, texts, strict=True)]
+        for part in parts(list(new), AT_ONCE):
+            texts = generate([new[key] for key in part], attempt)
+            lines = [{"question": key, "attempt": attempt, "text": text} for key, text in zip(part, texts, strict=True)]
             write_lines(folder / f"answers-{_next(folder):06d}.jsonl", lines, checked=True)
             found.update({(line["question"], attempt): line["text"] for line in lines})
         return [found[key, attempt] for key in keys]
 
     return kept
+
+
+def resumable(generate: Generate, options: ModelOptions, execution: Mapping) -> Generate:
+    """Return the function that asks a model, which goes on where an earlier job stopped.
+
+    execution: the settings' section of that name, and besides ``answers``, the folder of the answers, and ``code``, the
+    digest of the code; without a folder nothing is kept.
+    """
+    if not execution.get("answers"):
+        return generate
+    mark = identity(options, execution.get("code", ""))
+    return keeping(generate, folder=Path(execution["answers"]), mark=mark)
 
 
 def question_key(question: Question) -> str:

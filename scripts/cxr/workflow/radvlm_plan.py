@@ -25,11 +25,25 @@ TABLES = (
 
 @dataclass(frozen=True)
 class Filtering:
-    """How reports are filtered: the engine, its environment, and the GPUs of a model that is loaded in the job."""
+    """How reports are filtered: the engine, its environment, and the GPUs of a model that is loaded in the job.
+
+    sources: those of a job, all where it loads a model, else the wildcard's.
+    """
 
     engine: str
     environment: str
     gpus: int
+    sources: Sequence[str] = ("{source}",)
+
+    @property
+    def name(self) -> str:
+        """Name of the job: all, or the source's."""
+        return "all" if len(self.sources) > 1 else self.sources[0]
+
+    @property
+    def told(self) -> str:
+        """The sources in words, for its message."""
+        return "all" if len(self.sources) > 1 else "{wildcards.source}"
 
 
 @dataclass(frozen=True)
@@ -198,7 +212,10 @@ def _filtering(settings: Settings) -> Filtering:
     section = settings.radvlm.filtered
     if section.engine == RULES:
         return Filtering(section.engine, RULES, 0)
-    return Filtering(section.engine, "vllm", section.llm.execution.gpus if section.llm.transport == "offline" else 0)
+    if section.llm.transport != "offline":
+        return Filtering(section.engine, "vllm", 0)
+    used = list(settings.radvlm.sources.use)
+    return Filtering(section.engine, "vllm", section.llm.execution.gpus, used if len(used) > 1 else ["{source}"])
 
 
 def _check(name: str, one: Mapping[str, str]) -> None:

@@ -69,7 +69,10 @@ def run_part(
     )
     others = {line["image_id"] for path in elsewhere for line in read_lines(path)}
     asked = asked_of(gathered(tables, PARTS[part]), others, options)
-    work = _Work(load_engine(options, execution), options, _digests(str(attrs.get("code_digest", ""))))
+    code = str(attrs.get("code_digest", ""))
+    # what a model says is kept, so a job that was cut off goes on
+    how = dict(execution) | {"answers": str(Path(lines).parent / "answers" / part), "code": code}
+    work = _Work(load_engine(options, how), options, _digests(code))
     write_lines(lines, work.lines(asked), checked=True)
     write_excluded(excluded, sorted(work.left, key=lambda row: (row["image_id"], row["detail"])))
     write_table(outcomes, work.table(), OUTCOMES)

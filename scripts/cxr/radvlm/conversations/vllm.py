@@ -16,6 +16,7 @@ from cxr.base.seeds import stable_hash
 from cxr.llm.asking import Answer, Question, ask_each
 from cxr.llm.client import lazily
 from cxr.llm.guards import INJECTION, addresses_the_model, harmless, in_slots
+from cxr.llm.kept import resumable
 from cxr.llm.messages import filled
 from cxr.llm.options import Execution, ModelOptions
 from cxr.llm.schemas import object_of, text_of
@@ -47,7 +48,7 @@ def _prompts() -> dict:
 def load(options: ConversationOptions, execution: Mapping) -> Engine:
     """Return the engine. The model is loaded at the first question, which raises UserError if it cannot be reached."""
     model = ModelOptions(**options.own)
-    generate = lazily(model, Execution.of(dict(execution), EXECUTION))
+    generate = resumable(lazily(model, Execution.of(dict(execution), EXECUTION)), model, execution)
 
     def converse(asked: Sequence[Asked]) -> list[Made]:
         known = [check.known(one.facts) for one in asked]

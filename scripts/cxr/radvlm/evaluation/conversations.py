@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -51,14 +52,15 @@ def conversations(lines: Sequence[Mapping]) -> list[Mapping]:
 
 def run_judge(
     *, lines: str, train: str, answers: str, judged: str, options: JudgedOptions, execution: Mapping,
-    exchanged_lines: str | list[str] = "", exchanged_answers: str | list[str] = "",
+    exchanged_lines: str | list[str] = "", exchanged_answers: str | list[str] = "", code: str = "",
 ) -> None:  # fmt: skip
     """Judge the answers to the conversations of ``lines``, those about exchanged pictures, and one answer for all.
 
     Writes JSON Lines: answers (test, exchanged, blind), sample_id, score (null: unscored), problem, rounds, raw,
-    judge. A sample without a full answer is not judged.
+    judge. A sample without a full answer is not judged. What a language model says is kept beside them, so a job that
+    was cut off goes on.
     """
-    judge = load_judge(options, execution)
+    judge = load_judge(options, _kept(execution, judged, code))
     asked = conversations(list(read_lines(lines)))
     one_for_all = commonest(read_lines(train))
     sets = [(TEST, asked, joined(asked, read_lines(answers))[0])]
@@ -86,9 +88,14 @@ def _judged(name: str, lines: Sequence[Mapping], said: Mapping[str, Answered], j
     ]  # fmt: skip
 
 
-def run_check(*, lines: str, checked: str, options: JudgedOptions, execution: Mapping) -> None:
+def _kept(execution: Mapping, output: str, code: str) -> dict:
+    path = Path(output)
+    return dict(execution) | {"answers": str(path.parent / "answers" / path.stem), "code": code}
+
+
+def run_check(*, lines: str, checked: str, options: JudgedOptions, execution: Mapping, code: str = "") -> None:
     """Judge the judge on the conversations of ``lines``; without one there is nothing to tell."""
     asked = conversations(list(read_lines(lines)))
     items = [item_of(line, None) for line in asked[: options.most or None]]
-    rows = list(checks(items, load_judge(options, execution))) if items else []
+    rows = list(checks(items, load_judge(options, _kept(execution, checked, code)))) if items else []
     write_table(checked, pl.DataFrame(rows, schema=schema(CHECK)), CHECK)

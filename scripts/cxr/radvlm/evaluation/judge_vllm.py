@@ -14,6 +14,7 @@ from cxr.base.paths import RESOURCES
 from cxr.llm.asking import Answer, Question, ask_each
 from cxr.llm.client import lazily
 from cxr.llm.guards import INJECTION, addresses_the_model, harmless
+from cxr.llm.kept import resumable
 from cxr.llm.keys import key_of
 from cxr.llm.messages import filled
 from cxr.llm.options import Execution, ModelOptions
@@ -35,7 +36,7 @@ def _prompt() -> dict:
 def load(options: JudgeOptions, execution: Mapping) -> Judge:
     """Return the judge. The model is loaded at the first question, which raises UserError if it cannot be reached."""
     model = ModelOptions(**options.own)
-    generate = lazily(model, Execution.of(dict(execution), EXECUTION))
+    generate = resumable(lazily(model, Execution.of(dict(execution), EXECUTION)), model, execution)
 
     def judge(items: Sequence[Item]) -> list[Judgement]:
         keys = [key_of(_texts(item)) for item in items]

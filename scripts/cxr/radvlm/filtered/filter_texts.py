@@ -37,28 +37,35 @@ AGREEMENT: Columns = {
 
 def run(
     *,
-    texts: str,
-    facts: str,
-    texts_out: str,
-    phrases_out: str,
-    excluded: str,
-    agreement: str,
+    texts: Sequence[str],
+    facts: Sequence[str],
+    texts_out: Sequence[str],
+    phrases_out: Sequence[str],
+    excluded: Sequence[str],
+    agreement: Sequence[str],
     options: FilterOptions,
     execution: Mapping,
     attrs: Mapping,
 ) -> None:
-    """Filter the texts and phrases of a source. Raises UserError for an unreachable model."""
-    engine, rules = load_engine(options, execution), sentence_filter(options)
-    left: list[dict] = []
-    pairs: Counter = Counter()
-    digests = _digests(str(attrs.get("code_digest", "")))
-    work = _Work(engine, rules, options, digests, left, pairs)
-    write_lines(texts_out, work.texts(read_lines(texts)), checked=True)
-    write_lines(phrases_out, work.phrases(_phrases(read_table(facts))), checked=True)
-    write_excluded(excluded, sorted(left, key=lambda row: (row["image_id"] or "", row["detail"])))
-    write_table(agreement, agreement_table(pairs), AGREEMENT)
-    why = Counter(row["reason"] for row in left)
-    log.info("radvlm_filtered: left out %s", ", ".join(f"{name} {number}" for name, number in sorted(why.items())) or 0)
+    """Filter the texts and phrases of sources, a path of each; a language model is loaded once for all of them.
+
+    What it says is kept, of one source beside its files, so a job that was cut off goes on. Raises UserError for an
+    unreachable model.
+    """
+    code, first = str(attrs.get("code_digest", "")), Path(texts_out[0]).parent
+    folder = first.parent / "answers/all" if len(texts_out) > 1 else first / "answers"
+    how = dict(execution) | {"answers": str(folder), "code": code}
+    engine, rules, digests = load_engine(options, how), sentence_filter(options), _digests(code)
+    for told, known, *outputs in zip(texts, facts, texts_out, phrases_out, excluded, agreement, strict=True):
+        left: list[dict] = []
+        pairs: Counter = Counter()
+        work = _Work(engine, rules, options, digests, left, pairs)
+        write_lines(outputs[0], work.texts(read_lines(told)), checked=True)
+        write_lines(outputs[1], work.phrases(_phrases(read_table(known))), checked=True)
+        write_excluded(outputs[2], sorted(left, key=lambda row: (row["image_id"] or "", row["detail"])))
+        write_table(outputs[3], agreement_table(pairs), AGREEMENT)
+        why = ", ".join(f"{name} {number}" for name, number in sorted(Counter(row["reason"] for row in left).items()))
+        log.info("radvlm_filtered: of %s left out %s", told, why or 0)
 
 
 def agreement_table(pairs: Mapping[tuple[str, str, bool], int]) -> pl.DataFrame:
