@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import nn
 from transformers import AutoModelForImageTextToText
@@ -43,7 +44,7 @@ def load_model(name: str, folder: str | Path, dtype: torch.dtype = torch.float32
         model, told = AutoModelForImageTextToText.from_pretrained(
             str(folder), dtype=dtype, local_files_only=True, use_safetensors=True, output_loading_info=True
         )
-    except (OSError, ValueError, RuntimeError) as error:
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         first = str(error).strip().splitlines()[0]
         raise UserError(f"{folder} holds no model that can be read ({first[:160]}): fetch it again") from None
     for fault in ("missing_keys", "unexpected_keys", "mismatched_keys"):
@@ -121,7 +122,7 @@ def load_run(folder: str | Path, base: str | Path | None = None, dtype: torch.dt
 
     try:
         model = PeftModel.from_pretrained(loaded.model, str(Path(folder, ADAPTERS)), is_trainable=False)
-    except (OSError, ValueError, RuntimeError) as error:
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         first = str(error).strip().splitlines()[0]
         raise UserError(f"{folder} holds no adapter that fits its model ({first[:160]}): tune it again") from None
     return Loaded(model.eval(), loaded.family, loaded.tokens)

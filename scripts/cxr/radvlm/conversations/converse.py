@@ -95,7 +95,8 @@ def run_source(
     write_lines(lines_out, order, checked=True)
     left = pl.concat([read_table(path) for path in excluded])
     write_table(excluded_out, left.sort(left.columns), EXCLUDED)
-    write_table(outcomes_out, pl.concat([read_table(path) for path in outcomes]), OUTCOMES)
+    told = [read_table(path).cast(schema(OUTCOMES)) for path in outcomes]  # a table without rows tells no types
+    write_table(outcomes_out, pl.concat(told), OUTCOMES)
 
 
 def asked_of(images: Iterable[ImageFacts], elsewhere: set[str], options: ConversationOptions) -> Iterator[Asked]:

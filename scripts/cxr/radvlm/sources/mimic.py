@@ -1,6 +1,6 @@
 """The source mimic: MIMIC-CXR's frontal images with their texts and labels; its official split decides."""
 
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,7 +35,7 @@ def read_mimic(options: ReadOptions) -> Held:
     held = Held()
     labels = _labels(options, held)
     with ThreadPoolExecutor(WAITING) as pool:
-        rows = read_tree(str(options.pictures), str(options.folder), pool)
+        rows = _rows(options, pool)
         held.counts["table rows"] = len(rows)
         kept = [row for row in rows if _frontal(row, held)]
         studies: dict[str, list[Row]] = {}
@@ -55,6 +55,16 @@ def read_mimic(options: ReadOptions) -> Held:
         held.leave_out("no_labels", image_id, study_id)
     held.tables.append(label_facts(joined.drop_nulls("known"), LABELS, options.uncertain))
     return held
+
+
+def _rows(options: ReadOptions, pool: Executor) -> list[Row]:
+    """Return the rows of the tree. The cohort's reader names its own keys: here they are the source's."""
+    try:
+        return read_tree(str(options.pictures), str(options.folder), pool)
+    except UserError as error:
+        pictures = f"{options.key.removesuffix('path')}pictures"
+        told = str(error).replace("cohort.tables", options.key).replace("cohort.root", pictures)
+        raise UserError(told) from None
 
 
 def _labels(options: ReadOptions, held: Held) -> pl.DataFrame:
