@@ -12,6 +12,7 @@
 # make accuracy LABELLED=reports.jsonl [CASES=sentences.jsonl] CLINICAL=texts.jsonl [UNREAD=5]   how well reports are
 #                   read (docs/reference/benchmarks.md): LABELLED, CLINICAL or both
 # make gpu          every test and measurement that wants a GPU, in pieces of under ten minutes, into the pages (ARGS="--pieces rates")
+# make radvlm-table6   RadVLM's Table 6 on the embedded cohort, a small model on all tasks and one on each: table6/table6.tsv (hours)
 # make vllm         the language models' path for real: vLLM on the CPU with a small model trained on the spot (10 min)
 # make test-cxas    the engine cxas in its own environment, with the published class (docs/how-to/models.md)
 # make test-ultralytics   the engines ultralytics (AGPL) in their own environment (docs/how-to/models.md)
@@ -38,7 +39,7 @@ BIN := $(VENV)/bin
 # one thread a process: parallelism is Snakemake's, and results must not depend on it
 export OMP_NUM_THREADS := 1
 
-.PHONY: demo real semisyn-real semisyn-recovered openi mimic-plan train accuracy gpu vllm test-cxas test-ultralytics test-deepspeed slurm-check test-slurm test-faults test test-slow test-setup lint format lock containers clean docs
+.PHONY: demo real semisyn-real semisyn-recovered openi mimic-plan train accuracy gpu radvlm-table6 vllm test-cxas test-ultralytics test-deepspeed slurm-check test-slurm test-faults test test-slow test-setup lint format lock containers clean docs
 
 demo: $(VENV)/run.stamp
 	$(BIN)/snakemake --cores $(CORES) --quiet rules -- semisyn medground radvlm_instructions
@@ -130,6 +131,12 @@ accuracy: $(VENV)/run.stamp
 
 gpu: test-setup
 	$(BIN)/python benchmarks/gpu.py $(ARGS)
+
+# what takes hours goes on where it stopped
+radvlm-table6: $(VENV)/run.stamp
+	$(BIN)/snakemake --cores $(CORES) --directory table6 --configfile examples/radvlm_table6_embedded.yaml --quiet rules -- radvlm
+	awk -F'\t' 'NR == 1 || $$1 == "table6"' table6/results/radvlm/evaluation/comparison.tsv > table6/table6.tsv
+	cat table6/table6.tsv
 
 # text only: the torchvision of PyPI wants CUDA and would break transformers where torch is for the CPU
 .venv-vllm/stamp: requirements/vllm.in

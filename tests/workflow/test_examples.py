@@ -38,6 +38,10 @@ EXAMPLES = {
         ("mimic", "radvlm", "radvlm_table6", "radvlm_table6_ours"),
         {"radvlm_instructions_mix": 11, "vlm_tuning_run": 12, "radvlm_evaluation_scores": 12},
     ),
+    "radvlm_table6_embedded": (
+        ("radvlm_table6_embedded",),
+        {"phantom": 1, "radvlm_instructions_mix": 7, "vlm_tuning_run": 7, "radvlm_evaluation_scores": 7},
+    ),
     "language_model_server": (
         ("laptop", "language_model_server"), {"reports_structured": 2, "reports_mapping": 1},
     ),
@@ -47,7 +51,8 @@ EXAMPLES = {
 
 ASKED = {"semisyn": ["semisyn", "all"], "medground": ["medground", "medground_scoring", "review", "all"],
          "radvlm": ["radvlm_sources", "all"], "radvlm_table6": ["radvlm_evaluation", "all"],
-         "radvlm_table6_ours": ["radvlm_evaluation", "all"]}  # fmt: skip
+         "radvlm_table6_ours": ["radvlm_evaluation", "all"],
+         "radvlm_table6_embedded": ["radvlm_evaluation", "all"]}  # fmt: skip
 """Targets of the examples that a bare run is not asked for."""
 
 
