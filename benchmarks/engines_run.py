@@ -65,8 +65,7 @@ def frame(name: str = "image") -> Frame:
 
 def segment_organs(engine: object, frames: list[Frame]) -> None:
     affine = fit_affine(ORIGINAL, FRAME_SIZE, "pad")
-    for one in frames:
-        engine.segment(one.image, one.name, affine, ORIGINAL)
+    engine.segment_batch([(one.image, one.name, affine, ORIGINAL) for one in frames])
 
 
 def edit(engine: object, frames: list[Frame]) -> None:
