@@ -80,6 +80,9 @@ FORMS = [
     ("<box>[[100, 200, 300, 400]]</box>", ONE),
     ("<think>Perhaps [5, 5, 6, 6]?</think> Answer: [100, 200, 300, 400]", ONE),
     ("[+100, +200, +300, +400]", ONE),
+    ("In boxes: [100, 200, 300, 400] and [500, 600, 700, 800].", TWO),
+    ("Its boxes: [100, 200, 300, 400], [500, 600, 700, 800]; no other.", TWO),
+    ("Findings and their boxes: mass [100, 200, 300, 400]; nodule [500, 600, 700, 800].", TWO),
 ]
 NONE = [
     "[]",

@@ -33,6 +33,8 @@ _ANSWER = re.compile(r"\b(?:final\s+)?answer\b\s*(?:is\s*)?[:=]", re.IGNORECASE)
 _NOTHING = re.compile(
     r"[\s`'\"]*(?:json)?[\s`'\"]*(?:\[\s*(?:\[\s*\]|\{\s*\})?\s*\]|\{\s*\}|null|none)[\s`'\".]*", re.IGNORECASE
 )
+_GOES_ON = re.compile(r"\s*(?:,\s*)?(?:and\s*)?[\[(]")
+"""What stands between the boxes of a sentence, and the bracket of the next one."""
 _NO_BOX = re.compile(r"\s*(?:\[\s*(?:\[\s*\])?\s*\]|null\b|none\b)", re.IGNORECASE)
 
 
@@ -133,15 +135,21 @@ def _x_first(convention: Convention) -> Convention:
 
 
 def _keyed(part: str, notes: set[str]) -> list[list[float]]:
-    """Return the boxes after one key: its list, or its list of lists, to the bracket that closes it."""
+    """Return the boxes after one key: its list, or its list of lists, to the bracket that closes it.
+
+    A sentence may go on: "boxes: [...] and [...]", "boxes: heart [...]; effusion [...]".
+    """
     opened = part.lstrip()[:1]
     if opened not in ("[", "("):
-        values = _values(part.split("\n")[0])
+        line = part.split("\n")[0]
+        if opened.isalpha() and (lists := list(_lists(line))):
+            return lists
+        values = _values(line)
         return [values[:4]] if len(values) >= 4 else []
     depth, end = 0, len(part)
     for at, sign in enumerate(part):
         depth += (sign in "[(") - (sign in "])")
-        if depth == 0 and sign in "])":
+        if depth == 0 and sign in "])" and not _GOES_ON.match(part, at + 1):
             end = at + 1
             break
     else:
