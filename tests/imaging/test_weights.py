@@ -353,7 +353,7 @@ def test_the_docs_tell_how_each_is_had():
         names = [entry["repository"]] if "repository" in entry else [f"{file}`" for file in entry["files"]]
         chosen = entry["used_by"].split(".")[1]
         assert all(name in text for name in names), artefact
-        keys = ("engine: ", "classifier: ", "features: [")
+        keys = ("engine: ", "classifier: ", "features: [", "labels: ")
         assert any(f"{key}{chosen}" in text for key in keys), artefact
 
 

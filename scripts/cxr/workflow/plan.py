@@ -135,7 +135,9 @@ def make_plan(config: dict, configfiles: Sequence[Path]) -> Plan:
     starts = params.starts(runs, engine_files["training"], declared("cxr.ils.training", "untrained", "INPUTS", {}))
     shards = shard_names(options["cohort"]["shards"])
     semisyn = make_semisyn(settings, options, shards)
-    nets = engine_files | {"semisyn_healthy": semisyn.healthy} | semisyn.realism.files
+    radvlm = radvlm_plan(settings, shards, options["cohort"])
+    nets = engine_files | {"semisyn_healthy": semisyn.healthy, "radvlm_sources": radvlm.labelling.files}
+    nets |= semisyn.realism.files
     weights_needed = _weights(settings, nets, runs, starts)
     own = [name for name in runs if runs[name]["weights"] == params.OWN]
     gpus, build = _gpus(settings, options, engines), settings.thresholds.build
@@ -193,7 +195,7 @@ def make_plan(config: dict, configfiles: Sequence[Path]) -> Plan:
         | {stage: _exclusions(stage, build, build) for stage in BY_THRESHOLDS},
         semisyn=semisyn,
         medground=medground_plan(settings, shards, list(options["ablation"]["sets"])),
-        radvlm=radvlm_plan(settings, shards, options["cohort"]),
+        radvlm=radvlm,
         vlm=vlm,
         evaluation=evaluation_plan(settings, vlm),
         segmenting=tool,
@@ -239,7 +241,7 @@ def _weights(settings: Settings, engine_files: dict, runs: dict, starts: dict) -
     asking = {Path(starts[name]["lisa"]).name: f"training.runs.{name}" for name in named}
     screened = settings.semisyn.healthy.classifier == "xrv"
     asking |= {"xrv": "semisyn.healthy.classifier 'xrv'" if screened else "semisyn.realism.features with 'xrv'"}
-    asking |= {"inception": "semisyn.realism.features with 'inception'"}
+    asking |= {"inception": "semisyn.realism.features with 'inception'", "chexbert": "radvlm's 'chexbert'"}
     check_placed(found, settings.weights.folder, asking)
     return found
 

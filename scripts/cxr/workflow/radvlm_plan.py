@@ -8,6 +8,7 @@ from pathlib import Path
 from cxr.base.errors import UserError, existing_file, existing_folder
 from cxr.base.vocabulary import SPLITS
 from cxr.radvlm.instructions.mix import Row, as_options, mix_rows
+from cxr.workflow.engine_files import declared
 from cxr.workflow.params import model_options
 from cxr.workflow.radvlm_conversing import Conversing, conversing
 from cxr.workflow.settings import Settings
@@ -47,11 +48,21 @@ class Filtering:
 
 
 @dataclass(frozen=True)
+class Labelling:
+    """How a model labels reports: files: what it reads, none where no model does; module, environment; options."""
+
+    files: Mapping[str, str]
+    module: str
+    environment: str
+    options: Mapping
+
+
+@dataclass(frozen=True)
 class RadvlmPlan:
     """sources: names of the sources in use; declared: {external source: its keys}; formats: {source in use: format};
     shards: of the cohort; thresholds: the set whose masks own has; options: {what: its settings}; reading: what all
     external sources share; filtering: how the stage filtered is run; mixes: {mix: its rows}; conversing: how
-    conversations are made.
+    conversations are made; labelling: how a model labels the cohort's reports, if one does.
     """
 
     sources: Sequence[str]
@@ -64,6 +75,11 @@ class RadvlmPlan:
     filtering: Filtering
     mixes: Mapping[str, list[Row]]
     conversing: Conversing
+    labelling: Labelling
+
+    def labels(self, shard: str) -> list[str]:
+        """Return the labels of a shard's reports that a model tells; none where the rules or a table tell them."""
+        return [f"{ROOT}/sources/own/{shard}.labels.jsonl"] if self.labelling.files else []
 
     def of_filtered(self, file: str) -> list[str]:
         """Return a file of the stage filtered for each source in use."""
@@ -143,6 +159,12 @@ class RadvlmPlan:
         return told | {"rows": as_options(self.mixes[mix]), "formats": dict(self.formats)}
 
     @property
+    def llava(self) -> dict:
+        """Options of a mix's export for LLaVA's trainers."""
+        folders = {source: str(Path(self.shown_in(source)[0]).parent) for source in self.sources}
+        return self.options["instructions"]["llava"] | {"folders": folders}
+
+    @property
     def external(self) -> list[str]:
         """Names of the external sources in use."""
         return [name for name in self.sources if name != OWN]
@@ -155,18 +177,18 @@ def radvlm_plan(settings: Settings, shards: Sequence[str], cohort: Mapping) -> R
     """
     plain = settings.radvlm.model_dump(mode="json")
     sources = plain.pop("sources")
-    declared = sources["list"]
-    for name, one in declared.items():
+    external = sources["list"]
+    for name, one in external.items():
         _check(name, one)
     own = {name: sources[name] for name in ("labels", "weak_hedges", "uncertain", "regions", "min_box")}
     shared = {name: sources[name] for name in ("uncertain", "split", "min_box", "fusion")}
     reports = settings.reports
     shared |= {"max_characters": reports.max_characters, "section_overrides": reports.section_overrides}
     shared |= {"seed": settings.seed, "shares": cohort["split_shares"]}
-    formats = {name: settings.cohort.source if name == OWN else declared[name]["format"] for name in sources["use"]}
+    formats = {name: settings.cohort.source if name == OWN else external[name]["format"] for name in sources["use"]}
     return RadvlmPlan(
         sources["use"],
-        declared,
+        external,
         formats,
         list(shards),
         settings.thresholds.build[0],
@@ -180,7 +202,18 @@ def radvlm_plan(settings: Settings, shards: Sequence[str], cohort: Mapping) -> R
         _filtering(settings),
         _mixes(plain["instructions"]["mixes"], formats),
         conversing(settings, formats, plain["conversations"]),
+        _labelling(sources["labels"], plain),
     )
+
+
+def _labelling(engine: str, plain: Mapping) -> Labelling:
+    """Return how the engine labels reports; another than a model reads no files."""
+    if engine not in plain:
+        return Labelling({}, "radvlm.sources.label_reports", "radvlm_sources", {})
+    module = f"labels_{engine}"
+    files = declared("cxr.radvlm.sources", module, "INPUTS", {})
+    options = {"engine": engine, "own": plain[engine]}
+    return Labelling(files, f"radvlm.sources.{module}", f"radvlm_sources-{engine}", options)
 
 
 def _mixes(mixes: Mapping[str, Mapping], formats: Mapping[str, str]) -> dict[str, list[Row]]:

@@ -1,6 +1,6 @@
 """The source own: facts from the cohort's own stages: labels, regions, boxes, phrases and texts."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 
 import numpy as np
@@ -59,12 +59,17 @@ def read_own(
     anatomy: str,
     findings: str,
     masks: str,
+    labels: Sequence[str] = (),
 ) -> Held:
-    """Return the facts of one shard of the cohort. ``options``: of the stage. Raises StoreError for a damaged file."""
+    """Return the facts of one shard of the cohort. ``options``: of the stage; ``labels``: files of a model's labels.
+
+    Raises StoreError for a damaged file.
+    """
     held = Held()
     known = {row["image_id"]: row for row in read_table(cohort).iter_rows(named=True)}
     own = {row["image_id"]: row for row in read_table(images).iter_rows(named=True) if row["image_id"] in known}
     lines = {line["study_id"]: line for line in read_lines(reports)}
+    told = {line["study_id"]: line["labels"] for path in labels for line in read_lines(path)}
     grounded: dict[str, list[dict]] = {}
     for row in read_table(findings).iter_rows(named=True):
         if row["mask_id"] and row["word"]:
@@ -79,7 +84,7 @@ def read_own(
             studies.setdefault(row["study_id"], []).append(image_id)
             held.images.append(_image(row, own[image_id], shape))
             line = lines.get(row["study_id"])
-            stated = _labels(options, own[image_id], line)
+            stated = told.get(row["study_id"], {}) if labels else _labels(options, own[image_id], line)
             if stated:
                 held.facts += labelled(image_id, stated, _uncertain(options))
             else:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from cxr.base.errors import UserError
 from cxr.base.tables import EXCLUDED, read_lines, read_table, write_excluded, write_lines, write_table
 from cxr.radvlm.sources.columns import COUNTS, FACTS, IMAGES
 from cxr.radvlm.sources.facts import Held, facts_table, images_table
@@ -65,16 +64,12 @@ def run_shard(
     excluded: str,
     counts: str,
     options: OwnOptions,
+    labels: list[str] | None = None,
 ) -> None:
-    """Write images, facts, texts, excluded rows and counts of one shard. Raises UserError for a missing engine."""
-    if options.labels == "chexbert":
-        raise UserError(
-            "radvlm.sources.labels is 'chexbert', whose weights are not part of this project: choose rules, or table "
-            "with columns of the manifest that are named like the labels"
-        )
+    """Write images, facts, texts, excluded rows and counts of one shard. ``labels``: the file of a model's, if any."""
     held = read_own(
         options, images=images, cohort=cohort, frames=frames, reports=reports, organs=organs, anatomy=anatomy,
-        findings=findings, masks=masks,
+        findings=findings, masks=masks, labels=labels or (),
     )  # fmt: skip
     write(held, OWN, images=images_out, facts=facts, texts=texts, excluded=excluded, counts=counts)
 

@@ -34,6 +34,17 @@ class Mix(Section):
     tasks: dict[Task, dict[str, Asked]] = key(dict, "{task: {source: repeat, most}}, over the preset's.")
 
 
+class Llava(Section):
+    """The export as LLaVA's trainers read it, made when `results/radvlm/instructions/{mix}/llava` is asked for."""
+
+    convention: Literal["unit", "unit_short", "grid1000"] = key(
+        "unit", "How boxes are written in the answers: 0.30, 0.3 or 300.", source=PAPER
+    )
+    pictures: Literal["frame", "original"] = key(
+        "frame", "frame: PNG files of what the frames show; original: the files of the source are named, not copied."
+    )
+
+
 class Instructions(Section):
     """The instruction mixes."""
 
@@ -46,6 +57,7 @@ class Instructions(Section):
     )
     label_case: Literal["lower", "as_is"] = key("lower", "Case of findings and regions in a sentence.", source=AUTHORS)
     order: Literal["shuffled", "by_task"] = key("shuffled", "Order of the lines of train.")
+    llava: Llava = key(Llava, "The export for LLaVA's trainers.")
 
     @model_validator(mode="after")
     def _names_are_apart(self) -> "Instructions":

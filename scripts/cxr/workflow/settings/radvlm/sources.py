@@ -55,7 +55,7 @@ class FactSources(Section):
     labels: Literal["rules", "table", "chexbert"] = key(
         "rules",
         "Where the 14 labels of own come from. rules: its reports' findings; table: columns of the manifest that are "
-        "named like the labels; chexbert: a model, where it is installed.",
+        "named like the labels; chexbert: the model of that name, of the section that was used.",
     )
     weak_hedges: Literal["absent", "present"] = key("absent", "What weakly hedged findings are in labels of own.")
     regions: Literal["zones", "table"] = key(

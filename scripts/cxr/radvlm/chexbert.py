@@ -1,0 +1,94 @@
+"""CheXbert: a BERT that reads a report, with one head for each of the 14 labels."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from transformers import AutoTokenizer, BertConfig, BertModel, PreTrainedTokenizerBase
+
+from cxr.base.errors import UserError
+from cxr.nets.hub import downloaded
+from cxr.nets.loading import load_strict
+from cxr.radvlm.labels import ABSENT, PRESENT, UNCERTAIN
+
+KEY = "radvlm.chexbert"
+NO_FINDING = "No Finding"
+HEADS = (
+    "Enlarged Cardiomediastinum", "Cardiomegaly", "Lung Opacity", "Lung Lesion", "Edema", "Consolidation", "Pneumonia",
+    "Atelectasis", "Pneumothorax", "Pleural Effusion", "Pleural Other", "Fracture", "Support Devices", NO_FINDING,
+)  # fmt: skip
+"""Labels in the order of the heads."""
+CLASSES = (None, PRESENT, ABSENT, UNCERTAIN)
+"""What a head's classes say; that of No Finding has the first two."""
+
+
+class CheXbert(torch.nn.Module):
+    """The net, with the names of the published weights."""
+
+    def __init__(self, config: BertConfig):
+        super().__init__()
+        self.bert = BertModel(config)
+        sizes = [2 if name == NO_FINDING else len(CLASSES) for name in HEADS]
+        self.linear_heads = torch.nn.ModuleList(torch.nn.Linear(config.hidden_size, size) for size in sizes)
+
+    def forward(self, ids: torch.Tensor, mask: torch.Tensor) -> list[torch.Tensor]:
+        """Return the logits of each head, (N, classes), for tokens (N, T) and their mask."""
+        first = self.bert(ids, attention_mask=mask).last_hidden_state[:, 0]
+        return [head(first) for head in self.linear_heads]
+
+
+class Labeller:
+    """Reads texts, ``batch`` at a time, those of like length together."""
+
+    def __init__(self, net: CheXbert, words: PreTrainedTokenizerBase, batch: int):
+        self.net, self.words, self.batch = net.eval(), words, batch
+        self.longest = net.bert.config.max_position_embeddings
+
+    def __call__(self, texts: Sequence[str]) -> list[dict[str, str]]:
+        """Return {label: present, absent or uncertain} of each text; what is blank is left out.
+
+        No Finding is always told. What exceeds the net's length is cut, as the published code cuts it.
+        """
+        tokens = [self.words(" ".join(text.split()), truncation=True, max_length=self.longest)["input_ids"]
+                  for text in texts]  # fmt: skip
+        order = sorted(range(len(texts)), key=lambda place: len(tokens[place]))
+        found: list[dict[str, str]] = [{} for _ in texts]
+        for start in range(0, len(order), self.batch):
+            places = order[start : start + self.batch]
+            for place, classes in zip(places, self._classes([tokens[place] for place in places]), strict=True):
+                found[place] = _stated(classes)
+        return found
+
+    def _classes(self, tokens: Sequence[Sequence[int]]) -> list[list[int]]:
+        length = max(map(len, tokens))
+        ids = torch.full((len(tokens), length), self.words.pad_token_id)
+        for row, held in zip(ids, tokens, strict=True):
+            row[: len(held)] = torch.tensor(held)
+        mask = (torch.arange(length) < torch.tensor([[len(held)] for held in tokens])).long()
+        with torch.inference_mode():
+            return torch.stack([one.argmax(dim=1) for one in self.net(ids, mask)], dim=1).tolist()
+
+
+def labeller(weights: str | Path, model: str, revision: str, batch: int) -> Labeller:
+    """Load the net. ``weights``: the converted file; ``model``: the BERT whose configuration and tokenizer
+    it has: a folder, or a model of the hub that was downloaded.
+
+    Raises UserError for files that are missing, or another net's.
+    """
+    folder = downloaded(KEY, model, revision)
+    try:
+        config = BertConfig.from_pretrained(folder, local_files_only=True)
+        words = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    except (OSError, ValueError) as error:
+        first = str(error).strip().splitlines()[0][:160]
+        raise UserError(
+            f"{KEY}.model: {folder} lacks config.json or a tokenizer ({first}): give bert-base-uncased's folder"
+        ) from None
+    net = CheXbert(config)
+    load_strict(net, weights)
+    return Labeller(net, words, batch)
+
+
+def _stated(classes: Sequence[int]) -> dict[str, str]:
+    found = {name: CLASSES[held] for name, held in zip(HEADS, classes, strict=True) if CLASSES[held]}
+    return found | {NO_FINDING: found.get(NO_FINDING, ABSENT)}

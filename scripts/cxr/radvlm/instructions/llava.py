@@ -1,0 +1,93 @@
+"""A mix as LLaVA's trainers read it: one JSON list a split, and the pictures that it names."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+import cv2
+
+from cxr.base.atomic import whole
+from cxr.base.tables import read_lines, read_table
+from cxr.instructions.conversations import Conversation, sharegpt, write_entries
+from cxr.instructions.record import Turn
+from cxr.plotting.encoding import encoded
+from cxr.vlm.conventions import Convention, Seen, convention_of
+from cxr.vlm.samples import GRID, PictureStore, sample_of
+
+NAMES = {"train": "llava.json", "validate": "llava_validate.json", "test": "llava_test.json"}
+"""{split: its file}."""
+CARRIED = ("task", "source", "split", "asked")
+"""Fields of a line that stand beside the trainer's own."""
+FRAME = "frame"
+Picture = tuple[str, str]
+"""A picture: the folder of the shards that hold it, and its image."""
+
+
+@dataclass(frozen=True)
+class LlavaOptions:
+    """convention: how boxes are written; pictures: frame or original; folders: {source: folder of its frames}."""
+
+    convention: str
+    pictures: str
+    folders: dict
+
+
+def file_of(source: str, image_id: str) -> str:
+    """Return the path of a picture within the folder; an id cannot leave it."""
+    return f"images/{source}/{quote(image_id, safe=' ')}.png"
+
+
+def conversation(line: Mapping, picture: str, convention: Convention) -> Conversation:
+    """Return a line of the mix with its boxes written in a convention that knows no picture's size."""
+    sample, seen = sample_of(line), Seen(GRID, GRID)
+    turns = [Turn(one.question, sample.answer(at, convention, seen)) for at, one in enumerate(sample.turns)]
+    return Conversation(line["sample_id"], picture, turns, more={name: line[name] for name in CARRIED})
+
+
+def run(
+    *, lines: Sequence[str], frames: Sequence[str], images: Sequence[str], folder: str, options: LlavaOptions
+) -> None:
+    """Write the splits into ``folder``, whole or not at all; memory holds the names of the pictures.
+
+    ``lines``: of the splits; ``frames``: shards of all sources; ``images``: their tables, which name the originals.
+    Raises UserError for a picture that no shard has.
+    """
+    convention, wanted = convention_of(options.convention), {}
+    frame = options.pictures == FRAME
+    originals = {} if frame else _originals(images)
+
+    def picture(line: Mapping) -> str:
+        key = line["source"], line["image_id"]
+        if not frame:
+            return originals[key]
+        wanted.setdefault(key, {name: line[name] for name in ("sample_id", "source", "image_id", "task")})
+        return file_of(*key)
+
+    with whole(folder) as made:
+        for path in lines:
+            write_entries(made / NAMES[Path(path).stem], entries_of(path, picture, convention))
+        write_pictures(made, wanted, frames, options.folders)
+
+
+def entries_of(path: str | Path, picture: Callable[[Mapping], str], convention: Convention) -> Iterator[dict]:
+    """Yield the entry of each line of a file; ``picture``: returns the path of a line's picture."""
+    for line in read_lines(path):
+        yield sharegpt(conversation(line, picture(line), convention))
+
+
+def write_pictures(folder: Path, wanted: Mapping[Picture, Mapping], frames: Sequence[str], folders: Mapping) -> None:
+    """Write what a frame shows of each original as a grey PNG; ``wanted``: {(source, image): one of its lines}."""
+    for source in sorted({source for source, _ in wanted}):
+        own = [path for path in frames if Path(path).parent == Path(folders[source])]
+        with PictureStore(own) as store:
+            for key in sorted(key for key in wanted if key[0] == source):
+                path = folder / file_of(*key)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                grey = store.get(sample_of(wanted[key] | {"turns": []}))[..., 0]
+                path.write_bytes(encoded(".png", grey, [cv2.IMWRITE_PNG_COMPRESSION, 3]))
+
+
+def _originals(tables: Iterable[str]) -> dict[Picture, str]:
+    held = (read_table(path).select("source", "image_id", "path") for path in tables)
+    return {(source, image): path for table in held for source, image, path in table.iter_rows()}

@@ -1,0 +1,30 @@
+"""Labels of the reports of one shard by a model, for the source own: one module ``labels_<engine>`` each."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+
+from cxr.base.tables import read_lines, write_lines
+
+Labels = Callable[[Sequence[str]], list[dict[str, str]]]
+"""Takes texts; returns {label: present, absent or uncertain} of each."""
+
+
+@dataclass(frozen=True)
+class LabelOptions:
+    """engine: name of the engine; own: its settings."""
+
+    engine: str
+    own: Mapping
+
+
+def run_shard(*, reports: str, weights: str, labels: str, options: LabelOptions) -> None:
+    """Write the labels of each study, a line each: study_id, labels. A study without a text has no line.
+
+    Equal texts are read once. Raises UserError for weights that are missing or another net's.
+    """
+    texts = {line["study_id"]: line["section_text"] for line in read_lines(reports) if line["section_text"].strip()}
+    read: Labels = import_module(f"cxr.radvlm.sources.labels_{options.engine}").load(weights, options.own)
+    once = sorted(set(texts.values()))
+    of = dict(zip(once, read(once), strict=True))
+    write_lines(labels, [{"study_id": name, "labels": of[text]} for name, text in sorted(texts.items())])
