@@ -12,6 +12,8 @@ from cxr.annotations import label_tables
 from cxr.base.errors import UserError
 from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_table
+from cxr.radvlm.instructions import tasks
+from cxr.radvlm.instructions.given import Given
 from cxr.radvlm.labels import names
 from cxr.radvlm.sources.chexpert import in_sentence_case
 from cxr.radvlm.sources.read_sources import run
@@ -29,6 +31,7 @@ from radvlm_trees import (
     options,
     padchest_tree,
     picture,
+    vindr_labels,
     vindr_tree,
     write_csv,
 )
@@ -239,6 +242,60 @@ def test_a_picture_that_cannot_be_read_leaves_with_its_boxes(tmp_path, ending):
     images, facts, held = found(options("vindr", tree))
     assert "aa" not in set(images["image_id"]) | set(facts["image_id"])
     assert reasons(held) == {"not_dicom": 5, "missing_file": 1}
+
+
+@pytest.mark.parametrize("reader", ["rad_id", "rad_ID"])
+@pytest.mark.parametrize("how", ODD, ids=str)
+def test_labels_of_whole_images_are_facts_of_their_readers(tmp_path, how, reader):
+    tree = vindr_tree(tmp_path)
+    _, boxes, before = found(options("vindr", tree))
+    vindr_labels(tree, reader, **how)
+    _, facts, held = found(options("vindr", tree))
+    labels = facts.filter(kind="label")
+    assert facts.filter(pl.col("kind") != "label").equals(boxes)
+    assert sorted(labels.select("image_id", "reader", "name", "stated").rows()) == sorted([
+        ("aa", "R1", "Edema", "present"), ("aa", "R1", "Pneumonia", "absent"), ("aa", "R1", "Aorta", "absent"),
+        ("aa", "R1", "Other diseases", "absent"), ("aa", "R1", "No finding", "absent"),
+        ("aa", "R2", "Edema", "present"), ("aa", "R2", "Pneumonia", "absent"), ("aa", "R2", "Aorta", "absent"),
+        ("aa", "R2", "Other diseases", "present"), ("aa", "R2", "No finding", "absent"),
+        ("bb", "R1", "Edema", "absent"), ("bb", "R1", "Other diseases", "absent"),
+        ("bb", "R1", "No finding", "present"),
+        ("cc", "consensus", "Edema", "present"), ("cc", "consensus", "Other diseases", "present"),
+        ("cc", "consensus", "No finding", "absent"),
+    ])  # fmt: skip
+    assert labels["value"].equals(labels["stated"])
+    assert labels["fact_id"].n_unique() == labels.height
+    gone = held.excluded[len(before.excluded) :]
+    assert sorted((row["reason"], row["image_id"]) for row in gone) == [
+        ("bad_row", "aa"), ("no_image", "cc"), ("no_image", "gone"),
+    ]  # fmt: skip
+    assert held.counts["rows of image labels"] == labels.select("image_id", "reader").n_unique() + len(gone) == 7
+    assert held.counts["unknown_label: 'Aorta'"] == 6
+    assert held.counts["unknown_label: cells of Aorta"] == 1
+
+
+def test_labels_of_whole_images_change_no_sample(tmp_path):
+    tree = vindr_tree(tmp_path)
+    one = given_of(*found(options("vindr", tree))[:2])
+    vindr_labels(tree)
+    two = given_of(*found(options("vindr", tree))[:2])
+    assert (two.present, two.stated) == (one.present, one.stated) == ({}, {})
+    assert list(tasks.absent(two)) == list(tasks.absent(one)) != []
+
+
+def given_of(images: pl.DataFrame, facts: pl.DataFrame) -> Given:
+    rows = {row["image_id"]: row for row in images.iter_rows(named=True)}
+    return Given("vindr", rows, facts, dict.fromkeys(rows, SIZE))
+
+
+def test_another_table_of_image_labels_is_refused(tmp_path):
+    tree = vindr_tree(tmp_path)
+    write_csv(tree / "image_labels_train.csv.gz", ("image", "Edema"), [("aa", 1)])
+    with pytest.raises(UserError, match=r"image_labels_train.csv.gz lacks the column 'image_id' of VinDr-CXR's image"):
+        found(options("vindr", tree))
+    write_csv(tree / "image_labels_train.csv.gz", ("image_id", "rad_id"), [("aa", "R1")])
+    with pytest.raises(UserError, match=r"image_labels_train.csv.gz lacks a column of labels of VinDr-CXR's image"):
+        found(options("vindr", tree))
 
 
 # ---- other box files ------------------------------------------------------------------------------------------------

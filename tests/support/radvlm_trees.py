@@ -145,6 +145,18 @@ def vindr_tree(folder: Path, reader: str = "rad_id", **how: bool) -> Path:
     return folder
 
 
+def vindr_labels(folder: Path, reader: str = "rad_id", **how: bool) -> None:
+    """Labels of whole images beside a tree of VinDr: a row twice, two without a picture, a cell and a name unknown."""
+    rows = [
+        ("aa", "R1", 1, 0, 0, 0, 0), ("aa", "R2", "1.0", "0.0", 0, 1, 0), ("aa", "R2", 0, 0, 0, 0, 0),
+        ("bb", "R1", 0, "", "maybe", 0, 1), ("gone", "R1", 1, 0, 0, 0, 0), ("cc", "R1", 1, 0, 0, 0, 0),
+    ]  # fmt: skip
+    named = ("Edema", "Pneumonia", "Aorta", "Other diseases", "No finding")
+    write_csv(folder / "annotations/image_labels_train.csv", ("image_id", reader, *named), rows, **how)
+    header = ("image_id", "Edema", "Other disease", "No finding")
+    write_csv(folder / "annotations/image_labels_test.csv", header, [("cc", 1, 1, 0)], **how)
+
+
 # ---- what lies on MIMIC ---------------------------------------------------------------------------------------------
 
 

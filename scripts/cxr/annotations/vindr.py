@@ -1,13 +1,18 @@
 """VinDr-CXR (PhysioNet) and its copy VinBigData: boxes of single readers (train) or of a consensus (test).
 
 ``annotations_train.csv`` and VinBigData's ``train.csv`` name the reader in ``rad_id``; ``annotations_test.csv`` lacks
-that column.
+that column. ``image_labels_train.csv`` and ``image_labels_test.csv`` have a row for each image and reader, and a column
+of 1 and 0 for each label.
 """
 
 from pathlib import Path
 
+import polars as pl
+
 from cxr.annotations.regions import Annotation, Annotations
 from cxr.annotations.tabular import numbers, rows, sifted, write_rows
+from cxr.base.errors import UserError
+from cxr.base.user_tables import read_frame
 
 WHAT = "CSV of VinDr-CXR (train, test) or VinBigData"
 HOLDS = ("box", "reader")
@@ -21,6 +26,10 @@ CLASSES = (
     "Rib fracture",
 )  # fmt: skip
 """Its findings with boxes; VinBigData has 14 of them."""
+LABELS = (*CLASSES, "COPD", "Lung tumor", "Pneumonia", "Tuberculosis", "Other diseases", "No finding")
+"""Its labels of whole images."""
+SAME_LABEL = {"Other disease": "Other diseases"}
+"""How the test file calls some of them."""
 LESIONS = {
     "Cardiomegaly": "cardiomegaly", "Atelectasis": "atelectasis", "Lung Opacity": "opacity",
     "Infiltration": "opacity", "Consolidation": "consolidation", "Pleural effusion": "effusion", "Edema": "edema",
@@ -39,6 +48,21 @@ def read(key: str, path: Path) -> Annotations:
         for row in rows(key, path, "vindr", COLUMNS, BESIDES)
     ]
     return sifted(found)
+
+
+def read_labels(key: str, path: Path) -> pl.DataFrame:
+    """Return a file of labels of whole images as texts: image_id, rad_id ("" in a test file), and each label it has.
+
+    Labels stand under the names of the training file. Raises UserError for a file without image_id or labels.
+    """
+    table = read_frame(path, key, ("image_id", *BESIDES, *LABELS, *SAME_LABEL))
+    table = table.rename({old: new for old, new in SAME_LABEL.items() if old in table.columns})
+    labels = [name for name in table.columns if name not in ("image_id", *BESIDES)]
+    if "image_id" not in table.columns or not set(labels) & set(LABELS):
+        lacks = "a column of labels" if "image_id" in table.columns else "the column 'image_id'"
+        raise UserError(f"{key}: {path} lacks {lacks} of VinDr-CXR's image labels: check that it is that file")
+    table = table if BESIDES[0] in table.columns else table.with_columns(pl.lit("").alias(BESIDES[0]))
+    return table.select(pl.col("image_id", BESIDES[0], *labels).str.strip_chars())
 
 
 def write(path: Path, held: Annotations) -> None:

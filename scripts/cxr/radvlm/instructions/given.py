@@ -37,8 +37,8 @@ class Named:
 class Given:
     """images: {image_id: its row}, those that a frame shows and no other split has; facts: the table; sizes: {image_id:
     (rows, columns)}; present: {image_id: labels that are present, No Finding apart}, of images with labels; stated:
-    {image_id: ids of the facts on labels}; texts, phrases, conversations, pairs: lines; areas: {mask_id: its boxes};
-    left: {reason: what an image that left the mix had}.
+    {image_id: ids of the facts on labels}, of no single reader; texts, phrases, conversations, pairs: lines;
+    areas: {mask_id: its boxes}; left: {reason: what an image that left the mix had}.
     """
 
     source: str
@@ -58,7 +58,9 @@ class Given:
         order = {name: at for at, name in enumerate(known.names)}
         stated: dict[str, list[str]] = {}
         present: dict[str, set[str]] = {}
-        labels = self.facts.filter(kind=LABEL).select("image_id", "name", "value", "fact_id")
+        labels = self.facts.filter(pl.col("reader").is_null(), kind=LABEL).select(
+            "image_id", "name", "value", "fact_id"
+        )
         for image_id, name, value, fact_id in labels.iter_rows():
             stated.setdefault(image_id, []).append(fact_id)
             held = present.setdefault(image_id, set())

@@ -4,6 +4,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import polars as pl
+
 from cxr.base.seeds import rng
 from cxr.instructions.record import Turn
 from cxr.radvlm.instructions.given import BOX, LABEL, PHRASE, REGION, Given, Named
@@ -169,8 +171,10 @@ def absent(given: Given) -> Iterator[tuple[str, str, tuple[str, ...]]]:
         if not pair["seg"] and pair["type"] == "global":
             for name in known.lesions.get(pair["target"], ()):
                 denied[pair["image_id"], name] = (pair["pair_id"],)
-    labels = given.facts.filter(kind=LABEL, stated=ABSENT).select("image_id", "name", "fact_id")
-    for image_id, name, fact_id in labels.iter_rows():
+    labels = given.facts.filter(pl.col("reader").is_null(), kind=LABEL, stated=ABSENT).select(
+        "image_id", "name", "fact_id"
+    )
+    for image_id, name, fact_id in labels.select("image_id", "name", "fact_id").iter_rows():
         denied.setdefault((image_id, name), (fact_id,))
     for (image_id, name), facts in sorted(denied.items()):
         if image_id in given.images and name in asked and (image_id, name) not in held:

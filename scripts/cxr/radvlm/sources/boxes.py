@@ -18,6 +18,7 @@ from cxr.dicom.files import Rejected, shown
 from cxr.geometry.fusion import fuse_groups, in_order
 from cxr.imaging.cohort.header import read_header
 from cxr.imaging.cohort.split import hashed_split, split_name
+from cxr.radvlm.sources import image_labels
 from cxr.radvlm.sources.facts import BOX, Held, add_boxes, box_facts, clean
 from cxr.radvlm.sources.options import ReadOptions
 
@@ -38,7 +39,10 @@ class Found:
 
 
 def read_vindr(options: ReadOptions) -> Held:
-    """Return the images with their boxes. Raises UserError for a folder without a table of boxes."""
+    """Return the images with their boxes, and the labels of whole images where the folder has them.
+
+    Raises UserError for a folder without a table of boxes.
+    """
     held, images = Held(), []
     for split, names in VINDR.items():
         path = next((one for name in names if (one := _packed(options.folder / name))), None)
@@ -54,6 +58,9 @@ def read_vindr(options: ReadOptions) -> Held:
         )
     _tell_unknown(held, (region.label for one in images for region in one.regions))
     _add(held, options, images)
+    for split, names in image_labels.FILES.items():
+        if path := next((one for name in names if (one := _packed(options.folder / name))), None):
+            image_labels.add_image_labels(held, options.key, split, path)
     return held
 
 

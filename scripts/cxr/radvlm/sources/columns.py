@@ -25,7 +25,10 @@ FACTS: Columns = {
     "value": Column(pl.String, "present, absent or uncertain, as radvlm.sources.uncertain reads it; null of no label."),
     "stated": Column(pl.String, "present, absent or uncertain, as the source states it; null of no label."),
     "group": Column(pl.String, "What the boxes of one phrase, or of one finding of an image, have in common."),
-    "reader": Column(pl.String, "Reader of a box that was fused with others; null of what is asked."),
+    "reader": Column(
+        pl.String,
+        "Reader of a box that was fused with others, or of an image's label that is not asked; null of what is.",
+    ),
     **{
         name: Column(pl.Float64, f"{what} edge of the box; null without one.", "original pixels")
         for name, what in (("x1", "Left"), ("y1", "Upper"), ("x2", "Right"), ("y2", "Lower"))
