@@ -8,7 +8,8 @@
 # make openi        the real reports of Open-i, and which of its images are frontal, into openi/ (docs/getting-started/openi.md)
 # make mimic-plan   jobs, seconds and memory at the size of MIMIC-CXR, on a cohort without pixels (docs/reference/scale.md; 5 min)
 # make train        remake the weights of the lite engines from the data of CXR_ILS_SHARED (torch; on idle cores about an hour and a half:
-#                   organs 6 minutes, their orientation 15, anomaly 17, boxes 20, ROSALIA 12 of two cores and 18 of one)
+#                   organs 6 minutes, their orientation 15, anomaly 17, boxes 20, ROSALIA 12 of two cores and 18 of one,
+#                   RadVLM's small model 8 of two cores and 20 of one)
 # make accuracy LABELLED=reports.jsonl [CASES=sentences.jsonl] CLINICAL=texts.jsonl [UNREAD=5]   how well reports are
 #                   read (docs/reference/benchmarks.md): LABELLED, CLINICAL or both
 # make gpu          every test and measurement that wants a GPU, in pieces of under ten minutes, into the pages (ARGS="--pieces rates")
@@ -109,13 +110,14 @@ format: test-setup
 	$(BIN)/ruff format .
 	$(BIN)/snakefmt Snakefile rules
 
-# in this order: the lungs of the organ net serve the next two; the last learns from the whole workflow with all of them
+# in this order: the lungs of the organ net serve the next two; the last two learn from the whole workflow with all of them
 train: .venv-training/stamp $(VENV)/test.stamp
 	.venv-training/bin/python resources/organs/train.py
 	.venv-training/bin/python resources/organs/train_upright.py
 	.venv-training/bin/python resources/anomaly/train.py
 	.venv-training/bin/python resources/boxes/train.py
 	$(BIN)/python resources/rosalia/train.py --work .rosalia --cores $(CORES)
+	$(BIN)/python resources/vlm/onevision_tiny/train.py --work .onevision --cores $(CORES)
 
 .venv-training/stamp: requirements/training.in
 	$(PYTHON) -m venv .venv-training

@@ -34,6 +34,7 @@ rule vlm_tuning_run:
             "vlm.tuning.tune.run_tuning",
             *PLAN.vlm.modules("families"),
             *PLAN.vlm.modules("runners"),
+            *PLAN.vlm.modules("starts"),
         ),
         options=lambda wildcards: PLAN.vlm.runs[wildcards.run]["options"],
     message:

@@ -49,8 +49,10 @@ class VlmPlan:
         return [name for name, run in self.runs.items() if run["options"]["own"].get("segmentation") == "head"]
 
     def modules(self, of: str) -> list[str]:
-        """Return the modules of all runs that a name in the settings chooses: families or runners."""
+        """Return the modules of all runs that a name in the settings chooses: families, runners or starts."""
         options = [run["options"] for run in self.runs.values()]
+        if of == "starts":
+            return sorted({f"vlm.starts.{one['init']}" for one in options if "init" in one})
         if of == "families":
             return sorted({f"vlm.families.{one['family']}" for one in options})
         return sorted({f"nets.fitting.{self.runs[name]['options']['own']['runner']}" for name in self.trained})
@@ -109,6 +111,7 @@ def vlm_plan(settings: Vlm, device: str, gpus: int, mixes: Sequence[str] = ()) -
         key = f"vlm.tuning.runs.{name}"
         own = dict(tuning[run["engine"]])
         family, side = own.pop("family", run["engine"]), own.pop("side", 0)
+        init = {"init": own.pop("init")} if "init" in own else {}
         longest = own.pop("max_new_tokens", answers["max_new_tokens"])
         convention = run["convention"] or declared("cxr.vlm.families", family, "CONVENTION", "")
         options = {
@@ -119,7 +122,7 @@ def vlm_plan(settings: Vlm, device: str, gpus: int, mixes: Sequence[str] = ()) -
             "model": "" if Path(run["model"]).is_dir() else run["model"], "revision": run["revision"],
         }  # fmt: skip
         runs[name] = {
-            "options": options | ({} if run["trained"] else {"probed": tuning["probed"]}),
+            "options": options | init | ({} if run["trained"] else {"probed": tuning["probed"]}),
             "train": lines_of(f"{key}.lines", run["lines"], "train", mixes),
             "validate": lines_of(f"{key}.lines", run["lines"], "validate", mixes),
             "base": [run["model"]] if run["model"] and Path(run["model"]).is_dir() else [],

@@ -37,9 +37,9 @@ IDLE = ("model.vision_tower.post_layernorm.",)
 """Features are taken before this norm, so that no answer depends on it."""
 TOWER, PUBLISHED_TOWER = "vision_tower.", "vision_tower.vision_model."
 """Beginnings of the tower's tensors' names in a file, as the library writes them and as the makers' checkpoints do."""
-WIDTH, TOWER_WIDTH, HEAD, PATCH = 96, 64, 32, 16
-"""Of the tiny model: widths of its language model and tower, of a head (vLLM's attention on a CPU refuses 16), and the
-side of a patch, px. What a smaller one learns is in docs/systems/radvlm.md.
+WIDTH, TOWER_WIDTH, HEAD, PATCH, LAYERS = 96, 64, 32, 16, 3
+"""Of the tiny model: widths of its language model and tower, of a head (vLLM's attention on a CPU refuses 16), the side
+of a patch, px, and the layers of its language model. What a smaller one learns is in docs/systems/radvlm.md.
 """
 SPREAD = 0.1
 """Standard deviation of the tiny model's first weights: about 1 over the root of its width, as the library's own, 0.02,
@@ -138,7 +138,7 @@ def tiny(vocabulary: int, ids: Mapping[str, int], side: int) -> tuple[LlavaOnevi
     pinpoints = [[rows * tile, columns * tile] for rows in (1, 2) for columns in (1, 2)]
     config = LlavaOnevisionConfig(
         text_config={
-            "model_type": "qwen2", "hidden_size": WIDTH, "intermediate_size": 2 * WIDTH, "num_hidden_layers": 2,
+            "model_type": "qwen2", "hidden_size": WIDTH, "intermediate_size": 2 * WIDTH, "num_hidden_layers": LAYERS,
             "num_attention_heads": WIDTH // HEAD, "num_key_value_heads": WIDTH // HEAD, "vocab_size": vocabulary,
             "max_position_embeddings": 4096, "pad_token_id": ids["pad"], "bos_token_id": ids["end"],
             "eos_token_id": ids["end"], "use_sliding_window": False, "initializer_range": SPREAD,

@@ -17,6 +17,7 @@ import torch
 
 from cxr.base.atomic import whole
 from cxr.base.columns import schema
+from cxr.base.engines import engine_module
 from cxr.base.errors import UserError
 from cxr.base.seeds import rng, stable_hash
 from cxr.base.tables import write_table
@@ -60,7 +61,7 @@ class TuningOptions:
 
     engine: tiny or a family; family: the architecture; convention: how boxes are written; side: pictures are shrunk to
     it, 0 for as they are; wording: another file of wordings; own: the recipe; model, revision: of the Hugging Face hub,
-    where no folder is given; balance: none, or domain.
+    where no folder is given; balance: none, or domain; init: of the engine tiny: random, or base.
     """
 
     engine: str
@@ -74,6 +75,7 @@ class TuningOptions:
     model: str = ""
     revision: str = ""
     balance: str = "none"
+    init: str = "random"
 
 
 @dataclass(frozen=True)
@@ -177,6 +179,7 @@ def _make_start(job: Job, options: TuningOptions) -> None:
     seed = stable_hash(options.seed, "tiny") % 2**63
     with whole(folder) as making:
         make_tiny(options.family, making, texts_of(samples, convention, options.wording), options.side, seed)
+        engine_module("cxr.vlm.starts", options.init).load(making)
 
 
 def kept(samples: list[Sample], collator: Collator, store: PictureStore, most: int) -> tuple[list, list[int], list]:

@@ -86,14 +86,33 @@ class OnevisionTinyRecipe(TinyRecipe):
     """The engine onevision_tiny: LLaVA-OneVision's real classes with half a million values, on a CPU."""
 
     family: Family = key("onevision", "Its architecture.")
-    side: int = key(128, "Longest side of the pictures that it sees.", unit="px", ge=56, le=1024)
+    side: int = key(
+        128, "Longest side of the pictures that it sees; another than the base's needs init random.", unit="px", ge=56,
+        le=1024,
+    )  # fmt: skip
+    init: Literal["base", "random"] = key(
+        "base",
+        "base: the weights of resources/vlm/onevision_tiny, learnt from a synthetic cohort; random: nothing, which any "
+        "side can start from.",
+    )
     rates: dict[Part, Annotated[float, Field(gt=0, le=1)]] = key(
-        lambda: {"vision": 1e-3}, "Learning rate of a part, where it is another than `learning_rate`."
+        lambda: {"vision": 2e-4}, "Learning rate of a part, where it is another than `learning_rate`."
     )
     updates: int = key(1000, "Updates in all; 0: by epochs.", ge=0, le=10_000_000)
-    learning_rate: float = key(2e-3, "Highest learning rate.", gt=0, le=1)
+    learning_rate: float = key(1e-3, "Highest learning rate; without the base twice as much.", gt=0, le=1)
     warmup_ratio: Share = key(0.03, "Share of the updates in which it rises.", source=PAPER)
     max_new_tokens: int = key(300, "Longest answer that it is asked for.", unit="tokens", ge=1, le=100_000)
+
+    @model_validator(mode="after")
+    def _has_a_base(self) -> "OnevisionTinyRecipe":
+        for name in ("side", "family"):
+            given, held = getattr(self, name), type(self).model_fields[name].get_default(call_default_factory=True)
+            if self.init == "base" and given != held:
+                raise ValueError(
+                    f"{name} is {given}, but the base in resources/vlm/onevision_tiny has {held}: leave it so, or set "
+                    "init to random"
+                )
+        return self
 
 
 class Qwen3Recipe(Recipe):

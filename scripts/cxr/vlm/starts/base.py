@@ -1,0 +1,42 @@
+"""The base of RadVLM's small model in this repository (resources/vlm/onevision_tiny, made by its train.py)."""
+
+import json
+from pathlib import Path
+
+from safetensors.torch import load_file, save_file
+from transformers import AutoTokenizer
+
+from cxr.base.errors import UserError
+from cxr.base.paths import RESOURCES
+
+RESOURCE_FILES = ("vlm/onevision_tiny/model.safetensors", "vlm/onevision_tiny/words.json")
+BY_WORD = ("language_model.model.embed_tokens.weight", "language_model.lm_head.weight")
+"""Tensors with a row for each word."""
+
+
+def load(folder: Path) -> None:
+    """Give a small random model in a folder the base's weights.
+
+    What the base learnt of a word goes with the word; rows of words that it does not know stay random. Raises UserError
+    for a model of other sizes.
+    """
+    held, words = load_file(RESOURCES / RESOURCE_FILES[0]), json.loads((RESOURCES / RESOURCE_FILES[1]).read_text())
+    known = {word: row for row, word in enumerate(words)}
+    own = AutoTokenizer.from_pretrained(str(folder), local_files_only=True).get_vocab()
+    both = sorted(own.keys() & known.keys())
+    mine, theirs = [own[word] for word in both], [known[word] for word in both]
+    path = folder / "model.safetensors"
+    model = load_file(path)
+    for name, tensor in model.items():
+        given = held.get(name)
+        first = 1 if name in BY_WORD else 0
+        if given is None or given.shape[first:] != tensor.shape[first:]:
+            raise UserError(
+                f"vlm.tuning.onevision_tiny: the base in resources/vlm/onevision_tiny does not fit the model ({name}): "
+                "leave side and family as they are, or set init to random"
+            )
+        if name in BY_WORD:
+            tensor[mine] = given[theirs].to(tensor.dtype)
+        else:
+            tensor.copy_(given)
+    save_file(model, path, metadata={"format": "pt"})

@@ -1,0 +1,138 @@
+"""The base of RadVLM's small model: what it holds, how a tuning begins from it, and what it never saw."""
+
+import hashlib
+import json
+import random
+import re
+import sys
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from cxr.base.errors import UserError
+from cxr.base.paths import RESOURCES
+from cxr.vlm.families import onevision
+from cxr.vlm.models import load_model, make_tiny
+from cxr.vlm.samples import Sample
+from cxr.vlm.starts.base import BY_WORD, RESOURCE_FILES, load
+from cxr.workflow.plan_vlm import vlm_plan
+from cxr.workflow.settings import Settings
+from cxr.workflow.settings.vlm import Vlm
+
+FOLDER = RESOURCES / "vlm/onevision_tiny"
+TEXTS = ["Where is the bicycle in the left lung?", "The left lung is at [0.30, 0.20, 0.55, 0.80]."]
+SIDE = Vlm().tuning.onevision_tiny.side
+LIMIT = 3 * 10**6
+"""Bytes that the repository gives to these weights at most."""
+
+
+@pytest.fixture(scope="module")
+def data():
+    """The module that moves pictures for the training of the base."""
+    sys.path.insert(0, str(FOLDER))
+    try:
+        import data
+
+        yield data
+    finally:
+        sys.path.remove(str(FOLDER))
+        sys.modules.pop("data", None)
+
+
+def test_it_is_small_and_its_card_names_its_digest_and_licence():
+    weights = FOLDER / "model.safetensors"
+    card = (FOLDER / "CARD.md").read_text(encoding="utf-8")
+    assert weights.stat().st_size < LIMIT
+    assert {value.dtype for value in load_file(weights).values()} == {torch.float16}
+    assert re.search(r"`([0-9a-f]{64})`", card)[1] == hashlib.sha256(weights.read_bytes()).hexdigest()
+    assert re.search(r"^\| Licence \| \*\*non-commercial use only", card, flags=re.M)
+
+
+def test_a_tuning_begins_with_all_of_it_and_new_words_beside(tmp_path):
+    drawn, begun = tmp_path / "drawn", tmp_path / "begun"
+    for folder in (drawn, begun):
+        make_tiny("onevision", folder, TEXTS, SIDE, 3)
+    load(begun)
+    words = json.loads((FOLDER / "words.json").read_text(encoding="utf-8"))
+    base, before, after = (load_file(one / "model.safetensors") for one in (FOLDER, drawn, begun))
+    own = load_model("onevision", begun).tokens.tokenizer.get_vocab()
+    assert " left" in words
+    assert " bicycle" not in words
+    for name, value in after.items():
+        if name not in BY_WORD:
+            assert torch.equal(value, base[name].float())
+            continue
+        for word, row in own.items():
+            wanted = base[name][words.index(word)].float() if word in words else before[name][row]
+            assert torch.equal(value[row], wanted)
+
+
+def test_another_side_has_no_base(tmp_path):
+    make_tiny("onevision", tmp_path, TEXTS, SIDE + 32, 3)
+    with pytest.raises(UserError, match=r"does not fit the model .*leave side and family as they are, or set init to"):
+        load(tmp_path)
+
+
+def test_the_settings_refuse_another_side_before_any_job():
+    with pytest.raises(ValueError, match=r"side is 160, but the base .* 128"):
+        Vlm(tuning={"onevision_tiny": {"side": 160}})
+    assert Vlm(tuning={"onevision_tiny": {"side": 160, "init": "random"}}).tuning.onevision_tiny.side == 160
+
+
+def test_only_a_run_that_begins_from_it_depends_on_it():
+    plan = vlm_plan(Vlm(), "cpu", 0, ["all"])
+    assert plan.runs["radvlm"]["options"]["init"] == "base"
+    assert "init" not in plan.runs["medground"]["options"]
+    assert plan.modules("starts") == ["vlm.starts.base"]
+    drawn = vlm_plan(Vlm(tuning={"onevision_tiny": {"init": "random"}}), "cpu", 0, ["all"])
+    assert drawn.modules("starts") == ["vlm.starts.random"]
+    assert all((RESOURCES / name).is_file() for name in RESOURCE_FILES)
+
+
+def test_the_demo_is_not_among_what_it_learnt():
+    text = (FOLDER / "train.py").read_text(encoding="utf-8")
+    learnt = int(re.search(r"^COHORT, STUDIES = (\d+), ", text, flags=re.M)[1])
+    assert learnt != Settings().seed
+
+
+def test_it_has_the_words_of_regions_and_boxes():
+    words = set(json.loads((FOLDER / "words.json").read_text(encoding="utf-8")))
+    assert set("0123456789[],.") <= words
+    assert onevision.FRAME.picture in words
+
+
+def test_a_box_moves_with_its_picture(data):
+    """A bright rectangle in a moved picture lies where its moved box says, to a pixel."""
+    drawn = random.Random(5)
+    found = 0
+    for _ in range(60):
+        left, top = drawn.uniform(0.1, 0.4), drawn.uniform(0.1, 0.4)
+        right, bottom = left + drawn.uniform(0.2, 0.5), top + drawn.uniform(0.2, 0.5)
+        picture = np.zeros((240, 200), np.uint8)
+        picture[round(top * 240) : round(bottom * 240), round(left * 200) : round(right * 200)] = 255
+        box = [round(left * 200) / 200, round(top * 240) / 240, round(right * 200) / 200, round(bottom * 240) / 240]
+        of = data.window(drawn)
+        told = data.seen_in(np.array([box]), of)[0]
+        rows, columns = np.nonzero(data.cut(picture, of, (120, 100)) > 127)
+        if np.isnan(told).any():
+            continue
+        found += 1
+        seen = [columns.min() / 100, rows.min() / 120, (columns.max() + 1) / 100, (rows.max() + 1) / 120]
+        assert np.abs(told - seen).max() <= 0.015
+    assert found > 20
+
+
+def test_a_sample_whose_box_would_be_cut_stays_as_it_is(data):
+    boxes = {"lung": [[0.0, 0.0, 1.0, 1.0]], "spot": [[0.0, 0.0, 0.02, 0.02]]}
+    sample = Sample("s", "i", "own", "train", "t", (), boxes=boxes)
+    picture = np.full((200, 200), 90, np.uint8)
+    kept = [data.shown(sample, picture, 128, random.Random(number), 1.0)[0] for number in range(40)]
+    for one in kept:
+        for boxes in one.boxes.values():
+            (x1, y1, x2, y2) = boxes[0]
+            assert 0 <= x1 < x2 <= 1
+            assert 0 <= y1 < y2 <= 1
+    assert any(one is sample for one in kept)
+    assert any(one is not sample for one in kept)
