@@ -107,6 +107,7 @@ include: "rules/reporting/agreement.smk"
 include: "rules/reporting/review.smk"
 include: "rules/reporting/review_queries.smk"
 include: "rules/reporting/release.smk"
+include: "rules/reporting/release_mixes.smk"
 
 
 onstart:

@@ -121,3 +121,4 @@ rule release_package:
 rule release:
     input:
         expand("results/release/{thresholds}", thresholds=PLAN.build),
+        expand("results/release/instructions/{mix}", mix=PLAN.settings.release.mixes),

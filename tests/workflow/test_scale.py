@@ -268,6 +268,7 @@ ALONE = {
     "radvlm_instructions_part": "once a mix and source, every fact of it",
     "radvlm_sources_on_mimic": "once a source, its files",
     "radvlm_sources_read": "once a source, its files",
+    "release_mixes": "once a mix, every line, and every picture that is published",
     "release_package": "once a set, checksums of everything in it",
     "release_tables": "once a set, every picture and mask",
     "reports_agreement": "once, the rules on every report, 14 core minutes",

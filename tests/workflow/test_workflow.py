@@ -335,7 +335,7 @@ JUDGED = "reporting.review.unit_pages."
 
 def test_one_stage_one_name():
     parts = {
-        "weights_rosalia", "weights_semisyn", "weights_radvlm", "instructions_llava", "sources_labels",
+        "weights_rosalia", "weights_semisyn", "weights_radvlm", "instructions_llava", "release_mixes", "sources_labels",
         "reports_models", "evaluation_paraphrases", "training_models",
         "dataset_exports", "dataset_tables", "dataset_tokens", "realism_features", "review_queries", "sources_external",
         "evaluation_judge", "evaluation_figures", "evaluation_segmenter", "evaluation_all",

@@ -11,5 +11,10 @@ DIGITS = 16
 
 def keyed(key: bytes, field: str, value: str) -> str:
     """Return the digest of an identifier under a secret key; ``field``: one of :data:`LETTERS`."""
+    return keyed_text(key, field, value, LETTERS[field])
+
+
+def keyed_text(key: bytes, field: str, value: str, letter: str) -> str:
+    """Return the digest of any text under a secret key, after a letter; ``field``: what the text is."""
     digest = hmac.new(key, f"{field}\0{value}".encode(), hashlib.sha256).hexdigest()
-    return LETTERS[field] + digest[:DIGITS]
+    return letter + digest[:DIGITS]

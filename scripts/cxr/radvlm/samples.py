@@ -14,6 +14,8 @@ TASKS = (
     "ils_segmentation",
 )  # fmt: skip
 """Kinds of samples."""
+TEXT_TASKS = ("report_generation", "phrase_grounding", "conversation", "conversation_grounded")
+"""Those whose turns quote a report, or were made from its text."""
 SEG = "[SEG]"
 """Where an answer gives a mask."""
 

@@ -159,10 +159,18 @@ class RadvlmPlan:
         return told | {"rows": as_options(self.mixes[mix]), "formats": dict(self.formats)}
 
     @property
+    def folders(self) -> dict[str, str]:
+        """{source: folder of the shards that show its images}."""
+        return {source: str(Path(self.shown_in(source)[0]).parent) for source in self.sources}
+
+    @property
     def llava(self) -> dict:
         """Options of a mix's export for LLaVA's trainers."""
-        folders = {source: str(Path(self.shown_in(source)[0]).parent) for source in self.sources}
-        return self.options["instructions"]["llava"] | {"folders": folders}
+        return self.options["instructions"]["llava"] | {"folders": self.folders}
+
+    def of_release(self, mix: str, told: Mapping) -> dict:
+        """Return the options of a mix's package; ``told``: those of all packages."""
+        return dict(told) | {"mix": mix, "terms": dict(self.formats), "folders": self.folders}
 
     @property
     def external(self) -> list[str]:
@@ -185,6 +193,10 @@ def radvlm_plan(settings: Settings, shards: Sequence[str], cohort: Mapping) -> R
     reports = settings.reports
     shared |= {"max_characters": reports.max_characters, "section_overrides": reports.section_overrides}
     shared |= {"seed": settings.seed, "shares": cohort["split_shares"]}
+    for name in settings.release.mixes:
+        if name not in settings.radvlm.instructions.mixes:
+            known = ", ".join(settings.radvlm.instructions.mixes)
+            raise UserError(f"release.mixes names {name!r}, but the mixes of radvlm.instructions are {known}: name one")
     formats = {name: settings.cohort.source if name == OWN else external[name]["format"] for name in sources["use"]}
     return RadvlmPlan(
         sources["use"],

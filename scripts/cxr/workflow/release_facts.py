@@ -20,6 +20,7 @@ PLACES = ("root", "tables", "manifest", "exclude", "chexstruct", "table", "folde
 PLACE = re.compile(r"^(?:[/~\\.]|[A-Za-z]:[\\/]|\w+://)|@")
 """Texts that look like a path or address under any other key."""
 TABLES = ("pairs_per_file", "images_per_file", "coco_pixels", "name", "version", "date", "licence")
+MIXES = ("pairs_per_file", "images_per_file", "name", "version", "date", "licence", "creator", "cite")
 PACKAGE = ("name", "version", "date", "licence", "creator", "cite", "url")
 
 
@@ -36,6 +37,7 @@ def release_options(settings: Settings, options: dict[str, dict]) -> dict[str, d
     }
     return {
         "release": {name: release[name] for name in TABLES} | {"withhold": kinds},
+        "release_mixes": {name: release[name] for name in MIXES} | {"withhold": kinds},
         "release_dicom": {"date": release["date"], "ids": "ids" in kinds},
         "release_package": {name: release[name] for name in PACKAGE} | {"withhold": kinds} | about,
     }

@@ -21,6 +21,21 @@ SOURCES = {
     "manifest": "images and reports of the maker of this package: under the terms of their source",
 }
 """Terms of the images and reports, by ``cohort.source``."""
+PHYSIONET = (
+    "PhysioNet Credentialed Health Data License 1.5.0. What is derived from it may be passed on under its terms only."
+)
+TERMS = SOURCES | {
+    "chexpert": "CheXpert: Stanford's research use agreement, not for commercial use, not to be passed on.",
+    "chexpert_plus": "CheXpert Plus: Stanford's research use agreement, not for commercial use, not to be passed on.",
+    "vindr": f"VinDr-CXR: {PHYSIONET} A copy from Kaggle has the terms of its competition.",
+    "ms_cxr": f"MS-CXR: {PHYSIONET}",
+    "imagenome": f"Chest ImaGenome: {PHYSIONET}",
+    "padchest_gr": "PadChest-GR: research use agreement of BIMCV, on request; not to be passed on.",
+    "nih": "NIH ChestX-ray boxes: no restriction on use; NIH asks to be named.",
+    "rsna": "RSNA Pneumonia Detection Challenge: the terms of its competition, for research and education.",
+    "coco": "boxes of the maker of this package: under the terms of their source",
+}
+"""Terms of the facts, texts and pictures of a source of RadVLM, by its format; own has those of the cohort."""
 
 
 def excluded(paths: Sequence[str]) -> list[dict]:

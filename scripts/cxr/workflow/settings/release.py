@@ -57,6 +57,11 @@ class Release(Section):
         "JSONL of the test pairs to keep, such as the filtered split of `review_merge`; {thresholds} stands for the "
         "set's name. Empty: all.",
     )
+    mixes: list[str] = key(
+        list,
+        "Mixes of radvlm.instructions that are packaged too, each as `results/release/instructions/{mix}`; with "
+        "report_text withheld, the tasks that quote reports are left out.",
+    )
     pairs_per_file: int = key(20_000, "Pairs per Parquet file.", unit="pairs", ge=1, le=1_000_000)
     images_per_file: int = key(1_000, "Images per Parquet file.", unit="images", ge=1, le=1_000_000)
     coco_pixels: Literal["frame", "original"] = key(

@@ -1,0 +1,227 @@
+"""Package an instruction mix of RadVLM: its lines as Parquet, the pictures, a card, a datasheet, checksums.
+
+What is withheld is that of the other packages. With ``report_text`` the tasks leave whose turns quote a report or were
+made from its text; with ``ids`` every name that follows from an identifier is a keyed digest, and orders the lines.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+import yaml
+
+from cxr.base.atomic import whole
+from cxr.base.digests import keyed_text
+from cxr.base.secrets import secret
+from cxr.base.tables import read_lines
+from cxr.radvlm.samples import TEXT_TASKS
+from cxr.reporting.release.facts import TERMS
+from cxr.reporting.release.package import SUMS, sha256
+from cxr.reporting.release.parquet import PICTURE, SPLIT_NAMES, TEXTS, Part, features, held, png
+from cxr.reporting.release.texts import table
+from cxr.reporting.release.withheld import IDS, PIXELS, REPORT_TEXT
+from cxr.vlm.samples import PictureStore, sample_of
+
+LINES = {
+    **dict.fromkeys(("sample_id", "task", "source", "subject_id", "study_id", "image_id"), pl.String),
+    "pass": pl.Int64, "asked": pl.String, "questions": TEXTS, "answers": TEXTS, "box_names": TEXTS,
+    "boxes": pl.List(pl.List(pl.Float64)), "labels": TEXTS, "mask_ids": TEXTS, "facts": TEXTS, "engine": pl.String,
+}  # fmt: skip
+"""Columns of the lines; ``box_names`` has the slot of each of ``boxes``, fractions x1, y1, x2, y2 of the picture."""
+IMAGES = {**dict.fromkeys(("source", "image_id", "study_id", "subject_id"), pl.String), "image": PICTURE}
+NAMES = {"sample_id": "r", "subject_id": "p", "study_id": "s", "image_id": "i", "mask_ids": "m", "facts": "f"}
+"""{column: first letter of the digest that replaces it}."""
+SAID = {
+    PIXELS: "pixels: there are no pictures",
+    REPORT_TEXT: f"report text: the tasks {', '.join(TEXT_TASKS)}, whose turns quote a report or come from its text",
+    IDS: "identifiers: those of subjects, studies, images, masks, facts and samples are keyed digests",
+}
+
+
+@dataclass(frozen=True)
+class MixOptions:
+    """mix: its name; terms: {source: a key of TERMS}; folders: {source: folder of its frames}; the rest: see
+    ``config.yaml``, section ``release``.
+    """
+
+    mix: str
+    terms: dict
+    folders: dict
+    withhold: list[str]
+    pairs_per_file: int
+    images_per_file: int
+    name: str
+    version: str
+    date: str
+    licence: str
+    creator: str
+    cite: str
+
+
+class Shown:
+    """The published form of lines. key: the secret of the digests, empty where identifiers stay."""
+
+    def __init__(self, withhold: Sequence[str], salt: str):
+        self.texts, self.key = REPORT_TEXT not in withhold, secret("release.salt", salt) if IDS in withhold else b""
+
+    def name(self, column: str, value: str) -> str:
+        """Return an identifier, or its digest; a mask of nothing has none."""
+        field = {"mask_ids": "mask_id", "facts": "fact_id"}.get(column, column)
+        return keyed_text(self.key, field, value, NAMES[column]) if self.key and value else value
+
+    def line(self, line: Mapping) -> dict:
+        """Return a row of :data:`LINES`."""
+        boxes = [(name, box) for name, held in line["boxes"].items() for box in held]
+        row = {name: line[name] for name in LINES if name in line} | {
+            "questions": [turn["question"] for turn in line["turns"]],
+            "answers": [turn["answer"] for turn in line["turns"]],
+            "box_names": [name for name, _ in boxes], "boxes": [list(box) for _, box in boxes],
+        }  # fmt: skip
+        for column in NAMES:
+            one = row[column]
+            row[column] = [self.name(column, each) for each in one] if isinstance(one, list) else self.name(column, one)
+        return row
+
+    def lines(self, path: str) -> Iterator[dict]:
+        """Yield the lines of a file that are published, in its order, or by their digests: places tell, too."""
+        if not self.key:
+            yield from (line for line in read_lines(path) if self.told(line))
+            return
+        places, at = [], 0
+        with open(path, "rb") as file:
+            for text in file:
+                line = json.loads(text)
+                if self.told(line):
+                    places.append((self.name("sample_id", line["sample_id"]), at))
+                at += len(text)
+            for _, place in sorted(places):
+                file.seek(place)
+                yield json.loads(file.readline())
+
+    def told(self, line: Mapping) -> bool:
+        """Return whether a line is published."""
+        return self.texts or line["task"] not in TEXT_TASKS
+
+
+def run(
+    *, lines: Sequence[str], frames: Sequence[str], salt: str | Sequence[str], package: str, options: MixOptions
+) -> None:
+    """Write the package into the folder ``package``, whole or not at all.
+
+    ``lines``: of the splits; ``frames``: shards of all sources, read where pixels are published. Memory holds one
+    Parquet file's rows and the names of a split's images. Raises UserError.
+    """
+    shown = Shown(options.withhold, salt if isinstance(salt, str) else "")
+    counts: dict[str, Counter] = {"all": Counter(), "published": Counter()}
+    with whole(package) as folder:
+        for path in lines:
+            split = Path(path).stem
+            for line in read_lines(path):
+                counts["all"][line["task"], line["source"], split] += 1
+            wanted = _lines(folder, split, path, shown, counts["published"], options)
+            if PIXELS not in options.withhold:
+                _pictures(folder, split, wanted, frames, shown, options)
+        for name, text in (("README.md", card(folder, counts, options)), ("DATASHEET.md", datasheet(counts, options))):
+            (folder / name).write_text(text, encoding="utf-8", newline="\n")
+        files = sorted(path for path in folder.rglob("*") if path.is_file())
+        sums = "".join(f"{sha256(path)}  {path.relative_to(folder).as_posix()}\n" for path in files)
+        (folder / SUMS).write_text(sums, encoding="utf-8", newline="\n")
+
+
+def _lines(
+    folder: Path, split: str, path: str, shown: Shown, counts: Counter, options: MixOptions
+) -> dict[tuple, Mapping]:
+    """Write the lines of a split; returns {(source, image): one of its lines}."""
+    total = sum(1 for line in read_lines(path) if shown.told(line))
+    part = Part(folder / "data", split, LINES, total, options.pairs_per_file)
+    wanted: dict[tuple, Mapping] = {}
+    for line in shown.lines(path):
+        counts[line["task"], line["source"], split] += 1
+        few = {name: line[name] for name in ("sample_id", "task", "source", "image_id", "study_id", "subject_id")}
+        wanted.setdefault((line["source"], line["image_id"]), few)
+        part.add(shown.line(line))
+    part.flush()
+    return wanted
+
+
+def _pictures(
+    folder: Path, split: str, wanted: Mapping[tuple, Mapping], frames: Sequence[str], shown: Shown, options: MixOptions
+) -> None:
+    """Write what a frame shows of each image of a split."""
+    part = Part(folder / "images", split, IMAGES, len(wanted), options.images_per_file)
+    with ExitStack() as stack:
+        stores: dict[str, PictureStore] = {}
+        rows = [({name: shown.name(name, line[name]) for name in NAMES if name in line}, line)
+                for line in wanted.values()]  # fmt: skip
+        for names, line in sorted(rows, key=lambda row: (row[1]["source"], row[0]["image_id"])):
+            source = line["source"]
+            if source not in stores:
+                own = [path for path in frames if Path(path).parent == Path(options.folders[source])]
+                stores[source] = stack.enter_context(PictureStore(own))
+            grey = stores[source].get(sample_of(line | {"turns": []}))[..., 0]
+            part.add(names | {"source": source, "image": held(png(grey))})
+        part.flush()
+
+
+def count_rows(counts: Mapping[str, Counter]) -> list[list]:
+    """Return the rows of a table: task, source, split, lines, those published, those withheld."""
+    found = sorted(counts["all"].items())
+    return [[*key, number, counts["published"][key], number - counts["published"][key]] for key, number in found]
+
+
+HEAD = ["task", "source", "split", "lines", "published", "withheld"]
+
+
+def card(folder: Path, counts: Mapping[str, Counter], options: MixOptions) -> str:
+    """Return README.md: the header that Hugging Face's ``datasets`` reads, and what a column means."""
+    configs = []
+    for config, place in (("lines", "data"), ("images", "images")):
+        splits = [{"split": name, "path": f"{place}/{name}-*.parquet"} for name in SPLIT_NAMES.values()
+                  if any((folder / place).glob(f"{name}-*.parquet"))]  # fmt: skip
+        if splits:
+            default = {"default": True} if config == "lines" else {}
+            configs.append({"config_name": config, "data_files": splits} | default)
+    info = [{"config_name": "images", "features": features(IMAGES)}] if len(configs) > 1 else []
+    head = {"configs": configs} | ({"dataset_info": info} if info else {})
+    withheld = "; ".join(SAID[kind] for kind in options.withhold) or "nothing"
+    return f"""---
+{yaml.safe_dump(head, sort_keys=False)}---
+
+# {options.name} {options.version}: the mix {options.mix}
+
+{sum(counts["published"].values())} samples of one chest X-ray each, with one or more turns, for vision-language models.
+Licence: {options.licence}. Cite: {options.cite or f"{options.name} {options.version}"}.
+
+`questions` and `answers` are the turns. `<box:name>` in an answer stands for the `boxes` whose `box_names` say so,
+fractions x1, y1, x2, y2 of the picture. `mask_ids` are those of the package of the ILS dataset, one of each `[SEG]`;
+one is empty where the mask is. Counts, licences, limits: [DATASHEET.md](DATASHEET.md).
+
+Withheld: {withheld}.
+"""
+
+
+def datasheet(counts: Mapping[str, Counter], options: MixOptions) -> str:
+    """Return DATASHEET.md: counts, what is withheld, the licence of every source, limits."""
+    sources = sorted({source for _, source, _ in counts["all"]})
+    every = sum(counts["all"].values())
+    gone = every - sum(counts["published"].values())
+    parts = [
+        f"# Datasheet: {options.name} {options.version}, the mix {options.mix}\n",
+        f"Made by {options.creator or 'not stated'}, {options.date}. Licence: {options.licence}.\n",
+        "## What it holds\n", table(HEAD, count_rows(counts)) + "\n",
+        "## Withheld\n", *([f"* {SAID[kind]}" for kind in options.withhold] or ["Nothing."]),
+        f"\n{gone} of {every} lines are left out. The terms of the sources decide whether the rest "
+        "may be passed on.\n",
+        "## Licences of the sources\n",
+        *(f"* `{source}`: {TERMS[options.terms[source]]}" for source in sources),
+        "* cxr-ils, the code: MIT\n",
+        "## Limits\n",
+        "* Labels, boxes and texts are as good as their sources; those of `own` were made from reports without people.",
+        "* Questions and answers are worded from templates or by the named engine. Nobody has reviewed them.",
+        "* This is not a medical device. Do not use it for patient care.\n",
+    ]  # fmt: skip
+    return "\n".join(parts)
