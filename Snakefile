@@ -94,6 +94,7 @@ include: "rules/medground/scoring.smk"
 include: "rules/radvlm/evaluation.smk"
 include: "rules/radvlm/evaluation_judge.smk"
 include: "rules/radvlm/evaluation_segmenter.smk"
+include: "rules/radvlm/evaluation_image.smk"
 include: "rules/radvlm/evaluation_figures.smk"
 # Excluded images of each stage
 include: "rules/exclusions.smk"

@@ -38,6 +38,7 @@ rule radvlm_evaluation_segmenter_asked:
         "results/benchmarks/radvlm/evaluation/{run}/{set}.{source}.asked.tsv"
     wildcard_constraints:
         run="|".join(map(re.escape, PLAN.segmenting.runs)) or "$^",
+        set="radvlm_test|radvlm_ils",
         source="|".join(map(re.escape, PLAN.radvlm.sources)),
     conda:
         "../../envs/radvlm_evaluation.yaml"
@@ -68,6 +69,7 @@ use rule inference_run as radvlm_evaluation_segmenter_run with:
         "results/benchmarks/radvlm/evaluation/{run}/{set}.{source}.segmenter.tsv"
     wildcard_constraints:
         run="|".join(map(re.escape, PLAN.segmenting.runs)) or "$^",
+        set="radvlm_test|radvlm_ils",
         source="|".join(map(re.escape, PLAN.radvlm.sources)),
     resources:
         gpu=PLAN.gpu_of.get(PLAN.segmenting.tool, 0),

@@ -110,6 +110,6 @@ rule vlm_ask:
             PLAN.ask["image"]
             and PLAN.ask["questions"]
             and PLAN.ask["run"]
-            and f"results/vlm/{PLAN.ask['run']}/asked/{Path(PLAN.ask['image']).stem}",
+            and PLAN.segmenting.about_image(PLAN.ask["run"], Path(PLAN.ask["image"]).stem),
             "vlm_ask needs --config image=chest.dcm questions='[\"What is abnormal?\"]', and a run of vlm.tuning.runs",
         ),

@@ -1,5 +1,7 @@
 """ROSALIA as a tool of RadVLM: what it is asked, that its masks are its own, and that they stand beside the turns."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -184,9 +186,7 @@ def planned(heads: tuple[str, ...] = (), tuned: tuple[str, ...] = (), **evaluati
     given = {"radvlm": {"evaluation": evaluation}} | ({"vlm": {"tuning": {"runs": told}}} if tuned else {})
     settings = Settings.model_validate(given)
     vlm = vlm_plan(settings.vlm, "cpu", 0, ["all"])
-    for name in heads:
-        vlm.runs[name]["options"]["own"]["segmentation"] = "head"
-    return segmenting(settings, vlm, ["default", "base"])
+    return segmenting(settings, replace(vlm, segmented=heads), ["default", "base"])
 
 
 def test_rows_of_ils_stand_only_where_there_is_a_segmenter():

@@ -255,6 +255,7 @@ ALONE = {
     "radvlm_evaluation_asked": "once, the test lines",
     "radvlm_evaluation_comparison": "once, the scores of all runs",
     "radvlm_evaluation_head": "once a run, its masks of the ILS pairs",
+    "radvlm_evaluation_image_masks": "as vlm_answers_image, for whoever waits for the masks",
     "radvlm_evaluation_judge_check": "once, some conversations several times",
     "radvlm_evaluation_judged": "once a run, every conversation; a language model where it is the judge",
     "radvlm_evaluation_read": "once a model, its outputs",

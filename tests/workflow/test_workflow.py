@@ -338,7 +338,7 @@ def test_one_stage_one_name():
         "weights_rosalia", "weights_semisyn", "weights_radvlm", "instructions_llava", "release_mixes", "sources_labels",
         "reports_models", "evaluation_paraphrases", "training_models",
         "dataset_exports", "dataset_tables", "dataset_tokens", "realism_features", "review_queries", "sources_external",
-        "evaluation_judge", "evaluation_figures", "evaluation_segmenter", "evaluation_all",
+        "evaluation_judge", "evaluation_figures", "evaluation_segmenter", "evaluation_image", "evaluation_all",
     }  # fmt: skip
     files = [path.relative_to(ROOT / "rules") for path in (ROOT / "rules").glob("*/*.smk") if path.stem not in parts]
     assert files

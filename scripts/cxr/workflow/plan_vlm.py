@@ -21,8 +21,8 @@ FILES = ("train", "validate", "test", "exchanged")
 @dataclass(frozen=True)
 class VlmPlan:
     """runs: {run: its rule's options and files}; trained, untrained, predictions: their names; sets: {set: lines};
-    systems: {set: its system, "" of a file}; asked: {run or prediction: its sets}; gpus: of each run's tuning, and of
-    asking it; answers: options of asking.
+    systems: {set: its system, "" of a file}; segmented: runs with a head of masks; asked: {run or prediction: its
+    sets}; gpus: of each run's tuning, and of asking it; answers: options of asking.
     """
 
     runs: Mapping[str, dict]
@@ -31,6 +31,7 @@ class VlmPlan:
     predictions: Mapping[str, dict]
     sets: Mapping[str, str]
     systems: Mapping[str, str]
+    segmented: Sequence[str]
     asked: Mapping[str, Sequence[str]]
     gpus: Mapping[str, int]
     asking: Mapping[str, int]
@@ -42,11 +43,6 @@ class VlmPlan:
         """Return the environment of tunings: one that has DeepSpeed where a run is tuned by it."""
         runners = {self.runs[name]["options"]["own"]["runner"] for name in self.trained}
         return "vlm_tuning-deepspeed" if "deepspeed" in runners else "vlm_tuning"
-
-    @property
-    def segmented(self) -> list[str]:
-        """Return the runs that have a head of segmentation."""
-        return [name for name, run in self.runs.items() if run["options"]["own"].get("segmentation") == "head"]
 
     def modules(self, of: str) -> list[str]:
         """Return the modules of all runs that a name in the settings chooses: families, runners or starts."""
@@ -167,6 +163,7 @@ def vlm_plan(settings: Vlm, device: str, gpus: int, mixes: Sequence[str] = ()) -
         predictions=found,
         sets=sets,
         systems=systems,
+        segmented=[name for name, run in runs.items() if run["options"].get("head")],
         asked={name: _sets_of(run["system"], systems) for name, run in runs.items()}
         | {name: [one["set"]] for name, one in found.items()},
         gpus=counts,

@@ -11,20 +11,21 @@ from cxr.workflow.settings.radvlm.sources import OWN
 ROOT = "results/radvlm/evaluation"
 TEST, ILS = "radvlm_test", "radvlm_ils"
 """Sets of vlm.answers: the test lines of a mix, and all pairs of the split that ILS's evaluation scores."""
-ROSALIA = "rosalia:"
+ROSALIA, RADVLM = "rosalia:", "radvlm"
 TOOL, HEAD = "tool", "head"
 
 
 @dataclass(frozen=True)
 class Segmenting:
     """tool: ROSALIA's run, "" without one; runs: those whose answers it gets masks for; heads: those that draw masks
-    themselves; sources: of the test lines; pairs: the ILS pairs that a run is asked, "" where the cohort is no source;
-    thresholds: their set.
+    themselves; images: runs whose answers about one image it gets masks for; sources: of the test lines; pairs: the ILS
+    pairs that a run is asked, "" where the cohort is no source; thresholds: their set.
     """
 
     tool: str
     runs: Sequence[str]
     heads: Sequence[str]
+    images: Sequence[str]
     sources: Sequence[str]
     pairs: str
     thresholds: str
@@ -33,6 +34,10 @@ class Segmenting:
         """Return a file of each source for the answers of a run to a set, in the order of the sources."""
         sources = [OWN] if name == ILS else self.sources
         return [f"{ROOT}/{run}/segmenter/{name}/{source}.{ending}" for source in sources]
+
+    def about_image(self, run: str, image: str) -> str:
+        """Return the folder of a run's answers about one image, with masks where it has a tool."""
+        return f"{ROOT}/{run}/asked/{image}" if run in self.images else f"results/vlm/{run}/asked/{image}"
 
     @property
     def beside(self) -> list[str]:
@@ -77,6 +82,7 @@ def segmenting(settings: Settings, vlm: VlmPlan, rosalia: Sequence[str]) -> tupl
         tool,
         [run for run in scored if tool and run not in heads],
         heads,
+        [name for name, run in vlm.runs.items() if tool and run["system"] == RADVLM and name not in vlm.segmented],
         settings.radvlm.sources.use,
         f"results/dataset/{thresholds}/{settings.inference.split}.jsonl" if own else "",
         thresholds,
@@ -85,4 +91,4 @@ def segmenting(settings: Settings, vlm: VlmPlan, rosalia: Sequence[str]) -> tupl
         if name in rosalia or name in settings.evaluation.predictions:
             raise UserError(f"{name!r} is a row of RadVLM's in the evaluation of ILS: rename the model of that name")
     asked = [run for run, _ in found.masked.values()]
-    return found, also_asked(vlm, ILS, f"{ROOT}/ils.jsonl", "radvlm", asked) if asked else vlm
+    return found, also_asked(vlm, ILS, f"{ROOT}/ils.jsonl", RADVLM, asked) if asked else vlm

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cxr.base.errors import UserError
+from cxr.base.tables import read_lines
 from cxr.ils.inference.asking import Asker, InferenceOptions
 from cxr.ils.inference.infer import check
 from cxr.ils.inference.predict import predict, write
@@ -21,17 +22,21 @@ def run(
     frames: dict,
     compute: dict,
     code: str,
+    told: str | None = None,
 ) -> dict:
     """Ask a model about the image in a file. Write the results into the folder ``output`` and return its answers.json.
 
     ``asking``, ``cohort``, ``frames``: options of the stages inference, cohort and frames; ``code``: the digest of the
-    code, which a segmentation object states as its version. Raises UserError for a user's mistake.
+    code, which a segmentation object states as its version; ``told``: a file with the instructions, a JSON line each,
+    which may be empty. Raises UserError for a user's mistake.
     """
-    if not image or not instructions:
+    if told:
+        instructions = [line["instruction"] for line in read_lines(told)]
+    elif not image or not instructions:
         raise UserError("predict needs --config image=chest.dcm instruction='Segment the edema.'")
     options = InferenceOptions(**asking)
     check(options)
     picture, header = picture_of(image, cohort, frames)
-    findings = predict(Asker.load(model, options, compute), picture, instructions)
+    findings = predict(Asker.load(model, options, compute), picture, instructions) if instructions else []
     name = "/".join(Path(model).resolve().parts[-2:])
     return write(output, picture, findings, header=header, version=code, model=name, made=made_at())

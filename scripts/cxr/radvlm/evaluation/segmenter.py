@@ -3,8 +3,10 @@
 Both are files: ROSALIA reads pairs as the dataset of ILS has them, and writes answers and masks as its inference does.
 """
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from cxr.base.errors import UserError
 from cxr.base.jobs import log
@@ -94,6 +96,14 @@ def _pair(line: Mapping, pair_id: str, instruction: str, turn: int, number: int)
     asked = {"pair_id": pair_id, "image_id": line["image_id"], "instruction": instruction}
     asked |= {"answer": "", "seg": False, "mask_id": None}
     return asked | {"sample_id": line["sample_id"], "turn": turn, "number": number}
+
+
+def run_asked_image(*, conversation: str, asked: str) -> None:
+    """Write what ROSALIA is asked for the answers about one image, a line {instruction, turn, number} a [SEG]."""
+    about = json.loads(Path(conversation, "answers.json").read_text(encoding="utf-8"))
+    turns = [(turn["question"], turn["answer"]) for turn in about["turns"]]
+    found = instructions_of(turns)
+    write_lines(asked, ({"instruction": text, "turn": turn, "number": number} for turn, number, text in found))
 
 
 def run_beside(*, asked: list[str], predictions: list[str], segmented: str) -> None:

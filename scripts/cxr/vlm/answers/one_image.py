@@ -1,17 +1,21 @@
-"""Ask a run about one chest X-ray file: a conversation, its boxes drawn, and a page that replays it."""
+"""Ask a run about one chest X-ray file: a conversation, its boxes and masks drawn, and a page that replays it."""
 
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 import numpy as np
+from pydicom.dataset import Dataset
 
 from cxr.base.atomic import atomic, whole
 from cxr.base.errors import UserError
+from cxr.dicom.segmentation import NoSegmentation, Segment, segmentation
 from cxr.imaging.one_image import Picture, picture_of
 from cxr.instructions.record import Turn
 from cxr.plotting import replay
+from cxr.plotting.encoding import encoded
 from cxr.plotting.overlay import SIDES, overlay
 from cxr.plotting.plots import save
 from cxr.vlm.answers.ask import Asker
@@ -21,7 +25,7 @@ from cxr.vlm.models import base_of, read_run
 from cxr.vlm.reading import Reading, read_boxes
 from cxr.vlm.samples import Sample, fitted, shown, window_of
 
-ANSWERS, PAGE = "answers.json", "conversation.html"
+ANSWERS, PAGE, SEG = "answers.json", "conversation.html", "segmentation.dcm"
 DPI = 110
 MIRRORED = "the header says that the image is mirrored; the model takes the image's left as right"
 FAILED = {
@@ -34,14 +38,44 @@ FAILED = {
 
 
 @dataclass(frozen=True)
+class Mask:
+    """A mask of an answer, bool (rows, columns) in the image's own pixels; shows: what it is of, as an instruction;
+    said: what the model that drew it says besides, "" for nothing.
+    """
+
+    shows: str
+    drawn: np.ndarray
+    said: str = ""
+
+
+@dataclass(frozen=True)
 class Reply:
-    """A turn's answer, its boxes as they were read, and why there is no answer."""
+    """A turn's answer, its boxes as they were read, its masks in order, and why there is no answer."""
 
     question: str
     answer: str
     stop: str
     failure: str
     reading: Reading
+    masks: tuple[Mask, ...] = ()
+
+    @property
+    def mask(self) -> np.ndarray | None:
+        """All masks in one, bool (rows, columns); None without any."""
+        return np.logical_or.reduce([one.drawn for one in self.masks]) if self.masks else None
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Who drew masks, for a DICOM segmentation. header: of the image's file; model: its name; version: of the code;
+    made: when; device: name of the kind of model.
+    """
+
+    header: Dataset
+    model: str
+    version: str
+    made: datetime
+    device: str
 
 
 class OnePicture:
@@ -86,26 +120,63 @@ def ask(asker: Asker, samples: Sequence[Sample], store: OnePicture) -> list[Repl
     return replies
 
 
-def write(folder: Path, picture: Picture, replies: Sequence[Reply], model: str, quality: int) -> dict:
-    """Write ``answers.json``, ``<n>_overlay.png`` of each turn and the page; return the content of answers.json."""
-    rows = []
+def write(
+    folder: Path, picture: Picture, replies: Sequence[Reply], model: str, quality: int, drawn: Drawn | None = None
+) -> dict:
+    """Write ``answers.json``, of each turn ``<n>_overlay.png`` and ``<n>_mask_<k>.png`` (255 where the mask is), and
+    the page; return the content of answers.json.
+
+    ``drawn``: of a DICOM image whose answers have masks: then also ``segmentation.dcm``, a segment for each mask that
+    is not empty.
+    """
+    rows, number = [], 0
     for place, reply in enumerate(replies, 1):
         name = f"{place}_overlay.png"
-        said = reply.failure or reply.answer
-        figure = overlay(picture.grey, None, reply.question, said, picture.sides, reply.reading.boxes)
+        figure = overlay(
+            picture.grey, reply.mask, reply.question, reply.failure or reply.answer, picture.sides, reply.reading.boxes
+        )
         save(figure, folder / name, DPI)
+        masks = []
+        for count, one in enumerate(reply.masks, 1):
+            path, some = f"{place}_mask_{count}.png", bool(one.drawn.any())
+            with atomic(folder / path) as temporary:
+                temporary.write_bytes(encoded(".png", one.drawn.astype(np.uint8) * 255))
+            number += some
+            masks.append({"shows": one.shows, "said": one.said, "file": path, "pixels": int(one.drawn.sum()),
+                          "segment": number if some and drawn else None})  # fmt: skip
         rows.append({
             "question": reply.question, "answer": reply.answer, "failure": reply.failure, "stop": reply.stop,
-            "boxes": np.round(reply.reading.boxes, 4).tolist(), "notes": list(reply.reading.notes), "overlay": name,
+            "boxes": np.round(reply.reading.boxes, 4).tolist(), "notes": list(reply.reading.notes), "masks": masks,
+            "overlay": name,
         })  # fmt: skip
     about = {"model": model, "rows": picture.grey.shape[0], "columns": picture.grey.shape[1], "turns": rows}
-    about["notes"] = [MIRRORED] if picture.sides != SIDES else []
+    about |= {"segmentation": None, "notes": [MIRRORED] if picture.sides != SIDES else []}
+    if drawn:
+        _segment(folder, [mask for reply in replies for mask in reply.masks], drawn, about)
     with atomic(folder / ANSWERS) as temporary:
         temporary.write_text(json.dumps(about, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
-    told = [replay.Turn(one.question, one.answer, one.failure, one.reading.boxes.tolist()) for one in replies]
+    told = [
+        replay.Turn(one.question, one.answer, one.failure, one.reading.boxes.tolist(), mask=one.mask) for one in replies
+    ]
     said = replay.Conversation("Conversation", "; ".join(about["notes"]), picture.grey, told, picture.sides)
     replay.write_replay(folder / PAGE, f"Answers of {model}", [said], quality)
     return about
+
+
+def _segment(folder: Path, masks: Sequence[Mask], drawn: Drawn, about: dict) -> None:
+    """Write the DICOM segmentation, or note in ``about`` why there is none."""
+    segments = [Segment(one.shows, one.drawn) for one in masks]
+    how = {"version": drawn.version, "model": drawn.model, "made": drawn.made, "device": drawn.device}
+    try:
+        made = segmentation(drawn.header, segments, **how)
+    except NoSegmentation as reason:
+        about["notes"].append(f"no DICOM segmentation: {reason}")
+        for mask in (mask for row in about["turns"] for mask in row["masks"]):
+            mask["segment"] = None
+        return
+    with atomic(folder / SEG) as temporary:
+        made.save_as(temporary)
+    about["segmentation"] = SEG
 
 
 def run_image(

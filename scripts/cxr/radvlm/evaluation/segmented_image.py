@@ -1,0 +1,60 @@
+"""One image: what ROSALIA is asked for the answers about it, and the conversation with its masks."""
+
+import json
+from pathlib import Path
+
+import cv2
+import numpy as np
+
+from cxr.base.atomic import whole
+from cxr.base.errors import UserError
+from cxr.base.tables import read_lines
+from cxr.imaging.one_image import made_at, picture_of
+from cxr.vlm.answers.one_image import ANSWERS, Drawn, Mask, Reply, write
+from cxr.vlm.reading import Reading
+
+DEVICE = "ROSALIA"
+
+
+def run(
+    *,
+    conversation: str,
+    asked: str,
+    masks: str,
+    image: str,
+    output: str,
+    cohort: dict,
+    frames: dict,
+    quality: int,
+    code: str,
+) -> None:
+    """Write the conversation in the folder ``conversation`` anew into the folder ``output``, with ROSALIA's masks.
+
+    ``asked``: lines of instruction, turn and number; ``masks``: folder with ROSALIA's answers to them, in their order;
+    ``code``: digest of the code, which a DICOM segmentation states as its version. Raises UserError for masks of
+    another image.
+    """
+    picture, header = picture_of(image, cohort, frames)
+    about, found = (_told(folder) for folder in (conversation, masks))
+    of_turn: dict[int, list[Mask]] = {}
+    for line, one in zip(read_lines(asked), found["findings"], strict=True):
+        grey = cv2.imread(str(Path(masks, one["mask"])), cv2.IMREAD_UNCHANGED)
+        if grey is None or grey.shape != picture.grey.shape:
+            raise UserError(f"{Path(masks, one['mask'])} is no mask of {image}: regenerate it")
+        mask = Mask(line["instruction"], grey > 0, one["answer"] or "")
+        of_turn.setdefault(line["turn"], []).append(mask)
+    replies = [
+        Reply(
+            turn["question"], turn["answer"], turn["stop"], turn["failure"],
+            Reading("", np.array(turn["boxes"], np.float64).reshape(-1, 4), notes=tuple(turn["notes"])),
+            tuple(of_turn.get(number, ())),
+        )
+        for number, turn in enumerate(about["turns"])
+    ]  # fmt: skip
+    drawn = Drawn(header, found["model"], code, made_at(), DEVICE) if header is not None and of_turn else None
+    with whole(output) as folder:
+        write(Path(folder), picture, replies, about["model"], quality, drawn)
+
+
+def _told(folder: str) -> dict:
+    return json.loads(Path(folder, ANSWERS).read_text(encoding="utf-8"))
