@@ -103,7 +103,7 @@ def dots(count: int, seed: int = 0) -> tuple[dict, list[dict], Facts]:
         picture[plane > 0] = rng.integers(150, 230)
     image = {
         "image_id": f"dots{count}", "boxes": None, "extent": [0, 0, side, side], "inner": [False] * 4,
-        "domain": "nuclei", "radiological": None, "split": "test", "subject_id": "a", "licence": "",
+        "anatomy": "none", "domain": "nuclei", "radiological": None, "split": "test", "subject_id": "a", "licence": "",
         "to_original": [1.0, 0, 0, 0, 1.0, 0],
     }  # fmt: skip
     held = Planes(picture, {name: plane > 0 for name, plane in planes.items()})

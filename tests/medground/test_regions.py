@@ -147,7 +147,7 @@ def test_contrast_is_the_standardised_difference():
 
 
 def image(**more):
-    return {"image_id": "a", "boxes": None, "extent": [0, 0, 64, 64], "inner": [False] * 4} | more
+    return {"image_id": "a", "boxes": None, "extent": [0, 0, 64, 64], "inner": [False] * 4, "anatomy": "none"} | more
 
 
 def planes(*squares, label="x"):

@@ -13,6 +13,7 @@ from cxr.medground.regions import make_regions
 from cxr.medground.regions.make_regions import RegionsOptions
 from cxr.medground.sources.read_sources import SourcesOptions, run
 from cxr.medground.verification.verify import VerificationOptions
+from cxr.workflow.medground_plan import film_files
 from cxr.workflow.settings import Settings
 
 SETTINGS = Settings().medground
@@ -118,9 +119,8 @@ def source_keys(**keys: object) -> dict:
 def sources_options(keys: dict, name: str = "given", **more: object) -> SourcesOptions:
     """Return the options of the stage for one source."""
     plain = SETTINGS.sources.model_dump(mode="json")
-    shared = {
-        one: plain[one] for one in ("size", "fit", "duplicates", "mask_threshold", "resize_masks", "cells", "md5")
-    }
+    names = ("size", "fit", "duplicates", "mask_threshold", "resize_masks", "cells", "md5", "same_picture")
+    shared = {one: plain[one] for one in names}
     more = {"max_pixels": 1 << 26} | more
     return SourcesOptions(**(shared | {"seed": 2026, "name": name, "source": keys} | more))
 
@@ -138,6 +138,7 @@ def read_source(folder: Path, keys: dict, shards: int = 1, name: str = "given", 
     made.mkdir(parents=True, exist_ok=True)
     files = [str(made / f"{at:02d}.h5") for at in range(shards)]
     inputs = {name: keys[name] for name in ("manifest", "npz", "folder") if keys[name]}
+    inputs |= film_files(name, keys, []) if keys["anatomy"] else {}
     options = sources_options(keys, name, **more)
     run(
         shards=files, images=str(made / "images.parquet"), excluded=str(made / "excluded.parquet"), options=options,

@@ -14,6 +14,8 @@ from cxr.workflow.settings.medground.sources import EMBEDDED
 SHARDS = 8
 ILS = "ils"
 """The kind of the sources that are read from the cohort."""
+OWN = "results"
+"""Folder of this run's results."""
 ROOT = "results/medground"
 QUESTIONS = ("per_image", "per_image_many", "many", "kinds", "max_atoms", "budget", "families", "selection")
 """Keys of the section queries that the questions to a language model depend on."""
@@ -30,7 +32,7 @@ class MedgroundPlan:
     """sources: {name: its keys}; shards: their names; options: {stage: what all sources share}; formats: of the
     exports; votes: the file of the audit; given: the texts of the engine table; tokenizer: of tokens, or empty; asks:
     {stage: ways in which its language model is asked}; prompts: {stage: the user's wordings}; loading: {stage: whether
-    the model is loaded in the job}; gpus: {stage: GPUs of such a job}.
+    the model is loaded in the job}; gpus: {stage: GPUs of such a job}; films: {source: the files of ILS for its films}.
     """
 
     sources: Mapping[str, dict]
@@ -44,6 +46,7 @@ class MedgroundPlan:
     prompts: Mapping[str, Sequence[str]]
     loading: Mapping[str, bool]
     gpus: Mapping[str, int]
+    films: Mapping[str, Mapping[str, Sequence[str]]]
 
     @property
     def unused(self) -> list[str]:
@@ -110,11 +113,10 @@ class MedgroundPlan:
     def files(self, source: str) -> dict:
         """Return {name: files} that a source is read from."""
         keys = self.sources[source]
-        if keys["kind"] == "medsegbench":
-            return {"npz": keys["npz"]}
-        if keys["kind"] == "lvit":
-            return {"folder": keys["folder"]}
-        return {} if keys["kind"] in EMBEDDED else {"manifest": keys["manifest"]}
+        if keys["kind"] in EMBEDDED:
+            return {}
+        given = {"medsegbench": "npz", "lvit": "folder"}.get(keys["kind"], "manifest")
+        return {given: keys[given]} | self.films.get(source, {})
 
     def of_cohort(self, source: str, shard: str) -> dict:
         """Return {name: files} that a shard of a source of the cohort is read from."""
@@ -137,7 +139,8 @@ class MedgroundPlan:
         options, keys = dict(self.options[stage]), self.sources[source]
         if stage == "sources":
             drawn = {} if keys["kind"] == "cells" else {"cells": 0, "seed": 0}  # which no other kind depends on
-            return options | drawn | {"name": source, "source": keys}
+            alike = {} if keys["anatomy"] else {"same_picture": 1.0}
+            return options | drawn | alike | {"name": source, "source": keys}
         if stage == "regions":
             least = options.pop("min_px_ils")
             return options | ({"min_px": least} if keys["kind"] == "ils" else {})
@@ -204,7 +207,34 @@ def medground_plan(settings: Settings, shards: Sequence[str], known: Sequence[st
     if tokenizer and not Path(tokenizer).is_dir():
         existing_file("medground.dataset.tokenizer", tokenizer)
     votes = [str(existing_file("medground.audit", audit))] if audit else []
-    return MedgroundPlan(sets, names, options, formats, votes, [given] if given else [], tokenizer, **models)
+    films = {name: film_files(name, one, shards) for name, one in sets.items() if one["anatomy"]}
+    texts = [given] if given else []
+    return MedgroundPlan(sets, names, options, formats, votes, texts, tokenizer, **models, films=films)
+
+
+def film_files(name: str, keys: Mapping, shards: Sequence[str]) -> dict[str, list[str]]:
+    """Return {name: files} of the results of ILS that a source's anatomy comes from; ``shards``: of this run's cohort.
+
+    Raises UserError where another run's folder lacks them.
+    """
+    folder = Path(keys["anatomy"])
+    own = folder.resolve() == Path(OWN).resolve()
+    stages = ["frames", "organs", "anatomy", *(["anomaly"] if keys["anomaly"] == "results" else [])]
+    if not own:
+        existing_folder(f"medground.sources.sets.{name}.anatomy", keys["anatomy"])
+        shards = sorted(path.stem for path in (folder / "anatomy").glob("*.h5"))
+        wanted = [f"{stage}/{shard}.h5" for stage in stages for shard in shards]
+        wanted += [f"cohort/{shard}.parquet" for shard in shards]
+        lost = [one for one in wanted or ["anatomy/*.h5"] if not (folder / one).is_file()]
+        if lost:
+            raise UserError(
+                f"medground.sources.sets.{name}.anatomy: {keys['anatomy']!r} has no {lost[0]}: give the folder results "
+                f"of a run of `snakemake {stages[-1]}`"
+            )
+    folder = OWN if own else folder
+    return {"film_cohort": [f"{folder}/cohort/{shard}.parquet" for shard in shards]} | {
+        f"film_{stage}": [f"{folder}/{stage}/{shard}.h5" for shard in shards] for stage in stages
+    }
 
 
 def _models(settings: Settings, plain: dict, seed: int) -> tuple[dict[str, dict], dict[str, dict]]:

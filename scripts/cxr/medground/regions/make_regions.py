@@ -115,6 +115,7 @@ def image_regions(row: Mapping, planes: Planes, options: RegionsOptions) -> tupl
     taken |= outside
     free = _candidates(row, kept, options)
     open_classes = _open(kept, dropped, options.open_share)
+    zones = planes.zones if row["anatomy"] == "found" else {}
     rows = []
     for number, (label, one) in enumerate(kept):
         rows.append(
@@ -122,7 +123,7 @@ def image_regions(row: Mapping, planes: Planes, options: RegionsOptions) -> tupl
             | {"area": one.area, "region": number, "candidate": number in free, "open_class": label in open_classes}
             | _measured(one, row, side, known)
             | _looks(one, grey, taken, known)
-            | {"zones": _zones(one, planes.zones), "within": _within(number, one, kept) if known else None}
+            | {"zones": _zones(one, zones), "within": _within(number, one, kept) if known else None}
         )
     _rank(rows)
     lost = [

@@ -189,6 +189,7 @@ def _image(image_id: str, held: list[Row], options: Mapping, manifest: Path) -> 
         domain=first["domain"] or options["domain"],
         licence=first["licence"] or options["licence"],
         description=first["description"],
+        path=str(manifest.parent / first["image_path"]),
     )
 
 

@@ -52,6 +52,6 @@ def read_ils(
                 zones = zone.masks(image_id)
                 yield image_id, Image(
                     image_id, row["subject_id"], row["split"], frame.get("image", image_id), planes,
-                    zones={name: zones[name] for name in ZONE_LABELS}, domain="cxr",
+                    zones={name: zones[name] for name in ZONE_LABELS}, anatomy="found", domain="cxr",
                     to_original=frame.get("to_original", image_id),
                 )  # fmt: skip

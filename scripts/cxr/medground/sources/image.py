@@ -23,9 +23,10 @@ class Image:
     """One image with what an expert drew.
 
     picture: uint8 (H, W) or (H, W, 3); masks: {class: bool (H, W)}; instances: uint16 (H, W), 0 outside, or None;
-    boxes: {class: float (N, 4: x1, y1, x2, y2)}, for a source without masks; zones: {zone: bool (H, W)}, in the frame
-    already. inner: which edges (left, top, right, bottom) a tile was cut at. to_original: affine (2, 3) from these
-    pixels to the original ones, pixel centres at .5.
+    boxes: {class: float (N, 4: x1, y1, x2, y2)}, for a source without masks. path: the picture's file. Of a film, in
+    the frame already: zones and organs {name: bool (S, S)}, anomaly: uint8 (S, S), grey levels, or None; anatomy: what
+    is known of these (:mod:`cxr.medground.sources.films`). inner: which edges (left, top, right, bottom) a tile was cut
+    at. to_original: affine (2, 3) from these pixels to the original ones, pixel centres at .5.
     """
 
     image_id: str
@@ -35,7 +36,11 @@ class Image:
     masks: Mapping[str, np.ndarray] = field(default_factory=dict)
     instances: np.ndarray | None = None
     boxes: Mapping[str, np.ndarray] | None = None
+    path: str = ""
     zones: Mapping[str, np.ndarray] = field(default_factory=dict)
+    organs: Mapping[str, np.ndarray] = field(default_factory=dict)
+    anomaly: np.ndarray | None = None
+    anatomy: str = "none"
     domain: str = "other"
     licence: str = ""
     description: str = ""

@@ -113,5 +113,6 @@ def _image(image_id: str, split: str, picture: Path | None, mask: Path | None, t
     if any(each.all() for each in masks.values()):
         raise Refused("full_mask")
     return Image(
-        image_id, image_id, split, pixels, masks, domain=options["domain"], licence=options["licence"], description=text
-    )
+        image_id, image_id, split, pixels, masks, domain=options["domain"], licence=options["licence"],
+        description=text, path=str(picture),
+    )  # fmt: skip

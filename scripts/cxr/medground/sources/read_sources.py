@@ -2,12 +2,15 @@
 
 A shard (HDF5, key ``image_id``): ``picture`` uint8 (S, S, 3); ``mask`` bool (K, S, S), packed, the classes in the
 attribute ``facts``; ``instances`` uint16 (S, S) where the source knows instances; ``zones`` bool (Z, S, S) where it
-knows the patient's zones. The attribute ``facts`` is :class:`cxr.medground.logic.facts.Facts` as JSON.
+knows the patient's zones; ``organs`` bool (3, S, S) and ``anomaly`` uint8 (S, S) where they come from results of ILS,
+0 for an image without them, of which the table of images tells. The attribute ``facts`` is
+:class:`cxr.medground.logic.facts.Facts` as JSON.
 """
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -27,6 +30,7 @@ from cxr.geometry.boxes import CORNERS
 from cxr.medground.logic.facts import Facts
 from cxr.medground.sources.cells import KINDS, SIDE, read_cells
 from cxr.medground.sources.descriptions import disagrees, kept
+from cxr.medground.sources.films import ABSENT, DIFFERENT, FOUND, Films, parts_of
 from cxr.medground.sources.folder import read_folder
 from cxr.medground.sources.ils import class_of, read_ils
 from cxr.medground.sources.image import Image, Refused, fitted, tiles
@@ -55,6 +59,12 @@ IMAGES: Columns = {
     "inner": Column(pl.List(pl.Boolean), "Which of these edges a tile was cut at."),
     "to_original": Column(pl.List(pl.Float64), "Affine from frame to original pixels, by rows; centres at .5."),
     "boxes": Column(pl.List(BOX), "The boxes, of a source without masks.", "frame pixels"),
+    "anatomy": Column(
+        pl.String,
+        "Its zones. none: not asked for; found; absent: the results of ILS have none of it; different: those of that "
+        "name are of another picture.",
+    ),
+    "anomaly": Column(pl.Boolean, "Whether the judge may look at its anomaly map."),
     "digest": Column(pl.String, "Digest of the pixels."),
 }
 """Columns of the table of images."""
@@ -62,7 +72,10 @@ IMAGES: Columns = {
 
 @dataclass(frozen=True)
 class SourcesOptions:
-    """name, source: of one source, its name and keys; the others are those of all sources."""
+    """name, source: of one source, its name and keys; the others are those of all sources.
+
+    same_picture: correlation from which on a film of the results of ILS is the source's.
+    """
 
     name: str
     source: dict
@@ -75,6 +88,7 @@ class SourcesOptions:
     md5: str
     max_pixels: int
     seed: int
+    same_picture: float = 1.0
 
 
 def _words(options: SourcesOptions) -> dict[str, dict]:
@@ -144,17 +158,23 @@ class _Writer:
         self.rows: list[dict] = []
         shape = (self.side, self.side)
         empty = {"picture": ((*shape, 3), np.uint8), "mask": ((len(self.labels), *shape), np.bool_)}
-        self.zones, self.instances = options.source["kind"] == "ils", self._knows_instances()
-        empty |= {"zones": ((len(ZONE_LABELS), *shape), np.bool_)} if self.zones else {}
-        empty |= {"instances": (shape, np.uint16)} if self.instances else {}
         source = options.source
+        films = bool(source["anatomy"])
+        holds = {
+            "zones": (source["kind"] == "ils" or films, (len(ZONE_LABELS), *shape), np.bool_),
+            "organs": (films, (len(ORGAN_LABELS), *shape), np.bool_),
+            "anomaly": (films and source["anomaly"] == "results", shape, np.uint8),
+            "instances": (self._knows_instances(), shape, np.uint16),
+        }
+        self.fields = {name: (form, kind) for name, (held, form, kind) in holds.items() if held}
+        empty |= self.fields
         facts = Facts(
             self.labels,
             _words(options),
-            [name for name, held in (("zones", self.zones), ("instances", self.instances)) if held],
-            ZONE_LABELS if self.zones else (),
+            list(self.fields),
+            ZONE_LABELS if "zones" in self.fields else (),
             source["allow"],
-            source["touching"] and not self.instances,
+            source["touching"] and "instances" not in self.fields,
             source["modality"],
             source["kind"] == "boxes",
         )
@@ -170,15 +190,26 @@ class _Writer:
         source = self.options.source
         return source["kind"] == "cells" or (source["kind"] == "folder" and source["mask_kind"] == "instances")
 
+    def _more(self, image: Image) -> dict[str, np.ndarray]:
+        """Return the image's other fields; 0 where ILS found nothing in it."""
+        held = {
+            "zones": np.stack([image.zones[zone] for zone in ZONE_LABELS]) if image.zones else None,
+            "organs": np.stack([image.organs[organ] for organ in ORGAN_LABELS]) if image.organs else None,
+            "anomaly": image.anomaly,
+            "instances": image.instances,
+        }
+        return {
+            name: np.zeros(form, kind) if held[name] is None else held[name]
+            for name, (form, kind) in self.fields.items()
+        }
+
     def write(self, image: Image, digest: str) -> None:
         source = self.options.source
         shard = self.names[shard_of(image.subject_id, len(self.names))]
         picture = image.picture if image.picture.ndim == 3 else np.repeat(image.picture[..., None], 3, axis=2)
         outside = np.zeros(picture.shape[:2], bool)
         mask = np.stack([image.masks.get(label, outside) for label in self.labels])
-        more = {"zones": np.stack([image.zones[zone] for zone in ZONE_LABELS])} if self.zones else {}
-        more |= {"instances": image.instances} if self.instances else {}
-        self.writers[shard].append(image.image_id, picture=picture, mask=mask, **more)
+        self.writers[shard].append(image.image_id, picture=picture, mask=mask, **self._more(image))
         self.found |= {label for label, part in image.masks.items() if part.any()} | set(image.boxes or ())
         text, state = kept(image.description)
         sided = image.domain in ("cxr", "ct") and source["orientation"] == "radiological"
@@ -203,6 +234,8 @@ class _Writer:
                     for label, boxes in (image.boxes or {}).items()
                     for box in boxes.tolist()
                 ],
+                "anatomy": image.anatomy,
+                "anomaly": image.anomaly is not None,
                 "digest": digest,
             }
         )
@@ -237,12 +270,14 @@ def run(
     """
     options = _told(options)
     ledger, seen = Ledger("medground_sources"), []
+    parts = parts_of(inputs)
     gone: dict[str, str] = {}
     if options.duplicates == "exclude" and options.source["kind"] in ("folder", "boxes", "medsegbench", "lvit"):
         read = ((name, one) for name, one in _found(options, inputs) if isinstance(one, Image))
         gone = _duplicates((name, _digest(one), one.split) for name, one in read)
     with ExitStack() as stack:
         writer = _Writer(options, shards, attrs, stack)
+        films = stack.enter_context(Films(parts, options.same_picture) if parts else nullcontext())
         for image_id, one in _found(options, inputs):
             seen.append(image_id)
             if isinstance(one, Refused) or image_id in gone:
@@ -255,9 +290,12 @@ def run(
                 fits = "pad" if tile else options.fit
                 side = writer.side
                 placed = _padded(part, side) if tile else fitted(part, side, fits)
+                if films is not None and placed.domain == "cxr":
+                    placed = films.told(placed, part.picture.shape[:2])
                 writer.write(placed, digest)
     rows = sorted(writer.rows, key=lambda row: row["image_id"])
     _tell_mirrored(options.name, rows)
+    _tell_unfound(options, rows)
     if options.source["kind"] not in EMBEDDED and (absent := [one for one in writer.labels if one not in writer.found]):
         log.warning("%s: no image has a region of the class %s", options.name, ", ".join(absent))
     kinds = {name: column.kind for name, column in IMAGES.items()}
@@ -272,6 +310,17 @@ def _tell_mirrored(name: str, rows: Sequence[dict]) -> None:
         log.warning(
             "%s: %d of %d descriptions name other sides than the masks have; are the images mirrored, or is "
             "medground.sources.sets.%s.orientation wrong?", name, sum(told), len(told), name,
+        )  # fmt: skip
+
+
+def _tell_unfound(options: SourcesOptions, rows: Sequence[dict]) -> None:
+    """Say how many films the results of ILS have nothing of."""
+    counts = Counter(row["anatomy"] for row in rows)
+    if lost := counts[ABSENT] + counts[DIFFERENT]:
+        log.warning(
+            "%s: of %d of %d films %s has no anatomy (%d of these are other pictures of the same name): their queries "
+            "name no zone and stay unjudged",
+            options.name, lost, lost + counts[FOUND], options.source["anatomy"], counts[DIFFERENT],
         )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Stage III by rules: looks at pixels inside the answer boxes, not at masks; on chest films it says unjudged."""
+"""Stage III by rules: looks at pixels inside the answer boxes, not at masks; on films, at what ILS found there."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -11,8 +11,8 @@ import numpy as np
 from cxr.medground.logic.atoms import NO, YES, family
 from cxr.medground.logic.components import Component, centroid, components, elongation, solidity
 from cxr.medground.logic.decide import Decider
-from cxr.medground.logic.scene import Scene
 from cxr.medground.verification.claims import Claims
+from cxr.medground.verification.film import Film, measure
 
 CONTRAST_DOMAINS = ("nuclei", "bacteria", "ultrasound", "dermoscopy")
 """Kinds of images on which contrast tells a region from its surroundings; measured for nuclei alone."""
@@ -87,11 +87,19 @@ def _blob(crop: np.ndarray, bright: bool, box: tuple[int, int, int, int]) -> tup
 class Looked:
     """What the judge sees of one image: each candidate's box, measured once.
 
-    grey: uint8 (S, S); boxes: (N, 4), of all regions, px; options: contrast, blob_iou, enlarge, slack.
+    grey: uint8 (S, S); boxes: (N, 4), of all regions, px; options: those of the judge rules; film: what ILS found in a
+    film, None without that.
     """
 
-    def __init__(self, grey: np.ndarray, boxes: Sequence[Sequence[int]], decider: Decider, options: Mapping):
-        self.grey, self.boxes, self.decider, self.options = grey, boxes, decider, options
+    def __init__(
+        self,
+        grey: np.ndarray,
+        boxes: Sequence[Sequence[int]],
+        decider: Decider,
+        options: Mapping,
+        film: Film | None = None,
+    ):
+        self.grey, self.boxes, self.decider, self.options, self.film = grey, boxes, decider, options, film
         self._seen: dict[int, dict] = {}
 
     def seen(self, region: int) -> dict:
@@ -144,8 +152,10 @@ def judge(looked: Looked, regions: Sequence[int], claims: Claims) -> Judgement:
     measured there. Unambiguous: as measured in all candidates' boxes, the claims select no other set.
     """
     scene, options = looked.decider.scene, looked.options
+    if looked.film is not None:
+        return _on_film(looked, looked.film, regions, claims)
     if scene.domain not in CONTRAST_DOMAINS:
-        return Judgement("unjudged", observed=_places(scene, regions))
+        return Judgement("unjudged")
     observed = tuple(looked.observed(region) for region in regions)
     for one in observed:
         effect = one["effect"]
@@ -166,12 +176,16 @@ def judge(looked: Looked, regions: Sequence[int], claims: Claims) -> Judgement:
     return Judgement("grounded", "", observed)
 
 
-def _places(scene: Scene, regions: Sequence[int]) -> tuple[dict, ...]:
-    """Return the zones in which each region lies, where a source knows them: all that is said of a film."""
-    if scene.shares is None:
-        return ()
-    return tuple({"zones": [name for name, share in zip(scene.zones, scene.shares[one], strict=True) if share >= 0.5]}
-                 for one in regions)  # fmt: skip
+def _on_film(looked: Looked, film: Film, regions: Sequence[int], claims: Claims) -> Judgement:
+    """Return the judgement on a film: rejected if one measure speaks against it, grounded if each speaks for it, and
+    unjudged where there is none, or one that tells neither.
+    """
+    found = measure(film, looked.decider, looked.boxes, regions, claims, looked.options)
+    against = [name for name, value in found.verdicts.items() if value == NO]
+    if against:
+        return Judgement("rejected", "not_grounded", found.observed, against[0])
+    sure = found.verdicts and all(value == YES for value in found.verdicts.values())
+    return Judgement("grounded" if sure else "unjudged", "", found.observed)
 
 
 def _others(decider: Decider, regions: Sequence[int], claims: Claims) -> int:

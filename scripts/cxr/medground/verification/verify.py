@@ -11,12 +11,14 @@ from cxr.base.columns import Column, Columns, schema
 from cxr.base.hdf5 import Shard
 from cxr.base.jobs import progress
 from cxr.base.tables import read_lines, read_table, write_lines, write_table
+from cxr.base.vocabulary import ORGAN_LABELS
 from cxr.geometry.boxes import CORNERS
 from cxr.medground.logic.decide import Decider
 from cxr.medground.logic.facts import Facts
 from cxr.medground.logic.options import LogicOptions
 from cxr.medground.logic.table import scene_of
 from cxr.medground.verification.claims import Claims
+from cxr.medground.verification.film import Film
 from cxr.medground.verification.form import form_fault
 from cxr.medground.verification.judge import Judgement, Looked, judge
 from cxr.medground.verification.model_judge import Answers, judged, read_answers
@@ -127,6 +129,19 @@ def _judged(
     return judge(looked, line["regions"], claims)
 
 
+def film_of(shard: Shard, facts: Facts, image: Mapping) -> Film | None:
+    """Return what ILS found in a film, ``image`` a row of the images; None without its anatomy."""
+    if image["anatomy"] != "found":
+        return None
+    organs = shard.get("organs", image["image_id"]) if "organs" in facts.fields else ()
+    return Film(
+        dict(zip(facts.zones, shard.get("zones", image["image_id"]), strict=True)),
+        dict(zip(ORGAN_LABELS, organs, strict=False)),
+        shard.get("anomaly", image["image_id"]) if image["anomaly"] else None,
+        frozenset(name for name, words in facts.classes.items() if words.get("opaque", True)),
+    )
+
+
 def run_shard(
     *, sources: str, images: str, regions: str, queries: str, output: str, rejected: str, options: VerificationOptions,
     confirm: list[str] | None = None, select: list[str] | None = None,
@@ -152,7 +167,8 @@ def run_shard(
             scene = scene_of(known[image_id], by_image[image_id], facts, picture.shape[0])
             decider, seen = Decider(scene, LogicOptions(**options.logic)), {}
             boxes = [[row[name] for name in CORNERS] for row in by_image[image_id]]
-            looked = Looked(cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY), boxes, decider, options.rules)
+            grey, film = cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY), film_of(shard, facts, known[image_id])
+            looked = Looked(grey, boxes, decider, options.rules, film)
             described = known[image_id]["description"]
             for line in lines[image_id]:
                 fault, checks = verify_line(line, by_image[image_id], looked, facts, options, described, answers)

@@ -19,6 +19,11 @@ class ClassSettings(Section):
     many: str = key("", "Its word in the plural; empty: the singular with an s.")
     parents: dict[str, str] = key(dict, "Wider words that queries may use: singular to plural.")
     ask: bool = key(True, "Whether a query may ask for it.")
+    opaque: bool = key(
+        True,
+        "Whether it is brighter on a film than healthy lung, so that the anomaly map can show it; false for organs and "
+        "for what is dark, such as pneumothorax.",
+    )
     inside: bool = key(
         True,
         "Whether a query may say that it lies inside another region; false for organs, which only overlap on a film.",
@@ -45,6 +50,16 @@ class SourceSet(Section):
         "is the regions on the sides that it names (kind lvit or folder, use zero_shot).",
         source=PAPER,
     )
+    anatomy: str = key(
+        "",
+        "Folder of results of ILS for the same films, `results` or another run's, whose organs and anatomy give the "
+        "patient's zones (kind folder, boxes or lvit, domain cxr); an image is found there by its file or its id. "
+        "Empty: no zones.",
+    )
+    anomaly: Literal["none", "results"] = key(
+        "none",
+        "results: the judge rules also looks at the anomaly map in the results that anatomy names; none: it does not.",
+    )
     thresholds: str = key("default", "Threshold set of the masks (kind ils).")
     structures: bool = key(True, "Whether lungs and heart are regions too (kind ils).")
     domain: Domain = key("other", "Kind of image, where the manifest has no column domain.", source=PAPER)
@@ -69,6 +84,18 @@ class SourceSet(Section):
                 raise ValueError(f"mask_values names {value!r}, which is no whole number: correct it")
             if name not in (self.classes or {"region": None}):
                 raise ValueError(f"mask_values names the class {name!r}, which classes lacks: add it there")
+        return self
+
+    @model_validator(mode="after")
+    def _films_have_sides(self) -> "SourceSet":
+        if self.anomaly == "results" and not self.anatomy:
+            raise ValueError("anomaly is results, but anatomy is empty: name the folder of the results there")
+        if self.anatomy:
+            needs = {"kind": ("folder", "boxes", "lvit"), "domain": ("cxr",), "orientation": ("radiological",)}
+            for name, wanted in (needs | {"tile": (None,)}).items():
+                if getattr(self, name) not in wanted:
+                    known = " or ".join("null" if one is None else one for one in wanted)
+                    raise ValueError(f"anatomy is {self.anatomy!r}, but {name} is {getattr(self, name)!r}: use {known}")
         return self
 
     @model_validator(mode="after")
@@ -103,6 +130,10 @@ class Sources(Section):
         "none",
         "nearest: a mask of another size than its picture, but of its proportions within 1 %, is brought to it by its "
         "nearest pixels; none: the image is left out (shape_mismatch).",
+    )
+    same_picture: Share = key(
+        0.95,
+        "Correlation of a film and the one in the results that its anatomy is of, from which on they are the same.",
     )
     md5: Literal["check", "skip"] = key("check", "check: a MedSegBench file that is not the published one is refused.")
     cells: int = key(48, "Number of drawn pictures.", ge=1, le=100_000)

@@ -1,0 +1,134 @@
+"""What ILS found in a source's films: zones, organs and anomaly maps, from the results of a run over the same images.
+
+An image is found there by its file, else by its id; then its pixels are compared, so that no other film of that name
+lends it its zones.
+"""
+
+import os
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+
+import cv2
+import numpy as np
+
+from cxr.base.edits import ANOMALY, unedited
+from cxr.base.errors import StoreError
+from cxr.base.hdf5 import Shard
+from cxr.base.tables import read_table
+from cxr.base.vocabulary import ORGAN_LABELS, ZONE_LABELS
+from cxr.geometry.affine import to_frame
+from cxr.medground.sources.image import Image
+
+PROPORTIONS = 0.01
+"""How far the proportions of a picture may be from those of the image that the results are of."""
+NONE, FOUND, ABSENT, DIFFERENT = "none", "found", "absent", "different"
+"""What is known of an image's anatomy: not asked for; found; not in the results; of another picture of that name."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The files of one shard of ILS; ``anomaly`` is None where the maps are not asked for."""
+
+    cohort: str
+    frames: str
+    organs: str
+    anatomy: str
+    anomaly: str | None = None
+
+
+@dataclass
+class _Open:
+    frames: Shard
+    organs: Shard
+    anatomy: Shard
+    anomaly: Shard | None
+
+
+@dataclass
+class Films:
+    """The results of a run, shard by shard. Use inside ``with``.
+
+    least: correlation from which on two pictures are the same. Raises StoreError for a damaged file.
+    """
+
+    parts: Sequence[Parts]
+    least: float
+    _by_path: dict[str, str] = field(default_factory=dict)
+    _of: dict[str, _Open] = field(default_factory=dict)
+
+    def __enter__(self) -> "Films":
+        with ExitStack() as entered:
+            for one in self.parts:
+                paths = (one.frames, one.organs, one.anatomy)
+                shards = [entered.enter_context(Shard(path)) for path in paths]
+                maps = entered.enter_context(Shard(one.anomaly)) if one.anomaly else None
+                self._of |= dict.fromkeys(shards[-1].ids, _Open(*shards, maps))
+                named = read_table(one.cohort).select("image_id", "path").sort("image_id")
+                for image_id, path in named.iter_rows():
+                    if image_id in self._of:
+                        self._by_path.setdefault(os.path.realpath(path), image_id)
+            self._opened = entered.pop_all()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._opened.__exit__(*error)
+
+    def told(self, image: Image, shape: tuple[int, int]) -> Image:
+        """Return an image in its frame with what was found in it: ``anatomy``, ``zones``, ``organs`` and ``anomaly``.
+
+        ``shape``: of its picture before it was brought into the frame.
+        """
+        name = self._by_path.get(os.path.realpath(image.path), image.image_id)
+        held = self._of.get(name)
+        if held is None:
+            return replace(image, anatomy=ABSENT)
+        affine = _affine(image, shape, held.frames, name)
+        side = image.picture.shape[0]
+        if affine is None or not self._is_same(image, to_frame(held.frames.get("image", name), affine, side)):
+            return replace(image, anatomy=DIFFERENT)
+        zones, organs = held.anatomy.masks(name), held.organs.masks(name)
+
+        def placed(plane: np.ndarray) -> np.ndarray:
+            return to_frame(plane.astype(np.uint8), affine, side, nearest=True)
+
+        mapped = held.anomaly is not None and name in held.anomaly and not unedited(held.anomaly, name)
+        return replace(
+            image,
+            anatomy=FOUND,
+            zones={zone: placed(zones[zone]) > 0 for zone in ZONE_LABELS},
+            organs={organ: placed(organs[organ]) > 0 for organ in ORGAN_LABELS},
+            anomaly=placed(held.anomaly.get(ANOMALY, name)) if mapped else None,
+        )
+
+    def _is_same(self, image: Image, frame: np.ndarray) -> bool:
+        left, top, right, bottom = image.extent
+        grey = image.picture if image.picture.ndim == 2 else cv2.cvtColor(image.picture, cv2.COLOR_RGB2GRAY)
+        mine, its = (plane[top:bottom, left:right].astype(np.float64).ravel() for plane in (grey, frame))
+        if mine.std() == 0 or its.std() == 0:
+            return False
+        return float(np.corrcoef(mine, its)[0, 1]) >= self.least
+
+
+def _affine(image: Image, shape: tuple[int, int], frames: Shard, name: str) -> np.ndarray | None:
+    """Return the affine from a source's frame to the one of ILS; None where the pictures' proportions differ.
+
+    A copy of another size is the same picture.
+    """
+    there = frames.get("original_shape", name).astype(np.float64)
+    rows, columns = there / np.array(shape)
+    if abs(columns / rows - 1) > PROPORTIONS:
+        return None
+    to_there = np.diag([columns, rows]) @ image.to_original
+    back = cv2.invertAffineTransform(frames.get("to_original", name))
+    return back @ np.vstack([to_there, [0, 0, 1]])
+
+
+def parts_of(inputs: dict) -> list[Parts]:
+    """Take the files of ILS out of a rule's inputs, shard by shard. Raises StoreError where shards lack a stage."""
+    names = ("film_cohort", "film_frames", "film_organs", "film_anatomy", "film_anomaly")
+    lists = [list(inputs.pop(name, ())) for name in names]
+    maps = lists[-1] or [None] * len(lists[0])
+    if len({len(one) for one in (*lists[:-1], maps)}) > 1:
+        raise StoreError("the results of ILS have other shards in some stages: run snakemake anatomy there again")
+    return [Parts(*one) for one in zip(*lists[:-1], maps, strict=True)]

@@ -1,0 +1,156 @@
+"""Stage III by rules on chest films: where the boxes lie in the anatomy, and what the anomaly map shows in them.
+
+Contrast says nothing on a film. What ILS found in it does: lungs and zones, in which a place that a text names can be
+looked up, and the anomaly map, which is brighter in a lesion than in the rest of the lungs. Nothing here looks at the
+source's masks.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from cxr.base.vocabulary import LUNGS, ORGAN_LABELS, ZONE_LABELS
+from cxr.geometry.boxes import paired_iou
+from cxr.medground.logic.atoms import NO, UNCLEAR, YES, beyond
+from cxr.medground.logic.decide import Decider
+from cxr.medground.verification.claims import Claims
+
+
+@dataclass(frozen=True)
+class Film:
+    """What ILS found in a film.
+
+    zones, organs: {name: bool (S, S)}, organs empty where the source's masks are made of them; anomaly: uint8 (S, S),
+    grey levels, or None; opaque: classes that the map can show.
+    """
+
+    zones: Mapping[str, np.ndarray]
+    organs: Mapping[str, np.ndarray] = field(default_factory=dict)
+    anomaly: np.ndarray | None = None
+    opaque: frozenset[str] = frozenset()
+
+    @property
+    def lungs(self) -> np.ndarray:
+        """Both lungs, bool (S, S)."""
+        return self.zones[LUNGS[0]] | self.zones[LUNGS[1]]
+
+
+def shares_in(film: Film, box: Sequence[int], least: float) -> dict[str, float]:
+    """Return the share of each zone in a box's part of the lungs; empty where less than ``least`` of it is lung."""
+    x1, y1, x2, y2 = (int(edge) for edge in box)
+    lungs = film.lungs[y1:y2, x1:x2]
+    held = int(lungs.sum())
+    if held == 0 or held < least * lungs.size:
+        return {}
+    return {zone: float((mask[y1:y2, x1:x2] & lungs).sum() / held) for zone, mask in film.zones.items()}
+
+
+def share_of(film: Film, place: str, box: Sequence[int], least: float) -> float | None:
+    """Return how much of a box's part of the lungs lies in a zone or lung, or of the box itself in another organ.
+
+    None where that cannot be told.
+    """
+    if place in film.zones:
+        return shares_in(film, box, least).get(place)
+    x1, y1, x2, y2 = (int(edge) for edge in box)
+    mask = film.organs.get(place)
+    return None if mask is None or not mask.any() else float(mask[y1:y2, x1:x2].mean())
+
+
+def anomalous(film: Film, boxes: Sequence[Sequence[int]], level: float) -> list[float | None]:
+    """Return for each box the share of its lung pixels that are anomalous, less that of the lungs outside all of them.
+
+    None without a map, or where a box or the rest holds no lung. ``level``: grey levels from which on a pixel counts.
+    """
+    if film.anomaly is None:
+        return [None] * len(boxes)
+    lungs, found = film.lungs, film.anomaly >= level
+    inside = np.zeros(lungs.shape, bool)
+    for x1, y1, x2, y2 in boxes:
+        inside[y1:y2, x1:x2] = True
+    rest = lungs & ~inside
+    if not rest.any():
+        return [None] * len(boxes)
+    elsewhere = float(found[rest].mean())
+    shares = []
+    for x1, y1, x2, y2 in boxes:
+        part = found[y1:y2, x1:x2][lungs[y1:y2, x1:x2]]
+        shares.append(float(part.mean()) - elsewhere if part.size else None)
+    return shares
+
+
+def of_organ(film: Film, name: str, box: Sequence[int]) -> float | None:
+    """Return the IoU of a box and that of the organ ``name``; None where it is no organ or was not found."""
+    mask = film.organs.get(name)
+    if mask is None or not mask.any():
+        return None
+    rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
+    own = (columns[0], rows[0], columns[-1] + 1, rows[-1] + 1)
+    return float(paired_iou(np.array(box, np.float64), np.array(own, np.float64)))
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What was measured in an answer's boxes: verdicts by what they are of (place, organ, anomaly), and numbers."""
+
+    verdicts: Mapping[str, int]
+    observed: tuple[dict, ...]
+
+
+def measure(
+    film: Film, decider: Decider, boxes: Sequence[Sequence[int]], regions: Sequence[int], claims: Claims,
+    options: Mapping,
+) -> Measured:  # fmt: skip
+    """Measure the boxes of an answer. ``boxes``: of all regions, px; options: those of the judge rules."""
+    scene, numbers = decider.scene, decider.numbers
+    mine = [boxes[one] for one in regions]
+    shares = [shares_in(film, box, options["least_lung"]) for box in mine]
+    maps = anomalous(film, mine, options["anomaly_level"])
+    organs = [of_organ(film, scene.classes[scene.label[one]].one, boxes[one]) for one in regions]
+    verdicts: dict[str, list[int]] = {}
+    for name in places_of(claims):
+        found = [
+            _at_least(share_of(film, name, box, options["least_lung"]), options["zone_no"], numbers.zone_yes)
+            for box in mine
+        ]
+        verdicts.setdefault("place", []).extend(found)
+    if claims.both:
+        each = [
+            max(_at_least(held.get(lung), options["zone_no"], numbers.zone_yes) for held in shares) for lung in LUNGS
+        ]
+        verdicts.setdefault("place", []).extend(each)
+    for at, one in enumerate(regions):
+        if organs[at] is not None:
+            verdicts.setdefault("organ", []).append(YES if organs[at] >= options["blob_iou"] else NO)
+        elif maps[at] is not None and scene.label[one] in film.opaque:
+            value = _at_least(maps[at], options["anomaly_no"], options["anomaly_yes"])
+            verdicts.setdefault("anomaly", []).append(value)
+    observed = tuple(
+        _told(zones, organ, excess, numbers.zone_yes) for zones, organ, excess in zip(shares, organs, maps, strict=True)
+    )
+    return Measured({name: min(values) for name, values in verdicts.items()}, observed)
+
+
+def places_of(claims: Claims) -> list[str]:
+    """Return the zones, lungs and organs that a text says its answer lies in.
+
+    Where a lung is a class of the source, "in the left lung" is a relation to it.
+    """
+    query, found = claims.query, []
+    within = query.reference.atoms if query.reference and query.relation == "inside" else ()
+    for atom in (*claims.atoms, *(f"in:{one.partition(':')[2]}" for one in within)):
+        family, _, value = atom.partition(":")
+        if family in ("zone", "side", "in"):
+            found.append(f"{value} lung" if family == "side" else value)
+    return [name for name in found if name in (*ZONE_LABELS, *ORGAN_LABELS)]
+
+
+def _at_least(value: float | None, no: float, yes: float) -> int:
+    return UNCLEAR if value is None else int(beyond(np.array([value]), no, yes)[0])
+
+
+def _told(zones: Mapping[str, float], organ: float | None, excess: float | None, yes: float) -> dict:
+    found: dict = {"zones": [name for name, share in zones.items() if share >= yes]}
+    found |= {} if organ is None else {"organ_iou": round(organ, 3)}
+    return found | ({} if excess is None else {"anomaly": round(excess, 3)})
