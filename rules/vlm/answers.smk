@@ -40,6 +40,7 @@ rule vlm_answers_read:
         base=lambda wildcards: PLAN.vlm.predictions[wildcards.run]["path"],
     output:
         answers="results/vlm/{run}/answers/{set}.jsonl",
+        unused="results/vlm/{run}/answers/{set}.unused.parquet",
     log:
         "logs/vlm/answers/{run}/{set}.read.log",
     benchmark:
@@ -54,7 +55,7 @@ rule vlm_answers_read:
         mem_mb=megabytes(4000),
         runtime=minutes(30),
     params:
-        **job("vlm.answers.ask.run_answers", "vlm.answers.table"),
+        **job("vlm.answers.given.run_given", "vlm.answers.table"),
         options=lambda wildcards: PLAN.vlm.answers[wildcards.run],
     message:
         "Answers of {wildcards.run} to {wildcards.set}, made elsewhere"

@@ -1,5 +1,6 @@
 """MedSegBench's files, written here in their published layout: read by rows; every damage is one sentence (T19)."""
 
+import re
 import tracemalloc
 import zipfile
 
@@ -78,14 +79,21 @@ WRONG = {
     "objects": ({"train_label": np.array([{}, {}, {}], dtype=object)}, "holds object"),
     "another type": ({"train_images": np.zeros((3, 128, 128, 3), np.float32)}, "holds float32"),
     "another number": ({"train_label": np.zeros((2, 128, 128), np.uint8)}, "train_label has the shape"),
+    "labels of three planes": ({"train_label": np.zeros((3, 128, 128, 3), np.uint8)}, "train_label has the shape"),
+    "rows in place of pictures": (
+        {"train_images": np.zeros((3, 128), np.uint8), "train_label": np.zeros((3, 128), np.uint8)},
+        "train_images has the shape",
+    ),
+    "pictures of two planes": ({"train_images": np.zeros((3, 128, 128, 2), np.uint8)}, "train_images has the shape"),
 }
 
 
 @pytest.mark.parametrize("what", WRONG)
 def test_an_unsuitable_file_is_one_sentence(tmp_path, what):
     changed, words = WRONG[what]
-    with pytest.raises(UserError, match=words):
+    with pytest.raises(UserError, match=words) as told:
         read(tmp_path, written(tmp_path, **changed))
+    assert re.fullmatch(r"fhpsaop_128\.npz: the member \w+ .+: (give|download) .+", str(told.value))
     assert not list(tmp_path.glob("sources/*.h5"))
 
 
@@ -94,6 +102,9 @@ def test_a_file_cut_short_and_one_that_is_no_archive(tmp_path):
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(UserError, match=r"fhpsaop_128\.npz is no npz file"):
+        read(tmp_path, path)
+    path.write_bytes(b"<html>404 Not Found</html>" * 99)
+    with pytest.raises(UserError, match=r"fhpsaop_128\.npz is no npz file \(BadZipFile\): download it again"):
         read(tmp_path, path)
 
 

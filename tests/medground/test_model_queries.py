@@ -3,20 +3,26 @@
 import base64
 import io
 import json
+import shutil
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 from PIL import Image
 
 import language_model
 from cxr.base.errors import UserError
 from cxr.base.hdf5 import Shard
-from cxr.base.tables import read_lines, write_lines
+from cxr.base.tables import read_lines, read_table, write_lines, write_table
 from cxr.medground.asking.prompts import Prompts
 from cxr.medground.queries.ask_model import contradiction, schema_of
 from cxr.medground.queries.model_answers import wordings
+from cxr.medground.sources.descriptions import kept
+from cxr.medground.sources.read_sources import IMAGES
 from cxr.medground.verification import verify
+from medground_attacks import ATTACKS, SUBTLE
 from medground_data import make_regions_of, read_source, regions_of, source_keys, verification_options
 from medground_model import MODEL, ask, files_of, make, targets_of, well, worded
 
@@ -278,6 +284,37 @@ def test_a_source_that_speaks_to_the_model_is_not_asked_about(tmp_path):
     lines, missing = make(tmp_path / "c", tmp_path)
     assert not lines
     assert {row["reason"] for row in missing} <= {"quarantined", "undecidable"}
+
+
+def test_descriptions_that_attack_change_no_schema_and_no_other_images_lines(cells, answered, tmp_path):
+    """One image has every order that is known as one, another those that are not, as they are kept of a workbook."""
+    told, lines, _, plain = answered
+    attacked = Path(shutil.copytree(cells, tmp_path / "cells"))
+    images = read_table(attacked / "sources/images.parquet")
+    texts = [kept(" ".join(ATTACKS))[0], "", kept(" ".join(SUBTLE))[0], ""]
+    write_table(attacked / "sources/images.parquet", images.with_columns(pl.Series("description", texts)), IMAGES)
+    assert len(images) == PICTURES
+    with language_model.serving(well, MODEL) as (address, seen):
+        found = ask(attacked, tmp_path, address)
+    assert [one["response_format"] for one in seen] == [one["response_format"] for one in plain]
+    assert [one["messages"][0] for one in seen] == [one["messages"][0] for one in plain]
+    assert [one["messages"] == other["messages"] for one, other in zip(seen, plain, strict=True)] == [
+        True, True, False, True,
+    ]  # fmt: skip
+    assert found[:2] + found[3:] == told[:2] + told[3:]
+    made = make(attacked, tmp_path)[0]
+    assert {line["image_id"] for line in made if line["description_used"]} == {told[2]["image_id"]}
+    assert [line | {"description_used": False} for line in made] == lines
+    with language_model.serving(well, MODEL) as (address, seen):
+        write_table(
+            attacked / "sources/images.parquet",
+            images.with_columns(pl.Series("description", [ATTACKS[0], *texts[1:]])),
+            IMAGES,
+        )
+        found = ask(attacked, tmp_path, address)  # a table that somebody wrote by hand
+    assert len(seen) == PICTURES - 1
+    assert found[0]["problem"] == "the text speaks to the model"
+    assert found[1] == told[1]
 
 
 def test_a_server_elsewhere_is_refused(cells, tmp_path):

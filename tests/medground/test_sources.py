@@ -8,6 +8,7 @@ import re
 import cv2
 import numpy as np
 import pytest
+from PIL import Image
 from pydicom import uid
 
 from cxr.base.errors import UserError
@@ -69,7 +70,7 @@ def test_a_picture_is_padded_into_its_frame_and_found_back(made):
 
 def _palette(folder):
     plane = np.zeros((64, 96, 3), np.uint8)
-    plane[:9, :9] = (0, 200, 10)
+    plane[:9, :9], plane[20:30, 20:30] = (0, 200, 10), (90, 0, 10)
     cv2.imwrite(str(folder / "a_m.png"), plane)
 
 
@@ -102,6 +103,26 @@ def test_a_coloured_mask_and_an_unknown_class_are_refused(made):
     assert reasons(made, manifest(made, [ROW])) == {"a": "unknown_label"}
     mask(made / "a_m.png")
     assert reasons(made, manifest(made, [ROW | {"class": "blob"}])) == {"a": "unknown_label"}
+
+
+def _indexed(path, colours):
+    """Write a mask whose pixels are numbers of colours, as programs for drawing save them."""
+    picture = Image.fromarray(np.clip(PLANE, 0, len(colours) - 1), "P")
+    if len(colours) > 2:
+        picture.putpixel((60, 50), 2)
+    picture.putpalette([part for colour in colours for part in colour])
+    picture.save(path)
+
+
+def test_a_palette_of_black_and_one_colour_is_a_mask_of_two_values(made):
+    _indexed(made / "a_m.png", [(0, 0, 0), (128, 0, 0)])
+    assert reasons(made, manifest(made, [ROW]), size=96) == {}
+    with Shard(made / "sources/00.h5") as shard:
+        assert (planes_of(shard, Facts.of(shard), "a").mask["dot"][16:80] == (PLANE > 0)).all()
+    _indexed(made / "a_m.png", [(0, 0, 0), (128, 0, 0), (0, 128, 0)])
+    assert reasons(made, manifest(made, [ROW])) == {"a": "unknown_label"}
+    (told,) = read_table(made / "sources/excluded.parquet")["detail"]
+    assert told == "the mask has 3 colours, such as (0, 0, 0), (0, 128, 0), (128, 0, 0)"
 
 
 def test_a_threshold_takes_the_noise_of_a_jpeg(made):
@@ -217,6 +238,17 @@ def test_a_wrong_manifest_is_one_sentence(made, rows, words):
     with pytest.raises(UserError, match=words):
         read_source(made, manifest(made, rows))
     assert not (made / "sources/00.h5").exists()
+
+
+def test_rows_are_counted_as_a_spreadsheet_does(made):
+    """An empty row has a number, and a text of two lines is one row."""
+    keys = manifest(made, [ROW])
+    text = 'image_path,mask_path,split,description\n,,,\n\na.png,a_m.png,test,"two\nlines"\nb.png,b_m.png,tests,\n'
+    (made / "m.csv").write_text(text)
+    with pytest.raises(UserError, match="row 5 has the split 'tests': use train, validate, test"):
+        read_source(made, keys)
+    (made / "m.csv").write_text(text.replace("tests", "test"))
+    assert reasons(made, keys | {"classes": {"dot": {}}}) == {"b": "missing_file"}
 
 
 def test_a_missing_column_is_named(made):

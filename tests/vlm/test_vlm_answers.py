@@ -9,6 +9,8 @@ from cxr.base.errors import UserError
 from cxr.base.tables import read_lines, read_table, write_lines
 from cxr.vlm.answers import ask as stage
 from cxr.vlm.answers import transformers
+from cxr.vlm.answers.given import run_given
+from cxr.vlm.answers.table import read_given
 from cxr.vlm.models import ADAPTERS, MODEL, read_run
 from cxr.vlm.tuning.untrained import UntrainedOptions, drawn, run_untrained
 from vlm_runs import ASKING, COMPUTE, OPTIONS, ask, data, recipe, tune
@@ -121,12 +123,32 @@ def test_answers_made_elsewhere(given, tmp_path):
     lines = list(read_lines(ask(tmp_path / "a.jsonl", given, "", options, base=str(tmp_path / "theirs.jsonl"))))
     assert [line["failure"] for line in lines] == ["", "refused", *["not_given"] * (len(names) - 2)]
     assert (lines[0]["text"], lines[0]["convention"], lines[0]["seen"]) == ("[1, 2, 3, 4]", "pixels_resized", [56, 56])
-    write_lines(tmp_path / "theirs.jsonl", [told[0], told[0]])
-    with pytest.raises(UserError, match=r"line 2: the sample '.*' is there twice: remove one"):
-        ask(tmp_path / "b.jsonl", given, "", options, base=str(tmp_path / "theirs.jsonl"))
-    write_lines(tmp_path / "theirs.jsonl", [{"text": "[1, 2, 3, 4]"}])
-    with pytest.raises(UserError, match="give sample_id and text"):
-        ask(tmp_path / "c.jsonl", given, "", options, base=str(tmp_path / "theirs.jsonl"))
+
+
+def test_a_line_made_elsewhere_that_answers_nothing_is_a_row_with_a_reason(given, tmp_path):
+    """A sample that is answered twice failed: which answer is meant cannot be told."""
+    one, two, three = [row["query_id"] for row in given["rows"]][:3]
+    told = [
+        f'{{"sample_id": "{one}", "text": "[1, 2, 3, 4]"}}', "no JSON", "", '["a list"]', '{"text": "[1, 2, 3, 4]"}',
+        f'{{"sample_id": "{two}", "text": "[1, 2, 3, 4]"}}', '{"sample_id": "nobody", "text": "[1, 2, 3, 4]"}',
+        f'{{"sample_id": "{two}", "text": "[5, 6, 7, 8]"}}', f'{{"sample_id": "{three}", "text": 7}}', "[" * 100_000,
+    ]  # fmt: skip
+    (tmp_path / "theirs.jsonl").write_text("\n".join(told))
+    run_given(
+        lines=given["lines"], pictures=given["pictures"], base=str(tmp_path / "theirs.jsonl"),
+        answers=str(tmp_path / "a.jsonl"), unused=str(tmp_path / "unused.parquet"),
+        options=replace(ASKING, engine="table", convention="unit"), attrs={}, compute=COMPUTE,
+    )  # fmt: skip
+    failures = {line["sample_id"]: line["failure"] for line in read_lines(tmp_path / "a.jsonl")}
+    assert [failures.pop(name) for name in (one, two, three)] == ["", "duplicate", "not_given"]
+    assert set(failures.values()) == {"not_given"}
+    assert read_table(tmp_path / "unused.parquet").rows() == [
+        (2, "", "bad_line"), (4, "", "bad_line"), (5, "", "bad_line"), (7, "nobody", "unknown_sample"),
+        (8, two, "duplicate"), (9, "", "bad_line"), (10, "", "bad_line"),
+    ]  # fmt: skip
+    (tmp_path / "theirs.jsonl").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(UserError, match=r"theirs\.jsonl cannot be read as answers"):
+        read_given(str(tmp_path / "theirs.jsonl"))
 
 
 def test_an_adapter_is_asked_with_its_base(given, tuned, tmp_path):

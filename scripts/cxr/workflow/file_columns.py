@@ -48,6 +48,7 @@ from cxr.semisyn.prompts import mine_prompts
 from cxr.semisyn.readers import draw_units, reading
 from cxr.semisyn.realism import measure, reference, score
 from cxr.semisyn.selection import choose, select_configs
+from cxr.vlm.answers import columns as answers
 from cxr.vlm.tuning import columns as tuning
 
 TABLES: dict[str, Columns] = {
@@ -156,6 +157,7 @@ TABLES: dict[str, Columns] = {
     "results/vlm/{run}/updates.tsv": tuning.UPDATES,
     "results/vlm/{run}/left_out.parquet": tuning.LEFT_OUT,
     "results/vlm/{run}/probed.tsv": tuning.PROBED,
+    "results/vlm/{run}/answers/{set}.unused.parquet": answers.UNUSED,
     "results/ablation/points.tsv": points.POINTS,
     "results/tables/splits.tsv": tables.THRESHOLDS | splits.TABLE,
     "results/tables/funnel.tsv": tables.THRESHOLDS | conservation.FUNNEL,

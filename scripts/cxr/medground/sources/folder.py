@@ -15,6 +15,8 @@ from cxr.medground.sources.image import Image, Refused, to_grey8
 NEEDED = {"folder": ("image_path", "mask_path", "split"), "boxes": ("image_path", "split", "x", "y", "w", "h", "class")}
 """Columns that a manifest must have."""
 
+COLOURS = 3
+"""Of a coloured mask, those that the reason names."""
 PROPORTIONS = 0.01
 """How far the proportions of a mask may be from its picture's where it is resized."""
 
@@ -35,9 +37,10 @@ def rows(name: str, kind: str, manifest: Path) -> dict[str, list[Row]]:
     key = f"medground.sources.sets.{name}.manifest"
     try:
         with open(manifest, encoding="utf-8-sig", newline="") as file:
-            reader = csv.DictReader(file)
-            held = [Row(line, cells) for line, cells in enumerate(reader, 2)]
-            columns = reader.fieldnames or []
+            reader = csv.reader(file)
+            columns = next(reader, [])
+            filled = ((line, cells) for line, cells in enumerate(reader, 2) if any(cell.strip() for cell in cells))
+            held = [Row(line, dict(zip(columns, cells, strict=False))) for line, cells in filled]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise UserError(f"{key}: {manifest.name} cannot be read ({error}): give a CSV in UTF-8") from None
     if missing := [column for column in NEEDED[kind] if column not in columns]:
@@ -102,12 +105,19 @@ def read_picture(path: Path, max_pixels: int) -> np.ndarray:
 
 
 def one_plane(values: np.ndarray) -> np.ndarray:
-    """Return the one plane of a mask. Raises Refused for a coloured one."""
-    if values.ndim == 3:
-        if any((values[..., 0] != values[..., at]).any() for at in range(1, values.shape[2])):
-            raise Refused("unknown_label", "the mask is coloured")
-        values = values[..., 0]
-    return values
+    """Return the one plane of a mask; of one in black and one colour, as a palette gives it, where it is coloured.
+
+    Raises Refused for more colours.
+    """
+    if values.ndim == 2:
+        return values
+    if all((values[..., 0] == values[..., at]).all() for at in range(1, values.shape[2])):
+        return values[..., 0]
+    found = np.unique(values.reshape(-1, values.shape[2]), axis=0)
+    if len(found) == 2 and not found[0].any():
+        return values.any(axis=2).astype(np.uint8)
+    shown = ", ".join(str(tuple(one)) for one in found[:COLOURS].tolist())
+    raise Refused("unknown_label", f"the mask has {len(found)} colours, such as {shown}")
 
 
 def of_picture(values: np.ndarray, shape: tuple[int, int], resize: str) -> np.ndarray:

@@ -92,7 +92,9 @@ def read_npz(path: str, flag: str, facts: Mapping) -> Iterator[tuple[str, Image 
     with archive:
         for split, name in SPLITS.items():
             pictures, labels = Member(archive, f"{split}_images"), Member(archive, f"{split}_label")
-            if pictures.shape[:3] != labels.shape[:3]:
+            if len(pictures.shape) not in (3, 4) or pictures.shape[3:] not in ((), (1,), (3,)):
+                raise pictures._wrong(f"has the shape {pictures.shape}, no pictures", "give the published file")
+            if pictures.shape[:3] != labels.shape[:3] or labels.shape[3:] not in ((), (1,)):
                 raise labels._wrong(f"has the shape {labels.shape}, the images {pictures.shape}", "give another file")
             for at, (picture, label) in enumerate(zip(pictures.rows(), labels.rows(), strict=True)):
                 image_id = f"{flag}_{split}_{at:05d}"

@@ -1,18 +1,34 @@
 """The engine table: answers made elsewhere, JSON lines of {sample_id, text}, with turn, or failure instead of text."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from cxr.base.errors import UserError
-from cxr.base.tables import read_lines
 from cxr.vlm.answers.engine import AnswersOptions, Asked, Execution, Said
+
+DUPLICATE, BAD_LINE = "duplicate", "bad_line"
+"""Reasons of a sample that is answered more than once, and of a line that is no answer."""
+
+
+@dataclass
+class Given:
+    """The answers of a file by sample and turn. bad: numbers of the lines that are no answers; twice: (line, sample) of
+    an answer to what another line answers as well: which one is meant cannot be told, so that the sample failed.
+    """
+
+    known: dict[tuple[str, int], Said] = field(default_factory=dict)
+    lines: dict[tuple[str, int], int] = field(default_factory=dict)
+    twice: list[tuple[int, str]] = field(default_factory=list)
+    bad: list[int] = field(default_factory=list)
 
 
 class Table:
     """Answers by sample and turn."""
 
-    def __init__(self, path: str, known: dict[tuple[str, int], Said]):
-        self.path, self.known = path, known
+    def __init__(self, known: Mapping[tuple[str, int], Said]):
+        self.known = known
         self.turns: dict[str, int] = {}
 
     def answer(self, asked: Sequence[Asked]) -> list[Said]:
@@ -25,21 +41,41 @@ class Table:
             found.append(self.known.get((name, turn), Said("", 0, "", "not_given")))
         return found
 
-    def unknown(self, samples: set[str]) -> list[str]:
-        """Return the samples of the file that nobody asked for."""
-        return sorted({name for name, _ in self.known} - samples)
+
+def read_given(path: str) -> Given:
+    """Read a file of answers. Raises UserError for a file that is not text."""
+    given = Given()
+    try:
+        with open(path, encoding="utf-8-sig") as file:
+            for number, raw in enumerate(file, 1):
+                if raw.strip():
+                    _take(given, number, raw)
+    except (OSError, UnicodeDecodeError) as error:
+        told = f"{Path(path).name} cannot be read as answers ({type(error).__name__}): give JSON lines in UTF-8"
+        raise UserError(told) from None
+    return given
+
+
+def _take(given: Given, number: int, raw: str) -> None:
+    try:
+        line = json.loads(raw)
+    except (ValueError, RecursionError):
+        line = None
+    line = line if isinstance(line, dict) else {}
+    name, turn = line.get("sample_id", line.get("query_id")), line.get("turn", 0)
+    text, failure = line.get("text", line.get("answer", "")), line.get("failure") or ""
+    if not (isinstance(name, str) and isinstance(text, str) and type(turn) is int and isinstance(failure, str)):
+        given.bad.append(number)
+    elif (name, turn) in given.known:
+        given.twice.append((number, name))
+        given.known[name, turn] = Said("", 0, "", DUPLICATE)
+    else:
+        tokens, stop = line.get("tokens"), line.get("stop", "end")
+        said = Said(text, tokens if type(tokens) is int else 0, stop if isinstance(stop, str) else "end", failure)
+        given.known[name, turn], given.lines[name, turn] = said, number
 
 
 def load(run: Path, base: str, options: AnswersOptions, how: Execution) -> Table:
-    """Return the engine for the file ``base``. Raises UserError for an answer that is there twice or has no name."""
+    """Return the engine for the file ``base``. Raises UserError for a file that is not text."""
     del run, options, how
-    known: dict[tuple[str, int], Said] = {}
-    for number, line in enumerate(read_lines(base), 1):
-        name, turn = line.get("sample_id", line.get("query_id")), line.get("turn", 0)
-        text, failure = line.get("text", line.get("answer", "")), line.get("failure", "")
-        if not isinstance(name, str) or not isinstance(text, str) or not isinstance(turn, int):
-            raise UserError(f"{base}, line {number}: give sample_id and text, as texts, and turn as a number")
-        if (name, turn) in known:
-            raise UserError(f"{base}, line {number}: the sample {name!r} is there twice: remove one")
-        known[name, turn] = Said(text, line.get("tokens", 0), line.get("stop", "end"), failure or "")
-    return Table(str(base), known)
+    return Table(read_given(base).known)

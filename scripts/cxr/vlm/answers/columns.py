@@ -1,0 +1,15 @@
+"""Columns of the tables that the answers' stage writes."""
+
+import polars as pl
+
+from cxr.base.columns import Column, Columns
+
+UNUSED: Columns = {
+    "line": Column(pl.Int64, "Line of the file of answers, from 1."),
+    "sample_id": Column(pl.String, "Sample that it names; empty where it names none."),
+    "reason": Column(
+        pl.String,
+        "`unknown_sample`: the set has none of this name; `duplicate`: an earlier line answers it too, so that it "
+        "failed; `bad_line`: no JSON object with sample_id and text.",
+    ),
+}

@@ -1,0 +1,42 @@
+"""Answers that another model gave elsewhere: lines of the set, and a row for each line of the file that is unused."""
+
+import logging
+from collections import Counter
+
+import polars as pl
+
+from cxr.base.columns import schema
+from cxr.base.tables import read_lines, write_table
+from cxr.vlm.answers.ask import run_answers
+from cxr.vlm.answers.columns import UNUSED
+from cxr.vlm.answers.engine import AnswersOptions
+from cxr.vlm.answers.table import BAD_LINE, DUPLICATE, read_given
+
+log = logging.getLogger("cxr")
+
+
+def run_given(
+    *,
+    lines: str,
+    pictures: list[str],
+    base: str,
+    answers: str,
+    unused: str,
+    options: AnswersOptions,
+    attrs: dict,
+    compute: dict,
+) -> None:
+    """Write the answers in the file ``base`` to the samples ``lines``, and ``unused``: its lines that answer none.
+
+    Raises UserError for a file that is not text.
+    """
+    run_answers(
+        lines=lines, pictures=pictures, base=base, answers=answers, options=options, attrs=attrs, compute=compute
+    )
+    given, asked = read_given(base), {line["sample_id"] for line in read_lines(answers)}
+    rows = [(number, "", BAD_LINE) for number in given.bad]
+    rows += [(number, name, DUPLICATE) for number, name in given.twice]
+    rows += [(number, name, "unknown_sample") for (name, _), number in given.lines.items() if name not in asked]
+    for reason, count in sorted(Counter(reason for _, _, reason in rows).items()):
+        log.warning("%d lines of the answers made elsewhere are left out: %s", count, reason)
+    write_table(unused, pl.DataFrame(sorted(rows), schema=schema(UNUSED), orient="row"), UNUSED)
