@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from cxr.base.tables import read_table
+from cxr.base.tables import read_lines, read_table
 from cxr.medground.sources.read_sources import run
 from cxr.medground.verification import verify
 from medground_data import (
@@ -88,7 +88,8 @@ def test_structures_and_splits_are_the_cohorts(source, workflow_run):
     assert counts["right lung"] >= len(images)
 
 
-def test_its_queries_pass_and_are_unjudged(source, tmp_path):
+def test_its_queries_pass_and_are_judged_by_their_places_alone(source, tmp_path):
+    """The anomaly map made the masks: a judge that looked at it would find what it is shown."""
     folder, lines = source
     verify.run_shard(
         sources=str(folder / "sources/00.h5"), images=str(folder / "sources/images.parquet"),
@@ -97,3 +98,7 @@ def test_its_queries_pass_and_are_unjudged(source, tmp_path):
     )  # fmt: skip
     gone = read_table(tmp_path / "r.parquet")
     assert len(gone) <= 0.01 * len(lines), gone
+    checks = [line["checks"] for line in read_lines(tmp_path / "00.jsonl")]
+    assert {one["verdict"] for one in checks} == {"grounded", "unjudged"}
+    assert all(one["read"] for one in checks if one["verdict"] == "grounded")
+    assert {name for one in checks for seen in one["observed"] for name in seen} == {"zones"}
