@@ -13,6 +13,7 @@ import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 ROOT = Path(__file__).resolve().parents[1]
@@ -20,9 +21,10 @@ sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "tests/support")]
 
 import numpy as np  # noqa: E402
 import polars as pl  # noqa: E402
+import torch  # noqa: E402
 
 from cxr.base.paths import RESOURCES  # noqa: E402
-from cxr.base.tables import read_lines, write_table  # noqa: E402
+from cxr.base.tables import read_lines, write_lines, write_table  # noqa: E402
 from cxr.language.reports import engine as reports  # noqa: E402
 from cxr.language.reports import sentences  # noqa: E402
 from cxr.metrics.bootstrap import weights  # noqa: E402
@@ -34,11 +36,15 @@ from cxr.radvlm.evaluation.grammars import Found  # noqa: E402
 from cxr.radvlm.evaluation.grounding import Ious  # noqa: E402
 from cxr.radvlm.evaluation.measures import scores  # noqa: E402
 from cxr.radvlm.filtered import engine as filtered  # noqa: E402
+from cxr.vlm.answers.ask import collator_of  # noqa: E402
 from cxr.vlm.conventions import CONVENTIONS, Seen  # noqa: E402
+from cxr.vlm.models import load_run  # noqa: E402
 from cxr.vlm.reading import read_boxes  # noqa: E402
+from cxr.vlm.samples import PictureStore, read_samples  # noqa: E402
+from cxr.vlm.tuning import fit  # noqa: E402
 from cxr.vlm.tuning.fit import epoch_order  # noqa: E402
 from unions import GRID, boxes, of_unions, seconds  # noqa: E402
-from vlm_runs import ASKING, ask, data, recipe, tune  # noqa: E402
+from vlm_runs import ASKING, OPTIONS, ask, data, recipe, tune  # noqa: E402
 
 ROUNDS = 5
 UNIONS = ("IoU of unions of 60 and 60 boxes, 40 pairs at once", "a raster of 1000 × 1000")
@@ -197,6 +203,73 @@ def of_batches(folder: Path) -> list[dict]:
     return [asking, row("tuning in micro-batches of 16", "of 1", learning[1] / learning[16])]
 
 
+def talks(folder: Path, pictures: int, turns: list[int]) -> dict:
+    """Write conversations of so many turns about drawn pictures; as :func:`data` returns them."""
+    given = data(folder, pictures=pictures)
+    lines = []
+    for at, count in enumerate(turns):
+        said = [{"question": f"what is bright in part {turn}?", "answer": f"a thing number {turn}."}
+                for turn in range(count)]  # fmt: skip
+        named = {"sample_id": f"s{at}", "image_id": f"p{at % pictures}", "source": "drawn", "split": "train"}
+        lines.append(named | {"task": "conversation", "turns": said, "boxes": {}})
+    write_lines(folder / "talks.jsonl", lines)
+    return given | {"lines": str(folder / "talks.jsonl")}
+
+
+def of_conversing(folder: Path) -> dict:
+    """Conversations in batches over one by one, as the authors' code asks: each round anew, batch 1; equal text."""
+    given = talks(folder, 16, [6] * 16)
+    run = tune(folder / "t", given, recipe(replace(OPTIONS, family="onevision", convention="unit"), updates=40))
+    how = replace(ASKING, max_new_tokens=16)
+    times, texts = {}, {}
+    for size in (1, 16):
+        path = folder / f"{size}.jsonl"
+
+        def work(path=path, size=size) -> None:
+            path.unlink(missing_ok=True)
+            ask(path, given, run, how, batch=size)
+
+        times[size] = seconds(work, 2)
+        texts[size] = [line["text"] for line in read_lines(path)]
+    assert texts[1] == texts[16]
+    return row("conversations of six rounds, 16 at once", "each round anew, batch 1", times[1] / times[16], 3.0)
+
+
+def of_training(folder: Path) -> dict:
+    """Forward and backward of an epoch in buckets, over a plain shuffle whose tiles go through the tower one by one."""
+    counts = [1 + int(one) for one in np.random.default_rng(6).lognormal(0.8, 0.8, 48)]
+    given = talks(folder, 16, counts)
+    run = tune(folder / "t", given, recipe(replace(OPTIONS, family="onevision", convention="unit"), updates=1))
+    loaded, collator = load_run(run, None, torch.float32), collator_of(run, "")
+    model, samples = loaded.model.train(), read_samples(given["lines"])
+    with PictureStore(given["pictures"]) as store:
+        encoded = [collator.encode(sample, store.get(sample)) for sample in samples]
+    lengths = [len(one.ids) for one in encoded]
+    order = np.random.default_rng(7).permutation(len(encoded)).tolist()
+    plain = [order[at : at + 8] for at in range(0, len(order), 8)]
+    tower = next(part for name, part in model.named_modules() if name.endswith("vision_tower"))
+    whole = tower.forward
+
+    def one_by_one(pixel_values: torch.Tensor, **told: object) -> object:
+        found = [whole(pixel_values=tile[None], **told) for tile in pixel_values]
+        states = zip(*(one.hidden_states for one in found), strict=True)
+        return SimpleNamespace(hidden_states=[torch.cat(state) for state in states])
+
+    def epoch(updates: list, tiles: object) -> float:
+        tower.forward, total = tiles, 0.0
+        for part in updates:
+            model.zero_grad()
+            summed = fit._summed(model, collator.batch([encoded[at] for at in part]))
+            summed.backward()
+            total += float(summed.detach())
+        return total
+
+    buckets = epoch_order(lengths, 8, 42, 0)
+    np.testing.assert_allclose(epoch(buckets, whole), epoch(plain, one_by_one), rtol=1e-4)
+    ours, theirs = (seconds(lambda one=one: epoch(*one), 2) for one in ((buckets, whole), (plain, one_by_one)))
+    return row("tokens a second of training, in buckets", "a plain shuffle, tile by tile", theirs / ours, 1.5)
+
+
 def main() -> None:
     """Measure, print and write the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -210,6 +283,8 @@ def main() -> None:
             *of_scoring(),
             *of_texts(),
             *of_batches(Path(folder)),
+            of_conversing(Path(folder) / "talks"),
+            of_training(Path(folder) / "training"),
         ]
     table = pl.DataFrame(rows)
     print(table)

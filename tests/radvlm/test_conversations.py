@@ -107,7 +107,8 @@ def test_parts_are_joined_in_the_order_of_images(tmp_path, monkeypatch):
         return Path(out["jsonl"])
 
     whole = joined("whole", [files("all", pictures(), 100)])
-    split = joined("split", [files("b", pictures()[2:], 1), files("a", pictures()[:2], 3)])
+    parts = [files("none", [], 1), files("b", pictures()[2:], 1), files("a", pictures()[:2], 3)]
+    split = joined("split", parts)  # a part without a conversation is a part too
     assert whole.read_bytes() == split.read_bytes()
     lines = list(read_lines(whole))
     assert [line["image_id"] for line in lines] == sorted(line["image_id"] for line in lines)
