@@ -148,15 +148,18 @@ def test_reports_are_compared_with_their_own_section_too(tmp_path):
     assert rows.select("reference", "value").rows() == [("filtered", 100.0), ("original", 0.0)]
 
 
-def test_a_metric_whose_model_did_not_run_is_no_row(right, tmp_path):
+def test_a_metric_whose_model_did_not_run_is_no_row(right, tmp_path, caplog):
     told = {"report_metrics": ["rouge_l", "green"]}
     assert ("report_generation", "green") not in cells(scored(tmp_path / "none", TEST, answers_to(TEST), **told))
+    assert "green: no annotations, so no score: name an annotator or a file of them" in caplog.text
+    caplog.clear()
     notes = [{"metric": "green", "engine": "by hand", "sample_id": f"r{number}", "of": "filtered", "matched": 1,
               "errors": number % 3} for number in range(9)]  # fmt: skip
     write_lines(tmp_path / "notes.jsonl", notes)
     told["annotations"] = [str(tmp_path / "notes.jsonl")]
     found = cells(scored(tmp_path / "notes", TEST, answers_to(TEST), **told))
     assert found["report_generation", "green"]["value"] == pytest.approx(100 * (1 + 1 / 2 + 1 / 3) / 3)
+    assert "no annotations" not in caplog.text
 
 
 # The paper's tables

@@ -58,6 +58,11 @@ def choices() -> list[dict]:
         {"vlm": {"answers": {"engine": "vllm"}}},
         {"radvlm": {"filtered": {"engine": "vllm"}, "evaluation": {"judge": "vllm"}}},
         {"radvlm": {"conversations": {"engine": "vllm"}, "sources": {"labels": "chexbert"}}},
+        {
+            "radvlm": {
+                "evaluation": {"annotators": ["bertscore", "chexbert"], "report_metrics": ["bertscore", "chexbert_f1"]}
+            }
+        },
         {"vlm": {"tuning": {"runs": {"big": {"engine": "qwen25vl", "model": str(ROOT / "docs")}}}}},
         {"vlm": {"tuning": {"runs": {"base": {"engine": "gemma3", "model": str(ROOT / "docs"), "trained": False}}}}},
         {"semisyn": {"detectors": {"engine": "ultralytics"}}},
@@ -147,7 +152,7 @@ def test_no_rule_imports_what_the_demo_does_not_install():
     others |= {f"semisyn_editing-{name}.yaml" for name in ("radedit", "diffusion")} | {"semisyn_healthy-xrv.yaml"}
     others |= {f"semisyn_realism-{name}.yaml" for name in ("xrv", "inception", "clip")}
     others |= {f"radvlm_{stage}-vllm.yaml" for stage in ("filtered", "conversations", "evaluation")}
-    others |= {"radvlm_sources-chexbert.yaml"}
+    others |= {"radvlm_sources-chexbert.yaml", "radvlm_evaluation-chexbert.yaml", "radvlm_evaluation-bertscore.yaml"}
     others |= {"vlm_tuning.yaml", "vlm_tuning-deepspeed.yaml"}
     others |= {f"vlm_answers-{name}.yaml" for name in ("transformers", "vllm", "image")}
     for env, modules in jobs():

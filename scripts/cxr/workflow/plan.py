@@ -137,12 +137,13 @@ def make_plan(config: dict, configfiles: Sequence[Path]) -> Plan:
     semisyn = make_semisyn(settings, options, shards)
     radvlm = radvlm_plan(settings, shards, options["cohort"])
     nets = engine_files | {"semisyn_healthy": semisyn.healthy, "radvlm_sources": radvlm.labelling.files}
-    nets |= semisyn.realism.files
+    mixes = list(settings.radvlm.instructions.mixes)
+    vlm = vlm_plan(settings.vlm, settings.compute.device, settings.compute.gpus, mixes)
+    evaluation = evaluation_plan(settings, vlm)
+    nets |= semisyn.realism.files | {name: one.files for name, one in evaluation.annotators.items()}
     weights_needed = _weights(settings, nets, runs, starts)
     own = [name for name in runs if runs[name]["weights"] == params.OWN]
     gpus, build = _gpus(settings, options, engines), settings.thresholds.build
-    mixes = list(settings.radvlm.instructions.mixes)
-    vlm = vlm_plan(settings.vlm, settings.compute.device, settings.compute.gpus, mixes)
     tool, vlm = segmenting(settings, vlm, list(runs))
     evaluated = params.evaluated(settings) | tool.rows
     predict = params.asked(config, runs, list(vlm.runs))
@@ -197,7 +198,7 @@ def make_plan(config: dict, configfiles: Sequence[Path]) -> Plan:
         medground=medground_plan(settings, shards, list(options["ablation"]["sets"])),
         radvlm=radvlm,
         vlm=vlm,
-        evaluation=evaluation_plan(settings, vlm),
+        evaluation=evaluation,
         segmenting=tool,
     )
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from cxr.base.errors import UserError, existing_file
 from cxr.radvlm.evaluation.other_models import adapters
+from cxr.workflow.engine_files import declared
 from cxr.workflow.params import model_options
 from cxr.workflow.plan_vlm import VlmPlan
 from cxr.workflow.settings import Settings
@@ -22,11 +23,19 @@ SCORED = (
 
 
 @dataclass(frozen=True)
+class Annotating:
+    """How a model annotates reports: the files that it reads besides, and the options of its jobs."""
+
+    files: Mapping[str, str]
+    options: Mapping
+
+
+@dataclass(frozen=True)
 class EvaluationPlan:
     """runs: of vlm.tuning that are scored; models: {other model: its keys}; lines: of the test set; exchanged: those of
     the same samples about other pictures, if they are asked; scoring, judging: options; judge: its name; gpus: of a
-    judge that is loaded in the job; annotations: {run or model: its file}; texts: reports of the sources, if they are
-    compared with.
+    judge that is loaded in the job; annotations: {run or model: its file}; annotators: {name: how it is run}; texts:
+    reports of the sources, if they are compared with.
     """
 
     runs: Sequence[str]
@@ -38,6 +47,7 @@ class EvaluationPlan:
     judge: str
     gpus: int
     annotations: Mapping[str, str]
+    annotators: Mapping[str, Annotating]
     texts: Sequence[str]
     beyond: bool
     dpi: int
@@ -62,8 +72,9 @@ class EvaluationPlan:
         return list(self.exchanged) if self.to_exchanged(name) else []
 
     def notes(self, name: str) -> list[str]:
-        """Return the file of annotations of a run's or model's reports, if there is one."""
-        return [self.annotations[name]] if name in self.annotations else []
+        """Return the files of annotations of a run's or model's reports; the user's is the last."""
+        made = [f"{ROOT}/{name}/annotations/{annotator}.jsonl" for annotator in self.annotators]
+        return [*made, *([self.annotations[name]] if name in self.annotations else [])]
 
     def of_scores(self, name: str) -> dict:
         """Return the options of scoring a run or model."""
@@ -120,6 +131,7 @@ def evaluation_plan(settings: Settings, vlm: VlmPlan) -> EvaluationPlan:
         judge=told.judge,
         gpus=told.llm.execution.gpus if offline else 0,
         annotations=told.annotations,
+        annotators={name: _annotating(name, plain, settings) for name in told.annotators},
         texts=[] if told.reference == "filtered" else [f"results/radvlm/sources/{one}/texts.jsonl" for one in sources],
         beyond=told.beyond,
         dpi=settings.figures.dpi,
@@ -130,3 +142,11 @@ def evaluation_plan(settings: Settings, vlm: VlmPlan) -> EvaluationPlan:
             "withheld": "report_text" in settings.release.withhold,
         },
     )
+
+
+def _annotating(name: str, plain: Mapping, settings: Settings) -> Annotating:
+    """Return how an annotator is run; its section is of the evaluation, or of RadVLM where other stages use it too."""
+    own = plain[name] if name in plain else settings.radvlm.chexbert.model_dump(mode="json")
+    files = declared("cxr.radvlm.evaluation", f"annotate_{name}", "INPUTS", {})
+    engine = f"{name} {own['model'].rstrip('/').rpartition('/')[2]} {own['revision']}".strip()
+    return Annotating(files, {"annotator": name, "own": own, "engine": engine, "reference": plain["reference"]})

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from cxr.radvlm.evaluation.grammars import WHOLE, Found, grammar_of
 
+ANSWER, FILTERED, ORIGINAL = "answer", "filtered", "original"
+"""Texts of a report's sample: a model's, the single-image text, and the report's own section."""
 NO_PREDICTION, DUPLICATE, UNKNOWN = "no_prediction", "duplicate", "unknown"
 
 

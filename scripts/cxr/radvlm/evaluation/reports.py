@@ -8,6 +8,7 @@ from cxr.base.errors import UserError
 from cxr.metrics import labels as label_scores
 from cxr.metrics.annotated import green, set_f1
 from cxr.metrics.texts import bleu, bleu_counts, rouge_l
+from cxr.radvlm.evaluation.answered import ANSWER, FILTERED, ORIGINAL
 from cxr.radvlm.evaluation.claims import claim_reader
 from cxr.radvlm.evaluation.classification import counts_of
 from cxr.radvlm.evaluation.measures import ALL, Measure, mean_of
@@ -16,7 +17,6 @@ PLAIN = ("rouge_l", "bleu", "findings_f1")
 """Metrics that need no annotator."""
 ANNOTATED = ("bertscore", "radgraph_f1", "green", "chexbert_f1")
 """Metrics of annotations that a model makes: only what its file holds is scored."""
-ANSWER, FILTERED, ORIGINAL = "answer", "filtered", "original"
 Notes = Mapping[tuple[str, str, str], Mapping]
 """{(metric, sample_id, text): annotation}; text: answer, filtered or original, or filtered and original of a pair."""
 

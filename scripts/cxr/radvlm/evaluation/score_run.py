@@ -21,7 +21,7 @@ from cxr.radvlm.evaluation.conversations import BLIND, EXCHANGED, TEST
 from cxr.radvlm.evaluation.grounding import Ious, mean_boxes
 from cxr.radvlm.evaluation.label_names import label_reader
 from cxr.radvlm.evaluation.measures import ALL, Measure, Score, gains, scores
-from cxr.radvlm.evaluation.reports import FILTERED, ORIGINAL, read_notes
+from cxr.radvlm.evaluation.reports import ANNOTATED, FILTERED, ORIGINAL, read_notes
 from cxr.radvlm.evaluation.tasks import Tools, measures_of
 
 RESOURCE_FILES = ("radvlm/names.yaml",)
@@ -200,7 +200,7 @@ def run_scores(
         failed=options.failed,
         original={(one["source"], one["study_id"]): one["text"] for path in texts or () for one in read_lines(path)},
         judged={(one["answers"], one["sample_id"]): one["score"] for one in read_lines(judged)},
-        notes=read_notes(*_annotations(annotations)) if annotations else {},
+        notes={key: note for path in annotations or () for key, note in read_notes(path, read_lines(path)).items()},
     )  # fmt: skip
     held = list(groups(asked, said, others, _texts_of(trained)))
     wanted = {FILTERED: [FILTERED], ORIGINAL: [ORIGINAL], BOTH: [FILTERED, ORIGINAL]}[options.reference]
@@ -215,6 +215,11 @@ def run_scores(
     write_table(samples, pl.DataFrame(each, schema=schema(SAMPLES)), SAMPLES)
     write_table(counts, pl.DataFrame(rows, schema=schema(COUNTS), orient="row"), COUNTS)
     log.info("%d samples are scored in %d groups of task and source", len(asked), len(held))
+    if without := sorted(set(options.report_metrics) & set(ANNOTATED) - {metric for metric, *_ in tools.notes}):
+        log.warning(
+            "%s: no annotations, so no score: name an annotator or a file of them (docs/systems/radvlm.md)",
+            ", ".join(without),
+        )
 
 
 def _texts_of(trained: Sequence[Mapping]) -> dict[tuple[str, str], str]:
@@ -232,7 +237,3 @@ def _said(lines: Sequence[Mapping]) -> dict[str, str]:
     words = yaml.safe_load((Path(RESOURCES) / RESOURCE_FILES[0]).read_text(encoding="utf-8"))["said"]
     names = {name for line in lines if line["task"] == "abnormality_detection" for name in line["boxes"]}
     return {name: words.get(name, name).lower() for name in sorted(names)}
-
-
-def _annotations(paths: Sequence[str]) -> tuple[str, Iterator[Mapping]]:
-    return paths[0], read_lines(paths[0])

@@ -1,6 +1,8 @@
 """Settings of the models that annotate reports for RadVLM."""
 
-from cxr.workflow.settings.base import AUTHORS, Section, key
+from typing import Literal
+
+from cxr.workflow.settings.base import AUTHORS, PAPER, Section, key
 
 
 class Chexbert(Section):
@@ -13,3 +15,21 @@ class Chexbert(Section):
     )
     revision: str = key("", "Its revision on the hub; empty: what is there.")
     batch: int = key(32, "Reports at a time.", unit="reports", ge=1, le=4096)
+    uncertain: Literal["present", "absent"] = key(
+        "present",
+        "What an uncertain label counts as in chexbert_f1, as in public code of that metric; in sources it is "
+        "`sources.uncertain`.",
+    )
+
+
+class Bertscore(Section):
+    """The model of BERTScore."""
+
+    model: str = key(
+        "distilbert/distilbert-base-uncased", "Folder, or id on the Hugging Face hub, of its model.", source=PAPER
+    )
+    revision: str = key("", "Its revision on the hub; empty: what is there.")
+    layer: int = key(5, "Layer whose vectors are compared.", source=PAPER, ge=1)
+    baseline: float = key(
+        0.66620487, "F1 of unrelated sentences by this model and layer, which becomes 0.", source=AUTHORS, ge=0, lt=1
+    )

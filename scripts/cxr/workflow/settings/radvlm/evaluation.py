@@ -6,10 +6,14 @@ from pydantic import Field, model_validator
 
 from cxr.workflow.settings.base import PAPER, Replicates, Section, Share, key, one_case
 from cxr.workflow.settings.language_models import Asking, Execution, LanguageModel, context, max_tokens, model, revision
+from cxr.workflow.settings.radvlm.annotators import Bertscore
 
 ModelName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]
 Segmenter = Annotated[str, Field(pattern=r"^(none|rosalia:[A-Za-z0-9][A-Za-z0-9_.-]*)$")]
 Metric = Literal["rouge_l", "bleu", "findings_f1", "bertscore", "radgraph_f1", "green", "chexbert_f1"]
+
+METRICS = {"chexbert": "chexbert_f1"}
+"""{annotator: its metric}, of those that are not named like it."""
 
 
 class JudgeLlm(Asking, LanguageModel):
@@ -61,6 +65,10 @@ class Evaluation(Section):
         "are empty.",
         min_length=1,
     )
+    annotators: list[Literal["bertscore", "chexbert"]] = key(
+        list, "Models that annotate the reports in the run, each for the metric of its name (docs/how-to/models.md)."
+    )
+    bertscore: Bertscore = key(Bertscore, "The annotator bertscore.")
     annotations: dict[ModelName, str] = key(
         dict, "{run or other model: file of annotations of its reports and of the references, made elsewhere}."
     )
@@ -90,6 +98,10 @@ class Evaluation(Section):
             raise ValueError(f"predictions.{min(both)} has the name of a run of runs: rename it")
         if len(set(self.runs)) < len(self.runs):
             raise ValueError(f"runs names {max(self.runs, key=self.runs.count)!r} twice: name it once")
+        for name in self.annotators:
+            metric = METRICS.get(name, name)
+            if metric not in self.report_metrics:
+                raise ValueError(f"annotators names {name!r}, but report_metrics lacks {metric!r}: name it there too")
         for name in self.annotations:
             if name not in [*self.runs, *self.predictions]:
                 raise ValueError(f"annotations.{name} is of no model of runs or predictions: name one of them")

@@ -1,0 +1,34 @@
+# Annotations of RadVLM's reports by the models that the settings name; the scores read them from files.
+
+
+for annotator in PLAN.evaluation.annotators:
+
+    rule:
+        name:
+            f"radvlm_evaluation_annotated_{annotator}"
+        input:
+            **PLAN.evaluation.annotators[annotator].files,
+            lines=PLAN.evaluation.lines,
+            answers=lambda wildcards: PLAN.evaluation.answers(wildcards.run),
+            texts=PLAN.evaluation.texts,
+        output:
+            notes_out=f"results/radvlm/evaluation/{{run}}/annotations/{annotator}.jsonl",
+        log:
+            f"logs/radvlm/evaluation/{{run}}.{annotator}.log",
+        benchmark:
+            f"results/benchmarks/radvlm/evaluation/{{run}}.{annotator}.tsv"
+        wildcard_constraints:
+            run="|".join(map(re.escape, [*PLAN.evaluation.runs, *PLAN.evaluation.models])) or "$^",
+        conda:
+            f"../../envs/radvlm_evaluation-{annotator}.yaml"
+        threads: 1
+        resources:
+            mem_mb=megabytes(4000),
+            runtime=minutes(240),
+        params:
+            **job("radvlm.evaluation.annotate.run", f"radvlm.evaluation.annotate_{annotator}"),
+            options=PLAN.evaluation.annotators[annotator].options,
+        message:
+            "RadVLM: reports of {wildcards.run} are annotated"
+        script:
+            "../../scripts/job.py"
