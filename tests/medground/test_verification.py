@@ -19,6 +19,7 @@ from cxr.medground.verification.claims import read
 from cxr.medground.verification.form import text_fault
 from cxr.medground.verification.judge import Looked, judge, seen_in
 from cxr.medground.verification.rules_check import allowed_words, check
+from cxr.medground.verification.stain import measured_plane
 from medground_data import (
     NUCLEUS,
     make_queries_of,
@@ -51,7 +52,11 @@ class Source:
         with Shard(folder / "sources/00.h5") as shard:
             self.facts = Facts.of(shard)
             self.side = shard.shape("picture")[0]
-            self.grey = {name: cv2.cvtColor(shard.get("picture", name), cv2.COLOR_RGB2GRAY) for name in self.rows}
+            self.grey = {
+                name: measured_plane(shard.get("picture", name), image["domain"], "hematoxylin", image["extent"])
+                for name, image in self.images.items()
+                if name in self.rows
+            }
 
     def decider(self, image_id):
         if image_id not in self.deciders:
@@ -63,7 +68,8 @@ class Source:
         if image_id not in self.seen:
             boxes = [[row[side] for side in ("x1", "y1", "x2", "y2")] for row in self.rows[image_id]]
             rules = verification_options(self.name).rules
-            self.seen[image_id] = Looked(self.grey[image_id], boxes, self.decider(image_id), rules)
+            extent = self.images[image_id]["extent"]
+            self.seen[image_id] = Looked(self.grey[image_id], boxes, self.decider(image_id), rules, extent=extent)
         return self.seen[image_id]
 
     def verified(self, line, **more):
@@ -186,12 +192,14 @@ def test_the_logic_of_a_line_is_not_looked_at(made):
         assert source.verified(line | {"logic": None, "families": []}) == source.verified(line)
 
 
-@pytest.mark.parametrize(("name", "effect"), [("stardist", 0.9), ("cells", 0.9)])
+@pytest.mark.parametrize(
+    ("name", "effect"), [("stardist", 0.9), ("cells", 0.9), pytest.param("monuseg", 0.9, marks=pytest.mark.slow)]
+)
 def test_boxes_moved_to_empty_places_do_not_pass_the_judge(made, name, effect):
     source, true, false = made(name), [], []
     for image_id, rows in source.rows.items():
         draw, taken = random.Random(image_id), np.zeros((source.side, source.side), bool)
-        left, top, right, bottom = source.images[image_id]["extent"]
+        extent = left, top, right, bottom = source.images[image_id]["extent"]
         for row in rows:
             taken[row["y1"] : row["y2"], row["x1"] : row["x2"]] = True
         for row in rows:
@@ -205,8 +213,8 @@ def test_boxes_moved_to_empty_places_do_not_pass_the_judge(made, name, effect):
                     free = (x, y, x + w, y + h)
                     break
             if free:
-                true.append(seen_in(source.grey[image_id], [row[s] for s in ("x1", "y1", "x2", "y2")], 0.25))
-                false.append(seen_in(source.grey[image_id], free, 0.25))
+                true.append(seen_in(source.grey[image_id], [row[s] for s in ("x1", "y1", "x2", "y2")], 0.25, extent))
+                false.append(seen_in(source.grey[image_id], free, 0.25, extent))
     assert len(true) > 50
     high, low = (np.array([abs(one["effect"] or 0) for one in group]) for group in (true, false))
     auroc = float(np.mean([(high > value).mean() + (high == value).mean() / 2 for value in low]))
@@ -416,3 +424,35 @@ def test_the_judge_passes_true_queries_and_few_with_an_exchanged_answer(made, na
             wrong.append(judge(looked, [other], claims).verdict == "rejected")
     assert len(wrong) >= 40
     assert np.mean(wrong) >= least
+
+
+def test_a_ring_never_reaches_into_padding():
+    """A box at the rim of its picture is measured against the picture, not against what pads the frame."""
+    grey = np.full((64, 64), 90, np.uint8)
+    grey[:, 50:] = 0
+    draw = np.random.default_rng(3)
+    grey[:, :50] = draw.integers(80, 100, (64, 50))
+    box = (38, 20, 50, 32)
+    own, cut = seen_in(grey, box, 0.25, (0, 0, 50, 64)), seen_in(grey[:, :50], box, 0.25)
+    assert [own[name] for name in ("effect", "texture", "blob_iou")] == [
+        cut[name] for name in ("effect", "texture", "blob_iou")
+    ]
+    assert abs(seen_in(grey, box, 0.25)["effect"]) > 0.4
+    assert abs(seen_in(grey, box, 0.25, (0, 0, 50, 64))["effect"]) < 0.4
+
+
+def test_nuclei_are_looked_at_in_their_stain():
+    """Of a picture mixed from two stains by their optical densities, the plane is that of hematoxylin alone."""
+    draw = np.random.default_rng(4)
+    amounts = draw.uniform(0.05, 1.2, (40, 40, 2))
+    densities = np.array([[0.650, 0.704, 0.286], [0.072, 0.990, 0.105]])
+    unit = densities / np.linalg.norm(densities, axis=1, keepdims=True)
+    picture = np.uint8(np.clip(np.rint(256 * np.exp(-(amounts @ unit)) - 1), 0, 255))
+    plane = measured_plane(picture, "nuclei", "hematoxylin", (0, 0, 40, 40)).astype(float)
+    assert np.corrcoef(plane.ravel(), amounts[..., 0].ravel())[0, 1] < -0.999
+    assert abs(np.corrcoef(plane.ravel(), amounts[..., 1].ravel())[0, 1]) < 0.1
+    grey = cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY)
+    for domain, stain in (("nuclei", "none"), ("bacteria", "hematoxylin")):
+        assert (measured_plane(picture, domain, stain, (0, 0, 40, 40)) == grey).all()
+    plain = np.repeat(grey[..., None], 3, axis=2)
+    assert (measured_plane(plain, "nuclei", "hematoxylin", (0, 0, 40, 40)) == grey).all()

@@ -32,16 +32,18 @@ class Judgement:
     detail: str = ""
 
 
-def seen_in(grey: np.ndarray, box: Sequence[int], enlarge: float) -> dict:
+def seen_in(grey: np.ndarray, box: Sequence[int], enlarge: float, extent: Sequence[int] | None = None) -> dict:
     """Return what stands out in a box (x1, y1, x2, y2; px): effect size and texture against its ring, and the overlap
     of the blob, with the blob itself.
 
-    ``enlarge``: how far the crop reaches beyond the box, as a share of its longer side.
+    ``enlarge``: how far the crop reaches beyond the box, as a share of its longer side. ``extent``: the part (x1, y1,
+    x2, y2; px) of ``grey`` that is no padding, beyond which it never reaches; None for all of it.
     """
     x1, y1, x2, y2 = (int(v) for v in box)
+    first_x, first_y, last_x, last_y = extent or (0, 0, *grey.shape[::-1])
     reach = max(3, round(enlarge * max(x2 - x1, y2 - y1)))
-    top, left = max(0, y1 - reach), max(0, x1 - reach)
-    crop = grey[top : y2 + reach, left : x2 + reach].astype(np.float64)
+    top, left = max(first_y, y1 - reach), max(first_x, x1 - reach)
+    crop = grey[top : min(last_y, y2 + reach), left : min(last_x, x2 + reach)].astype(np.float64)
     inner = np.zeros(crop.shape, bool)
     inner[y1 - top : y2 - top, x1 - left : x2 - left] = True
     # a box has corners that its region does not fill: what stands out is measured in the inscribed ellipse
@@ -88,7 +90,7 @@ class Looked:
     """What the judge sees of one image: each candidate's box, measured once.
 
     grey: uint8 (S, S); boxes: (N, 4), of all regions, px; options: those of the judge rules; film: what ILS found in a
-    film, None without that.
+    film, None without that; extent: the part of ``grey`` that is no padding, None for all of it.
     """
 
     def __init__(
@@ -98,14 +100,16 @@ class Looked:
         decider: Decider,
         options: Mapping,
         film: Film | None = None,
+        extent: Sequence[int] | None = None,
     ):
         self.grey, self.boxes, self.decider, self.options, self.film = grey, boxes, decider, options, film
+        self.extent = extent
         self._seen: dict[int, dict] = {}
 
     def seen(self, region: int) -> dict:
         """Return what :func:`seen_in` finds in a region's box; without a blob where that is not the box's."""
         if region not in self._seen:
-            found = seen_in(self.grey, self.boxes[region], self.options["enlarge"])
+            found = seen_in(self.grey, self.boxes[region], self.options["enlarge"], self.extent)
             own = found["blob_iou"] >= self.options["blob_iou"]
             self._seen[region] = found | {"blob": found["blob"] if own else None}
         return self._seen[region]

@@ -23,6 +23,7 @@ from cxr.medground.verification.form import form_fault
 from cxr.medground.verification.judge import Judgement, Looked, judge
 from cxr.medground.verification.model_judge import Answers, judged, read_answers
 from cxr.medground.verification.rules_check import allowed_words, check
+from cxr.medground.verification.stain import measured_plane
 
 STAGES = ("I", "II", "III")
 REJECTED: Columns = {
@@ -167,8 +168,9 @@ def run_shard(
             scene = scene_of(known[image_id], by_image[image_id], facts, picture.shape[0])
             decider, seen = Decider(scene, LogicOptions(**options.logic)), {}
             boxes = [[row[name] for name in CORNERS] for row in by_image[image_id]]
-            grey, film = cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY), film_of(shard, facts, known[image_id])
-            looked = Looked(grey, boxes, decider, options.rules, film)
+            extent, film = known[image_id]["extent"], film_of(shard, facts, known[image_id])
+            plane = measured_plane(picture, scene.domain, options.rules["stain"], extent)
+            looked = Looked(plane, boxes, decider, options.rules, film, extent)
             described = known[image_id]["description"]
             for line in lines[image_id]:
                 fault, checks = verify_line(line, by_image[image_id], looked, facts, options, described, answers)

@@ -14,6 +14,11 @@ class JudgeRules(Section):
     contrast: float = key(0.8, "Effect size against the surroundings from which on something stands out.", gt=0)
     blob_iou: Share = key(0.5, "IoU of a box and the blob in it from which on something stands out.")
     enlarge: Share = key(0.25, "How far around a box is looked, as a fraction of its longer side.")
+    stain: Literal["hematoxylin", "none"] = key(
+        "hematoxylin",
+        "Where nuclei are looked at in coloured pictures. hematoxylin: in the density of that stain, by colour "
+        "deconvolution (Ruifrok and Johnston 2001); none: in the luminance, as in all other pictures.",
+    )
     zone_no: Share = key(
         0.1,
         "Fraction of a box's lung pixels in a zone or lung that its text names below which it is not there (films).",
