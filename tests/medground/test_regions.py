@@ -178,3 +178,15 @@ def test_no_more_candidates_than_the_settings_allow():
     assert (len(rows), sum(row["candidate"] for row in rows)) == (64, 60)
     assert rows == image_regions(image(), many, regions_options())[0]
     assert [row["rank_cy"] for row in rows] == list(range(64))
+
+
+@pytest.mark.parametrize("side", [200, 400])  # numbers of 16 bits and of 32: 40,000 and 160,000 pixels
+def test_components_of_small_and_large_masks(side):
+    mask = np.ones((side, side), bool)
+    mask[:, 9] = False
+    for plane in (mask, mask.astype(np.uint8) * 255, mask.T.copy().T):
+        found = [(one.box, one.area, int(one.pixels.sum())) for one in components(plane)]
+        assert found == [
+            ((0, 0, 9, side), 9 * side, 9 * side),
+            ((10, 0, side, side), (side - 10) * side, (side - 10) * side),
+        ]
