@@ -12,14 +12,14 @@ import pytest
 import medground_resolver
 from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_table
-from cxr.medground.logic.decide import Decider, Query, Reference
+from cxr.medground.logic.decide import Decider
 from cxr.medground.logic.facts import Facts, Planes, planes_of
 from cxr.medground.logic.table import scene_of
 from cxr.medground.queries.forms import Search
 from cxr.medground.regions.make_regions import image_regions
 from medground_data import facts_of, make_queries_of, regions_of, regions_options, whole_source
 from medground_oracle import resolve as resolve_plainly
-from medground_scenes import NUMBERS, numbers, plain, told
+from medground_scenes import NUMBERS, numbers, plain, queried, told
 from medground_worlds import boxes_of, worlds
 
 REAL = [pytest.param("covid"), pytest.param("nih"), pytest.param("stardist"),
@@ -110,12 +110,7 @@ def test_a_query_of_another_image_is_no_better_than_a_guess(made, name):
     assert sum(hits) <= largest + 0.05 * len(many), (sum(hits), largest, len(many))
 
 
-def queried(logic) -> Query:
-    reference = logic["reference"] and Reference(tuple(logic["reference"]["atoms"]), logic["reference"]["ordinal"])
-    return Query(tuple(logic["atoms"]), logic["relation"], reference, logic["ordinal"], logic["nth"], logic["number"])
-
-
-@pytest.mark.parametrize("name", ["cells", "covid", "stardist"])
+@pytest.mark.parametrize("name", ["cells", "covid", "stardist", pytest.param("monuseg", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("how", [cv2.dilate, cv2.erode])
 def test_a_pixel_more_or_less_turns_no_answer_into_another(made, name, how):
     folder, lines = made(name)
@@ -141,11 +136,11 @@ def test_a_pixel_more_or_less_turns_no_answer_into_another(made, name, how):
                     undecided += 1
                 elif {twin.get(at) for at in line["regions"]} != set(answer.selected):
                     other += 1
+    print(f"{name}, {how.__name__}: {other} another answer, {undecided} undecided, of {total}")
     assert total > 70
-    # measured: covid within the specification's 1 % and 25 %; tiles of small nuclei miss them a little
-    most_other, most_undecided = (0.01, 0.25) if name == "covid" else (0.015, 0.3)
-    assert other <= most_other * total, (other, total)
-    assert undecided <= most_undecided * total, (undecided, total)
+    # measured: tiles of crowded small nuclei miss 1 % a little, 1 of 71 and 4 of 295
+    assert other <= (0.02 if name == "monuseg" else 0.01) * total, (other, total)
+    assert undecided <= 0.25 * total, (undecided, total)
 
 
 def _changed(planes, how):
@@ -239,7 +234,7 @@ def test_every_wanted_query_is_made_or_has_its_reason(made, name):
     unasked = read_table(folder / "queries/00.unasked.parquet")
     candidates = Counter(row["image_id"] for row in regions_of(folder) if row["candidate"])
     assert len(lines) + len(unasked) == sum(6 if count > 5 else 3 for count in candidates.values())
-    assert set(unasked["reason"]) <= {"undecidable", "budget"}
+    assert set(unasked["reason"]) <= {"undecidable", "fragile", "budget"}
     # nothing is asked twice of one image
     assert len({(line["image_id"], line["query"]) for line in lines}) == len(lines)
     assert all(line["boxes"] and len(line["boxes"]) == len(line["regions"]) for line in lines)

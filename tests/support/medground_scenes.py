@@ -101,3 +101,9 @@ def numbers() -> dict:
 def without_margin(numbers: LogicOptions) -> LogicOptions:
     """Return the numbers with the margin of positions taken away: a wrong logic, for sabotage."""
     return replace(numbers, position_margin=0.0)
+
+
+def queried(logic: dict) -> Query:
+    """Return the query that a line's field ``logic`` tells."""
+    reference = logic["reference"] and Reference(tuple(logic["reference"]["atoms"]), logic["reference"]["ordinal"])
+    return Query(tuple(logic["atoms"]), logic["relation"], reference, logic["ordinal"], logic["nth"], logic["number"])

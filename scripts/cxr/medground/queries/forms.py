@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from cxr.medground.logic.atoms import NO, YES, family, relation
+from cxr.medground.logic.atoms import NO, OPPOSITE, YES, family, relation
 from cxr.medground.logic.decide import AXES, RELATIONS, Decider, Query, Reference, nearest, ordinal, sifted
 
 REFERENCES = 5
@@ -181,6 +181,26 @@ def mixed(query: Query) -> bool:
     if query.reference:
         image |= query.reference.ordinal in ("leftmost", "rightmost")
     return sides and image
+
+
+TURNED = {
+    **{f"{family}:{one}": f"{family}:{other}" for family in ("position", "side") for one, other in OPPOSITE.items()},
+    "leftmost": "rightmost", "rightmost": "leftmost", "left_of": "right_of", "right_of": "left_of",
+}  # fmt: skip
+
+
+def turned(query: Query) -> Query:
+    """Return a query with left and right exchanged, those of zones' names left as they are."""
+    reference = query.reference
+    if reference:
+        reference = replace(reference, ordinal=TURNED.get(reference.ordinal, reference.ordinal))
+    return replace(
+        query,
+        atoms=tuple(TURNED.get(atom, atom) for atom in query.atoms),
+        relation=TURNED.get(query.relation, query.relation),
+        ordinal=TURNED.get(query.ordinal, query.ordinal),
+        reference=reference,
+    )
 
 
 def kind_of(target: Target, decider: Decider) -> str:

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict
 from itertools import chain
 
 import polars as pl
@@ -13,16 +13,17 @@ from cxr.base.jobs import progress
 from cxr.base.seeds import rng
 from cxr.base.tables import read_table, write_lines, write_table
 from cxr.geometry.boxes import CORNERS
-from cxr.medground.logic.atoms import family
 from cxr.medground.logic.decide import Decider, Query
 from cxr.medground.logic.descriptions import faults, parsed
 from cxr.medground.logic.facts import Facts
 from cxr.medground.logic.options import LogicOptions
+from cxr.medground.logic.outlines import Outlines
 from cxr.medground.logic.table import scene_of, sides_of
-from cxr.medground.queries.forms import Forms, Search, kind_of, mixed
+from cxr.medground.queries.drawing import Drawer, Drawn
+from cxr.medground.queries.forms import Search, kind_of
 from cxr.medground.queries.given import Given, matched, read_given
-from cxr.medground.queries.grammar import Speaker
 from cxr.medground.queries.model_answers import answer_of, read_answers, wordings
+from cxr.medground.queries.options import QueriesOptions
 
 UNASKED: Columns = {
     "image_id": Column(pl.String, "Image."),
@@ -30,37 +31,13 @@ UNASKED: Columns = {
     "number": Column(pl.Int64, "Which of the wanted queries, from 0."),
     "reason": Column(
         pl.String,
-        "undecidable: no further query has one answer; budget: the search was ended; not_given: the table or the model "
+        "undecidable: no further query has one answer; fragile: of every further query the answer depends on where "
+        "exactly the outlines lie; budget: the search was ended; not_given: the table or the model "
         "has fewer, or no description is of the form that statements need; declined: the model left the text empty; "
         "quarantined: no answer of the model could be used; side_disagrees, number_disagrees: a statement names other "
         "sides, or another number, than the regions have.",
     ),
 }
-TRIES = 12
-WORDINGS = 4
-
-
-@dataclass(frozen=True)
-class QueriesOptions:
-    """The settings ``medground.queries`` and ``medground.logic``, the source's name and the seed.
-
-    statements: whether the queries are the sentences of the source's descriptions.
-    """
-
-    engine: str
-    per_image: int
-    per_image_many: int
-    many: int
-    kinds: dict
-    max_atoms: int
-    budget: int
-    words: float
-    spread: float
-    families: list
-    logic: dict
-    source: str
-    seed: int
-    statements: bool = False
 
 
 def query_id(image_id: str, query: str, regions: list[int]) -> str:
@@ -69,112 +46,26 @@ def query_id(image_id: str, query: str, regions: list[int]) -> str:
     return "q" + hashlib.blake2b(told.encode()).hexdigest()[:16]
 
 
-def _nearest(speaker: Speaker, form: Query, count: int, length: float) -> str:
-    """Return the one of some wordings of a query whose number of words is nearest to ``length``."""
-    return min((speaker.say(form, count) for _ in range(WORDINGS)), key=lambda text: abs(len(text.split()) - length))
-
-
-class Drawer:
-    """Draws the queries of one image."""
-
-    def __init__(self, decider: Decider, forms: Forms, options: QueriesOptions, image_id: str):
-        self.decider, self.options, self.image_id = decider, options, image_id
-        self.by_kind: dict[str, dict[str, list[tuple]]] = {}
-        for target in sorted(forms.of):
-            kind = kind_of(target, decider)
-            for form in forms.of[target] if kind else ():
-                for name in self._families(form):
-                    held = self.by_kind.setdefault(kind, {}).setdefault(name, {})
-                    held.setdefault(target, []).append(form)
-        self.used: set[tuple] = set()
-
-    @staticmethod
-    def _families(form: Query) -> list[str]:
-        own = sorted(form.families() - {"class"})
-        return own or ["class"]
-
-    def draw(self, number: int) -> tuple[str, str] | None:
-        """Return (kind, query, text) of the next query; None without one that is new."""
-        draw = rng(self.options.seed, self.options.source, self.image_id, number)
-        for _ in range(TRIES):
-            if not self.by_kind:
-                return None
-            kinds = sorted(self.by_kind)
-            kind = draw.choices(kinds, [self.options.kinds[name] for name in kinds])[0]
-            held = self.by_kind[kind][draw.choice(sorted(self.by_kind[kind]))]
-            target = draw.choice(sorted(held))
-            form = min((draw.choice(held[target]) for _ in range(3)), key=lambda one: len(one.atoms))
-            if (target, form) in self.used:
-                continue
-            self.used.add((target, form))
-            return kind, target, *self._worded(form, target, kind, draw)
-        return None
-
-    def _worded(self, form: Query, target: tuple[int, ...], kind: str, draw) -> tuple[Query, str]:
-        speaker = Speaker(self.decider.scene, draw)
-        length = draw.gauss(self.options.words, self.options.spread)
-        counted = "number" in self.options.families and self.decider.closed(form.atoms)
-        if len(target) > 1 and counted and not form.ordinal:
-            if len(target) <= 10 and draw.random() < 0.45:
-                form = replace(form, number=len(target))
-            elif kind == "all" and draw.random() < 0.5:
-                form = replace(form, number=-1)
-        more = self._fitting(form, target)
-        draw.shuffle(more)
-        text = _nearest(speaker, form, len(target), length)
-        while len(text.split()) < length and more:
-            richer = replace(form, atoms=(*form.atoms, more.pop()))
-            asked = replace(richer, number=max(0, richer.number))
-            if self._clashes(richer) or self.decider.answer(asked).selected != target:
-                continue
-            if not self.decider.answer(asked).decidable:
-                continue
-            form = richer
-            text = _nearest(speaker, form, len(target), length)
-        return replace(form, number=max(0, form.number)), text
-
-    def _fitting(self, form: Query, target: tuple[int, ...]) -> list[str]:
-        """Return the atoms that are Yes for every target and of a family that the query does not use yet."""
-        held = {family(atom) for atom in form.atoms}
-        wanted = [name for name in ("size", "shape", "appearance", "position", "zone", "class") if name not in held]
-        return [
-            atom
-            for atom, values in self.decider.atoms.items()
-            if family(atom) in wanted
-            and family(atom) in (*self.options.families, "class")
-            and all(values[one] == 2 for one in target)
-        ]
-
-    def _clashes(self, query: Query) -> bool:
-        names = [family(atom) for atom in query.atoms]
-        if any(names.count(name) > 1 for name in ("size", "shape", "appearance", "zone", "class")):
-            return True
-        places = {atom.partition(":")[2] for atom in query.atoms if atom.startswith("position:")}
-        if "middle" in places and len(places) > 1:
-            return True
-        sized = "size" in names and query.ordinal in ("largest", "smallest")
-        return sized or (self.decider.scene.radiological is not None and mixed(query))
-
-
 def image_queries(
     image: Mapping, rows: list[dict], facts: Facts, side: int, options: QueriesOptions
 ) -> tuple[list[dict], list[dict]]:
     """Return the lines of one image's queries, and the rows of :data:`UNASKED`."""
-    decider = Decider(scene_of(image, rows, facts, side), LogicOptions(**options.logic))
+    numbers = LogicOptions(**options.logic)
+    decider = Decider(scene_of(image, rows, facts, side), numbers)
+    outlines = Outlines(image, rows, facts, side, numbers, options.outline_px)
     draw = rng(options.seed, options.source, image["image_id"], "forms")
     forms = Search(decider, options.max_atoms, options.budget, tuple(options.families), draw).run()
     candidates = int(decider.scene.candidate.sum())
     wanted = options.per_image_many if candidates > options.many else options.per_image
-    drawer, lines, unasked, seen = Drawer(decider, forms, options, image["image_id"]), [], [], set()
+    drawer, lines, unasked, seen = Drawer(decider, outlines, forms, options, image["image_id"], wanted), [], [], set()
     for number in range(wanted):
         found = drawer.draw(number)
-        if found is None or found[3] in seen:
-            reason = "budget" if forms.spent else "undecidable"
+        if found is None or found.text in seen:
+            reason = "fragile" if found is None and drawer.withheld else "budget" if forms.spent else "undecidable"
             unasked.append({"image_id": image["image_id"], "split": image["split"], "number": number, "reason": reason})
             continue
-        kind, target, query, text = found
-        seen.add(text)
-        lines.append(_line(image, rows, facts, options, kind, target, query, text, decider))
+        seen.add(found.text)
+        lines.append(_line(image, rows, facts, options, found, decider))
     return lines, unasked
 
 
@@ -244,12 +135,12 @@ def _given_line(image, rows, facts, options, decider, given: Given) -> dict:
     return line | {"kind": kind, "regions": list(regions), "boxes": boxes}
 
 
-def _line(image, rows, facts, options, kind, target, query, text, decider) -> dict:
-    regions = list(target)
-    named = [atom for atom in query.atoms if atom.startswith("class:")]
-    alone = bool(named) and decider.answer(Query(tuple(named[:1]))).selected == target
-    own = {"query_id": query_id(image["image_id"], text, regions), "query": text, "kind": kind, "by_class": alone}
-    own |= {"families": sorted(query.families()), "logic": asdict(query)}
+def _line(image, rows, facts, options, drawn: Drawn, decider) -> dict:
+    regions = list(drawn.target)
+    named = [atom for atom in drawn.query.atoms if atom.startswith("class:")]
+    alone = bool(named) and decider.answer(Query(tuple(named[:1]))).selected == drawn.target
+    own = {"query_id": query_id(image["image_id"], drawn.text, regions), "query": drawn.text, "kind": drawn.kind}
+    own |= {"by_class": alone, "families": sorted(drawn.query.families()), "logic": asdict(drawn.query)}
     return _facts(image, rows, facts, options, regions, decider) | own
 
 

@@ -1,0 +1,169 @@
+"""Which of an image's decidable queries are asked: drawn by kind and family, robust ones before fragile ones."""
+
+import math
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from cxr.base.seeds import rng
+from cxr.medground.logic.atoms import YES, family
+from cxr.medground.logic.decide import Decider, Query
+from cxr.medground.logic.outlines import ROBUST, Outlines
+from cxr.medground.queries.forms import Forms, Target, kind_of, mixed, turned
+from cxr.medground.queries.grammar import Speaker
+from cxr.medground.queries.options import QueriesOptions
+
+TRIES = 12
+"""Draws of a family until one has a robust query."""
+TRIES_A_KIND = 4
+"""Draws of a family before another kind of answer is drawn."""
+FORMS_A_TRY = 24
+"""Forms that are tried of a family."""
+WORDINGS = 4
+NUMBERED = 0.6
+"""Chance that the words state the number of an answer of several regions."""
+MOST_NUMBERED = 10
+BEST = (ROBUST, True)
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A query that is asked. ``kind``: single, subset or all."""
+
+    kind: str
+    target: Target
+    query: Query
+    text: str
+
+
+class Drawer:
+    """Draws the queries of one image.
+
+    ``withheld``: whether the last draw found fragile queries alone, of which the image has as many as it may.
+    """
+
+    def __init__(
+        self, decider: Decider, outlines: Outlines, forms: Forms, options: QueriesOptions, image_id: str, wanted: int
+    ):
+        self.decider, self.outlines, self.options, self.image_id = decider, outlines, options, image_id
+        self.by_kind: dict[str, dict[str, dict[Target, list[Query]]]] = {}
+        for target in sorted(forms.of):
+            kind = kind_of(target, decider)
+            for form in forms.of[target] if kind else ():
+                for name in _families(form):
+                    held = self.by_kind.setdefault(kind, {}).setdefault(name, {})
+                    held.setdefault(target, []).append(form)
+        self.used: set[tuple[Target, Query]] = set()
+        self.withheld = False
+        self._fragile_left = math.ceil(options.fragile * wanted)
+        self._ranks: dict[tuple[Target, Query], tuple[int, bool]] = {}
+
+    def draw(self, number: int) -> Drawn | None:
+        """Return the next query; None without one that is new and robust, or that may be fragile."""
+        draw = rng(self.options.seed, self.options.source, self.image_id, number)
+        best: tuple[tuple[int, bool], str, Target, Query] | None = None
+        self.withheld = False
+        for kind, target, form in self._tried(draw):
+            rank = self._rank(target, form)
+            if best is None or rank > best[0]:
+                best = rank, kind, target, form
+            if rank == BEST:
+                break
+        if best is None:
+            return None
+        if best[0][0] < ROBUST:
+            self.withheld = not self._fragile_left
+            if self.withheld:
+                return None
+            self._fragile_left -= 1
+        return self._made(*best[1:], draw)
+
+    def _tried(self, draw: random.Random) -> Iterator[tuple[str, Target, Query]]:
+        """Yield new forms in the order in which they are tried: (kind, target, form)."""
+        kind = ""
+        for at in range(TRIES if self.by_kind else 0):
+            if at % TRIES_A_KIND == 0:
+                kinds = sorted(self.by_kind)
+                (kind,) = draw.choices(kinds, [self.options.kinds[name] for name in kinds])
+            held = self.by_kind[kind][draw.choice(sorted(self.by_kind[kind]))]
+            targets = sorted(held)
+            for _ in range(FORMS_A_TRY):
+                target = draw.choice(targets)
+                form = min((draw.choice(held[target]) for _ in range(3)), key=lambda one: len(one.atoms))
+                if (target, form) not in self.used:
+                    yield kind, target, form
+
+    def _rank(self, target: Target, form: Query) -> tuple[int, bool]:
+        """Return how good a form is: how robust, and whether left and right could not be exchanged in it."""
+        if (target, form) not in self._ranks:
+            other = turned(form)
+            says = other == form or self.decider.answer(other).selected != target
+            self._ranks[target, form] = self.outlines.grade(form, target), says
+        return self._ranks[target, form]
+
+    def _made(self, kind: str, target: Target, form: Query, draw: random.Random) -> Drawn:
+        self.used.add((target, form))
+        return Drawn(kind, target, *self._worded(form, target, kind, draw))
+
+    def _worded(self, form: Query, target: Target, kind: str, draw: random.Random) -> tuple[Query, str]:
+        """Return a form with the atoms that lengthen it, none of which makes it more fragile, and its words."""
+        speaker = Speaker(self.decider.scene, draw)
+        length = draw.gauss(self.options.words, self.options.spread)
+        form = self._counted(form, target, kind, draw)
+        grade = self.outlines.grade(replace(form, number=max(0, form.number)), target)
+        more = self._fitting(form, target)
+        draw.shuffle(more)
+        text = _nearest(speaker, form, len(target), length)
+        while len(text.split()) < length and more:
+            richer = replace(form, atoms=(*form.atoms, more.pop()))
+            asked = replace(richer, number=max(0, richer.number))
+            answer = self.decider.answer(asked)
+            if self._clashes(richer) or not answer.decidable or answer.selected != target:
+                continue
+            if self.outlines.grade(asked, target) < grade:
+                continue
+            form = richer
+            text = _nearest(speaker, form, len(target), length)
+        return replace(form, number=max(0, form.number)), text
+
+    def _counted(self, form: Query, target: Target, kind: str, draw: random.Random) -> Query:
+        """Return a form that may state its number, or -1 for "all"."""
+        counted = "number" in self.options.families and self.decider.closed(form.atoms)
+        if len(target) > 1 and counted and not form.ordinal:
+            if len(target) <= MOST_NUMBERED and draw.random() < NUMBERED:
+                return replace(form, number=len(target))
+            if kind == "all" and draw.random() < 0.5:
+                return replace(form, number=-1)
+        return form
+
+    def _fitting(self, form: Query, target: Target) -> list[str]:
+        """Return the atoms that are Yes for every target and of a family that the query does not use yet."""
+        held = {family(atom) for atom in form.atoms}
+        wanted = [name for name in ("size", "shape", "appearance", "position", "zone", "class") if name not in held]
+        return [
+            atom
+            for atom, values in self.decider.atoms.items()
+            if family(atom) in wanted
+            and family(atom) in (*self.options.families, "class")
+            and all(values[one] == YES for one in target)
+        ]
+
+    def _clashes(self, query: Query) -> bool:
+        names = [family(atom) for atom in query.atoms]
+        if any(names.count(name) > 1 for name in ("size", "shape", "appearance", "zone", "class")):
+            return True
+        places = {atom.partition(":")[2] for atom in query.atoms if atom.startswith("position:")}
+        if "middle" in places and len(places) > 1:
+            return True
+        sized = "size" in names and query.ordinal in ("largest", "smallest")
+        return sized or (self.decider.scene.radiological is not None and mixed(query))
+
+
+def _families(form: Query) -> list[str]:
+    own = sorted(form.families() - {"class"})
+    return own or ["class"]
+
+
+def _nearest(speaker: Speaker, form: Query, count: int, length: float) -> str:
+    """Return the one of some wordings of a query whose number of words is nearest to ``length``."""
+    return min((speaker.say(form, count) for _ in range(WORDINGS)), key=lambda text: abs(len(text.split()) - length))
