@@ -8,7 +8,7 @@ from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_lines, read_table
 from cxr.medground.logic.facts import Facts
 from cxr.medground.queries import make_queries
-from cxr.medground.queries.make_queries import QueriesOptions
+from cxr.medground.queries.options import QueriesOptions
 from cxr.medground.regions import make_regions
 from cxr.medground.regions.make_regions import RegionsOptions
 from cxr.medground.sources.read_sources import SourcesOptions, run
