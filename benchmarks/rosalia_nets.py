@@ -9,9 +9,10 @@ import torch
 from torch import nn
 from transformers import LlamaConfig, LlavaConfig, SamConfig
 
-from cxr.ils.rosalia.config import CLIP_L14, sam_config
+from cxr.ils.rosalia.config import CLIP_L14
 from cxr.ils.rosalia.model import Rosalia
 from cxr.ils.rosalia.tokens import Tokens
+from cxr.segmentation.sizes import sam_config
 
 VOCABULARY = 32_004
 """Rows of LISA-7B's embedding with its tokens (which words they are makes no difference here)."""

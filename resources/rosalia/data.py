@@ -16,7 +16,7 @@ from cxr.base.paths import SCRIPTS
 from cxr.base.tables import read_lines, read_table
 from cxr.base.vocabulary import LESIONS, SPLITS, VALID_LOCATIONS
 from cxr.ils.paraphrase.rules import wordings
-from cxr.ils.rosalia.pictures import clip_pixels, equalise, sam_levels
+from cxr.ils.rosalia.pictures import clip_pixels, equalise
 from cxr.ils.rosalia.samples import PairOptions, Sample
 from cxr.ils.rosalia.sources import Frames, Masks
 from cxr.ils.rosalia.tokens import Tokens
@@ -30,6 +30,7 @@ from cxr.ils.templates import (
     parse_instruction,
     positive_answer,
 )
+from cxr.segmentation.pictures import sam_levels
 
 SIDE = 160
 """Side that pictures and masks are held at: a quarter more than the net's, so that moving them loses little."""

@@ -16,7 +16,6 @@ from cxr.base.errors import UserError
 from cxr.base.vocabulary import LESIONS, VALID_LOCATIONS
 from cxr.ils.rosalia.base import BY_WORD, FOLDER, base, with_words
 from cxr.ils.rosalia.config import read_config
-from cxr.ils.rosalia.files import Weights
 from cxr.ils.rosalia.lite import sizes_of
 from cxr.ils.rosalia.prompts import prompt
 from cxr.ils.templates import TYPES, instruction, negative_answer
@@ -24,6 +23,7 @@ from cxr.ils.training.base import run_base
 from cxr.imaging.phantom.cohort import draw
 from cxr.imaging.phantom.plan import make_plan
 from cxr.nets.lite_weights import weights_of
+from cxr.nets.weight_files import Weights
 from cxr.workflow.settings import Settings
 from tiny_rosalia import frame
 

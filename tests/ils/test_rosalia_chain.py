@@ -9,9 +9,9 @@ import polars as pl
 import pytest
 import torch
 
-from cxr.ils.rosalia.pictures import sam_pixels
 from cxr.ils.rosalia.samples import Draws, PairOptions, Pairs, loader, sentences
 from cxr.ils.rosalia.tokens import Tokens, word_tokenizer
+from cxr.segmentation.pictures import sam_pixels
 
 
 @pytest.mark.slow

@@ -14,9 +14,11 @@ from transformers import LlamaConfig, LlavaConfig
 
 from cxr.base.errors import UserError
 from cxr.ils.rosalia import convert
-from cxr.ils.rosalia.config import CLIP_L14, RosaliaConfig, sam_h
-from cxr.ils.rosalia.files import Weights, write
+from cxr.ils.rosalia.config import CLIP_L14, RosaliaConfig
 from cxr.ils.rosalia.model import Rosalia
+from cxr.nets.weight_files import Weights, write
+from cxr.segmentation import published as sam_names
+from cxr.segmentation.sizes import sam_h
 from lisa_reference import IMAGE_ID, Reference
 
 CLIP = convert.CLIP_PREFIX
@@ -99,7 +101,7 @@ def test_the_table_is_one_to_one_and_no_line_is_idle(reference, original):
     assert {theirs: convert.published_of(mine) for theirs, mine in ours.items()} == {name: name for name in ours}
     for side, names in ((0, ours), (1, ours.values())):
         for line in convert.TABLE:
-            assert any(convert._pattern(line[side]).fullmatch(name) for name in names), line
+            assert any(sam_names._pattern(line[side]).fullmatch(name) for name in names), line
     assert set(ours.values()) == set(Rosalia.from_configs(*reference.configs(), 95).state_dict())
 
 

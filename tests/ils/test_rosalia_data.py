@@ -17,9 +17,10 @@ from cxr.base.errors import UserError
 from cxr.base.hdf5 import ShardWriter
 from cxr.base.tables import write_lines, write_table
 from cxr.geometry.affine import fit_affine, to_frame
-from cxr.ils.rosalia import pictures
+from cxr.ils.rosalia import pictures as clip_pictures
 from cxr.ils.rosalia.samples import Draw, Draws, PictureTable, collate, loader, sentences
 from cxr.ils.rosalia.tokens import IGNORED
+from cxr.segmentation import pictures
 from cxr.segmentation.frames import to_frame as logits_to_frame
 from rosalia_pairs import blob, edit_line, line, pairs, picture, tokens, write
 
@@ -40,7 +41,7 @@ def test_every_sample_holds_its_own_picture_and_mask(given):
         )
         image = picture(int(wanted["image_id"][1:]))
         assert torch.equal(sample.sam, pictures.sam_pixels(image, 64)[0])
-        assert torch.equal(sample.clip, pictures.clip_pixels(image, 32))
+        assert torch.equal(sample.clip, clip_pictures.clip_pixels(image, 32))
         mask = blob(int(wanted["mask_id"][1:])) if wanted["seg"] else np.zeros((64, 64))
         np.testing.assert_array_equal(sample.mask, mask)
         assert sample.mask.dtype == np.uint8
@@ -55,7 +56,7 @@ def test_every_sample_holds_its_own_picture_and_mask(given):
 def test_pictures_are_equalised_where_the_draw_says_so(given):
     data, always = pairs(given), pairs(given, equalise=True)
     image = picture(int(data[0].image_id[1:]))
-    plain, equal = (pictures.sam_pixels(one, 64)[0] for one in (image, pictures.equalise(image)))
+    plain, equal = (pictures.sam_pixels(one, 64)[0] for one in (image, clip_pictures.equalise(image)))
     assert not torch.equal(plain, equal)
     assert torch.equal(data[Draw(0, True)].sam, equal)
     assert torch.equal(data[Draw(0, False)].sam, plain)

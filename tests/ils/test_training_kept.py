@@ -9,8 +9,8 @@ import torch
 
 from cxr.base.errors import UserError
 from cxr.base.tables import read_table
-from cxr.ils.rosalia import kept
 from cxr.ils.rosalia.model import Rosalia
+from cxr.segmentation import kept
 from training_runs import NAMED, data, options, run_until, train, updates
 
 LOSSES = ("loss", "text", "bce", "dice")

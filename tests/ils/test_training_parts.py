@@ -10,7 +10,7 @@ import torch
 from transformers import LlamaConfig, LlavaConfig
 
 import rosalia_pairs
-from cxr.ils.rosalia.config import CLIP_L14, RosaliaConfig, sam_h
+from cxr.ils.rosalia.config import CLIP_L14, RosaliaConfig
 from cxr.ils.rosalia.lite import make_lite
 from cxr.ils.rosalia.losses import LossWeights, rosalia_loss
 from cxr.ils.rosalia.model import Rosalia
@@ -21,6 +21,7 @@ from cxr.ils.training.recipe import Recipe
 from cxr.ils.training.validation import scores
 from cxr.metrics.masks import cumulative_iou, lisa_iou, mean, overlap_packed
 from cxr.nets.fitting.plain import Runner
+from cxr.segmentation.sizes import sam_h
 from training_runs import NAMED, SIZES, options
 
 LORA = LoraOptions(rank=4, alpha=8, dropout=0.0)

@@ -10,7 +10,6 @@ from safetensors.torch import load_file, save_file
 
 from cxr.base.engines import Setup
 from cxr.base.errors import UserError
-from cxr.ils.rosalia import sizes
 from cxr.ils.rosalia.convert import CLIP_PREFIX, SAM_PREFIX
 from cxr.ils.rosalia.lite import make_lite
 from cxr.ils.rosalia.model import Rosalia
@@ -20,6 +19,7 @@ from cxr.ils.training.engine import TrainingOptions
 from cxr.ils.training.export_lisa import run_published
 from cxr.imaging.weights.lisa import convert_lisa, made_name
 from cxr.imaging.weights.sam import convert_sam
+from cxr.segmentation import sizes
 from cxr.workflow.params import stage_options
 from cxr.workflow.settings import Settings
 from rosalia_pairs import tokens

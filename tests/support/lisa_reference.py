@@ -9,10 +9,10 @@ import torch
 from safetensors.torch import load_file
 from transformers import CLIPVisionConfig, LlamaConfig, LlavaConfig
 
-from cxr.ils.rosalia.config import sam_config
 from cxr.ils.rosalia.convert import DROPPINGS, ours_of
 from cxr.ils.rosalia.model import Rosalia
 from cxr.ils.rosalia.samples import Batch
+from cxr.segmentation.sizes import sam_config
 
 CASES = ("A_square", "B_nonsquare", "C_multi")
 IMAGE_ID = 96

@@ -8,10 +8,10 @@ import torch
 from safetensors.torch import save, save_file
 from transformers import CLIPVisionConfig, LlamaConfig, LlavaConfig
 
-from cxr.ils.rosalia.config import sam_config
 from cxr.ils.rosalia.convert import CLIP_PREFIX, SAM_PREFIX, published_of, written_config
 from cxr.ils.rosalia.model import Rosalia
 from cxr.ils.rosalia.tokens import Tokens
+from cxr.segmentation.sizes import sam_config
 
 TOKENIZER = Path(__file__).parent / "llama_tokenizer/slow"
 ADDED = ("[SEG]", "<im_start>", "<im_end>")

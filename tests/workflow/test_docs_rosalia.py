@@ -11,9 +11,10 @@ from conftest import ROOT
 from cxr.ils.evaluation.adapters import ADAPTERS
 from cxr.ils.evaluation.predictions import FAILURES
 from cxr.ils.evaluation.text import RULES
-from cxr.ils.rosalia.config import CLIP_L14, sam_h
+from cxr.ils.rosalia.config import CLIP_L14
 from cxr.ils.rosalia.model import Rosalia
 from cxr.ils.training import parts
+from cxr.segmentation.sizes import sam_h
 from cxr.workflow import settings
 from cxr.workflow.params import evaluated, runs
 

@@ -16,11 +16,12 @@ from cxr.base.faults import brief
 from cxr.dicom.segmentation import NoSegmentation, Segment, segmentation
 from cxr.geometry.affine import to_original
 from cxr.ils.inference.asking import NO_SEG, SEVERAL_SEG, Asker
-from cxr.ils.rosalia.pictures import clip_pixels, equalise, sam_levels
+from cxr.ils.rosalia.pictures import clip_pixels, equalise
 from cxr.ils.rosalia.samples import Sample
 from cxr.imaging.one_image import Picture
 from cxr.plotting.overlay import SIDES, overlay
 from cxr.plotting.plots import save
+from cxr.segmentation.pictures import sam_levels
 
 ANSWERS, SEG = "answers.json", "segmentation.dcm"
 DPI = 110

@@ -5,10 +5,10 @@ from collections.abc import Iterable
 from cxr.base.errors import UserError
 from cxr.base.paths import RESOURCES
 from cxr.ils.rosalia.config import read_config
-from cxr.ils.rosalia.files import Weights
 from cxr.ils.rosalia.lite import Sizes, make_lite, sizes_of
 from cxr.ils.rosalia.model import Rosalia
 from cxr.ils.rosalia.tokens import Tokens, word_tokenizer
+from cxr.nets.weight_files import Weights
 
 RESOURCE_FILES = ("rosalia/model.safetensors", "rosalia/config.json", "rosalia/tokenizer.json",
                   "rosalia/tokenizer_config.json")  # fmt: skip

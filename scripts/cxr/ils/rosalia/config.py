@@ -6,13 +6,9 @@ from pathlib import Path
 
 from huggingface_hub.errors import StrictDataclassError
 from transformers import CLIPVisionConfig, LlavaConfig, SamConfig
-from transformers import SamMaskDecoderConfig as MaskDecoderConfig
-from transformers import SamPromptEncoderConfig as PromptEncoderConfig
-from transformers import SamVisionConfig as VisionConfig
 
 from cxr.base.errors import UserError
-from cxr.ils.rosalia.files import write_json
-from cxr.segmentation.head import DECODER_EPS
+from cxr.nets.weight_files import write_json
 
 CONFIG = "config.json"
 
@@ -41,32 +37,6 @@ CLIP_L14 = CLIPVisionConfig(
     patch_size=14, projection_dim=768,
 )  # fmt: skip
 """Sizes of openai/clip-vit-large-patch14, LISA-7B's image encoder."""
-
-
-def sam_config(
-    image: int, patch: int, width: int, depth: int, heads: int, window: int, whole: tuple[int, ...], out: int = 256,
-    decoder_heads: int = 8, decoder_mlp: int = 2048, iou_hidden: int = 256,
-) -> SamConfig:  # fmt: skip
-    """Return SAM's sizes: sides of image and patch in pixels; the encoder's width, layers, heads, window side in
-    patches, layers with global attention and output channels; sizes of the mask decoder.
-    """
-    return SamConfig(
-        vision_config=VisionConfig(
-            hidden_size=width, output_channels=out, num_hidden_layers=depth, num_attention_heads=heads,
-            image_size=image, patch_size=patch, window_size=window, global_attn_indexes=list(whole),
-            num_pos_feats=out // 2, mlp_dim=4 * width, initializer_range=0.02,
-        ),
-        prompt_encoder_config=PromptEncoderConfig(hidden_size=out, image_size=image, patch_size=patch),
-        mask_decoder_config=MaskDecoderConfig(
-            hidden_size=out, mlp_dim=decoder_mlp, num_attention_heads=decoder_heads, iou_head_hidden_dim=iou_hidden,
-            layer_norm_eps=DECODER_EPS,
-        ),
-    )  # fmt: skip
-
-
-def sam_h() -> SamConfig:
-    """Return the sizes of SAM with ViT-H (sam_vit_h_4b8939), which LISA and ROSALIA use."""
-    return sam_config(1024, 16, 1280, 32, 16, 14, (7, 15, 23, 31))
 
 
 def write_config(folder: str | Path, config: RosaliaConfig) -> None:

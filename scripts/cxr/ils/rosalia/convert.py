@@ -15,10 +15,11 @@ from transformers import CLIPVisionConfig, LlamaConfig, LlavaConfig, SamConfig
 
 from cxr.base.errors import UserError
 from cxr.ils.rosalia.config import CLIP_L14, CONFIG, RosaliaConfig, read_config, write_config
-from cxr.ils.rosalia.files import Weights, fill, write, write_file, write_json
 from cxr.ils.rosalia.model import Rosalia, empty
-from cxr.ils.rosalia.sizes import sam_sizes
 from cxr.nets.loading import misfit
+from cxr.nets.weight_files import Weights, fill, write, write_file, write_json
+from cxr.segmentation.published import SAM_TABLE, renamers
+from cxr.segmentation.sizes import sam_sizes
 
 SAM_PREFIX = "model.visual_model."
 """Prefix of SAM's own names in LISA's checkpoints."""
@@ -26,8 +27,6 @@ CLIP_PREFIX = "model.vision_tower.vision_tower."
 """Prefix of CLIP's own names; the published models hold no CLIP weights."""
 CLIP_LAYER = "mm_vision_select_layer"
 """Key of the published config.json: the CLIP layer whose hidden states the language model sees, from the last."""
-_ENCODER, _PROMPTS, _DECODER = (SAM_PREFIX + part for part in ("image_encoder.", "prompt_encoder.", "mask_decoder."))
-_HEADS = ("output_hypernetworks_mlps.#", "iou_prediction_head")
 TABLE: tuple[tuple[str, str], ...] = (
     ("lm_head.*", "llava.lm_head.*"),
     ("model.embed_tokens.*", "llava.model.language_model.embed_tokens.*"),
@@ -37,43 +36,7 @@ TABLE: tuple[tuple[str, str], ...] = (
     ("model.text_hidden_fcs.0.0.*", "project.0.*"),
     ("model.text_hidden_fcs.0.2.*", "project.2.*"),
     (CLIP_PREFIX + "vision_model.*", "llava.model.vision_tower.*"),
-    (_ENCODER + "pos_embed", "sam.vision_encoder.pos_embed"),
-    (_ENCODER + "patch_embed.proj.*", "sam.vision_encoder.patch_embed.projection.*"),
-    (_ENCODER + "blocks.#.norm1.*", "sam.vision_encoder.layers.#.layer_norm1.*"),
-    (_ENCODER + "blocks.#.norm2.*", "sam.vision_encoder.layers.#.layer_norm2.*"),
-    (_ENCODER + "blocks.#.attn.*", "sam.vision_encoder.layers.#.attn.*"),
-    (_ENCODER + "blocks.#.mlp.*", "sam.vision_encoder.layers.#.mlp.*"),
-    (_ENCODER + "neck.0.*", "sam.vision_encoder.neck.conv1.*"),
-    (_ENCODER + "neck.1.*", "sam.vision_encoder.neck.layer_norm1.*"),
-    (_ENCODER + "neck.2.*", "sam.vision_encoder.neck.conv2.*"),
-    (_ENCODER + "neck.3.*", "sam.vision_encoder.neck.layer_norm2.*"),
-    (_PROMPTS + "pe_layer.positional_encoding_gaussian_matrix", "sam.shared_image_embedding.positional_embedding"),
-    (_PROMPTS + "point_embeddings.#.*", "sam.prompt_encoder.point_embed.#.*"),
-    (_PROMPTS + "not_a_point_embed.*", "sam.prompt_encoder.not_a_point_embed.*"),
-    (_PROMPTS + "no_mask_embed.*", "sam.prompt_encoder.no_mask_embed.*"),
-    (_PROMPTS + "mask_downscaling.0.*", "sam.prompt_encoder.mask_embed.conv1.*"),
-    (_PROMPTS + "mask_downscaling.1.*", "sam.prompt_encoder.mask_embed.layer_norm1.*"),
-    (_PROMPTS + "mask_downscaling.3.*", "sam.prompt_encoder.mask_embed.conv2.*"),
-    (_PROMPTS + "mask_downscaling.4.*", "sam.prompt_encoder.mask_embed.layer_norm2.*"),
-    (_PROMPTS + "mask_downscaling.6.*", "sam.prompt_encoder.mask_embed.conv3.*"),
-    (_DECODER + "iou_token.*", "sam.mask_decoder.iou_token.*"),
-    (_DECODER + "mask_tokens.*", "sam.mask_decoder.mask_tokens.*"),
-    *(
-        (f"{_DECODER}transformer.layers.#.norm{n}.*", f"sam.mask_decoder.transformer.layers.#.layer_norm{n}.*")
-        for n in (1, 2, 3, 4)
-    ),
-    *(
-        (f"{_DECODER}transformer.layers.#.{part}.*", f"sam.mask_decoder.transformer.layers.#.{part}.*")
-        for part in ("self_attn", "cross_attn_token_to_image", "cross_attn_image_to_token", "mlp")
-    ),
-    (_DECODER + "transformer.final_attn_token_to_image.*", "sam.mask_decoder.transformer.final_attn_token_to_image.*"),
-    (_DECODER + "transformer.norm_final_attn.*", "sam.mask_decoder.transformer.layer_norm_final_attn.*"),
-    (_DECODER + "output_upscaling.0.*", "sam.mask_decoder.upscale_conv1.*"),
-    (_DECODER + "output_upscaling.1.*", "sam.mask_decoder.upscale_layer_norm.*"),
-    (_DECODER + "output_upscaling.3.*", "sam.mask_decoder.upscale_conv2.*"),
-    *((f"{_DECODER}{head}.layers.0.*", f"sam.mask_decoder.{head}.proj_in.*") for head in _HEADS),
-    *((f"{_DECODER}{head}.layers.1.*", f"sam.mask_decoder.{head}.layers.0.*") for head in _HEADS),
-    *((f"{_DECODER}{head}.layers.2.*", f"sam.mask_decoder.{head}.proj_out.*") for head in _HEADS),
+    *((SAM_PREFIX + theirs, f"sam.{ours}") for theirs, ours in SAM_TABLE),
 )
 """Names of tensors: published, ours. A # stands for a number, a * for the rest of the name."""
 DROPPINGS = re.compile(
@@ -81,36 +44,17 @@ DROPPINGS = re.compile(
     r"|text_model\..*|logit_scale|(visual|text)_projection\.weight"
 )
 """Ignored tensors: computed ones, and the text half of CLIP's own file."""
-
-
-def _pattern(side: str) -> re.Pattern:
-    return re.compile(re.escape(side).replace(r"\#", r"(\d+)").replace(r"\*", "(.+)"))
-
-
-def _form(side: str) -> str:
-    return re.sub(r"[#*]", "{}", side)
-
-
-_TO_OURS = [(_pattern(theirs), _form(ours)) for theirs, ours in TABLE]
-_TO_PUBLISHED = [(_pattern(ours), _form(theirs)) for theirs, ours in TABLE]
-
-
-def _translated(name: str, table: list[tuple[re.Pattern, str]]) -> str | None:
-    for pattern, form in table:
-        # the last linear layer of a three-layer head comes under layers.0 in both layouts: match whole names only
-        if found := pattern.fullmatch(name):
-            return form.format(*found.groups())
-    return None
+_TO_OURS, _TO_PUBLISHED = renamers(TABLE)
 
 
 def ours_of(name: str) -> str | None:
     """Return our name of a published tensor; None if the table has none."""
-    return _translated(name, _TO_OURS)
+    return _TO_OURS(name)
 
 
 def published_of(name: str) -> str:
     """Return the published name of one of our tensors. Raises KeyError if the table has none."""
-    if (found := _translated(name, _TO_PUBLISHED)) is None:
+    if (found := _TO_PUBLISHED(name)) is None:
         raise KeyError(name)
     return found
 
@@ -189,7 +133,7 @@ def to_ours(
             vision_feature_select_strategy="default",
         )
         shapes = {ours: weights.shapes[theirs] for ours, theirs in found.items()}
-        config = RosaliaConfig(llava, sam or sam_sizes(shapes), seg_id)
+        config = RosaliaConfig(llava, sam or sam_sizes(_of_sam(shapes)), seg_id)
         wanted = _shapes(config)
         with Weights(*([] if any("vision_tower" in name for name in found) else [_given(clip, source)])) as tower:
             every = {name: (weights, theirs) for name, theirs in found.items()}
@@ -201,6 +145,11 @@ def to_ours(
             write(target, kinds, lambda name: every[name][0].get(every[name][1]), shard_bytes)
     write_config(target, config)
     return config
+
+
+def _of_sam(tensors: dict) -> dict:
+    """Return {name of SAM's: value} of the tensors of SAM among a model's."""
+    return {name.removeprefix("sam."): value for name, value in tensors.items() if name.startswith("sam.")}
 
 
 def _given(clip: str | Path | None, source: str | Path) -> str | Path:

@@ -9,9 +9,10 @@ from transformers import CLIPVisionConfig, LlamaConfig, LlavaConfig, SamConfig
 
 from cxr.base.errors import UserError
 from cxr.base.seeds import stable_hash
-from cxr.ils.rosalia.config import RosaliaConfig, sam_config
+from cxr.ils.rosalia.config import RosaliaConfig
 from cxr.ils.rosalia.model import Rosalia
 from cxr.ils.rosalia.tokens import Tokens
+from cxr.segmentation.sizes import sam_config
 
 HEAD = 16
 """Channels of an attention head, everywhere."""

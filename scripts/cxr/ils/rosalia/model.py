@@ -15,13 +15,13 @@ from transformers.initialization import no_init_weights
 
 from cxr.ils.rosalia.cache import ReadCache
 from cxr.ils.rosalia.config import RosaliaConfig, read_config, write_config
-from cxr.ils.rosalia.files import Weights, fill, write
 from cxr.ils.rosalia.greedy import Prompted, greedy, look_every
-from cxr.ils.rosalia.kept import Kept
 from cxr.ils.rosalia.samples import Batch
 from cxr.ils.rosalia.tokens import IGNORED
+from cxr.nets.weight_files import Weights, fill, write
 from cxr.segmentation.frames import framed
 from cxr.segmentation.head import decoded, projection, sam_net
+from cxr.segmentation.kept import Kept
 
 VISION_TOWER, VISION_ENCODER = "vision_tower", "vision_encoder"
 """The two encoders: LLaVA's of small images, and SAM's."""

@@ -24,12 +24,13 @@ from torch.utils.data import DataLoader, Dataset
 from cxr.base.errors import StoreError, UserError
 from cxr.ils.rosalia.config import RosaliaConfig
 from cxr.ils.rosalia.draws import Draw, Draws
-from cxr.ils.rosalia.pictures import FITS, centred, clip_pixels, equalise, mask_target, normalised, sam_levels
+from cxr.ils.rosalia.pictures import clip_pixels, equalise
 from cxr.ils.rosalia.prompts import CONVERSATIONS
 from cxr.ils.rosalia.sources import Frames, Lines, Masks, PictureSource, PictureTable
 from cxr.ils.rosalia.tokens import IGNORED, Tokens
 from cxr.ils.rosalia.wordings import Plain
 from cxr.ils.rosalia.wordings import Wording as Asked
+from cxr.segmentation.pictures import FITS, centred, mask_target, normalised, sam_levels
 
 __all__ = [
     "Batch",

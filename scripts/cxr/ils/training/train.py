@@ -21,7 +21,6 @@ from cxr.base.seeds import stable_hash
 from cxr.base.tables import write_table
 from cxr.base.unfinished import facts_of_files, prepare
 from cxr.ils.rosalia.config import read_config
-from cxr.ils.rosalia.kept import Kept, keep
 from cxr.ils.rosalia.model import Rosalia
 from cxr.ils.rosalia.prompts import prompt
 from cxr.ils.rosalia.samples import PairOptions, Pairs
@@ -37,6 +36,7 @@ from cxr.nets.devices import device_of, gpus_of
 from cxr.nets.fitting.engine import make_runner
 from cxr.nets.fitting.launch import launch
 from cxr.nets.fitting.stopping import heeded
+from cxr.segmentation.kept import Kept, keep
 
 __all__ = ["TrainingOptions", "run_training"]
 

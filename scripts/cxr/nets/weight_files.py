@@ -78,6 +78,14 @@ class Weights:
         """Return one tensor."""
         return self._get[name]()
 
+    def within(self, prefix: str) -> "Weights":
+        """Return those whose names begin with ``prefix``, without it; they are open as long as these are."""
+        part = Weights(*self.sources)
+        of = {name.removeprefix(prefix): name for name in self.shapes if name.startswith(prefix)}
+        part.shapes = {short: self.shapes[name] for short, name in of.items()}
+        part._get = {short: self._get[name] for short, name in of.items()}
+        return part
+
 
 def _files(source: Path) -> list[Path]:
     if source.is_file():
