@@ -14,7 +14,7 @@ rule vlm_answers_run:
     benchmark:
         "results/benchmarks/vlm/answers/{run}/{set}.tsv"
     wildcard_constraints:
-        run="|".join(map(re.escape, PLAN.vlm.runs)) or "$^",
+        run="|".join(map(re.escape, PLAN.vlm.unmasked)) or "$^",
         set="|".join(map(re.escape, PLAN.vlm.sets)) or "$^",
     conda:
         f"../../envs/vlm_answers-{PLAN.vlm.engine}.yaml"
@@ -30,6 +30,22 @@ rule vlm_answers_run:
         "Answers of {wildcards.run} to {wildcards.set}"
     script:
         "../../scripts/job.py"
+
+
+# Answers of a run with a head, and a mask for each [SEG] in them.
+use rule vlm_answers_run as vlm_answers_run_masks with:
+    output:
+        answers="results/vlm/{run}/answers/{set}.jsonl",
+        masks="results/vlm/{run}/answers/{set}.h5",
+    log:
+        "logs/vlm/answers/{run}/{set}.masks.log",
+    benchmark:
+        "results/benchmarks/vlm/answers/{run}/{set}.masks.tsv"
+    wildcard_constraints:
+        run="|".join(map(re.escape, PLAN.vlm.segmented)) or "$^",
+        set="|".join(map(re.escape, PLAN.vlm.sets)) or "$^",
+    message:
+        "Answers and masks of {wildcards.run} to {wildcards.set}"
 
 
 # Answers that another model gave elsewhere (vlm.answers.predictions).

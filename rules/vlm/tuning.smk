@@ -7,6 +7,8 @@ rule vlm_tuning_run:
         pictures=lambda wildcards: PLAN.pictures(PLAN.vlm.runs[wildcards.run]["system"]),
         base=lambda wildcards: PLAN.vlm.runs[wildcards.run]["base"],
         wording=lambda wildcards: PLAN.vlm.runs[wildcards.run]["wording"],
+        masks=lambda wildcards: PLAN.masks(wildcards.run),
+        sam=lambda wildcards: PLAN.vlm.runs[wildcards.run]["sam"],
     output:
         run=directory("results/vlm/{run}/weights"),
         updates="results/vlm/{run}/updates.tsv",
@@ -35,6 +37,7 @@ rule vlm_tuning_run:
             *PLAN.vlm.modules("families"),
             *PLAN.vlm.modules("runners"),
             *PLAN.vlm.modules("starts"),
+            *PLAN.vlm.modules("heads"),
         ),
         options=lambda wildcards: PLAN.vlm.runs[wildcards.run]["options"],
     message:

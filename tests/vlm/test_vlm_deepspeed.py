@@ -10,8 +10,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+import vlm_masks
 from cxr.base.tables import read_table
-from cxr.vlm.models import MODEL
+from cxr.vlm.models import MODEL, SEGMENTER
 from cxr.vlm.tuning import tune as stage
 from vlm_runs import contents, data, recipe, tune
 
@@ -73,3 +74,20 @@ def test_stopped_and_resumed_with_shared_weights_it_is_the_same(given, tmp_path,
     assert not (tmp_path / "killed/run").exists()
     assert (tmp_path / "killed/checkpoint/checkpoint.safetensors").is_file()
     assert contents(tune(tmp_path / "killed", given, by(3))) == contents(whole)
+
+
+@pytest.mark.parametrize("zero", [2, 3])
+def test_a_head_of_masks_is_learned_as_by_the_plain_runner(tmp_path, monkeypatch, zero):
+    """Two processes; micro-batches with and without a [SEG] stand beside each other."""
+    drawn = vlm_masks.scenes(tmp_path / "drawn", pictures=1)
+    options = vlm_masks.recipe(batch=4, updates=2)
+    wanted = vlm_masks.tune(tmp_path / "plain", drawn, options)
+    monkeypatch.setattr(stage, "gpus_of", lambda device, asked: 2)
+    run = vlm_masks.tune(
+        tmp_path / "shared", drawn, vlm_masks.recipe(options, runner="deepspeed", zero=zero, micro_batch=1)
+    )
+    np.testing.assert_allclose(losses(run), losses(wanted), rtol=1e-3)
+    weights, held = (load_file(folder / SEGMENTER / "segmenter.safetensors") for folder in (run, wanted))
+    assert weights.keys() == held.keys()
+    for name, value in held.items():
+        torch.testing.assert_close(weights[name], value, rtol=1e-2, atol=2e-3)

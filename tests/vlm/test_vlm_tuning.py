@@ -15,7 +15,7 @@ from cxr.vlm.families.engine import PARTS, part_of
 from cxr.vlm.grounding import read_answer
 from cxr.vlm.models import MODEL, load_model, load_run
 from cxr.vlm.samples import Sample
-from cxr.vlm.tuning import fit
+from cxr.vlm.tuning import fit, objective
 from cxr.vlm.tuning.fit import epoch_order
 from cxr.vlm.tuning.recipe import Recipe, optimiser
 from cxr.vlm.tuning.tune import balanced
@@ -206,17 +206,17 @@ def test_what_is_not_learned_is_listed(given, tmp_path):
 
 
 def test_updates_without_a_number_are_skipped_and_limited(given, tmp_path, monkeypatch):
-    original, spoilt = fit._summed, []
+    original, spoilt = objective.summed, []
 
-    def summed(model, batch):
+    def summed(logits, labels):
         spoilt.append(len(spoilt))
-        return original(model, batch) * (math.nan if len(spoilt) in (2, 4) else 1.0)
+        return original(logits, labels) * (math.nan if len(spoilt) in (2, 4) else 1.0)
 
-    monkeypatch.setattr(fit, "_summed", summed)
+    monkeypatch.setattr(objective, "summed", summed)
     table = read_table(tune(tmp_path / "two", given).parent / "updates.tsv")
     assert [at for at, skipped in enumerate(table["skipped"]) if skipped] == [1, 3]
     assert np.isfinite(table["loss"].to_numpy()[-1])
-    monkeypatch.setattr(fit, "_summed", lambda model, batch: original(model, batch) * math.nan)
+    monkeypatch.setattr(objective, "summed", lambda logits, labels: original(logits, labels) * math.nan)
     with pytest.raises(
         UserError, match=r"3 updates had a loss or gradient that is not a number, the limit vlm\.tuning"
     ):

@@ -42,6 +42,9 @@ EXAMPLES = {
         ("radvlm_table6_embedded",),
         {"phantom": 1, "radvlm_instructions_mix": 7, "vlm_tuning_run": 7, "radvlm_evaluation_scores": 7},
     ),
+    "radvlm_masks": (
+        ("mimic", "radvlm", "radvlm_masks"), {"weights_sam": 1, "vlm_tuning_run": 1, "vlm_answers_run_masks": 2},
+    ),
     "language_model_server": (
         ("laptop", "language_model_server"), {"reports_structured": 2, "reports_mapping": 1},
     ),
@@ -51,6 +54,8 @@ EXAMPLES = {
 
 ASKED = {"semisyn": ["semisyn", "all"], "medground": ["medground", "medground_scoring", "review", "all"],
          "radvlm": ["radvlm_sources", "all"], "radvlm_table6": ["radvlm_evaluation", "all"],
+         "radvlm_masks": ["results/vlm/radvlm_masks/answers/radvlm_test.h5",
+                          "results/vlm/radvlm_masks/answers/radvlm_exchanged.h5", "all"],
          "radvlm_table6_ours": ["radvlm_evaluation", "all"],
          "radvlm_table6_embedded": ["radvlm_evaluation", "all"]}  # fmt: skip
 """Targets of the examples that a bare run is not asked for."""

@@ -1,13 +1,15 @@
-"""Outputs of frozen encoders, kept on disk for the time of a training: each view of an image is encoded once.
+"""Outputs of frozen encoders, kept for the time of a training or of a job: each view of an image is encoded once.
 
-A view is an image, equalised or not. One file holds the values of all views, at once as large as it will be (sparse,
-so that it takes room as it fills); another holds a byte for each view, 1 once its values are there. Processes on one
-machine share the files: what two of them write of one view is the same.
+A view is an image, equalised or not. In memory (:class:`Remembered`) are the values of the views that were needed last;
+on disk (:class:`Kept`) those of all. There one file holds the values, at once as large as it will be (sparse: it
+takes room as it fills); another holds a byte for each view, 1 once its values are there. Processes on one machine share
+the files: what two of them write of one view is the same.
 """
 
 import logging
 import math
 import shutil
+from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -43,6 +45,27 @@ class Kept:
             self._values[rows[missing]] = encode(pixels[missing.to(pixels.device)]).to(self._values)
             self._done[rows[missing]] = 1
         return self._values[rows].to(pixels.device)
+
+
+class Remembered:
+    """The values of one encoder for the views that were needed last, in memory of at most ``most`` bytes."""
+
+    def __init__(self, most: int = 10**9):
+        self.most = most
+        self._values: OrderedDict[View, torch.Tensor] = OrderedDict()
+
+    def get(self, views: list[View], pixels: torch.Tensor, encode: Callable[[torch.Tensor], torch.Tensor]):
+        """Return the values of I views (I, ...), as :meth:`Kept.get` does."""
+        missing = [at for at, view in enumerate(views) if view not in self._values]
+        if missing:
+            made = encode(pixels[torch.tensor(missing, device=pixels.device)]).cpu()
+            self._values |= {views[at]: value for at, value in zip(missing, made, strict=True)}
+        found = torch.stack([self._values[view] for view in views])
+        for view in views:
+            self._values.move_to_end(view)
+        while len(self._values) * found[0].nbytes > self.most:
+            self._values.popitem(last=False)
+        return found.to(pixels.device)
 
 
 def nbytes(views: int, shapes: Iterable[tuple[int, ...]], dtype: torch.dtype) -> int:

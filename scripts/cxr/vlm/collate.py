@@ -9,31 +9,34 @@ import torch
 from cxr.vlm.conventions import Convention
 from cxr.vlm.families.engine import Family, Pictures
 from cxr.vlm.samples import Sample
+from cxr.vlm.segs import Aims, Segs, joined
 from cxr.vlm.tokens import IGNORED, Tokens
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """One conversation with its picture: ids and labels of equal length."""
+    """One conversation with its picture: ids and labels of equal length. aims: what its [SEG] are to give, if any."""
 
     sample_id: str
     ids: list[int]
     labels: list[int]
     pictures: Pictures
+    aims: Aims | None = None
 
 
 @dataclass(frozen=True)
 class Batch:
-    """inputs: of the model's call, with ``labels`` (N, L) beside; sample_ids in order."""
+    """inputs: of the model's call, with ``labels`` (N, L) beside; sample_ids in order; segs: where masks are told."""
 
     sample_ids: list[str]
     inputs: dict[str, torch.Tensor]
     labels: torch.Tensor
+    segs: Segs | None = None
 
     def to(self, device: torch.device) -> "Batch":
         """Return the batch on a device."""
         moved = {name: value.to(device) for name, value in self.inputs.items()}
-        return Batch(self.sample_ids, moved, self.labels.to(device))
+        return Batch(self.sample_ids, moved, self.labels.to(device), self.segs and self.segs.to(device))
 
 
 class Collator:
@@ -86,7 +89,19 @@ class Collator:
         pictures = Pictures.joined([one.pictures for one in encoded])
         more = self.family.inputs(ids, self.tokens.picture)
         inputs = {"input_ids": ids, "attention_mask": mask} | more | dict(pictures.tensors)
-        return Batch([one.sample_id for one in encoded], inputs, labels)
+        return Batch([one.sample_id for one in encoded], inputs, labels, self._segs(encoded))
+
+    def _segs(self, encoded: Sequence[Encoded]) -> Segs | None:
+        """Return the [SEG] of the conversations' answers; None of a model that tells no masks."""
+        if self.tokens.seg is None:
+            return None
+        found = {}
+        for row, one in enumerate(encoded):
+            if one.aims:
+                marks = zip(one.ids, one.labels, strict=True)
+                places = [at for at, (token, label) in enumerate(marks) if token == label == self.tokens.seg]
+                found[row] = places, one.aims
+        return joined(found)
 
 
 def answer_loss(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -14,9 +14,10 @@ from transformers import AutoModelForImageTextToText
 from cxr.base.atomic import atomic
 from cxr.base.engines import engine_module
 from cxr.base.errors import UserError
+from cxr.base.seeds import stable_hash
 from cxr.nets.hub import downloaded
 from cxr.vlm.families.engine import Family, load_family
-from cxr.vlm.tokens import VIDEO, Tokens, marks_of, small_tokenizer
+from cxr.vlm.tokens import SEG, VIDEO, Tokens, marks_of, small_tokenizer
 
 ADAPTER = "adapter_config.json"
 """A file of peft's layout: a folder with it holds an adapter, not a model."""
@@ -52,6 +53,19 @@ def load_model(name: str, folder: str | Path, dtype: torch.dtype = torch.float32
             one = sorted(map(str, names))[0]
             raise UserError(f"{folder}: {fault.replace('_', ' ')}, such as {one}: it is no whole {name} model")
     return Loaded(model.eval(), family, tokens)
+
+
+def with_seg(loaded: Loaded, seed: int) -> Loaded:
+    """Return a model whose vocabulary has [SEG]; a new row of its embedding is drawn by ``seed``.
+
+    A row that the checkpoint leaves without a token is taken before one is added.
+    """
+    tokens, model = loaded.tokens.with_seg(), loaded.model
+    if len(tokens.tokenizer) > model.get_input_embeddings().num_embeddings:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(stable_hash(seed, SEG) % 2**63)
+            model.resize_token_embeddings(len(tokens.tokenizer), mean_resizing=False)
+    return replace(loaded, tokens=tokens)
 
 
 def make_tiny(name: str, folder: str | Path, texts: Iterable[str], side: int, seed: int) -> None:
@@ -94,6 +108,8 @@ RUN = "run.json"
 """File in a run's folder that says how its model is asked: family, convention, side, wording, base."""
 MODEL, ADAPTERS = "model", "adapter"
 """Folders of a run: its whole model, or an adapter in peft's layout for the model ``base``."""
+SEGMENTER = "segmenter"
+"""Folder of a run's segmenter, where it has one."""
 
 
 def write_run(folder: Path, **facts: object) -> None:
@@ -115,9 +131,11 @@ def load_run(folder: str | Path, base: str | Path | None = None, dtype: torch.dt
     Raises UserError for a run that is not whole.
     """
     facts = read_run(folder)
-    if not Path(folder, ADAPTERS).is_dir():
-        return load_model(facts["family"], base or Path(folder, MODEL), dtype)
-    loaded = load_model(facts["family"], base or facts["base"], dtype)
+    adapted = Path(folder, ADAPTERS).is_dir()
+    loaded = load_model(facts["family"], base or (facts["base"] if adapted else Path(folder, MODEL)), dtype)
+    loaded = with_seg(loaded, 0) if tells_masks(folder) else loaded
+    if not adapted:
+        return loaded
     from peft import PeftModel
 
     try:
@@ -126,6 +144,11 @@ def load_run(folder: str | Path, base: str | Path | None = None, dtype: torch.dt
         first = str(error).strip().splitlines()[0]
         raise UserError(f"{folder} holds no adapter that fits its model ({first[:160]}): tune it again") from None
     return Loaded(model.eval(), loaded.family, loaded.tokens)
+
+
+def tells_masks(folder: str | Path) -> bool:
+    """Return whether a run has a segmenter, so that it gives a mask for each [SEG] of its answers."""
+    return Path(folder, SEGMENTER).is_dir()
 
 
 def write_model(loaded: Loaded, name: str, folder: Path, names: str) -> None:
@@ -159,7 +182,7 @@ def _rename(folder: Path, renamed: Callable[[str], str]) -> None:
 
 def write_adapter(model: nn.Module, folder: Path) -> None:
     """Write a peft model's adapter in peft's layout, the same bytes each time."""
-    model.save_pretrained(str(folder))
+    model.save_pretrained(str(folder), save_embedding_layers=False)
     (folder / "README.md").unlink(missing_ok=True)  # a form without answers
     path = folder / ADAPTER
     told = json.loads(path.read_text(encoding="utf-8"))

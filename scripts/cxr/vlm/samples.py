@@ -32,7 +32,9 @@ _SLOT = re.compile(r"<box:([^<>]+)>")
 
 @dataclass(frozen=True)
 class Sample:
-    """One picture with its turns. boxes: {name of a slot: fractions (x1, y1, x2, y2) of the picture}."""
+    """One picture with its turns. boxes: {name of a slot: fractions (x1, y1, x2, y2) of the picture}; mask_ids: of the
+    [SEG] of its answers, in order, empty for an empty mask.
+    """
 
     sample_id: str
     image_id: str
@@ -43,6 +45,7 @@ class Sample:
     boxes: Mapping[str, Sequence[Sequence[float]]] = field(default_factory=dict)
     asks_boxes: bool = False
     domain: str = ""
+    mask_ids: tuple[str, ...] = ()
 
     def question(self, turn: int, convention: Convention, wording: str = "") -> str:
         """Return what the model is asked in a turn. ``wording``: another file of wordings, for boxes."""
@@ -66,8 +69,8 @@ def sample_of(line: Mapping) -> Sample:
         same = {name: str(line.get(name, "")) for name in ("source", "split", "domain")}
         if "turns" in line:
             turns = tuple(Turn(turn["question"], turn["answer"]) for turn in line["turns"])
-            boxes = line.get("boxes", {})
-            return Sample(line["sample_id"], line["image_id"], **same, task=line["task"], turns=turns, boxes=boxes)
+            told = {"boxes": line.get("boxes", {}), "mask_ids": tuple(map(str, line.get("mask_ids", ())))}
+            return Sample(line["sample_id"], line["image_id"], **same, task=line["task"], turns=turns, **told)
         boxes = {"answer": (np.array(line["boxes"], np.float64).reshape(-1, 4) / GRID).tolist()}
         turns = (Turn(line["query"], "<box:answer>"),)
         made = Sample(line["query_id"], line["image_id"], **same, task="grounding", turns=turns, boxes=boxes)
@@ -128,6 +131,16 @@ class PictureStore:
         covered = self._covered(shard, name, sample.image_id)
         shape = [part.stop - part.start for part in covered] if covered else shard.shape(name)
         return fitted(shape, self.side)
+
+    def view(self, sample: Sample) -> str:
+        """Return the name of a sample's image among all shards. Raises UserError like :meth:`get`."""
+        return f"{self._at(sample)[0].path.parent.as_posix()}/{sample.image_id}"
+
+    def frame(self, sample: Sample) -> np.ndarray:
+        """Return a sample's picture as its shard has it, uint8 (H, W), padding included. Raises as :meth:`get`."""
+        shard, name = self._at(sample)
+        picture = shard.get(name, sample.image_id)
+        return cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY) if picture.ndim == 3 else picture
 
     def _covered(self, shard: Shard, name: str, image_id: str) -> tuple[slice, slice] | None:
         """Return the rows and columns of a frame that its picture covers; None of a shard without affines.

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
@@ -13,6 +13,8 @@ from cxr.vlm.families.engine import Frame
 
 IGNORED = -100
 """Label of a token that the loss ignores."""
+SEG = "[SEG]"
+"""Where an answer gives a mask."""
 PAD, UNKNOWN, VIDEO = "<pad>", "<unk>", "<|video_pad|>"
 _PIECE = r"\d| ?[A-Za-z]+|[^A-Za-z0-9]"
 """A digit, a word with the space before it, or any other sign is a token."""
@@ -24,13 +26,14 @@ class Reserved(UserError):
 
 @dataclass(frozen=True)
 class Tokens:
-    """A tokenizer with a family's frame. picture, end, pad: ids of these tokens."""
+    """A tokenizer with a family's frame. picture, end, pad: ids of these tokens; seg: of [SEG], if masks are told."""
 
     tokenizer: PreTrainedTokenizerBase
     frame: Frame
     picture: int
     end: int
     pad: int
+    seg: int | None = None
 
     @classmethod
     def of(cls, tokenizer: PreTrainedTokenizerBase, frame: Frame, where: str | Path) -> "Tokens":
@@ -54,6 +57,11 @@ class Tokens:
             raise UserError(f"{folder} holds no tokenizer ({first[:160]}): give the model's whole folder") from None
         return cls.of(tokenizer, frame, folder)
 
+    def with_seg(self) -> "Tokens":
+        """Return these with [SEG] as a token, which the tokenizer gets if it lacks it."""
+        self.tokenizer.add_tokens([AddedToken(SEG, normalized=False, special=False)])
+        return replace(self, seg=self.tokenizer.convert_tokens_to_ids(SEG))
+
     def piece(self, text: str) -> list[int]:
         """Return the ids of a piece of a conversation."""
         return self.tokenizer(text, add_special_tokens=False).input_ids if text else []
@@ -65,6 +73,12 @@ class Tokens:
                 raise Reserved(f"the text holds {mark!r}, a token of the model's own: leave it out")
         return self.piece(text)
 
+    def _asked(self, question: str) -> list[int]:
+        """Return the ids of a question: where answers give masks, it may not hold the mark of one."""
+        if self.seg is not None and SEG in question:
+            raise Reserved(f"the text holds {SEG!r}, a token of the model's own: leave it out")
+        return self.said(question)
+
     def opened(self, question: str, count: int, first: bool = True) -> list[int]:
         """Return the ids of a turn up to its answer; ``count``: tokens of the picture, told in the first turn."""
         frame = self.frame
@@ -73,7 +87,7 @@ class Tokens:
             *(self.piece(frame.start) if first else self.piece(frame.between)),
             *self.piece(frame.user),
             *shown,
-            *self.said(question),
+            *self._asked(question),
             *self.piece(frame.assistant),
         ]
 

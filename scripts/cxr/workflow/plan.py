@@ -110,6 +110,10 @@ class Plan:
         """Return the shards that hold the pictures of a system's lines; of a file's, "", MedGround's."""
         return self.radvlm.pictures() if system == "radvlm" else self.medground.parts("sources", "h5")
 
+    def masks(self, run: str) -> list[str]:
+        """Return the shards that hold the masks of a vision-language run's [SEG]; none of a run without a head."""
+        return self.radvlm.masks() if run in self.vlm.segmented else []
+
     def built(self, wildcards: object) -> list[str]:
         """Return :attr:`build`, as an input function.
 
@@ -141,7 +145,7 @@ def make_plan(config: dict, configfiles: Sequence[Path]) -> Plan:
     vlm = vlm_plan(settings.vlm, settings.compute.device, settings.compute.gpus, mixes)
     evaluation = evaluation_plan(settings, vlm)
     nets |= semisyn.realism.files | {name: one.files for name, one in evaluation.annotators.items()}
-    weights_needed = _weights(settings, nets, runs, starts)
+    weights_needed = _weights(settings, nets, runs, starts, vlm)
     own = [name for name in runs if runs[name]["weights"] == params.OWN]
     gpus, build = _gpus(settings, options, engines), settings.thresholds.build
     tool, vlm = segmenting(settings, vlm, list(runs))
@@ -235,14 +239,17 @@ def _files_of(settings: Settings, options: dict, engines: dict[str, str]) -> tup
     return files, sources
 
 
-def _weights(settings: Settings, engine_files: dict, runs: dict, starts: dict) -> list[str]:
+def _weights(settings: Settings, engine_files: dict, runs: dict, starts: dict, vlm: VlmPlan) -> list[str]:
     """Return the published weights that engines and runs read. Raises UserError for a file that is not placed."""
-    found = needed({stage: files for stage, files in engine_files.items() if stage != "training"} | starts)
+    heads = {f"vlm.tuning.runs.{name}": dict(enumerate(vlm.runs[name]["sam"])) for name in vlm.segmented}
+    found = needed({stage: files for stage, files in engine_files.items() if stage != "training"} | starts | heads)
     named = [name for name in runs if runs[name]["weights"] and "lisa" in starts[name]]
     asking = {Path(starts[name]["lisa"]).name: f"training.runs.{name}" for name in named}
     screened = settings.semisyn.healthy.classifier == "xrv"
     asking |= {"xrv": "semisyn.healthy.classifier 'xrv'" if screened else "semisyn.realism.features with 'xrv'"}
     asking |= {"inception": "semisyn.realism.features with 'inception'", "chexbert": "radvlm's 'chexbert'"}
+    if asked := [name for name, files in heads.items() if files]:
+        asking["sam"] = f"{asked[0]}.segmentation 'head'"
     check_placed(found, settings.weights.folder, asking)
     return found
 

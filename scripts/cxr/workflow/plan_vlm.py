@@ -44,11 +44,18 @@ class VlmPlan:
         runners = {self.runs[name]["options"]["own"]["runner"] for name in self.trained}
         return "vlm_tuning-deepspeed" if "deepspeed" in runners else "vlm_tuning"
 
+    @property
+    def unmasked(self) -> list[str]:
+        """Return the runs that answer without masks."""
+        return [name for name in self.runs if name not in self.segmented]
+
     def modules(self, of: str) -> list[str]:
-        """Return the modules of all runs that a name in the settings chooses: families, runners or starts."""
+        """Return the modules of all runs that a name in the settings chooses: families, runners, starts or heads."""
         options = [run["options"] for run in self.runs.values()]
         if of == "starts":
             return sorted({f"vlm.starts.{one['init']}" for one in options if "init" in one})
+        if of == "heads":
+            return sorted({f"segmentation.starts.{one['head']['start']}" for one in options if one["head"]})
         if of == "families":
             return sorted({f"vlm.families.{one['family']}" for one in options})
         return sorted({f"nets.fitting.{self.runs[name]['options']['own']['runner']}" for name in self.trained})
@@ -95,6 +102,26 @@ def lines_of(key: str, given: str, split: str, mixes: Sequence[str] = ()) -> str
     return str(existing_file(key, given))
 
 
+def _head(key: str, run: Mapping, own: dict, engine: str) -> dict:
+    """Return the options of a run's head of masks, which are taken out of its recipe; {} without one.
+
+    Raises UserError for a head that cannot be learned or asked. ``engine``: of vlm.answers.
+    """
+    told = {name: own.pop(f"seg_{name}", None) for name in ("start", "loss", "learning_rate")}
+    if run["segmentation"] == "none":
+        return {}
+    key = f"{key}.segmentation is 'head', but"
+    if told["start"] is None:
+        raise UserError(
+            f"{key} the engine {run['engine']} has none: take onevision or onevision_tiny, or set it to none"
+        )
+    if system_of(run["lines"]) != RADVLM[:-1]:
+        raise UserError(f"{key} lines is {run['lines']!r}, and only a mix of RadVLM has masks: name one, radvlm:<mix>")
+    if engine == "vllm":
+        raise UserError(f"{key} vlm.answers.engine is 'vllm', which gives no masks: set that to transformers")
+    return told
+
+
 def vlm_plan(settings: Vlm, device: str, gpus: int, mixes: Sequence[str] = ()) -> VlmPlan:
     """Return the plan; ``device``, ``gpus``: of the section compute; ``mixes``: of RadVLM.
 
@@ -108,13 +135,14 @@ def vlm_plan(settings: Vlm, device: str, gpus: int, mixes: Sequence[str] = ()) -
         own = dict(tuning[run["engine"]])
         family, side = own.pop("family", run["engine"]), own.pop("side", 0)
         init = {"init": own.pop("init")} if "init" in own else {}
+        head = _head(key, run, own, answers["engine"])
         longest = own.pop("max_new_tokens", answers["max_new_tokens"])
         convention = run["convention"] or declared("cxr.vlm.families", family, "CONVENTION", "")
         options = {
             "engine": "tiny" if run["engine"] in TINY else run["engine"],
             "family": family, "convention": convention, "side": side,
             "wording": run["wording"], "nan_limit": tuning["nan_limit"], "seed": tuning["seed"], "own": own,
-            "balance": tuning["balance"],
+            "balance": tuning["balance"], "head": head,
             "model": "" if Path(run["model"]).is_dir() else run["model"], "revision": run["revision"],
         }  # fmt: skip
         runs[name] = {
@@ -123,6 +151,9 @@ def vlm_plan(settings: Vlm, device: str, gpus: int, mixes: Sequence[str] = ()) -
             "validate": lines_of(f"{key}.lines", run["lines"], "validate", mixes),
             "base": [run["model"]] if run["model"] and Path(run["model"]).is_dir() else [],
             "wording": [str(existing_file(f"{key}.wording", run["wording"]))] if run["wording"] else [],
+            "sam": list(filter(None, [declared("cxr.segmentation.starts", head["start"], "INPUT", "")]))
+            if head
+            else [],
             "trained": run["trained"],
             "system": system_of(run["lines"]),
             "dtype": own["dtype"],
@@ -163,7 +194,7 @@ def vlm_plan(settings: Vlm, device: str, gpus: int, mixes: Sequence[str] = ()) -
         predictions=found,
         sets=sets,
         systems=systems,
-        segmented=[name for name, run in runs.items() if run["options"].get("head")],
+        segmented=[name for name, run in runs.items() if run["options"]["head"]],
         asked={name: _sets_of(run["system"], systems) for name, run in runs.items()}
         | {name: [one["set"]] for name, one in found.items()},
         gpus=counts,

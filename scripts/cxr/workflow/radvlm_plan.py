@@ -142,6 +142,11 @@ class RadvlmPlan:
             return [f"results/dataset/{self.thresholds}/{split}.jsonl" for split in SPLITS]
         return [f"results/masks/{self.thresholds}/{shard}.h5" for shard in self.shards]
 
+    def masks(self) -> list[str]:
+        """Return the shards of the masks that the [SEG] of samples stand for: the cohort's, if it is a source."""
+        folder = f"results/masks/{self.thresholds}"
+        return [f"{folder}/{shard}.h5" for shard in self.shards] if OWN in self.sources else []
+
     def parts(self, mix: str, ending: str) -> list[str]:
         """Return the files of the sources that a mix has tasks of, in the order of the sources."""
         used = [source for source in self.sources if self._asked(mix, source)]

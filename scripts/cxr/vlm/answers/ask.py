@@ -5,16 +5,17 @@ import json
 import logging
 import shutil
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from cxr.base.tables import read_lines, write_lines
 from cxr.base.unfinished import facts_of_files, prepare
 from cxr.vlm.answers.engine import Answerer, AnswersOptions, Asked, Execution, Said, load_answerer
+from cxr.vlm.answers.masks import Drawer, join_masks, write_masks
 from cxr.vlm.collate import Collator, Encoded
 from cxr.vlm.conventions import convention_of
 from cxr.vlm.families.engine import Pictures, load_family
-from cxr.vlm.models import MODEL, base_of, read_run
+from cxr.vlm.models import MODEL, base_of, read_run, tells_masks
 from cxr.vlm.samples import PictureStore, Sample, read_samples
 from cxr.vlm.tokens import Reserved, Tokens
 
@@ -33,10 +34,12 @@ def run_answers(
     compute: dict,
     run: str = "",
     base: str | list[str] = "",
+    masks: str = "",
 ) -> None:
     """Ask the run about the samples ``lines`` and write the answers as JSON lines, in the samples' order.
 
     ``base``: the model that a run without own weights or with an adapter belongs to; of the engine table, its file.
+    ``masks``: the shard of the masks of the answers' [SEG], of a run that has a segmenter.
     A line is {sample_id, turn, text, tokens, stop, failure, convention, seen}; seen: width and height of the picture as
     the model sees it, which some conventions are relative to. A killed job goes on at its last part of samples. Raises
     UserError for a user's mistake.
@@ -48,7 +51,7 @@ def run_answers(
     how = Execution(
         compute.get("device", "auto"), compute.get("asked"), compute.get("batch", 8), compute.get("gpu_memory", 0.9)
     )
-    asker = None
+    asker = drawer = None
     paths = []
     with PictureStore(pictures, _side(run)) as store:
         for first in range(0, len(samples), PART):
@@ -57,8 +60,16 @@ def run_answers(
             if path.is_file():
                 continue
             asker = asker or Asker.of(run, base, options, how)
-            write_lines(path, list(asker.lines(samples[first : first + PART], store)), checked=True)
+            replies = list(asker.replies(samples[first : first + PART], store))
+            if masks:
+                drawer = drawer or Drawer.load(run, options, how)
+                told = ((reply.sample, reply.turn, reply.said) for reply in replies)
+                write_masks(path.with_suffix(".h5"), told, drawer, store, attrs)
+            # last: with it the part is done
+            write_lines(path, [reply.line() for reply in replies], checked=True)
             log.info("%d of %d samples are answered", min(first + PART, len(samples)), len(samples))
+    if masks:
+        join_masks(masks, [path.with_suffix(".h5") for path in paths], attrs)
     write_lines(answers, [line for path in paths for line in read_lines(path)])
     shutil.rmtree(folder)
 
@@ -75,6 +86,22 @@ def _identity(lines: str, run: str, base: str, options: AnswersOptions, attrs: d
     return digest.hexdigest()
 
 
+@dataclass(frozen=True)
+class Reply:
+    """The answer to a turn of a sample. convention: that it is in; seen: (width, height) of the picture as seen."""
+
+    sample: Sample
+    turn: int
+    said: Said
+    convention: str
+    seen: Sequence[int]
+
+    def line(self) -> dict:
+        """Return its line."""
+        told = {"convention": self.convention, "seen": list(self.seen)}
+        return {"sample_id": self.sample.sample_id, "turn": self.turn} | self.said.told() | told
+
+
 class Asker:
     """Asks a model: prompts in a family's chat and a run's convention, the model's own answers before later turns."""
 
@@ -89,6 +116,11 @@ class Asker:
 
     def lines(self, samples: Sequence[Sample], store: PictureStore) -> Iterator[dict]:
         """Yield the lines of all turns of the samples, in order."""
+        for reply in self.replies(samples, store):
+            yield reply.line()
+
+    def replies(self, samples: Sequence[Sample], store: PictureStore) -> Iterator[Reply]:
+        """Yield the replies to all turns of the samples, in order."""
         said: dict[str, list[Said]] = {sample.sample_id: [] for sample in samples}
         seen: dict[str, list[int]] = {}
         for turn in range(max(len(sample.turns) for sample in samples)):
@@ -107,8 +139,7 @@ class Asker:
                 said[name].append(answer)
         for sample in samples:
             for turn, one in enumerate(said[sample.sample_id]):
-                told = {"convention": self.convention, "seen": seen.get(sample.sample_id, [0, 0])}
-                yield {"sample_id": sample.sample_id, "turn": turn} | asdict(one) | told
+                yield Reply(sample, turn, one, self.convention, seen.get(sample.sample_id, [0, 0]))
 
     @property
     def convention(self) -> str:
@@ -154,5 +185,5 @@ def collator_of(run: str | Path, base: str, convention: str = "") -> Collator:
     own = Path(run, MODEL)
     folder = own if own.is_dir() else Path(base or facts["base"])
     family = load_family(facts["family"], folder)
-    chosen = convention_of(convention or facts["convention"])
-    return Collator(family, Tokens.read(folder, family.frame), chosen, facts["wording"])
+    chosen, tokens = convention_of(convention or facts["convention"]), Tokens.read(folder, family.frame)
+    return Collator(family, tokens.with_seg() if tells_masks(run) else tokens, chosen, facts["wording"])

@@ -50,12 +50,19 @@ class Asked:
 
 @dataclass(frozen=True)
 class Said:
-    """An answer. stop: end or length; failure: "" or a reason."""
+    """An answer. stop: end or length; failure: "" or a reason; marks: of a model that tells masks, the hidden state
+    (H,) that foretold each [SEG] of the text, on the CPU.
+    """
 
     text: str
     tokens: int
     stop: str
     failure: str = ""
+    marks: tuple = ()
+
+    def told(self) -> dict:
+        """Return what a line tells of it."""
+        return {"text": self.text, "tokens": self.tokens, "stop": self.stop, "failure": self.failure}
 
 
 class Answerer(Protocol):

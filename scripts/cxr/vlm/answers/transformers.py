@@ -10,6 +10,7 @@ from cxr.vlm.answers.engine import AnswersOptions, Asked, Execution, Said
 from cxr.vlm.collate import Collator
 from cxr.vlm.conventions import convention_of
 from cxr.vlm.models import Loaded, load_run, read_run
+from cxr.vlm.segmenting import hidden_states
 
 GPU = True
 
@@ -36,17 +37,19 @@ class Transformers:
         batch = self.collator.batch([one.encoded for one in asked], left=True).to(self.device)
         dtype = next(self.loaded.model.parameters()).dtype
         inputs = {name: value.to(dtype) if value.is_floating_point() else value for name, value in batch.inputs.items()}
-        with inference():
+        with inference(), hidden_states(self.loaded.model) as states:
             made = self.loaded.model.generate(
                 **inputs, max_new_tokens=most, do_sample=False, num_beams=1, use_cache=True,
                 pad_token_id=tokens.pad, eos_token_id=tokens.end, temperature=None, top_p=None, top_k=None,
                 repetition_penalty=1.0,
             )  # fmt: skip
         said = []
-        for row in made[:, batch.inputs["input_ids"].shape[1] :].tolist():
+        for at, row in enumerate(made[:, batch.inputs["input_ids"].shape[1] :].tolist()):
             ended = tokens.end in row
             kept = row[: row.index(tokens.end)] if ended else row
-            said.append(Said(tokens.text(kept), len(kept), "end" if ended else "length"))
+            # the last state of a step foretells its token
+            marks = [states[step][at, -1].cpu() for step, token in enumerate(kept) if token == tokens.seg]
+            said.append(Said(tokens.text(kept), len(kept), "end" if ended else "length", "", tuple(marks)))
         return said
 
 

@@ -7,16 +7,25 @@ from cxr.base.columns import Column, Columns
 UPDATES: Columns = {
     "update": Column(pl.Int64, "Update, from 1."),
     "epoch": Column(pl.Float64, "Epochs done after it."),
-    "learning_rate": Column(pl.Float64, "Largest learning rate of the update's parts."),
-    "loss": Column(pl.Float64, "Mean cross-entropy of the answers' tokens."),
+    "learning_rate": Column(pl.Float64, "Learning rate of the parts that have none of their own."),
+    "loss": Column(pl.Float64, "What is minimised: `text`, or the weighted sum of it and the losses of masks."),
+    "text": Column(pl.Float64, "Mean cross-entropy of the answers' tokens."),
+    "bce": Column(pl.Float64, "Mean binary cross-entropy of the masks' pixels; null without a mask."),
+    "dice": Column(pl.Float64, "Mean Dice loss of the masks that are not empty; null without one."),
     "tokens": Column(pl.Int64, "Tokens of answers, which the loss is on."),
+    "masks": Column(pl.Int64, "Masks that its samples give, one for each [SEG]; null of a run without a head."),
+    "positives": Column(pl.Int64, "Those of them that are not empty; null of a run without a head."),
     "samples": Column(pl.Int64, "Samples of the update."),
     "gradient_norm": Column(pl.Float64, "Norm of the gradient before it is clipped."),
     "skipped": Column(pl.Boolean, "Whether the update was left out, because its loss or gradient is not a number."),
 }
 LEFT_OUT: Columns = {
     "sample_id": Column(pl.String, "Sample that is not learned."),
-    "reason": Column(pl.String, "`too_long`: over `max_length` tokens; `reserved`: its text holds the model's marks."),
+    "reason": Column(
+        pl.String,
+        "`too_long`: over `max_length` tokens; `reserved`: its text holds the model's marks; "
+        "`no_mask`: an answer's [SEG] has no mask.",
+    ),
     "tokens": Column(pl.Int64, "Its tokens, the picture's counted; 0 where they were not counted.", "tokens"),
 }
 PROBED: Columns = {

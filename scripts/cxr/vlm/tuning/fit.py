@@ -13,7 +13,7 @@ from cxr.base.errors import UserError
 from cxr.base.jobs import progress
 from cxr.base.seeds import stable_hash
 from cxr.vlm.collate import Batch, Encoded
-from cxr.vlm.tokens import IGNORED
+from cxr.vlm.tuning.objective import Objective
 from cxr.vlm.tuning.recipe import Recipe
 
 log = logging.getLogger("cxr")
@@ -64,6 +64,7 @@ class Fit:
         lengths: Sequence[int],
         encode: Callable[[int], Encoded],
         collate: Callable[[Sequence[Encoded]], Batch],
+        objective: Objective,
         recipe: Recipe,
         how: Execution,
         *,
@@ -72,6 +73,7 @@ class Fit:
         nan_limit: int,
     ):
         self.runner, self.lengths, self.encode, self.collate = runner, lengths, encode, collate
+        self.objective = objective
         self.recipe, self.how, self.folder, self.seed, self.nan_limit = recipe, how, folder, seed, nan_limit
         recipe.together(runner.ranks)  # raises before anything is computed
         per_epoch = math.ceil(len(lengths) / recipe.batch)
@@ -104,7 +106,7 @@ class Fit:
                     yield update, samples
 
     def _update(self, update: int, samples: list[int], course: Course) -> tuple[dict, bool]:
-        recipe, runner = self.recipe, self.runner
+        recipe, runner, objective = self.recipe, self.runner, self.objective
         runner.model.train()
         # dropout depends only on the update, not on earlier draws, so it is the same after a kill
         torch.manual_seed(stable_hash(self.seed, "update", update, runner.rank) % 2**63)
@@ -114,33 +116,46 @@ class Fit:
         count = math.ceil(math.ceil(len(samples) / runner.ranks) / recipe.micro_batch)
         micro += [[] for _ in range(count - len(micro))]  # every rank has as many, some of nothing
         batches = [self._batch(part, samples) for part in micro]
-        held = torch.tensor([float(sum(_learned(batch.labels) for batch, real in batches if real))])
-        tokens = float(runner.sum(held.double())[0])
-        loss_sum = torch.zeros(2, dtype=torch.float64)
-        for number, (batch, real) in enumerate(batches, 1):
-            moved = batch.to(runner.device)
-            summed = runner.forward(lambda model, moved=moved: {"loss": _summed(model, moved)})["loss"]
-            # the mean over all tokens of the update, whatever rank and micro-batch they are in
-            loss = summed * (float(real) / max(tokens, 1.0)) * runner.ranks * len(batches)
-            value = float(summed.detach()) / max(tokens, 1.0) * real
-            loss_sum[0] += value
-            runner.backward(loss if math.isfinite(value) else loss * math.nan, len(batches), number == len(batches))
+        held = torch.zeros(len(objective.names), dtype=torch.float64)
+        for batch, real in batches:
+            held += real * torch.tensor(objective.counts(batch))
+        counts = runner.sum(held).tolist()
+        sums = torch.cat([self._learn(batches, counts), torch.zeros(1, dtype=torch.float64)])
         norm = runner.update(recipe.learning_rate * factor)
-        loss_sum[1] = float(self.how.told_to_stop())
-        loss, told = runner.sum(loss_sum).tolist()
+        sums[-1] = float(self.how.told_to_stop())
+        *values, told = runner.sum(sums).tolist()
         if not math.isfinite(norm):
             self._skipped(update, course)
+        each = zip(objective.names, values, counts, strict=True)
         noted = {
             "update": update + 1,
             "epoch": (update + 1) / self.per_epoch,
             "learning_rate": recipe.learning_rate * factor,
-            "loss": loss,
-            "tokens": int(tokens),
+            "loss": sum(weight * value for weight, value in zip(objective.weights, values, strict=True)),
+            **{name: value if count else None for name, value, count in each},
+            **{name: int(count) for name, count in zip(objective.counted, counts, strict=True)},
             "samples": len(samples),
             "gradient_norm": norm,
             "skipped": not math.isfinite(norm),
         }
         return noted, told > 0
+
+    def _learn(self, batches: list[tuple[Batch, bool]], counts: list[float]) -> torch.Tensor:
+        """Add an update's gradients up; return this rank's share of its losses, each divided by its count."""
+        objective, runner = self.objective, self.runner
+        sums = torch.zeros(len(counts), dtype=torch.float64)
+        for number, (batch, real) in enumerate(batches, 1):
+            moved = batch.to(runner.device)
+            found = runner.forward(lambda model, moved=moved: objective.sums(model, moved))
+            # the mean over the whole update, whatever rank and micro-batch a sample is in
+            each = zip(objective.names, counts, strict=True)
+            means = [found[name] * (float(real) / max(count, 1.0)) for name, count in each]
+            loss = sum(weight * mean for weight, mean in zip(objective.weights, means, strict=True))
+            sums += torch.tensor([float(mean.detach()) for mean in means])
+            healthy = math.isfinite(float(loss.detach()))
+            loss = loss * runner.ranks * len(batches)
+            runner.backward(loss if healthy else loss * math.nan, len(batches), number == len(batches))
+        return sums
 
     def _batch(self, part: list[int], samples: list[int]) -> tuple[Batch, bool]:
         """Return a micro-batch; of nothing, one sample that counts nothing: all ranks must compute as often."""
@@ -156,15 +171,3 @@ class Fit:
                 f"tuning: {course.skipped} updates had a loss or gradient that is not a number, the limit "
                 "vlm.tuning.nan_limit: lower learning_rate, or set dtype to float32"
             )
-
-
-def _learned(labels: torch.Tensor) -> int:
-    return int((labels[:, 1:] != IGNORED).sum())
-
-
-def _summed(model: torch.nn.Module, batch: Batch) -> torch.Tensor:
-    """Return the summed cross-entropy of the answers' tokens of a batch."""
-    logits = model(**batch.inputs, use_cache=False).logits
-    return torch.nn.functional.cross_entropy(
-        logits[:, :-1].flatten(0, 1).float(), batch.labels[:, 1:].flatten(), ignore_index=IGNORED, reduction="sum"
-    )

@@ -9,11 +9,16 @@ from torch import nn
 
 from cxr.base.errors import UserError
 from cxr.nets.microbatch import shared
+from cxr.segmentation.segmenter import TRAINED
 from cxr.vlm.families.engine import PARTS, Family, part_of
 
-ADAPTER = "lora_"
-"""peft's names of an adapter's tensors."""
+ADAPTER = ("lora_", "trainable_tokens_")
+"""peft's names of an adapter's tensors: of layers, and of a token's rows."""
 LANGUAGE, ALL = "language", "all"
+EMBEDDING, HEAD = "embed_tokens", "lm_head"
+"""Names of the layers that have a row for each token."""
+SEGMENTER = "segmenter."
+"""Beginning of the names of a segmenter's tensors; its learning rate's name without the dot."""
 
 
 @dataclass(frozen=True)
@@ -80,14 +85,20 @@ def adapted(model: nn.Module, family: Family, target: str) -> list[str]:
     return [
         name
         for name, module in model.named_modules()
-        if isinstance(module, nn.Linear) and part_of(family, f"{name}.") in wanted and not name.endswith("lm_head")
+        if isinstance(module, nn.Linear) and part_of(family, f"{name}.") in wanted and not name.endswith(HEAD)
     ]
 
 
-def add_adapters(model: nn.Module, family: Family, lora: dict) -> PeftModel:
-    """Return the model with adapters; they change nothing until they are trained (B = 0)."""
+def add_adapters(model: nn.Module, family: Family, lora: dict, token: int | None = None) -> PeftModel:
+    """Return the model with adapters; they change nothing until they are trained (B = 0).
+
+    ``token``: one that the model has not learned yet: its rows of embedding and head are trained too.
+    """
     names = adapted(model, family, lora["target"])
     how = LoraConfig(r=lora["rank"], lora_alpha=lora["alpha"], lora_dropout=lora["dropout"], target_modules=names)
+    if token is not None:
+        tied = model.get_output_embeddings().weight is model.get_input_embeddings().weight
+        how.trainable_token_indices = {name: [token] for name in (EMBEDDING, *([] if tied else [HEAD]))}
     return get_peft_model(model, how)
 
 
@@ -96,7 +107,9 @@ def choose(model: nn.Module, family: Family, recipe: Recipe) -> dict[str, nn.Par
     for name, parameter in model.named_parameters():
         idle = any(prefix in name for prefix in getattr(family, "idle", ()))  # it would never have a gradient
         full = recipe.method == "full" and part_of(family, name) in recipe.parts and not idle
-        parameter.requires_grad_(full or ADAPTER in name)
+        if name.startswith(SEGMENTER):
+            full = name.removeprefix(SEGMENTER).startswith(TRAINED)
+        parameter.requires_grad_(full or any(mark in name for mark in ADAPTER))
     found = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
     if not found:
         raise UserError("vlm.tuning: no part of the model is trained: name vision, projector or language in parts")
@@ -107,7 +120,8 @@ def optimiser(parameters: dict[str, nn.Parameter], family: Family, recipe: Recip
     """Return AdamW with one group a part; ``scale`` of a group is its learning rate over the recipe's."""
     groups: dict[str, list[nn.Parameter]] = {}
     for name, parameter in parameters.items():
-        groups.setdefault(part_of(family, name), []).append(parameter)
+        part = SEGMENTER[:-1] if name.startswith(SEGMENTER) else part_of(family, name)
+        groups.setdefault(part, []).append(parameter)
     rates = {part: recipe.rates.get(part, recipe.learning_rate) for part in groups}
     made = [
         {"params": held, "scale": rates[part] / recipe.learning_rate, "part": part} for part, held in groups.items()

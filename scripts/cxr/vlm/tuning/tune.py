@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
 from functools import lru_cache
 from pathlib import Path
@@ -26,23 +26,31 @@ from cxr.nets.devices import device_of, gpus_of
 from cxr.nets.fitting.engine import make_runner
 from cxr.nets.fitting.launch import launch
 from cxr.nets.fitting.stopping import heeded
+from cxr.segmentation.kept import keep
+from cxr.segmentation.losses import LossWeights
+from cxr.segmentation.segmenter import Segmenter
 from cxr.vlm.collate import Collator
 from cxr.vlm.conventions import convention_of
 from cxr.vlm.models import (
     ADAPTERS,
     MODEL,
+    SEGMENTER,
     Loaded,
     base_of,
     load_model,
     make_tiny,
+    with_seg,
     write_adapter,
     write_model,
     write_run,
 )
 from cxr.vlm.samples import PictureStore, Sample, read_samples, texts_of
+from cxr.vlm.segmenting import Segmenting
+from cxr.vlm.segs import MaskStore, aims_of
 from cxr.vlm.tokens import Reserved
 from cxr.vlm.tuning.columns import LEFT_OUT, UPDATES
 from cxr.vlm.tuning.fit import Course, Execution, Fit
+from cxr.vlm.tuning.objective import MaskLoss, TextLoss
 from cxr.vlm.tuning.recipe import Recipe, add_adapters, choose, optimiser
 
 log = logging.getLogger("cxr")
@@ -61,7 +69,8 @@ class TuningOptions:
 
     engine: tiny or a family; family: the architecture; convention: how boxes are written; side: pictures are shrunk to
     it, 0 for as they are; wording: another file of wordings; own: the recipe; model, revision: of the Hugging Face hub,
-    where no folder is given; balance: none, or domain; init: of the engine tiny: random, or base.
+    where no folder is given; balance: none, or domain; init: of the engine tiny: random, or base; head: of masks
+    ({start, loss, learning_rate}), {} for none.
     """
 
     engine: str
@@ -76,15 +85,20 @@ class TuningOptions:
     revision: str = ""
     balance: str = "none"
     init: str = "random"
+    head: dict = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Job:
-    """A tuning described by builtins, so that it can be passed to other processes. folder: of its checkpoints."""
+    """A tuning described by builtins, so that it can be passed to other processes. masks: shards of them; sam: a file,
+    for a head that starts from it; folder: of its checkpoints.
+    """
 
     lines: str
     pictures: list
+    masks: list
     base: str
+    sam: str
     run: str
     updates: str
     left_out: str
@@ -98,7 +112,7 @@ class Job:
         digest = hashlib.sha256(json.dumps([self.options, self.attrs.get("code_digest", "")], sort_keys=True).encode())
         digest.update(Path(self.lines).read_bytes())
         # these files are large: their sizes reveal all but very unlikely changes
-        for path in [*self.pictures, *filter(None, [self.base])]:
+        for path in [*self.pictures, *self.masks, *filter(None, [self.base, self.sam])]:
             digest.update(facts_of_files(path))
         return digest.hexdigest()
 
@@ -115,16 +129,24 @@ def run_tuning(
     compute: dict,
     base: str | list[str] = "",
     wording: str | list[str] = "",
+    masks: list[str] | None = None,
+    sam: str | list[str] = "",
 ) -> None:
     """Tune a model on the samples ``lines``, whose pictures are in the shards ``pictures``.
 
-    ``base``: folder of the model that it starts from; none for the engine tiny. Writes the folder ``run`` (a whole
-    model, or an adapter in peft's layout, and how it is asked) and the tables ``updates`` and ``left_out``. After a
-    kill it resumes at its last checkpoint, to the same bytes. Raises UserError for a user's mistake.
+    ``base``: folder of the model that it starts from; none for the engine tiny. With a head, ``masks`` are the shards
+    that hold the masks of the samples' [SEG], and ``sam`` is the file of SAM that it starts from, if any. Writes the
+    folder ``run`` (a whole model, or an adapter in peft's layout; a segmenter if it has a head; how it is asked) and
+    the tables ``updates`` and ``left_out``. After a kill it resumes at its last checkpoint, to the same bytes. Raises
+    UserError for a user's mistake.
     """
     base = base_of(base, options.model, options.revision)
     folder = Path(run).with_name("checkpoint")
-    job = Job(lines, list(pictures), base, run, updates, left_out, asdict(options), attrs, compute, str(folder))
+    sam = sam if isinstance(sam, str) else "".join(sam)
+    job = Job(
+        lines, list(pictures), list(masks or []), base, sam, run, updates, left_out, asdict(options), attrs, compute,
+        str(folder),
+    )  # fmt: skip
     _prepare(job)
     _make_start(job, options)
     if options.own["runner"] == "deepspeed":
@@ -162,7 +184,8 @@ def start(job: Job, options: TuningOptions) -> Loaded:
         options.own["runner"] == "deepspeed" or options.own["method"] == "lora"
     )
     dtype = torch.bfloat16 if low else torch.float32
-    return load_model(options.family, job.base if _begun(job, options) else Path(job.folder, START), dtype)
+    loaded = load_model(options.family, job.base if _begun(job, options) else Path(job.folder, START), dtype)
+    return with_seg(loaded, options.seed) if options.head else loaded
 
 
 def _begun(job: Job, options: TuningOptions) -> bool:
@@ -182,8 +205,13 @@ def _make_start(job: Job, options: TuningOptions) -> None:
         engine_module("cxr.vlm.starts", options.init).load(making)
 
 
-def kept(samples: list[Sample], collator: Collator, store: PictureStore, most: int) -> tuple[list, list[int], list]:
-    """Return the samples that are learned, their lengths in tokens, and a row of each that is left out."""
+def kept(
+    samples: list[Sample], collator: Collator, store: PictureStore, most: int, masks: MaskStore | None = None
+) -> tuple[list, list[int], list]:
+    """Return the samples that are learned, their lengths in tokens, and a row of each that is left out.
+
+    ``masks``: those of the samples' [SEG], of a model that tells them.
+    """
     found, lengths, gone = [], [], []
     for sample in samples:
         try:
@@ -191,7 +219,9 @@ def kept(samples: list[Sample], collator: Collator, store: PictureStore, most: i
         except Reserved:
             gone.append({"sample_id": sample.sample_id, "reason": "reserved", "tokens": 0})
             continue
-        if length > most:
+        if masks is not None and not masks.has(sample):
+            gone.append({"sample_id": sample.sample_id, "reason": "no_mask", "tokens": length})
+        elif length > most:
             gone.append({"sample_id": sample.sample_id, "reason": "too_long", "tokens": length})
         else:
             found.append(sample)
@@ -222,10 +252,13 @@ def _work(job: Job, told: Callable[[], bool]) -> None:
     device = device_of(job.compute["device"], job.compute.get("asked"))
     loaded = start(job, options)
     collator = Collator(loaded.family, loaded.tokens, convention_of(options.convention), options.wording)
-    with PictureStore(job.pictures, options.side) as store:
-        learned, lengths, gone = kept(samples, collator, store, recipe.max_length)
+    with PictureStore(job.pictures, options.side) as store, MaskStore(job.masks) as masks:
+        learned, lengths, gone = kept(samples, collator, store, recipe.max_length, masks if options.head else None)
         if not learned:
-            raise UserError(f"{job.lines} has no sample of at most max_length {recipe.max_length} tokens: raise it")
+            told = f"at most max_length {recipe.max_length} tokens: raise it"
+            if {row["reason"] for row in gone} == {"no_mask"}:
+                told = "which every [SEG] has its mask: make masks and lines of the same threshold set"
+            raise UserError(f"{job.lines} has no sample of {told}")
         if options.balance == "domain":
             chosen = balanced(learned, options.seed)
             learned, lengths = [learned[at] for at in chosen], [lengths[at] for at in chosen]
@@ -235,26 +268,35 @@ def _work(job: Job, told: Callable[[], bool]) -> None:
             model.enable_input_require_grads()
         torch.manual_seed(stable_hash(options.seed, "adapters") % 2**63)
         if recipe.method == "lora":
-            model = add_adapters(model, loaded.family, recipe.lora)
-        trained = choose(model, loaded.family, recipe)
-        values = [sum(map(torch.numel, held)) for held in (trained.values(), model.parameters())]
+            model = add_adapters(model, loaded.family, recipe.lora, loaded.tokens.seg)
+        whole, objective = model, TextLoss()
+        if options.head:
+            whole, objective = _with_head(job, options, model, learned, store)
+            recipe = replace(recipe, rates=recipe.rates | {"segmenter": options.head["learning_rate"]})
+        trained = choose(whole, loaded.family, recipe)
+        values = [sum(map(torch.numel, held)) for held in (trained.values(), whole.parameters())]
         log.info("%d of %d samples are learned, %d of %d values trained", len(learned), len(samples), *values)
         patience = timedelta(seconds=job.compute.get("time_to_answer", 1800))
         grouped = optimiser(trained, loaded.family, recipe)
-        runner = make_runner(recipe.runner, model, trained, grouped, recipe, device, patience)
+        runner = make_runner(recipe.runner, whole, trained, grouped, recipe, device, patience)
 
         @lru_cache(maxsize=KEPT)
         def encode(at: int):
-            return collator.encode(learned[at], store.get(learned[at]))
+            sample = learned[at]
+            made = collator.encode(sample, store.get(sample))
+            return replace(made, aims=aims_of(sample, store, masks, whole.segmenter.side)) if options.head else made
 
+        how = Execution(job.compute["checkpoint_every"], told)
         fit = Fit(
-            runner, lengths, encode, collator.batch, recipe, Execution(job.compute["checkpoint_every"], told),
+            runner, lengths, encode, collator.batch, objective, recipe, how,
             folder=Path(job.folder), seed=options.seed, nan_limit=options.nan_limit,
         )  # fmt: skip
         course = fit.run()
     with runner.gathered():
         if runner.rank == 0:
-            _finish(job, options, course, Loaded(model, loaded.family, loaded.tokens), gone, recipe.zero < 3)
+            made = Loaded(model, loaded.family, loaded.tokens)
+            segmenter = whole.segmenter if options.head else None
+            _finish(job, options, course, made, segmenter, gone, recipe.zero < 3)
     runner.wait()  # a rank that ends would close the others' connections
 
 
@@ -266,17 +308,41 @@ def _beside(base: str, folder: Path) -> None:
             shutil.copyfile(path, folder / path.name)
 
 
-def _finish(job: Job, options: TuningOptions, course: Course, made: Loaded, gone: list[dict], movable: bool) -> None:
+def _with_head(
+    job: Job, options: TuningOptions, model: torch.nn.Module, learned: list[Sample], store: PictureStore
+) -> tuple[Segmenting, MaskLoss]:
+    """Return the model with a new segmenter, and what it minimises; SAM sees each picture once, if the disk allows."""
+    hidden = model.config.get_text_config().hidden_size
+    begin = engine_module("cxr.segmentation.starts", options.head["start"]).load
+    segmenter = begin(hidden, job.sam, stable_hash(options.seed, "segmenter") % 2**63)
+    segmenter.to(next(model.parameters()).dtype)
+    made = Segmenting(model, segmenter)
+    views = sorted({store.view(sample) for sample in learned if sample.mask_ids})
+    if job.compute.get("keep_features") and views:
+        shapes, dtype = {"vision_encoder": segmenter.shape}, segmenter.project[0].weight.dtype
+        named = [(view, False) for view in views]
+        made.kept = keep(Path(job.folder, "features"), named, shapes, dtype, "compute.keep_features")["vision_encoder"]
+    return made, MaskLoss(LossWeights(**options.head["loss"]))
+
+
+def _finish(
+    job: Job, options: TuningOptions, course: Course, made: Loaded, segmenter: Segmenter | None, gone: list[dict],
+    movable: bool,
+) -> None:  # fmt: skip
     with whole(job.run) as making:
         facts = {"family": options.family, "convention": options.convention, "side": options.side}
         write_run(making, **facts, wording=options.wording, base=job.base)
         if movable:  # what ZeRO-3 has gathered stays where it is
             made.model.to("cpu")
+            if segmenter:
+                segmenter.to("cpu")
         if options.own["method"] == "lora":
             write_adapter(made.model, making / ADAPTERS)
         else:
             folder = making / MODEL
             _beside(job.base, folder)
             write_model(made, options.family, folder, options.own.get("names", "published"))
+        if segmenter:
+            segmenter.save(making / SEGMENTER)
     write_table(job.updates, pl.DataFrame(course.updates, schema=schema(UPDATES)), UPDATES)
     write_table(job.left_out, pl.DataFrame(gone, schema=schema(LEFT_OUT)), LEFT_OUT)

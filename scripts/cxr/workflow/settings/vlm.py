@@ -82,6 +82,14 @@ class TinyRecipe(Recipe):
     runner: Literal["plain", "deepspeed"] = key("plain", "As of the other engines.")
 
 
+class SegLoss(Section):
+    """Weights of the losses of a run with a head of masks."""
+
+    text: float = key(1.0, "Weight of the cross-entropy of the answers, over all samples.", ge=0, le=1000)
+    bce: float = key(5.0, "Weight of the masks' binary cross-entropy; ROSALIA's.", ge=0, le=1000)
+    dice: float = key(1.0, "Weight of the Dice loss of the masks that are not empty; ROSALIA's.", ge=0, le=1000)
+
+
 class OnevisionTinyRecipe(TinyRecipe):
     """The engine onevision_tiny: LLaVA-OneVision's real classes with half a million values, on a CPU."""
 
@@ -102,6 +110,12 @@ class OnevisionTinyRecipe(TinyRecipe):
     learning_rate: float = key(1e-3, "Highest learning rate; without the base twice as much.", gt=0, le=1)
     warmup_ratio: Share = key(0.03, "Share of the updates in which it rises.", source=PAPER)
     max_new_tokens: int = key(300, "Longest answer that it is asked for.", unit="tokens", ge=1, le=100_000)
+    seg_loss: SegLoss = key(SegLoss, "Weights of the losses of a run with a head of masks.")
+    seg_start: Literal["lite", "sam"] = key(
+        "lite",
+        "What the head's SAM starts from. lite: that of ROSALIA lite's base, in this repository; sam: as published.",
+    )
+    seg_learning_rate: float = key(2e-3, "Highest learning rate of the head.", gt=0, le=1)
 
     @model_validator(mode="after")
     def _has_a_base(self) -> "OnevisionTinyRecipe":
@@ -146,6 +160,12 @@ class OnevisionRecipe(Recipe):
         8192, "Tokens of a sample; a picture of 512 × 512 px has 3,699, of 1024 × 1024 px 7,371.", unit="tokens",
         ge=16, le=1_000_000,
     )  # fmt: skip
+    seg_loss: SegLoss = key(SegLoss, "Weights of the losses of a run with a head of masks.")
+    seg_start: Literal["lite", "sam"] = key(
+        "sam",
+        "What the head's SAM starts from. sam: ViT-H as published; lite: that of ROSALIA lite's base.",
+    )
+    seg_learning_rate: float = key(3e-4, "Highest learning rate of the head; ROSALIA's.", gt=0, le=1)
 
 
 class Run(Section):
@@ -164,6 +184,11 @@ class Run(Section):
     )
     trained: bool = key(True, "false: the model is asked as it is.")
     wording: str = key("", "File of another wording of the questions, such as resources/vlm/wording.yaml.")
+    segmentation: Literal["none", "head"] = key(
+        "none",
+        "head: the model also learns a mask for each [SEG] of its answers, of a mix of RadVLM; onevision and "
+        "onevision_tiny alone.",
+    )
 
     @model_validator(mode="after")
     def _fits(self) -> "Run":
@@ -171,6 +196,8 @@ class Run(Section):
             raise ValueError(f"model is empty, but the engine {self.engine} starts from one: give a folder or an id")
         if not self.trained and not self.model:
             raise ValueError("trained is false, but model is empty, so there is nothing to ask: give one")
+        if not self.trained and self.segmentation == "head":
+            raise ValueError("segmentation is 'head', but trained is false, so no head is learned: set one of both")
         if self.trained and self.convention == "probe":
             raise ValueError("convention is 'probe', but a run that is trained learns one: name it, or set it to ''")
         return self

@@ -1,0 +1,1 @@
+"""Where a segmenter's SAM comes from: an engine each, whose ``load(hidden, file, seed)`` returns a Segmenter."""

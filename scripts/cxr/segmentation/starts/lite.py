@@ -1,0 +1,22 @@
+"""The small SAM of ROSALIA lite's base (resources/rosalia), for a CPU."""
+
+import json
+
+from transformers import SamConfig
+
+from cxr.base.paths import RESOURCES
+from cxr.nets.weight_files import Weights, fill
+from cxr.segmentation.segmenter import Segmenter, begun
+
+RESOURCE_FILES = ("rosalia/model.safetensors", "rosalia/config.json")
+FOLDER = RESOURCES / "rosalia"
+
+
+def load(hidden: int, file: str, seed: int) -> Segmenter:
+    """Return the segmenter for hidden states of ``hidden`` values; ``seed``: of its projection. No file is read."""
+    del file
+    config = SamConfig(**json.loads((FOLDER / "config.json").read_text(encoding="utf-8"))["sam"])
+    made = begun(config, hidden, seed)
+    with Weights(FOLDER / "model.safetensors") as weights:
+        fill(made.sam, weights.within("sam."), str(FOLDER))
+    return made

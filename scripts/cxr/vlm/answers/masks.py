@@ -1,0 +1,77 @@
+"""Masks of answers: one for each [SEG] of a text, in the frame of its picture, in the shard beside the answers."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from cxr.base.hdf5 import FRAME_SIZE, Shard, ShardWriter
+from cxr.nets.devices import device_of, inference
+from cxr.segmentation.frames import to_frame
+from cxr.segmentation.kept import Remembered
+from cxr.segmentation.segmenter import Segmenter
+from cxr.vlm.answers.engine import AnswersOptions, Execution, Said
+from cxr.vlm.models import SEGMENTER
+from cxr.vlm.samples import PictureStore, Sample
+from cxr.vlm.segs import levels_of
+
+KEY, FIELD = "mask_key", "mask"
+ABOUT = {
+    "frame": f"{FRAME_SIZE} x {FRAME_SIZE} pixels, the frame of the picture with its padding; right is on the image's "
+    "left",
+    "masks": "one for each [SEG] of an answer: sample_id/turn/number, both from 0",
+}
+
+
+class Drawer:
+    """Gives the masks of a run's answers. ``side``: of its masks, px."""
+
+    def __init__(self, segmenter: Segmenter, device: torch.device, side: int = FRAME_SIZE):
+        self.segmenter, self.device, self.side = segmenter.to(device), device, side
+        self.kept = Remembered()
+
+    @classmethod
+    def load(cls, run: str | Path, options: AnswersOptions, how: Execution) -> "Drawer":
+        """Return that of a run. Raises UserError for a segmenter that is not whole."""
+        segmenter = Segmenter.load(Path(run, SEGMENTER), getattr(torch, options.dtype))
+        return cls(segmenter, device_of(how.device, how.asked))
+
+    def draw(self, view: str, frame: np.ndarray, marks: Sequence[torch.Tensor]) -> np.ndarray:
+        """Return the masks, bool (M, T, T), of the hidden states (H,) before each [SEG].
+
+        view: name of the picture, whose embedding is made once; frame: uint8 (H, W). Each mask is drawn alone, so that
+        none depends on how many there are.
+        """
+        square, side = (self.side, self.side), self.segmenter.side
+        with inference():
+            levels = levels_of(frame, side)[None].to(self.device)
+            seen = self.kept.get([(view, False)], levels, self.segmenter.embed)
+            states = [mark[None].to(self.device, seen.dtype) for mark in marks]
+            drawn = [to_frame(self.segmenter(state, seen), side, (side, side), square)[0] > 0 for state in states]
+        return np.stack([one.cpu().numpy() for one in drawn]) if drawn else np.zeros((0, *square), bool)
+
+
+def write_masks(
+    path: Path, replies: Iterable[tuple[Sample, int, Said]], drawer: Drawer, store: PictureStore, attrs: dict
+) -> None:
+    """Write the masks of turns (sample, turn, answer) as a shard, in their order."""
+    with _writer(path, attrs, drawer.side) as writer:
+        for sample, turn, said in replies:
+            if said.marks:
+                masks = drawer.draw(store.view(sample), store.frame(sample), said.marks)
+                for number, mask in enumerate(masks):
+                    writer.append(f"{sample.sample_id}/{turn}/{number}", **{FIELD: mask})
+
+
+def join_masks(path: str | Path, parts: Sequence[Path], attrs: dict) -> None:
+    """Write the rows of several shards as one, in order, one row in memory at a time."""
+    with _writer(path, attrs, FRAME_SIZE) as writer:
+        for part in parts:
+            with Shard(part, key=KEY) as shard:
+                for key in shard.ids:
+                    writer.append(key, **{FIELD: shard.stored(FIELD, key)})
+
+
+def _writer(path: str | Path, attrs: dict, side: int) -> ShardWriter:
+    return ShardWriter(path, key=KEY, attrs=attrs | ABOUT, empty={FIELD: ((side, side), bool)})
