@@ -311,7 +311,8 @@ def test_descriptions_that_attack_change_no_schema_and_no_other_images_lines(cel
             images.with_columns(pl.Series("description", [ATTACKS[0], *texts[1:]])),
             IMAGES,
         )
-        found = ask(attacked, tmp_path, address)  # a table that somebody wrote by hand
+        (tmp_path / "again").mkdir()  # where no answer is kept
+        found = ask(attacked, tmp_path / "again", address)  # a table that somebody wrote by hand
     assert len(seen) == PICTURES - 1
     assert found[0]["problem"] == "the text speaks to the model"
     assert found[1] == told[1]
