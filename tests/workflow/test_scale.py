@@ -268,6 +268,7 @@ ALONE = {
     "radvlm_instructions_mix": "once a mix, all its lines",
     "radvlm_instructions_part": "once a mix and source, every fact of it",
     "radvlm_sources_on_mimic": "once a source, its files",
+    "radvlm_sources_labels": "a BERT on every report of a shard, by its operations an hour of a core",
     "radvlm_sources_read": "once a source, its files",
     "release_mixes": "once a mix, every line, and every picture that is published",
     "release_package": "once a set, checksums of everything in it",
@@ -305,7 +306,18 @@ ALONE = {
     "training_sam": "once a run, a model of 14 GB",
     **{
         f"weights_{name}": "once, a file of up to 10 GB that somebody placed there"
-        for name in ("cxas", "hybridgnet", "inception", "lisa", "rosalia", "sam", "scaled_yolov4", "ultralytics", "xrv")
+        for name in (
+            "chexbert",
+            "cxas",
+            "hybridgnet",
+            "inception",
+            "lisa",
+            "rosalia",
+            "sam",
+            "scaled_yolov4",
+            "ultralytics",
+            "xrv",
+        )
     },
 }
 """Rules whose jobs are neither local nor of a group, and why: long, or of a kind that comes once."""
@@ -337,7 +349,7 @@ def test_a_job_is_local_of_a_group_or_long():
     assert rules.keys() - local - grouped.keys() == ALONE.keys()
     assert set().union(*groups().values()) == group_sizes().keys()
     of_shards = {name for name, rule in rules.items() if of_a_shard(rule)}
-    models = {"medground_queries_told", "medground_verification_told"}
+    models = {"medground_queries_told", "medground_verification_told", "radvlm_sources_labels"}
     assert of_shards - grouped.keys() == models
     stages = {f"{stage}_shard" for stage in ("frames", "reports", "organs", "anomaly", "anatomy", "boxes", "masks")}
     edited = {"editing_lite", "healthy_shard", "placement_shard"} | {
