@@ -7,7 +7,6 @@ import polars as pl
 import pytest
 
 import openi_labels
-from cxr.base.errors import UserError
 from cxr.base.paths import RESOURCES
 from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_lines, read_table
@@ -17,8 +16,7 @@ from cxr.radvlm.labels import meant, names, report_labels
 from cxr.radvlm.sources.columns import FACTS_SCHEMA
 from cxr.radvlm.sources.facts import box_facts, clean, facts_table, labelled
 from cxr.radvlm.sources.own import mask_boxes, region_boxes
-from cxr.radvlm.sources.read_own import OwnOptions, run_shard
-from radvlm_mix import NAMES, OPTIONS, inputs, read_all
+from radvlm_mix import NAMES, read_all
 
 
 def labels_of(report: str, uncertain: str = "absent") -> set[str]:
@@ -191,16 +189,6 @@ def test_no_image_is_in_another_split_than_the_cohort_says(own, workflow_run):
     cohort = dict(read_table(workflow_run / "results/cohort/images.parquet").select("image_id", "split").iter_rows())
     images = read_table(own / "images.parquet")
     assert all(cohort[image] == split for image, split in images.select("image_id", "split").iter_rows())
-
-
-def test_an_engine_that_cannot_be_had_says_so(workflow_run, tmp_path):
-    shard = sorted((workflow_run / "results/frames").glob("??.h5"))[0].stem
-    out = {name: str(tmp_path / file) for name, file in NAMES.items()}
-    with pytest.raises(UserError, match=r"radvlm.sources.labels is 'chexbert'.*choose rules"):
-        run_shard(
-            **inputs(workflow_run / "results", shard), images_out=str(tmp_path / "images.parquet"), **out,
-            options=OwnOptions(**{**vars(OPTIONS), "labels": "chexbert"}),
-        )  # fmt: skip
 
 
 # ---- real texts ----------------------------------------------------------------------------------------------------

@@ -1,10 +1,10 @@
 """The base of RadVLM's small model: what it holds, how a tuning begins from it, and what it never saw."""
 
 import hashlib
+import importlib.util
 import json
 import random
 import re
-import sys
 
 import numpy as np
 import pytest
@@ -30,15 +30,11 @@ LIMIT = 3 * 10**6
 
 @pytest.fixture(scope="module")
 def data():
-    """The module that moves pictures for the training of the base."""
-    sys.path.insert(0, str(FOLDER))
-    try:
-        import data
-
-        yield data
-    finally:
-        sys.path.remove(str(FOLDER))
-        sys.modules.pop("data", None)
+    """The module that moves pictures for the training of the base; other weights have modules of its name."""
+    spec = importlib.util.spec_from_file_location("onevision_tiny_data", FOLDER / "data.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def test_it_is_small_and_its_card_names_its_digest_and_licence():

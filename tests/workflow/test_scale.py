@@ -301,12 +301,13 @@ ALONE = {
     "training_untrained": "once a run, a model of 14 GB",
     "vlm_answers_read": "once a set, every answer that another program gave",
     "vlm_answers_run": "once a run and set, a large net on a GPU, minutes to load, then every question",
+    "vlm_answers_run_masks": "as vlm_answers_run, of a run with a head",
     "vlm_tuning_run": "days",
     "vlm_tuning_untrained": "once a run, at most 200 questions to a large net on a GPU, where its convention is probed",
     "training_sam": "once a run, a model of 14 GB",
     **{
         f"weights_{name}": "once, a file of up to 10 GB that somebody placed there"
-        for name in (
+        for name in [
             "chexbert",
             "cxas",
             "hybridgnet",
@@ -317,7 +318,7 @@ ALONE = {
             "scaled_yolov4",
             "ultralytics",
             "xrv",
-        )
+        ]
     },
 }
 """Rules whose jobs are neither local nor of a group, and why: long, or of a kind that comes once."""

@@ -95,7 +95,7 @@ def resumable(generate: Generate, options: ModelOptions, execution: Mapping) -> 
 
 
 def question_key(question: Question) -> str:
-    """Return a digest of all that is sent of a question: roles, texts, pictures, schema and seed."""
+    """Return a digest of all that is sent of a question: roles, texts, pictures, its seed and schema."""
     parts = [one.digest() if isinstance(one, Picture) else f"text {one}" for one in parts_of(question.messages)]
     told = [[message["role"] for message in question.messages], parts, question.schema, question.seed]
     # in the schema's own order, in which a constrained answer is written
