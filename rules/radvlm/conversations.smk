@@ -1,9 +1,40 @@
 # RadVLM's conversations: turns about the facts of one image, each checked against them.
 
 
+# What a language model in the job says, loaded once for all sources, and for all parts that the same model makes. Making the
+# conversations from it asks nothing again; the clients of a server ask in the jobs of the parts.
+rule radvlm_conversations_told:
+    input:
+        files=PLAN.radvlm.conversing.to_read,
+    output:
+        told=expand("results/radvlm/conversations/{source}/{part}.told.jsonl", **PLAN.radvlm.conversing.asking),
+    log:
+        f"logs/radvlm/conversations/{PLAN.radvlm.conversing.asking_name}.told.log",
+    benchmark:
+        f"results/benchmarks/radvlm/conversations/{PLAN.radvlm.conversing.asking_name}.told.tsv"
+    wildcard_constraints:
+        part="train|test",
+    conda:
+        "../../envs/radvlm_conversations-vllm.yaml"
+    threads: 8
+    resources:
+        gpu=PLAN.radvlm.conversing.gpus,
+        nodes=1,  # else SLURM may take the GPUs of two
+        mem_mb=megabytes(64000),
+        runtime=minutes(720),
+    params:
+        **job("radvlm.conversations.told.run"),
+        options=PLAN.radvlm.conversing.to_ask,
+    message:
+        "RadVLM: the language model is asked for conversations, log {log}"
+    script:
+        "../../scripts/job.py"
+
+
 rule radvlm_conversations_part:
     input:
         unpack(lambda wildcards: PLAN.radvlm.conversing.inputs(wildcards.source)),
+        told=lambda wildcards: PLAN.radvlm.conversing.told(wildcards.source, wildcards.part),
     output:
         lines="results/radvlm/conversations/{source}/{part}.jsonl",
         excluded="results/radvlm/conversations/{source}/{part}.excluded.parquet",
@@ -17,11 +48,9 @@ rule radvlm_conversations_part:
         part="train|test",
     conda:
         f"../../envs/radvlm_conversations-{PLAN.radvlm.conversing.environment}.yaml"
-    threads: 8 if PLAN.radvlm.conversing.gpus else 1
+    threads: 1
     resources:
-        gpu=PLAN.radvlm.conversing.gpus,
-        nodes=1,  # else SLURM may take the GPUs of two
-        mem_mb=megabytes(64000 if PLAN.radvlm.conversing.gpus else 6000),
+        mem_mb=megabytes(6000),
         runtime=minutes(480),
     params:
         **job(

@@ -142,3 +142,30 @@ def test_a_language_model_in_the_job_filters_all_sources_of_radvlm_at_once(place
     asked = [job for job in jobs_of(text) if job.rule == "radvlm_filtered_source"]
     assert len(asked) == jobs
     assert {job.resources.get("gpu", "0") for job in asked} == {"1" if transport == "offline" else "0"}
+
+
+@pytest.mark.parametrize(
+    ("llm", "asking", "gpus"),
+    [
+        ({"transport": "offline", "train_model": "a/b", "test_model": "a/b"}, 1, {"1"}),
+        ({"transport": "offline", "train_model": "a/b", "test_model": "a/c"}, 2, {"1"}),
+        ({"transport": "server", "train_model": "a/b", "test_model": "a/b"}, 0, set()),
+    ],
+)
+def test_a_language_model_in_the_job_is_asked_for_all_conversations_at_once(
+    place, planner, tmp_path, llm, asking, gpus
+):
+    more = tmp_path / "more.yaml"
+    more.write_text(yaml.safe_dump({"radvlm": {"conversations": {"engine": "vllm", "llm": llm}}}))
+    settings = [*(ROOT / "examples" / f"{file}.yaml" for file in ("mimic", "radvlm")), more]
+    status, text = planner.ask(
+        ["--snakefile", ROOT / "Snakefile", "--directory", place, "--cores", 2, "--dry-run", "--configfile", *settings,
+         "--", "radvlm_conversations"]
+    )  # fmt: skip
+    assert status == 0, text
+    jobs = jobs_of(text)
+    asked = [job for job in jobs if job.rule == "radvlm_conversations_told"]
+    parts = [job for job in jobs if job.rule == "radvlm_conversations_part"]
+    assert (len(asked), {job.resources.get("gpu", "0") for job in asked}) == (asking, gpus)
+    assert len(parts) == 8
+    assert {job.resources.get("gpu", "0") for job in parts} == {"0"}

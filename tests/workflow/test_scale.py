@@ -263,6 +263,7 @@ ALONE = {
     "radvlm_evaluation_segmenter_run": "as the inference, once a run, set and source",
     "radvlm_evaluation_scores": "once a run, every answer, bootstrap by patient",
     "radvlm_conversations_part": "twice a source, the rules on every report",
+    "radvlm_conversations_told": "once a model, loaded for all sources",
     "radvlm_filtered_source": "once a source, the rules on every report; once for all, a language model in the job",
     "radvlm_instructions_llava": "once a mix, every picture as a file",
     "radvlm_instructions_mix": "once a mix, all its lines",

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from cxr.base.errors import UserError
 from cxr.base.tables import read_lines, write_lines
 from cxr.base.unfinished import facts_of_files, prepare
 from cxr.llm.asking import Generate, Question
@@ -92,6 +93,38 @@ def resumable(generate: Generate, options: ModelOptions, execution: Mapping) -> 
         return generate
     mark = identity(options, execution.get("code", ""))
     return keeping(generate, folder=Path(execution["answers"]), mark=mark)
+
+
+def heard(generate: Generate, lines: list[dict]) -> Generate:
+    """Return ``generate``, which adds to ``lines`` what is said: question, attempt, text (:func:`repeating`)."""
+
+    def hearing(questions: list[Question], attempt: int) -> list[str]:
+        texts = generate(questions, attempt)
+        pairs = zip(questions, texts, strict=True)
+        lines.extend({"question": question_key(one), "attempt": attempt, "text": text} for one, text in pairs)
+        return texts
+
+    return hearing
+
+
+def repeating(paths: Sequence[str], rule: str) -> Generate:
+    """Return the function that says what files have, which jobs of ``rule`` wrote: no model is asked.
+
+    The function raises UserError for a question that they do not answer.
+    """
+    said = {(line["question"], line["attempt"]): line["text"] for path in paths for line in read_lines(path)}
+
+    def repeated(questions: list[Question], attempt: int) -> list[str]:
+        keys = [(question_key(one), attempt) for one in questions]
+        missing = sum(key not in said for key in keys)
+        if missing:
+            raise UserError(
+                f"{rule} answered {len(keys) - missing} of {len(keys)} questions: ask again with "
+                f"`snakemake --forcerun {rule}`"
+            )
+        return [said[key] for key in keys]
+
+    return repeated
 
 
 def question_key(question: Question) -> str:

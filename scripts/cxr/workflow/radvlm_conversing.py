@@ -19,14 +19,16 @@ KEY = "radvlm.conversations.llm"
 
 @dataclass(frozen=True)
 class Conversing:
-    """kinds: {source: its kinds}; hosts: {source: the one whose pictures it lies on}; engine, environment, gpus: how a
-    job is run; options: {part: its options}; pairs: a dataset's lines, whose masks are asked for.
+    """kinds: {source: its kinds}; hosts: {source: the one whose pictures it lies on}; engine, environment: how a part
+    is made; loading: whether a job loads a model, with so many gpus; options: {part: its options}; pairs: a dataset's
+    lines, whose masks are asked for.
     """
 
     kinds: Mapping[str, Sequence[str]]
     hosts: Mapping[str, str]
     engine: str
     environment: str
+    loading: bool
     gpus: int
     options: Mapping[str, dict]
     pairs: Sequence[str]
@@ -48,6 +50,38 @@ class Conversing:
         """Return the options of a part of a source."""
         return self.options[part] | {"kinds": list(self.kinds[source])}
 
+    def told(self, source: str, part: str) -> list[str]:
+        """Return the file of what a model that is loaded in a job says to a part; none where no such model is asked."""
+        return [f"{CONVERSATIONS}/{source}/{part}.told.jsonl"] if self.loading else []
+
+    @property
+    def asking(self) -> dict[str, list[str]]:
+        """{wildcard: its values} of a job that loads a model: all sources, and all parts that the same model makes."""
+        if not self.kinds:
+            return {"source": ["{source}"], "part": ["{part}"]}
+        same = self.options["train"]["own"] == self.options["test"]["own"]
+        return {"source": list(self.kinds), "part": list(PARTS) if same else ["{part}"]}
+
+    @property
+    def asking_name(self) -> str:
+        """Name of such a job: its wildcards, or all."""
+        return "/".join(held[0] for held in self.asking.values() if held[0].startswith("{")) or "all"
+
+    def to_ask(self, wildcards: object) -> dict[str, object]:
+        """Return the options of such a job; ``works``: source, part, kinds and files of each of its outputs."""
+        of = {name: [one.format(**dict(wildcards.items())) for one in held] for name, held in self.asking.items()}
+        works = [
+            {"source": source, "part": part, "kinds": list(self.kinds[source]), "files": self.inputs(source)}
+            for source in of["source"]
+            for part in of["part"]
+        ]
+        return self.options[of["part"][0]] | {"works": works}
+
+    def to_read(self, wildcards: object) -> list[str]:
+        """Return the files that such a job reads."""
+        held = [file for work in self.to_ask(wildcards)["works"] for file in work["files"].values()]
+        return sorted({path for file in held for path in ([file] if isinstance(file, str) else file)})
+
     def files(self, file: str) -> list[str]:
         """Return a file of the stage for each source that gives conversations."""
         return [f"{CONVERSATIONS}/{source}/{file}" for source in self.kinds]
@@ -64,10 +98,11 @@ def conversing(settings: Settings, formats: Mapping[str, str], plain: Mapping) -
     }
     on = {name: declared[name].pictures for name in kinds if name != OWN and formats[name] in ON_MIMIC}
     hosts = {name: host for name, host in on.items() if host in formats}
-    gpus = section.llm.execution.gpus if section.engine != RULES and section.llm.transport == "offline" else 0
+    loading = section.engine != RULES and section.llm.transport == "offline"
+    gpus = section.llm.execution.gpus if loading else 0
     pairs = [f"results/dataset/{settings.thresholds.build[0]}/{split}.jsonl" for split in SPLITS]
     return Conversing(
-        kinds, hosts, section.engine, RULES if section.engine == RULES else "vllm", gpus,
+        kinds, hosts, section.engine, RULES if section.engine == RULES else "vllm", loading, gpus,
         {part: _options(settings, plain, part) for part in PARTS}, pairs if section.segment_turns else [],
     )  # fmt: skip
 

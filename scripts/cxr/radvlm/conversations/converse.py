@@ -53,25 +53,20 @@ def run_part(
     options: ConversationOptions,
     execution: Mapping,
     attrs: Mapping,
+    told: Sequence[str] = (),
 ) -> None:
     """Make the conversations of a part of a source.
 
-    facts, texts: of the source, and of the one whose pictures it lies on; elsewhere: phrases of sources that lie on its
-    pictures, which get theirs there; pairs: a dataset's lines, for masks. Raises UserError for an unreachable
-    model.
+    images, facts, texts, phrases, elsewhere, pairs: as :func:`asked_in` takes them; told: what a model said in another
+    job; without it a model answers here. Raises UserError for an unreachable model.
     """
-    tables = Tables(
-        read_table(images),
-        pl.concat([read_table(path) for path in facts]),
-        [line for path in texts for line in read_lines(path)],
-        list(read_lines(phrases)),
-        masks_of(pair for path in pairs for pair in read_lines(path)),
-    )
-    others = {line["image_id"] for path in elsewhere for line in read_lines(path)}
-    asked = asked_of(gathered(tables, PARTS[part]), others, options)
+    asked = asked_in(
+        images=images, facts=facts, texts=texts, phrases=phrases, elsewhere=elsewhere, pairs=pairs, part=part,
+        options=options,
+    )  # fmt: skip
     code = str(attrs.get("code_digest", ""))
     # what a model says is kept, so a job that was cut off goes on
-    how = dict(execution) | {"answers": str(Path(lines).parent / "answers" / part), "code": code}
+    how = dict(execution) | {"told": told, "answers": str(Path(lines).parent / "answers" / part), "code": code}
     work = _Work(load_engine(options, how), options, _digests(code))
     write_lines(lines, work.lines(asked), checked=True)
     write_excluded(excluded, sorted(work.left, key=lambda row: (row["image_id"], row["detail"])))
@@ -97,6 +92,33 @@ def run_source(
     write_table(excluded_out, left.sort(left.columns), EXCLUDED)
     told = [read_table(path).cast(schema(OUTCOMES)) for path in outcomes]  # a table without rows tells no types
     write_table(outcomes_out, pl.concat(told), OUTCOMES)
+
+
+def asked_in(
+    *,
+    images: str,
+    facts: Sequence[str],
+    texts: Sequence[str],
+    phrases: str,
+    elsewhere: Sequence[str],
+    pairs: Sequence[str],
+    part: str,
+    options: ConversationOptions,
+) -> Iterator[Asked]:
+    """Yield the conversations that are asked for in a part of a source (:func:`asked_of`).
+
+    facts, texts: of the source, and of the one whose pictures it lies on; elsewhere: phrases of sources that lie on its
+    pictures, which get theirs there; pairs: a dataset's lines, for masks.
+    """
+    tables = Tables(
+        read_table(images),
+        pl.concat([read_table(path) for path in facts]),
+        [line for path in texts for line in read_lines(path)],
+        list(read_lines(phrases)),
+        masks_of(pair for path in pairs for pair in read_lines(path)),
+    )
+    others = {line["image_id"] for path in elsewhere for line in read_lines(path)}
+    return asked_of(gathered(tables, PARTS[part]), others, options)
 
 
 def asked_of(images: Iterable[ImageFacts], elsewhere: set[str], options: ConversationOptions) -> Iterator[Asked]:
@@ -132,7 +154,7 @@ class _Work:
 
     def lines(self, asked: Iterable[Asked]) -> Iterator[dict]:
         """Yield the line of each conversation that could be made."""
-        for some in _batches(asked):
+        for some in batches(asked):
             for one, made in zip(some, self.engine.converse(some), strict=True):
                 kind = GROUNDED if one.grounded else STANDARD
                 self.counts[kind, one.facts.split, ASKED] += 1
@@ -160,7 +182,8 @@ class _Work:
         return pl.DataFrame(rows, schema=schema(OUTCOMES), orient="row")
 
 
-def _batches(asked: Iterable[Asked]) -> Iterator[list[Asked]]:
+def batches(asked: Iterable[Asked]) -> Iterator[list[Asked]]:
+    """Yield what is asked for, ``AT_ONCE`` at a time."""
     rest = iter(asked)
     while some := list(islice(rest, AT_ONCE)):
         yield some

@@ -13,10 +13,10 @@ import yaml
 
 from cxr.base.paths import RESOURCES
 from cxr.base.seeds import stable_hash
-from cxr.llm.asking import Answer, Question, ask_each
+from cxr.llm.asking import Answer, Generate, Question, ask_each
 from cxr.llm.client import lazily
 from cxr.llm.guards import INJECTION, addresses_the_model, harmless, in_slots
-from cxr.llm.kept import resumable
+from cxr.llm.kept import repeating, resumable
 from cxr.llm.messages import filled
 from cxr.llm.options import Execution, ModelOptions
 from cxr.llm.schemas import object_of, text_of
@@ -32,6 +32,8 @@ RESOURCE_FILES = ("radvlm/conversation_prompts.yaml", "radvlm/statements.yaml", 
 GPU = True
 EXECUTION = "radvlm.conversations.llm.execution"
 FIELDS = ("rounds", "question", "answer")
+ASKING = "radvlm_conversations_told"
+"""The rule whose job asks for others."""
 QUESTION, ANSWER = 300, 800
 """Most characters of a question and of an answer."""
 TOO_FEW = "too_few_facts"
@@ -46,9 +48,26 @@ def _prompts() -> dict:
 
 
 def load(options: ConversationOptions, execution: Mapping) -> Engine:
-    """Return the engine. The model is loaded at the first question, which raises UserError if it cannot be reached."""
+    """Return the engine, whose model answers in this job, or did in another, which wrote the files ``told``.
+
+    execution: how a model is run, and besides ``told``, or ``answers`` and ``code`` (:func:`model_of`).
+    """
+    told = execution.get("told")
+    return engine_of(options, repeating(told, ASKING) if told else model_of(options, execution))
+
+
+def model_of(options: ConversationOptions, execution: Mapping) -> Generate:
+    """Return the function that asks the model. It is loaded at the first question that no earlier job asked.
+
+    That question raises UserError if it cannot be reached. ``execution``: as :func:`cxr.llm.kept.resumable` takes it.
+    """
     model = ModelOptions(**options.own)
-    generate = resumable(lazily(model, Execution.of(dict(execution), EXECUTION)), model, execution)
+    return resumable(lazily(model, Execution.of(dict(execution), EXECUTION)), model, execution)
+
+
+def engine_of(options: ConversationOptions, generate: Generate) -> Engine:
+    """Return the engine that has its answers from ``generate``."""
+    model = ModelOptions(**options.own)
 
     def converse(asked: Sequence[Asked]) -> list[Made]:
         known = [check.known(one.facts) for one in asked]

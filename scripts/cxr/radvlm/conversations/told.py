@@ -1,0 +1,50 @@
+"""What a language model says for conversations, asked in one job: the model is loaded once for all sources and parts.
+
+The jobs of the parts make the conversations from it, and need no model.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from cxr.base.jobs import log
+from cxr.base.tables import write_lines
+from cxr.llm.asking import Generate
+from cxr.llm.kept import heard
+from cxr.radvlm.conversations.converse import asked_in, batches
+from cxr.radvlm.conversations.engine import Asked, ConversationOptions
+from cxr.radvlm.conversations.vllm import engine_of, model_of
+
+
+@dataclass(frozen=True)
+class ToldOptions(ConversationOptions):
+    """works: of each output ``source``, ``part``, ``kinds``, and ``files``, the paths of
+    :func:`cxr.radvlm.conversations.converse.asked_in` by name.
+    """
+
+    works: Sequence[Mapping] = ()
+
+
+def run(*, files: Sequence[str], told: Sequence[str], options: ToldOptions, execution: Mapping, code: str = "") -> None:
+    """Ask for the conversations of all works, an output of each: lines of question, attempt and text, as they came.
+
+    files: all that is read. What the model says is also kept as it comes, so a job that was cut off goes on. Raises
+    UserError for an unreachable model.
+    """
+    del files  # the works name them
+    folder = Path(told[0]).parents[1] / "answers" / "-".join(dict.fromkeys(work["part"] for work in options.works))
+    generate = model_of(options, dict(execution) | {"answers": str(folder), "code": code})
+    for work, output in zip(options.works, told, strict=True):
+        log.info("radvlm_conversations: the model is asked for %s, %s", work["source"], work["part"])
+        own = replace(options, kinds=work["kinds"])
+        asked = asked_in(**work["files"], part=work["part"], options=own)
+        write_lines(output, _said(asked, own, generate), checked=True)
+
+
+def _said(asked: Iterable[Asked], options: ConversationOptions, generate: Generate) -> Iterator[dict]:
+    lines: list[dict] = []
+    engine = engine_of(options, heard(generate, lines))
+    for some in batches(asked):
+        engine.converse(some)
+        yield from lines
+        lines.clear()
