@@ -147,7 +147,7 @@ def language_model(given: argparse.Namespace) -> list[Row]:
     """Measure the load and the speed of vLLM with a small model."""
     size = ["--tiny", "--texts", 4, "--tokens", 16] if given.tiny else []
     device = ["--device", device_of(given.device).type]
-    found = _table(given, "language_model", *size, python=python_with("vllm"), device=device)
+    found = _table(given, "language_model_speed", *size, python=python_with("vllm"), device=device)
     return [(one["what"], one["value"], one["unit"]) for one in found]
 
 

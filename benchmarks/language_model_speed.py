@@ -1,7 +1,7 @@
 """Measure vLLM inside a job with a small language model: seconds of its load, and texts a second.
 
-    python benchmarks/language_model.py [--device cpu|cuda] [--texts 512] [--tokens 128] [--tiny]
-        [--output benchmarks/language_model.tsv]
+    python benchmarks/language_model_speed.py [--device cpu|cuda] [--texts 512] [--tokens 128] [--tiny]
+        [--output benchmarks/language_model_speed.tsv]
 
 The model has the shape of a Llama of 1 thousand million values (`--tiny`: two small layers) and random weights, so what
 it says under the schema of the reports means nothing; a load of the paper's models reads fifty times as
@@ -82,7 +82,7 @@ def main() -> None:
     parser.add_argument("--texts", type=int, default=512)
     parser.add_argument("--tokens", type=int, default=128)
     parser.add_argument("--tiny", action="store_true")
-    parser.add_argument("--output", default="benchmarks/language_model.tsv")
+    parser.add_argument("--output", default="benchmarks/language_model_speed.tsv")
     given = parser.parse_args()
     if given.device == "cpu":
         import vllm_cpu
