@@ -43,6 +43,7 @@ def asked(tuned: Path, image: Path, folder: Path, questions=QUESTIONS, referring
     return run_image(
         run=str(tuned), base="", image=str(image), output=str(folder), questions=questions, referring=referring,
         asking=asdict(options), cohort=STAGES["cohort"], frames=STAGES["frames"], quality=85, compute=COMPUTE,
+        code="7",
     )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from cxr.base.errors import UserError
 from cxr.base.exclusions import REASONS
 from cxr.dicom.decode import decode
 from cxr.dicom.files import HEAD_BYTES, HeaderError, Rejected, file_kind, read_dicom
-from cxr.geometry.affine import fit_affine, to_frame
+from cxr.geometry.affine import fit_affine, to_frame, to_original
 from cxr.imaging.cohort.header import check_kind, check_view, read_header
 from cxr.imaging.frames.window import to_grey
 from cxr.plotting.overlay import SIDES
@@ -56,6 +56,14 @@ def picture_of(path: str, cohort: dict, frames: dict) -> tuple[Picture, Dataset 
         raise UserError(f"{path} cannot be read ({error}): give a frontal chest X-ray") from None
     affine = fit_affine(grey.shape, frames["size"], frames["fit"])
     return Picture(grey, to_frame(grey, affine, frames["size"]), affine, sides_of(dataset)), dataset
+
+
+def in_picture(logits: np.ndarray, picture: Picture) -> np.ndarray:
+    """Return the mask, bool (rows, columns), of logits (T, T) that cover the frame; outside the frame it is empty."""
+    scale = picture.frame.shape[0] / logits.shape[0]
+    affine = picture.affine.copy()
+    affine[:, :2] *= scale
+    return to_original(logits, affine, picture.grey.shape, nearest=False) > 0
 
 
 def made_at() -> datetime:

@@ -14,11 +14,10 @@ from cxr.base.atomic import atomic
 from cxr.base.errors import UserError
 from cxr.base.faults import brief
 from cxr.dicom.segmentation import NoSegmentation, Segment, segmentation
-from cxr.geometry.affine import to_original
 from cxr.ils.inference.asking import NO_SEG, SEVERAL_SEG, Asker
 from cxr.ils.rosalia.pictures import clip_pixels, equalise
 from cxr.ils.rosalia.samples import Sample
-from cxr.imaging.one_image import Picture
+from cxr.imaging.one_image import Picture, in_picture
 from cxr.plotting.overlay import SIDES, overlay
 from cxr.plotting.plots import save
 from cxr.segmentation.pictures import sam_levels
@@ -56,14 +55,6 @@ def predict(asker: Asker, picture: Picture, instructions: Sequence[str]) -> list
             mask = in_picture(reply.drawn, picture)
         findings.append(Finding(text.strip(), reply.answer, mask, NOTES.get(reply.note, "")))
     return findings
-
-
-def in_picture(logits: np.ndarray, picture: Picture) -> np.ndarray:
-    """Return the mask, bool (rows, columns), of logits (T, T) that cover the frame; outside the frame it is empty."""
-    scale = picture.frame.shape[0] / logits.shape[0]
-    affine = picture.affine.copy()
-    affine[:, :2] *= scale
-    return to_original(logits, affine, picture.grey.shape, nearest=False) > 0
 
 
 def _sample(asker: Asker, frame: np.ndarray, instruction: str) -> Sample:

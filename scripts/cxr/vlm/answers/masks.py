@@ -38,7 +38,11 @@ class Drawer:
         return cls(segmenter, device_of(how.device, how.asked))
 
     def draw(self, view: str, frame: np.ndarray, marks: Sequence[torch.Tensor]) -> np.ndarray:
-        """Return the masks, bool (M, T, T), of the hidden states (H,) before each [SEG].
+        """Return the masks, bool (M, T, T), of the hidden states (H,) before each [SEG]; as :meth:`logits`."""
+        return self.logits(view, frame, marks) > 0
+
+    def logits(self, view: str, frame: np.ndarray, marks: Sequence[torch.Tensor]) -> np.ndarray:
+        """Return mask logits, float32 (M, T, T), that cover the frame: above 0 is the mask.
 
         view: name of the picture, whose embedding is made once; frame: uint8 (H, W). Each mask is drawn alone, so that
         none depends on how many there are.
@@ -48,8 +52,8 @@ class Drawer:
             levels = levels_of(frame, side)[None].to(self.device)
             seen = self.kept.get([(view, False)], levels, self.segmenter.embed)
             states = [mark[None].to(self.device, seen.dtype) for mark in marks]
-            drawn = [to_frame(self.segmenter(state, seen), side, (side, side), square)[0] > 0 for state in states]
-        return np.stack([one.cpu().numpy() for one in drawn]) if drawn else np.zeros((0, *square), bool)
+            drawn = [to_frame(self.segmenter(state, seen), side, (side, side), square)[0] for state in states]
+        return np.stack([one.cpu().numpy() for one in drawn]) if drawn else np.zeros((0, *square), np.float32)
 
 
 def write_masks(

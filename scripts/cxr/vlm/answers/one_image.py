@@ -11,8 +11,8 @@ from pydicom.dataset import Dataset
 
 from cxr.base.atomic import atomic, whole
 from cxr.base.errors import UserError
-from cxr.dicom.segmentation import NoSegmentation, Segment, segmentation
-from cxr.imaging.one_image import Picture, picture_of
+from cxr.dicom.segmentation import NoSegmentation, Segment, lesion_of, segmentation
+from cxr.imaging.one_image import Picture, in_picture, made_at, picture_of
 from cxr.instructions.record import Turn
 from cxr.plotting import replay
 from cxr.plotting.encoding import encoded
@@ -20,10 +20,12 @@ from cxr.plotting.overlay import SIDES, overlay
 from cxr.plotting.plots import save
 from cxr.vlm.answers.ask import Asker
 from cxr.vlm.answers.engine import AnswersOptions, Execution
+from cxr.vlm.answers.masks import Drawer
 from cxr.vlm.conventions import Seen, convention_of
-from cxr.vlm.models import base_of, read_run
+from cxr.vlm.models import base_of, read_run, tells_masks
 from cxr.vlm.reading import Reading, read_boxes
 from cxr.vlm.samples import Sample, fitted, shown, window_of
+from cxr.vlm.tokens import SEG as MARK
 
 ANSWERS, PAGE, SEG = "answers.json", "conversation.html", "segmentation.dcm"
 DPI = 110
@@ -39,8 +41,8 @@ FAILED = {
 
 @dataclass(frozen=True)
 class Mask:
-    """A mask of an answer, bool (rows, columns) in the image's own pixels; shows: what it is of, as an instruction;
-    said: what the model that drew it says besides, "" for nothing.
+    """A mask of an answer, bool (rows, columns) in the image's own pixels; shows: what it is of, as an instruction or
+    in the words of the conversation; said: what another model, which drew it, says besides, "" for nothing.
     """
 
     shows: str
@@ -83,7 +85,7 @@ class OnePicture:
 
     def __init__(self, picture: Picture, side: int):
         window = window_of(picture.affine, picture.grey.shape, picture.frame.shape)
-        self.part, self.side = picture.frame[window], side
+        self.picture, self.part, self.side = picture, picture.frame[window], side
 
     def get(self, sample: Sample) -> np.ndarray:
         """Return the picture, uint8 (H, W, 3), whatever the sample."""
@@ -109,15 +111,40 @@ def samples_of(questions: Sequence[str], referring: bool) -> list[Sample]:
     ]
 
 
-def ask(asker: Asker, samples: Sequence[Sample], store: OnePicture) -> list[Reply]:
-    """Return the replies to all turns, in order; later turns see the model's own earlier answers."""
+def ask(asker: Asker, samples: Sequence[Sample], store: OnePicture, drawer: Drawer | None = None) -> list[Reply]:
+    """Return the replies to all turns, in order; later turns see the model's own earlier answers.
+
+    ``drawer``: of a run that draws a mask for each [SEG] of its answers.
+    """
     questions = [turn.question for sample in samples for turn in sample.turns]
-    replies = []
-    for question, line in zip(questions, asker.lines(samples, store), strict=True):
+    replies: list[Reply] = []
+    for question, made in zip(questions, asker.replies(samples, store), strict=True):
+        line = made.line()
         reading = read_boxes(line["text"], convention_of(line["convention"]), Seen(*line["seen"]))
         failure = line["failure"] and FAILED.get(line["failure"], line["failure"])
-        replies.append(Reply(question, line["text"], line["stop"], failure, reading))
+        before = [] if made.turn == 0 else [text for one in replies for text in (one.question, one.answer)]
+        masks = ()
+        if drawer and made.said.marks:
+            picture = store.picture
+            drawn = drawer.logits("picture", picture.frame, made.said.marks)
+            names = shows(question, line["text"], before)
+            masks = tuple(Mask(name, in_picture(one, picture)) for name, one in zip(names, drawn, strict=True))
+        replies.append(Reply(question, line["text"], line["stop"], failure, reading, masks))
     return replies
+
+
+def shows(question: str, answer: str, before: Sequence[str] = ()) -> list[str]:
+    """Return what each [SEG] of an answer is of: the text nearest to it that names one of the seven lesion types.
+
+    These are, in this order, the answer up to the [SEG], its end if no other [SEG] is there, the question, and the
+    texts ``before`` from the last. Where none names a lesion, it is the question.
+    """
+    *parts, rest = answer.split(MARK)
+    found = []
+    for number in range(len(parts)):
+        texts = [*reversed(parts[: number + 1]), *([rest] if len(parts) == 1 else []), question, *reversed(before)]
+        found.append(next((text.strip() for text in texts if lesion_of(text)), question))
+    return found
 
 
 def write(
@@ -192,17 +219,23 @@ def run_image(
     frames: dict,
     quality: int,
     compute: dict,
+    code: str,
 ) -> dict:
     """Ask a run about the image in a file; write the results into the folder ``output``, return its answers.json.
 
     ``asking``: fields of AnswersOptions; ``cohort``, ``frames``: options of those stages; ``quality``: of the page's
-    picture. Raises UserError for a user's mistake.
+    picture; ``code``: digest of the code, which a DICOM segmentation states as its version. A run with a head gives its
+    masks too. Raises UserError for a user's mistake.
     """
     options, samples = AnswersOptions(**asking), samples_of(questions, referring)
-    picture, _ = picture_of(image, cohort, frames)
+    picture, header = picture_of(image, cohort, frames)
     how = Execution(compute.get("device", "auto"), compute.get("asked"), compute.get("batch", 8))
     asker = Asker.of(run, base_of(base, options.model, options.revision), options, how)
-    replies = ask(asker, samples, OnePicture(picture, read_run(run)["side"]))
-    name = Path(run).resolve().parts[-2]
+    facts, name = read_run(run), Path(run).resolve().parts[-2]
+    drawer = Drawer.load(run, options, how) if tells_masks(run) else None
+    replies = ask(asker, samples, OnePicture(picture, facts["side"]), drawer)
+    drawn = None
+    if header is not None and any(reply.masks for reply in replies):
+        drawn = Drawn(header, name, code, made_at(), facts["family"])
     with whole(output) as folder:
-        return write(Path(folder), picture, replies, name, quality)
+        return write(Path(folder), picture, replies, name, quality, drawn)
