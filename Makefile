@@ -118,6 +118,7 @@ train: .venv-training/stamp $(VENV)/test.stamp
 	.venv-training/bin/python resources/boxes/train.py
 	$(BIN)/python resources/rosalia/train.py --work .rosalia --cores $(CORES)
 	$(BIN)/python resources/vlm/onevision_tiny/train.py --work .onevision --cores $(CORES)
+	$(BIN)/python resources/vlm/onevision_tiny/train_masks.py --work .onevision --cores $(CORES)
 
 .venv-training/stamp: requirements/training.in
 	$(PYTHON) -m venv .venv-training

@@ -49,7 +49,12 @@ class Collator:
 
     def encode(self, sample: Sample, picture: np.ndarray) -> Encoded:
         """Return a sample with its answers, for training. Raises UserError for a text that cannot be told."""
-        return self._encoded(sample, self.family.pictures([picture]))
+        return self.encode_all([sample], picture)[0]
+
+    def encode_all(self, samples: Sequence[Sample], picture: np.ndarray) -> list[Encoded]:
+        """Return samples about one picture with their answers; it is encoded once. Raises as :meth:`encode`."""
+        pictures = self.family.pictures([picture])
+        return [self._encoded(sample, pictures) for sample in samples]
 
     def length(self, sample: Sample, size: tuple[int, int]) -> int:
         """Return the tokens of a sample with its answers, whose picture has ``size`` (H, W); reads no picture."""

@@ -12,6 +12,8 @@ ROOT = "results/vlm"
 MEDGROUND, RADVLM = "medground:", "radvlm:"
 SYSTEMS = {MEDGROUND: "results/medground/dataset", RADVLM: "results/radvlm/instructions"}
 """{prefix of lines: folder of the system's}."""
+BASE, WITH_MASKS = "base", "base_masks"
+"""What a small model and its head start from, and what it does where its head starts from it too."""
 TINY = ("tiny", "onevision_tiny")
 """Engines that make a small random model, on a CPU."""
 FILES = ("train", "validate", "test", "exchanged")
@@ -102,10 +104,11 @@ def lines_of(key: str, given: str, split: str, mixes: Sequence[str] = ()) -> str
     return str(existing_file(key, given))
 
 
-def _head(key: str, run: Mapping, own: dict, engine: str) -> dict:
+def _head(key: str, run: Mapping, own: dict, engine: str, init: str) -> dict:
     """Return the options of a run's head of masks, which are taken out of its recipe; {} without one.
 
-    Raises UserError for a head that cannot be learned or asked. ``engine``: of vlm.answers.
+    Raises UserError for a head that cannot be learned or asked. ``engine``: of vlm.answers; ``init``: what the model
+    starts from.
     """
     told = {name: own.pop(f"seg_{name}", None) for name in ("start", "loss", "learning_rate")}
     if run["segmentation"] == "none":
@@ -117,6 +120,11 @@ def _head(key: str, run: Mapping, own: dict, engine: str) -> dict:
         )
     if system_of(run["lines"]) != RADVLM[:-1]:
         raise UserError(f"{key} lines is {run['lines']!r}, and only a mix of RadVLM has masks: name one, radvlm:<mix>")
+    if told["start"] == BASE and init != BASE:
+        raise UserError(
+            f"{key} vlm.tuning.{run['engine']} has init {init!r}, and seg_start 'base' is the head of the base: set "
+            "seg_start to lite"
+        )
     if engine == "vllm":
         raise UserError(f"{key} vlm.answers.engine is 'vllm', which gives no masks: set that to transformers")
     return told
@@ -135,7 +143,9 @@ def vlm_plan(settings: Vlm, device: str, gpus: int, mixes: Sequence[str] = ()) -
         own = dict(tuning[run["engine"]])
         family, side = own.pop("family", run["engine"]), own.pop("side", 0)
         init = {"init": own.pop("init")} if "init" in own else {}
-        head = _head(key, run, own, answers["engine"])
+        head = _head(key, run, own, answers["engine"], init.get("init", ""))
+        if head.get("start") == BASE:
+            init = {"init": WITH_MASKS}
         longest = own.pop("max_new_tokens", answers["max_new_tokens"])
         convention = run["convention"] or declared("cxr.vlm.families", family, "CONVENTION", "")
         options = {

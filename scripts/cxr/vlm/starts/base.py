@@ -15,12 +15,17 @@ BY_WORD = ("language_model.model.embed_tokens.weight", "language_model.lm_head.w
 
 
 def load(folder: Path) -> None:
-    """Give a small random model in a folder the base's weights.
+    """Give a small random model in a folder the base's weights. Raises UserError as :func:`give`."""
+    give(folder, *RESOURCE_FILES)
+
+
+def give(folder: Path, weights: str, words: str) -> None:
+    """Give a small random model in a folder the weights of a base: two files in resources.
 
     What the base learnt of a word goes with the word; rows of words that it does not know stay random. Raises UserError
     for a model of other sizes.
     """
-    held, words = load_file(RESOURCES / RESOURCE_FILES[0]), json.loads((RESOURCES / RESOURCE_FILES[1]).read_text())
+    held, words = load_file(RESOURCES / weights), json.loads((RESOURCES / words).read_text(encoding="utf-8"))
     known = {word: row for row, word in enumerate(words)}
     own = AutoTokenizer.from_pretrained(str(folder), local_files_only=True).get_vocab()
     both = sorted(own.keys() & known.keys())

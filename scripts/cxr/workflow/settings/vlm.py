@@ -111,11 +111,12 @@ class OnevisionTinyRecipe(TinyRecipe):
     warmup_ratio: Share = key(0.03, "Share of the updates in which it rises.", source=PAPER)
     max_new_tokens: int = key(300, "Longest answer that it is asked for.", unit="tokens", ge=1, le=100_000)
     seg_loss: SegLoss = key(SegLoss, "Weights of the losses of a run with a head of masks.")
-    seg_start: Literal["lite", "sam"] = key(
-        "lite",
-        "What the head's SAM starts from. lite: that of ROSALIA lite's base, in this repository; sam: as published.",
+    seg_start: Literal["base", "lite", "sam"] = key(
+        "base",
+        "What the head starts from. base: the head that the base has learnt, with its language model; lite: the "
+        "SAM of ROSALIA lite's base, in this repository; sam: SAM as published.",
     )
-    seg_learning_rate: float = key(2e-3, "Highest learning rate of the head.", gt=0, le=1)
+    seg_learning_rate: float = key(5e-4, "Highest learning rate of the head; not from the base four times.", gt=0, le=1)
 
     @model_validator(mode="after")
     def _has_a_base(self) -> "OnevisionTinyRecipe":

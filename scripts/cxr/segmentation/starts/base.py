@@ -1,0 +1,24 @@
+"""The head of the base of RadVLM's small model (resources/vlm/onevision_tiny, made by its train_masks.py)."""
+
+import json
+
+from transformers import SamConfig
+
+from cxr.base.paths import RESOURCES
+from cxr.nets.weight_files import Weights, fill
+from cxr.segmentation.segmenter import Segmenter, empty
+
+RESOURCE_FILES = ("vlm/onevision_tiny/masks.safetensors", "rosalia/config.json")
+
+
+def load(hidden: int, file: str, seed: int) -> Segmenter:
+    """Return the segmenter for hidden states of ``hidden`` values. Neither the file nor the seed is used.
+
+    Raises UserError for hidden states of another length than the base's.
+    """
+    del file, seed
+    config = SamConfig(**json.loads((RESOURCES / RESOURCE_FILES[1]).read_text(encoding="utf-8"))["sam"])
+    made = empty(config, hidden)
+    with Weights(RESOURCES / RESOURCE_FILES[0]) as weights:
+        fill(made, weights.within("segmenter."), str(RESOURCES / RESOURCE_FILES[0]))
+    return made

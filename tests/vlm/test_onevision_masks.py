@@ -1,0 +1,98 @@
+"""The base of RadVLM's small model that learnt masks: what it holds, how a run with a head begins from it."""
+
+import hashlib
+import json
+import re
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from cxr.base.errors import UserError
+from cxr.base.paths import RESOURCES
+from cxr.segmentation.starts import base as head
+from cxr.vlm.models import load_model, make_tiny
+from cxr.vlm.starts.base import BY_WORD
+from cxr.vlm.starts.base_masks import RESOURCE_FILES, load
+from cxr.vlm.tokens import SEG
+from cxr.workflow.plan_vlm import vlm_plan
+from cxr.workflow.settings import Settings
+from cxr.workflow.settings.vlm import Vlm
+
+FOLDER = RESOURCES / "vlm/onevision_tiny"
+TEXTS = ["Where is the bicycle in the left lung?", "The left lung is at [0.30, 0.20, 0.55, 0.80]."]
+SIDE = Vlm().tuning.onevision_tiny.side
+LIMIT = 3 * 10**6
+"""Bytes that the repository gives to these weights at most."""
+HEAD = {"engine": "onevision_tiny", "lines": "radvlm:all", "segmentation": "head"}
+
+
+@pytest.fixture(scope="module")
+def held() -> dict[str, torch.Tensor]:
+    return load_file(RESOURCES / RESOURCE_FILES[0])
+
+
+def test_it_is_small_and_its_card_names_its_digest(held):
+    weights = RESOURCES / RESOURCE_FILES[0]
+    card = (FOLDER / "CARD.md").read_text(encoding="utf-8")
+    assert weights.stat().st_size < LIMIT
+    assert {value.dtype for value in held.values()} == {torch.float16}
+    assert hashlib.sha256(weights.read_bytes()).hexdigest() in re.findall(r"`([0-9a-f]{64})`", card)
+
+
+def test_a_run_with_a_head_begins_with_all_of_it(held, tmp_path):
+    """Each tensor and the row of each word that it knows, [SEG] among them, is that of the file."""
+    make_tiny("onevision", tmp_path, TEXTS, SIDE, 3)
+    load(tmp_path)
+    words = json.loads((RESOURCES / RESOURCE_FILES[1]).read_text(encoding="utf-8"))
+    begun, own = load_file(tmp_path / "model.safetensors"), load_model("onevision", tmp_path).tokens.tokenizer
+    assert own(SEG).input_ids == [len(own) - 1]
+    assert begun.keys() == {name for name in held if not name.startswith("segmenter.")}
+    for name, value in begun.items():
+        if name not in BY_WORD:
+            assert torch.equal(value, held[name].float())
+            continue
+        for word in own.get_vocab().keys() & set(words):
+            assert torch.equal(value[own.get_vocab()[word]], held[name][words.index(word)].float())
+
+
+def test_the_head_is_the_one_that_it_learnt(held):
+    found = head.load(held["language_model.model.norm.weight"].shape[0], "", 1).state_dict()
+    assert {f"segmenter.{name}" for name in found} == {name for name in held if name.startswith("segmenter.")}
+    assert all(torch.equal(value, held[f"segmenter.{name}"].float()) for name, value in found.items())
+
+
+def test_hidden_states_of_another_length_are_refused():
+    with pytest.raises(UserError, match=r"masks.safetensors holds the weights of another model, for .*project\.0"):
+        head.load(64, "", 1)
+
+
+def test_another_side_has_no_base(tmp_path):
+    make_tiny("onevision", tmp_path, TEXTS, SIDE + 32, 3)
+    with pytest.raises(UserError, match=r"does not fit the model .*leave side and family as they are, or set init to"):
+        load(tmp_path)
+
+
+def test_a_run_with_a_head_begins_from_it_and_no_other_run():
+    settings = Vlm(tuning={"runs": {"masks": HEAD, "plain": HEAD | {"segmentation": "none"}}})
+    plan = vlm_plan(settings, "cpu", 0, ["all"])
+    assert [plan.runs[name]["options"]["init"] for name in ("masks", "plain")] == ["base_masks", "base"]
+    assert plan.modules("starts") == ["vlm.starts.base", "vlm.starts.base_masks"]
+    assert plan.modules("heads") == ["segmentation.starts.base"]
+    other = Vlm(tuning={"runs": {"masks": HEAD}, "onevision_tiny": {"seg_start": "lite"}})
+    assert vlm_plan(other, "cpu", 0, ["all"]).runs["masks"]["options"]["init"] == "base"
+
+
+def test_without_the_base_there_is_no_head_of_it():
+    own = {"init": "random"}
+    settings = Vlm(tuning={"runs": {"masks": HEAD}, "onevision_tiny": own}, answers={"sets": {}})
+    told = "init 'random', and seg_start 'base' is the head of the base: set seg_start to lite"
+    with pytest.raises(UserError, match=f"runs.masks.segmentation is 'head', but .*onevision_tiny has {told}"):
+        vlm_plan(settings, "cpu", 0, ["all"])
+    also = Vlm(tuning={"runs": {"masks": HEAD}, "onevision_tiny": own | {"seg_start": "lite"}}, answers={"sets": {}})
+    assert vlm_plan(also, "cpu", 0, ["all"]).runs["masks"]["options"]["init"] == "random"
+
+
+def test_the_demo_is_not_among_what_it_learnt():
+    text = (FOLDER / "train_masks.py").read_text(encoding="utf-8")
+    assert int(re.search(r"^COHORT, STUDIES = (\d+), ", text, flags=re.M)[1]) != Settings().seed
