@@ -1,18 +1,25 @@
 """The base of RadVLM's small model: what it holds, how a tuning begins from it, and what it never saw."""
 
+import ast
 import hashlib
-import importlib.util
+import importlib
 import json
 import random
 import re
+import sys
 
+import cv2
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
 
 from cxr.base.errors import UserError
+from cxr.base.hdf5 import ShardWriter
 from cxr.base.paths import RESOURCES
+from cxr.base.vocabulary import LESIONS
+from cxr.imaging.phantom.chest import sample as sample_chest
+from cxr.imaging.phantom.cohort import TRUTH_LABELS
 from cxr.vlm.families import onevision
 from cxr.vlm.models import load_model, make_tiny
 from cxr.vlm.samples import Sample
@@ -29,12 +36,23 @@ LIMIT = 3 * 10**6
 
 
 @pytest.fixture(scope="module")
-def data():
-    """The module that moves pictures for the training of the base; other weights have modules of its name."""
-    spec = importlib.util.spec_from_file_location("onevision_tiny_data", FOLDER / "data.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def trained():
+    """The modules from which the base was made, by name; other weights have modules of their names."""
+    names = ("lesions", "data", "tower")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.syspath_prepend(FOLDER)
+        for name in names:
+            patched.delitem(sys.modules, name, raising=False)
+        modules = {name: importlib.import_module(name) for name in names}
+        for name in names:
+            sys.modules.pop(name)
+    return modules
+
+
+@pytest.fixture(scope="module")
+def data(trained):
+    """The module that moves pictures for the training of the base."""
+    return trained["data"]
 
 
 def test_it_is_small_and_its_card_names_its_digest_and_licence():
@@ -89,8 +107,9 @@ def test_only_a_run_that_begins_from_it_depends_on_it():
 
 def test_the_demo_is_not_among_what_it_learnt():
     text = (FOLDER / "train.py").read_text(encoding="utf-8")
-    learnt = int(re.search(r"^COHORT, STUDIES = (\d+), ", text, flags=re.M)[1])
-    assert learnt != Settings().seed
+    learnt = ast.literal_eval(re.search(r"^COHORTS = (\{.*\})$", text, flags=re.M)[1])
+    assert learnt
+    assert Settings().seed not in learnt
 
 
 def test_it_has_the_words_of_regions_and_boxes():
@@ -132,3 +151,51 @@ def test_a_sample_whose_box_would_be_cut_stays_as_it_is(data):
             assert 0 <= y1 < y2 <= 1
     assert any(one is sample for one in kept)
     assert any(one is not sample for one in kept)
+
+
+def test_copies_are_painted_where_their_masks_say(trained, tmp_path):
+    """The truth's own lesion stays, further ones change the picture there alone, and a seed gives the same copies."""
+    chest = sample_chest(np.random.default_rng(4), (256, 256), cardiomegaly=False, ap=False)
+    truth = {name: np.zeros((256, 256), bool) for name in TRUTH_LABELS} | chest.masks
+    truth["opacity"][60:80, 60:80] = True
+    frame = np.stack([truth[name] for name in TRUTH_LABELS])
+    with ShardWriter(tmp_path / "truth.h5", labels=TRUTH_LABELS) as shard:
+        shard.append("one", mask=frame)
+    picture = np.rint(chest.image * 255).astype(np.uint8)
+    covered = {"one": (slice(0, 256), slice(0, 256))}
+    made, again = (
+        list(trained["lesions"].drawn(tmp_path / "truth.h5", {"one": picture}, covered, 7)) for _ in range(2)
+    )
+    first, *copies = made
+    assert np.array_equal(first.picture, picture)
+    assert np.argwhere(~np.isnan(first.boxes()[:, 0])).ravel().tolist() == [LESIONS.index("opacity")]
+    assert first.boxes()[LESIONS.index("opacity")] == pytest.approx([60 / 256, 60 / 256, 80 / 256, 80 / 256])
+    assert len(copies) == trained["lesions"].COPIES
+    for copy, other in zip(copies, again[1:], strict=True):
+        assert np.array_equal(copy.picture, other.picture)
+        held = cv2.resize(copy.masks.max(0), (256, 256), interpolation=cv2.INTER_NEAREST)
+        near = cv2.dilate(held, np.ones((17, 17), np.uint8)) > 0
+        changed = cv2.absdiff(copy.picture, picture) > 40
+        assert changed.any()
+        assert not changed[~near].any()
+
+
+def test_quarters_of_a_window_cover_it_once(trained):
+    parts = [trained["tower"].part((0.1, 0.2, 0.8, 0.6), quarter) for quarter in range(4)]
+    assert np.array(parts) == pytest.approx(
+        np.array([[0.1, 0.2, 0.4, 0.3], [0.5, 0.2, 0.4, 0.3], [0.1, 0.5, 0.4, 0.3], [0.5, 0.5, 0.4, 0.3]])
+    )
+    assert trained["tower"].part((0.1, 0.2, 0.8, 0.6), None) == (0.1, 0.2, 0.8, 0.6)
+
+
+def test_what_a_patch_tells_of_pixels_lies_in_that_patch(trained):
+    """Each of 16 patches has a feature of its own; the layer returns the patch's number for each lesion and cell."""
+    tower = trained["tower"]
+    heads = tower.Heads(16, np.zeros((2, 4)), np.zeros((len(LESIONS), 4)))
+    with torch.no_grad():
+        heads.pixels.weight.copy_(torch.arange(16.0).expand_as(heads.pixels.weight))
+        heads.pixels.bias.zero_()
+        told = heads.maps(torch.eye(16)[None])[0]
+    wanted = np.kron(np.arange(16).reshape(4, 4), np.ones((tower.FINE, tower.FINE)))
+    assert told.shape == (len(LESIONS), 16, 16)
+    assert all(np.array_equal(one, wanted) for one in told.numpy())

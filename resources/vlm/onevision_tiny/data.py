@@ -4,17 +4,20 @@ import math
 import random
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import cv2
 import numpy as np
 import yaml
+from lesions import Lesions, drawn
 
+from cxr.base.hdf5 import Shard
 from cxr.base.paths import SCRIPTS
 from cxr.base.tables import read_table
-from cxr.vlm.samples import PictureStore, Sample, fitted, read_samples
+from cxr.base.vocabulary import SPLITS
+from cxr.vlm.samples import PictureStore, Sample, fitted, read_samples, window_of
 
 HELD = 256
 """Side that pictures are held at: twice the model's, so that moving them loses little."""
@@ -53,34 +56,65 @@ def run(folder: Path, cores: int, *targets: str) -> None:
     subprocess.run([*command, "--quiet", "all", "--", *targets], cwd=SCRIPTS.parent, check=True)
 
 
-class Cohort:
-    """Samples of a mix, its pictures (H, W) in memory, and the boxes of regions."""
+class Cohorts:
+    """Samples of the mixes of some cohorts, all splits, their pictures (H, W) in memory, and the boxes of regions.
 
-    def __init__(self, folder: Path):
-        self.samples = read_samples(folder / "results/radvlm/instructions/all/train.jsonl")
+    An image's id begins with the name of its cohort's folder.
+    """
+
+    def __init__(self, folders: Sequence[Path]):
+        self.folders = folders
+        self.samples: list[Sample] = []
         self.pictures: dict[str, np.ndarray] = {}
-        self._tables = folder / "results/radvlm/sources/own"
-        one = {sample.image_id: sample for sample in self.samples}
-        with PictureStore(sorted((folder / "results/frames").glob("[0-9]*.h5")), HELD) as store:
-            for image_id, sample in sorted(one.items()):
-                self.pictures[image_id] = np.ascontiguousarray(store.get(sample)[..., 0])
+        for folder in folders:
+            mix = folder / "results/radvlm/instructions/all"
+            samples = [sample for split in SPLITS for sample in read_samples(mix / f"{split}.jsonl")]
+            one = {sample.image_id: sample for sample in samples}
+            with PictureStore(sorted((folder / "results/frames").glob("[0-9]*.h5")), HELD) as store:
+                for image_id, sample in sorted(one.items()):
+                    self.pictures[f"{folder.name}/{image_id}"] = np.ascontiguousarray(store.get(sample)[..., 0])
+            self.samples += [replace(sample, image_id=f"{folder.name}/{sample.image_id}") for sample in samples]
 
     def regions(self) -> tuple[list[str], np.ndarray]:
-        """Return the images of the training split, and the boxes of their regions (N, regions, 4) as fractions.
+        """Return the images, and the boxes of their regions (N, regions, 4) as fractions.
 
         NaN where an image lacks a region.
         """
-        images = read_table(self._tables / "images.parquet").filter(split="train")
-        facts = read_table(self._tables / "facts.parquet").filter(kind="region")
-        facts = facts.join(images.select("image_id", "rows", "columns"), on="image_id")
-        names = sorted(facts["name"].unique().to_list())
-        found: dict[str, np.ndarray] = {}
-        for fact in facts.sort("image_id").iter_rows(named=True):
-            if fact["image_id"] in self.pictures:
-                boxes = found.setdefault(fact["image_id"], np.full((len(names), 4), np.nan))
+        found: dict[str, dict[str, np.ndarray]] = {}
+        for folder in self.folders:
+            tables = folder / "results/radvlm/sources/own"
+            images = read_table(tables / "images.parquet").select("image_id", "rows", "columns")
+            facts = read_table(tables / "facts.parquet").filter(kind="region").join(images, on="image_id")
+            for fact in facts.iter_rows(named=True):
                 edges = np.array([fact[edge] for edge in ("x1", "y1", "x2", "y2")])
-                boxes[names.index(fact["name"])] = edges / ([fact["columns"], fact["rows"]] * 2)
-        return list(found), np.stack(list(found.values()))
+                boxes = found.setdefault(f"{folder.name}/{fact['image_id']}", {})
+                boxes[fact["name"]] = edges / ([fact["columns"], fact["rows"]] * 2)
+        names = sorted({name for boxes in found.values() for name in boxes})
+        asked = sorted(found.keys() & self.pictures.keys())
+        absent = np.full(4, np.nan)
+        return asked, np.stack([[found[image].get(name, absent) for name in names] for image in asked])
+
+    def lesions(self, seed: int) -> list[Lesions]:
+        """Return the pictures with the truth of their lesions, and painted copies of them."""
+        made: list[Lesions] = []
+        for folder in self.folders:
+            start = f"{folder.name}/"
+            mine = {name.removeprefix(start): one for name, one in self.pictures.items() if name.startswith(start)}
+            covered = _covered(sorted((folder / "results/frames").glob("[0-9]*.h5")), mine)
+            for one in drawn(folder / "results/phantom/truth.h5", mine, covered, seed):
+                made.append(replace(one, image_id=start + one.image_id))
+        return made
+
+
+def _covered(shards: Sequence[Path], images: Iterable[str]) -> dict[str, tuple[slice, slice]]:
+    """Return the rows and columns of the frame that each image covers."""
+    found = {}
+    for path in shards:
+        with Shard(path) as shard:
+            for image_id in set(images) & set(shard.ids):
+                original = tuple(map(int, shard.get("original_shape", image_id)))
+                found[image_id] = window_of(shard.get("to_original", image_id), original, shard.shape("image")[:2])
+    return found
 
 
 def window(draw: random.Random) -> tuple[float, float, float, float]:

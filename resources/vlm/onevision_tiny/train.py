@@ -2,9 +2,9 @@
 
     python resources/vlm/onevision_tiny/train.py [--work .onevision] [--cores 2]
 
-Needs the pipeline's own packages and those of the tests, no GPU; its cohort is made by the workflow, in ``--work``, and
-stays there. First the tower learns the boxes of regions by regression, then the whole model learns the mix, with its
-pictures moved. What is learnt from, and how well it works, is in CARD.md.
+Needs the pipeline's own packages and those of the tests, no GPU; its cohorts are made by the workflow, in ``--work``,
+and stay there. First the tower learns the boxes of regions and where lesions are (tower.py), then the whole model
+learns the mix, with its pictures moved. What is learnt from, and how well it works, is in CARD.md.
 """
 
 import argparse
@@ -17,7 +17,6 @@ from collections.abc import Iterator, Sequence
 from itertools import count
 from pathlib import Path
 
-import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 from torch.nn.functional import cross_entropy
@@ -26,7 +25,8 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[2] / "scripts"))
 sys.path.insert(0, str(HERE))
 
-from data import REGIONS, Cohort, cut, make, seen_in, shown, window  # noqa: E402
+import tower as fit_tower  # noqa: E402
+from data import REGIONS, Cohorts, make, shown  # noqa: E402
 
 from cxr.base.seeds import stable_hash  # noqa: E402
 from cxr.vlm.collate import Collator  # noqa: E402
@@ -37,16 +37,15 @@ from cxr.vlm.tokens import IGNORED  # noqa: E402
 from cxr.vlm.tuning.fit import epoch_order  # noqa: E402
 from cxr.workflow.settings.vlm import OnevisionTinyRecipe  # noqa: E402
 
-COHORT, STUDIES = 4001, 1200
-"""Seed and size. The demo's seed, 2026, and those of ROSALIA's base and its scores are others."""
+COHORTS = {4001: 1200, 4002: 2400}
+"""Seeds and sizes. The demo's seed, 2026, and those of ROSALIA's base and its scores are others."""
 SEED = 1
-TOWER_UPDATES, TOWER_BATCH, TOWER_RATE = 5000, 32, 2e-3
-EACH = 0.3
-"""Weight of the boxes that each feature tells alone, beside those that all tell together."""
-UPDATES, BATCH, RATE, TOWER_SLOWED = 7000, 16, 2e-3, 0.15
+UPDATES, BATCH, RATE, TOWER_SLOWED = 9000, 16, 2e-3, 0.15
 """Of the whole model; the tower's rate is slowed, as it has learnt already."""
 FIRST = 1500
 """Updates on regions alone: to read coordinates is learnt before all else."""
+LATER = 4
+"""One of so many lines of regions is asked beside the other tasks."""
 WARMUP = 150
 SHARE = 0.5
 """Share of the samples whose pictures are moved."""
@@ -54,40 +53,29 @@ DIGITS = 3.0
 """Weight of a digit in the loss: there are few beside the words."""
 
 
-def tower(loaded: Loaded, cohort: Cohort, side: int) -> None:
-    """Let the tower learn the boxes of all regions from the picture as a whole, moved anew each time."""
-    images, boxes = cohort.regions()
-    net, draw = loaded.model.model.vision_tower, random.Random(stable_hash(SEED, "tower"))
-    tile = side // 2
-    head = torch.nn.Linear(loaded.model.config.vision_config.hidden_size, boxes[0].size)
-    with torch.no_grad():
-        head.weight.zero_()
-        head.bias.copy_(torch.tensor(np.nanmean(boxes, axis=0).ravel()))
-    values = [*net.parameters(), *head.parameters()]
-    optimiser = torch.optim.AdamW(values, lr=0.0, weight_decay=0.01)
-    for update in range(TOWER_UPDATES):
-        pictures, wanted = [], []
-        for at in draw.choices(range(len(images)), k=TOWER_BATCH):
-            of = window(draw)
-            pictures.append(cut(cohort.pictures[images[at]], of, (tile, tile)))
-            wanted.append(seen_in(boxes[at], of))
-        inputs = torch.tensor(np.stack(pictures), dtype=torch.float32)[:, None].expand(-1, 3, -1, -1) / 127.5 - 1
-        target = torch.tensor(np.stack(wanted), dtype=torch.float32).flatten(1)[:, None]
-        told = head(net(pixel_values=inputs, output_hidden_states=True).hidden_states[-1])
-        known = ~target.isnan()
-        together = (told.mean(1, keepdim=True) - target)[known].abs().mean()
-        loss = together + EACH * (told - target)[known.expand_as(told)].abs().mean()
-        _step(optimiser, loss, values, TOWER_RATE * _rate(update, TOWER_UPDATES))
-        _tell("tower", update, TOWER_UPDATES, float(loss.detach()))
+def tower(loaded: Loaded, cohorts: Cohorts, side: int) -> None:
+    """Let the tower learn regions and lesions."""
+    net, vision = loaded.model.model.vision_tower, loaded.model.config.vision_config
+    images, boxes = cohorts.regions()
+    regions = dict(zip(images, boxes, strict=True))
+    pictures = [one for one in cohorts.lesions(SEED) if one.image_id in regions]
+
+    def step(optimiser: torch.optim.Optimizer, loss: torch.Tensor, values: Sequence[torch.Tensor], update: int) -> None:
+        _step(optimiser, loss, list(values), fit_tower.RATE * _rate(update, fit_tower.UPDATES))
+        _tell("tower", update, fit_tower.UPDATES, float(loss.detach()))
+
+    fit_tower.fit(net, pictures, regions, side // 2, vision.patch_size, stable_hash(SEED, "tower"), step)
 
 
-def whole(loaded: Loaded, cohort: Cohort, side: int) -> None:
+def whole(loaded: Loaded, cohorts: Cohorts, side: int) -> None:
     """Let the model learn the mix: first its regions, then all of it."""
-    model, samples = loaded.model.train(), cohort.samples
+    model, samples = loaded.model.train(), cohorts.samples
     collator = Collator(loaded.family, loaded.tokens, convention_of(loaded.family.convention))
-    lengths = [collator.length(one, fitted(cohort.pictures[one.image_id].shape, side)) for one in samples]
+    lengths = [collator.length(one, fitted(cohorts.pictures[one.image_id].shape, side)) for one in samples]
     regions = [at for at, one in enumerate(samples) if one.task == "anatomical_grounding"]
-    batches = [_batches(regions, lengths, "regions"), _batches(range(len(samples)), lengths, "all")]
+    kept = set(regions[::LATER])
+    mixed = [at for at, one in enumerate(samples) if at in kept or one.task != "anatomical_grounding"]
+    batches = [_batches(regions, lengths, "regions"), _batches(mixed, lengths, "all")]
     for name, value in model.named_parameters():
         value.requires_grad_(not name.startswith(loaded.family.idle))
     trained = {name: value for name, value in model.named_parameters() if value.requires_grad}
@@ -100,7 +88,7 @@ def whole(loaded: Loaded, cohort: Cohort, side: int) -> None:
         encoded = []
         for at in next(batches[update >= FIRST]):
             draw = random.Random(stable_hash(SEED, "moved", update, at))
-            sample, picture = shown(samples[at], cohort.pictures[samples[at].image_id], side, draw, SHARE)
+            sample, picture = shown(samples[at], cohorts.pictures[samples[at].image_id], side, draw, SHARE)
             encoded.append(collator.encode(sample, picture))
         batch = collator.batch(encoded)
         logits, labels = model(**batch.inputs, use_cache=False).logits[:, :-1], batch.labels[:, 1:]
@@ -145,14 +133,15 @@ def main() -> None:
     given = parser.parse_args()
     torch.set_num_threads(1)
     side = OnevisionTinyRecipe().side
-    cohort = Cohort(make(given.work.resolve(), COHORT, STUDIES, given.cores, REGIONS))
+    work = given.work.resolve()
+    cohorts = Cohorts([make(work, seed, studies, given.cores, REGIONS) for seed, studies in COHORTS.items()])
     with tempfile.TemporaryDirectory() as folder:
-        texts = texts_of(cohort.samples, convention_of("unit"))
+        texts = texts_of(cohorts.samples, convention_of("unit"))
         make_tiny("onevision", folder, texts, side, stable_hash(SEED, "start") % 2**63)
         loaded = load_model("onevision", folder)
         torch.manual_seed(SEED)
-        tower(loaded, cohort, side)
-        whole(loaded, cohort, side)
+        tower(loaded, cohorts, side)
+        whole(loaded, cohorts, side)
         loaded.model.half().save_pretrained(folder)
         save_file(load_file(Path(folder, "model.safetensors")), HERE / "model.safetensors", metadata={"format": "pt"})
     words = loaded.tokens.tokenizer.get_vocab()
