@@ -15,7 +15,7 @@ import yaml
 from cxr.base.paths import RESOURCES
 from cxr.base.vocabulary import LOBE_ZONES, LUNGS, SIDES, ZONE_LEVELS
 from cxr.language.reports import sentences
-from cxr.language.reports.rules import lexicon, structure
+from cxr.language.reports.rules import context, lexicon, structure
 
 RESOURCE_FILES = ("radvlm/statements.yaml", "lexicon")
 HEDGES = ("definite", "strong", "weak")
@@ -118,12 +118,30 @@ def of_text(given: Sequence[str]) -> list[Statement]:
 
 def of_sentence(sentence: str) -> tuple[Statement, ...]:
     """Return the statements of a sentence that is read by itself."""
-    return _of_text((sentence,))
+    return _by_itself(sentence)[0]
 
 
 @lru_cache(maxsize=CACHED)
 def _of_text(given: tuple[str, ...]) -> tuple[Statement, ...]:
-    return tuple(_statements(structure.structure(list(given), known(), unsided_effusion=True), given))
+    """Read together the sentences up to the last one with a tie to another; those behind it read as they do alone."""
+    ties = enumerate((_by_itself(sentence)[1] for sentence in given), start=1)
+    tied = max((number + one.on for number, one in ties if one.back or one.on), default=0)
+    together = structure.structure(list(given[:tied]), known(), unsided_effusion=True) if tied else []
+    found = _statements(together, given)
+    for number, sentence in enumerate(given[tied:], start=tied + 1):
+        found += _numbered(sentence, number)
+    return tuple(found)
+
+
+@lru_cache(maxsize=CACHED)
+def _by_itself(sentence: str) -> tuple[tuple[Statement, ...], context.Ties]:
+    tuples, ties = structure.by_itself(sentence, known(), unsided_effusion=True)
+    return tuple(_statements(tuples, (sentence,))), ties
+
+
+@lru_cache(maxsize=CACHED)
+def _numbered(sentence: str, number: int) -> tuple[Statement, ...]:
+    return tuple(replace(one, sentence=number) for one in of_sentence(sentence))
 
 
 def unplaced(one: Statement) -> Statement:

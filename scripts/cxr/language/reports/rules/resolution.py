@@ -2,11 +2,10 @@
 
 from itertools import pairwise
 
-from cxr.language.reports.rules import clauses
+from cxr.language.reports.rules import clauses, context
 from cxr.language.reports.rules.lexicon import Lexicon
 from cxr.language.reports.rules.mentions import PLACED, Hit, Mention
 
-_OVER = frozenset(("resolved", "cleared", "disappeared", "gone", "longer", "vanished"))
 _CLEARING = frozenset(("clearing", "resolution", "resorption", "clearance", "disappearance"))
 _FILLERS = frozenset(
     (
@@ -191,7 +190,7 @@ def _likewise(hits: list[Hit], mentions: list[Mention]) -> None:
 def _resumed(words, hits: list[Hit], mentions: list[Mention], cut: set[int], last, lexicon: Lexicon) -> None:
     """ "There was edema; this has resolved": a clause about what was told before, in this sentence or the last."""
     for tag, start, end in clauses.longest(hits, ("deny_after", "deny_not")):
-        if tag != "deny_after" or _OVER.isdisjoint(words[start:end]):
+        if tag != "deny_after" or context.OVER.isdisjoint(words[start:end]):
             continue
         begin = max((token for token in cut if token <= start), default=0)
         lead = tuple(word for word in words[begin:start] if word not in _FILLERS)

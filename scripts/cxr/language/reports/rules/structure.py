@@ -12,6 +12,7 @@ from cxr.language.reports import schema
 from cxr.language.reports.rules import (
     carried,
     clauses,
+    context,
     ellipsis,
     inference,
     locations,
@@ -45,6 +46,16 @@ def structure(sentences: list[str], lexicon: Lexicon, unsided_effusion: bool) ->
     for piece, own, found in _read(sentences, lexicon):
         tuples += _tuples(piece, own, found, unsided_effusion, lexicon)
     return [schema.as_dict(finding) for finding in tuples]
+
+
+def by_itself(sentence: str, lexicon: Lexicon, unsided_effusion: bool) -> tuple[list[dict], context.Ties]:
+    """Return the tuples of a sentence that is read by itself, and its ties to those around it in a text."""
+    read = _read([sentence], lexicon)
+    made = [finding for one in read for finding in _tuples(*one, unsided_effusion, lexicon)]
+    if len(read) != 1:  # no word, or a sentence that is read in windows
+        return [schema.as_dict(finding) for finding in made], context.Ties(bool(read), bool(read))
+    piece, hits, found = read[0]
+    return [schema.as_dict(finding) for finding in made], context.ties(piece.words, hits, found, lexicon)
 
 
 def set_aside(sentences: list[str], lexicon: Lexicon) -> set[str]:

@@ -1,0 +1,50 @@
+"""What ties a sentence to those around it. A sentence without such ties reads the same alone and in any text."""
+
+from dataclasses import dataclass
+
+from cxr.language.reports.rules import inference
+from cxr.language.reports.rules.lexicon import Lexicon
+from cxr.language.reports.rules.mentions import SIDED, Hit, Mention
+
+OVER = frozenset(("resolved", "cleared", "disappeared", "gone", "longer", "vanished"))
+"""Words of a denial that may speak of a finding told before."""
+_SUBJECTS = ("it", "this", "these", "they")
+
+
+@dataclass(frozen=True)
+class Ties:
+    """back: a sentence's reading, or that of those before it, may depend on both; on: it may with the next one."""
+
+    back: bool
+    on: bool
+
+
+def ties(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon) -> Ties:
+    """Return the ties of a sentence that was read by itself. They are wide: a tie may have no effect."""
+    tags = {hit[0] for hit in hits}
+    back = (
+        bool(tags & {"hedged", "here"})
+        or ("deny_after" in tags and not OVER.isdisjoint(words))
+        or words[0] in _SUBJECTS
+        or inference.refers_back(words, lexicon)
+        or "unlike" in words
+        or not lexicon.beside.isdisjoint(words)
+        or _stands_in(words, tags, mentions, lexicon)
+        or any(_needs_place(words, mention, lexicon) for mention in mentions)
+    )
+    return Ties(back, words[-1] != ".")
+
+
+def _stands_in(words: list[str], tags: set[str], mentions: list[Mention], lexicon: Lexicon) -> bool:
+    """Tell whether a word may stand for a finding that the sentence has not told before it: "none on the right"."""
+    own = min((mention.end for mention in mentions), default=len(words))
+    bare = not mentions and not tags.isdisjoint(SIDED) and not lexicon.one_sizes.isdisjoint(words)
+    return bare or not lexicon.stand_ins.keys().isdisjoint(words[:own])
+
+
+def _needs_place(words: list[str], mention: Mention, lexicon: Lexicon) -> bool:
+    """Tell whether a finding without a place may take that of an earlier sentence."""
+    if mention.places or mention.entity is None:
+        return False
+    pointed = not lexicon.pointers.isdisjoint(words[max(0, mention.start - 2) : mention.start])
+    return pointed or (mention.hedge != "definite" and mention.entity.name in lexicon.possible_diseases)
