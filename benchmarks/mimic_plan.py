@@ -9,11 +9,14 @@ Makes the cohort in ``--folder`` (kept, and taken again), then measures, each in
 * the parse of the workflow: from the Snakefile's first line to its last, without Python's and Snakemake's own start;
 * ``snakemake -n`` of everything, with ten threshold sets in 64 shards, from the finished cohort on, locally and with
   the profile slurm; and the same when all is done (outputs of no bytes, marked as made with ``--touch``);
-* ``snakemake -n semisyn_selection`` with the paper's four pipelines in the sequential search, in 64 shards.
+* ``snakemake -n semisyn_selection`` with the paper's four pipelines in the sequential search, in 64 shards;
+* ``snakemake -n radvlm`` in 64 shards, of the cohort alone and with the seven external sources (folders with tables of
+  no bytes): what each further job takes, beside a job of the dry run of everything.
 
 Core seconds are those of the process and its children; memory is the largest process's (a child is never told smaller
 than this process, which therefore holds no data). Ends with status 1 if the parse takes more than a core second, a dry
-run more than 10 core seconds or 500 MB, or if there are other jobs or images than are expected.
+run more than 10 core seconds or 500 MB, if a job of RadVLM's sources takes more than 1.2 times one of ILS, or if there
+are other jobs or images than are expected.
 """
 
 import argparse
@@ -37,6 +40,21 @@ PIPELINES = ["roentgen_before", "roentgen_after", "roentgen_cfg", "radedit"]
 """The paper's four of SemiSynCXR."""
 SHARDS = 64
 PER_SHARD = ("frames", "reports", "organs", "anomaly", "anatomy", "boxes")
+MIMIC_TABLES = ("mimic-cxr-2.0.0-chexpert.csv.gz", "mimic-cxr-2.0.0-split.csv.gz", "mimic-cxr-2.0.0-metadata.csv.gz")
+EXTERNAL = {
+    "mimic": MIMIC_TABLES,
+    "chexpert": ("train.csv", "valid.csv", "test.csv"),
+    "chexpert_plus": ("df_chexpert_plus_240401.csv", "chexbert_labels/report_fixed.json"),
+    "vindr": ("annotations/annotations_train.csv", "annotations/annotations_test.csv"),
+    "ms_cxr": ("MS_CXR_Local_Alignment_v1.1.0.csv",),
+    "padchest_gr": ("master_table.csv", "grounded_reports_20240819.json"),
+    "imagenome": ("silver_dataset/splits/train.csv", "silver_dataset/splits/images_to_avoid.csv"),
+}
+"""RadVLM's external sources, named like their formats, and tables in the folder of each."""
+TRIES = 3
+"""How often these dry runs are measured; the fastest counts."""
+DEARER = 1.2
+"""A job of RadVLM's sources takes at most so many times what one of ILS takes."""
 MEMORY_MB, SECONDS, PARSE_SECONDS = 500, 10, 1
 """Limits of a dry run, and of the parse. Core seconds: those on the wall also tell of other programs."""
 
@@ -95,6 +113,24 @@ def selection_settings(root: Path, model: Path) -> dict:
     return {
         "cohort": {"source": "mimic", "root": str(root)},
         "semisyn": {"editing": editing, "selection": {"configs": [], "search": "sequential"}},
+    }
+
+
+def radvlm_settings(root: Path, trees: Path, external: bool) -> dict:
+    """Return the settings of RadVLM with the cohort alone, or with all sources; ``trees``: where their folders are."""
+    for name, tables in EXTERNAL.items():
+        for table in tables:
+            (trees / name / table).parent.mkdir(parents=True, exist_ok=True)
+            (trees / name / table).touch()
+    held = {name: {"format": name, "path": str(trees / name)} for name in (EXTERNAL if external else ())}
+    for name in {"ms_cxr", "imagenome"} & held.keys():
+        held[name]["pictures"] = "mimic"
+    return {
+        "cohort": {"source": "mimic", "root": str(root)},
+        "radvlm": {
+            "sources": {"use": ["own", *held], "list": held},
+            "instructions": {"mixes": {"all": {"preset": "paper_plus_ils" if external else "own"}}},
+        },
     }
 
 
@@ -262,6 +298,34 @@ def selection_rows(folder: Path, report: Report) -> None:
     report.dry_run(f"snakemake -n semisyn_selection, {sum(jobs_of(cost.printed).values()):,} jobs", cost)
 
 
+def radvlm_rows(folder: Path, report: Report) -> None:
+    """Measure the dry runs of RadVLM without and with its external sources, and hold each further job to one of ILS.
+
+    What the parse takes is in all dry runs; differences leave it out.
+    """
+    costs = {}
+    for name, told in (
+        ("start", None), ("ils", settings(folder / "mimic")),
+        ("own", radvlm_settings(folder / "mimic", folder / "trees", False)),
+        ("external", radvlm_settings(folder / "mimic", folder / "trees", True)),
+    ):  # fmt: skip
+        place = folder / f"radvlm_{name}"
+        place.mkdir(exist_ok=True)
+        (place / "mine.yaml").write_text(json.dumps(told or settings(folder / "mimic")))
+        target = "all" if name == "ils" else "radvlm"
+        words = snakemake(place, "--list") if name == "start" else snakemake(place, "-n", "--cores", 2, target)
+        tries = [measured(*words) for _ in range(TRIES)]
+        costs[name] = min(tries, key=lambda one: one.core_s)
+    jobs = {name: sum(jobs_of(cost.printed).values()) for name, cost in costs.items()}
+    report.dry_run(f"snakemake -n radvlm, the cohort alone, {jobs['own']:,} jobs", costs["own"])
+    report.dry_run(f"snakemake -n radvlm, seven external sources, {jobs['external']:,} jobs", costs["external"])
+    ils = (costs["ils"].core_s - costs["start"].core_s) / jobs["ils"]
+    further = (costs["external"].core_s - costs["own"].core_s) / (jobs["external"] - jobs["own"])
+    words = f"a further job takes {1000 * further:.1f} core ms, a job of ILS {1000 * ils:.1f}"
+    print(words)
+    report.hold(further <= DEARER * ils, f"of RadVLM's sources {words}: more than {DEARER} times")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=Path, default=ROOT / "mimic-plan")
@@ -278,6 +342,7 @@ def main() -> None:
     cohort_rows(folder, report, given.images, given.bare)
     printed = workflow_rows(folder, report)
     selection_rows(folder, report)
+    radvlm_rows(folder, report)
     asked = asked_of(printed)
     print(f"\n{'rule':<20}{'jobs':>8}{'MB a job':>10}{'minutes at most':>17}")
     for rule, count in jobs_of(printed).items():
