@@ -24,8 +24,9 @@ TRIES = (1, 2, 3)
 @dataclass(frozen=True)
 class Rule:
     """One rule. ``target``: it runs nothing; ``function``: what its job calls, below ``cxr``; ``resources``: of three
-    tries each; what depends on wildcards is None. ``file``: where it stands, below ``rules/``; ``options``: what it
-    asks of ``PLAN.options``, "figures.dpi" of one key, "figures" of a stage's whole settings.
+    tries each; what depends on wildcards is None. ``unnamed``: it has inputs to which the rule gives no name; ``made``:
+    names of its outputs; ``file``: where it stands, below ``rules/``; ``options``: what it asks of ``PLAN.options``,
+    "figures.dpi" of one key, "figures" of a stage's whole settings.
     """
 
     name: str
@@ -41,7 +42,9 @@ class Rule:
     log: list[str]
     benchmark: str
     input: list[str]
+    unnamed: bool
     output: list[str]
+    made: list[str]
     params: list[str]
     options: list[str]
     resources: dict[str, list]
@@ -170,7 +173,9 @@ def _plain(rule, root: Path, local: set[str], plan) -> dict:
         log=[str(path) for path in rule.log],
         benchmark=str(rule.benchmark or ""),
         input=sorted(rule.input.keys()),
+        unnamed=bool(told.input and told.input[0]),
         output=[str(path) for path in rule.output],
+        made=sorted(rule.output.keys()),
         params=sorted(params),
         options=plan.options.of(rule.name),
         resources={name: [_amount(value, attempt) for attempt in TRIES] for name, value in amounts.items()},

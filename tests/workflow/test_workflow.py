@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import get_type_hints
 
 import polars as pl
 import pytest
@@ -269,7 +270,12 @@ def test_the_slurm_profile_is_found_at_the_root():
     assert done.returncode == 0, done.stderr
 
 
+GIVEN = {"options", "attrs", "threads", "code", "compute", "execution"}
+"""What a job gives its function besides files, params and wildcards."""
+
+
 def test_every_rule_declares_what_a_user_relies_on():
+    lacking = {}
     for rule in parsed.rules().values():
         if rule.target:
             assert not rule.output, rule.name
@@ -282,8 +288,17 @@ def test_every_rule_declares_what_a_user_relies_on():
         assert not rule.retries, rule.name
         # Snakemake compares the set of the values, whatever their names: settings are one param, a dict
         module = importlib.import_module(f"cxr.{rule.function}".rpartition(".")[0])
-        asks = inspect.signature(getattr(module, rule.function.rpartition(".")[2])).parameters
+        function = getattr(module, rule.function.rpartition(".")[2])
+        asks = inspect.signature(function).parameters
         assert "options" in asks or "options" not in rule.params, rule.name
+        if "options" in asks:
+            of_options = {*rule.params} - {"function", "code", "options", *asks}
+            assert of_options <= inspect.signature(get_type_hints(function)["options"]).parameters.keys(), rule.name
+        given = {*rule.input, *rule.made, *rule.params, *GIVEN, *re.findall(r"{(\w+)", " ".join(rule.output))}
+        needs = {name for name, one in asks.items() if one.default is one.empty and one.kind is one.KEYWORD_ONLY}
+        if not (rule.unnamed or needs <= given):
+            lacking[rule.name] = needs - given
+    assert lacking == {"radvlm_sources_labels": {"weights"}}  # of a model, which by default labels nothing
 
 
 def test_a_file_of_rules_fits_on_three_screens():

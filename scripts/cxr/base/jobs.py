@@ -127,9 +127,9 @@ def part(snakemake) -> None:
     """Do a rule's work: call the function in its param ``function``, such as "ils.masks.sweep.run_shard" (below cxr).
 
     The function receives the rule's inputs and outputs. It also receives those of the following that its signature
-    names: ``options`` (an instance of the annotated class) and ``attrs``, which every result carries (rule, code
-    digest, settings); without options, each param by its name; ``threads``; ``code``, the digest; each wildcard by its
-    name; ``compute`` (:func:`compute_of`); ``execution``, how the stage's language model is run.
+    names: each param by its name; ``options`` (an instance of the annotated class, of the params that it does not name)
+    and ``attrs``, which every result carries (rule, code digest, settings); ``threads``; ``code``, the digest; each
+    wildcard by its name; ``compute`` (:func:`compute_of`); ``execution``, how the stage's language model is run.
 
     The settings come as one param, ``options``. Snakemake compares only the set of a rule's values, not their names: it
     would miss a value that moves from one key to another, or that another key also has.
@@ -142,12 +142,11 @@ def part(snakemake) -> None:
     wanted, hints = inspect.signature(function).parameters, get_type_hints(function)
     given = dict(snakemake.wildcards.items())
     given |= {"threads": snakemake.threads, "code": code, "compute": compute_of(snakemake)}
+    given |= {key: value for key, value in params.items() if key in wanted}
+    chosen = options | {key: value for key, value in params.items() if key not in wanted}
+    given |= {"attrs": {"stage": snakemake.rule, "code_digest": code, "settings": chosen}}
     if "options" in wanted:
-        chosen = options | params
-        attrs = {"stage": snakemake.rule, "code_digest": code, "settings": chosen}
-        given |= {"options": hints["options"](**chosen), "attrs": attrs}
-    else:
-        given |= params
+        given["options"] = hints["options"](**chosen)
     if "execution" in wanted:
         given["execution"] = _section(snakemake.config, name)["llm"]["execution"]
     files = dict(snakemake.input.items()) | dict(snakemake.output.items())

@@ -1,25 +1,23 @@
 """Masks that a model's own head drew for ILS pairs, as the evaluation of ILS reads predictions."""
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
+from itertools import count
 
 import numpy as np
 
-from cxr.base.errors import UserError
 from cxr.base.hdf5 import Shard, ShardWriter
 from cxr.base.tables import read_lines, write_lines
 from cxr.radvlm.evaluation.segmenter import key_of
-from cxr.radvlm.samples import SEG
 
 NO_SEG, SEVERAL_SEG = "no_seg", "several_seg"
-"""Notes on answers: without [SEG], so without a mask; with several [SEG], whose masks are united."""
+"""Notes on answers: without the token [SEG], so without a mask; with several, whose masks are united."""
 
 
 def run(*, lines: str, answers: str, masks: str, predictions: str, prediction_masks: str, attrs: dict) -> None:
     """Write a run's answers to the pairs ``lines``, in their order, and one mask for each answer with a [SEG].
 
-    ``masks``: one for each [SEG], key mask_key, bool (H, W) in the frame. A pair without an answer has no line. Raises
-    UserError for a [SEG] without a mask.
+    ``masks``: one for each [SEG] that is the token, key mask_key, bool (H, W) in the frame. A model that has learnt
+    little may spell [SEG] in other tokens, which is text without a mask. A pair without an answer has no line.
     """
     said = {one["sample_id"]: one for one in read_lines(answers) if one["turn"] == 0}
     with Shard(masks, key="mask_key") as drawn:
@@ -33,7 +31,7 @@ def _entry(line: Mapping, said: Mapping, drawn: Shard, writer: ShardWriter) -> d
     pair_id = line["facts"][0]
     if said["failure"]:
         return {"pair_id": pair_id, "answer": None, "mask": None, "failure": "failed", "detail": said["failure"]}
-    found = list(_masks(line["sample_id"], said["text"].count(SEG), drawn))
+    found = list(_masks(line["sample_id"], drawn))
     if found:
         writer.append(pair_id, mask=np.logical_or.reduce(found))
     note = "" if len(found) == 1 else SEVERAL_SEG if found else NO_SEG
@@ -41,9 +39,9 @@ def _entry(line: Mapping, said: Mapping, drawn: Shard, writer: ShardWriter) -> d
     return entry | ({"note": note} if note else {})
 
 
-def _masks(sample_id: str, count: int, drawn: Shard) -> Iterator[np.ndarray]:
-    for number in range(count):
+def _masks(sample_id: str, drawn: Shard) -> Iterator[np.ndarray]:
+    for number in count():
         key = key_of(sample_id, 0, number)
         if key not in drawn:
-            raise UserError(f"{Path(drawn.path)} has no mask {key}, which an answer's [SEG] is of: ask the run again")
+            return
         yield drawn.get("mask", key)
