@@ -1,12 +1,9 @@
 """MedGround with Snakemake: any number of shards and cores, kills in every rule, the same bytes (T18, section 12)."""
 
 import csv
-import os
 import re
 import shutil
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import cv2
@@ -16,6 +13,7 @@ import pytest
 from conftest import snakemake, write_settings
 from cxr.base.tables import read_lines, read_table
 from declared_tables import differing, path_of
+from killed_runs import IN_PLACE, KILL, killed_run
 from lvit_tree import BOTH, LEFT, tree
 from slurm_runs import with_fault
 from whole_runs import copy_repository
@@ -113,46 +111,12 @@ def test_any_number_of_shards_and_cores_gives_the_same_bytes(run, given, tmp_pat
     assert files(tmp_path) == files(run)
 
 
-KILL = """import os, signal
-from cxr.base import atomic as module
-replace = os.replace
-def killed(*paths):
-    replace(*paths)
-    os.killpg(0, signal.SIGKILL)
-os.replace = killed"""
-"""The job and Snakemake end as the first of the job's files has its name, and the others have not."""
-
-IN_PLACE = """import contextlib, os, pathlib, signal
-from cxr.base import atomic as module
-@contextlib.contextmanager
-def in_place(path):
-    yield pathlib.Path(path)
-    os.truncate(path, os.path.getsize(path) // 2)
-    os.killpg(0, signal.SIGKILL)
-module.atomic = in_place
-from cxr.base import tables
-tables.atomic = in_place"""
-"""A writer without a temporary name, which ends with Snakemake in the middle of its first file."""
-
-
 def torn(folder: Path, run: Path) -> list[str]:
     """Return the finished run's files that are there, but with other bytes; temporary names and checkpoints are no
     such files.
     """
     there = files(folder)
     return sorted(name for name, held in files(run).items() if there.get(name, held) != held)
-
-
-def killed_run(root: Path, folder: Path, *targets: str) -> subprocess.CompletedProcess:
-    """Run targets from a copy of the repository, in a process group that a job may kill."""
-    command = [sys.executable, "-m", "snakemake", "--snakefile", str(root / "Snakefile"), "--directory", str(folder)]
-    command += ["--configfile", str(folder / "mine.yaml"), "--cores", "1", "--rerun-incomplete"]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    how = {"cwd": root, "env": environment, "capture_output": True, "check": False}
-    done = subprocess.run([*command, *targets], start_new_session=True, text=True, **how)
-    if done.returncode:
-        subprocess.run([*command, "--unlock"], **how)
-    return done
 
 
 @pytest.mark.slow
