@@ -14,7 +14,7 @@
 #                   read (docs/reference/benchmarks.md): LABELLED, CLINICAL or both
 # make gpu          every test and measurement that wants a GPU, in pieces of under ten minutes, into the pages (ARGS="--pieces rates")
 # make radvlm-table6   RadVLM's Table 6 on the embedded cohort, a small model on all tasks and one on each: table6/table6.tsv (hours)
-# make vllm         the language models' path for real: vLLM on the CPU with a small model trained on the spot (10 min)
+# make vllm         the language models' path for real: vLLM on the CPU with a small model trained on the spot (15 min)
 # make test-cxas    the engine cxas in its own environment, with the published class (docs/how-to/models.md)
 # make test-ultralytics   the engines ultralytics (AGPL) in their own environment (docs/how-to/models.md)
 # make test-deepspeed     the training's path over several processes, on the CPU (first two minutes of building)
@@ -150,7 +150,7 @@ radvlm-table6: $(VENV)/run.stamp
 
 # vision-language models import torchvision, whose published build is for CUDA: a folder that only their tests see
 vllm: .venv-vllm/stamp
-	.venv-vllm/bin/pytest tests/language/test_reports_vllm.py tests/ils/test_paraphrase_vllm.py
+	.venv-vllm/bin/pytest tests/language/test_reports_vllm.py tests/ils/test_paraphrase_vllm.py tests/radvlm/test_radvlm_vllm.py
 	test -d .venv-vllm/vision || .venv-vllm/bin/pip install --quiet --no-deps --target .venv-vllm/vision torchvision==0.28.0
 	PYTHONPATH=$(CURDIR)/.venv-vllm/vision:$(CURDIR)/tests/support/torchvision_cpu .venv-vllm/bin/pytest tests/vlm/test_vlm_vllm.py tests/medground/test_model_vllm.py
 
