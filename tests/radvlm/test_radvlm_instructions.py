@@ -1,17 +1,22 @@
 """The stage radvlm_instructions on the embedded cohort: every task in every split, and nothing lost."""
 
+import json
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from cxr.base.tables import read_lines, read_table
+from cxr.base.tables import read_lines, read_table, write_lines
 from cxr.base.vocabulary import SPLITS
+from cxr.ils.dataset import mimic_ils
 from cxr.radvlm.instructions.names import names
 from cxr.radvlm.instructions.read_back import read_back
 from cxr.radvlm.samples import TASKS
 from cxr.vlm.conventions import CONVENTIONS, Seen
 from cxr.vlm.samples import read_samples
+from cxr.workflow.radvlm_plan import radvlm_plan
+from cxr.workflow.settings import Settings
 from radvlm_mix import FILES, instructions, sources
 
 TALKS = {"conversation", "conversation_grounded"}
@@ -177,6 +182,62 @@ def test_every_answer_is_read_back(mix):
                     names().say(line["asked"])
                 ]
     assert len(read) == len(set(TASKS) - TALKS) - 1
+
+
+def test_a_mix_takes_the_pairs_and_masks_of_its_threshold_set_or_of_the_release(tmp_path):
+    """Conversations name masks of the first set, whichever set the pairs are of."""
+    mixes = {"all": {"thresholds": "mimic_ils"}, "half": {"thresholds": "half"}, "first": {}}
+    told = {"radvlm": {"instructions": {"mixes": mixes}}}
+    imported = {"dataset": {"mimic_ils": str(tmp_path), "mimic_ils_images": str(tmp_path)}}
+    plan = radvlm_plan(Settings(**told, **imported), ["00", "01"], {"split_shares": [0.8, 0.1, 0.1]})
+    first, half = ([f"results/masks/{name}/{shard}.h5" for shard in ("00", "01")] for name in ("default", "half"))
+    release = ["results/masks/mimic_ils/mimic_ils.h5"]
+    assert [plan.ils(mix, "own", "masks") for mix in mixes] == [release, half, first]
+    assert [plan.masks(mix) for mix in mixes] == [first + release, first + half, first]
+    assert plan.ils("all", "own", "pairs") == [
+        f"results/dataset/mimic_ils/{split}.jsonl" for split in ("train", "validate", "test")
+    ]
+    with pytest.raises(ValueError, match=r"radvlm.instructions.mixes.all names 'mimic_ils', but the sets are default"):
+        Settings(**told)
+
+
+def released(results: Path, folder: Path) -> dict[str, list[str]]:
+    """Write a run's dataset in the layout of the authors' release, read it back; return its {pairs, masks}."""
+    splits = ("train", "validate", "test")
+    given = {split: str(results / f"dataset/default/{split}.jsonl") for split in splits}
+    shards = sorted(map(str, (results / "masks/default").glob("??.h5")))
+    index = str(results / "masks/default/index.parquet")
+    mimic_ils.write_layout(**given, index=index, masks=shards, layout=str(folder / "release"))
+    back = {split: str(folder / f"{split}.jsonl") for split in splits}
+    masks = str(folder / "mimic_ils.h5")
+    mimic_ils.import_layout(folder=str(folder / "release"), **back, masks=masks, index=str(folder / "index.parquet"))
+    return {"pairs": list(back.values()), "masks": [masks]}
+
+
+def test_pairs_of_the_authors_release_give_the_lines_of_the_same_dataset(mix, made, workflow_run, tmp_path):
+    """The run's own dataset as a release: the same questions, boxes and masks. A pair of another image is counted."""
+    given = released(workflow_run / "results", tmp_path)
+    train = Path(given["pairs"][0])
+    lines = list(read_lines(train))
+    write_lines(train, [*lines, lines[0] | {"image_id": "elsewhere", "pair_id": "elsewhere_positive_0"}])
+    other = instructions(workflow_run / "results", made, tmp_path / "other", pairs=given)
+    wanted = ("question", "answer", "wording")
+    for split in ("train", "validate", "test"):
+        ours, theirs = (
+            {
+                (line["sample_id"], tuple(turn[name] for turn in line["turns"] for name in wanted),
+                 json.dumps(line["boxes"]), tuple(line["mask_ids"]))
+                for line in lines_of(folder, split) if line["task"].startswith("ils_")
+            }
+            for folder in (mix, other)
+        )  # fmt: skip
+        assert theirs == ours
+    ils = [line for split in ("train", "test") for line in lines_of(other, split) if line["mask_ids"]]
+    assert len(ils) > 5
+    counts = read_table(other / "conservation.tsv").filter(what="pairs")
+    told = dict(counts.select("outcome", "number").iter_rows())
+    assert told["no_image"] == 1
+    assert told["all"] == sum(number for outcome, number in told.items() if outcome != "all")
 
 
 def test_the_same_bytes_come_again_and_other_settings_change_what_they_should(mix, made, workflow_run, tmp_path):

@@ -56,19 +56,23 @@ def sources(results, folder: Path) -> Path:
     return folder
 
 
-def instructions(results, made: Path, folder: Path, mix=None, conversations=(), **settings) -> Path:
-    """Write a mix of the source own; ``made``: what :func:`sources` wrote. Returns the folder."""
+def instructions(results, made: Path, folder: Path, mix=None, conversations=(), pairs=None, **settings) -> Path:
+    """Write a mix of the source own; ``made``: what :func:`sources` wrote; ``pairs``: {pairs, masks}, files, of another
+    dataset than the run's. Returns the folder.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     shards = sorted(path.stem for path in (results / "frames").glob("??.h5"))
     rows = mix_rows(mix or {"preset": "own", "tasks": {}}, {"own": "own"})
     told = {"regions": "regions29", "label_case": "lower", "absent_share": 1.0, "smallest": 64} | settings
+    pairs = pairs or {
+        "pairs": [str(results / f"dataset/default/{split}.jsonl") for split in ("train", "validate", "test")],
+        "masks": [str(results / f"masks/default/{shard}.h5") for shard in shards],
+    }
     part = {name: str(folder / f"own.{ending}") for name, ending in PARTS.items()}
     write_part.run(
         images=str(made / "images.parquet"), facts=str(made / "facts.parquet"), texts=str(made / "filtered.jsonl"),
         phrases=str(made / "phrases.jsonl"), conflicts=str(made / "conflicts.parquet"),
-        frames=[str(results / f"frames/{shard}.h5") for shard in shards], **part, conversations=conversations,
-        pairs=[str(results / f"dataset/default/{split}.jsonl") for split in ("train", "validate", "test")],
-        masks=[str(results / f"masks/default/{shard}.h5") for shard in shards],
+        frames=[str(results / f"frames/{shard}.h5") for shard in shards], **part, conversations=conversations, **pairs,
         options=write_part.PartOptions(source="own", rows=as_options(rows), seed=SEED, **told),
     )  # fmt: skip
     out = {name: str(folder / file) for name, file in FILES.items()}

@@ -112,7 +112,7 @@ class Plan:
 
     def masks(self, run: str) -> list[str]:
         """Return the shards that hold the masks of a vision-language run's [SEG]; none of a run without a head."""
-        return self.radvlm.masks() if run in self.vlm.segmented else []
+        return self.radvlm.masks(self.vlm.runs[run]["mix"]) if run in self.vlm.segmented else []
 
     def built(self, wildcards: object) -> list[str]:
         """Return :attr:`build`, as an input function.

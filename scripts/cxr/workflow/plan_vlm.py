@@ -166,6 +166,7 @@ def vlm_plan(settings: Vlm, device: str, gpus: int, mixes: Sequence[str] = ()) -
             else [],
             "trained": run["trained"],
             "system": system_of(run["lines"]),
+            "mix": run["lines"].removeprefix(RADVLM).partition("/")[0] if run["lines"].startswith(RADVLM) else "",
             "dtype": own["dtype"],
             "longest": longest,
         }

@@ -12,6 +12,7 @@ from cxr.workflow.engine_files import declared
 from cxr.workflow.params import model_options
 from cxr.workflow.radvlm_conversing import Conversing, conversing
 from cxr.workflow.settings import Settings
+from cxr.workflow.settings.moved import MIMIC_ILS
 from cxr.workflow.settings.radvlm.sources import FILES, ON_MIMIC, OWN
 
 ROOT = "results/radvlm"
@@ -61,8 +62,9 @@ class Labelling:
 class RadvlmPlan:
     """sources: names of the sources in use; declared: {external source: its keys}; formats: {source in use: format};
     shards: of the cohort; thresholds: the set whose masks own has; options: {what: its settings}; reading: what all
-    external sources share; filtering: how the stage filtered is run; mixes: {mix: its rows}; conversing: how
-    conversations are made; labelling: how a model labels the cohort's reports, if one does.
+    external sources share; filtering: how the stage filtered is run; mixes: {mix: its rows}; pairs_of: {mix: threshold
+    set of its ILS pairs, or the release}; conversing: how conversations are made; labelling: how a model labels the
+    cohort's reports, if one does.
     """
 
     sources: Sequence[str]
@@ -74,6 +76,7 @@ class RadvlmPlan:
     reading: Mapping[str, object]
     filtering: Filtering
     mixes: Mapping[str, list[Row]]
+    pairs_of: Mapping[str, str]
     conversing: Conversing
     labelling: Labelling
 
@@ -138,14 +141,21 @@ class RadvlmPlan:
         asked = {task for task in self._asked(mix, source) if task.startswith("ils_") or task == "absent_grounding"}
         if source != OWN or not asked:
             return []
+        thresholds = self.pairs_of[mix]
         if what == "pairs":
-            return [f"results/dataset/{self.thresholds}/{split}.jsonl" for split in SPLITS]
-        return [f"results/masks/{self.thresholds}/{shard}.h5" for shard in self.shards]
+            return [f"results/dataset/{thresholds}/{split}.jsonl" for split in SPLITS]
+        return self._masks_of(thresholds)
 
-    def masks(self) -> list[str]:
-        """Return the shards of the masks that the [SEG] of samples stand for: the cohort's, if it is a source."""
-        folder = f"results/masks/{self.thresholds}"
-        return [f"{folder}/{shard}.h5" for shard in self.shards] if OWN in self.sources else []
+    def _masks_of(self, thresholds: str) -> list[str]:
+        names = [MIMIC_ILS] if thresholds == MIMIC_ILS else self.shards
+        return [f"results/masks/{thresholds}/{name}.h5" for name in names]
+
+    def masks(self, mix: str) -> list[str]:
+        """Return the shards of the masks that the [SEG] of a mix's samples stand for, in pairs and in conversations:
+        the cohort's, if it is a source.
+        """
+        sets = dict.fromkeys([self.thresholds, self.pairs_of[mix]])
+        return [path for one in sets for path in self._masks_of(one)] if OWN in self.sources else []
 
     def parts(self, mix: str, ending: str) -> list[str]:
         """Return the files of the sources that a mix has tasks of, in the order of the sources."""
@@ -202,13 +212,14 @@ def radvlm_plan(settings: Settings, shards: Sequence[str], cohort: Mapping) -> R
         if name not in settings.radvlm.instructions.mixes:
             known = ", ".join(settings.radvlm.instructions.mixes)
             raise UserError(f"release.mixes names {name!r}, but the mixes of radvlm.instructions are {known}: name one")
+    build = settings.thresholds.build[0]
     formats = {name: settings.cohort.source if name == OWN else external[name]["format"] for name in sources["use"]}
     return RadvlmPlan(
         sources["use"],
         external,
         formats,
         list(shards),
-        settings.thresholds.build[0],
+        build,
         plain
         | {
             "own": own | {"smallest": settings.masks.min_component_px},
@@ -218,6 +229,7 @@ def radvlm_plan(settings: Settings, shards: Sequence[str], cohort: Mapping) -> R
         shared,
         _filtering(settings),
         _mixes(plain["instructions"]["mixes"], formats),
+        {name: mix.thresholds or build for name, mix in settings.radvlm.instructions.mixes.items()},
         conversing(settings, formats, plain["conversations"]),
         _labelling(sources["labels"], plain),
     )

@@ -109,20 +109,29 @@ def sizes_of(images: pl.DataFrame, shards: Sequence[str]) -> dict[str, tuple[int
 def areas_of(pairs: Sequence[Mapping], frames: Sequence[str], masks: Sequence[str], smallest: int) -> dict[str, tuple]:
     """Return {mask_id: boxes around its parts}, fractions of the original picture, the largest first.
 
-    ``frames``, ``masks``: shards of the cohort, in the same order; ``smallest``: least part that has a box, in frame
-    pixels.
+    ``frames``: shards of the images; ``masks``: shards of masks, frames too; ``smallest``: least part that has a box,
+    in frame pixels.
     """
     of = {pair["mask_id"]: pair["image_id"] for pair in pairs if pair["mask_id"]}
+    placed = _placed(frames, set(of.values()))
     found = {}
-    for frame_path, mask_path in zip(frames, masks, strict=True):
-        with Shard(frame_path) as frame, Shard(mask_path, key="mask_id") as shard:
+    for path in masks:
+        with Shard(path, key="mask_id") as shard:
             for mask_id in filter(of.__contains__, shard.ids):
-                image_id = of[mask_id]
+                affine, shape = placed[of[mask_id]]
                 boxes = boxes_around(shard.get("mask", mask_id), smallest)
-                affine = frame.get("to_original", image_id)
-                placed = np.concatenate(
-                    [points_to_original(part, affine) for part in (boxes[:, :2], boxes[:, 2:])], axis=1
-                )
-                unit = unit_boxes(placed, *map(int, frame.get("original_shape", image_id)))
+                corners = [points_to_original(part, affine) for part in (boxes[:, :2], boxes[:, 2:])]
+                unit = unit_boxes(np.concatenate(corners, axis=1), *shape)
                 found[mask_id] = in_order(unit[with_area(unit)])
+    return found
+
+
+def _placed(frames: Sequence[str], wanted: set[str]) -> dict[str, tuple[np.ndarray, tuple[int, ...]]]:
+    """Return {image_id: (affine to the original, its rows and columns)} of the images that are wanted."""
+    found = {}
+    for path in frames:
+        with Shard(path) as shard:
+            for image_id in filter(wanted.__contains__, shard.ids):
+                shape = tuple(map(int, shard.get("original_shape", image_id)))
+                found[image_id] = shard.get("to_original", image_id), shape
     return found

@@ -140,9 +140,12 @@ class Writer:
 
 
 def left_table(
-    given: Given, table: pl.DataFrame, writer: Writer, rows: Sequence[Row], gone: Mapping[str, str]
-) -> pl.DataFrame:
-    """Return what became of the facts (all of the source: ``table``) and texts. ``gone``: {image: why it left}."""
+    given: Given, table: pl.DataFrame, writer: Writer, rows: Sequence[Row], gone: Mapping[str, str],
+    strange: int,
+) -> pl.DataFrame:  # fmt: skip
+    """Return what became of the facts (all of the source: ``table``) and texts. ``gone``: {image: why it left};
+    ``strange``: pairs of images that are not in the mix.
+    """
     asked = {row.task for row in rows}
     counted: Counter[tuple[str, str]] = Counter()
     for fact_id, image_id, kind, reader in table.select("fact_id", "image_id", "kind", "reader").iter_rows():
@@ -167,6 +170,7 @@ def left_table(
     ):
         counted[what, "used"] += used
         counted[what, "not_drawn"] += total - used
+    counted["pairs", "no_image"] += strange
     for (what, _), number in list(counted.items()):
         counted[what, "all"] += number
     found = [(given.source, what, outcome, number) for (what, outcome), number in sorted(counted.items()) if number]
@@ -181,7 +185,7 @@ def run(
     """Write the lines of a source, a table that says what each is, and what became of its facts.
 
     ``frames``: shards that show its images; ``conversations``, ``pairs``: files of lines, where there are some;
-    ``masks``: shards of the cohort's masks, as many as ``frames``, where pairs are asked.
+    ``masks``: shards of the pairs' masks.
     """
     rows = [row for row in as_rows(options.rows) if row.used]
     known, table = read_table(images), read_table(facts)
@@ -193,7 +197,8 @@ def run(
         if one in torn or one not in sizes
     }
     held = {row["image_id"]: row for row in known.iter_rows(named=True) if row["image_id"] not in gone}
-    asked = [line for path in pairs for line in read_lines(path) if line["image_id"] in held]
+    offered = [line for path in pairs for line in read_lines(path)]
+    asked = [line for line in offered if line["image_id"] in held]
     given = Given(
         options.source, held, table, sizes, list(read_lines(texts)), list(read_lines(phrases)),
         [line for path in conversations for line in read_lines(path)], asked,
@@ -202,5 +207,5 @@ def run(
     writer = Writer(given, options)
     write_lines(lines_out, map(line_of, writer.records(rows)))
     write_table(index, pl.DataFrame(writer.index, schema=schema(INDEX), orient="row"), INDEX)
-    write_table(left, left_table(given, table, writer, rows, gone), LEFT)
+    write_table(left, left_table(given, table, writer, rows, gone, len(offered) - len(asked)), LEFT)
     log.info("%s: %d lines of %d tasks", options.source, len(writer.index), len(rows))

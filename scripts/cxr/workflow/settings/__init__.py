@@ -93,6 +93,11 @@ class Settings(Section):
                 raise ValueError(
                     f"evaluation.predictions.{name} names {other.test!r}, but the sets are {', '.join(known)}"
                 )
+        for name, mix in self.radvlm.instructions.mixes.items():
+            if mix.thresholds and mix.thresholds not in known:
+                raise ValueError(
+                    f"radvlm.instructions.mixes.{name} names {mix.thresholds!r}, but the sets are {', '.join(known)}"
+                )
         if both := self.training.named_runs().keys() & self.evaluation.predictions.keys():
             raise ValueError(f"evaluation.predictions.{min(both)} has the name of a run of training.runs: rename it")
         one_case(

@@ -32,6 +32,11 @@ class Mix(Section):
         "paper_plus_ils: paper, and the ILS dataset of the cohort.",
     )
     tasks: dict[Task, dict[str, Asked]] = key(dict, "{task: {source: repeat, most}}, over the preset's.")
+    thresholds: str = key(
+        "",
+        "Threshold set whose ILS pairs and masks the mix takes, or `mimic_ils`, those of the authors' release whose "
+        "images the cohort has; empty: the first of `thresholds.build`.",
+    )
 
 
 class Llava(Section):
