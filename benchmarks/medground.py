@@ -82,8 +82,8 @@ def of_regions() -> list[dict]:
     ]
 
 
-def dots(count: int, seed: int = 0) -> tuple[dict, list[dict], Facts]:
-    """Return image, regions and facts of a drawn field of ``count`` cells of two classes."""
+def dots(count: int, seed: int = 0) -> tuple[dict, list[dict], list[dict], Facts]:
+    """Return image, regions, those of moved outlines and facts of a drawn field of ``count`` cells of two classes."""
     rng = np.random.default_rng(seed)
     side, steps = 1024, int(np.ceil(np.sqrt(count)))
     planes = {name: np.zeros((side, side), np.uint8) for name in ("nucleus", "rod")}
@@ -96,7 +96,7 @@ def dots(count: int, seed: int = 0) -> tuple[dict, list[dict], Facts]:
         thin = max(2, round(long * (0.35 if name == "rod" else float(rng.uniform(0.6, 1)))))
         cv2.ellipse(planes[name], (x, y), (long, thin), float(rng.uniform(0, 180)), 0, 360, 1, -1)
     from cxr.medground.logic.facts import Planes
-    from cxr.medground.regions.make_regions import image_regions
+    from cxr.medground.regions.make_regions import moved_regions
     from medground_data import regions_options
 
     for plane in planes.values():
@@ -107,15 +107,15 @@ def dots(count: int, seed: int = 0) -> tuple[dict, list[dict], Facts]:
         "to_original": [1.0, 0, 0, 0, 1.0, 0],
     }  # fmt: skip
     held = Planes(picture, {name: plane > 0 for name, plane in planes.items()})
-    rows, _ = image_regions(image, held, regions_options(max_boxes=1000))
+    rows, _, further = moved_regions(image, held, regions_options(max_boxes=1000))
     words = {"nucleus": {"one": "nucleus", "many": "nuclei", "parents": {"cell": "cells"}, "ask": True}}
     words["rod"] = {"one": "rod", "many": "rods", "parents": {"cell": "cells"}, "ask": True}
-    return image, rows, Facts(["nucleus", "rod"], words, [], (), [], False, "drawn", False)
+    return image, rows, further, Facts(["nucleus", "rod"], words, [], (), [], False, "drawn", False)
 
 
 def of_logic() -> list[dict]:
     """The same queries about 300 regions by arrays and by plain Python; and how a query's cost grows with regions."""
-    image, rows, facts = dots(300)
+    image, rows, _, facts = dots(300)
     scene = scene_of(image, rows, facts, 1024)
     decider = Decider(scene, NUMBERS)
     atoms = [name for name in decider.atoms if name.startswith(("class", "size", "shape", "position"))]
@@ -147,8 +147,11 @@ def of_verification(folder: Path) -> list[dict]:
     make_regions_of(read_source(folder, keys, cells=60, name="cells"))
     images = {one["image_id"]: one for one in read_table(folder / "sources/images.parquet").to_dicts()}
     by_image: dict[str, list[dict]] = {}
+    further: dict[str, list[dict]] = {}
     for one in regions_of(folder):
         by_image.setdefault(one["image_id"], []).append(one)
+    for one in read_table(folder / "regions/00.moved.parquet").to_dicts():
+        further.setdefault(one["image_id"], []).append(one)
     with Shard(folder / "sources/00.h5") as shard:
         facts, side = Facts.of(shard), shard.shape("picture")[0]
     options = queries_options("cells")
@@ -157,7 +160,7 @@ def of_verification(folder: Path) -> list[dict]:
         return [
             (name, line)
             for name, rows in by_image.items()
-            for line in image_queries(images[name], rows, facts, side, options)[0]
+            for line in image_queries(images[name], rows, further[name], facts, side, options)[0]
         ]
 
     lines = made()

@@ -64,6 +64,27 @@ def one_thread() -> Iterator[None]:
 
 
 @pytest.fixture
+def loads(monkeypatch) -> list[list[int]]:
+    """For each load of the language model that stands in, the numbers of questions it was asked, batch by batch."""
+    from cxr.llm import client  # here: other tests need none of it
+
+    seen: list[list[int]] = []
+
+    def connect(options, execution):
+        seen.append([])
+        ask = client.stand_in.connect(options, execution)
+
+        def generate(questions, attempt):
+            seen[-1].append(len(questions))
+            return ask(questions, attempt)
+
+        return generate
+
+    monkeypatch.setitem(client.TRANSPORTS, "stand_in", connect)
+    return seen
+
+
+@pytest.fixture
 def segment(tmp_path) -> Callable:
     """Return a function that runs the masks stage on constructed chests (:func:`masks_chest.segmenter`)."""
     from masks_chest import segmenter  # here: other tests need none of it

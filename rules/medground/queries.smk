@@ -6,6 +6,7 @@ rule medground_queries_shard:
         sources="results/medground/sources/{source}/{shard}.h5",
         images="results/medground/sources/{source}/images.parquet",
         regions="results/medground/regions/{source}/{shard}.parquet",
+        moved="results/medground/regions/{source}/{shard}.moved.parquet",
         given=PLAN.medground.given,
         told=PLAN.medground.told("queries", "told"),
     output:

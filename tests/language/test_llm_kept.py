@@ -9,7 +9,6 @@ import pytest
 from cxr.base.errors import StoreError
 from cxr.base.tables import read_lines, write_table
 from cxr.language.reports.llm import structuring
-from cxr.llm import client
 from cxr.llm.kept import answered
 
 OPTIONS = structuring.StructuringOptions(
@@ -34,25 +33,6 @@ def cohorts(tmp_path) -> list[str]:
         paths.append(str(tmp_path / f"{shard}.parquet"))
         write_table(paths[-1], pl.DataFrame(rows, schema_overrides={"impression": pl.String, "report_path": pl.String}))
     return paths
-
-
-@pytest.fixture
-def loads(monkeypatch) -> list[list[int]]:
-    """For each load of the model the numbers of questions it was asked, batch by batch."""
-    seen: list[list[int]] = []
-
-    def connect(options, execution):
-        seen.append([])
-        ask = client.stand_in.connect(options, execution)
-
-        def generate(questions, attempt):
-            seen[-1].append(len(questions))
-            return ask(questions, attempt)
-
-        return generate
-
-    monkeypatch.setitem(client.TRANSPORTS, "stand_in", connect)
-    return seen
 
 
 def execution(at_once: int) -> dict:

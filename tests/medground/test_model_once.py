@@ -29,25 +29,6 @@ def cells(tmp_path_factory) -> Path:
     return make_regions_of(folder)
 
 
-@pytest.fixture
-def loads(monkeypatch) -> list[list[int]]:
-    """For each load of the model the numbers of questions it was asked, batch by batch."""
-    seen: list[list[int]] = []
-
-    def connect(options, how):
-        seen.append([])
-        ask = client.stand_in.connect(options, how)
-
-        def generate(questions, attempt):
-            seen[-1].append(len(questions))
-            return ask(questions, attempt)
-
-        return generate
-
-    monkeypatch.setitem(client.TRANSPORTS, "stand_in", connect)
-    return seen
-
-
 def files_of(cells: Path, shards: list[str], sources: list[str]) -> dict[str, list[str]]:
     return {
         "sources": [str(cells / f"sources/{one}.h5") for one in shards],
@@ -88,7 +69,8 @@ def test_one_load_serves_all_with_the_bytes_of_a_job_for_each(cells, loads, tmp_
         files = {key: paths[0] for key, paths in files_of(cells, [one], [name]).items()}
         queries.append(str(tmp_path / f"{name}{one}.jsonl"))
         make_queries.run_shard(
-            **files, output=queries[-1], unasked=str(tmp_path / "u.parquet"),
+            **files, moved=files["regions"].replace(".parquet", ".moved.parquet"), output=queries[-1],
+            unasked=str(tmp_path / "u.parquet"),
             told=[str(tmp_path / f"all/{name}/{one}.told.jsonl")], options=queries_options(name, engine="vllm"),
         )  # fmt: skip
     loads.clear()

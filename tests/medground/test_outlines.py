@@ -2,21 +2,21 @@
 
 import math
 
-import cv2
 import numpy as np
 import pytest
+from scipy import ndimage
 
 from cxr.base.tables import read_table
-from cxr.medground.logic.components import compactness, components, elongation, solidity
-from cxr.medground.logic.decide import Decider, Query, Reference
-from cxr.medground.logic.outlines import ROBUST, Outlines, moved
-from cxr.medground.logic.table import scene_of
+from cxr.medground.logic.decide import Query, Reference
+from cxr.medground.logic.facts import Facts, Planes
+from cxr.medground.logic.outlines import OTHER, ROBUST, Outlines
 from cxr.medground.queries.forms import turned
-from medground_data import facts_of, make_queries_of, regions_of, whole_source
+from cxr.medground.regions.make_regions import moved_regions
+from cxr.medground.regions.moved import moved
+from medground_data import facts_of, make_queries_of, make_regions_of, regions_options, whole_source
 from medground_scenes import NUMBERS, queried
 
 SIDE = 200
-CROSS = np.ones((3, 3), np.uint8)
 
 
 def ellipse(long: float, thin: float, angle: float) -> np.ndarray:
@@ -25,58 +25,86 @@ def ellipse(long: float, thin: float, angle: float) -> np.ndarray:
     return ((a / long) ** 2 + (b / thin) ** 2 <= 1).astype(np.uint8)
 
 
-def row_of(mask: np.ndarray, **more: object) -> dict:
-    (one,) = components(mask)
-    found = dict(zip(("x1", "y1", "x2", "y2"), one.box, strict=True)) | {"area": one.area, "region": 0}
-    found |= {"area_ratio": one.area / SIDE**2, "elongation": elongation(one), "solidity": solidity(one)}
-    return found | {"compactness": compactness(one), "contrast": 2.0, "texture": 1.0} | more
+def of_masks(planes: dict[str, np.ndarray], px: int = 1, **more: object) -> tuple[list[dict], list[dict]]:
+    """Return an image's regions, and those with moved outlines."""
+    image = {
+        "image_id": "a", "boxes": None, "extent": [0, 0, SIDE, SIDE], "inner": [False] * 4, "anatomy": "none",
+    } | more  # fmt: skip
+    held = Planes(np.zeros((SIDE, SIDE, 3), np.uint8), {name: plane > 0 for name, plane in planes.items()})
+    rows, _, found = moved_regions(image, held, regions_options(outline_px=px))
+    return rows, found
 
 
-@pytest.mark.parametrize("angle", [0.0, 0.3, 0.9, 2.0])
-@pytest.mark.parametrize(("long", "thin"), [(8, 8), (20, 8), (30, 25), (60, 10)])
-def test_a_moved_outline_is_that_of_the_mask_a_pixel_larger_or_smaller(long, thin, angle):
+def edges(row: dict) -> list[int]:
+    return [row[name] for name in ("x1", "y1", "x2", "y2")]
+
+
+@pytest.mark.parametrize("angle", [0.0, 0.9])
+@pytest.mark.parametrize(("long", "thin"), [(8, 8), (20, 8), (60, 10)])
+def test_a_moved_outline_is_that_of_the_mask_some_pixels_larger_or_smaller(long, thin, angle):
     mask = ellipse(long, thin, angle)
-    for px, how in ((1, cv2.dilate), (-1, cv2.erode)):
-        (told,) = moved([row_of(mask)], (0, 0, SIDE, SIDE), px)
-        true = row_of(how(mask, CROSS))
-        edges = [abs(told[name] - true[name]) for name in ("x1", "y1", "x2", "y2")]
-        assert max(edges) <= (0 if px > 0 else 5)  # a pointed end gets shorter than by the way
-        assert told["area"] == pytest.approx(true["area"], rel=0.03)
-        assert told["area_ratio"] == pytest.approx(told["area"] / SIDE**2)
-        assert told["elongation"] == pytest.approx(true["elongation"], abs=0.04)
-        assert told["solidity"] == pytest.approx(true["solidity"], abs=0.04)
+    for px in (1, 2):
+        _, found = of_masks({"a": mask}, px)
+        for row, how, way in zip(found, (ndimage.binary_dilation, ndimage.binary_erosion), (px, -px), strict=True):
+            true = how(mask, np.ones((3, 3)), iterations=px)
+            rows, columns = np.nonzero(true)
+            assert edges(row) == [columns.min(), rows.min(), columns.max() + 1, rows.max() + 1]
+            assert (row["area"], row["px"], row["twin"]) == (true.sum(), way, 0)
+    assert of_masks({"a": mask}, 0)[1] == []
 
 
-def test_contrast_and_texture_of_a_moved_outline_are_those_of_the_pixels_it_then_holds():
-    rng = np.random.default_rng(1)
-    mask = ellipse(20, 12, 0.4) > 0
-    grey = np.where(mask, rng.normal(140, 6, mask.shape), rng.normal(100, 10, mask.shape))
+def square(*corners: tuple[int, int, int, int]) -> np.ndarray:
+    mask = np.zeros((SIDE, SIDE), np.uint8)
+    for x1, y1, x2, y2 in corners:
+        mask[y1:y2, x1:x2] = 1
+    return mask
 
-    def looks(inside: np.ndarray) -> tuple[float, float]:
-        ring = (cv2.dilate(inside.astype(np.uint8), CROSS, iterations=4) > 0) & ~inside
-        a, b = grey[inside], grey[ring]
-        return (a.mean() - b.mean()) / math.sqrt((a.var() + b.var()) / 2), a.std() / b.std()
 
-    contrast, texture = looks(mask)
-    row = row_of(mask.astype(np.uint8), contrast=contrast, texture=texture)
-    (wide,), (tight,) = (moved([row], (0, 0, SIDE, SIDE), px) for px in (1, -1))
-    for told, how, slack in ((wide, cv2.dilate, 0.1), (tight, cv2.erode, 0.35)):  # our ring is wider than its area
-        true = looks(how(mask.astype(np.uint8), CROSS) > 0)
-        assert told["contrast"] == pytest.approx(true[0], rel=slack)
-        assert told["texture"] == pytest.approx(true[1], rel=slack)
-    assert max(wide["contrast"], tight["contrast"]) < contrast
-    assert tight["texture"] < texture < wide["texture"]
+def test_regions_that_meet_fall_apart_appear_or_vanish_are_no_ones_twin():
+    pair = square((10, 10, 20, 20), (22, 10, 32, 20), (80, 80, 90, 90))  # 2 px apart: they meet
+    rows, found = of_masks({"a": pair})
+    assert [row["region"] for row in rows] == [0, 1, 2]
+    assert [(row["px"], edges(row), row["twin"]) for row in found] == [
+        (1, [9, 9, 33, 21], None), (1, [79, 79, 91, 91], 2),
+        (-1, [11, 11, 19, 19], 0), (-1, [23, 11, 31, 19], 1), (-1, [81, 81, 89, 89], 2),
+    ]  # fmt: skip
+    neck = square((10, 10, 30, 30), (30, 19, 40, 21), (40, 10, 60, 30))  # a neck of 2 px
+    assert [row["twin"] for row in of_masks({"a": neck})[1]] == [0, None, None]
+    speck = square((10, 10, 14, 14), (80, 80, 84, 86), (100, 100, 120, 120))  # 16 px are dropped, 24 kept; 8 left
+    assert [(row["px"], row["twin"]) for row in of_masks({"a": speck})[1]] == [(1, None), (1, 0), (1, 1), (-1, 1)]
+    over = {"a": square((10, 10, 30, 30)), "b": square((31, 10, 50, 30))}  # classes never meet
+    assert [(row["label"], row["twin"]) for row in of_masks(over)[1]] == [("a", 0), ("b", 1)] * 2
+
+
+def test_the_edge_of_the_picture_is_no_outline():
+    corner = square((20, 0, 60, 40))
+    _, found = of_masks({"a": corner}, extent=[20, 0, 180, SIDE])
+    assert [edges(row) for row in found] == [[20, 0, 61, 41], [20, 0, 59, 39]]
+
+
+def test_instances_grow_into_what_is_free_and_shrink_from_each_other():
+    numbers = np.zeros((SIDE, SIDE), np.uint16)
+    numbers[10:30, 10:30], numbers[10:30, 30:50] = 5, 3
+    planes = Planes(np.zeros((SIDE, SIDE, 3), np.uint8), {"a": numbers > 0}, numbers)
+    row = {"boxes": None, "extent": [0, 0, SIDE, SIDE]}
+    wide, tight = (moved(row, planes, px)[1].instances for px in (1, -1))
+    assert (wide[10:30, 10:30] == 5).all()
+    assert (wide[10:30, 30:50] == 3).all()
+    assert [(wide == one).sum() for one in (5, 3)] == [20 * 20 + 64, 20 * 20 + 60]  # the greater has the seam
+    assert [(tight == one).sum() for one in (5, 3)] == [18 * 18, 18 * 18]
 
 
 def test_a_box_without_a_mask_moves_too_and_stays_in_the_picture():
-    box = {"x1": 0, "y1": 10, "x2": 30, "y2": 199, "area": 30 * 189, "area_ratio": 0.1, "region": 0}
-    box |= dict.fromkeys(("elongation", "solidity", "compactness", "contrast", "texture"))
-    (wide,), (tight,) = (moved([box], (0, 0, SIDE, SIDE), px) for px in (2, -2))
-    assert [wide[name] for name in ("x1", "y1", "x2", "y2")] == [0, 8, 32, 200]
-    assert [tight[name] for name in ("x1", "y1", "x2", "y2")] == [0, 12, 28, 197]  # at the edge it is not known how far
-    assert (wide["area"], tight["area"]) == (34 * 193, 26 * 185)
-    assert math.isnan(wide["solidity"])
-    assert moved([], (0, 0, SIDE, SIDE), 1) == []
+    box = {"label": "a", "x1": 0.0, "y1": 10.0, "x2": 30.0, "y2": 199.0}
+    speck = box | {"x1": 50.0, "y1": 50.0, "x2": 53.0, "y2": 80.0}
+    planes = Planes(np.zeros((SIDE, SIDE, 3), np.uint8), {})
+    wide, tight = (
+        moved({"boxes": [box, speck], "extent": [0, 0, SIDE, SIDE]}, planes, px)[0]["boxes"] for px in (2, -2)
+    )
+    assert [edges(one) for one in wide] == [[0, 8, 32, 200], [48, 48, 55, 82]]
+    assert [edges(one) for one in tight] == [[0, 12, 28, 197], [51.5, 52, 51.5, 78]]
+    _, found = of_masks({}, 2, boxes=[box])
+    assert [(edges(row), row["twin"]) for row in found] == [([0, 8, 32, 200], 0), ([0, 12, 28, 197], 0)]
 
 
 @pytest.fixture(scope="module")
@@ -84,46 +112,73 @@ def cells(tmp_path_factory):
     return whole_source(tmp_path_factory.mktemp("outlines"), "cells", cells=16)
 
 
-def grades(folder, px, **more) -> list[int]:
-    """Return the grades of the lines that the engine makes."""
+def by_image(rows) -> dict[str, list[dict]]:
+    found = {}
+    for row in rows:
+        found.setdefault(row["image_id"], []).append(row)
+    return found
+
+
+def outlines(folder) -> dict[str, Outlines]:
+    """Return what tells the grades of an image's queries."""
     images = {row["image_id"]: row for row in read_table(folder / "sources/images.parquet").iter_rows(named=True)}
-    lines, rows = make_queries_of(folder, "cells", outline_px=px, **more), {}
-    for row in regions_of(folder):
-        rows.setdefault(row["image_id"], []).append(row)
-    facts = facts_of(folder)
-    known = {name: Outlines(images[name], held, facts, 256, NUMBERS, px or 1) for name, held in rows.items()}
-    return [known[line["image_id"]].grade(queried(line["logic"]), tuple(line["regions"])) for line in lines]
+    held = by_image(read_table(folder / "regions/00.moved.parquet").iter_rows(named=True))
+    return {name: Outlines(images[name], held[name], facts_of(folder), 256, NUMBERS) for name in held}
 
 
-def test_robust_queries_are_asked_first(cells):
-    preferred, equal = grades(cells, 1), grades(cells, 0)
-    assert len(preferred) == len(equal) == 84
-    assert np.mean([one == ROBUST for one in preferred]) >= 0.95
+def grades(folder, known, **more) -> dict[str, list[int]]:
+    """Return the grades of the lines that the engine makes, by image."""
+    found = {name: [] for name in known}
+    for line in make_queries_of(folder, "cells", **more):
+        found[line["image_id"]].append(known[line["image_id"]].grade(queried(line["logic"]), tuple(line["regions"])))
+    return found
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory):
+    """Cells whose outlines are moved by 2 px."""
+    folder = tmp_path_factory.mktemp("wide")
+    return make_regions_of(whole_source(folder, "cells", cells=16), outline_px=2)
+
+
+def test_robust_queries_are_asked_first(cells, tmp_path):
+    known = outlines(cells)
+    assert np.mean([one == ROBUST for held in grades(cells, known).values() for one in held]) == 1
+    still = make_regions_of(whole_source(tmp_path, "cells", cells=16), outline_px=0)
+    assert not len(read_table(still / "regions/00.moved.parquet"))
+    equal = [one for held in grades(still, known).values() for one in held]
+    assert len(equal) == 84
     assert np.mean([one == ROBUST for one in equal]) <= 0.75
 
 
-def test_fragile_queries_are_no_more_than_their_fraction_and_those_left_out_have_a_reason(cells):
-    for share, most in ((0.0, 0), (0.3, 2), (1.0, 6)):  # of six queries an image
-        found = grades(cells, 2, fragile=share, per_image=6, families=["class", "size", "shape"])
-        unasked = read_table(cells / "queries/00.unasked.parquet")
-        assert len(found) + len(unasked) == 6 * 16
-        assert sum(one < ROBUST for one in found) <= most * 16
-        assert any(one < ROBUST for one in found) == (share > 0)
-        assert ("fragile" in set(unasked["reason"])) == (share < 1)
+@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
+def test_fragile_queries_are_no_more_than_their_fraction_and_those_left_out_have_a_reason(wide, share):
+    few = {"per_image": 6, "families": ["class", "size", "shape"]}
+    found = grades(wide, outlines(wide), fragile=share, **few)
+    unasked = read_table(wide / "queries/00.unasked.parquet")
+    assert sum(map(len, found.values())) + len(unasked) == 6 * 16
+    assert all(sum(one < ROBUST for one in held) <= share * len(held) for held in found.values())
+    assert any(one < ROBUST for held in found.values() for one in held) == (share > 0)
+    assert OTHER not in {one for held in found.values() for one in held}
+    assert "fragile" in set(unasked["reason"])
 
 
-def test_what_a_grade_says(cells):
-    images = read_table(cells / "sources/images.parquet").to_dicts()
-    rows = [row for row in regions_of(cells) if row["image_id"] == images[0]["image_id"]]
-    facts = facts_of(cells)
-    still = Outlines(images[0], rows, facts, 256, NUMBERS, 0)
-    assert still.grade(Query(("class:rod",)), (0,)) == ROBUST  # no outline to ask
-    scene = scene_of(images[0], rows, facts, 256)
-    target = Decider(scene, NUMBERS).answer(Query(("class:rod",))).selected
-    wary = Outlines(images[0], rows, facts, 256, NUMBERS, 1)
-    assert wary.grade(Query(("class:rod",)), target) == ROBUST
-    assert wary.grade(Query(("class:rod",)), target[:1]) == -1
-    assert wary.grade(Query(("class:rod", "class:nucleus")), target) == 0
+def test_what_a_grade_says():
+    image = {"image_id": "a", "domain": "nuclei", "radiological": None, "extent": [0, 0, SIDE, SIDE]}
+    words = {"cell": {"one": "cell", "many": "cells", "parents": {}, "ask": True}}
+    facts = Facts(["cell"], words)
+    masks = square((10, 10, 60, 60), (100, 10, 106, 16), (130, 10, 194, 74))  # the middle one vanishes
+    rows, further = of_masks({"cell": masks})
+    known, still = (Outlines(image, held, facts, SIDE, NUMBERS) for held in (further, []))
+    first, everything = Query((), ordinal="leftmost"), Query(("class:cell",))
+    assert [row["region"] for row in rows] == [0, 1, 2]
+    assert known.grade(first, (0,)) == still.grade(first, (0,)) == ROBUST
+    assert known.grade(Query((), ordinal="smallest"), (1,)) == OTHER  # of what is left, another
+    assert known.grade(Query(("position:left",)), (0,)) == 1  # further out, the half of the middle one is unclear
+    assert known.grade(everything, (0, 1, 2)) == OTHER
+    assert still.grade(everything, (0, 1, 2)) == ROBUST  # no outline to ask
+    gone = Outlines(image, [row for row in further if row["px"] > 0], facts, SIDE, NUMBERS)
+    assert gone.grade(first, (0,)) == 1  # where every region vanishes, nothing is decidable
 
 
 def test_left_and_right_are_exchanged_wherever_a_query_names_them():

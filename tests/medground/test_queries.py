@@ -125,21 +125,18 @@ def test_a_pixel_more_or_less_turns_no_answer_into_another(made, name, how):
             planes = planes_of(shard, facts, image_id)
             changed = _changed(planes, how)
             found, _ = image_regions(images[image_id], changed, regions_options())
-            if len(found) != len(rows[image_id]):
-                continue  # a region vanished or two met: the image itself is another
             decider = Decider(scene_of(images[image_id], found, facts, planes.picture.shape[0]), NUMBERS)
             twin = _twins(rows[image_id], found)
             for line in (line for line in lines if line["image_id"] == image_id):
                 total += 1
-                answer = decider.answer(queried(line["logic"]))
-                if not answer.decidable:
+                query = queried(line["logic"])
+                if not decider.offers(query) or not (answer := decider.answer(query)).decidable:
                     undecided += 1
                 elif {twin.get(at) for at in line["regions"]} != set(answer.selected):
                     other += 1
     print(f"{name}, {how.__name__}: {other} another answer, {undecided} undecided, of {total}")
     assert total > 70
-    # measured: tiles of crowded small nuclei miss 1 % a little, 1 of 71 and 4 of 295
-    assert other <= (0.02 if name == "monuseg" else 0.01) * total, (other, total)
+    assert other <= 0.01 * total, (other, total)
     assert undecided <= 0.25 * total, (undecided, total)
 
 

@@ -35,8 +35,8 @@ def made(folder, out, given) -> tuple[list[dict], list[dict], dict[str, tuple[st
         "regions": str(folder / "regions/00.parquet"),
     }  # fmt: skip
     make_queries.run_shard(
-        **common, output=str(out / "q.jsonl"), unasked=str(out / "u.parquet"), given=[str(given)],
-        options=queries_options("cells", engine="table"),
+        **common, moved=str(folder / "regions/00.moved.parquet"), output=str(out / "q.jsonl"),
+        unasked=str(out / "u.parquet"), given=[str(given)], options=queries_options("cells", engine="table"),
     )  # fmt: skip
     verify.run_shard(
         **common, queries=str(out / "q.jsonl"), output=str(out / "v.jsonl"), rejected=str(out / "r.parquet"),

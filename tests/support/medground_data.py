@@ -156,6 +156,7 @@ def make_regions_of(folder: Path, **more: object) -> Path:
             sources=str(shard), images=str(folder / "sources/images.parquet"),
             output=str(made / f"{shard.stem}.parquet"),
             dropped=str(made / f"{shard.stem}.dropped.parquet"),
+            moved=str(made / f"{shard.stem}.moved.parquet"),
             excluded=str(made / f"{shard.stem}.excluded.parquet"), options=regions_options(**more),
         )  # fmt: skip
     return folder
@@ -189,7 +190,8 @@ def make_queries_of(folder: Path, source: str, **more: object) -> list[dict]:
         output = folder / "queries" / f"{shard.stem}.jsonl"
         make_queries.run_shard(
             sources=str(shard), images=str(folder / "sources/images.parquet"),
-            regions=str(folder / f"regions/{shard.stem}.parquet"), output=str(output),
+            regions=str(folder / f"regions/{shard.stem}.parquet"),
+            moved=str(folder / f"regions/{shard.stem}.moved.parquet"), output=str(output),
             unasked=str(folder / f"queries/{shard.stem}.unasked.parquet"), options=queries_options(source, **more),
         )  # fmt: skip
         lines += read_lines(output)

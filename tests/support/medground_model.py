@@ -103,7 +103,8 @@ def ask(
 def make(folder: Path, out: Path) -> tuple[list[dict], list[dict]]:
     """Read the answers; return the candidates and the rows of the wanted queries that lack."""
     make_queries.run_shard(
-        **files_of(folder), output=str(out / "q.jsonl"), unasked=str(out / "u.parquet"), told=[str(out / "told.jsonl")],
+        **files_of(folder), moved=str(folder / "regions/00.moved.parquet"), output=str(out / "q.jsonl"),
+        unasked=str(out / "u.parquet"), told=[str(out / "told.jsonl")],
         options=queries_options("cells", engine="vllm"),
     )  # fmt: skip
     return list(read_lines(out / "q.jsonl")), read_table(out / "u.parquet").to_dicts()

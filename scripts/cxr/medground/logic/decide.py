@@ -131,6 +131,10 @@ class Decider:
         found = self.answer(Query(reference.atoms, ordinal=reference.ordinal))
         return found.selected[0] if found.decidable and len(found.selected) == 1 else None
 
+    def offers(self, query: Query) -> bool:
+        """Return whether the image offers every atom of a query."""
+        return all(atom in self.atoms for atom in (*query.atoms, *(query.reference.atoms if query.reference else ())))
+
     def answer(self, query: Query) -> Answer:
         """Return the answer of a query. Raises KeyError for an atom that the image does not offer."""
         values, reference = self.conjunction(query.atoms), None

@@ -31,6 +31,7 @@ from cxr.medground.logic.table import scene_of
 from cxr.medground.logic.text import FIELDS, text_fault
 from cxr.medground.queries.forms import Search
 from cxr.medground.queries.given import SIDES, raw
+from cxr.medground.queries.options import SearchOptions
 from cxr.medground.queries.targets import drawn_targets
 
 log = logging.getLogger("cxr")
@@ -44,7 +45,7 @@ AGAIN = ("markup", "speaks_to_model", "coordinates")
 
 
 @dataclass(frozen=True, kw_only=True)
-class QuestionOptions(AskingOptions):
+class QuestionOptions(AskingOptions, SearchOptions):
     """The settings ``medground.queries`` and ``medground.logic`` that the questions depend on.
 
     selection: ours or model; form: json or question_answer.
@@ -52,14 +53,6 @@ class QuestionOptions(AskingOptions):
 
     selection: str
     form: str
-    per_image: int
-    per_image_many: int
-    many: int
-    kinds: dict
-    max_atoms: int
-    budget: int
-    families: list
-    logic: dict
 
 
 @dataclass(frozen=True)
@@ -93,7 +86,7 @@ def asked_of(
 ) -> Asked:
     """Return what is asked about one image: ``image`` its row, ``rows`` of its regions, ``picture`` uint8 (S, S, 3)."""
     shown = [row for row in rows if row["candidate"]]
-    wanted = options.per_image_many if len(shown) > options.many else options.per_image
+    wanted = options.wanted(len(shown))
     targets, lost = None, []
     if options.selection == "ours":
         key = (options.seed, options.source, image["image_id"])

@@ -1,6 +1,5 @@
 """Which of an image's decidable queries are asked: drawn by kind and family, robust ones before fragile ones."""
 
-import math
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -8,7 +7,7 @@ from dataclasses import dataclass, replace
 from cxr.base.seeds import rng
 from cxr.medground.logic.atoms import YES, family
 from cxr.medground.logic.decide import Decider, Query
-from cxr.medground.logic.outlines import ROBUST, Outlines
+from cxr.medground.logic.outlines import OTHER, ROBUST, Outlines
 from cxr.medground.queries.forms import Forms, Target, kind_of, mixed, turned
 from cxr.medground.queries.grammar import Speaker
 from cxr.medground.queries.options import QueriesOptions
@@ -19,7 +18,7 @@ TRIES_A_KIND = 4
 """Draws of a family before another kind of answer is drawn."""
 FORMS_A_TRY = 24
 """Forms that are tried of a family."""
-WORDINGS = 4
+WORDINGS = 6
 NUMBERED = 0.6
 """Chance that the words state the number of an answer of several regions."""
 MOST_NUMBERED = 10
@@ -42,9 +41,7 @@ class Drawer:
     ``withheld``: whether the last draw found fragile queries alone, of which the image has as many as it may.
     """
 
-    def __init__(
-        self, decider: Decider, outlines: Outlines, forms: Forms, options: QueriesOptions, image_id: str, wanted: int
-    ):
+    def __init__(self, decider: Decider, outlines: Outlines, forms: Forms, options: QueriesOptions, image_id: str):
         self.decider, self.outlines, self.options, self.image_id = decider, outlines, options, image_id
         self.by_kind: dict[str, dict[str, dict[Target, list[Query]]]] = {}
         for target in sorted(forms.of):
@@ -55,7 +52,7 @@ class Drawer:
                     held.setdefault(target, []).append(form)
         self.used: set[tuple[Target, Query]] = set()
         self.withheld = False
-        self._fragile_left = math.ceil(options.fragile * wanted)
+        self._fragile = 0
         self._ranks: dict[tuple[Target, Query], tuple[int, bool]] = {}
 
     def draw(self, number: int) -> Drawn | None:
@@ -72,10 +69,10 @@ class Drawer:
         if best is None:
             return None
         if best[0][0] < ROBUST:
-            self.withheld = not self._fragile_left
+            self.withheld = best[0][0] == OTHER or self._fragile + 1 > self.options.fragile * (len(self.used) + 1)
             if self.withheld:
                 return None
-            self._fragile_left -= 1
+            self._fragile += 1
         return self._made(*best[1:], draw)
 
     def _tried(self, draw: random.Random) -> Iterator[tuple[str, Target, Query]]:
@@ -109,22 +106,25 @@ class Drawer:
         """Return a form with the atoms that lengthen it, none of which makes it more fragile, and its words."""
         speaker = Speaker(self.decider.scene, draw)
         length = draw.gauss(self.options.words, self.options.spread)
-        form = self._counted(form, target, kind, draw)
-        grade = self.outlines.grade(replace(form, number=max(0, form.number)), target)
+        grade = self.outlines.grade(form, target)
+        counted = self._counted(form, target, kind, draw)
+        if self.outlines.grade(_stated(counted), target) >= grade:
+            form = counted
         more = self._fitting(form, target)
         draw.shuffle(more)
         text = _nearest(speaker, form, len(target), length)
         while len(text.split()) < length and more:
             richer = replace(form, atoms=(*form.atoms, more.pop()))
-            asked = replace(richer, number=max(0, richer.number))
+            asked = _stated(richer)
             answer = self.decider.answer(asked)
             if self._clashes(richer) or not answer.decidable or answer.selected != target:
                 continue
             if self.outlines.grade(asked, target) < grade:
                 continue
-            form = richer
-            text = _nearest(speaker, form, len(target), length)
-        return replace(form, number=max(0, form.number)), text
+            longer = _nearest(speaker, richer, len(target), length)
+            if _off(longer, length) <= _off(text, length):
+                form, text = richer, longer
+        return _stated(form), text
 
     def _counted(self, form: Query, target: Target, kind: str, draw: random.Random) -> Query:
         """Return a form that may state its number, or -1 for "all"."""
@@ -164,6 +164,15 @@ def _families(form: Query) -> list[str]:
     return own or ["class"]
 
 
+def _stated(form: Query) -> Query:
+    """Return a form with the number that its words state; "all" states none."""
+    return replace(form, number=max(0, form.number))
+
+
 def _nearest(speaker: Speaker, form: Query, count: int, length: float) -> str:
     """Return the one of some wordings of a query whose number of words is nearest to ``length``."""
-    return min((speaker.say(form, count) for _ in range(WORDINGS)), key=lambda text: abs(len(text.split()) - length))
+    return min((speaker.say(form, count) for _ in range(WORDINGS)), key=lambda text: _off(text, length))
+
+
+def _off(text: str, length: float) -> float:
+    return abs(len(text.split()) - length)

@@ -19,6 +19,8 @@ NUMBERS = ("", "one", "two", "three", "four", "five", "six", "seven", "eight", "
 LEAST = 4
 """Fewest words of a query."""
 FRAMES = (("imperatives", 0.5), ("questions", 0.26), ("phrases", 0.24))
+BARE = 0.5
+"""Chance that a place in an image without the patient's sides is told without "of the image"."""
 VERBS = {"is": ("is", "are"), "lies": ("lies", "lie"), "does": ("does", "do")}
 
 
@@ -113,7 +115,8 @@ class Speaker:
             return [clause, " and ".join(parts)]
         opener = self.draw.choice(self.grammar["lies"]["many" if many else "one"])
         if parts[0].startswith("touching") or opener == "" or _comparing(parts[0]):
-            return [" and ".join(parts)] if len(parts) > 1 and self.draw.random() < 0.5 else parts
+            bare = " of the " not in parts[0]  # "in the lower half right of" would read as one place
+            return [" and ".join(parts)] if bare or self.draw.random() < 0.5 else parts
         return [opener, " and ".join(parts)] if len(parts) > 1 else [opener, *parts]
 
     def _before(self, query: Query, many: bool) -> list[str]:
@@ -162,11 +165,14 @@ class Speaker:
         halves = [atom.partition(":")[2] for atom in query.atoms if atom.startswith("position:")]
         own, found = self.grammar["places"], []
         of = self.draw.choice(self.grammar["of"])
+        short = self.scene.radiological is None and self.draw.random() < BARE
         vertical = [half for half in halves if half in ("upper", "lower")]
         across = [half for half in halves if half in ("left", "right")]
         names = [" ".join((*vertical[:1], *across[:1]))] if vertical or across else []
         names += [half for half in halves if half in ("middle", "border")]
-        found += [self.draw.choice(own[name]).format(of=of) for name in names]
+        for name in names:
+            told = "" if short and name in self.grammar["bare"] else of
+            found.append(self.draw.choice(own[name]).format(of=told).rstrip())
         for atom in query.atoms:
             if atom.startswith("side:"):
                 found.append(self.draw.choice(self.grammar["sides"][atom.partition(":")[2]]))

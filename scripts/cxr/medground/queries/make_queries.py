@@ -1,6 +1,7 @@
 """Make the queries of one shard: decidable and in varied words (rules), of a language model (vllm), or of a table."""
 
 import hashlib
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from itertools import chain
@@ -47,17 +48,20 @@ def query_id(image_id: str, query: str, regions: list[int]) -> str:
 
 
 def image_queries(
-    image: Mapping, rows: list[dict], facts: Facts, side: int, options: QueriesOptions
+    image: Mapping, rows: list[dict], moved: list[dict], facts: Facts, side: int, options: QueriesOptions
 ) -> tuple[list[dict], list[dict]]:
-    """Return the lines of one image's queries, and the rows of :data:`UNASKED`."""
+    """Return the lines of one image's queries, and the rows of :data:`UNASKED`.
+
+    ``rows``: of its regions; ``moved``: of its regions with moved outlines.
+    """
     numbers = LogicOptions(**options.logic)
     decider = Decider(scene_of(image, rows, facts, side), numbers)
-    outlines = Outlines(image, rows, facts, side, numbers, options.outline_px)
+    outlines = Outlines(image, moved, facts, side, numbers)
     draw = rng(options.seed, options.source, image["image_id"], "forms")
     forms = Search(decider, options.max_atoms, options.budget, tuple(options.families), draw).run()
     candidates = int(decider.scene.candidate.sum())
-    wanted = options.per_image_many if candidates > options.many else options.per_image
-    drawer, lines, unasked, seen = Drawer(decider, outlines, forms, options, image["image_id"], wanted), [], [], set()
+    wanted = options.wanted(candidates)
+    drawer, lines, unasked, seen = Drawer(decider, outlines, forms, options, image["image_id"]), [], [], set()
     for number in range(wanted):
         found = drawer.draw(number)
         if found is None or found.text in seen:
@@ -75,7 +79,7 @@ def given_queries(
     """Return the lines of an image's queries that were made elsewhere, all of them, and the rows of those that lack."""
     decider = Decider(scene_of(image, rows, facts, side), LogicOptions(**options.logic))
     candidates = int(decider.scene.candidate.sum())
-    wanted = options.per_image_many if candidates > options.many else options.per_image
+    wanted = options.wanted(candidates)
     lines = [_given_line(image, rows, facts, options, decider, one) for one in given]
     missing = [
         {"image_id": image["image_id"], "split": image["split"], "number": number, "reason": "not_given"}
@@ -178,20 +182,26 @@ def _moved(box: list[int], affine: list[float]) -> list[float]:
     return [round(v, 2) for v in (a * x1 + b * y1 + c, d * x1 + e * y1 + f, a * x2 + b * y2 + c, d * x2 + e * y2 + f)]
 
 
+def _by_image(path: str) -> Mapping[str, list[dict]]:
+    found = defaultdict(list)
+    for row in read_table(path).iter_rows(named=True):
+        found[row["image_id"]].append(row)
+    return found
+
+
 def run_shard(
-    *, sources: str, images: str, regions: str, output: str, unasked: str, options: QueriesOptions,
+    *, sources: str, images: str, regions: str, moved: str, output: str, unasked: str, options: QueriesOptions,
     given: list[str] | None = None, told: list[str] | None = None,
 ) -> None:  # fmt: skip
     """Write the candidates of one shard (JSON Lines) and the wanted queries that could not be made.
 
-    ``given``: the file or folder of the engine table. Its queries about images of other sources are left to those.
-    ``told``: the answers of the engine vllm. Raises UserError where they are of other images.
+    ``moved``: the regions with moved outlines. ``given``: the file or folder of the engine table; its queries about
+    images of other sources are left to those. ``told``: the answers of the engine vllm. Raises UserError where they are
+    of other images.
     """
     held = read_given(given[0]) if given else {}
     answers = read_answers(told[0]) if told else {}
-    by_image: dict[str, list[dict]] = {}
-    for row in read_table(regions).iter_rows(named=True):
-        by_image.setdefault(row["image_id"], []).append(row)
+    by_image, further = _by_image(regions), _by_image(moved)
     lines, missing = [], []
     with Shard(sources) as shard:
         facts, side = Facts.of(shard), shard.shape("picture")[0]
@@ -205,7 +215,7 @@ def run_shard(
         elif told:
             found, lost = told_queries(image, rows, facts, side, options, answer_of(answers, image_id))
         else:
-            found, lost = image_queries(image, rows, facts, side, options)
+            found, lost = image_queries(image, rows, further[image_id], facts, side, options)
         lines, missing = lines + found, missing + lost
     write_lines(output, lines)
     write_table(unasked, pl.DataFrame(missing, schema=schema(UNASKED)), UNASKED)

@@ -1,8 +1,10 @@
 """Make the regions of one shard: boxes on the grid of 1000, attributes, and which of them may be an answer."""
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import cv2
 import numpy as np
@@ -26,6 +28,7 @@ from cxr.medground.logic.components import (
     surroundings,
 )  # fmt: skip
 from cxr.medground.logic.facts import Facts, Planes, planes_of
+from cxr.medground.regions.moved import moved
 
 GRID = 1000
 WITHIN = pl.List(pl.Struct({"region": pl.Int64, "share": pl.Float64}))
@@ -67,16 +70,31 @@ REGIONS: Columns = WHERE | {
     "open_class": Column(pl.Boolean, "Whether dropped specks hold more of its class than the settings allow."),
 }  # fmt: skip
 DROPPED: Columns = WHERE | {"reason": Column(pl.String, "`too_small`.")}
+MOVED: Columns = {
+    "px": Column(pl.Int64, "How far every outline lies further out; negative: further in.", "frame pixels"),
+    "twin": Column(pl.Int64, "`region` that it is; null for one that appears, or that met others or fell apart."),
+    **{
+        name: REGIONS[name]
+        for name in (
+            *WHERE, "region", "candidate", "area_ratio", "cx", "cy", "solidity", "elongation", "contrast", "texture",
+            "zones", "within", "open_class",
+        )
+    },
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
 class RegionsOptions:
-    """connectivity: 4 or 8; min_px: least area; max_boxes: candidates an image; open_share: of the class's pixels."""
+    """connectivity: 4 or 8; min_px: least area; max_boxes: candidates an image; open_share: of the class's pixels.
+
+    outline_px: how far outlines are moved, px; 0: not at all.
+    """
 
     connectivity: int
     min_px: int
     max_boxes: int
     open_share: float
+    outline_px: int
     seed: int
 
 
@@ -98,6 +116,41 @@ def image_regions(row: Mapping, planes: Planes, options: RegionsOptions) -> tupl
 
     ``row``: of the table of images.
     """
+    rows, lost, _ = _regions(row, planes, options)
+    return rows, lost
+
+
+def moved_regions(row: Mapping, planes: Planes, options: RegionsOptions) -> tuple[list[dict], list[dict], list[dict]]:
+    """Return the rows of one image, and those of :data:`MOVED`: its regions with every outline further out, and in."""
+    rows, lost, drawn = _regions(row, planes, options)
+    found = []
+    for px in (options.outline_px, -options.outline_px) if options.outline_px else ():
+        others, _, parts = _regions(*moved(row, planes, px), options)
+        twins = _twins(drawn, parts, planes.picture.shape[0])
+        known = {at: one for at, one in twins.items() if one < len(rows)}  # a speck that grew is no region's twin
+        found += [other | {"px": px, "twin": known.get(other["region"])} for other in others]
+    return rows, lost, found
+
+
+def _twins(before: list[tuple[str, Component]], after: list[tuple[str, Component]], side: int) -> dict[int, int]:
+    """Return {place of a moved component: of the one that it is}: of those that share pixels with each other alone."""
+    met: dict[int, set[int]] = {at: set() for at in range(len(after))}
+    for label in {label for label, _ in before}:
+        plane = np.zeros((side, side), np.int32)
+        for at, (own, one) in enumerate(before):
+            if own == label:
+                plane[one.window][one.pixels] = at + 1
+        for at, (own, one) in enumerate(after):
+            if own == label:
+                met[at] |= set((np.unique(plane[one.window][one.pixels]) - 1).tolist()) - {-1}
+    parts = Counter(chain.from_iterable(met.values()))
+    return {at: next(iter(own)) for at, own in met.items() if len(own) == 1 and parts[next(iter(own))] == 1}
+
+
+def _regions(
+    row: Mapping, planes: Planes, options: RegionsOptions
+) -> tuple[list[dict], list[dict], list[tuple[str, Component]]]:
+    """Return an image's rows, those of its specks, and all classes and components, the regions' by number first."""
     side = planes.picture.shape[0]
     drawn = _drawn(row, planes, options, side)
     kept, dropped = [], []
@@ -131,7 +184,7 @@ def image_regions(row: Mapping, planes: Planes, options: RegionsOptions) -> tupl
         | {"area": one.area, "reason": "too_small"}
         for label, one in dropped
     ]
-    return rows, lost
+    return rows, lost, kept + dropped
 
 
 def _drawn(row: Mapping, planes: Planes, options: RegionsOptions, side: int) -> list[tuple[str, Component]]:
@@ -236,17 +289,20 @@ def _rank(rows: list[dict]) -> None:
                 seen[key(row)] = row[f"{prefix}rank_{name}"] + 1
 
 
-def run_shard(*, sources: str, images: str, output: str, dropped: str, excluded: str, options: RegionsOptions) -> None:
-    """Write the regions, the dropped specks and the images without a region of one shard."""
+def run_shard(
+    *, sources: str, images: str, output: str, dropped: str, moved: str, excluded: str, options: RegionsOptions
+) -> None:
+    """Write the regions, those of moved outlines, the dropped specks and the images without a region of one shard."""
     cv2.setNumThreads(1)
-    rows, lost, ledger = [], [], Ledger("medground_regions")
+    rows, lost, further, ledger = [], [], [], Ledger("medground_regions")
     with Shard(sources) as shard:
         facts = Facts.of(shard)
         known = {row["image_id"]: row for row in read_table(images).iter_rows(named=True)}
         for image_id in progress(sorted(shard.ids), len(shard.ids), "regions"):
-            found, gone = image_regions(known[image_id], planes_of(shard, facts, image_id), options)
-            rows, lost = rows + found, lost + gone
+            found, gone, others = moved_regions(known[image_id], planes_of(shard, facts, image_id), options)
+            rows, lost, further = rows + found, lost + gone, further + others
             ledger.accept(image_id) if found else ledger.exclude(image_id, "", "no_regions")
         ledger.finish(excluded, shard.ids)
-    write_table(output, pl.DataFrame(rows, schema=schema(REGIONS), infer_schema_length=None).select(*REGIONS), REGIONS)
-    write_table(dropped, pl.DataFrame(lost, schema=schema(DROPPED)).select(*DROPPED), DROPPED)
+    for path, held, columns in ((output, rows, REGIONS), (dropped, lost, DROPPED), (moved, further, MOVED)):
+        told = [{name: row[name] for name in columns} for row in held]
+        write_table(path, pl.DataFrame(told, schema=schema(columns), infer_schema_length=None), columns)

@@ -63,15 +63,11 @@ class Queries(Section):
     kinds: Kinds = key(Kinds, "Shares of the kinds of answers.")
     max_atoms: int = key(4, "Most attributes of a query, before those that lengthen it.", ge=1, le=6)
     budget: int = key(20_000, "Combinations of attributes that are tried in an image.", ge=100)
-    outline_px: float = key(
-        1,
-        "How far the outlines of an image's regions may lie further out or further in. The engine rules asks queries "
-        "whose answer then stays the same before those that are fragile. 0: all are equal.",
-        unit="px",
-        ge=0,
-        le=10,
+    fragile: Share = key(
+        0.25,
+        "Greatest fraction of an image's queries that may be undecidable where the outlines are moved "
+        "(`medground.regions.outline_px`). Queries with another answer there are never asked.",
     )
-    fragile: Share = key(0.5, "Greatest fraction of an image's queries that may be fragile, rounded up to whole ones.")
     words: float = key(12, "Mean number of words that a query is lengthened to.", source=PAPER, ge=4, le=40)
     spread: float = key(2.5, "Standard deviation of that number.", source=PAPER, ge=0, le=10)
     families: list[Family] = key(

@@ -163,4 +163,12 @@ class Regions(Section):
     min_px: int = key(20, "Components of fewer pixels are dropped; the kind ils drops more.", unit="px", ge=1)
     min_px_ils: int = key(64, "The same for the kind ils.", unit="px", ge=1)
     max_boxes: int = key(60, "Regions of an image that may be answers; the others are distractors.", ge=1, le=1000)
+    outline_px: int = key(
+        1,
+        "How far the outlines of an image's regions may lie further out or further in. The engine rules asks queries "
+        "whose answer then stays the same before those that are fragile. 0: all are equal.",
+        unit="px",
+        ge=0,
+        le=10,
+    )
     open_share: Share = key(0.01, "Fraction of a class's pixels in dropped specks above which it counts as open.")
