@@ -6,6 +6,7 @@ rule medground_dataset_language:
         lines=expand("results/medground/dataset/{split}.jsonl", split=[*PLAN.splits, "zero_shot"]),
         labels=rules.medground_dataset_lines.output.labels,
         sources=PLAN.medground.parts("sources", "h5"),
+        entities="results/medground/dataset/entities.parquet" if PLAN.medground.entities else [],
     output:
         language=report(
             "results/medground/dataset/language.tsv",

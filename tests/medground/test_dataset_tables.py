@@ -10,7 +10,7 @@ from conftest import ROOT
 from cxr.base.columns import schema
 from cxr.base.errors import UserError
 from cxr.base.tables import read_lines, read_table, write_lines, write_table
-from cxr.medground.dataset import beside, gallery, language, language_chart, tokens
+from cxr.medground.dataset import beside, columns, gallery, language, language_chart, tokens
 from cxr.medground.dataset.make_dataset import STATISTICS, _statistics
 from cxr.medground.logic.facts import Facts
 from cxr.medground.scoring import chart
@@ -75,7 +75,7 @@ def test_the_table_has_queries_beside_baselines_and_a_chart(cells, tmp_path):
     write_lines(tmp_path / "label_generic/train.jsonl", [line | {"query": "region"} for line in lines])
     language.run(
         lines=[str(tmp_path / "train.jsonl")], labels=[str(tmp_path / "label_generic/train.jsonl")],
-        sources=[str(folder / "sources/00.h5")], language=str(tmp_path / "language.tsv"),
+        sources=[str(folder / "sources/00.h5")], entities=[], language=str(tmp_path / "language.tsv"),
         words=str(tmp_path / "words.tsv"), options=language.LanguageOptions(sources=["cells"], shards=["00"]),
     )  # fmt: skip
     table = read_table(tmp_path / "language.tsv")
@@ -86,6 +86,18 @@ def test_the_table_has_queries_beside_baselines_and_a_chart(cells, tmp_path):
     assert ours["words"] == pytest.approx(np.mean([len(line["query"].split()) for line in lines]))
     assert (plain["entity_density"], plain["commonest"], plain["words"]) == (0, 100, 1)
     assert ours["spatial"] > 0
+    texts = sorted({line["query"] for line in lines} | {"region"})
+    told = pl.DataFrame({"query": texts, "concepts": [2] * len(texts)}, schema=schema(columns.ENTITIES))
+    write_table(tmp_path / "entities.parquet", told, columns.ENTITIES)
+    language.run(
+        lines=[str(tmp_path / "train.jsonl")], labels=[str(tmp_path / "label_generic/train.jsonl")],
+        sources=[str(folder / "sources/00.h5")], entities=[str(tmp_path / "entities.parquet")],
+        language=str(tmp_path / "other.tsv"), words=str(tmp_path / "words.tsv"),
+        options=language.LanguageOptions(sources=["cells"], shards=["00"]),
+    )  # fmt: skip
+    other = read_table(tmp_path / "other.tsv")
+    assert other.drop("entity_density").equals(table.drop("entity_density"))
+    assert other["entity_density"].to_list() == pytest.approx([2 / one for one in other["words"]])
     counted = {row["word"]: row["queries"] for row in read_table(tmp_path / "words.tsv").to_dicts()}
     assert counted["the"] == sum(
         "the" in line["query"].lower().replace(",", " ").replace(".", " ").split() for line in lines

@@ -37,7 +37,7 @@ def source(workflow_run, tmp_path_factory):
         masks=[str(masks / f"{shard}.h5") for shard in shards], **inputs,
     )  # fmt: skip
     make_regions_of(folder, min_px=64)
-    return folder, make_queries_of(folder, "ils")
+    return folder, make_queries_of(folder, "ils", per_image=8)
 
 
 def boxes(folder, lines):

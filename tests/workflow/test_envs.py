@@ -55,6 +55,7 @@ def choices() -> list[dict]:
                 "realism": {"reference": "people", "features": ["lite", "xrv", "inception", "clip"], "clip": model},
             }
         },
+        {"medground": {"dataset": {"entities": "scispacy", "scispacy": {"pipeline": str(ROOT / "envs")}}}},
         {"vlm": {"answers": {"engine": "vllm"}}},
         {"radvlm": {"filtered": {"engine": "vllm"}, "evaluation": {"judge": "vllm"}}},
         {"radvlm": {"conversations": {"engine": "vllm"}, "sources": {"labels": "chexbert"}}},

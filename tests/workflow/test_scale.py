@@ -237,6 +237,7 @@ ALONE = {
     "vlm_answers_image": "a large net on a GPU, for whoever waits for the answer",
     "inference_paraphrased": "a large net on a GPU, for all pairs of a split",
     "inference_run": "a large net on a GPU, for all pairs of a split",
+    "medground_dataset_entities": "once, every query of all sources, and millions of names",
     "medground_dataset_export": "once a format, every picture as a file",
     "medground_dataset_gallery": "once, pictures of every verdict",
     "medground_dataset_language": "once, every query of all sources",

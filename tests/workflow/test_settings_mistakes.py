@@ -72,6 +72,11 @@ def refused(changes: dict) -> str:
             "medground.queries: llm.model is empty, but engine is vllm: give a model that takes images.",
         ),
         (
+            {"medground.dataset.entities": "scispacy"},
+            "medground.dataset: scispacy.pipeline is empty, but entities is scispacy: give the folder of a spaCy "
+            "pipeline.",
+        ),
+        (
             {"medground.verification.judge": "vllm"},
             "medground.verification: llm.model is empty, but judge is vllm: give a model that takes images.",
         ),

@@ -132,6 +132,7 @@ TABLES: dict[str, Columns] = {
     "results/medground/dataset/sources.tsv": beside.FOUND,
     "results/medground/dataset/paper.tsv": beside.BESIDE,
     "results/medground/dataset/tokens.tsv": medground_dataset.TOKENS,
+    "results/medground/dataset/entities.parquet": medground_dataset.ENTITIES,
     "results/medground/dataset/language.tsv": language.LANGUAGE,
     "results/medground/dataset/words.tsv": language.WORDS,
     "results/review/queries/audit.parquet": review_queries.AUDIT,

@@ -30,7 +30,8 @@ EXPORT = ("coordinates", "resized", "withhold", "allow_nd", "audited")
 @dataclass(frozen=True)
 class MedgroundPlan:
     """sources: {name: its keys}; shards: their names; options: {stage: what all sources share}; formats: of the
-    exports; votes: the file of the audit; given: the texts of the engine table; tokenizer: of tokens, or empty; asks:
+    exports; votes: the file of the audit; given: the texts of the engine table; tokenizer: of tokens, or empty;
+    entities: files of the engine that counts concepts, none for the lexicon; asks:
     {stage: ways in which its language model is asked}; prompts: {stage: the user's wordings}; loading: {stage: whether
     the model is loaded in the job}; gpus: {stage: GPUs of such a job}; films: {source: the files of ILS for its films}.
     """
@@ -42,6 +43,7 @@ class MedgroundPlan:
     votes: Sequence[str]
     given: Sequence[str]
     tokenizer: str
+    entities: Sequence[str]
     asks: Mapping[str, Sequence[str]]
     prompts: Mapping[str, Sequence[str]]
     loading: Mapping[str, bool]
@@ -206,10 +208,22 @@ def medground_plan(settings: Settings, shards: Sequence[str], known: Sequence[st
     formats, tokenizer = options["dataset"].pop("export"), options["dataset"].pop("tokenizer")
     if tokenizer and not Path(tokenizer).is_dir():
         existing_file("medground.dataset.tokenizer", tokenizer)
+    entities = _entities(options["dataset"].pop("entities"), options["dataset"].pop("scispacy"), options)
     votes = [str(existing_file("medground.audit", audit))] if audit else []
     films = {name: film_files(name, one, shards) for name, one in sets.items() if one["anatomy"]}
     texts = [given] if given else []
-    return MedgroundPlan(sets, names, options, formats, votes, texts, tokenizer, **models, films=films)
+    return MedgroundPlan(sets, names, options, formats, votes, texts, tokenizer, entities, **models, films=films)
+
+
+def _entities(engine: str, folders: Mapping[str, str], options: dict) -> list[str]:
+    """Return the files of the engine that counts concepts, and give it its options. Raises UserError."""
+    options["entities"] = dict(folders)
+    if engine == "lexicon":
+        return []
+    named = {
+        name: existing_folder(f"medground.dataset.scispacy.{name}", path) for name, path in folders.items() if path
+    }
+    return sorted(str(file) for folder in named.values() for file in Path(folder).rglob("*") if file.is_file())
 
 
 def film_files(name: str, keys: Mapping, shards: Sequence[str]) -> dict[str, list[str]]:

@@ -13,7 +13,7 @@ import yaml
 from cxr.base.columns import Column, Columns, schema
 from cxr.base.hdf5 import Shard
 from cxr.base.paths import RESOURCES
-from cxr.base.tables import read_lines, write_table
+from cxr.base.tables import read_lines, read_table, write_table
 from cxr.base.vocabulary import VALID_LOCATIONS
 from cxr.medground.logic.facts import Facts
 from cxr.medground.logic.table import zone_words
@@ -128,14 +128,15 @@ class Measured:
     skeleton: str
 
 
-def measure(text: str, lexicon: Lexicon) -> Measured:
-    """Return the measures of one text."""
+def measure(text: str, lexicon: Lexicon, concepts: int | None = None) -> Measured:
+    """Return the measures of one text. ``concepts``: their number, where another engine than ours has counted them."""
     read = lexicon.read(text)
-    concepts = {concept for _, _, concept in read if concept}
-    concepts |= {phrase for phrase, _, concept in read if phrase in lexicon.morphology and not concept}
+    own = {concept for _, _, concept in read if concept}
+    own |= {phrase for phrase, _, concept in read if phrase in lexicon.morphology and not concept}
     shown = " ".join(f"<{slot}>" if slot in SLOTS[:4] else phrase for phrase, slot, _ in read)
     return Measured(
-        text, len(text.split()), len(concepts), len({phrase for phrase, *_ in read if phrase in lexicon.morphology}),
+        text, len(text.split()), len(own) if concepts is None else concepts,
+        len({phrase for phrase, *_ in read if phrase in lexicon.morphology}),
         sum(phrase in lexicon.spatial for phrase, *_ in read), shown,
     )  # fmt: skip
 
@@ -158,9 +159,14 @@ def row_of(held: Sequence[Measured]) -> dict:
 
 
 def run(
-    *, lines: list[str], labels: list[str], sources: list[str], language: str, words: str, options: LanguageOptions
-) -> None:
-    """Write the measures of the queries and of each baseline, by domain and split, and the commonest words."""
+    *, lines: list[str], labels: list[str], sources: list[str], entities: list[str], language: str, words: str,
+    options: LanguageOptions,
+) -> None:  # fmt: skip
+    """Write the measures of the queries and of each baseline, by domain and split, and the commonest words.
+
+    ``entities``: the table of concepts that another engine has counted, or none.
+    """
+    counted = dict(read_table(entities[0]).iter_rows()) if entities else {}
     count = len(options.shards)
     facts = {}
     for at, name in enumerate(options.sources):
@@ -175,7 +181,7 @@ def run(
         for line in read_lines(path):
             key = line["source"], line["domain"]
             lexicon = lexicons.setdefault(key, Lexicon(facts[key[0]], key[1]))
-            found = measure(line["query"], lexicon)
+            found = measure(line["query"], lexicon, counted.get(line["query"]))
             for domain in (line["domain"], "total"):
                 groups[kind, domain, Path(path).stem].append(found)
             if kind == QUERIES:

@@ -2,6 +2,8 @@
 
 from typing import Literal
 
+from pydantic import model_validator
+
 from cxr.workflow.settings.base import PAPER, Section, Share, key
 
 
@@ -14,8 +16,27 @@ class Resized(Section):
     max_pixels: int = key(12_845_056, "Greatest area.", unit="px", ge=1)
 
 
+class Scispacy(Section):
+    """Folders of the engine scispacy, which you place. Nothing is fetched."""
+
+    pipeline: str = key("", "Folder to which spaCy saved a pipeline that finds entities: `config.cfg` and weights.")
+    linker: str = key(
+        "",
+        "Folder with the four files of a linker of scispaCy and its knowledge base (`*.jsonl`); empty: entities are "
+        "linked by the pipeline itself, or not. It holds a pickle, which may run any code.",
+    )
+
+
 class Grounding(Section):
     """The dataset of all sources."""
+
+    @model_validator(mode="after")
+    def _a_pipeline_is_given(self) -> "Grounding":
+        if self.entities == "scispacy" and not self.scispacy.pipeline:
+            raise ValueError(
+                "scispacy.pipeline is empty, but entities is scispacy: give the folder of a spaCy pipeline"
+            )
+        return self
 
     labels: list[Literal["generic", "class", "replaced"]] = key(
         lambda: ["generic", "class", "replaced"],
@@ -27,6 +48,12 @@ class Grounding(Section):
     pair_overlap: Share = key(0.1, "Greatest IoU of the two answers of a sensitivity pair.")
     pairs_per_image: int = key(3, "Most sensitivity pairs of an image.", ge=1)
     gallery: int = key(3, "Pictures of the gallery: of each source, reason of rejection, and source of pairs.", ge=1)
+    entities: Literal["lexicon", "scispacy"] = key(
+        "lexicon",
+        "What counts the clinical concepts of `language.tsv`. lexicon: words of the classes, attributes, places and "
+        "findings; scispacy: a spaCy pipeline.",
+    )
+    scispacy: Scispacy = key(Scispacy, "The pipeline of the engine scispacy.")
     tokenizer: str = key(
         "",
         "Folder of a model whose tokenizer counts the queries' tokens (tokens.tsv); empty: words and characters alone.",

@@ -1,0 +1,106 @@
+"""Concepts by a spaCy pipeline that a user has placed, linked by scispaCy's linker if its files are placed too.
+
+Of a pipeline folder spaCy reads settings and weights, and runs no code of the folder. The published linkers hold a
+pickle (``tfidf_vectorizer.joblib``), which may run any code: files are read from the disk, never fetched.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+import spacy
+from spacy.language import Language
+from spacy.tokens import Doc, Span
+
+from cxr.base.columns import schema
+from cxr.base.errors import UserError
+from cxr.base.tables import read_lines, write_table
+from cxr.medground.dataset.columns import ENTITIES
+
+KEY = "medground.dataset.scispacy"
+LINKER = "scispacy_linker"
+"""Factory of the linker, which fetches its files where a pipeline makes it."""
+LINKED = "kb_ents"
+"""Where the linker leaves [(concept, score)] of an entity, the best first."""
+FILES = ("nmslib_index.bin", "tfidf_vectorizer.joblib", "tfidf_vectors_sparse.npz", "concept_aliases.json")
+"""What scispaCy publishes of a linker, beside the knowledge base ``*.jsonl``."""
+OWN = ("factory", "linker_name", "candidate_generator")
+"""Settings of a linker that its files replace."""
+
+
+@dataclass(frozen=True)
+class ScispacyOptions:
+    """pipeline: folder that spaCy saved; linker: folder of a linker's files, or empty."""
+
+    pipeline: str
+    linker: str = ""
+
+
+def load(options: ScispacyOptions) -> Callable[[Iterable[str]], Iterator[set[str]]]:
+    """Return a function that yields the distinct concepts of each text.
+
+    With a linker they are those of its knowledge base, and an entity without one is none; without, an entity's own id
+    or its text in small letters. Raises UserError for a folder that cannot be read.
+    """
+    if Span.has_extension(LINKED):  # another pipeline's
+        Span.remove_extension(LINKED)
+    folder = Path(options.pipeline)
+    if not (folder / "config.cfg").is_file():
+        raise UserError(f"{KEY}.pipeline: {folder} holds no config.cfg: give a folder to which spaCy saved a pipeline")
+    try:
+        known = spacy.util.load_config(folder / "config.cfg").get("components", {})
+        linkers = {name: one for name, one in known.items() if one.get("factory") == LINKER}
+        pipeline = spacy.load(folder, exclude=list(linkers))
+    except (ValueError, OSError, KeyError, ImportError) as error:
+        first = " ".join(str(error).split())[:160]
+        raise UserError(f"{KEY}.pipeline: {folder} cannot be read by spaCy ({first}): place one that it can") from None
+    if linkers and not options.linker:
+        raise UserError(
+            f"{KEY}.pipeline: {folder} has the component {next(iter(linkers))!r}, whose files would be fetched: place "
+            f"them in a folder and name it in {KEY}.linker"
+        )
+    link = _linker(options.linker, pipeline, next(iter(linkers.values()), {})) if options.linker else None
+    linked = Span.has_extension(LINKED)
+
+    def concepts(texts: Iterable[str]) -> Iterator[set[str]]:
+        for doc in pipeline.pipe(texts):
+            yield _of_linked(doc if link is None else link(doc)) if linked else _of_own(doc)
+
+    return concepts
+
+
+def run(*, lines: list[str], labels: list[str], model: list[str], entities: str, options: ScispacyOptions) -> None:
+    """Write the number of concepts of every distinct text of the queries and of the label baselines.
+
+    ``model``: files of the folders in ``options``, on which the table depends.
+    """
+    del model
+    texts = sorted({line["query"] for path in (*lines, *labels) for line in read_lines(path)})
+    counts = [len(found) for found in load(options)(texts)]
+    write_table(entities, pl.DataFrame({"query": texts, "concepts": counts}, schema=schema(ENTITIES)), ENTITIES)
+
+
+def _linker(path: str, pipeline: Language, keys: dict) -> Callable[[Doc], Doc]:
+    """Return scispaCy's linker with the files of a folder, and the settings that the pipeline has for it."""
+    from scispacy.candidate_generation import CandidateGenerator, LinkerPaths
+    from scispacy.linking import EntityLinker
+    from scispacy.linking_utils import KnowledgeBase
+
+    folder = Path(path)
+    bases = sorted(folder.glob("*.jsonl"))
+    missing = [name for name in FILES if not (folder / name).is_file()] + ["*.jsonl"] * (len(bases) != 1)
+    if missing:
+        raise UserError(f"{KEY}.linker: {path} lacks {', '.join(missing)}: place all files of one linker there")
+    aliases, vectorizer, index = LinkerPaths.from_directory(folder).load()
+    generator = CandidateGenerator(index, vectorizer, aliases, KnowledgeBase(str(bases[0])))
+    own = {name: value for name, value in keys.items() if name not in OWN}
+    return EntityLinker(pipeline, candidate_generator=generator, **own)
+
+
+def _of_linked(doc: Doc) -> set[str]:
+    return {getattr(one._, LINKED)[0][0] for one in doc.ents if getattr(one._, LINKED)}
+
+
+def _of_own(doc: Doc) -> set[str]:
+    return {one.kb_id_ or one.ent_id_ or one.text.lower() for one in doc.ents}
