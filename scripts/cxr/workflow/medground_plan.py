@@ -216,14 +216,17 @@ def medground_plan(settings: Settings, shards: Sequence[str], known: Sequence[st
 
 
 def _entities(engine: str, folders: Mapping[str, str], options: dict) -> list[str]:
-    """Return the files of the engine that counts concepts, and give it its options. Raises UserError."""
+    """Return the files that lie in the folders of the engine that counts concepts, and give it its options.
+
+    spaCy writes ``config.cfg`` and ``meta.json`` there whenever it saves a pipeline. Raises UserError.
+    """
     options["entities"] = dict(folders)
     if engine == "lexicon":
         return []
     named = {
         name: existing_folder(f"medground.dataset.scispacy.{name}", path) for name, path in folders.items() if path
     }
-    return sorted(str(file) for folder in named.values() for file in Path(folder).rglob("*") if file.is_file())
+    return sorted(str(file) for folder in named.values() for file in Path(folder).iterdir() if file.is_file())
 
 
 def film_files(name: str, keys: Mapping, shards: Sequence[str]) -> dict[str, list[str]]:
