@@ -121,6 +121,16 @@ def test_phrases_stay_as_they_are_where_asked(tmp_path):
     assert [line["text"] for line in read_lines(files["phrases"])] == PHRASES
 
 
+def test_without_a_filter_texts_and_phrases_stay_as_they_are(tmp_path):
+    files = filtered(tmp_path, replace(OPTIONS, engine="none"))
+    lines = list(read_lines(files["texts"]))
+    assert {line["study_id"]: line["text"] for line in lines} == REPORTS
+    assert {line["engine"] for line in lines} == {"none"}
+    assert {one["action"] for line in lines for one in line["sentences"]} == {"kept"}
+    assert [line["text"] for line in read_lines(files["phrases"])] == PHRASES
+    assert read_table(files["excluded"]).is_empty()
+
+
 def test_the_order_of_the_rows_and_the_size_of_a_batch_change_no_byte(tmp_path, monkeypatch):
     first = filtered(tmp_path / "a")
     monkeypatch.setattr(filter_texts, "AT_ONCE", 2)

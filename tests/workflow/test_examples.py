@@ -145,6 +145,22 @@ def test_a_language_model_in_the_job_filters_all_sources_of_radvlm_at_once(place
     assert {job.resources.get("gpu", "0") for job in asked} == {"1" if transport == "offline" else "0"}
 
 
+@pytest.mark.parametrize("changed", [{"sources": {"uncertain": "present"}}, {"filtered": {"engine": "none"}}])
+def test_an_ablation_of_the_facts_plans_the_jobs_of_its_example(place, planner, tmp_path, changed):
+    more = tmp_path / "more.yaml"
+    more.write_text(yaml.safe_dump({"radvlm": changed}))
+    files, wanted = EXAMPLES["radvlm_table6_ours"]
+    settings = [*(ROOT / "examples" / f"{file}.yaml" for file in files), more]
+    status, text = planner.ask(
+        ["--snakefile", ROOT / "Snakefile", "--directory", place, "--cores", 2, "--dry-run", "--configfile", *settings,
+         "--", "radvlm_evaluation"]
+    )  # fmt: skip
+    assert status == 0, text
+    jobs = [job.rule for job in jobs_of(text)]
+    assert {rule: jobs.count(rule) for rule in wanted} == wanted
+    assert jobs.count("radvlm_filtered_source") == 8
+
+
 @pytest.mark.parametrize(
     ("llm", "asking", "gpus"),
     [

@@ -16,7 +16,7 @@ from cxr.workflow.settings.moved import MIMIC_ILS
 from cxr.workflow.settings.radvlm.sources import FILES, ON_MIMIC, OWN
 
 ROOT = "results/radvlm"
-RULES = "rules"
+RULES, UNFILTERED = "rules", "none"
 """The engine that needs no language model."""
 TABLES = (
     "*.csv", "*.csv.gz", "*.json", "annotations/*.csv", "annotations/*.csv.gz", "chexbert_labels/*.json",
@@ -267,12 +267,14 @@ def _filtered(section: Mapping, seed: int) -> dict:
     """Return the options of the stage filtered; ``own``: those of its language model, if it has one."""
     options, llm = dict(section), section["llm"]
     del options["llm"]
-    return options | {"own": {} if options["engine"] == RULES else model_options("radvlm.filtered.llm", llm, seed)}
+    return options | {
+        "own": {} if options["engine"] in (RULES, UNFILTERED) else model_options("radvlm.filtered.llm", llm, seed)
+    }
 
 
 def _filtering(settings: Settings) -> Filtering:
     section = settings.radvlm.filtered
-    if section.engine == RULES:
+    if section.engine in (RULES, UNFILTERED):
         return Filtering(section.engine, RULES, 0)
     if section.llm.transport != "offline":
         return Filtering(section.engine, "vllm", 0)

@@ -19,10 +19,10 @@ class FilteredLlm(Asking, LanguageModel):
 class FilteredTexts(Section):
     """Reports and phrases without what needs another image."""
 
-    engine: Literal["rules", "vllm", "both"] = key(
+    engine: Literal["rules", "vllm", "both", "none"] = key(
         "rules",
         "rules: patterns, no download; vllm: a language model, whose every sentence the rules check; both: vllm, with "
-        "the rules beside it in a table of agreement.",
+        "the rules beside it in a table of agreement; none: texts stay as they are, for an ablation.",
     )
     llm: FilteredLlm = key(FilteredLlm, "The language model of the engines vllm and both.")
     keep_view: bool = key(False, "Whether views and projections stay.", source=AUTHORS)

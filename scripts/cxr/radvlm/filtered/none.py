@@ -1,0 +1,15 @@
+"""No filter: each sentence of a report stays as it is, for runs that are tuned on unfiltered reports."""
+
+from collections.abc import Mapping, Sequence
+
+from cxr.radvlm.filtered.engine import KEPT, Engine, Filtered, FilterOptions, Sentence
+
+
+def load(options: FilterOptions, execution: Mapping) -> Engine:
+    """Return the engine."""
+    del options, execution
+
+    def unchanged(sections: Sequence[Sequence[str]]) -> list[Filtered]:
+        return [Filtered(tuple(Sentence(text, KEPT) for text in sentences)) for sentences in sections]
+
+    return Engine(unchanged, "none")
