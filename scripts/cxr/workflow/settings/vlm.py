@@ -104,10 +104,10 @@ class OnevisionTinyRecipe(TinyRecipe):
         "side can start from.",
     )
     rates: dict[Part, Annotated[float, Field(gt=0, le=1)]] = key(
-        lambda: {"vision": 2e-4}, "Learning rate of a part, where it is another than `learning_rate`."
+        lambda: {"vision": 8e-5}, "Learning rate of a part, where it is another than `learning_rate`."
     )
     updates: int = key(1000, "Updates in all; 0: by epochs.", ge=0, le=10_000_000)
-    learning_rate: float = key(1e-3, "Highest learning rate; without the base twice as much.", gt=0, le=1)
+    learning_rate: float = key(4e-4, "Highest learning rate; without the base five times as much.", gt=0, le=1)
     warmup_ratio: Share = key(0.03, "Share of the updates in which it rises.", source=PAPER)
     max_new_tokens: int = key(300, "Longest answer that it is asked for.", unit="tokens", ge=1, le=100_000)
     seg_loss: SegLoss = key(SegLoss, "Weights of the losses of a run with a head of masks.")
