@@ -254,14 +254,15 @@ def main() -> None:
     side = OnevisionTinyRecipe().side
     folder = make(given.work.resolve(), COHORT, STUDIES, given.cores, REGIONS)
     pairs, lines = Pairs(folder), Lines(folder)
+    known = json.loads((HERE / "words.json").read_text(encoding="utf-8"))
     with tempfile.TemporaryDirectory() as start:
-        texts = texts_of([*lines.all, *pairs.samples()], convention_of("unit"))
+        # the base has words of its other cohort too: none of them is to be lost
+        texts = [*texts_of([*lines.all, *pairs.samples()], convention_of("unit")), *known]
         make_tiny("onevision", start, texts, side, stable_hash(SEED, "start") % 2**63)
         base.load(Path(start))
         loaded = with_seg(load_model("onevision", start), SEED)
     torch.manual_seed(SEED)
     model = fit(loaded, pairs, lines, side)
-    known = json.loads((HERE / "words.json").read_text(encoding="utf-8"))
     tensors, words = held(model, loaded.tokens, known)
     save_file(tensors, HERE / "masks.safetensors", metadata={"format": "pt"})
     (HERE / "masks_words.json").write_text(json.dumps(words, indent=0) + "\n", encoding="utf-8")
