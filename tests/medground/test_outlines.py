@@ -11,7 +11,7 @@ from cxr.medground.logic.decide import Query, Reference
 from cxr.medground.logic.facts import Facts, Planes
 from cxr.medground.logic.outlines import OTHER, ROBUST, Outlines
 from cxr.medground.queries.forms import turned
-from cxr.medground.regions.make_regions import moved_regions
+from cxr.medground.regions.make_regions import image_regions
 from cxr.medground.regions.moved import moved
 from medground_data import facts_of, make_queries_of, make_regions_of, regions_options, whole_source
 from medground_scenes import NUMBERS, queried
@@ -31,7 +31,7 @@ def of_masks(planes: dict[str, np.ndarray], px: int = 1, **more: object) -> tupl
         "image_id": "a", "boxes": None, "extent": [0, 0, SIDE, SIDE], "inner": [False] * 4, "anatomy": "none",
     } | more  # fmt: skip
     held = Planes(np.zeros((SIDE, SIDE, 3), np.uint8), {name: plane > 0 for name, plane in planes.items()})
-    rows, _, found = moved_regions(image, held, regions_options(outline_px=px))
+    rows, _, found = image_regions(image, held, regions_options(outline_px=px))
     return rows, found
 
 

@@ -111,17 +111,12 @@ def _on_grid(box: Sequence[int], grid: Sequence[int], side: int) -> float:
     return float(paired_iou(exact, np.array(grid, np.float64)))
 
 
-def image_regions(row: Mapping, planes: Planes, options: RegionsOptions) -> tuple[list[dict], list[dict]]:
-    """Return the rows of :data:`REGIONS` and of :data:`DROPPED` of one image.
+def image_regions(row: Mapping, planes: Planes, options: RegionsOptions) -> tuple[list[dict], list[dict], list[dict]]:
+    """Return the rows of :data:`REGIONS` and of :data:`DROPPED` of one image, and those of :data:`MOVED`: its regions
+    with every outline further out, and in.
 
     ``row``: of the table of images.
     """
-    rows, lost, _ = _regions(row, planes, options)
-    return rows, lost
-
-
-def moved_regions(row: Mapping, planes: Planes, options: RegionsOptions) -> tuple[list[dict], list[dict], list[dict]]:
-    """Return the rows of one image, and those of :data:`MOVED`: its regions with every outline further out, and in."""
     rows, lost, drawn = _regions(row, planes, options)
     found = []
     for px in (options.outline_px, -options.outline_px) if options.outline_px else ():
@@ -299,7 +294,7 @@ def run_shard(
         facts = Facts.of(shard)
         known = {row["image_id"]: row for row in read_table(images).iter_rows(named=True)}
         for image_id in progress(sorted(shard.ids), len(shard.ids), "regions"):
-            found, gone, others = moved_regions(known[image_id], planes_of(shard, facts, image_id), options)
+            found, gone, others = image_regions(known[image_id], planes_of(shard, facts, image_id), options)
             rows, lost, further = rows + found, lost + gone, further + others
             ledger.accept(image_id) if found else ledger.exclude(image_id, "", "no_regions")
         ledger.finish(excluded, shard.ids)
