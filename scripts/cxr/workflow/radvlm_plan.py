@@ -16,8 +16,9 @@ from cxr.workflow.settings.moved import MIMIC_ILS
 from cxr.workflow.settings.radvlm.sources import FILES, ON_MIMIC, OWN
 
 ROOT = "results/radvlm"
-RULES, UNFILTERED = "rules", "none"
-"""The engine that needs no language model."""
+RULES = "rules"
+WITHOUT_MODEL = (RULES, "none")
+"""Engines of the stage filtered that need no language model; they share an environment."""
 TABLES = (
     "*.csv", "*.csv.gz", "*.json", "annotations/*.csv", "annotations/*.csv.gz", "chexbert_labels/*.json",
     "silver_dataset/splits/*.csv",
@@ -267,14 +268,13 @@ def _filtered(section: Mapping, seed: int) -> dict:
     """Return the options of the stage filtered; ``own``: those of its language model, if it has one."""
     options, llm = dict(section), section["llm"]
     del options["llm"]
-    return options | {
-        "own": {} if options["engine"] in (RULES, UNFILTERED) else model_options("radvlm.filtered.llm", llm, seed)
-    }
+    plain = options["engine"] in WITHOUT_MODEL
+    return options | {"own": {} if plain else model_options("radvlm.filtered.llm", llm, seed)}
 
 
 def _filtering(settings: Settings) -> Filtering:
     section = settings.radvlm.filtered
-    if section.engine in (RULES, UNFILTERED):
+    if section.engine in WITHOUT_MODEL:
         return Filtering(section.engine, RULES, 0)
     if section.llm.transport != "offline":
         return Filtering(section.engine, "vllm", 0)
