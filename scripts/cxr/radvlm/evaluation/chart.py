@@ -5,14 +5,16 @@ from dataclasses import dataclass
 import polars as pl
 from matplotlib.figure import Figure
 
-from cxr.plotting.plots import BLUE, GREEN, GREY, ORANGE, save
+from cxr.plotting.plots import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION, YELLOW, save
 from cxr.radvlm.evaluation.columns import TABLES, read_scores
 
-COLOURS = (BLUE, ORANGE, GREEN)
+COLOURS = (BLUE, ORANGE, GREEN, VERMILION, SKY, PURPLE, BLACK, YELLOW, GREY)
 PERCENT = ("rouge_l", "findings_f1", "f1_macro", "anatomical", "abnormality", "phrase", "detection", "absent",
            "ils_grounding")  # fmt: skip
 SCORES = ("standard", "grounded")
 """Columns of a judge: 0 to 10; in the charts ten times as much."""
+MARKS = ("o", "s")
+"""Of a line: there are more columns than colours."""
 
 
 @dataclass(frozen=True)
@@ -79,21 +81,25 @@ def slopes(table: pl.DataFrame) -> Figure:
     ours = table.filter(pl.col("table") == "table6", pl.col("by") == "ours")
     runs = ours["model"].unique(maintain_order=True).to_list()
     printed = table.filter(pl.col("table") == "table6", pl.col("by") == "paper")
-    for at, column in enumerate(name for name in (*PERCENT, *SCORES) if name in set(printed["column"])):
+    style = {
+        name: {"color": f"C{at}", "marker": MARKS[at // 10], "markersize": 4}
+        for at, name in enumerate((*PERCENT, *SCORES))
+    }
+    for column in (name for name in (*PERCENT, *SCORES) if name in set(printed["column"])):
         held = printed.filter(column=column).drop_nulls("value")
         alone, together = (held.filter(pl.col("model") == "all") if way else held.filter(pl.col("model") != "all")
                            for way in (False, True))  # fmt: skip
         scale = 10.0 if column in SCORES else 1.0
         if len(alone) and len(together):
             ends = [scale * alone["value"][0], scale * together["value"][0]]
-            axes.plot([0, 1], ends, "--o", color=f"C{at}", label=f"{column} (paper)", markersize=3)
-    for at, column in enumerate(name for name in (*PERCENT, *SCORES) if name in set(ours["column"])):
+            axes.plot([0, 1], ends, "--", label=f"{column} (paper)", **style[column])
+    for column in (name for name in (*PERCENT, *SCORES) if name in set(ours["column"])):
         held = {row["model"]: row["value"] for row in ours.filter(column=column).to_dicts()}
         scale = 10.0 if column in SCORES else 1.0
         values = [None if held.get(run) is None else scale * held[run] for run in runs]
         shown = [(2 + place, value) for place, value in enumerate(values) if value is not None]
         if shown:
-            axes.plot(*zip(*shown, strict=True), "-o", color=f"C{at}", label=f"{column} (ours)", markersize=3)
+            axes.plot(*zip(*shown, strict=True), "-", label=f"{column} (ours)", **style[column])
     axes.set_xticks(range(2 + len(runs)), ["paper: one task", "paper: all tasks", *runs], rotation=20, ha="right")
     axes.set_ylabel("%, and a judge's score times 10")
     axes.legend(fontsize=6, frameon=False, ncols=2, loc="upper left", bbox_to_anchor=(1.0, 1.0))
