@@ -73,18 +73,12 @@ def _cpu():
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
     """The model, in the files of a published one."""
-    import torch
-
-    torch.set_num_threads(2)
     lessons = [
         (vllm.question(Task(text, parse_instruction(text)), persona, NUMBER).messages, answer(text, persona))
         for text in INSTRUCTIONS
         for persona in PERSONAS
     ]
-    path = tmp_path_factory.mktemp("llm") / "tiny"
-    losses = tiny_llm.train(path, lessons, steps=200)
-    assert losses[-1] < 0.05 < losses[0]
-    return path
+    return tiny_llm.learnt(tmp_path_factory, lessons, below=0.05, steps=200)
 
 
 def reworded(directory: Path, model: str, **asked) -> list[dict]:

@@ -51,18 +51,12 @@ def texts(tmp_path_factory) -> dict[str, list[str]]:
 @pytest.fixture(scope="module")
 def folder(texts, tmp_path_factory) -> Path:
     """A model trained on the rules engine's answers for these reports and their locations."""
-    import torch
-
     findings = [language_model.figure9(item) for each in texts.values() for item in language_model.RULES(each)]
     pairs = sorted({term for each in findings for term in terms.terms_of(each)}, key=str)
     questions = [structuring.question(each) for each in texts.values()]
     questions += [mapping._category(*pair) for pair in pairs] + [mapping._zones(*pair) for pair in pairs if pair[0]]
     lessons = [(each.messages, language_model.answer(each.messages, each.schema)) for each in questions]
-    torch.set_num_threads(2)
-    path = tmp_path_factory.mktemp("llm") / "tiny"
-    losses = tiny_llm.train(path, lessons)
-    assert losses[-1] < 0.05 < losses[0]
-    return path
+    return tiny_llm.learnt(tmp_path_factory, lessons, below=0.05)
 
 
 def options(folder: Path, **changes) -> ModelOptions:

@@ -116,13 +116,7 @@ def _cpu():
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
     """The model, in the files of a published one."""
-    import torch
-
-    torch.set_num_threads(2)
-    path = tmp_path_factory.mktemp("llm") / "tiny"
-    losses = tiny_llm.train(path, lessons(), steps=240)
-    assert losses[-1] < 0.02 < losses[0]
-    return path
+    return tiny_llm.learnt(tmp_path_factory, lessons(), below=0.02, steps=240)
 
 
 class Connected:

@@ -45,6 +45,17 @@ def train(folder: Path, lessons: list[tuple[list[dict], str]], steps: int = 120)
     return losses
 
 
+def learnt(factory, lessons: list[tuple[list[dict], str]], *, below: float, **how: int) -> Path:
+    """Return a new folder with a model that knows ``lessons``: its loss fell below ``below``. ``factory``: pytest's."""
+    import torch
+
+    torch.set_num_threads(2)
+    path = factory.mktemp("llm") / "tiny"
+    losses = train(path, lessons, **how)
+    assert losses[-1] < below < losses[0]
+    return path
+
+
 def tokenizer_of(lessons):
     """Byte-level BPE that merges across words: the prompts' long rules, equal in all lessons, become a few tokens."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
