@@ -4,7 +4,7 @@ import math
 import random
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,12 +13,13 @@ import numpy as np
 import yaml
 from lesions import Lesions, drawn
 
-from cxr.base.hdf5 import Shard
 from cxr.base.paths import SCRIPTS
 from cxr.base.tables import read_table
 from cxr.base.vocabulary import SPLITS
-from cxr.vlm.samples import PictureStore, Sample, fitted, read_samples, window_of
+from cxr.vlm.samples import PictureStore, Sample, fitted, read_samples
 
+COHORTS = {4001: 1200, 4002: 2400}
+"""Seeds and sizes. The demo's seed, 2026, and those of ROSALIA's base and its scores are others."""
 HELD = 256
 """Side that pictures are held at: twice the model's, so that moving them loses little."""
 MOVED = 0.25
@@ -66,6 +67,7 @@ class Cohorts:
         self.folders = folders
         self.samples: list[Sample] = []
         self.pictures: dict[str, np.ndarray] = {}
+        self._covered: dict[str, tuple[slice, slice]] = {}
         for folder in folders:
             mix = folder / "results/radvlm/instructions/all"
             samples = [sample for split in SPLITS for sample in read_samples(mix / f"{split}.jsonl")]
@@ -73,6 +75,7 @@ class Cohorts:
             with PictureStore(sorted((folder / "results/frames").glob("[0-9]*.h5")), HELD) as store:
                 for image_id, sample in sorted(one.items()):
                     self.pictures[f"{folder.name}/{image_id}"] = np.ascontiguousarray(store.get(sample)[..., 0])
+                    self._covered[f"{folder.name}/{image_id}"] = store.covered(sample)
             self.samples += [replace(sample, image_id=f"{folder.name}/{sample.image_id}") for sample in samples]
 
     def regions(self) -> tuple[list[str], np.ndarray]:
@@ -100,21 +103,10 @@ class Cohorts:
         for folder in self.folders:
             start = f"{folder.name}/"
             mine = {name.removeprefix(start): one for name, one in self.pictures.items() if name.startswith(start)}
-            covered = _covered(sorted((folder / "results/frames").glob("[0-9]*.h5")), mine)
+            covered = {name: self._covered[start + name] for name in mine}
             for one in drawn(folder / "results/phantom/truth.h5", mine, covered, seed):
                 made.append(replace(one, image_id=start + one.image_id))
         return made
-
-
-def _covered(shards: Sequence[Path], images: Iterable[str]) -> dict[str, tuple[slice, slice]]:
-    """Return the rows and columns of the frame that each image covers."""
-    found = {}
-    for path in shards:
-        with Shard(path) as shard:
-            for image_id in set(images) & set(shard.ids):
-                original = tuple(map(int, shard.get("original_shape", image_id)))
-                found[image_id] = window_of(shard.get("to_original", image_id), original, shard.shape("image")[:2])
-    return found
 
 
 def window(draw: random.Random) -> tuple[float, float, float, float]:

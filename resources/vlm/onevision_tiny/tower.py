@@ -5,7 +5,7 @@ each; from the whole and from its quarters, as the model gets them, which pixels
 """
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import cv2
 import numpy as np
@@ -13,6 +13,7 @@ import torch
 from data import Box, cut, seen_in, window
 from lesions import Lesions
 from torch.nn import functional
+from updates import rate, step, tell
 
 from cxr.base.vocabulary import LESIONS
 
@@ -53,13 +54,12 @@ def _boxes(width: int, mean: np.ndarray) -> torch.nn.Linear:
 
 
 def fit(
-    net: torch.nn.Module, pictures: Sequence[Lesions], regions: dict[str, np.ndarray], tile: int, patch: int, seed: int,
-    step: Callable[[torch.optim.Optimizer, torch.Tensor, Sequence[torch.Tensor], int], None],
-) -> None:  # fmt: skip
+    net: torch.nn.Module, pictures: Sequence[Lesions], regions: dict[str, np.ndarray], tile: int, patch: int, seed: int
+) -> None:
     """Let a tower learn pictures, moved anew each time.
 
     ``regions``: boxes (regions, 4) of images by id, as fractions, NaN where there is none. ``tile``, ``patch``: its
-    sides in pixels. ``step`` takes the optimiser, the loss, what is trained and the number of the update.
+    sides in pixels.
     """
     draw, boxes = random.Random(seed), [one.boxes() for one in pictures]
     heads = Heads(net.config.hidden_size, *(np.nanmean(list(of), axis=0) for of in (regions.values(), boxes)))
@@ -84,7 +84,8 @@ def fit(
             told = heads.present(features).mean(1)
             loss = loss + PRESENT * functional.binary_cross_entropy_with_logits(told, there)
             loss = loss + BOXES * (_apart(heads.regions(features), held) + _apart(heads.lesions(features), seen))
-        step(optimiser, loss, values, update)
+        step(optimiser, loss, values, RATE * rate(update, UPDATES))
+        tell("tower", update, UPDATES, float(loss.detach()))
 
 
 def part(of: Box, quarter: int | None) -> tuple[float, float, float, float]:

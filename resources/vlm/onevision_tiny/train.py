@@ -7,9 +7,7 @@ and stay there. First the tower learns the boxes of regions and where lesions ar
 learns the mix, with its pictures moved. What is learnt from, and how well it works, is in CARD.md.
 """
 
-import argparse
 import json
-import math
 import random
 import sys
 import tempfile
@@ -25,8 +23,9 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[2] / "scripts"))
 sys.path.insert(0, str(HERE))
 
-import tower as fit_tower  # noqa: E402
-from data import REGIONS, Cohorts, make, shown  # noqa: E402
+import tower  # noqa: E402
+from data import COHORTS, REGIONS, Cohorts, make, shown  # noqa: E402
+from updates import arguments, rate, step, tell  # noqa: E402
 
 from cxr.base.seeds import stable_hash  # noqa: E402
 from cxr.vlm.collate import Collator  # noqa: E402
@@ -37,8 +36,6 @@ from cxr.vlm.tokens import IGNORED  # noqa: E402
 from cxr.vlm.tuning.fit import epoch_order  # noqa: E402
 from cxr.workflow.settings.vlm import OnevisionTinyRecipe  # noqa: E402
 
-COHORTS = {4001: 1200, 4002: 2400}
-"""Seeds and sizes. The demo's seed, 2026, and those of ROSALIA's base and its scores are others."""
 SEED = 1
 UPDATES, BATCH, RATE, TOWER_SLOWED = 9000, 16, 2e-3, 0.15
 """Of the whole model; the tower's rate is slowed, as it has learnt already."""
@@ -46,25 +43,19 @@ FIRST = 1500
 """Updates on regions alone: to read coordinates is learnt before all else."""
 LATER = 4
 """One of so many lines of regions is asked beside the other tasks."""
-WARMUP = 150
 SHARE = 0.5
 """Share of the samples whose pictures are moved."""
 DIGITS = 3.0
 """Weight of a digit in the loss: there are few beside the words."""
 
 
-def tower(loaded: Loaded, cohorts: Cohorts, side: int) -> None:
+def see(loaded: Loaded, cohorts: Cohorts, side: int) -> None:
     """Let the tower learn regions and lesions."""
-    net, vision = loaded.model.model.vision_tower, loaded.model.config.vision_config
     images, boxes = cohorts.regions()
     regions = dict(zip(images, boxes, strict=True))
     pictures = [one for one in cohorts.lesions(SEED) if one.image_id in regions]
-
-    def step(optimiser: torch.optim.Optimizer, loss: torch.Tensor, values: Sequence[torch.Tensor], update: int) -> None:
-        _step(optimiser, loss, list(values), fit_tower.RATE * _rate(update, fit_tower.UPDATES))
-        _tell("tower", update, fit_tower.UPDATES, float(loss.detach()))
-
-    fit_tower.fit(net, pictures, regions, side // 2, vision.patch_size, stable_hash(SEED, "tower"), step)
+    net, patch = loaded.model.model.vision_tower, loaded.model.config.vision_config.patch_size
+    tower.fit(net, pictures, regions, side // 2, patch, stable_hash(SEED, "tower"))
 
 
 def whole(loaded: Loaded, cohorts: Cohorts, side: int) -> None:
@@ -93,8 +84,8 @@ def whole(loaded: Loaded, cohorts: Cohorts, side: int) -> None:
         batch = collator.batch(encoded)
         logits, labels = model(**batch.inputs, use_cache=False).logits[:, :-1], batch.labels[:, 1:]
         loss = cross_entropy(logits.flatten(0, 1), labels.flatten(), weight=digits, ignore_index=IGNORED)
-        _step(optimiser, loss, list(trained.values()), RATE * _rate(update, UPDATES))
-        _tell("model", update, UPDATES, float(loss.detach()))
+        step(optimiser, loss, list(trained.values()), RATE * rate(update, UPDATES))
+        tell("model", update, UPDATES, float(loss.detach()))
 
 
 def _batches(numbers: Sequence[int], lengths: Sequence[int], name: str) -> Iterator[list[int]]:
@@ -105,42 +96,17 @@ def _batches(numbers: Sequence[int], lengths: Sequence[int], name: str) -> Itera
             yield [numbers[at] for at in batch]
 
 
-def _rate(update: int, total: int) -> float:
-    """Return a factor that rises to 1, then falls to 0 with the cosine."""
-    if update < WARMUP:
-        return (update + 1) / WARMUP
-    return 0.5 * (1 + math.cos(math.pi * (update - WARMUP) / (total - WARMUP)))
-
-
-def _step(optimiser: torch.optim.Optimizer, loss: torch.Tensor, values: list[torch.Tensor], rate: float) -> None:
-    for group in optimiser.param_groups:
-        group["lr"] = rate * group.get("scale", 1.0)
-    optimiser.zero_grad()
-    loss.backward()
-    torch.nn.utils.clip_grad_norm_(values, 1.0)
-    optimiser.step()
-
-
-def _tell(what: str, update: int, total: int, loss: float) -> None:
-    if (update + 1) % 250 == 0:
-        print(f"{what}: {update + 1} of {total}, loss {loss:.4f}", flush=True)
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--work", type=Path, default=Path(".onevision"), help="where the cohort is made")
-    parser.add_argument("--cores", type=int, default=2)
-    given = parser.parse_args()
+    given = arguments(__doc__)
     torch.set_num_threads(1)
     side = OnevisionTinyRecipe().side
-    work = given.work.resolve()
-    cohorts = Cohorts([make(work, seed, studies, given.cores, REGIONS) for seed, studies in COHORTS.items()])
+    cohorts = Cohorts([make(given.work, seed, studies, given.cores, REGIONS) for seed, studies in COHORTS.items()])
     with tempfile.TemporaryDirectory() as folder:
         texts = texts_of(cohorts.samples, convention_of("unit"))
         make_tiny("onevision", folder, texts, side, stable_hash(SEED, "start") % 2**63)
         loaded = load_model("onevision", folder)
         torch.manual_seed(SEED)
-        tower(loaded, cohorts, side)
+        see(loaded, cohorts, side)
         whole(loaded, cohorts, side)
         loaded.model.half().save_pretrained(folder)
         save_file(load_file(Path(folder, "model.safetensors")), HERE / "model.safetensors", metadata={"format": "pt"})

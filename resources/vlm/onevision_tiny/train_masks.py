@@ -6,7 +6,6 @@ It begins from the base that is there (train.py) and from the SAM of ROSALIA lit
 cohort of the base; lines of its mix keep what the base knows. What is learnt, and how well, is in CARD.md.
 """
 
-import argparse
 import json
 import random
 import sys
@@ -15,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 
 import cv2
 import numpy as np
@@ -25,11 +25,13 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[2] / "scripts"))
 sys.path.insert(0, str(HERE))
 
-from data import HELD, REGIONS, make, shown  # noqa: E402
+from data import COHORTS, HELD, REGIONS, make, shown  # noqa: E402
+from updates import arguments  # noqa: E402
 
 from cxr.base.hdf5 import FRAME_SIZE, Shard  # noqa: E402
 from cxr.base.seeds import stable_hash  # noqa: E402
 from cxr.base.tables import read_lines  # noqa: E402
+from cxr.base.vocabulary import SPLITS  # noqa: E402
 from cxr.instructions.record import Turn  # noqa: E402
 from cxr.segmentation.losses import LossWeights  # noqa: E402
 from cxr.segmentation.pictures import mask_target  # noqa: E402
@@ -38,7 +40,7 @@ from cxr.segmentation.starts import lite  # noqa: E402
 from cxr.vlm.collate import Collator, Encoded  # noqa: E402
 from cxr.vlm.conventions import convention_of  # noqa: E402
 from cxr.vlm.models import Loaded, load_model, make_tiny, with_seg  # noqa: E402
-from cxr.vlm.samples import PictureStore, Sample, read_samples, texts_of, window_of  # noqa: E402
+from cxr.vlm.samples import PictureStore, Sample, read_samples, texts_of  # noqa: E402
 from cxr.vlm.samples import shown as seen  # noqa: E402
 from cxr.vlm.segmenting import Segmenting  # noqa: E402
 from cxr.vlm.segs import Aims, levels_of  # noqa: E402
@@ -49,13 +51,11 @@ from cxr.vlm.tuning.objective import MaskLoss  # noqa: E402
 from cxr.vlm.tuning.recipe import Recipe  # noqa: E402
 from cxr.workflow.settings.vlm import OnevisionTinyRecipe  # noqa: E402
 
-COHORT, STUDIES = 4001, 1200
-"""Seed and size of the base's first cohort; the demo's seed is another."""
+COHORT, STUDIES = next(iter(COHORTS.items()))
+"""Seed and size of the base's first cohort, all of whose pairs are learnt from, as none is scored on."""
 SEED = 2
 LAYERS = "model.model.language_model.layers."
 """Beginning of the names of the language model's layers, which learn; what it sees and its other words stay."""
-SPLITS = ("train", "validate", "test")
-"""Of the cohort's pairs: all of them, as none is scored on."""
 UPDATES, RATE, HEAD_RATE, WARMUP = 1000, 1e-3, 2e-3, 0.05
 """Updates, and the greatest rates of the language model and of the head; the share of updates that they rise in."""
 PAIRS, TOLD = 24, 8
@@ -87,12 +87,10 @@ class Pairs:
             self.of_image.setdefault(one.image_id, ([], []))[not line["seg"]].append(one)
         self.images = sorted(image for image, (positives, _) in self.of_image.items() if positives)
         self.frames, self.windows, self.masks = {}, {}, {}
-        for path in sorted((results / "frames").glob("[0-9]*.h5")):
-            with Shard(path) as shard:
-                for image in set(shard.ids) & set(self.images):
-                    frame, original = shard.get("image", image), tuple(map(int, shard.get("original_shape", image)))
-                    self.windows[image] = window_of(shard.get("to_original", image), original, frame.shape)
-                    self.frames[image] = _held(frame)
+        with PictureStore(sorted((results / "frames").glob("[0-9]*.h5"))) as store:
+            for image in self.images:
+                one = self.of_image[image][0][0]
+                self.frames[image], self.windows[image] = _held(store.frame(one)), store.covered(one)
         for path in sorted((results / "masks/default").glob("[0-9]*.h5")):
             with Shard(path, key="mask_id") as shard:
                 self.masks |= {name: _held(shard.get("mask", name).astype(np.uint8) * 255) for name in shard.ids}
@@ -183,8 +181,8 @@ class Lines:
 def fit(loaded: Loaded, pairs: Pairs, lines: Lines, side: int) -> Segmenting:
     """Train language model and head on pairs with masks and lines of the mix."""
     model = Segmenting(loaded.model, lite.load(loaded.model.config.text_config.hidden_size, "", SEED)).train()
-    sees = model.segmenter.embed
-    model.kept = type("Anew", (), {"get": staticmethod(lambda views, levels, embed: sees(levels))})()
+    # pictures are moved, so that none is seen twice and no embedding is kept
+    model.kept = SimpleNamespace(get=lambda views, levels, embed: embed(levels))
     collator = Collator(loaded.family, loaded.tokens, convention_of(loaded.family.convention))
     language, head = chosen(model, loaded.tokens.seg)
     groups = [{"params": language, "top": RATE}, {"params": head, "top": HEAD_RATE}]
@@ -246,13 +244,10 @@ def held(model: Segmenting, tokens: Tokens, known: Sequence[str]) -> tuple[dict[
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--work", type=Path, default=Path(".onevision"), help="where the cohort is made")
-    parser.add_argument("--cores", type=int, default=2)
-    given = parser.parse_args()
+    given = arguments(__doc__)
     torch.set_num_threads(1)
     side = OnevisionTinyRecipe().side
-    folder = make(given.work.resolve(), COHORT, STUDIES, given.cores, REGIONS)
+    folder = make(given.work, COHORT, STUDIES, given.cores, REGIONS)
     pairs, lines = Pairs(folder), Lines(folder)
     known = json.loads((HERE / "words.json").read_text(encoding="utf-8"))
     with tempfile.TemporaryDirectory() as start:

@@ -120,17 +120,27 @@ class PictureStore:
         Raises UserError for a picture that no shard has, StoreError for a damaged shard.
         """
         shard, name = self._at(sample)
-        picture = shard.get(name, sample.image_id)
-        if covered := self._covered(shard, name, sample.image_id):
-            picture = picture[covered]
+        picture = shard.get(name, sample.image_id)[self.covered(sample)]
         return shown(picture, self.side)
 
     def size(self, sample: Sample) -> tuple[int, int]:
         """Return (H, W) of the picture that :meth:`get` returns, without reading it. Raises UserError like it."""
+        return fitted([part.stop - part.start for part in self.covered(sample)], self.side)
+
+    def covered(self, sample: Sample) -> tuple[slice, slice]:
+        """Return the rows and columns of a sample's frame that its picture covers; all of a picture that is no frame.
+
+        Boxes are fractions of the original picture, so that what was padded must go. Raises UserError like :meth:`get`.
+        """
         shard, name = self._at(sample)
-        covered = self._covered(shard, name, sample.image_id)
-        shape = [part.stop - part.start for part in covered] if covered else shard.shape(name)
-        return fitted(shape, self.side)
+        rows, columns = shard.shape(name)[:2]
+        if name != FRAMED or not shard.has(AFFINE):
+            return slice(0, rows), slice(0, columns)
+        key = (shard.path.as_posix(), sample.image_id)
+        if key not in self._windows:
+            original = tuple(map(int, shard.get("original_shape", sample.image_id)))
+            self._windows[key] = window_of(shard.get(AFFINE, sample.image_id), original, (rows, columns))
+        return self._windows[key]
 
     def view(self, sample: Sample) -> str:
         """Return the name of a sample's image among all shards. Raises UserError like :meth:`get`."""
@@ -141,20 +151,6 @@ class PictureStore:
         shard, name = self._at(sample)
         picture = shard.get(name, sample.image_id)
         return cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY) if picture.ndim == 3 else picture
-
-    def _covered(self, shard: Shard, name: str, image_id: str) -> tuple[slice, slice] | None:
-        """Return the rows and columns of a frame that its picture covers; None of a shard without affines.
-
-        Boxes are fractions of the original picture, so that what was padded must go.
-        """
-        if name != FRAMED or not shard.has(AFFINE):
-            return None
-        key = (shard.path.as_posix(), image_id)
-        if key not in self._windows:
-            original = map(int, shard.get("original_shape", image_id))
-            frame = shard.shape(name)[:2]
-            self._windows[key] = window_of(shard.get(AFFINE, image_id), tuple(original), frame)
-        return self._windows[key]
 
     def _at(self, sample: Sample) -> tuple[Shard, str]:
         found = self._of.get((sample.source, sample.image_id)) or self._of.get(("", sample.image_id))
