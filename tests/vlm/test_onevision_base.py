@@ -105,6 +105,7 @@ def test_only_a_run_that_begins_from_it_depends_on_it():
 
 
 def test_the_demo_is_not_among_what_it_learnt(data):
+    """The base that learnt masks has its cohort of the same table."""
     assert data.COHORTS
     assert Settings().seed not in data.COHORTS
 
