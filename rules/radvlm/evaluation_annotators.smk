@@ -20,10 +20,12 @@ for annotator in PLAN.evaluation.annotators:
         wildcard_constraints:
             run="|".join(map(re.escape, [*PLAN.evaluation.runs, *PLAN.evaluation.models])) or "$^",
         conda:
-            f"../../envs/radvlm_evaluation-{annotator}.yaml"
-        threads: 1
+            f"../../envs/radvlm_evaluation-{PLAN.evaluation.annotators[annotator].environment}.yaml"
+        threads: 8 if PLAN.evaluation.annotators[annotator].gpus else 1
         resources:
-            mem_mb=megabytes(4000),
+            gpu=PLAN.evaluation.annotators[annotator].gpus,
+            nodes=1,  # else SLURM may take the GPUs of two
+            mem_mb=megabytes(64000 if PLAN.evaluation.annotators[annotator].gpus else 4000),
             runtime=minutes(240),
         params:
             **job("radvlm.evaluation.annotate.run", f"radvlm.evaluation.annotate_{annotator}"),

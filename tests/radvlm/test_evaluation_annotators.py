@@ -64,7 +64,7 @@ def by_loops(net, answer: str, right: str, layer: int) -> float:
 @pytest.mark.parametrize("layer", [1, 5])
 def test_bertscore_is_that_of_loops_over_tokens(bert, layer):
     own = {"model": str(bert), "revision": "", "layer": layer, "baseline": BASELINE}
-    found = [one["f1"] for one in annotate_bertscore.load(own)(PAIRS)]
+    found = [one["f1"] for one in annotate_bertscore.load(own, {}, {})(PAIRS)]
     net = AutoModel.from_pretrained(bert).eval()
     np.testing.assert_allclose(found, [by_loops(net, *pair, layer) for pair in PAIRS], atol=1e-5)
     assert found[2] == pytest.approx(1.0, abs=1e-6)
@@ -74,9 +74,9 @@ def test_bertscore_is_that_of_loops_over_tokens(bert, layer):
 def test_another_model_or_layer_is_one_sentence(bert, tmp_path):
     own = {"model": str(tmp_path), "revision": "", "layer": 5, "baseline": 0.0}
     with pytest.raises(UserError, match=r"radvlm.evaluation.bertscore.model: .* holds no model"):
-        annotate_bertscore.load(own)
+        annotate_bertscore.load(own, {}, {})
     with pytest.raises(UserError, match=r"radvlm.evaluation.bertscore.layer is 7, but the model has 6 layers"):
-        annotate_bertscore.load(own | {"model": str(bert), "layer": 7})
+        annotate_bertscore.load(own | {"model": str(bert), "layer": 7}, {}, {})
 
 
 @pytest.fixture(scope="module")
@@ -101,6 +101,7 @@ def annotated(asked, out, name: str, own: dict, reference: str, weights: str = "
     annotate.run(
         lines=str(asked / "test.jsonl"), answers=str(asked / "answers.jsonl"), notes_out=str(out), weights=weights,
         texts=[str(asked / "texts.jsonl")], options=annotate.AnnotateOptions(name, own, f"{name} tiny", reference),
+        execution={},
     )  # fmt: skip
     return list(read_lines(out))
 

@@ -61,7 +61,11 @@ def choices() -> list[dict]:
         {"radvlm": {"conversations": {"engine": "vllm"}, "sources": {"labels": "chexbert"}}},
         {
             "radvlm": {
-                "evaluation": {"annotators": ["bertscore", "chexbert"], "report_metrics": ["bertscore", "chexbert_f1"]}
+                "evaluation": {
+                    "annotators": ["bertscore", "chexbert", "green"],
+                    "report_metrics": ["bertscore", "chexbert_f1", "green"],
+                    "green": {"prompt": str(ROOT / "README.md")},
+                }
             }
         },
         {"vlm": {"tuning": {"runs": {"big": {"engine": "qwen25vl", "model": str(ROOT / "docs")}}}}},

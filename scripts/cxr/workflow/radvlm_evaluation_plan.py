@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from cxr.base.errors import UserError, existing_file
@@ -24,10 +25,14 @@ SCORED = (
 
 @dataclass(frozen=True)
 class Annotating:
-    """How a model annotates reports: the files that it reads besides, and the options of its jobs."""
+    """How a model annotates reports: the files that it reads besides, the options of its jobs, the ending of its
+    environment's name, and the GPUs of a language model that is loaded in the job.
+    """
 
     files: Mapping[str, str]
     options: Mapping
+    environment: str
+    gpus: int
 
 
 @dataclass(frozen=True)
@@ -147,6 +152,13 @@ def evaluation_plan(settings: Settings, vlm: VlmPlan) -> EvaluationPlan:
 def _annotating(name: str, plain: Mapping, settings: Settings) -> Annotating:
     """Return how an annotator is run; its section is of the evaluation, or of RadVLM where other stages use it too."""
     own = plain[name] if name in plain else settings.radvlm.chexbert.model_dump(mode="json")
-    files = declared("cxr.radvlm.evaluation", f"annotate_{name}", "INPUTS", {})
+    told = partial(declared, "cxr.radvlm.evaluation", f"annotate_{name}")
+    places = {one: str(existing_file(f"radvlm.evaluation.{name}.{one}", own[one])) for one in told("FILES", ())}
     engine = f"{name} {own['model'].rstrip('/').rpartition('/')[2]} {own['revision']}".strip()
-    return Annotating(files, {"annotator": name, "own": own, "engine": engine, "reference": plain["reference"]})
+    gpus = 0
+    if told("LLM", False):
+        gpus = plain["llm"]["execution"]["gpus"] if own["transport"] == "offline" else 0
+        llm = model_options(f"radvlm.evaluation.{name}", own, settings.seed)
+        own = {"llm": llm, "prompt_bytes": own["prompt_bytes"]}
+    options = {"annotator": name, "own": own, "engine": engine, "reference": plain["reference"]}
+    return Annotating(told("INPUTS", {}) | places, options, told("ENVIRONMENT", name), gpus)

@@ -15,7 +15,10 @@ ENVS = SCRIPTS.parent / "envs"
 STAGES = ("cohort", "frames", "reports", "organs", "anomaly", "anatomy", "boxes", "masks", "dataset")
 """Stages whose options decide the content of a dataset."""
 ENGINES = ("reports", "organs", "anomaly", "anatomy", "boxes")
-PLACES = ("root", "tables", "manifest", "exclude", "chexstruct", "table", "folder", "server", "mapping_server")
+PLACES = (
+    "root", "tables", "manifest", "exclude", "chexstruct", "table", "folder", "server", "mapping_server",
+    "green_server",
+)  # fmt: skip
 """Keys that name a user's file, folder or address."""
 PLACE = re.compile(r"^(?:[/~\\.]|[A-Za-z]:[\\/]|\w+://)|@")
 """Texts that look like a path or address under any other key."""

@@ -55,8 +55,11 @@ def f1(answer: tuple[torch.Tensor, torch.Tensor], right: tuple[torch.Tensor, tor
     return (found - baseline) / (1 - baseline)
 
 
-def load(own: Mapping, weights: str = "") -> Callable[[Sequence[tuple[str, str]]], list[dict]]:
+def load(
+    own: Mapping, files: Mapping[str, str], execution: Mapping
+) -> Callable[[Sequence[tuple[str, str]]], list[dict]]:
     """Return the annotator. ``own``: model, revision, layer, baseline. Raises UserError for a model that is missing."""
+    del files, execution
     embed = Embedder(downloaded(KEY, own["model"], own["revision"]), own["layer"])
 
     def annotate(pairs: Sequence[tuple[str, str]]) -> list[dict]:

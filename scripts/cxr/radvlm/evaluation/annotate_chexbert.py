@@ -10,9 +10,10 @@ PAIRS = False
 INPUTS = {"weights": "results/weights/chexbert.safetensors"}
 
 
-def load(own: Mapping, weights: str) -> Callable[[Sequence[tuple[str]]], list[dict]]:
+def load(own: Mapping, files: Mapping[str, str], execution: Mapping) -> Callable[[Sequence[tuple[str]]], list[dict]]:
     """Return the annotator. ``own``: the section ``radvlm.chexbert``, whose ``uncertain`` says what that counts as."""
-    read = labeller(weights, own["model"], own["revision"], own["batch"])
+    del execution
+    read = labeller(files["weights"], own["model"], own["revision"], own["batch"])
     counted = (PRESENT, UNCERTAIN) if own["uncertain"] == PRESENT else (PRESENT,)
 
     def annotate(texts: Sequence[tuple[str]]) -> list[dict]:

@@ -44,8 +44,8 @@ def read_notes(path: str, lines: Iterable[Mapping]) -> dict:
     """Return the annotations of a file's lines. Raises UserError for a line that names no metric, engine or sample.
 
     A line is {metric, engine, sample_id, of, …}: radgraph_f1 has entities, a list of [tokens, label, has a relation],
-    of an answer or a reference; chexbert_f1 has labels likewise; green has matched and errors, and bertscore f1, of a
-    pair of answer and reference, named by the reference.
+    of an answer or a reference; chexbert_f1 has labels likewise; green has matched and errors, or failure, and
+    bertscore f1, of a pair of answer and reference, named by the reference.
     """
     found: dict[tuple[str, str, str], Mapping] = {}
     for number, line in enumerate(lines, 1):
@@ -63,15 +63,18 @@ def read_notes(path: str, lines: Iterable[Mapping]) -> dict:
 
 def annotated(
     names: Sequence[str], failed: Sequence[bool | None], reference: str, notes: Notes, metrics: Sequence[str],
-    labels: Sequence[str],
+    labels: Sequence[str], leave_out: bool = False,
 ) -> list[Measure]:  # fmt: skip
     """Return the measures of annotations of N samples. A metric that misses one sample is no measure.
 
-    ``failed``: True: a failure that counts as wrong; None: one that is left out. ``labels``: the 14.
+    ``failed``: True: a failure that counts as wrong; None: one that is left out. ``labels``: the 14. ``leave_out``:
+    whether an annotation that failed is left out too; else it is worth 0.
     """
     found = []
     for metric in (one for one in ANNOTATED if one in metrics):
-        values = [_value(metric, name, bad, reference, notes) for name, bad in zip(names, failed, strict=True)]
+        values = [
+            _value(metric, name, bad, reference, notes, leave_out) for name, bad in zip(names, failed, strict=True)
+        ]
         if not names or any(one is _MISSING for one in values):
             continue
         if metric != "chexbert_f1":
@@ -92,7 +95,7 @@ def _by_label(sums: np.ndarray, score) -> np.ndarray:
     return score(sums.reshape(*sums.shape[:-1], sums.shape[-1] // 3, 3))
 
 
-def _value(metric: str, name: str, failed: bool | None, reference: str, notes: Notes):
+def _value(metric: str, name: str, failed: bool | None, reference: str, notes: Notes, leave_out: bool):
     if failed is None:
         return None
     pair = notes.get((metric, name, reference))
@@ -101,6 +104,8 @@ def _value(metric: str, name: str, failed: bool | None, reference: str, notes: N
             return 0.0
         if pair is None:
             return _MISSING
+        if "failure" in pair:
+            return None if leave_out else 0.0
         return green(pair["matched"], pair["errors"]) if metric == "green" else float(pair["f1"])
     own = notes.get((metric, name, ANSWER))
     if pair is None or (own is None and not failed):

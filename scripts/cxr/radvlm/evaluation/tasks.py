@@ -126,7 +126,8 @@ def _reports(
     if which == TEST:
         failed = [None if _gone(one, tools) else bool(one.failure) for one in said]
         names = [line["sample_id"] for line in lines]
-        held += reports.annotated(names, failed, reference, tools.notes, tools.metrics, tools.labels.names)
+        of, out = (reference, tools.notes, tools.metrics, tools.labels.names), tools.failed != WRONG
+        held += reports.annotated(names, failed, *of, leave_out=out)
     return held
 
 

@@ -3,6 +3,7 @@
 from typing import Literal
 
 from cxr.workflow.settings.base import AUTHORS, PAPER, Section, key
+from cxr.workflow.settings.language_models import Asking, LanguageModel, max_tokens, model
 
 
 class Chexbert(Section):
@@ -32,4 +33,26 @@ class Bertscore(Section):
     layer: int = key(5, "Layer whose vectors are compared.", source=PAPER, ge=1)
     baseline: float = key(
         0.66620487, "F1 of unrelated sentences by this model and layer, which becomes 0.", source=AUTHORS, ge=0, lt=1
+    )
+
+
+class Green(Asking, LanguageModel):
+    """The language model of GREEN; how it is run stands in `evaluation.llm.execution`."""
+
+    prompt: str = key(
+        "",
+        "Text file of its prompt, with `{reference}` and `{answer}` once each; it is the only message. You place it.",
+    )
+    model: str = model("StanfordAIMI/GREEN-radllama2-7b", AUTHORS)
+    revision: str = key("", "Its revision on the hub; empty: what is there.")
+    context: int = key(
+        4096, "Longest prompt and answer together.", unit="tokens", source=AUTHORS, ge=1024, le=1_000_000
+    )
+    max_tokens: int = max_tokens(1024)
+    prompt_bytes: int = key(
+        6000,
+        "Longest prompt with both reports, in UTF-8; a longer one is not asked. It must fit `context`.",
+        unit="bytes",
+        ge=256,
+        le=10_000_000,
     )

@@ -4,9 +4,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from cxr.workflow.settings.base import PAPER, Replicates, Section, Share, key, one_case
+from cxr.workflow.settings.base import PAPER, Address, Replicates, Section, Share, key, one_case
 from cxr.workflow.settings.language_models import Asking, Execution, LanguageModel, context, max_tokens, model, revision
-from cxr.workflow.settings.radvlm.annotators import Bertscore
+from cxr.workflow.settings.radvlm.annotators import Bertscore, Green
 
 ModelName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]
 Segmenter = Annotated[str, Field(pattern=r"^(none|rosalia:[A-Za-z0-9][A-Za-z0-9_.-]*)$")]
@@ -16,6 +16,12 @@ METRICS = {"chexbert": "chexbert_f1"}
 """{annotator: its metric}, of those that are not named like it."""
 
 
+class JudgeExecution(Execution):
+    """How the language models are run. No answer depends on it, so a change re-runs nothing."""
+
+    green_server: Address = key("", "Address of the server of the annotator green; empty for the same server.")
+
+
 class JudgeLlm(Asking, LanguageModel):
     """The language model of the judge vllm; the paper used GPT-4o."""
 
@@ -23,7 +29,7 @@ class JudgeLlm(Asking, LanguageModel):
     revision: str = revision("68faf511d618ef198fef186659617cfd2eb8e33a")
     context: int = context()
     max_tokens: int = max_tokens(2048)
-    execution: Execution = key(Execution, "How the model is run.")
+    execution: JudgeExecution = key(JudgeExecution, "How the model is run, and that of the annotator green.")
 
 
 class OtherModel(Section):
@@ -65,10 +71,11 @@ class Evaluation(Section):
         "are empty.",
         min_length=1,
     )
-    annotators: list[Literal["bertscore", "chexbert"]] = key(
+    annotators: list[Literal["bertscore", "chexbert", "green"]] = key(
         list, "Models that annotate the reports in the run, each for the metric of its name (docs/how-to/models.md)."
     )
     bertscore: Bertscore = key(Bertscore, "The annotator bertscore.")
+    green: Green = key(Green, "The annotator green.")
     annotations: dict[ModelName, str] = key(
         dict, "{run or other model: file of annotations of its reports and of the references, made elsewhere}."
     )
@@ -102,6 +109,8 @@ class Evaluation(Section):
             metric = METRICS.get(name, name)
             if metric not in self.report_metrics:
                 raise ValueError(f"annotators names {name!r}, but report_metrics lacks {metric!r}: name it there too")
+        if "green" in self.annotators and not self.green.prompt:
+            raise ValueError("annotators names 'green', but green.prompt is '': give the text file of GREEN's prompt")
         for name in self.annotations:
             if name not in [*self.runs, *self.predictions]:
                 raise ValueError(f"annotations.{name} is of no model of runs or predictions: name one of them")
